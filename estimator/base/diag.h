@@ -1,0 +1,38 @@
+/* diag.h - where a failure is described: code, sentence, place, hint.
+ *
+ * The caller owns a `struct pl_diag` and may pass NULL when it does not care. Library code fills it
+ * and returns the same code; only tools/ prints it. The first report wins: later ones on the way up
+ * keep the original text. Reset with `= {0}` before use.
+ * Use: return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "lora_r is %u, the limit is %u", r, lim); */
+#ifndef PL_ESTIMATOR_BASE_DIAG_H
+#define PL_ESTIMATOR_BASE_DIAG_H
+
+#include "estimator/base/errors.h"
+
+#include <stdint.h>
+
+struct pl_diag {
+    pl_err err;
+    char message[1024];
+    char hint[512]; /* "" = the error's default hint */
+    char file[512]; /* "" = no file is concerned */
+    uint64_t line, column; /* 1-based; 0 = unknown */
+};
+
+#if defined(__GNUC__)
+#define PL_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define PL_PRINTF(fmt, first)
+#endif
+
+/* Records the failure (unless one is recorded already) and returns `err`. */
+pl_err pl_diag_set(struct pl_diag *d, pl_err err, const char *fmt, ...) PL_PRINTF(3, 4);
+/* The same with a place; file may be NULL, line and column 0. */
+pl_err pl_diag_at(struct pl_diag *d, pl_err err, const char *file, uint64_t line, uint64_t column,
+                  const char *fmt, ...) PL_PRINTF(6, 7);
+/* Replaces the hint of a recorded failure. */
+void pl_diag_hint(struct pl_diag *d, const char *fmt, ...) PL_PRINTF(2, 3);
+/* The hint to show: the recorded one, else the default of the code. */
+const char *pl_diag_hint_text(const struct pl_diag *d);
+
+#endif

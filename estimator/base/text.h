@@ -1,0 +1,28 @@
+/* text.h - a growable byte string.
+ *
+ * `failed` is sticky: append as much as you like, check once at the end. `data` is always
+ * NUL-terminated once anything was appended, and never NULL after pl_text_str(). */
+#ifndef PL_ESTIMATOR_BASE_TEXT_H
+#define PL_ESTIMATOR_BASE_TEXT_H
+
+#include "estimator/base/diag.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct pl_text {
+    char *data;
+    size_t len, cap;
+    bool failed; /* an allocation failed; content is a prefix of what was asked for */
+};
+
+void pl_text_add(struct pl_text *t, const char *s);
+void pl_text_addn(struct pl_text *t, const char *s, size_t n);
+void pl_text_addf(struct pl_text *t, const char *fmt, ...) PL_PRINTF(2, 3);
+const char *pl_text_str(const struct pl_text *t); /* "" when empty */
+void pl_text_finish(struct pl_text *t);           /* frees; leaves {0} */
+
+/* Levenshtein-nearest of `names` to `word`, NULL when nothing is near (distance > 1 + len/3). */
+const char *pl_text_nearest(const char *word, const char *const *names, size_t n);
+
+#endif

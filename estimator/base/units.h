@@ -1,0 +1,18 @@
+/* units.h - bytes and counts as people write and read them.
+ *
+ * GB is 10^9 bytes, GiB is 2^30; a bare number is bytes. Output is binary (KiB, MiB, GiB). */
+#ifndef PL_ESTIMATOR_BASE_UNITS_H
+#define PL_ESTIMATOR_BASE_UNITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_BYTES_TEXT 32
+#define PL_COUNT_TEXT 32
+
+/* "22GiB", "1.5 GB", "4096" -> bytes. False for anything else, negative and non-finite included. */
+bool pl_bytes_parse(const char *text, uint64_t *out);
+char *pl_bytes_text(uint64_t bytes, char buf[PL_BYTES_TEXT]); /* "1.21 GiB" */
+char *pl_count_text(uint64_t n, char buf[PL_COUNT_TEXT]);     /* "7,615,616,512" */
+
+#endif

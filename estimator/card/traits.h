@@ -1,0 +1,27 @@
+/* traits.h - what a back-end is, as far as bytes are concerned. Plain numbers, no device needed. */
+#ifndef PL_ESTIMATOR_CARD_TRAITS_H
+#define PL_ESTIMATOR_CARD_TRAITS_H
+
+#include <stdint.h>
+
+enum pl_backend { PL_BACKEND_CPU, PL_BACKEND_NULL };
+
+struct pl_traits {
+    enum pl_backend backend;
+    uint64_t align_bytes; /* of every tensor */
+    uint32_t threads;     /* workers that need scratch of their own */
+};
+
+/* CPU with this many threads (at least 1). NULL plans as CPU does. */
+struct pl_traits pl_traits_cpu(uint32_t threads);
+
+/* Block sizes the CPU kernels work in; the workspace rule and the kernels both use them. */
+enum {
+    PL_GEMM_ROWS = 256,  /* bf16 products: panel of the left matrix */
+    PL_GEMM_COLS = 256,  /* panel of the right matrix */
+    PL_GEMM_DEPTH = 512, /* of both */
+    PL_ATTENTION_Q = 64, /* query rows of a tile */
+    PL_ATTENTION_K = 128 /* key rows of a tile */
+};
+
+#endif

@@ -1,0 +1,132 @@
+/* job.h - one training job as data: what the YAML file said, checked and with defaults filled.
+ *
+ * In: YAML text, `key=value` overrides.  Out: struct pl_job.  Needs: base. No globals.
+ *   J1  every field is in the range of its row in keys.h, or unset / auto where the row allows it
+ *   J2  combinations that cannot run together were refused by name (pl_job_validate)
+ *   J3  pl_job_write() -> pl_job_read() gives an equal job
+ * Use: struct pl_job job = {0};
+ *      pl_job_read(&job, "run.yaml", overrides, n, &diag); ... pl_job_finish(&job); */
+#ifndef PL_ESTIMATOR_CONFIG_JOB_H
+#define PL_ESTIMATOR_CONFIG_JOB_H
+
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+#include "estimator/config/keys.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_AUTO UINT32_MAX
+#define PL_AUTO_BYTES UINT64_MAX
+#define PL_UNSET_U32 (UINT32_MAX - 1) /* U32 and ENUM keys whose default is "" */
+#define PL_UNSET_U64 (UINT64_MAX - 1)
+/* F64 keys whose default is "" hold NaN while unset. */
+
+enum { PL_INIT_PRETRAINED, PL_INIT_RANDOM };
+enum { PL_MODE_FULL, PL_MODE_LORA };
+enum { PL_JOB_DTYPE_BF16, PL_JOB_DTYPE_FP32 };
+enum { PL_TRI_AUTO, PL_TRI_TRUE, PL_TRI_FALSE };
+enum { PL_GRADIENT_AUTO, PL_GRADIENT_BF16, PL_GRADIENT_FP32 };
+enum { PL_ADAPTER_FP32, PL_ADAPTER_BF16 };
+enum { PL_OVERLENGTH_TRUNCATE, PL_OVERLENGTH_DROP, PL_OVERLENGTH_ERROR };
+enum { PL_OPTIMIZER_ADAMW, PL_OPTIMIZER_SGD };
+enum {
+    PL_SCHEDULE_CONSTANT,
+    PL_SCHEDULE_CONSTANT_WITH_WARMUP,
+    PL_SCHEDULE_LINEAR,
+    PL_SCHEDULE_COSINE,
+    PL_SCHEDULE_COSINE_WITH_MIN_LR,
+};
+enum { PL_PREFLIGHT_ENFORCE, PL_PREFLIGHT_WARN, PL_PREFLIGHT_OFF };
+enum { PL_DEVICE_AUTO, PL_DEVICE_CPU, PL_DEVICE_NULL };
+/* RECOMPUTE: a level, or every N-th layer (the layers l with l % N == 0) in full. */
+enum { PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL, PL_RECOMPUTE_EVERY = 16 };
+#define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
+#define PL_RECOMPUTE_EVERY_MAX 4096
+
+enum { PL_FORMAT_AUTO, PL_FORMAT_TOKENS, PL_FORMAT_TEXT }; /* "auto|tokens|text" */
+
+struct pl_str_list {
+    char **items; /* owned */
+    uint32_t n;
+};
+
+struct pl_dataset {
+    char *path; /* owned */
+    uint32_t format;
+    uint64_t line, column; /* where the YAML named it */
+};
+
+struct pl_dataset_list {
+    struct pl_dataset *items; /* owned */
+    uint32_t n;
+};
+
+typedef char *pl_type_STR;
+typedef bool pl_type_BOOL;
+typedef uint32_t pl_type_U32, pl_type_ENUM, pl_type_AUTO, pl_type_RECOMPUTE;
+typedef uint64_t pl_type_U64, pl_type_BYTES;
+typedef double pl_type_F64;
+typedef struct pl_str_list pl_type_LIST;
+typedef struct pl_dataset_list pl_type_DATASETS;
+
+struct pl_place { /* where a key was set; line 0 = default or override */
+    uint64_t line, column;
+};
+
+enum pl_key_id {
+#define X(key, type, def, lo, hi, choices, help) PL_KEY_##key,
+    PL_CONFIG_KEYS(X)
+#undef X
+        PL_KEY_COUNT
+};
+
+struct pl_job {
+#define X(key, type, def, lo, hi, choices, help) pl_type_##type key;
+    PL_CONFIG_KEYS(X)
+#undef X
+    bool given[PL_KEY_COUNT]; /* set by the file or an override, not by its default */
+    struct pl_place place[PL_KEY_COUNT];
+    char *path; /* of the YAML file, NULL when the job came from flags alone */
+};
+
+/* Reads `path` (NULL: no file), applies overrides ("key=value", in order, later wins over the file),
+ * fills defaults, validates. On failure *job is finished. `notes` (nullable) gets one line for
+ * every synonym that was used. */
+pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *overrides,
+                   uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d);
+/* The same from memory; `name` is the file name in messages. */
+pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
+                    const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
+                    struct pl_diag *d);
+/* Every default, no file: the start of `estimate-vram MODEL --flags`. `mode` may stay unset. */
+pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d);
+/* Sets one key from text; value as in YAML. */
+pl_err pl_job_set(struct pl_job *job, const char *key, const char *value, struct pl_diag *d);
+/* Combinations (J2); pl_job_read has already called it. */
+pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
+/* A failure that points at the line where `key` was set. */
+pl_err pl_job_error(const struct pl_job *job, enum pl_key_id key, pl_err err, struct pl_diag *d,
+                    const char *fmt, ...) PL_PRINTF(5, 6);
+/* YAML with every key that has a value, one a line, in table order (config.resolved.yaml). */
+void pl_job_write(const struct pl_job *job, struct pl_text *out);
+/* The value of one key as YAML text; "" when unset. */
+void pl_job_write_key(const struct pl_job *job, enum pl_key_id key, struct pl_text *out);
+void pl_job_finish(struct pl_job *job); /* NULL-safe; leaves {0} */
+
+/* Values that follow from several keys. */
+double pl_job_lora_scale(const struct pl_job *job);
+double pl_job_learning_rate(const struct pl_job *job);
+uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
+/* Input paths are tried from the current directory, then from the YAML file's directory.
+ * Returns a malloc'd path (the first that exists, else as given), NULL when out of memory. */
+char *pl_job_input_path(const struct pl_job *job, const char *path);
+
+struct pl_key_info {
+    const char *key, *type, *def, *choices, *help;
+    double lo, hi;
+};
+const struct pl_key_info *pl_key_table(uint32_t *n); /* n = PL_KEY_COUNT */
+void pl_key_reference(struct pl_text *out);          /* configs/REFERENCE.md */
+
+#endif

@@ -1,0 +1,109 @@
+/* keys.h - every YAML key, one row each. The parser, struct pl_job, range checks, `--key value`
+ * flags, spelling hints, config.resolved.yaml and configs/REFERENCE.md all come from this table.
+ *
+ * X(key, TYPE, default, low, high, choices, help)
+ *   default  the text a user would write, parsed by the same parser; "" = unset
+ *   low/high inclusive limits of numbers (ignored by other types)
+ *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
+ * Types: STR char *, BOOL bool, U32 uint32_t, U64 uint64_t, F64 double, ENUM uint32_t,
+ *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
+ *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), LIST struct pl_str_list (a scalar is a list of one),
+ *   DATASETS struct pl_dataset_list. */
+#ifndef PL_ESTIMATOR_CONFIG_KEYS_H
+#define PL_ESTIMATOR_CONFIG_KEYS_H
+
+#define PL_CONFIG_KEYS(X)                                                                          \
+    X(model, STR, "", 0, 0, "", "directory with config.json and safetensors")                      \
+    X(model_config, STR, "", 0, 0, "", "config.json (or its directory) for `init: random`")        \
+    X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
+    X(mode, ENUM, "", 0, 0, "full|lora", "train every weight, or LoRA adapters on a frozen base")  \
+    X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32", "storage of weights and activations")                \
+    X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
+      "fp32 master copy beside bf16 weights; without it updates round stochastically")             \
+    X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
+      "auto: fp32, or bf16 under `dtype: bf16` without accumulation")                              \
+    X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
+    X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
+    X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
+    X(lora_dropout, F64, "0", 0, 0.99, "", "dropout on the adapter's input")                       \
+    X(lora_target_modules, LIST, "all-linear", 0, 0, "",                                           \
+      "all-linear, or a list: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj")      \
+    X(use_rslora, BOOL, "false", 0, 0, "", "scale by alpha/sqrt(r) instead of alpha/r")            \
+    X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
+    X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
+    X(datasets, DATASETS, "", 0, 0, "", "list of {path, format}; formats: tokens, text, auto")     \
+    X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
+    X(tokenizer, STR, "", 0, 0, "", "`byte`; `format: tokens` needs none")                         \
+    X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
+    X(batch_size, AUTO, "auto", 1, 65536, "", "samples per micro-batch; auto: the largest that fits") \
+    X(gradient_accumulation_steps, U32, "", 1, 65536, "", "micro-batches per step; unset: 1, or "  \
+                                                          "global_batch_size / batch_size")        \
+    X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
+    X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
+    X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \
+    X(optimizer, ENUM, "adamw", 0, 0, "adamw|sgd", "update rule")                                  \
+    X(learning_rate, F64, "", 0, 1000, "", "peak rate; unset: 2e-5 for full, 2e-4 for lora")       \
+    X(min_lr_ratio, F64, "0", 0, 1, "", "lowest rate over peak, for cosine_with_min_lr")           \
+    X(lr_scheduler, ENUM, "cosine", 0, 0,                                                          \
+      "constant|constant_with_warmup|linear|cosine|cosine_with_min_lr", "schedule of the rate")    \
+    X(warmup_steps, U32, "", 0, 1000000000, "", "steps from rate 0 to the peak")                   \
+    X(warmup_ratio, F64, "", 0, 1, "", "the same as a share of all steps; unset with "             \
+                                       "warmup_steps unset: 0.03")                                 \
+    X(weight_decay, F64, "0", 0, 100, "", "decoupled; never on norms and biases")                  \
+    X(adam_beta1, F64, "0.9", 0, 0.999999, "", "decay of the first moment")                        \
+    X(adam_beta2, F64, "0.999", 0, 0.9999999, "", "decay of the second moment")                    \
+    X(adam_epsilon, F64, "1e-8", 0, 1, "", "added to the root of the second moment")               \
+    X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
+    X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
+    X(max_steps, U32, "0", 0, 1000000000, "", "steps; wins over num_epochs when above 0")          \
+    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|every_N",                  \
+      "what the backward pass recomputes instead of keeping")                                      \
+    X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "", "tokens per chunk of logits; 0: all at once") \
+    X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "", "largest model `mode: full` may train")      \
+    X(vram_budget, BYTES, "auto", 0, 0, "", "card size to live in, such as 16GiB; auto: the device") \
+    X(vram_margin, BYTES, "auto", 0, 0, "", "kept free of the budget; auto: 0 on the CPU")         \
+    X(preflight, ENUM, "enforce", 0, 0, "enforce|warn|off", "refuse, warn about or skip the verdict") \
+    X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \
+    X(oom_max_retries, U32, "3", 0, 30, "", "halvings before RUNTIME_GPU_OOM")                     \
+    X(val_set_size, F64, "0", 0, 1e9, "", "rows held out for evaluation: below 1 a share, else a count") \
+    X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
+    X(eval_steps, U32, "0", 0, 1000000000, "", "evaluate every N steps; 0: at the end")            \
+    X(logging_steps, U32, "1", 1, 1000000000, "", "log every N steps")                             \
+    X(save_steps, U32, "0", 0, 1000000000, "", "checkpoint every N steps; 0: at the end only")     \
+    X(save_total_limit, U32, "3", 1, 1000000, "", "checkpoints kept")                              \
+    X(resume, STR, "auto", 0, 0, "", "auto, never, or a checkpoint directory")                     \
+    X(output_dir, STR, "output", 0, 0, "", "where everything is written")                          \
+    X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \
+    X(report_to, LIST, "jsonl", 0, 0, "", "jsonl, tensorboard, none")                              \
+    X(seed, U64, "42", 0, 9e15, "", "of initialisation, order, dropout and rounding")              \
+    X(device, ENUM, "auto", 0, 0, "auto|cpu|null", "where to train; null: no arithmetic, for tests") \
+    X(threads, U32, "0", 0, 1024, "", "CPU threads; 0: the cores this process may use")            \
+    X(debug_inject, LIST, "", 0, 0, "",                                                            \
+      "fault injection, such as device_oom@step=3 or disk_full@write=2,count=2")
+
+/* Names other trainers use for the same thing: X(synonym, key). Never both at once. */
+#define PL_CONFIG_SYNONYMS(X)                                                                      \
+    X(base_model, model)                                                                           \
+    X(model_name_or_path, model)                                                                   \
+    X(adapter, mode)                                                                               \
+    X(finetuning_type, mode)                                                                       \
+    X(lora_rank, lora_r)                                                                           \
+    X(r, lora_r)                                                                                   \
+    X(target_modules, lora_target_modules)                                                         \
+    X(peft_use_rslora, use_rslora)                                                                 \
+    X(adapter_name_or_path, adapter_path)                                                          \
+    X(lora_model_dir, adapter_path)                                                                \
+    X(micro_batch_size, batch_size)                                                                \
+    X(per_device_train_batch_size, batch_size)                                                     \
+    X(sequence_len, max_seq_length)                                                                \
+    X(cutoff_len, max_seq_length)                                                                  \
+    X(max_length, max_seq_length)                                                                  \
+    X(optim, optimizer)                                                                            \
+    X(lr, learning_rate)                                                                           \
+    X(lr_scheduler_type, lr_scheduler)                                                             \
+    X(num_train_epochs, num_epochs)                                                                \
+    X(epochs, num_epochs)                                                                          \
+    X(resume_from_checkpoint, resume)                                                              \
+    X(gpu_memory_limit, vram_budget)
+
+#endif

@@ -1,0 +1,49 @@
+/* plan.h - where every byte of a run will live, decided before a device is opened.
+ *
+ * In: struct pl_program.  Out: immutable struct pl_plan.  Needs: base, program. No I/O, no globals.
+ *   P1  tensors whose lifetimes overlap in a phase never share a byte
+ *   P2  offsets are multiples of the traits' alignment
+ *   P3  arena bytes = sum of the ledger; the part no tensor needs at the peak is `fragmentation`
+ *   P4  job tensors live in the job arena at fixed offsets, whatever the batch: re-planning for
+ *       another batch size never moves them
+ * Use: pl_plan_create(prog, &plan, &diag); ... pl_plan_destroy(&plan); */
+#ifndef PL_ESTIMATOR_PLAN_PLAN_H
+#define PL_ESTIMATOR_PLAN_PLAN_H
+
+#include "estimator/program/program.h"
+
+struct pl_place_row { /* of one tensor */
+    uint64_t offset; /* in its arena */
+    uint32_t first_op, last_op; /* STEP: within the whole op list; JOB: 0 and n_ops-1 */
+};
+
+struct pl_phase_plan {
+    uint64_t bytes;      /* packed transients of the phase */
+    uint64_t live_bytes; /* largest sum of live tensors: the lower bound of any packing */
+    uint32_t peak_op;    /* where that sum is reached */
+    uint64_t live[PL_CATEGORY_COUNT]; /* at peak_op */
+};
+
+struct pl_plan {
+    const struct pl_program *program; /* borrowed */
+    struct pl_place_row *places;      /* [n_tensors] */
+    uint64_t job_bytes, batch_bytes;  /* the two arenas */
+    uint64_t arena_bytes;             /* their sum */
+    uint64_t job_by_category[PL_CATEGORY_COUNT]; /* unpadded */
+    struct pl_phase_plan phases[PL_PHASE_COUNT];
+    enum pl_phase peak_phase;
+    /* ledger: job + live at the peak, by category, then padding and fragmentation */
+    uint64_t ledger[PL_CATEGORY_COUNT];
+    uint64_t alignment_bytes, fragmentation_bytes;
+};
+
+pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d);
+void pl_plan_destroy(struct pl_plan **plan); /* NULL-safe; sets *plan to NULL */
+/* Asserts P1-P4 and R1-R2 of program.h, independently of how the plan was made. */
+pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d);
+/* Live bytes of the batch arena after each op of a phase; out has phases[p].n_ops entries. */
+void pl_plan_timeline(const struct pl_plan *plan, enum pl_phase p, uint64_t *out);
+/* One op a line, as `plimsoll inspect --program` prints it. */
+void pl_plan_print(const struct pl_plan *plan, struct pl_text *out);
+
+#endif

@@ -1,0 +1,88 @@
+/* ops.h - the op kinds of a step program, one row each: operands, and what the op computes.
+ *
+ * X(KIND, "name", inputs, outputs)
+ * Operand roles are listed in order; `?` may be absent (id PL_NONE); `!` is updated in place and
+ * stands in both lists; `+=` accumulates as attr.accumulate says. Shapes: N tokens of the
+ * micro-batch, T supervised tokens, B sequences, C hidden, V vocabulary, H/G query/kv heads, D head
+ * size. Matrices are row-major; weights are [out,in] as in the files. `ws` is a workspace of
+ * pl_op_workspace_bytes(). All reductions run in fp32 or wider, in an order that does not depend on
+ * timing. All kernels must accept 0 rows. */
+#ifndef PL_ESTIMATOR_PROGRAM_OPS_H
+#define PL_ESTIMATOR_PROGRAM_OPS_H
+
+#define PL_OP_MAP(X)                                                                               \
+    /* x[i] = W[ids[i]] */                                                                         \
+    X(EMBED, "embed", "ids[N] W[V,C]", "x[N,C]")                                                   \
+    /* rstd = 1/sqrt(mean(x^2)+eps); y = x * rstd * w */                                           \
+    X(RMSNORM, "rmsnorm", "x[N,C] w[C]", "y[N,C] rstd[N]f32")                                      \
+    /* x += r; then as rmsnorm */                                                                  \
+    X(ADD_RMSNORM, "add_rmsnorm", "x[N,C]! r[N,C] w[C]", "x[N,C]! y[N,C] rstd[N]f32")              \
+    /* y = x * rstd * w with a kept rstd */                                                        \
+    X(RENORM, "renorm", "x[N,C] w[C] rstd[N]f32", "y[N,C]")                                        \
+    /* y (=|+=) alpha * x W^T + bias */                                                            \
+    X(LINEAR, "linear", "x[N,K] W[O,K] bias?[O] ws? y?[N,O]!", "y[N,O]")                           \
+    /* per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D */        \
+    X(QK_NORM, "qk_norm", "x[N,H*D] w[D]", "y[N,H*D] rstd[N,H]f32")                                \
+    /* rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back (= the gradient) */ \
+    X(ROPE, "rope", "x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32", "x[N,H*D]!")                        \
+    /* causal, per sequence, window positions back; lse = log-sum-exp of the scaled scores */      \
+    X(ATTENTION, "attention", "q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?",                    \
+      "o[N,H*D] lse[N,H]f32")                                                                      \
+    /* m = silu(gu[:, :F]) * gu[:, F:] */                                                          \
+    X(SWIGLU, "swiglu", "gu[N,2F]", "m[N,F]")                                                      \
+    /* y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column) */ \
+    X(DROPOUT, "dropout", "x[N,K] offsets[B+1]i32 sample[B]u64", "y[N,K]")                         \
+    /* xs[t] = x[rows[t]] + r[rows[t]] */                                                          \
+    X(GATHER_ADD, "gather_add", "x[N,C] r[N,C] rows[T]i32", "xs[T,C]")                             \
+    /* adds sum(lse - logit[target]) to loss[0]; with attr.gradient logits become d loss/d logits  \
+     * times batch.loss_scale. rows: those of the chunk */                                         \
+    X(CROSS_ENTROPY, "cross_entropy", "logits[T,V]! targets[T]i32 loss[2]f64! ws",                 \
+      "logits[T,V]! loss[2]f64!")                                                                  \
+    /* dx = 0, then dx[rows[t]] = dxs[t] */                                                        \
+    X(SCATTER_ROWS, "scatter_rows", "dxs[T,C] rows[T]i32", "dx[N,C]")                              \
+    /* dx (=|+=) alpha * dy W */                                                                   \
+    X(LINEAR_DX, "linear_dx", "dy[N,O] W[O,K] ws? dx?[N,K]!", "dx[N,K]")                           \
+    /* dW (=|+=) alpha * dy^T x */                                                                 \
+    X(LINEAR_DW, "linear_dw", "dy[N,O] x[N,K] ws? dW[O,K]!", "dW[O,K]!")                           \
+    /* db (=|+=) sum over rows of dy */                                                            \
+    X(BIAS_GRAD, "bias_grad", "dy[N,O] ws db[O]!", "db[O]!")                                       \
+    /* with xh = x*rstd, g = dy*w: d = rstd*(g - xh*mean(g*xh)); dx (=|+=) d if there is a dx;     \
+     * dw (=|+=) sum(dy*xh) if there is a dw. attr.accumulate is dw's, attr.add_dx says += for dx; \
+     * dx may be dy itself (in place, add_dx 0) */                                                 \
+    X(RMSNORM_BWD, "rmsnorm_bwd", "dy[N,C] x[N,C] w[C] rstd[N]f32 ws? dx?[N,C]! dw?[C]!",          \
+      "dx?[N,C]! dw?[C]!")                                                                         \
+    /* the same per head, dy turned into dx in place; dw summed over tokens and heads */           \
+    X(QK_NORM_BWD, "qk_norm_bwd", "dy[N,H*D]! x[N,H*D] w[D] rstd[N,H]f32 ws? dw?[D]!",             \
+      "dy[N,H*D]! dw?[D]!")                                                                        \
+    X(ATTENTION_BWD, "attention_bwd",                                                              \
+      "q[N,H*D] k[N,G*D] v[N,G*D] o[N,H*D] lse[N,H]f32 do[N,H*D] offsets[B+1]i32 ws",              \
+      "dq[N,H*D] dk[N,G*D] dv[N,G*D]")                                                             \
+    /* gu becomes d gu in place */                                                                 \
+    X(SWIGLU_BWD, "swiglu_bwd", "gu[N,2F]! dm[N,F]", "gu[N,2F]!")                                  \
+    /* dx += d * keep / (1-p), the mask of DROPOUT */                                              \
+    X(DROPOUT_BWD, "dropout_bwd", "dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64", "dx[N,K]!")      \
+    /* dW (=|+=) rows of dx summed by id, in token order */                                        \
+    X(EMBED_BWD, "embed_bwd", "ids[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                            \
+    /* partials[attr.index] = sum(g^2) in f64 */                                                   \
+    X(SQUARE_SUM, "square_sum", "g[..] partials[M]f64! ws", "partials[M]f64!")                     \
+    /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)), 1 if max_norm = 0 */ \
+    X(CLIP_SCALE, "clip_scale", "partials[M]f64", "clip[2]f64")                                    \
+    /* PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also    \
+     * writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element) */    \
+    X(ADAMW, "adamw", "w[..]! g[..] m[..]f32! v[..]f32! clip[2]f64 master?[..]f32!",               \
+      "w[..]! m[..]f32! v[..]f32! master?[..]f32!")                                                \
+    /* w -= lr * (clip[1]*g + wd*w) */                                                             \
+    X(SGD, "sgd", "w[..]! g[..] clip[2]f64 master?[..]f32!", "w[..]! master?[..]f32!")             \
+    /* load and save stream every tensor through one staging buffer; the checkpoint room does the  \
+     * copying, these rows only give the buffer its place in the plan */                           \
+    X(STAGE_IN, "stage_in", "staging[]", "w[..]")                                                  \
+    X(STAGE_OUT, "stage_out", "w[..]", "staging[]")
+
+enum pl_op_kind {
+#define X(kind, name, in, out) PL_OP_##kind,
+    PL_OP_MAP(X)
+#undef X
+        PL_OP_COUNT
+};
+
+#endif

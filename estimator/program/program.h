@@ -1,0 +1,202 @@
+/* program.h - one training run as data: every tensor and every op, before anything exists.
+ *
+ * In: struct pl_model, struct pl_job_shape (the few numbers of a job that decide bytes), traits of
+ * the back-end.  Out: struct pl_program, immutable once built.  Needs: base, model, config, card.
+ *   R1  an op reads only what an earlier op of its phase, or a job tensor, holds: every operand
+ *       carries the version of the content it expects, and versions rise with every write
+ *   R2  in-place is declared: the operand stands among inputs and outputs
+ *   R3  every byte the run needs on the device is a tensor here; there is no other arithmetic
+ * The executor runs ops phase by phase, in order; the planner (plan/) gives tensors their place. */
+#ifndef PL_ESTIMATOR_PROGRAM_PROGRAM_H
+#define PL_ESTIMATOR_PROGRAM_PROGRAM_H
+
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+#include "estimator/card/traits.h"
+#include "estimator/config/job.h"
+#include "estimator/model/model.h"
+#include "estimator/program/dtype.h"
+#include "estimator/program/ops.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_NONE UINT32_MAX
+
+#define PL_CATEGORY_MAP(X)                                                                         \
+    X(WEIGHTS, "weights")         /* base model, rope tables */                                    \
+    X(ADAPTER, "adapter")         /* LoRA matrices */                                              \
+    X(GRADIENTS, "gradients")                                                                      \
+    X(OPTIMIZER, "optimizer")     /* moments, master weights */                                    \
+    X(ACTIVATIONS, "activations") /* kept or transient values [N,.] and their gradients */         \
+    X(LOGITS, "logits")                                                                            \
+    X(WORKSPACE, "workspace")     /* scratch of kernels, staging */                                \
+    X(BATCH, "batch")             /* token ids, targets, offsets, scalars */
+
+enum pl_category {
+#define X(c, name) PL_CATEGORY_##c,
+    PL_CATEGORY_MAP(X)
+#undef X
+        PL_CATEGORY_COUNT
+};
+const char *pl_category_name(enum pl_category c);
+
+/* JOB lives for the whole run, in the job arena; STEP lives within one phase, in the batch arena. */
+enum pl_scope { PL_SCOPE_JOB, PL_SCOPE_STEP };
+
+/* What dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
+enum pl_rows { PL_ROWS_FIXED, PL_ROWS_TOKENS, PL_ROWS_TARGETS };
+
+enum pl_phase {
+    PL_PHASE_LOAD,      /* weights come in through staging */
+    PL_PHASE_MICRO,     /* forward and backward of one micro-batch */
+    PL_PHASE_OPTIMIZER, /* norm, clip, update */
+    PL_PHASE_EVAL,      /* forward and loss */
+    PL_PHASE_SAVE,      /* weights and states go out through staging */
+    PL_PHASE_COUNT
+};
+const char *pl_phase_name(enum pl_phase p);
+
+/* What a job tensor is, so that the runtime can load, initialise and save it. */
+enum pl_role {
+    PL_ROLE_NONE,
+    PL_ROLE_WEIGHT,  /* base weight: slot, layer */
+    PL_ROLE_LORA_A,  /* stacked [parts*r, in] of a slot: slot, layer */
+    PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_rows) */
+    PL_ROLE_GRAD,    /* of tensor `of` */
+    PL_ROLE_MOMENT1, /* of tensor `of` */
+    PL_ROLE_MOMENT2,
+    PL_ROLE_MASTER,
+    PL_ROLE_ROPE,    /* cos and sin; layer 0 = default or short factors, 1 = long factors */
+    PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
+    PL_ROLE_NORM,    /* clip[2] */
+    PL_ROLE_IDS,     /* batch inputs, filled by the trainer before each micro-batch */
+    PL_ROLE_POSITIONS,
+    PL_ROLE_OFFSETS,
+    PL_ROLE_SAMPLES, /* sample numbers, for counter-based dropout */
+    PL_ROLE_TARGET_ROWS,
+    PL_ROLE_TARGETS,
+    PL_ROLE_STAGING,
+};
+
+struct pl_tensor {
+    const char *name; /* "qkv"; the full name comes from pl_tensor_name() */
+    uint32_t layer;   /* PL_NONE = not of a layer */
+    uint64_t dims[3]; /* unused = 1; dims[0] at capacity */
+    enum pl_rows rows;
+    enum pl_dtype dtype;
+    enum pl_category category;
+    enum pl_scope scope;
+    enum pl_phase phase; /* STEP tensors: the phase they live in */
+    enum pl_role role;
+    enum pl_slot slot;
+    uint32_t row;      /* PL_ROLE_LORA_B */
+    uint32_t of;       /* GRAD, MOMENT*, MASTER */
+    bool trainable;    /* WEIGHT, LORA_*: an optimizer op updates it */
+    bool decay;        /* weight decay applies: two dimensions */
+    uint64_t bytes;
+};
+
+/* A window of a tensor: columns [col, col+cols) of the last dimension, rows [row0, row0+nrows) of
+ * dims[0] at capacity; nrows = 0 means all. version: content expected (inputs) or made (outputs). */
+struct pl_operand {
+    uint32_t id; /* PL_NONE = absent */
+    uint32_t version;
+    uint32_t col, cols;
+    uint64_t row0, nrows;
+};
+
+#define PL_OP_MAX_IN 8
+#define PL_OP_MAX_OUT 4
+
+/* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to touch it, so
+ * it overwrites in the first micro-batch of a step and adds in later ones. */
+enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
+
+struct pl_attr {
+    float alpha;                   /* products */
+    enum pl_accumulate accumulate; /* of the output */
+    bool add_dx;                   /* RMSNORM_BWD */
+    bool inverse;                  /* ROPE */
+    bool gradient;                 /* CROSS_ENTROPY */
+    uint32_t heads, kv_heads, head_dim, rot_dim;
+    uint32_t window;               /* attention; 0 = all */
+    float eps, scale;              /* norms; attention 1/sqrt(D) */
+    float dropout;                 /* p */
+    uint32_t site;                 /* dropout site, stochastic-rounding stream: unique per use */
+    uint32_t index;                /* SQUARE_SUM: slot in partials */
+    float max_norm;                /* CLIP_SCALE */
+    bool decay;                    /* ADAMW, SGD */
+};
+
+struct pl_op {
+    enum pl_op_kind kind;
+    enum pl_phase phase;
+    uint32_t layer; /* PL_NONE = none */
+    bool backward, recompute; /* for reports */
+    uint8_t n_in, n_out;
+    struct pl_operand in[PL_OP_MAX_IN], out[PL_OP_MAX_OUT];
+    struct pl_attr attr;
+    double flops, bytes_moved; /* at capacity */
+};
+
+struct pl_phase_range {
+    uint32_t first_op, n_ops;
+};
+
+/* The numbers that decide bytes; everything else of a job only decides time or values. */
+struct pl_job_shape {
+    uint32_t mode;              /* PL_MODE_* */
+    uint64_t batch_size, max_seq_length;
+    enum pl_dtype dtype;        /* weights and activations */
+    enum pl_dtype adapter_dtype, gradient_dtype;
+    bool master_weights;
+    uint32_t optimizer;         /* PL_OPTIMIZER_* */
+    uint32_t recompute;         /* PL_RECOMPUTE_* */
+    uint64_t loss_chunk_tokens; /* 0 = all at once, PL_AUTO = chosen from the vocabulary */
+    uint64_t lora_r;
+    double lora_scale, lora_dropout;
+    uint32_t lora_targets;      /* mask over pl_model_rows() */
+    uint64_t freeze_layers;
+    double max_grad_norm;
+    bool eval;                  /* an evaluation phase exists */
+    bool load, save;            /* staging phases exist */
+};
+/* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
+ * gradient_dtype auto; master_weights auto is true. */
+pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
+                         struct pl_job_shape *out, struct pl_diag *d);
+
+struct pl_program {
+    struct pl_job_shape shape;
+    struct pl_traits traits;
+    const struct pl_model *model; /* borrowed: must outlive the program */
+    struct pl_tensor *tensors;
+    struct pl_op *ops;
+    uint32_t n_tensors, n_ops;
+    uint64_t tokens;      /* capacity N = batch_size x max_seq_length */
+    uint64_t chunk_tokens;/* of the loss */
+    struct pl_phase_range phases[PL_PHASE_COUNT];
+    uint32_t loss, clip;  /* tensor ids */
+};
+
+pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
+                         const struct pl_traits *traits, struct pl_program **out,
+                         struct pl_diag *d);
+void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
+
+/* "layers.3.mlp.gu", "layers.3.qkv.grad", "rope". */
+void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);
+const char *pl_op_name(enum pl_op_kind k);
+/* First tensor with this role (and slot, layer), PL_NONE if there is none. */
+uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
+                         uint32_t layer);
+
+/* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
+ * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of a
+ * product is not fp32. The kernels compute their layout from the same function (workspace.c). */
+uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                               const struct pl_attr *attr, uint64_t rows, uint64_t cols,
+                               bool widen);
+
+#endif

@@ -1,0 +1,86 @@
+/* checkpoint.h - weights in and out of files; nothing that is saved can be half there.
+ *
+ * In/out: Hugging Face model directories, PEFT adapter directories, checkpoint-<step> directories.
+ * Needs: estimator, device. All traffic goes through one staging buffer that the plan placed.
+ *   C1  a directory appears under its final name only when every file in it is complete and synced:
+ *       written as NAME.tmp, files fsynced, directory fsynced, renamed, parent fsynced
+ *   C2  a failed write, fsync or rename leaves what was there before and no temporary
+ *   C3  files are read header first; no weight byte is read before every name, shape and dtype of
+ *       the model was found right */
+#ifndef PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
+#define PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
+
+#include "estimator/base/diag.h"
+#include "estimator/config/job.h"
+#include "estimator/program/program.h"
+#include "runtime/device/device.h"
+
+/* What the room needs to reach the tensors of a running job. */
+struct pl_tensor_io {
+    const struct pl_program *program;
+    struct pl_device *device;
+    void *(*address)(void *ctx, uint32_t tensor); /* device address of a job tensor */
+    void *ctx;
+    void *staging;           /* host-writable staging buffer (CPU back-end: inside the batch arena) */
+    uint64_t staging_bytes;
+};
+
+/* Counters of a run: everything but tensors that a bit-equal resume needs. */
+struct pl_run_state {
+    uint64_t step;            /* optimizer steps done */
+    uint64_t position;        /* samples consumed */
+    uint32_t batch_size;      /* micro-batch in use, found by auto or recovery */
+    uint64_t global_batch;    /* samples per step */
+    uint64_t tokens;          /* supervised tokens seen */
+    uint64_t oom_recoveries;
+    uint64_t seed;
+};
+
+/* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
+pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d); /* C3 */
+pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
+/* normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone. */
+pl_err pl_model_init_random(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
+/* A uniform in +-1/sqrt(in), B 0 (PEFT's default). */
+pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
+pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
+
+/* Writes into an existing directory. config_json: text to write as config.json. Files of
+ * `source_dir` (nullable) that belong to a model directory - tokenizer, generation config, chat
+ * template - are copied unchanged. Weights are written in their storage dtype. */
+pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char *config_json,
+                     const char *source_dir, struct pl_diag *d);
+pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
+                       struct pl_diag *d);
+
+/* A checkpoint directory under construction. */
+struct pl_checkpoint {
+    char *final_path, *tmp_path; /* owned */
+};
+pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
+                           struct pl_diag *d);
+/* Optimizer states (optimizer.safetensors), counters (trainer_state.json). */
+pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
+                                 const struct pl_run_state *s, struct pl_diag *d);
+/* C1; then removes all but the newest `keep` checkpoints of output_dir. */
+pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
+                            struct pl_diag *d);
+void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit */
+
+/* Newest complete checkpoint-<step> in output_dir: malloc'd path, or NULL in *out when none. */
+pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_diag *d);
+pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, struct pl_diag *d);
+/* Trainable weights and optimizer states back into the job arena, bit for bit. */
+pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struct pl_diag *d);
+
+/* Fault injection: the at-th write/fsync/rename call (1-based) fails with ENOSPC, count times.
+ * Process-wide counter owned by the caller. NULL = off. */
+struct pl_io_fault {
+    uint64_t at, count, calls;
+};
+void pl_checkpoint_set_fault(struct pl_io_fault *f);
+
+/* Whole small text file, crash-safe (temp, fsync, rename, fsync directory). */
+pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d);
+
+#endif

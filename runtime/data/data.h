@@ -1,0 +1,74 @@
+/* data.h - rows of training data as tokens, streamed from disk in a fixed order.
+ *
+ * In: files of one format each.  Out: samples by row number.  Needs: estimator.
+ *   S1  opening reads every row once, checks it, and reports the first bad one by file and line;
+ *       only offsets stay in memory
+ *   S2  the order is a function of (seed, epoch, position) alone: any position can be asked for
+ *       without having seen the ones before it
+ *   S3  a row without a supervised token keeps its place in the order and trains nothing; such
+ *       rows are counted in the statistics */
+#ifndef PL_RUNTIME_DATA_DATA_H
+#define PL_RUNTIME_DATA_DATA_H
+
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+#include "estimator/config/job.h"
+#include "estimator/model/model.h"
+
+#define PL_LABEL_MASKED (-100)
+
+struct pl_sample {
+    int32_t *ids, *labels; /* owned by the caller; grown by pl_data_sample; labels are not shifted */
+    uint64_t n, cap;
+};
+void pl_sample_finish(struct pl_sample *s);
+
+struct pl_data_stats {
+    uint64_t rows, unsupervised_rows, truncated_rows, dropped_rows;
+    uint64_t tokens, supervised_tokens, longest; /* after truncation; targets after the shift by one */
+};
+
+struct pl_data;
+
+/* Opens the files of `list` (paths resolved by pl_job_input_path). Rules for length, vocabulary and
+ * tokenizer come from job and model. `notes` gets one line per warning. */
+pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
+                    const struct pl_dataset_list *list, struct pl_text *notes,
+                    struct pl_data **out, struct pl_diag *d);
+void pl_data_close(struct pl_data **data);
+uint64_t pl_data_rows(const struct pl_data *data);
+const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
+/* Tokens of row `row` (0-based over all files). */
+pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);
+
+/* Row at `position` of an endless walk over rows [first, first+n): epoch = position / n; shuffled
+ * by (seed, epoch) when `shuffle`, else in file order. A permutation of the n rows in each epoch. */
+uint64_t pl_data_order(uint64_t position, uint64_t first, uint64_t n, bool shuffle, uint64_t seed);
+
+/* The samples of one step, and its micro-batches cut from them. Reused from step to step. */
+struct pl_step_batch {
+    struct pl_sample *samples; /* [n]; a sample without targets has n = 0 */
+    uint64_t n, cap;
+    uint64_t targets;     /* supervised tokens of the whole step */
+    uint64_t tokens;      /* tokens of samples that are computed */
+};
+void pl_step_batch_finish(struct pl_step_batch *b);
+/* Loads the samples at `positions` [first_position, first_position + n). */
+pl_err pl_step_batch_load(struct pl_step_batch *b, struct pl_data *data, uint64_t first_position,
+                          uint64_t n, uint64_t first_row, uint64_t n_rows, bool shuffle,
+                          uint64_t seed, struct pl_diag *d);
+/* Host image of a micro-batch's inputs; arrays have the capacity of the plan. */
+struct pl_micro_batch {
+    int32_t *ids, *positions, *offsets, *target_rows, *targets;
+    uint64_t *samples; /* number of the sample within the step */
+    uint64_t n_tokens, n_seqs, n_targets, max_len;
+};
+pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
+                           struct pl_diag *d);
+void pl_micro_batch_finish(struct pl_micro_batch *mb);
+/* Samples [first, first+n) of the step, those without targets left out. Position t predicts label
+ * t+1: target row t with target labels[t+1], where that is not masked. */
+void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
+                         uint64_t n);
+
+#endif

@@ -1,0 +1,70 @@
+/* device.h - one struct of functions per back-end; the trainer knows nothing else of hardware.
+ *
+ * A device hands out whole arenas, counts what it hands out, and runs kernels (kernels.h).
+ *   D1  used_bytes never exceeds budget_bytes: an allocation past it fails with PL_ERR_DEVICE_OOM
+ *       and changes nothing
+ *   D2  `allocations` counts successful and failed calls; nothing else allocates device memory
+ *   D3  fault injection (pl_device_inject) fails allocations as the device itself would
+ * Needs: estimator/base, estimator/program (types only). */
+#ifndef PL_RUNTIME_DEVICE_DEVICE_H
+#define PL_RUNTIME_DEVICE_DEVICE_H
+
+#include "estimator/base/diag.h"
+#include "estimator/card/traits.h"
+#include "runtime/kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pl_device;
+
+struct pl_device_ops {
+    const char *name; /* "cpu", "null" */
+    pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
+    void (*close)(struct pl_device *dev);
+    /* Memory is zeroed and aligned to traits.align_bytes. Budget and injection were checked. */
+    pl_err (*alloc)(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d);
+    void (*release)(struct pl_device *dev, void *p, uint64_t bytes);
+    pl_err (*upload)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
+    pl_err (*download)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
+    pl_err (*sync)(struct pl_device *dev); /* NULL = nothing is ever pending */
+    /* Bytes free for arenas right now, before any budget. */
+    pl_err (*free_bytes)(struct pl_device *dev, uint64_t *out, struct pl_diag *d);
+};
+
+extern const struct pl_device_ops pl_device_cpu, pl_device_null;
+
+struct pl_inject { /* fail allocation number `at` (1-based), `count` times in a row */
+    uint64_t at, count; /* at 0 = off; count UINT64_MAX = for ever */
+};
+
+struct pl_device {
+    const struct pl_device_ops *ops;
+    const pl_kernel_fn *kernels; /* [PL_OP_COUNT]; NULL entry = not a kernel */
+    struct pl_traits traits;
+    uint64_t budget_bytes; /* PL_AUTO_BYTES = no limit but the machine's */
+    uint64_t used_bytes, peak_bytes;
+    uint64_t allocations, failed_allocations;
+    struct pl_inject inject;
+    void *state; /* of the back-end */
+};
+
+/* Opens a back-end. threads >= 1. */
+pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
+                      struct pl_device **out, struct pl_diag *d);
+void pl_device_close(struct pl_device **dev); /* NULL-safe; sets *dev to NULL */
+
+struct pl_arena {
+    void *base;
+    uint64_t bytes;
+};
+/* bytes 0 gives base NULL. On failure *out is {0} and d names asked and free bytes. */
+pl_err pl_arena_reserve(struct pl_device *dev, uint64_t bytes, const char *what,
+                        struct pl_arena *out, struct pl_diag *d);
+void pl_arena_release(struct pl_device *dev, struct pl_arena *a); /* leaves {0} */
+
+/* Cores this process may run on, >= 1. */
+uint32_t pl_cpu_count(void);
+
+#endif

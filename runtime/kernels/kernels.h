@@ -1,0 +1,47 @@
+/* kernels.h - the one signature of every kernel of every back-end.
+ *
+ * A call is the op's operands as views, in the order of ops.h, with rows cut to the micro-batch at
+ * hand, plus the attributes and the batch's facts. Kernels allocate nothing, keep no state between
+ * calls, and give the same bits for the same call and thread count whatever the timing. */
+#ifndef PL_RUNTIME_KERNELS_KERNELS_H
+#define PL_RUNTIME_KERNELS_KERNELS_H
+
+#include "estimator/base/errors.h"
+#include "estimator/program/program.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pl_view {
+    void *p;             /* NULL = absent operand */
+    uint64_t rows, cols; /* of the window, rows cut to the batch; vectors: rows = length, cols = 1 */
+    uint64_t ld;         /* elements between rows */
+    enum pl_dtype dtype;
+};
+
+/* Facts of the micro-batch and the step; filled by the trainer, read by kernels. */
+struct pl_batch {
+    uint64_t n_tokens, n_seqs, n_targets;
+    uint64_t max_len;     /* longest sequence */
+    bool first;           /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
+    float loss_scale;     /* 1 / supervised tokens of the whole step */
+    uint64_t seed, step;  /* step counts from 1 */
+    double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */
+};
+
+struct pl_call {
+    struct pl_view in[PL_OP_MAX_IN], out[PL_OP_MAX_OUT];
+    const struct pl_attr *attr;
+    const struct pl_batch *batch;
+};
+
+struct pl_device;
+typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);
+
+/* Whether this call adds to its output rather than overwriting it. */
+static inline bool pl_call_adds(const struct pl_call *c) {
+    return c->attr->accumulate == PL_ACC_ADD ||
+           (c->attr->accumulate == PL_ACC_FIRST_WRITES && !c->batch->first);
+}
+
+#endif
