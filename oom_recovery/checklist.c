@@ -1,0 +1,163 @@
+/* checklist.c - the questions one asks after an out-of-memory, answered with this run's facts. */
+#include "oom_recovery/checklist.h"
+
+#include "estimator/base/units.h"
+#include "estimator/plan/live.h"
+
+#define LARGEST_LINES 3
+#define LARGEST_TENSORS 3
+
+enum mark { INFORM, FINE, CHANGE };
+
+struct scene {
+    const struct pl_plan *plan;
+    const struct pl_job_shape *shape;
+    const struct pl_oom_facts *facts;
+    uint64_t budget_bytes, held_bytes;
+    struct pl_text *out;
+};
+
+static void begin(const struct scene *s, enum mark mark, const char *topic) {
+    static const char *const marks[] = {[INFORM] = "[i] ", [FINE] = "[ok]", [CHANGE] = "[!] "};
+    pl_text_addf(s->out, "%s %s: ", marks[mark], topic);
+}
+
+static void add_bytes(const struct scene *s, uint64_t bytes) {
+    char text[PL_BYTES_TEXT];
+    pl_text_add(s->out, pl_bytes_text(bytes, text));
+}
+
+/* --- one question each ----------------------------------------------------------------------- */
+
+static void ask_request(const struct scene *s) {
+    begin(s, INFORM, "what failed");
+    pl_text_addf(s->out, "%s asked for ", s->facts->what ? s->facts->what : "device memory");
+    add_bytes(s, s->facts->requested_bytes);
+    pl_text_add(s->out, " with ");
+    add_bytes(s, s->facts->free_bytes);
+    pl_text_addf(s->out, " free%s\n", s->facts->injected ? " (injected by debug_inject)" : "");
+}
+
+static void ask_precision(const struct scene *s) {
+    bool wide = s->shape->dtype == PL_DTYPE_F32;
+    begin(s, wide ? CHANGE : FINE, "precision");
+    pl_text_addf(s->out, "weights and activations are %s%s\n", pl_dtype_name(s->shape->dtype),
+                 wide ? "; `dtype: bf16` takes half" : "");
+}
+
+static void ask_checkpointing(const struct scene *s) {
+    uint32_t level = s->shape->recompute;
+    begin(s, level == PL_RECOMPUTE_FULL ? FINE : CHANGE, "gradient checkpointing");
+    if (level >= PL_RECOMPUTE_EVERY)
+        pl_text_addf(s->out, "every_%u", level - PL_RECOMPUTE_EVERY);
+    else
+        pl_text_add(s->out, level == PL_RECOMPUTE_FULL    ? "full"
+                            : level == PL_RECOMPUTE_LIGHT ? "light"
+                                                          : "none");
+    pl_text_add(s->out, level == PL_RECOMPUTE_FULL
+                            ? "\n"
+                            : "; `gradient_checkpointing: full` keeps one tensor a layer\n");
+}
+
+static void ask_batch(const struct scene *s) {
+    uint64_t n = s->shape->batch_size;
+    begin(s, n > 1 ? CHANGE : FINE, "batch size");
+    pl_text_addf(s->out, "%llu%s\n", (unsigned long long)n,
+                 n > 1 ? "; batch_size 1 with more accumulation trains the same" : " already");
+}
+
+static void ask_length(const struct scene *s) {
+    bool one = s->shape->batch_size == 1;
+    begin(s, one ? CHANGE : INFORM, "sequence length");
+    pl_text_addf(s->out, "%llu tokens a sample, %llu a micro-batch%s\n",
+                 (unsigned long long)s->shape->max_seq_length,
+                 (unsigned long long)s->plan->program->tokens,
+                 one ? "; a smaller max_seq_length is the next thing to give" : "");
+}
+
+static void ask_adapters(const struct scene *s) {
+    const uint64_t *job = s->plan->job_by_category;
+    bool full = s->shape->mode == PL_MODE_FULL;
+    begin(s, full ? CHANGE : FINE, "LoRA");
+    if (full)
+        pl_text_add(s->out, "off, every weight is trained: gradients and optimizer hold ");
+    else
+        pl_text_addf(s->out, "rank %llu: adapters, gradients and optimizer hold ",
+                     (unsigned long long)s->shape->lora_r);
+    add_bytes(s, job[PL_CATEGORY_ADAPTER] + job[PL_CATEGORY_GRADIENTS] + job[PL_CATEGORY_OPTIMIZER]);
+    pl_text_add(s->out, full ? "; `mode: lora` trains a small part\n" : "\n");
+}
+
+/* What the budget promised and the device no longer has, beyond what this process holds. */
+static void ask_neighbours(const struct scene *s) {
+    uint64_t own = s->held_bytes, available = s->facts->free_bytes;
+    if (s->budget_bytes == PL_AUTO_BYTES) {
+        begin(s, INFORM, "others on the device");
+        pl_text_add(s->out, "not known without a budget; this process held ");
+        add_bytes(s, own);
+    } else if (own <= s->budget_bytes && available < s->budget_bytes - own) {
+        begin(s, CHANGE, "others on the device");
+        add_bytes(s, s->budget_bytes - own - available);
+        pl_text_add(s->out, " of the budget of ");
+        add_bytes(s, s->budget_bytes);
+        pl_text_add(s->out, " is held by somebody else");
+    } else {
+        begin(s, FINE, "others on the device");
+        pl_text_add(s->out, "none within the budget of ");
+        add_bytes(s, s->budget_bytes);
+    }
+    pl_text_add(s->out, "\n");
+}
+
+static void ask_ledger(const struct scene *s) {
+    bool used[PL_CATEGORY_COUNT] = {false};
+    begin(s, INFORM, "largest lines");
+    for (int line = 0; line < LARGEST_LINES; line++) {
+        int best = -1;
+        for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
+            if (used[c] || !s->plan->ledger[c]) continue;
+            if (best < 0 || s->plan->ledger[c] > s->plan->ledger[best]) best = c;
+        }
+        if (best < 0) break;
+        used[best] = true;
+        pl_text_addf(s->out, "%s%s ", line ? ", " : "", pl_category_name((enum pl_category)best));
+        add_bytes(s, s->plan->ledger[best]);
+    }
+    pl_text_add(s->out, " of ");
+    add_bytes(s, s->plan->arena_bytes);
+    pl_text_add(s->out, "\n");
+}
+
+static void ask_peak(const struct scene *s) {
+    const struct pl_program *p = s->plan->program;
+    const struct pl_phase_plan *phase = &s->plan->phases[s->plan->peak_phase];
+    if (phase->peak_op >= p->n_ops) return;
+    const struct pl_op *op = &p->ops[phase->peak_op];
+    begin(s, INFORM, "where the peak is");
+    pl_text_addf(s->out, "%s phase, op %u %s", pl_phase_name(s->plan->peak_phase), phase->peak_op,
+                 pl_op_name(op->kind));
+    if (op->layer != PL_NONE) pl_text_addf(s->out, " of layer %u", op->layer);
+    pl_text_addf(s->out, "%s, ", op->backward ? " going back" : "");
+    add_bytes(s, phase->live_bytes);
+    pl_text_add(s->out, " alive:");
+    uint32_t ids[LARGEST_TENSORS];
+    uint32_t n = pl_plan_largest_live(s->plan, phase->peak_op, LARGEST_TENSORS, ids);
+    for (uint32_t i = 0; i < n; i++) {
+        char name[96];
+        pl_tensor_name(p, ids[i], name);
+        pl_text_addf(s->out, "%s %s ", i ? "," : "", name);
+        add_bytes(s, p->tensors[ids[i]].bytes);
+    }
+    pl_text_add(s->out, "\n");
+}
+
+void pl_oom_checklist(const struct pl_plan *plan, const struct pl_oom_facts *f,
+                      uint64_t budget_bytes, uint64_t held_bytes, struct pl_text *out) {
+    static void (*const questions[])(const struct scene *s) = {
+        ask_request, ask_precision,  ask_checkpointing, ask_batch, ask_length,
+        ask_adapters, ask_neighbours, ask_ledger,        ask_peak,
+    };
+    const struct scene s = {plan, &plan->program->shape, f, budget_bytes, held_bytes, out};
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        questions[i](&s);
+}
