@@ -4,7 +4,7 @@
 #include "estimator/base/units.h"
 #include "estimator/plan/live.h"
 
-#define LARGEST_LINES 3
+#define LARGEST_LINES   3
 #define LARGEST_TENSORS 3
 
 enum mark { INFORM, FINE, CHANGE };
@@ -84,7 +84,8 @@ static void ask_adapters(const struct scene *s) {
     else
         pl_text_addf(s->out, "rank %llu: adapters, gradients and optimizer hold ",
                      (unsigned long long)s->shape->lora_r);
-    add_bytes(s, job[PL_CATEGORY_ADAPTER] + job[PL_CATEGORY_GRADIENTS] + job[PL_CATEGORY_OPTIMIZER]);
+    add_bytes(s,
+              job[PL_CATEGORY_ADAPTER] + job[PL_CATEGORY_GRADIENTS] + job[PL_CATEGORY_OPTIMIZER]);
     pl_text_add(s->out, full ? "; `mode: lora` trains a small part\n" : "\n");
 }
 
@@ -154,7 +155,7 @@ static void ask_peak(const struct scene *s) {
 void pl_oom_checklist(const struct pl_plan *plan, const struct pl_oom_facts *f,
                       uint64_t budget_bytes, uint64_t held_bytes, struct pl_text *out) {
     static void (*const questions[])(const struct scene *s) = {
-        ask_request, ask_precision,  ask_checkpointing, ask_batch, ask_length,
+        ask_request,  ask_precision,  ask_checkpointing, ask_batch, ask_length,
         ask_adapters, ask_neighbours, ask_ledger,        ask_peak,
     };
     const struct scene s = {plan, &plan->program->shape, f, budget_bytes, held_bytes, out};

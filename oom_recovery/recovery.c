@@ -112,13 +112,17 @@ static void check_run(const struct walk *w) {
     assert(w->planned && w->reserved && w->err == PL_ERR_OK);
 }
 
-static void check_classify(const struct walk *w) { assert(w->err == PL_ERR_DEVICE_OOM); }
+static void check_classify(const struct walk *w) {
+    assert(w->err == PL_ERR_DEVICE_OOM);
+}
 
 static void check_drain(const struct walk *w) {
     assert(w->err == PL_ERR_DEVICE_OOM && !obstacle_to_halving(w->m));
 }
 
-static void check_discard(const struct walk *w) { assert(w->drained && w->err == PL_ERR_OK); }
+static void check_discard(const struct walk *w) {
+    assert(w->drained && w->err == PL_ERR_OK);
+}
 
 static void check_halve(const struct walk *w) {
     assert(w->drained && w->discarded && !obstacle_to_halving(w->m));
@@ -129,7 +133,9 @@ static void check_replan(const struct walk *w) {
     assert(w->m->retries >= 1 && w->m->retries <= w->m->max_retries);
 }
 
-static void check_reserve(const struct walk *w) { assert(w->planned && !w->reserved); }
+static void check_reserve(const struct walk *w) {
+    assert(w->planned && !w->reserved);
+}
 
 static void check_done(const struct walk *w) {
     assert(w->err == PL_ERR_OK && w->planned && w->reserved);
@@ -139,7 +145,9 @@ static void check_exhausted(const struct walk *w) {
     assert(w->err == PL_ERR_DEVICE_OOM && obstacle_to_halving(w->m));
 }
 
-static void check_failed(const struct walk *w) { assert(w->err != PL_ERR_OK); }
+static void check_failed(const struct walk *w) {
+    assert(w->err != PL_ERR_OK);
+}
 
 /* --- the table ------------------------------------------------------------------------------- */
 
@@ -212,8 +220,8 @@ void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t 
                          .global_batch = global_batch};
 }
 
-pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step,
-                  bool reserve_first, struct pl_diag *d) {
+pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
+                  struct pl_diag *d) {
     assert(m->batch_size >= 1 && m->global_batch >= 1);
     assert(h->attempt && h->drain && h->discard && h->replan && h->reserve && h->facts && h->event);
     struct walk w = {.m = m, .h = h, .planned = true, .reserved = !reserve_first};
@@ -227,4 +235,6 @@ uint64_t pl_oom_accumulation(uint64_t global_batch, uint32_t batch_size) {
     return pl_u64_div_up(global_batch, batch_size);
 }
 
-uint32_t pl_oom_halve(uint32_t batch_size) { return batch_size / 2 + batch_size % 2; }
+uint32_t pl_oom_halve(uint32_t batch_size) {
+    return batch_size / 2 + batch_size % 2;
+}

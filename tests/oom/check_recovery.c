@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TRACE 512
+#define MAX_TRACE  512
 #define MAX_EVENTS 32
 
 struct fake {
@@ -37,10 +37,18 @@ static pl_err answer(struct fake *f, char call, struct pl_diag *d) {
     return f->say ? pl_diag_set(d, err, "%s %u", f->say, f->failures) : err;
 }
 
-static pl_err fake_attempt(void *ctx, struct pl_diag *d) { return answer(ctx, 'A', d); }
-static pl_err fake_drain(void *ctx, struct pl_diag *d) { return answer(ctx, 'D', d); }
-static pl_err fake_reserve(void *ctx, struct pl_diag *d) { return answer(ctx, 'R', d); }
-static void fake_discard(void *ctx) { note(ctx, 'X'); }
+static pl_err fake_attempt(void *ctx, struct pl_diag *d) {
+    return answer(ctx, 'A', d);
+}
+static pl_err fake_drain(void *ctx, struct pl_diag *d) {
+    return answer(ctx, 'D', d);
+}
+static pl_err fake_reserve(void *ctx, struct pl_diag *d) {
+    return answer(ctx, 'R', d);
+}
+static void fake_discard(void *ctx) {
+    note(ctx, 'X');
+}
 
 static pl_err fake_replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     struct fake *f = ctx;
@@ -97,8 +105,8 @@ static const struct {
     {true, 3, 8, false, "m", "A" ROUND "A", PL_ERR_OK, PL_OOM_DONE, 4},
     {true, 3, 8, false, "mooom", "A" ROUND "A" ROUND "A", PL_ERR_OK, PL_OOM_DONE, 2},
     /* at most three halvings is at most eight times smaller: 16 -> 2 */
-    {true, 3, 16, false, "mooomooomooo", "A" ROUND "A" ROUND "A" ROUND "A", PL_ERR_OK,
-     PL_OOM_DONE, 2},
+    {true, 3, 16, false, "mooomooomooo", "A" ROUND "A" ROUND "A" ROUND "A", PL_ERR_OK, PL_OOM_DONE,
+     2},
     {true, 3, 16, false, "mooomooomooom", "A" ROUND "A" ROUND "A" ROUND "AF", PL_ERR_GPU_OOM,
      PL_OOM_EXHAUSTED, 2},
     /* odd sizes round up, and one sample is the floor */
@@ -214,7 +222,7 @@ START_TEST(the_micro_batches_of_a_step_cover_its_samples_exactly) {
 END_TEST
 
 START_TEST(halving_rounds_up_and_stops_at_one) {
-    static const uint32_t halves[][2] = {{1, 1}, {2, 1},   {3, 2},
+    static const uint32_t halves[][2] = {{1, 1}, {2, 1},  {3, 2},
                                          {5, 3}, {16, 8}, {UINT32_MAX, 1u << 31}};
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
         ck_assert_uint_eq(pl_oom_halve(halves[i][0]), halves[i][1]);
@@ -229,13 +237,22 @@ static const struct {
     const char *script;
     const char *said[4], *hint;
 } refusals[] = {
-    {true, 1, 8, "mooom",
+    {true,
+     1,
+     8,
+     "mooom",
      {"batch arena", "(2000 bytes)", "(200 bytes) free", "halvings done: 1 of 1"},
      "oom_max_retries"},
-    {false, 3, 8, "m",
+    {false,
+     3,
+     8,
+     "m",
      {"oom_recovery is off", "(1000 bytes)", "(100 bytes) free", "halvings done: 0 of 3"},
      "oom_recovery: true"},
-    {true, 3, 2, "mooom",
+    {true,
+     3,
+     2,
+     "mooom",
      {"one sample", "micro-batch 1", "(2000 bytes)", "halvings done: 1 of 3"},
      "max_seq_length"},
 };
@@ -296,8 +313,9 @@ void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *p, size_t bytes);
 
-static bool counting;
-static unsigned allocations;
+/* volatile: the compiler knows malloc and believes that it cannot look at these */
+static volatile bool counting;
+static volatile unsigned allocations;
 
 void *__wrap_malloc(size_t bytes) {
     allocations += counting;
@@ -317,7 +335,7 @@ void *__wrap_realloc(void *p, size_t bytes) {
 START_TEST(recovery_allocates_nothing_of_its_own) {
     static const char *const scripts[] = {"m", "moom", "mooomooomooom", "l", "mol"};
     counting = true;
-    void *volatile kept = malloc(1); /* volatile: not to be optimised away */
+    void *volatile kept = malloc(1);
     free(kept);
     counting = false;
     ck_assert_uint_eq(allocations, 1); /* the counter counts */
@@ -340,14 +358,22 @@ END_TEST
 /* What may stand before a call; '^' is the start. */
 static const char *predecessors(char call, bool reserve_first) {
     switch (call) {
-    case 'A': return reserve_first ? "R" : "^R";
-    case 'F': return "AR";
-    case 'D': return "F";
-    case 'X': return "D";
-    case 'E': return "X";
-    case 'P': return "E";
-    case 'R': return reserve_first ? "^P" : "P";
-    default: return "";
+    case 'A':
+        return reserve_first ? "R" : "^R";
+    case 'F':
+        return "AR";
+    case 'D':
+        return "F";
+    case 'X':
+        return "D";
+    case 'E':
+        return "X";
+    case 'P':
+        return "E";
+    case 'R':
+        return reserve_first ? "^P" : "P";
+    default:
+        return "";
     }
 }
 
@@ -366,7 +392,8 @@ static const char *broken_promise(const struct fake *f, const struct pl_oom *m, 
     if (f->n_events != m->retries || m->retries > m->max_retries) return "one event a halving";
     if (f->n_events && f->events[f->n_events - 1].new_batch_size != m->batch_size)
         return "the event names the new size";
-    if (err == PL_ERR_OK) return m->state == PL_OOM_DONE && before == 'A' ? NULL : "done means tried";
+    if (err == PL_ERR_OK)
+        return m->state == PL_OOM_DONE && before == 'A' ? NULL : "done means tried";
     if (err == PL_ERR_GPU_OOM)
         return m->state == PL_OOM_EXHAUSTED && before == 'F' ? NULL : "exhausted after the facts";
     if (m->state != PL_OOM_FAILED) return "an error ends in failed";
