@@ -1,0 +1,217 @@
+/* families.c - the table of families, and the facts that only one of them has.
+ * Defaults are those of transformers' configuration classes (LlamaConfig, Qwen2Config, ...). */
+#include "estimator/model/families.h"
+#include "estimator/base/text.h"
+
+#include <string.h>
+
+/* layer_types may say "sliding_attention" layer by layer; one window for all is what we compute. */
+static pl_err check_layer_types(const struct pl_hf *h, const struct pl_model *m) {
+    if (!pl_hf_given(h, "layer_types")) return PL_ERR_OK;
+    const json_t *list = json_object_get(h->object, "layer_types"), *item;
+    size_t i;
+    if (!json_is_array(list) || json_array_size(list) != m->layers)
+        return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_FIELD, "expected a list of %llu names",
+                            (unsigned long long)m->layers);
+    json_array_foreach(list, i, item) {
+        const char *name = json_string_value(item);
+        if (!name || strcmp(name, "full_attention") != 0)
+            return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_UNSUPPORTED,
+                                "layer %zu is no \"full_attention\" layer", i);
+    }
+    return PL_ERR_OK;
+}
+
+/* qwen2, qwen3 and smollm3 can switch a window on for some of their layers. */
+static pl_err refuse_mixed_window(const struct pl_hf *h) {
+    bool use = false;
+    PL_TRY(pl_hf_bool_or(h, "use_sliding_window", &use));
+    if (use)
+        return pl_hf_refuse(h, "use_sliding_window", PL_ERR_MODEL_UNSUPPORTED,
+                            "windows on some layers only are not supported");
+    return PL_ERR_OK;
+}
+
+/* A window as wide as the longest sequence hides nothing. */
+static pl_err read_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
+    uint64_t window = pl_hf_absent(h, "sliding_window") ? when_absent : 0;
+    if (pl_hf_given(h, "sliding_window"))
+        PL_TRY(pl_hf_uint(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
+    m->sliding_window = window >= m->max_positions ? 0 : window;
+    return PL_ERR_OK;
+}
+
+static pl_err llama_facts(const struct pl_hf *h, struct pl_model *m) {
+    return check_layer_types(h, m);
+}
+
+static pl_err qwen2_facts(const struct pl_hf *h, struct pl_model *m) {
+    m->qkv_bias = true; /* Qwen2Attention has it whatever the file says; o_proj never */
+    PL_TRY(refuse_mixed_window(h));
+    return check_layer_types(h, m);
+}
+
+static pl_err qwen3_facts(const struct pl_hf *h, struct pl_model *m) {
+    m->qk_norm = true;
+    PL_TRY(refuse_mixed_window(h));
+    return check_layer_types(h, m);
+}
+
+static pl_err mistral_facts(const struct pl_hf *h, struct pl_model *m) {
+    PL_TRY(check_layer_types(h, m));
+    return read_window(h, 4096, m);
+}
+
+static pl_err phi3_facts(const struct pl_hf *h, struct pl_model *m) {
+    PL_TRY(check_layer_types(h, m));
+    return read_window(h, 0, m);
+}
+
+/* no_rope_layers[i]: 1 = positions, 0 = none; else every no_rope_layer_interval-th has none. */
+static pl_err smollm3_no_rope(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t interval = 4;
+    PL_TRY(pl_hf_uint_or(h, "no_rope_layer_interval", 1, PL_MODEL_MAX_LAYERS, &interval));
+    if (!pl_hf_given(h, "no_rope_layers")) {
+        for (uint64_t i = 0; i < m->layers; i++)
+            m->no_rope[i] = (i + 1) % interval == 0;
+        return PL_ERR_OK;
+    }
+    const json_t *list = json_object_get(h->object, "no_rope_layers"), *item;
+    size_t i;
+    if (!json_is_array(list) || json_array_size(list) != m->layers)
+        return pl_hf_refuse(h, "no_rope_layers", PL_ERR_MODEL_FIELD,
+                            "expected a list of %llu entries, one per layer, got %llu",
+                            (unsigned long long)m->layers,
+                            (unsigned long long)json_array_size(list));
+    json_array_foreach(list, i, item) {
+        json_int_t v = json_is_boolean(item) ? json_is_true(item) : json_integer_value(item);
+        if (!(json_is_integer(item) || json_is_boolean(item)) || v < 0 || v > 1)
+            return pl_hf_refuse(h, "no_rope_layers", PL_ERR_MODEL_FIELD, "entry %zu is not 0 or 1",
+                                i);
+        m->no_rope[i] = !v;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
+    PL_TRY(refuse_mixed_window(h));
+    PL_TRY(check_layer_types(h, m));
+    return smollm3_no_rope(h, m);
+}
+
+#define ROPE_COMMON (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3)
+#define ROPE_PHI3 (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LONGROPE)
+
+static const struct pl_family_row families[PL_FAMILY_COUNT] = {
+    [PL_FAMILY_LLAMA] = {.name = "llama", .max_positions = 2048, .rms_eps = 1e-6, .theta = 1e4,
+                         .bos = 1, .eos = 2, .pad = -1, .reads_attention_bias = true,
+                         .reads_mlp_bias = true, .rope_types = ROPE_COMMON, .facts = llama_facts},
+    [PL_FAMILY_QWEN2] = {.name = "qwen2", .kv_heads = 32, .max_positions = 32768, .rms_eps = 1e-6,
+                         .theta = 1e4, .bos = -1, .eos = -1, .pad = -1, .rope_types = ROPE_COMMON,
+                         .facts = qwen2_facts},
+    [PL_FAMILY_QWEN3] = {.name = "qwen3", .kv_heads = 32, .head_dim = 128, .max_positions = 32768,
+                         .rms_eps = 1e-6, .theta = 1e4, .bos = -1, .eos = -1, .pad = -1,
+                         .reads_attention_bias = true, .rope_types = ROPE_COMMON,
+                         .facts = qwen3_facts},
+    [PL_FAMILY_MISTRAL] = {.name = "mistral", .kv_heads = 8, .max_positions = 131072,
+                           .rms_eps = 1e-6, .theta = 1e4, .bos = 1, .eos = 2, .pad = -1,
+                           .rope_types = ROPE_COMMON, .facts = mistral_facts},
+    [PL_FAMILY_PHI3] = {.name = "phi3", .max_positions = 4096, .rms_eps = 1e-5, .theta = 1e4,
+                        .bos = 1, .eos = 32000, .pad = 32000, .partial_rotary = true,
+                        .rope_types = ROPE_PHI3, .facts = phi3_facts},
+    [PL_FAMILY_SMOLLM3] = {.name = "smollm3", .kv_heads = 4, .max_positions = 32768,
+                           .rms_eps = 1e-6, .theta = 2e6, .tied = true, .bos = 128000,
+                           .eos = 128001, .pad = 128004, .reads_attention_bias = true,
+                           .reads_mlp_bias = true, .rope_types = ROPE_COMMON,
+                           .facts = smollm3_facts},
+};
+
+const struct pl_family_row *pl_family_get(enum pl_family f) { return &families[f]; }
+
+const char *pl_family_name(enum pl_family f) {
+    return (unsigned)f < PL_FAMILY_COUNT ? families[f].name : "?";
+}
+
+/* Architectures people will try, and why a Llama-like program does not compute them. Without this
+ * table the spelling hint would call `mixtral` a typo of `mistral`. A `*` ends a prefix. */
+static const struct {
+    const char *type, *why;
+} known_others[] = {
+    {"gemma*", "norms of 1+w, scaled embeddings and GeGLU are not computed here"},
+    {"mixtral", "mixture of experts is not computed here"},
+    {"qwen2_moe", "mixture of experts is not computed here"},
+    {"qwen3_moe", "mixture of experts is not computed here"},
+    {"olmo*", "its norms are placed differently"},
+    {"gpt2", "learned positions, LayerNorm and transposed weights are not computed here"},
+    {"gpt_neox", "LayerNorm and the parallel residual are not computed here"},
+    {"falcon", "the parallel residual and LayerNorm are not computed here"},
+    {"phi", "the parallel residual and LayerNorm are not computed here"},
+    {"phimoe", "mixture of experts is not computed here"},
+    {"llama4*", "mixture of experts and chunked attention are not computed here"},
+    {"deepseek*", "latent attention and mixture of experts are not computed here"},
+};
+
+static bool type_matches(const char *pattern, const char *type) {
+    size_t n = strlen(pattern);
+    return pattern[n - 1] == '*' ? strncmp(pattern, type, n - 1) == 0 : strcmp(pattern, type) == 0;
+}
+
+static pl_err refuse_type(const struct pl_hf *h, const char *type) {
+    const char *names[PL_FAMILY_COUNT];
+    for (size_t i = 0; i < sizeof known_others / sizeof *known_others; i++) {
+        if (type_matches(known_others[i].type, type))
+            return pl_hf_refuse(h, "model_type", PL_ERR_MODEL_UNSUPPORTED, "%s",
+                                known_others[i].why);
+    }
+    for (int f = 0; f < PL_FAMILY_COUNT; f++)
+        names[f] = families[f].name;
+    const char *near = pl_text_nearest(type, names, PL_FAMILY_COUNT);
+    if (near)
+        return pl_hf_refuse(h, "model_type", PL_ERR_MODEL_UNSUPPORTED,
+                            "not a family known here; the nearest is `%s`", near);
+    return pl_hf_refuse(h, "model_type", PL_ERR_MODEL_UNSUPPORTED, "not a family known here");
+}
+
+/* A multimodal file keeps the language model one level down; its own sizes, if any, are not it. */
+static pl_err refuse_wrapper(const struct pl_hf *h) {
+    static const char *const inner[] = {"text_config", "llm_config", "language_config"};
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+        if (!json_is_object(json_object_get(h->object, inner[i]))) continue;
+        return pl_hf_refuse(h, "model_type", PL_ERR_MODEL_UNSUPPORTED,
+                            "a wrapper whose language model is inside `%s`; wrappers are not "
+                            "trained here", inner[i]);
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err refuse_quantised(const struct pl_hf *h) {
+    if (!pl_hf_given(h, "quantization_config")) return PL_ERR_OK;
+    const json_t *q = json_object_get(h->object, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    pl_err err = pl_diag_at(h->d, PL_ERR_MODEL_UNSUPPORTED, h->file, 0, 0,
+                            "`quantization_config`: the weights are already quantised (%.60s)",
+                            method ? method : "method not named");
+    pl_diag_hint(h->d, "use the unquantised model of the same name");
+    return err;
+}
+
+static pl_err missing_type(const struct pl_hf *h) {
+    const json_t *list = json_object_get(h->object, "architectures");
+    const char *first = json_string_value(json_array_get(list, 0));
+    pl_err err = pl_hf_refuse(h, "model_type", PL_ERR_MODEL_FIELD,
+                              "expected the name of a family, such as \"llama\"");
+    if (first) pl_diag_hint(h->d, "`architectures` says %.80s", first);
+    return err;
+}
+
+pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out) {
+    const char *type = json_string_value(json_object_get(h->object, "model_type"));
+    if (!type) return missing_type(h);
+    PL_TRY(refuse_wrapper(h));
+    for (int f = 0; f < PL_FAMILY_COUNT; f++) {
+        if (strcmp(families[f].name, type) != 0) continue;
+        *out = (enum pl_family)f;
+        return refuse_quantised(h);
+    }
+    return refuse_type(h, type);
+}

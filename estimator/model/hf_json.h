@@ -1,0 +1,44 @@
+/* hf_json.h - typed reads of config.json fields; every refusal names key, value and expectation.
+ *
+ * In: a parsed JSON object.  Out: numbers in range, or PL_ERR_MODEL_FIELD.  Needs: base, jansson.
+ *   H1  a reader either sets *out to a value in [low, high] or reports and returns an error
+ *   H2  `null` is not the same as absent: only the keys asked about with pl_hf_given() may be null
+ * Use: PL_TRY(pl_hf_uint(&h, "hidden_size", 1, 1048576, &m->hidden)); */
+#ifndef PL_ESTIMATOR_MODEL_HF_JSON_H
+#define PL_ESTIMATOR_MODEL_HF_JSON_H
+
+#include "estimator/base/diag.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pl_hf {
+    const json_t *object;
+    const char *file;   /* for messages */
+    const char *prefix; /* "" or "rope_scaling." */
+    struct pl_diag *d;
+};
+
+/* There is a value, and it is not null. */
+bool pl_hf_given(const struct pl_hf *h, const char *key);
+bool pl_hf_absent(const struct pl_hf *h, const char *key);
+
+/* Required fields. */
+pl_err pl_hf_uint(const struct pl_hf *h, const char *key, uint64_t low, uint64_t high,
+                  uint64_t *out);
+pl_err pl_hf_real(const struct pl_hf *h, const char *key, double low, double high, double *out);
+/* Absent: *out keeps what it holds. */
+pl_err pl_hf_uint_or(const struct pl_hf *h, const char *key, uint64_t low, uint64_t high,
+                     uint64_t *out);
+pl_err pl_hf_real_or(const struct pl_hf *h, const char *key, double low, double high, double *out);
+pl_err pl_hf_bool_or(const struct pl_hf *h, const char *key, bool *out);
+/* A list of exactly n numbers in [low, high]; required. */
+pl_err pl_hf_reals(const struct pl_hf *h, const char *key, uint64_t n, double low, double high,
+                   double *out);
+
+/* "`key` is VALUE: <what was expected>", VALUE cut to a readable length. */
+pl_err pl_hf_refuse(const struct pl_hf *h, const char *key, pl_err err, const char *fmt, ...)
+    PL_PRINTF(4, 5);
+
+#endif

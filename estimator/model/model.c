@@ -1,0 +1,265 @@
+/* model.c - config.json text -> struct pl_model: what every family reads the same way. */
+#include "estimator/model/model.h"
+#include "estimator/model/families.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_MAX_BYTES (16u << 20) /* the largest published ones are a few 100 kB */
+
+/* Sizes that no class default may stand in for: a file without them is not a model's. */
+static const struct {
+    const char *key;
+    size_t offset;
+    uint64_t high;
+} required_sizes[] = {
+    {"hidden_size", offsetof(struct pl_model, hidden), PL_MODEL_MAX_WIDTH},
+    {"intermediate_size", offsetof(struct pl_model, ffn), PL_MODEL_MAX_WIDTH},
+    {"num_hidden_layers", offsetof(struct pl_model, layers), PL_MODEL_MAX_LAYERS},
+    {"num_attention_heads", offsetof(struct pl_model, heads), PL_MODEL_MAX_WIDTH},
+    {"vocab_size", offsetof(struct pl_model, vocab), PL_MODEL_MAX_VOCAB},
+};
+
+/* Settings of some class or fork that would change the arithmetic: only the neutral value runs. */
+static const struct {
+    const char *key;
+    bool number;
+    const char *why;
+} must_be_off[] = {
+    {"attention_dropout", true, "dropout inside attention is not computed here"},
+    {"embd_pdrop", true, "dropout on embeddings is not computed here"},
+    {"resid_pdrop", true, "dropout on the residual stream is not computed here"},
+    {"hidden_dropout", true, "dropout on the residual stream is not computed here"},
+    {"lm_head_bias", false, "a bias on the head is not computed here"},
+    {"rope_interleaved", false, "interleaved rotary pairs are not computed here"},
+    {"use_mrope", false, "multimodal positions are not computed here"},
+    {"is_encoder_decoder", false, "only decoders are trained here"},
+    {"add_cross_attention", false, "only decoders are trained here"},
+};
+
+static pl_err check_off(const struct pl_hf *h) {
+    for (size_t i = 0; i < sizeof must_be_off / sizeof *must_be_off; i++) {
+        const char *key = must_be_off[i].key;
+        double x = 0;
+        bool on = false;
+        if (!pl_hf_given(h, key)) continue;
+        if (must_be_off[i].number)
+            PL_TRY(pl_hf_real(h, key, 0, 1, &x));
+        else
+            PL_TRY(pl_hf_bool_or(h, key, &on));
+        if (on || x > 0)
+            return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "%s", must_be_off[i].why);
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err read_activation(const struct pl_hf *h) {
+    if (pl_hf_absent(h, "hidden_act")) return PL_ERR_OK;
+    const char *act = json_string_value(json_object_get(h->object, "hidden_act"));
+    if (act && (strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0)) return PL_ERR_OK;
+    return pl_hf_refuse(h, "hidden_act", PL_ERR_MODEL_UNSUPPORTED, "only \"silu\" is computed here");
+}
+
+static pl_err read_heads(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
+    m->kv_heads = pl_hf_absent(h, "num_key_value_heads") && f->kv_heads ? f->kv_heads : m->heads;
+    if (pl_hf_given(h, "num_key_value_heads"))
+        PL_TRY(pl_hf_uint(h, "num_key_value_heads", 1, m->heads, &m->kv_heads));
+    if (m->kv_heads > m->heads || m->heads % m->kv_heads != 0)
+        return pl_hf_refuse(h, "num_key_value_heads", PL_ERR_MODEL_FIELD,
+                            "%llu heads are no multiple of %llu key/value heads",
+                            (unsigned long long)m->heads, (unsigned long long)m->kv_heads);
+    if (pl_hf_given(h, "head_dim")) {
+        PL_TRY(pl_hf_uint(h, "head_dim", 2, PL_MODEL_MAX_WIDTH, &m->head_dim));
+    } else if (pl_hf_absent(h, "head_dim") && f->head_dim) {
+        m->head_dim = f->head_dim;
+    } else if (m->hidden % m->heads != 0) {
+        return pl_hf_refuse(h, "num_attention_heads", PL_ERR_MODEL_FIELD,
+                            "hidden_size %llu is no multiple of it, and there is no `head_dim`",
+                            (unsigned long long)m->hidden);
+    } else {
+        m->head_dim = m->hidden / m->heads;
+    }
+    if (m->head_dim > PL_MODEL_MAX_WIDTH / m->heads)
+        return pl_hf_refuse(h, "num_attention_heads", PL_ERR_MODEL_FIELD,
+                            "heads x head_dim is above %d", PL_MODEL_MAX_WIDTH);
+    return PL_ERR_OK;
+}
+
+static pl_err read_sizes(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
+    for (size_t i = 0; i < sizeof required_sizes / sizeof *required_sizes; i++)
+        PL_TRY(pl_hf_uint(h, required_sizes[i].key, 1, required_sizes[i].high,
+                          (uint64_t *)(void *)((char *)m + required_sizes[i].offset)));
+    m->max_positions = f->max_positions;
+    m->rms_eps = f->rms_eps;
+    m->initializer_range = 0.02;
+    m->tied = f->tied;
+    PL_TRY(pl_hf_uint_or(h, "max_position_embeddings", 1, PL_MODEL_MAX_POSITIONS,
+                         &m->max_positions));
+    PL_TRY(pl_hf_real_or(h, "rms_norm_eps", 1e-30, 1, &m->rms_eps));
+    PL_TRY(pl_hf_real_or(h, "initializer_range", 0, 100, &m->initializer_range));
+    PL_TRY(pl_hf_bool_or(h, "tie_word_embeddings", &m->tied));
+    return read_heads(h, f, m);
+}
+
+static pl_err read_biases(const struct pl_hf *h, const struct pl_family_row *f,
+                          struct pl_model *m) {
+    bool attention = false;
+    PL_TRY(pl_hf_bool_or(h, "attention_bias", &attention));
+    PL_TRY(pl_hf_bool_or(h, "mlp_bias", &m->mlp_bias));
+    if (attention && !f->reads_attention_bias)
+        return pl_hf_refuse(h, "attention_bias", PL_ERR_MODEL_UNSUPPORTED,
+                            "`%s` models do not have it", f->name);
+    if (m->mlp_bias && !f->reads_mlp_bias)
+        return pl_hf_refuse(h, "mlp_bias", PL_ERR_MODEL_UNSUPPORTED, "`%s` models do not have it",
+                            f->name);
+    m->qkv_bias = m->o_bias = attention;
+    return PL_ERR_OK;
+}
+
+/* A class default beyond a small model's vocabulary names no token of it. */
+static int64_t default_token(int64_t id, const struct pl_model *m) {
+    return id >= 0 && (uint64_t)id < m->vocab ? id : -1;
+}
+
+static pl_err read_token(const struct pl_hf *h, const char *key, int64_t when_absent,
+                         const struct pl_model *m, int64_t *out) {
+    const json_t *v = json_object_get(h->object, key);
+    uint64_t id = 0;
+    *out = v ? -1 : default_token(when_absent, m);
+    /* -1 was the way to say "none" before null was */
+    if (!pl_hf_given(h, key) || (json_is_integer(v) && json_integer_value(v) == -1))
+        return PL_ERR_OK;
+    PL_TRY(pl_hf_uint(h, key, 0, m->vocab - 1, &id));
+    *out = (int64_t)id;
+    return PL_ERR_OK;
+}
+
+static pl_err read_eos_list(const struct pl_hf *h, const json_t *list, struct pl_model *m) {
+    const json_t *item;
+    size_t i;
+    if (json_array_size(list) > PL_MODEL_MAX_EOS)
+        return pl_hf_refuse(h, "eos_token_id", PL_ERR_MODEL_FIELD, "expected at most %d ids",
+                            PL_MODEL_MAX_EOS);
+    json_array_foreach(list, i, item) {
+        json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || (uint64_t)id >= m->vocab)
+            return pl_hf_refuse(h, "eos_token_id", PL_ERR_MODEL_FIELD,
+                                "entry %zu is no id below vocab_size %llu", i,
+                                (unsigned long long)m->vocab);
+        m->eos[m->n_eos++] = id;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err read_tokens(const struct pl_hf *h, const struct pl_family_row *f,
+                          struct pl_model *m) {
+    const json_t *eos = json_object_get(h->object, "eos_token_id");
+    PL_TRY(read_token(h, "bos_token_id", f->bos, m, &m->bos));
+    PL_TRY(read_token(h, "pad_token_id", f->pad, m, &m->pad));
+    if (json_is_array(eos)) return read_eos_list(h, eos, m);
+    PL_TRY(read_token(h, "eos_token_id", f->eos, m, &m->eos[0]));
+    m->n_eos = m->eos[0] >= 0;
+    return PL_ERR_OK;
+}
+
+static pl_err read_dtype(const struct pl_hf *h, struct pl_model *m) {
+    const char *key = pl_hf_given(h, "dtype") ? "dtype" : "torch_dtype";
+    if (!pl_hf_given(h, key)) return PL_ERR_OK;
+    const char *name = json_string_value(json_object_get(h->object, key));
+    if (!name || strlen(name) >= sizeof m->torch_dtype)
+        return pl_hf_refuse(h, key, PL_ERR_MODEL_FIELD, "expected a dtype such as \"bfloat16\"");
+    strcpy(m->torch_dtype, name);
+    return PL_ERR_OK;
+}
+
+static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
+    PL_TRY(pl_family_find(h, &m->family));
+    const struct pl_family_row *f = pl_family_get(m->family);
+    PL_TRY(read_sizes(h, f, m));
+    PL_TRY(read_biases(h, f, m));
+    PL_TRY(read_activation(h));
+    PL_TRY(check_off(h));
+    PL_TRY(read_tokens(h, f, m));
+    PL_TRY(read_dtype(h, m));
+    PL_TRY(f->facts(h, m));
+    return pl_model_read_rope(h, f, m);
+}
+
+static bool blank(const char *s, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        if (!strchr(" \t\r\n", s[i]) || !s[i]) return false;
+    return true;
+}
+
+/* What a failed download leaves instead of JSON. */
+static pl_err check_not_json(const char *name, const char *json, uint64_t bytes,
+                             struct pl_diag *d) {
+    static const char lfs[] = "version https://git-lfs";
+    if (blank(json, bytes))
+        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, 0, 0, "the file is empty");
+    if (bytes >= sizeof lfs - 1 && memcmp(json, lfs, sizeof lfs - 1) == 0) {
+        pl_err err = pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, 1, 1,
+                                "a Git LFS pointer, not the file itself");
+        pl_diag_hint(d, "fetch the content with `git lfs pull`");
+        return err;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
+                      struct pl_diag *d) {
+    static const char bom[] = "\xEF\xBB\xBF";
+    json_error_t e;
+    *out = (struct pl_model){.bos = -1, .pad = -1};
+    if (bytes >= 3 && memcmp(json, bom, 3) == 0) {
+        json += 3;
+        bytes -= 3;
+    }
+    PL_TRY(check_not_json(name, json, bytes, d));
+    json_t *root = json_loadb(json, (size_t)bytes, JSON_REJECT_DUPLICATES, &e);
+    if (!root)
+        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, e.line > 0 ? (uint64_t)e.line : 0,
+                          e.column > 0 ? (uint64_t)e.column : 0, "%s", e.text);
+    struct pl_hf h = {root, name, "", d};
+    pl_err err = json_is_object(root)
+                     ? read_object(&h, out)
+                     : pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, 1, 1,
+                                  "expected one JSON object, as config.json holds");
+    json_decref(root);
+    return err;
+}
+
+static pl_err read_file(const char *path, FILE *f, char *buf, size_t *bytes, struct pl_diag *d) {
+    *bytes = fread(buf, 1, CONFIG_MAX_BYTES + 1u, f);
+    if (ferror(f))
+        return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+    if (*bytes > CONFIG_MAX_BYTES)
+        return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "above %u MiB: not a config.json",
+                          CONFIG_MAX_BYTES >> 20);
+    return PL_ERR_OK;
+}
+
+pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    char *buf = NULL;
+    size_t bytes = 0;
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot open: %s", strerror(errno));
+        goto out;
+    }
+    buf = malloc(CONFIG_MAX_BYTES + 1u);
+    if (!buf) {
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
+        goto out;
+    }
+    PL_TRY_GOTO(read_file(path, f, buf, &bytes, d), out);
+    err = pl_model_parse(path, buf, bytes, out, d);
+out:
+    free(buf);
+    if (f) fclose(f);
+    return err;
+}

@@ -1,0 +1,205 @@
+/* rows.c - the slots a program computes with, the rows of them that files hold, and exact counts.
+ * Both are tables over symbolic extents, so a family's layout is data, not code. */
+#include "estimator/model/model.h"
+#include "estimator/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Extents: products of model sizes, each below 2^22 but for V (see families.h), so sums and
+ * products of two of them stay far below 2^64. */
+enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
+
+static uint64_t extent(const struct pl_model *m, enum extent x) {
+    const uint64_t q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim;
+    const uint64_t sizes[] = {
+        [X_ZERO] = 0, [X_ONE] = 1, [X_V] = m->vocab, [X_C] = m->hidden,
+        [X_Q] = q, [X_K] = k, [X_QK] = q + k, [X_QKV] = q + 2 * k,
+        [X_D] = m->head_dim, [X_F] = m->ffn, [X_2F] = 2 * m->ffn,
+    };
+    return sizes[x];
+}
+
+enum condition { IF_ALWAYS, IF_QKV_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_QK_NORM, IF_UNTIED };
+
+static bool holds(const struct pl_model *m, enum condition c) {
+    const bool values[] = {
+        [IF_ALWAYS] = true, [IF_QKV_BIAS] = m->qkv_bias, [IF_O_BIAS] = m->o_bias,
+        [IF_MLP_BIAS] = m->mlp_bias, [IF_QK_NORM] = m->qk_norm, [IF_UNTIED] = !m->tied,
+    };
+    return values[c];
+}
+
+static const struct {
+    const char *name;
+    enum condition when;
+    bool per_layer, vector, linear; /* linear: a decoder matrix, not embedding or head */
+    enum extent rows, cols;
+} slots[PL_SLOT_COUNT] = {
+    [PL_SLOT_EMBED] = {"embed", IF_ALWAYS, false, false, false, X_V, X_C},
+    [PL_SLOT_NORM1] = {"norm1", IF_ALWAYS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_QKV] = {"qkv", IF_ALWAYS, true, false, true, X_QKV, X_C},
+    [PL_SLOT_QKV_B] = {"qkv_b", IF_QKV_BIAS, true, true, false, X_QKV, X_ONE},
+    [PL_SLOT_QNORM] = {"qnorm", IF_QK_NORM, true, true, false, X_D, X_ONE},
+    [PL_SLOT_KNORM] = {"knorm", IF_QK_NORM, true, true, false, X_D, X_ONE},
+    [PL_SLOT_O] = {"o", IF_ALWAYS, true, false, true, X_C, X_Q},
+    [PL_SLOT_O_B] = {"o_b", IF_O_BIAS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_NORM2] = {"norm2", IF_ALWAYS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_GU] = {"gu", IF_ALWAYS, true, false, true, X_2F, X_C},
+    [PL_SLOT_GU_B] = {"gu_b", IF_MLP_BIAS, true, true, false, X_2F, X_ONE},
+    [PL_SLOT_DOWN] = {"down", IF_ALWAYS, true, false, true, X_C, X_F},
+    [PL_SLOT_DOWN_B] = {"down_b", IF_MLP_BIAS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_NORMF] = {"normf", IF_ALWAYS, false, true, false, X_C, X_ONE},
+    [PL_SLOT_HEAD] = {"head", IF_UNTIED, false, false, false, X_V, X_C},
+};
+
+void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shape *out) {
+    *out = (struct pl_slot_shape){
+        .name = slots[s].name,
+        .present = holds(m, slots[s].when),
+        .per_layer = slots[s].per_layer,
+        .rows = extent(m, slots[s].rows),
+        .cols = extent(m, slots[s].cols),
+        .vector = slots[s].vector,
+    };
+}
+
+/* Phi-3 stores the fused matrices themselves; everyone else their parts. */
+enum layout { IN_BOTH, IN_SPLIT, IN_FUSED };
+
+/* In the order of a transformers state dict. Sizes come from the slot but for rows [row0, +rows). */
+static const struct {
+    enum pl_slot slot;
+    enum layout layout;
+    const char *suffix, *module;
+    enum extent row0, rows;
+} file_rows[] = {
+    {PL_SLOT_EMBED, IN_BOTH, "model.embed_tokens.weight", NULL, X_ZERO, X_V},
+    {PL_SLOT_QKV, IN_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_Q},
+    {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_Q},
+    {PL_SLOT_QKV, IN_SPLIT, "self_attn.k_proj.weight", "k_proj", X_Q, X_K},
+    {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.k_proj.bias", NULL, X_Q, X_K},
+    {PL_SLOT_QKV, IN_SPLIT, "self_attn.v_proj.weight", "v_proj", X_QK, X_K},
+    {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.v_proj.bias", NULL, X_QK, X_K},
+    {PL_SLOT_QKV, IN_FUSED, "self_attn.qkv_proj.weight", "qkv_proj", X_ZERO, X_QKV},
+    {PL_SLOT_O, IN_BOTH, "self_attn.o_proj.weight", "o_proj", X_ZERO, X_C},
+    {PL_SLOT_O_B, IN_BOTH, "self_attn.o_proj.bias", NULL, X_ZERO, X_C},
+    {PL_SLOT_QNORM, IN_BOTH, "self_attn.q_norm.weight", NULL, X_ZERO, X_D},
+    {PL_SLOT_KNORM, IN_BOTH, "self_attn.k_norm.weight", NULL, X_ZERO, X_D},
+    {PL_SLOT_GU, IN_SPLIT, "mlp.gate_proj.weight", "gate_proj", X_ZERO, X_F},
+    {PL_SLOT_GU_B, IN_SPLIT, "mlp.gate_proj.bias", NULL, X_ZERO, X_F},
+    {PL_SLOT_GU, IN_SPLIT, "mlp.up_proj.weight", "up_proj", X_F, X_F},
+    {PL_SLOT_GU_B, IN_SPLIT, "mlp.up_proj.bias", NULL, X_F, X_F},
+    {PL_SLOT_GU, IN_FUSED, "mlp.gate_up_proj.weight", "gate_up_proj", X_ZERO, X_2F},
+    {PL_SLOT_DOWN, IN_BOTH, "mlp.down_proj.weight", "down_proj", X_ZERO, X_C},
+    {PL_SLOT_DOWN_B, IN_BOTH, "mlp.down_proj.bias", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORM1, IN_BOTH, "input_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORM2, IN_BOTH, "post_attention_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORMF, IN_BOTH, "model.norm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_HEAD, IN_BOTH, "lm_head.weight", NULL, X_ZERO, X_V},
+};
+_Static_assert(sizeof file_rows / sizeof *file_rows <= PL_MODEL_MAX_ROWS, "rows fit the mask");
+
+uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
+    const enum layout skipped = m->family == PL_FAMILY_PHI3 ? IN_SPLIT : IN_FUSED;
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof file_rows / sizeof *file_rows; i++) {
+        struct pl_slot_shape s;
+        pl_model_slot(m, file_rows[i].slot, &s);
+        if (!s.present || file_rows[i].layout == skipped) continue;
+        out[n++] = (struct pl_param_row){
+            .slot = file_rows[i].slot,
+            .suffix = file_rows[i].suffix,
+            .module = file_rows[i].module,
+            .per_layer = s.per_layer,
+            .vector = s.vector,
+            .row0 = extent(m, file_rows[i].row0),
+            .rows = extent(m, file_rows[i].rows),
+            .cols = s.cols,
+        };
+    }
+    return n;
+}
+
+void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]) {
+    if (row->per_layer)
+        snprintf(buf, 128, "model.layers.%llu.%s", (unsigned long long)layer, row->suffix);
+    else
+        snprintf(buf, 128, "%s", row->suffix);
+}
+
+static uint64_t count(const struct pl_model *m, bool linear_only) {
+    uint64_t total = 0;
+    for (int i = 0; i < PL_SLOT_COUNT; i++) {
+        struct pl_slot_shape s;
+        pl_model_slot(m, (enum pl_slot)i, &s);
+        if (!s.present || (linear_only && !slots[i].linear)) continue;
+        total += s.rows * s.cols * (s.per_layer ? m->layers : 1);
+    }
+    return total;
+}
+
+uint64_t pl_model_param_count(const struct pl_model *m) { return count(m, false); }
+uint64_t pl_model_linear_params(const struct pl_model *m) { return count(m, true); }
+
+static pl_err refuse_module(const struct pl_param_row *rows, uint32_t n_rows, const char *name,
+                            struct pl_diag *d) {
+    static const char *const whole[] = {"lm_head", "embed_tokens"};
+    const char *modules[PL_MODEL_MAX_ROWS + 1] = {"all-linear"};
+    uint32_t n = 1;
+    struct pl_text list = {0};
+    pl_err err = PL_ERR_CONFIG_RANGE;
+    pl_text_add(&list, "all-linear");
+    for (uint32_t i = 0; i < n_rows; i++) {
+        if (!rows[i].module) continue;
+        modules[n++] = rows[i].module;
+        pl_text_addf(&list, ", %s", rows[i].module);
+    }
+    const char *near = pl_text_nearest(name, modules, n);
+    if (strcmp(name, whole[0]) == 0 || strcmp(name, whole[1]) == 0)
+        pl_diag_set(d, err, "`lora_target_modules`: adapters on `%s` are not supported", name);
+    else if (near)
+        pl_diag_set(d, err, "`lora_target_modules`: this model has no module `%.60s`; "
+                    "the nearest is `%s`", name, near);
+    else
+        pl_diag_set(d, err, "`lora_target_modules`: this model has no module `%.60s`", name);
+    pl_diag_hint(d, "its modules are: %s", pl_text_str(&list));
+    pl_text_finish(&list);
+    return err;
+}
+
+/* Bits of the rows that `name` stands for; 0 = none. */
+static uint32_t module_bits(const struct pl_param_row *rows, uint32_t n_rows, const char *name) {
+    bool all = strcmp(name, "all-linear") == 0;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        if (rows[i].module && (all || strcmp(rows[i].module, name) == 0)) bits |= UINT32_C(1) << i;
+    }
+    return bits;
+}
+
+pl_err pl_model_lora_targets(const struct pl_model *m, const char *const *names, uint32_t n,
+                             uint32_t *mask, struct pl_diag *d) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(m, rows), bits = 0;
+    if (n == 0)
+        return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "`lora_target_modules` names no module");
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t found = module_bits(rows, n_rows, names[i]);
+        if (!found) return refuse_module(rows, n_rows, names[i], d);
+        bits |= found;
+    }
+    *mask = bits;
+    return PL_ERR_OK;
+}
+
+uint64_t pl_model_lora_params(const struct pl_model *m, uint32_t mask, uint64_t r,
+                              uint64_t first_layer) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(m, rows);
+    uint64_t layers = first_layer < m->layers ? m->layers - first_layer : 0, total = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        if (mask >> i & 1) total += layers * r * (rows[i].rows + rows[i].cols);
+    }
+    return total;
+}

@@ -1,0 +1,495 @@
+/* check_model.c - config.json of real, odd and broken models against exact counts and verdicts. */
+#include "estimator/model/model.h"
+
+#include <check.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE 1024
+#define ROWS_MAX 128
+
+static char csv[ROWS_MAX][LINE], tsv[ROWS_MAX][LINE];
+static int n_csv, n_tsv;
+
+/* Lines after the heading; 0 when there is no such file. */
+static int load_lines(const char *path, char out[ROWS_MAX][LINE]) {
+    FILE *f = fopen(path, "r");
+    char heading[LINE];
+    int n = 0;
+    if (f && fgets(heading, sizeof heading, f)) {
+        while (n < ROWS_MAX && fgets(out[n], LINE, f))
+            out[n][strcspn(out[n], "\n")] = 0, n++;
+    }
+    if (f) fclose(f);
+    return n;
+}
+
+static struct pl_model read_good(const char *relative) {
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    char path[512];
+    snprintf(path, sizeof path, CONFIGS "/%s", relative);
+    pl_err err = pl_model_read(path, &m, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s: %s", relative, d.message);
+    return m;
+}
+
+/* A small llama with `changes` laid over it; a key "-name" takes the key `name` away. */
+static pl_err parse_changed(const char *changes, struct pl_model *m, struct pl_diag *d) {
+    json_t *base = json_load_file(CONFIGS "/bad/ok_base.json", 0, NULL);
+    json_t *over = json_loads(changes, 0, NULL);
+    const char *key;
+    json_t *value;
+    ck_assert_ptr_nonnull(base);
+    ck_assert_msg(over != NULL, "test changes are not JSON: %s", changes);
+    json_object_foreach(over, key, value) {
+        if (key[0] == '-')
+            json_object_del(base, key + 1);
+        else
+            json_object_set(base, key, value);
+    }
+    char *text = json_dumps(base, 0);
+    *d = (struct pl_diag){0};
+    pl_err err = pl_model_parse("config.json", text, strlen(text), m, d);
+    free(text);
+    json_decref(over);
+    json_decref(base);
+    return err;
+}
+
+static struct pl_model changed(const char *changes) {
+    static struct pl_model m;
+    struct pl_diag d;
+    pl_err err = parse_changed(changes, &m, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s: %s", changes, d.message);
+    return m;
+}
+
+static uint64_t tensors(const struct pl_model *m) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint64_t n = 0;
+    for (uint32_t i = 0, n_rows = pl_model_rows(m, rows); i < n_rows; i++)
+        n += rows[i].per_layer ? m->layers : 1;
+    return n;
+}
+
+static int bits(uint32_t mask) {
+    int n = 0;
+    for (; mask; mask &= mask - 1)
+        n++;
+    return n;
+}
+
+START_TEST(every_published_model_has_its_exact_counts) {
+    char name[64];
+    uint64_t params, tied, linear, lora, modules, unique;
+    ck_assert_int_eq(sscanf(csv[_i],
+                            "%63[^,],%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%" SCNu64
+                            ",%" SCNu64,
+                            name, &params, &tied, &linear, &lora, &modules, &unique),
+                     7);
+    char file[128];
+    snprintf(file, sizeof file, "%s/config.json", name);
+    struct pl_model m = read_good(file);
+    const char *const all[] = {"all-linear"};
+    uint32_t mask = 0;
+    ck_assert_int_eq(pl_model_lora_targets(&m, all, 1, &mask, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(pl_model_param_count(&m), params);
+    ck_assert_uint_eq(m.tied, tied);
+    ck_assert_uint_eq(pl_model_linear_params(&m), linear);
+    ck_assert_uint_eq(pl_model_lora_params(&m, mask, 16, 0), lora);
+    ck_assert_uint_eq((uint64_t)bits(mask) * m.layers, modules);
+    ck_assert_uint_eq(tensors(&m), unique);
+}
+END_TEST
+
+START_TEST(file_rows_cover_every_slot_without_gap_or_overlap) {
+    char file[128];
+    snprintf(file, sizeof file, "%.*s/config.json", (int)strcspn(csv[_i], ","), csv[_i]);
+    struct pl_model m = read_good(file);
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n = pl_model_rows(&m, rows);
+    uint64_t next[PL_SLOT_COUNT] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        ck_assert_uint_eq(rows[i].row0, next[rows[i].slot]);
+        next[rows[i].slot] += rows[i].rows;
+    }
+    for (int s = 0; s < PL_SLOT_COUNT; s++) {
+        struct pl_slot_shape shape;
+        pl_model_slot(&m, (enum pl_slot)s, &shape);
+        ck_assert_uint_eq(next[s], shape.present ? shape.rows : 0);
+    }
+}
+END_TEST
+
+START_TEST(every_odd_file_meets_its_verdict) {
+    char line[LINE], *rest = line;
+    snprintf(line, sizeof line, "%s", tsv[_i]);
+    const char *file = strsep(&rest, "\t"), *verdict = strsep(&rest, "\t");
+    const char *params = strsep(&rest, "\t");
+    char path[512];
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    snprintf(path, sizeof path, CONFIGS "/bad/%s", file);
+    pl_err err = pl_model_read(path, &m, &d);
+    if (strcmp(verdict, "error") == 0) {
+        ck_assert_msg(err != PL_ERR_OK, "%s was read", file);
+        ck_assert_int_eq(pl_err_exit_status(err), 5);
+        ck_assert_int_eq(d.err, err);
+        ck_assert_str_eq(d.file, path);
+        ck_assert_str_ne(d.message, "");
+    } else if (strcmp(verdict, "accept") == 0) {
+        ck_assert_msg(err == PL_ERR_OK, "%s: %s", file, d.message);
+        ck_assert_uint_eq(pl_model_param_count(&m), strtoull(params, NULL, 10));
+    } else {
+        ck_assert_str_eq(verdict, "accept-or-error");
+        ck_assert_int_eq(err, d.err);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *file;
+    pl_err err;
+    uint64_t line;
+    const char *says[3];
+} refusals[] = {
+    {"bad/missing_hidden_size.json", PL_ERR_MODEL_FIELD, 0, {"`hidden_size` is missing"}},
+    {"bad/missing_model_type.json", PL_ERR_MODEL_FIELD, 0, {"`model_type` is missing"}},
+    {"bad/negative_layers.json", PL_ERR_MODEL_FIELD, 0, {"`num_hidden_layers` is -2"}},
+    {"bad/zero_heads.json", PL_ERR_MODEL_FIELD, 0, {"`num_attention_heads` is 0"}},
+    {"bad/heads_not_dividing.json", PL_ERR_MODEL_FIELD, 0, {"256", "6", "head_dim"}},
+    {"bad/kv_heads_not_dividing.json", PL_ERR_MODEL_FIELD, 0, {"8 heads", "3 key/value"}},
+    {"bad/kv_heads_more_than_heads.json", PL_ERR_MODEL_FIELD, 0, {"is 16", "to 8"}},
+    {"bad/odd_head_dim.json", PL_ERR_MODEL_FIELD, 0, {"`head_dim` 31"}},
+    {"bad/string_for_number.json", PL_ERR_MODEL_FIELD, 0, {"`hidden_size` is \"256\""}},
+    {"bad/fraction_for_int.json", PL_ERR_MODEL_FIELD, 0, {"`intermediate_size` is 688.5"}},
+    {"bad/bool_for_int.json", PL_ERR_MODEL_FIELD, 0, {"`num_hidden_layers` is true"}},
+    {"bad/string_for_bool.json", PL_ERR_MODEL_FIELD, 0, {"`tie_word_embeddings` is \"true\""}},
+    {"bad/list_for_int.json", PL_ERR_MODEL_FIELD, 0, {"`intermediate_size` is ["}},
+    {"bad/many_layers.json", PL_ERR_MODEL_FIELD, 0, {"`num_hidden_layers` is 2000000000"}},
+    {"bad/huge_exponent.json", PL_ERR_MODEL_FIELD, 0, {"`vocab_size` is 1e18"}},
+    {"bad/huge_number_text.json", PL_ERR_MODEL_SYNTAX, 23, {"too big integer"}},
+    {"bad/rope_unknown.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"`rope_scaling.rope_type`", "spiral"}},
+    {"bad/rope_llama3_incomplete.json", PL_ERR_MODEL_FIELD, 0,
+     {"`rope_scaling.low_freq_factor` is missing"}},
+    {"bad/rope_theta_negative.json", PL_ERR_MODEL_FIELD, 0, {"`rope_theta` is -"}},
+    {"bad/eps_zero.json", PL_ERR_MODEL_FIELD, 0, {"`rms_norm_eps` is 0"}},
+    {"bad/hidden_act_unknown.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"`hidden_act`", "gelu_new"}},
+    {"bad/quantization_gptq.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"already quantised", "gptq"}},
+    {"bad/nested_text_config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"mistral3", "text_config"}},
+    {"bad/unknown_model_type.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"llamma", "nearest is `llama`"}},
+    {"bad/smollm3_no_rope_length.json", PL_ERR_MODEL_FIELD, 0, {"`no_rope_layers`", "2", "got 3"}},
+    {"bad/phi3_factor_length.json", PL_ERR_MODEL_FIELD, 0, {"short_factor", "12", "got 5"}},
+    {"bad/sliding_window_active.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"`use_sliding_window`"}},
+    {"bad/trailing_comma.json", PL_ERR_MODEL_SYNTAX, 24, {"expected"}},
+    {"bad/truncated.json", PL_ERR_MODEL_SYNTAX, 14, {"end of input"}},
+    {"bad/duplicate_key.json", PL_ERR_MODEL_SYNTAX, 10, {"duplicate", "hidden_size"}},
+    {"bad/array_top.json", PL_ERR_MODEL_SYNTAX, 1, {"object"}},
+    {"bad/empty_file.json", PL_ERR_MODEL_SYNTAX, 0, {"empty"}},
+    {"bad/lfs_pointer.json", PL_ERR_MODEL_SYNTAX, 1, {"Git LFS pointer"}},
+    {"bad/invalid_utf8.json", PL_ERR_MODEL_SYNTAX, 3, {"decode byte 0xe9"}},
+    {"unsupported/gemma-2-2b/config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"gemma2"}},
+    {"unsupported/Mixtral-8x7B/config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"mixtral", "experts"}},
+    {"unsupported/gpt2/config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"gpt2"}},
+    {"unsupported/falcon-7b/config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"falcon"}},
+};
+
+START_TEST(a_refusal_names_key_value_and_line) {
+    char path[512];
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    snprintf(path, sizeof path, CONFIGS "/%s", refusals[_i].file);
+    ck_assert_int_eq(pl_model_read(path, &m, &d), refusals[_i].err);
+    ck_assert_msg(d.line == refusals[_i].line, "%s: line %llu: %s", path,
+                  (unsigned long long)d.line, d.message);
+    for (int k = 0; k < 3 && refusals[_i].says[k]; k++)
+        ck_assert_msg(strstr(d.message, refusals[_i].says[k]) != NULL, "%s lacks %s", d.message,
+                      refusals[_i].says[k]);
+}
+END_TEST
+
+static const struct {
+    const char *changes;
+    pl_err err;
+    const char *says;
+} changed_refusals[] = {
+    {"{\"attention_dropout\":0.1}", PL_ERR_MODEL_UNSUPPORTED, "`attention_dropout` is 0.1"},
+    {"{\"model_type\":\"phi3\",\"resid_pdrop\":0.1}", PL_ERR_MODEL_UNSUPPORTED, "`resid_pdrop`"},
+    {"{\"lm_head_bias\":true}", PL_ERR_MODEL_UNSUPPORTED, "`lm_head_bias`"},
+    {"{\"model_type\":\"mistral\",\"attention_bias\":true}", PL_ERR_MODEL_UNSUPPORTED,
+     "`attention_bias`"},
+    {"{\"model_type\":\"qwen3\",\"mlp_bias\":true}", PL_ERR_MODEL_UNSUPPORTED, "`mlp_bias`"},
+    {"{\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", PL_ERR_MODEL_UNSUPPORTED,
+     "layer 1"},
+    {"{\"layer_types\":[\"full_attention\"]}", PL_ERR_MODEL_FIELD, "`layer_types`"},
+    {"{\"partial_rotary_factor\":0.5}", PL_ERR_MODEL_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
+    {"{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0}}", PL_ERR_MODEL_UNSUPPORTED, "yarn"},
+    {"{\"rope_scaling\":{\"factor\":4.0}}", PL_ERR_MODEL_FIELD, "no type"},
+    {"{\"rope_scaling\":\"linear\"}", PL_ERR_MODEL_FIELD, "an object or null"},
+    {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0},\"rope_parameters\":"
+     "{\"rope_type\":\"default\"}}", PL_ERR_MODEL_FIELD, "says something else"},
+    {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}",
+     PL_ERR_MODEL_UNSUPPORTED, "`phi3`"},
+    {"{\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2.0,\"low_freq_factor\":4,"
+     "\"high_freq_factor\":4,\"original_max_position_embeddings\":256}}", PL_ERR_MODEL_FIELD,
+     "high_freq_factor"},
+    {"{\"eos_token_id\":[2,1000]}", PL_ERR_MODEL_FIELD, "entry 1"},
+    {"{\"eos_token_id\":[0,1,2,3,4,5,6,7,8]}", PL_ERR_MODEL_FIELD, "at most 8"},
+    {"{\"eos_token_id\":1000}", PL_ERR_MODEL_FIELD, "`eos_token_id` is 1000"},
+    {"{\"torch_dtype\":\"a_dtype_with_a_long_name\"}", PL_ERR_MODEL_FIELD, "`torch_dtype`"},
+    {"{\"hidden_size\":1048576,\"num_attention_heads\":1048576,\"head_dim\":2,"
+     "\"num_key_value_heads\":1}", PL_ERR_MODEL_FIELD, "heads x head_dim"},
+    {"{\"hidden_size\":1048577}", PL_ERR_MODEL_FIELD, "to 1048576"},
+    {"{\"num_hidden_layers\":4097}", PL_ERR_MODEL_FIELD, "to 4096"},
+    {"{\"quantization_config\":{\"bits\":4}}", PL_ERR_MODEL_UNSUPPORTED, "method not named"},
+    {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,2]}", PL_ERR_MODEL_FIELD, "entry 1"},
+    {"{\"model_type\":\"mistral\",\"sliding_window\":0}", PL_ERR_MODEL_FIELD, "`sliding_window`"},
+};
+
+START_TEST(what_would_change_the_arithmetic_is_refused) {
+    static struct pl_model m;
+    struct pl_diag d;
+    pl_err err = parse_changed(changed_refusals[_i].changes, &m, &d);
+    ck_assert_msg(err == changed_refusals[_i].err, "%s: %s %s", changed_refusals[_i].changes,
+                  pl_err_code(err), d.message);
+    ck_assert_msg(strstr(d.message, changed_refusals[_i].says) != NULL, "%s lacks %s", d.message,
+                  changed_refusals[_i].says);
+}
+END_TEST
+
+START_TEST(absent_keys_take_the_defaults_of_the_family) {
+    static const struct {
+        const char *type;
+        double theta, eps;
+        uint64_t kv_heads, head_dim, positions, window;
+        bool tied, qkv_bias, qk_norm;
+        int64_t bos, eos, pad;
+    } rows[] = {
+        {"llama", 1e4, 1e-6, 64, 4, 2048, 0, false, false, false, 1, 2, -1},
+        {"qwen2", 1e4, 1e-6, 32, 4, 32768, 0, false, true, false, -1, -1, -1},
+        {"qwen3", 1e4, 1e-6, 32, 128, 32768, 0, false, false, true, -1, -1, -1},
+        {"mistral", 1e4, 1e-6, 8, 4, 131072, 4096, false, false, false, 1, 2, -1},
+        {"phi3", 1e4, 1e-5, 64, 4, 4096, 0, false, false, false, 1, 32000, 32000},
+        {"smollm3", 2e6, 1e-6, 4, 4, 32768, 0, true, false, false, 128000, 128001, 128004},
+    };
+    char json[512];
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"%s\",\"hidden_size\":256,\"intermediate_size\":64,"
+             "\"num_hidden_layers\":2,\"num_attention_heads\":64,\"vocab_size\":200000}",
+             rows[_i].type);
+    ck_assert_msg(pl_model_parse("x", json, strlen(json), &m, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_str_eq(pl_family_name(m.family), rows[_i].type);
+    ck_assert_double_eq(m.rope.theta, rows[_i].theta);
+    ck_assert_double_eq(m.rms_eps, rows[_i].eps);
+    ck_assert_uint_eq(m.kv_heads, rows[_i].kv_heads);
+    ck_assert_uint_eq(m.head_dim, rows[_i].head_dim);
+    ck_assert_uint_eq(m.rope.dim, rows[_i].head_dim);
+    ck_assert_uint_eq(m.max_positions, rows[_i].positions);
+    ck_assert_uint_eq(m.sliding_window, rows[_i].window);
+    ck_assert_int_eq(m.tied, rows[_i].tied);
+    ck_assert_int_eq(m.qkv_bias, rows[_i].qkv_bias);
+    ck_assert(!m.o_bias && !m.mlp_bias);
+    ck_assert_int_eq(m.qk_norm, rows[_i].qk_norm);
+    ck_assert_int_eq(m.bos, rows[_i].bos);
+    ck_assert_int_eq(m.n_eos ? m.eos[0] : -1, rows[_i].eos);
+    ck_assert_int_eq(m.pad, rows[_i].pad);
+    ck_assert_int_eq(m.rope.type, PL_ROPE_DEFAULT);
+    ck_assert_double_eq(m.initializer_range, 0.02);
+    ck_assert_str_eq(m.torch_dtype, "");
+}
+END_TEST
+
+START_TEST(a_default_token_beyond_the_vocabulary_is_none) {
+    struct pl_model m = changed("{\"model_type\":\"phi3\",\"-eos_token_id\":0}");
+    ck_assert_uint_eq(m.n_eos, 0);
+    ck_assert_int_eq(m.pad, -1);
+    ck_assert_int_eq(m.bos, 1);
+}
+END_TEST
+
+START_TEST(tokens_may_be_numbers_lists_or_null) {
+    ck_assert_uint_eq(changed("{}").eos[0], 2);
+    struct pl_model m = changed("{\"eos_token_id\":[7,8,9]}");
+    ck_assert_uint_eq(m.n_eos, 3);
+    ck_assert_int_eq(m.eos[2], 9);
+    ck_assert_uint_eq(changed("{\"eos_token_id\":null}").n_eos, 0);
+    ck_assert_int_eq(changed("{\"bos_token_id\":null}").bos, -1);
+    ck_assert_int_eq(changed("{\"pad_token_id\":-1}").pad, -1);
+    ck_assert_int_eq(changed("{\"pad_token_id\":0}").pad, 0);
+}
+END_TEST
+
+START_TEST(a_window_is_kept_unless_it_sees_every_position) {
+    ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":128}").sliding_window,
+                      128);
+    ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":512}").sliding_window,
+                      0);
+    ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":null,"
+                              "\"max_position_embeddings\":32768}").sliding_window, 0);
+    ck_assert_uint_eq(changed("{\"model_type\":\"phi3\",\"sliding_window\":511}").sliding_window,
+                      511);
+    ck_assert_uint_eq(changed("{\"model_type\":\"qwen2\",\"use_sliding_window\":false,"
+                              "\"sliding_window\":128}").sliding_window, 0);
+    ck_assert_uint_eq(read_good("Phi-4-mini/config.json").sliding_window, 0);
+}
+END_TEST
+
+START_TEST(rope_settings_are_read_in_both_spellings) {
+    struct pl_model m = changed("{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}");
+    ck_assert_int_eq(m.rope.type, PL_ROPE_LINEAR);
+    ck_assert_double_eq(m.rope.factor, 2.5);
+    ck_assert_double_eq(m.rope.attention_factor, 1);
+    m = changed("{\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":3,\"rope_theta\":5e5}}");
+    ck_assert_int_eq(m.rope.type, PL_ROPE_LINEAR);
+    ck_assert_double_eq(m.rope.theta, 5e5);
+    m = changed("{\"rope_parameters\":{\"rope_type\":\"default\"},\"rope_theta\":77}");
+    ck_assert_double_eq(m.rope.theta, 77);
+    m = changed("{\"model_type\":\"phi3\",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}");
+    ck_assert_uint_eq(m.rope.dim, 16);
+    m = read_good("Llama-3.2-1B/config.json");
+    ck_assert_int_eq(m.rope.type, PL_ROPE_LLAMA3);
+    ck_assert_double_eq(m.rope.factor, 32);
+    ck_assert_double_eq(m.rope.low_freq_factor, 1);
+    ck_assert_double_eq(m.rope.high_freq_factor, 4);
+    ck_assert_uint_eq(m.rope.original_max_positions, 8192);
+}
+END_TEST
+
+START_TEST(longrope_scales_cos_and_sin_by_the_stretch) {
+    struct pl_model m = read_good("Phi-4-mini/config.json");
+    ck_assert_int_eq(m.rope.type, PL_ROPE_LONGROPE);
+    ck_assert_uint_eq(m.rope.dim, 96);
+    ck_assert_double_eq(m.rope.factor, 32);
+    ck_assert_uint_eq(m.rope.original_max_positions, 4096);
+    /* sqrt(1 + ln 32 / ln 4096) = sqrt(1 + 5/12) */
+    ck_assert_double_eq_tol(m.rope.attention_factor, sqrt(17.0 / 12.0), 1e-15);
+    ck_assert_double_eq(m.rope.long_factor[1], 1.118320672);
+    ck_assert_double_eq(m.rope.short_factor[0], 1);
+    m = changed("{\"model_type\":\"phi3\",\"hidden_size\":32,\"original_max_position_embeddings\":"
+                "256,\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,2],\"long_factor\":"
+                "[3,4],\"attention_factor\":1.25}}");
+    ck_assert_double_eq(m.rope.attention_factor, 1.25);
+    ck_assert_double_eq(m.rope.long_factor[1], 4);
+}
+END_TEST
+
+START_TEST(layers_without_positions_follow_list_or_interval) {
+    struct pl_model m = changed("{\"model_type\":\"smollm3\",\"no_rope_layers\":[0,1]}");
+    ck_assert(m.no_rope[0] && !m.no_rope[1]);
+    m = changed("{\"model_type\":\"smollm3\",\"num_hidden_layers\":5}");
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(m.no_rope[i], i == 3);
+    m = changed("{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":2,\"no_rope_layers\":null}");
+    ck_assert(!m.no_rope[0] && m.no_rope[1]);
+    m = read_good("SmolLM3-3B/config.json");
+    for (uint64_t i = 0; i < m.layers; i++)
+        ck_assert_int_eq(m.no_rope[i], i % 4 == 3);
+}
+END_TEST
+
+START_TEST(dtype_is_read_in_both_spellings) {
+    ck_assert_str_eq(changed("{}").torch_dtype, "bfloat16");
+    ck_assert_str_eq(changed("{\"-torch_dtype\":0,\"dtype\":\"float32\"}").torch_dtype, "float32");
+}
+END_TEST
+
+START_TEST(lora_targets_are_modules_of_the_model) {
+    struct pl_model m = read_good("Qwen2.5-0.5B/config.json");
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n = pl_model_rows(&m, rows), mask = 0;
+    const char *const two[] = {"down_proj", "q_proj"};
+    ck_assert_int_eq(pl_model_lora_targets(&m, two, 2, &mask, NULL), PL_ERR_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        bool wanted = rows[i].module && (strcmp(rows[i].module, "q_proj") == 0 ||
+                                         strcmp(rows[i].module, "down_proj") == 0);
+        ck_assert_int_eq(mask >> i & 1, wanted);
+    }
+    /* r (896+896) + r (4864+896) per layer; layers 0 and 1 left out */
+    ck_assert_uint_eq(pl_model_lora_params(&m, mask, 8, 2), 22 * 8 * (1792 + 5760));
+    ck_assert_uint_eq(pl_model_lora_params(&m, mask, 8, 24), 0);
+}
+END_TEST
+
+START_TEST(a_wrong_lora_target_is_refused_with_the_allowed_ones) {
+    static const struct {
+        const char *file, *name, *says, *hint;
+    } rows[] = {
+        {"Qwen2.5-0.5B/config.json", "q_porj", "nearest is `q_proj`", "gate_proj"},
+        {"Qwen2.5-0.5B/config.json", "lm_head", "`lm_head`", "down_proj"},
+        {"Qwen2.5-0.5B/config.json", "embed_tokens", "`embed_tokens`", "q_proj"},
+        {"Phi-4-mini/config.json", "gate_proj", "`gate_proj`", "gate_up_proj"},
+        {"Phi-4-mini/config.json", "something_else", "`something_else`", "qkv_proj"},
+    };
+    struct pl_model m = read_good(rows[_i].file);
+    struct pl_diag d = {0};
+    uint32_t mask = 0;
+    ck_assert_int_eq(pl_model_lora_targets(&m, &rows[_i].name, 1, &mask, &d),
+                     PL_ERR_CONFIG_RANGE);
+    ck_assert_msg(strstr(d.message, rows[_i].says) != NULL, "%s", d.message);
+    ck_assert_msg(strstr(d.hint, rows[_i].hint) != NULL, "%s", d.hint);
+    ck_assert_int_eq(pl_model_lora_targets(&m, NULL, 0, &mask, NULL), PL_ERR_CONFIG_RANGE);
+}
+END_TEST
+
+START_TEST(row_names_are_those_of_the_files) {
+    struct pl_model m = read_good("Qwen2.5-0.5B/config.json");
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    char name[128];
+    ck_assert_uint_gt(pl_model_rows(&m, rows), 2);
+    pl_model_row_name(&rows[0], 5, name);
+    ck_assert_str_eq(name, "model.embed_tokens.weight");
+    pl_model_row_name(&rows[2], 5, name);
+    ck_assert_str_eq(name, "model.layers.5.self_attn.q_proj.bias");
+    ck_assert(rows[2].vector && rows[2].cols == 1 && rows[2].rows == 896);
+}
+END_TEST
+
+START_TEST(a_missing_file_and_a_directory_are_named) {
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    ck_assert_int_eq(pl_model_read("/nonexistent/config.json", &m, &d), PL_ERR_MODEL_FILE);
+    ck_assert_str_eq(d.file, "/nonexistent/config.json");
+    d = (struct pl_diag){0};
+    ck_assert_int_eq(pl_model_read(CONFIGS, &m, &d), PL_ERR_MODEL_FILE);
+}
+END_TEST
+
+#define N(a) ((int)(sizeof(a) / sizeof *(a)))
+
+int main(void) {
+    n_csv = load_lines(CONFIGS "/params.csv", csv);
+    n_tsv = load_lines(CONFIGS "/bad/expected.tsv", tsv);
+    if (n_csv != 29 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
+    Suite *s = suite_create("model");
+    TCase *t = tcase_create("config.json");
+    tcase_add_loop_test(t, every_published_model_has_its_exact_counts, 0, n_csv);
+    tcase_add_loop_test(t, file_rows_cover_every_slot_without_gap_or_overlap, 0, n_csv);
+    tcase_add_loop_test(t, every_odd_file_meets_its_verdict, 0, n_tsv);
+    tcase_add_loop_test(t, a_refusal_names_key_value_and_line, 0, N(refusals));
+    tcase_add_loop_test(t, what_would_change_the_arithmetic_is_refused, 0, N(changed_refusals));
+    tcase_add_loop_test(t, absent_keys_take_the_defaults_of_the_family, 0, PL_FAMILY_COUNT);
+    tcase_add_test(t, a_default_token_beyond_the_vocabulary_is_none);
+    tcase_add_test(t, tokens_may_be_numbers_lists_or_null);
+    tcase_add_test(t, a_window_is_kept_unless_it_sees_every_position);
+    tcase_add_test(t, rope_settings_are_read_in_both_spellings);
+    tcase_add_test(t, longrope_scales_cos_and_sin_by_the_stretch);
+    tcase_add_test(t, layers_without_positions_follow_list_or_interval);
+    tcase_add_test(t, dtype_is_read_in_both_spellings);
+    tcase_add_test(t, lora_targets_are_modules_of_the_model);
+    tcase_add_loop_test(t, a_wrong_lora_target_is_refused_with_the_allowed_ones, 0, 5);
+    tcase_add_test(t, row_names_are_those_of_the_files);
+    tcase_add_test(t, a_missing_file_and_a_directory_are_named);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
