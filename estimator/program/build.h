@@ -1,0 +1,124 @@
+/* build.h - the program under construction; private to estimator/program.
+ *
+ * A builder appends tensors and ops and remembers how often each tensor was written, so that every
+ * operand carries the version it means (R1). Errors are sticky: emit freely, check `err` at the end.
+ *   B1  `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended
+ *   B2  a struct pl_val names one content of one tensor; using it after the tensor was rewritten is
+ *       a defect that pl_plan_check reports */
+#ifndef PL_ESTIMATOR_PROGRAM_BUILD_H
+#define PL_ESTIMATOR_PROGRAM_BUILD_H
+
+#include "estimator/program/program.h"
+
+struct pl_val {
+    uint32_t id, version;
+};
+#define PL_NO_VAL ((struct pl_val){PL_NONE, 0})
+
+/* Adapters of one slot of one layer: the modules of the slot that are targeted, in row order. */
+#define PL_SLOT_MAX_PARTS 3
+struct pl_adapter_slot {
+    uint32_t n_parts, a; /* a: stacked [n_parts*r, in] */
+    uint32_t b[PL_SLOT_MAX_PARTS];
+    uint32_t row0[PL_SLOT_MAX_PARTS], rows[PL_SLOT_MAX_PARTS]; /* columns of the slot's output */
+};
+
+struct pl_inputs { /* of a phase */
+    struct pl_val ids, positions, offsets, samples, target_rows, targets;
+};
+
+struct pl_builder {
+    struct pl_program *p;
+    const struct pl_model *m;
+    const struct pl_job_shape *s;
+    struct pl_diag *d;
+    pl_err err;
+    uint32_t cap_tensors, cap_ops;
+    uint32_t *version; /* per tensor: writes so far */
+    uint32_t *grad;    /* per tensor: its gradient, PL_NONE */
+    bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
+    enum pl_phase phase;
+    uint32_t layer;
+    bool backward, recompute, training;
+    struct pl_inputs in;
+    uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
+    struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
+    uint32_t rope[2];                /* tables; [1] only for longrope */
+    uint32_t partials;
+    uint32_t n_trainable;
+    uint64_t q, k, n; /* Q, K columns; N tokens */
+};
+
+/* --- build.c --- */
+uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t);
+/* A STEP tensor of the current phase and layer: [rows of kind, cols] in the activation dtype. */
+uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,
+                             uint64_t cols);
+/* The same with dtype and category chosen, rows at capacity N unless FIXED with `n`. */
+uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
+                       uint64_t cols, enum pl_dtype dtype, enum pl_category category);
+struct pl_val pl_build_now(const struct pl_builder *b, uint32_t id); /* current content */
+
+struct pl_operand pl_arg(struct pl_val v);
+struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols);
+struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows);
+extern const struct pl_operand pl_arg_none;
+
+/* Appends an op; version numbers of the outputs are filled in (operands given by id and window).
+ * The returned pointer is valid until the next append. NULL once the builder has failed. */
+struct pl_op *pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
+                          const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
+                          uint32_t n_out);
+#define PL_OP(b, kind, attr, in, out)                                                              \
+    pl_build_op((b), (kind), (attr), (in), sizeof(in) / sizeof *(in), (out),                       \
+                sizeof(out) / sizeof *(out))
+
+/* Workspace operand of an op about to be appended; absent when the back-end needs none. */
+struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols,
+                                     bool widen);
+bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_t y);
+
+/* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, enum pl_accumulate *acc);
+bool pl_build_trains(const struct pl_builder *b, uint32_t tensor); /* PL_NONE: false */
+uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
+const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);
+
+/* --- job_tensors.c: weights, adapters, gradients, states, tables --- */
+void pl_build_job_tensors(struct pl_builder *b);
+bool pl_build_embedding_trains(const struct pl_builder *b);
+/* Lowest decoder layer that has anything to train; = layers when none has. */
+uint64_t pl_build_lowest_layer(const struct pl_builder *b);
+
+/* --- linear.c: a fused matrix with its bias and adapters --- */
+/* y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */
+struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
+/* Only a = x A^T, for a recomputation that does not need y. */
+struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
+/* Gradients of weight, bias and adapters, and dx = dy W (+ adapters) when dx is not PL_NONE.
+ * x and a may be PL_NO_VAL when pl_build_linear_needs_x says so. */
+void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                         struct pl_val x, struct pl_val a, uint32_t dx);
+bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
+
+/* --- block.c: one decoder layer --- */
+struct pl_block { /* values of a forward pass that the backward pass may read */
+    struct pl_val x, rstd1, n1, qkv, o, lse, x2, rstd2, n2, gu, m;
+    struct pl_val a_qkv, a_o, a_gu, a_down;
+};
+/* trunk: residual; pending (nullable id): output of the layer below, not yet added. Returns the
+ * layer's output, not yet added to the returned trunk. */
+struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
+                             struct pl_block *kept);
+void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint32_t dx,
+                        bool need_dx);
+
+/* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
+/* dx (PL_NONE: nobody below needs it) receives the gradient of the trunk. */
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx);
+
+/* --- phases.c --- */
+void pl_build_phases(struct pl_builder *b);
+
+#endif

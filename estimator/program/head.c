@@ -1,0 +1,116 @@
+/* head.c - from the trunk to the loss and back.
+ *
+ * Only supervised rows go through the head. Logits exist a chunk at a time; cross entropy turns them
+ * into their own gradient in place, and d h overwrites h chunk by chunk, so the head needs two [T,C]
+ * buffers and one [chunk,V] whatever the vocabulary. */
+#include "estimator/program/build.h"
+
+#include "estimator/base/checked.h"
+
+static uint32_t add_logits(struct pl_builder *b) {
+    return pl_build_tensor(b, (struct pl_tensor){.name = "logits",
+                                                 .layer = PL_NONE,
+                                                 .dims = {b->p->chunk_tokens, b->m->vocab, 1},
+                                                 .rows = PL_ROWS_TARGETS,
+                                                 .dtype = b->s->dtype,
+                                                 .category = PL_CATEGORY_LOGITS,
+                                                 .scope = PL_SCOPE_STEP,
+                                                 .phase = b->phase,
+                                                 .of = PL_NONE});
+}
+
+/* Logits of the chunk: rows of the h window, at the top of the logits buffer. */
+static void chunk_logits(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR, &attr, h.nrows, b->m->hidden,
+                                              pl_build_widens(b, h.id, w, logits));
+    struct pl_operand out[] = {pl_arg_rows(pl_build_now(b, logits), 0, h.nrows)};
+    struct pl_operand in[] = {h, pl_arg(pl_build_now(b, w)), pl_arg_none, ws, pl_arg_none};
+    PL_OP(b, PL_OP_LINEAR, attr, in, out);
+}
+
+static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
+    struct pl_operand ws =
+        pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab, false);
+    struct pl_operand l = pl_arg_rows(pl_build_now(b, logits), 0, nrows);
+    struct pl_operand loss = pl_arg(pl_build_now(b, b->p->loss));
+    struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
+    struct pl_operand out[] = {l, loss};
+    PL_OP(b, PL_OP_CROSS_ENTROPY, attr, in, out);
+}
+
+static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits,
+                      bool need_dh) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_operand dl = pl_arg_rows(pl_build_now(b, logits), 0, h.nrows);
+    if (pl_build_trains(b, w)) {
+        struct pl_attr attr = {.alpha = 1.0f};
+        struct pl_operand g = pl_build_grad(b, w, &attr.accumulate);
+        struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DW, &attr, h.nrows, b->m->vocab,
+                                                  pl_build_widens(b, logits, h.id, g.id));
+        struct pl_operand in[] = {dl, h, ws, g}, out[] = {g};
+        PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
+    }
+    if (!need_dh) return;
+    struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DX, &attr, h.nrows, b->m->vocab,
+                                              pl_build_widens(b, logits, w, h.id));
+    struct pl_operand in[] = {dl, pl_arg(pl_build_now(b, w)), ws, pl_arg_none}, out[] = {h};
+    PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
+}
+
+static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val rstd, uint32_t h,
+                          bool need_dx) {
+    if (b->err != PL_ERR_OK) return;
+    uint32_t w = pl_build_weight(b, PL_SLOT_NORMF);
+    struct pl_attr attr = {0};
+    struct pl_operand dw = pl_arg_none, ws = pl_arg_none;
+    if (pl_build_trains(b, w)) {
+        dw = pl_build_grad(b, w, &attr.accumulate);
+        ws = pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden, false);
+    }
+    struct pl_operand dy = pl_arg(pl_build_now(b, h));
+    struct pl_operand dx = need_dx ? dy : pl_arg_none;
+    struct pl_operand in[] = {dy, pl_arg(xs), pl_arg(pl_build_now(b, w)), pl_arg(rstd), ws, dx, dw};
+    struct pl_operand out[] = {dx, dw};
+    PL_OP(b, PL_OP_RMSNORM_BWD, attr, in, out);
+}
+
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx) {
+    if (b->err != PL_ERR_OK) return;
+    b->layer = PL_NONE;
+    uint32_t xs = pl_build_activation(b, "xs", PL_ROWS_TARGETS, b->m->hidden);
+    uint32_t h = pl_build_activation(b, "h", PL_ROWS_TARGETS, b->m->hidden);
+    uint32_t s = pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32,
+                               PL_CATEGORY_ACTIVATIONS);
+    struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
+    struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
+    PL_OP(b, PL_OP_GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
+    struct pl_val xsv = pl_build_now(b, xs);
+    uint32_t wn = pl_build_weight(b, PL_SLOT_NORMF), w = pl_build_weight(b, PL_SLOT_HEAD);
+    struct pl_operand norm_in[] = {pl_arg(xsv), pl_arg(pl_build_now(b, wn))};
+    struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
+    PL_OP(b, PL_OP_RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
+    struct pl_val rstd = pl_build_now(b, s);
+
+    bool need_dh = dx != PL_NONE || pl_build_trains(b, wn);
+    uint32_t logits = add_logits(b);
+    uint64_t chunk = b->p->chunk_tokens;
+    for (uint64_t row = 0; row < b->n && b->err == PL_ERR_OK; row += chunk) {
+        uint64_t nrows = pl_u64_min(chunk, b->n - row);
+        struct pl_operand hc = pl_arg_rows(pl_build_now(b, h), row, nrows);
+        chunk_logits(b, hc, w, logits);
+        chunk_loss(b, logits, row, nrows);
+        if (b->training) chunk_bwd(b, hc, w, logits, need_dh);
+    }
+    if (!b->training || !need_dh) return;
+    b->backward = true;
+    head_norm_bwd(b, xsv, rstd, h, dx != PL_NONE);
+    if (dx == PL_NONE || b->err != PL_ERR_OK) return;
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, h)), pl_arg(b->in.target_rows)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
+    PL_OP(b, PL_OP_SCATTER_ROWS, (struct pl_attr){0}, in, out);
+}

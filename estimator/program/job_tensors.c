@@ -1,0 +1,179 @@
+/* job_tensors.c - what lives for the whole run: weights, adapters, gradients, optimizer states. */
+#include "estimator/program/build.h"
+
+#include "estimator/base/checked.h"
+
+static bool layer_is_frozen(const struct pl_builder *b, uint64_t layer) {
+    return layer < b->s->freeze_layers;
+}
+
+bool pl_build_embedding_trains(const struct pl_builder *b) {
+    return b->s->mode == PL_MODE_FULL && b->s->freeze_layers == 0;
+}
+
+uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
+    if (b->s->mode == PL_MODE_LORA && !b->s->lora_targets) return b->m->layers;
+    return pl_u64_min(b->s->freeze_layers, b->m->layers);
+}
+
+/* A tied head is the embedding, so it is frozen with it. */
+static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
+    if (b->s->mode != PL_MODE_FULL) return false;
+    if (slot == PL_SLOT_EMBED) return pl_build_embedding_trains(b);
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, slot, &shape);
+    return shape.per_layer ? !layer_is_frozen(b, layer) : true;
+}
+
+static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, slot, &shape);
+    uint32_t *id = &b->weight[layer * PL_SLOT_COUNT + slot];
+    *id = PL_NONE;
+    if (!shape.present) return;
+    *id = pl_build_tensor(b, (struct pl_tensor){.name = shape.name,
+                                                .layer = shape.per_layer ? (uint32_t)layer : PL_NONE,
+                                                .dims = {shape.rows, shape.cols, 1},
+                                                .dtype = b->s->dtype,
+                                                .category = PL_CATEGORY_WEIGHTS,
+                                                .scope = PL_SCOPE_JOB,
+                                                .role = PL_ROLE_WEIGHT,
+                                                .slot = slot,
+                                                .of = PL_NONE,
+                                                .trainable = slot_trains(b, slot, layer),
+                                                .decay = !shape.vector});
+}
+
+static void add_weights(struct pl_builder *b) {
+    for (uint64_t l = 0; l < b->m->layers; l++) {
+        for (uint32_t s = 0; s < PL_SLOT_COUNT; s++) {
+            struct pl_slot_shape shape;
+            pl_model_slot(b->m, s, &shape);
+            if (shape.per_layer || l == 0) add_weight(b, s, l);
+        }
+    }
+    if (b->m->tied) b->weight[PL_SLOT_HEAD] = b->weight[PL_SLOT_EMBED];
+}
+
+static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum pl_slot slot,
+                                   uint64_t layer, uint32_t row, uint64_t rows, uint64_t cols) {
+    return pl_build_tensor(b, (struct pl_tensor){.name = role == PL_ROLE_LORA_A ? "lora_a" : "lora_b",
+                                                 .layer = (uint32_t)layer,
+                                                 .dims = {rows, cols, 1},
+                                                 .dtype = b->s->adapter_dtype,
+                                                 .category = PL_CATEGORY_ADAPTER,
+                                                 .scope = PL_SCOPE_JOB,
+                                                 .role = role,
+                                                 .slot = slot,
+                                                 .row = row,
+                                                 .of = PL_NONE,
+                                                 .trainable = true,
+                                                 .decay = true});
+}
+
+static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint64_t layer,
+                             const struct pl_param_row *rows, uint32_t n_rows) {
+    struct pl_adapter_slot *a = &b->adapter[layer * PL_SLOT_COUNT + slot];
+    uint32_t row_of_part[PL_SLOT_MAX_PARTS];
+    for (uint32_t i = 0; i < n_rows; i++) {
+        if (rows[i].slot != slot || !(b->s->lora_targets >> i & 1)) continue;
+        row_of_part[a->n_parts] = i;
+        a->row0[a->n_parts] = (uint32_t)rows[i].row0;
+        a->rows[a->n_parts++] = (uint32_t)rows[i].rows;
+    }
+    if (!a->n_parts) return;
+    uint64_t r = b->s->lora_r;
+    a->a = add_adapter_matrix(b, PL_ROLE_LORA_A, slot, layer, row_of_part[0], a->n_parts * r,
+                              rows[row_of_part[0]].cols);
+    for (uint32_t p = 0; p < a->n_parts; p++)
+        a->b[p] = add_adapter_matrix(b, PL_ROLE_LORA_B, slot, layer, row_of_part[p], a->rows[p], r);
+}
+
+static void add_adapters(struct pl_builder *b) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(b->m, rows);
+    for (uint64_t l = pl_build_lowest_layer(b); l < b->m->layers; l++)
+        for (uint32_t s = 0; s < PL_SLOT_COUNT; s++)
+            add_slot_adapter(b, s, l, rows, n_rows);
+}
+
+static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role role, const char *name,
+                              enum pl_dtype dtype, enum pl_category category) {
+    const struct pl_tensor *w = &b->p->tensors[of];
+    struct pl_tensor t = *w;
+    t.name = name;
+    t.dtype = dtype;
+    t.category = category;
+    t.role = role;
+    t.of = of;
+    t.trainable = false;
+    return pl_build_tensor(b, t);
+}
+
+static enum pl_dtype gradient_dtype(const struct pl_builder *b, const struct pl_tensor *w) {
+    return w->category == PL_CATEGORY_ADAPTER ? w->dtype : b->s->gradient_dtype;
+}
+
+/* Rows of the same kind are laid one after another, so that each kind is one flat range. */
+static void add_states(struct pl_builder *b) {
+    uint32_t n = b->p->n_tensors;
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+        if (!b->p->tensors[i].trainable) continue;
+        uint32_t g = add_companion(b, i, PL_ROLE_GRAD, "grad", gradient_dtype(b, &b->p->tensors[i]),
+                                   PL_CATEGORY_GRADIENTS);
+        b->grad[i] = g;
+        b->n_trainable++;
+    }
+    static const struct {
+        enum pl_role role;
+        const char *name;
+    } states[] = {{PL_ROLE_MOMENT1, "exp_avg"}, {PL_ROLE_MOMENT2, "exp_avg_sq"}, {PL_ROLE_MASTER, "master"}};
+    for (int k = 0; k < 3; k++) {
+        for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+            const struct pl_tensor *w = &b->p->tensors[i];
+            bool wanted = states[k].role == PL_ROLE_MASTER
+                              ? b->s->master_weights && w->dtype == PL_DTYPE_BF16
+                              : b->s->optimizer == PL_OPTIMIZER_ADAMW;
+            if (w->trainable && wanted)
+                add_companion(b, i, states[k].role, states[k].name, PL_DTYPE_F32,
+                              PL_CATEGORY_OPTIMIZER);
+        }
+    }
+}
+
+static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_role role,
+                               uint64_t n) {
+    return pl_build_tensor(b, (struct pl_tensor){.name = name,
+                                                 .layer = PL_NONE,
+                                                 .dims = {n, 1, 1},
+                                                 .dtype = PL_DTYPE_F64,
+                                                 .category = PL_CATEGORY_BATCH,
+                                                 .scope = PL_SCOPE_JOB,
+                                                 .role = role,
+                                                 .of = PL_NONE});
+}
+
+static void add_tables(struct pl_builder *b) {
+    b->rope[0] = b->rope[1] = PL_NONE;
+    uint32_t n = b->m->rope.type == PL_ROPE_LONGROPE ? 2 : 1;
+    for (uint32_t i = 0; i < n; i++)
+        b->rope[i] = pl_build_tensor(
+            b, (struct pl_tensor){.name = "rope",
+                                  .layer = i,
+                                  .dims = {b->s->max_seq_length, b->m->rope.dim / 2, 2},
+                                  .dtype = PL_DTYPE_F32,
+                                  .category = PL_CATEGORY_WEIGHTS,
+                                  .scope = PL_SCOPE_JOB,
+                                  .role = PL_ROLE_ROPE,
+                                  .of = PL_NONE});
+    b->p->loss = add_scalar_row(b, "loss", PL_ROLE_LOSS, 2);
+    b->p->clip = add_scalar_row(b, "clip", PL_ROLE_NORM, 2);
+}
+
+void pl_build_job_tensors(struct pl_builder *b) {
+    add_weights(b);
+    if (b->s->mode == PL_MODE_LORA) add_adapters(b);
+    add_states(b);
+    add_tables(b);
+    b->partials = add_scalar_row(b, "norm_partials", PL_ROLE_NONE, pl_u64_max(b->n_trainable, 1));
+}

@@ -1,0 +1,221 @@
+/* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. */
+#include "estimator/program/build.h"
+
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+
+/* Staging moves a tensor in pieces of whole rows; more than this buys no speed. */
+#define STAGING_BYTES (UINT64_C(8) << 20)
+#define ROW_ALIGN 64
+
+static void begin_phase(struct pl_builder *b, enum pl_phase phase) {
+    b->phase = phase;
+    b->layer = PL_NONE;
+    b->backward = b->recompute = false;
+    b->training = phase == PL_PHASE_MICRO;
+    b->p->phases[phase].first_op = b->p->n_ops;
+}
+
+static void end_phase(struct pl_builder *b) {
+    struct pl_phase_range *r = &b->p->phases[b->phase];
+    r->n_ops = b->p->n_ops - r->first_op;
+}
+
+static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role role,
+                           enum pl_rows rows, uint64_t n, enum pl_dtype dtype) {
+    uint32_t id = pl_build_step(b, name, rows, n, 1, dtype, PL_CATEGORY_BATCH);
+    if (b->err == PL_ERR_OK) b->p->tensors[id].role = role;
+    return pl_build_now(b, id);
+}
+
+static void add_inputs(struct pl_builder *b) {
+    struct pl_inputs *in = &b->in;
+    uint64_t seqs = b->s->batch_size;
+    in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    in->positions = input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    in->offsets = input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
+    in->target_rows = input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+    in->targets = input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+    if (b->training && b->s->lora_dropout > 0)
+        in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
+}
+
+static struct pl_val embed(struct pl_builder *b) {
+    if (b->err != PL_ERR_OK) return PL_NO_VAL;
+    uint32_t x = pl_build_activation(b, "x0", PL_ROWS_TOKENS, b->m->hidden);
+    struct pl_operand in[] = {pl_arg(b->in.ids),
+                              pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_EMBED)))};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, x))};
+    PL_OP(b, PL_OP_EMBED, (struct pl_attr){0}, in, out);
+    return pl_build_now(b, x);
+}
+
+static void embed_bwd(struct pl_builder *b, uint32_t dx) {
+    uint32_t w = pl_build_weight(b, PL_SLOT_EMBED);
+    if (!pl_build_trains(b, w)) return;
+    struct pl_attr attr = {0};
+    struct pl_operand g = pl_build_grad(b, w, &attr.accumulate);
+    struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(pl_build_now(b, dx)), g}, out[] = {g};
+    PL_OP(b, PL_OP_EMBED_BWD, attr, in, out);
+}
+
+/* Forward through all layers; kept (nullable) receives what a backward pass may read. */
+static struct pl_val forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept) {
+    *trunk = embed(b);
+    struct pl_val pending = PL_NO_VAL;
+    for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
+        struct pl_block scratch;
+        b->layer = (uint32_t)l;
+        pending = pl_build_block(b, trunk, pending, kept ? &kept[l] : &scratch);
+    }
+    b->layer = PL_NONE;
+    return pending;
+}
+
+static void backward(struct pl_builder *b, const struct pl_block *kept, uint32_t dx) {
+    uint64_t lowest = pl_build_lowest_layer(b);
+    bool embedding = pl_build_embedding_trains(b);
+    b->backward = true;
+    for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
+        b->layer = (uint32_t)l;
+        pl_build_block_bwd(b, &kept[l], dx, l > lowest || embedding);
+    }
+    b->layer = PL_NONE;
+    if (embedding && b->err == PL_ERR_OK) embed_bwd(b, dx);
+    b->backward = false;
+}
+
+static void micro_phase(struct pl_builder *b) {
+    begin_phase(b, PL_PHASE_MICRO);
+    struct pl_block *kept = calloc(b->m->layers, sizeof *kept);
+    if (!kept) {
+        b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        return;
+    }
+    add_inputs(b);
+    struct pl_val trunk, pending = forward(b, &trunk, kept);
+    uint32_t dx = PL_NONE;
+    if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
+        dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
+    pl_build_head(b, trunk, pending, dx);
+    if (dx != PL_NONE) backward(b, kept, dx);
+    free(kept);
+    end_phase(b);
+}
+
+static void eval_phase(struct pl_builder *b) {
+    begin_phase(b, PL_PHASE_EVAL);
+    add_inputs(b);
+    struct pl_val trunk, pending = forward(b, &trunk, NULL);
+    pl_build_head(b, trunk, pending, PL_NONE);
+    end_phase(b);
+}
+
+static struct pl_operand companion(const struct pl_builder *b, uint32_t of, enum pl_role role,
+                                   const uint32_t *table) {
+    uint32_t id = table[(size_t)of * 3 + (role - PL_ROLE_MOMENT1)];
+    return id == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, id));
+}
+
+static void update_op(struct pl_builder *b, uint32_t id, const uint32_t *companions) {
+    const struct pl_tensor *t = &b->p->tensors[id];
+    struct pl_attr attr = {.decay = t->decay, .site = id};
+    struct pl_operand w = pl_arg(pl_build_now(b, id)), g = pl_arg(pl_build_now(b, b->grad[id]));
+    struct pl_operand clip = pl_arg(pl_build_now(b, b->p->clip));
+    struct pl_operand master = companion(b, id, PL_ROLE_MASTER, companions);
+    if (b->s->optimizer == PL_OPTIMIZER_SGD) {
+        struct pl_operand in[] = {w, g, clip, master}, out[] = {w, master};
+        PL_OP(b, PL_OP_SGD, attr, in, out);
+        return;
+    }
+    struct pl_operand m = companion(b, id, PL_ROLE_MOMENT1, companions);
+    struct pl_operand v = companion(b, id, PL_ROLE_MOMENT2, companions);
+    struct pl_operand in[] = {w, g, m, v, clip, master}, out[] = {w, m, v, master};
+    PL_OP(b, PL_OP_ADAMW, attr, in, out);
+}
+
+static void square_sum_op(struct pl_builder *b, uint32_t id, uint32_t index) {
+    const struct pl_tensor *g = &b->p->tensors[b->grad[id]];
+    struct pl_attr attr = {.index = index};
+    struct pl_operand ws =
+        pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, g->dims[0], g->dims[1], false);
+    struct pl_operand partials = pl_arg(pl_build_now(b, b->partials));
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partials, ws};
+    struct pl_operand out[] = {partials};
+    PL_OP(b, PL_OP_SQUARE_SUM, attr, in, out);
+}
+
+static void optimizer_phase(struct pl_builder *b) {
+    begin_phase(b, PL_PHASE_OPTIMIZER);
+    uint32_t n = b->p->n_tensors;
+    uint32_t *companions = malloc((size_t)n * 3 * sizeof *companions);
+    if (!companions) {
+        b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        return;
+    }
+    for (size_t i = 0; i < (size_t)n * 3; i++)
+        companions[i] = PL_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_tensor *t = &b->p->tensors[i];
+        if (t->role >= PL_ROLE_MOMENT1 && t->role <= PL_ROLE_MASTER)
+            companions[(size_t)t->of * 3 + (t->role - PL_ROLE_MOMENT1)] = i;
+    }
+    uint32_t index = 0;
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) square_sum_op(b, i, index++);
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->partials))};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, b->p->clip))};
+    PL_OP(b, PL_OP_CLIP_SCALE, (struct pl_attr){.max_norm = (float)b->s->max_grad_norm}, in, out);
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) update_op(b, i, companions);
+    free(companions);
+    end_phase(b);
+}
+
+static bool is_loaded(const struct pl_tensor *t) {
+    return t->role == PL_ROLE_WEIGHT || t->role == PL_ROLE_LORA_A || t->role == PL_ROLE_LORA_B;
+}
+
+/* Checkpoints hold what training changes; the rest is in the model they started from. */
+static bool is_saved(const struct pl_builder *b, const struct pl_tensor *t) {
+    return (b->s->mode == PL_MODE_FULL && t->role == PL_ROLE_WEIGHT) || t->trainable ||
+           (t->role >= PL_ROLE_MOMENT1 && t->role <= PL_ROLE_MASTER);
+}
+
+static uint64_t staging_bytes(const struct pl_builder *b) {
+    uint64_t largest = 0, row = 0;
+    for (uint32_t i = 0; i < b->p->n_tensors; i++) {
+        const struct pl_tensor *t = &b->p->tensors[i];
+        if (t->scope != PL_SCOPE_JOB) continue;
+        /* files may be wider than storage: 4 bytes an element */
+        largest = pl_u64_max(largest, pl_u64_max(t->bytes, t->dims[0] * t->dims[1] * 4));
+        row = pl_u64_max(row, t->dims[1] * 4);
+    }
+    uint64_t n = pl_u64_max(pl_u64_min(largest, STAGING_BYTES), row);
+    return pl_u64_div_up(n, ROW_ALIGN) * ROW_ALIGN;
+}
+
+static void staging_phase(struct pl_builder *b, enum pl_phase phase) {
+    begin_phase(b, phase);
+    uint32_t n = b->p->n_tensors;
+    uint32_t staging = pl_build_step(b, "staging", PL_ROWS_FIXED, staging_bytes(b), 1, PL_DTYPE_U8,
+                                     PL_CATEGORY_WORKSPACE);
+    if (b->err == PL_ERR_OK) b->p->tensors[staging].role = PL_ROLE_STAGING;
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+        bool in = phase == PL_PHASE_LOAD;
+        if (!(in ? is_loaded(&b->p->tensors[i]) : is_saved(b, &b->p->tensors[i]))) continue;
+        struct pl_operand t = pl_arg(pl_build_now(b, i)), s = pl_arg(pl_build_now(b, staging));
+        pl_build_op(b, in ? PL_OP_STAGE_IN : PL_OP_STAGE_OUT, (struct pl_attr){0}, in ? &s : &t, 1,
+                    in ? &t : &s, 1);
+    }
+    end_phase(b);
+}
+
+void pl_build_phases(struct pl_builder *b) {
+    if (b->s->load && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_LOAD);
+    if (b->err == PL_ERR_OK) micro_phase(b);
+    if (b->err == PL_ERR_OK) optimizer_phase(b);
+    if (b->s->eval && b->err == PL_ERR_OK) eval_phase(b);
+    if (b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
+}

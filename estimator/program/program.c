@@ -1,0 +1,160 @@
+/* program.c - building, naming and finding. */
+#include "estimator/program/program.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/program/build.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Automatic chunk of the loss: logits of about this size keep the products of the head efficient
+ * while they stay small beside one layer's activations. */
+#define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
+#define AUTO_CHUNK_MIN 128
+#define AUTO_CHUNK_STEP 64
+
+static const char *const category_names[] = {
+#define X(c, name) name,
+    PL_CATEGORY_MAP(X)
+#undef X
+};
+static const char *const phase_names[] = {"load", "step", "optimizer", "eval", "save"};
+static const char *const op_names[] = {
+#define X(kind, name, in, out) name,
+    PL_OP_MAP(X)
+#undef X
+};
+_Static_assert(sizeof phase_names / sizeof *phase_names == PL_PHASE_COUNT, "one name a phase");
+
+const char *pl_category_name(enum pl_category c) { return category_names[c]; }
+const char *pl_phase_name(enum pl_phase p) { return phase_names[p]; }
+const char *pl_op_name(enum pl_op_kind k) { return op_names[k]; }
+
+static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m, uint64_t n) {
+    uint64_t want = s->loss_chunk_tokens;
+    if (want == PL_AUTO) {
+        want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(s->dtype));
+        want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
+    }
+    return want == 0 ? n : pl_u64_min(want, n);
+}
+
+static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s, uint64_t *tokens,
+                          struct pl_diag *d) {
+    if (!pl_u64_mul(s->batch_size, s->max_seq_length, tokens) || *tokens > INT32_MAX)
+        return pl_diag_set(d, PL_ERR_OVERFLOW,
+                           "batch_size x max_seq_length = %" PRIu64 " x %" PRIu64
+                           " tokens is more than 2^31",
+                           s->batch_size, s->max_seq_length);
+    if (s->batch_size == 0 || s->max_seq_length == 0)
+        return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
+    if (s->mode == PL_MODE_FULL && s->freeze_layers > m->layers)
+        return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
+                           "freeze_layers is %" PRIu64 ", the model has %" PRIu64 " layers",
+                           s->freeze_layers, m->layers);
+    if (s->mode == PL_MODE_LORA && s->freeze_layers >= m->layers)
+        return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
+                           "freeze_layers %" PRIu64 " leaves none of %" PRIu64 " layers an adapter",
+                           s->freeze_layers, m->layers);
+    return PL_ERR_OK;
+}
+
+static bool builder_init(struct pl_builder *b, uint64_t layers) {
+    struct pl_program *p = b->p;
+    b->cap_tensors = 1024;
+    b->cap_ops = 1024;
+    p->tensors = malloc(b->cap_tensors * sizeof *p->tensors);
+    p->ops = malloc(b->cap_ops * sizeof *p->ops);
+    b->version = malloc(b->cap_tensors * sizeof *b->version);
+    b->grad = malloc(b->cap_tensors * sizeof *b->grad);
+    b->grad_begun = malloc(b->cap_tensors * sizeof *b->grad_begun);
+    b->weight = malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
+    if (b->s->mode == PL_MODE_LORA) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
+    return p->tensors && p->ops && b->version && b->grad && b->grad_begun && b->weight &&
+           (b->adapter || b->s->mode != PL_MODE_LORA);
+}
+
+static void builder_finish(struct pl_builder *b) {
+    free(b->version);
+    free(b->grad);
+    free(b->grad_begun);
+    free(b->weight);
+    free(b->adapter);
+}
+
+pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
+                         const struct pl_traits *traits, struct pl_program **out,
+                         struct pl_diag *d) {
+    *out = NULL;
+    uint64_t tokens = 0;
+    PL_TRY(check_sizes(m, shape, &tokens, d));
+    struct pl_program *p = calloc(1, sizeof *p);
+    if (!p) return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+    p->shape = *shape;
+    p->traits = *traits;
+    p->model = m;
+    p->tokens = tokens;
+    p->chunk_tokens = chunk_tokens(shape, m, tokens);
+    struct pl_builder b = {.p = p,
+                           .m = m,
+                           .s = &p->shape,
+                           .d = d,
+                           .layer = PL_NONE,
+                           .q = m->heads * m->head_dim,
+                           .k = m->kv_heads * m->head_dim,
+                           .n = tokens};
+    if (!builder_init(&b, m->layers)) {
+        b.err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+    } else {
+        pl_build_job_tensors(&b);
+        pl_build_phases(&b);
+    }
+    builder_finish(&b);
+    if (b.err != PL_ERR_OK) pl_program_destroy(&p);
+    *out = p;
+    return b.err;
+}
+
+void pl_program_destroy(struct pl_program **p) {
+    if (!*p) return;
+    free((*p)->tensors);
+    free((*p)->ops);
+    free(*p);
+    *p = NULL;
+}
+
+void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]) {
+    const struct pl_tensor *t = &p->tensors[id];
+    const char *suffix = "";
+    if (t->of != PL_NONE) {
+        suffix = t->name;
+        t = &p->tensors[t->of];
+    }
+    char module[32] = "";
+    if (t->role == PL_ROLE_LORA_A || t->role == PL_ROLE_LORA_B) {
+        struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+        pl_model_rows(p->model, rows);
+        struct pl_slot_shape shape;
+        pl_model_slot(p->model, t->slot, &shape);
+        snprintf(module, sizeof module, "%s.",
+                 t->role == PL_ROLE_LORA_A ? shape.name : rows[t->row].module);
+    }
+    if (t->layer == PL_NONE)
+        snprintf(buf, 96, "%s%s%s", t->name, *suffix ? "." : "", suffix);
+    else
+        snprintf(buf, 96, "layers.%u.%s%s%s%s", t->layer, module, t->name, *suffix ? "." : "",
+                 suffix);
+}
+
+uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
+                         uint32_t layer) {
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role == role && t->layer == layer &&
+            (role > PL_ROLE_LORA_B || role == PL_ROLE_NONE || t->slot == slot))
+            return i;
+    }
+    return PL_NONE;
+}

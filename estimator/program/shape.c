@@ -1,0 +1,41 @@
+/* shape.c - from a job to the numbers that decide bytes. */
+#include "estimator/program/program.h"
+
+static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_size) {
+    if (job->dtype == PL_JOB_DTYPE_FP32) return PL_DTYPE_F32;
+    if (job->gradient_dtype != PL_GRADIENT_AUTO)
+        return job->gradient_dtype == PL_GRADIENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    return pl_job_accumulation(job, batch_size) > 1 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+}
+
+pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
+                         struct pl_job_shape *out, struct pl_diag *d) {
+    *out = (struct pl_job_shape){
+        .mode = job->mode,
+        .batch_size = batch_size,
+        .max_seq_length = job->max_seq_length,
+        .dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16,
+        .adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32,
+        .gradient_dtype = gradient_dtype(job, batch_size),
+        .optimizer = job->optimizer,
+        .recompute = job->gradient_checkpointing,
+        .loss_chunk_tokens = job->loss_chunk_tokens,
+        .lora_r = job->lora_r,
+        .freeze_layers = job->freeze_layers,
+        .max_grad_norm = job->max_grad_norm,
+        .eval = job->val_set_size > 0 || job->eval_datasets.n > 0,
+        .load = true,
+        .save = true,
+    };
+    bool stored_bf16 = job->mode == PL_MODE_FULL ? out->dtype == PL_DTYPE_BF16
+                                                 : out->adapter_dtype == PL_DTYPE_BF16;
+    /* bf16 adapters round stochastically unless a master is asked for */
+    out->master_weights = stored_bf16 && (job->master_weights == PL_TRI_TRUE ||
+                                          (job->master_weights == PL_TRI_AUTO &&
+                                           job->mode == PL_MODE_FULL));
+    if (job->mode != PL_MODE_LORA) return PL_ERR_OK;
+    out->lora_scale = pl_job_lora_scale(job);
+    out->lora_dropout = job->lora_dropout;
+    return pl_model_lora_targets(m, (const char *const *)job->lora_target_modules.items,
+                                 job->lora_target_modules.n, &out->lora_targets, d);
+}
