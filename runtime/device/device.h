@@ -23,7 +23,8 @@ struct pl_device_ops {
     const char *name; /* "cpu", "null" */
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);
-    /* Memory is zeroed and aligned to traits.align_bytes. Budget and injection were checked. */
+    /* Memory is zeroed and aligned to traits.align_bytes. Budget, injection and
+     * free_bytes were checked. */
     pl_err (*alloc)(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d);
     void (*release)(struct pl_device *dev, void *p, uint64_t bytes);
     pl_err (*upload)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);

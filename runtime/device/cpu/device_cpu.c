@@ -1,0 +1,102 @@
+/* device_cpu.c - the processor and its memory as a device. */
+#include "runtime/device/cpu/cpu.h"
+
+#include "estimator/base/checked.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Transparent huge pages cut the page faults and TLB misses of large arenas; they need alignment. */
+#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+
+static void cpu_close(struct pl_device *dev) {
+    struct pl_cpu *cpu = pl_cpu_of(dev);
+    if (!cpu) return;
+    pl_pool_destroy(&cpu->pool);
+    pl_blas_unload(cpu);
+    free(cpu);
+    dev->state = NULL;
+}
+
+static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    struct pl_cpu_level level;
+    struct pl_cpu *cpu = calloc(1, sizeof *cpu);
+    if (!cpu) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the CPU device");
+    dev->state = cpu;
+    if (pl_cpu_levels(&level, 1) == 0) {
+        err = pl_diag_set(d, PL_ERR_NO_DEVICE, "the CPU device needs an x86-64-v2 processor");
+        pl_diag_hint(d, "x86-64-v2 means SSE4.2, which every x86 machine since 2009 has");
+        goto out;
+    }
+    dev->kernels = level.kernels;
+    cpu->level = level.name;
+    PL_TRY_GOTO(pl_blas_load(cpu, d), out);
+    PL_TRY_GOTO(pl_pool_create(dev->traits.threads, &cpu->pool, d), out);
+out:
+    if (err != PL_ERR_OK) cpu_close(dev);
+    return err;
+}
+
+/* MemAvailable: what the kernel can hand out without swapping, page cache it can drop included. */
+static pl_err cpu_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_diag *d) {
+    char line[256];
+    uint64_t kib;
+    bool found = false;
+    (void)dev;
+    FILE *f = fopen("/proc/meminfo", "re");
+    if (!f) return pl_diag_set(d, PL_ERR_IO, "/proc/meminfo: %s", strerror(errno));
+    while (!found && fgets(line, sizeof line, f))
+        found = sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1;
+    fclose(f);
+    if (!found) return pl_diag_set(d, PL_ERR_IO, "/proc/meminfo has no line MemAvailable");
+    *out = kib * 1024;
+    return PL_ERR_OK;
+}
+
+static pl_err cpu_alloc(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d) {
+    uint64_t mapped;
+    *out = NULL;
+    if (!pl_u64_add(bytes, HUGE_PAGE_BYTES, &mapped) || mapped > SIZE_MAX)
+        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "asked for more bytes than addresses exist");
+    (void)dev;
+    char *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "the system refused %" PRIu64 " bytes: %s", bytes,
+                           strerror(errno));
+    /* Give back what lies before the first huge page and after the arena's last page. */
+    uint64_t head = -(uintptr_t)p & (HUGE_PAGE_BYTES - 1), keep = (bytes + 4095) & ~UINT64_C(4095);
+    if (head) munmap(p, head);
+    if (head + keep < mapped) munmap(p + head + keep, mapped - head - keep);
+    p += head;
+    if (bytes >= HUGE_PAGE_BYTES) (void)madvise(p, bytes, MADV_HUGEPAGE); /* advice only */
+    *out = p;
+    return PL_ERR_OK;
+}
+
+static void cpu_release(struct pl_device *dev, void *p, uint64_t bytes) {
+    (void)dev;
+    munmap(p, bytes);
+}
+
+static pl_err cpu_copy(struct pl_device *dev, void *dst, const void *src, uint64_t bytes) {
+    (void)dev;
+    if (bytes) memcpy(dst, src, bytes);
+    return PL_ERR_OK;
+}
+
+const struct pl_device_ops pl_device_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .sync = NULL,
+    .free_bytes = cpu_free_bytes,
+};

@@ -1,0 +1,95 @@
+/* device.c - what all back-ends share: opening, budgets, counters, injected failures. */
+#include "runtime/device/device.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/base/units.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+
+pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
+                      struct pl_device **out, struct pl_diag *d) {
+    *out = NULL;
+    struct pl_device *dev = calloc(1, sizeof *dev);
+    if (!dev) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening device %s", ops->name);
+    dev->ops = ops;
+    dev->traits = pl_traits_cpu(threads);
+    dev->budget_bytes = budget_bytes;
+    pl_err err = ops->open(dev, d);
+    if (err != PL_ERR_OK) {
+        free(dev);
+        return err;
+    }
+    *out = dev;
+    return PL_ERR_OK;
+}
+
+void pl_device_close(struct pl_device **dev) {
+    if (!*dev) return;
+    (*dev)->ops->close(*dev);
+    free(*dev);
+    *dev = NULL;
+}
+
+/* `allocations` already counts the call at hand. The subtraction keeps count UINT64_MAX exact. */
+static bool is_injected(const struct pl_device *dev) {
+    const struct pl_inject *i = &dev->inject;
+    return i->at && dev->allocations >= i->at && dev->allocations - i->at < i->count;
+}
+
+/* Linux lets a mapping succeed that it cannot back, and ends the process later: so what the machine
+ * has is a limit like the budget. An injected failure reads like a real one: nothing is free. */
+static pl_err check_limits(struct pl_device *dev, uint64_t bytes, const char *what,
+                           struct pl_diag *d) {
+    char asked[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
+    uint64_t free_bytes = 0;
+    if (!is_injected(dev)) {
+        PL_TRY(dev->ops->free_bytes(dev, &free_bytes, d));
+        free_bytes = pl_u64_min(free_bytes, dev->budget_bytes - dev->used_bytes);
+        if (bytes <= free_bytes) return PL_ERR_OK;
+    }
+    return pl_diag_set(d, PL_ERR_DEVICE_OOM,
+                       "%s: asked for %s (%" PRIu64 " bytes), %s free (%" PRIu64 " bytes)", what,
+                       pl_bytes_text(bytes, asked), bytes, pl_bytes_text(free_bytes, left),
+                       free_bytes);
+}
+
+pl_err pl_arena_reserve(struct pl_device *dev, uint64_t bytes, const char *what,
+                        struct pl_arena *out, struct pl_diag *d) {
+    pl_err err;
+    void *base = NULL;
+    *out = (struct pl_arena){0};
+    if (bytes == 0) return PL_ERR_OK;
+    dev->allocations++;
+    PL_TRY_GOTO(check_limits(dev, bytes, what, d), fail);
+    PL_TRY_GOTO(dev->ops->alloc(dev, bytes, &base, d), fail);
+    dev->used_bytes += bytes;
+    dev->peak_bytes = pl_u64_max(dev->peak_bytes, dev->used_bytes);
+    *out = (struct pl_arena){.base = base, .bytes = bytes};
+    return PL_ERR_OK;
+fail:
+    dev->failed_allocations++;
+    return err;
+}
+
+void pl_arena_release(struct pl_device *dev, struct pl_arena *a) {
+    if (a->base) {
+        dev->ops->release(dev, a->base, a->bytes);
+        dev->used_bytes -= a->bytes;
+    }
+    *a = (struct pl_arena){0};
+}
+
+/* The kernel's mask may be wider than cpu_set_t: grow until it fits. */
+uint32_t pl_cpu_count(void) {
+    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
+        cpu_set_t *set = CPU_ALLOC(cpus);
+        if (!set) return 1;
+        size_t bytes = CPU_ALLOC_SIZE(cpus);
+        int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (count > 0) return (uint32_t)count;
+    }
+    return 1;
+}

@@ -1,0 +1,83 @@
+/* attention.h - the tiles that both directions of attention are made of.
+ *
+ * A tile is PL_ATTENTION_Q queries by PL_ATTENTION_K keys of one head, in fp32 scratch. Scores are
+ * held transposed, [key][query]: then the maximum and the sum over keys run down columns, a whole
+ * vector of queries at a time, and no horizontal reduction is needed. Columns of a packed head are
+ * padded with zeros to a multiple of PL_ATTENTION_PAD, so that products have no column tail.
+ *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
+ *       on which tile, task or instruction-level grouping of rows computes it
+ *   T2  only valid elements of a result are meaningful: padded columns and queries hold finite
+ *       values that nobody reads
+ * Needs: simd.h (views to fp32 rows). */
+#ifndef PL_RUNTIME_KERNELS_CPU_ATTENTION_H
+#define PL_RUNTIME_KERNELS_CPU_ATTENTION_H
+
+#include "estimator/program/workspace_attention.h"
+#include "runtime/kernels/cpu/level.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* Which part of a product a causal tile leaves out. `diag` is the query that sits on the diagonal of
+ * key 0 of the tile: key j is seen by queries i >= j + diag. */
+enum pl_triangle {
+    PL_TRIANGLE_NONE,
+    PL_TRIANGLE_KEYS_BY_QUERIES, /* rows are keys, columns queries: columns before the diagonal */
+    PL_TRIANGLE_SUM_QUERIES,     /* rows are keys, the sum runs over queries: starts late */
+    PL_TRIANGLE_SUM_KEYS         /* rows are queries, the sum runs over keys: ends early */
+};
+
+/* C[m,n] (=|+=) A B. Element (r,k) of A is a[r*rs + k*ks]; B[K,n] and C[m,n] are row-major with ldb
+ * and ldc; n is a multiple of PL_ATTENTION_PAD. Elements that the triangle leaves out of C keep what
+ * they held (KEYS_BY_QUERIES). */
+struct pl_tile_product {
+    uint32_t m, n, k;
+    const float *a, *b;
+    float *c;
+    size_t rs, ks, ldb, ldc;
+    bool add;
+    enum pl_triangle triangle;
+    int64_t diag;
+};
+void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *p);
+
+/* A head of consecutive rows: rows [row, row+n) of columns [col, col+D) of a view. */
+struct pl_head_rows {
+    const struct pl_view *view;
+    uint64_t row, col;
+    uint32_t n, dim;
+};
+/* dst[n][ld]: the rows as fp32, columns past dim zero. ld = D padded. */
+void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst);
+/* dst[D padded][PL_ATTENTION_Q] = scale * src^T with src[n][ld] as packed; columns past n zero. */
+void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld, float scale,
+                                      float *dst);
+/* Scores [n_keys][PL_ATTENTION_Q] that query q0+i must not see of key k0+j become -infinity; a
+ * window of 0 sees everything before. */
+void PL_LEVEL_NAME(pl_tile_mask)(float *scores, uint64_t q0, uint64_t k0, uint32_t n_keys,
+                                 uint64_t window);
+
+/* First and last+1 key block that a block of queries [q0, q0+n) looks at. */
+static inline uint64_t pl_first_key_block(uint64_t q0, uint64_t window) {
+    return window && q0 + 1 > window ? (q0 + 1 - window) / PL_ATTENTION_K : 0;
+}
+static inline uint64_t pl_end_key_block(uint64_t q0, uint64_t n) {
+    return (q0 + n + PL_ATTENTION_K - 1) / PL_ATTENTION_K;
+}
+
+/* Start and length of a sequence of the batch. */
+static inline uint64_t pl_sequence(const struct pl_view *offsets, uint64_t s, uint64_t *length) {
+    const int32_t *o = offsets->p;
+    *length = (uint64_t)(o[s + 1] - o[s]);
+    return (uint64_t)o[s];
+}
+static inline uint64_t pl_longest_sequence(const struct pl_view *offsets, uint64_t n_seqs) {
+    uint64_t longest = 0, length;
+    for (uint64_t s = 0; s < n_seqs; s++) {
+        pl_sequence(offsets, s, &length);
+        longest = longest > length ? longest : length;
+    }
+    return longest;
+}
+
+#endif

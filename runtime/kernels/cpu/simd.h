@@ -1,0 +1,202 @@
+/* simd.h - what CPU kernels share: storage types, rows, sums, fast functions, loops over the pool.
+ *
+ * Everything is plain C that the compiler turns into vectors of the level at hand.
+ *   S1  arithmetic is fp32 or wider whatever the storage; a stored value is rounded once
+ *   S2  a sum depends on its length alone, never on threads
+ *   S3  NaN and infinity propagate
+ * Use: float *x = ...; pl_load_row(&view, i, x); ... pl_store_row(&view, i, x); */
+#ifndef PL_RUNTIME_KERNELS_CPU_SIMD_H
+#define PL_RUNTIME_KERNELS_CPU_SIMD_H
+
+#include "runtime/kernels/cpu/level.h"
+
+#include <math.h>
+#include <string.h>
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_assoc_barrier)
+#define PL_FENCE(x) __builtin_assoc_barrier(x)
+#elif __has_builtin(__arithmetic_fence)
+#define PL_FENCE(x) __arithmetic_fence(x)
+#endif
+#endif
+/* Keeps -fassociative-math from moving terms across the parentheses. */
+#ifndef PL_FENCE
+#define PL_FENCE(x) (x)
+#endif
+
+/* ---- fp32 and bf16 ---- */
+
+static inline uint32_t pl_f32_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float pl_f32_from_bits(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline float pl_f32_from_bf16(uint16_t h) { return pl_f32_from_bits((uint32_t)h << 16); }
+
+/* Round to nearest even. Rounding would carry a NaN with low bits only into infinity, so NaNs are
+ * made quiet instead. */
+static inline uint16_t pl_bf16_from_f32(float x) {
+    uint32_t u = pl_f32_bits(x), rounded = u + 0x7FFFu + (u >> 16 & 1);
+    return (uint16_t)(((u & 0x7FFFFFFFu) > 0x7F800000u ? u | 0x400000u : rounded) >> 16);
+}
+
+/* Widens n elements of dtype F32 or BF16. */
+static inline void pl_widen(float *restrict dst, const void *restrict src, enum pl_dtype t,
+                            uint64_t n) {
+    if (t == PL_DTYPE_F32) {
+        if (n) memcpy(dst, src, n * sizeof *dst);
+        return;
+    }
+    const uint16_t *h = src;
+    for (uint64_t i = 0; i < n; i++)
+        dst[i] = pl_f32_from_bf16(h[i]);
+}
+
+/* Stores n floats as dtype F32 or BF16. */
+static inline void pl_narrow(void *restrict dst, enum pl_dtype t, const float *restrict src,
+                             uint64_t n) {
+    if (t == PL_DTYPE_F32) {
+        if (n) memcpy(dst, src, n * sizeof *src);
+        return;
+    }
+    uint16_t *h = dst;
+    for (uint64_t i = 0; i < n; i++)
+        h[i] = pl_bf16_from_f32(src[i]);
+}
+
+/* ---- rows and windows of a view ---- */
+
+static inline uint64_t pl_float_bytes(enum pl_dtype t) { return t == PL_DTYPE_F32 ? 4 : 2; }
+
+/* Address of element (row, col) of a float view. */
+static inline void *pl_at(const struct pl_view *v, uint64_t row, uint64_t col) {
+    return (char *)v->p + (row * v->ld + col) * pl_float_bytes(v->dtype);
+}
+
+/* dst[v->cols] = row of v. */
+static inline void pl_load_row(const struct pl_view *v, uint64_t row, float *restrict dst) {
+    pl_widen(dst, pl_at(v, row, 0), v->dtype, v->cols);
+}
+
+/* The row itself when it is fp32, else a copy in buf[v->cols]. */
+static inline const float *pl_row(const struct pl_view *v, uint64_t row, float *buf) {
+    if (v->dtype == PL_DTYPE_F32) return pl_at(v, row, 0);
+    pl_load_row(v, row, buf);
+    return buf;
+}
+
+static inline void pl_store_row(const struct pl_view *v, uint64_t row, const float *restrict src) {
+    pl_narrow(pl_at(v, row, 0), v->dtype, src, v->cols);
+}
+
+/* Rows [row0, row0+rows), columns [col0, col0+cols). */
+static inline struct pl_view pl_window(const struct pl_view *v, uint64_t row0, uint64_t rows,
+                                       uint64_t col0, uint64_t cols) {
+    struct pl_view w = *v;
+    w.p = pl_at(v, row0, col0);
+    w.rows = rows;
+    w.cols = cols;
+    return w;
+}
+
+/* A workspace view is U8[bytes]; one that is smaller than the rule says is a broken plan. */
+static inline bool pl_ws_holds(const struct pl_view *ws, uint64_t bytes) {
+    return bytes == 0 || (ws->p && ws->rows * ws->cols >= bytes);
+}
+
+/* ---- sums: fp32 within blocks that the compiler vectorises, double across them ---- */
+
+#define PL_SUM_BLOCK 512
+
+static inline double pl_sum(const float *x, uint64_t n) {
+    double total = 0;
+    for (uint64_t i = 0; i < n; i += PL_SUM_BLOCK) {
+        uint64_t end = i + PL_SUM_BLOCK < n ? i + PL_SUM_BLOCK : n;
+        float s = 0;
+        for (uint64_t j = i; j < end; j++)
+            s += x[j];
+        total += s;
+    }
+    return total;
+}
+
+static inline double pl_dot(const float *x, const float *y, uint64_t n) {
+    double total = 0;
+    for (uint64_t i = 0; i < n; i += PL_SUM_BLOCK) {
+        uint64_t end = i + PL_SUM_BLOCK < n ? i + PL_SUM_BLOCK : n;
+        float s = 0;
+        for (uint64_t j = i; j < end; j++)
+            s += x[j] * y[j];
+        total += s;
+    }
+    return total;
+}
+
+/* ---- functions that vectorise ---- */
+
+/* e^x: Cody and Waite's reduction to |r| <= ln2/2, then Taylor's polynomial of degree 7, whose
+ * remainder r^8/8! is 5e-9 there. Relative error below 2e-7; below -87.3 the result is 0 (denormals
+ * are not worth their cost), above 88.7 infinity; NaN stays NaN. */
+static inline float pl_expf(float x) {
+    float clamped = x > -88.0f ? (x < 89.0f ? x : 89.0f) : -88.0f;
+    float n = __builtin_rintf(clamped * 1.44269504f);
+    float r = PL_FENCE(clamped - n * 0.693359375f); /* exact: 10 bits times an integer */
+    r = PL_FENCE(r + n * 2.12194440e-4f);
+    float p = 1.98412698e-4f;
+    p = p * r + 1.38888889e-3f;
+    p = p * r + 8.33333333e-3f;
+    p = p * r + 4.16666667e-2f;
+    p = p * r + 0.16666667f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    /* 2^n in two factors: n = 128 has no fp32 of its own. */
+    int32_t i = (int32_t)n, half = i >> 1;
+    float e = p * pl_f32_from_bits((uint32_t)(half + 127) << 23);
+    e *= pl_f32_from_bits((uint32_t)(i - half + 127) << 23);
+    e = x < -87.336544f ? 0.0f : x > 88.722839f ? INFINITY : e;
+    return x != x ? x : e;
+}
+
+/* ---- loops over the pool ---- */
+
+/* Rows [row0, row1) by worker `worker` (below pl_pool_threads). */
+typedef void (*pl_rows_fn)(void *ctx, uint64_t row0, uint64_t row1, uint32_t worker);
+
+struct pl_rows_task {
+    pl_rows_fn fn;
+    void *ctx;
+    uint64_t rows, grain;
+};
+
+static inline void pl_rows_run(void *arg, uint32_t task, uint32_t worker) {
+    const struct pl_rows_task *t = arg;
+    uint64_t row0 = task * t->grain, row1 = row0 + t->grain;
+    t->fn(t->ctx, row0, row1 < t->rows ? row1 : t->rows, worker);
+}
+
+/* Calls fn for consecutive ranges of `grain` rows, in any order, by any worker. The ranges depend on
+ * rows and grain alone: a result that depends on the range alone has the same bits on any machine
+ * with the same level. */
+static inline void pl_cpu_rows(struct pl_device *dev, uint64_t rows, uint64_t grain, pl_rows_fn fn,
+                               void *ctx) {
+    struct pl_rows_task t = {.fn = fn, .ctx = ctx, .rows = rows, .grain = grain ? grain : 1};
+    while (rows / t.grain >= UINT32_MAX)
+        t.grain *= 2;
+    pl_pool_run(pl_cpu_of(dev)->pool, (uint32_t)((rows + t.grain - 1) / t.grain), pl_rows_run, &t);
+}
+
+/* Rows of `cols` elements that make a task worth handing out: about 16k elements. */
+static inline uint64_t pl_cpu_grain(uint64_t cols) {
+    return cols >= 16384 ? 1 : 16384 / (cols ? cols : 1);
+}
+
+#endif
