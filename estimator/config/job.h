@@ -105,6 +105,8 @@ pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d);
 pl_err pl_job_set(struct pl_job *job, const char *key, const char *value, struct pl_diag *d);
 /* Combinations (J2); pl_job_read has already called it. */
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
+/* What training needs beyond an estimate: data to train on, and at least one step. */
+pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d);
 /* A failure that points at the line where `key` was set. */
 pl_err pl_job_error(const struct pl_job *job, enum pl_key_id key, pl_err err, struct pl_diag *d,
                     const char *fmt, ...) PL_PRINTF(5, 6);
@@ -121,6 +123,19 @@ uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 /* Input paths are tried from the current directory, then from the YAML file's directory.
  * Returns a malloc'd path (the first that exists, else as given), NULL when out of memory. */
 char *pl_job_input_path(const struct pl_job *job, const char *path);
+
+/* One entry of debug_inject: `kind@unit=N[,count=K|,forever]`. */
+enum pl_fault_kind {
+    PL_FAULT_DEVICE_OOM_ALLOC, /* device_oom@alloc=N: device allocation N fails */
+    PL_FAULT_DEVICE_OOM_STEP,  /* device_oom@step=N: the device runs out of memory in step N */
+    PL_FAULT_DISK_FULL_WRITE,  /* disk_full@write=N: file write N fails */
+};
+struct pl_fault {
+    enum pl_fault_kind kind;
+    uint64_t at, count; /* 1-based; count UINT64_MAX = for ever, 1 when not given */
+};
+/* False for anything else; *out is then untouched. pl_job_validate has checked every entry. */
+bool pl_fault_parse(const char *text, struct pl_fault *out);
 
 struct pl_key_info {
     const char *key, *type, *def, *choices, *help;

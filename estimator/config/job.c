@@ -1,0 +1,360 @@
+/* job.c - defaults, file and overrides -> struct pl_job; writing it back; derived values. */
+#include "estimator/config/job.h"
+
+#include "estimator/config/document.h"
+#include "estimator/config/key_types.h"
+#include "estimator/config/scalar.h"
+#include "estimator/config/validate.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KEY_BYTES 64 /* longer than every key; what does not fit is unknown */
+
+static void *field_of(struct pl_job *job, uint32_t id) {
+    return (char *)job + pl_key_fields[id].offset;
+}
+
+static const void *const_field_of(const struct pl_job *job, uint32_t id) {
+    return (const char *)job + pl_key_fields[id].offset;
+}
+
+static const struct pl_key_type *type_of(uint32_t id) {
+    return &pl_key_types[pl_key_fields[id].type];
+}
+
+static const struct pl_key_info *info_of(uint32_t id) {
+    uint32_t n;
+    return &pl_key_table(&n)[id];
+}
+
+static pl_err out_of_memory(struct pl_diag *d) {
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory while reading the configuration");
+}
+
+/* ---- one key ---- */
+
+/* The field changes only when the new value is good. */
+static pl_err store(struct pl_job *job, const struct pl_key_input *in) {
+    const struct pl_key_type *type = type_of(in->id);
+    union pl_key_value v;
+    memset(&v, 0, sizeof v);
+    type->clear(&v);
+    if (!pl_key_is_null(in->info, in->node)) PL_TRY(type->parse(in, &v));
+    type->clear(field_of(job, in->id));
+    memcpy(field_of(job, in->id), &v, type->size);
+    return PL_ERR_OK;
+}
+
+static pl_err store_default(struct pl_job *job, uint32_t id, struct pl_diag *d) {
+    const struct pl_key_info *info = info_of(id);
+    const struct pl_origin origin = {0};
+    const struct pl_node node = {.kind = PL_NODE_SCALAR, .plain = true, .text = info->def};
+    const struct pl_key_input in = {.id = (enum pl_key_id)id,
+                                    .info = info,
+                                    .written = info->key,
+                                    .origin = &origin,
+                                    .node = &node,
+                                    .d = d};
+    return store(job, &in);
+}
+
+/* A null value goes back to the default and counts as not given. */
+static pl_err assign(struct pl_job *job, const struct pl_key_input *in) {
+    bool null = pl_key_is_null(in->info, in->node);
+    PL_TRY(null ? store_default(job, in->id, in->d) : store(job, in));
+    job->given[in->id] = !null;
+    job->place[in->id] =
+        null ? (struct pl_place){0, 0} : (struct pl_place){in->node->line, in->node->column};
+    return PL_ERR_OK;
+}
+
+static pl_err unknown_key(const struct pl_origin *origin, const struct pl_node *at,
+                          const char *name, struct pl_diag *d) {
+    char buf[PL_EXCERPT_BYTES];
+    const char *near = pl_key_nearest(name);
+    pl_err err = pl_origin_fail(origin, at, PL_ERR_CONFIG_UNKNOWN_KEY, d, "`%s` is not a key",
+                                pl_scalar_excerpt(name, buf));
+    if (near) pl_diag_hint(d, "did you mean `%s`?", near);
+    return err;
+}
+
+static void note_synonym(const struct pl_key_input *in, uint64_t line, struct pl_text *notes) {
+    if (!notes || strcmp(in->written, in->info->key) == 0) return;
+    if (in->origin->file && line)
+        pl_text_addf(notes, "%s:%llu: ", in->origin->file, (unsigned long long)line);
+    pl_text_addf(notes, "`%s` is read as `%s`\n", in->written, in->info->key);
+}
+
+/* ---- the file ---- */
+
+struct file_pass {
+    struct pl_job *job;
+    const struct pl_origin *origin;
+    const struct pl_document *doc;
+    const struct pl_node *seen[PL_KEY_COUNT]; /* the key's node, under whichever name */
+    struct pl_text *notes;
+    struct pl_diag *d;
+};
+
+static pl_err duplicate_key(const struct file_pass *p, const struct pl_node *key,
+                            const struct pl_node *first) {
+    unsigned long long line = key->line, first_line = first->line;
+    if (strcmp(key->text, first->text) == 0)
+        return pl_origin_fail(p->origin, key, PL_ERR_CONFIG_DUPLICATE_KEY, p->d,
+                              "`%s` on line %llu was given on line %llu already", key->text, line,
+                              first_line);
+    return pl_origin_fail(p->origin, key, PL_ERR_CONFIG_DUPLICATE_KEY, p->d,
+                          "`%s` on line %llu means the same as `%s` on line %llu", key->text, line,
+                          first->text, first_line);
+}
+
+static pl_err apply_key(struct file_pass *p, const struct pl_node *key,
+                        const struct pl_node *value) {
+    enum pl_key_id id = pl_key_find(key->text);
+    if (id == PL_KEY_COUNT) return unknown_key(p->origin, key, key->text, p->d);
+    if (p->seen[id]) return duplicate_key(p, key, p->seen[id]);
+    p->seen[id] = key;
+    const struct pl_key_input in = {.id = id,
+                                    .info = info_of(id),
+                                    .written = key->text,
+                                    .origin = p->origin,
+                                    .doc = p->doc,
+                                    .node = value,
+                                    .d = p->d};
+    PL_TRY(assign(p->job, &in));
+    note_synonym(&in, key->line, p->notes);
+    return PL_ERR_OK;
+}
+
+static pl_err apply_file(struct file_pass *p) {
+    const struct pl_node *nodes = p->doc->nodes, *root = nodes;
+    if (!p->doc->n || pl_key_is_null(info_of(0), root)) return PL_ERR_OK; /* nothing but comments */
+    if (root->kind != PL_NODE_MAPPING)
+        return pl_origin_fail(p->origin, root, PL_ERR_CONFIG_SYNTAX, p->d,
+                              "a configuration is lines of `key: value`");
+    for (uint32_t i = root->first; i; i = nodes[nodes[i].next].next)
+        PL_TRY(apply_key(p, &nodes[i], &nodes[nodes[i].next]));
+    return PL_ERR_OK;
+}
+
+static pl_err read_yaml(struct pl_job *job, const char *name, const char *yaml, uint64_t bytes,
+                        struct pl_text *notes, struct pl_diag *d) {
+    const struct pl_origin origin = {.file = name};
+    struct pl_document doc;
+    PL_TRY(pl_document_parse(&doc, &origin, yaml, bytes, d));
+    struct file_pass pass = {.job = job, .origin = &origin, .doc = &doc, .notes = notes, .d = d};
+    pl_err err = apply_file(&pass);
+    pl_document_finish(&doc);
+    return err;
+}
+
+/* ---- overrides ---- */
+
+/* Text that opens a quote or a bracket is YAML. All other text is taken as it stands, as a shell
+ * user means it: a path may hold `: ` or ` #`. */
+static bool is_yaml_value(const char *value) {
+    return *value && strchr("\"'[{", *value);
+}
+
+static pl_err assign_text(struct pl_job *job, struct pl_key_input *in, const char *value) {
+    struct pl_document doc;
+    if (is_yaml_value(value)) {
+        PL_TRY(pl_document_parse(&doc, in->origin, value, strlen(value), in->d));
+        for (uint32_t i = 0; i < doc.n; i++)
+            doc.nodes[i].line = doc.nodes[i].column = 0; /* places are those of files */
+        in->doc = &doc;
+        in->node = doc.nodes;
+        pl_err err = assign(job, in);
+        pl_document_finish(&doc);
+        return err;
+    }
+    size_t len = strlen(value);
+    while (len && value[len - 1] == ' ')
+        len--;
+    char *text = strndup(value, len);
+    if (!text) return out_of_memory(in->d);
+    const struct pl_node node = {.kind = PL_NODE_SCALAR, .plain = true, .text = text};
+    in->node = &node;
+    in->split = true;
+    pl_err err = assign(job, in);
+    free(text);
+    return err;
+}
+
+static pl_err set_text(struct pl_job *job, const char *key, size_t key_len, const char *value,
+                       struct pl_text *notes, struct pl_diag *d) {
+    char name[KEY_BYTES], joined[2 * PL_EXCERPT_BYTES], written[PL_EXCERPT_BYTES];
+    char excerpt[PL_EXCERPT_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)(key_len < KEY_BYTES ? key_len : KEY_BYTES), key);
+    snprintf(joined, sizeof joined, "%s=%s", pl_scalar_excerpt(name, written),
+             pl_scalar_excerpt(value, excerpt));
+    for (char *c = name; *c; c++)
+        if (*c == '-') *c = '_';
+    const struct pl_origin origin = {.override_text = joined};
+    if (!pl_utf8_valid(value)) /* config.resolved.yaml could not hold it */
+        return pl_origin_fail(&origin, NULL, PL_ERR_CONFIG_SYNTAX, d, "the value is not UTF-8");
+    enum pl_key_id id = key_len < KEY_BYTES ? pl_key_find(name) : PL_KEY_COUNT;
+    if (id == PL_KEY_COUNT) return unknown_key(&origin, NULL, name, d);
+    struct pl_key_input in = {
+        .id = id, .info = info_of(id), .written = name, .origin = &origin, .d = d};
+    PL_TRY(assign_text(job, &in, value + strspn(value, " ")));
+    note_synonym(&in, 0, notes);
+    return PL_ERR_OK;
+}
+
+static pl_err apply_override(struct pl_job *job, const char *text, struct pl_text *notes,
+                             struct pl_diag *d) {
+    char buf[PL_EXCERPT_BYTES];
+    const char *equals = strchr(text, '=');
+    if (!equals)
+        return pl_diag_set(d, PL_ERR_USAGE, "`%s` is not of the form key=value",
+                           pl_scalar_excerpt(text, buf));
+    return set_text(job, text, (size_t)(equals - text), equals + 1, notes, d);
+}
+
+pl_err pl_job_set(struct pl_job *job, const char *key, const char *value, struct pl_diag *d) {
+    return set_text(job, key, strlen(key), value, NULL, d);
+}
+
+/* ---- whole jobs ---- */
+
+pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d) {
+    memset(job, 0, sizeof *job);
+    for (uint32_t i = 0; i < PL_KEY_COUNT; i++)
+        type_of(i)->clear(field_of(job, i));
+    for (uint32_t i = 0; i < PL_KEY_COUNT; i++) {
+        pl_err err = store_default(job, i, d);
+        if (err == PL_ERR_OK) continue;
+        pl_job_finish(job);
+        return err;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
+                    const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
+                    struct pl_diag *d) {
+    pl_err err = pl_job_defaults(job, d);
+    if (err != PL_ERR_OK) return err;
+    if (name && !(job->path = strdup(name))) {
+        err = out_of_memory(d);
+        goto out;
+    }
+    PL_TRY_GOTO(read_yaml(job, name, yaml, yaml_bytes, notes, d), out);
+    for (uint32_t i = 0; i < n_overrides; i++)
+        PL_TRY_GOTO(apply_override(job, overrides[i], notes, d), out);
+    PL_TRY_GOTO(pl_job_require_keys(job, d), out);
+    PL_TRY_GOTO(pl_job_validate(job, d), out);
+out:
+    if (err != PL_ERR_OK) pl_job_finish(job);
+    return err;
+}
+
+/* One byte more than allowed is read, so that a longer file is seen to be one. */
+static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d) {
+    char buf[8192];
+    pl_err err = PL_ERR_OK;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "cannot open: %s", strerror(errno));
+    while (out->len <= PL_DOCUMENT_BYTES) {
+        size_t n = fread(buf, 1, sizeof buf, f);
+        if (!n) break;
+        pl_text_addn(out, buf, n);
+        if (out->failed) break;
+    }
+    if (out->failed)
+        err = out_of_memory(d);
+    else if (ferror(f))
+        err = pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+    fclose(f);
+    return err;
+}
+
+pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *overrides,
+                   uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d) {
+    struct pl_text yaml = {0};
+    *job = (struct pl_job){0};
+    pl_err err = path ? read_file(path, &yaml, d) : PL_ERR_OK;
+    if (err == PL_ERR_OK)
+        err =
+            pl_job_parse(job, path, pl_text_str(&yaml), yaml.len, overrides, n_overrides, notes, d);
+    pl_text_finish(&yaml);
+    return err;
+}
+
+void pl_job_finish(struct pl_job *job) {
+    if (!job) return;
+    for (uint32_t i = 0; i < PL_KEY_COUNT; i++)
+        type_of(i)->clear(field_of(job, i));
+    free(job->path);
+    memset(job, 0, sizeof *job);
+}
+
+pl_err pl_job_error(const struct pl_job *job, enum pl_key_id key, pl_err err, struct pl_diag *d,
+                    const char *fmt, ...) {
+    char message[sizeof d->message];
+    struct pl_place place = job->place[key];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof message, fmt, ap);
+    va_end(ap);
+    bool by_override = job->given[key] && !place.line;
+    return pl_diag_at(d, err, by_override ? NULL : job->path, place.line, place.column, "%s",
+                      message);
+}
+
+/* ---- writing ---- */
+
+void pl_job_write_key(const struct pl_job *job, enum pl_key_id key, struct pl_text *out) {
+    const void *field = const_field_of(job, key);
+    if (type_of(key)->is_set(field)) type_of(key)->print(info_of(key), field, out);
+}
+
+void pl_job_write(const struct pl_job *job, struct pl_text *out) {
+    for (uint32_t i = 0; i < PL_KEY_COUNT; i++) {
+        enum pl_key_id key = (enum pl_key_id)i;
+        if (!type_of(i)->is_set(const_field_of(job, i))) continue;
+        if (!job->given[i] && !pl_job_key_applies(job, key)) continue;
+        pl_text_addf(out, "%s: ", info_of(i)->key);
+        pl_job_write_key(job, key, out);
+        pl_text_add(out, "\n");
+    }
+}
+
+/* ---- derived values ---- */
+
+double pl_job_lora_scale(const struct pl_job *job) {
+    double r = job->lora_r;
+    double alpha = isnan(job->lora_alpha) ? 2 * r : job->lora_alpha;
+    return alpha / (job->use_rslora ? sqrt(r) : r); /* rsLoRA: arXiv 2312.03732 */
+}
+
+double pl_job_learning_rate(const struct pl_job *job) {
+    if (!isnan(job->learning_rate)) return job->learning_rate;
+    return job->mode == PL_MODE_LORA ? 2e-4 : 2e-5;
+}
+
+uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
+    if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
+    if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;
+    return job->global_batch_size / batch_size + (job->global_batch_size % batch_size != 0);
+}
+
+char *pl_job_input_path(const struct pl_job *job, const char *path) {
+    const char *slash = job->path ? strrchr(job->path, '/') : NULL;
+    if (path[0] != '/' && slash && access(path, F_OK) != 0) {
+        char *beside = NULL;
+        if (asprintf(&beside, "%.*s/%s", (int)(slash - job->path), job->path, path) < 0)
+            return NULL;
+        if (access(beside, F_OK) == 0) return beside;
+        free(beside);
+    }
+    return strdup(path);
+}

@@ -1,0 +1,582 @@
+/* key_types.c - parse, print and free the values of each type of key. */
+#include "estimator/config/key_types.h"
+
+#include "estimator/config/scalar.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sizes stay clear of the two sentinels at the top of the range. */
+#define BYTES_MAX (UINT64_C(1) << 63)
+
+#define MAX_CHOICES 8
+
+/* What people bring from other trainers and deserve more than a list of choices for. */
+static const struct {
+    enum pl_key_id key;
+    const char *word, *hint;
+} word_hints[] = {
+    {PL_KEY_dtype, "fp16", "fp16 overflows without loss scaling, which is not done here: use bf16"},
+    {PL_KEY_dtype, "float16",
+     "fp16 overflows without loss scaling, which is not done here: use bf16"},
+    {PL_KEY_dtype, "bfloat16", "write `bf16`"},
+    {PL_KEY_dtype, "float32", "write `fp32`"},
+    {PL_KEY_mode, "qlora", "a 4-bit base is not supported: use `lora`"},
+    {PL_KEY_optimizer, "adamw_8bit", "8-bit states are not supported: use `adamw`"},
+    {PL_KEY_optimizer, "adamw_torch", "write `adamw`"},
+    {PL_KEY_device, "cuda", "this runtime trains on the CPU: use `cpu` or `auto`"},
+};
+
+static pl_err fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {
+    pl_diag_hint(in->d, "%s", hint);
+    return err;
+}
+
+static pl_err wrong_type(const struct pl_key_input *in, const struct pl_node *node,
+                         const char *wanted) {
+    static const char *const kinds[] = {"", "a list", "a mapping"};
+    char buf[PL_EXCERPT_BYTES];
+    if (node->kind != PL_NODE_SCALAR)
+        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
+                              "`%s` must be %s, not %s", in->written, wanted, kinds[node->kind]);
+    if (node->plain && !*node->text)
+        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
+                              "`%s` must be %s, not an empty value", in->written, wanted);
+    return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
+                          node->plain ? "`%s` must be %s, not `%s`" : "`%s` must be %s, not \"%s\"",
+                          in->written, wanted, pl_scalar_excerpt(node->text, buf));
+}
+
+static pl_err wrong_number(const struct pl_key_input *in, const char *wanted) {
+    pl_err err = wrong_type(in, in->node, wanted);
+    if (in->node->kind == PL_NODE_SCALAR && !in->node->plain)
+        return fail_hint(in, err, "a number is written without quotes");
+    return err;
+}
+
+static pl_err out_of_memory(const struct pl_key_input *in) {
+    return pl_diag_set(in->d, PL_ERR_HOST_OOM, "out of memory while reading `%s`", in->written);
+}
+
+/* ---- numbers ---- */
+
+static pl_err out_of_range(const struct pl_key_input *in) {
+    char buf[PL_EXCERPT_BYTES];
+    struct pl_text limits = {0};
+    pl_scalar_write_f64(&limits, in->info->lo);
+    pl_text_add(&limits, " to ");
+    pl_scalar_write_f64(&limits, in->info->hi);
+    pl_err err =
+        pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d, "`%s` is %s, outside %s",
+                       in->written, pl_scalar_excerpt(in->node->text, buf), pl_text_str(&limits));
+    pl_text_finish(&limits);
+    return err;
+}
+
+static pl_err parse_whole(const struct pl_key_input *in, const char *wanted, uint64_t *out) {
+    uint64_t v = 0;
+    double as_float;
+    bool plain = in->node->kind == PL_NODE_SCALAR && in->node->plain;
+    enum pl_int r = plain ? pl_scalar_int(in->node->text, &v) : PL_INT_NONE;
+    if (r == PL_INT_NONE) {
+        pl_err err = wrong_number(in, wanted);
+        if (plain && pl_scalar_float(in->node->text, &as_float))
+            return fail_hint(in, err, "write it with digits only: no point, no exponent");
+        return err;
+    }
+    if (r != PL_INT_OK || (double)v < in->info->lo || (double)v > in->info->hi)
+        return out_of_range(in);
+    *out = v;
+    return PL_ERR_OK;
+}
+
+static pl_err parse_U32(const struct pl_key_input *in, void *field) {
+    uint64_t v;
+    PL_TRY(parse_whole(in, "a whole number", &v));
+    *(uint32_t *)field = (uint32_t)v;
+    return PL_ERR_OK;
+}
+
+static pl_err parse_U64(const struct pl_key_input *in, void *field) {
+    return parse_whole(in, "a whole number", field);
+}
+
+static bool is_word(const struct pl_node *node, const char *word) {
+    return node->kind == PL_NODE_SCALAR && strcmp(node->text, word) == 0;
+}
+
+static pl_err parse_AUTO(const struct pl_key_input *in, void *field) {
+    uint64_t v = PL_AUTO;
+    if (!is_word(in->node, "auto")) PL_TRY(parse_whole(in, "a whole number or auto", &v));
+    *(uint32_t *)field = (uint32_t)v;
+    return PL_ERR_OK;
+}
+
+static pl_err parse_F64(const struct pl_key_input *in, void *field) {
+    double v;
+    if (in->node->kind != PL_NODE_SCALAR || !in->node->plain ||
+        !pl_scalar_float(in->node->text, &v))
+        return wrong_number(in, "a number");
+    if (!(v >= in->info->lo && v <= in->info->hi)) return out_of_range(in);
+    *(double *)field = v;
+    return PL_ERR_OK;
+}
+
+static pl_err parse_BYTES(const struct pl_key_input *in, void *field) {
+    static const char wanted[] = "a size such as 16GiB, or auto";
+    const struct pl_node *node = in->node;
+    char buf[PL_EXCERPT_BYTES];
+    uint64_t v = PL_AUTO_BYTES;
+    double bare;
+    if (is_word(node, "auto")) goto done;
+    if (node->kind != PL_NODE_SCALAR) return wrong_type(in, node, wanted);
+    enum pl_int r = pl_scalar_int(node->text, &v); /* exact where a double would round */
+    if (r == PL_INT_NONE && pl_scalar_float(node->text, &bare))
+        return fail_hint(in, wrong_type(in, node, wanted), "a fraction needs a unit: 1.5GiB");
+    if (r == PL_INT_NONE && !pl_scalar_bytes(node->text, &v)) return wrong_type(in, node, wanted);
+    if (r == PL_INT_NEGATIVE || r == PL_INT_TOO_LARGE || v > BYTES_MAX)
+        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
+                              "`%s` is %s, outside 0 to 2^63 bytes", in->written,
+                              pl_scalar_excerpt(node->text, buf));
+done:
+    *(uint64_t *)field = v;
+    return PL_ERR_OK;
+}
+
+/* ---- words ---- */
+
+static pl_err parse_BOOL(const struct pl_key_input *in, void *field) {
+    if (in->node->kind == PL_NODE_SCALAR && in->node->plain &&
+        pl_scalar_bool(in->node->text, field))
+        return PL_ERR_OK;
+    return fail_hint(in, wrong_type(in, in->node, "true or false"),
+                     "write true or false, without quotes");
+}
+
+bool pl_key_choice(const char *choices, uint32_t i, char buf[PL_CHOICE_BYTES]) {
+    while (i && (choices = strchr(choices, '|'))) {
+        choices++;
+        i--;
+    }
+    if (!choices || !*choices) return false;
+    snprintf(buf, PL_CHOICE_BYTES, "%.*s", (int)strcspn(choices, "|"), choices);
+    return true;
+}
+
+/* True and FALSE are the words true and false where a key has them among its choices. */
+static const char *canonical_word(const struct pl_node *node) {
+    bool flag;
+    if (node->plain && pl_scalar_bool(node->text, &flag)) return flag ? "true" : "false";
+    return node->text;
+}
+
+static bool suggest_word(const struct pl_key_input *in, const char *word) {
+    char buf[MAX_CHOICES][PL_CHOICE_BYTES];
+    const char *names[MAX_CHOICES];
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof word_hints / sizeof *word_hints; i++)
+        if (word_hints[i].key == in->id && strcmp(word_hints[i].word, word) == 0) {
+            pl_diag_hint(in->d, "%s", word_hints[i].hint);
+            return true;
+        }
+    for (; n < MAX_CHOICES && pl_key_choice(in->info->choices, n, buf[n]); n++)
+        names[n] = buf[n];
+    const char *near = pl_text_nearest(word, names, n);
+    if (near) pl_diag_hint(in->d, "did you mean `%s`?", near);
+    return near != NULL;
+}
+
+static pl_err wrong_choice(const struct pl_key_input *in, const char *word) {
+    char buf[PL_EXCERPT_BYTES], choice[PL_CHOICE_BYTES];
+    struct pl_text list = {0};
+    for (uint32_t i = 0; pl_key_choice(in->info->choices, i, choice); i++)
+        pl_text_addf(&list, "%s%s", i ? ", " : "", choice);
+    pl_err err = pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
+                                "`%s: %s` is not among the choices: %s", in->written,
+                                pl_scalar_excerpt(word, buf), pl_text_str(&list));
+    if (!suggest_word(in, word)) pl_diag_hint(in->d, "choose one of: %s", pl_text_str(&list));
+    pl_text_finish(&list);
+    return err;
+}
+
+static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
+    char choice[PL_CHOICE_BYTES];
+    if (in->node->kind != PL_NODE_SCALAR) return wrong_type(in, in->node, "one word");
+    const char *word = canonical_word(in->node);
+    for (uint32_t i = 0; pl_key_choice(in->info->choices, i, choice); i++) {
+        if (strcmp(word, choice) != 0) continue;
+        *(uint32_t *)field = i;
+        return PL_ERR_OK;
+    }
+    return wrong_choice(in, word);
+}
+
+static const char *const recompute_levels[] = {"none", "light", "full"};
+
+static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
+    static const char every[] = "every_";
+    uint32_t *out = field;
+    uint64_t n;
+    bool flag;
+    if (in->node->kind != PL_NODE_SCALAR) return wrong_type(in, in->node, "one word");
+    const char *word = in->node->text;
+    for (uint32_t i = 0; i < sizeof recompute_levels / sizeof *recompute_levels; i++)
+        if (strcmp(word, recompute_levels[i]) == 0) {
+            *out = i; /* in the order of PL_RECOMPUTE_* */
+            return PL_ERR_OK;
+        }
+    if (in->node->plain && pl_scalar_bool(word, &flag)) {
+        *out = flag ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE;
+        return PL_ERR_OK;
+    }
+    if (strncmp(word, every, sizeof every - 1) != 0) return wrong_choice(in, word);
+    enum pl_int r = pl_scalar_int(word + sizeof every - 1, &n);
+    if (r == PL_INT_NONE) return wrong_choice(in, word);
+    if (r != PL_INT_OK || n < 1 || n > PL_RECOMPUTE_EVERY_MAX)
+        return pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
+                              "`%s`: the N of every_N is outside 1 to %d", in->written,
+                              PL_RECOMPUTE_EVERY_MAX);
+    *out = PL_RECOMPUTE_EVERY_N((uint32_t)n);
+    return PL_ERR_OK;
+}
+
+/* ---- text and lists ---- */
+
+/* A non-empty text. Plain numbers pass (a run may be called 2024); a plain true is more likely a
+ * misunderstanding of the key, and an empty text never means anything. */
+static pl_err copy_text(const struct pl_key_input *in, const struct pl_node *node,
+                        const char *wanted, char **out) {
+    bool flag;
+    if (node->kind != PL_NODE_SCALAR) return wrong_type(in, node, wanted);
+    if (node->plain && pl_scalar_bool(node->text, &flag))
+        return fail_hint(in, wrong_type(in, node, wanted), "put it in quotes if it is a name");
+    if (!*node->text) {
+        pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
+                                    "`%s` holds an empty text", in->written);
+        return fail_hint(in, err, "give a value, or leave the key out for its default");
+    }
+    *out = strdup(node->text);
+    return *out ? PL_ERR_OK : out_of_memory(in);
+}
+
+static pl_err parse_STR(const struct pl_key_input *in, void *field) {
+    return copy_text(in, in->node, "text", field);
+}
+
+/* First node of a sequence, or the one node itself where a scalar stands for a list of one. */
+static const struct pl_node *first_item(const struct pl_key_input *in) {
+    if (in->node->kind == PL_NODE_SCALAR) return in->node;
+    return in->node->first ? &in->doc->nodes[in->node->first] : NULL;
+}
+
+static const struct pl_node *next_item(const struct pl_key_input *in, const struct pl_node *item) {
+    return item != in->node && item->next ? &in->doc->nodes[item->next] : NULL;
+}
+
+/* An empty list is the same as no value where that is the default, and a mistake elsewhere. */
+static pl_err check_not_empty(const struct pl_key_input *in) {
+    if (in->node->kind != PL_NODE_SEQUENCE || in->node->n || !in->info->def[0]) return PL_ERR_OK;
+    pl_err err = pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
+                                "`%s` is an empty list", in->written);
+    return fail_hint(in, err, "leave the key out for its default");
+}
+
+static void clear_LIST(void *field) {
+    struct pl_str_list *list = field;
+    for (uint32_t i = 0; i < list->n; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct pl_str_list){0};
+}
+
+static pl_err add_text(const struct pl_key_input *in, const struct pl_node *node,
+                       struct pl_str_list *list) {
+    static const char wanted[] = "a list of texts";
+    if (node != in->node && node->kind == PL_NODE_SCALAR && node->plain &&
+        pl_scalar_null(node->text))
+        return wrong_type(in, node, wanted);
+    char **items = realloc(list->items, (list->n + 1) * sizeof *items);
+    if (!items) return out_of_memory(in);
+    list->items = items;
+    PL_TRY(copy_text(in, node, wanted, &items[list->n]));
+    list->n++;
+    return PL_ERR_OK;
+}
+
+/* `--report-to jsonl,tensorboard`. Entries of debug_inject hold commas of their own, so that key is
+ * cut at semicolons. */
+static pl_err split_texts(const struct pl_key_input *in, struct pl_str_list *list) {
+    char separator = in->id == PL_KEY_debug_inject ? ';' : ',';
+    const char *s = in->node->text;
+    for (bool more = true; more;) {
+        const char *end = strchrnul(s, separator);
+        size_t lead = strspn(s, " "), len = (size_t)(end - s);
+        more = *end;
+        while (len > lead && s[len - 1] == ' ')
+            len--;
+        char *text = strndup(s + lead, len > lead ? len - lead : 0);
+        if (!text) return out_of_memory(in);
+        pl_err err = add_text(in, &(struct pl_node){.text = text}, list);
+        free(text);
+        PL_TRY(err);
+        s = end + 1;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err parse_LIST(const struct pl_key_input *in, void *field) {
+    pl_err err = PL_ERR_OK;
+    if (in->node->kind == PL_NODE_MAPPING) return wrong_type(in, in->node, "a list of texts");
+    PL_TRY(check_not_empty(in));
+    if (in->split) {
+        PL_TRY_GOTO(split_texts(in, field), out);
+    } else {
+        for (const struct pl_node *i = first_item(in); i; i = next_item(in, i))
+            PL_TRY_GOTO(add_text(in, i, field), out);
+    }
+out:
+    if (err != PL_ERR_OK) clear_LIST(field);
+    return err;
+}
+
+static const char *const dataset_keys[] = {"path", "format"};
+static const char *const dataset_formats[] = {"auto", "tokens", "text"}; /* PL_FORMAT_* */
+
+static pl_err parse_format(const struct pl_key_input *in, const struct pl_node *node,
+                           uint32_t *out) {
+    char buf[PL_EXCERPT_BYTES];
+    if (node->kind != PL_NODE_SCALAR) return wrong_type(in, node, "a list with a format each");
+    if (node->plain && pl_scalar_null(node->text)) return PL_ERR_OK;
+    for (uint32_t i = 0; i < sizeof dataset_formats / sizeof *dataset_formats; i++)
+        if (strcmp(node->text, dataset_formats[i]) == 0) {
+            *out = i;
+            return PL_ERR_OK;
+        }
+    pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
+                                "`format: %s` is not among the choices: auto, tokens, text",
+                                pl_scalar_excerpt(node->text, buf));
+    const char *near = pl_text_nearest(node->text, dataset_formats,
+                                       sizeof dataset_formats / sizeof *dataset_formats);
+    if (near) pl_diag_hint(in->d, "did you mean `%s`?", near);
+    return err;
+}
+
+static pl_err parse_path(const struct pl_key_input *in, const struct pl_node *node,
+                         struct pl_dataset *out) {
+    bool null = node->kind == PL_NODE_SCALAR && node->plain && pl_scalar_null(node->text);
+    if (null) return wrong_type(in, node, "a list with a path each");
+    PL_TRY(copy_text(in, node, "a list with a path each", &out->path));
+    out->line = node->line;
+    out->column = node->column;
+    return PL_ERR_OK;
+}
+
+static pl_err unknown_dataset_key(const struct pl_key_input *in, const struct pl_node *key) {
+    char buf[PL_EXCERPT_BYTES];
+    pl_err err = pl_origin_fail(in->origin, key, PL_ERR_CONFIG_UNKNOWN_KEY, in->d,
+                                "`%s` is not a key of an entry of `%s`",
+                                pl_scalar_excerpt(key->text, buf), in->written);
+    const char *near = pl_text_nearest(key->text, dataset_keys, 2);
+    if (near) pl_diag_hint(in->d, "did you mean `%s`?", near);
+    return near ? err : fail_hint(in, err, "an entry has `path` and `format`");
+}
+
+static pl_err parse_dataset_mapping(const struct pl_key_input *in, const struct pl_node *node,
+                                    struct pl_dataset *out) {
+    const struct pl_node *nodes = in->doc->nodes, *seen[2] = {NULL, NULL};
+    for (uint32_t i = node->first; i; i = nodes[nodes[i].next].next) {
+        const struct pl_node *key = &nodes[i], *value = &nodes[key->next];
+        uint32_t k = 0;
+        while (k < 2 && strcmp(key->text, dataset_keys[k]) != 0)
+            k++;
+        if (k == 2) return unknown_dataset_key(in, key);
+        if (seen[k])
+            return pl_origin_fail(in->origin, key, PL_ERR_CONFIG_DUPLICATE_KEY, in->d,
+                                  "`%s` on line %llu was given on line %llu already", key->text,
+                                  (unsigned long long)key->line, (unsigned long long)seen[k]->line);
+        seen[k] = key;
+        PL_TRY(k == 0 ? parse_path(in, value, out) : parse_format(in, value, &out->format));
+    }
+    if (seen[0]) return PL_ERR_OK;
+    pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_MISSING, in->d,
+                                "an entry of `%s` has no `path`", in->written);
+    return fail_hint(in, err, "write `- path: FILE`");
+}
+
+static void clear_DATASETS(void *field) {
+    struct pl_dataset_list *list = field;
+    for (uint32_t i = 0; i < list->n; i++)
+        free(list->items[i].path);
+    free(list->items);
+    *list = (struct pl_dataset_list){0};
+}
+
+static pl_err add_dataset(const struct pl_key_input *in, const struct pl_node *node,
+                          struct pl_dataset_list *list) {
+    struct pl_dataset *items = realloc(list->items, (list->n + 1) * sizeof *items);
+    if (!items) return out_of_memory(in);
+    list->items = items;
+    struct pl_dataset *item = &items[list->n++]; /* counted first: freed with the list on failure */
+    *item = (struct pl_dataset){.format = PL_FORMAT_AUTO};
+    return node->kind == PL_NODE_MAPPING ? parse_dataset_mapping(in, node, item)
+                                         : parse_path(in, node, item);
+}
+
+static pl_err parse_DATASETS(const struct pl_key_input *in, void *field) {
+    pl_err err = PL_ERR_OK;
+    if (in->node->kind == PL_NODE_MAPPING)
+        return fail_hint(in, wrong_type(in, in->node, "a list of datasets"),
+                         "start each entry with a dash: `- path: FILE`");
+    for (const struct pl_node *i = first_item(in); i; i = next_item(in, i))
+        PL_TRY_GOTO(add_dataset(in, i, field), out);
+out:
+    if (err != PL_ERR_OK) clear_DATASETS(field);
+    return err;
+}
+
+/* ---- print, is_set, clear ---- */
+
+static void print_STR(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    pl_scalar_write(out, *(char *const *)field);
+}
+
+static void print_BOOL(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    pl_text_add(out, *(const bool *)field ? "true" : "false");
+}
+
+static void print_U32(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    pl_text_addf(out, "%u", *(const uint32_t *)field);
+}
+
+static void print_U64(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    pl_text_addf(out, "%llu", (unsigned long long)*(const uint64_t *)field);
+}
+
+static void print_F64(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    pl_scalar_write_f64(out, *(const double *)field);
+}
+
+static void print_ENUM(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    char choice[PL_CHOICE_BYTES];
+    if (!pl_key_choice(info->choices, *(const uint32_t *)field, choice)) return;
+    bool null = pl_scalar_null(choice); /* other readers would take the bare word for no value */
+    pl_text_addf(out, null ? "\"%s\"" : "%s", choice);
+}
+
+static void print_AUTO(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    if (*(const uint32_t *)field == PL_AUTO)
+        pl_text_add(out, "auto");
+    else
+        print_U32(info, field, out);
+}
+
+static void print_BYTES(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    if (*(const uint64_t *)field == PL_AUTO_BYTES)
+        pl_text_add(out, "auto");
+    else
+        print_U64(info, field, out);
+}
+
+static void print_RECOMPUTE(const struct pl_key_info *info, const void *field,
+                            struct pl_text *out) {
+    (void)info;
+    uint32_t v = *(const uint32_t *)field;
+    if (v < PL_RECOMPUTE_EVERY)
+        pl_text_add(out, recompute_levels[v]);
+    else
+        pl_text_addf(out, "every_%u", v - PL_RECOMPUTE_EVERY);
+}
+
+static void print_LIST(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    const struct pl_str_list *list = field;
+    pl_text_add(out, "[");
+    for (uint32_t i = 0; i < list->n; i++) {
+        pl_text_add(out, i ? ", " : "");
+        pl_scalar_write(out, list->items[i]);
+    }
+    pl_text_add(out, "]");
+}
+
+static void print_DATASETS(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    (void)info;
+    const struct pl_dataset_list *list = field;
+    pl_text_add(out, "[");
+    for (uint32_t i = 0; i < list->n; i++) {
+        pl_text_add(out, i ? ", {path: " : "{path: ");
+        pl_scalar_write(out, list->items[i].path);
+        pl_text_addf(out, ", format: %s}", dataset_formats[list->items[i].format]);
+    }
+    pl_text_add(out, "]");
+}
+
+static bool is_set_STR(const void *field) {
+    return *(char *const *)field != NULL;
+}
+static bool is_set_U32(const void *field) {
+    return *(const uint32_t *)field != PL_UNSET_U32;
+}
+static bool is_set_U64(const void *field) {
+    return *(const uint64_t *)field != PL_UNSET_U64;
+}
+static bool is_set_F64(const void *field) {
+    return !isnan(*(const double *)field);
+}
+static bool is_set_LIST(const void *field) {
+    return ((const struct pl_str_list *)field)->n > 0;
+}
+static bool is_set_DATASETS(const void *field) {
+    return ((const struct pl_dataset_list *)field)->n > 0;
+}
+static bool is_set_BOOL(const void *field) {
+    (void)field; /* always has a default */
+    return true;
+}
+
+static void clear_STR(void *field) {
+    free(*(char **)field);
+    *(char **)field = NULL;
+}
+static void clear_BOOL(void *field) {
+    *(bool *)field = false;
+}
+static void clear_U32(void *field) {
+    *(uint32_t *)field = PL_UNSET_U32;
+}
+static void clear_U64(void *field) {
+    *(uint64_t *)field = PL_UNSET_U64;
+}
+static void clear_F64(void *field) {
+    *(double *)field = (double)NAN;
+}
+
+#define is_set_ENUM      is_set_U32
+#define is_set_AUTO      is_set_U32
+#define is_set_RECOMPUTE is_set_U32
+#define is_set_BYTES     is_set_U64
+#define clear_ENUM       clear_U32
+#define clear_AUTO       clear_U32
+#define clear_RECOMPUTE  clear_U32
+#define clear_BYTES      clear_U64
+
+const struct pl_key_type pl_key_types[PL_TYPE_COUNT] = {
+#define X(type, label)                                                                             \
+    {label, sizeof(pl_type_##type), parse_##type, print_##type, is_set_##type, clear_##type},
+    PL_KEY_TYPES(X)
+#undef X
+};
+
+bool pl_key_is_null(const struct pl_key_info *info, const struct pl_node *node) {
+    char choice[PL_CHOICE_BYTES];
+    if (node->kind != PL_NODE_SCALAR || !node->plain || !pl_scalar_null(node->text)) return false;
+    for (uint32_t i = 0; pl_key_choice(info->choices, i, choice); i++)
+        if (strcmp(node->text, choice) == 0) return false;
+    return true;
+}

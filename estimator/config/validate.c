@@ -1,0 +1,239 @@
+/* validate.c - combinations of keys that cannot run together, refused by name (J2 of job.h). */
+#include "estimator/config/validate.h"
+
+#include "estimator/config/key_types.h"
+#include "estimator/config/scalar.h"
+
+#include <string.h>
+
+/* `key` has a meaning only while the choice `on` has this value. */
+static const struct {
+    enum pl_key_id key, on;
+    uint32_t value;
+} conditions[] = {
+    {PL_KEY_model_config, PL_KEY_init, PL_INIT_RANDOM},
+    {PL_KEY_adapter_dtype, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_lora_r, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_lora_alpha, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_lora_dropout, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_lora_target_modules, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_use_rslora, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_adapter_path, PL_KEY_mode, PL_MODE_LORA},
+    {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, PL_SCHEDULE_COSINE_WITH_MIN_LR},
+};
+#define N_CONDITIONS (sizeof conditions / sizeof *conditions)
+
+static uint32_t choice_of(const struct pl_job *job, enum pl_key_id key) {
+    uint32_t v;
+    memcpy(&v, (const char *)job + pl_key_fields[key].offset, sizeof v);
+    return v;
+}
+
+static bool holds(const struct pl_job *job, size_t condition) {
+    uint32_t v = choice_of(job, conditions[condition].on);
+    return v == conditions[condition].value || v == PL_UNSET_U32;
+}
+
+bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key) {
+    for (size_t i = 0; i < N_CONDITIONS; i++)
+        if (conditions[i].key == key && !holds(job, i)) return false;
+    return true;
+}
+
+static pl_err check_conditions(const struct pl_job *job, struct pl_diag *d) {
+    char is[PL_CHOICE_BYTES] = "", wanted[PL_CHOICE_BYTES] = "";
+    uint32_t n;
+    const struct pl_key_info *infos = pl_key_table(&n);
+    for (size_t i = 0; i < N_CONDITIONS; i++) {
+        enum pl_key_id key = conditions[i].key, on = conditions[i].on;
+        if (!job->given[key] || holds(job, i)) continue;
+        pl_key_choice(infos[on].choices, choice_of(job, on), is);
+        pl_key_choice(infos[on].choices, conditions[i].value, wanted);
+        pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "`%s` has no meaning with `%s: %s`",
+                     infos[key].key, infos[on].key, is);
+        pl_diag_hint(d, "remove `%s`, or set `%s: %s`", infos[key].key, infos[on].key, wanted);
+        return PL_ERR_CONFIG_CONFLICT;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err conflict(const struct pl_job *job, enum pl_key_id key, struct pl_diag *d,
+                       const char *message, const char *hint) {
+    pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "%s", message);
+    pl_diag_hint(d, "%s", hint);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err check_precision(const struct pl_job *job, struct pl_diag *d) {
+    if (job->dtype != PL_JOB_DTYPE_FP32) return PL_ERR_OK;
+    if (job->master_weights == PL_TRI_TRUE)
+        return conflict(job, PL_KEY_master_weights, d,
+                        "`master_weights: true` has no meaning with `dtype: fp32`",
+                        "fp32 weights are their own master: remove `master_weights`");
+    if (job->gradient_dtype == PL_GRADIENT_BF16)
+        return conflict(job, PL_KEY_gradient_dtype, d,
+                        "`gradient_dtype: bf16` has no meaning with `dtype: fp32`",
+                        "remove `gradient_dtype`, or set `dtype: bf16`");
+    return PL_ERR_OK;
+}
+
+/* global_batch_size is the promise; the other two may be given beside it only if they keep it. */
+static pl_err check_batch(const struct pl_job *job, struct pl_diag *d) {
+    uint32_t n = job->batch_size, a = job->gradient_accumulation_steps, g = job->global_batch_size;
+    if (g == PL_UNSET_U32 || a == PL_UNSET_U32) return PL_ERR_OK;
+    if (n == PL_AUTO)
+        return conflict(job, PL_KEY_gradient_accumulation_steps, d,
+                        "`global_batch_size` and `gradient_accumulation_steps` leave "
+                        "`batch_size: auto` nothing to choose",
+                        "remove `gradient_accumulation_steps`: it follows from the batch size");
+    if ((uint64_t)n * a == g) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_global_batch_size, PL_ERR_CONFIG_CONFLICT, d,
+                 "`global_batch_size` is %u, but `batch_size` x `gradient_accumulation_steps` is "
+                 "%u x %u = %llu",
+                 g, n, a, (unsigned long long)n * a);
+    pl_diag_hint(d, "remove `gradient_accumulation_steps`: it follows from the other two");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
+    if (job->given[PL_KEY_warmup_steps] && job->given[PL_KEY_warmup_ratio])
+        return conflict(job, PL_KEY_warmup_ratio, d,
+                        "`warmup_steps` and `warmup_ratio` are both given", "keep one of the two");
+    return PL_ERR_OK;
+}
+
+static pl_err check_data(const struct pl_job *job, struct pl_diag *d) {
+    if (job->dataset && job->datasets.n)
+        return conflict(job, PL_KEY_dataset, d, "`dataset` and `datasets` are both given",
+                        "name every file under `datasets`");
+    if (job->eval_datasets.n && job->val_set_size > 0)
+        return conflict(job, PL_KEY_val_set_size, d,
+                        "`eval_datasets` and `val_set_size` are both given",
+                        "evaluate on files of their own, or on held-out rows: keep one");
+    return PL_ERR_OK;
+}
+
+static pl_err wrong_report(const struct pl_job *job, const char *name, struct pl_diag *d) {
+    static const char *const choices[] = {"jsonl", "tensorboard", "none"};
+    char buf[PL_EXCERPT_BYTES];
+    pl_job_error(job, PL_KEY_report_to, PL_ERR_CONFIG_RANGE, d,
+                 "`report_to: %s` is not among the choices: jsonl, tensorboard, none",
+                 pl_scalar_excerpt(name, buf));
+    const char *near = pl_text_nearest(name, choices, sizeof choices / sizeof *choices);
+    if (strcmp(name, "wandb") == 0)
+        pl_diag_hint(d, "nothing is sent anywhere; import train_log.jsonl into wandb afterwards");
+    else if (near)
+        pl_diag_hint(d, "did you mean `%s`?", near);
+    else
+        pl_diag_hint(d, "choose from: jsonl, tensorboard, none");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+static pl_err check_reports(const struct pl_job *job, struct pl_diag *d) {
+    for (uint32_t i = 0; i < job->report_to.n; i++) {
+        const char *name = job->report_to.items[i];
+        bool none = strcmp(name, "none") == 0;
+        if (!none && strcmp(name, "jsonl") != 0 && strcmp(name, "tensorboard") != 0)
+            return wrong_report(job, name, d);
+        if (none && job->report_to.n > 1)
+            return conflict(job, PL_KEY_report_to, d, "`report_to` holds `none` beside others",
+                            "remove `none`, or the others");
+    }
+    return PL_ERR_OK;
+}
+
+static bool parse_count(const char *text, uint64_t *out) {
+    return *text >= '0' && *text <= '9' && pl_scalar_int(text, out) == PL_INT_OK && *out > 0;
+}
+
+static bool parse_repeat(const char *text, uint64_t *out) {
+    static const char count[] = "count=";
+    if (strcmp(text, "forever") == 0) {
+        *out = UINT64_MAX;
+        return true;
+    }
+    return strncmp(text, count, sizeof count - 1) == 0 && parse_count(text + sizeof count - 1, out);
+}
+
+bool pl_fault_parse(const char *text, struct pl_fault *out) {
+    static const struct {
+        const char *prefix;
+        enum pl_fault_kind kind;
+    } kinds[] = {
+        {"device_oom@alloc=", PL_FAULT_DEVICE_OOM_ALLOC},
+        {"device_oom@step=", PL_FAULT_DEVICE_OOM_STEP},
+        {"disk_full@write=", PL_FAULT_DISK_FULL_WRITE},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t prefix = strlen(kinds[i].prefix), digits = strcspn(text, ",");
+        char at[24]; /* 20 digits hold every uint64_t */
+        struct pl_fault f = {.kind = kinds[i].kind, .count = 1};
+        if (strncmp(text, kinds[i].prefix, prefix) != 0) continue;
+        if (digits - prefix >= sizeof at) return false;
+        memcpy(at, text + prefix, digits - prefix);
+        at[digits - prefix] = 0;
+        if (!parse_count(at, &f.at)) return false;
+        if (text[digits] && !parse_repeat(text + digits + 1, &f.count)) return false;
+        *out = f;
+        return true;
+    }
+    return false;
+}
+
+static pl_err check_faults(const struct pl_job *job, struct pl_diag *d) {
+    char buf[PL_EXCERPT_BYTES];
+    struct pl_fault fault;
+    for (uint32_t i = 0; i < job->debug_inject.n; i++) {
+        if (pl_fault_parse(job->debug_inject.items[i], &fault)) continue;
+        pl_job_error(job, PL_KEY_debug_inject, PL_ERR_CONFIG_RANGE, d,
+                     "`debug_inject: %s` is not of the form kind@unit=N[,count=K|,forever]",
+                     pl_scalar_excerpt(job->debug_inject.items[i], buf));
+        pl_diag_hint(d, "kinds: device_oom@alloc=N, device_oom@step=N, disk_full@write=N; between "
+                        "brackets an entry with a comma needs quotes");
+        return PL_ERR_CONFIG_RANGE;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d) {
+    static pl_err (*const checks[])(const struct pl_job *, struct pl_diag *) = {
+        check_conditions, check_precision, check_batch,  check_schedule,
+        check_data,       check_reports,   check_faults,
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        PL_TRY(checks[i](job, d));
+    return PL_ERR_OK;
+}
+
+pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
+    if (job->mode == PL_UNSET_U32) {
+        pl_job_error(job, PL_KEY_mode, PL_ERR_CONFIG_MISSING, d, "`mode` is not given");
+        pl_diag_hint(d, "add `mode: lora` or `mode: full`");
+        return PL_ERR_CONFIG_MISSING;
+    }
+    if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
+    if (job->init == PL_INIT_RANDOM) {
+        pl_job_error(job, PL_KEY_model_config, PL_ERR_CONFIG_MISSING, d,
+                     "`init: random` needs `model_config`");
+        pl_diag_hint(d, "add `model_config: PATH` of a config.json");
+        return PL_ERR_CONFIG_MISSING;
+    }
+    pl_job_error(job, PL_KEY_model, PL_ERR_CONFIG_MISSING, d, "`model` is not given");
+    pl_diag_hint(d, job->model_config ? "`model_config` alone goes with `init: random`"
+                                      : "add `model: DIR` with config.json and safetensors");
+    return PL_ERR_CONFIG_MISSING;
+}
+
+pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d) {
+    PL_TRY(check_data(job, d));
+    if (!job->dataset && !job->datasets.n) {
+        pl_job_error(job, PL_KEY_datasets, PL_ERR_CONFIG_MISSING, d, "`datasets` is not given");
+        pl_diag_hint(d, "add `dataset: FILE`, or a list under `datasets`");
+        return PL_ERR_CONFIG_MISSING;
+    }
+    if (job->max_steps || job->num_epochs > 0) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_num_epochs, PL_ERR_CONFIG_RANGE, d,
+                 "`num_epochs` and `max_steps` are both 0: there is no step to train");
+    pl_diag_hint(d, "set one of the two above 0");
+    return PL_ERR_CONFIG_RANGE;
+}

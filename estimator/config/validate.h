@@ -1,0 +1,14 @@
+/* validate.h - rules between keys that reading and writing share. Internal to config/. */
+#ifndef PL_ESTIMATOR_CONFIG_VALIDATE_H
+#define PL_ESTIMATOR_CONFIG_VALIDATE_H
+
+#include "estimator/config/job.h"
+
+/* Keys without which a configuration says nothing: mode, and a source of the model. */
+pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d);
+
+/* False for a key that another key's value makes meaningless (lora_r under `mode: full`): giving it
+ * is a conflict, and its default is not written to config.resolved.yaml. */
+bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key);
+
+#endif
