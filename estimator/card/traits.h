@@ -20,8 +20,19 @@ enum {
     PL_GEMM_ROWS = 256,  /* bf16 products: panel of the left matrix */
     PL_GEMM_COLS = 256,  /* panel of the right matrix */
     PL_GEMM_DEPTH = 512, /* of both */
+    PL_GEMM_PAD = 16,    /* elements between panel rows, so that columns spread over cache sets */
     PL_ATTENTION_Q = 64, /* query rows of a tile */
     PL_ATTENTION_K = 128 /* key rows of a tile */
 };
+
+/* Scratch of one worker of a bf16 product: both panels, stored along either dimension, and the fp32
+ * sums of a tile. */
+#define PL_GEMM_PANEL_ELEMENTS(side) (((side) + PL_GEMM_PAD) * (PL_GEMM_DEPTH + PL_GEMM_PAD))
+#define PL_GEMM_WORKER_BYTES                                                                       \
+    (UINT64_C(4) * (PL_GEMM_PANEL_ELEMENTS(PL_GEMM_ROWS) + PL_GEMM_PANEL_ELEMENTS(PL_GEMM_COLS) +  \
+                    PL_GEMM_ROWS * (PL_GEMM_COLS + PL_GEMM_PAD)))
+
+/* Elements of a gradient whose squares one task sums. */
+#define PL_SQUARE_SUM_CHUNK UINT64_C(65536)
 
 #endif

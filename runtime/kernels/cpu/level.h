@@ -22,7 +22,17 @@
 /* X(op kind, function) */
 #define PL_CPU_KERNELS(X)                                                                          \
     X(EMBED, embed)                                                                                \
-    X(EMBED_BWD, embed_bwd)
+    X(EMBED_BWD, embed_bwd)                                                                        \
+    X(LINEAR, linear)                                                                              \
+    X(LINEAR_DX, linear_dx)                                                                        \
+    X(LINEAR_DW, linear_dw)                                                                        \
+    X(GATHER_ADD, gather_add)                                                                      \
+    X(SCATTER_ROWS, scatter_rows)                                                                  \
+    X(BIAS_GRAD, bias_grad)                                                                        \
+    X(SQUARE_SUM, square_sum)                                                                      \
+    X(CLIP_SCALE, clip_scale)                                                                      \
+    X(ADAMW, adamw)                                                                                \
+    X(SGD, sgd)
 
 #define X(kind, op) pl_err PL_CPU(op)(struct pl_device *dev, const struct pl_call *c);
 PL_CPU_KERNELS(X)

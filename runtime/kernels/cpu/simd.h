@@ -81,6 +81,11 @@ static inline void *pl_at(const struct pl_view *v, uint64_t row, uint64_t col) {
     return (char *)v->p + (row * v->ld + col) * pl_float_bytes(v->dtype);
 }
 
+/* Address of element i of a vector view: [n,1], contiguous. */
+static inline void *pl_vector_at(const struct pl_view *v, uint64_t i) {
+    return (char *)v->p + i * pl_float_bytes(v->dtype);
+}
+
 /* dst[v->cols] = row of v. */
 static inline void pl_load_row(const struct pl_view *v, uint64_t row, float *restrict dst) {
     pl_widen(dst, pl_at(v, row, 0), v->dtype, v->cols);

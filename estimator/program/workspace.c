@@ -1,0 +1,45 @@
+/* workspace.c - the scratch of every kernel as a table: op kind -> rule. */
+#include "estimator/program/workspace_internal.h"
+
+#include "estimator/base/checked.h"
+
+typedef uint64_t (*rule_fn)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                            uint64_t cols);
+
+/* One set of panels per worker; a product of fp32 operands needs none and is not asked about. */
+static uint64_t ws_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                           uint64_t cols) {
+    (void)attr, (void)rows, (void)cols;
+    return t->threads * PL_GEMM_WORKER_BYTES;
+}
+
+/* One double per chunk of the gradient. */
+static uint64_t ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                              uint64_t cols) {
+    uint64_t elements;
+    (void)t, (void)attr;
+    if (!pl_u64_mul(rows, cols, &elements)) elements = UINT64_MAX;
+    return pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
+}
+
+static const struct {
+    rule_fn rule;
+    bool only_widening;
+} rules[PL_OP_COUNT] = {
+    [PL_OP_LINEAR] = {ws_product, true},
+    [PL_OP_LINEAR_DX] = {ws_product, true},
+    [PL_OP_LINEAR_DW] = {ws_product, true},
+    [PL_OP_SQUARE_SUM] = {ws_square_sum, false},
+    [PL_OP_ATTENTION] = {pl_ws_attention, false},
+    [PL_OP_ATTENTION_BWD] = {pl_ws_attention_bwd, false},
+    [PL_OP_RMSNORM_BWD] = {pl_ws_rmsnorm_bwd, false},
+    [PL_OP_QK_NORM_BWD] = {pl_ws_qk_norm_bwd, false},
+    [PL_OP_CROSS_ENTROPY] = {pl_ws_cross_entropy, false},
+};
+
+uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                               const struct pl_attr *attr, uint64_t rows, uint64_t cols,
+                               bool widen) {
+    if (!rules[kind].rule || (rules[kind].only_widening && !widen)) return 0;
+    return rules[kind].rule(t, attr, rows, cols);
+}

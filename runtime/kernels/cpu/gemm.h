@@ -1,0 +1,19 @@
+/* gemm.h - one product for LINEAR, LINEAR_DX and LINEAR_DW. */
+#ifndef PL_RUNTIME_KERNELS_CPU_GEMM_H
+#define PL_RUNTIME_KERNELS_CPU_GEMM_H
+
+#include "runtime/kernels/cpu/simd.h"
+
+/* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], where op transposes when
+ * trans_* is set. m and n are C's rows and cols, k the other dimension of A. bias may be absent.
+ * Operands are fp32 or bf16 in any mix; sums are fp32 over the whole of k, rounded once.
+ * ws: pl_op_workspace_bytes() of a product, needed when an operand is not fp32.
+ * The split over threads: fp32 products are cut by shape and thread count, others by shape alone. */
+struct pl_gemm {
+    bool trans_a, trans_b, adds;
+    float alpha;
+    struct pl_view a, b, c, bias, ws;
+};
+pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g);
+
+#endif

@@ -1,0 +1,149 @@
+/* bench_gemm.c - rate of the products a training step is made of, as JSON.
+ *
+ * Usage: bench_gemm [threads]. "reference" is one sgemm call per thread on a part of its own: what
+ * the library gives when nothing stands between. Best of a few repetitions. */
+#include "runtime/device/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct shape {
+    const char *name;
+    uint64_t m, n, k;
+};
+
+static const struct shape shapes[] = {
+    {"m1024_k256_n256", 1024, 256, 256},    {"m1024_k256_n1024", 1024, 1024, 256},
+    {"m1024_k256_n4096", 1024, 4096, 256},  {"m256_k576_n1536", 256, 1536, 576},
+    {"m256_k576_n49152", 256, 49152, 576},  {"m8_k576_n1536", 8, 1536, 576},
+    {"m1024_k576_n16", 1024, 16, 576},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct run {
+    struct pl_device *dev;
+    enum pl_op_kind kind;
+    struct pl_call call;
+};
+
+static void fill(struct pl_view *v) {
+    for (uint64_t i = 0; i < v->rows * v->cols; i++)
+        if (v->dtype == PL_DTYPE_F32)
+            ((float *)v->p)[i] = (float)(i % 17) / 16.0f - 0.5f;
+        else
+            ((uint16_t *)v->p)[i] = (uint16_t)(0x3F00 + i % 17);
+}
+
+static struct pl_view matrix(char **at, uint64_t rows, uint64_t cols, enum pl_dtype t) {
+    struct pl_view v = {.p = *at, .rows = rows, .cols = cols, .ld = cols, .dtype = t};
+    *at += (rows * cols * pl_dtype_bytes(t) + 255) & ~UINT64_C(255);
+    fill(&v);
+    return v;
+}
+
+/* y[m,n] = x[m,k] W[n,k]^T; dx[m,k] = dy[m,n] W; dW[n,k] = dy^T x. */
+static struct pl_call make_call(const struct shape *s, enum pl_op_kind kind, enum pl_dtype t,
+                                uint64_t ws_bytes, char *at) {
+    struct pl_view x = matrix(&at, s->m, s->k, t), w = matrix(&at, s->n, s->k, t);
+    struct pl_view y = matrix(&at, s->m, s->n, t);
+    struct pl_view ws = {.p = at, .rows = ws_bytes, .cols = 1, .ld = 1, .dtype = PL_DTYPE_U8};
+    struct pl_call c = {0};
+    if (kind == PL_OP_LINEAR)
+        c.in[0] = x, c.in[1] = w, c.in[3] = ws, c.out[0] = y;
+    else if (kind == PL_OP_LINEAR_DX)
+        c.in[0] = y, c.in[1] = w, c.in[2] = ws, c.out[0] = x;
+    else
+        c.in[0] = y, c.in[1] = x, c.in[2] = ws, c.out[0] = w;
+    return c;
+}
+
+/* Seconds of the fastest of several runs, each at least 20 ms long. */
+static double best_seconds(void (*once)(void *), void *arg) {
+    double best = 1e9;
+    once(arg);
+    for (int rep = 0; rep < 7; rep++) {
+        int calls = 0;
+        double start = now(), spent;
+        do {
+            once(arg);
+            calls++;
+            spent = now() - start;
+        } while (spent < 0.02);
+        if (spent / calls < best) best = spent / calls;
+    }
+    return best;
+}
+
+static void run_kernel(void *arg) {
+    struct run *r = arg;
+    if (r->dev->kernels[r->kind](r->dev, &r->call) != PL_ERR_OK) abort();
+}
+
+static void reference_part(void *arg, uint32_t task, uint32_t worker) {
+    struct run *r = arg;
+    const struct pl_view *a = &r->call.in[0], *b = &r->call.in[1], *c = &r->call.out[0];
+    uint32_t threads = pl_pool_threads(pl_cpu_of(r->dev)->pool);
+    int n = (int)(c->cols / threads), k = (int)(r->kind == PL_OP_LINEAR_DW ? a->rows : a->cols);
+    const float *bp = b->p;
+    (void)worker;
+    bp += (uint64_t)task * (uint64_t)n * (r->kind == PL_OP_LINEAR ? b->ld : 1);
+    pl_cpu_of(r->dev)->sgemm(r->kind == PL_OP_LINEAR_DW, r->kind == PL_OP_LINEAR, (int)c->rows, n,
+                             k, 1.0f, a->p, (int)a->ld, bp, (int)b->ld, 0.0f,
+                             (float *)c->p + (uint64_t)task * (uint64_t)n, (int)c->ld);
+}
+
+static void run_reference(void *arg) {
+    struct run *r = arg;
+    struct pl_pool *pool = pl_cpu_of(r->dev)->pool;
+    pl_pool_run(pool, pl_pool_threads(pool), reference_part, r);
+}
+
+static void measure(struct pl_device *dev, char *memory, const struct shape *s, bool last) {
+    static const enum pl_op_kind kinds[] = {PL_OP_LINEAR, PL_OP_LINEAR_DX, PL_OP_LINEAR_DW};
+    static const struct pl_attr attr = {.alpha = 1.0f};
+    static const struct pl_batch batch = {.first = true};
+    double gflop = 2e-9 * (double)s->m * (double)s->n * (double)s->k;
+    for (int i = 0; i < 3; i++) {
+        double rate[3];
+        for (int t = 0; t < 3; t++) { /* fp32, bf16, reference */
+            enum pl_dtype dtype = t == 1 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+            uint64_t ws = pl_op_workspace_bytes(&dev->traits, kinds[i], &attr, s->m, s->k, t == 1);
+            struct run r = {.dev = dev, .kind = kinds[i]};
+            r.call = make_call(s, kinds[i], dtype, ws, memory);
+            r.call.attr = &attr;
+            r.call.batch = &batch;
+            rate[t] = gflop / best_seconds(t == 2 ? run_reference : run_kernel, &r);
+        }
+        printf("  {\"op\":\"%s\",\"shape\":\"%s\",\"fp32_gflops\":%.1f,\"bf16_gflops\":%.1f,"
+               "\"reference_gflops\":%.1f}%s\n",
+               pl_op_name(kinds[i]), s->name, rate[0], rate[1], rate[2],
+               last && i == 2 ? "" : ",");
+    }
+}
+
+int main(int argc, char **argv) {
+    struct pl_diag d = {0};
+    struct pl_device *dev = NULL;
+    struct pl_arena arena = {0};
+    uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : pl_cpu_count();
+    if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK ||
+        pl_arena_reserve(dev, UINT64_C(400) << 20, "matrices", &arena, &d) != PL_ERR_OK) {
+        fprintf(stderr, "bench_gemm: %s\n", d.message);
+        pl_device_close(&dev);
+        return 1;
+    }
+    printf("{\"level\":\"%s\",\"threads\":%u,\"products\":[\n", pl_cpu_of(dev)->level, threads);
+    for (int i = 0; i < N_SHAPES; i++)
+        measure(dev, arena.base, &shapes[i], i == N_SHAPES - 1);
+    printf("]}\n");
+    pl_arena_release(dev, &arena);
+    pl_device_close(&dev);
+    return 0;
+}
