@@ -1,8 +1,12 @@
 /* report.h - what a run tells its user: log, progress, pictures.
  *
  * In: numbers of the trainer.  Out: train_log.jsonl, a progress line on stderr, loss.svg, vram.svg,
- * TensorBoard events. Needs: estimator. The log is appended line by line and survives a crash up
- * to the last whole line. */
+ * TensorBoard events. Needs: estimator.
+ *   L1  the log is appended line by line and survives a crash up to the last whole line; a line
+ * that could not be written whole is taken back L2  every line is JSON whatever the numbers: what
+ * is not finite is written as null L3  pictures need no font, script or file but themselves, and
+ * have a layout for any input Use: pl_log_open("out/train_log.jsonl", 0, NULL, &log, &diag);
+ * pl_log_step(log, &r, &diag); ... pl_log_close(&log); */
 #ifndef PL_RUNTIME_REPORT_REPORT_H
 #define PL_RUNTIME_REPORT_REPORT_H
 
@@ -25,26 +29,34 @@ struct pl_step_report {
 /* --- train_log.jsonl ------------------------------------------------------------------------- */
 struct pl_log;
 /* Opens for appending; keep_steps: on resume, lines of steps beyond it are dropped first (the file
- * is rewritten crash-safely). echo (nullable) receives every line too (`train --json`). */
+ * is rewritten crash-safely), and with them what is not a whole JSON object. 0 = a new run: an
+ * older log is replaced. echo (nullable, borrowed until close) receives every line too
+ * (`train --json`). */
 pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_log **out,
                    struct pl_diag *d);
-/* Writes {"event":name, ...fields} as one line and flushes; steals `fields`. Doubles print with 17
- * significant digits. */
+/* Writes {"event":name, ...fields} as one line and flushes; steals `fields`, also on failure; NULL
+ * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d);
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d);
-void pl_log_close(struct pl_log **log);
-/* (step, loss) pairs of all step lines, for pictures after a resume. *steps and *losses malloc'd. */
+/* A JSON number, or null where v is not finite: JSON has no word for those. */
+json_t *pl_log_real(double v);
+void pl_log_close(struct pl_log **log); /* NULL-safe; sets *log to NULL */
+/* (step, loss) pairs of all step lines, for pictures after a resume; a null loss reads as NaN.
+ * *steps and *losses malloc'd, also when *n is 0. */
 pl_err pl_log_read_losses(const char *path, double **steps, double **losses, uint64_t *n,
                           struct pl_diag *d);
+/* The steps of all oom_recovery lines, in order. *steps malloc'd, also when *n is 0. */
+pl_err pl_log_read_recoveries(const char *path, double **steps, uint64_t *n, struct pl_diag *d);
 
 /* --- progress on stderr ---------------------------------------------------------------------- */
 struct pl_progress {
     FILE *out;
-    bool terminal, colour; /* one rewritten line, else a plain line each time */
-    bool quiet;
+    bool terminal, colour;      /* one rewritten line, else a plain line each time */
+    bool quiet;                 /* neither steps nor notes are shown */
     double started, last_drawn; /* seconds, monotonic */
-    uint64_t first_step;        /* of this process, for the ETA */
+    uint64_t first_step;        /* the first this process runs (1 = a fresh run), for the ETA */
 };
+/* Failures to write are ignored: a run does not end because nobody watches. */
 void pl_progress_init(struct pl_progress *p, FILE *out, bool quiet, uint64_t first_step);
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r);
 void pl_progress_note(struct pl_progress *p, const char *text); /* a line above the progress line */
@@ -52,19 +64,26 @@ void pl_progress_end(struct pl_progress *p);
 bool pl_colour_wanted(FILE *out); /* terminal, NO_COLOR, FORCE_COLOR, TERM=dumb */
 
 /* --- pictures: self-contained SVG ------------------------------------------------------------ */
-/* Loss over steps with a smoothed line, axis labels, and the recoveries marked. */
+/* Loss over steps with a smoothed line and axis labels. Points that are not finite are left out and
+ * counted below the picture. */
 void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const char *title,
                  struct pl_text *out);
+/* The same with the steps of the recoveries marked. */
+void pl_svg_loss_marked(const double *steps, const double *losses, uint64_t n, const double *marks,
+                        uint64_t n_marks, const char *title, struct pl_text *out);
 /* Stacked bytes over the ops of the peak phase (job arena below, live transients by category
- * above), budget line, peak marked with its largest tensors, planned / allocated / measured. */
+ * above), budget line, peak marked with its largest tensors, planned / allocated / measured.
+ * budget_bytes PL_AUTO_BYTES or 0 = none; allocated_bytes, measured_bytes 0 = not known. */
 void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
                  uint64_t measured_bytes, const char *title, struct pl_text *out);
 
 /* --- TensorBoard ----------------------------------------------------------------------------- */
 struct pl_tensorboard;
+/* Makes `dir` if its parent exists, and a new events file in it. */
 pl_err pl_tensorboard_open(const char *dir, struct pl_tensorboard **out, struct pl_diag *d);
+/* One event, flushed. The format stores value as a float. */
 pl_err pl_tensorboard_scalar(struct pl_tensorboard *t, const char *tag, uint64_t step, double value,
                              struct pl_diag *d);
-void pl_tensorboard_close(struct pl_tensorboard **t);
+void pl_tensorboard_close(struct pl_tensorboard **t); /* NULL-safe; sets *t to NULL */
 
 #endif

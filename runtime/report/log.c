@@ -1,0 +1,294 @@
+/* log.c - train_log.jsonl: one JSON object a line, whole lines only. */
+#include "runtime/report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* 17 significant digits give back the same double. */
+#define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(17))
+
+struct pl_log {
+    int fd;
+    off_t whole; /* bytes up to the end of the last whole line */
+    FILE *echo;
+    char *path;
+};
+
+static pl_err io_error(struct pl_diag *d, const char *path, const char *verb) {
+    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "cannot %s '%s': %s", verb, path, strerror(errno));
+}
+
+static pl_err no_memory(struct pl_diag *d) {
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the training log");
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* Calls `each` with every line that is a JSON object. A crash may have left half a line at the
+ * end, so others are passed over. A missing file is PL_ERR_IO. */
+static pl_err for_each_line(const char *path,
+                            pl_err (*each)(void *ctx, const char *line, json_t *o), void *ctx,
+                            struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    char *line = NULL;
+    size_t cap = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) return io_error(d, path, "read");
+    ssize_t len;
+    while (err == PL_ERR_OK && (len = getline(&line, &cap, f)) >= 0) {
+        json_t *o = json_loadb(line, (size_t)len, JSON_DECODE_ANY, NULL);
+        if (json_is_object(o) && line[len - 1] == '\n') err = each(ctx, line, o);
+        json_decref(o);
+    }
+    if (err == PL_ERR_OK && ferror(f)) err = io_error(d, path, "read");
+    free(line);
+    fclose(f);
+    return err;
+}
+
+static bool is_event(json_t *o, const char *name) {
+    const char *event = json_string_value(json_object_get(o, "event"));
+    return event && strcmp(event, name) == 0;
+}
+
+struct series { /* pairs that grow; y stays NULL when only x is wanted */
+    double *x, *y;
+    uint64_t n, cap;
+    const char *event;
+    const char *y_key; /* NULL = none */
+    struct pl_diag *d;
+};
+
+static bool series_reserve(struct series *s, uint64_t cap) {
+    double *x = realloc(s->x, cap * sizeof *x);
+    if (!x) return false;
+    s->x = x;
+    if (s->y_key) {
+        double *y = realloc(s->y, cap * sizeof *y);
+        if (!y) return false;
+        s->y = y;
+    }
+    s->cap = cap;
+    return true;
+}
+
+static pl_err series_line(void *ctx, const char *line, json_t *o) {
+    (void)line;
+    struct series *s = ctx;
+    json_t *step = json_object_get(o, "step");
+    if (!is_event(o, s->event) || !json_is_number(step)) return PL_ERR_OK;
+    if (s->n == s->cap && !series_reserve(s, s->cap * 2)) return no_memory(s->d);
+    s->x[s->n] = json_number_value(step);
+    if (s->y_key) {
+        json_t *y = json_object_get(o, s->y_key);
+        s->y[s->n] = json_is_number(y) ? json_number_value(y) : NAN;
+    }
+    s->n++;
+    return PL_ERR_OK;
+}
+
+static pl_err series_read(struct series *s, const char *path) {
+    pl_err err = series_reserve(s, 64) ? PL_ERR_OK : no_memory(s->d);
+    if (err == PL_ERR_OK) err = for_each_line(path, series_line, s, s->d);
+    if (err != PL_ERR_OK) {
+        free(s->x);
+        free(s->y);
+    }
+    return err;
+}
+
+pl_err pl_log_read_losses(const char *path, double **steps, double **losses, uint64_t *n,
+                          struct pl_diag *d) {
+    struct series s = {.event = "step", .y_key = "loss", .d = d};
+    PL_TRY(series_read(&s, path));
+    *steps = s.x;
+    *losses = s.y;
+    *n = s.n;
+    return PL_ERR_OK;
+}
+
+pl_err pl_log_read_recoveries(const char *path, double **steps, uint64_t *n, struct pl_diag *d) {
+    struct series s = {.event = "oom_recovery", .d = d};
+    PL_TRY(series_read(&s, path));
+    *steps = s.x;
+    *n = s.n;
+    return PL_ERR_OK;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+struct rewrite {
+    FILE *to;
+    const char *path;
+    uint64_t keep_steps;
+    struct pl_diag *d;
+};
+
+/* `step` stands in what belongs to one step, `steps` in the summary of a run that went further. */
+static bool is_beyond(json_t *o, uint64_t keep_steps) {
+    static const char *const keys[] = {"step", "steps"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *v = json_object_get(o, keys[i]);
+        if (json_is_number(v) && json_number_value(v) > (double)keep_steps) return true;
+    }
+    return false;
+}
+
+static pl_err rewrite_line(void *ctx, const char *line, json_t *o) {
+    struct rewrite *r = ctx;
+    if (is_beyond(o, r->keep_steps)) return PL_ERR_OK;
+    return fputs(line, r->to) < 0 ? io_error(r->d, r->path, "write") : PL_ERR_OK;
+}
+
+static pl_err sync_directory_of(const char *path, struct pl_diag *d) {
+    const char *slash = strrchr(path, '/');
+    size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    char *dir = strndup(slash ? path : ".", len);
+    if (!dir) return no_memory(d);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pl_err err = fd >= 0 && fsync(fd) == 0 ? PL_ERR_OK : io_error(d, dir, "sync");
+    if (fd >= 0) close(fd);
+    free(dir);
+    return err;
+}
+
+/* Leaves the old log or the new one, never a mixture: write beside, sync, rename, sync. */
+static pl_err drop_lines_beyond(const char *path, uint64_t keep_steps, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    struct pl_text beside = {0};
+    pl_text_addf(&beside, "%s.tmp", path);
+    if (beside.failed) {
+        err = no_memory(d);
+        goto out;
+    }
+    FILE *to = fopen(beside.data, "w");
+    if (!to) {
+        err = io_error(d, beside.data, "write");
+        goto out;
+    }
+    struct rewrite r = {to, beside.data, keep_steps, d};
+    if (keep_steps) err = for_each_line(path, rewrite_line, &r, d);
+    if (err == PL_ERR_OK && (fflush(to) != 0 || fsync(fileno(to)) != 0))
+        err = io_error(d, beside.data, "write");
+    if (fclose(to) != 0 && err == PL_ERR_OK) err = io_error(d, beside.data, "write");
+    if (err == PL_ERR_OK && rename(beside.data, path) != 0) err = io_error(d, path, "replace");
+    if (err == PL_ERR_OK)
+        err = sync_directory_of(path, d);
+    else
+        unlink(beside.data);
+out:
+    pl_text_finish(&beside);
+    return err;
+}
+
+pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_log **out,
+                   struct pl_diag *d) {
+    *out = NULL;
+    if (access(path, F_OK) == 0) PL_TRY(drop_lines_beyond(path, keep_steps, d));
+    pl_err err = PL_ERR_OK;
+    struct pl_log *log = calloc(1, sizeof *log);
+    if (!log) return no_memory(d);
+    log->echo = echo;
+    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    log->path = strdup(path);
+    if (!log->path)
+        err = no_memory(d);
+    else if (log->fd < 0 || (log->whole = lseek(log->fd, 0, SEEK_END)) < 0)
+        err = io_error(d, path, "open");
+    if (err == PL_ERR_OK)
+        *out = log;
+    else
+        pl_log_close(&log);
+    return err;
+}
+
+void pl_log_close(struct pl_log **log) {
+    struct pl_log *l = *log;
+    if (!l) return;
+    if (l->fd >= 0) close(l->fd);
+    free(l->path);
+    free(l);
+    *log = NULL;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static bool write_all(int fd, const char *p, size_t n) {
+    while (n) {
+        ssize_t wrote = write(fd, p, n);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return false;
+        p += wrote;
+        n -= (size_t)wrote;
+    }
+    return true;
+}
+
+/* text ends in a newline. A line cut short by a full disk is taken back, so that the next one does
+ * not grow from its stump. */
+static pl_err write_line(struct pl_log *log, const char *text, size_t n, struct pl_diag *d) {
+    if (!write_all(log->fd, text, n)) {
+        pl_err err = io_error(d, log->path, "write");
+        int taken_back = ftruncate(log->fd, log->whole);
+        (void)taken_back; /* else the stump stays: readers pass over it */
+        return err;
+    }
+    log->whole += (off_t)n;
+    if (!log->echo) return PL_ERR_OK;
+    if (fwrite(text, 1, n, log->echo) == n && fflush(log->echo) == 0) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+}
+
+pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    char *text = NULL;
+    json_t *line = json_object();
+    if (!line || !fields || json_object_set_new(line, "event", json_string(name)) != 0 ||
+        json_object_update(line, fields) != 0 || !(text = json_dumps(line, DUMP_FLAGS))) {
+        err = no_memory(d);
+        goto out;
+    }
+    size_t n = strlen(text);
+    text[n] = '\n'; /* json_dumps ended it with NUL; the length is what counts from here */
+    err = write_line(log, text, n + 1, d);
+out:
+    free(text);
+    json_decref(line);
+    json_decref(fields);
+    return err;
+}
+
+json_t *pl_log_real(double v) {
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d) {
+    const struct {
+        const char *key;
+        json_t *value; /* stolen by the object, also when setting it fails */
+    } rows[] = {
+        {"step", json_integer((json_int_t)r->step)},
+        {"epoch", pl_log_real(r->epoch)},
+        {"loss", pl_log_real(r->loss)},
+        {"grad_norm", pl_log_real(r->grad_norm)},
+        {"learning_rate", pl_log_real(r->learning_rate)},
+        {"tokens", json_integer((json_int_t)r->tokens)},
+        {"tokens_per_second", pl_log_real(r->tokens_per_second)},
+        {"batch_size", json_integer((json_int_t)r->batch_size)},
+        {"device_bytes", json_integer((json_int_t)r->device_bytes)},
+    };
+    json_t *fields = json_object();
+    bool whole = fields != NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        whole &= json_object_set_new(fields, rows[i].key, rows[i].value) == 0;
+    if (!whole) {
+        json_decref(fields);
+        fields = NULL;
+    }
+    return pl_log_event(log, "step", fields, d);
+}
