@@ -8,14 +8,13 @@
  *       on which tile, task or instruction-level grouping of rows computes it
  *   T2  only valid elements of a result are meaningful: padded columns and queries hold finite
  *       values that nobody reads
- * Needs: simd.h (views to fp32 rows). */
+ * Needs: simd.h (views as fp32 rows). */
 #ifndef PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 #define PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 
 #include "estimator/program/workspace_attention.h"
-#include "runtime/kernels/cpu/level.h"
+#include "runtime/kernels/cpu/simd.h"
 
-#include <math.h>
 #include <stddef.h>
 
 /* Which part of a product a causal tile leaves out. `diag` is the query that sits on the diagonal of
@@ -57,12 +56,27 @@ void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld,
 void PL_LEVEL_NAME(pl_tile_mask)(float *scores, uint64_t q0, uint64_t k0, uint32_t n_keys,
                                  uint64_t window);
 
-/* First and last+1 key block that a block of queries [q0, q0+n) looks at. */
+/* First and last+1 key block that the queries [q0, q0+n) look at. */
 static inline uint64_t pl_first_key_block(uint64_t q0, uint64_t window) {
     return window && q0 + 1 > window ? (q0 + 1 - window) / PL_ATTENTION_K : 0;
 }
 static inline uint64_t pl_end_key_block(uint64_t q0, uint64_t n) {
     return (q0 + n + PL_ATTENTION_K - 1) / PL_ATTENTION_K;
+}
+
+/* 2^x for x <= 0, exactly 0 below -126.5 and for -infinity, NaN for NaN. The polynomial of degree 6
+ * interpolates 2^r at the Chebyshev nodes of [-1/2, 1/2]: relative error 3e-9 before rounding. */
+static inline float pl_exp2_nonpositive(float x) {
+    float clamped = x < -127.0f ? -127.0f : x;
+    float n = __builtin_rintf(clamped), r = clamped - n;
+    float p = 1.54614447e-4f;
+    p = p * r + 1.34004282e-3f;
+    p = p * r + 9.61805668e-3f;
+    p = p * r + 5.55032723e-2f;
+    p = p * r + 2.40226509e-1f;
+    p = p * r + 6.93147207e-1f;
+    p = p * r + 1.0f;
+    return p * pl_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
 }
 
 /* Start and length of a sequence of the batch. */

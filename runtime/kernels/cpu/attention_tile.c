@@ -48,10 +48,14 @@ static inline __attribute__((always_inline)) void multiply_panel(const struct pa
             for (int v = 0; v < vectors; v++) sum[r][v] += x * column[v];
         }
     }
-    for (int r = 0; r < rows; r++) {
-        vec_unaligned *c = (vec_unaligned *)(p->c + (size_t)r * p->ldc);
-        for (int v = 0; v < vectors; v++) c[v] = p->add ? c[v] + sum[r][v] : sum[r][v];
-    }
+    if (p->add)
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++)
+                *(vec_unaligned *)(p->c + (size_t)r * p->ldc + v * LANES) += sum[r][v];
+    else
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++)
+                *(vec_unaligned *)(p->c + (size_t)r * p->ldc + v * LANES) = sum[r][v];
 }
 
 #define PANEL_NAME(rows, vectors) multiply_##rows##x##vectors
@@ -117,7 +121,7 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
 
 void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst) {
     for (uint32_t r = 0; r < h->n; r++, dst += ld) {
-        pl_load_row(h->view, h->row + r, h->col, h->dim, dst);
+        pl_widen(dst, pl_at(h->view, h->row + r, h->col), h->view->dtype, h->dim);
         for (uint32_t d = h->dim; d < ld; d++) dst[d] = 0.0f;
     }
 }

@@ -32,7 +32,8 @@
     X(SQUARE_SUM, square_sum)                                                                      \
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \
-    X(SGD, sgd)
+    X(SGD, sgd)                                                                                    \
+    X(ATTENTION, attention)
 
 #define X(kind, op) pl_err PL_CPU(op)(struct pl_device *dev, const struct pl_call *c);
 PL_CPU_KERNELS(X)

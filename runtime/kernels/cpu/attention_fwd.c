@@ -1,0 +1,183 @@
+/* attention_fwd.c - ATTENTION: causal, variable length, blockwise with an online softmax.
+ *
+ * No [S,S] buffer exists: a task owns PL_ATTENTION_Q queries of one head and walks their key blocks,
+ * keeping a running maximum and sum per query (Milakov and Gimelshein, "Online normalizer
+ * calculation for softmax", 2018; blocks as in Dao et al., "FlashAttention", 2022). Scores carry a
+ * factor log2(e), so that the exponential is a power of two. */
+#include "runtime/kernels/cpu/attention.h"
+
+#define LOG2_E 1.44269504088896340736f
+#define LN_2 0.69314718055994530942f
+#define NO_MAX -1e30f /* below every score, yet finite: it may be subtracted from itself */
+#define SOFTMAX_ROWS 4
+
+struct scratch {
+#define X(name, floats) float *name;
+    PL_ATTENTION_FWD_PARTS(X, 0)
+#undef X
+};
+
+struct attention {
+    struct pl_view q, k, v, offsets, o, lse;
+    const struct pl_attr *attr;
+    float *ws;
+    uint64_t floats_per_worker, n_seqs;
+    uint32_t ld; /* head size, padded */
+};
+
+struct task {
+    const struct attention *a;
+    struct scratch s;
+    uint64_t row0, length, q0; /* sequence start in the batch; first query within the sequence */
+    uint32_t head, kv_head, n_queries;
+};
+
+static struct scratch carve(float *base, uint64_t padded) {
+    struct scratch s;
+#define X(name, floats)                                                                            \
+    s.name = base;                                                                                 \
+    base += floats;
+    PL_ATTENTION_FWD_PARTS(X, padded)
+#undef X
+    return s;
+}
+
+/* Turns scores [n][Q] into exp2(score - new maximum) and updates maximum and sum; keep = factor of
+ * what was summed before. Rows up to the next multiple of SOFTMAX_ROWS belong to the scratch and are
+ * made to count for nothing. */
+static void online_softmax(const struct scratch *s, uint32_t n) {
+    float *restrict max = s->max, *restrict sum = s->sum, *restrict keep = s->keep;
+    for (; n % SOFTMAX_ROWS; n++)
+        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) s->scores[n * PL_ATTENTION_Q + i] = -INFINITY;
+    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) keep[i] = max[i];
+    for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
+        const float *restrict r = s->scores + j * PL_ATTENTION_Q;
+        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
+            float a = r[i], b = r[i + PL_ATTENTION_Q];
+            float c = r[i + 2 * PL_ATTENTION_Q], d = r[i + 3 * PL_ATTENTION_Q];
+            a = a > b ? a : b;
+            c = c > d ? c : d;
+            a = a > c ? a : c;
+            max[i] = max[i] > a ? max[i] : a;
+        }
+    }
+    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
+        keep[i] = pl_exp2_nonpositive(keep[i] - max[i]);
+        sum[i] *= keep[i];
+    }
+    for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
+        float *restrict r = s->scores + j * PL_ATTENTION_Q;
+        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
+            float a = pl_exp2_nonpositive(r[i] - max[i]);
+            float b = pl_exp2_nonpositive(r[i + PL_ATTENTION_Q] - max[i]);
+            float c = pl_exp2_nonpositive(r[i + 2 * PL_ATTENTION_Q] - max[i]);
+            float d = pl_exp2_nonpositive(r[i + 3 * PL_ATTENTION_Q] - max[i]);
+            r[i] = a;
+            r[i + PL_ATTENTION_Q] = b;
+            r[i + 2 * PL_ATTENTION_Q] = c;
+            r[i + 3 * PL_ATTENTION_Q] = d;
+            sum[i] += (a + b) + (c + d);
+        }
+    }
+}
+
+static void scale_rows(float *x, uint32_t n, uint32_t ld, const float *factor) {
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t d = 0; d < ld; d++) x[i * ld + d] *= factor[i];
+}
+
+static void add_key_block(const struct task *t, uint64_t k0, bool first) {
+    const struct attention *a = t->a;
+    const uint32_t dim = a->attr->head_dim, ld = a->ld;
+    const uint64_t end = pl_u64_min(k0 + PL_ATTENTION_K, t->q0 + t->n_queries);
+    const uint32_t n = (uint32_t)(end - k0);
+    const int64_t diag = (int64_t)k0 - (int64_t)t->q0;
+    const struct pl_head_rows k = {&a->k, t->row0 + k0, (uint64_t)t->kv_head * dim, n, dim};
+    const struct pl_head_rows v = {&a->v, t->row0 + k0, (uint64_t)t->kv_head * dim, n, dim};
+    PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
+    PL_LEVEL_NAME(pl_tile_pack)(&v, ld, t->s.v);
+    const struct pl_tile_product scores = {
+        .m = n, .n = PL_ATTENTION_Q, .k = dim,
+        .a = t->s.k, .rs = ld, .ks = 1,
+        .b = t->s.qt, .ldb = PL_ATTENTION_Q,
+        .c = t->s.scores, .ldc = PL_ATTENTION_Q,
+        .triangle = PL_TRIANGLE_KEYS_BY_QUERIES, .diag = diag};
+    PL_LEVEL_NAME(pl_tile_multiply)(&scores);
+    PL_LEVEL_NAME(pl_tile_mask)(t->s.scores, t->q0, k0, n, a->attr->window);
+    online_softmax(&t->s, n);
+    if (!first) scale_rows(t->s.o, t->n_queries, ld, t->s.keep);
+    const struct pl_tile_product out = {
+        .m = t->n_queries, .n = ld, .k = n,
+        .a = t->s.scores, .rs = 1, .ks = PL_ATTENTION_Q,
+        .b = t->s.v, .ldb = ld,
+        .c = t->s.o, .ldc = ld,
+        .add = !first, .triangle = PL_TRIANGLE_SUM_KEYS, .diag = diag};
+    PL_LEVEL_NAME(pl_tile_multiply)(&out);
+}
+
+static void finish(const struct task *t) {
+    const struct attention *a = t->a;
+    const uint32_t dim = a->attr->head_dim;
+    float *keep = t->s.keep;
+    for (uint32_t i = 0; i < t->n_queries; i++) keep[i] = 1.0f / t->s.sum[i];
+    scale_rows(t->s.o, t->n_queries, a->ld, keep);
+    for (uint32_t i = 0; i < t->n_queries; i++) {
+        const uint64_t row = t->row0 + t->q0 + i;
+        pl_narrow(pl_at(&a->o, row, (uint64_t)t->head * dim), a->o.dtype, t->s.o + i * a->ld, dim);
+        float *lse = pl_at(&a->lse, row, t->head);
+        *lse = t->s.max[i] * LN_2 + logf(t->s.sum[i]);
+    }
+}
+
+static void run_task(struct task *t) {
+    const struct attention *a = t->a;
+    const uint32_t dim = a->attr->head_dim;
+    const struct pl_head_rows q = {&a->q, t->row0 + t->q0, (uint64_t)t->head * dim, t->n_queries,
+                                   dim};
+    PL_LEVEL_NAME(pl_tile_pack)(&q, a->ld, t->s.q);
+    PL_LEVEL_NAME(pl_tile_transpose)(t->s.q, t->n_queries, a->ld, a->attr->scale * LOG2_E, t->s.qt);
+    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
+        t->s.max[i] = NO_MAX;
+        t->s.sum[i] = 0.0f;
+    }
+    const uint64_t first = pl_first_key_block(t->q0, a->attr->window);
+    const uint64_t end = pl_end_key_block(t->q0, t->n_queries);
+    for (uint64_t b = first; b < end; b++) add_key_block(t, b * PL_ATTENTION_K, b == first);
+    finish(t);
+}
+
+/* Tasks [task0, task1), numbered (query block from the last, sequence, head): the longest rows of
+ * keys come first, so that no worker starts one when the others are done. */
+static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker) {
+    const struct attention *a = arg;
+    const uint32_t heads = a->attr->heads;
+    const uint64_t blocks =
+        pl_u64_div_up(pl_longest_sequence(&a->offsets, a->n_seqs), PL_ATTENTION_Q);
+    for (uint64_t n = task0; n < task1; n++) {
+        struct task t = {.a = a, .s = carve(a->ws + worker * a->floats_per_worker, a->ld)};
+        t.head = (uint32_t)(n % heads);
+        t.kv_head = t.head / (heads / a->attr->kv_heads);
+        t.row0 = pl_sequence(&a->offsets, n / heads % a->n_seqs, &t.length);
+        t.q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_Q;
+        if (t.q0 >= t.length) continue;
+        t.n_queries = (uint32_t)pl_u64_min(t.length - t.q0, PL_ATTENTION_Q);
+        run_task(&t);
+    }
+}
+
+/* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws; out: o[N,H*D] lse[N,H]f32. */
+pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *ws = &c->in[4];
+    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr,
+                                                c->in[0].rows, c->in[0].cols, false);
+    struct attention a = {.q = c->in[0], .k = c->in[1], .v = c->in[2], .offsets = c->in[3],
+                          .o = c->out[0], .lse = c->out[1], .attr = c->attr, .ws = ws->p,
+                          .n_seqs = c->batch->n_seqs,
+                          .ld = (uint32_t)pl_attention_padded(c->attr->head_dim)};
+    if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;
+    a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
+    const uint64_t longest = pl_longest_sequence(&a.offsets, a.n_seqs);
+    pl_cpu_rows(dev, pl_u64_div_up(longest, PL_ATTENTION_Q) * a.n_seqs * c->attr->heads, 1,
+                run_tasks, &a);
+    return PL_ERR_OK;
+}
