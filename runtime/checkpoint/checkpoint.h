@@ -39,10 +39,13 @@ struct pl_run_state {
 /* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d); /* C3 */
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
-/* normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone. */
+/* Masters, where there are any, get the same values before rounding; so they do on loading.
+ * normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone. */
 pl_err pl_model_init_random(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
 /* A uniform in +-1/sqrt(in), B 0 (PEFT's default). */
 pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
+/* r, target_modules, the scale and every name and shape must be those of the program:
+ * PL_ERR_CHECKPOINT_MISMATCH names both sides. Names with and without `.default` are read. */
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 
 /* Writes into an existing directory. config_json: text to write as config.json. Files of
@@ -62,19 +65,25 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
 /* Optimizer states (optimizer.safetensors), counters (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct pl_diag *d);
-/* C1; then removes all but the newest `keep` checkpoints of output_dir. */
+/* C1; then removes all but the newest `keep` checkpoints of output_dir, never this one. A checkpoint
+ * of the same step is replaced. On success c->final_path stays valid until pl_checkpoint_abort, which
+ * is how *c is always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d);
-void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit */
+void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit and
+                                                    * on {0}; frees both paths */
 
 /* Newest complete checkpoint-<step> in output_dir: malloc'd path, or NULL in *out when none. */
 pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_diag *d);
 pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, struct pl_diag *d);
-/* Trainable weights and optimizer states back into the job arena, bit for bit. */
+/* Trainable weights (mode full: every weight) and optimizer states back into the job arena, bit for
+ * bit. What the checkpoint holds must be exactly what the program trains: PL_ERR_CHECKPOINT_MISMATCH
+ * names the first tensor that is missing, too much, or of another shape or type. */
 pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struct pl_diag *d);
 
-/* Fault injection: the at-th write/fsync/rename call (1-based) fails with ENOSPC, count times.
- * Process-wide counter owned by the caller. NULL = off. */
+/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename and mkdir together
+ * (1-based; 0 = none) fails with ENOSPC, count times. Process-wide counter owned by the caller.
+ * NULL = off. */
 struct pl_io_fault {
     uint64_t at, count, calls;
 };

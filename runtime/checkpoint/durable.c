@@ -1,0 +1,243 @@
+/* durable.c - temp, fsync, rename, fsync the directory; and the counter that makes any of them fail. */
+#include "runtime/checkpoint/durable.h"
+#include "estimator/base/checked.h"
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WRITE_CHUNK (1u << 30) /* one write(2) moves at most 2^31 - 4096 bytes */
+#define REMOVE_FDS 16          /* directories nftw may hold open */
+
+static struct pl_io_fault *fault;
+
+void pl_checkpoint_set_fault(struct pl_io_fault *f) { fault = f; }
+
+static bool fault_strikes(void) {
+    if (!fault) return false;
+    uint64_t call = ++fault->calls;
+    if (!fault->at || call < fault->at || call - fault->at >= fault->count) return false;
+    errno = ENOSPC;
+    return true;
+}
+
+static pl_err write_error(struct pl_diag *d, const char *verb, const char *path) {
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0, "cannot %s %s: %s", verb, path,
+                      strerror(errno));
+}
+
+pl_err pl_host_oom(struct pl_diag *d, const char *what) {
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", what);
+}
+
+char *pl_path_join(const char *dir, const char *name) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+}
+
+static pl_err fd_sync(int fd, const char *path, struct pl_diag *d) {
+    if (fault_strikes() || fsync(fd) != 0) return write_error(d, "sync", path);
+    return PL_ERR_OK;
+}
+
+/* The descriptor is gone whatever close says (Linux), so it is never closed twice. */
+static pl_err fd_close(int fd, const char *path, struct pl_diag *d) {
+    bool struck = fault_strikes();
+    int rc = close(fd);
+    if (struck) errno = ENOSPC;
+    if (struck || rc != 0) return write_error(d, "close", path);
+    return PL_ERR_OK;
+}
+
+pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d) {
+    *o = (struct pl_outbox){.fd = -1};
+    o->dir = strdup(dir);
+    return o->dir ? PL_ERR_OK : pl_host_oom(d, "a path");
+}
+
+static char *temporary_path(const struct pl_outbox *o, const char *name) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s.tmp", o->dir, name) < 0 ? NULL : path;
+}
+
+static bool remember_name(struct pl_outbox *o, const char *name) {
+    if (o->n == o->cap) {
+        uint32_t cap = o->cap ? 2 * o->cap : 8;
+        char **names = realloc(o->names, cap * sizeof *names);
+        if (!names) return false;
+        o->names = names;
+        o->cap = cap;
+    }
+    o->names[o->n] = strdup(name);
+    return o->names[o->n] && ++o->n;
+}
+
+pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d) {
+    o->open_path = temporary_path(o, name);
+    if (!o->open_path || !remember_name(o, name)) return pl_host_oom(d, "a file name");
+    if (!fault_strikes())
+        o->fd = open(o->open_path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return o->fd < 0 ? write_error(d, "create", o->open_path) : PL_ERR_OK;
+}
+
+pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, struct pl_diag *d) {
+    const char *p = data;
+    while (bytes > 0) {
+        ssize_t n = -1;
+        if (!fault_strikes()) n = write(o->fd, p, (size_t)pl_u64_min(bytes, WRITE_CHUNK));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return write_error(d, "write", o->open_path);
+        p += n;
+        bytes -= (uint64_t)n;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
+    pl_err err = fd_sync(o->fd, o->open_path, d);
+    pl_err closed = fd_close(o->fd, o->open_path, d);
+    o->fd = -1;
+    free(o->open_path);
+    o->open_path = NULL;
+    return err != PL_ERR_OK ? err : closed;
+}
+
+pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
+                     struct pl_diag *d) {
+    PL_TRY(pl_outbox_open(o, name, d));
+    PL_TRY(pl_outbox_write(o, data, bytes, d));
+    return pl_outbox_close(o, d);
+}
+
+static pl_err give_name(const struct pl_outbox *o, const char *name, struct pl_diag *d) {
+    char *from = temporary_path(o, name), *to = pl_path_join(o->dir, name);
+    pl_err err = from && to ? pl_path_rename(from, to, d) : pl_host_oom(d, "a path");
+    free(from);
+    free(to);
+    return err;
+}
+
+pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d) {
+    for (; o->n_named < o->n; o->n_named++)
+        PL_TRY(give_name(o, o->names[o->n_named], d));
+    return pl_dir_sync(o->dir, d);
+}
+
+void pl_outbox_finish(struct pl_outbox *o) {
+    if (!o->dir) return;
+    if (o->fd >= 0) close(o->fd);
+    for (uint32_t i = 0; i < o->n; i++) {
+        char *path = i < o->n_named ? NULL : temporary_path(o, o->names[i]);
+        if (path) unlink(path);
+        free(path);
+        free(o->names[i]);
+    }
+    free(o->names);
+    free(o->open_path);
+    free(o->dir);
+    *o = (struct pl_outbox){.fd = -1};
+}
+
+pl_err pl_dir_create(const char *path, struct pl_diag *d) {
+    if (fault_strikes() || mkdir(path, 0777) != 0) return write_error(d, "create", path);
+    return PL_ERR_OK;
+}
+
+pl_err pl_dir_sync(const char *path, struct pl_diag *d) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return write_error(d, "open", path);
+    bool struck = fault_strikes();
+    int rc = struck ? -1 : fsync(fd);
+    /* File systems without directory sync (some network ones) say EINVAL: there is nothing to do. */
+    pl_err err = rc != 0 && errno != EINVAL ? write_error(d, "sync", path) : PL_ERR_OK;
+    pl_err closed = fd_close(fd, path, d);
+    return err != PL_ERR_OK ? err : closed;
+}
+
+pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d) {
+    if (fault_strikes() || rename(from, to) != 0) return write_error(d, "rename to", to);
+    return PL_ERR_OK;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where) {
+    (void)st, (void)kind, (void)where;
+    return remove(path) != 0 && errno != ENOENT ? -1 : 0;
+}
+
+pl_err pl_tree_remove(const char *path, struct pl_diag *d) {
+    if (nftw(path, remove_entry, REMOVE_FDS, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
+        return PL_ERR_OK;
+    return write_error(d, "remove", path);
+}
+
+static pl_err read_error(struct pl_diag *d, const char *path) {
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
+                      strerror(errno));
+}
+
+static pl_err read_whole(int fd, char *data, uint64_t bytes, const char *path, struct pl_diag *d) {
+    while (bytes > 0) {
+        ssize_t n = read(fd, data, (size_t)bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return read_error(d, path);
+        if (n == 0)
+            return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "%s shrank while it was read",
+                              path);
+        data += n;
+        bytes -= (uint64_t)n;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t *bytes,
+                    struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    char *data = NULL;
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        err = read_error(d, path);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > limit_bytes) {
+        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0,
+                         "%s is not a regular file of at most %llu bytes", path,
+                         (unsigned long long)limit_bytes);
+        goto out;
+    }
+    data = malloc((size_t)st.st_size + 1);
+    if (!data) {
+        err = pl_host_oom(d, path);
+        goto out;
+    }
+    PL_TRY_GOTO(read_whole(fd, data, (uint64_t)st.st_size, path, d), out);
+    data[st.st_size] = 0;
+    *out = data;
+    *bytes = (uint64_t)st.st_size;
+    data = NULL;
+out:
+    if (fd >= 0) close(fd);
+    free(data);
+    return err;
+}
+
+pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d) {
+    const char *slash = strrchr(path, '/');
+    char *dir = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    struct pl_outbox o = {0};
+    pl_err err = dir ? PL_ERR_OK : pl_host_oom(d, "a path");
+    if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
+    PL_TRY_GOTO(pl_outbox_put(&o, slash ? slash + 1 : path, text, bytes, d), out);
+    err = pl_outbox_commit(&o, d);
+out:
+    pl_outbox_finish(&o);
+    free(dir);
+    return err;
+}

@@ -1,0 +1,58 @@
+/* durable.h - files that are there in full or not at all, and the faults that tests inject.
+ *
+ * In: bytes.  Out: files and directories that survive a power cut once a call returned OK.
+ * Needs: base. Not for two threads at once: the fault counter is process-wide.
+ *   U1  a name is taken only by rename, after the content was written, fsynced and closed
+ *   U2  a failed fsync is the loss of the file: it is removed and never synced again, because the
+ *       kernel may have dropped the dirty pages and would answer OK the second time
+ *   U3  every open-for-writing, write, fsync, close, rename and mkdir passes the fault counter
+ * Use: struct pl_outbox o = {0};
+ *      pl_outbox_init(&o, dir, &d); pl_outbox_open(&o, "config.json", &d);
+ *      pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);
+ *      pl_outbox_commit(&o, &d); ... pl_outbox_finish(&o); */
+#ifndef PL_RUNTIME_CHECKPOINT_DURABLE_H
+#define PL_RUNTIME_CHECKPOINT_DURABLE_H
+
+#include "estimator/base/diag.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Files of one directory that change together. Each is written as NAME.tmp; commit gives all of
+ * them their names once every one is on disk, in the order they were opened. */
+struct pl_outbox {
+    char *dir;     /* owned */
+    char **names;  /* owned, final names */
+    uint32_t n, cap;
+    uint32_t n_named; /* files that commit has renamed */
+    char *open_path;  /* owned; the temporary being written, NULL when none */
+    int fd;           /* of open_path */
+};
+
+pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d);
+pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d);
+pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, struct pl_diag *d);
+pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d); /* fsync, close */
+/* Opens, writes and closes one file. */
+pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
+                     struct pl_diag *d);
+/* Renames all, then syncs the directory. */
+pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d);
+/* Removes the temporaries that have no name yet, frees; safe on {0} and after commit. */
+void pl_outbox_finish(struct pl_outbox *o);
+
+pl_err pl_dir_create(const char *path, struct pl_diag *d);
+pl_err pl_dir_sync(const char *path, struct pl_diag *d);
+pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d);
+/* Removes a file or a directory with all it holds; links are removed, not followed. A path that
+ * does not exist is OK. */
+pl_err pl_tree_remove(const char *path, struct pl_diag *d);
+
+/* malloc'd "dir/name", NULL when out of memory. */
+char *pl_path_join(const char *dir, const char *name);
+pl_err pl_host_oom(struct pl_diag *d, const char *what);
+/* Whole file into malloc'd NUL-terminated *out. */
+pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t *bytes,
+                    struct pl_diag *d);
+
+#endif

@@ -1,0 +1,36 @@
+/* json_io.c - see json_io.h. */
+#include "runtime/checkpoint/json_io.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define JSON_LIMIT 100000000u /* bytes, as for a safetensors header */
+/* Seventeen digits bring every double back; fewer would not. */
+#define JSON_STYLE (JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17))
+
+pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d) {
+    char *text = NULL;
+    uint64_t bytes;
+    json_error_t error;
+    PL_TRY(pl_file_read(path, JSON_LIMIT, &text, &bytes, d));
+    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    if (!*out)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, (uint64_t)error.line,
+                          (uint64_t)error.column, "%s: not valid JSON: %s", path, error.text);
+    if (json_is_object(*out)) return PL_ERR_OK;
+    json_decref(*out);
+    *out = NULL;
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 1, 1, "%s: not a JSON object", path);
+}
+
+pl_err pl_json_put(struct pl_outbox *o, const char *name, const json_t *value, struct pl_diag *d) {
+    char *text = value ? json_dumps(value, JSON_STYLE) : NULL;
+    if (!text) return pl_host_oom(d, name);
+    pl_err err = pl_outbox_open(o, name, d);
+    if (err == PL_ERR_OK) err = pl_outbox_write(o, text, strlen(text), d);
+    if (err == PL_ERR_OK) err = pl_outbox_write(o, "\n", 1, d);
+    if (err == PL_ERR_OK) err = pl_outbox_close(o, d);
+    free(text);
+    return err;
+}

@@ -1,0 +1,16 @@
+/* json_io.h - small JSON files, read with their place in every error, written crash-safe. */
+#ifndef PL_RUNTIME_CHECKPOINT_JSON_IO_H
+#define PL_RUNTIME_CHECKPOINT_JSON_IO_H
+
+#include "runtime/checkpoint/durable.h"
+
+#include <jansson.h>
+
+/* An object; the caller owns *out. PL_ERR_CHECKPOINT_FILE, or PL_ERR_CHECKPOINT_FORMAT with line
+ * and column. No key may stand twice. */
+pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d);
+/* Sorted keys, indent 2, one newline at the end, as Hugging Face writes them. NULL value: reported
+ * as out of memory, which is why building it failed. */
+pl_err pl_json_put(struct pl_outbox *o, const char *name, const json_t *value, struct pl_diag *d);
+
+#endif

@@ -1,0 +1,218 @@
+/* model_io.c - Hugging Face model directories. */
+#include "runtime/checkpoint/model_io.h"
+#include "estimator/base/checked.h"
+#include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/windows.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MODEL_STEM "model"
+#define SINGLE_FILE "model.safetensors"
+#define INDEX_FILE "model.safetensors.index.json"
+#define SHARD_NAME 64
+#define MAX_SHARDS 99999 /* five digits in the name */
+
+/* Opens the files and finds every weight in them; no tensor byte is read (C3). */
+static pl_err find_weights(struct pl_windows *w, struct pl_weight_files *f,
+                           const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    PL_TRY(pl_windows_add_model(w, p, d));
+    PL_TRY(pl_weight_files_open(f, dir, MODEL_STEM, PL_ERR_MODEL_FILE, d));
+    return pl_windows_resolve(w, p, f, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
+}
+
+pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct pl_weight_files f = {0};
+    pl_err err = find_weights(&w, &f, p, dir, d);
+    pl_weight_files_close(&f);
+    pl_windows_finish(&w);
+    return err;
+}
+
+pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct pl_weight_files f = {0};
+    pl_err err = find_weights(&w, &f, io->program, dir, d);
+    if (err == PL_ERR_OK) err = pl_windows_load(&w, io, true, d);
+    pl_weight_files_close(&f);
+    pl_windows_finish(&w);
+    return err;
+}
+
+/* first[k] is the window that shard k starts with; first[n_shards] = w->n. */
+struct shards {
+    uint32_t *first; /* owned */
+    uint32_t n;
+    uint64_t total_bytes, total_elements;
+};
+
+static pl_err cut_shards(const struct pl_windows *w, const struct pl_program *p,
+                         uint64_t shard_bytes, struct shards *s, struct pl_diag *d) {
+    uint64_t filled = 0;
+    s->first = calloc((size_t)w->n + 2, sizeof *s->first);
+    if (!s->first) return pl_host_oom(d, "the list of shards");
+    s->n = 1;
+    for (uint32_t i = 0; i < w->n; i++) {
+        uint64_t bytes = w->items[i].count * pl_dtype_bytes(p->tensors[w->items[i].tensor].dtype);
+        if (filled > 0 && (bytes > shard_bytes || filled > shard_bytes - bytes)) {
+            s->first[s->n++] = i;
+            filled = 0;
+        }
+        filled += bytes;
+        s->total_bytes += bytes;
+        s->total_elements += w->items[i].count;
+    }
+    s->first[s->n] = w->n;
+    if (s->n > MAX_SHARDS)
+        return pl_diag_set(d, PL_ERR_OVERFLOW, "%u shards are more than names allow", s->n);
+    return PL_ERR_OK;
+}
+
+static void shard_name(const struct shards *s, uint32_t k, char out[SHARD_NAME]) {
+    if (s->n == 1)
+        snprintf(out, SHARD_NAME, SINGLE_FILE);
+    else
+        snprintf(out, SHARD_NAME, "model-%05u-of-%05u.safetensors", k + 1, s->n);
+}
+
+static pl_err put_index(struct pl_outbox *o, const struct pl_windows *w, const struct shards *s,
+                        struct pl_diag *d) {
+    bool whole = true;
+    json_t *map = json_object();
+    for (uint32_t k = 0; k < s->n; k++) {
+        char name[SHARD_NAME];
+        shard_name(s, k, name);
+        for (uint32_t i = s->first[k]; i < s->first[k + 1]; i++)
+            whole = json_object_set_new(map, w->items[i].name, json_string(name)) == 0 && whole;
+    }
+    /* json_pack takes the reference to map, on failure too. */
+    json_t *root = json_pack("{s:{s:I,s:I},s:o}", "metadata", "total_parameters",
+                             (json_int_t)s->total_elements, "total_size",
+                             (json_int_t)s->total_bytes, "weight_map", map);
+    pl_err err = whole ? pl_json_put(o, INDEX_FILE, root, d) : pl_host_oom(d, INDEX_FILE);
+    json_decref(root);
+    return err;
+}
+
+static pl_err put_weights(struct pl_outbox *o, const struct pl_windows *w, const struct shards *s,
+                          const struct pl_tensor_io *io, struct pl_diag *d) {
+    for (uint32_t k = 0; k < s->n; k++) {
+        char name[SHARD_NAME];
+        shard_name(s, k, name);
+        PL_TRY(pl_windows_save(w, s->first[k], s->first[k + 1], io, o, name, d));
+    }
+    return s->n > 1 ? put_index(o, w, s, d) : PL_ERR_OK;
+}
+
+/* Belongs to a model directory, and training does not change it. */
+static const char *const companions[] = {
+    "tokenizer.json",         "tokenizer_config.json", "special_tokens_map.json",
+    "generation_config.json", "chat_template.jinja",   "vocab.json",
+    "merges.txt",             "tokenizer.model",
+};
+
+static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path,
+                         const struct pl_tensor_io *io, struct pl_diag *d) {
+    for (;;) {
+        ssize_t n = read(fd, io->staging, (size_t)io->staging_bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
+                              strerror(errno));
+        if (n == 0) return PL_ERR_OK;
+        PL_TRY(pl_outbox_write(o, io->staging, (uint64_t)n, d));
+    }
+}
+
+/* A file that is not there is not copied; any other trouble is an error. */
+static pl_err copy_companion(struct pl_outbox *o, const char *source_dir, const char *name,
+                             const struct pl_tensor_io *io, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    char *path = pl_path_join(source_dir, name);
+    if (!path) return pl_host_oom(d, "a path");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) goto out;
+    if (fd < 0) {
+        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot open %s: %s", path,
+                         strerror(errno));
+        goto out;
+    }
+    PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
+    PL_TRY_GOTO(copy_bytes(o, fd, path, io, d), out);
+    err = pl_outbox_close(o, d);
+out:
+    if (fd >= 0) close(fd);
+    free(path);
+    return err;
+}
+
+static bool is_weight_file(const char *name) {
+    unsigned k, n;
+    int end = 0;
+    if (strcmp(name, SINGLE_FILE) == 0 || strcmp(name, INDEX_FILE) == 0) return true;
+    return sscanf(name, "model-%5u-of-%5u.safetensors%n", &k, &n, &end) == 2 && end > 0 &&
+           name[end] == 0;
+}
+
+static bool in_outbox(const struct pl_outbox *o, const char *name) {
+    for (uint32_t i = 0; i < o->n; i++)
+        if (strcmp(o->names[i], name) == 0) return true;
+    return false;
+}
+
+/* Weights of an earlier save under other names: readers prefer model.safetensors to an index, so a
+ * leftover would be loaded in place of what was just written. */
+static pl_err remove_leftovers(const struct pl_outbox *o, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    DIR *dir = opendir(o->dir);
+    if (!dir)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, o->dir, 0, 0, "cannot list %s: %s", o->dir,
+                          strerror(errno));
+    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
+        if (!is_weight_file(e->d_name) || in_outbox(o, e->d_name)) continue;
+        char *path = pl_path_join(o->dir, e->d_name);
+        err = path ? pl_tree_remove(path, d) : pl_host_oom(d, "a path");
+        free(path);
+    }
+    closedir(dir);
+    return err;
+}
+
+static pl_err put_texts(struct pl_outbox *o, const char *config_json, const char *source_dir,
+                        const struct pl_tensor_io *io, struct pl_diag *d) {
+    PL_TRY(pl_outbox_put(o, "config.json", config_json, strlen(config_json), d));
+    for (size_t i = 0; source_dir && i < sizeof companions / sizeof *companions; i++)
+        PL_TRY(copy_companion(o, source_dir, companions[i], io, d));
+    return PL_ERR_OK;
+}
+
+pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
+                            const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct pl_outbox o = {0};
+    struct shards s = {0};
+    pl_err err = pl_windows_add_model(&w, io->program, d);
+    if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(cut_shards(&w, io->program, shard_bytes, &s, d), out);
+    PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
+    PL_TRY_GOTO(put_weights(&o, &w, &s, io, d), out);
+    PL_TRY_GOTO(put_texts(&o, config_json, source_dir, io, d), out);
+    PL_TRY_GOTO(pl_outbox_commit(&o, d), out);
+    err = remove_leftovers(&o, d);
+out:
+    free(s.first);
+    pl_outbox_finish(&o);
+    pl_windows_finish(&w);
+    return err;
+}
+
+pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char *config_json,
+                     const char *source_dir, struct pl_diag *d) {
+    return pl_model_save_shards(io, dir, config_json, source_dir, PL_SHARD_BYTES, d);
+}

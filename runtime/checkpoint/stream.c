@@ -1,0 +1,164 @@
+/* stream.c - windows between files and the device, through staging, piece by piece.
+ *
+ * A piece is a group of elements that fits the staging buffer together with what it is converted
+ * to; a tensor may be larger than staging. Results do not depend on the size of the pieces. */
+#include "estimator/base/checked.h"
+#include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/windows.h"
+
+#include <stdlib.h>
+
+#define PIECE_ALIGN 64 /* elements: keeps the parts of staging aligned, and random blocks whole */
+
+/* Staging cut into parts: what was read, its fp32 values, the values in the tensor's type. */
+struct piece {
+    uint64_t elements;
+    void *raw;
+    float *values;
+    void *out;
+};
+
+static pl_err cut_staging(const struct pl_tensor_io *io, uint64_t raw_bytes, uint64_t values_bytes,
+                          uint64_t out_bytes, struct piece *out, struct pl_diag *d) {
+    if (!io->staging || io->staging_bytes < PL_STAGING_MIN)
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "a staging buffer of %llu bytes is too small",
+                           (unsigned long long)io->staging_bytes);
+    uint64_t n = io->staging_bytes / (raw_bytes + values_bytes + out_bytes);
+    char *base = io->staging;
+    n -= n % PIECE_ALIGN;
+    out->elements = n;
+    out->values = (void *)base;
+    out->raw = base + n * values_bytes;
+    out->out = base + n * (values_bytes + raw_bytes);
+    return PL_ERR_OK;
+}
+
+static char *element_address(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element) {
+    char *base = io->address(io->ctx, tensor);
+    return base + element * pl_dtype_bytes(io->program->tensors[tensor].dtype);
+}
+
+static pl_err device_error(const struct pl_tensor_io *io, uint32_t tensor, pl_err err,
+                           struct pl_diag *d) {
+    char name[96];
+    pl_tensor_name(io->program, tensor, name);
+    return pl_diag_set(d, err, "the device did not copy tensor %s", name);
+}
+
+static pl_err device_sync(const struct pl_tensor_io *io) {
+    return io->device->ops->sync ? io->device->ops->sync(io->device) : PL_ERR_OK;
+}
+
+/* Staging is used again as soon as this returns, so the copy must be over. */
+static pl_err upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                     const void *src, uint64_t n, struct pl_diag *d) {
+    uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
+    pl_err err = io->device->ops->upload(io->device, element_address(io, tensor, element), src,
+                                         bytes);
+    if (err == PL_ERR_OK) err = device_sync(io);
+    return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
+}
+
+static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element, void *dst,
+                       uint64_t n, struct pl_diag *d) {
+    uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
+    pl_err err = io->device->ops->download(io->device, dst, element_address(io, tensor, element),
+                                           bytes);
+    if (err == PL_ERR_OK) err = device_sync(io);
+    return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
+}
+
+/* fp32 values to the tensor, rounded to its type, and unrounded to the master. */
+static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
+                           const struct piece *piece, uint64_t first, uint64_t n,
+                           struct pl_diag *d) {
+    enum pl_dtype type = io->program->tensors[w->tensor].dtype;
+    if (master != PL_NONE) PL_TRY(upload(io, master, w->first + first, piece->values, n, d));
+    if (type == PL_DTYPE_F32) return upload(io, w->tensor, w->first + first, piece->values, n, d);
+    pl_convert_from_f32(piece->out, piece->values, type, n);
+    return upload(io, w->tensor, w->first + first, piece->out, n, d);
+}
+
+static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
+                          struct pl_diag *d) {
+    enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;
+    bool as_is = from == to && master == PL_NONE;
+    uint64_t from_bytes = pl_dtype_bytes(from);
+    struct piece piece = {0};
+    PL_TRY(cut_staging(io, from_bytes, as_is ? 0 : sizeof(float), as_is ? 0 : pl_dtype_bytes(to),
+                       &piece, d));
+    for (uint64_t at = 0; at < w->count; at += piece.elements) {
+        uint64_t n = pl_u64_min(piece.elements, w->count - at);
+        PL_TRY(pl_st_read(w->file, w->entry, at * from_bytes, piece.raw, n * from_bytes, d));
+        if (as_is) {
+            PL_TRY(upload(io, w->tensor, w->first + at, piece.raw, n, d));
+            continue;
+        }
+        pl_convert_to_f32(piece.values, piece.raw, from, n);
+        PL_TRY(store_values(w, io, master, &piece, at, n, d));
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
+                       struct pl_diag *d) {
+    for (uint32_t i = 0; i < w->n; i++)
+        PL_TRY(load_window(&w->items[i], io, fill_master ? w->items[i].master : PL_NONE, d));
+    return PL_ERR_OK;
+}
+
+pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
+                       pl_window_fill fill, void *ctx, struct pl_diag *d) {
+    struct piece piece = {0};
+    uint64_t type_bytes = pl_dtype_bytes(io->program->tensors[w->tensor].dtype);
+    PL_TRY(cut_staging(io, 0, sizeof(float), type_bytes, &piece, d));
+    for (uint64_t at = 0; at < w->count; at += piece.elements) {
+        uint64_t n = pl_u64_min(piece.elements, w->count - at);
+        fill(ctx, w, at, n, piece.values);
+        PL_TRY(store_values(w, io, w->master, &piece, at, n, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err save_window(const struct pl_window *w, const struct pl_tensor_io *io,
+                          struct pl_outbox *o, struct pl_diag *d) {
+    struct piece piece = {0};
+    uint64_t type_bytes = pl_dtype_bytes(io->program->tensors[w->tensor].dtype);
+    PL_TRY(cut_staging(io, type_bytes, 0, 0, &piece, d));
+    for (uint64_t at = 0; at < w->count; at += piece.elements) {
+        uint64_t n = pl_u64_min(piece.elements, w->count - at);
+        PL_TRY(download(io, w->tensor, w->first + at, piece.raw, n, d));
+        PL_TRY(pl_outbox_write(o, piece.raw, n * type_bytes, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                          const struct pl_program *p, struct pl_text *out, struct pl_diag *d) {
+    struct pl_st_item *items = calloc((size_t)(end - begin) + 1, sizeof *items);
+    if (!items) return pl_host_oom(d, "the header of a safetensors file");
+    for (uint32_t i = begin; i < end; i++)
+        items[i - begin] = (struct pl_st_item){.name = w->items[i].name,
+                                               .dtype = p->tensors[w->items[i].tensor].dtype,
+                                               .rank = w->items[i].rank,
+                                               .dims = w->items[i].dims};
+    pl_err err = pl_st_header(items, end - begin, out, d);
+    free(items);
+    return err;
+}
+
+pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                       const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
+                       struct pl_diag *d) {
+    struct pl_text header = {0};
+    pl_err err = make_header(w, begin, end, io->program, &header, d);
+    if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
+    PL_TRY_GOTO(pl_outbox_write(o, header.data, header.len, d), out);
+    for (uint32_t i = begin; i < end; i++)
+        PL_TRY_GOTO(save_window(&w->items[i], io, o, d), out);
+    err = pl_outbox_close(o, d);
+out:
+    pl_text_finish(&header);
+    return err;
+}

@@ -1,0 +1,216 @@
+/* weight_files.c - one safetensors file, or shards with an index; and finding windows in them. */
+#include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/windows.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+PL_PRINTF(3, 4)
+static pl_err index_error(const struct pl_weight_files *f, struct pl_diag *d, const char *fmt, ...) {
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0, "%s: %s", f->path, text);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static const struct pl_st_file *find_shard(const struct pl_weight_files *f, const char *name) {
+    for (uint32_t i = 0; name && i < f->n; i++)
+        if (strcmp(base_name(f->files[i].path), name) == 0) return &f->files[i];
+    return NULL;
+}
+
+static pl_err open_shard(struct pl_weight_files *f, const char *dir, const char *name,
+                         pl_err absent, struct pl_diag *d) {
+    char *path = pl_path_join(dir, name);
+    if (!path) return pl_host_oom(d, "a path");
+    pl_err err = PL_ERR_OK;
+    if (f->weight_map && access(path, F_OK) != 0)
+        err = pl_diag_at(d, absent, path, 0, 0,
+                         "shard %s, named by %s, is missing: %s", path, base_name(f->path),
+                         strerror(errno));
+    else
+        err = pl_st_open(&f->files[f->n], path, d);
+    if (err == PL_ERR_OK) f->n++;
+    free(path);
+    return err;
+}
+
+/* A shard is a file beside the index; a path would leave the directory. */
+static pl_err check_shard_name(const struct pl_weight_files *f, const char *tensor,
+                               const char *shard, struct pl_diag *d) {
+    if (!shard || !*shard || strchr(shard, '/'))
+        return index_error(f, d, "weight_map: the shard of `%s` is not a file name", tensor);
+    return PL_ERR_OK;
+}
+
+static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err absent,
+                          struct pl_diag *d) {
+    const char *tensor;
+    json_t *value;
+    f->files = calloc(json_object_size(f->weight_map) + 1, sizeof *f->files);
+    if (!f->files) return pl_host_oom(d, "the list of shards");
+    json_object_foreach(f->weight_map, tensor, value) {
+        const char *shard = json_string_value(value);
+        PL_TRY(check_shard_name(f, tensor, shard, d));
+        if (!find_shard(f, shard)) PL_TRY(open_shard(f, dir, shard, absent, d));
+        if (!pl_st_find(find_shard(f, shard), tensor))
+            return index_error(f, d, "tensor `%s` is not in its shard %s", tensor, shard);
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err read_index(struct pl_weight_files *f, struct pl_diag *d) {
+    json_t *root;
+    PL_TRY(pl_json_read(f->path, &root, d));
+    json_t *map = json_object_get(root, "weight_map");
+    if (json_is_object(map)) f->weight_map = json_incref(map);
+    json_decref(root);
+    return f->weight_map ? PL_ERR_OK : index_error(f, d, "there is no weight_map");
+}
+
+static pl_err open_files(struct pl_weight_files *f, const char *dir, const char *stem,
+                         pl_err absent, struct pl_diag *d) {
+    char single[64], index[96];
+    snprintf(single, sizeof single, "%s.safetensors", stem);
+    snprintf(index, sizeof index, "%s.safetensors.index.json", stem);
+    f->path = pl_path_join(dir, single);
+    if (!f->path) return pl_host_oom(d, "a path");
+    if (access(f->path, F_OK) == 0) {
+        f->files = calloc(1, sizeof *f->files);
+        return f->files ? open_shard(f, dir, single, absent, d) : pl_host_oom(d, "a file");
+    }
+    free(f->path);
+    f->path = pl_path_join(dir, index);
+    if (!f->path) return pl_host_oom(d, "a path");
+    if (access(f->path, F_OK) != 0)
+        return pl_diag_at(d, absent, dir, 0, 0, "%s has neither %s nor %s", dir,
+                          single, index);
+    PL_TRY(read_index(f, d));
+    return open_shards(f, dir, absent, d);
+}
+
+pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
+                            pl_err absent, struct pl_diag *d) {
+    *f = (struct pl_weight_files){0};
+    pl_err err = open_files(f, dir, stem, absent, d);
+    if (err != PL_ERR_OK) pl_weight_files_close(f);
+    return err;
+}
+
+void pl_weight_files_close(struct pl_weight_files *f) {
+    for (uint32_t i = 0; i < f->n; i++)
+        pl_st_close(&f->files[i]);
+    json_decref(f->weight_map);
+    free(f->files);
+    free(f->path);
+    *f = (struct pl_weight_files){0};
+}
+
+static bool find_named(const struct pl_weight_files *f, struct pl_window *w, const char *name) {
+    w->file = f->weight_map
+                  ? find_shard(f, json_string_value(json_object_get(f->weight_map, name)))
+                  : &f->files[0];
+    w->entry = w->file ? pl_st_find(w->file, name) : NULL;
+    return w->entry != NULL;
+}
+
+/* Adapters saved straight from a PeftModel's state dict carry the adapter's name, `.default`. */
+static bool find_window(const struct pl_weight_files *f, struct pl_window *w) {
+    static const char suffix[] = ".weight";
+    if (find_named(f, w, w->name)) return true;
+    char *tail = strstr(w->name, ".lora_");
+    if (!tail || !(tail = strstr(tail, suffix))) return false;
+    char name[PL_WINDOW_NAME + 16];
+    snprintf(name, sizeof name, "%.*s.default%s", (int)(tail - w->name), w->name, tail);
+    return find_named(f, w, name);
+}
+
+static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag *d) {
+    const struct pl_st_entry *e = w->entry;
+    bool same = e->rank == w->rank;
+    for (uint32_t i = 0; same && i < w->rank; i++)
+        same = e->dims[i] == w->dims[i];
+    if (same) return PL_ERR_OK;
+    char have[PL_ST_SHAPE_TEXT], want[PL_ST_SHAPE_TEXT];
+    return pl_diag_at(d, err, w->file->path, 0, 0,
+                      "%s: tensor `%s` has shape %s, the model wants %s", w->file->path, e->name,
+                      pl_st_shape_text(e->rank, e->dims, have),
+                      pl_st_shape_text(w->rank, w->dims, want));
+}
+
+static pl_err check_type(const struct pl_window *w, const struct pl_program *p,
+                         enum pl_window_match match, pl_err err, struct pl_diag *d) {
+    const struct pl_st_entry *e = w->entry;
+    enum pl_dtype own = p->tensors[w->tensor].dtype;
+    bool exact = match == PL_MATCH_EXACT;
+    if (exact ? e->dtype == own : pl_convert_reads(e->dtype)) return PL_ERR_OK;
+    return pl_diag_at(d, err, w->file->path, 0, 0, "%s: tensor `%s` is stored as %s, not as %s",
+                      w->file->path, e->name, e->dtype_name,
+                      exact ? pl_dtype_file_name(own) : "F32, BF16 or F16");
+}
+
+static pl_err report_missing(const struct pl_windows *w, const struct pl_weight_files *f,
+                             pl_err err, struct pl_diag *d) {
+    const struct pl_window *first = NULL;
+    uint32_t more = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        if (w->items[i].entry) continue;
+        if (first)
+            more++;
+        else
+            first = &w->items[i];
+    }
+    char others[48] = "";
+    if (more) snprintf(others, sizeof others, " (and %u more)", more);
+    return pl_diag_at(d, err, f->path, 0, 0, "%s: tensor `%s` is missing%s", f->path, first->name,
+                      others);
+}
+
+/* Names something of the files that no window asked for. Windows are distinct, so with all of them
+ * found a surplus shows in the count. */
+static pl_err check_surplus(const struct pl_windows *w, const struct pl_weight_files *f, pl_err err,
+                            struct pl_diag *d) {
+    uint64_t stored = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        stored += f->files[i].n;
+    if (stored == w->n) return PL_ERR_OK;
+    for (uint32_t i = 0; i < f->n; i++) {
+        for (uint64_t k = 0; k < f->files[i].n; k++) {
+            const struct pl_st_entry *e = &f->files[i].entries[k];
+            uint32_t j = 0;
+            while (j < w->n && w->items[j].entry != e)
+                j++;
+            if (j == w->n)
+                return pl_diag_at(d, err, f->files[i].path, 0, 0,
+                                  "%s: tensor `%s` has no place in this run", f->files[i].path,
+                                  e->name);
+        }
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_program *p,
+                          const struct pl_weight_files *f, enum pl_window_match match, pl_err err,
+                          struct pl_diag *d) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < w->n; i++)
+        found += find_window(f, &w->items[i]);
+    if (found < w->n) return report_missing(w, f, err, d);
+    for (uint32_t i = 0; i < w->n; i++) {
+        PL_TRY(check_shape(&w->items[i], err, d));
+        PL_TRY(check_type(&w->items[i], p, match, err, d));
+    }
+    return match == PL_MATCH_CONVERT ? PL_ERR_OK : check_surplus(w, f, err, d);
+}

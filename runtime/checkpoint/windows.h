@@ -1,0 +1,83 @@
+/* windows.h - which tensor of a file is which stretch of which tensor of the program.
+ *
+ * Files keep Hugging Face's split names; the program computes with fused matrices. A window ties the
+ * two together, and everything else in this room - load, save, initialise, resume - is a walk over a
+ * list of windows.
+ * In: program.  Out: lists; data moved between files, staging and the device.
+ *   W1  a window is contiguous: rows of a fused matrix are, and vectors have one column
+ *   W2  all windows of a list are found, with shape and type, before the first byte moves */
+#ifndef PL_RUNTIME_CHECKPOINT_WINDOWS_H
+#define PL_RUNTIME_CHECKPOINT_WINDOWS_H
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/safetensors.h"
+
+#include <jansson.h>
+
+#define PL_WINDOW_NAME 192
+#define PL_STAGING_MIN 4096 /* bytes; below this a piece would be no whole element group */
+
+struct pl_window {
+    char name[PL_WINDOW_NAME]; /* in the file */
+    uint32_t tensor;           /* id */
+    uint32_t row;              /* index into pl_model_rows() */
+    uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
+    uint32_t rank;
+    uint64_t dims[2];
+    uint64_t first, count; /* elements of the tensor */
+    /* Filled by pl_windows_resolve; borrowed from the opened files. */
+    const struct pl_st_file *file;
+    const struct pl_st_entry *entry;
+};
+
+struct pl_windows {
+    struct pl_window *items; /* owned */
+    uint32_t n, cap;
+};
+
+/* Each appends; on failure the list still wants pl_windows_finish. */
+pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
+pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
+/* Moments and masters of the windows of `base`: NAME.exp_avg, NAME.exp_avg_sq, NAME.master. */
+pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
+                             const struct pl_program *p, struct pl_diag *d);
+void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
+
+/* One file, or the shards of an index. */
+struct pl_weight_files {
+    char *path; /* owned; the file, or the index */
+    struct pl_st_file *files; /* owned */
+    uint32_t n;
+    json_t *weight_map; /* owned; NULL = one file */
+};
+/* dir/STEM.safetensors if there is one, else the shards of dir/STEM.safetensors.index.json. A file
+ * that is not there is reported as `absent`. */
+pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
+                            pl_err absent, struct pl_diag *d);
+void pl_weight_files_close(struct pl_weight_files *f);
+
+enum pl_window_match {
+    PL_MATCH_CONVERT,  /* any type weights are stored in; other tensors of the files are ignored */
+    PL_MATCH_COMPLETE, /* as above, but no other tensor may be there */
+    PL_MATCH_EXACT,    /* the tensor's own type, and no other tensor may be there */
+};
+/* W2. `err` is reported for what is missing, too much, or of the wrong shape or type. */
+pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_program *p,
+                          const struct pl_weight_files *f, enum pl_window_match match, pl_err err,
+                          struct pl_diag *d);
+
+/* Streams resolved windows into the device. fill_master: masters get the file's values unrounded. */
+pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
+                       struct pl_diag *d);
+/* n values from element `first` of the window on; n is a multiple of 4 but for the last call. */
+typedef void (*pl_window_fill)(void *ctx, const struct pl_window *w, uint64_t first, uint64_t n,
+                               float *out);
+pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
+                       pl_window_fill fill, void *ctx, struct pl_diag *d);
+/* Writes windows [begin, end) as one file of the outbox. */
+pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                       const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
+                       struct pl_diag *d);
+
+#endif
