@@ -86,7 +86,8 @@ struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols) {
 }
 
 struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows) {
-    return (struct pl_operand){.id = v.id, .version = v.version, .row0 = row0, .nrows = nrows};
+    return (struct pl_operand){
+        .id = v.id, .version = v.version, .row0 = row0, .nrows = nrows, .batch_row = row0};
 }
 
 static void operand_shape(const struct pl_builder *b, const struct pl_operand *o, uint64_t *rows,

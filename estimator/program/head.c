@@ -19,13 +19,20 @@ static uint32_t add_logits(struct pl_builder *b) {
                                                  .of = PL_NONE});
 }
 
-/* Logits of the chunk: rows of the h window, at the top of the logits buffer. */
+/* The chunk's rows at the top of the logits buffer. */
+static struct pl_operand logits_window(const struct pl_builder *b, uint32_t logits, uint64_t row0,
+                                       uint64_t nrows) {
+    struct pl_operand w = pl_arg_rows(pl_build_now(b, logits), 0, nrows);
+    w.batch_row = row0;
+    return w;
+}
+
 static void chunk_logits(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR, &attr, h.nrows, b->m->hidden,
                                               pl_build_widens(b, h.id, w, logits));
-    struct pl_operand out[] = {pl_arg_rows(pl_build_now(b, logits), 0, h.nrows)};
+    struct pl_operand out[] = {logits_window(b, logits, h.row0, h.nrows)};
     struct pl_operand in[] = {h, pl_arg(pl_build_now(b, w)), pl_arg_none, ws, pl_arg_none};
     PL_OP(b, PL_OP_LINEAR, attr, in, out);
 }
@@ -35,7 +42,7 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
     struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
     struct pl_operand ws =
         pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab, false);
-    struct pl_operand l = pl_arg_rows(pl_build_now(b, logits), 0, nrows);
+    struct pl_operand l = logits_window(b, logits, row0, nrows);
     struct pl_operand loss = pl_arg(pl_build_now(b, b->p->loss));
     struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
     struct pl_operand out[] = {l, loss};
@@ -45,7 +52,7 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
 static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits,
                       bool need_dh) {
     if (b->err != PL_ERR_OK) return;
-    struct pl_operand dl = pl_arg_rows(pl_build_now(b, logits), 0, h.nrows);
+    struct pl_operand dl = logits_window(b, logits, h.row0, h.nrows);
     if (pl_build_trains(b, w)) {
         struct pl_attr attr = {.alpha = 1.0f};
         struct pl_operand g = pl_build_grad(b, w, &attr.accumulate);

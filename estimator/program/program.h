@@ -98,12 +98,14 @@ struct pl_tensor {
 };
 
 /* A window of a tensor: columns [col, col+cols) of the last dimension, rows [row0, row0+nrows) of
- * dims[0] at capacity; nrows = 0 means all. version: content expected (inputs) or made (outputs). */
+ * dims[0] at capacity; nrows = 0 means all. version: content expected (inputs) or made (outputs).
+ * batch_row: which token or target row of the micro-batch the window's first row holds; it is row0
+ * but for the logits, whose buffer is reused chunk by chunk. */
 struct pl_operand {
     uint32_t id; /* PL_NONE = absent */
     uint32_t version;
     uint32_t col, cols;
-    uint64_t row0, nrows;
+    uint64_t row0, nrows, batch_row;
 };
 
 #define PL_OP_MAX_IN 8

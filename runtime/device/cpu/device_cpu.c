@@ -43,11 +43,10 @@ out:
 }
 
 /* MemAvailable: what the kernel can hand out without swapping, page cache it can drop included. */
-static pl_err cpu_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_diag *d) {
+pl_err pl_cpu_available_bytes(uint64_t *out, struct pl_diag *d) {
     char line[256];
     uint64_t kib;
     bool found = false;
-    (void)dev;
     FILE *f = fopen("/proc/meminfo", "re");
     if (!f) return pl_diag_set(d, PL_ERR_IO, "/proc/meminfo: %s", strerror(errno));
     while (!found && fgets(line, sizeof line, f))
@@ -56,6 +55,11 @@ static pl_err cpu_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_dia
     if (!found) return pl_diag_set(d, PL_ERR_IO, "/proc/meminfo has no line MemAvailable");
     *out = kib * 1024;
     return PL_ERR_OK;
+}
+
+static pl_err cpu_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_diag *d) {
+    (void)dev;
+    return pl_cpu_available_bytes(out, d);
 }
 
 static pl_err cpu_alloc(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d) {

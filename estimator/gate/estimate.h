@@ -1,0 +1,39 @@
+/* estimate.h - the answer to "does it fit", as data, as text, as JSON. Never a second arithmetic:
+ * every byte here is read off a plan. */
+#ifndef PL_ESTIMATOR_GATE_ESTIMATE_H
+#define PL_ESTIMATOR_GATE_ESTIMATE_H
+
+#include "estimator/gate/gate.h"
+
+#include <jansson.h>
+
+struct pl_estimate {
+    const struct pl_job *job;     /* borrowed */
+    const struct pl_model *model; /* borrowed */
+    struct pl_planned planned;    /* at batch_size */
+    struct pl_budget budget;
+    struct pl_verdict verdict;
+    struct pl_remedy remedies[PL_MAX_REMEDIES]; /* when it does not fit */
+    uint32_t n_remedies;
+    uint32_t batch_size, recommended_batch_size; /* recommended 0: unknown or none fits */
+    uint64_t gradient_accumulation;
+    uint64_t param_count, trainable_param_count;
+};
+
+/* Plans at batch_size and judges. recommended: 0 = not searched. */
+pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const struct pl_model *m,
+                        const struct pl_traits *traits, const struct pl_budget *budget,
+                        uint32_t batch_size, uint32_t recommended, struct pl_diag *d);
+void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
+
+/* "VRAM estimate (full, 7.6B params, batch=2, seq=2048): total=13.4GB" */
+void pl_estimate_summary(const struct pl_estimate *e, struct pl_text *out);
+/* Summary, ledger with bars, arenas, phases, verdict, remedies. columns: width to stay in. */
+void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns,
+                      struct pl_text *out);
+/* One object, "schema":1; notes: one a line. NULL when out of memory. */
+json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes);
+/* [{category, bytes}], summing exactly to the arenas. */
+json_t *pl_estimate_ledger_json(const struct pl_plan *plan);
+
+#endif

@@ -1,0 +1,138 @@
+/* exec.c - binding views and running ops. */
+#include "runtime/exec/exec.h"
+
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+
+struct pl_exec_patch {
+    struct pl_view *view;
+    uint64_t first, most; /* batch row of the window's start; rows at capacity */
+    enum pl_rows rows;
+};
+
+static bool is_dynamic(const struct pl_program *p, const struct pl_operand *o) {
+    return o->id != PL_NONE && p->tensors[o->id].rows != PL_ROWS_FIXED;
+}
+
+static uint32_t count_patches(const struct pl_program *p) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        for (int k = 0; k < p->ops[i].n_in; k++)
+            n += is_dynamic(p, &p->ops[i].in[k]);
+        for (int k = 0; k < p->ops[i].n_out; k++)
+            n += is_dynamic(p, &p->ops[i].out[k]);
+    }
+    return n;
+}
+
+pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_device *dev,
+                    struct pl_diag *d) {
+    const struct pl_program *p = plan->program;
+    *e = (struct pl_exec){.plan = plan, .device = dev};
+    e->calls = calloc(p->n_ops + 1, sizeof *e->calls);
+    e->patches = malloc((count_patches(p) + 1) * sizeof *e->patches);
+    if (e->calls && e->patches) return PL_ERR_OK;
+    pl_exec_finish(e);
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "binding the plan ran out of host memory");
+}
+
+void *pl_exec_address(const struct pl_exec *e, uint32_t tensor) {
+    bool job = e->plan->program->tensors[tensor].scope == PL_SCOPE_JOB;
+    return (char *)(job ? e->job.base : e->batch_arena.base) + e->plan->places[tensor].offset;
+}
+
+static void bind_view(struct pl_exec *e, const struct pl_operand *o, struct pl_view *v) {
+    const struct pl_program *p = e->plan->program;
+    *v = (struct pl_view){0};
+    if (o->id == PL_NONE) return;
+    const struct pl_tensor *t = &p->tensors[o->id];
+    uint64_t width = t->dims[1] * t->dims[2];
+    v->ld = width;
+    v->cols = o->cols ? o->cols : width;
+    v->rows = o->nrows ? o->nrows : t->dims[0];
+    v->dtype = t->dtype;
+    v->p = (char *)pl_exec_address(e, o->id) +
+           (o->row0 * width + o->col) * pl_dtype_bytes(t->dtype);
+    if (is_dynamic(p, o))
+        e->patches[e->n_patches++] = (struct pl_exec_patch){v, o->batch_row, v->rows, t->rows};
+}
+
+/* E1: each tensor ends inside its arena. */
+static pl_err check_bounds(const struct pl_exec *e, struct pl_diag *d) {
+    const struct pl_program *p = e->plan->program;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        uint64_t end = e->plan->places[i].offset + t->bytes;
+        uint64_t size = t->scope == PL_SCOPE_JOB ? e->job.bytes : e->batch_arena.bytes;
+        if (end <= size) continue;
+        char name[96];
+        pl_tensor_name(p, i, name);
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "tensor %s ends outside its arena", name);
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct pl_arena *batch,
+                    struct pl_diag *d) {
+    const struct pl_program *p = e->plan->program;
+    if (job->bytes != e->plan->job_bytes || batch->bytes != e->plan->batch_bytes)
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
+                           "planned %llu + %llu bytes, bound %llu + %llu",
+                           (unsigned long long)e->plan->job_bytes,
+                           (unsigned long long)e->plan->batch_bytes,
+                           (unsigned long long)job->bytes, (unsigned long long)batch->bytes);
+    e->job = *job;
+    e->batch_arena = *batch;
+    PL_TRY(check_bounds(e, d));
+    e->n_patches = 0;
+    e->cut_tokens = e->cut_targets = UINT64_MAX;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        struct pl_call *c = &e->calls[i];
+        c->attr = &op->attr;
+        c->batch = &e->batch;
+        for (int k = 0; k < op->n_in; k++)
+            bind_view(e, &op->in[k], &c->in[k]);
+        for (int k = 0; k < op->n_out; k++)
+            bind_view(e, &op->out[k], &c->out[k]);
+    }
+    return PL_ERR_OK;
+}
+
+/* Cuts every window to the rows the micro-batch really has. */
+static void cut_rows(struct pl_exec *e) {
+    if (e->cut_tokens == e->batch.n_tokens && e->cut_targets == e->batch.n_targets) return;
+    e->cut_tokens = e->batch.n_tokens;
+    e->cut_targets = e->batch.n_targets;
+    for (uint32_t i = 0; i < e->n_patches; i++) {
+        const struct pl_exec_patch *patch = &e->patches[i];
+        uint64_t n = patch->rows == PL_ROWS_TOKENS ? e->cut_tokens : e->cut_targets;
+        patch->view->rows = n <= patch->first ? 0 : pl_u64_min(n - patch->first, patch->most);
+    }
+}
+
+pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    const struct pl_program *p = e->plan->program;
+    cut_rows(e);
+    for (uint32_t i = first; i < first + n; i++) {
+        pl_kernel_fn kernel = e->device->kernels[p->ops[i].kind];
+        pl_err err = kernel ? kernel(e->device, &e->calls[i]) : PL_ERR_PLAN_BROKEN;
+        if (err != PL_ERR_OK)
+            return pl_diag_set(d, err, "op %u (%s) failed on device %s", i,
+                               pl_op_name(p->ops[i].kind), e->device->ops->name);
+    }
+    e->ops_run += n;
+    return PL_ERR_OK;
+}
+
+pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d) {
+    const struct pl_phase_range *r = &e->plan->program->phases[phase];
+    return pl_exec_run(e, r->first_op, r->n_ops, d);
+}
+
+void pl_exec_finish(struct pl_exec *e) {
+    free(e->calls);
+    free(e->patches);
+    *e = (struct pl_exec){0};
+}

@@ -1,0 +1,43 @@
+/* exec.h - the only interpreter: a plan bound to two arenas, run phase by phase.
+ *
+ * In: plan, device, arenas.  Out: kernels called at planned addresses.  Needs: estimator, device,
+ * kernels.
+ *   E1  binding asserts planned == bound: arena sizes equal the plan's to the byte, every operand
+ *       lies inside its arena
+ *   E2  running allocates nothing; views are made once, only row counts change with the batch
+ * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
+ *      e.batch = ...; pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ... pl_exec_finish(&e); */
+#ifndef PL_RUNTIME_EXEC_EXEC_H
+#define PL_RUNTIME_EXEC_EXEC_H
+
+#include "estimator/plan/plan.h"
+#include "runtime/device/device.h"
+
+struct pl_exec_patch; /* a view whose row count follows the batch */
+
+struct pl_exec {
+    const struct pl_plan *plan; /* borrowed */
+    struct pl_device *device;   /* borrowed */
+    struct pl_arena job, batch_arena;
+    struct pl_batch batch;      /* facts of the micro-batch at hand: set before a run */
+    struct pl_call *calls;      /* [n_ops] */
+    struct pl_exec_patch *patches;
+    uint32_t n_patches;
+    uint64_t cut_tokens, cut_targets; /* row counts the views are cut to */
+    uint64_t ops_run;
+};
+
+/* Allocates everything the executor will ever need for this plan. */
+pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_device *dev,
+                    struct pl_diag *d);
+/* Fills the views; arenas may be bound again after they moved. E1: RUNTIME_PLAN_BROKEN. */
+pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct pl_arena *batch,
+                    struct pl_diag *d);
+pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d);
+/* Ops [first, first+n) of the list. */
+pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d);
+/* Device address of a tensor of either arena. */
+void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
+void pl_exec_finish(struct pl_exec *e); /* leaves {0} */
+
+#endif

@@ -1,0 +1,101 @@
+/* outcome.c - what a run leaves for people: preflight.json, pictures, the story of a failure. */
+#include "runtime/train/run.h"
+
+#include "estimator/base/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *in_output(const struct pl_run *r, const char *name) {
+    struct pl_text t = {0};
+    pl_text_addf(&t, "%s/%s", r->job->output_dir, name);
+    if (!t.failed) return t.data;
+    pl_text_finish(&t);
+    return NULL;
+}
+
+static pl_err write_text(const struct pl_run *r, const char *name, const struct pl_text *text,
+                         struct pl_diag *d) {
+    char *path = in_output(r, name);
+    pl_err err = !path || text->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory")
+                                       : pl_file_write(path, pl_text_str(text), text->len, d);
+    free(path);
+    return err;
+}
+
+static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
+    struct pl_text text = {0};
+    json_t *o = pl_estimate_json(&r->pf->estimate, pl_text_str(&r->pf->notes));
+    char *dump = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    pl_text_add(&text, dump ? dump : "");
+    pl_text_add(&text, "\n");
+    pl_err err = dump ? write_text(r, "preflight.json", &text, d)
+                      : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    free(dump);
+    json_decref(o);
+    pl_text_finish(&text);
+    return err;
+}
+
+pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_plan *plan = r->pf->estimate.planned.plan;
+    struct pl_text resolved = {0};
+    pl_job_write(r->job, &resolved);
+    pl_err err = write_text(r, "config.resolved.yaml", &resolved, d);
+    pl_text_finish(&resolved);
+    if (err == PL_ERR_OK) err = write_estimate(r, d);
+    if (err != PL_ERR_OK) return err;
+    json_t *o = json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "verdict",
+                          pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
+                          pl_estimate_ledger_json(plan), "planned_bytes",
+                          (json_int_t)plan->arena_bytes, "budget_bytes",
+                          (json_int_t)r->pf->budget.total_bytes, "batch_size",
+                          (json_int_t)r->job->batch_size, "gradient_accumulation_steps",
+                          (json_int_t)pl_oom_accumulation(r->pf->global_batch, r->job->batch_size));
+    return pl_log_event(r->log, "preflight", o, d);
+}
+
+static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
+    double *steps = NULL, *losses = NULL;
+    uint64_t n = 0;
+    struct pl_text svg = {0};
+    char *log = in_output(r, "train_log.jsonl");
+    pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d)
+                     : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    if (err == PL_ERR_OK) {
+        pl_svg_loss(steps, losses, n, r->job->run_name ? r->job->run_name : "training loss", &svg);
+        err = write_text(r, "loss.svg", &svg, d);
+    }
+    free(steps);
+    free(losses);
+    free(log);
+    pl_text_finish(&svg);
+    return err;
+}
+
+pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d) {
+    struct pl_text svg = {0};
+    PL_TRY(write_loss(r, d));
+    pl_svg_vram(pl_run_rung(r)->planned.plan, r->pf->budget.total_bytes, r->device->peak_bytes,
+                measured_bytes, "memory of a step", &svg);
+    pl_err err = write_text(r, "vram.svg", &svg, d);
+    pl_text_finish(&svg);
+    return err;
+}
+
+/* The plan to explain: of the micro-batch that could not be held. */
+void pl_run_explain_oom(struct pl_run *r) {
+    if (r->n_rungs == 0 || !r->device) return;
+    struct pl_text text = {0};
+    struct pl_estimate e = {0};
+    struct pl_rung *rung = pl_run_rung(r);
+    if (pl_estimate_init(&e, r->job, &r->pf->model, &r->pf->traits, &r->pf->budget,
+                         rung->batch_size, 0, NULL) == PL_ERR_OK) {
+        pl_estimate_text(&e, pl_colour_wanted(r->opt->messages), 80, &text);
+        pl_oom_checklist(rung->planned.plan, &r->facts, r->device->budget_bytes,
+                         r->job_arena.bytes + r->batch_arena.bytes, &text);
+    }
+    pl_estimate_finish(&e);
+    fputs(pl_text_str(&text), r->opt->messages);
+    pl_text_finish(&text);
+}

@@ -1,0 +1,206 @@
+/* preflight.c - everything that is decided before a device is opened. */
+#include "runtime/train/train.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/base/units.h"
+#include "runtime/device/device.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DEFAULT_WARMUP_RATIO 0.03
+#define BATCH_SIZE_LIMIT 65536
+
+static bool is_directory(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static char *join(const char *dir, const char *name) {
+    struct pl_text t = {0};
+    pl_text_addf(&t, "%s/%s", dir, name);
+    if (!t.failed) return t.data;
+    pl_text_finish(&t);
+    return NULL;
+}
+
+/* The config.json to read, and the directory of the weights when there are weights to read. */
+static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_job *job = pf->job;
+    const char *given = job->model_config ? job->model_config : job->model;
+    char *path = pl_job_input_path(job, given);
+    if (path) pf->config_path = is_directory(path) ? join(path, "config.json") : strdup(path);
+    free(path);
+    if (job->init == PL_INIT_PRETRAINED) {
+        pf->model_dir = pl_job_input_path(job, job->model);
+        if (!pf->model_dir) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    }
+    if (!pf->config_path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    return pl_model_read(pf->config_path, &pf->model, d);
+}
+
+/* Held-out rows are the last ones of the data, so that they stay out whatever the seed. */
+static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_job *job = pf->job;
+    uint64_t rows = pl_data_rows(pf->data);
+    pf->train_rows = rows;
+    if (job->eval_datasets.n) {
+        PL_TRY(pl_data_open(job, &pf->model, &job->eval_datasets, &pf->notes, &pf->eval_data, d));
+        pf->eval_rows = pl_data_rows(pf->eval_data);
+        return PL_ERR_OK;
+    }
+    if (job->val_set_size <= 0) return PL_ERR_OK;
+    uint64_t held = job->val_set_size < 1 ? (uint64_t)ceil((double)rows * job->val_set_size)
+                                          : (uint64_t)job->val_set_size;
+    if (held >= rows)
+        return pl_job_error(job, PL_KEY_val_set_size, PL_ERR_CONFIG_RANGE, d,
+                            "val_set_size holds out %llu of %llu rows, none is left to train on",
+                            (unsigned long long)held, (unsigned long long)rows);
+    pf->train_rows = rows - held;
+    pf->eval_first = pf->train_rows;
+    pf->eval_rows = held;
+    pf->eval_data = pf->data;
+    return PL_ERR_OK;
+}
+
+static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_job *job = pf->job;
+    PL_TRY(pl_job_require_training(job, d));
+    struct pl_dataset one = {.path = job->dataset, .format = PL_FORMAT_AUTO};
+    const struct pl_dataset_list single = {&one, 1};
+    PL_TRY(pl_data_open(job, &pf->model, job->datasets.n ? &job->datasets : &single, &pf->notes,
+                        &pf->data, d));
+    return split_rows(pf, d);
+}
+
+/* The device a job names; `auto` is the CPU, the only one this build trains on. */
+static void decide_device(struct pl_preflight *pf) {
+    struct pl_job *job = pf->job;
+    if (job->device == PL_DEVICE_AUTO) job->device = PL_DEVICE_CPU;
+    if (job->threads == 0) job->threads = pl_cpu_count();
+    pf->traits = pl_traits_cpu(job->threads);
+    if (job->device == PL_DEVICE_NULL) pf->traits.backend = PL_BACKEND_NULL;
+}
+
+static pl_err decide_budget(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_job *job = pf->job;
+    pf->budget = (struct pl_budget){.known = true, .source = "vram_budget"};
+    if (job->vram_budget == PL_AUTO_BYTES) {
+        PL_TRY(pl_cpu_available_bytes(&job->vram_budget, d));
+        pf->budget.source = "available memory";
+    }
+    pf->budget.total_bytes = job->vram_budget;
+    /* Arenas are all that counts against a budget on the CPU, and they are exact. */
+    if (job->vram_margin == PL_AUTO_BYTES) job->vram_margin = 0;
+    pf->budget.margin_bytes = job->vram_margin;
+    return PL_ERR_OK;
+}
+
+static uint32_t batch_limit(const struct pl_preflight *pf) {
+    uint64_t limit = pl_u64_min(BATCH_SIZE_LIMIT, pl_u64_max(pf->train_rows, 1));
+    if (pf->job->global_batch_size != PL_UNSET_U32)
+        limit = pl_u64_min(limit, pf->job->global_batch_size);
+    return (uint32_t)limit;
+}
+
+static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
+    const char *resume = pf->job->resume;
+    if (strcmp(resume, "never") == 0) return PL_ERR_OK;
+    if (strcmp(resume, "auto") == 0)
+        PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, d));
+    else if (!(pf->resume_path = strdup(resume)))
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    if (!pf->resume_path) return PL_ERR_OK;
+    return pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d);
+}
+
+/* batch_size: auto becomes the largest that fits, or 1 so that the refusal shows a ledger. A run
+ * that goes on keeps the micro-batch it had: the sums of a step depend on it in their last bits. */
+static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struct pl_diag *d) {
+    struct pl_job *job = pf->job;
+    if (pf->resume_path && (job->batch_size == PL_AUTO || pf->resume_state.oom_recoveries))
+        job->batch_size = pf->resume_state.batch_size;
+    PL_TRY(pl_autobatch_solve(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
+                              &pf->search, d));
+    *recommended = pf->search.batch_size;
+    pf->batch_was_auto = job->batch_size == PL_AUTO;
+    if (pf->batch_was_auto) job->batch_size = *recommended ? *recommended : 1;
+    return PL_ERR_OK;
+}
+
+static void decide_steps(struct pl_preflight *pf) {
+    struct pl_job *job = pf->job;
+    pf->global_batch = job->global_batch_size != PL_UNSET_U32
+                           ? job->global_batch_size
+                           : (uint64_t)job->batch_size * pl_job_accumulation(job, job->batch_size);
+    double by_epochs = ceil(job->num_epochs * (double)pf->train_rows / (double)pf->global_batch);
+    pf->total_steps = job->max_steps ? job->max_steps : (uint64_t)(by_epochs < 1 ? 1 : by_epochs);
+    if (job->lr_scheduler == PL_SCHEDULE_CONSTANT) {
+        pf->warmup_steps = 0;
+    } else if (job->warmup_steps != PL_UNSET_U32) {
+        pf->warmup_steps = job->warmup_steps;
+    } else {
+        double ratio = isnan(job->warmup_ratio) ? DEFAULT_WARMUP_RATIO : job->warmup_ratio;
+        pf->warmup_steps = (uint64_t)ceil(ratio * (double)pf->total_steps);
+    }
+}
+
+/* Writes the decisions back, so that config.resolved.yaml repeats the run. */
+static void record_decisions(struct pl_preflight *pf) {
+    struct pl_job *job = pf->job;
+    const struct pl_program *p = pf->estimate.planned.program;
+    job->learning_rate = pl_job_learning_rate(job);
+    job->warmup_steps = (uint32_t)pf->warmup_steps;
+    job->warmup_ratio = NAN;
+    if (job->global_batch_size == PL_UNSET_U32)
+        job->gradient_accumulation_steps = pl_job_accumulation(job, job->batch_size);
+    if (job->loss_chunk_tokens == PL_AUTO) job->loss_chunk_tokens = (uint32_t)p->chunk_tokens;
+    if (job->dtype == PL_JOB_DTYPE_BF16 && job->mode == PL_MODE_FULL) {
+        job->master_weights = p->shape.master_weights ? PL_TRI_TRUE : PL_TRI_FALSE;
+        job->gradient_dtype =
+            p->shape.gradient_dtype == PL_DTYPE_BF16 ? PL_GRADIENT_BF16 : PL_GRADIENT_FP32;
+    }
+    if (job->mode == PL_MODE_LORA && isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
+}
+
+static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_job *job = pf->job;
+    char need[PL_BYTES_TEXT];
+    if (job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;
+    struct pl_diag refusal = {0};
+    pl_err err = pl_gate_error(&pf->estimate.verdict, job, &pf->budget, &refusal);
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    if (job->preflight == PL_PREFLIGHT_ENFORCE) return pl_diag_set(d, err, "%s", refusal.message);
+    pl_text_addf(&pf->notes, "preflight: warn - %s; planned %s\n", refusal.message,
+                 pl_bytes_text(pf->estimate.verdict.needed_bytes, need));
+    return PL_ERR_OK;
+}
+
+pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
+    uint32_t recommended = 0;
+    *pf = (struct pl_preflight){.job = job};
+    PL_TRY(find_model(pf, d));
+    decide_device(pf);
+    PL_TRY(decide_budget(pf, d));
+    PL_TRY(open_data(pf, d));
+    PL_TRY(find_resume(pf, d));
+    PL_TRY(decide_batch(pf, &recommended, d));
+    decide_steps(pf);
+    PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
+                            job->batch_size, recommended, d));
+    record_decisions(pf);
+    return judge(pf, d);
+}
+
+void pl_preflight_finish(struct pl_preflight *pf) {
+    pl_estimate_finish(&pf->estimate);
+    if (pf->eval_data != pf->data) pl_data_close(&pf->eval_data);
+    pl_data_close(&pf->data);
+    pl_text_finish(&pf->notes);
+    free(pf->model_dir);
+    free(pf->config_path);
+    free(pf->resume_path);
+    *pf = (struct pl_preflight){0};
+}

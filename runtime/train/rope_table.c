@@ -1,0 +1,43 @@
+/* rope_table.c - rotary frequencies and their table. */
+#include "runtime/train/rope_table.h"
+
+#include <math.h>
+
+#define TWO_PI 6.28318530717958647692
+
+/* Long waves are stretched by factor, short ones kept, the band between blended. */
+static double llama3_scaled(const struct pl_rope *r, double freq) {
+    double wave = TWO_PI / freq, original = r->original_max_positions;
+    if (wave < original / r->high_freq_factor) return freq;
+    if (wave > original / r->low_freq_factor) return freq / r->factor;
+    double smooth = (original / wave - r->low_freq_factor) /
+                    (r->high_freq_factor - r->low_freq_factor);
+    return (1 - smooth) * freq / r->factor + smooth * freq;
+}
+
+static double scaled(const struct pl_rope *r, bool long_factors, uint32_t pair, double freq) {
+    switch (r->type) {
+    case PL_ROPE_LINEAR: return freq / r->factor;
+    case PL_ROPE_LLAMA3: return llama3_scaled(r, freq);
+    case PL_ROPE_LONGROPE:
+        return freq / (long_factors ? r->long_factor[pair] : r->short_factor[pair]);
+    case PL_ROPE_DEFAULT: break;
+    }
+    return freq;
+}
+
+void pl_rope_frequencies(const struct pl_rope *r, bool long_factors, double *out) {
+    for (uint32_t i = 0; i < r->dim / 2; i++)
+        out[i] = scaled(r, long_factors, i, pow(r->theta, -2.0 * i / r->dim));
+}
+
+void pl_rope_rows(const struct pl_rope *r, const double *freq, uint64_t first, uint64_t n,
+                  float *out) {
+    for (uint64_t p = 0; p < n; p++) {
+        for (uint32_t i = 0; i < r->dim / 2; i++) {
+            double angle = (double)(first + p) * freq[i];
+            *out++ = (float)(cos(angle) * r->attention_factor);
+            *out++ = (float)(sin(angle) * r->attention_factor);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+/* run.h - the state of one training run; private to runtime/train.
+ *
+ * The ladder holds a plan and an executor for the starting micro-batch and for every halving
+ * recovery may need, made before the first step, so that recovery allocates nothing on the host. */
+#ifndef PL_RUNTIME_TRAIN_RUN_H
+#define PL_RUNTIME_TRAIN_RUN_H
+
+#include "oom_recovery/checklist.h"
+#include "oom_recovery/recovery.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/exec/exec.h"
+#include "runtime/report/report.h"
+#include "runtime/train/schedule.h"
+#include "runtime/train/train.h"
+
+#define PL_MAX_RUNGS 18 /* halvings from 65536 to 1, and the start */
+
+struct pl_rung {
+    uint32_t batch_size;
+    struct pl_planned planned;
+    struct pl_exec exec;
+    uint32_t inputs[2][PL_ROLE_TARGETS - PL_ROLE_IDS + 1]; /* ids of batch inputs: step, eval */
+    uint32_t norm_ops; /* ops of the optimizer phase up to the clip scale */
+};
+
+struct pl_debug_fault { /* debug_inject: device_oom@step=N */
+    uint64_t step, count;
+};
+
+struct pl_run {
+    struct pl_preflight *pf;
+    const struct pl_job *job;
+    const struct pl_train_options *opt;
+    struct pl_device *device;
+    struct pl_arena job_arena, batch_arena;
+    struct pl_rung rungs[PL_MAX_RUNGS];
+    uint32_t n_rungs, rung; /* in use */
+    struct pl_oom oom;
+    struct pl_run_state state;
+    struct pl_schedule schedule;
+    struct pl_step_batch batch;
+    struct pl_micro_batch micro;
+    struct pl_log *log;
+    struct pl_tensorboard *board; /* NULL = not asked for */
+    struct pl_progress progress;
+    struct pl_debug_fault step_fault;
+    struct pl_io_fault io_fault;
+    struct pl_oom_facts facts; /* of the last device failure */
+    uint64_t tokens_computed;
+    uint64_t steady_allocations; /* device counter when it must stand still */
+    char *config_json;           /* of the model, as read */
+    double started;              /* monotonic seconds */
+};
+
+static inline struct pl_rung *pl_run_rung(struct pl_run *r) { return &r->rungs[r->rung]; }
+
+/* --- session.c: device, ladder, arenas --- */
+pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
+                   struct pl_diag *d);
+void pl_run_close(struct pl_run *r);
+struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase);
+double pl_run_clock(void);
+
+/* --- step.c --- */
+struct pl_step_result {
+    double loss, grad_norm, learning_rate;
+    uint64_t targets, tokens; /* supervised, computed */
+};
+/* Reserves the batch arena, halving as recovery allows. */
+pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
+/* One transaction: the next samples, forward and backward, then the commit. */
+pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* Mean loss over the evaluation rows. */
+pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
+
+/* --- weights.c: load, initialise, resume, save --- */
+pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
+pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
+pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d);
+
+/* --- outcome.c: files a run leaves besides weights --- */
+pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
+pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d);
+/* Completes a RUNTIME_GPU_OOM: ledger, checklist, remedies as notes on opt->messages. */
+void pl_run_explain_oom(struct pl_run *r);
+
+#endif

@@ -1,0 +1,167 @@
+/* session.c - opening and closing a run: device, ladder of plans, the job arena. */
+#include "runtime/train/run.h"
+
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double pl_run_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* debug_inject entries were checked when the job was read: KIND@UNIT=N[,count=K|,forever]. */
+static void arm_fault(struct pl_run *r, const char *text) {
+    const char *equals = strchr(text, '=');
+    uint64_t at = strtoull(equals + 1, NULL, 10), count = 1;
+    const char *k = strstr(text, ",count=");
+    if (k) count = strtoull(k + 7, NULL, 10);
+    if (strstr(text, ",forever")) count = UINT64_MAX;
+    if (strncmp(text, "device_oom@alloc", 16) == 0)
+        r->device->inject = (struct pl_inject){.at = at, .count = count};
+    else if (strncmp(text, "device_oom@step", 15) == 0)
+        r->step_fault = (struct pl_debug_fault){.step = at, .count = count};
+    else
+        r->io_fault = (struct pl_io_fault){.at = at, .count = count};
+}
+
+static pl_err open_device(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_device_ops *ops =
+        r->job->device == PL_DEVICE_NULL ? &pl_device_null : &pl_device_cpu;
+    uint64_t budget = r->pf->budget.total_bytes;
+    PL_TRY(pl_device_open(ops, r->job->threads, budget, &r->device, d));
+    for (uint32_t i = 0; i < r->job->debug_inject.n; i++)
+        arm_fault(r, r->job->debug_inject.items[i]);
+    if (r->io_fault.at) pl_checkpoint_set_fault(&r->io_fault);
+    return PL_ERR_OK;
+}
+
+static void find_inputs(struct pl_rung *rung) {
+    const struct pl_program *p = rung->planned.program;
+    memset(rung->inputs, 0xff, sizeof rung->inputs);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role < PL_ROLE_IDS || t->role > PL_ROLE_TARGETS) continue;
+        rung->inputs[t->phase == PL_PHASE_EVAL][t->role - PL_ROLE_IDS] = i;
+    }
+    const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
+    while (p->ops[o->first_op + rung->norm_ops].kind != PL_OP_CLIP_SCALE)
+        rung->norm_ops++;
+    rung->norm_ops++;
+}
+
+/* P4 in use: every rung must leave the job arena as it is. */
+static pl_err add_rung(struct pl_run *r, uint32_t batch_size, struct pl_diag *d) {
+    struct pl_rung *rung = &r->rungs[r->n_rungs++];
+    rung->batch_size = batch_size;
+    struct pl_job_shape shape = r->pf->estimate.planned.program->shape;
+    shape.batch_size = batch_size;
+    PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &r->pf->model, &r->pf->traits, d));
+    PL_TRY(pl_plan_check(rung->planned.plan, d));
+    if (rung->planned.plan->job_bytes != r->pf->estimate.planned.plan->job_bytes)
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");
+    find_inputs(rung);
+    return pl_exec_init(&rung->exec, rung->planned.plan, r->device, d);
+}
+
+static pl_err build_ladder(struct pl_run *r, struct pl_diag *d) {
+    uint32_t batch = r->job->batch_size;
+    PL_TRY(add_rung(r, batch, d));
+    for (uint32_t i = 0; r->job->oom_recovery && i < r->job->oom_max_retries && batch > 1; i++) {
+        batch = pl_oom_halve(batch);
+        PL_TRY(add_rung(r, batch, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err read_whole(const char *path, char **out, struct pl_diag *d) {
+    struct pl_text text = {0};
+    char buf[4096];
+    size_t n;
+    FILE *f = fopen(path, "rb");
+    if (!f) return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot be opened");
+    while ((n = fread(buf, 1, sizeof buf, f)) > 0)
+        pl_text_addn(&text, buf, n);
+    bool failed = ferror(f) || text.failed;
+    fclose(f);
+    if (failed) {
+        pl_text_finish(&text);
+        return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot be read");
+    }
+    *out = text.data;
+    return PL_ERR_OK;
+}
+
+static void init_counters(struct pl_run *r) {
+    const struct pl_preflight *pf = r->pf;
+    r->schedule = (struct pl_schedule){.kind = r->job->lr_scheduler,
+                                       .peak = r->job->learning_rate,
+                                       .min_ratio = r->job->min_lr_ratio,
+                                       .warmup = pf->warmup_steps,
+                                       .total = pf->total_steps};
+    r->state = (struct pl_run_state){.batch_size = r->job->batch_size,
+                                     .global_batch = pf->global_batch,
+                                     .seed = r->job->seed};
+    pl_oom_init(&r->oom, r->job->oom_recovery, r->job->oom_max_retries, r->job->batch_size,
+                pf->global_batch);
+}
+
+/* No halving makes weights smaller: out of memory here is final. */
+static pl_err reserve_job_arena(struct pl_run *r, struct pl_diag *d) {
+    uint64_t bytes = r->rungs[0].planned.plan->job_bytes;
+    struct pl_diag failure = {0};
+    pl_err err = pl_arena_reserve(r->device, bytes, "job arena", &r->job_arena, &failure);
+    if (err == PL_ERR_OK) return err;
+    r->facts = (struct pl_oom_facts){.what = "job arena", .requested_bytes = bytes};
+    r->facts.free_bytes = r->device->budget_bytes - r->device->used_bytes;
+    return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_GPU_OOM : err, "%s", failure.message);
+}
+
+pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
+                   struct pl_diag *d) {
+    *r = (struct pl_run){.pf = pf, .job = pf->job, .opt = opt, .started = pl_run_clock()};
+    init_counters(r);
+    PL_TRY(read_whole(pf->config_path, &r->config_json, d));
+    PL_TRY(open_device(r, d));
+    PL_TRY(build_ladder(r, d));
+    const struct pl_program *p = r->rungs[0].planned.program;
+    PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->shape.batch_size, d));
+    return reserve_job_arena(r, d);
+}
+
+void pl_run_close(struct pl_run *r) {
+    pl_checkpoint_set_fault(NULL);
+    for (uint32_t i = 0; i < r->n_rungs; i++) {
+        pl_exec_finish(&r->rungs[i].exec);
+        pl_planned_finish(&r->rungs[i].planned);
+    }
+    if (r->device) {
+        pl_arena_release(r->device, &r->batch_arena);
+        pl_arena_release(r->device, &r->job_arena);
+    }
+    pl_device_close(&r->device);
+    pl_step_batch_finish(&r->batch);
+    pl_micro_batch_finish(&r->micro);
+    pl_tensorboard_close(&r->board);
+    pl_log_close(&r->log);
+    free(r->config_json);
+    *r = (struct pl_run){0};
+}
+
+static void *address(void *ctx, uint32_t tensor) {
+    return pl_exec_address(&pl_run_rung(ctx)->exec, tensor);
+}
+
+struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase) {
+    const struct pl_program *p = pl_run_rung(r)->planned.program;
+    struct pl_tensor_io io = {.program = p, .device = r->device, .address = address, .ctx = r};
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        if (p->tensors[i].role != PL_ROLE_STAGING || p->tensors[i].phase != phase) continue;
+        io.staging = pl_exec_address(&pl_run_rung(r)->exec, i);
+        io.staging_bytes = p->tensors[i].bytes;
+    }
+    return io;
+}

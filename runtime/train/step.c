@@ -1,0 +1,227 @@
+/* step.c - the step as a transaction, and the hooks recovery acts through. */
+#include "runtime/train/run.h"
+
+#include "estimator/base/checked.h"
+
+#include <math.h>
+
+static pl_err upload(struct pl_run *r, uint32_t tensor, const void *src, uint64_t bytes) {
+    if (tensor == PL_NONE || bytes == 0) return PL_ERR_OK;
+    return r->device->ops->upload(r->device, pl_exec_address(&pl_run_rung(r)->exec, tensor), src,
+                                  bytes);
+}
+
+static pl_err upload_inputs(struct pl_run *r, bool eval) {
+    const struct pl_micro_batch *mb = &r->micro;
+    const uint32_t *ids = pl_run_rung(r)->inputs[eval];
+    const struct {
+        enum pl_role role;
+        const void *src;
+        uint64_t bytes;
+    } rows[] = {{PL_ROLE_IDS, mb->ids, mb->n_tokens * 4},
+                {PL_ROLE_POSITIONS, mb->positions, mb->n_tokens * 4},
+                {PL_ROLE_OFFSETS, mb->offsets, (mb->n_seqs + 1) * 4},
+                {PL_ROLE_SAMPLES, mb->samples, mb->n_seqs * 8},
+                {PL_ROLE_TARGET_ROWS, mb->target_rows, mb->n_targets * 4},
+                {PL_ROLE_TARGETS, mb->targets, mb->n_targets * 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        PL_TRY(upload(r, ids[rows[i].role - PL_ROLE_IDS], rows[i].src, rows[i].bytes));
+    return PL_ERR_OK;
+}
+
+static pl_err clear_loss(struct pl_run *r) {
+    static const double zero[2];
+    return upload(r, pl_run_rung(r)->planned.program->loss, zero, sizeof zero);
+}
+
+static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
+    if (r->device->ops->sync) PL_TRY(r->device->ops->sync(r->device));
+    return r->device->ops->download(r->device, out, pl_exec_address(&pl_run_rung(r)->exec, tensor),
+                                    2 * sizeof *out);
+}
+
+static void describe_batch(struct pl_run *r, bool first, uint64_t targets) {
+    struct pl_batch *b = &pl_run_rung(r)->exec.batch;
+    *b = (struct pl_batch){.n_tokens = r->micro.n_tokens,
+                           .n_seqs = r->micro.n_seqs,
+                           .n_targets = r->micro.n_targets,
+                           .max_len = r->micro.max_len,
+                           .first = first,
+                           .loss_scale = targets ? (float)(1.0 / (double)targets) : 0.0f,
+                           .seed = r->job->seed,
+                           .step = r->state.step + 1,
+                           .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1),
+                           .weight_decay = r->job->weight_decay,
+                           .beta1 = r->job->adam_beta1,
+                           .beta2 = r->job->adam_beta2,
+                           .epsilon = r->job->adam_epsilon};
+}
+
+/* device_oom@step=N strikes behind the first micro-batch, when gradients are half made. */
+static bool fault_due(struct pl_run *r) {
+    struct pl_debug_fault *f = &r->step_fault;
+    if (f->step != r->state.step + 1 || f->count == 0) return false;
+    if (f->count != UINT64_MAX) f->count--;
+    return true;
+}
+
+static pl_err inject(struct pl_run *r, struct pl_diag *d) {
+    uint64_t free_bytes = r->device->budget_bytes - r->device->used_bytes;
+    r->facts = (struct pl_oom_facts){.what = "a step's kernel (injected)",
+                                     .requested_bytes = r->batch_arena.bytes,
+                                     .free_bytes = free_bytes,
+                                     .injected = true};
+    return pl_diag_set(d, PL_ERR_DEVICE_OOM, "injected: out of memory in step %llu",
+                       (unsigned long long)(r->state.step + 1));
+}
+
+/* Forward and backward over the held samples, up to before the commit. */
+static pl_err attempt(void *ctx, struct pl_diag *d) {
+    struct pl_run *r = ctx;
+    if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
+    uint64_t size = r->oom.batch_size;
+    PL_TRY(clear_loss(r));
+    for (uint64_t first = 0; first < r->batch.n; first += size) {
+        pl_micro_batch_fill(&r->micro, &r->batch, first, pl_u64_min(size, r->batch.n - first));
+        describe_batch(r, first == 0, r->batch.targets);
+        PL_TRY(upload_inputs(r, false));
+        PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_MICRO, d));
+        if (first == 0 && fault_due(r)) return inject(r, d);
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err drain(void *ctx, struct pl_diag *d) {
+    struct pl_run *r = ctx;
+    pl_err err = r->device->ops->sync ? r->device->ops->sync(r->device) : PL_ERR_OK;
+    return err == PL_ERR_OK ? err : pl_diag_set(d, err, "the device did not recover");
+}
+
+/* The next attempt clears the loss, and its first micro-batch overwrites every gradient. */
+static void discard(void *ctx) { (void)ctx; }
+
+static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
+    struct pl_run *r = ctx;
+    for (uint32_t i = r->rung; i < r->n_rungs; i++) {
+        if (r->rungs[i].batch_size != batch_size) continue;
+        r->rung = i;
+        return PL_ERR_OK;
+    }
+    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no plan was made for micro-batch %u", batch_size);
+}
+
+static pl_err reserve(void *ctx, struct pl_diag *d) {
+    struct pl_run *r = ctx;
+    struct pl_rung *rung = pl_run_rung(r);
+    pl_arena_release(r->device, &r->batch_arena);
+    uint64_t limit = r->device->budget_bytes, used = r->device->used_bytes;
+    r->facts = (struct pl_oom_facts){.what = "batch arena",
+                                     .requested_bytes = rung->planned.plan->batch_bytes,
+                                     .free_bytes = limit > used ? limit - used : 0,
+                                     .injected = r->device->inject.at != 0};
+    PL_TRY(pl_arena_reserve(r->device, rung->planned.plan->batch_bytes, "batch arena",
+                            &r->batch_arena, d));
+    r->steady_allocations = r->device->allocations;
+    return pl_exec_bind(&rung->exec, &r->job_arena, &r->batch_arena, d);
+}
+
+static void facts(void *ctx, struct pl_oom_facts *out) {
+    const struct pl_run *r = ctx;
+    *out = r->facts;
+}
+
+static void event(void *ctx, const struct pl_oom_event *e) {
+    struct pl_run *r = ctx;
+    char line[200];
+    r->state.batch_size = e->new_batch_size;
+    r->state.oom_recoveries++;
+    snprintf(line, sizeof line,
+             "out of memory (%s) in step %llu: micro-batch %u -> %u, %llu micro-batches a step",
+             e->facts.what, (unsigned long long)e->step, e->old_batch_size, e->new_batch_size,
+             (unsigned long long)e->gradient_accumulation_steps);
+    pl_progress_note(&r->progress, line);
+    json_t *o = json_pack(
+        "{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "step", (json_int_t)e->step, "attempt",
+        (json_int_t)e->attempt, "cause", e->facts.injected ? "injected" : "device out of memory",
+        "what", e->facts.what, "requested_bytes", (json_int_t)e->facts.requested_bytes, "free_bytes",
+        (json_int_t)e->facts.free_bytes, "old_batch_size", (json_int_t)e->old_batch_size,
+        "new_batch_size", (json_int_t)e->new_batch_size, "gradient_accumulation_steps",
+        (json_int_t)e->gradient_accumulation_steps);
+    if (r->log) pl_log_event(r->log, "oom_recovery", o, NULL);
+    else json_decref(o);
+}
+
+static const struct pl_oom_hooks hook_table = {.attempt = attempt,
+                                               .drain = drain,
+                                               .discard = discard,
+                                               .replan = replan,
+                                               .reserve = reserve,
+                                               .facts = facts,
+                                               .event = event};
+
+static pl_err recoverable(struct pl_run *r, bool reserve_first, struct pl_diag *d) {
+    struct pl_oom_hooks hooks = hook_table;
+    hooks.ctx = r;
+    return pl_oom_run(&r->oom, &hooks, r->state.step + 1, reserve_first, d);
+}
+
+pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
+    r->batch.n = 0;
+    return recoverable(r, true, d);
+}
+
+/* Norm and clip, a look at both, then the update: from here on nothing can fail. */
+static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+    struct pl_rung *rung = pl_run_rung(r);
+    const struct pl_phase_range *o = &rung->planned.program->phases[PL_PHASE_OPTIMIZER];
+    double loss[2], clip[2];
+    PL_TRY(read_pair(r, rung->planned.program->loss, loss));
+    PL_TRY(pl_exec_run(&rung->exec, o->first_op, rung->norm_ops, d));
+    PL_TRY(read_pair(r, rung->planned.program->clip, clip));
+    out->loss = r->batch.targets ? loss[0] / (double)r->batch.targets : 0;
+    out->grad_norm = clip[0];
+    out->learning_rate = rung->exec.batch.learning_rate;
+    out->targets = r->batch.targets;
+    out->tokens = r->batch.tokens;
+    if (!isfinite(out->loss) || !isfinite(out->grad_norm))
+        return pl_diag_set(d, PL_ERR_NOT_FINITE,
+                           "step %llu: loss %g, gradient norm %g; the weights were not touched",
+                           (unsigned long long)(r->state.step + 1), out->loss, out->grad_norm);
+    return pl_exec_run(&rung->exec, o->first_op + rung->norm_ops, o->n_ops - rung->norm_ops, d);
+}
+
+pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->pf;
+    PL_TRY(pl_step_batch_load(&r->batch, pf->data, r->state.position, pf->global_batch, 0,
+                              pf->train_rows, r->job->shuffle, r->job->seed, d));
+    PL_TRY(recoverable(r, false, d));
+    PL_TRY(commit(r, out, d));
+    if (r->device->allocations != r->steady_allocations)
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
+                           (unsigned long long)(r->state.step + 1));
+    r->state.step++;
+    r->state.position += pf->global_batch;
+    r->state.tokens += out->targets;
+    r->tokens_computed += out->tokens;
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->pf;
+    uint64_t size = r->oom.batch_size, targets = 0;
+    double sum[2];
+    PL_TRY(clear_loss(r));
+    for (uint64_t row = 0; row < pf->eval_rows; row += size) {
+        uint64_t n = pl_u64_min(size, pf->eval_rows - row);
+        PL_TRY(pl_step_batch_load(&r->batch, pf->eval_data, row, n, pf->eval_first, pf->eval_rows,
+                                  false, 0, d));
+        pl_micro_batch_fill(&r->micro, &r->batch, 0, n);
+        describe_batch(r, true, 0);
+        PL_TRY(upload_inputs(r, true));
+        PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
+        targets += r->batch.targets;
+    }
+    PL_TRY(read_pair(r, pl_run_rung(r)->planned.program->loss, sum));
+    *loss = targets ? sum[0] / (double)targets : 0;
+    return PL_ERR_OK;
+}

@@ -1,0 +1,180 @@
+/* train.c - the loop: steps, evaluation, checkpoints, the end. */
+#include "runtime/train/run.h"
+
+#include "estimator/base/units.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static pl_err make_output_dir(const char *path, struct pl_diag *d) {
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
+    char *copy = errno == ENOENT ? strdup(path) : NULL;
+    for (char *p = copy ? copy + 1 : NULL; p && *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        mkdir(copy, 0777); /* an error shows in the mkdir of the whole path */
+        *p = '/';
+    }
+    free(copy);
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be made: %s", strerror(errno));
+}
+
+static bool wants(const struct pl_job *job, const char *what) {
+    for (uint32_t i = 0; i < job->report_to.n; i++)
+        if (strcmp(job->report_to.items[i], what) == 0) return true;
+    return false;
+}
+
+static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
+    struct pl_text path = {0};
+    PL_TRY(make_output_dir(r->job->output_dir, d));
+    pl_text_addf(&path, "%s/train_log.jsonl", r->job->output_dir);
+    pl_err err = pl_log_open(pl_text_str(&path), r->pf->resume_state.step, r->opt->json, &r->log, d);
+    if (err == PL_ERR_OK && wants(r->job, "tensorboard")) {
+        pl_text_finish(&path);
+        pl_text_addf(&path, "%s/runs", r->job->output_dir);
+        err = pl_tensorboard_open(pl_text_str(&path), &r->board, d);
+    }
+    pl_text_finish(&path);
+    return err;
+}
+
+static pl_err board_step(struct pl_run *r, const struct pl_step_report *s, struct pl_diag *d) {
+    const struct {
+        const char *tag;
+        double value;
+    } rows[] = {{"train/loss", s->loss},
+                {"train/grad_norm", s->grad_norm},
+                {"train/learning_rate", s->learning_rate},
+                {"train/tokens_per_second", s->tokens_per_second}};
+    for (size_t i = 0; r->board && i < sizeof rows / sizeof *rows; i++)
+        PL_TRY(pl_tensorboard_scalar(r->board, rows[i].tag, s->step, rows[i].value, d));
+    return PL_ERR_OK;
+}
+
+static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, double seconds,
+                          struct pl_diag *d) {
+    const struct pl_step_report report = {
+        .step = r->state.step,
+        .total_steps = r->pf->total_steps,
+        .epoch = (double)r->state.position / (double)r->pf->train_rows,
+        .loss = s->loss,
+        .grad_norm = s->grad_norm,
+        .learning_rate = s->learning_rate,
+        .tokens = s->targets,
+        .tokens_per_second = seconds > 0 ? (double)s->tokens / seconds : 0,
+        .batch_size = r->oom.batch_size,
+        .device_bytes = r->device->used_bytes,
+        .budget_bytes = r->device->budget_bytes};
+    bool last = r->state.step == r->pf->total_steps;
+    if (r->state.step % r->job->logging_steps == 0 || last) {
+        PL_TRY(pl_log_step(r->log, &report, d));
+        PL_TRY(board_step(r, &report, d));
+        pl_progress_step(&r->progress, &report);
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err evaluate(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    char line[100];
+    if (!r->pf->eval_rows) return PL_ERR_OK;
+    PL_TRY(pl_run_eval(r, &out->eval_loss, d));
+    snprintf(line, sizeof line, "evaluation at step %llu: loss %.4f",
+             (unsigned long long)r->state.step, out->eval_loss);
+    pl_progress_note(&r->progress, line);
+    if (r->board)
+        PL_TRY(pl_tensorboard_scalar(r->board, "eval/loss", r->state.step, out->eval_loss, d));
+    return pl_log_event(r->log, "eval",
+                        json_pack("{s:I, s:f}", "step", (json_int_t)r->state.step, "loss",
+                                  out->eval_loss),
+                        d);
+}
+
+static bool due(uint32_t every, uint64_t step) { return every && step % every == 0; }
+
+static int stop_signal(const struct pl_run *r) { return r->opt->stop ? (int)*r->opt->stop : 0; }
+
+static pl_err one_step(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    struct pl_step_result s;
+    double before = pl_run_clock();
+    PL_TRY(pl_run_step(r, &s, d));
+    PL_TRY(report_step(r, &s, pl_run_clock() - before, d));
+    out->last_loss = s.loss;
+    bool last = r->state.step == r->pf->total_steps;
+    if (due(r->job->eval_steps, r->state.step) || last) PL_TRY(evaluate(r, out, d));
+    if (due(r->job->save_steps, r->state.step) || (last && r->job->save_steps) || stop_signal(r))
+        PL_TRY(pl_run_checkpoint(r, d));
+    return PL_ERR_OK;
+}
+
+static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    while (r->state.step < r->pf->total_steps) {
+        PL_TRY(one_step(r, out, d));
+        if (!stop_signal(r)) continue;
+        out->stopped_by = stop_signal(r);
+        return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by signal %d behind step %llu, saved",
+                           out->stopped_by, (unsigned long long)r->state.step);
+    }
+    return PL_ERR_OK;
+}
+
+/* T3: what the plan promised is what the device counted. */
+static pl_err check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    out->steps = r->state.step;
+    out->planned_bytes = pl_run_rung(r)->planned.plan->arena_bytes;
+    out->allocated_bytes = r->device->used_bytes;
+    out->measured_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    out->oom_recoveries = r->oom.retries;
+    out->wall_seconds = pl_run_clock() - r->started;
+    if (out->planned_bytes == out->allocated_bytes) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "planned %llu bytes, allocated %llu",
+                       (unsigned long long)out->planned_bytes,
+                       (unsigned long long)out->allocated_bytes);
+}
+
+static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
+    return pl_log_event(
+        r->log, "summary",
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:I}", "steps", (json_int_t)t->steps,
+                  "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
+                  (json_int_t)t->allocated_bytes, "measured_peak_bytes",
+                  (json_int_t)t->measured_bytes, "tokens_per_second", t->tokens_per_second,
+                  "wall_seconds", t->wall_seconds, "oom_recoveries", (json_int_t)t->oom_recoveries),
+        d);
+}
+
+static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    PL_TRY(pl_run_reserve(r, d));
+    PL_TRY(pl_run_load(r, d));
+    PL_TRY(pl_run_write_preflight(r, d));
+    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->state.step);
+    double before = pl_run_clock();
+    pl_err err = steps(r, out, d);
+    double seconds = pl_run_clock() - before;
+    out->tokens_per_second = seconds > 0 ? (double)r->tokens_computed / seconds : 0;
+    pl_progress_end(&r->progress);
+    if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
+    PL_TRY(check_books(r, out, d));
+    PL_TRY(pl_run_write_pictures(r, out->measured_bytes, d));
+    if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
+    PL_TRY(summarise(r, out, d));
+    return err;
+}
+
+pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
+                struct pl_train_result *out, struct pl_diag *d) {
+    struct pl_run run;
+    *out = (struct pl_train_result){0};
+    pl_err err = pl_run_open(&run, pf, opt, d);
+    if (err == PL_ERR_OK) err = open_reports(&run, d);
+    if (err == PL_ERR_OK) err = run_all(&run, out, d);
+    if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&run);
+    pl_run_close(&run);
+    return err;
+}

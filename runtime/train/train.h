@@ -1,0 +1,64 @@
+/* train.h - the trainer: configuration -> estimate -> gate -> reserve -> load -> steps -> save.
+ *
+ * Everything that can refuse a job runs in pl_preflight_init, which opens no device, allocates no
+ * device memory and reads no weight byte. Needs: every room of runtime, oom_recovery, estimator.
+ *   T1  a step is a transaction: gradients and loss are void until the optimizer has run
+ *   T2  after the first step the device's allocation counter stands still, except in recovery
+ *   T3  planned == bound == allocated, byte for byte, asserted in every run
+ * Use: struct pl_preflight pf; pl_preflight_init(&pf, &job, &opt, &d);
+ *      pl_train(&pf, &opt, &result, &d); pl_preflight_finish(&pf); */
+#ifndef PL_RUNTIME_TRAIN_TRAIN_H
+#define PL_RUNTIME_TRAIN_TRAIN_H
+
+#include "estimator/autobatch/autobatch.h"
+#include "estimator/gate/estimate.h"
+#include "estimator/gate/gate.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/data/data.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+struct pl_train_options {
+    FILE *messages;  /* ledger, notes, progress; never NULL */
+    FILE *json;      /* one event a line; NULL = off */
+    bool quiet;      /* errors only */
+    volatile sig_atomic_t *stop; /* nullable; non-zero signal number: finish the step, save, stop */
+};
+
+struct pl_preflight {
+    struct pl_job *job;   /* borrowed; autos are decided in place */
+    struct pl_model model;
+    char *model_dir;      /* directory of the weights, NULL with init: random */
+    char *config_path;    /* the config.json that was read */
+    struct pl_data *data, *eval_data; /* eval_data may equal data (held-out rows) */
+    uint64_t train_rows, eval_first, eval_rows;
+    struct pl_traits traits;
+    struct pl_budget budget;
+    struct pl_estimate estimate; /* the plan at the chosen batch, verdict, remedies, notes */
+    struct pl_text notes;
+    bool batch_was_auto;
+    struct pl_autobatch search;
+    uint64_t global_batch, total_steps, warmup_steps;
+    char *resume_path;           /* checkpoint to continue from, NULL = from the start */
+    struct pl_run_state resume_state;
+};
+
+/* Reads configuration, model facts and data, decides every auto, plans, judges. A refusal is the
+ * returned error (RUNTIME_DOES_NOT_FIT, RUNTIME_FULL_FT_MODEL_TOO_LARGE) with *pf still valid for
+ * printing; finish it in every case. */
+pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d);
+void pl_preflight_finish(struct pl_preflight *pf);
+
+struct pl_train_result {
+    uint64_t steps, planned_bytes, allocated_bytes, measured_bytes;
+    double last_loss, eval_loss, tokens_per_second, wall_seconds;
+    uint32_t oom_recoveries;
+    int stopped_by; /* signal number, 0 = ran to its end */
+};
+
+/* Trains. PL_ERR_INTERRUPTED after a signal, with everything saved. */
+pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
+                struct pl_train_result *out, struct pl_diag *d);
+
+#endif

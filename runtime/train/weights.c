@@ -1,0 +1,131 @@
+/* weights.c - what goes into the job arena before the first step, and what comes out of it. */
+#include "runtime/train/run.h"
+
+#include "estimator/base/checked.h"
+#include "runtime/train/rope_table.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool has_memory(const struct pl_run *r) { return r->device->ops != &pl_device_null; }
+
+static pl_err fill_rope(struct pl_run *r, const struct pl_tensor_io *io, uint32_t id,
+                        struct pl_diag *d) {
+    const struct pl_rope *rope = &r->pf->model.rope;
+    const struct pl_tensor *t = &io->program->tensors[id];
+    double freq[PL_ROPE_MAX_PAIRS];
+    uint64_t row_bytes = (uint64_t)rope->dim * sizeof(float);
+    uint64_t most = io->staging_bytes / row_bytes;
+    pl_rope_frequencies(rope, t->layer == 1, freq);
+    for (uint64_t row = 0; row < t->dims[0]; row += most) {
+        uint64_t n = pl_u64_min(most, t->dims[0] - row);
+        pl_rope_rows(rope, freq, row, n, io->staging);
+        pl_err err = r->device->ops->upload(r->device, (char *)io->address(io->ctx, id) +
+                                                           row * row_bytes,
+                                            io->staging, n * row_bytes);
+        if (err != PL_ERR_OK) return pl_diag_set(d, err, "the rope table could not be copied");
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err fill_tables(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
+    for (uint32_t i = 0; i < io->program->n_tensors; i++)
+        if (io->program->tensors[i].role == PL_ROLE_ROPE) PL_TRY(fill_rope(r, io, i, d));
+    return PL_ERR_OK;
+}
+
+static pl_err load_base(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
+    if (r->job->init == PL_INIT_RANDOM) return pl_model_init_random(io, r->job->seed, d);
+    return pl_model_load(io, r->pf->model_dir, d);
+}
+
+static pl_err load_adapter(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
+    if (!r->job->adapter_path) return pl_adapter_init(io, r->job->seed, d);
+    char *path = pl_job_input_path(r->job, r->job->adapter_path);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    pl_err err = pl_adapter_load(io, path, d);
+    free(path);
+    return err;
+}
+
+static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
+    const char *path = r->pf->resume_path;
+    uint64_t global = r->state.global_batch;
+    PL_TRY(pl_checkpoint_load(io, path, d));
+    r->state = r->pf->resume_state;
+    if (r->state.global_batch != global)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0,
+                          "was saved with %llu samples a step, this run has %llu",
+                          (unsigned long long)r->state.global_batch, (unsigned long long)global);
+    if (r->state.seed != r->job->seed)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0,
+                          "was saved with seed %llu, this run has %llu",
+                          (unsigned long long)r->state.seed, (unsigned long long)r->job->seed);
+    r->state.batch_size = r->oom.batch_size;
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
+    if (!has_memory(r)) return PL_ERR_OK;
+    struct pl_tensor_io io = pl_run_io(r, PL_PHASE_LOAD);
+    PL_TRY(fill_tables(r, &io, d));
+    PL_TRY(load_base(r, &io, d));
+    if (r->job->mode == PL_MODE_LORA) PL_TRY(load_adapter(r, &io, d));
+    return r->pf->resume_path ? resume(r, &io, d) : PL_ERR_OK;
+}
+
+/* config.json of what is saved: the file as it was read, but for the dtype the weights now have. */
+static char *saved_config(const struct pl_run *r) {
+    json_t *root = json_loads(r->config_json, JSON_ALLOW_NUL, NULL);
+    const char *dtype = r->job->dtype == PL_JOB_DTYPE_BF16 ? "bfloat16" : "float32";
+    char *text = NULL;
+    if (root && json_object_set_new(root, json_object_get(root, "dtype") ? "dtype" : "torch_dtype",
+                                    json_string(dtype)) == 0)
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(root);
+    return text;
+}
+
+static pl_err save_weights(struct pl_run *r, const struct pl_tensor_io *io, const char *dir,
+                           struct pl_diag *d) {
+    if (r->job->mode == PL_MODE_LORA) return pl_adapter_save(io, dir, r->job, d);
+    char *config = saved_config(r);
+    if (!config) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    pl_err err = pl_model_save(io, dir, config, r->pf->model_dir, d);
+    free(config);
+    return err;
+}
+
+pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
+    if (!has_memory(r)) return PL_ERR_OK;
+    struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
+    struct pl_checkpoint c = {0};
+    pl_err err;
+    PL_TRY_GOTO(pl_checkpoint_begin(&c, r->job->output_dir, r->state.step, d), out);
+    PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
+    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, d), out);
+    err = pl_checkpoint_commit(&c, r->job->output_dir, r->job->save_total_limit, d);
+out:
+    pl_checkpoint_abort(&c);
+    if (err == PL_ERR_OK)
+        err = pl_log_event(r->log, "checkpoint", json_pack("{s:I}", "step", (json_int_t)r->state.step),
+                           d);
+    return err;
+}
+
+pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
+    if (!has_memory(r)) return PL_ERR_OK;
+    struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
+    struct pl_checkpoint c = {0};
+    pl_err err;
+    PL_TRY_GOTO(pl_checkpoint_begin_files(&c, r->job->output_dir, d), out);
+    PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
+    err = pl_checkpoint_commit_files(&c, r->job->output_dir, d);
+out:
+    pl_checkpoint_abort(&c);
+    return err;
+}
