@@ -62,12 +62,22 @@ static pl_err out_of_memory(const struct pl_key_input *in) {
 
 /* ---- numbers ---- */
 
+void pl_key_write_limits(enum pl_key_id id, struct pl_text *out) {
+    uint32_t n;
+    const struct pl_key_info *info = &pl_key_table(&n)[id];
+    if (pl_key_fields[id].type != PL_TYPE_F64) {
+        pl_text_addf(out, "%.0f to %.0f", info->lo, info->hi);
+        return;
+    }
+    pl_scalar_write_f64(out, info->lo);
+    pl_text_add(out, " to ");
+    pl_scalar_write_f64(out, info->hi);
+}
+
 static pl_err out_of_range(const struct pl_key_input *in) {
     char buf[PL_EXCERPT_BYTES];
     struct pl_text limits = {0};
-    pl_scalar_write_f64(&limits, in->info->lo);
-    pl_text_add(&limits, " to ");
-    pl_scalar_write_f64(&limits, in->info->hi);
+    pl_key_write_limits(in->id, &limits);
     pl_err err =
         pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d, "`%s` is %s, outside %s",
                        in->written, pl_scalar_excerpt(in->node->text, buf), pl_text_str(&limits));

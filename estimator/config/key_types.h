@@ -74,6 +74,9 @@ bool pl_key_choice(const char *choices, uint32_t i, char buf[PL_CHOICE_BYTES]);
 /* Whether a node means "no value": empty, ~ or null. A choice that is spelled `null` stays one. */
 bool pl_key_is_null(const struct pl_key_info *info, const struct pl_node *node);
 
+/* "1 to 4096", for keys that are numbers. */
+void pl_key_write_limits(enum pl_key_id id, struct pl_text *out);
+
 /* keys.c: the key of this name or synonym, PL_KEY_COUNT when there is none, and the nearest key
  * (NULL when nothing is near). */
 enum pl_key_id pl_key_find(const char *name);

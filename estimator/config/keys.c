@@ -1,8 +1,6 @@
 /* keys.c - the table of keys.h as data: lookup by name, spelling hints, the option reference. */
 #include "estimator/config/key_types.h"
 
-#include "estimator/config/scalar.h"
-
 #include <string.h>
 
 static const struct pl_key_info infos[PL_KEY_COUNT] = {
@@ -33,8 +31,7 @@ static const struct {
     const char *title;
 } sections[] = {
     {PL_KEY_model, "Model and mode"},
-    {PL_KEY_lora_r, "LoRA"},
-    {PL_KEY_freeze_layers, "Frozen layers"},
+    {PL_KEY_adapter_dtype, "LoRA and frozen layers"},
     {PL_KEY_datasets, "Data"},
     {PL_KEY_batch_size, "Batch"},
     {PL_KEY_optimizer, "Optimizer and schedule"},
@@ -69,16 +66,14 @@ const char *pl_key_nearest(const char *name) {
     return near ? infos[pl_key_find(near)].key : NULL;
 }
 
-static void write_range(const struct pl_key_info *info, enum pl_key_type_id type,
-                        struct pl_text *out) {
+static void write_values(enum pl_key_id key, struct pl_text *out) {
+    const struct pl_key_info *info = &infos[key];
+    enum pl_key_type_id type = pl_key_fields[key].type;
     char choice[PL_CHOICE_BYTES];
     for (uint32_t i = 0; pl_key_choice(info->choices, i, choice); i++)
         pl_text_addf(out, "%s`%s`", i ? ", " : "", choice);
-    if (type != PL_TYPE_U32 && type != PL_TYPE_U64 && type != PL_TYPE_F64 && type != PL_TYPE_AUTO)
-        return;
-    pl_scalar_write_f64(out, info->lo);
-    pl_text_add(out, " to ");
-    pl_scalar_write_f64(out, info->hi);
+    if (type == PL_TYPE_U32 || type == PL_TYPE_U64 || type == PL_TYPE_F64 || type == PL_TYPE_AUTO)
+        pl_key_write_limits(key, out);
 }
 
 static void write_synonyms(enum pl_key_id key, struct pl_text *out) {
@@ -92,11 +87,11 @@ static void write_synonyms(enum pl_key_id key, struct pl_text *out) {
 
 static void write_row(enum pl_key_id key, struct pl_text *out) {
     const struct pl_key_info *info = &infos[key];
-    enum pl_key_type_id type = pl_key_fields[key].type;
-    pl_text_addf(out, "| `%s` | %s | ", info->key, pl_key_types[type].label);
+    const struct pl_key_type *type = &pl_key_types[pl_key_fields[key].type];
+    pl_text_addf(out, "| `%s` | %s | ", info->key, type->label);
     if (info->def[0]) pl_text_addf(out, "`%s`", info->def);
     pl_text_add(out, " | ");
-    write_range(info, type, out);
+    write_values(key, out);
     pl_text_addf(out, " | %s | ", info->help);
     write_synonyms(key, out);
     pl_text_add(out, " |\n");

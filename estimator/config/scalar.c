@@ -208,6 +208,7 @@ void pl_scalar_write_f64(struct pl_text *out, double v) {
         snprintf(buf, sizeof buf, "%.*g", digits, v);
         if (strtod(buf, NULL) == v) break;
     }
+    if (fabs(v) < 1e5 && v == floor(v)) snprintf(buf, sizeof buf, "%.0f", v); /* 100, not 1e+02 */
     c_locale_leave(l);
     pl_text_add(out, buf);
 }

@@ -68,9 +68,18 @@ static bool tab_in_indentation(const struct reader *r, uint64_t line, uint64_t *
     return s < end && *s == '\t';
 }
 
+/* libyaml counts characters in marks; what was opened and never closed is noticed at the end. */
+static bool at_end(const struct reader *r, yaml_mark_t mark) {
+    uint64_t characters = 0;
+    for (uint64_t i = 0; i < r->bytes; i++)
+        characters += ((unsigned char)r->yaml[i] & 0xc0) != 0x80;
+    return mark.index >= characters;
+}
+
 static pl_err syntax_error(struct reader *r) {
     const yaml_parser_t *p = &r->parser;
-    struct pl_node at = node_at(p->problem_mark);
+    bool unclosed = p->context && at_end(r, p->problem_mark);
+    struct pl_node at = node_at(unclosed ? p->context_mark : p->problem_mark);
     uint64_t column;
     const char *problem = p->problem ? p->problem : "unreadable";
     if (p->error == YAML_MEMORY_ERROR) return out_of_memory(r->d);

@@ -1,0 +1,312 @@
+/* check_round_trip.c - J3: what pl_job_write() writes reads back equal, on random jobs. */
+#include "estimator/config/job.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t random_state;
+
+static uint64_t random_u64(void) { /* splitmix64 */
+    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static uint64_t random_below(uint64_t n) {
+    return random_u64() % n;
+}
+
+static char *random_text(void) {
+    static const char *const parts[] = {"a",
+                                        "B",
+                                        "7",
+                                        "e",
+                                        ".",
+                                        "-",
+                                        "_",
+                                        "/",
+                                        " ",
+                                        ": ",
+                                        " #",
+                                        "\"",
+                                        "'",
+                                        "\\",
+                                        "\n",
+                                        "\t",
+                                        "\r",
+                                        "%",
+                                        "@",
+                                        ",",
+                                        "[",
+                                        "}",
+                                        "&",
+                                        "*",
+                                        "!",
+                                        "|",
+                                        ">",
+                                        "?",
+                                        "yes",
+                                        "~",
+                                        "null",
+                                        "true",
+                                        "0x1",
+                                        "1e5",
+                                        "\x01",
+                                        "\x7f",
+                                        "\xc2\x80",
+                                        "\xc2\x85",
+                                        "\xc2\xa0",
+                                        "\xc3\xa9",
+                                        "\xe2\x80\xa8",
+                                        "\xe2\x80\xa9",
+                                        "\xef\xbb\xbf",
+                                        "\xef\xbf\xbe",
+                                        "\xef\xbf\xbf",
+                                        "\xf0\x9f\x98\x80",
+                                        "\xf4\x8f\xbf\xbf",
+                                        "...",
+                                        "---",
+                                        "<<",
+                                        "="};
+    struct pl_text t = {0};
+    for (uint64_t n = 1 + random_below(6); n; n--)
+        pl_text_add(&t, parts[random_below(sizeof parts / sizeof *parts)]);
+    ck_assert(!t.failed);
+    return t.data;
+}
+
+static double random_f64(double lo, double hi) {
+    double share = (double)(random_u64() >> 11) / 9007199254740992.0;
+    switch (random_below(4)) {
+    case 0:
+        return lo;
+    case 1:
+        return hi;
+    case 2:
+        return lo + (hi - lo) * share * pow(10, -(double)random_below(300));
+    default:
+        return lo + (hi - lo) * share;
+    }
+}
+
+static uint64_t random_whole(double lo, double hi) {
+    uint64_t low = (uint64_t)lo, span = (uint64_t)hi - low;
+    return low + (random_below(4) ? random_below(span + 1) : span);
+}
+
+#define FILL(type)                                                                                 \
+    static void fill_##type(pl_type_##type *v, double lo, double hi, const char *choices)
+#define UNUSED (void)lo, (void)hi, (void)choices
+
+FILL(STR) {
+    UNUSED;
+    free(*v);
+    *v = random_text();
+}
+FILL(BOOL) {
+    UNUSED;
+    *v = random_below(2);
+}
+FILL(U32) {
+    UNUSED;
+    *v = (uint32_t)random_whole(lo, hi);
+}
+FILL(U64) {
+    UNUSED;
+    *v = random_whole(lo, hi);
+}
+FILL(F64) {
+    UNUSED;
+    *v = random_f64(lo, hi);
+}
+FILL(ENUM) {
+    UNUSED;
+    uint32_t n = 1;
+    for (const char *c = choices; *c; c++)
+        n += *c == '|';
+    *v = (uint32_t)random_below(n);
+}
+FILL(AUTO) {
+    UNUSED;
+    *v = random_below(4) ? (uint32_t)random_whole(lo, hi) : PL_AUTO;
+}
+FILL(BYTES) {
+    UNUSED;
+    *v = random_below(4) ? random_u64() >> (1 + random_below(63)) : PL_AUTO_BYTES;
+}
+FILL(RECOMPUTE) {
+    UNUSED;
+    *v = random_below(2) ? (uint32_t)random_below(3)
+                         : PL_RECOMPUTE_EVERY_N(1 + (uint32_t)random_below(PL_RECOMPUTE_EVERY_MAX));
+}
+FILL(LIST) {
+    UNUSED;
+    for (uint32_t i = 0; i < v->n; i++)
+        free(v->items[i]);
+    v->n = 1 + (uint32_t)random_below(4);
+    v->items = realloc(v->items, v->n * sizeof *v->items);
+    ck_assert_ptr_nonnull(v->items);
+    for (uint32_t i = 0; i < v->n; i++)
+        v->items[i] = random_text();
+}
+FILL(DATASETS) {
+    UNUSED;
+    for (uint32_t i = 0; i < v->n; i++)
+        free(v->items[i].path);
+    v->n = 1 + (uint32_t)random_below(4);
+    v->items = realloc(v->items, v->n * sizeof *v->items);
+    ck_assert_ptr_nonnull(v->items);
+    for (uint32_t i = 0; i < v->n; i++)
+        v->items[i] =
+            (struct pl_dataset){.path = random_text(), .format = (uint32_t)random_below(3)};
+}
+
+#define SAME(type) static bool same_##type(const pl_type_##type *a, const pl_type_##type *b)
+
+SAME(STR) {
+    return *a && *b ? strcmp(*a, *b) == 0 : *a == *b;
+}
+SAME(BOOL) {
+    return *a == *b;
+}
+SAME(U32) {
+    return *a == *b;
+}
+SAME(U64) {
+    return *a == *b;
+}
+SAME(F64) {
+    return memcmp(a, b, sizeof *a) == 0 || (isnan(*a) && isnan(*b));
+}
+SAME(LIST) {
+    bool same = a->n == b->n;
+    for (uint32_t i = 0; same && i < a->n; i++)
+        same = strcmp(a->items[i], b->items[i]) == 0;
+    return same;
+}
+SAME(DATASETS) {
+    bool same = a->n == b->n;
+    for (uint32_t i = 0; same && i < a->n; i++)
+        same = strcmp(a->items[i].path, b->items[i].path) == 0 &&
+               a->items[i].format == b->items[i].format;
+    return same;
+}
+#define same_ENUM      same_U32
+#define same_AUTO      same_U32
+#define same_RECOMPUTE same_U32
+#define same_BYTES     same_U64
+
+/* The first key in which two jobs differ, NULL when they are equal. */
+static const char *difference(const struct pl_job *a, const struct pl_job *b) {
+#define X(key, type, def, lo, hi, choices, help)                                                   \
+    if (!same_##type(&a->key, &b->key)) return #key;
+    PL_CONFIG_KEYS(X)
+#undef X
+    return NULL;
+}
+
+static void set(struct pl_job *job, const char *key, const char *value) {
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_job_set(job, key, value, &d) == PL_ERR_OK, "%s: %s", key, d.message);
+}
+
+/* Drops what would conflict, so that the rest of a random job may stay. */
+static void make_valid(struct pl_job *job) {
+    static const char *const lora_keys[] = {
+        "adapter_dtype",       "lora_r",     "lora_alpha",  "lora_dropout",
+        "lora_target_modules", "use_rslora", "adapter_path"};
+    static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};
+    static const char *const faults[] = {"", "device_oom@alloc=5,forever",
+                                         "disk_full@write=2,count=3;device_oom@step=1"};
+    if (job->mode == PL_UNSET_U32) set(job, "mode", "lora");
+    if (!job->model) set(job, "model", "m");
+    for (size_t i = 0; job->mode == PL_MODE_FULL && i < sizeof lora_keys / sizeof *lora_keys; i++)
+        set(job, lora_keys[i], "");
+    if (job->init != PL_INIT_RANDOM) set(job, "model_config", "");
+    if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
+    if (job->dtype == PL_JOB_DTYPE_FP32) {
+        set(job, "master_weights", "auto");
+        set(job, "gradient_dtype", "fp32");
+    }
+    set(job, random_below(2) ? "warmup_ratio" : "warmup_steps", "");
+    set(job, random_below(2) ? "global_batch_size" : "gradient_accumulation_steps", "");
+    set(job, random_below(2) ? "eval_datasets" : "val_set_size", "");
+    set(job, random_below(2) ? "dataset" : "datasets", "");
+    set(job, "report_to", reports[random_below(3)]);
+    set(job, "debug_inject", faults[random_below(3)]);
+}
+
+static void random_job(struct pl_job *job, uint64_t seed) {
+    random_state = seed;
+    ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
+#define X(key, type, def, lo, hi, choices, help)                                                   \
+    if (random_below(2)) {                                                                         \
+        fill_##type(&job->key, lo, hi, choices);                                                   \
+        job->given[PL_KEY_##key] = true;                                                           \
+    }
+    PL_CONFIG_KEYS(X)
+#undef X
+    make_valid(job);
+    ck_assert_int_eq(pl_job_validate(job, NULL), PL_ERR_OK);
+}
+
+START_TEST(a_written_job_reads_back_equal) {
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        struct pl_job job, again;
+        struct pl_text yaml = {0}, twice = {0};
+        struct pl_diag d = {0};
+        random_job(&job, seed);
+        pl_job_write(&job, &yaml);
+        ck_assert(!yaml.failed);
+        ck_assert_msg(
+            pl_job_parse(&again, "out", yaml.data, yaml.len, NULL, 0, NULL, &d) == PL_ERR_OK,
+            "seed %llu: %llu:%llu: %s\n%s", (unsigned long long)seed, (unsigned long long)d.line,
+            (unsigned long long)d.column, d.message, yaml.data);
+        const char *key = difference(&job, &again);
+        ck_assert_msg(!key, "seed %llu: %s\n%s", (unsigned long long)seed, key, yaml.data);
+        pl_job_write(&again, &twice);
+        ck_assert_str_eq(twice.data, yaml.data);
+        pl_text_finish(&yaml);
+        pl_text_finish(&twice);
+        pl_job_finish(&again);
+        pl_job_finish(&job);
+    }
+}
+END_TEST
+
+START_TEST(a_written_value_is_an_override_of_the_same_value) {
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct pl_job job, again;
+        random_job(&job, seed);
+        ck_assert_int_eq(pl_job_defaults(&again, NULL), PL_ERR_OK);
+        for (uint32_t i = 0; i < n; i++) {
+            struct pl_text text = {0};
+            pl_job_write_key(&job, (enum pl_key_id)i, &text);
+            set(&again, keys[i].key, pl_text_str(&text));
+            pl_text_finish(&text);
+        }
+        const char *key = difference(&job, &again);
+        ck_assert_msg(!key, "seed %llu: %s", (unsigned long long)seed, key);
+        pl_job_finish(&again);
+        pl_job_finish(&job);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("config.round_trip");
+    TCase *tc = tcase_create("round_trip");
+    tcase_add_test(tc, a_written_job_reads_back_equal);
+    tcase_add_test(tc, a_written_value_is_an_override_of_the_same_value);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
