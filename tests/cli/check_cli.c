@@ -1,0 +1,205 @@
+/* check_cli.c - the plimsoll binary as a user or a script sees it: exit status, streams, JSON.
+ * PLIMSOLL names the binary. */
+#include "tests/cli/process.h"
+#include "tools/cli.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_WORDS 6
+
+/* argv: the words after the program, NULL-terminated. */
+static struct process plimsoll(const char *const words[]) {
+    const char *argv[MAX_WORDS + 2] = {getenv("PLIMSOLL")};
+    ck_assert_msg(argv[0] != NULL, "set PLIMSOLL to the binary");
+    for (int i = 0; words[i]; i++) {
+        ck_assert_int_lt(i, MAX_WORDS);
+        argv[i + 1] = words[i];
+    }
+    return process_run(argv, NULL);
+}
+
+static const struct {
+    const char *words[MAX_WORDS];
+    int status;
+    const char *err; /* fragment of stderr; stdout stays empty */
+} failures[] = {
+    {{NULL}, 2, "plimsoll: error[CONFIG_USAGE]: no command was given\nhint: run `plimsoll help`\n"},
+    {{"verson"}, 2, "hint: did you mean `plimsoll version`?\n"},
+    {{"version", "--jsno"}, 2, "hint: did you mean `--json`?\n"},
+    {{"version", "extra"}, 2, "error[CONFIG_USAGE]"},
+    {{"--color", "purple"}, 2, "--color is one of"},
+    {{"help", "lora_q"}, 2, "hint: did you mean `plimsoll help lora_r`?\n"},
+    {{"completion"}, 2, "error[CONFIG_USAGE]"},
+    {{"completion", "tcsh"}, 2, "hint: bash, zsh or fish\n"},
+    {{"--color=never", "a\033[2Jb"}, 2, "`a\\x1b[2Jb`"},
+};
+
+START_TEST(a_failure_has_its_status_and_says_so_on_stderr_alone) {
+    struct process p = plimsoll(failures[_i].words);
+    ck_assert_int_eq(p.status, failures[_i].status);
+    ck_assert_msg(strstr(p.err, failures[_i].err), "%s", p.err);
+    ck_assert_str_eq(p.out, "");
+    process_finish(&p);
+}
+END_TEST
+
+START_TEST(a_failure_under_json_is_also_one_object_on_stdout) {
+    const char *words[MAX_WORDS + 1] = {"--json"};
+    memcpy(words + 1, failures[_i].words, sizeof failures[_i].words);
+    struct process p = plimsoll(words);
+    json_error_t error;
+    json_t *root = json_loads(p.out, 0, &error); /* refuses anything behind the object */
+    ck_assert_msg(root != NULL, "%s in %s", error.text, p.out);
+    json_t *e = json_object_get(root, "error");
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "schema")), 1);
+    ck_assert_str_eq(json_string_value(json_object_get(e, "code")), "CONFIG_USAGE");
+    ck_assert(json_is_string(json_object_get(e, "message")));
+    ck_assert(json_is_string(json_object_get(e, "hint")));
+    ck_assert(json_is_null(json_object_get(e, "file")));
+    ck_assert_int_eq(p.status, failures[_i].status);
+    ck_assert_msg(strstr(p.err, failures[_i].err), "%s", p.err);
+    json_decref(root);
+    process_finish(&p);
+}
+END_TEST
+
+static const struct {
+    const char *words[MAX_WORDS];
+    const char *out; /* fragment of stdout; stderr stays empty */
+} answers[] = {
+    {{"--help"}, "Commands:"},
+    {{"-h"}, "Commands:"},
+    {{"help"}, "Exit status: 0 done"},
+    {{"help", "help"}, "Examples:\n  plimsoll help"},
+    {{"help", "lora_r"}, "flag     --lora-r\n"},
+    {{"help", "keys"}, "max_seq_length"},
+    {{"version"}, "plimsoll "},
+    {{"-V"}, "plimsoll "},
+    {{"version", "--json"}, "\"schema\":1"},
+    {{"completion", "bash"}, "complete -o default -F _plimsoll plimsoll"},
+    {{"completion", "zsh"}, "#compdef plimsoll"},
+    {{"completion", "fish"}, "complete -c plimsoll"},
+};
+
+START_TEST(an_answer_goes_to_stdout_alone_with_status_0) {
+    struct process p = plimsoll(answers[_i].words);
+    ck_assert_int_eq(p.status, 0);
+    ck_assert_msg(strstr(p.out, answers[_i].out), "%s", p.out);
+    ck_assert_str_eq(p.err, "");
+    process_finish(&p);
+}
+END_TEST
+
+START_TEST(every_command_explains_itself_with_examples_first) {
+    uint32_t n;
+    const struct pl_command *commands = pl_cli_commands(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct process by_name = plimsoll((const char *[]){"help", commands[i].name, NULL});
+        struct process by_flag = plimsoll((const char *[]){commands[i].name, "--help", NULL});
+        const char *examples = strstr(by_name.out, "\nExamples:\n"),
+                   *usage = strstr(by_name.out, "\nUsage: plimsoll ");
+        ck_assert_int_eq(by_name.status, 0);
+        ck_assert_msg(examples && usage && examples < usage, "%s", by_name.out);
+        ck_assert_int_eq(by_flag.status, 0);
+        /* The same text, but for `help --help`, which is about everything. */
+        if (strcmp(commands[i].name, "help") != 0) ck_assert_str_eq(by_name.out, by_flag.out);
+        process_finish(&by_name);
+        process_finish(&by_flag);
+    }
+}
+END_TEST
+
+START_TEST(a_full_disk_under_stdout_is_a_failure) {
+    if (access("/dev/full", W_OK) != 0) return; /* Linux has it; other systems cannot fake it */
+    const char *const argv[] = {getenv("PLIMSOLL"), "help", NULL};
+    struct process p = process_run(argv, "/dev/full");
+    ck_assert_int_eq(p.status, 1);
+    ck_assert_msg(strstr(p.err, "error[RUNTIME_IO]"), "%s", p.err);
+    process_finish(&p);
+}
+END_TEST
+
+START_TEST(colour_appears_only_where_it_was_asked_for) {
+    struct process with = plimsoll((const char *[]){"--color=always", "nonsense", NULL});
+    struct process without = plimsoll((const char *[]){"nonsense", NULL});
+    ck_assert_ptr_nonnull(strchr(with.err, '\033'));
+    ck_assert_ptr_null(strchr(without.err, '\033'));
+    process_finish(&with);
+    process_finish(&without);
+}
+END_TEST
+
+/* Asks the script what bash would offer behind `line`; *status 77 when there is no bash. */
+static struct process complete_in_bash(const char *words, const char *current) {
+    static const char script[] =
+        "command -v bash >/dev/null || exit 77\n"
+        "exec bash -c 'source <(\"$PLIMSOLL\" completion bash) || exit 1\n"
+        "COMP_WORDS=(plimsoll $1 \"$2\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _plimsoll\n"
+        "printf \"%s\\n\" \"${COMPREPLY[@]}\"' bash \"$1\" \"$2\"\n";
+    return process_run((const char *[]){"sh", "-c", script, "sh", words, current, NULL}, NULL);
+}
+
+static const struct {
+    const char *words, *current, *offered; /* offered: all lines */
+} completions[] = {
+    {"", "ver", "version\n"},
+    {"completion", "", "bash\nzsh\nfish\n"},
+    {"version", "--js", "--json\n"},
+    {"version --color", "a", "auto\nalways\n"},
+    {"version --color =", "n", "never\n"},
+    {"--color never", "comp", "completion\n"},
+    {"version --mode", "", "full\nlora\n"},
+};
+
+START_TEST(bash_offers_commands_flags_and_choices) {
+    struct process p = complete_in_bash(completions[_i].words, completions[_i].current);
+    if (p.status != 77) {
+        ck_assert_str_eq(p.err, "");
+        ck_assert_str_eq(p.out, completions[_i].offered);
+    }
+    process_finish(&p);
+}
+END_TEST
+
+START_TEST(every_shell_that_is_here_can_parse_its_script) {
+    static const struct {
+        const char *shell, *no_execute;
+    } shells[] = {{"bash", "-n"}, {"zsh", "-n"}, {"fish", "--no-execute"}};
+    static const char script[] =
+        "command -v \"$1\" >/dev/null || exit 77\n"
+        "file=$(mktemp) && \"$PLIMSOLL\" completion \"$1\" >\"$file\" && \"$1\" \"$2\" \"$file\"\n"
+        "status=$?; rm -f \"$file\"; exit $status\n";
+    struct process p = process_run((const char *[]){"sh", "-c", script, "sh", shells[_i].shell,
+                                                    shells[_i].no_execute, NULL},
+                                   NULL);
+    ck_assert_msg(p.status == 0 || p.status == 77, "%s", p.err);
+    process_finish(&p);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cli.cli");
+    TCase *tc = tcase_create("binary");
+    tcase_set_timeout(tc, 60);
+    const int n_failures = (int)(sizeof failures / sizeof *failures);
+    tcase_add_loop_test(tc, a_failure_has_its_status_and_says_so_on_stderr_alone, 0, n_failures);
+    tcase_add_loop_test(tc, a_failure_under_json_is_also_one_object_on_stdout, 0, n_failures);
+    tcase_add_loop_test(tc, an_answer_goes_to_stdout_alone_with_status_0, 0,
+                        (int)(sizeof answers / sizeof *answers));
+    tcase_add_test(tc, every_command_explains_itself_with_examples_first);
+    tcase_add_test(tc, a_full_disk_under_stdout_is_a_failure);
+    tcase_add_test(tc, colour_appears_only_where_it_was_asked_for);
+    tcase_add_loop_test(tc, bash_offers_commands_flags_and_choices, 0,
+                        (int)(sizeof completions / sizeof *completions));
+    tcase_add_loop_test(tc, every_shell_that_is_here_can_parse_its_script, 0, 3);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,8 @@
+#!/bin/sh
+# check_scripts: shellcheck of every script a user runs. $1 is the repository root; status 77 (meson:
+# skipped) where shellcheck is not installed.
+set -eu
+cd "$1"
+command -v shellcheck >/dev/null 2>&1 || exit 77
+shellcheck -x tools/setup tools/quickstart tools/quickstart-data tools/test .ci/run \
+    tests/cli/check_scripts.sh

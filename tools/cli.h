@@ -1,0 +1,119 @@
+/* cli.h - the command line as data: commands, flags, what the user typed, how failures are shown.
+ *
+ * In: argv.  Out: struct pl_cli for one sub-command; text on stderr, answers on stdout.
+ * Needs: estimator (diagnostics, the table of configuration keys), jansson.
+ *   C1  help, parsing, spelling hints and shell completion read the same two tables: the flags
+ *       below and pl_cli_commands(); a flag or command exists in all four places or in none
+ *   C2  stdout carries only the answer, stderr everything else; with --json a failure is one JSON
+ *       object on stdout beside the text on stderr
+ *   C3  a configuration key given as a flag reaches the parser as the text "key=value": the command
+ *       line knows no type or range of its own
+ *   C4  the process exits with the status of the error table and never by another road
+ * Use: struct pl_cli cli; struct pl_diag d = {0};
+ *      if (pl_cli_parse(&cli, argc, argv, &d) == PL_ERR_OK) status = cli.command->run(&cli);
+ *      else status = pl_cli_fail(&cli, &d); pl_cli_finish(&cli); */
+#ifndef PL_TOOLS_CLI_H
+#define PL_TOOLS_CLI_H
+
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+#include "estimator/config/job.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Every flag that is not a configuration key. Names are written with `_`; users may type `-` or `_`.
+ * X(id, name, short or 0, value, key, unit, help)
+ *   value  "" for a switch, a placeholder such as "SIZE", or the choices: "auto|always|never"
+ *   key    non-empty: the flag is another spelling of this configuration key, and the value,
+ *          a plain number when `unit` is not empty, is passed on with `unit` behind it */
+#define PL_CLI_FLAGS(X)                                                                            \
+    X(HELP, "help", 'h', "", "", "", "show help and stop")                                         \
+    X(VERSION, "version", 'V', "", "", "", "show the version and stop")                            \
+    X(QUIET, "quiet", 'q', "", "", "", "errors only")                                              \
+    X(VERBOSE, "verbose", 'v', "", "", "", "more notes on stderr")                                 \
+    X(JSON, "json", 0, "", "", "", "answer in JSON on stdout, errors included")                    \
+    X(COLOR, "color", 0, "auto|always|never", "", "", "colours on stderr; auto asks the terminal") \
+    X(NO_PROGRESS, "no_progress", 0, "", "", "", "no progress line")                               \
+    X(VRAM, "vram", 0, "SIZE", "vram_budget", "", "card size to compare with, such as 16GiB")      \
+    X(VRAM_GB, "vram_gb", 0, "N", "vram_budget", "GB", "the same in GB of 10^9 bytes")
+
+enum pl_cli_flag {
+#define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,
+    PL_CLI_FLAGS(X)
+#undef X
+        PL_FLAG_COUNT
+};
+#define PL_FLAG_BIT(id) (1u << PL_FLAG_##id)
+#define PL_FLAGS_GLOBAL                                                                            \
+    (PL_FLAG_BIT(HELP) | PL_FLAG_BIT(VERSION) | PL_FLAG_BIT(QUIET) | PL_FLAG_BIT(VERBOSE) |        \
+     PL_FLAG_BIT(JSON) | PL_FLAG_BIT(COLOR) | PL_FLAG_BIT(NO_PROGRESS))
+
+struct pl_flag_info {
+    const char *name, *value, *key, *unit, *help;
+    char letter;
+};
+const struct pl_flag_info *pl_cli_flags(void); /* [PL_FLAG_COUNT] */
+
+/* What a positional argument is, for messages and completion. */
+enum pl_cli_arg { PL_ARG_NONE, PL_ARG_FILE, PL_ARG_TOPIC, PL_ARG_SHELL };
+
+struct pl_cli;
+struct pl_command {
+    const char *name;
+    const char *summary;  /* one line, no full stop */
+    const char *synopsis; /* what follows the name */
+    const char *examples; /* whole lines */
+    const char *text;     /* paragraphs */
+    int (*run)(const struct pl_cli *cli); /* returns the exit status */
+    enum pl_cli_arg arg;
+    uint32_t min_args, max_args;
+    uint32_t flags; /* PL_FLAG_BIT()s besides the global ones */
+    bool keys;      /* configuration keys as flags and as key=value */
+};
+const struct pl_command *pl_cli_commands(uint32_t *n);
+const struct pl_command *pl_cli_command_find(const char *name); /* NULL = unknown */
+
+struct pl_cli {
+    const struct pl_command *command; /* NULL: only possible beside --help or --version */
+    const char *flag[PL_FLAG_COUNT];  /* NULL = absent, "" = a switch, else the value; borrowed */
+    const char **args;                /* positionals, borrowed strings */
+    uint32_t n_args;
+    const char **overrides; /* "key=value" for pl_job_read, in the order typed */
+    uint32_t n_overrides;
+    char **owned; /* the memory behind overrides */
+};
+
+/* PL_ERR_USAGE names the word at fault. *cli may be finished, and given to pl_cli_fail, whatever the
+ * outcome. argv must outlive *cli. */
+pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_diag *d);
+void pl_cli_finish(struct pl_cli *cli);
+static inline bool pl_cli_has(const struct pl_cli *cli, enum pl_cli_flag f) {
+    return cli->flag[f] != NULL;
+}
+
+#define PL_FLAG_NAME 64 /* longer words are cut; no flag or key is that long */
+#define PL_FLAG_TEXT (PL_FLAG_NAME + 2)
+/* "batch_size" -> "--batch-size", as help and messages show it. */
+char *pl_cli_flag_text(const char *name, char buf[PL_FLAG_TEXT]);
+/* Splits "a|b|c" without copying: the next choice from *rest into *s and *n; false at the end. */
+bool pl_cli_next_choice(const char **rest, const char **s, int *n);
+
+/* --- output ---------------------------------------------------------------------------------- */
+/* Shows the failure on stderr (and stdout under --json); returns its exit status. */
+int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
+/* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */
+void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
+/* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). */
+pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d);
+/* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
+json_t *pl_cli_json_string(const char *s);
+
+/* --- commands, one file each ----------------------------------------------------------------- */
+int pl_cmd_help(const struct pl_cli *cli);
+int pl_cmd_version(const struct pl_cli *cli);
+int pl_cmd_completion(const struct pl_cli *cli);
+
+#endif

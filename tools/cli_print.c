@@ -1,0 +1,117 @@
+/* cli_print.c - failures, notes and JSON answers. */
+#include "runtime/report/report.h"
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum style { STYLE_BOLD, STYLE_ERROR, STYLE_HINT, STYLE_OFF };
+static const char *const escapes[] = {"\033[1m", "\033[1;31m", "\033[36m", "\033[0m"};
+
+static bool wants_colour(const struct pl_cli *cli) {
+    const char *when = cli->flag[PL_FLAG_COLOR];
+    if (when && strcmp(when, "always") == 0) return true;
+    if (when && strcmp(when, "never") == 0) return false;
+    return pl_colour_wanted(stderr);
+}
+
+/* Names of files and words of the command line reach messages: a control character in one must not
+ * drive the terminal. */
+static void add_safe(struct pl_text *t, const char *s, size_t n) {
+    for (const char *end = s + n; s < end; s++) {
+        unsigned char c = (unsigned char)*s;
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+            pl_text_addf(t, "\\x%02x", c);
+        else
+            pl_text_addn(t, s, 1);
+    }
+}
+
+static void add_place(struct pl_text *t, const struct pl_diag *d) {
+    if (!d->file[0]) return;
+    add_safe(t, d->file, strlen(d->file));
+    if (d->line) pl_text_addf(t, ":%llu", (unsigned long long)d->line);
+    if (d->line && d->column) pl_text_addf(t, ":%llu", (unsigned long long)d->column);
+    pl_text_add(t, ": ");
+}
+
+static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
+    struct pl_text t = {0};
+    bool colour = wants_colour(cli);
+    const char *const plain[] = {"", "", "", ""};
+    const char *const *e = colour ? escapes : plain;
+    const char *hint = pl_diag_hint_text(d);
+
+    pl_text_addf(&t, "%splimsoll:%s %serror[%s]:%s ", e[STYLE_BOLD], e[STYLE_OFF], e[STYLE_ERROR],
+                 pl_err_code(d->err), e[STYLE_OFF]);
+    add_place(&t, d);
+    add_safe(&t, d->message, strlen(d->message));
+    pl_text_add(&t, "\n");
+    if (hint[0]) {
+        pl_text_addf(&t, "%shint:%s ", e[STYLE_HINT], e[STYLE_OFF]);
+        add_safe(&t, hint, strlen(hint));
+        pl_text_add(&t, "\n");
+    }
+    fputs(pl_text_str(&t), stderr);
+    pl_text_finish(&t);
+}
+
+json_t *pl_cli_json_string(const char *s) {
+    json_t *string = json_string(s);
+    if (string) return string;
+    struct pl_text t = {0};
+    for (; *s; s++)
+        pl_text_addn(&t, (unsigned char)*s < 0x80 ? s : "?", 1);
+    string = t.failed ? NULL : json_string(pl_text_str(&t));
+    pl_text_finish(&t);
+    return string;
+}
+
+static json_t *number_or_null(uint64_t v) {
+    return v ? json_integer((json_int_t)v) : json_null();
+}
+
+static json_t *failure_json(const struct pl_diag *d) {
+    return json_pack("{s:{s:s, s:o, s:o, s:o, s:o, s:o}}", "error", "code", pl_err_code(d->err),
+                     "message", pl_cli_json_string(d->message), "hint",
+                     pl_cli_json_string(pl_diag_hint_text(d)), "file",
+                     d->file[0] ? pl_cli_json_string(d->file) : json_null(), "line",
+                     number_or_null(d->line), "column", number_or_null(d->column));
+}
+
+int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
+    print_failure(cli, d);
+    /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
+    if (pl_cli_has(cli, PL_FLAG_JSON)) (void)pl_cli_print_json(failure_json(d), NULL);
+    return pl_err_exit_status(d->err);
+}
+
+void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes) {
+    if (pl_cli_has(cli, PL_FLAG_QUIET)) return;
+    struct pl_text t = {0};
+    for (const char *s = pl_text_str(notes); *s;) {
+        size_t n = strcspn(s, "\n");
+        pl_text_add(&t, "plimsoll: note: ");
+        add_safe(&t, s, n);
+        pl_text_add(&t, "\n");
+        s += n + (s[n] == '\n');
+    }
+    fputs(pl_text_str(&t), stderr);
+    pl_text_finish(&t);
+}
+
+pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    json_t *object = json_pack("{s:i}", "schema", 1);
+    if (!fields || !object || json_object_update(object, fields) != 0) {
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the JSON answer");
+        goto out;
+    }
+    if (json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17)) != 0 ||
+        putchar('\n') == EOF)
+        err = pl_diag_set(d, PL_ERR_IO, "cannot write to stdout: %s", strerror(errno));
+out:
+    json_decref(fields);
+    json_decref(object);
+    return err;
+}

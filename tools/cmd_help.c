@@ -1,0 +1,127 @@
+/* cmd_help.c - help, written from the tables that the parser reads. */
+#include "tools/cli.h"
+
+#include <string.h>
+
+static void indent_lines(const char *text) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        printf("  %.*s\n", (int)n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+static void print_flags(uint32_t mask) {
+    const struct pl_flag_info *flags = pl_cli_flags();
+    for (int i = 0; i < PL_FLAG_COUNT; i++) {
+        if (!(mask >> i & 1)) continue;
+        char text[PL_FLAG_TEXT], left[2 * PL_FLAG_TEXT], letter[8] = "    ";
+        if (flags[i].letter) snprintf(letter, sizeof letter, "-%c, ", flags[i].letter);
+        snprintf(left, sizeof left, "%s%s %s", letter, pl_cli_flag_text(flags[i].name, text),
+                 flags[i].value);
+        printf("  %-32s %s\n", left, flags[i].help);
+    }
+}
+
+static void print_overview(void) {
+    uint32_t n;
+    const struct pl_command *commands = pl_cli_commands(&n);
+    puts("plimsoll: fine-tunes language models from a YAML file and plans every byte first\n\n"
+         "Usage: plimsoll COMMAND [flags]\n\nExamples:");
+    for (uint32_t i = 0; i < n; i++)
+        printf("  %.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
+    puts("\nCommands:");
+    for (uint32_t i = 0; i < n; i++)
+        printf("  %-16s %s\n", commands[i].name, commands[i].summary);
+    puts("\nFlags of every command:");
+    print_flags(PL_FLAGS_GLOBAL);
+    puts("\nExit status: 0 done, 1 run-time failure, 2 usage or configuration, 3 does not fit,\n"
+         "4 out of memory after recovery, 5 bad model, tokenizer, data or checkpoint file,\n"
+         "6 no usable device.\n\n"
+         "`plimsoll help COMMAND` says more.");
+}
+
+static void print_command(const struct pl_command *c) {
+    printf("plimsoll %s: %s\n\nExamples:\n", c->name, c->summary);
+    indent_lines(c->examples);
+    printf("\nUsage: plimsoll %s %s%s[flags]\n", c->name, c->synopsis, c->synopsis[0] ? " " : "");
+    if (c->text[0]) printf("\n%s", c->text);
+    if (c->keys)
+        puts("\nEvery configuration key is a flag (--lora-r 8) and an assignment (lora_r=8) here;\n"
+             "both win over the file. `plimsoll help keys` lists them.");
+    if (c->flags) {
+        printf("\nFlags of `%s`:\n", c->name);
+        print_flags(c->flags);
+    }
+    puts("\nFlags of every command:");
+    print_flags(PL_FLAGS_GLOBAL);
+}
+
+static bool print_key(const char *name) {
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n), *k = keys;
+    while (k < keys + n && strcmp(k->key, name) != 0)
+        k++;
+    if (k == keys + n) return false;
+    char text[PL_FLAG_TEXT];
+    printf("%s: %s\n\n  type     %s\n", k->key, k->help, k->type);
+    if (k->choices[0]) printf("  choices  %s\n", k->choices);
+    if (k->hi > k->lo) printf("  range    %.15g to %.15g\n", k->lo, k->hi);
+    printf("  default  %s\n  flag     %s\n", k->def[0] ? k->def : "unset",
+           pl_cli_flag_text(k->key, text));
+    return true;
+}
+
+static int print_reference(const struct pl_cli *cli) {
+    struct pl_text t = {0};
+    struct pl_diag d = {0};
+    int status = 0;
+    pl_key_reference(&t);
+    if (t.failed) {
+        pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the key reference");
+        status = pl_cli_fail(cli, &d);
+    } else {
+        fputs(pl_text_str(&t), stdout);
+    }
+    pl_text_finish(&t);
+    return status;
+}
+
+static int unknown_topic(const struct pl_cli *cli, const char *topic) {
+    const char *names[PL_KEY_COUNT + 32];
+    size_t n_names = 0;
+    uint32_t n;
+    const struct pl_command *commands = pl_cli_commands(&n);
+    for (uint32_t i = 0; i < n && i < 32; i++)
+        names[n_names++] = commands[i].name;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    for (uint32_t i = 0; i < n; i++)
+        names[n_names++] = keys[i].key;
+
+    struct pl_diag d = {0};
+    pl_diag_set(&d, PL_ERR_USAGE, "`%s` is neither a command nor a configuration key", topic);
+    const char *near = pl_text_nearest(topic, names, n_names);
+    if (near) pl_diag_hint(&d, "did you mean `plimsoll help %s`?", near);
+    return pl_cli_fail(cli, &d);
+}
+
+/* Serves `help TOPIC`, `COMMAND --help` and a bare --help. */
+int pl_cmd_help(const struct pl_cli *cli) {
+    bool asked_by_name = cli->command && cli->command->run == pl_cmd_help;
+    if (cli->command && !asked_by_name) {
+        print_command(cli->command);
+        return 0;
+    }
+    if (cli->n_args == 0) {
+        print_overview();
+        return 0;
+    }
+    const char *topic = cli->args[0];
+    const struct pl_command *c = pl_cli_command_find(topic);
+    if (c) {
+        print_command(c);
+        return 0;
+    }
+    if (strcmp(topic, "keys") == 0) return print_reference(cli);
+    return print_key(topic) ? 0 : unknown_topic(cli, topic);
+}

@@ -1,0 +1,71 @@
+/* estimate_args.c - arguments of `estimate-vram` -> job. */
+#include "tools/estimate_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_yaml(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+static pl_err set_override(struct pl_job *job, const char *assignment, struct pl_diag *d) {
+    char key[PL_FLAG_NAME]; /* the command line cut the name to this size */
+    size_t n = strcspn(assignment, "=");
+    snprintf(key, sizeof key, "%.*s", (int)n, assignment);
+    return pl_job_set(job, key, assignment + n + 1, d);
+}
+
+static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes,
+                             struct pl_diag *d) {
+    PL_TRY(pl_job_defaults(job, d));
+    if (cli->n_args) PL_TRY(pl_job_set(job, "model", cli->args[0], d));
+    for (uint32_t i = 0; i < cli->n_overrides; i++)
+        PL_TRY(set_override(job, cli->overrides[i], d));
+    if (job->mode == PL_UNSET_U32) {
+        PL_TRY(pl_job_set(job, "mode", "lora", d));
+        pl_text_add(notes, "`mode` is not given: planning for lora; `--mode full` is the other\n");
+    }
+    return pl_job_validate(job, d);
+}
+
+static bool is_directory(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+pl_err pl_estimate_config_path(const struct pl_job *job, char **config_json, struct pl_diag *d) {
+    static const char file[] = "/config.json";
+    const char *given = job->model ? job->model : job->model_config;
+    *config_json = NULL;
+    if (!given) {
+        pl_diag_set(d, PL_ERR_USAGE, "no model: give a MODEL or a CONFIG.yaml");
+        pl_diag_hint(d, "plimsoll estimate-vram path/to/model --vram 16GiB");
+        return PL_ERR_USAGE;
+    }
+    pl_err err = PL_ERR_OK;
+    char *joined = NULL, *found = pl_job_input_path(job, given);
+    if (found && is_directory(found)) {
+        size_t size = strlen(found) + sizeof file;
+        joined = malloc(size);
+        if (joined) snprintf(joined, size, "%s%s", found, file);
+        free(found);
+        found = joined;
+    }
+    if (!found) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
+    *config_json = found;
+    return err;
+}
+
+pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char **config_json,
+                             struct pl_text *notes, struct pl_diag *d) {
+    bool from_file = cli->n_args && is_yaml(cli->args[0]);
+    *config_json = NULL;
+    pl_err err = from_file ? pl_job_read(job, cli->args[0], cli->overrides, cli->n_overrides, notes,
+                                         d)
+                           : job_from_flags(cli, job, notes, d);
+    if (err == PL_ERR_OK) err = pl_estimate_config_path(job, config_json, d);
+    if (err != PL_ERR_OK) pl_job_finish(job);
+    return err;
+}

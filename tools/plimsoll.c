@@ -1,0 +1,30 @@
+/* plimsoll.c - main: parse, run one sub-command, account for stdout. */
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int run(const struct pl_cli *cli) {
+    if (pl_cli_has(cli, PL_FLAG_HELP)) return pl_cmd_help(cli);
+    if (pl_cli_has(cli, PL_FLAG_VERSION)) return pl_cmd_version(cli);
+    return cli->command->run(cli);
+}
+
+/* An answer that did not reach the disk or the pipe is a failure, however well it was computed. */
+static int check_stdout(const struct pl_cli *cli, int status) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    struct pl_diag d = {0};
+    pl_diag_set(&d, PL_ERR_IO, "cannot write to stdout: %s", strerror(errno));
+    int failed = pl_cli_fail(cli, &d);
+    return status ? status : failed;
+}
+
+int main(int argc, char *argv[]) {
+    struct pl_cli cli;
+    struct pl_diag d = {0};
+    pl_err err = pl_cli_parse(&cli, argc, argv, &d);
+    int status = err == PL_ERR_OK ? run(&cli) : pl_cli_fail(&cli, &d);
+    status = check_stdout(&cli, status);
+    pl_cli_finish(&cli);
+    return status;
+}
