@@ -37,6 +37,8 @@
     X(JSON, "json", 0, "", "", "", "answer in JSON on stdout, errors included")                    \
     X(COLOR, "color", 0, "auto|always|never", "", "", "colours on stderr; auto asks the terminal") \
     X(NO_PROGRESS, "no_progress", 0, "", "", "", "no progress line")                               \
+    X(DRY_RUN, "dry_run", 0, "", "", "", "plan and judge, start nothing")                          \
+    X(PROGRAM, "program", 0, "", "", "", "one op a line, with offsets and live bytes")             \
     X(VRAM, "vram", 0, "SIZE", "vram_budget", "", "card size to compare with, such as 16GiB")      \
     X(VRAM_GB, "vram_gb", 0, "N", "vram_budget", "GB", "the same in GB of 10^9 bytes")
 
@@ -108,6 +110,9 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). */
 pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d);
+/* Ledger, verdict and remedies, coloured and fitted to `out`. */
+struct pl_estimate;
+void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out);
 /* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
 json_t *pl_cli_json_string(const char *s);
 
@@ -115,5 +120,9 @@ json_t *pl_cli_json_string(const char *s);
 int pl_cmd_help(const struct pl_cli *cli);
 int pl_cmd_version(const struct pl_cli *cli);
 int pl_cmd_completion(const struct pl_cli *cli);
+int pl_cmd_train(const struct pl_cli *cli);
+int pl_cmd_validate(const struct pl_cli *cli);
+int pl_cmd_estimate(const struct pl_cli *cli);
+int pl_cmd_inspect(const struct pl_cli *cli);
 
 #endif

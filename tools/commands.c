@@ -5,6 +5,66 @@
 
 static const struct pl_command commands[] = {
     {
+        .name = "train",
+        .summary = "plan a job, judge it, train it",
+        .synopsis = "CONFIG.yaml [key=value ... | --key value ...]",
+        .examples = "plimsoll train configs/quickstart.yaml\n"
+                    "plimsoll train run.yaml --learning-rate 1e-4 max_steps=100\n"
+                    "plimsoll train run.yaml --dry-run\n",
+        .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit is\n"
+                "refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes the\n"
+                "step, saves a checkpoint and exits 130 or 143; the same command resumes.\n",
+        .run = pl_cmd_train,
+        .arg = PL_ARG_FILE,
+        .min_args = 1,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .keys = true,
+    },
+    {
+        .name = "estimate-vram",
+        .summary = "will it fit? The ledger of a model or a job, without any device",
+        .synopsis = "[MODEL | CONFIG.yaml] [--vram SIZE | --vram-gb N] [--key value ...]",
+        .examples = "plimsoll estimate-vram path/to/model --vram 16GiB\n"
+                    "plimsoll estimate-vram path/to/model --mode full --batch-size 2 --json\n"
+                    "plimsoll estimate-vram run.yaml --vram-gb 24 --lora-r 64\n",
+        .text = "MODEL is a directory with config.json; no weights are read. Exit 0: it fits, or no\n"
+                "budget was named; exit 3: it does not fit. Every byte is read off the plan that\n"
+                "training would allocate.\n",
+        .run = pl_cmd_estimate,
+        .arg = PL_ARG_FILE,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .keys = true,
+    },
+    {
+        .name = "validate",
+        .summary = "check a configuration with its model and data; start nothing",
+        .synopsis = "CONFIG.yaml [key=value ... | --key value ...]",
+        .examples = "plimsoll validate run.yaml\n",
+        .text = "Parses the configuration, reads config.json, the headers of the weights and every\n"
+                "row of the data, plans the job and judges it.\n",
+        .run = pl_cmd_validate,
+        .arg = PL_ARG_FILE,
+        .min_args = 1,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .keys = true,
+    },
+    {
+        .name = "inspect",
+        .summary = "print the step program: every op with its operands, offsets and live bytes",
+        .synopsis = "--program [MODEL | CONFIG.yaml] [--key value ...]",
+        .examples = "plimsoll inspect --program run.yaml\n"
+                    "plimsoll inspect --program path/to/model --mode full --batch-size 1\n",
+        .text = "",
+        .run = pl_cmd_inspect,
+        .arg = PL_ARG_FILE,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(PROGRAM) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .keys = true,
+    },
+    {
         .name = "help",
         .summary = "explain a command, a configuration key, or all keys",
         .synopsis = "[COMMAND | KEY | keys]",

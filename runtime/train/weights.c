@@ -4,12 +4,7 @@
 #include "estimator/base/checked.h"
 #include "runtime/train/rope_table.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static bool has_memory(const struct pl_run *r) { return r->device->ops != &pl_device_null; }
 
@@ -117,15 +112,10 @@ out:
     return err;
 }
 
+/* The files of output_dir change together or not at all: pl_model_save and pl_adapter_save see to
+ * that. */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (!has_memory(r)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
-    struct pl_checkpoint c = {0};
-    pl_err err;
-    PL_TRY_GOTO(pl_checkpoint_begin_files(&c, r->job->output_dir, d), out);
-    PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
-    err = pl_checkpoint_commit_files(&c, r->job->output_dir, d);
-out:
-    pl_checkpoint_abort(&c);
-    return err;
+    return save_weights(r, &io, r->job->output_dir, d);
 }

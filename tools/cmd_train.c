@@ -1,0 +1,174 @@
+/* cmd_train.c - `plimsoll train`: read, pre-flight, train, say what happened. */
+#include "tools/cli.h"
+
+#include "estimator/base/units.h"
+#include "runtime/report/report.h"
+#include "runtime/train/train.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_signal;
+
+/* The first signal asks for an orderly end, the second is taken at its word. */
+static void on_signal(int number) {
+    if (stop_signal) _exit(128 + number);
+    stop_signal = number;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static bool colour_on(const struct pl_cli *cli, FILE *out) {
+    const char *want = cli->flag[PL_FLAG_COLOR];
+    if (want && want[0] == 'n') return false;
+    if (want && want[1] == 'l') return true; /* al-ways, not au-to */
+    return pl_colour_wanted(out);
+}
+
+static unsigned columns_of(FILE *out) {
+    struct winsize w;
+    if (ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
+    return 80;
+}
+
+void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out) {
+    struct pl_text text = {0};
+    pl_estimate_text(e, colour_on(cli, out), columns_of(out), &text);
+    fputs(pl_text_str(&text), out);
+    pl_text_finish(&text);
+}
+
+static void print_batch(const struct pl_preflight *pf, FILE *out) {
+    char next[PL_BYTES_TEXT];
+    const struct pl_job *job = pf->job;
+    fprintf(out, "  batch: %u x %u tokens", job->batch_size, job->max_seq_length);
+    if (pf->batch_was_auto && pf->search.batch_size == job->batch_size && pf->search.next_bytes)
+        fprintf(out, " (auto: the largest that fits; the next tried needs %s)",
+                pl_bytes_text(pf->search.next_bytes, next));
+    else if (pf->batch_was_auto)
+        fprintf(out, " (auto%s)", pf->resume_path ? ": as in the checkpoint" : ": all there is");
+    fprintf(out, ", %llu samples a step, %llu steps\n", (unsigned long long)pf->global_batch,
+            (unsigned long long)pf->total_steps);
+    if (pf->resume_path)
+        fprintf(out, "  resuming from %s behind step %llu\n", pf->resume_path,
+                (unsigned long long)pf->resume_state.step);
+}
+
+static void print_summary(const struct pl_job *job, const struct pl_train_result *r, FILE *out) {
+    char planned[PL_BYTES_TEXT], allocated[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
+    fprintf(out, "%llu steps in %.1f s, %.0f tokens/s, loss %.4f\n", (unsigned long long)r->steps,
+            r->wall_seconds, r->tokens_per_second, r->last_loss);
+    fprintf(out, "planned %s, allocated %s (%s), measured %s resident in the whole process\n",
+            pl_bytes_text(r->planned_bytes, planned), pl_bytes_text(r->allocated_bytes, allocated),
+            r->planned_bytes == r->allocated_bytes ? "equal to the byte" : "DIFFERENT",
+            pl_bytes_text(r->measured_bytes, measured));
+    if (r->oom_recoveries)
+        fprintf(out, "%u recoveries from out of memory\n", r->oom_recoveries);
+    fprintf(out, "saved in %s; pictures: %s/loss.svg, %s/vram.svg\n", job->output_dir,
+            job->output_dir, job->output_dir);
+}
+
+static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf) {
+    struct pl_diag d = {0};
+    if (pl_cli_has(cli, PL_FLAG_JSON)) {
+        json_t *o = pl_estimate_json(&pf->estimate, pl_text_str(&pf->notes));
+        if (pl_cli_print_json(o, &d) != PL_ERR_OK) return pl_cli_fail(cli, &d);
+        return 0;
+    }
+    pl_cli_print_estimate(cli, &pf->estimate, stdout);
+    print_batch(pf, stdout);
+    return 0;
+}
+
+static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
+    struct pl_diag d = {0};
+    struct pl_train_result result;
+    bool quiet = pl_cli_has(cli, PL_FLAG_QUIET);
+    const struct pl_train_options options = {
+        .messages = stderr,
+        .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
+        .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
+        .stop = &stop_signal};
+    catch_signals();
+    pl_err err = pl_train(pf, &options, &result, &d);
+    if (err == PL_ERR_OK && !quiet) print_summary(pf->job, &result, stderr);
+    if (err == PL_ERR_OK) return 0;
+    int status = pl_cli_fail(cli, &d);
+    return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;
+}
+
+static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job,
+                             struct pl_text *notes) {
+    struct pl_diag d = {0};
+    struct pl_preflight pf;
+    bool dry = pl_cli_has(cli, PL_FLAG_DRY_RUN), quiet = pl_cli_has(cli, PL_FLAG_QUIET);
+    int status = 0;
+    pl_err err = pl_preflight_init(&pf, job, &d);
+    pl_cli_print_notes(cli, notes);
+    pl_cli_print_notes(cli, &pf.notes);
+    bool planned = pf.estimate.planned.plan != NULL;
+    if (planned && !quiet && !(dry && err == PL_ERR_OK)) {
+        pl_cli_print_estimate(cli, &pf.estimate, stderr);
+        if (err == PL_ERR_OK) print_batch(&pf, stderr);
+    }
+    if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
+    else status = dry ? print_dry_run(cli, &pf) : run_job(cli, &pf);
+    pl_preflight_finish(&pf);
+    return status;
+}
+
+int pl_cmd_train(const struct pl_cli *cli) {
+    struct pl_job job = {0};
+    struct pl_diag d = {0};
+    struct pl_text notes = {0};
+    int status;
+    if (pl_job_read(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d) != PL_ERR_OK)
+        status = pl_cli_fail(cli, &d);
+    else
+        status = preflight_and_run(cli, &job, &notes);
+    pl_text_finish(&notes);
+    pl_job_finish(&job);
+    return status;
+}
+
+int pl_cmd_validate(const struct pl_cli *cli) {
+    struct pl_job job = {0};
+    struct pl_diag d = {0};
+    struct pl_text notes = {0};
+    struct pl_preflight pf = {0};
+    int status = 0;
+    pl_err err = pl_job_read(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
+    if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &d);
+    if (err == PL_ERR_OK && pf.model_dir)
+        err = pl_model_check_files(pf.estimate.planned.program, pf.model_dir, &d);
+    pl_cli_print_notes(cli, &notes);
+    pl_cli_print_notes(cli, &pf.notes);
+    if (err != PL_ERR_OK) {
+        status = pl_cli_fail(cli, &d);
+    } else {
+        const struct pl_data_stats *s = pl_data_stats(pf.data);
+        json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:s}", "config", cli->args[0], "rows",
+                              (json_int_t)s->rows, "tokens", (json_int_t)s->tokens, "longest",
+                              (json_int_t)s->longest, "verdict",
+                              pl_verdict_name(pf.estimate.verdict.kind));
+        if (!pl_cli_has(cli, PL_FLAG_JSON)) {
+            printf("%s is well-formed: %llu rows, %llu tokens, longest %llu; verdict: %s\n",
+                   cli->args[0], (unsigned long long)s->rows, (unsigned long long)s->tokens,
+                   (unsigned long long)s->longest, pl_verdict_name(pf.estimate.verdict.kind));
+            json_decref(o);
+        } else if (pl_cli_print_json(o, &d) != PL_ERR_OK) {
+            status = pl_cli_fail(cli, &d);
+        }
+    }
+    pl_preflight_finish(&pf);
+    pl_text_finish(&notes);
+    pl_job_finish(&job);
+    return status;
+}
