@@ -1,0 +1,309 @@
+/* data.c - opens data files: every row is read once and checked, its place is kept. */
+#include "runtime/data/data.h"
+#include "estimator/base/checked.h"
+#include "runtime/data/formats.h"
+#include "runtime/data/split.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct row_place { /* all that stays in memory of a row */
+    uint64_t offset;
+    uint32_t bytes, file;
+};
+
+struct data_file {
+    char *path;
+    int fd;
+    const struct pl_format *format;
+    bool detected;
+};
+
+struct pl_data {
+    struct data_file *files;
+    uint32_t n_files;
+    struct row_place *rows;
+    uint64_t n_rows, cap_rows;
+    struct pl_data_stats stats;
+    struct pl_row_parser parser;
+    uint64_t max_tokens;
+    uint32_t overlength;
+    char *buf; /* of one row */
+    size_t buf_cap;
+};
+
+/* What a file's rows had to say that is no failure: first line and count. */
+struct remark {
+    uint64_t line, n;
+};
+
+static uint64_t supervised(const struct pl_sample *s) {
+    uint64_t n = 0;
+    for (uint64_t i = 1; i < s->n; i++)
+        n += s->labels[i] != PL_LABEL_MASKED;
+    return n;
+}
+
+static pl_err report(const struct pl_scan *s, const char *path, const struct pl_raw_row *row,
+                     struct pl_diag *d) {
+    uint64_t line = row->line, start = row->line_start, at = row->offset + s->where;
+    for (size_t i = 0; i < s->where; i++) {
+        if (row->text[i] != '\n') continue;
+        line++;
+        start = row->offset + i + 1;
+    }
+    pl_err err = pl_diag_at(d, s->err, path, line, at - start + 1, "%s", s->what);
+    if (s->hint) pl_diag_hint(d, "%s", s->hint);
+    return err;
+}
+
+static pl_err keep_row(struct pl_data *data, uint32_t file, const struct pl_raw_row *row,
+                       struct pl_diag *d) {
+    if (row->n > UINT32_MAX)
+        return pl_diag_at(d, PL_ERR_DATA_FIELD, data->files[file].path, row->line, 0,
+                          "the row is above 4 GiB");
+    if (data->n_rows == data->cap_rows) {
+        uint64_t cap = data->cap_rows ? 2 * data->cap_rows : 1024, bytes;
+        struct row_place *rows = NULL;
+        if (pl_u64_mul(cap, sizeof *rows, &bytes) && bytes <= SIZE_MAX)
+            rows = realloc(data->rows, (size_t)bytes);
+        if (!rows)
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the places of %llu rows",
+                               (unsigned long long)cap);
+        data->rows = rows;
+        data->cap_rows = cap;
+    }
+    data->rows[data->n_rows++] = (struct row_place){row->offset, (uint32_t)row->n, file};
+    return PL_ERR_OK;
+}
+
+static void remember(struct remark *r, uint64_t line) {
+    if (!r->n++) r->line = line;
+}
+
+struct remarks {
+    struct remark unsupervised, truncated, dropped;
+};
+
+/* The row's tokens are in `s`: applies the rule for length, counts, keeps the place. */
+static pl_err take_row(struct pl_data *data, uint32_t file, const struct pl_raw_row *row,
+                       struct pl_sample *s, struct remarks *r, struct pl_diag *d) {
+    struct pl_data_stats *st = &data->stats;
+    if (s->n > data->max_tokens) {
+        if (data->overlength == PL_OVERLENGTH_ERROR)
+            return pl_diag_at(d, PL_ERR_DATA_FIELD, data->files[file].path, row->line, 0,
+                              "the row has %llu tokens, max_seq_length is %llu",
+                              (unsigned long long)s->n, (unsigned long long)data->max_tokens);
+        if (data->overlength == PL_OVERLENGTH_DROP) {
+            st->dropped_rows++;
+            remember(&r->dropped, row->line);
+            return PL_ERR_OK;
+        }
+        s->n = data->max_tokens;
+        st->truncated_rows++;
+        remember(&r->truncated, row->line);
+    }
+    uint64_t targets = supervised(s);
+    if (!targets) {
+        st->unsupervised_rows++;
+        remember(&r->unsupervised, row->line);
+    }
+    st->rows++;
+    st->tokens += s->n;
+    st->supervised_tokens += targets;
+    st->longest = pl_u64_max(st->longest, s->n);
+    return keep_row(data, file, row, d);
+}
+
+static pl_err check_tokenizer(const struct pl_job *job, struct pl_diag *d) {
+    const char *name = job->tokenizer;
+    if (!name || !name[0])
+        return pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "data of format text needs a tokenizer");
+    if (strcmp(name, "byte") != 0)
+        return pl_job_error(job, PL_KEY_tokenizer, PL_ERR_TOKENIZER_FILE, d,
+                            "`tokenizer: %.80s` is not known; `byte` is", name);
+    return PL_ERR_OK;
+}
+
+/* The first row decides the format of `auto`. */
+static pl_err choose_format(struct pl_data *data, const struct pl_job *job, struct data_file *f,
+                            const struct pl_raw_row *row, struct pl_diag *d) {
+    if (!f->format) {
+        f->detected = true;
+        f->format = pl_format_detect(&data->parser, row->text, row->n, row->ends_file);
+        if (!f->format) return report(&data->parser.scan, f->path, row, d);
+    }
+    data->parser.detected = f->detected;
+    return f->format->needs_tokenizer ? check_tokenizer(job, d) : PL_ERR_OK;
+}
+
+static void note(struct pl_text *notes, const struct data_file *f, const struct remark *r,
+                 const char *what) {
+    if (!notes || !r->n) return;
+    pl_text_addf(notes, "%s:%llu: %llu row%s %s; this is the first\n", f->path,
+                 (unsigned long long)r->line, (unsigned long long)r->n, r->n == 1 ? "" : "s", what);
+}
+
+static pl_err index_file(struct pl_data *data, const struct pl_job *job, uint32_t file,
+                         struct pl_sample *s, struct pl_text *notes, struct pl_diag *d) {
+    struct data_file *f = &data->files[file];
+    struct pl_split split;
+    struct pl_raw_row row;
+    struct remarks r = {0};
+    uint64_t seen = 0;
+    bool more;
+    PL_TRY(pl_split_open(&split, f->fd, f->path, d));
+    pl_err err;
+    for (;; seen++) {
+        PL_TRY_GOTO(pl_split_next(&split, &row, &more, d), out);
+        if (!more) break;
+        if (!seen) PL_TRY_GOTO(choose_format(data, job, f, &row, d), out);
+        if (!pl_row_parse(&data->parser, f->format, row.text, row.n, row.ends_file, s)) {
+            err = report(&data->parser.scan, f->path, &row, d);
+            goto out;
+        }
+        PL_TRY_GOTO(take_row(data, file, &row, s, &r, d), out);
+    }
+    if (!seen) err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
+    note(notes, f, &r.unsupervised, "without a token to train on");
+    note(notes, f, &r.truncated, "longer than max_seq_length, cut to it");
+    note(notes, f, &r.dropped, "longer than max_seq_length, dropped");
+out:
+    pl_split_finish(&split);
+    return err;
+}
+
+/* A failure to open is the configuration's: it points at the line that names the file. */
+static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
+                        struct pl_diag *d) {
+    struct stat st;
+    f->path = pl_job_input_path(job, ds->path);
+    if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
+    /* O_NONBLOCK: a FIFO must be refused, not waited for */
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (f->fd < 0)
+        return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
+                          "cannot open %s: %s", f->path, strerror(errno));
+    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
+                          "%s is not a regular file", f->path);
+    f->format = pl_format_find(ds->format);
+    return PL_ERR_OK;
+}
+
+static pl_err open_all(struct pl_data *data, const struct pl_job *job,
+                       const struct pl_dataset_list *list, struct pl_text *notes,
+                       struct pl_diag *d) {
+    struct pl_sample s = {0};
+    pl_err err = PL_ERR_OK;
+    for (uint32_t i = 0; i < list->n; i++) {
+        data->files[i].fd = -1;
+        data->n_files = i + 1;
+        PL_TRY_GOTO(open_file(job, &list->items[i], &data->files[i], d), out);
+        PL_TRY_GOTO(index_file(data, job, i, &s, notes, d), out);
+    }
+    if (!data->stats.supervised_tokens)
+        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, list->n ? data->files[0].path : NULL, 0, 0,
+                         "nothing to train on: %llu rows without a supervised token, %llu dropped",
+                         (unsigned long long)data->stats.unsupervised_rows,
+                         (unsigned long long)data->stats.dropped_rows);
+    else if (notes && notes->failed)
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the notes on the data");
+out:
+    pl_sample_finish(&s);
+    return err;
+}
+
+pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
+                    const struct pl_dataset_list *list, struct pl_text *notes,
+                    struct pl_data **out, struct pl_diag *d) {
+    pl_err err;
+    struct pl_data *data = calloc(1, sizeof *data);
+    *out = NULL;
+    if (data) data->files = calloc((size_t)list->n + 1, sizeof *data->files);
+    if (!data || !data->files) {
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
+        goto out;
+    }
+    data->max_tokens = job->max_seq_length;
+    data->overlength = job->overlength;
+    data->parser.vocab = m->vocab;
+    data->parser.eos = m->n_eos ? m->eos[0] : -1;
+    PL_TRY_GOTO(open_all(data, job, list, notes, d), out);
+    *out = data;
+    data = NULL;
+out:
+    pl_data_close(&data);
+    return err;
+}
+
+void pl_data_close(struct pl_data **data) {
+    struct pl_data *x = *data;
+    if (!x) return;
+    for (uint32_t i = 0; i < x->n_files; i++) {
+        if (x->files[i].fd >= 0) close(x->files[i].fd);
+        free(x->files[i].path);
+    }
+    pl_row_parser_finish(&x->parser);
+    free(x->files);
+    free(x->rows);
+    free(x->buf);
+    free(x);
+    *data = NULL;
+}
+
+uint64_t pl_data_rows(const struct pl_data *data) { return data->n_rows; }
+const struct pl_data_stats *pl_data_stats(const struct pl_data *data) { return &data->stats; }
+
+static pl_err changed(const struct pl_data *data, const struct row_place *r, struct pl_diag *d) {
+    return pl_diag_at(d, PL_ERR_DATA_FILE, data->files[r->file].path, 0, 0,
+                      "the file changed after it was opened (row at byte %llu)",
+                      (unsigned long long)r->offset);
+}
+
+static pl_err read_row(struct pl_data *data, const struct row_place *r, struct pl_diag *d) {
+    if (r->bytes > data->buf_cap) {
+        char *buf = realloc(data->buf, r->bytes);
+        if (!buf)
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %u bytes", r->bytes);
+        data->buf = buf;
+        data->buf_cap = r->bytes;
+    }
+    for (size_t have = 0; have < r->bytes;) {
+        ssize_t got = pread(data->files[r->file].fd, data->buf + have, r->bytes - have,
+                            (off_t)(r->offset + have));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return pl_diag_at(d, PL_ERR_DATA_FILE, data->files[r->file].path, 0, 0,
+                              "cannot read: %s", strerror(errno));
+        if (got == 0) return changed(data, r, d);
+        have += (size_t)got;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out,
+                      struct pl_diag *d) {
+    if (row >= data->n_rows)
+        return pl_diag_set(d, PL_ERR_DATA_FIELD, "row %llu of %llu does not exist",
+                           (unsigned long long)row, (unsigned long long)data->n_rows);
+    const struct row_place *r = &data->rows[row];
+    PL_TRY(read_row(data, r, d));
+    if (!pl_row_parse(&data->parser, data->files[r->file].format, data->buf, r->bytes, false,
+                      out)) {
+        out->n = 0;
+        if (data->parser.scan.err == PL_ERR_HOST_OOM)
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "%s", data->parser.scan.what);
+        return changed(data, r, d);
+    }
+    if (out->n > data->max_tokens && data->overlength != PL_OVERLENGTH_TRUNCATE) {
+        out->n = 0;
+        return changed(data, r, d);
+    }
+    out->n = pl_u64_min(out->n, data->max_tokens);
+    return PL_ERR_OK;
+}

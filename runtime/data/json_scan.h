@@ -1,0 +1,77 @@
+/* json_scan.h - a strict JSON scanner (RFC 8259) over bytes in memory, without a tree.
+ *
+ * In: the bytes of one row.  Out: its keys and values one after the other, or the first problem with
+ * its byte and a sentence.  Needs: base.
+ *   N1  no recursion and no allocation but the caller's text: nesting beyond PL_SCAN_DEPTH is a
+ *       problem, not a stack overflow; a 5 MB string costs its bytes once
+ *   N2  everything is checked, values that nobody reads included: escapes, UTF-8, surrogates, NUL
+ *   N3  numbers are spans, so those of ignored keys may be of any size
+ *   N4  after a problem every call returns false and the first problem stays
+ * A tree parser would refuse 1e999 in an ignored key, stop at its own limits, and hold a copy of
+ * every row; what a person needs to hear about a broken row is also more than "syntax error".
+ * Use: struct pl_scan s = {.text = line, .n = n};
+ *      if (pl_scan_enter(&s)) while (pl_scan_next_key(&s, &key)) pl_scan_skip(&s); */
+#ifndef PL_RUNTIME_DATA_JSON_SCAN_H
+#define PL_RUNTIME_DATA_JSON_SCAN_H
+
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PL_SCAN_DEPTH 512
+
+enum pl_scan_kind {
+    PL_SCAN_NONE, /* end of the text, or no value begins here */
+    PL_SCAN_OBJECT,
+    PL_SCAN_ARRAY,
+    PL_SCAN_STRING,
+    PL_SCAN_NUMBER,
+    PL_SCAN_BOOLEAN,
+    PL_SCAN_NULL,
+};
+
+struct pl_scan {
+    const char *text;
+    size_t n, at;
+    bool ends_file; /* the text runs to the end of its file: an early end means truncation */
+    bool inside;    /* a member was read: the next one needs a comma */
+    pl_err err;     /* PL_ERR_OK, or what is wrong at byte `where` */
+    size_t where;
+    char what[160];
+    const char *hint; /* NULL = the default of the code */
+};
+
+/* Records a problem at byte `where`; returns false. */
+bool pl_scan_fail(struct pl_scan *s, pl_err err, size_t where, const char *hint, const char *fmt,
+                  ...) PL_PRINTF(5, 6);
+
+/* What begins at the next byte that is not space. */
+enum pl_scan_kind pl_scan_peek(struct pl_scan *s);
+const char *pl_scan_kind_name(enum pl_scan_kind kind); /* "a string" */
+
+/* Members of the object at the cursor: enter once, then next_key until false; `key` is replaced by
+ * the decoded name. After a key the caller reads or skips exactly one value. At the closing brace
+ * next_key returns false without a problem. */
+bool pl_scan_enter(struct pl_scan *s);
+bool pl_scan_next_key(struct pl_scan *s, struct pl_text *key);
+/* Elements of the array at the cursor, the same way. */
+bool pl_scan_enter_array(struct pl_scan *s);
+bool pl_scan_next_element(struct pl_scan *s);
+
+/* Appends the decoded string to `out` (NULL: only checks it). */
+bool pl_scan_string(struct pl_scan *s, struct pl_text *out);
+/* The span of a number. */
+bool pl_scan_number(struct pl_scan *s, const char **begin, size_t *n);
+/* Passes over one value of any kind. */
+bool pl_scan_skip(struct pl_scan *s);
+/* Nothing but space is left. */
+bool pl_scan_end(struct pl_scan *s);
+
+#define PL_SHOWN 64
+/* At most 60 bytes of `text`, cut between characters, control characters as `?`. */
+const char *pl_scan_show(const char *text, size_t n, char buf[PL_SHOWN]);
+
+#endif

@@ -1,0 +1,234 @@
+/* split.c - cuts a data file into rows. */
+#include "runtime/data/split.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNK (1u << 18)
+
+/* First bytes of files that people pass by mistake. */
+static const struct {
+    const char *bytes;
+    size_t n;
+    const char *what, *hint;
+} magics[] = {
+    {"\x1F\x8B", 2, "the file is compressed (gzip)", "unpack it first: gunzip FILE"},
+    {"\x28\xB5\x2F\xFD", 4, "the file is compressed (zstd)", "unpack it first: unzstd FILE"},
+    {"PK\x03\x04", 4, "the file is a zip archive", "unpack it first: unzip FILE"},
+    {"BZh", 3, "the file is compressed (bzip2)", "unpack it first: bunzip2 FILE"},
+    {"PAR1", 4, "a parquet file, not JSON", "convert it to JSONL first"},
+    {"ARROW1", 6, "an Arrow file, not JSON", "convert it to JSONL first"},
+    {"\xFF\xFE", 2, "UTF-16 byte order mark: the file is not UTF-8",
+     "convert it: iconv -f utf-16 -t utf-8"},
+    {"\xFE\xFF", 2, "UTF-16 byte order mark: the file is not UTF-8",
+     "convert it: iconv -f utf-16 -t utf-8"},
+    {"<", 1, "looks like HTML or XML, not JSON: a failed download?", "download the file again"},
+    {"version https://git-lfs", 23, "a Git LFS pointer, not the data",
+     "fetch the content with `git lfs pull`"},
+};
+
+static pl_err check_magic(const struct pl_split *s, struct pl_diag *d) {
+    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
+        if (s->end < magics[i].n || memcmp(s->buf, magics[i].bytes, magics[i].n) != 0) continue;
+        pl_err err = pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, 1, 1, "%s", magics[i].what);
+        pl_diag_hint(d, "%s", magics[i].hint);
+        return err;
+    }
+    return PL_ERR_OK;
+}
+
+/* Room for a chunk behind the bytes held: moves them to the front, or doubles the buffer. */
+static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
+    if (s->begin) {
+        memmove(s->buf, s->buf + s->begin, s->end - s->begin);
+        s->offset += s->begin;
+        s->end -= s->begin;
+        s->begin = 0;
+    }
+    if (s->cap - s->end >= CHUNK) return PL_ERR_OK;
+    size_t cap = s->cap ? 2 * s->cap : 2 * (size_t)CHUNK;
+    char *buf = cap > s->cap ? realloc(s->buf, cap) : NULL;
+    if (!buf)
+        return pl_diag_at(d, PL_ERR_HOST_OOM, s->path, s->line, 0, "no memory for a row of %zu bytes",
+                          s->end);
+    s->buf = buf;
+    s->cap = cap;
+    return PL_ERR_OK;
+}
+
+/* Reads more behind buf[end]; at the end of the file sets eof. Offsets relative to begin stay. */
+static pl_err fill(struct pl_split *s, struct pl_diag *d) {
+    PL_TRY(make_room(s, d));
+    ssize_t got;
+    do
+        got = pread(s->fd, s->buf + s->end, CHUNK, (off_t)(s->offset + s->end));
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return pl_diag_at(d, PL_ERR_DATA_FILE, s->path, 0, 0, "cannot read: %s", strerror(errno));
+    s->eof = got == 0;
+    s->end += (size_t)got;
+    return PL_ERR_OK;
+}
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/* Moves begin forward by n bytes, counting lines. */
+static void advance(struct pl_split *s, size_t n) {
+    const char *p = s->buf + s->begin, *stop = p + n, *nl;
+    while ((nl = memchr(p, '\n', (size_t)(stop - p)))) {
+        p = nl + 1;
+        s->line++;
+        s->line_start = s->offset + (uint64_t)(p - s->buf);
+    }
+    s->begin += n;
+}
+
+/* Passes over space; *c = the byte that follows, -1 at the end of the file. */
+static pl_err skip_space(struct pl_split *s, int *c, struct pl_diag *d) {
+    for (;;) {
+        size_t n = 0, held = s->end - s->begin;
+        while (n < held && is_space(s->buf[s->begin + n]))
+            n++;
+        advance(s, n);
+        if (s->begin < s->end) {
+            *c = (unsigned char)s->buf[s->begin];
+            return PL_ERR_OK;
+        }
+        *c = -1;
+        if (s->eof) return PL_ERR_OK;
+        PL_TRY(fill(s, d));
+    }
+}
+
+pl_err pl_split_open(struct pl_split *s, int fd, const char *path, struct pl_diag *d) {
+    int c = -1;
+    *s = (struct pl_split){.fd = fd, .path = path, .line = 1};
+    pl_err err = fill(s, d);
+    if (err == PL_ERR_OK) err = check_magic(s, d);
+    if (err == PL_ERR_OK && s->end >= 3 && memcmp(s->buf, "\xEF\xBB\xBF", 3) == 0) s->begin = 3;
+    if (err == PL_ERR_OK && s->end == 0)
+        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, path, 0, 0, "the file is empty");
+    if (err == PL_ERR_OK) err = skip_space(s, &c, d);
+    if (err != PL_ERR_OK) {
+        pl_split_finish(s);
+        return err;
+    }
+    s->array = c == '[';
+    if (s->array) advance(s, 1);
+    return PL_ERR_OK;
+}
+
+void pl_split_finish(struct pl_split *s) {
+    free(s->buf);
+    *s = (struct pl_split){.fd = -1};
+}
+
+/* Hands out the n bytes at begin, and `skip` bytes behind them unseen. */
+static void hand_out(struct pl_split *s, size_t n, size_t skip, struct pl_raw_row *row) {
+    *row = (struct pl_raw_row){
+        .text = s->buf + s->begin,
+        .n = n,
+        .offset = s->offset + s->begin,
+        .line = s->line,
+        .line_start = s->line_start,
+        .ends_file = s->eof && s->begin + n + skip == s->end,
+    };
+    advance(s, n + skip);
+}
+
+/* skip_space has passed the blank lines; the row starts behind the line's leading space. */
+static pl_err next_line(struct pl_split *s, struct pl_raw_row *row, bool *more,
+                        struct pl_diag *d) {
+    int c;
+    size_t seen = 0; /* bytes at begin without a newline */
+    PL_TRY(skip_space(s, &c, d));
+    *more = c >= 0;
+    if (!*more) return PL_ERR_OK;
+    for (;;) {
+        size_t held = s->end - s->begin;
+        const char *from = s->buf + s->begin + seen, *nl = memchr(from, '\n', held - seen);
+        if (nl) {
+            hand_out(s, seen + (size_t)(nl - from), 1, row);
+            row->ends_file = false;
+            return PL_ERR_OK;
+        }
+        if (s->eof) {
+            hand_out(s, held, 0, row);
+            return PL_ERR_OK;
+        }
+        seen = held;
+        PL_TRY(fill(s, d));
+    }
+}
+
+struct element { /* where the cutter stands inside an element */
+    size_t at;
+    uint64_t depth;
+    bool string, escaped, done;
+};
+
+/* Moves over the bytes held until the element ends: at a comma or closing bracket of the array, or
+ * at a raw newline in a string, where it is broken and must not swallow the rest of the file. */
+static void cut(const struct pl_split *s, struct element *e) {
+    const char *p = s->buf + s->begin;
+    for (size_t held = s->end - s->begin; e->at < held; e->at++) {
+        char c = p[e->at];
+        if (e->string) {
+            e->done = c == '\n';
+            if (e->done) return;
+            if (c == '"' && !e->escaped) e->string = false;
+            e->escaped = c == '\\' && !e->escaped;
+            continue;
+        }
+        bool closer = c == ']' || c == '}';
+        e->done = !e->depth && (c == ',' || closer);
+        if (e->done) return;
+        e->string = c == '"';
+        e->depth += c == '[' || c == '{';
+        e->depth -= closer;
+    }
+}
+
+static pl_err array_error(const struct pl_split *s, const char *what, struct pl_diag *d) {
+    return pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, s->line,
+                      s->offset + s->begin - s->line_start + 1, "%s", what);
+}
+
+/* Passes over what stands before an element; *more = false behind the closing bracket. */
+static pl_err before_element(struct pl_split *s, bool *more, struct pl_diag *d) {
+    int c;
+    PL_TRY(skip_space(s, &c, d));
+    *more = c != ']';
+    if (*more && !s->started) return PL_ERR_OK;
+    if (c < 0) return array_error(s, "the array is not closed: the file looks truncated", d);
+    if (c != ']' && c != ',') return array_error(s, "expected `,` or `]` after an element", d);
+    advance(s, 1);
+    PL_TRY(skip_space(s, &c, d));
+    if (!*more && c >= 0) return array_error(s, "text after the closing bracket of the array", d);
+    if (*more && c == ']') return array_error(s, "trailing comma before `]`", d);
+    return PL_ERR_OK;
+}
+
+static pl_err next_element(struct pl_split *s, struct pl_raw_row *row, bool *more,
+                           struct pl_diag *d) {
+    struct element e = {0};
+    if (s->closed) {
+        *more = false;
+        return PL_ERR_OK;
+    }
+    PL_TRY(before_element(s, more, d));
+    s->closed = !*more;
+    s->started = true;
+    if (!*more) return PL_ERR_OK;
+    for (cut(s, &e); !e.done && !s->eof; cut(s, &e))
+        PL_TRY(fill(s, d));
+    hand_out(s, e.at, 0, row);
+    return PL_ERR_OK;
+}
+
+pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d) {
+    return s->array ? next_element(s, row, more, d) : next_line(s, row, more, d);
+}

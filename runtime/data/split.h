@@ -1,0 +1,42 @@
+/* split.h - cuts a data file into rows: lines of a JSONL file, elements of a JSON array.
+ *
+ * In: a path.  Out: the bytes of one row after the other with offset, line and column.  Needs: base.
+ *   L1  the file is read once, front to back; the buffer holds one row, whatever the file's size
+ *   L2  a row is cut at its boundary, not checked: the scanner says what is wrong inside it
+ *   L3  only LF ends a line; blank lines and one byte order mark at the start are passed over
+ * Use: pl_split_open(&s, fd, path, &d); while (pl_split_next(&s, &row, &more, &d) == 0 && more) .. */
+#ifndef PL_RUNTIME_DATA_SPLIT_H
+#define PL_RUNTIME_DATA_SPLIT_H
+
+#include "estimator/base/diag.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pl_split {
+    int fd;           /* borrowed */
+    const char *path; /* borrowed */
+    char *buf;        /* [begin, end) is read and not yet handed out */
+    size_t cap, begin, end;
+    uint64_t offset;     /* of buf[0] in the file */
+    uint64_t line;       /* of buf[begin], 1-based */
+    uint64_t line_start; /* file offset of that line */
+    bool array, started, closed, eof;
+};
+
+struct pl_raw_row {
+    const char *text; /* valid until the next call */
+    size_t n;
+    uint64_t offset, line, line_start;
+    bool ends_file; /* nothing follows, not even a newline */
+};
+
+/* Starts reading `fd` (at its beginning, regular file). Refuses what is no JSON file by its first
+ * bytes: compressed files, parquet, UTF-16, HTML, Git LFS pointers. On failure nothing is held. */
+pl_err pl_split_open(struct pl_split *s, int fd, const char *path, struct pl_diag *d);
+/* *more = false at the end. */
+pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d);
+void pl_split_finish(struct pl_split *s);
+
+#endif

@@ -1,0 +1,192 @@
+/* check_batch.c - order of rows, samples of a step, micro-batches. */
+#include "tests/data/fixture.h"
+
+#include <check.h>
+
+#define MANY 2000
+
+START_TEST(an_epoch_visits_every_row_once) {
+    static const uint64_t seeds[] = {0, 42, UINT64_MAX};
+    uint64_t seed = seeds[_i];
+    static bool seen[MANY];
+    for (uint64_t n = 1; n <= MANY; n++) {
+        for (uint64_t epoch = 0; epoch < 2; epoch++) {
+            memset(seen, 0, sizeof seen);
+            for (uint64_t i = 0; i < n; i++) {
+                uint64_t row = pl_data_order(epoch * n + i, 10, n, true, seed);
+                if (row < 10 || row >= 10 + n || seen[row - 10])
+                    ck_abort_msg("n %llu: row %llu", (unsigned long long)n,
+                                 (unsigned long long)row);
+                seen[row - 10] = true;
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(the_order_is_the_files_without_shuffle) {
+    for (uint64_t i = 0; i < 20; i++)
+        ck_assert_uint_eq(pl_data_order(i, 5, 7, false, 42), 5 + i % 7);
+    ck_assert_uint_eq(pl_data_order(9, 5, 0, true, 42), 5);
+}
+END_TEST
+
+static uint64_t same_places(uint64_t n, uint64_t a, uint64_t seed_a, uint64_t b, uint64_t seed_b) {
+    uint64_t same = 0;
+    for (uint64_t i = 0; i < n; i++)
+        same += pl_data_order(a + i, 0, n, true, seed_a) == pl_data_order(b + i, 0, n, true, seed_b);
+    return same;
+}
+
+START_TEST(epochs_and_seeds_give_different_orders) {
+    /* two unrelated permutations share one place on average; 12 or more has probability 1e-8 */
+    ck_assert_uint_eq(same_places(1000, 0, 42, 0, 42), 1000);
+    ck_assert_uint_lt(same_places(1000, 0, 42, 1000, 42), 12);
+    ck_assert_uint_lt(same_places(1000, 0, 42, 0, 43), 12);
+    ck_assert_uint_lt(same_places(1000, 1000, 42, 0, 43), 12);
+}
+END_TEST
+
+START_TEST(a_shuffle_is_even_over_rows_and_places) {
+    /* 6 rows, 60000 epochs: each row in each place 10000 times, standard deviation 91 */
+    static uint64_t count[6][6];
+    for (uint64_t p = 0; p < 360000; p++)
+        count[p % 6][pl_data_order(p, 0, 6, true, 7)]++;
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++)
+            ck_assert_msg(count[i][j] > 9500 && count[i][j] < 10500, "%d %d: %llu", i, j,
+                          (unsigned long long)count[i][j]);
+}
+END_TEST
+
+START_TEST(huge_row_counts_need_no_memory) {
+    uint64_t n = UINT64_C(5000000000000);
+    uint64_t a = pl_data_order(0, 0, n, true, 1), b = pl_data_order(n - 1, 0, n, true, 1);
+    ck_assert(a < n && b < n && a != b);
+}
+END_TEST
+
+/* Row 1 has no target; row 3 masks the first of its two. */
+static const char rows[] = "{\"input_ids\":[10,11,12]}\n"
+                           "{\"input_ids\":[20,21],\"labels\":[20,-100]}\n"
+                           "{\"input_ids\":[30,31]}\n"
+                           "{\"input_ids\":[40,41,42],\"labels\":[40,-100,43]}\n"
+                           "{\"input_ids\":[50,51,52,53]}\n";
+
+START_TEST(a_step_counts_targets_and_computed_tokens) {
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    ck_assert_int_eq(pl_step_batch_load(&b, f.data, 0, 4, 0, 5, false, 1, &f.d), PL_ERR_OK);
+    ck_assert_uint_eq(b.n, 4);
+    ck_assert_uint_eq(b.targets, 2 + 0 + 1 + 1);
+    ck_assert_uint_eq(b.tokens, 3 + 0 + 2 + 3);
+    ck_assert_uint_eq(b.samples[1].n, 0);
+    /* wraps into the next epoch, keeps its buffers */
+    ck_assert_int_eq(pl_step_batch_load(&b, f.data, 4, 2, 0, 5, false, 1, &f.d), PL_ERR_OK);
+    ck_assert_uint_eq(b.n, 2);
+    ck_assert_int_eq(b.samples[0].ids[0], 50);
+    ck_assert_int_eq(b.samples[1].ids[0], 10);
+    ck_assert_uint_eq(b.tokens, 7);
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_range_of_rows_stays_in_its_range) {
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    for (uint64_t p = 0; p < 12; p += 3) {
+        ck_assert_int_eq(pl_step_batch_load(&b, f.data, p, 3, 2, 3, true, 9, &f.d), PL_ERR_OK);
+        ck_assert_uint_eq(b.tokens, 2 + 3 + 4);
+    }
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
+    static const int32_t ids[] = {10, 11, 12, 30, 31, 40, 41, 42};
+    static const int32_t positions[] = {0, 1, 2, 0, 1, 0, 1, 2};
+    static const int32_t offsets[] = {0, 3, 5, 8}, target_rows[] = {0, 1, 3, 6};
+    static const int32_t targets[] = {11, 12, 31, 43};
+    static const uint64_t samples[] = {0, 2, 3};
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    struct pl_micro_batch mb;
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    ck_assert_int_eq(pl_step_batch_load(&b, f.data, 0, 5, 0, 5, false, 1, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 3, &f.d), PL_ERR_OK);
+    pl_micro_batch_fill(&mb, &b, 4, 1);
+    pl_micro_batch_fill(&mb, &b, 0, 4);
+    ck_assert_uint_eq(mb.n_tokens, 8);
+    ck_assert_uint_eq(mb.n_seqs, 3);
+    ck_assert_uint_eq(mb.n_targets, 4);
+    ck_assert_uint_eq(mb.max_len, 3);
+    ck_assert_mem_eq(mb.ids, ids, sizeof ids);
+    ck_assert_mem_eq(mb.positions, positions, sizeof positions);
+    ck_assert_mem_eq(mb.offsets, offsets, sizeof offsets);
+    ck_assert_mem_eq(mb.target_rows, target_rows, sizeof target_rows);
+    ck_assert_mem_eq(mb.targets, targets, sizeof targets);
+    ck_assert_mem_eq(mb.samples, samples, sizeof samples);
+    pl_micro_batch_fill(&mb, &b, 1, 1);
+    ck_assert_uint_eq(mb.n_tokens + mb.n_seqs + mb.n_targets + mb.max_len, 0);
+    pl_micro_batch_finish(&mb);
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(micro_batches_of_a_step_add_up_to_it) {
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    struct pl_micro_batch mb;
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    ck_assert_int_eq(pl_step_batch_load(&b, f.data, 0, 10, 0, 5, true, 3, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_init(&mb, 64, 10, &f.d), PL_ERR_OK);
+    for (uint64_t size = 1; size <= 11; size++) {
+        uint64_t tokens = 0, targets = 0;
+        for (uint64_t first = 0; first < b.n; first += size) {
+            pl_micro_batch_fill(&mb, &b, first, size);
+            tokens += mb.n_tokens;
+            targets += mb.n_targets;
+        }
+        ck_assert_uint_eq(tokens, b.tokens);
+        ck_assert_uint_eq(targets, b.targets);
+    }
+    pl_micro_batch_finish(&mb);
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(sizes_beyond_memory_are_refused) {
+    struct pl_micro_batch mb;
+    struct pl_diag d = {0};
+    ck_assert_int_eq(pl_micro_batch_init(&mb, UINT64_MAX / 2, 1, &d), PL_ERR_HOST_OOM);
+    ck_assert_ptr_null(mb.ids);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("batch");
+    TCase *t = tcase_create("order and batches");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, an_epoch_visits_every_row_once, 0, 3);
+    tcase_add_test(t, the_order_is_the_files_without_shuffle);
+    tcase_add_test(t, epochs_and_seeds_give_different_orders);
+    tcase_add_test(t, a_shuffle_is_even_over_rows_and_places);
+    tcase_add_test(t, huge_row_counts_need_no_memory);
+    tcase_add_test(t, a_step_counts_targets_and_computed_tokens);
+    tcase_add_test(t, a_range_of_rows_stays_in_its_range);
+    tcase_add_test(t, a_micro_batch_joins_samples_and_shifts_labels);
+    tcase_add_test(t, micro_batches_of_a_step_add_up_to_it);
+    tcase_add_test(t, sizes_beyond_memory_are_refused);
+    suite_add_tcase(suite, t);
+    SRunner *sr = srunner_create(suite);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

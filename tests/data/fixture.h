@@ -1,0 +1,74 @@
+/* fixture.h - a job, a model and data files for the tests of the data room. */
+#ifndef PL_TESTS_DATA_FIXTURE_H
+#define PL_TESTS_DATA_FIXTURE_H
+
+#include "runtime/data/data.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fixture {
+    struct pl_job job;
+    struct pl_model model;
+    struct pl_dataset set;
+    struct pl_dataset_list list;
+    struct pl_text notes;
+    struct pl_diag d;
+    struct pl_data *data;
+    char path[512];
+    bool made; /* path is a file of our own */
+};
+
+/* A vocabulary of 1000, eos 500, sequences up to 8192. */
+static inline void fixture_start(struct fixture *f, uint32_t format) {
+    memset(f, 0, sizeof *f);
+    f->job.max_seq_length = 8192;
+    f->job.tokenizer = (char *)(uintptr_t)"byte";
+    f->model.vocab = 1000;
+    f->model.eos[0] = 500;
+    f->model.n_eos = 1;
+    f->set.format = format;
+    f->set.path = f->path;
+    f->list.items = &f->set;
+    f->list.n = 1;
+}
+
+static inline void fixture_write(struct fixture *f, const char *text, size_t n) {
+    const char *dir = getenv("TMPDIR");
+    snprintf(f->path, sizeof f->path, "%s/plimsoll-data-XXXXXX", dir ? dir : "/tmp");
+    int fd = mkstemp(f->path);
+    ck_assert_int_ge(fd, 0);
+    f->made = true;
+    for (size_t done = 0; done < n;) {
+        ssize_t got = write(fd, text + done, n - done);
+        ck_assert_int_gt(got, 0);
+        done += (size_t)got;
+    }
+    ck_assert_int_eq(close(fd), 0);
+}
+
+static inline pl_err fixture_open(struct fixture *f) {
+    f->d = (struct pl_diag){0};
+    pl_text_finish(&f->notes);
+    pl_data_close(&f->data);
+    return pl_data_open(&f->job, &f->model, &f->list, &f->notes, &f->data, &f->d);
+}
+
+static inline void fixture_finish(struct fixture *f) {
+    pl_data_close(&f->data);
+    pl_text_finish(&f->notes);
+    if (f->made) unlink(f->path);
+}
+
+/* Opens rows given as text, which must succeed. */
+static inline void fixture_rows(struct fixture *f, uint32_t format, const char *text) {
+    fixture_start(f, format);
+    fixture_write(f, text, strlen(text));
+    pl_err err = fixture_open(f);
+    ck_assert_msg(err == PL_ERR_OK, "%s", f->d.message);
+}
+
+#endif
