@@ -12,6 +12,7 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 #define PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 
+#include "estimator/base/checked.h"
 #include "estimator/program/workspace_attention.h"
 #include "runtime/kernels/cpu/simd.h"
 
@@ -51,10 +52,22 @@ void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, floa
 /* dst[D padded][PL_ATTENTION_Q] = scale * src^T with src[n][ld] as packed; columns past n zero. */
 void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld, float scale,
                                       float *dst);
-/* Scores [n_keys][PL_ATTENTION_Q] that query q0+i must not see of key k0+j become -infinity; a
- * window of 0 sees everything before. */
-void PL_LEVEL_NAME(pl_tile_mask)(float *scores, uint64_t q0, uint64_t k0, uint32_t n_keys,
-                                 uint64_t window);
+/* Columns of a tile that hold n queries: n rounded up to whole vectors. */
+static inline uint32_t pl_tile_columns(uint32_t n) {
+    return (n + PL_ATTENTION_PAD - 1) / PL_ATTENTION_PAD * PL_ATTENTION_PAD;
+}
+
+/* The queries [first, end) of a tile starting at q0 that see a key: itself and later ones, up to the
+ * window (0 = no limit). */
+struct pl_seen {
+    uint32_t first, end;
+};
+static inline struct pl_seen pl_tile_seen(uint64_t q0, uint64_t key, uint64_t window) {
+    struct pl_seen s = {0, PL_ATTENTION_Q};
+    if (key > q0) s.first = (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_Q);
+    if (window) s.end = (uint32_t)pl_u64_min(key + window - pl_u64_min(q0, key + window), s.end);
+    return s;
+}
 
 /* First and last+1 key block that the queries [q0, q0+n) look at. */
 static inline uint64_t pl_first_key_block(uint64_t q0, uint64_t window) {

@@ -81,6 +81,16 @@ static void online_softmax(const struct scratch *s, uint32_t n) {
     }
 }
 
+/* Scores of keys that a query must not see become -infinity. */
+static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
+    for (uint32_t j = 0; j < n_keys; j++) {
+        float *scores = t->s.scores + j * PL_ATTENTION_Q;
+        const struct pl_seen seen = pl_tile_seen(t->q0, k0 + j, t->a->attr->window);
+        for (uint32_t i = 0; i < seen.first; i++) scores[i] = -INFINITY;
+        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++) scores[i] = -INFINITY;
+    }
+}
+
 static void scale_rows(float *x, uint32_t n, uint32_t ld, const float *factor) {
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t d = 0; d < ld; d++) x[i * ld + d] *= factor[i];
@@ -97,13 +107,13 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
     PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
     PL_LEVEL_NAME(pl_tile_pack)(&v, ld, t->s.v);
     const struct pl_tile_product scores = {
-        .m = n, .n = PL_ATTENTION_Q, .k = dim,
+        .m = n, .n = pl_tile_columns(t->n_queries), .k = dim,
         .a = t->s.k, .rs = ld, .ks = 1,
         .b = t->s.qt, .ldb = PL_ATTENTION_Q,
         .c = t->s.scores, .ldc = PL_ATTENTION_Q,
         .triangle = PL_TRIANGLE_KEYS_BY_QUERIES, .diag = diag};
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
-    PL_LEVEL_NAME(pl_tile_mask)(t->s.scores, t->q0, k0, n, a->attr->window);
+    mask(t, k0, n);
     online_softmax(&t->s, n);
     if (!first) scale_rows(t->s.o, t->n_queries, ld, t->s.keep);
     const struct pl_tile_product out = {

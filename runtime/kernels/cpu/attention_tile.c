@@ -1,4 +1,4 @@
-/* attention_tile.c - small products, packing and masks on tiles of attention.
+/* attention_tile.c - small products and packing of tiles of attention.
  *
  * The product is a register-blocked outer product: a group of rows times a few vectors of columns
  * stays in registers while k runs. 6 x 4 vectors of AVX-512 (24 of 32 registers) or 6 x 2 of the
@@ -150,17 +150,5 @@ void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld,
         float *row = dst + d * PL_ATTENTION_Q;
         for (uint32_t r = whole; r < n; r++) row[r] = scale * src[(size_t)r * ld + d];
         for (uint32_t r = n; r < PL_ATTENTION_Q; r++) row[r] = 0.0f;
-    }
-}
-
-void PL_LEVEL_NAME(pl_tile_mask)(float *scores, uint64_t q0, uint64_t k0, uint32_t n_keys,
-                                 uint64_t window) {
-    const int64_t diag = (int64_t)k0 - (int64_t)q0;
-    for (uint32_t j = 0; j < n_keys; j++, scores += PL_ATTENTION_Q) {
-        const uint32_t first = clamp_to(diag + j, PL_ATTENTION_Q);
-        const uint32_t end =
-            window ? clamp_to(diag + j + (int64_t)window, PL_ATTENTION_Q) : PL_ATTENTION_Q;
-        for (uint32_t i = 0; i < first; i++) scores[i] = -INFINITY;
-        for (uint32_t i = end; i < PL_ATTENTION_Q; i++) scores[i] = -INFINITY;
     }
 }

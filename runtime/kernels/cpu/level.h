@@ -33,7 +33,8 @@
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \
     X(SGD, sgd)                                                                                    \
-    X(ATTENTION, attention)
+    X(ATTENTION, attention)                                                                        \
+    X(ATTENTION_BWD, attention_bwd)
 
 #define X(kind, op) pl_err PL_CPU(op)(struct pl_device *dev, const struct pl_call *c);
 PL_CPU_KERNELS(X)
