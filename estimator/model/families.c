@@ -100,33 +100,80 @@ static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
 }
 
 #define ROPE_COMMON (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3)
-#define ROPE_PHI3 (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LONGROPE)
+#define ROPE_PHI3   (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LONGROPE)
 
 static const struct pl_family_row families[PL_FAMILY_COUNT] = {
-    [PL_FAMILY_LLAMA] = {.name = "llama", .max_positions = 2048, .rms_eps = 1e-6, .theta = 1e4,
-                         .bos = 1, .eos = 2, .pad = -1, .reads_attention_bias = true,
-                         .reads_mlp_bias = true, .rope_types = ROPE_COMMON, .facts = llama_facts},
-    [PL_FAMILY_QWEN2] = {.name = "qwen2", .kv_heads = 32, .max_positions = 32768, .rms_eps = 1e-6,
-                         .theta = 1e4, .bos = -1, .eos = -1, .pad = -1, .rope_types = ROPE_COMMON,
+    [PL_FAMILY_LLAMA] = {.name = "llama",
+                         .max_positions = 2048,
+                         .rms_eps = 1e-6,
+                         .theta = 1e4,
+                         .bos = 1,
+                         .eos = 2,
+                         .pad = -1,
+                         .reads_attention_bias = true,
+                         .reads_mlp_bias = true,
+                         .rope_types = ROPE_COMMON,
+                         .facts = llama_facts},
+    [PL_FAMILY_QWEN2] = {.name = "qwen2",
+                         .kv_heads = 32,
+                         .max_positions = 32768,
+                         .rms_eps = 1e-6,
+                         .theta = 1e4,
+                         .bos = -1,
+                         .eos = -1,
+                         .pad = -1,
+                         .rope_types = ROPE_COMMON,
                          .facts = qwen2_facts},
-    [PL_FAMILY_QWEN3] = {.name = "qwen3", .kv_heads = 32, .head_dim = 128, .max_positions = 32768,
-                         .rms_eps = 1e-6, .theta = 1e4, .bos = -1, .eos = -1, .pad = -1,
-                         .reads_attention_bias = true, .rope_types = ROPE_COMMON,
+    [PL_FAMILY_QWEN3] = {.name = "qwen3",
+                         .kv_heads = 32,
+                         .head_dim = 128,
+                         .max_positions = 32768,
+                         .rms_eps = 1e-6,
+                         .theta = 1e4,
+                         .bos = -1,
+                         .eos = -1,
+                         .pad = -1,
+                         .reads_attention_bias = true,
+                         .rope_types = ROPE_COMMON,
                          .facts = qwen3_facts},
-    [PL_FAMILY_MISTRAL] = {.name = "mistral", .kv_heads = 8, .max_positions = 131072,
-                           .rms_eps = 1e-6, .theta = 1e4, .bos = 1, .eos = 2, .pad = -1,
-                           .rope_types = ROPE_COMMON, .facts = mistral_facts},
-    [PL_FAMILY_PHI3] = {.name = "phi3", .max_positions = 4096, .rms_eps = 1e-5, .theta = 1e4,
-                        .bos = 1, .eos = 32000, .pad = 32000, .partial_rotary = true,
-                        .rope_types = ROPE_PHI3, .facts = phi3_facts},
-    [PL_FAMILY_SMOLLM3] = {.name = "smollm3", .kv_heads = 4, .max_positions = 32768,
-                           .rms_eps = 1e-6, .theta = 2e6, .tied = true, .bos = 128000,
-                           .eos = 128001, .pad = 128004, .reads_attention_bias = true,
-                           .reads_mlp_bias = true, .rope_types = ROPE_COMMON,
+    [PL_FAMILY_MISTRAL] = {.name = "mistral",
+                           .kv_heads = 8,
+                           .max_positions = 131072,
+                           .rms_eps = 1e-6,
+                           .theta = 1e4,
+                           .bos = 1,
+                           .eos = 2,
+                           .pad = -1,
+                           .rope_types = ROPE_COMMON,
+                           .facts = mistral_facts},
+    [PL_FAMILY_PHI3] = {.name = "phi3",
+                        .max_positions = 4096,
+                        .rms_eps = 1e-5,
+                        .theta = 1e4,
+                        .bos = 1,
+                        .eos = 32000,
+                        .pad = 32000,
+                        .partial_rotary = true,
+                        .rope_types = ROPE_PHI3,
+                        .facts = phi3_facts},
+    [PL_FAMILY_SMOLLM3] = {.name = "smollm3",
+                           .kv_heads = 4,
+                           .max_positions = 32768,
+                           .rms_eps = 1e-6,
+                           .theta = 2e6,
+                           .tied = true,
+                           .bos = 128000,
+                           .eos = 128001,
+                           .pad = 128004,
+                           .reads_attention_bias = true,
+                           .reads_mlp_bias = true,
+                           .rope_types = ROPE_COMMON,
                            .facts = smollm3_facts},
 };
 
-const struct pl_family_row *pl_family_get(enum pl_family f) { return &families[f]; }
+const struct pl_family_row *pl_family_get(enum pl_family f) {
+    return &families[f];
+}
 
 const char *pl_family_name(enum pl_family f) {
     return (unsigned)f < PL_FAMILY_COUNT ? families[f].name : "?";
@@ -179,7 +226,8 @@ static pl_err refuse_wrapper(const struct pl_hf *h) {
         if (!json_is_object(json_object_get(h->object, inner[i]))) continue;
         return pl_hf_refuse(h, "model_type", PL_ERR_MODEL_UNSUPPORTED,
                             "a wrapper whose language model is inside `%s`; wrappers are not "
-                            "trained here", inner[i]);
+                            "trained here",
+                            inner[i]);
     }
     return PL_ERR_OK;
 }

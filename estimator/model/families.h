@@ -12,25 +12,29 @@
 #include "estimator/model/model.h"
 
 /* Limits that keep every product of sizes below 2^63 (M2): widths 2^20, layers 2^12, vocab 2^31. */
-#define PL_MODEL_MAX_WIDTH 1048576
-#define PL_MODEL_MAX_VOCAB 2147483647
+#define PL_MODEL_MAX_WIDTH     1048576
+#define PL_MODEL_MAX_VOCAB     2147483647
 #define PL_MODEL_MAX_POSITIONS 2147483647
 
-enum { PL_ROPE_BIT_DEFAULT = 1, PL_ROPE_BIT_LINEAR = 2, PL_ROPE_BIT_LLAMA3 = 4,
-       PL_ROPE_BIT_LONGROPE = 8 };
+enum {
+    PL_ROPE_BIT_DEFAULT = 1,
+    PL_ROPE_BIT_LINEAR = 2,
+    PL_ROPE_BIT_LLAMA3 = 4,
+    PL_ROPE_BIT_LONGROPE = 8
+};
 
 struct pl_family_row {
     const char *name; /* model_type */
     /* defaults when the key is absent; null means something else for kv_heads and head_dim */
-    uint64_t kv_heads;      /* 0: as many as heads */
-    uint64_t head_dim;      /* 0: hidden / heads */
+    uint64_t kv_heads; /* 0: as many as heads */
+    uint64_t head_dim; /* 0: hidden / heads */
     uint64_t max_positions;
     double rms_eps, theta;
     bool tied;
-    int64_t bos, eos, pad;  /* -1 = none */
+    int64_t bos, eos, pad; /* -1 = none */
     bool reads_attention_bias, reads_mlp_bias;
-    bool partial_rotary;    /* rotates only the first part of a head when told so */
-    unsigned rope_types;    /* PL_ROPE_BIT_* */
+    bool partial_rotary; /* rotates only the first part of a head when told so */
+    unsigned rope_types; /* PL_ROPE_BIT_* */
     pl_err (*facts)(const struct pl_hf *h, struct pl_model *m);
 };
 
@@ -39,7 +43,6 @@ pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out);
 const struct pl_family_row *pl_family_get(enum pl_family f);
 
 /* rope.c: rope_theta, rope_scaling or rope_parameters -> m->rope. Needs head_dim, max_positions. */
-pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f,
-                          struct pl_model *m);
+pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m);
 
 #endif

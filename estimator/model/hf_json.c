@@ -13,7 +13,9 @@ static const json_t *value_of(const struct pl_hf *h, const char *key) {
     return json_object_get(h->object, key);
 }
 
-bool pl_hf_absent(const struct pl_hf *h, const char *key) { return !value_of(h, key); }
+bool pl_hf_absent(const struct pl_hf *h, const char *key) {
+    return !value_of(h, key);
+}
 
 bool pl_hf_given(const struct pl_hf *h, const char *key) {
     const json_t *v = value_of(h, key);

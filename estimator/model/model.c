@@ -60,7 +60,8 @@ static pl_err read_activation(const struct pl_hf *h) {
     if (pl_hf_absent(h, "hidden_act")) return PL_ERR_OK;
     const char *act = json_string_value(json_object_get(h->object, "hidden_act"));
     if (act && (strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0)) return PL_ERR_OK;
-    return pl_hf_refuse(h, "hidden_act", PL_ERR_MODEL_UNSUPPORTED, "only \"silu\" is computed here");
+    return pl_hf_refuse(h, "hidden_act", PL_ERR_MODEL_UNSUPPORTED,
+                        "only \"silu\" is computed here");
 }
 
 static pl_err read_heads(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
@@ -96,8 +97,8 @@ static pl_err read_sizes(const struct pl_hf *h, const struct pl_family_row *f, s
     m->rms_eps = f->rms_eps;
     m->initializer_range = 0.02;
     m->tied = f->tied;
-    PL_TRY(pl_hf_uint_or(h, "max_position_embeddings", 1, PL_MODEL_MAX_POSITIONS,
-                         &m->max_positions));
+    PL_TRY(
+        pl_hf_uint_or(h, "max_position_embeddings", 1, PL_MODEL_MAX_POSITIONS, &m->max_positions));
     PL_TRY(pl_hf_real_or(h, "rms_norm_eps", 1e-30, 1, &m->rms_eps));
     PL_TRY(pl_hf_real_or(h, "initializer_range", 0, 100, &m->initializer_range));
     PL_TRY(pl_hf_bool_or(h, "tie_word_embeddings", &m->tied));

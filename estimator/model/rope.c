@@ -35,8 +35,8 @@ static pl_err read_llama3(const struct pl_hf *r, const struct pl_hf *top, struct
  * sqrt(1 + ln(max/original) / ln(original)) unless the file gives the scale. */
 static pl_err read_longrope(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
     uint64_t original = 4096, pairs = m->rope.dim / 2; /* 4096: Phi3Config's default */
-    PL_TRY(pl_hf_uint_or(r, "original_max_position_embeddings", 2, PL_MODEL_MAX_POSITIONS,
-                         &original));
+    PL_TRY(
+        pl_hf_uint_or(r, "original_max_position_embeddings", 2, PL_MODEL_MAX_POSITIONS, &original));
     PL_TRY(pl_hf_uint_or(top, "original_max_position_embeddings", 2, PL_MODEL_MAX_POSITIONS,
                          &original));
     PL_TRY(pl_hf_reals(r, "short_factor", pairs, 1e-6, factor_max, m->rope.short_factor));
@@ -131,7 +131,8 @@ pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f,
     if (dim < 2 || fmod(dim, 2) != 0 || dim > 2.0 * PL_ROPE_MAX_PAIRS)
         return pl_diag_at(h->d, PL_ERR_MODEL_FIELD, h->file, 0, 0,
                           "`head_dim` %llu rotates %g dimensions: expected an even number from 2 "
-                          "to %d", (unsigned long long)m->head_dim, dim, 2 * PL_ROPE_MAX_PAIRS);
+                          "to %d",
+                          (unsigned long long)m->head_dim, dim, 2 * PL_ROPE_MAX_PAIRS);
     m->rope.dim = (uint32_t)dim;
     if (r.object != h->object) PL_TRY(find_row(&r, f, &row));
     m->rope.type = row->type;

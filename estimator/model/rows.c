@@ -13,8 +13,8 @@ enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
 static uint64_t extent(const struct pl_model *m, enum extent x) {
     const uint64_t q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim;
     const uint64_t sizes[] = {
-        [X_ZERO] = 0, [X_ONE] = 1, [X_V] = m->vocab, [X_C] = m->hidden,
-        [X_Q] = q, [X_K] = k, [X_QK] = q + k, [X_QKV] = q + 2 * k,
+        [X_ZERO] = 0,        [X_ONE] = 1,    [X_V] = m->vocab,    [X_C] = m->hidden,
+        [X_Q] = q,           [X_K] = k,      [X_QK] = q + k,      [X_QKV] = q + 2 * k,
         [X_D] = m->head_dim, [X_F] = m->ffn, [X_2F] = 2 * m->ffn,
     };
     return sizes[x];
@@ -24,8 +24,8 @@ enum condition { IF_ALWAYS, IF_QKV_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_QK_NORM, IF_
 
 static bool holds(const struct pl_model *m, enum condition c) {
     const bool values[] = {
-        [IF_ALWAYS] = true, [IF_QKV_BIAS] = m->qkv_bias, [IF_O_BIAS] = m->o_bias,
-        [IF_MLP_BIAS] = m->mlp_bias, [IF_QK_NORM] = m->qk_norm, [IF_UNTIED] = !m->tied,
+        [IF_ALWAYS] = true,          [IF_QKV_BIAS] = m->qkv_bias, [IF_O_BIAS] = m->o_bias,
+        [IF_MLP_BIAS] = m->mlp_bias, [IF_QK_NORM] = m->qk_norm,   [IF_UNTIED] = !m->tied,
     };
     return values[c];
 }
@@ -67,7 +67,7 @@ void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shap
 /* Phi-3 stores the fused matrices themselves; everyone else their parts. */
 enum layout { IN_BOTH, IN_SPLIT, IN_FUSED };
 
-/* In the order of a transformers state dict. Sizes come from the slot but for rows [row0, +rows). */
+/* In the order of a transformers state dict; columns are the slot's. */
 static const struct {
     enum pl_slot slot;
     enum layout layout;
@@ -139,8 +139,12 @@ static uint64_t count(const struct pl_model *m, bool linear_only) {
     return total;
 }
 
-uint64_t pl_model_param_count(const struct pl_model *m) { return count(m, false); }
-uint64_t pl_model_linear_params(const struct pl_model *m) { return count(m, true); }
+uint64_t pl_model_param_count(const struct pl_model *m) {
+    return count(m, false);
+}
+uint64_t pl_model_linear_params(const struct pl_model *m) {
+    return count(m, true);
+}
 
 static pl_err refuse_module(const struct pl_param_row *rows, uint32_t n_rows, const char *name,
                             struct pl_diag *d) {
@@ -159,8 +163,10 @@ static pl_err refuse_module(const struct pl_param_row *rows, uint32_t n_rows, co
     if (strcmp(name, whole[0]) == 0 || strcmp(name, whole[1]) == 0)
         pl_diag_set(d, err, "`lora_target_modules`: adapters on `%s` are not supported", name);
     else if (near)
-        pl_diag_set(d, err, "`lora_target_modules`: this model has no module `%.60s`; "
-                    "the nearest is `%s`", name, near);
+        pl_diag_set(d, err,
+                    "`lora_target_modules`: this model has no module `%.60s`; "
+                    "the nearest is `%s`",
+                    name, near);
     else
         pl_diag_set(d, err, "`lora_target_modules`: this model has no module `%.60s`", name);
     pl_diag_hint(d, "its modules are: %s", pl_text_str(&list));
@@ -182,8 +188,7 @@ pl_err pl_model_lora_targets(const struct pl_model *m, const char *const *names,
                              uint32_t *mask, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_rows(m, rows), bits = 0;
-    if (n == 0)
-        return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "`lora_target_modules` names no module");
+    if (n == 0) return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "`lora_target_modules` names no module");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t found = module_bits(rows, n_rows, names[i]);
         if (!found) return refuse_module(rows, n_rows, names[i], d);

@@ -219,8 +219,8 @@ out:
 }
 
 pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
-                    const struct pl_dataset_list *list, struct pl_text *notes,
-                    struct pl_data **out, struct pl_diag *d) {
+                    const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
+                    struct pl_diag *d) {
     pl_err err;
     struct pl_data *data = calloc(1, sizeof *data);
     *out = NULL;
@@ -256,8 +256,12 @@ void pl_data_close(struct pl_data **data) {
     *data = NULL;
 }
 
-uint64_t pl_data_rows(const struct pl_data *data) { return data->n_rows; }
-const struct pl_data_stats *pl_data_stats(const struct pl_data *data) { return &data->stats; }
+uint64_t pl_data_rows(const struct pl_data *data) {
+    return data->n_rows;
+}
+const struct pl_data_stats *pl_data_stats(const struct pl_data *data) {
+    return &data->stats;
+}
 
 static pl_err changed(const struct pl_data *data, const struct row_place *r, struct pl_diag *d) {
     return pl_diag_at(d, PL_ERR_DATA_FILE, data->files[r->file].path, 0, 0,

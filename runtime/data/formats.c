@@ -95,7 +95,8 @@ static bool read_integer(struct pl_row_parser *p, const char *what, uint64_t ind
 
 static bool outside(struct pl_row_parser *p, size_t where, const char *what, uint64_t index,
                     int64_t v, const char *or_masked) {
-    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, where, NULL,
+    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, where,
+                        "the rows must come from this model's own tokenizer",
                         "%s %llu is %s%lld, expected an id from 0 to %llu%s", what,
                         (unsigned long long)index, v >= INT64_MAX / 16 ? "above " : "",
                         (long long)v, (unsigned long long)p->vocab - 1, or_masked);
@@ -106,9 +107,10 @@ static bool read_ids(struct pl_row_parser *p) {
     if (pl_scan_peek(&p->scan) != PL_SCAN_ARRAY) return wrong_type(p, "input_ids", "an array");
     if (!pl_scan_enter_array(&p->scan)) return false;
     for (p->out->n = 0; pl_scan_next_element(&p->scan); p->out->n++) {
+        pl_scan_peek(&p->scan);
+        size_t where = p->scan.at;
         if (!read_integer(p, "id", p->out->n, &v)) return false;
-        if (v < 0 || (uint64_t)v >= p->vocab)
-            return outside(p, p->scan.at, "id", p->out->n, v, "");
+        if (v < 0 || (uint64_t)v >= p->vocab) return outside(p, where, "id", p->out->n, v, "");
         if (!pl_sample_reserve(p->out, p->out->n + 1)) return no_memory(p);
         p->out->ids[p->out->n] = (int32_t)v;
     }
@@ -120,9 +122,11 @@ static bool read_labels(struct pl_row_parser *p) {
     if (pl_scan_peek(&p->scan) != PL_SCAN_ARRAY) return wrong_type(p, "labels", "an array");
     if (!pl_scan_enter_array(&p->scan)) return false;
     for (p->n_labels = 0; pl_scan_next_element(&p->scan); p->n_labels++) {
+        pl_scan_peek(&p->scan);
+        size_t where = p->scan.at;
         if (!read_integer(p, "label", p->n_labels, &v)) return false;
         if (v != PL_LABEL_MASKED && (v < 0 || (uint64_t)v >= p->vocab))
-            return outside(p, p->scan.at, "label", p->n_labels, v, ", or -100");
+            return outside(p, where, "label", p->n_labels, v, ", or -100");
         if (!pl_sample_reserve(p->out, p->n_labels + 1)) return no_memory(p);
         p->out->labels[p->n_labels] = (int32_t)v;
     }
@@ -139,7 +143,11 @@ static bool complete_tokens(struct pl_row_parser *p) {
 
 /* In the order of detection: a row that brings its tokens is not tokenised again. */
 static const struct pl_format formats[] = {
-    {"tokens", PL_FORMAT_TOKENS, {"input_ids", "labels"}, false, {read_ids, read_labels},
+    {"tokens",
+     PL_FORMAT_TOKENS,
+     {"input_ids", "labels"},
+     false,
+     {read_ids, read_labels},
      complete_tokens},
     {"text", PL_FORMAT_TEXT, {"text"}, true, {read_text}, complete_text},
 };
@@ -186,8 +194,8 @@ static bool missing_key(struct pl_row_parser *p, const struct pl_format *f) {
     const char *name = p->detected ? f->name : "";
     if (near)
         return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, NULL,
-                            "key `%s` is missing; the nearest is `%s`%s%s", f->keys[0], near, origin,
-                            name);
+                            "key `%s` is missing; the nearest is `%s`%s%s", f->keys[0], near,
+                            origin, name);
     return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known,
                         "key `%s` is missing; the row has %s%s%s", f->keys[0], list, origin, name);
 }

@@ -16,13 +16,13 @@
 struct pl_row_parser {
     struct pl_scan scan;
     uint64_t vocab;
-    int64_t eos;             /* appended to text; -1 = none */
-    bool detected;           /* the format was found by looking at the first row */
+    int64_t eos;              /* appended to text; -1 = none */
+    bool detected;            /* the format was found by looking at the first row */
     struct pl_text key, text; /* scratch */
     struct pl_sample *out;
     bool seen[PL_FORMAT_MAX_KEYS];
     size_t at[PL_FORMAT_MAX_KEYS]; /* where the value of a key begins */
-    uint64_t n_labels; /* labels may stand before ids, and be more or fewer */
+    uint64_t n_labels;             /* labels may stand before ids, and be more or fewer */
 };
 
 struct pl_format {

@@ -201,8 +201,7 @@ static bool escape(struct pl_scan *s, struct pl_text *out) {
 }
 
 static bool control_in_string(struct pl_scan *s, int c) {
-    if (c == 0)
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, NULL, "NUL byte in a string");
+    if (c == 0) return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, NULL, "NUL byte in a string");
     if (c == '\n') return unterminated(s);
     return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, "write it as an escape, such as \\t",
                         "control character U+%04X unescaped in a string", (unsigned)c);
@@ -303,8 +302,12 @@ static bool next(struct pl_scan *s, char closer) {
     return false;
 }
 
-bool pl_scan_enter(struct pl_scan *s) { return enter(s, '{'); }
-bool pl_scan_enter_array(struct pl_scan *s) { return enter(s, '['); }
+bool pl_scan_enter(struct pl_scan *s) {
+    return enter(s, '{');
+}
+bool pl_scan_enter_array(struct pl_scan *s) {
+    return enter(s, '[');
+}
 
 bool pl_scan_next_key(struct pl_scan *s, struct pl_text *key) {
     if (!next(s, '}')) return false;
@@ -313,7 +316,9 @@ bool pl_scan_next_key(struct pl_scan *s, struct pl_text *key) {
     return member_key(s, key);
 }
 
-bool pl_scan_next_element(struct pl_scan *s) { return next(s, ']'); }
+bool pl_scan_next_element(struct pl_scan *s) {
+    return next(s, ']');
+}
 
 static bool skip_scalar(struct pl_scan *s, enum pl_scan_kind kind) {
     static const char *const words[] = {"true", "false", "null"};

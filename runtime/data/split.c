@@ -52,8 +52,8 @@ static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
     size_t cap = s->cap ? 2 * s->cap : 2 * (size_t)CHUNK;
     char *buf = cap > s->cap ? realloc(s->buf, cap) : NULL;
     if (!buf)
-        return pl_diag_at(d, PL_ERR_HOST_OOM, s->path, s->line, 0, "no memory for a row of %zu bytes",
-                          s->end);
+        return pl_diag_at(d, PL_ERR_HOST_OOM, s->path, s->line, 0,
+                          "no memory for a row of %zu bytes", s->end);
     s->buf = buf;
     s->cap = cap;
     return PL_ERR_OK;
@@ -73,7 +73,9 @@ static pl_err fill(struct pl_split *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 /* Moves begin forward by n bytes, counting lines. */
 static void advance(struct pl_split *s, size_t n) {
@@ -140,8 +142,7 @@ static void hand_out(struct pl_split *s, size_t n, size_t skip, struct pl_raw_ro
 }
 
 /* skip_space has passed the blank lines; the row starts behind the line's leading space. */
-static pl_err next_line(struct pl_split *s, struct pl_raw_row *row, bool *more,
-                        struct pl_diag *d) {
+static pl_err next_line(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d) {
     int c;
     size_t seen = 0; /* bytes at begin without a newline */
     PL_TRY(skip_space(s, &c, d));
@@ -193,8 +194,10 @@ static void cut(const struct pl_split *s, struct element *e) {
 }
 
 static pl_err array_error(const struct pl_split *s, const char *what, struct pl_diag *d) {
-    return pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, s->line,
-                      s->offset + s->begin - s->line_start + 1, "%s", what);
+    pl_err err = pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, s->line,
+                            s->offset + s->begin - s->line_start + 1, "%s", what);
+    pl_diag_hint(d, "the file begins with `[`, so it is read as one JSON array of rows");
+    return err;
 }
 
 /* Passes over what stands before an element; *more = false behind the closing bracket. */

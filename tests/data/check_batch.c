@@ -34,7 +34,8 @@ END_TEST
 static uint64_t same_places(uint64_t n, uint64_t a, uint64_t seed_a, uint64_t b, uint64_t seed_b) {
     uint64_t same = 0;
     for (uint64_t i = 0; i < n; i++)
-        same += pl_data_order(a + i, 0, n, true, seed_a) == pl_data_order(b + i, 0, n, true, seed_b);
+        same +=
+            pl_data_order(a + i, 0, n, true, seed_a) == pl_data_order(b + i, 0, n, true, seed_b);
     return same;
 }
 

@@ -1,4 +1,5 @@
-/* check_data.c - reading data files: verdicts of odd files, tokens of good ones, rules for length. */
+/* check_data.c - reading data files: verdicts of odd files, tokens of good ones, rules for length.
+ */
 #include "tests/data/fixture.h"
 #include "runtime/data/json_scan.h"
 
@@ -6,7 +7,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#define LINE 512
+#define LINE     512
 #define ROWS_MAX 128
 
 static char tsv[ROWS_MAX][LINE];
@@ -108,7 +109,7 @@ static const struct {
     {"empty.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_EMPTY, 0, "empty", ""},
     {"blank_lines_only.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_EMPTY, 0, "no rows", ""},
     {"empty_array.json", PL_FORMAT_TEXT, PL_ERR_DATA_EMPTY, 0, "no rows", ""},
-    {"array_unclosed.json", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "not closed", ""},
+    {"array_unclosed.json", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "not closed", "JSON array"},
     {"array_trailing_garbage.json", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "closing bracket", ""},
     {"array_of_strings.json", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 2, "is a string", ""},
     {"object_of_columns.json", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 9, "`text` is an array",
@@ -126,7 +127,7 @@ static const struct {
     {"missing_key_text.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 1, "nearest is `txt`", ""},
     {"wrong_type_null.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 9, "`text` is null", ""},
     {"duplicate_keys.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 0, "`text` twice", ""},
-    {"ids_huge.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 0, "id 1 is above", ""},
+    {"ids_huge.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 17, "id 1 is above", "tokenizer"},
     {"ids_2_32.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 0, "id 1 is 4294967297", ""},
     {"ids_float.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 17, "2.5", ""},
     {"ids_exponent.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 17, "1e2", ""},
@@ -134,7 +135,7 @@ static const struct {
     {"ids_string.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 15, "id 0 is a string", ""},
     {"ids_nested.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 15, "id 0 is an array", "batch"},
     {"labels_length.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 31, "2 labels for 3", ""},
-    {"labels_bad_value.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 0, "label 1 is -5", ""},
+    {"labels_bad_value.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_FIELD, 36, "label 1 is -5", ""},
 };
 
 START_TEST(a_message_says_what_is_wrong_and_at_which_byte) {
@@ -202,8 +203,8 @@ START_TEST(token_rows_keep_ids_and_labels) {
     open_good(&f, "tokens.jsonl", PL_FORMAT_AUTO);
     for (uint64_t row = 0; row < 20; row++) {
         unsigned long ids, sum_ids, targets, sum_labels, got_ids = 0, got_labels = 0, got = 0;
-        ck_assert_int_eq(sscanf(want[row], "%lu %lu %lu %lu", &ids, &sum_ids, &targets,
-                                &sum_labels), 4);
+        ck_assert_int_eq(
+            sscanf(want[row], "%lu %lu %lu %lu", &ids, &sum_ids, &targets, &sum_labels), 4);
         ck_assert_int_eq(pl_data_sample(f.data, row, &s, &f.d), PL_ERR_OK);
         ck_assert_uint_eq(s.n, ids);
         for (uint64_t i = 0; i < s.n; i++) {
@@ -257,7 +258,8 @@ END_TEST
 START_TEST(an_array_gives_the_rows_of_the_lines) {
     static const char *const arrays[] = {
         "[{\"text\":\"a[,]\\\"{\"},{\"text\":\"bb\"}]",
-        " [\n  {\n    \"text\": \"a[,]\\\"{\"\n  } ,\n\n {\"x\":[{},[[]]],\"text\":\"bb\"}\r\n ]\r\n",
+        " [\n  {\n    \"text\": \"a[,]\\\"{\"\n  } ,\n\n {\"x\":[{},[[]]],\"text\":\"bb\"}\r\n "
+        "]\r\n",
         "\xEF\xBB\xBF[{\"text\":\"a[,]\\\"{\"},{\"text\":\"bb\"}]\n",
     };
     struct fixture f;
@@ -310,8 +312,8 @@ static const struct {
     {"{\"text\" \"a\"}", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, 9, "`:`"},
     {"{\"text\":\"a\"}\n\xEF\xBB\xBF{\"text\":\"b\"}", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 2, 1,
      "byte order mark"},
-    {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1, 1,
-     "`messages`"},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1,
+     1, "`messages`"},
     {"{\"input_ids\":[1,2]}\n{\"text\":\"b\"}", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 2, 1,
      "began as format tokens"},
     {"{\"input_ids\":[1,2],\"labels\":[-100,-100]}", PL_FORMAT_AUTO, PL_ERR_DATA_EMPTY, 0, 0,
@@ -465,7 +467,7 @@ START_TEST(text_needs_a_known_tokenizer_and_tokens_none) {
     fixture_rows(&f, PL_FORMAT_AUTO, three_rows);
     f.job.tokenizer = NULL;
     ck_assert_int_eq(fixture_open(&f), PL_ERR_TOKENIZER_FILE);
-    f.job.tokenizer = (char *)(uintptr_t)"sentencepiece";
+    f.job.tokenizer = (char *)(uintptr_t) "sentencepiece";
     ck_assert_int_eq(fixture_open(&f), PL_ERR_TOKENIZER_FILE);
     ck_assert_ptr_nonnull(strstr(f.d.message, "sentencepiece"));
     fixture_finish(&f);
@@ -501,7 +503,7 @@ END_TEST
 START_TEST(a_file_that_cannot_be_read_points_at_the_configuration) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_TEXT);
-    f.job.path = (char *)(uintptr_t)"run.yaml";
+    f.job.path = (char *)(uintptr_t) "run.yaml";
     f.set.line = 7;
     snprintf(f.path, sizeof f.path, "/nonexistent.jsonl");
     ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FILE);

@@ -8,10 +8,12 @@
 #include <string.h>
 
 static const char *const seeds[] = {
-    "{\"text\":\"a \\u00e9\\ud83d\\ude00 \\n\\\\ \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\",\"x\":[1,-2.5e+3,0]}",
+    "{\"text\":\"a \\u00e9\\ud83d\\ude00 \\n\\\\ "
+    "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\",\"x\":[1,-2.5e+3,0]}",
     "[[],{},[{}],{\"a\":[true,false,null]},\"\",\"\\\"\",0.0,-0,1E9]",
     " { \"a\" : { \"b\" : [ 1 , { \"c\" : \"d\" } , [ ] ] } , \"e\" : \"\\u20AC\\/\" }\r\n",
-    "[\"\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF\xC2\x80\xE0\xA0\x80\xF0\x90\x80\x80\",\"\\u0000\"]",
+    "[\"\xED\x9F\xBF\xEE\x80\x80\xF4\x8F\xBF\xBF\xC2\x80\xE0\xA0\x80\xF0\x90\x80\x80\","
+    "\"\\u0000\"]",
 };
 /* Bytes that matter to the grammar, so that damage is often subtle. No NUL: jansson loses one that
  * ends a number. */

@@ -26,7 +26,7 @@ struct fixture {
 static inline void fixture_start(struct fixture *f, uint32_t format) {
     memset(f, 0, sizeof *f);
     f->job.max_seq_length = 8192;
-    f->job.tokenizer = (char *)(uintptr_t)"byte";
+    f->job.tokenizer = (char *)(uintptr_t) "byte";
     f->model.vocab = 1000;
     f->model.eos[0] = 500;
     f->model.n_eos = 1;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE 1024
+#define LINE     1024
 #define ROWS_MAX 128
 
 static char csv[ROWS_MAX][LINE], tsv[ROWS_MAX][LINE];
@@ -175,7 +175,9 @@ static const struct {
     {"bad/huge_exponent.json", PL_ERR_MODEL_FIELD, 0, {"`vocab_size` is 1e18"}},
     {"bad/huge_number_text.json", PL_ERR_MODEL_SYNTAX, 23, {"too big integer"}},
     {"bad/rope_unknown.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"`rope_scaling.rope_type`", "spiral"}},
-    {"bad/rope_llama3_incomplete.json", PL_ERR_MODEL_FIELD, 0,
+    {"bad/rope_llama3_incomplete.json",
+     PL_ERR_MODEL_FIELD,
+     0,
      {"`rope_scaling.low_freq_factor` is missing"}},
     {"bad/rope_theta_negative.json", PL_ERR_MODEL_FIELD, 0, {"`rope_theta` is -"}},
     {"bad/eps_zero.json", PL_ERR_MODEL_FIELD, 0, {"`rms_norm_eps` is 0"}},
@@ -232,18 +234,20 @@ static const struct {
     {"{\"rope_scaling\":{\"factor\":4.0}}", PL_ERR_MODEL_FIELD, "no type"},
     {"{\"rope_scaling\":\"linear\"}", PL_ERR_MODEL_FIELD, "an object or null"},
     {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0},\"rope_parameters\":"
-     "{\"rope_type\":\"default\"}}", PL_ERR_MODEL_FIELD, "says something else"},
+     "{\"rope_type\":\"default\"}}",
+     PL_ERR_MODEL_FIELD, "says something else"},
     {"{\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}",
      PL_ERR_MODEL_UNSUPPORTED, "`phi3`"},
     {"{\"rope_scaling\":{\"type\":\"llama3\",\"factor\":2.0,\"low_freq_factor\":4,"
-     "\"high_freq_factor\":4,\"original_max_position_embeddings\":256}}", PL_ERR_MODEL_FIELD,
-     "high_freq_factor"},
+     "\"high_freq_factor\":4,\"original_max_position_embeddings\":256}}",
+     PL_ERR_MODEL_FIELD, "high_freq_factor"},
     {"{\"eos_token_id\":[2,1000]}", PL_ERR_MODEL_FIELD, "entry 1"},
     {"{\"eos_token_id\":[0,1,2,3,4,5,6,7,8]}", PL_ERR_MODEL_FIELD, "at most 8"},
     {"{\"eos_token_id\":1000}", PL_ERR_MODEL_FIELD, "`eos_token_id` is 1000"},
     {"{\"torch_dtype\":\"a_dtype_with_a_long_name\"}", PL_ERR_MODEL_FIELD, "`torch_dtype`"},
     {"{\"hidden_size\":1048576,\"num_attention_heads\":1048576,\"head_dim\":2,"
-     "\"num_key_value_heads\":1}", PL_ERR_MODEL_FIELD, "heads x head_dim"},
+     "\"num_key_value_heads\":1}",
+     PL_ERR_MODEL_FIELD, "heads x head_dim"},
     {"{\"hidden_size\":1048577}", PL_ERR_MODEL_FIELD, "to 1048576"},
     {"{\"num_hidden_layers\":4097}", PL_ERR_MODEL_FIELD, "to 4096"},
     {"{\"quantization_config\":{\"bits\":4}}", PL_ERR_MODEL_UNSUPPORTED, "method not named"},
@@ -332,11 +336,15 @@ START_TEST(a_window_is_kept_unless_it_sees_every_position) {
     ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":512}").sliding_window,
                       0);
     ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":null,"
-                              "\"max_position_embeddings\":32768}").sliding_window, 0);
+                              "\"max_position_embeddings\":32768}")
+                          .sliding_window,
+                      0);
     ck_assert_uint_eq(changed("{\"model_type\":\"phi3\",\"sliding_window\":511}").sliding_window,
                       511);
     ck_assert_uint_eq(changed("{\"model_type\":\"qwen2\",\"use_sliding_window\":false,"
-                              "\"sliding_window\":128}").sliding_window, 0);
+                              "\"sliding_window\":128}")
+                          .sliding_window,
+                      0);
     ck_assert_uint_eq(read_good("Phi-4-mini/config.json").sliding_window, 0);
 }
 END_TEST
@@ -386,7 +394,8 @@ START_TEST(layers_without_positions_follow_list_or_interval) {
     m = changed("{\"model_type\":\"smollm3\",\"num_hidden_layers\":5}");
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(m.no_rope[i], i == 3);
-    m = changed("{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":2,\"no_rope_layers\":null}");
+    m = changed(
+        "{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":2,\"no_rope_layers\":null}");
     ck_assert(!m.no_rope[0] && m.no_rope[1]);
     m = read_good("SmolLM3-3B/config.json");
     for (uint64_t i = 0; i < m.layers; i++)
@@ -430,8 +439,7 @@ START_TEST(a_wrong_lora_target_is_refused_with_the_allowed_ones) {
     struct pl_model m = read_good(rows[_i].file);
     struct pl_diag d = {0};
     uint32_t mask = 0;
-    ck_assert_int_eq(pl_model_lora_targets(&m, &rows[_i].name, 1, &mask, &d),
-                     PL_ERR_CONFIG_RANGE);
+    ck_assert_int_eq(pl_model_lora_targets(&m, &rows[_i].name, 1, &mask, &d), PL_ERR_CONFIG_RANGE);
     ck_assert_msg(strstr(d.message, rows[_i].says) != NULL, "%s", d.message);
     ck_assert_msg(strstr(d.hint, rows[_i].hint) != NULL, "%s", d.hint);
     ck_assert_int_eq(pl_model_lora_targets(&m, NULL, 0, &mask, NULL), PL_ERR_CONFIG_RANGE);
