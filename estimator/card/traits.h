@@ -18,8 +18,8 @@ struct pl_traits pl_traits_cpu(uint32_t threads);
 /* Block sizes the CPU kernels work in; the workspace rule and the kernels both use them. */
 enum {
     PL_GEMM_ROWS = 256,  /* bf16 products: panel of the left matrix */
-    PL_GEMM_COLS = 256,  /* panel of the right matrix */
-    PL_GEMM_DEPTH = 512, /* of both */
+    PL_GEMM_COLS = 512,  /* panel of the right matrix */
+    PL_GEMM_DEPTH = 384, /* of both */
     PL_GEMM_PAD = 16,    /* elements between panel rows, so that columns spread over cache sets */
     PL_ATTENTION_Q = 64, /* query rows of a tile */
     PL_ATTENTION_K = 128 /* key rows of a tile */

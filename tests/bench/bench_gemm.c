@@ -1,7 +1,7 @@
 /* bench_gemm.c - rate of the products a training step is made of, as JSON.
  *
  * Usage: bench_gemm [threads]. "reference" is one sgemm call per thread on a part of its own: what
- * the library gives when nothing stands between. Best of a few repetitions. */
+ * the library gives when nothing stands between. */
 #include "runtime/device/cpu/cpu.h"
 
 #include <stdio.h>
@@ -20,6 +20,8 @@ static const struct shape shapes[] = {
     {"m1024_k576_n16", 1024, 16, 576},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+#define MATRICES_BYTES (UINT64_C(750) << 20)
 
 static double now(void) {
     struct timespec t;
@@ -64,23 +66,6 @@ static struct pl_call make_call(const struct shape *s, enum pl_op_kind kind, enu
     return c;
 }
 
-/* Seconds of the fastest of several runs, each at least 20 ms long. */
-static double best_seconds(void (*once)(void *), void *arg) {
-    double best = 1e9;
-    once(arg);
-    for (int rep = 0; rep < 7; rep++) {
-        int calls = 0;
-        double start = now(), spent;
-        do {
-            once(arg);
-            calls++;
-            spent = now() - start;
-        } while (spent < 0.02);
-        if (spent / calls < best) best = spent / calls;
-    }
-    return best;
-}
-
 static void run_kernel(void *arg) {
     struct run *r = arg;
     if (r->dev->kernels[r->kind](r->dev, &r->call) != PL_ERR_OK) abort();
@@ -105,26 +90,47 @@ static void run_reference(void *arg) {
     pl_pool_run(pool, pl_pool_threads(pool), reference_part, r);
 }
 
+/* Seconds per call over at least 4 ms. */
+static double seconds(void (*once)(void *), void *arg) {
+    int calls = 0;
+    double start = now(), spent;
+    do {
+        once(arg);
+        calls++;
+        spent = now() - start;
+    } while (spent < 0.004);
+    return spent / calls;
+}
+
+enum { FP32, BF16, REFERENCE, WAYS };
+
+/* The clock of a shared machine wanders, so the ways take turns; best of several rounds each. */
 static void measure(struct pl_device *dev, char *memory, const struct shape *s, bool last) {
     static const enum pl_op_kind kinds[] = {PL_OP_LINEAR, PL_OP_LINEAR_DX, PL_OP_LINEAR_DW};
     static const struct pl_attr attr = {.alpha = 1.0f};
     static const struct pl_batch batch = {.first = true};
     double gflop = 2e-9 * (double)s->m * (double)s->n * (double)s->k;
     for (int i = 0; i < 3; i++) {
-        double rate[3];
-        for (int t = 0; t < 3; t++) { /* fp32, bf16, reference */
-            enum pl_dtype dtype = t == 1 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-            uint64_t ws = pl_op_workspace_bytes(&dev->traits, kinds[i], &attr, s->m, s->k, t == 1);
-            struct run r = {.dev = dev, .kind = kinds[i]};
-            r.call = make_call(s, kinds[i], dtype, ws, memory);
-            r.call.attr = &attr;
-            r.call.batch = &batch;
-            rate[t] = gflop / best_seconds(t == 2 ? run_reference : run_kernel, &r);
+        double best[WAYS] = {1e9, 1e9, 1e9};
+        struct run runs[WAYS];
+        char *at = memory;
+        for (int w = 0; w < WAYS; w++) {
+            uint64_t ws = pl_op_workspace_bytes(&dev->traits, kinds[i], &attr, s->m, s->k, true);
+            runs[w] = (struct run){.dev = dev, .kind = kinds[i]};
+            runs[w].call = make_call(s, kinds[i], w == BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32, ws, at);
+            runs[w].call.attr = &attr;
+            runs[w].call.batch = &batch;
+            at += MATRICES_BYTES / WAYS;
         }
+        for (int round = 0; round < 12; round++)
+            for (int w = 0; w < WAYS; w++) {
+                double t = seconds(w == REFERENCE ? run_reference : run_kernel, &runs[w]);
+                if (t < best[w]) best[w] = t;
+            }
         printf("  {\"op\":\"%s\",\"shape\":\"%s\",\"fp32_gflops\":%.1f,\"bf16_gflops\":%.1f,"
                "\"reference_gflops\":%.1f}%s\n",
-               pl_op_name(kinds[i]), s->name, rate[0], rate[1], rate[2],
-               last && i == 2 ? "" : ",");
+               pl_op_name(kinds[i]), s->name, gflop / best[FP32], gflop / best[BF16],
+               gflop / best[REFERENCE], last && i == 2 ? "" : ",");
     }
 }
 
@@ -134,7 +140,7 @@ int main(int argc, char **argv) {
     struct pl_arena arena = {0};
     uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : pl_cpu_count();
     if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK ||
-        pl_arena_reserve(dev, UINT64_C(400) << 20, "matrices", &arena, &d) != PL_ERR_OK) {
+        pl_arena_reserve(dev, MATRICES_BYTES, "matrices", &arena, &d) != PL_ERR_OK) {
         fprintf(stderr, "bench_gemm: %s\n", d.message);
         pl_device_close(&dev);
         return 1;

@@ -27,7 +27,8 @@ struct pl_cpu {
     const char *level; /* name of the kernels in use */
 };
 
-/* Loads OpenBLAS and fills sgemm and blas_handle; RUNTIME_NO_DEVICE when it is not installed. */
+/* Loads OpenBLAS for cpu->level and fills sgemm and blas_handle; RUNTIME_NO_DEVICE when it is not
+ * installed. Sets environment variables, so call it before other threads read them. */
 pl_err pl_blas_load(struct pl_cpu *cpu, struct pl_diag *d);
 void pl_blas_unload(struct pl_cpu *cpu); /* safe when nothing was loaded */
 

@@ -4,7 +4,6 @@
  * stretch never crosses a row, so windows of larger matrices work too. */
 #include "runtime/kernels/cpu/simd.h"
 
-#include "estimator/base/checked.h"
 #include "estimator/program/workspace_internal.h"
 #include "runtime/kernels/rng.h"
 

@@ -8,6 +8,7 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_SIMD_H
 #define PL_RUNTIME_KERNELS_CPU_SIMD_H
 
+#include "estimator/base/checked.h"
 #include "runtime/kernels/cpu/level.h"
 
 #include <math.h>
