@@ -6,6 +6,7 @@
 #include "estimator/base/units.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     WIDTH = 880,
@@ -62,13 +63,20 @@ static void open_range(struct pl_svg_axis *a, double least) {
     a->hi += missing / 2;
 }
 
+/* As many labels as fit beside each other, the last being the longest. */
+static int x_ticks(const struct curve *c) {
+    char n[PL_COUNT_TEXT];
+    size_t columns = strlen(pl_count_text((uint64_t)fmax(c->x.hi, 0), n)) + 2;
+    return (int)pl_u64_min(X_TICKS, (RIGHT - LEFT) / (8 * columns));
+}
+
 static void set_axes(struct curve *c) {
     find_limits(c);
     open_range(&c->x, 2);
     open_range(&c->y, fmax(1e-6, 0.02 * fmax(fabs(c->y.lo), fabs(c->y.hi))));
     c->x.from = LEFT, c->x.to = RIGHT;
     c->y.from = BOTTOM, c->y.to = TOP;
-    c->x.step = fmax(1, pl_svg_nice_step(c->x.hi - c->x.lo, X_TICKS));
+    c->x.step = fmax(1, pl_svg_nice_step(c->x.hi - c->x.lo, x_ticks(c)));
     c->y.step = pl_svg_nice_step(c->y.hi - c->y.lo, Y_TICKS);
     c->y.lo = floor(c->y.lo / c->y.step) * c->y.step;
     c->y.hi = ceil(c->y.hi / c->y.step) * c->y.step;

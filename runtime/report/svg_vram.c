@@ -11,20 +11,20 @@
 #include <string.h>
 
 enum {
-    WIDTH = 1040,
+    WIDTH = 1060,
     HEIGHT = 520,
     LEFT = 84,
     RIGHT = 716,
     TOP = 66,
     BOTTOM = 456,
     LEGEND = 752,                  /* left edge of the words beside the picture */
-    LEGEND_RIGHT = 1020,           /* right edge of their figures */
+    LEGEND_RIGHT = 1040,           /* right edge of their figures */
     COLUMNS = RIGHT - LEFT,        /* at most one a pixel */
     BANDS = 2 * PL_CATEGORY_COUNT, /* job arena below, batch arena above */
     X_TICKS = 8,
     Y_TICKS = 6,
     LARGEST = 3,
-    NAME_COLUMNS = 26, /* of a tensor name in the legend */
+    NAME_COLUMNS = 24, /* of a tensor name in the legend */
 };
 
 /* A budget this many times the plan would press the picture flat; the legend has it instead. */
