@@ -179,7 +179,7 @@ static void norm_bwd(struct pl_builder *b, enum pl_slot slot, uint32_t dn, struc
     uint32_t w = pl_build_weight(b, slot);
     struct pl_attr attr = {.add_dx = true};
     struct pl_operand dw = pl_arg_none;
-    if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr.accumulate);
+    if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr);
     struct pl_operand d = dx == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, dx));
     struct pl_operand ws =
         dw.id == PL_NONE
@@ -211,7 +211,7 @@ static void qk_norm_bwd(struct pl_builder *b, struct pl_val dqkv, struct pl_val 
     uint32_t w = pl_build_weight(b, slot);
     struct pl_attr attr = {.head_dim = (uint32_t)b->m->head_dim};
     struct pl_operand dw = pl_arg_none;
-    if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr.accumulate);
+    if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr);
     struct pl_operand ws =
         dw.id == PL_NONE ? pl_arg_none
                          : pl_build_workspace(b, PL_OP_QK_NORM_BWD, &attr, b->n, cols, false);

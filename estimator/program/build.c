@@ -86,8 +86,11 @@ struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols) {
 }
 
 struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows) {
-    return (struct pl_operand){
-        .id = v.id, .version = v.version, .row0 = row0, .nrows = nrows, .batch_row = row0};
+    return (struct pl_operand){.id = v.id,
+                               .version = v.version,
+                               .row0 = (uint32_t)row0,
+                               .nrows = (uint32_t)nrows,
+                               .batch_row = (uint32_t)row0};
 }
 
 static void operand_shape(const struct pl_builder *b, const struct pl_operand *o, uint64_t *rows,
@@ -97,47 +100,59 @@ static void operand_shape(const struct pl_builder *b, const struct pl_operand *o
     *cols = o->cols ? o->cols : t->dims[1];
 }
 
+static double operand_bytes(const struct pl_builder *b, const struct pl_operand *list, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t rows, cols;
+        if (list[i].id == PL_NONE) continue;
+        operand_shape(b, &list[i], &rows, &cols);
+        sum += (double)rows * (double)cols *
+               (double)pl_dtype_bytes(b->p->tensors[list[i].id].dtype);
+    }
+    return sum;
+}
+
 /* Work at capacity. Products count 2mnk, attention its causal half; the rest is moved bytes. */
 static void op_cost(const struct pl_builder *b, struct pl_op *op) {
-    uint64_t rows, cols;
-    for (int pass = 0; pass < 2; pass++) {
-        const struct pl_operand *list = pass ? op->out : op->in;
-        for (int i = 0; i < (pass ? op->n_out : op->n_in); i++) {
-            if (list[i].id == PL_NONE) continue;
-            operand_shape(b, &list[i], &rows, &cols);
-            op->bytes_moved +=
-                (double)rows * (double)cols * (double)pl_dtype_bytes(b->p->tensors[list[i].id].dtype);
-        }
-    }
+    uint64_t rows, cols, other, k;
+    op->bytes_moved =
+        (float)(operand_bytes(b, op->in, op->n_in) + operand_bytes(b, op->out, op->n_out));
     operand_shape(b, &op->in[0], &rows, &cols);
-    double span = (double)b->s->max_seq_length;
-    if (op->attr.window && op->attr.window < span) span = 2.0 * op->attr.window;
-    switch (op->kind) {
-    case PL_OP_LINEAR:
-    case PL_OP_LINEAR_DX:
-    case PL_OP_LINEAR_DW: {
-        uint64_t other, k;
+    double size = (double)rows * (double)cols, span = (double)b->s->max_seq_length;
+    if (op->attr.window && 2.0 * op->attr.window < span) span = 2.0 * op->attr.window;
+    if (op->kind == PL_OP_LINEAR || op->kind == PL_OP_LINEAR_DX || op->kind == PL_OP_LINEAR_DW) {
         operand_shape(b, &op->in[1], &other, &k);
-        op->flops = 2.0 * (double)rows * (double)cols *
-                    (double)(op->kind == PL_OP_LINEAR ? other : k);
-        break;
-    }
-    case PL_OP_ATTENTION: op->flops = 2.0 * (double)rows * (double)cols * span; break;
-    case PL_OP_ATTENTION_BWD: op->flops = 5.0 * (double)rows * (double)cols * span; break;
-    default: break;
+        op->flops = (float)(2.0 * size * (double)(op->kind == PL_OP_LINEAR ? other : k));
+    } else if (op->kind == PL_OP_ATTENTION) {
+        op->flops = (float)(2.0 * size * span);
+    } else if (op->kind == PL_OP_ATTENTION_BWD) {
+        op->flops = (float)(5.0 * size * span);
     }
 }
 
-struct pl_op *pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
-                          const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
-                          uint32_t n_out) {
+static bool reserve_op(struct pl_builder *b, uint32_t n_operands) {
     struct pl_program *p = b->p;
-    if (b->err != PL_ERR_OK) return NULL;
     if (p->n_ops == b->cap_ops) {
-        if (!grow(b, (void **)&p->ops, b->cap_ops * 2, sizeof *p->ops)) return NULL;
+        if (!grow(b, (void **)&p->ops, b->cap_ops * 2, sizeof *p->ops)) return false;
         b->cap_ops *= 2;
     }
+    if (p->n_operands + n_operands > b->cap_operands) {
+        if (!grow(b, (void **)&p->operands, b->cap_operands * 2, sizeof *p->operands)) return false;
+        b->cap_operands *= 2;
+    }
+    return true;
+}
+
+void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
+                 const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
+                 uint32_t n_out) {
+    struct pl_program *p = b->p;
+    if (b->err != PL_ERR_OK || !reserve_op(b, n_in + n_out)) return;
+    struct pl_operand *list = &p->operands[p->n_operands];
     struct pl_op *op = &p->ops[p->n_ops++];
+    memcpy(list, in, n_in * sizeof *in);
+    if (n_out) memcpy(list + n_in, out, n_out * sizeof *out);
+    p->n_operands += n_in + n_out;
     *op = (struct pl_op){.kind = kind,
                          .phase = b->phase,
                          .layer = b->layer,
@@ -145,13 +160,22 @@ struct pl_op *pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_
                          .recompute = b->recompute,
                          .n_in = (uint8_t)n_in,
                          .n_out = (uint8_t)n_out,
+                         .in = list,
+                         .out = list + n_in,
                          .attr = attr};
-    memcpy(op->in, in, n_in * sizeof *in);
-    memcpy(op->out, out, n_out * sizeof *out);
-    for (uint32_t i = 0; i < n_out; i++)
-        if (op->out[i].id != PL_NONE) op->out[i].version = ++b->version[op->out[i].id];
+    for (uint32_t i = n_in; i < n_in + n_out; i++)
+        if (list[i].id != PL_NONE) list[i].version = ++b->version[list[i].id];
     op_cost(b, op);
-    return op;
+}
+
+void pl_build_link_operands(struct pl_program *p) {
+    const struct pl_operand *next = p->operands;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        struct pl_op *op = &p->ops[i];
+        op->in = next;
+        op->out = next + op->n_in;
+        next += op->n_in + op->n_out;
+    }
 }
 
 struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
@@ -169,9 +193,9 @@ bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_
     return t[x].dtype != PL_DTYPE_F32 || t[w].dtype != PL_DTYPE_F32 || t[y].dtype != PL_DTYPE_F32;
 }
 
-struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, enum pl_accumulate *acc) {
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr) {
     if (b->err != PL_ERR_OK) return pl_arg_none;
-    *acc = b->grad_begun[tensor] ? PL_ACC_ADD : PL_ACC_FIRST_WRITES;
+    attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : PL_ACC_FIRST_WRITES;
     b->grad_begun[tensor] = true;
     return pl_arg(pl_build_now(b, b->grad[tensor]));
 }

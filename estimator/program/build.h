@@ -33,7 +33,7 @@ struct pl_builder {
     const struct pl_job_shape *s;
     struct pl_diag *d;
     pl_err err;
-    uint32_t cap_tensors, cap_ops;
+    uint32_t cap_tensors, cap_ops, cap_operands;
     uint32_t *version; /* per tensor: writes so far */
     uint32_t *grad;    /* per tensor: its gradient, PL_NONE */
     bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
@@ -64,11 +64,12 @@ struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols);
 struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows);
 extern const struct pl_operand pl_arg_none;
 
-/* Appends an op; version numbers of the outputs are filled in (operands given by id and window).
- * The returned pointer is valid until the next append. NULL once the builder has failed. */
-struct pl_op *pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
-                          const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
-                          uint32_t n_out);
+/* Appends an op; version numbers of the outputs are filled in (operands given by id and window). */
+void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
+                 const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
+                 uint32_t n_out);
+/* Points every op at its operands once the list has stopped moving. */
+void pl_build_link_operands(struct pl_program *p);
 #define PL_OP(b, kind, attr, in, out)                                                              \
     pl_build_op((b), (kind), (attr), (in), sizeof(in) / sizeof *(in), (out),                       \
                 sizeof(out) / sizeof *(out))
@@ -80,7 +81,7 @@ struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
 bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_t y);
 
 /* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
-struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, enum pl_accumulate *acc);
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor); /* PL_NONE: false */
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);

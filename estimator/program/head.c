@@ -23,7 +23,7 @@ static uint32_t add_logits(struct pl_builder *b) {
 static struct pl_operand logits_window(const struct pl_builder *b, uint32_t logits, uint64_t row0,
                                        uint64_t nrows) {
     struct pl_operand w = pl_arg_rows(pl_build_now(b, logits), 0, nrows);
-    w.batch_row = row0;
+    w.batch_row = (uint32_t)row0;
     return w;
 }
 
@@ -55,7 +55,7 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t w, uin
     struct pl_operand dl = logits_window(b, logits, h.row0, h.nrows);
     if (pl_build_trains(b, w)) {
         struct pl_attr attr = {.alpha = 1.0f};
-        struct pl_operand g = pl_build_grad(b, w, &attr.accumulate);
+        struct pl_operand g = pl_build_grad(b, w, &attr);
         struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DW, &attr, h.nrows, b->m->vocab,
                                                   pl_build_widens(b, logits, h.id, g.id));
         struct pl_operand in[] = {dl, h, ws, g}, out[] = {g};
@@ -76,7 +76,7 @@ static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val 
     struct pl_attr attr = {0};
     struct pl_operand dw = pl_arg_none, ws = pl_arg_none;
     if (pl_build_trains(b, w)) {
-        dw = pl_build_grad(b, w, &attr.accumulate);
+        dw = pl_build_grad(b, w, &attr);
         ws = pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden, false);
     }
     struct pl_operand dy = pl_arg(pl_build_now(b, h));

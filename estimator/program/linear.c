@@ -87,7 +87,7 @@ static void product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_ope
                        float alpha) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha};
-    struct pl_operand g = pl_build_grad(b, w, &attr.accumulate);
+    struct pl_operand g = pl_build_grad(b, w, &attr);
     const struct pl_tensor *t = b->p->tensors;
     struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DW, &attr, t[dy.id].dims[0],
                                               t[w].dims[0], pl_build_widens(b, dy.id, x.id, g.id));
@@ -113,7 +113,7 @@ static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand 
     uint32_t bias = bias_of(b, slot);
     if (!pl_build_trains(b, bias)) return;
     struct pl_attr attr = {0};
-    struct pl_operand g = pl_build_grad(b, bias, &attr.accumulate);
+    struct pl_operand g = pl_build_grad(b, bias, &attr);
     const struct pl_tensor *t = &b->p->tensors[dy.id];
     struct pl_operand ws =
         pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, t->dims[0], t->dims[1], false);

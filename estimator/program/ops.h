@@ -76,8 +76,8 @@
     X(SGD, "sgd", "w[..]! g[..] clip[2]f64 master?[..]f32!", "w[..]! master?[..]f32!")             \
     /* load and save stream every tensor through one staging buffer; the checkpoint room does the  \
      * copying, these rows only give the buffer its place in the plan */                           \
-    X(STAGE_IN, "stage_in", "staging[]", "w[..]")                                                  \
-    X(STAGE_OUT, "stage_out", "w[..]", "staging[]")
+    X(STAGE_IN, "stage_in", "staging[]", "")                                                       \
+    X(STAGE_OUT, "stage_out", "staging[]", "")
 
 enum pl_op_kind {
 #define X(kind, name, in, out) PL_OP_##kind,

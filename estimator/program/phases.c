@@ -55,7 +55,7 @@ static void embed_bwd(struct pl_builder *b, uint32_t dx) {
     uint32_t w = pl_build_weight(b, PL_SLOT_EMBED);
     if (!pl_build_trains(b, w)) return;
     struct pl_attr attr = {0};
-    struct pl_operand g = pl_build_grad(b, w, &attr.accumulate);
+    struct pl_operand g = pl_build_grad(b, w, &attr);
     struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(pl_build_now(b, dx)), g}, out[] = {g};
     PL_OP(b, PL_OP_EMBED_BWD, attr, in, out);
 }
@@ -173,16 +173,6 @@ static void optimizer_phase(struct pl_builder *b) {
     end_phase(b);
 }
 
-static bool is_loaded(const struct pl_tensor *t) {
-    return t->role == PL_ROLE_WEIGHT || t->role == PL_ROLE_LORA_A || t->role == PL_ROLE_LORA_B;
-}
-
-/* Checkpoints hold what training changes; the rest is in the model they started from. */
-static bool is_saved(const struct pl_builder *b, const struct pl_tensor *t) {
-    return (b->s->mode == PL_MODE_FULL && t->role == PL_ROLE_WEIGHT) || t->trainable ||
-           (t->role >= PL_ROLE_MOMENT1 && t->role <= PL_ROLE_MASTER);
-}
-
 static uint64_t staging_bytes(const struct pl_builder *b) {
     uint64_t largest = 0, row = 0;
     for (uint32_t i = 0; i < b->p->n_tensors; i++) {
@@ -196,19 +186,16 @@ static uint64_t staging_bytes(const struct pl_builder *b) {
     return pl_u64_div_up(n, ROW_ALIGN) * ROW_ALIGN;
 }
 
+/* Tensors pass through the buffer one after another; one op gives it its place. */
 static void staging_phase(struct pl_builder *b, enum pl_phase phase) {
     begin_phase(b, phase);
-    uint32_t n = b->p->n_tensors;
     uint32_t staging = pl_build_step(b, "staging", PL_ROWS_FIXED, staging_bytes(b), 1, PL_DTYPE_U8,
                                      PL_CATEGORY_WORKSPACE);
-    if (b->err == PL_ERR_OK) b->p->tensors[staging].role = PL_ROLE_STAGING;
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
-        bool in = phase == PL_PHASE_LOAD;
-        if (!(in ? is_loaded(&b->p->tensors[i]) : is_saved(b, &b->p->tensors[i]))) continue;
-        struct pl_operand t = pl_arg(pl_build_now(b, i)), s = pl_arg(pl_build_now(b, staging));
-        pl_build_op(b, in ? PL_OP_STAGE_IN : PL_OP_STAGE_OUT, (struct pl_attr){0}, in ? &s : &t, 1,
-                    in ? &t : &s, 1);
-    }
+    if (b->err != PL_ERR_OK) return;
+    b->p->tensors[staging].role = PL_ROLE_STAGING;
+    struct pl_operand s = pl_arg(pl_build_now(b, staging));
+    pl_build_op(b, phase == PL_PHASE_LOAD ? PL_OP_STAGE_IN : PL_OP_STAGE_OUT, (struct pl_attr){0},
+                &s, 1, NULL, 0);
     end_phase(b);
 }
 

@@ -15,6 +15,11 @@
 #define AUTO_CHUNK_MIN 128
 #define AUTO_CHUNK_STEP 64
 
+/* First capacities of the lists; they double when a program needs more. */
+#define TENSORS_PER_LAYER 128
+#define OPS_PER_LAYER 80
+#define OPERANDS_PER_OP 6
+
 static const char *const category_names[] = {
 #define X(c, name) name,
     PL_CATEGORY_MAP(X)
@@ -63,16 +68,18 @@ static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s
 
 static bool builder_init(struct pl_builder *b, uint64_t layers) {
     struct pl_program *p = b->p;
-    b->cap_tensors = 1024;
-    b->cap_ops = 1024;
+    b->cap_tensors = 64 + (uint32_t)layers * TENSORS_PER_LAYER;
+    b->cap_ops = 64 + (uint32_t)layers * OPS_PER_LAYER;
+    b->cap_operands = b->cap_ops * OPERANDS_PER_OP;
     p->tensors = malloc(b->cap_tensors * sizeof *p->tensors);
     p->ops = malloc(b->cap_ops * sizeof *p->ops);
+    p->operands = malloc(b->cap_operands * sizeof *p->operands);
     b->version = malloc(b->cap_tensors * sizeof *b->version);
     b->grad = malloc(b->cap_tensors * sizeof *b->grad);
     b->grad_begun = malloc(b->cap_tensors * sizeof *b->grad_begun);
     b->weight = malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
     if (b->s->mode == PL_MODE_LORA) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
-    return p->tensors && p->ops && b->version && b->grad && b->grad_begun && b->weight &&
+    return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun && b->weight &&
            (b->adapter || b->s->mode != PL_MODE_LORA);
 }
 
@@ -110,6 +117,7 @@ pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *sh
     } else {
         pl_build_job_tensors(&b);
         pl_build_phases(&b);
+        pl_build_link_operands(p);
     }
     builder_finish(&b);
     if (b.err != PL_ERR_OK) pl_program_destroy(&p);
@@ -121,6 +129,7 @@ void pl_program_destroy(struct pl_program **p) {
     if (!*p) return;
     free((*p)->tensors);
     free((*p)->ops);
+    free((*p)->operands);
     free(*p);
     *p = NULL;
 }

@@ -81,20 +81,20 @@ enum pl_role {
 
 struct pl_tensor {
     const char *name; /* "qkv"; the full name comes from pl_tensor_name() */
-    uint32_t layer;   /* PL_NONE = not of a layer */
     uint64_t dims[3]; /* unused = 1; dims[0] at capacity */
-    enum pl_rows rows;
-    enum pl_dtype dtype;
-    enum pl_category category;
-    enum pl_scope scope;
-    enum pl_phase phase; /* STEP tensors: the phase they live in */
-    enum pl_role role;
-    enum pl_slot slot;
-    uint32_t row;      /* PL_ROLE_LORA_B */
-    uint32_t of;       /* GRAD, MOMENT*, MASTER */
-    bool trainable;    /* WEIGHT, LORA_*: an optimizer op updates it */
-    bool decay;        /* weight decay applies: two dimensions */
     uint64_t bytes;
+    uint32_t layer;            /* PL_NONE = not of a layer */
+    uint32_t row;              /* PL_ROLE_LORA_B */
+    uint32_t of;               /* GRAD, MOMENT*, MASTER; PL_NONE otherwise */
+    enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
+    enum pl_dtype dtype : 8;
+    enum pl_category category : 8;
+    enum pl_scope scope : 8;
+    enum pl_phase phase : 8;   /* STEP tensors: the phase they live in */
+    enum pl_role role : 8;
+    enum pl_slot slot : 8;
+    bool trainable : 1;        /* WEIGHT, LORA_*: an optimizer op updates it */
+    bool decay : 1;            /* weight decay applies: two dimensions */
 };
 
 /* A window of a tensor: columns [col, col+cols) of the last dimension, rows [row0, row0+nrows) of
@@ -105,7 +105,7 @@ struct pl_operand {
     uint32_t id; /* PL_NONE = absent */
     uint32_t version;
     uint32_t col, cols;
-    uint64_t row0, nrows, batch_row;
+    uint32_t row0, nrows, batch_row;
 };
 
 #define PL_OP_MAX_IN 8
@@ -116,31 +116,31 @@ struct pl_operand {
 enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
 
 struct pl_attr {
-    float alpha;                   /* products */
-    enum pl_accumulate accumulate; /* of the output */
-    bool add_dx;                   /* RMSNORM_BWD */
-    bool inverse;                  /* ROPE */
-    bool gradient;                 /* CROSS_ENTROPY */
+    float alpha;                       /* products */
+    enum pl_accumulate accumulate : 8; /* of the output */
+    bool add_dx : 1;                   /* RMSNORM_BWD */
+    bool inverse : 1;                  /* ROPE */
+    bool gradient : 1;                 /* CROSS_ENTROPY */
+    bool decay : 1;                    /* ADAMW, SGD */
     uint32_t heads, kv_heads, head_dim, rot_dim;
-    uint32_t window;               /* attention; 0 = all */
-    uint32_t long_from;            /* ROPE: sequences longer than this use table2 */
-    float eps, scale;              /* norms; attention 1/sqrt(D) */
-    float dropout;                 /* p */
-    uint32_t site;                 /* dropout site, stochastic-rounding stream: unique per use */
-    uint32_t index;                /* SQUARE_SUM: slot in partials */
-    float max_norm;                /* CLIP_SCALE */
-    bool decay;                    /* ADAMW, SGD */
+    uint32_t window;                   /* attention; 0 = all */
+    uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
+    float eps, scale;                  /* norms; attention 1/sqrt(D) */
+    float dropout;                     /* p */
+    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use */
+    uint32_t index; /* SQUARE_SUM: slot in partials */
+    float max_norm; /* CLIP_SCALE */
 };
 
 struct pl_op {
-    enum pl_op_kind kind;
-    enum pl_phase phase;
     uint32_t layer; /* PL_NONE = none */
-    bool backward, recompute; /* for reports */
+    enum pl_op_kind kind : 8;
+    enum pl_phase phase : 8;
+    bool backward : 1, recompute : 1; /* for reports */
     uint8_t n_in, n_out;
-    struct pl_operand in[PL_OP_MAX_IN], out[PL_OP_MAX_OUT];
+    const struct pl_operand *in, *out; /* in the program's operand list */
     struct pl_attr attr;
-    double flops, bytes_moved; /* at capacity */
+    float flops, bytes_moved; /* at capacity */
 };
 
 struct pl_phase_range {
@@ -176,7 +176,8 @@ struct pl_program {
     const struct pl_model *model; /* borrowed: must outlive the program */
     struct pl_tensor *tensors;
     struct pl_op *ops;
-    uint32_t n_tensors, n_ops;
+    struct pl_operand *operands; /* of all ops, inputs before outputs */
+    uint32_t n_tensors, n_ops, n_operands;
     uint64_t tokens;      /* capacity N = batch_size x max_seq_length */
     uint64_t chunk_tokens;/* of the loss */
     struct pl_phase_range phases[PL_PHASE_COUNT];
