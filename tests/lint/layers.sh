@@ -1,0 +1,80 @@
+#!/bin/sh
+# layers.sh SOURCE-ROOT - who may include whom. An include that no row of the table allows fails.
+set -eu
+. "$(dirname "$0")/files.sh"
+cd "$1"
+
+# room: prefixes it may include besides its own. A file belongs to the longest room it lies in.
+table='
+estimator/base:
+estimator/config: estimator/base/
+estimator/model: estimator/base/
+estimator/card: estimator/base/
+estimator/rule_of_thumb: estimator/base/
+estimator/program: estimator/base/ estimator/config/ estimator/model/ estimator/card/
+estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
+estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/autobatch: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+oom_recovery: estimator/
+runtime/device: estimator/ runtime/kernels/kernels.h
+runtime/kernels: estimator/ runtime/device/
+runtime/exec: estimator/ runtime/device/ runtime/kernels/
+runtime/data: estimator/ runtime/device/ runtime/kernels/
+runtime/checkpoint: estimator/ runtime/device/ runtime/kernels/
+runtime/comm: estimator/ runtime/device/ runtime/kernels/
+runtime/report: estimator/ runtime/device/ runtime/kernels/
+runtime/train: estimator/ oom_recovery/ runtime/
+tools: estimator/ oom_recovery/ runtime/
+tests: estimator/ oom_recovery/ runtime/ tools/
+'
+
+# header: the only places that may include it; "-" = nowhere.
+angles='
+yaml.h: estimator/config/yaml.c
+check.h: tests/
+omp.h: -
+cblas.h: -
+'
+
+report=$(
+    for f in $(c_files '*.[ch]' '*.cu'); do
+        sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*\([<"][^>"]*\).*/\1/p' "$f" |
+            sed "s|^|$f |"
+    done | awk -v table="$table" -v angles="$angles" '
+        BEGIN {
+            n = split(table, rows, "\n")
+            for (i = 1; i <= n; i++) {
+                if (split(rows[i], half, ":") < 2) continue
+                rooms[half[1]] = half[2]
+            }
+            n = split(angles, rows, "\n")
+            for (i = 1; i <= n; i++) {
+                if (split(rows[i], half, ": ") < 2) continue
+                only[half[1]] = half[2]
+            }
+        }
+        function starts(s, prefix) { return substr(s, 1, length(prefix)) == prefix }
+        {
+            file = $1
+            kind = substr($2, 1, 1)
+            header = substr($2, 2)
+            if (kind == "<") {
+                if (header in only && !starts(file, only[header]))
+                    print file ": <" header "> belongs to " only[header] " alone"
+                next
+            }
+            room = ""
+            for (r in rooms) if (starts(file, r "/") && length(r) > length(room)) room = r
+            if (room == "") {
+                print file ": lies in no room of the table"
+                next
+            }
+            ok = starts(header, room "/")
+            n = split(rooms[room], allowed, " ")
+            for (i = 1; i <= n; i++) if (starts(header, allowed[i])) ok = 1
+            if (!ok) print file ": " room " may not include \"" header "\""
+        }'
+)
+[ -z "$report" ] && exit 0
+echo "$report" >&2
+finish layers "$(echo "$report" | wc -l)"

@@ -1,0 +1,137 @@
+#!/bin/sh
+# selftest.sh - each lint passes a clean tree and fails a tree with one fault of its kind.
+# shellcheck disable=SC2016 # backquotes of Markdown
+set -eu
+lints=$(cd "$(dirname "$0")" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+bad=0
+
+# fresh: a small tree without a fault.
+fresh() {
+    rm -rf "${tree:?}"/*
+    mkdir -p "$tree/estimator/base" "$tree/estimator/config" "$tree/runtime/kernels/cpu" \
+        "$tree/runtime/kernels/cuda" "$tree/runtime/report" "$tree/tests/base"
+    cat >"$tree/estimator/base/errors.h" <<'END'
+#ifndef ERRORS_H
+#define ERRORS_H
+#define PL_ERR_MAP(X) X(IO, 1, "RUNTIME_IO", "") X(USAGE, 2, "CONFIG_USAGE", "")
+#endif
+END
+    echo '#include "estimator/base/errors.h"' >"$tree/estimator/config/job.c"
+    echo '#include <yaml.h>' >"$tree/estimator/config/yaml.c"
+    echo '#include <check.h>' >"$tree/tests/base/check_base.c"
+    echo 'int a;' >"$tree/runtime/kernels/cpu/rope.c"
+    echo 'int b;' >"$tree/runtime/kernels/cuda/rope.c"
+    printf 'static int f(void) {\n    return 0;\n}\n' >"$tree/runtime/report/log.c"
+    printf '# X\n\n## Error codes\n`RUNTIME_IO`, `CONFIG_USAGE`\n\n## Next\n`DATA_NONE`\n' \
+        >"$tree/README.md"
+}
+
+# expect LINT MESSAGE: the lint fails and says so. An empty message: it passes.
+expect() {
+    status=0
+    said=$("$lints/$1.sh" "$tree" 2>&1) || status=$?
+    if [ -z "$2" ]; then
+        [ "$status" -eq 0 ] && return
+    else
+        [ "$status" -ne 0 ] && echo "$said" | grep -qF -- "$2" && return
+    fi
+    echo "$1: wanted '${2:-no fault}', exit $status, said: $said" >&2
+    bad=$((bad + 1))
+}
+
+fresh
+for lint in layers headers lengths text words errors names; do
+    expect "$lint" ""
+done
+
+# layers: each fault alone
+include() {
+    fresh
+    echo "#include $2" >>"$tree/$1"
+    expect layers "$3"
+}
+include estimator/base/errors.h '"estimator/config/job.h"' 'estimator/base may not include'
+include estimator/config/job.c '"runtime/report/report.h"' 'estimator/config may not include'
+include runtime/report/log.c '"oom_recovery/recovery.h"' 'runtime/report may not include'
+include runtime/report/log.c '"log.h"' 'may not include "log.h"'
+include runtime/report/log.c '<yaml.h>' '<yaml.h> belongs to'
+include runtime/report/log.c '<check.h>' '<check.h> belongs to'
+include runtime/report/log.c '<omp.h>' '<omp.h> belongs to'
+include tests/base/check_base.c '<cblas.h>' '<cblas.h> belongs to'
+fresh
+mkdir -p "$tree/runtime/elsewhere"
+echo '#include "estimator/base/errors.h"' >"$tree/runtime/elsewhere/x.c"
+expect layers 'lies in no room'
+
+fresh
+echo 'uint64_t bytes(void);' >"$tree/runtime/report/report.h"
+expect headers 'report.h: does not compile alone'
+fresh
+echo 'struct twice { int a; };' >"$tree/runtime/report/report.h"
+expect headers 'report.h: does not compile alone'
+
+# long_function LINES: a body with braces where they do not count
+long_function() {
+    echo 'static int f(void) {'
+    echo '    const char *s = "}"; /* } */ // }'
+    echo "    char c = '}';"
+    i=5
+    while [ "$i" -lt "$1" ]; do
+        echo '    f();'
+        i=$((i + 1))
+    done
+    printf '    return 0;\n}\n'
+}
+fresh
+long_function 121 >"$tree/runtime/report/log.c"
+expect lengths 'log.c:1: 121 lines'
+long_function 120 >"$tree/runtime/report/log.c"
+expect lengths ''
+sed -i '1s/.*/static const char *const table[] = {/; $s/.*/};/' "$tree/runtime/report/log.c"
+sed -i '2i "a",' "$tree/runtime/report/log.c"
+expect lengths ''
+fresh
+i=0
+while [ "$i" -le 800 ]; do
+    echo 'int x;'
+    i=$((i + 1))
+done >"$tree/runtime/report/log.c"
+expect lengths 'log.c: 801 lines'
+
+# text FILE CONTENT MESSAGE
+text() {
+    fresh
+    printf '%b\n' "$2" >"$tree/$1"
+    expect text "$3"
+}
+text README.md 'blank at the end ' 'trailing blanks'
+text runtime/report/log.c '\tint x;' 'a tab'
+text runtime/report/log.c '/* TO''DO: later */' 'a note to do it later'
+text runtime/report/log.c '/* XX''X */' 'a note to do it later'
+text runtime/report/log.c '"/tmp/x-XXXXXX"' ''
+text runtime/report/log.c "$(printf '%0101d' 0)" 'longer than 100 columns'
+text runtime/report/log.c "$(printf '%0100d' 0)" ''
+
+for word in '/wo''rk/x' 'sha''red/x' 'a helper ses''sion' 'an AI assis''tant'; do
+    fresh
+    echo "$word" >>"$tree/README.md"
+    expect words "$word"
+done
+
+fresh
+sed -i 's/`CONFIG_USAGE`//' "$tree/README.md"
+expect errors 'CONFIG_USAGE is missing'
+fresh
+sed -i 's/`CONFIG_USAGE`/& `DATA_GONE`/' "$tree/README.md"
+expect errors 'DATA_GONE is not in'
+fresh
+echo '# X' >"$tree/README.md"
+expect errors ''
+
+fresh
+echo 'int c;' >"$tree/estimator/config/log.c"
+expect names 'log.c: estimator/config/log.c runtime/report/log.c'
+
+[ "$bad" -eq 0 ] || exit 1
