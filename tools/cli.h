@@ -104,6 +104,8 @@ char *pl_cli_flag_text(const char *name, char buf[PL_FLAG_TEXT]);
 bool pl_cli_next_choice(const char **rest, const char **s, int *n);
 
 /* --- output ---------------------------------------------------------------------------------- */
+/* --color decides; without it, or with auto, `out` is asked. */
+bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
 /* Shows the failure on stderr (and stdout under --json); returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
 /* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */

@@ -8,11 +8,11 @@
 enum style { STYLE_BOLD, STYLE_ERROR, STYLE_HINT, STYLE_OFF };
 static const char *const escapes[] = {"\033[1m", "\033[1;31m", "\033[36m", "\033[0m"};
 
-static bool wants_colour(const struct pl_cli *cli) {
+bool pl_cli_colour(const struct pl_cli *cli, FILE *out) {
     const char *when = cli->flag[PL_FLAG_COLOR];
     if (when && strcmp(when, "always") == 0) return true;
     if (when && strcmp(when, "never") == 0) return false;
-    return pl_colour_wanted(stderr);
+    return pl_colour_wanted(out);
 }
 
 /* Names of files and words of the command line reach messages: a control character in one must not
@@ -37,7 +37,7 @@ static void add_place(struct pl_text *t, const struct pl_diag *d) {
 
 static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
     struct pl_text t = {0};
-    bool colour = wants_colour(cli);
+    bool colour = pl_cli_colour(cli, stderr);
     const char *const plain[] = {"", "", "", ""};
     const char *const *e = colour ? escapes : plain;
     const char *hint = pl_diag_hint_text(d);

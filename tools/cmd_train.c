@@ -2,7 +2,6 @@
 #include "tools/cli.h"
 
 #include "estimator/base/units.h"
-#include "runtime/report/report.h"
 #include "runtime/train/train.h"
 
 #include <signal.h>
@@ -25,13 +24,6 @@ static void catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-static bool colour_on(const struct pl_cli *cli, FILE *out) {
-    const char *want = cli->flag[PL_FLAG_COLOR];
-    if (want && want[0] == 'n') return false;
-    if (want && want[1] == 'l') return true; /* al-ways, not au-to */
-    return pl_colour_wanted(out);
-}
-
 static unsigned columns_of(FILE *out) {
     struct winsize w;
     if (ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
@@ -40,7 +32,7 @@ static unsigned columns_of(FILE *out) {
 
 void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out) {
     struct pl_text text = {0};
-    pl_estimate_text(e, colour_on(cli, out), columns_of(out), &text);
+    pl_estimate_text(e, pl_cli_colour(cli, out), columns_of(out), &text);
     fputs(pl_text_str(&text), out);
     pl_text_finish(&text);
 }

@@ -1,0 +1,197 @@
+/* check_answers.c - estimate-vram, inspect and configuration errors through the binary: the figures
+ * agree with each other, the exit status with the verdict, the place with the file.
+ * PLIMSOLL names the binary; runs in the repository root. */
+#include "tests/cli/process.h"
+
+#include <check.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MODEL "configs/quickstart-model"
+#define MAX_WORDS 12
+
+/* Runs `estimate-vram MODEL --json words`; the answer, to be released by the caller. */
+static json_t *estimate(const char *const words[], int *status) {
+    const char *argv[MAX_WORDS + 5] = {getenv("PLIMSOLL"), "estimate-vram", MODEL, "--json"};
+    ck_assert_ptr_nonnull(argv[0]);
+    for (int i = 0; words[i]; i++) {
+        ck_assert_int_lt(i, MAX_WORDS);
+        argv[4 + i] = words[i];
+    }
+    struct process p = process_run(argv, NULL);
+    json_error_t error;
+    json_t *root = json_loads(p.out, 0, &error);
+    ck_assert_msg(root != NULL, "%s: %s%s", error.text, p.out, p.err);
+    ck_assert_str_eq(p.err, "");
+    *status = p.status;
+    process_finish(&p);
+    return root;
+}
+
+static json_int_t integer_at(const json_t *root, const char *object, const char *key) {
+    const json_t *v = json_object_get(json_object_get(root, object), key);
+    ck_assert_msg(json_is_integer(v), "%s.%s", object, key);
+    return json_integer_value(v);
+}
+
+static const char *const shapes[][MAX_WORDS] = {
+    {"--mode", "full", "--dtype", "fp32", "--batch-size", "4"},
+    {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257"},
+    {"--mode", "lora", "--batch-size", "2", "--gradient-checkpointing", "none"},
+    {"--mode", "lora", "--batch-size", "5", "gradient_checkpointing=light", "lora_r=3"},
+    {"--mode=full", "--batch_size=1", "--max-seq-length=64", "--vram=64MiB", "freeze_layers=2"},
+};
+#define N_SHAPES (int)(sizeof shapes / sizeof *shapes)
+
+START_TEST(the_ledger_adds_up_to_the_arena_byte_for_byte) {
+    int status;
+    json_t *root = estimate(shapes[_i], &status);
+    json_int_t sum = 0;
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(root, "ledger"), i, row)
+        sum += json_integer_value(json_object_get(row, "bytes"));
+    ck_assert_int_gt(sum, 0);
+    ck_assert_int_eq(sum, integer_at(root, "bytes", "arena"));
+    ck_assert_int_eq(sum + integer_at(root, "bytes", "context"),
+                     integer_at(root, "bytes", "total"));
+    ck_assert_int_eq(integer_at(root, "bytes", "job_arena") +
+                         integer_at(root, "bytes", "batch_arena"),
+                     integer_at(root, "bytes", "arena"));
+    json_decref(root);
+}
+END_TEST
+
+/* The line between yes and no is one byte wide. */
+START_TEST(a_budget_of_the_total_fits_and_one_byte_less_does_not) {
+    int status;
+    json_t *root = estimate(shapes[_i], &status);
+    json_int_t total = integer_at(root, "bytes", "total");
+    json_decref(root);
+
+    const char *words[MAX_WORDS];
+    char budget[64];
+    size_t n = 0;
+    for (; shapes[_i][n]; n++)
+        words[n] = shapes[_i][n];
+    words[n] = budget;
+    words[n + 1] = NULL;
+    for (int short_by = 0; short_by < 2; short_by++) {
+        snprintf(budget, sizeof budget, "vram_budget=%" JSON_INTEGER_FORMAT, total - short_by);
+        root = estimate(words, &status);
+        ck_assert_str_eq(json_string_value(json_object_get(root, "verdict")),
+                         short_by ? "no" : "fits");
+        ck_assert_int_eq(status, short_by ? 3 : 0);
+        json_decref(root);
+    }
+}
+END_TEST
+
+START_TEST(the_recommended_batch_fits_and_the_next_does_not) {
+    int status;
+    char batch[32];
+    json_t *root = estimate((const char *[]){"--mode", "full", "--max-seq-length", "256",
+                                             "--vram", "300MiB", NULL},
+                            &status);
+    json_int_t best = json_integer_value(json_object_get(root, "recommended_batch_size"));
+    ck_assert_int_gt(best, 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "batch_size")), best);
+    json_decref(root);
+    for (int more = 0; more < 2; more++) {
+        snprintf(batch, sizeof batch, "batch_size=%" JSON_INTEGER_FORMAT, best + more);
+        root = estimate((const char *[]){"--mode", "full", "--max-seq-length", "256", "--vram",
+                                         "300MiB", batch, NULL},
+                        &status);
+        ck_assert_int_eq(status, more ? 3 : 0);
+        json_decref(root);
+    }
+}
+END_TEST
+
+START_TEST(gb_is_ten_to_the_ninth_on_the_command_line) {
+    int status;
+    json_t *root = estimate((const char *[]){"--batch-size", "1", "--vram-gb", "2", NULL}, &status);
+    ck_assert_int_eq(integer_at(root, "limits", "budget_bytes"), 2000000000);
+    json_decref(root);
+    root = estimate((const char *[]){"--batch-size", "1", "--vram", "2GiB", NULL}, &status);
+    ck_assert_int_eq(integer_at(root, "limits", "budget_bytes"), 2147483648);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(the_summary_is_the_first_line_for_people) {
+    struct process p = process_run((const char *[]){getenv("PLIMSOLL"), "estimate-vram", MODEL,
+                                                    "--mode", "full", "--batch-size", "2",
+                                                    "--max-seq-length", "256", NULL},
+                                   NULL);
+    ck_assert_int_eq(p.status, 0);
+    static const char start[] = "VRAM estimate (full, 4.8M params, batch=2, seq=256): total=";
+    ck_assert_msg(strncmp(p.out, start, strlen(start)) == 0, "%s", p.out);
+    ck_assert_ptr_null(strchr(p.out, '\033'));
+    process_finish(&p);
+}
+END_TEST
+
+static const struct {
+    const char *command, *yaml;
+    int status;
+    const char *code;
+    json_int_t line, column;
+} broken[] = {
+    {"train", "mode: full\nmodel: m\nlora_r: 0\n", 2, "CONFIG_RANGE", 3, 9},
+    {"train", "mode: full\nmodel: m\nlora_rr: 8\n", 2, "CONFIG_UNKNOWN_KEY", 3, 1},
+    {"validate", "mode: full\nmode: lora\nmodel: m\n", 2, "CONFIG_DUPLICATE_KEY", 2, 1},
+    {"estimate-vram", "mode: full\nmodel: m\nbatch_size: many\n", 2, "CONFIG_TYPE", 3, 13},
+    {"inspect", "mode: full\nmodel: m\nlora_r: [\n", 2, "CONFIG_SYNTAX", 4, 1},
+};
+
+START_TEST(a_configuration_error_points_at_its_place_on_both_streams) {
+    char path[] = "/tmp/check_answers.XXXXXX.yaml", place[128];
+    int fd = mkstemps(path, 5);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, broken[_i].yaml, strlen(broken[_i].yaml)),
+                     (ssize_t)strlen(broken[_i].yaml));
+    close(fd);
+    struct process p = process_run((const char *[]){getenv("PLIMSOLL"), broken[_i].command, path,
+                                                    "--json", NULL},
+                                   NULL);
+    unlink(path);
+    ck_assert_int_eq(p.status, broken[_i].status);
+    json_t *root = json_loads(p.out, 0, NULL);
+    json_t *e = json_object_get(root, "error");
+    ck_assert_msg(json_is_object(e), "%s", p.out);
+    ck_assert_str_eq(json_string_value(json_object_get(e, "code")), broken[_i].code);
+    ck_assert_str_eq(json_string_value(json_object_get(e, "file")), path);
+    ck_assert_int_eq(json_integer_value(json_object_get(e, "line")), broken[_i].line);
+    ck_assert_int_eq(json_integer_value(json_object_get(e, "column")), broken[_i].column);
+    snprintf(place, sizeof place, "plimsoll: error[%s]: %s:%d:%d: ", broken[_i].code, path,
+             (int)broken[_i].line, (int)broken[_i].column);
+    ck_assert_msg(strncmp(p.err, place, strlen(place)) == 0, "%s", p.err);
+    ck_assert_ptr_nonnull(strstr(p.err, "\nhint: "));
+    json_decref(root);
+    process_finish(&p);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cli.answers");
+    TCase *tc = tcase_create("answers");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, the_ledger_adds_up_to_the_arena_byte_for_byte, 0, N_SHAPES);
+    tcase_add_loop_test(tc, a_budget_of_the_total_fits_and_one_byte_less_does_not, 0, N_SHAPES);
+    tcase_add_test(tc, the_recommended_batch_fits_and_the_next_does_not);
+    tcase_add_test(tc, gb_is_ten_to_the_ninth_on_the_command_line);
+    tcase_add_test(tc, the_summary_is_the_first_line_for_people);
+    tcase_add_loop_test(tc, a_configuration_error_points_at_its_place_on_both_streams, 0,
+                        (int)(sizeof broken / sizeof *broken));
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
