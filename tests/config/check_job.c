@@ -2,6 +2,7 @@
 #include "estimator/config/job.h"
 
 #include <check.h>
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static const struct {
     {"run_name: 'a: b'", "run_name", "\"a: b\""},
     {"run_name: a\\b", "run_name", "\"a\\\\b\""},
     {"run_name: \"\\N\\L\\e\\U0001F600\"", "run_name", "\"\\x85\\u2028\\x1B\xf0\x9f\x98\x80\""},
+    {"run_name: \"\\uFEFF\"", "run_name", "\"\\uFEFF\""},
     {"lora_target_modules: q_proj", "lora_target_modules", "[q_proj]"},
     {"lora_target_modules: [q_proj, 'v_proj']", "lora_target_modules", "[q_proj, v_proj]"},
     {"lora_target_modules:\n- q_proj\n- v_proj", "lora_target_modules", "[q_proj, v_proj]"},
@@ -160,6 +162,7 @@ START_TEST(defaults_leave_mode_unset) {
     ck_assert_uint_eq(job.lora_target_modules.n, 1);
     ck_assert_str_eq(job.lora_target_modules.items[0], "all-linear");
     ck_assert_str_eq(job.output_dir, "output");
+    ck_assert_int_eq(pl_job_set(&job, "lora_r", "8", NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_validate(&job, NULL), PL_ERR_OK);
     pl_job_finish(&job);
     pl_job_finish(&job); /* twice is harmless */
@@ -200,7 +203,7 @@ END_TEST
 
 START_TEST(a_later_override_wins_over_an_earlier_one_and_the_file) {
     static const char *const overrides[] = {
-        "seed=1",  "max-seq-length=64", "seed=2",           "lr=1e-3",
+        "seed=1",  "max-seq-length=64", "seed= 2 ",         "lr=1e-3",
         "lora_r=", "run_name=a: b # c", "output_dir='x y'", "device=null",
     };
     struct pl_text notes = {0};
@@ -314,6 +317,22 @@ START_TEST(ordinary_training_files_are_read_whole) {
     ck_assert_int_eq(pl_job_require_training(&job, NULL), PL_ERR_OK);
     if (job.mode == PL_MODE_LORA) ck_assert_uint_ge(job.lora_target_modules.n, 4);
     pl_job_finish(&job);
+}
+END_TEST
+
+START_TEST(every_configuration_that_is_shipped_can_be_read) {
+    glob_t files;
+    ck_assert_int_eq(glob(PL_SOURCE_ROOT "/configs/*.yaml", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct pl_job job;
+        struct pl_diag d = {0};
+        pl_err err = pl_job_read(&job, files.gl_pathv[i], NULL, 0, NULL, &d);
+        ck_assert_msg(err == PL_ERR_OK, "%s:%llu: %s", files.gl_pathv[i],
+                      (unsigned long long)d.line, d.message);
+        ck_assert_int_eq(pl_job_require_training(&job, &d), PL_ERR_OK);
+        pl_job_finish(&job);
+    }
+    globfree(&files);
 }
 END_TEST
 
@@ -455,6 +474,7 @@ int main(void) {
     tcase_add_test(tc, a_job_needs_no_file);
     tcase_add_test(tc, a_refused_value_leaves_the_key_as_it_was);
     tcase_add_loop_test(tc, ordinary_training_files_are_read_whole, 0, COUNT(shapes));
+    tcase_add_test(tc, every_configuration_that_is_shipped_can_be_read);
     tcase_add_test(tc, a_full_job_is_written_without_lora_defaults);
     tcase_add_loop_test(tc, derived_values_follow_their_keys, 0, 11);
     tcase_add_loop_test(tc, a_fault_is_read_or_refused, 0, 12);

@@ -48,6 +48,7 @@ static const struct row rows[] = {
     {BASE "lr_scheduler_typ: linear\n", PL_ERR_CONFIG_UNKNOWN_KEY, 3, 1, "`lr_scheduler`"},
     {BASE "batch-size: 8\n", PL_ERR_CONFIG_UNKNOWN_KEY, 3, 1, "`batch_size`"},
     {BASE "xyzzyplugh: 8\n", PL_ERR_CONFIG_UNKNOWN_KEY, 3, 1, "REFERENCE.md"},
+    {BASE "rr: 8\n", PL_ERR_CONFIG_UNKNOWN_KEY, 3, 1, "REFERENCE.md"},
     {BASE ": 8\n", PL_ERR_CONFIG_SYNTAX, 3, 1, "not valid YAML"},
     {BASE "\"\": 8\n", PL_ERR_CONFIG_UNKNOWN_KEY, 3, 1, "``"},
     {BASE "quant_type: nf4\n", PL_ERR_CONFIG_UNKNOWN_KEY, 3, 1, "`quant_type`"},
@@ -94,6 +95,7 @@ static const struct row rows[] = {
     {BASE "lora_r: -8\n", PL_ERR_CONFIG_RANGE, 3, 9, "`lora_r` is -8"},
     {BASE "lora_rank: 0\n", PL_ERR_CONFIG_RANGE, 3, 12, "`lora_rank` is 0"},
     {BASE "seed: 99999999999999999999999\n", PL_ERR_CONFIG_RANGE, 3, 7, "0 to 9000000000000000"},
+    {BASE "seed: 18446744073709551617\n", PL_ERR_CONFIG_RANGE, 3, 7, "`seed` is"}, /* 2^64 + 1 */
     {BASE "max_seq_length: 1\n", PL_ERR_CONFIG_RANGE, 3, 17, "2 to 16777216"},
     {BASE "batch_size: 0\n", PL_ERR_CONFIG_RANGE, 3, 13, "1 to 65536"},
     {BASE "adam_beta1: 1\n", PL_ERR_CONFIG_RANGE, 3, 13, "0.999999"},
@@ -104,6 +106,7 @@ static const struct row rows[] = {
     {BASE "vram_budget: -1\n", PL_ERR_CONFIG_RANGE, 3, 14, "2^63"},
     {BASE "vram_budget: 18446744073709551615\n", PL_ERR_CONFIG_RANGE, 3, 14, "2^63"},
     {BASE "gradient_checkpointing: every_0\n", PL_ERR_CONFIG_RANGE, 3, 25, "1 to 4096"},
+    {BASE "gradient_checkpointing: every_4097\n", PL_ERR_CONFIG_RANGE, 3, 25, "1 to 4096"},
     {BASE "gradient_checkpointing: every_x\n", PL_ERR_CONFIG_RANGE, 3, 25, "every_N"},
     {BASE "gradient_checkpointing: ful\n", PL_ERR_CONFIG_RANGE, 3, 25, "`full`"},
     {"model: m\nmode: qlora\n", PL_ERR_CONFIG_RANGE, 2, 7, "not among the choices: full, lora"},
