@@ -39,42 +39,83 @@ pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
     return PL_ERR_OK;
 }
 
-/* One task owns a range of columns of every row, so that no two tasks touch the same sum and each
- * sum runs in token order. A cache line of fp32 is 16 columns: fewer would share lines. */
+/* ---- EMBED_BWD ----
+ *
+ * Tokens are taken in blocks sorted by (id, position), so that all terms of one id stand together:
+ * they are summed in fp32 in token order and the row is rounded once per block. Adding token by
+ * token to a bf16 row would lose the terms of frequent ids once the sum has outgrown them. */
+#define TOKENS_PER_BLOCK 16384
+
+/* A task owns a range of columns of every row, so no two tasks touch the same sum. */
 #define COLUMNS_PER_TASK 64
 
-static void zero_columns(const struct pl_view *v, uint64_t col0, uint64_t cols) {
-    for (uint64_t i = 0; i < v->rows; i++)
-        memset(pl_at(v, i, col0), 0, cols * pl_float_bytes(v->dtype));
+struct embed_bwd {
+    struct pl_view dx, dw; /* [N,C], [V,C] */
+    uint64_t *order;       /* [n] id << 32 | token, ascending */
+    uint64_t n;
+};
+
+/* Restores the heap below `root`. */
+static void sift_down(uint64_t *heap, uint64_t root, uint64_t n) {
+    for (uint64_t child; (child = 2 * root + 1) < n; root = child) {
+        if (child + 1 < n && heap[child + 1] > heap[child]) child++;
+        if (heap[root] >= heap[child]) return;
+        uint64_t swap = heap[root];
+        heap[root] = heap[child];
+        heap[child] = swap;
+    }
 }
 
-struct embed_bwd {
-    const int32_t *ids;
-    struct pl_view dx, dw; /* [N,C], [V,C] */
-    bool adds;
-};
+/* Heap sort: in place, since kernels allocate nothing and qsort() may. */
+static void sort(uint64_t *x, uint64_t n) {
+    for (uint64_t i = n / 2; i-- > 0;)
+        sift_down(x, i, n);
+    for (uint64_t end = n; end-- > 1;) {
+        uint64_t largest = x[0];
+        x[0] = x[end];
+        x[end] = largest;
+        sift_down(x, 0, end);
+    }
+}
 
 static void add_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
     const struct embed_bwd *e = arg;
     uint64_t n = col1 - col0;
     float sum[COLUMNS_PER_TASK], term[COLUMNS_PER_TASK];
     (void)worker;
-    if (!e->adds) zero_columns(&e->dw, col0, n);
-    for (uint64_t i = 0; i < e->dx.rows; i++) {
-        void *dst = pl_at(&e->dw, (uint64_t)e->ids[i], col0);
+    for (uint64_t i = 0; i < e->n;) {
+        uint64_t id = e->order[i] >> 32;
+        void *dst = pl_at(&e->dw, id, col0);
         pl_widen(sum, dst, e->dw.dtype, n);
-        pl_widen(term, pl_at(&e->dx, i, col0), e->dx.dtype, n);
-        for (uint64_t j = 0; j < n; j++)
-            sum[j] += term[j];
+        for (; i < e->n && e->order[i] >> 32 == id; i++) {
+            pl_widen(term, pl_at(&e->dx, (uint32_t)e->order[i], col0), e->dx.dtype, n);
+            for (uint64_t j = 0; j < n; j++)
+                sum[j] += term[j];
+        }
         pl_narrow(dst, e->dw.dtype, sum, n);
     }
 }
 
+static void zero_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    const struct pl_view *v = arg;
+    (void)worker;
+    for (uint64_t i = row0; i < row1; i++)
+        memset(pl_at(v, i, 0), 0, v->cols * pl_float_bytes(v->dtype));
+}
+
 /* in: ids[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
 pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct embed_bwd e = {
-        .ids = c->in[0].p, .dx = c->in[1], .dw = c->out[0], .adds = pl_call_adds(c)};
-    if (!are_in_range(&c->in[0], e.dw.rows)) return PL_ERR_PLAN_BROKEN;
-    pl_cpu_rows(dev, e.dw.cols, COLUMNS_PER_TASK, add_columns, &e);
+    const int32_t *ids = c->in[0].p;
+    uint64_t order[TOKENS_PER_BLOCK];
+    struct embed_bwd e = {.dx = c->in[1], .dw = c->out[0], .order = order};
+    if (e.dx.rows > UINT32_MAX || !are_in_range(&c->in[0], e.dw.rows)) return PL_ERR_PLAN_BROKEN;
+    if (!pl_call_adds(c)) pl_cpu_rows(dev, e.dw.rows, pl_cpu_grain(e.dw.cols), zero_rows, &e.dw);
+    for (uint64_t first = 0; first < e.dx.rows; first += TOKENS_PER_BLOCK) {
+        e.n = pl_u64_min(TOKENS_PER_BLOCK, e.dx.rows - first);
+        for (uint64_t i = 0; i < e.n; i++)
+            order[i] = (uint64_t)ids[first + i] << 32 | (first + i);
+        sort(order, e.n);
+        pl_cpu_rows(dev, e.dw.cols, COLUMNS_PER_TASK, add_columns, &e);
+    }
     return PL_ERR_OK;
 }

@@ -1,0 +1,17 @@
+/* cases.h - the arrays of conformance cases, one row per file. Each array ends with a case whose
+ * name is NULL. */
+#ifndef PL_TESTS_KERNELS_CASES_H
+#define PL_TESTS_KERNELS_CASES_H
+
+#include "tests/kernels/harness.h"
+
+#define KERNEL_CASE_FILES(X)                                                                       \
+    X(cases_linear)                                                                                \
+    X(cases_rows)                                                                                  \
+    X(cases_optim)
+
+#define X(name) extern const struct kernel_case name[];
+KERNEL_CASE_FILES(X)
+#undef X
+
+#endif

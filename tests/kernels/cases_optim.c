@@ -1,0 +1,143 @@
+/* cases_optim.c - SQUARE_SUM, CLIP_SCALE, ADAMW, SGD. */
+#include "tests/kernels/cases.h"
+
+#include <math.h>
+#include <string.h>
+
+struct shape {
+    uint64_t rows, cols;
+};
+
+static struct shape draw_shape(struct trial *t) {
+    static const struct shape edges[] = {{0, 3},   {1, 1},     {1, 1025}, {100000, 1},
+                                         {7, 513}, {300, 450}, {65536, 1}};
+    if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
+    struct shape s;
+    s.rows = draw(t, 1, 200);
+    s.cols = draw(t, 1, 200);
+    return s;
+}
+
+/* Norm and bias gradients are vectors, the rest matrices. */
+static struct operand *add_tensor(struct trial *t, uint32_t slot, struct shape s,
+                                  enum pl_dtype dtype) {
+    return s.cols == 1 ? add_vector_in(t, slot, s.rows, dtype) : add_in(t, slot, s.rows, s.cols, dtype);
+}
+
+/* ---- norm and clip ---- */
+
+static void build_square_sum(struct trial *t) {
+    struct shape s = draw_shape(t);
+    add_tensor(t, 0, s, draw_float(t));
+    also_out(t, add_vector_in(t, 1, 5, PL_DTYPE_F64), 0);
+    add_ws(t, 2, s.rows, s.cols, false);
+    t->attr.index = (uint32_t)draw(t, 0, 4);
+}
+
+static void reference_square_sum(struct trial *t) {
+    const struct operand *g = t->in[0];
+    double sum = 0;
+    for (uint64_t i = 0; i < g->view.rows * g->view.cols; i++)
+        sum += g->x[i] * g->x[i];
+    t->out[0]->want[t->attr.index] = sum;
+}
+
+static void build_clip(struct trial *t) {
+    struct operand *partials = add_vector_in(t, 0, draw(t, 0, 9), PL_DTYPE_F64);
+    for (uint64_t i = 0; i < partials->view.rows; i++)
+        set_value(partials, i, 0, fabs(partials->x[i]));
+    if (t->round == 1 && partials->view.rows) set_value(partials, 0, 0, NAN);
+    t->attr.max_norm = t->round % 3 ? 0.5f * (float)draw(t, 1, 6) : 0;
+    add_vector_out(t, 0, 2, PL_DTYPE_F64);
+}
+
+static void reference_clip(struct trial *t) {
+    double sum = 0, *want = t->out[0]->want;
+    for (uint64_t i = 0; i < t->in[0]->view.rows; i++)
+        sum += t->in[0]->x[i];
+    want[0] = sqrt(sum);
+    want[1] = 1;
+    if (t->attr.max_norm > 0 && !(want[0] + 1e-6 < t->attr.max_norm))
+        want[1] = t->attr.max_norm / (want[0] + 1e-6);
+}
+
+/* ---- updates ---- */
+
+static void build_update(struct trial *t, bool moments, enum pl_dtype w, bool master) {
+    struct shape s = draw_shape(t);
+    uint32_t clip_slot = moments ? 4 : 2;
+    t->attr.decay = draw(t, 0, 1);
+    t->attr.site = (uint32_t)draw(t, 0, 1000);
+    t->batch.step = draw(t, 1, 5);
+    t->batch.learning_rate = 1e-3 * (double)draw(t, 0, 20);
+    t->batch.weight_decay = 0.1;
+    t->batch.beta1 = 0.9;
+    t->batch.beta2 = 0.999;
+    t->batch.epsilon = 1e-8;
+    also_out(t, add_tensor(t, 0, s, w), 0);
+    add_tensor(t, 1, s, draw_float(t));
+    if (moments) {
+        also_out(t, add_tensor(t, 2, s, PL_DTYPE_F32), 1);
+        struct operand *v = add_tensor(t, 3, s, PL_DTYPE_F32);
+        for (uint64_t i = 0; i < s.rows * s.cols; i++)
+            set_value(v, i / s.cols, i % s.cols, v->x[i] * v->x[i]);
+        also_out(t, v, 2);
+    }
+    struct operand *clip = add_vector_in(t, clip_slot, 2, PL_DTYPE_F64);
+    set_value(clip, 1, 0, (double)draw(t, 1, 4) / 4);
+    if (master) also_out(t, add_tensor(t, clip_slot + 1, s, PL_DTYPE_F32), moments ? 3 : 1);
+}
+
+static void build_adamw_fp32(struct trial *t) { build_update(t, true, PL_DTYPE_F32, false); }
+static void build_adamw_master(struct trial *t) { build_update(t, true, PL_DTYPE_BF16, true); }
+static void build_sgd_fp32(struct trial *t) { build_update(t, false, PL_DTYPE_F32, false); }
+static void build_sgd_master(struct trial *t) { build_update(t, false, PL_DTYPE_BF16, true); }
+
+/* Where the new p goes: master, and w rounded from it. */
+static void expect_weight(struct trial *t, uint32_t master_out, uint64_t i, double p,
+                          double scale) {
+    for (uint32_t k = 0; k <= master_out; k += master_out) {
+        if (!t->out[k]) continue;
+        t->out[k]->want[i] = p;
+        t->out[k]->scale[i] = scale;
+    }
+}
+
+/* torch.optim.AdamW as documented, decay first. */
+static void reference_adamw(struct trial *t) {
+    const struct pl_batch *b = &t->batch;
+    const struct operand *p = t->in[5] ? t->in[5] : t->in[0], *g = t->in[1];
+    double lr = b->learning_rate, step = (double)b->step, clip = t->in[4]->x[1];
+    double *m = t->out[1]->want, *v = t->out[2]->want;
+    for (uint64_t i = 0; i < p->view.rows * p->view.cols; i++) {
+        double grad = clip * g->x[i], decayed = p->x[i];
+        if (t->attr.decay) decayed *= 1 - lr * b->weight_decay;
+        t->out[1]->scale[i] = fabs(m[i]) + fabs(grad);
+        m[i] = b->beta1 * m[i] + (1 - b->beta1) * grad;
+        v[i] = b->beta2 * v[i] + (1 - b->beta2) * grad * grad;
+        double mh = m[i] / (1 - pow(b->beta1, step)), vh = v[i] / (1 - pow(b->beta2, step));
+        double change = lr * mh / (sqrt(vh) + b->epsilon);
+        double room = lr * t->out[1]->scale[i] / (sqrt(vh) + b->epsilon) / (1 - b->beta1);
+        expect_weight(t, 3, i, decayed - change, fabs(p->x[i]) + room);
+    }
+}
+
+static void reference_sgd(struct trial *t) {
+    const struct operand *p = t->in[3] ? t->in[3] : t->in[0];
+    double lr = t->batch.learning_rate, clip = t->in[2]->x[1];
+    double wd = t->attr.decay ? t->batch.weight_decay : 0;
+    for (uint64_t i = 0; i < p->view.rows * p->view.cols; i++) {
+        double g = clip * t->in[1]->x[i];
+        expect_weight(t, 1, i, p->x[i] - lr * (g + wd * p->x[i]), fabs(p->x[i]) + lr * fabs(g));
+    }
+}
+
+const struct kernel_case cases_optim[] = {
+    {"square_sum", PL_OP_SQUARE_SUM, 16, 1e-12, false, build_square_sum, reference_square_sum},
+    {"clip_scale", PL_OP_CLIP_SCALE, 30, 1e-14, false, build_clip, reference_clip},
+    {"adamw, fp32", PL_OP_ADAMW, 16, 5e-7, false, build_adamw_fp32, reference_adamw},
+    {"adamw, bf16 and master", PL_OP_ADAMW, 16, 5e-7, false, build_adamw_master, reference_adamw},
+    {"sgd, fp32", PL_OP_SGD, 16, 5e-7, false, build_sgd_fp32, reference_sgd},
+    {"sgd, bf16 and master", PL_OP_SGD, 16, 5e-7, false, build_sgd_master, reference_sgd},
+    {0},
+};

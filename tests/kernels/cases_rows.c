@@ -1,0 +1,141 @@
+/* cases_rows.c - EMBED, EMBED_BWD, GATHER_ADD, SCATTER_ROWS, BIAS_GRAD. */
+#include "tests/kernels/cases.h"
+#include "tests/kernels/ref_linear.h"
+
+#include <math.h>
+#include <string.h>
+
+struct shape {
+    uint64_t rows, cols, others; /* others: vocabulary, or rows gathered from */
+};
+
+static struct shape draw_shape(struct trial *t) {
+    static const struct shape edges[] = {{0, 3, 4},    {1, 1, 1},    {1, 513, 2}, {200, 64, 3},
+                                         {65, 129, 99}, {700, 7, 700}, {3, 1030, 5}};
+    if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
+    struct shape s;
+    s.rows = draw(t, 0, 300);
+    s.cols = draw(t, 1, 200);
+    s.others = s.rows + draw(t, 1, 100);
+    return s;
+}
+
+/* ---- embedding ---- */
+
+static void draw_ids(struct trial *t, uint64_t n, uint64_t vocab) {
+    struct operand *ids = add_vector_in(t, 0, n, PL_DTYPE_I32);
+    for (uint64_t i = 0; i < n; i++)
+        set_value(ids, i, 0, (double)draw(t, 0, vocab - 1));
+}
+
+static void build_embed(struct trial *t) {
+    struct shape s = draw_shape(t);
+    draw_ids(t, s.rows, s.others);
+    add_in(t, 1, s.others, s.cols, draw_float(t));
+    add_out(t, 0, s.rows, s.cols, draw_float(t));
+}
+
+static void reference_embed(struct trial *t) {
+    struct operand *x = t->out[0];
+    ref_embed(x->view.rows, x->view.cols, t->in[0]->x, t->in[1]->x, x->want);
+}
+
+static void build_embed_bwd(struct trial *t) {
+    struct shape s = draw_shape(t);
+    enum pl_dtype dtype = draw_float(t);
+    t->attr.accumulate = PL_ACC_FIRST_WRITES;
+    t->batch.first = draw(t, 0, 1);
+    draw_ids(t, s.rows, s.others);
+    add_in(t, 1, s.rows, s.cols, draw_float(t));
+    if (t->batch.first)
+        also_in(t, add_out(t, 0, s.others, s.cols, dtype), 2);
+    else
+        also_out(t, add_in(t, 2, s.others, s.cols, dtype), 0);
+}
+
+static void reference_embed_bwd(struct trial *t) {
+    struct operand *dx = t->in[1], *dw = t->out[0];
+    for (uint64_t i = 0; i < dw->view.rows * dw->view.cols; i++)
+        dw->scale[i] = fabs(dw->want[i]);
+    ref_embed_bwd(dx->view.rows, dx->view.cols, t->in[0]->x, dx->x, dw->want, dw->scale);
+}
+
+/* ---- gather, scatter ---- */
+
+/* n distinct rows of `of`, ascending, as the data room makes them. */
+static void draw_rows(struct trial *t, uint32_t slot, uint64_t n, uint64_t of) {
+    struct operand *rows = add_vector_in(t, slot, n, PL_DTYPE_I32);
+    for (uint64_t i = 0, at = 0; i < n; i++, at++) {
+        at += draw(t, 0, (of - at - (n - i)) / (n - i));
+        set_value(rows, i, 0, (double)at);
+    }
+}
+
+static void build_gather(struct trial *t) {
+    struct shape s = draw_shape(t);
+    uint64_t from = s.rows + s.others;
+    add_in(t, 0, from, s.cols, draw_float(t));
+    add_in(t, 1, from, s.cols, draw_float(t));
+    draw_rows(t, 2, s.rows, from);
+    add_out(t, 0, s.rows, s.cols, draw_float(t));
+}
+
+static void reference_gather(struct trial *t) {
+    struct operand *xs = t->out[0];
+    uint64_t cols = xs->view.cols;
+    for (uint64_t i = 0; i < xs->view.rows * cols; i++) {
+        uint64_t from = (uint64_t)t->in[2]->x[i / cols] * cols + i % cols;
+        xs->want[i] = t->in[0]->x[from] + t->in[1]->x[from];
+        xs->scale[i] = fabs(t->in[0]->x[from]) + fabs(t->in[1]->x[from]);
+    }
+}
+
+static void build_scatter(struct trial *t) {
+    struct shape s = draw_shape(t);
+    add_in(t, 0, s.rows, s.cols, draw_float(t));
+    draw_rows(t, 1, s.rows, s.rows + s.others);
+    add_out(t, 0, s.rows + s.others, s.cols, draw_float(t));
+}
+
+static void reference_scatter(struct trial *t) {
+    struct operand *dxs = t->in[0];
+    uint64_t cols = dxs->view.cols;
+    for (uint64_t i = 0; i < dxs->view.rows * cols; i++)
+        t->out[0]->want[(uint64_t)t->in[1]->x[i / cols] * cols + i % cols] = dxs->x[i];
+}
+
+/* ---- bias ---- */
+
+static void build_bias(struct trial *t) {
+    struct shape s = draw_shape(t);
+    t->attr.accumulate = (enum pl_accumulate)draw(t, 0, 2);
+    t->batch.first = draw(t, 0, 1);
+    bool adds = t->attr.accumulate == PL_ACC_ADD ||
+                (t->attr.accumulate == PL_ACC_FIRST_WRITES && !t->batch.first);
+    add_in(t, 0, s.rows, s.cols, draw_float(t));
+    add_ws(t, 1, s.rows, s.cols, false);
+    if (adds)
+        also_out(t, add_vector_in(t, 2, s.cols, draw_float(t)), 0);
+    else
+        also_in(t, add_vector_out(t, 0, s.cols, draw_float(t)), 2);
+}
+
+static void reference_bias(struct trial *t) {
+    struct operand *dy = t->in[0], *db = t->out[0];
+    uint64_t cols = db->view.rows;
+    for (uint64_t j = 0; j < cols; j++)
+        db->scale[j] = fabs(db->want[j]);
+    for (uint64_t i = 0; i < dy->view.rows * cols; i++) {
+        db->want[i % cols] += dy->x[i];
+        db->scale[i % cols] += fabs(dy->x[i]);
+    }
+}
+
+const struct kernel_case cases_rows[] = {
+    {"embed", PL_OP_EMBED, 16, 0, false, build_embed, reference_embed},
+    {"embed_bwd", PL_OP_EMBED_BWD, 16, 1e-6, false, build_embed_bwd, reference_embed_bwd},
+    {"gather_add", PL_OP_GATHER_ADD, 16, 1e-7, false, build_gather, reference_gather},
+    {"scatter_rows", PL_OP_SCATTER_ROWS, 16, 0, false, build_scatter, reference_scatter},
+    {"bias_grad", PL_OP_BIAS_GRAD, 16, 1e-6, false, build_bias, reference_bias},
+    {0},
+};

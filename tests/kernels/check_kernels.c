@@ -1,0 +1,40 @@
+/* check_kernels.c - every kernel against its reference. */
+#include "tests/kernels/cases.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+static const struct kernel_case *const files[] = {
+#define X(name) name,
+    KERNEL_CASE_FILES(X)
+#undef X
+};
+
+/* The i-th case of all files, NULL past the last. */
+static const struct kernel_case *case_at(int i) {
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+        for (const struct kernel_case *c = files[f]; c->name; c++)
+            if (i-- == 0) return c;
+    return NULL;
+}
+
+START_TEST(a_kernel_agrees_with_its_reference) {
+    run_case(case_at(_i));
+}
+END_TEST
+
+int main(void) {
+    int n = 0;
+    while (case_at(n))
+        n++;
+    Suite *s = suite_create("kernels");
+    TCase *tc = tcase_create("conformance");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, a_kernel_agrees_with_its_reference, 0, n);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

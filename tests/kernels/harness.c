@@ -1,0 +1,362 @@
+/* harness.c - builds trials, runs them on every level, checks K1 to K4. */
+#include "tests/kernels/harness.h"
+
+#include <check.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD_BYTES = 64, MAX_THREADS = 3, ALIGN_BYTES = 256 };
+
+static void *allocate(uint64_t bytes) {
+    void *p = calloc(1, bytes ? bytes : 1);
+    ck_assert_ptr_nonnull(p);
+    return p;
+}
+
+/* ---- random choices ---- */
+
+static uint32_t draw_u32(struct trial *t) {
+    uint32_t x[4];
+    pl_rng_block(&t->rng, t->drawn++, x);
+    return x[0];
+}
+
+uint64_t draw(struct trial *t, uint64_t low, uint64_t high) {
+    return low + draw_u32(t) % (high - low + 1);
+}
+
+double draw_normal(struct trial *t) {
+    double x[4];
+    pl_rng_normal(&t->rng, t->drawn++, x);
+    return x[0];
+}
+
+enum pl_dtype draw_float(struct trial *t) {
+    return draw(t, 0, 1) ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+}
+
+/* ---- elements of any type, written for plainness: the kernels have their own conversions ---- */
+
+static uint16_t bf16_of(double value) {
+    float f = (float)value;
+    uint32_t u, low;
+    memcpy(&u, &f, sizeof u);
+    if (isnan(f)) return 0x7FC0;
+    low = u & 0xFFFF;
+    u >>= 16;
+    if (low > 0x8000 || (low == 0x8000 && (u & 1))) u++;
+    return (uint16_t)u;
+}
+
+static double of_bf16(uint16_t h) {
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static void *address(const struct operand *o, uint64_t row, uint64_t col) {
+    return (char *)o->view.p + (row * o->view.ld + col) * pl_dtype_bytes(o->view.dtype);
+}
+
+static double stored(const struct operand *o, uint64_t row, uint64_t col) {
+    const void *p = address(o, row, col);
+    switch (o->view.dtype) {
+    case PL_DTYPE_F32: return *(const float *)p;
+    case PL_DTYPE_BF16: return of_bf16(*(const uint16_t *)p);
+    case PL_DTYPE_F64: return *(const double *)p;
+    case PL_DTYPE_I32: return *(const int32_t *)p;
+    case PL_DTYPE_U64: return (double)*(const uint64_t *)p;
+    default: return *(const uint8_t *)p;
+    }
+}
+
+static void store(const struct operand *o, uint64_t row, uint64_t col, double value) {
+    void *p = address(o, row, col);
+    switch (o->view.dtype) {
+    case PL_DTYPE_F32: *(float *)p = (float)value; break;
+    case PL_DTYPE_BF16: *(uint16_t *)p = bf16_of(value); break;
+    case PL_DTYPE_F64: *(double *)p = value; break;
+    case PL_DTYPE_I32: *(int32_t *)p = (int32_t)value; break;
+    case PL_DTYPE_U64: *(uint64_t *)p = (uint64_t)value; break;
+    default: *(uint8_t *)p = (uint8_t)value; break;
+    }
+}
+
+static bool is_float(enum pl_dtype t) {
+    return t == PL_DTYPE_F32 || t == PL_DTYPE_BF16 || t == PL_DTYPE_F64;
+}
+
+/* ---- operands ---- */
+
+static struct operand *add_operand(struct trial *t, uint64_t rows, uint64_t cols, uint64_t pad,
+                                   enum pl_dtype dtype, bool output) {
+    ck_assert_uint_lt(t->n_operands, MAX_OPERANDS);
+    struct operand *o = &t->operands[t->n_operands++];
+    uint64_t n = rows * cols;
+    o->view = (struct pl_view){.rows = rows, .cols = cols, .ld = cols + pad, .dtype = dtype};
+    o->bytes = rows * o->view.ld * pl_dtype_bytes(dtype) + 2 * ALIGN_BYTES + GUARD_BYTES;
+    o->memory = allocate(o->bytes);
+    memset(o->memory, 0xFF, o->bytes); /* NaN in every float type */
+    uint64_t skew = -(uintptr_t)o->memory % ALIGN_BYTES;
+    o->view.p = o->memory + skew + (GUARD_BYTES - pad % 2 * 4 * pl_dtype_bytes(dtype));
+    o->x = allocate(n * sizeof(double));
+    o->want = allocate(n * sizeof(double));
+    o->scale = allocate(n * sizeof(double));
+    o->is_output = output;
+    return o;
+}
+
+void set_value(struct operand *o, uint64_t row, uint64_t col, double value) {
+    store(o, row, col, value);
+    *value_at(o, o->x, row, col) = *value_at(o, o->want, row, col) = stored(o, row, col);
+}
+
+static void fill(struct trial *t, struct operand *o) {
+    for (uint64_t i = 0; i < o->view.rows; i++)
+        for (uint64_t j = 0; j < o->view.cols; j++)
+            set_value(o, i, j, is_float(o->view.dtype) ? draw_normal(t) : 0);
+}
+
+static uint64_t draw_pad(struct trial *t) {
+    return draw(t, 0, 1) ? draw(t, 1, 20) : 0;
+}
+
+struct operand *add_in(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                       enum pl_dtype dtype) {
+    struct operand *o = add_operand(t, rows, cols, draw_pad(t), dtype, false);
+    fill(t, o);
+    return t->in[slot] = o;
+}
+
+struct operand *add_vector_in(struct trial *t, uint32_t slot, uint64_t n, enum pl_dtype dtype) {
+    struct operand *o = add_operand(t, n, 1, 0, dtype, false);
+    fill(t, o);
+    return t->in[slot] = o;
+}
+
+struct operand *add_out(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                        enum pl_dtype dtype) {
+    return t->out[slot] = add_operand(t, rows, cols, draw_pad(t), dtype, true);
+}
+
+struct operand *add_vector_out(struct trial *t, uint32_t slot, uint64_t n, enum pl_dtype dtype) {
+    return t->out[slot] = add_operand(t, n, 1, 0, dtype, true);
+}
+
+void also_out(struct trial *t, struct operand *o, uint32_t out_slot) {
+    o->is_output = true;
+    t->out[out_slot] = o;
+}
+
+void also_in(struct trial *t, struct operand *o, uint32_t in_slot) {
+    t->in[in_slot] = o;
+}
+
+static uint64_t ws_bytes(const struct trial *t, uint32_t threads) {
+    const struct pl_traits traits = pl_traits_cpu(threads);
+    return pl_op_workspace_bytes(&traits, t->test->kind, &t->attr, t->ws_rows, t->ws_cols,
+                                 t->ws_widen);
+}
+
+void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols, bool widen) {
+    t->ws_rows = rows;
+    t->ws_cols = cols;
+    t->ws_widen = widen;
+    if (ws_bytes(t, MAX_THREADS) == 0) return;
+    t->in[slot] = add_operand(t, ws_bytes(t, MAX_THREADS), 1, 0, PL_DTYPE_U8, true);
+    t->ws_in = (int)slot;
+}
+
+/* ---- running ---- */
+
+struct machine {
+    struct pl_device *devices[MAX_THREADS]; /* with 1..MAX_THREADS threads */
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    uint32_t n_levels;
+};
+
+static void open_machine(struct machine *m) {
+    struct pl_diag d = {0};
+    m->n_levels = pl_cpu_levels(m->levels, PL_CPU_MAX_LEVELS);
+    for (uint32_t i = 0; i < MAX_THREADS; i++)
+        if (pl_device_open(&pl_device_cpu, i + 1, PL_AUTO_BYTES, &m->devices[i], &d) != PL_ERR_OK)
+            ck_abort_msg("%s", d.message);
+}
+
+static void close_machine(struct machine *m) {
+    for (uint32_t i = 0; i < MAX_THREADS; i++)
+        pl_device_close(&m->devices[i]);
+}
+
+typedef unsigned char *snapshot[MAX_OPERANDS];
+
+static void take(const struct trial *t, snapshot s) {
+    for (uint32_t i = 0; i < t->n_operands; i++) {
+        s[i] = allocate(t->operands[i].bytes);
+        memcpy(s[i], t->operands[i].memory, t->operands[i].bytes);
+    }
+}
+
+static void restore(const struct trial *t, snapshot s) {
+    for (uint32_t i = 0; i < t->n_operands; i++)
+        memcpy(t->operands[i].memory, s[i], t->operands[i].bytes);
+}
+
+static void discard(const struct trial *t, snapshot s) {
+    for (uint32_t i = 0; i < t->n_operands; i++)
+        free(s[i]);
+}
+
+static void call(const struct trial *t, struct pl_device *dev, const struct pl_cpu_level *level) {
+    struct pl_call c = {.attr = &t->attr, .batch = &t->batch};
+    for (uint32_t i = 0; i < PL_OP_MAX_IN; i++)
+        if (t->in[i]) c.in[i] = t->in[i]->view;
+    for (uint32_t i = 0; i < PL_OP_MAX_OUT; i++)
+        if (t->out[i]) c.out[i] = t->out[i]->view;
+    if (t->ws_in >= 0) c.in[t->ws_in].rows = ws_bytes(t, dev->traits.threads);
+    pl_kernel_fn kernel = level->kernels[t->test->kind];
+    ck_assert_msg(kernel != NULL, "%s: no kernel", t->test->name);
+    pl_err err = kernel(dev, &c);
+    ck_assert_msg(err == PL_ERR_OK, "%s: round %u: %s", t->test->name, t->round, pl_err_code(err));
+}
+
+/* Half the distance between neighbours of |x|, at least that of the smallest normal number. */
+static double half_unit(enum pl_dtype t, double x) {
+    double magnitude = fmax(fabs(x), 1e-38);
+    if (t == PL_DTYPE_BF16) return magnitude * 0x1p-8;
+    if (t == PL_DTYPE_F32) return magnitude * 0x1p-24;
+    return t == PL_DTYPE_F64 ? magnitude * 0x1p-53 : 0;
+}
+
+static bool is_close(const struct trial *t, const struct operand *o, double got, double want,
+                     double scale) {
+    if (isnan(want) || isinf(want)) return isnan(want) ? isnan(got) : got == want;
+    if (scale == 0) scale = fabs(want);
+    return fabs(got - want) <= t->test->tolerance * scale + half_unit(o->view.dtype, want);
+}
+
+static void check_values(const struct trial *t, const char *where) {
+    for (uint32_t s = 0; s < PL_OP_MAX_OUT; s++) {
+        const struct operand *o = t->out[s];
+        if (!o) continue;
+        for (uint64_t i = 0; i < o->view.rows; i++)
+            for (uint64_t j = 0; j < o->view.cols; j++) {
+                double got = stored(o, i, j), want = *value_at(o, o->want, i, j);
+                double scale = *value_at(o, o->scale, i, j);
+                ck_assert_msg(is_close(t, o, got, want, scale),
+                              "%s: round %u, %s: output %u [%" PRIu64 ",%" PRIu64 "] of [%" PRIu64
+                              ",%" PRIu64 "] %s is %.9g, not %.9g (scale %.3g)",
+                              t->test->name, t->round, where, s, i, j, o->view.rows, o->view.cols,
+                              pl_dtype_name(o->view.dtype), got, want, scale);
+            }
+    }
+}
+
+/* Bytes [from, to) of an operand must be what they were. */
+static void check_untouched(const struct trial *t, const struct operand *o,
+                            const unsigned char *old, uint64_t from, uint64_t to,
+                            const char *where) {
+    if (from < to && memcmp(o->memory + from, old + from, to - from) != 0)
+        ck_abort_msg("%s: round %u, %s: operand %d changed outside its window", t->test->name,
+                     t->round, where, (int)(o - t->operands));
+}
+
+/* K2: what lies before, between and after the rows of an output; all of an input. */
+static void check_outside(const struct trial *t, snapshot before, const char *where) {
+    for (uint32_t k = 0; k < t->n_operands; k++) {
+        const struct operand *o = &t->operands[k];
+        uint64_t size = pl_dtype_bytes(o->view.dtype), at = 0;
+        uint64_t row = (uint64_t)((unsigned char *)o->view.p - o->memory);
+        for (uint64_t i = 0; o->is_output && i < o->view.rows; i++, row += o->view.ld * size) {
+            check_untouched(t, o, before[k], at, row, where);
+            at = row + o->view.cols * size;
+        }
+        check_untouched(t, o, before[k], at, o->bytes, where);
+    }
+}
+
+static void check_same_bits(const struct trial *t, snapshot expected, const char *where) {
+    for (uint32_t s = 0; s < PL_OP_MAX_OUT; s++) {
+        const struct operand *o = t->out[s];
+        if (o)
+            ck_assert_msg(memcmp(o->memory, expected[o - t->operands], o->bytes) == 0,
+                          "%s: round %u, %s: output %u has other bits", t->test->name, t->round,
+                          where, s);
+    }
+}
+
+static void run_level(const struct trial *t, const struct machine *m,
+                      const struct pl_cpu_level *level, snapshot before) {
+    snapshot first = {0};
+    char where[64];
+    for (uint32_t i = 0; i < MAX_THREADS; i++) {
+        snprintf(where, sizeof where, "%s, %u threads", level->name, i + 1);
+        restore(t, before);
+        call(t, m->devices[i], level);
+        check_values(t, where);
+        check_outside(t, before, where);
+        if (i == 0 || t->test->split_by_threads) {
+            if (i) discard(t, first);
+            take(t, first);
+            restore(t, before);
+            call(t, m->devices[i], level);
+        }
+        check_same_bits(t, first, where);
+    }
+    discard(t, first);
+}
+
+static void finish_trial(struct trial *t) {
+    for (uint32_t i = 0; i < t->n_operands; i++) {
+        free(t->operands[i].memory);
+        free(t->operands[i].x);
+        free(t->operands[i].want);
+        free(t->operands[i].scale);
+    }
+}
+
+static void run_round(const struct kernel_case *test, uint32_t round, const struct machine *m) {
+    snapshot before;
+    struct trial t = {.test = test, .round = round, .ws_in = -1};
+    t.rng = pl_rng_init(20240229, test->kind, round);
+    t.attr.alpha = 1.0f;
+    t.batch = (struct pl_batch){.first = true, .seed = 7, .step = 3, .loss_scale = 1.0f};
+    test->build(&t);
+    test->reference(&t);
+    take(&t, before);
+    for (uint32_t i = 0; i < m->n_levels; i++)
+        run_level(&t, m, &m->levels[i], before);
+    discard(&t, before);
+    finish_trial(&t);
+}
+
+void run_case(const struct kernel_case *test) {
+    struct machine m = {0};
+    open_machine(&m);
+    for (uint32_t round = 0; round < test->rounds; round++)
+        run_round(test, round, &m);
+    close_machine(&m);
+}
+
+/* ---- references against their own derivative ---- */
+
+void check_gradient(const char *what, double (*loss)(void *ctx), void *ctx, double *x, uint64_t n,
+                    const double *gradient) {
+    const double h = 1e-5; /* truncation h^2, cancellation 1e-16/h: both near 1e-10 */
+    for (uint64_t i = 0; i < n; i++) {
+        double kept = x[i];
+        x[i] = kept + h;
+        double above = loss(ctx);
+        x[i] = kept - h;
+        double below = loss(ctx);
+        x[i] = kept;
+        double slope = (above - below) / (2 * h);
+        ck_assert_msg(fabs(slope - gradient[i]) <= 1e-7 * (1 + fabs(slope)),
+                      "%s: d/dx[%" PRIu64 "] is %.9g, the function has %.9g", what, i, gradient[i],
+                      slope);
+    }
+}

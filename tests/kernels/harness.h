@@ -1,0 +1,90 @@
+/* harness.h - conformance of kernels: random calls against references in double.
+ *
+ * A case builds the operands of one call (random shape, storage, windows) and says what they should
+ * become. The harness runs the kernel of every level this machine has, with 1, 2 and 3 threads, and
+ * holds it to:
+ *   K1  |got - want| <= tolerance * scale + half a unit of the stored type
+ *   K2  no byte outside the output windows changes, inputs and guard bytes included
+ *   K3  the same call gives the same bits again
+ *   K4  1, 2 and 3 threads give the same bits (unless the case says the split depends on them)
+ * Workspace and outputs start as NaN, so nothing may rely on zeros.
+ * Use: a row in an array of struct kernel_case, the array listed in check_kernels.c. */
+#ifndef PL_TESTS_KERNELS_HARNESS_H
+#define PL_TESTS_KERNELS_HARNESS_H
+
+#include "runtime/device/cpu/cpu.h"
+#include "runtime/kernels/kernels.h"
+#include "runtime/kernels/rng.h"
+
+struct operand {
+    struct pl_view view;
+    unsigned char *memory; /* with guard bytes around the window */
+    uint64_t bytes;
+    double *x;     /* [rows*cols] values before the call, as stored; floats, doubles and integers */
+    double *want;  /* outputs: values after the call; starts as x */
+    double *scale; /* outputs: sum of the magnitudes that made want; 0 = |want| */
+    bool is_output;
+};
+
+#define MAX_OPERANDS (PL_OP_MAX_IN + PL_OP_MAX_OUT)
+
+struct trial {
+    const struct kernel_case *test;
+    uint32_t round; /* 0..rounds-1: a case picks its edge shapes by number, then at random */
+    struct pl_rng rng;
+    uint64_t drawn;
+    struct pl_attr attr;
+    struct pl_batch batch; /* first = true, seed and step set; the case may change it */
+    struct operand operands[MAX_OPERANDS];
+    uint32_t n_operands;
+    struct operand *in[PL_OP_MAX_IN], *out[PL_OP_MAX_OUT]; /* NULL = absent */
+    int ws_in; /* input that is the workspace, -1 = none */
+    uint64_t ws_rows, ws_cols;
+    bool ws_widen;
+};
+
+struct kernel_case {
+    const char *name;
+    enum pl_op_kind kind;
+    uint32_t rounds;
+    double tolerance;            /* of K1, per unit of scale */
+    bool split_by_threads;       /* K4 does not hold; K1 still does for each */
+    void (*build)(struct trial *t);
+    void (*reference)(struct trial *t); /* fills want and scale of every output from x */
+};
+
+/* Random choices of a trial. */
+uint64_t draw(struct trial *t, uint64_t low, uint64_t high); /* inclusive */
+double draw_normal(struct trial *t);
+enum pl_dtype draw_float(struct trial *t);                   /* F32 or BF16 */
+
+/* Operands. Matrices get a window with ld > cols about half of the time; vectors are [n,1].
+ * Floats are filled with normal numbers, integers with 0 (set_value), outputs with NaN. */
+struct operand *add_in(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                       enum pl_dtype dtype);
+struct operand *add_vector_in(struct trial *t, uint32_t slot, uint64_t n, enum pl_dtype dtype);
+struct operand *add_out(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                        enum pl_dtype dtype);
+struct operand *add_vector_out(struct trial *t, uint32_t slot, uint64_t n, enum pl_dtype dtype);
+/* Makes an input an output too (updated in place). */
+void also_out(struct trial *t, struct operand *o, uint32_t out_slot);
+/* Makes an operand stand in one more input slot (dx that is dy itself). */
+void also_in(struct trial *t, struct operand *o, uint32_t in_slot);
+/* Workspace by pl_op_workspace_bytes(); nothing is added when the rule says 0. */
+void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols, bool widen);
+/* Stores a value (rounded to the type) in memory, x and want. */
+void set_value(struct operand *o, uint64_t row, uint64_t col, double value);
+/* x[row,col], want[row,col], scale[row,col] */
+static inline double *value_at(const struct operand *o, double *base, uint64_t row, uint64_t col) {
+    return base + row * o->view.cols + col;
+}
+
+/* Runs all rounds of a case on all levels and thread counts; fails the running Check test. */
+void run_case(const struct kernel_case *test);
+
+/* Central differences of loss(ctx) by each x[i] against gradient[i]: proves a reference backward
+ * function by its forward one. loss must be smooth and of order 1 around x. */
+void check_gradient(const char *what, double (*loss)(void *ctx), void *ctx, double *x, uint64_t n,
+                    const double *gradient);
+
+#endif

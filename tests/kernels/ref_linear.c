@@ -1,0 +1,47 @@
+/* ref_linear.c - products and their derivatives, written out. */
+#include "tests/kernels/ref_linear.h"
+
+#include <math.h>
+#include <stddef.h>
+
+static void add(double *sum, double *magnitude, uint64_t at, double term) {
+    sum[at] += term;
+    if (magnitude) magnitude[at] += fabs(term);
+}
+
+void ref_linear(struct ref_shape s, double alpha, const double *x, const double *w, double *y,
+                double *magnitude) {
+    for (uint64_t i = 0; i < s.m; i++)
+        for (uint64_t o = 0; o < s.n; o++)
+            for (uint64_t c = 0; c < s.k; c++)
+                add(y, magnitude, i * s.n + o, alpha * x[i * s.k + c] * w[o * s.k + c]);
+}
+
+void ref_linear_dx(struct ref_shape s, double alpha, const double *dy, const double *w, double *dx,
+                   double *magnitude) {
+    for (uint64_t i = 0; i < s.m; i++)
+        for (uint64_t o = 0; o < s.n; o++)
+            for (uint64_t c = 0; c < s.k; c++)
+                add(dx, magnitude, i * s.k + c, alpha * dy[i * s.n + o] * w[o * s.k + c]);
+}
+
+void ref_linear_dw(struct ref_shape s, double alpha, const double *dy, const double *x, double *dw,
+                   double *magnitude) {
+    for (uint64_t i = 0; i < s.m; i++)
+        for (uint64_t o = 0; o < s.n; o++)
+            for (uint64_t c = 0; c < s.k; c++)
+                add(dw, magnitude, o * s.k + c, alpha * dy[i * s.n + o] * x[i * s.k + c]);
+}
+
+void ref_embed(uint64_t m, uint64_t k, const double *ids, const double *w, double *x) {
+    for (uint64_t i = 0; i < m; i++)
+        for (uint64_t c = 0; c < k; c++)
+            x[i * k + c] = w[(uint64_t)ids[i] * k + c];
+}
+
+void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, const double *dx, double *dw,
+                   double *magnitude) {
+    for (uint64_t i = 0; i < m; i++)
+        for (uint64_t c = 0; c < k; c++)
+            add(dw, magnitude, (uint64_t)ids[i] * k + c, dx[i * k + c]);
+}
