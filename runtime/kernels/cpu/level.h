@@ -34,7 +34,19 @@
     X(ADAMW, adamw)                                                                                \
     X(SGD, sgd)                                                                                    \
     X(ATTENTION, attention)                                                                        \
-    X(ATTENTION_BWD, attention_bwd)
+    X(ATTENTION_BWD, attention_bwd)                                                                \
+    X(RMSNORM, rmsnorm)                                                                            \
+    X(ADD_RMSNORM, add_rmsnorm)                                                                    \
+    X(RENORM, renorm)                                                                              \
+    X(RMSNORM_BWD, rmsnorm_bwd)                                                                    \
+    X(QK_NORM, qk_norm)                                                                            \
+    X(QK_NORM_BWD, qk_norm_bwd)                                                                    \
+    X(ROPE, rope)                                                                                  \
+    X(SWIGLU, swiglu)                                                                              \
+    X(SWIGLU_BWD, swiglu_bwd)                                                                      \
+    X(CROSS_ENTROPY, cross_entropy)                                                                \
+    X(DROPOUT, dropout)                                                                            \
+    X(DROPOUT_BWD, dropout_bwd)
 
 #define X(kind, op) pl_err PL_CPU(op)(struct pl_device *dev, const struct pl_call *c);
 PL_CPU_KERNELS(X)

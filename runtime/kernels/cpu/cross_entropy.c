@@ -1,0 +1,99 @@
+/* cross_entropy.c - CROSS_ENTROPY: loss of a chunk of rows, and its gradient over the logits.
+ *
+ * Two passes over a row: a running maximum with the sum of exponentials relative to it (Milakov and
+ * Gimelshein, 2018), then softmax minus one-hot. Rows leave their loss in the workspace; one thread
+ * adds them in order, so loss[0] is the same for any chunking and any number of threads. */
+#include "runtime/kernels/cpu/chunk.h"
+
+#include <float.h>
+
+#define LANES 64
+
+struct cross_entropy {
+    struct pl_view logits; /* [T,V] */
+    const int32_t *targets;
+    double *row_loss; /* [T] */
+    float scale;
+    bool gradient;
+};
+
+/* The largest of n numbers, at least `least`; NaN is passed over (the sum will carry it). The lanes
+ * make it a loop that vectorises: fp comparisons may not be reordered into a reduction. */
+static float largest(const float *x, uint64_t n, float least) {
+    float lane[LANES];
+    uint64_t i = 0;
+    for (uint32_t l = 0; l < LANES; l++) lane[l] = least;
+    for (; i + LANES <= n; i += LANES)
+        for (uint32_t l = 0; l < LANES; l++) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (uint32_t l = 1; l < LANES; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+    return lane[0];
+}
+
+static float exp_sum(const float *x, uint64_t n, float max) {
+    float sum = 0;
+    for (uint64_t i = 0; i < n; i++) sum += pl_expf(x[i] - max);
+    return sum;
+}
+
+/* exp(x - *max) summed over the row. */
+static double softmax_sum(const struct pl_view *v, uint64_t row, float *max) {
+    float buf[PL_CHUNK];
+    double sum = 0;
+    *max = -FLT_MAX;
+    for (uint64_t c = 0, n; c < v->cols; c += n) {
+        n = pl_chunk_size(v->cols, c);
+        const float *x = pl_chunk(v, row, c, n, buf);
+        const float m = largest(x, n, *max);
+        if (m > *max) sum *= exp((double)*max - (double)m);
+        *max = m;
+        sum += (double)exp_sum(x, n, m);
+    }
+    return sum;
+}
+
+static void write_gradient(const struct cross_entropy *t, uint64_t row, float max, double sum) {
+    float buf[PL_CHUNK], out[PL_CHUNK];
+    const uint64_t target = (uint64_t)t->targets[row];
+    const float factor = (float)((double)t->scale / sum);
+    for (uint64_t c = 0, n; c < t->logits.cols; c += n) {
+        n = pl_chunk_size(t->logits.cols, c);
+        const float *x = pl_chunk(&t->logits, row, c, n, buf);
+        float *g = pl_chunk_out(&t->logits, row, c, out);
+        for (uint64_t i = 0; i < n; i++) g[i] = pl_expf(x[i] - max) * factor;
+        if (target >= c && target < c + n) g[target - c] -= t->scale;
+        pl_chunk_store(&t->logits, row, c, n, g);
+    }
+}
+
+static void loss_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    const struct cross_entropy *t = arg;
+    (void)worker;
+    for (uint64_t i = row0; i < row1; i++) {
+        float max, target;
+        const double sum = softmax_sum(&t->logits, i, &max);
+        pl_widen(&target, pl_at(&t->logits, i, (uint64_t)t->targets[i]), t->logits.dtype, 1);
+        t->row_loss[i] = log(sum) + ((double)max - (double)target);
+        if (t->gradient) write_gradient(t, i, max, sum);
+    }
+}
+
+static bool are_in_range(const int32_t *targets, uint64_t n, uint64_t vocab) {
+    for (uint64_t i = 0; i < n; i++)
+        if (targets[i] < 0 || (uint64_t)targets[i] >= vocab) return false;
+    return true;
+}
+
+/* in: logits[T,V]! targets[T]i32 loss[2]f64! ws; out: logits[T,V]! loss[2]f64!. */
+pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
+    struct cross_entropy t = {.logits = c->out[0], .targets = c->in[1].p, .row_loss = c->in[3].p,
+                              .scale = c->batch->loss_scale, .gradient = c->attr->gradient};
+    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr,
+                                                t.logits.rows, t.logits.cols, false);
+    if (!pl_ws_holds(&c->in[3], need) || !are_in_range(t.targets, t.logits.rows, t.logits.cols))
+        return PL_ERR_PLAN_BROKEN;
+    pl_cpu_rows(dev, t.logits.rows, pl_cpu_grain(t.logits.cols), loss_rows, &t);
+    double *loss = c->out[1].p;
+    for (uint64_t i = 0; i < t.logits.rows; i++) loss[0] += t.row_loss[i];
+    return PL_ERR_OK;
+}
