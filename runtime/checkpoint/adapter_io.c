@@ -10,8 +10,8 @@
 
 #define ADAPTER_STEM "adapter_model"
 #define ADAPTER_FILE "adapter_model.safetensors"
-#define CONFIG_FILE "adapter_config.json"
-#define NAMES_TEXT 512
+#define CONFIG_FILE  "adapter_config.json"
+#define NAMES_TEXT   512
 
 /* The module names the program has adapters on, in row order. */
 struct targets {
@@ -129,7 +129,7 @@ static const struct {
     const char *key;
     json_type off;
 } features[] = {
-    {"use_dora", JSON_FALSE},      {"lora_bias", JSON_FALSE},      {"fan_in_fan_out", JSON_FALSE},
+    {"use_dora", JSON_FALSE},       {"lora_bias", JSON_FALSE},     {"fan_in_fan_out", JSON_FALSE},
     {"modules_to_save", JSON_NULL}, {"rank_pattern", JSON_OBJECT}, {"alpha_pattern", JSON_OBJECT},
 };
 
@@ -238,9 +238,9 @@ pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_adapter(&w, io->program, d), out);
     PL_TRY_GOTO(pl_weight_files_open(&f, dir, ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d), out);
-    PL_TRY_GOTO(pl_windows_resolve(&w, io->program, &f, PL_MATCH_COMPLETE,
-                                   PL_ERR_CHECKPOINT_MISMATCH, d),
-                out);
+    PL_TRY_GOTO(
+        pl_windows_resolve(&w, io->program, &f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d),
+        out);
     err = pl_windows_load(&w, io, true, d);
 out:
     pl_weight_files_close(&f);

@@ -1,9 +1,9 @@
 /* checkpoint.c - checkpoint-<step> directories: begun, filled, committed, rotated, found.
  *
- *            begin                    commit: files synced, directory synced, renamed,
- *   (none) ---------> NAME.tmp ------------------------------------------------------> NAME
- *     ^                  |                  parent synced, older ones rotated out
- *     +------------------+  abort, or a failure of commit before the rename
+ *            begin              commit: directory synced, renamed, parent synced
+ *   (none) ---------> NAME.tmp -------------------------------------------------> NAME
+ *     ^                  |              then older ones are rotated out
+ *     +------------------+  abort, or any failure of these
  */
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define PREFIX "checkpoint-"
+#define PREFIX      "checkpoint-"
 #define STATES_STEM "optimizer"
 #define STATES_FILE "optimizer.safetensors"
 
@@ -65,7 +65,7 @@ out:
     return err;
 }
 
-/* The step in "checkpoint-<step>"; only the spelling that begin writes, so 007 and +7 are not ours. */
+/* The step in "checkpoint-<step>"; only as begin writes it, so 007 and +7 are not ours. */
 static bool parse_step(const char *name, uint64_t *out) {
     const char *digits = name + strlen(PREFIX);
     char *end;
@@ -158,8 +158,11 @@ static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
 }
 
 /* rename cannot replace a directory that holds files, so a checkpoint of the same step left by an
- * earlier run steps aside first, and comes back if its successor does not get the name. */
-static pl_err take_name(const struct pl_checkpoint *c, const char *aside, struct pl_diag *d) {
+ * earlier run steps aside first. Until the parent is synced the new name may not survive a power
+ * cut; should that fail, everything goes back (C2). Should going back fail as well, both are still
+ * whole, under names that nobody reads. */
+static pl_err take_name(const struct pl_checkpoint *c, const char *output_dir, const char *aside,
+                        struct pl_diag *d) {
     struct stat st;
     bool taken = lstat(c->final_path, &st) == 0;
     if (taken) {
@@ -167,7 +170,10 @@ static pl_err take_name(const struct pl_checkpoint *c, const char *aside, struct
         PL_TRY(pl_path_rename(c->final_path, aside, d));
     }
     pl_err err = pl_path_rename(c->tmp_path, c->final_path, d);
-    /* Should this fail as well, the old checkpoint is still whole, under the other name. */
+    if (err == PL_ERR_OK) {
+        err = pl_dir_sync(output_dir, d);
+        if (err != PL_ERR_OK) (void)rename(c->final_path, c->tmp_path);
+    }
     if (err != PL_ERR_OK && taken) (void)rename(aside, c->final_path);
     return err;
 }
@@ -182,8 +188,7 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
         goto out;
     }
     PL_TRY_GOTO(pl_dir_sync(c->tmp_path, d), out);
-    PL_TRY_GOTO(take_name(c, aside, d), out);
-    PL_TRY_GOTO(pl_dir_sync(output_dir, d), out);
+    PL_TRY_GOTO(take_name(c, output_dir, aside, d), out);
     PL_TRY_GOTO(pl_tree_remove(aside, d), out);
     err = rotate(output_dir, c->final_path, keep, d);
 out:

@@ -21,23 +21,24 @@ struct pl_tensor_io {
     struct pl_device *device;
     void *(*address)(void *ctx, uint32_t tensor); /* device address of a job tensor */
     void *ctx;
-    void *staging;           /* host-writable staging buffer (CPU back-end: inside the batch arena) */
+    void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
     uint64_t staging_bytes;
 };
 
 /* Counters of a run: everything but tensors that a bit-equal resume needs. */
 struct pl_run_state {
-    uint64_t step;            /* optimizer steps done */
-    uint64_t position;        /* samples consumed */
-    uint32_t batch_size;      /* micro-batch in use, found by auto or recovery */
-    uint64_t global_batch;    /* samples per step */
-    uint64_t tokens;          /* supervised tokens seen */
+    uint64_t step;         /* optimizer steps done */
+    uint64_t position;     /* samples consumed */
+    uint32_t batch_size;   /* micro-batch in use, found by auto or recovery */
+    uint64_t global_batch; /* samples per step */
+    uint64_t tokens;       /* supervised tokens seen */
     uint64_t oom_recoveries;
     uint64_t seed;
 };
 
 /* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
-pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d); /* C3 */
+pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
+                            struct pl_diag *d); /* C3 */
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 /* Masters, where there are any, get the same values before rounding; so they do on loading.
  * normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone. */
@@ -65,9 +66,9 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
 /* Optimizer states (optimizer.safetensors), counters (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct pl_diag *d);
-/* C1; then removes all but the newest `keep` checkpoints of output_dir, never this one. A checkpoint
- * of the same step is replaced. On success c->final_path stays valid until pl_checkpoint_abort, which
- * is how *c is always finished; on failure *c is already finished. */
+/* C1; then removes all but the newest `keep` checkpoints of output_dir, never this one. A
+ * checkpoint of the same step is replaced. On success c->final_path stays valid until
+ * pl_checkpoint_abort, which is how *c is always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d);
 void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit and
@@ -77,13 +78,14 @@ void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; saf
 pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_diag *d);
 pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, struct pl_diag *d);
 /* Trainable weights (mode full: every weight) and optimizer states back into the job arena, bit for
- * bit. What the checkpoint holds must be exactly what the program trains: PL_ERR_CHECKPOINT_MISMATCH
- * names the first tensor that is missing, too much, or of another shape or type. */
+ * bit. What the checkpoint holds must be exactly what the program trains:
+ * PL_ERR_CHECKPOINT_MISMATCH names the first tensor that is missing, too much, or of another shape
+ * or type. */
 pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struct pl_diag *d);
 
-/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename and mkdir together
- * (1-based; 0 = none) fails with ENOSPC, count times. Process-wide counter owned by the caller.
- * NULL = off. */
+/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename and mkdir
+ * together (1-based; 0 = none) fails with ENOSPC, count times. Process-wide counter owned by the
+ * caller. NULL = off. */
 struct pl_io_fault {
     uint64_t at, count, calls;
 };

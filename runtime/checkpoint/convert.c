@@ -49,7 +49,9 @@ static void (*const to_f32[PL_DTYPE_COUNT])(float *, const void *, uint64_t) = {
     [PL_DTYPE_F16] = f16_to_f32,
 };
 
-bool pl_convert_reads(enum pl_dtype t) { return t < PL_DTYPE_COUNT && to_f32[t] != NULL; }
+bool pl_convert_reads(enum pl_dtype t) {
+    return t < PL_DTYPE_COUNT && to_f32[t] != NULL;
+}
 
 void pl_convert_to_f32(float *dst, const void *src, enum pl_dtype from, uint64_t n) {
     to_f32[from](dst, src, n);

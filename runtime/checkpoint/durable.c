@@ -1,4 +1,4 @@
-/* durable.c - temp, fsync, rename, fsync the directory; and the counter that makes any of them fail. */
+/* durable.c - temp, fsync, rename, fsync the directory; and what makes any of them fail. */
 #include "runtime/checkpoint/durable.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -13,11 +13,13 @@
 #include <unistd.h>
 
 #define WRITE_CHUNK (1u << 30) /* one write(2) moves at most 2^31 - 4096 bytes */
-#define REMOVE_FDS 16          /* directories nftw may hold open */
+#define REMOVE_FDS  16         /* directories nftw may hold open */
 
 static struct pl_io_fault *fault;
 
-void pl_checkpoint_set_fault(struct pl_io_fault *f) { fault = f; }
+void pl_checkpoint_set_fault(struct pl_io_fault *f) {
+    fault = f;
+}
 
 static bool fault_strikes(void) {
     if (!fault) return false;
@@ -154,7 +156,7 @@ pl_err pl_dir_sync(const char *path, struct pl_diag *d) {
     if (fd < 0) return write_error(d, "open", path);
     bool struck = fault_strikes();
     int rc = struck ? -1 : fsync(fd);
-    /* File systems without directory sync (some network ones) say EINVAL: there is nothing to do. */
+    /* File systems without directory sync (some network ones) say EINVAL: nothing to do. */
     pl_err err = rc != 0 && errno != EINVAL ? write_error(d, "sync", path) : PL_ERR_OK;
     pl_err closed = fd_close(fd, path, d);
     return err != PL_ERR_OK ? err : closed;

@@ -21,8 +21,8 @@
 /* Files of one directory that change together. Each is written as NAME.tmp; commit gives all of
  * them their names once every one is on disk, in the order they were opened. */
 struct pl_outbox {
-    char *dir;     /* owned */
-    char **names;  /* owned, final names */
+    char *dir;    /* owned */
+    char **names; /* owned, final names */
     uint32_t n, cap;
     uint32_t n_named; /* files that commit has renamed */
     char *open_path;  /* owned; the temporary being written, NULL when none */
@@ -36,7 +36,8 @@ pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d); /* fsync, close 
 /* Opens, writes and closes one file. */
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
                      struct pl_diag *d);
-/* Renames all, then syncs the directory. */
+/* Renames all, then syncs the directory. When a rename fails the files before it have their new
+ * content, the others their old one; when the sync fails all have the new one, not yet durable. */
 pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d);
 /* Removes the temporaries that have no name yet, frees; safe on {0} and after commit. */
 void pl_outbox_finish(struct pl_outbox *o);

@@ -1,5 +1,5 @@
-/* init.c - starting values. A value is a function of (seed, kind, row, layer, element) alone: neither
- * the size of staging nor the fusing of matrices nor the choice of LoRA targets moves it. */
+/* init.c - starting values. A value is a function of (seed, kind, row, layer, element) alone:
+ * neither the size of staging nor the fusing of matrices nor the LoRA targets move it. */
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/rng.h"
 
@@ -8,9 +8,9 @@
 enum start { START_NORMAL, START_ONE, START_ZERO };
 
 static const enum start slot_start[PL_SLOT_COUNT] = {
-    [PL_SLOT_NORM1] = START_ONE,   [PL_SLOT_NORM2] = START_ONE,  [PL_SLOT_NORMF] = START_ONE,
-    [PL_SLOT_QNORM] = START_ONE,   [PL_SLOT_KNORM] = START_ONE,  [PL_SLOT_QKV_B] = START_ZERO,
-    [PL_SLOT_O_B] = START_ZERO,    [PL_SLOT_GU_B] = START_ZERO,  [PL_SLOT_DOWN_B] = START_ZERO,
+    [PL_SLOT_NORM1] = START_ONE, [PL_SLOT_NORM2] = START_ONE, [PL_SLOT_NORMF] = START_ONE,
+    [PL_SLOT_QNORM] = START_ONE, [PL_SLOT_KNORM] = START_ONE, [PL_SLOT_QKV_B] = START_ZERO,
+    [PL_SLOT_O_B] = START_ZERO,  [PL_SLOT_GU_B] = START_ZERO, [PL_SLOT_DOWN_B] = START_ZERO,
 };
 
 /* Streams of the room; the value of `kind` in the derivation of a stream. */

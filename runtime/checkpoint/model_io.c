@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODEL_STEM "model"
+#define MODEL_STEM  "model"
 #define SINGLE_FILE "model.safetensors"
-#define INDEX_FILE "model.safetensors.index.json"
-#define SHARD_NAME 64
-#define MAX_SHARDS 99999 /* five digits in the name */
+#define INDEX_FILE  "model.safetensors.index.json"
+#define SHARD_NAME  64
+#define MAX_SHARDS  99999 /* five digits in the name */
 
 /* Opens the files and finds every weight in them; no tensor byte is read (C3). */
 static pl_err find_weights(struct pl_windows *w, struct pl_weight_files *f,
@@ -112,9 +112,14 @@ static pl_err put_weights(struct pl_outbox *o, const struct pl_windows *w, const
 
 /* Belongs to a model directory, and training does not change it. */
 static const char *const companions[] = {
-    "tokenizer.json",         "tokenizer_config.json", "special_tokens_map.json",
-    "generation_config.json", "chat_template.jinja",   "vocab.json",
-    "merges.txt",             "tokenizer.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "chat_template.jinja",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
 };
 
 static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path,

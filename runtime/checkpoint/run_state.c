@@ -31,8 +31,8 @@ static const char fixed_state[] =
 static bool set_counter(json_t *o, const char *key, uint64_t v) {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)v);
-    return json_object_set_new(o, key, v <= LARGEST_NUMBER ? json_integer((json_int_t)v)
-                                                           : json_string(text)) == 0;
+    return json_object_set_new(
+               o, key, v <= LARGEST_NUMBER ? json_integer((json_int_t)v) : json_string(text)) == 0;
 }
 
 static json_t *make_counters(const struct pl_run_state *s) {
@@ -51,7 +51,8 @@ pl_err pl_run_state_put(struct pl_outbox *o, const struct pl_run_state *s, struc
     /* set_new takes its value on failure too, and a NULL value or object is a failure. */
     bool whole = json_object_set_new(root, "plimsoll", make_counters(s)) == 0;
     whole = json_object_set_new(root, "global_step", json_integer((json_int_t)s->step)) == 0 &&
-            json_object_set_new(root, "train_batch_size", json_integer(s->batch_size)) == 0 && whole;
+            json_object_set_new(root, "train_batch_size", json_integer(s->batch_size)) == 0 &&
+            whole;
     pl_err err = pl_json_put(o, PL_STATE_FILE, whole ? root : NULL, d);
     json_decref(root);
     return err;

@@ -2,11 +2,13 @@
  *
  * In: a file.  Out: entries sorted by name; bytes on request.  Needs: base, jansson.
  *   S1  only the header is read on open; tensor bytes only through pl_st_read
- *   S2  an open file is well-formed: header of at most 100,000,000 bytes, no name twice, no hole, no
- *       overlap, last tensor ends where the file ends, shape x element size = extent
+ *   S2  an open file is well-formed: header of at most 100,000,000 bytes, no name twice, no hole,
+ *       no overlap, last tensor ends where the file ends, shape x element size = extent
  *   S3  an element type that is unknown is an entry like any other: whether it is needed is the
  *       caller's business (its extent cannot be checked against its shape)
- * Format: github.com/huggingface/safetensors, README, "Format". */
+ * Format: github.com/huggingface/safetensors, README, "Format".
+ * Use: pl_st_open(&f, path, &d); e = pl_st_find(&f, name);
+ *      pl_st_read(&f, e, 0, dst, e->end - e->begin, &d); ... pl_st_close(&f); */
 #ifndef PL_RUNTIME_CHECKPOINT_SAFETENSORS_H
 #define PL_RUNTIME_CHECKPOINT_SAFETENSORS_H
 
@@ -17,7 +19,7 @@
 #include <stdint.h>
 
 #define PL_ST_MAX_HEADER 100000000u
-#define PL_ST_DIMS 4 /* dimensions kept; a tensor of higher rank fits no tensor of a model */
+#define PL_ST_DIMS       4 /* dimensions kept; a tensor of higher rank fits no tensor of a model */
 #define PL_ST_SHAPE_TEXT 128
 
 struct pl_st_entry {

@@ -73,8 +73,8 @@ static pl_err read_at(const struct pl_st_file *f, uint64_t offset, void *dst, ui
         if (n < 0)
             return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, f->path, 0, 0, "cannot read %s: %s",
                               f->path, strerror(errno));
-        if (n == 0) return format_error(f, d, "the file ends at byte %llu",
-                                        (unsigned long long)offset);
+        if (n == 0)
+            return format_error(f, d, "the file ends at byte %llu", (unsigned long long)offset);
         p += n;
         offset += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -105,8 +105,7 @@ static bool json_size(const json_t *v, uint64_t *out) {
 
 static pl_err parse_shape(const struct pl_st_file *f, const json_t *shape, struct pl_st_entry *e,
                           uint64_t *elements, struct pl_diag *d) {
-    if (!json_is_array(shape))
-        return format_error(f, d, "tensor `%s` has no shape", e->name);
+    if (!json_is_array(shape)) return format_error(f, d, "tensor `%s` has no shape", e->name);
     if (json_array_size(shape) > UINT32_MAX)
         return format_error(f, d, "tensor `%s` has too many dimensions", e->name);
     bool empty = false, fits = true;

@@ -53,8 +53,8 @@ static pl_err device_sync(const struct pl_tensor_io *io) {
 static pl_err upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
                      const void *src, uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
-    pl_err err = io->device->ops->upload(io->device, element_address(io, tensor, element), src,
-                                         bytes);
+    pl_err err =
+        io->device->ops->upload(io->device, element_address(io, tensor, element), src, bytes);
     if (err == PL_ERR_OK) err = device_sync(io);
     return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
 }
@@ -62,15 +62,15 @@ static pl_err upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t el
 static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element, void *dst,
                        uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
-    pl_err err = io->device->ops->download(io->device, dst, element_address(io, tensor, element),
-                                           bytes);
+    pl_err err =
+        io->device->ops->download(io->device, dst, element_address(io, tensor, element), bytes);
     if (err == PL_ERR_OK) err = device_sync(io);
     return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
 }
 
 /* fp32 values to the tensor, rounded to its type, and unrounded to the master. */
-static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
-                           const struct piece *piece, uint64_t first, uint64_t n,
+static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io *io,
+                           uint32_t master, const struct piece *piece, uint64_t first, uint64_t n,
                            struct pl_diag *d) {
     enum pl_dtype type = io->program->tensors[w->tensor].dtype;
     if (master != PL_NONE) PL_TRY(upload(io, master, w->first + first, piece->values, n, d));

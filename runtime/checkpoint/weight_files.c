@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 PL_PRINTF(3, 4)
-static pl_err index_error(const struct pl_weight_files *f, struct pl_diag *d, const char *fmt, ...) {
+static pl_err index_error(const struct pl_weight_files *f, struct pl_diag *d, const char *fmt,
+                          ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
@@ -37,9 +38,8 @@ static pl_err open_shard(struct pl_weight_files *f, const char *dir, const char 
     if (!path) return pl_host_oom(d, "a path");
     pl_err err = PL_ERR_OK;
     if (f->weight_map && access(path, F_OK) != 0)
-        err = pl_diag_at(d, absent, path, 0, 0,
-                         "shard %s, named by %s, is missing: %s", path, base_name(f->path),
-                         strerror(errno));
+        err = pl_diag_at(d, absent, path, 0, 0, "shard %s, named by %s, is missing: %s", path,
+                         base_name(f->path), strerror(errno));
     else
         err = pl_st_open(&f->files[f->n], path, d);
     if (err == PL_ERR_OK) f->n++;
@@ -95,8 +95,7 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
     f->path = pl_path_join(dir, index);
     if (!f->path) return pl_host_oom(d, "a path");
     if (access(f->path, F_OK) != 0)
-        return pl_diag_at(d, absent, dir, 0, 0, "%s has neither %s nor %s", dir,
-                          single, index);
+        return pl_diag_at(d, absent, dir, 0, 0, "%s has neither %s nor %s", dir, single, index);
     PL_TRY(read_index(f, d));
     return open_shards(f, dir, absent, d);
 }
@@ -119,9 +118,8 @@ void pl_weight_files_close(struct pl_weight_files *f) {
 }
 
 static bool find_named(const struct pl_weight_files *f, struct pl_window *w, const char *name) {
-    w->file = f->weight_map
-                  ? find_shard(f, json_string_value(json_object_get(f->weight_map, name)))
-                  : &f->files[0];
+    w->file = f->weight_map ? find_shard(f, json_string_value(json_object_get(f->weight_map, name)))
+                            : &f->files[0];
     w->entry = w->file ? pl_st_find(w->file, name) : NULL;
     return w->entry != NULL;
 }

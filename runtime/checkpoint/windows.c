@@ -80,12 +80,12 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
                                struct pl_diag *d) {
     const struct pl_tensor *t = &p->tensors[id];
     bool a = t->role == PL_ROLE_LORA_A;
-    struct pl_window item = {.tensor = id,
-                             .row = r,
-                             .master = find_of(p, PL_ROLE_MASTER, id),
-                             .rank = 2,
-                             .dims = {a ? p->shape.lora_r : rows[r].rows,
-                                      a ? rows[r].cols : p->shape.lora_r}};
+    struct pl_window item = {
+        .tensor = id,
+        .row = r,
+        .master = find_of(p, PL_ROLE_MASTER, id),
+        .rank = 2,
+        .dims = {a ? p->shape.lora_r : rows[r].rows, a ? rows[r].cols : p->shape.lora_r}};
     adapter_name(&rows[r], t->layer, a ? 'A' : 'B', item.name);
     return add_window(w, p, item, row0, d);
 }

@@ -1,11 +1,15 @@
 /* windows.h - which tensor of a file is which stretch of which tensor of the program.
  *
- * Files keep Hugging Face's split names; the program computes with fused matrices. A window ties the
- * two together, and everything else in this room - load, save, initialise, resume - is a walk over a
- * list of windows.
+ * Files keep Hugging Face's split names; the program computes with fused matrices. A window ties
+ * one to the other, and everything else in this room - load, save, initialise, resume - is a walk
+ * over a list of windows.
  * In: program.  Out: lists; data moved between files, staging and the device.
+ * Needs: base, model, program, device.
  *   W1  a window is contiguous: rows of a fused matrix are, and vectors have one column
- *   W2  all windows of a list are found, with shape and type, before the first byte moves */
+ *   W2  all windows of a list are found, with shape and type, before the first byte moves
+ * Use: pl_windows_add_model(&w, program, &d); pl_weight_files_open(&f, dir, "model", err, &d);
+ *      pl_windows_resolve(&w, program, &f, PL_MATCH_CONVERT, err, &d);
+ *      pl_windows_load(&w, io, true, &d); ... */
 #ifndef PL_RUNTIME_CHECKPOINT_WINDOWS_H
 #define PL_RUNTIME_CHECKPOINT_WINDOWS_H
 
@@ -16,7 +20,7 @@
 #include <jansson.h>
 
 #define PL_WINDOW_NAME 192
-#define PL_STAGING_MIN 4096 /* bytes; below this a piece would be no whole element group */
+#define PL_STAGING_MIN 4096 /* bytes; below this a piece might hold no whole element group */
 
 struct pl_window {
     char name[PL_WINDOW_NAME]; /* in the file */
@@ -46,7 +50,7 @@ void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
 
 /* One file, or the shards of an index. */
 struct pl_weight_files {
-    char *path; /* owned; the file, or the index */
+    char *path;               /* owned; the file, or the index */
     struct pl_st_file *files; /* owned */
     uint32_t n;
     json_t *weight_map; /* owned; NULL = one file */
@@ -67,7 +71,7 @@ pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_program *p,
                           const struct pl_weight_files *f, enum pl_window_match match, pl_err err,
                           struct pl_diag *d);
 
-/* Streams resolved windows into the device. fill_master: masters get the file's values unrounded. */
+/* Streams resolved windows into the device. fill_master: masters get the values before rounding. */
 pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
                        struct pl_diag *d);
 /* n values from element `first` of the window on; n is a multiple of 4 but for the last call. */

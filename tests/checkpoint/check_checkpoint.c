@@ -1,0 +1,373 @@
+/* check_checkpoint.c - checkpoint directories: exact resume, and no failure that loses anything. */
+#include "runtime/checkpoint/durable.h"
+#include "tests/checkpoint/rig.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+static struct pl_diag diag;
+static struct pl_job job;
+
+static void setup(void) {
+    diag = (struct pl_diag){0};
+    OK(pl_job_defaults(&job, &diag));
+    dir_make(dir);
+}
+static void teardown(void) {
+    pl_checkpoint_set_fault(NULL);
+    pl_job_finish(&job);
+    dir_remove(dir);
+}
+
+static const struct rig_options kinds[] = {
+    {.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16, .master = true},
+    {.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16, .staging_bytes = 4096},
+    {.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32, .freeze_layers = 1, .untied = true},
+    {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .adapter_dtype = PL_DTYPE_F32},
+    {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .adapter_dtype = PL_DTYPE_BF16, .master = true},
+    {.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32, .optimizer = PL_OPTIMIZER_SGD},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static struct pl_run_state state_at(uint64_t step) {
+    return (struct pl_run_state){.step = step,
+                                 .position = 1000 + step,
+                                 .batch_size = 3,
+                                 .global_batch = 12,
+                                 .tokens = (UINT64_C(1) << 53) + 1,
+                                 .oom_recoveries = 2,
+                                 .seed = UINT64_MAX - 5};
+}
+
+/* What the trainer does; aborts on failure as it must. */
+static pl_err save(struct rig *r, uint64_t step, uint32_t keep, struct pl_diag *d) {
+    struct pl_checkpoint c = {0};
+    const struct pl_run_state s = state_at(step);
+    pl_err err = pl_checkpoint_begin(&c, dir, step, d);
+    if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(r->program->shape.mode == PL_MODE_LORA
+                    ? pl_adapter_save(&r->io, c.tmp_path, &job, d)
+                    : pl_model_save(&r->io, c.tmp_path, "{}", NULL, d),
+                out);
+    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &r->io, &s, d), out);
+    err = pl_checkpoint_commit(&c, dir, keep, d);
+out:
+    pl_checkpoint_abort(&c);
+    return err;
+}
+
+static bool same_states(const struct rig *a, const struct rig *b) {
+    const struct pl_job_shape *s = &a->program->shape;
+    bool lora = s->mode == PL_MODE_LORA;
+    if (!lora && !rig_same(a, b, PL_ROLE_WEIGHT)) return false;
+    if (lora && !(rig_same(a, b, PL_ROLE_LORA_A) && rig_same(a, b, PL_ROLE_LORA_B))) return false;
+    if (s->master_weights && !rig_same(a, b, PL_ROLE_MASTER)) return false;
+    return s->optimizer == PL_OPTIMIZER_SGD ||
+           (rig_same(a, b, PL_ROLE_MOMENT1) && rig_same(a, b, PL_ROLE_MOMENT2));
+}
+
+START_TEST(a_resumed_run_has_every_bit_it_had) {
+    struct rig a, b;
+    struct pl_run_state s;
+    rig_open(&a, &kinds[_i]);
+    rig_open(&b, &kinds[_i]);
+    rig_scramble(&a, 77);
+    OK(save(&a, 8, 1, &diag));
+    OK(pl_checkpoint_load(&b.io, in(dir, "checkpoint-8"), &diag));
+    ck_assert(same_states(&a, &b));
+    OK(pl_checkpoint_read_state(in(dir, "checkpoint-8"), &s, &diag));
+    const struct pl_run_state want = state_at(8);
+    ck_assert_uint_eq(s.step, want.step);
+    ck_assert_uint_eq(s.position, want.position);
+    ck_assert_uint_eq(s.batch_size, want.batch_size);
+    ck_assert_uint_eq(s.global_batch, want.global_batch);
+    ck_assert_uint_eq(s.tokens, want.tokens);
+    ck_assert_uint_eq(s.oom_recoveries, want.oom_recoveries);
+    ck_assert_uint_eq(s.seed, want.seed);
+    rig_close(&a);
+    rig_close(&b);
+}
+END_TEST
+
+START_TEST(trainer_state_speaks_to_hugging_faces_tools) {
+    struct rig r;
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 8, 1, &diag));
+    json_t *root = json_load_file(in(dir, "checkpoint-8/trainer_state.json"), 0, NULL);
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "global_step")), 8);
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "train_batch_size")), 3);
+    ck_assert(json_is_array(json_object_get(root, "log_history")));
+    ck_assert(json_is_null(json_object_get(root, "epoch")));
+    json_decref(root);
+    rig_close(&r);
+}
+END_TEST
+
+static const struct {
+    struct rig_options saved, resumed;
+    const char *says;
+} mismatches[] = {
+    {{.dtype = PL_DTYPE_BF16}, {.dtype = PL_DTYPE_F32}, "is stored as BF16, not as F32"},
+    {{.dtype = PL_DTYPE_BF16}, {.dtype = PL_DTYPE_BF16, .master = true}, ".master` is missing"},
+    {{.dtype = PL_DTYPE_BF16, .master = true}, {.dtype = PL_DTYPE_BF16}, ".master` has no place"},
+    {{.dtype = PL_DTYPE_F32},
+     {.dtype = PL_DTYPE_F32, .optimizer = PL_OPTIMIZER_SGD},
+     "exp_avg` has no place"},
+    {{.dtype = PL_DTYPE_F32}, {.mode = PL_MODE_LORA}, "has neither adapter_model.safetensors"},
+    {{.mode = PL_MODE_LORA}, {.mode = PL_MODE_LORA, .lora_r = 8}, "has shape [4, 16]"},
+    {{.mode = PL_MODE_LORA, .target = "v_proj"},
+     {.mode = PL_MODE_LORA},
+     "is missing (and 35 more)"},
+    {{.dtype = PL_DTYPE_F32},
+     {.dtype = PL_DTYPE_F32, .untied = true},
+     "`lm_head.weight` is missing"},
+};
+
+START_TEST(a_checkpoint_of_another_configuration_is_refused) {
+    struct rig a, b, c;
+    rig_open(&a, &mismatches[_i].saved);
+    rig_open(&b, &mismatches[_i].resumed);
+    rig_open(&c, &mismatches[_i].resumed);
+    rig_scramble(&a, 1);
+    rig_scramble(&b, 2);
+    rig_scramble(&c, 2);
+    OK(save(&a, 1, 1, &diag));
+    FAILS(pl_checkpoint_load(&b.io, in(dir, "checkpoint-1"), &diag), PL_ERR_CHECKPOINT_MISMATCH,
+          mismatches[_i].says);
+    ck_assert_msg(same_states(&b, &c), "nothing may be loaded before all is right");
+    rig_close(&a);
+    rig_close(&b);
+    rig_close(&c);
+}
+END_TEST
+
+static char *find(void) {
+    char *path;
+    OK(pl_checkpoint_find(dir, &path, &diag));
+    return path;
+}
+
+START_TEST(find_returns_the_newest_complete_one) {
+    struct rig r;
+    rig_open(&r, &kinds[3]);
+    ck_assert_ptr_null(find());
+    OK(save(&r, 9, 9, &diag));
+    OK(save(&r, 10, 9, &diag));
+    OK(save(&r, 100, 9, &diag));
+    char *path = find();
+    ck_assert_str_eq(path, in(dir, "checkpoint-100"));
+    free(path);
+    spill(in(dir, "checkpoint-100/trainer_state.json"), "{\"global", 8);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-200"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-300.tmp"), 0777), 0);
+    ck_assert_int_eq(rename(in(dir, "checkpoint-9"), in(dir, "checkpoint-0400")), 0);
+    spill(in(dir, "checkpoint-500"), "", 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-18446744073709551616"), 0777), 0);
+    path = find();
+    ck_assert_str_eq(path, in(dir, "checkpoint-10"));
+    free(path);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_directory_that_is_not_there_holds_no_checkpoint) {
+    char *path = dir;
+    OK(pl_checkpoint_find(in(dir, "none"), &path, &diag));
+    ck_assert_ptr_null(path);
+}
+END_TEST
+
+static const char *const bad_states[] = {
+    "{}",
+    "[]",
+    "{\"plimsoll\":{\"step\":1}}",
+    "{\"plimsoll\":{\"step\":-1,\"position\":0,\"batch_size\":0,\"global_batch\":0,\"tokens\":0,"
+    "\"oom_recoveries\":0,\"seed\":0}}",
+    "{\"plimsoll\":{\"step\":1,\"position\":0,\"batch_size\":4294967296,\"global_batch\":0,"
+    "\"tokens\":0,\"oom_recoveries\":0,\"seed\":0}}",
+    "{\"plimsoll\":{\"step\":1,\"position\":0,\"batch_size\":1,\"global_batch\":0,"
+    "\"tokens\":0,\"oom_recoveries\":0,\"seed\":\"18446744073709551616\"}}",
+    "{\"plimsoll\":{\"step\":1.5,\"position\":0,\"batch_size\":1,\"global_batch\":0,"
+    "\"tokens\":0,\"oom_recoveries\":0,\"seed\":0}}",
+};
+
+START_TEST(a_damaged_trainer_state_is_refused) {
+    struct pl_run_state s;
+    spill(in(dir, "trainer_state.json"), bad_states[_i], strlen(bad_states[_i]));
+    ck_assert_int_eq(pl_checkpoint_read_state(dir, &s, &diag), PL_ERR_CHECKPOINT_FORMAT);
+    ck_assert_str_eq(diag.file, in(dir, "trainer_state.json"));
+}
+END_TEST
+
+START_TEST(rotation_keeps_the_newest_and_touches_nothing_else) {
+    struct rig r;
+    rig_open(&r, &kinds[3]);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-best"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-1.tmp"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-01"), 0777), 0);
+    for (uint64_t step = 1; step <= 12; step++)
+        OK(save(&r, step, 3, &diag));
+    for (int step = 1; step <= 12; step++) {
+        char name[32];
+        snprintf(name, sizeof name, "checkpoint-%d", step);
+        ck_assert_int_eq(exists(in(dir, name)), step >= 10);
+    }
+    /* step 1 wrote over the stale temporary of the same name */
+    ck_assert(exists(in(dir, "checkpoint-best")) && exists(in(dir, "checkpoint-01")));
+    /* an older step than those that are there: never the one just written */
+    OK(save(&r, 5, 1, &diag));
+    ck_assert(exists(in(dir, "checkpoint-5")) && !exists(in(dir, "checkpoint-12")));
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_stale_temporary_of_the_step_is_cleared) {
+    struct pl_checkpoint c;
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-4.tmp"), 0777), 0);
+    spill(in(dir, "checkpoint-4.tmp/junk"), "x", 1);
+    OK(pl_checkpoint_begin(&c, dir, 4, &diag));
+    ck_assert_str_eq(c.tmp_path, in(dir, "checkpoint-4.tmp"));
+    ck_assert_str_eq(c.final_path, in(dir, "checkpoint-4"));
+    ck_assert(exists(c.tmp_path) && !exists(in(dir, "checkpoint-4.tmp/junk")));
+    pl_checkpoint_abort(&c);
+    ck_assert(!exists(in(dir, "checkpoint-4.tmp")));
+    pl_checkpoint_abort(&c);
+}
+END_TEST
+
+START_TEST(the_final_path_outlives_the_commit) {
+    struct rig r;
+    struct pl_checkpoint c;
+    const struct pl_run_state s = state_at(6);
+    rig_open(&r, &kinds[3]);
+    OK(pl_checkpoint_begin(&c, dir, 6, &diag));
+    OK(pl_checkpoint_write_state(&c, &r.io, &s, &diag));
+    ck_assert(!exists(c.final_path));
+    OK(pl_checkpoint_commit(&c, dir, 1, &diag));
+    ck_assert(exists(c.final_path));
+    pl_checkpoint_abort(&c);
+    ck_assert(exists(in(dir, "checkpoint-6")));
+    rig_close(&r);
+}
+END_TEST
+
+/* Counts the checkpoints, all of which must be whole; nothing else may be there. Step 2 is `new`.
+ */
+static unsigned complete_ones(const struct rig_options *o, const struct rig *old,
+                              const struct rig *new) {
+    unsigned n = 0;
+    DIR *d = opendir(dir);
+    ck_assert_ptr_nonnull(d);
+    for (const struct dirent *e; (e = readdir(d));) {
+        struct rig got;
+        if (e->d_name[0] == '.') continue;
+        ck_assert_msg(!strstr(e->d_name, ".tmp"), "%s was left", e->d_name);
+        rig_open(&got, o);
+        OK(pl_checkpoint_load(&got.io, in(dir, e->d_name), &diag));
+        ck_assert(same_states(&got, strcmp(e->d_name, "checkpoint-2") == 0 ? new : old));
+        rig_close(&got);
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+/* As SQLite tests itself: fail call N once, or from N on for ever, until nothing fails any more. */
+static void torture(const struct rig_options *o, uint64_t count, bool same_step) {
+    struct rig old, new;
+    rig_open(&old, o);
+    rig_open(&new, o);
+    rig_scramble(&old, 1);
+    rig_scramble(&new, 2);
+    bool done = false;
+    for (uint64_t at = 1; !done; at++) {
+        struct pl_io_fault fault = {.at = at, .count = count};
+        diag = (struct pl_diag){0};
+        ck_assert_uint_lt(at, 200);
+        OK(save(same_step ? &new : &old, same_step ? 2 : 1, 5, &diag));
+        pl_checkpoint_set_fault(&fault);
+        pl_err err = save(&new, 2, 5, &diag);
+        pl_checkpoint_set_fault(NULL);
+        done = fault.calls < at;
+        const struct pl_diag failure = diag;
+        diag = (struct pl_diag){0};
+        unsigned n = complete_ones(o, &old, &new);
+        if (done) {
+            OK(err);
+            ck_assert_uint_eq(n, same_step ? 1 : 2);
+            ck_assert_uint_gt(at, 20);
+            break;
+        }
+        ck_assert_int_eq(err, PL_ERR_CHECKPOINT_WRITE);
+        ck_assert_ptr_nonnull(strstr(failure.message, dir));
+        ck_assert_ptr_nonnull(strstr(failure.message, "No space left on device"));
+        ck_assert_uint_eq(n, 1);
+        pl_tree_remove(in(dir, "checkpoint-2"), NULL);
+    }
+    rig_close(&old);
+    rig_close(&new);
+}
+
+START_TEST(whichever_call_fails_the_previous_checkpoint_stays) {
+    static const struct {
+        int kind;
+        uint64_t count;
+        bool same_step;
+    } rows[] = {
+        {0, 1, false},          {0, UINT64_MAX, false}, {3, 1, false},
+        {3, UINT64_MAX, false}, {3, 1, true},           {3, UINT64_MAX, true},
+    };
+    torture(&kinds[rows[_i].kind], rows[_i].count, rows[_i].same_step);
+}
+END_TEST
+
+START_TEST(a_failed_sync_of_the_parent_takes_the_new_name_back) {
+    struct rig r;
+    struct pl_checkpoint c;
+    const struct pl_run_state s = state_at(2);
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 1, 5, &diag));
+    OK(pl_checkpoint_begin(&c, dir, 2, &diag));
+    OK(pl_checkpoint_write_state(&c, &r.io, &s, &diag));
+    struct pl_io_fault fault = {.at = 4, .count = 1}; /* fsync, close, rename, fsync */
+    pl_checkpoint_set_fault(&fault);
+    FAILS(pl_checkpoint_commit(&c, dir, 1, &diag), PL_ERR_CHECKPOINT_WRITE, "cannot sync");
+    pl_checkpoint_set_fault(NULL);
+    ck_assert_ptr_null(c.tmp_path);
+    ck_assert(!exists(in(dir, "checkpoint-2")) && !exists(in(dir, "checkpoint-2.tmp")));
+    ck_assert_msg(exists(in(dir, "checkpoint-1")), "rotation waits until the new name is on disk");
+    rig_close(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("checkpoint.checkpoint");
+    TCase *t = tcase_create("checkpoint");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, a_resumed_run_has_every_bit_it_had, 0, N_KINDS);
+    tcase_add_test(t, trainer_state_speaks_to_hugging_faces_tools);
+    tcase_add_loop_test(t, a_checkpoint_of_another_configuration_is_refused, 0,
+                        sizeof mismatches / sizeof *mismatches);
+    tcase_add_test(t, find_returns_the_newest_complete_one);
+    tcase_add_test(t, a_directory_that_is_not_there_holds_no_checkpoint);
+    tcase_add_loop_test(t, a_damaged_trainer_state_is_refused, 0,
+                        sizeof bad_states / sizeof *bad_states);
+    tcase_add_test(t, rotation_keeps_the_newest_and_touches_nothing_else);
+    tcase_add_test(t, a_stale_temporary_of_the_step_is_cleared);
+    tcase_add_test(t, the_final_path_outlives_the_commit);
+    tcase_add_loop_test(t, whichever_call_fails_the_previous_checkpoint_stays, 0, 6);
+    tcase_add_test(t, a_failed_sync_of_the_parent_takes_the_new_name_back);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,165 @@
+/* check_durable.c - a file is there in full or as it was, whichever call fails. */
+#include "runtime/checkpoint/durable.h"
+#include "tests/checkpoint/rig.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+static struct pl_diag diag;
+
+static void setup(void) {
+    diag = (struct pl_diag){0};
+    dir_make(dir);
+}
+static void teardown(void) {
+    pl_checkpoint_set_fault(NULL);
+    dir_remove(dir);
+}
+
+static unsigned entries(const char *path) {
+    unsigned n = 0;
+    DIR *d = opendir(path);
+    ck_assert_ptr_nonnull(d);
+    for (const struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+START_TEST(a_written_file_holds_the_bytes_and_nothing_else_is_left) {
+    const char *path = in(dir, "a.txt");
+    OK(pl_file_write(path, "hello\0x", 7, &diag));
+    char *text = slurp(path);
+    ck_assert_mem_eq(text, "hello\0x", 7);
+    free(text);
+    ck_assert_uint_eq(entries(dir), 1);
+}
+END_TEST
+
+START_TEST(a_path_without_a_directory_means_the_current_one) {
+    char before[512];
+    ck_assert_ptr_nonnull(getcwd(before, sizeof before));
+    ck_assert_int_eq(chdir(dir), 0);
+    pl_err err = pl_file_write("here", "x", 1, &diag);
+    ck_assert_int_eq(chdir(before), 0);
+    ck_assert_int_eq(err, PL_ERR_OK);
+    ck_assert(exists(in(dir, "here")));
+}
+END_TEST
+
+/* _i: 0 = the call fails once, 1 = it and all later ones do. */
+START_TEST(whichever_call_fails_the_old_file_stays) {
+    const char *path = in(dir, "a.txt");
+    bool done = false;
+    uint64_t at = 1;
+    for (; !done; at++) {
+        struct pl_io_fault fault = {.at = at, .count = _i ? UINT64_MAX : 1};
+        OK(pl_file_write(path, "old", 3, &diag));
+        pl_checkpoint_set_fault(&fault);
+        pl_err err = pl_file_write(path, "newer", 5, &diag);
+        pl_checkpoint_set_fault(NULL);
+        done = fault.calls < at;
+        char *text = slurp(path);
+        ck_assert_uint_eq(entries(dir), 1);
+        if (done) {
+            ck_assert_int_eq(err, PL_ERR_OK);
+        } else {
+            ck_assert_int_eq(err, PL_ERR_CHECKPOINT_WRITE);
+            ck_assert_ptr_nonnull(strstr(diag.message, dir));
+            ck_assert_ptr_nonnull(strstr(diag.message, "No space left on device"));
+            diag = (struct pl_diag){0};
+        }
+        /* open, write, fsync, close, rename: before the name changed hands. After: dir fsync, close
+         */
+        ck_assert_str_eq(text, at <= 5 ? "old" : "newer");
+        free(text);
+    }
+    ck_assert_uint_eq(at, 9);
+}
+END_TEST
+
+START_TEST(a_real_failure_names_path_and_reason) {
+    FAILS(pl_file_write(in(dir, "no/such/file"), "x", 1, &diag), PL_ERR_CHECKPOINT_WRITE,
+          "no/such/file.tmp: No such file or directory");
+}
+END_TEST
+
+START_TEST(files_of_one_outbox_change_together) {
+    struct pl_outbox o;
+    spill(in(dir, "a"), "old", 3);
+    OK(pl_outbox_init(&o, dir, &diag));
+    OK(pl_outbox_put(&o, "a", "new", 3, &diag));
+    OK(pl_outbox_put(&o, "b", "new", 3, &diag));
+    char *a = slurp(in(dir, "a"));
+    ck_assert_str_eq(a, "old");
+    ck_assert(!exists(in(dir, "b")));
+    free(a);
+    OK(pl_outbox_commit(&o, &diag));
+    a = slurp(in(dir, "a"));
+    ck_assert_str_eq(a, "new");
+    ck_assert(exists(in(dir, "b")));
+    free(a);
+    pl_outbox_finish(&o);
+    pl_outbox_finish(&o);
+    ck_assert_uint_eq(entries(dir), 2);
+}
+END_TEST
+
+START_TEST(an_abandoned_outbox_leaves_nothing) {
+    struct pl_outbox o;
+    OK(pl_outbox_init(&o, dir, &diag));
+    OK(pl_outbox_put(&o, "a", "new", 3, &diag));
+    OK(pl_outbox_open(&o, "b", &diag));
+    OK(pl_outbox_write(&o, "half", 4, &diag));
+    pl_outbox_finish(&o);
+    ck_assert_uint_eq(entries(dir), 0);
+}
+END_TEST
+
+START_TEST(removing_a_tree_does_not_follow_links) {
+    const char *tree = in(dir, "tree"), *kept = in(dir, "kept");
+    ck_assert_int_eq(mkdir(tree, 0777), 0);
+    ck_assert_int_eq(mkdir(kept, 0777), 0);
+    spill(in(kept, "file"), "x", 1);
+    ck_assert_int_eq(symlink(kept, in(tree, "link")), 0);
+    OK(pl_tree_remove(tree, &diag));
+    ck_assert(!exists(tree));
+    ck_assert(exists(in(kept, "file")));
+    OK(pl_tree_remove(tree, &diag));
+}
+END_TEST
+
+START_TEST(a_file_over_the_limit_is_not_read) {
+    char *text = NULL;
+    uint64_t bytes;
+    spill(in(dir, "big"), "12345", 5);
+    FAILS(pl_file_read(in(dir, "big"), 4, &text, &bytes, &diag), PL_ERR_CHECKPOINT_FILE,
+          "at most 4 bytes");
+    FAILS(pl_file_read(dir, 4, &text, &bytes, &diag), PL_ERR_CHECKPOINT_FILE, "regular file");
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("checkpoint.durable");
+    TCase *t = tcase_create("durable");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_written_file_holds_the_bytes_and_nothing_else_is_left);
+    tcase_add_test(t, a_path_without_a_directory_means_the_current_one);
+    tcase_add_loop_test(t, whichever_call_fails_the_old_file_stays, 0, 2);
+    tcase_add_test(t, a_real_failure_names_path_and_reason);
+    tcase_add_test(t, files_of_one_outbox_change_together);
+    tcase_add_test(t, an_abandoned_outbox_leaves_nothing);
+    tcase_add_test(t, removing_a_tree_does_not_follow_links);
+    tcase_add_test(t, a_file_over_the_limit_is_not_read);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,68 @@
+/* rig.h - a small program with memory behind its job tensors, and files to try it on. */
+#ifndef PL_TESTS_CHECKPOINT_RIG_H
+#define PL_TESTS_CHECKPOINT_RIG_H
+
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <check.h>
+
+struct rig_options {
+    uint32_t mode, optimizer;
+    enum pl_dtype dtype, adapter_dtype;
+    bool master, untied, bias, qk_norm;
+    uint64_t freeze_layers, lora_r; /* lora_r 0 = 4 */
+    const char *target;             /* one module name; NULL = all-linear */
+    uint64_t staging_bytes;         /* 0 = 1 MiB */
+};
+
+struct rig {
+    struct pl_model model;
+    struct pl_program *program;
+    struct pl_device device;
+    struct pl_tensor_io io;
+    void **memory; /* [n_tensors]; NULL for step tensors */
+};
+
+void rig_open(struct rig *r, const struct rig_options *o);
+void rig_close(struct rig *r);
+/* Bits of every weight, adapter, moment and master: a function of seed, finite as numbers. */
+void rig_scramble(struct rig *r, uint32_t seed);
+void rig_clear(struct rig *r);
+/* Whether both hold the same bits in every tensor of these roles. */
+bool rig_same(const struct rig *a, const struct rig *b, enum pl_role role);
+uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uint32_t layer);
+
+/* A fresh directory of this test, and a path in it (valid until the next call but seven). */
+void dir_make(char dir[64]);
+void dir_remove(const char *dir);
+const char *in(const char *dir, const char *name);
+bool exists(const char *path);
+char *slurp(const char *path); /* malloc'd */
+void spill(const char *path, const void *data, size_t bytes);
+/* A safetensors file from its parts. */
+void st_spill(const char *path, const char *header, const void *data, size_t bytes);
+/* Rewrites a safetensors file: each tensor passes through `edit`, which may rename it, change its
+ * type or its shape's text ("[4, 4]"), or return false to drop it. */
+struct st_edit {
+    char name[256], dtype[16], shape[128];
+};
+void st_rewrite(const char *path, bool (*edit)(struct st_edit *e, const void *arg),
+                const void *arg);
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        struct pl_diag *ok_d_ = &diag;                                                             \
+        pl_err ok_err_ = (call);                                                                   \
+        ck_assert_msg(ok_err_ == PL_ERR_OK, "%s: %s", pl_err_code(ok_err_), ok_d_->message);       \
+    } while (0)
+#define FAILS(call, expected, text)                                                                \
+    do {                                                                                           \
+        diag = (struct pl_diag){0};                                                                \
+        pl_err fails_err_ = (call);                                                                \
+        ck_assert_str_eq(pl_err_code(fails_err_), pl_err_code(expected));                          \
+        ck_assert_msg(strstr(diag.message, (text)), "`%s` does not say `%s`", diag.message,        \
+                      (text));                                                                     \
+        diag = (struct pl_diag){0};                                                                \
+    } while (0)
+
+#endif
