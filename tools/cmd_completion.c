@@ -130,7 +130,8 @@ static void print_bash(void) {
     bash_values();
     bash_commands();
     puts("    if [[ $cur == -* ]]; then words=$flags; fi\n"
-         "    if [[ $words ]]; then mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"); fi\n"
+         "    [[ $words ]] || return\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
          "}\n"
          "complete -o default -F _plimsoll plimsoll");
 }

@@ -1,4 +1,4 @@
-/* cmd_estimate.c - `plimsoll estimate-vram` and `plimsoll inspect`: questions that open no device. */
+/* cmd_estimate.c - `plimsoll estimate-vram`, `plimsoll inspect`: questions that open no device. */
 #include "tools/cli.h"
 
 #include "estimator/autobatch/autobatch.h"

@@ -11,9 +11,9 @@ static const struct pl_command commands[] = {
         .examples = "plimsoll train configs/quickstart.yaml\n"
                     "plimsoll train run.yaml --learning-rate 1e-4 max_steps=100\n"
                     "plimsoll train run.yaml --dry-run\n",
-        .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit is\n"
-                "refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes the\n"
-                "step, saves a checkpoint and exits 130 or 143; the same command resumes.\n",
+        .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit\n"
+                "is refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes\n"
+                "the step, saves a checkpoint and exits 130 or 143; the same command resumes.\n",
         .run = pl_cmd_train,
         .arg = PL_ARG_FILE,
         .min_args = 1,
@@ -28,9 +28,9 @@ static const struct pl_command commands[] = {
         .examples = "plimsoll estimate-vram path/to/model --vram 16GiB\n"
                     "plimsoll estimate-vram path/to/model --mode full --batch-size 2 --json\n"
                     "plimsoll estimate-vram run.yaml --vram-gb 24 --lora-r 64\n",
-        .text = "MODEL is a directory with config.json; no weights are read. Exit 0: it fits, or no\n"
-                "budget was named; exit 3: it does not fit. Every byte is read off the plan that\n"
-                "training would allocate.\n",
+        .text = "MODEL is a directory with config.json; no weights are read. Exit 0: it fits, or\n"
+                "no budget was named; exit 3: it does not fit. Every byte is read off the plan\n"
+                "that training would allocate.\n",
         .run = pl_cmd_estimate,
         .arg = PL_ARG_FILE,
         .max_args = 1,
@@ -42,8 +42,8 @@ static const struct pl_command commands[] = {
         .summary = "check a configuration with its model and data; start nothing",
         .synopsis = "CONFIG.yaml [key=value ... | --key value ...]",
         .examples = "plimsoll validate run.yaml\n",
-        .text = "Parses the configuration, reads config.json, the headers of the weights and every\n"
-                "row of the data, plans the job and judges it.\n",
+        .text = "Parses the configuration, reads config.json, the headers of the weights and\n"
+                "every row of the data, plans the job and judges it.\n",
         .run = pl_cmd_validate,
         .arg = PL_ARG_FILE,
         .min_args = 1,
@@ -93,8 +93,8 @@ static const struct pl_command commands[] = {
         .examples = "source <(plimsoll completion bash)\n"
                     "plimsoll completion zsh > \"${fpath[1]}/_plimsoll\"\n"
                     "plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish\n",
-        .text = "The script knows the commands, flags, configuration keys and their choices of the\n"
-                "binary that printed it.\n",
+        .text = "The script knows the commands, flags, configuration keys and their choices of\n"
+                "the binary that printed it.\n",
         .run = pl_cmd_completion,
         .arg = PL_ARG_SHELL,
         .min_args = 1,
