@@ -41,7 +41,7 @@ static pl_err for_each_line(const char *path,
     if (!f) return io_error(d, path, "read");
     ssize_t len;
     while (err == PL_ERR_OK && (len = getline(&line, &cap, f)) >= 0) {
-        json_t *o = json_loadb(line, (size_t)len, JSON_DECODE_ANY, NULL);
+        json_t *o = json_loadb(line, (size_t)len, 0, NULL);
         if (json_is_object(o) && line[len - 1] == '\n') err = each(ctx, line, o);
         json_decref(o);
     }

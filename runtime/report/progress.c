@@ -13,7 +13,6 @@
 
 #define REDRAW_SECONDS 0.1
 #define DEFAULT_WIDTH  80
-#define MAX_WIDTH      240
 #define BAR_MIN        10
 #define BAR_MAX        30
 #define PIECE_TEXT     64
@@ -40,7 +39,7 @@ bool pl_colour_wanted(FILE *out) {
 static int terminal_width(FILE *out) {
     struct winsize size;
     if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return DEFAULT_WIDTH;
-    return size.ws_col < MAX_WIDTH ? size.ws_col : MAX_WIDTH;
+    return size.ws_col;
 }
 
 void pl_progress_init(struct pl_progress *p, FILE *out, bool quiet, uint64_t first_step) {

@@ -292,7 +292,8 @@ static void legend_peak(const struct picture *s, double *y) {
     }
 }
 
-static void draw_legend(const struct picture *s) {
+/* Returns the y where the words end. */
+static double draw_legend(const struct picture *s) {
     const struct pl_plan *plan = s->plan;
     double y = TOP + 2;
     legend_line(s, &y, s->budget_in_sight ? "budget" : "budget, above the picture", s->budget,
@@ -309,6 +310,7 @@ static void draw_legend(const struct picture *s) {
         legend_bands(s, &y, 0, PL_CATEGORY_COUNT - 1);
         legend_peak(s, &y);
     }
+    return y;
 }
 
 void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
@@ -325,7 +327,11 @@ void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t all
     }
     choose_columns(&s);
     set_axes(&s);
-    pl_svg_begin(out, WIDTH, HEIGHT, title);
+    struct pl_text legend = {0}; /* first, for the height it needs */
+    s.out = &legend;
+    double height = fmax(HEIGHT, draw_legend(&s));
+    s.out = out;
+    pl_svg_begin(out, WIDTH, (int)height, title);
     pl_svg_text(out, LEFT, 26, PL_SVG_START, 16, PL_SVG_INK, "%s", title);
     draw_axes(&s);
     for (int band = 0; band < BANDS; band++)
@@ -335,7 +341,9 @@ void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t all
     if (s.budget_in_sight) draw_level(&s, s.budget, &budget_stroke);
     draw_directions(&s);
     if (s.n_columns) draw_peak(&s);
-    draw_legend(&s);
+    pl_text_add(out, pl_text_str(&legend));
     pl_svg_end(out);
+    out->failed |= legend.failed;
+    pl_text_finish(&legend);
     free(s.live);
 }

@@ -19,6 +19,7 @@ struct fake {
     size_t calls;
     struct pl_oom_event events[MAX_EVENTS];
     uint32_t n_events, planned_for, failures;
+    bool no_facts;   /* the facts hook knows nothing */
     pl_err other;    /* what 'l' means; DEVICE_LOST unless a test says otherwise */
     const char *say; /* nullable: message of every failing hook */
 };
@@ -60,6 +61,7 @@ static pl_err fake_replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
 static void fake_facts(void *ctx, struct pl_oom_facts *out) {
     struct fake *f = ctx;
     note(f, 'F');
+    if (f->no_facts) return;
     *out = (struct pl_oom_facts){.what = "batch arena",
                                  .requested_bytes = 1000u * f->failures,
                                  .free_bytes = 100u * f->failures};
@@ -296,6 +298,19 @@ START_TEST(a_failure_without_words_still_gets_a_message) {
 }
 END_TEST
 
+START_TEST(facts_that_are_not_known_are_not_those_of_an_older_failure) {
+    struct fake f = {0};
+    struct pl_oom m;
+    pl_oom_init(&m, true, 1, 8, 8);
+    ck_assert_int_eq(run_step(&m, &f, "m", 1, NULL), PL_ERR_OK);
+    f.no_facts = true;
+    struct pl_diag d = {0};
+    ck_assert_int_eq(run_step(&m, &f, "m", 2, &d), PL_ERR_GPU_OOM);
+    ck_assert_uint_eq(m.last.requested_bytes, 0);
+    ck_assert_ptr_nonnull(strstr(d.message, "the device memory asked for 0 B"));
+}
+END_TEST
+
 START_TEST(a_batch_of_nothing_is_caught_by_an_assert) {
     struct fake f = {0};
     struct pl_oom m;
@@ -446,6 +461,7 @@ int main(void) {
                         (int)(sizeof refusals / sizeof *refusals));
     tcase_add_test(tc, an_oom_that_was_survived_leaves_no_trace_in_the_diag);
     tcase_add_test(tc, a_failure_without_words_still_gets_a_message);
+    tcase_add_test(tc, facts_that_are_not_known_are_not_those_of_an_older_failure);
     tcase_add_test_raise_signal(tc, a_batch_of_nothing_is_caught_by_an_assert, SIGABRT);
     tcase_add_test(tc, recovery_allocates_nothing_of_its_own);
     suite_add_tcase(s, tc);

@@ -153,6 +153,14 @@ START_TEST(resume_drops_the_half_line_of_a_crash) {
 }
 END_TEST
 
+START_TEST(resume_drops_what_is_not_an_object) {
+    write_file("not json\n" OLD_LOG "[1]\n\n");
+    struct pl_log *log = open_log(2, NULL);
+    pl_log_close(&log);
+    ck_assert_str_eq(read_file(), OLD_LOG);
+}
+END_TEST
+
 START_TEST(a_new_run_starts_with_an_empty_log) {
     write_file(OLD_LOG BEYOND);
     struct pl_log *log = open_log(0, NULL);
@@ -259,6 +267,7 @@ int main(void) {
     tcase_add_test(tc, fields_that_could_not_be_made_are_reported);
     tcase_add_test(tc, resume_keeps_the_lines_up_to_its_step_only);
     tcase_add_test(tc, resume_drops_the_half_line_of_a_crash);
+    tcase_add_test(tc, resume_drops_what_is_not_an_object);
     tcase_add_test(tc, a_new_run_starts_with_an_empty_log);
     tcase_add_test(tc, losses_read_back_with_nan_for_null);
     tcase_add_test(tc, a_long_log_reads_back_whole);

@@ -276,6 +276,26 @@ START_TEST(a_memory_picture_is_well_laid_out_for_any_budget) {
 }
 END_TEST
 
+START_TEST(a_plan_with_bytes_in_every_category_is_laid_out) {
+    struct pl_tensor tensors[PL_CATEGORY_COUNT];
+    struct pl_place_row places[PL_CATEGORY_COUNT];
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
+        tensors[c] = toy.tensors[TOY_GU];
+        tensors[c].category = (enum pl_category)c;
+        places[c] = toy.places[TOY_GU];
+        toy.plan.job_by_category[c] = 10 * MIB;
+    }
+    toy.program.tensors = tensors;
+    toy.program.n_tensors = PL_CATEGORY_COUNT;
+    toy.plan.places = places;
+    toy.plan.arena_bytes = 210 * MIB;
+    pl_svg_vram(&toy.plan, 220 * MIB, 210 * MIB, 210 * MIB, "a title", &svg);
+    check_well_formed();
+    check_layout();
+    ck_assert(has_text("adapter") && has_text("gradients") && has_text("workspace"));
+}
+END_TEST
+
 START_TEST(plans_of_any_size_are_laid_out) {
     for (int shift = -27; shift <= 30; shift += 3) {
         toy_plan_init(&toy);
@@ -423,6 +443,7 @@ int main(void) {
     tc = tcase_create("memory");
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, a_memory_picture_is_well_laid_out_for_any_budget);
+    tcase_add_test(tc, a_plan_with_bytes_in_every_category_is_laid_out);
     tcase_add_test(tc, plans_of_any_size_are_laid_out);
     tcase_add_test(tc, the_peak_is_marked_with_its_three_largest_tensors);
     tcase_add_test(tc, a_long_name_keeps_its_end);

@@ -154,6 +154,34 @@ START_TEST(a_scalar_is_step_tag_and_float) {
 }
 END_TEST
 
+START_TEST(steps_are_varints) {
+    static const struct {
+        uint64_t step;
+        unsigned char bytes[3];
+        int n;
+    } varints[] = {{0, {0x00}, 1},
+                   {127, {0x7f}, 1},
+                   {128, {0x80, 0x01}, 2},
+                   {16383, {0xff, 0x7f}, 2},
+                   {16384, {0x80, 0x80, 0x01}, 3}};
+    struct pl_tensorboard *t = NULL;
+    ck_assert_int_eq(pl_tensorboard_open(runs, &t, NULL), PL_ERR_OK);
+    for (size_t i = 0; i < sizeof varints / sizeof *varints; i++)
+        ck_assert_int_eq(pl_tensorboard_scalar(t, "x", varints[i].step, 0, NULL), PL_ERR_OK);
+    pl_tensorboard_close(&t);
+    struct file f;
+    load(&f);
+    uint64_t len;
+    next_record(&f, &len);
+    for (size_t i = 0; i < sizeof varints / sizeof *varints; i++) {
+        const unsigned char *event = next_record(&f, &len);
+        ck_assert_uint_eq(event[9], 2 << 3);
+        ck_assert_mem_eq(event + 10, varints[i].bytes, (size_t)varints[i].n);
+        ck_assert_uint_eq(event[10 + varints[i].n], 5 << 3 | 2);
+    }
+}
+END_TEST
+
 START_TEST(a_long_tag_is_cut_and_the_record_stays_whole) {
     char tag[400];
     memset(tag, 'x', sizeof tag - 1);
@@ -204,6 +232,7 @@ int main(void) {
     tcase_add_test(tc, the_readers_crc_is_castagnoli);
     tcase_add_test(tc, the_first_record_is_the_version);
     tcase_add_test(tc, a_scalar_is_step_tag_and_float);
+    tcase_add_test(tc, steps_are_varints);
     tcase_add_test(tc, a_long_tag_is_cut_and_the_record_stays_whole);
     tcase_add_test(tc, two_files_of_one_second_do_not_clash);
     tcase_add_test(tc, a_directory_that_cannot_be_made_is_an_error);
