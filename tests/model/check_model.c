@@ -422,6 +422,7 @@ START_TEST(lora_targets_are_modules_of_the_model) {
     }
     /* r (896+896) + r (4864+896) per layer; layers 0 and 1 left out */
     ck_assert_uint_eq(pl_model_lora_params(&m, mask, 8, 2), 22 * 8 * (1792 + 5760));
+    ck_assert_uint_eq(pl_model_lora_params(&m, mask, 8, 23), 8 * (1792 + 5760));
     ck_assert_uint_eq(pl_model_lora_params(&m, mask, 8, 24), 0);
 }
 END_TEST
@@ -431,8 +432,8 @@ START_TEST(a_wrong_lora_target_is_refused_with_the_allowed_ones) {
         const char *file, *name, *says, *hint;
     } rows[] = {
         {"Qwen2.5-0.5B/config.json", "q_porj", "nearest is `q_proj`", "gate_proj"},
-        {"Qwen2.5-0.5B/config.json", "lm_head", "`lm_head`", "down_proj"},
-        {"Qwen2.5-0.5B/config.json", "embed_tokens", "`embed_tokens`", "q_proj"},
+        {"Qwen2.5-0.5B/config.json", "lm_head", "adapters on `lm_head`", "down_proj"},
+        {"Qwen2.5-0.5B/config.json", "embed_tokens", "adapters on `embed_tokens`", "q_proj"},
         {"Phi-4-mini/config.json", "gate_proj", "`gate_proj`", "gate_up_proj"},
         {"Phi-4-mini/config.json", "something_else", "`something_else`", "qkv_proj"},
     };
