@@ -93,9 +93,8 @@ static bool freeze_half(struct trial *t, char *text, size_t size) {
 }
 
 static bool use_lora(struct trial *t, char *text, size_t size) {
-    if (t->job.mode == PL_MODE_LORA) return false;
+    if (t->job.mode == PL_MODE_LORA || t->job.freeze_layers >= t->m->layers) return false;
     t->job.mode = PL_MODE_LORA;
-    t->job.freeze_layers = 0;
     snprintf(text, size, "mode: lora");
     return true;
 }

@@ -1,0 +1,89 @@
+/* check_autobatch.c - the largest batch is the largest: the next one was planned and does not fit. */
+#include "estimator/autobatch/autobatch.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+
+static void read_job(struct pl_job *job, const char *mode) {
+    ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(job, "mode", mode, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(job, "max_seq_length", "256", NULL), PL_ERR_OK);
+}
+
+static uint64_t arena_at(const struct pl_job *job, const struct pl_model *m, uint32_t batch) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_planned p;
+    ck_assert_int_eq(pl_planned_init(&p, job, m, &traits, batch, NULL), PL_ERR_OK);
+    uint64_t bytes = p.plan->arena_bytes;
+    pl_planned_finish(&p);
+    return bytes;
+}
+
+START_TEST(one_byte_less_costs_a_sample) {
+    static const char *const modes[] = {"full", "lora"};
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    read_job(&job, modes[_i % 2]);
+    pl_test_model("SmolLM2-135M", &m);
+    uint32_t want = 1 + (uint32_t)_i * 3;
+    struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, want)};
+    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(a.batch_size, want);
+    ck_assert_uint_eq(a.arena_bytes, b.total_bytes);
+    ck_assert_uint_gt(a.next_bytes, b.total_bytes);
+    b.total_bytes--;
+    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(a.batch_size, want - 1);
+    b.total_bytes += 1 + 4096;
+    b.margin_bytes = 4096;
+    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(a.batch_size, want);
+    pl_job_finish(&job);
+} END_TEST
+
+START_TEST(the_limit_stops_the_search) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    read_job(&job, "lora");
+    pl_test_model("SmolLM2-135M", &m);
+    const struct pl_budget b = {.known = true, .total_bytes = UINT64_C(1) << 50};
+    for (uint32_t limit = 1; limit < 20; limit++) {
+        ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, limit, &a, NULL), PL_ERR_OK);
+        ck_assert_uint_eq(a.batch_size, limit);
+        ck_assert_uint_eq(a.next_bytes, 0);
+    }
+    pl_job_finish(&job);
+} END_TEST
+
+START_TEST(lengths_near_the_token_limit_do_not_overflow) {
+    const struct pl_traits traits = pl_traits_cpu(1);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    read_job(&job, "lora");
+    pl_test_model("SmolLM2-135M", &m);
+    job.max_seq_length = 16777216;
+    const struct pl_budget b = {.known = true, .total_bytes = UINT64_MAX};
+    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 65536, &a, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(a.batch_size, INT32_MAX / 16777216);
+    pl_job_finish(&job);
+} END_TEST
+
+int main(void) {
+    Suite *s = suite_create("gate.autobatch");
+    TCase *tc = tcase_create("autobatch");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, one_byte_less_costs_a_sample, 0, 12);
+    tcase_add_test(tc, the_limit_stops_the_search);
+    tcase_add_test(tc, lengths_near_the_token_limit_do_not_overflow);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,111 @@
+/* check_estimate.c - the answer's fields agree with the plan and with each other. */
+#include "estimator/gate/estimate.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+static void ask(struct pl_estimate *e, struct pl_job *job, struct pl_model *m, const char *mode,
+                uint64_t budget) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    const struct pl_budget b = {
+        .known = budget != 0, .total_bytes = budget, .margin_bytes = 1000, .source = "test"};
+    ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(job, "mode", mode, NULL), PL_ERR_OK);
+    pl_test_model("Qwen2.5-0.5B", m);
+    ck_assert_int_eq(pl_estimate_init(e, job, m, &traits, &b, 2, 5, NULL), PL_ERR_OK);
+}
+
+static uint64_t integer(const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    ck_assert_msg(json_is_integer(v), "%s", key);
+    return (uint64_t)json_integer_value(v);
+}
+
+START_TEST(the_json_ledger_sums_to_the_arena) {
+    static const char *const modes[] = {"full", "lora"};
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    ask(&e, &job, &m, modes[_i], UINT64_C(2) << 30);
+    json_t *o = pl_estimate_json(&e, "one note\nanother\n"), *row;
+    json_t *bytes = json_object_get(o, "bytes");
+    uint64_t sum = 0;
+    size_t i;
+    json_array_foreach(json_object_get(o, "ledger"), i, row) sum += integer(row, "bytes");
+    ck_assert_uint_eq(sum, e.planned.plan->arena_bytes);
+    ck_assert_uint_eq(integer(bytes, "arena"), sum);
+    ck_assert_uint_eq(integer(bytes, "job_arena") + integer(bytes, "batch_arena"), sum);
+    ck_assert_double_eq(json_real_value(json_object_get(o, "total_gb")) * 1e9,
+                        (double)integer(bytes, "total"));
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "notes")), 2);
+    ck_assert_uint_eq(integer(o, "schema"), 1);
+    ck_assert_uint_eq(integer(o, "recommended_batch_size"), 5);
+    uint64_t largest = 0;
+    json_array_foreach(json_object_get(o, "phases"), i, row)
+        if (integer(row, "bytes") > largest) largest = integer(row, "bytes");
+    ck_assert_uint_eq(largest, sum);
+    json_decref(o);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+} END_TEST
+
+START_TEST(every_field_of_the_contract_is_there) {
+    static const char *const keys[] = {
+        "total_gb", "model_weights_gb", "lora_adapter_gb", "optimizer_state_gb", "activations_gb",
+        "kv_cache_gb", "overhead_gb", "host_ram_gb", "param_count_billions", "mode", "batch_size",
+        "gradient_accumulation", "max_seq_length", "lora_r", "notes", "recommended_batch_size",
+        "gradients_gb", "logits_gb", "workspace_gb", "context_gb", "fragmentation_gb", "vram_gb",
+        "verdict", "fits", "limits", "peak_phase", "phases", "ledger", "bytes", "param_count",
+        "trainable_param_count", "remedies", "approximate"};
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    ask(&e, &job, &m, "lora", 0);
+    json_t *o = pl_estimate_json(&e, NULL);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        ck_assert_msg(json_object_get(o, keys[i]), "%s", keys[i]);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "verdict")), "unknown");
+    ck_assert(json_is_null(json_object_get(o, "fits")));
+    ck_assert_uint_eq(integer(o, "trainable_param_count"), 8798208); /* r 16, all linears */
+    json_decref(o);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+} END_TEST
+
+START_TEST(the_first_line_is_the_summary) {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    struct pl_text text = {0};
+    ask(&e, &job, &m, "full", UINT64_C(1) << 30);
+    pl_estimate_text(&e, false, 80, &text);
+    char want[100];
+    snprintf(want, sizeof want, "VRAM estimate (full, 0.5B params, batch=2, seq=2048): total=%.2fGB\n",
+             (double)e.planned.plan->arena_bytes / 1e9);
+    ck_assert_msg(strncmp(text.data, want, strlen(want)) == 0, "%.90s", text.data);
+    ck_assert(strstr(text.data, "verdict: no"));
+    ck_assert(strstr(text.data, "what would help"));
+    ck_assert(!strstr(text.data, "\033"));
+    pl_text_finish(&text);
+    pl_estimate_text(&e, true, 80, &text);
+    ck_assert(strstr(text.data, "\033[31mno"));
+    pl_text_finish(&text);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+} END_TEST
+
+int main(void) {
+    Suite *s = suite_create("gate.estimate");
+    TCase *tc = tcase_create("estimate");
+    tcase_add_loop_test(tc, the_json_ledger_sums_to_the_arena, 0, 2);
+    tcase_add_test(tc, every_field_of_the_contract_is_there);
+    tcase_add_test(tc, the_first_line_is_the_summary);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

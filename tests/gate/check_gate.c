@@ -1,0 +1,174 @@
+/* check_gate.c - verdicts at their limits, the size gate, and remedies that keep their word. */
+#include "estimator/gate/gate.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fixture {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_traits traits;
+    struct pl_planned planned;
+};
+
+static void set(struct pl_job *job, const char *key, const char *value) {
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_job_set(job, key, value, &d) == PL_ERR_OK, "%s: %s", key, d.message);
+}
+
+static void start(struct fixture *f, const char *model, const char *mode, uint32_t batch) {
+    *f = (struct fixture){.traits = pl_traits_cpu(2)};
+    ck_assert_int_eq(pl_job_defaults(&f->job, NULL), PL_ERR_OK);
+    set(&f->job, "mode", mode);
+    set(&f->job, "max_seq_length", "512");
+    f->job.batch_size = batch;
+    pl_test_model(model, &f->m);
+    ck_assert_int_eq(pl_planned_init(&f->planned, &f->job, &f->m, &f->traits, batch, NULL),
+                     PL_ERR_OK);
+}
+
+static void finish(struct fixture *f) {
+    pl_planned_finish(&f->planned);
+    pl_job_finish(&f->job);
+}
+
+static struct pl_budget card(uint64_t total, uint64_t margin, uint64_t context) {
+    return (struct pl_budget){.known = true,
+                              .total_bytes = total,
+                              .margin_bytes = margin,
+                              .context_bytes = context,
+                              .source = "test"};
+}
+
+START_TEST(the_verdict_turns_on_single_bytes) {
+    struct fixture f;
+    start(&f, "SmolLM2-135M", "full", 2);
+    uint64_t arena = f.planned.plan->arena_bytes;
+    const struct {
+        uint64_t total, margin, context;
+        enum pl_verdict_kind want;
+    } rows[] = {{arena, 0, 0, PL_VERDICT_FITS},
+                {arena - 1, 0, 0, PL_VERDICT_NO},
+                {arena + 1000, 1000, 0, PL_VERDICT_FITS},
+                {arena + 999, 1000, 0, PL_VERDICT_TIGHT},
+                {arena + 500, 0, 500, PL_VERDICT_FITS},
+                {arena + 499, 0, 500, PL_VERDICT_NO},
+                {arena + 1499, 1000, 500, PL_VERDICT_TIGHT},
+                {100, UINT64_MAX, 0, PL_VERDICT_NO}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pl_budget b = card(rows[i].total, rows[i].margin, rows[i].context);
+        struct pl_verdict v = pl_gate_judge(f.planned.plan, &f.job, &f.m, &b);
+        ck_assert_msg(v.kind == rows[i].want, "row %zu: %s", i, pl_verdict_name(v.kind));
+        struct pl_diag d = {0};
+        pl_err err = pl_gate_error(&v, &f.job, &b, &d);
+        ck_assert_int_eq(err, rows[i].want == PL_VERDICT_NO ? PL_ERR_DOES_NOT_FIT : PL_ERR_OK);
+    }
+    finish(&f);
+} END_TEST
+
+START_TEST(without_a_budget_the_verdict_is_unknown) {
+    struct fixture f;
+    const struct pl_budget none = {0};
+    start(&f, "SmolLM2-135M", "lora", 1);
+    ck_assert_int_eq(pl_gate_judge(f.planned.plan, &f.job, &f.m, &none).kind, PL_VERDICT_UNKNOWN);
+    finish(&f);
+} END_TEST
+
+START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
+    struct fixture f;
+    struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
+    struct pl_diag d = {0};
+    start(&f, "Qwen2.5-7B", "full", 1);
+    struct pl_verdict v = pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy);
+    ck_assert(v.over_ceiling);
+    ck_assert_int_eq(pl_gate_error(&v, &f.job, &roomy, &d), PL_ERR_FULL_FT_MODEL_TOO_LARGE);
+    ck_assert_str_eq(pl_err_code(d.err), "RUNTIME_FULL_FT_MODEL_TOO_LARGE");
+    ck_assert(strstr(d.message, "7.616"));
+    f.job.full_ft_ceiling_billions = 7.615616512; /* its exact count is not above it */
+    ck_assert(!pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
+    f.job.full_ft_ceiling_billions = 7.615616511;
+    ck_assert(pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
+    f.job.mode = PL_MODE_LORA;
+    ck_assert(!pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
+    finish(&f);
+} END_TEST
+
+/* Re-plans what a remedy's text says, through the configuration parser. */
+static uint64_t needed_with(const struct fixture *f, const char *change) {
+    struct pl_job job = f->job; /* strings stay borrowed: scalars are all that changes */
+    uint32_t batch = f->job.batch_size;
+    char text[200];
+    snprintf(text, sizeof text, "%s", change);
+    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
+        char key[64], value[64];
+        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[a-z0-9]", key, value), 2);
+        if (strcmp(key, "batch_size") == 0) batch = (uint32_t)strtoul(value, NULL, 10);
+        else set(&job, key, value);
+    }
+    struct pl_planned p;
+    ck_assert_int_eq(pl_planned_init(&p, &job, &f->m, &f->traits, batch, NULL), PL_ERR_OK);
+    uint64_t bytes = p.plan->arena_bytes;
+    pl_planned_finish(&p);
+    return bytes;
+}
+
+START_TEST(every_remedy_saves_what_it_says) {
+    static const char *const modes[] = {"full", "lora"};
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n;
+    start(&f, "Qwen2.5-0.5B", modes[_i], 8);
+    f.job.gradient_checkpointing = PL_RECOMPUTE_NONE;
+    f.job.loss_chunk_tokens = 0;
+    pl_planned_finish(&f.planned);
+    ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 8, NULL), PL_ERR_OK);
+    uint64_t now = f.planned.plan->arena_bytes;
+    struct pl_budget b = card(now / 2, 0, 0);
+    ck_assert_int_eq(pl_gate_remedies(&f.job, &f.m, &f.traits, 8, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert_uint_ge(n, 5);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = needed_with(&f, rows[i].change);
+        ck_assert_msg(bytes == rows[i].total_bytes, "%s", rows[i].change);
+        ck_assert_int_eq(rows[i].saves_bytes, (int64_t)(now - bytes));
+        ck_assert_int_eq(rows[i].fits, bytes <= b.total_bytes);
+        ck_assert(i == 0 || rows[i - 1].fits || !rows[i].fits); /* fitting ones first */
+    }
+    finish(&f);
+} END_TEST
+
+START_TEST(what_no_single_change_cures_is_cured_together) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n;
+    start(&f, "SmolLM2-135M", "full", 16);
+    struct pl_job lean = f.job;
+    lean.mode = PL_MODE_LORA;
+    struct pl_planned p;
+    ck_assert_int_eq(pl_planned_init(&p, &lean, &f.m, &f.traits, 1, NULL), PL_ERR_OK);
+    struct pl_budget b = card(p.plan->arena_bytes, 0, 0);
+    pl_planned_finish(&p);
+    ck_assert_int_eq(pl_gate_remedies(&f.job, &f.m, &f.traits, 16, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert(rows[0].fits);
+    ck_assert(strstr(rows[0].change, "batch_size: 1") && strstr(rows[0].change, "mode: lora"));
+    ck_assert_uint_eq(needed_with(&f, rows[0].change), rows[0].total_bytes);
+    finish(&f);
+} END_TEST
+
+int main(void) {
+    Suite *s = suite_create("gate.gate");
+    TCase *tc = tcase_create("gate");
+    tcase_add_test(tc, the_verdict_turns_on_single_bytes);
+    tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
+    tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
+    tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 2);
+    tcase_add_test(tc, what_no_single_change_cures_is_cured_together);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,147 @@
+/* check_closed_forms.c - the plan against formulas that were not derived from the builder.
+ *
+ * Static bytes: parameters x bytes per parameter (Rajbhandari et al., ZeRO, 1910.02054, section 3;
+ * Hu et al. 2106.09685 for adapters). Kept activations of a decoder layer without recomputation, N
+ * tokens, b bytes an element: b(4C + 2Q + 2K + 3F) and fp32 statistics; with QK-norm q and k are
+ * kept once before the norm, so the sum is the same. */
+#include "tests/plan/planning.h"
+
+#include <check.h>
+
+static uint64_t by_role(const struct pl_program *p, enum pl_role role) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].role == role) bytes += p->tensors[i].bytes;
+    return bytes;
+}
+
+START_TEST(full_fine_tuning_holds_16_bytes_a_parameter) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model(pl_test_models[_i], &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_FULL, 1, 512);
+    uint64_t n = pl_model_param_count(&m);
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT), 2 * n);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_GRADIENTS], 2 * n);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 12 * n);
+    pl_planned_finish(&p);
+} END_TEST
+
+START_TEST(lora_trains_only_its_adapters) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model(pl_test_models[_i], &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 512);
+    uint64_t n = pl_model_lora_params(&m, s.lora_targets, 16, 0);
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT), 2 * pl_model_param_count(&m));
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_ADAPTER], 4 * n);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_GRADIENTS], 4 * n);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 8 * n);
+    pl_planned_finish(&p);
+} END_TEST
+
+/* Bytes of a layer's forward values that are still alive when the last layer's forward is over. */
+static uint64_t kept_of_layer(const struct pl_planned *p, uint32_t layer) {
+    const struct pl_program *g = p->program;
+    uint32_t head = g->phases[PL_PHASE_MICRO].first_op;
+    while (g->ops[head].kind != PL_OP_GATHER_ADD)
+        head++;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct pl_tensor *t = &g->tensors[i];
+        const struct pl_place_row *r = &p->plan->places[i];
+        if (t->scope == PL_SCOPE_STEP && t->phase == PL_PHASE_MICRO && t->layer == layer &&
+            r->first_op < head && r->last_op > head)
+            bytes += t->bytes;
+    }
+    return bytes;
+}
+
+static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, uint32_t level) {
+    uint64_t c = m->hidden, q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim, f = m->ffn;
+    uint64_t statistics = 4 * (m->heads + 2);
+    switch (level) {
+    case PL_RECOMPUTE_NONE: return n * (b * (4 * c + 2 * q + 2 * k + 3 * f) + statistics);
+    case PL_RECOMPUTE_LIGHT: return n * (b * (2 * c + 2 * q + 2 * k + 2 * f) + statistics);
+    default: return n * b * c;
+    }
+}
+
+START_TEST(a_layer_keeps_what_the_formula_says) {
+    static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL};
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model(pl_test_models[_i], &m);
+    for (size_t l = 0; l < 3; l++) {
+        struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, levels[l], 3, 100);
+        pl_test_plan(&p, &s, &m);
+        ck_assert_uint_eq(kept_of_layer(&p, 5), expected_kept(&m, 300, 2, levels[l]));
+        pl_planned_finish(&p);
+    }
+} END_TEST
+
+START_TEST(frozen_layers_keep_nothing) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("Llama-3.2-1B", &m);
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_LORA; mode++) {
+        struct pl_job_shape s = pl_test_shape(&m, mode, PL_RECOMPUTE_NONE, 1, 256);
+        s.freeze_layers = 8;
+        pl_test_plan(&p, &s, &m);
+        ck_assert_uint_eq(kept_of_layer(&p, 4), 0);
+        ck_assert_uint_gt(kept_of_layer(&p, 9), 0);
+        pl_planned_finish(&p);
+    }
+} END_TEST
+
+START_TEST(logits_exist_one_chunk_at_a_time) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("Qwen2.5-7B", &m);
+    for (uint64_t chunk = 0; chunk <= 300; chunk += 100) {
+        struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_FULL, 2, 512);
+        s.loss_chunk_tokens = chunk;
+        pl_test_plan(&p, &s, &m);
+        uint64_t rows = chunk ? chunk : 1024, largest = 0;
+        for (uint32_t i = 0; i < p.program->n_tensors; i++)
+            if (p.program->tensors[i].category == PL_CATEGORY_LOGITS &&
+                p.program->tensors[i].bytes > largest)
+                largest = p.program->tensors[i].bytes;
+        ck_assert_uint_eq(largest, rows * m.vocab * 2);
+        pl_planned_finish(&p);
+    }
+} END_TEST
+
+START_TEST(sgd_keeps_no_moments_and_fp32_no_master) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("SmolLM2-360M", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_FULL, 1, 128);
+    s.optimizer = PL_OPTIMIZER_SGD;
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 4 * pl_model_param_count(&m));
+    pl_planned_finish(&p);
+    s.dtype = s.gradient_dtype = PL_DTYPE_F32;
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 0);
+    pl_planned_finish(&p);
+} END_TEST
+
+int main(void) {
+    Suite *s = suite_create("plan.closed_forms");
+    TCase *tc = tcase_create("closed forms");
+    tcase_add_loop_test(tc, full_fine_tuning_holds_16_bytes_a_parameter, 0, pl_test_n_models);
+    tcase_add_loop_test(tc, lora_trains_only_its_adapters, 0, pl_test_n_models);
+    tcase_add_loop_test(tc, a_layer_keeps_what_the_formula_says, 0, pl_test_n_models);
+    tcase_add_test(tc, frozen_layers_keep_nothing);
+    tcase_add_test(tc, logits_exist_one_chunk_at_a_time);
+    tcase_add_test(tc, sgd_keeps_no_moments_and_fp32_no_master);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

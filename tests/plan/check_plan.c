@@ -1,0 +1,225 @@
+/* check_plan.c - plans of public models keep every invariant, and the checker finds broken ones. */
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PACKING_LIMIT 0.02 /* over the largest live sum */
+
+static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL,
+                                  PL_RECOMPUTE_EVERY_N(2)};
+
+/* The arena against the bound of its own peak phase: smaller phases may pack loosely inside it. */
+static void assert_tight(const struct pl_plan *plan, const char *what) {
+    struct pl_diag d = {0};
+    uint64_t bound = 0;
+    ck_assert_msg(pl_plan_check(plan, &d) == PL_ERR_OK, "%s: %s", what, d.message);
+    for (int ph = 0; ph < PL_PHASE_COUNT; ph++)
+        if (plan->phases[ph].live_bytes > bound) bound = plan->phases[ph].live_bytes;
+    double over = (double)(plan->batch_bytes - bound);
+    ck_assert_msg(over <= PACKING_LIMIT * (double)bound, "%s: %.2f %% over", what,
+                  100 * over / (double)bound);
+}
+
+START_TEST(every_model_mode_and_level_is_packed_tightly_and_checked) {
+    struct pl_model m;
+    pl_test_model(pl_test_models[_i], &m);
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_LORA; mode++) {
+        for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
+            for (uint64_t batch = 1; batch <= 4; batch += 3) {
+                struct pl_job_shape s = pl_test_shape(&m, mode, levels[l], batch, 2048);
+                struct pl_planned p;
+                pl_test_plan(&p, &s, &m);
+                assert_tight(p.plan, pl_test_models[_i]);
+                pl_planned_finish(&p);
+            }
+        }
+    }
+} END_TEST
+
+static void vary(struct pl_job_shape *s, int i) {
+    switch (i) {
+    case 0: s->loss_chunk_tokens = 0; break;
+    case 1: s->loss_chunk_tokens = 100; break;
+    case 2: s->freeze_layers = 3; break;
+    case 3: s->optimizer = PL_OPTIMIZER_SGD; break;
+    case 4: s->dtype = s->gradient_dtype = PL_DTYPE_F32, s->master_weights = false; break;
+    case 5: s->lora_dropout = 0.1; break;
+    case 6: s->eval = s->load = s->save = false; break;
+    case 7: s->max_seq_length = 1; break;
+    case 8: s->gradient_dtype = PL_DTYPE_F32; break;
+    case 9: s->adapter_dtype = PL_DTYPE_BF16; break;
+    default: s->freeze_layers = s->mode == PL_MODE_FULL ? 24 : 23; break; /* of Qwen2.5-0.5B */
+    }
+}
+
+START_TEST(every_knob_keeps_the_invariants) {
+    struct pl_model m;
+    struct pl_diag d = {0};
+    pl_test_model("Qwen2.5-0.5B", &m);
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_LORA; mode++) {
+        for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
+            struct pl_job_shape s = pl_test_shape(&m, mode, levels[l], 2, 512);
+            struct pl_planned p;
+            vary(&s, _i);
+            pl_test_plan(&p, &s, &m);
+            ck_assert_msg(pl_plan_check(p.plan, &d) == PL_ERR_OK, "%s", d.message);
+            pl_planned_finish(&p);
+        }
+    }
+} END_TEST
+
+START_TEST(the_job_arena_does_not_move_with_the_batch) {
+    struct pl_model m;
+    struct pl_planned a, b;
+    pl_test_model("SmolLM2-135M", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_NONE, 8, 256);
+    pl_test_plan(&a, &s, &m);
+    s.batch_size = 3;
+    pl_test_plan(&b, &s, &m);
+    ck_assert_uint_eq(a.plan->job_bytes, b.plan->job_bytes);
+    for (uint32_t i = 0; i < a.program->n_tensors; i++)
+        if (a.program->tensors[i].scope == PL_SCOPE_JOB)
+            ck_assert_uint_eq(a.plan->places[i].offset, b.plan->places[i].offset);
+    pl_planned_finish(&a);
+    pl_planned_finish(&b);
+} END_TEST
+
+START_TEST(the_timeline_peaks_where_the_phase_says) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("SmolLM2-135M", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_LIGHT, 2, 512);
+    pl_test_plan(&p, &s, &m);
+    const struct pl_phase_range *r = &p.program->phases[PL_PHASE_MICRO];
+    uint64_t *live = calloc(r->n_ops, sizeof *live), most = 0, at_peak = 0;
+    pl_plan_timeline(p.plan, PL_PHASE_MICRO, live);
+    for (uint32_t i = 0; i < r->n_ops; i++)
+        if (live[i] > most) most = live[i];
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+        at_peak += p.plan->phases[PL_PHASE_MICRO].live[c];
+    ck_assert_uint_eq(live[p.plan->phases[PL_PHASE_MICRO].peak_op - r->first_op], at_peak);
+    /* the peak is chosen by aligned bytes, so plain bytes may be a few paddings higher elsewhere */
+    ck_assert_uint_le(most - at_peak, 256 * p.program->n_tensors);
+    free(live);
+    pl_planned_finish(&p);
+} END_TEST
+
+/* --- plans that are wrong on purpose --------------------------------------------------------- */
+
+static uint32_t find_op(const struct pl_program *p, enum pl_op_kind kind, uint32_t skip) {
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == kind && p->ops[i].phase == PL_PHASE_MICRO && skip-- == 0) return i;
+    ck_abort_msg("no such op");
+    return 0;
+}
+
+static struct pl_operand *operands_of(struct pl_program *p, uint32_t op) {
+    return &p->operands[p->ops[op].in - p->operands];
+}
+
+static void two_live_tensors_at_one_place(struct pl_planned *p) {
+    const struct pl_op *op = &p->program->ops[find_op(p->program, PL_OP_SWIGLU, 0)];
+    p->plan->places[op->out[0].id].offset = p->plan->places[op->in[0].id].offset;
+}
+
+static void an_offset_that_is_not_aligned(struct pl_planned *p) {
+    p->plan->places[p->program->ops[find_op(p->program, PL_OP_EMBED, 0)].out[0].id].offset += 4;
+}
+
+static void a_ledger_that_does_not_add_up(struct pl_planned *p) { p->plan->ledger[0]++; }
+
+static void a_read_of_overwritten_content(struct pl_planned *p) {
+    operands_of(p->program, find_op(p->program, PL_OP_SWIGLU, 0))[0].version--;
+}
+
+static void an_undeclared_write_in_place(struct pl_planned *p) {
+    struct pl_operand *o = operands_of(p->program, find_op(p->program, PL_OP_RMSNORM, 0));
+    o[2] = o[0]; /* y = x: RMSNORM may not write over its input */
+    o[2].version++;
+}
+
+static void a_life_that_ends_too_early(struct pl_planned *p) {
+    uint32_t id = p->program->ops[find_op(p->program, PL_OP_ATTENTION, 0)].out[0].id;
+    p->plan->places[id].last_op = p->plan->places[id].first_op;
+}
+
+static void a_tensor_outside_the_arena(struct pl_planned *p) {
+    p->plan->places[p->program->ops[find_op(p->program, PL_OP_EMBED, 0)].out[0].id].offset =
+        p->plan->batch_bytes;
+}
+
+static void job_tensors_that_overlap(struct pl_planned *p) { p->plan->places[1].offset = 0; }
+
+static void a_window_beyond_the_columns(struct pl_planned *p) {
+    operands_of(p->program, find_op(p->program, PL_OP_ATTENTION, 0))[2].col += 8;
+}
+
+static void (*const defects[])(struct pl_planned *) = {
+    two_live_tensors_at_one_place, an_offset_that_is_not_aligned, a_ledger_that_does_not_add_up,
+    a_read_of_overwritten_content, an_undeclared_write_in_place,  a_life_that_ends_too_early,
+    a_tensor_outside_the_arena,    job_tensors_that_overlap,      a_window_beyond_the_columns};
+#define N_DEFECTS (sizeof defects / sizeof *defects)
+
+START_TEST(the_checker_finds_a_planted_defect) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_diag d = {0};
+    pl_test_model("SmolLM2-135M", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_LIGHT, 2, 128);
+    pl_test_plan(&p, &s, &m);
+    defects[_i](&p);
+    ck_assert_int_eq(pl_plan_check(p.plan, &d), PL_ERR_PLAN_BROKEN);
+    ck_assert(d.message[0] != 0);
+    pl_planned_finish(&p);
+} END_TEST
+
+START_TEST(the_text_form_has_a_line_for_every_op) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_text text = {0};
+    pl_test_model("Qwen3-0.6B", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 64);
+    pl_test_plan(&p, &s, &m);
+    pl_plan_print(p.plan, &text);
+    uint32_t lines = 0;
+    for (const char *c = pl_text_str(&text); *c; c++)
+        lines += *c == '\n';
+    ck_assert_uint_eq(lines, p.program->n_ops);
+    ck_assert(strstr(text.data, "layers.3.q_proj.lora_b"));
+    ck_assert(strstr(text.data, "rec L27"));
+    pl_text_finish(&text);
+    pl_planned_finish(&p);
+} END_TEST
+
+START_TEST(sizes_beyond_64_bits_are_refused) {
+    struct pl_model m;
+    struct pl_program *p;
+    struct pl_diag d = {0};
+    const struct pl_traits traits = pl_traits_cpu(1);
+    pl_test_model("SmolLM2-135M", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_FULL, 65536, 16777216);
+    ck_assert_int_eq(pl_program_create(&m, &s, &traits, &p, &d), PL_ERR_OVERFLOW);
+    ck_assert_ptr_null(p);
+} END_TEST
+
+int main(void) {
+    Suite *s = suite_create("plan.plan");
+    TCase *tc = tcase_create("plans");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, every_model_mode_and_level_is_packed_tightly_and_checked, 0,
+                        pl_test_n_models);
+    tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 11);
+    tcase_add_test(tc, the_job_arena_does_not_move_with_the_batch);
+    tcase_add_test(tc, the_timeline_peaks_where_the_phase_says);
+    tcase_add_loop_test(tc, the_checker_finds_a_planted_defect, 0, (int)N_DEFECTS);
+    tcase_add_test(tc, the_text_form_has_a_line_for_every_op);
+    tcase_add_test(tc, sizes_beyond_64_bits_are_refused);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

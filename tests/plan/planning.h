@@ -1,0 +1,17 @@
+/* planning.h - what the planner's tests share: public models by name, jobs, plans. */
+#ifndef PL_TESTS_PLAN_PLANNING_H
+#define PL_TESTS_PLAN_PLANNING_H
+
+#include "estimator/plan/planned.h"
+
+extern const char *const pl_test_models[]; /* directories of tests/model/configs */
+extern const int pl_test_n_models;
+
+/* Fails the test when the file cannot be read. */
+void pl_test_model(const char *name, struct pl_model *m);
+/* bf16, AdamW, everything on: eval, load, save; LoRA r16 on all linears. */
+struct pl_job_shape pl_test_shape(const struct pl_model *m, uint32_t mode, uint32_t recompute,
+                                  uint64_t batch, uint64_t length);
+void pl_test_plan(struct pl_planned *out, const struct pl_job_shape *s, const struct pl_model *m);
+
+#endif
