@@ -24,7 +24,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Every flag that is not a configuration key. Names are written with `_`; users may type `-` or `_`.
+/* Every flag that is not a configuration key. Names are written with `_`; users may type `-` too.
  * X(id, name, short or 0, value, key, unit, help)
  *   value  "" for a switch, a placeholder such as "SIZE", or the choices: "auto|always|never"
  *   key    non-empty: the flag is another spelling of this configuration key, and the value,
@@ -88,8 +88,8 @@ struct pl_cli {
     char **owned; /* the memory behind overrides */
 };
 
-/* PL_ERR_USAGE names the word at fault. *cli may be finished, and given to pl_cli_fail, whatever the
- * outcome. argv must outlive *cli. */
+/* PL_ERR_USAGE names the word at fault. *cli may be finished, and given to pl_cli_fail, whatever
+ * the outcome. argv must outlive *cli. */
 pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_diag *d);
 void pl_cli_finish(struct pl_cli *cli);
 static inline bool pl_cli_has(const struct pl_cli *cli, enum pl_cli_flag f) {

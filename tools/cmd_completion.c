@@ -49,7 +49,11 @@ static void print_flag_names(uint32_t mask) {
 /* Words offered for a positional argument; NULL where the shell's file names are right. */
 static const char *argument_words(enum pl_cli_arg arg) {
     static const char *const words[] = {
-        [PL_ARG_NONE] = "", [PL_ARG_FILE] = NULL, [PL_ARG_TOPIC] = "", [PL_ARG_SHELL] = "bash zsh fish"};
+        [PL_ARG_NONE] = "",
+        [PL_ARG_FILE] = NULL,
+        [PL_ARG_TOPIC] = "",
+        [PL_ARG_SHELL] = "bash zsh fish",
+    };
     return words[arg];
 }
 
