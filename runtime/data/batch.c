@@ -54,7 +54,7 @@ pl_err pl_step_batch_load(struct pl_step_batch *b, struct pl_data *data, uint64_
 
 /* n items of `bytes` each, at least one, so that NULL only ever means no memory. */
 static void *array(uint64_t n, size_t bytes) {
-    return n < SIZE_MAX ? calloc((size_t)n + 1, bytes) : NULL;
+    return n < SIZE_MAX / bytes ? calloc((size_t)n + 1, bytes) : NULL;
 }
 
 pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
