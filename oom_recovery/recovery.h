@@ -69,19 +69,19 @@ struct pl_oom_hooks {
 struct pl_oom {
     bool enabled;
     uint32_t max_retries;
-    uint32_t retries;    /* halvings done in this run */
-    uint32_t batch_size; /* micro-batch in use */
+    uint32_t retries;            /* halvings done in this run */
+    uint32_t batch_size;         /* micro-batch in use */
     uint64_t step, global_batch; /* for events */
     enum pl_oom_state state;
-    struct pl_oom_facts last;    /* of the newest failure */
+    struct pl_oom_facts last; /* of the newest failure */
 };
 
 void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t batch_size,
                  uint64_t global_batch);
 /* Runs one step to DONE (PL_ERR_OK), EXHAUSTED (PL_ERR_GPU_OOM) or FAILED. `reserve_first` enters
  * at RESERVE instead of RUN: the first reservation of a run is protected like any step. */
-pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step,
-                  bool reserve_first, struct pl_diag *d);
+pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
+                  struct pl_diag *d);
 /* Micro-batches of a step: ceil(global / batch). */
 uint64_t pl_oom_accumulation(uint64_t global_batch, uint32_t batch_size);
 uint32_t pl_oom_halve(uint32_t batch_size); /* rounds up; 1 -> 1 */

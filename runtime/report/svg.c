@@ -69,12 +69,6 @@ void pl_svg_line(struct pl_text *out, double x1, double y1, double x2, double y2
     pl_text_add(out, "/>\n");
 }
 
-void pl_svg_rect(struct pl_text *out, double x, double y, double width, double height,
-                 const char *fill) {
-    pl_text_addf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n",
-                 x, y, width, height, fill);
-}
-
 void pl_svg_dot(struct pl_text *out, double x, double y, double radius, const char *fill) {
     pl_text_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\"/>\n", x, y, radius,
                  fill);

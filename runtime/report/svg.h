@@ -37,8 +37,6 @@ void pl_svg_text(struct pl_text *out, double x, double y, enum pl_svg_anchor anc
 void pl_svg_text_up(struct pl_text *out, double x, double y, int size, const char *text);
 void pl_svg_line(struct pl_text *out, double x1, double y1, double x2, double y2,
                  const struct pl_svg_stroke *stroke);
-void pl_svg_rect(struct pl_text *out, double x, double y, double width, double height,
-                 const char *fill);
 void pl_svg_dot(struct pl_text *out, double x, double y, double radius, const char *fill);
 
 /* The smallest of 1, 2, 5 times a power of ten that gives at most `ticks` steps over span > 0. */

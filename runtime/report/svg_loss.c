@@ -162,9 +162,11 @@ static void draw_ranges(const struct curve *c, struct pl_text *out) {
     pl_text_add(out, "\"/>\n");
 }
 
-/* Mean over the points around i: centred, so that the line does not lag behind the curve. */
+/* Mean over the points around i: centred, so that the line does not lag behind the curve. At the
+ * start, where a loss falls fastest, it reaches no further ahead than back. */
 static double mean_around(const struct curve *c, uint64_t i, uint64_t reach) {
-    uint64_t first = i > reach ? i - reach : 0, last = pl_u64_min(i + reach, c->n - 1), count = 0;
+    reach = pl_u64_min(reach, i);
+    uint64_t first = i - reach, last = pl_u64_min(i + reach, c->n - 1), count = 0;
     double sum = 0;
     for (uint64_t k = first; k <= last; k++) {
         if (!can_draw(c, k)) continue;
