@@ -35,8 +35,9 @@ struct pl_rope {
     uint32_t dim; /* rotated dimensions of a head, even, <= head_dim */
     double factor, low_freq_factor, high_freq_factor;
     uint32_t original_max_positions;
-    double attention_factor;                       /* multiplies cos and sin; 1 but for longrope */
-    double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS]; /* longrope, dim/2 each */
+    double attention_factor; /* multiplies cos and sin; 1 but for longrope */
+    /* longrope, dim/2 each */
+    double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS];
 };
 
 struct pl_model {
@@ -101,7 +102,7 @@ struct pl_param_row {
     uint64_t row0, rows, cols;
 };
 #define PL_MODEL_MAX_ROWS 24
-/* The distinct rows of the family as this model has them (per-layer ones once). Returns the count. */
+/* The distinct rows of the family as this model has them (per-layer ones once); their count. */
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
 /* Full tensor name in the files: "model.layers.3.self_attn.q_proj.weight". */
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]);

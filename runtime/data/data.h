@@ -18,14 +18,15 @@
 #define PL_LABEL_MASKED (-100)
 
 struct pl_sample {
-    int32_t *ids, *labels; /* owned by the caller; grown by pl_data_sample; labels are not shifted */
+    int32_t *ids, *labels; /* [n], owned, grown by pl_data_sample; labels are not shifted */
     uint64_t n, cap;
 };
 void pl_sample_finish(struct pl_sample *s);
 
 struct pl_data_stats {
     uint64_t rows, unsupervised_rows, truncated_rows, dropped_rows;
-    uint64_t tokens, supervised_tokens, longest; /* after truncation; targets after the shift by one */
+    /* after truncation, targets after the shift by one */
+    uint64_t tokens, supervised_tokens, longest;
 };
 
 struct pl_data;
@@ -38,11 +39,12 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
 void pl_data_close(struct pl_data **data);
 uint64_t pl_data_rows(const struct pl_data *data);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
-/* Tokens of row `row` (0-based over all files). */
+/* Tokens of row `row` (0-based over all files). One thread at a time. PL_ERR_DATA_FILE: the file
+ * cannot be read any more, or is not the one that was opened. */
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);
 
 /* Row at `position` of an endless walk over rows [first, first+n): epoch = position / n; shuffled
- * by (seed, epoch) when `shuffle`, else in file order. A permutation of the n rows in each epoch. */
+ * by (seed, epoch) when `shuffle`, else in file order. Each epoch is a permutation of the n rows. */
 uint64_t pl_data_order(uint64_t position, uint64_t first, uint64_t n, bool shuffle, uint64_t seed);
 
 /* The samples of one step, and its micro-batches cut from them. Reused from step to step. */
