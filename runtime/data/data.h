@@ -44,7 +44,7 @@ const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);
 
 /* Row at `position` of an endless walk over rows [first, first+n): epoch = position / n; shuffled
- * by (seed, epoch) when `shuffle`, else in file order. Each epoch is a permutation of the n rows. */
+ * by (seed, epoch) when `shuffle`, else in file order. Each epoch visits every row once. */
 uint64_t pl_data_order(uint64_t position, uint64_t first, uint64_t n, bool shuffle, uint64_t seed);
 
 /* The samples of one step, and its micro-batches cut from them. Reused from step to step. */
