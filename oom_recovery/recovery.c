@@ -196,7 +196,7 @@ static pl_err report_exhausted(const struct pl_oom *m, struct pl_diag *d) {
     const struct pl_oom_facts *f = &m->last;
     pl_err err = pl_diag_set(
         d, PL_ERR_GPU_OOM,
-        "step %llu: the %s asked for %s (%llu bytes) with %s (%llu bytes) free at micro-batch %u; "
+        "step %llu: %s asked for %s (%llu bytes) with %s (%llu bytes) free at micro-batch %u; "
         "halvings done: %u of %u; %s",
         (unsigned long long)m->step, f->what, pl_bytes_text(f->requested_bytes, asked),
         (unsigned long long)f->requested_bytes, pl_bytes_text(f->free_bytes, available),

@@ -76,8 +76,9 @@ static void duration_text(double seconds, char *buf, size_t cap) {
 /* Seconds to go at the pace of this process so far; steps of an earlier one took other time. */
 static double seconds_left(const struct pl_progress *p, const struct pl_step_report *r,
                            double now) {
-    if (r->step < p->first_step || r->step >= r->total_steps) return 0;
-    double done = (double)(r->step - p->first_step + 1);
+    if (r->step >= r->total_steps) return 0;
+    if (r->step <= p->first_step) return NAN;
+    double done = (double)(r->step - p->first_step);
     return (now - p->started) / done * (double)(r->total_steps - r->step);
 }
 
@@ -149,6 +150,10 @@ static void fit(struct line *l, const struct pl_step_report *r, int width) {
 
 /* --- drawing --------------------------------------------------------------------------------- */
 
+static bool is_silent(const struct pl_progress *p) {
+    return p->quiet || !p->out;
+}
+
 /* Loss is what one looks for, the bar what one glances at. */
 static const char *const colours[PIECES] = {[BAR] = "\033[36m", [LOSS] = "\033[1m"};
 
@@ -165,7 +170,7 @@ static void print_pieces(const struct pl_progress *p, const struct line *l, bool
 
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r) {
     double now = monotonic_seconds();
-    if (p->quiet) return;
+    if (is_silent(p)) return;
     if (p->terminal && now - p->last_drawn < REDRAW_SECONDS && r->step < r->total_steps) return;
     p->last_drawn = now;
     struct line l;
@@ -185,14 +190,14 @@ void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r) {
 
 /* The line is wiped and drawn again by the next step, which then may not be held back. */
 void pl_progress_note(struct pl_progress *p, const char *text) {
-    if (p->quiet) return;
+    if (is_silent(p)) return;
     fprintf(p->out, "%s%s\n", p->terminal ? "\r\033[K" : "", text);
     fflush(p->out);
     p->last_drawn -= 2 * REDRAW_SECONDS;
 }
 
 void pl_progress_end(struct pl_progress *p) {
-    if (p->quiet || !p->terminal) return;
+    if (is_silent(p) || !p->terminal) return;
     fputs("\n", p->out);
     fflush(p->out);
 }

@@ -54,9 +54,9 @@ struct pl_progress {
     bool terminal, colour;      /* one rewritten line, else a plain line each time */
     bool quiet;                 /* neither steps nor notes are shown */
     double started, last_drawn; /* seconds, monotonic */
-    uint64_t first_step;        /* the first this process runs (1 = a fresh run), for the ETA */
+    uint64_t first_step;        /* steps done before this process began, for the ETA */
 };
-/* Failures to write are ignored: a run does not end because nobody watches. */
+/* Failures to write are ignored: a run does not end because nobody watches. {0} is silent. */
 void pl_progress_init(struct pl_progress *p, FILE *out, bool quiet, uint64_t first_step);
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r);
 void pl_progress_note(struct pl_progress *p, const char *text); /* a line above the progress line */

@@ -307,7 +307,7 @@ START_TEST(facts_that_are_not_known_are_not_those_of_an_older_failure) {
     struct pl_diag d = {0};
     ck_assert_int_eq(run_step(&m, &f, "m", 2, &d), PL_ERR_GPU_OOM);
     ck_assert_uint_eq(m.last.requested_bytes, 0);
-    ck_assert_ptr_nonnull(strstr(d.message, "the device memory asked for 0 B"));
+    ck_assert_ptr_nonnull(strstr(d.message, "step 2: device memory asked for 0 B"));
 }
 END_TEST
 

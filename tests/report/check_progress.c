@@ -64,7 +64,7 @@ static size_t columns_of(const char *s) {
 
 static struct pl_progress start(void) {
     struct pl_progress p;
-    pl_progress_init(&p, screen, false, 1);
+    pl_progress_init(&p, screen, false, 0);
     return p;
 }
 
@@ -170,10 +170,10 @@ static const struct {
     uint64_t first, step, total;
     const char *eta;
 } paces[] = {
-    {1, 1, 10, 10, "ETA 0s"},        {1, 1, 10, 69, "ETA 59s"},
-    {1, 1, 10, 75, "ETA 1m05s"},     {37.2, 1, 10, 110, "ETA 1h02m"},
-    {3600, 1, 10, 86, "ETA 3d04h"},  {1, 101, 110, 140, "ETA 30s"}, /* after a resume */
-    {1e9, 1, 10, 1000000, "ETA --"},
+    {1, 0, 10, 10, "ETA 0s"},        {1, 0, 10, 69, "ETA 59s"},
+    {1, 0, 10, 75, "ETA 1m05s"},     {37.2, 0, 10, 110, "ETA 1h02m"},
+    {3600, 0, 10, 86, "ETA 3d04h"},  {1, 100, 110, 140, "ETA 30s"}, /* after a resume */
+    {1e9, 0, 10, 1000000, "ETA --"}, {1, 10, 10, 100, "ETA --"}, /* no step of this process yet */
 };
 
 START_TEST(the_eta_is_the_pace_of_this_process_in_two_units) {
@@ -197,7 +197,7 @@ START_TEST(off_a_terminal_every_step_is_a_plain_line) {
     ck_assert_ptr_nonnull(file);
     setenv("FORCE_COLOR", "1", 1);
     struct pl_progress p;
-    pl_progress_init(&p, file, false, 1);
+    pl_progress_init(&p, file, false, 0);
     pl_progress_step(&p, &report);
     pl_progress_step(&p, &report);
     pl_progress_note(&p, "note");
@@ -219,11 +219,19 @@ END_TEST
 
 START_TEST(quiet_says_nothing) {
     struct pl_progress p;
-    pl_progress_init(&p, screen, true, 1);
+    pl_progress_init(&p, screen, true, 0);
     pl_progress_step(&p, &report);
     pl_progress_note(&p, "note");
     pl_progress_end(&p);
     ck_assert_str_eq(drawn(), "");
+}
+END_TEST
+
+START_TEST(a_progress_that_was_never_begun_is_silent) {
+    struct pl_progress p = {0};
+    pl_progress_step(&p, &report);
+    pl_progress_note(&p, "note");
+    pl_progress_end(&p);
 }
 END_TEST
 
@@ -286,6 +294,7 @@ int main(void) {
                         (int)(sizeof paces / sizeof *paces));
     tcase_add_test(tc, off_a_terminal_every_step_is_a_plain_line);
     tcase_add_test(tc, quiet_says_nothing);
+    tcase_add_test(tc, a_progress_that_was_never_begun_is_silent);
     tcase_add_test(tc, an_unlimited_budget_is_not_shown);
     tcase_add_loop_test(tc, colour_follows_the_environment, 0,
                         (int)(sizeof colours / sizeof *colours));
