@@ -174,6 +174,7 @@ static const struct {
     {1, 0, 10, 75, "ETA 1m05s"},     {37.2, 0, 10, 110, "ETA 1h02m"},
     {3600, 0, 10, 86, "ETA 3d04h"},  {1, 100, 110, 140, "ETA 30s"}, /* after a resume */
     {1e9, 0, 10, 1000000, "ETA --"}, {1, 10, 10, 100, "ETA --"}, /* no step of this process yet */
+    {1, 20, 10, 100, "ETA --"},
 };
 
 START_TEST(the_eta_is_the_pace_of_this_process_in_two_units) {
