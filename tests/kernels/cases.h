@@ -8,7 +8,10 @@
 #define KERNEL_CASE_FILES(X)                                                                       \
     X(cases_linear)                                                                                \
     X(cases_rows)                                                                                  \
-    X(cases_optim)
+    X(cases_optim)                                                                                 \
+    X(cases_norm)                                                                                  \
+    X(cases_attention)                                                                             \
+    X(cases_loss)
 
 #define X(name) extern const struct kernel_case name[];
 KERNEL_CASE_FILES(X)

@@ -1,0 +1,125 @@
+/* cases_attention.c - ATTENTION, ATTENTION_BWD on ragged batches. */
+#include "tests/kernels/cases.h"
+#include "tests/kernels/ref_attention.h"
+
+#include <math.h>
+
+struct shape {
+    uint32_t heads, kv_heads, dim, window;
+    uint32_t n_seqs, lengths[4];
+};
+
+/* Lengths around the tiles of 64 queries and 128 keys; windows below, at and above them. */
+static struct shape draw_shape(struct trial *t) {
+    static const struct shape edges[] = {
+        {2, 1, 16, 0, 1, {0}},          {1, 1, 24, 0, 1, {1}},
+        {3, 1, 64, 0, 3, {5, 0, 130}},  {9, 3, 16, 1, 2, {65, 7}},
+        {4, 4, 24, 8, 2, {129, 40}},    {5, 5, 96, 0, 1, {64}},
+        {2, 2, 128, 70, 1, {200}},      {1, 1, 256, 999, 2, {66, 3}},
+        {6, 2, 64, 128, 1, {300}},      {2, 1, 128, 0, 4, {1, 64, 63, 65}},
+        {1, 1, 7, 0, 1, {257}},         {2, 2, 16, 64, 3, {192, 193, 2}},
+        {0, 0, 0, 0, 0, {0}},
+    };
+    static const uint32_t dims[] = {1, 8, 16, 24, 32, 64, 96, 128}, windows[] = {0, 1, 8, 100, 500};
+    if (t->round < sizeof edges / sizeof *edges - 1) return edges[t->round];
+    struct shape s = {.kv_heads = (uint32_t)draw(t, 1, 3)};
+    s.heads = s.kv_heads * (uint32_t)draw(t, 1, 3);
+    s.dim = dims[draw(t, 0, sizeof dims / sizeof *dims - 1)];
+    s.window = windows[draw(t, 0, sizeof windows / sizeof *windows - 1)];
+    s.n_seqs = (uint32_t)draw(t, 1, 4);
+    for (uint32_t i = 0; i < s.n_seqs; i++) s.lengths[i] = (uint32_t)draw(t, 0, 160);
+    return s;
+}
+
+static uint64_t start(struct trial *t, const struct shape *s) {
+    uint64_t rows = 0;
+    t->attr.heads = s->heads;
+    t->attr.kv_heads = s->kv_heads;
+    t->attr.head_dim = s->dim;
+    t->attr.window = s->window;
+    t->attr.scale = (float)(1 / sqrt((double)s->dim));
+    for (uint32_t i = 0; i < s->n_seqs; i++) {
+        rows += s->lengths[i];
+        t->batch.max_len = s->lengths[i] > t->batch.max_len ? s->lengths[i] : t->batch.max_len;
+    }
+    t->batch.n_seqs = s->n_seqs;
+    t->batch.n_tokens = rows;
+    return rows;
+}
+
+static void add_offsets(struct trial *t, uint32_t slot, const struct shape *s) {
+    struct operand *o = add_vector_in(t, slot, s->n_seqs + 1, PL_DTYPE_I32);
+    double sum = 0;
+    for (uint32_t i = 0; i < s->n_seqs; i++) set_value(o, i + 1, 0, sum += s->lengths[i]);
+}
+
+static struct ref_attention reference_of(const struct trial *t, uint32_t offsets_slot) {
+    return (struct ref_attention){
+        .n_seqs = t->batch.n_seqs, .heads = t->attr.heads, .kv_heads = t->attr.kv_heads,
+        .dim = t->attr.head_dim, .window = t->attr.window, .scale = (double)t->attr.scale,
+        .offsets = t->in[offsets_slot]->x, .q = t->in[0]->x, .k = t->in[1]->x, .v = t->in[2]->x};
+}
+
+static void build_forward(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    const uint64_t rows = start(t, &s), q = s.heads * s.dim, kv = s.kv_heads * s.dim;
+    const enum pl_dtype dtype = draw_float(t);
+    add_in(t, 0, rows, q, dtype);
+    add_in(t, 1, rows, kv, dtype);
+    add_in(t, 2, rows, kv, draw_float(t));
+    add_offsets(t, 3, &s);
+    add_ws(t, 4, rows, q, false);
+    add_out(t, 0, rows, q, draw_float(t));
+    add_out(t, 1, rows, s.heads, PL_DTYPE_F32);
+}
+
+static void reference_forward(struct trial *t) {
+    const struct ref_attention a = reference_of(t, 3);
+    struct operand *o = t->out[0], *lse = t->out[1];
+    ref_attention(&a, o->want, o->scale, lse->want);
+    for (uint64_t i = 0; i < lse->view.rows * lse->view.cols; i++)
+        lse->scale[i] = 1 + fabs(lse->want[i]);
+}
+
+static void store_all(struct operand *o, const double *values) {
+    for (uint64_t i = 0; i < o->view.rows * o->view.cols; i++)
+        set_value(o, i / o->view.cols, i % o->view.cols, values[i]);
+}
+
+static void build_backward(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    const uint64_t rows = start(t, &s), q = s.heads * s.dim, kv = s.kv_heads * s.dim;
+    add_in(t, 0, rows, q, draw_float(t));
+    add_in(t, 1, rows, kv, draw_float(t));
+    add_in(t, 2, rows, kv, draw_float(t));
+    struct operand *o = add_in(t, 3, rows, q, draw_float(t));
+    struct operand *lse = add_in(t, 4, rows, s.heads, PL_DTYPE_F32);
+    add_in(t, 5, rows, q, draw_float(t));
+    add_offsets(t, 6, &s);
+    add_ws(t, 7, rows, q, false);
+    add_out(t, 0, rows, q, draw_float(t));
+    add_out(t, 1, rows, kv, draw_float(t));
+    add_out(t, 2, rows, kv, draw_float(t));
+    const struct ref_attention a = reference_of(t, 6);
+    ref_attention(&a, o->want, NULL, lse->want);
+    store_all(o, o->want);
+    store_all(lse, lse->want);
+}
+
+static void reference_backward(struct trial *t) {
+    const struct ref_attention a = reference_of(t, 6);
+    const struct ref_attention_bwd g = {
+        .o = t->in[3]->x, .lse = t->in[4]->x, .go = t->in[5]->x,
+        .dq = t->out[0]->want, .dk = t->out[1]->want, .dv = t->out[2]->want,
+        .dq_magnitude = t->out[0]->scale, .dk_magnitude = t->out[1]->scale,
+        .dv_magnitude = t->out[2]->scale};
+    ref_attention_bwd(&a, &g);
+}
+
+/* A probability carries the absolute error of its score, a sum of up to 256 products of normal
+ * numbers over sqrt(256): a few units of 2^-24 times 16. */
+const struct kernel_case cases_attention[] = {
+    {"attention", PL_OP_ATTENTION, 28, 5e-6, false, build_forward, reference_forward},
+    {"attention_bwd", PL_OP_ATTENTION_BWD, 28, 5e-6, false, build_backward, reference_backward},
+    {0},
+};

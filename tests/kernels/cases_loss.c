@@ -1,0 +1,91 @@
+/* cases_loss.c - SWIGLU, SWIGLU_BWD, CROSS_ENTROPY. */
+#include "tests/kernels/cases.h"
+#include "tests/kernels/ref_norm.h"
+
+#include <math.h>
+
+struct shape {
+    uint64_t rows, cols;
+};
+
+static struct shape draw_shape(struct trial *t) {
+    static const struct shape edges[] = {{0, 3}, {1, 1}, {1, 512}, {2, 513}, {7, 5000}, {300, 2}};
+    if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
+    return (struct shape){draw(t, 0, 60), draw(t, 1, 1500)};
+}
+
+/* Gates far out, where the sigmoid is 0 or 1 in fp32, have their place among normal ones. */
+static struct operand *add_gates(struct trial *t, struct shape s) {
+    struct operand *gu = add_in(t, 0, s.rows, 2 * s.cols, draw_float(t));
+    for (uint64_t i = 0; i < s.rows; i++)
+        for (uint64_t k = 0; k < 3; k++)
+            set_value(gu, i, draw(t, 0, s.cols - 1), 60 * draw_normal(t));
+    return gu;
+}
+
+static void build_swiglu(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    add_gates(t, s);
+    add_out(t, 0, s.rows, s.cols, draw_float(t));
+}
+
+static void reference_swiglu(struct trial *t) {
+    ref_swiglu(t->out[0]->view.rows, t->out[0]->view.cols, t->in[0]->x, t->out[0]->want);
+    for (uint64_t i = 0; i < t->out[0]->view.rows * t->out[0]->view.cols; i++)
+        t->out[0]->scale[i] = fmax(fabs(t->out[0]->want[i]), 1e-30);
+}
+
+static void build_swiglu_bwd(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    also_out(t, add_gates(t, s), 0);
+    add_in(t, 1, s.rows, s.cols, draw_float(t));
+}
+
+static void reference_swiglu_bwd(struct trial *t) {
+    struct operand *gu = t->out[0];
+    ref_swiglu_bwd(gu->view.rows, gu->view.cols / 2, gu->x, t->in[1]->x, gu->want, gu->scale);
+    for (uint64_t i = 0; i < gu->view.rows * gu->view.cols; i++)
+        gu->scale[i] = fmax(gu->scale[i], 1e-30);
+}
+
+/* Logits wander down the row, so that the running maximum changes and much underflows; the first
+ * rows have one that stands above all by more than fp32 can add. */
+static void build_cross_entropy(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    t->attr.gradient = draw(t, 0, 1);
+    t->batch.loss_scale = 1.0f / 64;
+    struct operand *logits = add_in(t, 0, s.rows, s.cols, draw_float(t));
+    struct operand *targets = add_vector_in(t, 1, s.rows, PL_DTYPE_I32);
+    for (uint64_t i = 0; i < s.rows; i++) {
+        const double slope = 30 * draw_normal(t) / (double)s.cols;
+        for (uint64_t j = 0; j < s.cols; j++)
+            set_value(logits, i, j, 2 * draw_normal(t) + slope * (double)j);
+        if (i < 2) set_value(logits, i, draw(t, 0, s.cols - 1), 120);
+        set_value(targets, i, 0, (double)draw(t, 0, s.cols - 1));
+    }
+    also_out(t, logits, 0);
+    also_out(t, add_vector_in(t, 2, 2, PL_DTYPE_F64), 1);
+    add_ws(t, 3, s.rows, s.cols, false);
+}
+
+static void reference_cross_entropy(struct trial *t) {
+    struct operand *l = t->out[0], *loss = t->out[1];
+    const double added = ref_cross_entropy(l->view.rows, l->view.cols, l->x, t->in[1]->x);
+    loss->want[0] += added;
+    loss->scale[0] = 1 + fabs(added) + fabs(loss->x[0]) + (double)l->view.rows;
+    if (t->attr.gradient)
+        ref_cross_entropy_bwd(l->view.rows, l->view.cols, (double)t->batch.loss_scale, l->x,
+                              t->in[1]->x, l->want, l->scale);
+    for (uint64_t i = 0; t->attr.gradient && i < l->view.rows * l->view.cols; i++)
+        l->scale[i] = fmax(l->scale[i], 1e-30);
+}
+
+/* exp(x - max) carries the rounding of the difference, half a unit of up to 2^7: 8e-6 for logits
+ * that differ by a hundred, where the result is negligible; 1e-6 within ten of the maximum. */
+const struct kernel_case cases_loss[] = {
+    {"swiglu", PL_OP_SWIGLU, 16, 1e-6, false, build_swiglu, reference_swiglu},
+    {"swiglu_bwd", PL_OP_SWIGLU_BWD, 16, 1e-6, false, build_swiglu_bwd, reference_swiglu_bwd},
+    {"cross_entropy", PL_OP_CROSS_ENTROPY, 24, 4e-6, false, build_cross_entropy,
+     reference_cross_entropy},
+    {0},
+};

@@ -1,0 +1,191 @@
+/* check_derivatives.c - the reference backward functions of norms, rope, gated units, the loss and
+ * attention against central differences of their forward functions.
+ *
+ * The loss is a random linear functional of the outputs, so its gradient by an input is the backward
+ * function applied to the functional's weights. */
+#include "tests/kernels/harness.h"
+#include "tests/kernels/ref_attention.h"
+#include "tests/kernels/ref_norm.h"
+
+#include <check.h>
+#include <string.h>
+
+enum { MOST = 512 };
+
+static void fill_normal(double *x, uint64_t n, uint64_t stream) {
+    const struct pl_rng rng = pl_rng_init(11, stream, 0);
+    for (uint64_t i = 0; i < n; i++) {
+        double z[4];
+        pl_rng_normal(&rng, i, z);
+        x[i] = z[0];
+    }
+}
+
+static double inner(const double *a, const double *b, uint64_t n) {
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* ---- norms ---- */
+
+struct norm_problem {
+    struct ref_norm shape;
+    double x[MOST], w[MOST], weights[MOST];
+};
+
+static double norm_loss(void *ctx) {
+    const struct norm_problem *p = ctx;
+    double y[MOST], rstd[MOST];
+    ref_norm_rstd(p->shape, p->x, rstd);
+    ref_norm_scale(p->shape, p->x, p->w, rstd, y);
+    return inner(y, p->weights, p->shape.rows * p->shape.heads * p->shape.dim);
+}
+
+static void check_norm(const char *what, struct ref_norm shape) {
+    const uint64_t n = shape.rows * shape.heads * shape.dim;
+    struct norm_problem p = {.shape = shape};
+    double rstd[MOST], dx[MOST] = {0}, dw[MOST] = {0};
+    fill_normal(p.x, n, 1);
+    fill_normal(p.w, shape.dim, 2);
+    fill_normal(p.weights, n, 3);
+    ref_norm_rstd(shape, p.x, rstd);
+    ref_norm_bwd(shape, p.weights, p.x, p.w, rstd, dx, NULL, dw, NULL);
+    check_gradient(what, norm_loss, &p, p.x, n, dx);
+    check_gradient(what, norm_loss, &p, p.w, shape.dim, dw);
+}
+
+START_TEST(rmsnorm_has_its_derivative) {
+    check_norm("rmsnorm", (struct ref_norm){3, 1, 17, 1e-2});
+}
+END_TEST
+
+START_TEST(qk_norm_has_its_derivative) {
+    check_norm("qk_norm", (struct ref_norm){3, 4, 6, 1e-2});
+}
+END_TEST
+
+/* ---- rope ---- */
+
+struct rope_problem {
+    struct ref_rope shape;
+    double x[MOST], pos[8], table[MOST], weights[MOST];
+};
+
+static double rope_loss(void *ctx) {
+    const struct rope_problem *p = ctx;
+    const uint64_t n = p->shape.rows * p->shape.heads * p->shape.dim;
+    double y[MOST];
+    memcpy(y, p->x, n * sizeof *y);
+    ref_rope(p->shape, p->pos, p->table, y, NULL);
+    return inner(y, p->weights, n);
+}
+
+/* The table is not of unit length here: the gradient is the transpose, not the inverse. */
+START_TEST(turning_back_is_the_derivative_of_rope) {
+    struct rope_problem p = {.shape = {4, 3, 10, 4, 1}, .pos = {0, 2, 1, 2}};
+    struct ref_rope back = p.shape;
+    const uint64_t n = back.rows * back.heads * back.dim;
+    double dx[MOST];
+    fill_normal(p.x, n, 4);
+    fill_normal(p.table, 3 * back.pairs * 2, 5);
+    fill_normal(p.weights, n, 6);
+    memcpy(dx, p.weights, n * sizeof *dx);
+    back.sign = -1;
+    ref_rope(back, p.pos, p.table, dx, NULL);
+    check_gradient("rope", rope_loss, &p, p.x, n, dx);
+}
+END_TEST
+
+/* ---- swiglu, cross entropy ---- */
+
+struct rows_problem {
+    uint64_t rows, cols;
+    double x[MOST], weights[MOST], targets[8];
+};
+
+static double swiglu_loss(void *ctx) {
+    const struct rows_problem *p = ctx;
+    double m[MOST];
+    ref_swiglu(p->rows, p->cols, p->x, m);
+    return inner(m, p->weights, p->rows * p->cols);
+}
+
+START_TEST(swiglu_has_its_derivative) {
+    struct rows_problem p = {.rows = 3, .cols = 7};
+    double dgu[MOST];
+    fill_normal(p.x, 2 * p.rows * p.cols, 7);
+    fill_normal(p.weights, p.rows * p.cols, 8);
+    ref_swiglu_bwd(p.rows, p.cols, p.x, p.weights, dgu, NULL);
+    check_gradient("swiglu", swiglu_loss, &p, p.x, 2 * p.rows * p.cols, dgu);
+}
+END_TEST
+
+static double cross_entropy_loss(void *ctx) {
+    const struct rows_problem *p = ctx;
+    return ref_cross_entropy(p->rows, p->cols, p->x, p->targets) / 16;
+}
+
+START_TEST(cross_entropy_has_its_derivative) {
+    struct rows_problem p = {.rows = 4, .cols = 9, .targets = {0, 8, 3, 3}};
+    double gradient[MOST];
+    fill_normal(p.x, p.rows * p.cols, 9);
+    ref_cross_entropy_bwd(p.rows, p.cols, 1.0 / 16, p.x, p.targets, gradient, NULL);
+    check_gradient("cross_entropy", cross_entropy_loss, &p, p.x, p.rows * p.cols, gradient);
+}
+END_TEST
+
+/* ---- attention ---- */
+
+struct attention_problem {
+    struct ref_attention a;
+    double offsets[4], q[MOST], k[MOST], v[MOST], weights[MOST];
+    uint64_t rows;
+};
+
+static double attention_loss(void *ctx) {
+    const struct attention_problem *p = ctx;
+    double o[MOST], lse[MOST];
+    ref_attention(&p->a, o, NULL, lse);
+    return inner(o, p->weights, p->rows * p->a.heads * p->a.dim);
+}
+
+START_TEST(attention_has_its_derivative) {
+    static const uint64_t windows[] = {0, 1, 3, 50};
+    struct attention_problem p = {
+        .offsets = {0, 5, 5, 12}, .rows = 12,
+        .a = {.n_seqs = 3, .heads = 4, .kv_heads = 2, .dim = 5, .scale = 0.4,
+              .window = windows[_i]}};
+    const uint64_t nq = p.rows * p.a.heads * p.a.dim, nk = p.rows * p.a.kv_heads * p.a.dim;
+    double o[MOST], lse[MOST], dq[MOST], dk[MOST], dv[MOST];
+    p.a.offsets = p.offsets, p.a.q = p.q, p.a.k = p.k, p.a.v = p.v;
+    fill_normal(p.q, nq, 10);
+    fill_normal(p.k, nk, 11);
+    fill_normal(p.v, nk, 12);
+    fill_normal(p.weights, nq, 13);
+    ref_attention(&p.a, o, NULL, lse);
+    const struct ref_attention_bwd g = {.o = o, .lse = lse, .go = p.weights, .dq = dq, .dk = dk,
+                                        .dv = dv};
+    ref_attention_bwd(&p.a, &g);
+    check_gradient("attention dq", attention_loss, &p, p.q, nq, dq);
+    check_gradient("attention dk", attention_loss, &p, p.k, nk, dk);
+    check_gradient("attention dv", attention_loss, &p, p.v, nk, dv);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("derivatives");
+    TCase *tc = tcase_create("references");
+    tcase_add_test(tc, rmsnorm_has_its_derivative);
+    tcase_add_test(tc, qk_norm_has_its_derivative);
+    tcase_add_test(tc, turning_back_is_the_derivative_of_rope);
+    tcase_add_test(tc, swiglu_has_its_derivative);
+    tcase_add_test(tc, cross_entropy_has_its_derivative);
+    tcase_add_loop_test(tc, attention_has_its_derivative, 0, 4);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
