@@ -1,0 +1,125 @@
+/* check_rounding.c - bf16 weights without a master: stochastic rounding of ADAMW and SGD. */
+#include "runtime/device/cpu/cpu.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 200000 };
+
+static struct pl_device *dev;
+static uint16_t w[N];
+static float g[N];
+static double clip[2] = {0, 1};
+
+static void setup(void) {
+    struct pl_diag d = {0};
+    if (pl_device_open(&pl_device_cpu, 2, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK)
+        ck_abort_msg("%s", d.message);
+}
+
+static void teardown(void) { pl_device_close(&dev); }
+
+static struct pl_view vector(void *p, uint64_t n, enum pl_dtype t) {
+    return (struct pl_view){.p = p, .rows = n, .cols = 1, .ld = 1, .dtype = t};
+}
+
+/* w = 1 - rate * gradient, rounded stochastically; w in [first, first+n). */
+static void sgd(uint64_t first, uint64_t n, uint64_t seed, uint64_t step, uint32_t site,
+                double rate) {
+    const struct pl_attr attr = {.site = site};
+    const struct pl_batch batch = {.seed = seed, .step = step, .learning_rate = rate};
+    struct pl_call c = {.attr = &attr, .batch = &batch};
+    c.in[0] = c.out[0] = vector(w + first, n, PL_DTYPE_BF16);
+    c.in[1] = vector(g + first, n, PL_DTYPE_F32);
+    c.in[2] = vector(clip, 2, PL_DTYPE_F64);
+    ck_assert_int_eq(dev->kernels[PL_OP_SGD](dev, &c), PL_ERR_OK);
+}
+
+static void all_ones(void) {
+    for (int i = 0; i < N; i++) {
+        w[i] = 0x3F80;
+        g[i] = 1;
+    }
+}
+
+/* Neighbours of 1 below and at are 1 - 2^-8 and 1: a step of 2^-8 / 4 goes down once in four. */
+START_TEST(the_mean_of_rounded_weights_is_the_exact_one) {
+    all_ones();
+    sgd(0, N, 1, 1, 1, 0x1p-10);
+    double down = 0;
+    for (int i = 0; i < N; i++) {
+        if (w[i] != 0x3F80 && w[i] != 0x3F7F) ck_abort_msg("w[%d] = %04x", i, w[i]);
+        down += w[i] == 0x3F7F;
+    }
+    ck_assert_double_le(fabs(down / N - 0.25), 4 * sqrt(0.25 * 0.75 / N));
+}
+END_TEST
+
+START_TEST(seed_step_and_site_choose_other_bits) {
+    static const uint64_t keys[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}};
+    static uint16_t kept[4][N];
+    for (int k = 0; k < 4; k++) {
+        all_ones();
+        sgd(0, N, keys[k][0], keys[k][1], (uint32_t)keys[k][2], 0x1p-9);
+        memcpy(kept[k], w, sizeof w);
+        for (int j = 0; j < k; j++) {
+            int same = 0;
+            for (int i = 0; i < N; i++)
+                same += kept[j][i] == kept[k][i];
+            ck_assert_double_le(fabs((double)same / N - 0.5), 4 * 0.5 / sqrt(N));
+        }
+    }
+}
+END_TEST
+
+START_TEST(infinity_and_nan_survive_rounding) {
+    all_ones();
+    g[3] = INFINITY;
+    g[N - 1] = NAN;
+    sgd(0, N, 1, 1, 1, 1e-3);
+    ck_assert_uint_eq(w[3], 0xFF80);
+    ck_assert_msg((w[N - 1] & 0x7FFF) > 0x7F80, "%04x is no NaN", w[N - 1]);
+}
+END_TEST
+
+START_TEST(an_exact_weight_is_kept_exactly) {
+    all_ones();
+    memset(g, 0, sizeof g);
+    sgd(0, N, 1, 1, 1, 1e-3);
+    for (int i = 0; i < N; i++)
+        if (w[i] != 0x3F80) ck_abort_msg("w[%d] = %04x", i, w[i]);
+}
+END_TEST
+
+START_TEST(the_bits_do_not_depend_on_threads) {
+    static uint16_t two[N];
+    all_ones();
+    sgd(0, N, 1, 1, 1, 0x1p-9);
+    memcpy(two, w, sizeof w);
+    pl_device_close(&dev);
+    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 3, PL_AUTO_BYTES, &dev, NULL), PL_ERR_OK);
+    all_ones();
+    sgd(0, N, 1, 1, 1, 0x1p-9);
+    ck_assert_mem_eq(w, two, sizeof w);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("rounding");
+    TCase *tc = tcase_create("stochastic");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, the_mean_of_rounded_weights_is_the_exact_one);
+    tcase_add_test(tc, seed_step_and_site_choose_other_bits);
+    tcase_add_test(tc, infinity_and_nan_survive_rounding);
+    tcase_add_test(tc, an_exact_weight_is_kept_exactly);
+    tcase_add_test(tc, the_bits_do_not_depend_on_threads);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

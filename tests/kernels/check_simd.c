@@ -1,0 +1,118 @@
+/* check_simd.c - storage types, sums and exp of one level; compiled once per level with the flags
+ * of the kernels, so that what is tested is what runs. */
+#include "runtime/kernels/cpu/simd.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { N = 4096 };
+
+/* Loops over arrays, as kernels have them: the vector code is what is under test. */
+static void narrow_and_widen(float *x, uint64_t n) {
+    uint16_t h[N];
+    pl_narrow(h, PL_DTYPE_BF16, x, n);
+    pl_widen(x, h, PL_DTYPE_BF16, n);
+}
+
+static const struct {
+    uint32_t bits, want;
+} roundings[] = {
+    {0x3F800000, 0x3F800000}, /* 1 */
+    {0x3F808000, 0x3F800000}, /* tie, down to even */
+    {0x3F818000, 0x3F820000}, /* tie, up to even */
+    {0x3F808001, 0x3F810000}, /* above a tie */
+    {0x3F807FFF, 0x3F800000}, /* below a tie */
+    {0xBF818000, 0xBF820000}, /* sign plays no role */
+    {0x7F7FFFFF, 0x7F800000}, /* largest fp32 becomes infinity */
+    {0x7F800000, 0x7F800000}, /* infinity stays */
+    {0x00000001, 0x00000000}, /* smallest denormal */
+    {0x00018000, 0x00020000}, /* denormals round too */
+    {0x7F800001, 0x7FC00000}, /* NaN with low bits only stays NaN */
+    {0xFFFFFFFF, 0xFFFF0000},
+};
+
+START_TEST(bf16_rounds_to_nearest_even_and_keeps_nan) {
+    for (int at = 0; at < 40; at++) { /* every lane of a vector, and the tail */
+        float x[40] = {0};
+        x[at] = pl_f32_from_bits(roundings[_i].bits);
+        narrow_and_widen(x, 40);
+        ck_assert_uint_eq(pl_f32_bits(x[at]), roundings[_i].want);
+    }
+}
+END_TEST
+
+START_TEST(exp_errs_by_less_than_1e_7) {
+    static float x[N], y[N];
+    double worst = 0;
+    for (double first = -87.3; first < 88.2; first += 0.5) {
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(first + i * (0.5 / N));
+        for (int i = 0; i < N; i++)
+            y[i] = pl_expf(x[i]);
+        for (int i = 0; i < N; i++)
+            worst = fmax(worst, fabs(y[i] / exp((double)x[i]) - 1));
+    }
+    ck_assert_double_lt(worst, 1e-7);
+}
+END_TEST
+
+START_TEST(exp_has_the_limits_of_exp) {
+    static const float in[] = {-INFINITY, -1000, -88, 0, 89, 1000, INFINITY};
+    static const float want[] = {0, 0, 0, 1, INFINITY, INFINITY, INFINITY};
+    float x[32], y[32];
+    for (int i = 0; i < 32; i++)
+        x[i] = i % 8 < 7 ? in[i % 8] : NAN;
+    for (int i = 0; i < 32; i++)
+        y[i] = pl_expf(x[i]);
+    for (int i = 0; i < 32; i++)
+        if (i % 8 < 7)
+            ck_assert_float_eq(y[i], want[i % 8]);
+        else
+            ck_assert_float_nan(y[i]);
+}
+END_TEST
+
+START_TEST(a_long_sum_of_ones_is_exact) {
+    enum { LONG = (1 << 24) + 3 }; /* fp32 alone would stop at 2^24 */
+    float *x = malloc(sizeof *x * LONG);
+    ck_assert_ptr_nonnull(x);
+    for (int i = 0; i < LONG; i++)
+        x[i] = 1;
+    double sum = pl_sum(x, LONG), dot = pl_dot(x, x, LONG);
+    free(x);
+    ck_assert_double_eq(sum, LONG);
+    ck_assert_double_eq(dot, LONG);
+}
+END_TEST
+
+START_TEST(sums_let_nan_and_infinity_through) {
+    float x[100] = {0};
+    x[67] = INFINITY;
+    ck_assert_double_eq(pl_sum(x, 100), INFINITY);
+    x[3] = -INFINITY;
+    ck_assert_double_nan(pl_sum(x, 100));
+}
+END_TEST
+
+int main(void) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
+    bool can_run = false;
+    for (uint32_t i = 0; i < n; i++)
+        can_run |= strcmp(levels[i].name, LEVEL_NAME) == 0;
+    if (!can_run) return 77; /* meson: skipped */
+    Suite *s = suite_create("simd " LEVEL_NAME);
+    TCase *tc = tcase_create("helpers");
+    tcase_add_loop_test(tc, bf16_rounds_to_nearest_even_and_keeps_nan, 0,
+                        sizeof roundings / sizeof *roundings);
+    tcase_add_test(tc, exp_errs_by_less_than_1e_7);
+    tcase_add_test(tc, exp_has_the_limits_of_exp);
+    tcase_add_test(tc, a_long_sum_of_ones_is_exact);
+    tcase_add_test(tc, sums_let_nan_and_infinity_through);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
