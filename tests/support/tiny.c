@@ -1,0 +1,75 @@
+/* tiny.c - a configuration and rows of numbers from a counter. */
+#include "tests/support/tiny.h"
+
+#include "tests/support/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+
+static uint64_t or_else(uint64_t value, uint64_t other) { return value ? value : other; }
+
+/* splitmix64, Steele et al. 2014: the same rows on every machine. */
+static uint64_t draw(uint64_t *state) {
+    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
+
+static void write_config(const char *dir, const struct tiny *t) {
+    uint64_t hidden = or_else(t->hidden, 32);
+    file_write(in_dir(dir, "config.json"),
+               textf("{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\",\n"
+                     " \"hidden_size\": %llu, \"intermediate_size\": %llu,\n"
+                     " \"num_hidden_layers\": %llu, \"num_attention_heads\": 4,\n"
+                     " \"num_key_value_heads\": 2, \"vocab_size\": %llu,\n"
+                     " \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n"
+                     " \"rope_theta\": 10000.0, \"tie_word_embeddings\": true,\n"
+                     " \"hidden_act\": \"silu\", \"initializer_range\": 0.1,\n"
+                     " \"torch_dtype\": \"float32\"}\n",
+                     (unsigned long long)hidden, (unsigned long long)or_else(t->ffn, 48),
+                     (unsigned long long)or_else(t->layers, 2),
+                     (unsigned long long)or_else(t->vocab, 61)));
+}
+
+static void print_list(FILE *f, const int64_t *list, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        fprintf(f, "%s%lld", i ? "," : "", (long long)list[i]);
+}
+
+/* Every third row masks its start; row 4 has no target at all. */
+static void write_row(FILE *f, uint64_t row, uint64_t n, uint64_t vocab, uint64_t *state) {
+    int64_t ids[512], labels[512];
+    for (uint64_t i = 0; i < n; i++) {
+        ids[i] = (int64_t)(draw(state) % vocab);
+        labels[i] = row == 4 || (row % 3 == 0 && i < n / 3) ? -100 : ids[i];
+    }
+    fputs("{\"input_ids\":[", f);
+    print_list(f, ids, n);
+    fputs("],\"labels\":[", f);
+    print_list(f, labels, n);
+    fputs("]}\n", f);
+}
+
+static void write_data(const char *dir, const struct tiny *t) {
+    uint64_t longest = or_else(t->longest, 16), state = or_else(t->seed, 1);
+    ck_assert(longest >= 6 && longest <= 512);
+    FILE *f = fopen(in_dir(dir, "train.jsonl"), "w");
+    ck_assert_ptr_nonnull(f);
+    for (uint64_t row = 0; row < or_else(t->rows, 24); row++) {
+        uint64_t n = row == 0 ? longest : 5 + draw(&state) % (longest - 4);
+        write_row(f, row, n, or_else(t->vocab, 61), &state);
+    }
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+void tiny_make(const char *dir, const struct tiny *t, const char *more) {
+    write_config(dir, t);
+    write_data(dir, t);
+    file_write(in_dir(dir, "run.yaml"),
+               textf("model_config: config.json\ninit: random\nmode: %s\ndtype: fp32\n"
+                     "datasets:\n  - path: train.jsonl\n    format: tokens\n"
+                     "max_seq_length: %llu\ndevice: cpu\nthreads: 2\noutput_dir: out\n%s",
+                     t->mode ? t->mode : "full", (unsigned long long)or_else(t->longest, 16),
+                     more));
+}

@@ -1,0 +1,23 @@
+/* tiny.h - a model, data and a run small enough for a step to take a millisecond.
+ *
+ * Use: tiny_make(dir, &(struct tiny){.mode = "full"}, "max_steps: 4\n");
+ *      plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", NULL}); */
+#ifndef PL_TESTS_SUPPORT_TINY_H
+#define PL_TESTS_SUPPORT_TINY_H
+
+#include <stdint.h>
+
+struct tiny {
+    const char *mode;                   /* NULL = full */
+    uint64_t rows, seed;                /* of the data; 0 = 24 rows, seed 1 */
+    uint64_t longest;                   /* tokens of a row; 0 = 16 */
+    uint64_t hidden, layers, ffn, vocab;/* 0 = 32, 2, 48, 61 */
+};
+
+/* Writes dir/config.json (llama, 4 heads, 2 of keys and values, tied), dir/train.jsonl (rows of
+ * 5..longest tokens, some masked, one without any target) and dir/run.yaml, which initialises at
+ * random, writes to dir/out, and ends with `more` (YAML lines; they may not repeat a key of the
+ * file). `more` is where batch_size, max_steps and learning_rate go. */
+void tiny_make(const char *dir, const struct tiny *t, const char *more);
+
+#endif
