@@ -1,7 +1,7 @@
 /* workspace_attention.h - scratch layout that the planner and the attention kernels share.
  *
- * Both sides add up the same rows, so a kernel cannot need more than the plan gave it. Counts are in
- * floats and multiples of 16, so every part keeps the alignment of the workspace. */
+ * Both sides add up the same rows, so a kernel cannot need more than the plan gave it. Counts are
+ * in floats and multiples of 16, so every part keeps the alignment of the workspace. */
 #ifndef PL_ESTIMATOR_PROGRAM_WORKSPACE_ATTENTION_H
 #define PL_ESTIMATOR_PROGRAM_WORKSPACE_ATTENTION_H
 

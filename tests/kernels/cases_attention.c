@@ -12,12 +12,12 @@ struct shape {
 /* Lengths around the tiles of 64 queries and 128 keys; windows below, at and above them. */
 static struct shape draw_shape(struct trial *t) {
     static const struct shape edges[] = {
-        {2, 1, 16, 0, 1, {0}},          {1, 1, 24, 0, 1, {1}},
-        {3, 1, 64, 0, 3, {5, 0, 130}},  {9, 3, 16, 1, 2, {65, 7}},
-        {4, 4, 24, 8, 2, {129, 40}},    {5, 5, 96, 0, 1, {64}},
-        {2, 2, 128, 70, 1, {200}},      {1, 1, 256, 999, 2, {66, 3}},
-        {6, 2, 64, 128, 1, {300}},      {2, 1, 128, 0, 4, {1, 64, 63, 65}},
-        {1, 1, 7, 0, 1, {257}},         {2, 2, 16, 64, 3, {192, 193, 2}},
+        {2, 1, 16, 0, 1, {0}},         {1, 1, 24, 0, 1, {1}},
+        {3, 1, 64, 0, 3, {5, 0, 130}}, {9, 3, 16, 1, 2, {65, 7}},
+        {4, 4, 24, 8, 2, {129, 40}},   {5, 5, 96, 0, 1, {64}},
+        {2, 2, 128, 70, 1, {200}},     {1, 1, 256, 999, 2, {66, 3}},
+        {6, 2, 64, 128, 1, {300}},     {2, 1, 128, 0, 4, {1, 64, 63, 65}},
+        {1, 1, 7, 0, 1, {257}},        {2, 2, 16, 64, 3, {192, 193, 2}},
         {0, 0, 0, 0, 0, {0}},
     };
     static const uint32_t dims[] = {1, 8, 16, 24, 32, 64, 96, 128}, windows[] = {0, 1, 8, 100, 500};
@@ -27,7 +27,8 @@ static struct shape draw_shape(struct trial *t) {
     s.dim = dims[draw(t, 0, sizeof dims / sizeof *dims - 1)];
     s.window = windows[draw(t, 0, sizeof windows / sizeof *windows - 1)];
     s.n_seqs = (uint32_t)draw(t, 1, 4);
-    for (uint32_t i = 0; i < s.n_seqs; i++) s.lengths[i] = (uint32_t)draw(t, 0, 160);
+    for (uint32_t i = 0; i < s.n_seqs; i++)
+        s.lengths[i] = (uint32_t)draw(t, 0, 160);
     return s;
 }
 
@@ -50,14 +51,21 @@ static uint64_t start(struct trial *t, const struct shape *s) {
 static void add_offsets(struct trial *t, uint32_t slot, const struct shape *s) {
     struct operand *o = add_vector_in(t, slot, s->n_seqs + 1, PL_DTYPE_I32);
     double sum = 0;
-    for (uint32_t i = 0; i < s->n_seqs; i++) set_value(o, i + 1, 0, sum += s->lengths[i]);
+    for (uint32_t i = 0; i < s->n_seqs; i++)
+        set_value(o, i + 1, 0, sum += s->lengths[i]);
 }
 
 static struct ref_attention reference_of(const struct trial *t, uint32_t offsets_slot) {
-    return (struct ref_attention){
-        .n_seqs = t->batch.n_seqs, .heads = t->attr.heads, .kv_heads = t->attr.kv_heads,
-        .dim = t->attr.head_dim, .window = t->attr.window, .scale = (double)t->attr.scale,
-        .offsets = t->in[offsets_slot]->x, .q = t->in[0]->x, .k = t->in[1]->x, .v = t->in[2]->x};
+    return (struct ref_attention){.n_seqs = t->batch.n_seqs,
+                                  .heads = t->attr.heads,
+                                  .kv_heads = t->attr.kv_heads,
+                                  .dim = t->attr.head_dim,
+                                  .window = t->attr.window,
+                                  .scale = (double)t->attr.scale,
+                                  .offsets = t->in[offsets_slot]->x,
+                                  .q = t->in[0]->x,
+                                  .k = t->in[1]->x,
+                                  .v = t->in[2]->x};
 }
 
 static void build_forward(struct trial *t) {
@@ -108,11 +116,15 @@ static void build_backward(struct trial *t) {
 
 static void reference_backward(struct trial *t) {
     const struct ref_attention a = reference_of(t, 6);
-    const struct ref_attention_bwd g = {
-        .o = t->in[3]->x, .lse = t->in[4]->x, .go = t->in[5]->x,
-        .dq = t->out[0]->want, .dk = t->out[1]->want, .dv = t->out[2]->want,
-        .dq_magnitude = t->out[0]->scale, .dk_magnitude = t->out[1]->scale,
-        .dv_magnitude = t->out[2]->scale};
+    const struct ref_attention_bwd g = {.o = t->in[3]->x,
+                                        .lse = t->in[4]->x,
+                                        .go = t->in[5]->x,
+                                        .dq = t->out[0]->want,
+                                        .dk = t->out[1]->want,
+                                        .dv = t->out[2]->want,
+                                        .dq_magnitude = t->out[0]->scale,
+                                        .dk_magnitude = t->out[1]->scale,
+                                        .dv_magnitude = t->out[2]->scale};
     ref_attention_bwd(&a, &g);
 }
 

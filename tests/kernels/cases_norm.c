@@ -7,7 +7,7 @@
 #define EPS 1e-6
 
 static struct ref_norm draw_plain(struct trial *t) {
-    static const struct ref_norm edges[] = {{0, 1, 5, EPS},    {1, 1, 1, EPS},  {1, 1, 513, EPS},
+    static const struct ref_norm edges[] = {{0, 1, 5, EPS},    {1, 1, 1, EPS},    {1, 1, 513, EPS},
                                             {200, 1, 64, EPS}, {65, 1, 130, EPS}, {64, 1, 7, EPS},
                                             {3, 1, 1500, EPS}, {400, 1, 3, EPS}};
     if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
@@ -15,9 +15,9 @@ static struct ref_norm draw_plain(struct trial *t) {
 }
 
 static struct ref_norm draw_heads(struct trial *t) {
-    static const struct ref_norm edges[] = {{0, 3, 16, EPS},  {1, 1, 24, EPS},   {1, 7, 64, EPS},
+    static const struct ref_norm edges[] = {{0, 3, 16, EPS},   {1, 1, 24, EPS},   {1, 7, 64, EPS},
                                             {130, 9, 64, EPS}, {64, 1, 128, EPS}, {65, 3, 256, EPS},
-                                            {5, 2, 600, EPS}, {70, 5, 1, EPS}};
+                                            {5, 2, 600, EPS},  {70, 5, 1, EPS}};
     if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
     static const uint64_t dims[] = {16, 24, 64, 96, 128, 256};
     return (struct ref_norm){draw(t, 0, 150), draw(t, 1, 5), dims[draw(t, 0, 5)], EPS};
@@ -45,8 +45,12 @@ static void build_norm(struct trial *t, bool per_head) {
     add_out(t, 0, s.rows, s.heads * s.dim, draw_float(t));
     add_out(t, 1, s.rows, s.heads, PL_DTYPE_F32);
 }
-static void build_rmsnorm(struct trial *t) { build_norm(t, false); }
-static void build_qk_norm(struct trial *t) { build_norm(t, true); }
+static void build_rmsnorm(struct trial *t) {
+    build_norm(t, false);
+}
+static void build_qk_norm(struct trial *t) {
+    build_norm(t, true);
+}
 
 static void reference_norm(struct trial *t) {
     const struct ref_norm s = shape_of(t, t->in[0]);
@@ -54,8 +58,8 @@ static void reference_norm(struct trial *t) {
     ref_norm_scale(s, t->in[0]->x, t->in[1]->x, t->out[1]->want, t->out[0]->want);
 }
 
-/* The norm is of x as stored: where x is bf16, of the rounded sum. Numbers with few bits make the sum
- * exact in either type, so that the reference need not round. */
+/* The norm is of x as stored: where x is bf16, of the rounded sum. Numbers with few bits make the
+ * sum exact in either type, so that the reference need not round. */
 static void build_add_rmsnorm(struct trial *t) {
     const struct ref_norm s = start(t, false);
     struct operand *x = add_in(t, 0, s.rows, s.dim, draw_float(t));
@@ -73,7 +77,8 @@ static void build_add_rmsnorm(struct trial *t) {
 static void reference_add_rmsnorm(struct trial *t) {
     struct operand *x = t->out[0];
     const struct ref_norm s = shape_of(t, x);
-    for (uint64_t i = 0; i < s.rows * s.dim; i++) x->want[i] += t->in[1]->x[i];
+    for (uint64_t i = 0; i < s.rows * s.dim; i++)
+        x->want[i] += t->in[1]->x[i];
     ref_norm_rstd(s, x->want, t->out[2]->want);
     ref_norm_scale(s, x->want, t->in[2]->x, t->out[2]->want, t->out[1]->want);
 }
@@ -166,14 +171,15 @@ static void build_rope(struct trial *t) {
     const uint64_t rows = t->round == 0 ? 0 : t->round == 1 ? 1 : draw(t, 0, 200);
     const uint64_t positions = draw(t, 1, 90), heads = draw(t, 1, 7);
     t->attr.head_dim = dims[draw(t, 0, 6)];
-    t->attr.rot_dim = draw(t, 0, 1) ? t->attr.head_dim
-                                    : 2 * (uint32_t)draw(t, 1, t->attr.head_dim / 2);
+    t->attr.rot_dim =
+        draw(t, 0, 1) ? t->attr.head_dim : 2 * (uint32_t)draw(t, 1, t->attr.head_dim / 2);
     t->attr.inverse = draw(t, 0, 1);
     t->attr.long_from = 40;
     t->batch.max_len = draw(t, 39, 42);
     also_out(t, add_in(t, 0, rows, heads * t->attr.head_dim, draw_float(t)), 0);
     struct operand *pos = add_vector_in(t, 1, rows, PL_DTYPE_I32);
-    for (uint64_t i = 0; i < rows; i++) set_value(pos, i, 0, (double)draw(t, 0, positions - 1));
+    for (uint64_t i = 0; i < rows; i++)
+        set_value(pos, i, 0, (double)draw(t, 0, positions - 1));
     add_in(t, 2, positions, t->attr.rot_dim, PL_DTYPE_F32);
     if (draw(t, 0, 1)) add_in(t, 3, positions, t->attr.rot_dim, PL_DTYPE_F32);
 }

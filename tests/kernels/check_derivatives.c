@@ -1,8 +1,8 @@
 /* check_derivatives.c - the reference backward functions of norms, rope, gated units, the loss and
  * attention against central differences of their forward functions.
  *
- * The loss is a random linear functional of the outputs, so its gradient by an input is the backward
- * function applied to the functional's weights. */
+ * The loss is a random linear functional of the outputs, so its gradient by an input is the
+ * backward function applied to the functional's weights. */
 #include "tests/kernels/harness.h"
 #include "tests/kernels/ref_attention.h"
 #include "tests/kernels/ref_norm.h"
@@ -23,7 +23,8 @@ static void fill_normal(double *x, uint64_t n, uint64_t stream) {
 
 static double inner(const double *a, const double *b, uint64_t n) {
     double sum = 0;
-    for (uint64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    for (uint64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
     return sum;
 }
 
@@ -153,9 +154,10 @@ static double attention_loss(void *ctx) {
 START_TEST(attention_has_its_derivative) {
     static const uint64_t windows[] = {0, 1, 3, 50};
     struct attention_problem p = {
-        .offsets = {0, 5, 5, 12}, .rows = 12,
-        .a = {.n_seqs = 3, .heads = 4, .kv_heads = 2, .dim = 5, .scale = 0.4,
-              .window = windows[_i]}};
+        .offsets = {0, 5, 5, 12},
+        .rows = 12,
+        .a = {
+            .n_seqs = 3, .heads = 4, .kv_heads = 2, .dim = 5, .scale = 0.4, .window = windows[_i]}};
     const uint64_t nq = p.rows * p.a.heads * p.a.dim, nk = p.rows * p.a.kv_heads * p.a.dim;
     double o[MOST], lse[MOST], dq[MOST], dk[MOST], dv[MOST];
     p.a.offsets = p.offsets, p.a.q = p.q, p.a.k = p.k, p.a.v = p.v;
@@ -164,8 +166,8 @@ START_TEST(attention_has_its_derivative) {
     fill_normal(p.v, nk, 12);
     fill_normal(p.weights, nq, 13);
     ref_attention(&p.a, o, NULL, lse);
-    const struct ref_attention_bwd g = {.o = o, .lse = lse, .go = p.weights, .dq = dq, .dk = dk,
-                                        .dv = dv};
+    const struct ref_attention_bwd g = {
+        .o = o, .lse = lse, .go = p.weights, .dq = dq, .dk = dk, .dv = dv};
     ref_attention_bwd(&p.a, &g);
     check_gradient("attention dq", attention_loss, &p, p.q, nq, dq);
     check_gradient("attention dk", attention_loss, &p, p.k, nk, dk);

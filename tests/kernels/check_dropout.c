@@ -19,7 +19,9 @@ static void open_device(void) {
         ck_abort_msg("%s", d.message);
 }
 
-static void close_device(void) { pl_device_close(&device); }
+static void close_device(void) {
+    pl_device_close(&device);
+}
 
 struct batch {
     uint32_t n_seqs;
@@ -37,8 +39,8 @@ static struct batch make(uint32_t n_seqs, const uint32_t *lengths, const uint64_
         b.samples[i] = samples[i];
     }
     b.attr = (struct pl_attr){.dropout = 0.3f, .site = 5};
-    b.facts = (struct pl_batch){.n_seqs = n_seqs, .n_tokens = (uint64_t)b.offsets[n_seqs],
-                                .seed = 42, .step = 9};
+    b.facts = (struct pl_batch){
+        .n_seqs = n_seqs, .n_tokens = (uint64_t)b.offsets[n_seqs], .seed = 42, .step = 9};
     return b;
 }
 
@@ -67,7 +69,8 @@ static float *forward(uint32_t level, struct batch *b) {
     static float x[MOST * COLS];
     float *y = malloc(sizeof x);
     ck_assert_ptr_nonnull(y);
-    for (uint32_t i = 0; i < MOST * COLS; i++) x[i] = 1.0f;
+    for (uint32_t i = 0; i < MOST * COLS; i++)
+        x[i] = 1.0f;
     run(PL_OP_DROPOUT, level, b, x, y);
     return y;
 }
@@ -101,7 +104,8 @@ END_TEST
 
 static uint32_t differing(const float *a, const float *b, uint32_t n) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < n; i++) count += a[i] != b[i];
+    for (uint32_t i = 0; i < n; i++)
+        count += a[i] != b[i];
     return count;
 }
 
@@ -109,7 +113,8 @@ static uint32_t differing(const float *a, const float *b, uint32_t n) {
 START_TEST(seed_step_sample_site_and_position_each_change_the_mask) {
     static const uint64_t other_samples[] = {1000000007, 3, 5, 0};
     struct batch b[5];
-    for (uint32_t i = 0; i < 5; i++) b[i] = make(4, all_lengths, i == 4 ? other_samples : all_samples);
+    for (uint32_t i = 0; i < 5; i++)
+        b[i] = make(4, all_lengths, i == 4 ? other_samples : all_samples);
     b[1].facts.seed++;
     b[2].facts.step++;
     b[3].attr.site++;
@@ -134,9 +139,11 @@ START_TEST(the_backward_mask_is_the_forward_mask) {
     static float d[MOST * COLS], dx[MOST * COLS];
     const uint32_t n = (uint32_t)b.facts.n_tokens * COLS;
     float *y = forward(0, &b);
-    for (uint32_t i = 0; i < n; i++) d[i] = 1.0f, dx[i] = 10.0f;
+    for (uint32_t i = 0; i < n; i++)
+        d[i] = 1.0f, dx[i] = 10.0f;
     run(PL_OP_DROPOUT_BWD, (uint32_t)_i % n_levels, &b, d, dx);
-    for (uint32_t i = 0; i < n; i++) ck_assert_float_eq_tol(dx[i], 10.0f + y[i], 1e-5f);
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_float_eq_tol(dx[i], 10.0f + y[i], 1e-5f);
     free(y);
 }
 END_TEST
@@ -145,7 +152,8 @@ START_TEST(p_of_zero_keeps_everything) {
     struct batch b = make(4, all_lengths, all_samples);
     b.attr.dropout = 0;
     float *y = forward(0, &b);
-    for (uint32_t i = 0; i < (uint32_t)b.facts.n_tokens * COLS; i++) ck_assert_float_eq(y[i], 1.0f);
+    for (uint32_t i = 0; i < (uint32_t)b.facts.n_tokens * COLS; i++)
+        ck_assert_float_eq(y[i], 1.0f);
     free(y);
 }
 END_TEST

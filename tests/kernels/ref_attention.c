@@ -6,13 +6,15 @@
 
 static double dot(const double *x, const double *y, uint64_t n) {
     double sum = 0;
-    for (uint64_t i = 0; i < n; i++) sum += x[i] * y[i];
+    for (uint64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
     return sum;
 }
 
 static double dot_magnitude(const double *x, const double *y, uint64_t n) {
     double sum = 0;
-    for (uint64_t i = 0; i < n; i++) sum += fabs(x[i] * y[i]);
+    for (uint64_t i = 0; i < n; i++)
+        sum += fabs(x[i] * y[i]);
     return sum;
 }
 
@@ -58,8 +60,10 @@ static void forward_query(const struct ref_attention *a, const struct query *t, 
     const struct forward *f = ctx;
     double *o = f->o + t->q, *lse = f->lse + t->row * a->heads + t->head;
     double max = -INFINITY, sum = 0;
-    for (uint64_t j = t->first; j <= t->row; j++) max = fmax(max, score(a, t, j));
-    for (uint64_t j = t->first; j <= t->row; j++) sum += exp(score(a, t, j) - max);
+    for (uint64_t j = t->first; j <= t->row; j++)
+        max = fmax(max, score(a, t, j));
+    for (uint64_t j = t->first; j <= t->row; j++)
+        sum += exp(score(a, t, j) - max);
     *lse = max + log(sum);
     for (uint64_t d = 0; d < a->dim; d++) {
         o[d] = 0;
@@ -94,8 +98,7 @@ static void backward_query(const struct ref_attention *a, const struct query *t,
     for (uint64_t j = t->first; j <= t->row; j++) {
         const double p = exp(score(a, t, j) - lse);
         const double ds = a->scale * p * (dot(go, value(a, t, j), a->dim) - delta);
-        const double size =
-            a->scale * p * (dot_magnitude(go, value(a, t, j), a->dim) + delta_size);
+        const double size = a->scale * p * (dot_magnitude(go, value(a, t, j), a->dim) + delta_size);
         const uint64_t kv = j * a->kv_heads * a->dim + t->kv;
         for (uint64_t d = 0; d < a->dim; d++) {
             add(g->dq, g->dq_magnitude, t->q + d, ds, size, key(a, t, j)[d]);

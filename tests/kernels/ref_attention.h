@@ -1,8 +1,9 @@
 /* ref_attention.h - causal attention of one batch, as definitions in double.
  *
  * q, o and their gradients are [N, heads*dim], k and v [N, kv_heads*dim], lse [N, heads], offsets
- * [n_seqs+1]; dense and row-major. Query i of a sequence sees keys j with i - window < j <= i (window
- * 0: all j <= i). Outputs are written for the rows of the sequences; magnitudes are nullable. */
+ * [n_seqs+1]; dense and row-major. Query i of a sequence sees keys j with i - window < j <= i
+ * (window 0: all j <= i). Outputs are written for the rows of the sequences; magnitudes are
+ * nullable. */
 #ifndef PL_TESTS_KERNELS_REF_ATTENTION_H
 #define PL_TESTS_KERNELS_REF_ATTENTION_H
 

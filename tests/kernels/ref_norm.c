@@ -7,7 +7,8 @@
 void ref_norm_rstd(struct ref_norm s, const double *x, double *rstd) {
     for (uint64_t i = 0; i < s.rows * s.heads; i++) {
         double sum = 0;
-        for (uint64_t c = 0; c < s.dim; c++) sum += x[i * s.dim + c] * x[i * s.dim + c];
+        for (uint64_t c = 0; c < s.dim; c++)
+            sum += x[i * s.dim + c] * x[i * s.dim + c];
         rstd[i] = 1 / sqrt(sum / (double)s.dim + s.eps);
     }
 }
@@ -66,7 +67,9 @@ void ref_rope(struct ref_rope s, const double *pos, const double *table, double 
     }
 }
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
 
 void ref_swiglu(uint64_t rows, uint64_t ffn, const double *gu, double *m) {
     for (uint64_t i = 0; i < rows; i++)
@@ -93,8 +96,10 @@ void ref_swiglu_bwd(uint64_t rows, uint64_t ffn, const double *gu, const double 
 
 static double log_sum_exp(const double *x, uint64_t n) {
     double max = x[0], sum = 0;
-    for (uint64_t i = 1; i < n; i++) max = fmax(max, x[i]);
-    for (uint64_t i = 0; i < n; i++) sum += exp(x[i] - max);
+    for (uint64_t i = 1; i < n; i++)
+        max = fmax(max, x[i]);
+    for (uint64_t i = 0; i < n; i++)
+        sum += exp(x[i] - max);
     return max + log(sum);
 }
 

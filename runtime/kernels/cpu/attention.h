@@ -18,8 +18,8 @@
 
 #include <stddef.h>
 
-/* Which part of a product a causal tile leaves out. `diag` is the query that sits on the diagonal of
- * key 0 of the tile: key j is seen by queries i >= j + diag. */
+/* Which part of a product a causal tile leaves out. `diag` is the query that sits on the diagonal
+ * of key 0 of the tile: key j is seen by queries i >= j + diag. */
 enum pl_triangle {
     PL_TRIANGLE_NONE,
     PL_TRIANGLE_KEYS_BY_QUERIES, /* rows are keys, columns queries: columns before the diagonal */
@@ -28,8 +28,8 @@ enum pl_triangle {
 };
 
 /* C[m,n] (=|+=) A B. Element (r,k) of A is a[r*rs + k*ks]; B[K,n] and C[m,n] are row-major with ldb
- * and ldc; n is a multiple of PL_ATTENTION_PAD. Elements that the triangle leaves out of C keep what
- * they held (KEYS_BY_QUERIES). */
+ * and ldc; n is a multiple of PL_ATTENTION_PAD. Elements that the triangle leaves out of C keep
+ * what they held (KEYS_BY_QUERIES). */
 struct pl_tile_product {
     uint32_t m, n, k;
     const float *a, *b;
@@ -57,8 +57,8 @@ static inline uint32_t pl_tile_columns(uint32_t n) {
     return (n + PL_ATTENTION_PAD - 1) / PL_ATTENTION_PAD * PL_ATTENTION_PAD;
 }
 
-/* The queries [first, end) of a tile starting at q0 that see a key: itself and later ones, up to the
- * window (0 = no limit). */
+/* The queries [first, end) of a tile starting at q0 that see a key: itself and later ones, up to
+ * the window (0 = no limit). */
 struct pl_seen {
     uint32_t first, end;
 };

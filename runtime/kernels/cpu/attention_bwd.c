@@ -1,12 +1,13 @@
 /* attention_bwd.c - ATTENTION_BWD: scores again from lse, then five products per tile.
  *
  * With p = exp(s - lse), delta = rowsum(do * o) and ds = p * (do v^T - delta):
- * dv = p^T do, dk = scale ds^T q, dq = scale ds k (Dao et al., "FlashAttention", 2022, section B.4).
- * dk and dv are sums over queries and heads of a group, dq over keys, so one order of tiles cannot
- * keep both in scratch. Two ways, equal to the bit because both add the same tiles in the same order:
- *   together: a task owns a kv head of a sequence and adds dq to the fp32 output tile by tile;
- *   apart: a task owns one block of keys or one block of queries and computes its tiles itself, seven
- *   products in place of five, but any number of workers is busy and dq may have any dtype. */
+ * dv = p^T do, dk = scale ds^T q, dq = scale ds k (Dao et al., "FlashAttention", 2022, section
+ * B.4). dk and dv are sums over queries and heads of a group, dq over keys, so one order of tiles
+ * cannot keep both in scratch. There are two ways, equal to the bit because both add the same tiles
+ * in the same order:
+ *   - together: a task owns a kv head of a sequence and adds dq to the fp32 output tile by tile;
+ *   - apart: a task owns one block of keys or one block of queries and computes its tiles itself:
+ *     seven products in place of five, but any number of workers is busy and dq has any dtype. */
 #include "runtime/kernels/cpu/attention.h"
 
 #define LOG2_E 1.44269504088896340736f
@@ -104,25 +105,34 @@ static void softmax_gradient(const struct task *t) {
     const float *restrict lse = t->s.lse, *restrict delta = t->s.delta;
     const uint64_t window = t->a->attr->window;
     for (uint32_t j = 0; j < t->n_keys; j++) {
-        float *restrict p = t->s.p + j * PL_ATTENTION_Q, *restrict ds = t->s.ds + j * PL_ATTENTION_Q;
+        float *restrict p = t->s.p + j * PL_ATTENTION_Q;
+        float *restrict ds = t->s.ds + j * PL_ATTENTION_Q;
         for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
             p[i] = pl_exp2_nonpositive(p[i] - lse[i]);
             ds[i] = p[i] * (ds[i] - delta[i]);
         }
         const struct pl_seen seen = pl_tile_seen(t->q0, t->k0 + j, window);
-        for (uint32_t i = 0; i < seen.first; i++) p[i] = ds[i] = 0.0f;
-        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++) p[i] = ds[i] = 0.0f;
+        for (uint32_t i = 0; i < seen.first; i++)
+            p[i] = ds[i] = 0.0f;
+        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++)
+            p[i] = ds[i] = 0.0f;
     }
 }
 
 /* p and ds of the tile at hand, [key][query]. */
 static void compute_tile(const struct task *t) {
-    struct pl_tile_product scores = {
-        .m = t->n_keys, .n = pl_tile_columns(t->n_queries), .k = t->a->attr->head_dim,
-        .a = t->s.k, .rs = t->a->ld, .ks = 1,
-        .b = t->s.qt, .ldb = PL_ATTENTION_Q,
-        .c = t->s.p, .ldc = PL_ATTENTION_Q,
-        .triangle = PL_TRIANGLE_KEYS_BY_QUERIES, .diag = (int64_t)t->k0 - (int64_t)t->q0};
+    struct pl_tile_product scores = {.m = t->n_keys,
+                                     .n = pl_tile_columns(t->n_queries),
+                                     .k = t->a->attr->head_dim,
+                                     .a = t->s.k,
+                                     .rs = t->a->ld,
+                                     .ks = 1,
+                                     .b = t->s.qt,
+                                     .ldb = PL_ATTENTION_Q,
+                                     .c = t->s.p,
+                                     .ldc = PL_ATTENTION_Q,
+                                     .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
+                                     .diag = (int64_t)t->k0 - (int64_t)t->q0};
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
     scores.a = t->s.v;
     scores.b = t->s.got;
@@ -133,13 +143,19 @@ static void compute_tile(const struct task *t) {
 
 /* dk += ds^T q, dv += p^T do. */
 static void add_key_gradients(const struct task *t, bool add) {
-    struct pl_tile_product g = {
-        .m = t->n_keys, .n = t->a->ld, .k = t->n_queries,
-        .a = t->s.ds, .rs = PL_ATTENTION_Q, .ks = 1,
-        .b = t->s.q, .ldb = t->a->ld,
-        .c = t->s.dk, .ldc = t->a->ld,
-        .add = add, .triangle = PL_TRIANGLE_SUM_QUERIES,
-        .diag = (int64_t)t->k0 - (int64_t)t->q0};
+    struct pl_tile_product g = {.m = t->n_keys,
+                                .n = t->a->ld,
+                                .k = t->n_queries,
+                                .a = t->s.ds,
+                                .rs = PL_ATTENTION_Q,
+                                .ks = 1,
+                                .b = t->s.q,
+                                .ldb = t->a->ld,
+                                .c = t->s.dk,
+                                .ldc = t->a->ld,
+                                .add = add,
+                                .triangle = PL_TRIANGLE_SUM_QUERIES,
+                                .diag = (int64_t)t->k0 - (int64_t)t->q0};
     PL_LEVEL_NAME(pl_tile_multiply)(&g);
     g.a = t->s.p;
     g.b = t->s.go;
@@ -149,12 +165,18 @@ static void add_key_gradients(const struct task *t, bool add) {
 
 /* dst[n_queries][dim] (=|+=) ds k. */
 static void add_query_gradient(const struct task *t, float *dst, uint64_t ld) {
-    const struct pl_tile_product g = {
-        .m = t->n_queries, .n = t->a->ld, .k = t->n_keys,
-        .a = t->s.ds, .rs = 1, .ks = PL_ATTENTION_Q,
-        .b = t->s.k, .ldb = t->a->ld,
-        .c = t->s.dq, .ldc = t->a->ld,
-        .triangle = PL_TRIANGLE_SUM_KEYS, .diag = (int64_t)t->k0 - (int64_t)t->q0};
+    const struct pl_tile_product g = {.m = t->n_queries,
+                                      .n = t->a->ld,
+                                      .k = t->n_keys,
+                                      .a = t->s.ds,
+                                      .rs = 1,
+                                      .ks = PL_ATTENTION_Q,
+                                      .b = t->s.k,
+                                      .ldb = t->a->ld,
+                                      .c = t->s.dq,
+                                      .ldc = t->a->ld,
+                                      .triangle = PL_TRIANGLE_SUM_KEYS,
+                                      .diag = (int64_t)t->k0 - (int64_t)t->q0};
     const uint32_t dim = t->a->attr->head_dim;
     const bool add = t->k0 / PL_ATTENTION_K > pl_first_key_block(t->q0, t->a->attr->window);
     PL_LEVEL_NAME(pl_tile_multiply)(&g);
@@ -162,9 +184,11 @@ static void add_query_gradient(const struct task *t, float *dst, uint64_t ld) {
         const float *restrict src = t->s.dq + i * t->a->ld;
         float *restrict row = dst + i * ld;
         if (add)
-            for (uint32_t d = 0; d < dim; d++) row[d] += src[d];
+            for (uint32_t d = 0; d < dim; d++)
+                row[d] += src[d];
         else
-            for (uint32_t d = 0; d < dim; d++) row[d] = src[d];
+            for (uint32_t d = 0; d < dim; d++)
+                row[d] = src[d];
     }
 }
 
@@ -191,9 +215,9 @@ static void run_keys(struct task *t, uint64_t block) {
             add_key_gradients(t, add);
             add = true;
             if (a->together)
-                add_query_gradient(t, pl_at(&a->dq, t->row0 + q0,
-                                            (uint64_t)t->head * a->attr->head_dim),
-                                   a->dq.ld);
+                add_query_gradient(
+                    t, pl_at(&a->dq, t->row0 + q0, (uint64_t)t->head * a->attr->head_dim),
+                    a->dq.ld);
         }
     }
     store_head(t, &a->dk, t->k0, t->kv_head, t->n_keys, t->s.dk);
@@ -217,7 +241,8 @@ static void run_together(struct task *t, uint64_t n) {
     const struct attention *a = t->a;
     t->kv_head = (uint32_t)(n % a->attr->kv_heads);
     t->row0 = pl_sequence(&a->offsets, n / a->attr->kv_heads, &t->length);
-    for (uint64_t b = 0; b * PL_ATTENTION_K < t->length; b++) run_keys(t, b);
+    for (uint64_t b = 0; b * PL_ATTENTION_K < t->length; b++)
+        run_keys(t, b);
 }
 
 static uint64_t key_tasks(const struct attention *a) {
@@ -228,8 +253,8 @@ static uint64_t query_tasks(const struct attention *a) {
     return pl_u64_div_up(a->longest, PL_ATTENTION_Q) * a->n_seqs * a->attr->heads;
 }
 
-/* Blocks of keys from the first, which most queries see; then blocks of queries from the last, which
- * see most keys: long tasks come before short ones. */
+/* Blocks of keys from the first, which most queries see; then blocks of queries from the last,
+ * which see most keys: long tasks come before short ones. */
 static void run_apart(struct task *t, uint64_t n) {
     const struct attention *a = t->a;
     const uint32_t heads = a->attr->heads, kv_heads = a->attr->kv_heads;
@@ -260,9 +285,9 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
     }
 }
 
-/* Five products by few tasks or seven by many: list scheduling of tasks of total work T, the longest
- * L, ends by T/n + L(n-1)/n on n workers (Graham, 1969), so together wins when 5(T + L(n-1)) <= 7T.
- * Work grows with the square of the length. */
+/* Five products by few tasks or seven by many. List scheduling of tasks of total work T, the
+ * longest of work L, ends by T/n + L(n-1)/n on n workers (Graham, 1969), so few tasks win when 5(T
+ * + L(n-1)) <= 7T. Work grows with the square of the length. */
 static bool goes_together(const struct attention *a, uint32_t threads) {
     double total = 0, longest = (double)a->longest * (double)a->longest;
     if (a->dq.dtype != PL_DTYPE_F32) return false;
@@ -282,19 +307,27 @@ pl_err PL_CPU(attention_bwd)(struct pl_device *dev, const struct pl_call *c) {
                                                 c->in[0].rows, c->in[0].cols, false);
     if (!pl_ws_holds(&c->in[7], need)) return PL_ERR_PLAN_BROKEN;
     const uint64_t delta_floats = pl_attention_delta_floats(c->in[0].rows, attr->heads);
-    struct attention a = {.q = c->in[0], .k = c->in[1], .v = c->in[2], .o = c->in[3],
-                          .lse = c->in[4], .go = c->in[5], .offsets = c->in[6],
-                          .dq = c->out[0], .dk = c->out[1], .dv = c->out[2],
-                          .attr = attr, .n_seqs = c->batch->n_seqs,
-                          .delta = c->in[7].p, .tiles = (float *)c->in[7].p + delta_floats,
+    struct attention a = {.q = c->in[0],
+                          .k = c->in[1],
+                          .v = c->in[2],
+                          .o = c->in[3],
+                          .lse = c->in[4],
+                          .go = c->in[5],
+                          .offsets = c->in[6],
+                          .dq = c->out[0],
+                          .dk = c->out[1],
+                          .dv = c->out[2],
+                          .attr = attr,
+                          .n_seqs = c->batch->n_seqs,
+                          .delta = c->in[7].p,
+                          .tiles = (float *)c->in[7].p + delta_floats,
                           .floats_per_worker =
                               (need / sizeof(float) - delta_floats) / dev->traits.threads,
                           .ld = (uint32_t)pl_attention_padded(attr->head_dim)};
     a.longest = pl_longest_sequence(&a.offsets, a.n_seqs);
     a.together = goes_together(&a, dev->traits.threads);
     pl_cpu_rows(dev, a.q.rows, pl_cpu_grain(a.q.cols), compute_delta, &a);
-    const uint64_t tasks =
-        a.together ? a.n_seqs * attr->kv_heads : key_tasks(&a) + query_tasks(&a);
+    const uint64_t tasks = a.together ? a.n_seqs * attr->kv_heads : key_tasks(&a) + query_tasks(&a);
     pl_cpu_rows(dev, tasks, 1, run_tasks, &a);
     return PL_ERR_OK;
 }

@@ -1,14 +1,14 @@
 /* attention_fwd.c - ATTENTION: causal, variable length, blockwise with an online softmax.
  *
- * No [S,S] buffer exists: a task owns PL_ATTENTION_Q queries of one head and walks their key blocks,
- * keeping a running maximum and sum per query (Milakov and Gimelshein, "Online normalizer
+ * No [S,S] buffer exists: a task owns PL_ATTENTION_Q queries of one head and walks their key
+ * blocks, keeping a running maximum and sum per query (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; blocks as in Dao et al., "FlashAttention", 2022). Scores carry a
  * factor log2(e), so that the exponential is a power of two. */
 #include "runtime/kernels/cpu/attention.h"
 
-#define LOG2_E 1.44269504088896340736f
-#define LN_2 0.69314718055994530942f
-#define NO_MAX -1e30f /* below every score, yet finite: it may be subtracted from itself */
+#define LOG2_E       1.44269504088896340736f
+#define LN_2         0.69314718055994530942f
+#define NO_MAX       -1e30f /* below every score, yet finite: it may be subtracted from itself */
 #define SOFTMAX_ROWS 4
 
 struct scratch {
@@ -43,13 +43,15 @@ static struct scratch carve(float *base, uint64_t padded) {
 }
 
 /* Turns scores [n][Q] into exp2(score - new maximum) and updates maximum and sum; keep = factor of
- * what was summed before. Rows up to the next multiple of SOFTMAX_ROWS belong to the scratch and are
- * made to count for nothing. */
+ * what was summed before. Rows up to the next multiple of SOFTMAX_ROWS belong to the scratch and
+ * are made to count for nothing. */
 static void online_softmax(const struct scratch *s, uint32_t n) {
     float *restrict max = s->max, *restrict sum = s->sum, *restrict keep = s->keep;
     for (; n % SOFTMAX_ROWS; n++)
-        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) s->scores[n * PL_ATTENTION_Q + i] = -INFINITY;
-    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) keep[i] = max[i];
+        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++)
+            s->scores[n * PL_ATTENTION_Q + i] = -INFINITY;
+    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++)
+        keep[i] = max[i];
     for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
         const float *restrict r = s->scores + j * PL_ATTENTION_Q;
         for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
@@ -86,14 +88,17 @@ static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
     for (uint32_t j = 0; j < n_keys; j++) {
         float *scores = t->s.scores + j * PL_ATTENTION_Q;
         const struct pl_seen seen = pl_tile_seen(t->q0, k0 + j, t->a->attr->window);
-        for (uint32_t i = 0; i < seen.first; i++) scores[i] = -INFINITY;
-        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++) scores[i] = -INFINITY;
+        for (uint32_t i = 0; i < seen.first; i++)
+            scores[i] = -INFINITY;
+        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++)
+            scores[i] = -INFINITY;
     }
 }
 
 static void scale_rows(float *x, uint32_t n, uint32_t ld, const float *factor) {
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t d = 0; d < ld; d++) x[i * ld + d] *= factor[i];
+        for (uint32_t d = 0; d < ld; d++)
+            x[i * ld + d] *= factor[i];
 }
 
 static void add_key_block(const struct task *t, uint64_t k0, bool first) {
@@ -106,22 +111,35 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
     const struct pl_head_rows v = {&a->v, t->row0 + k0, (uint64_t)t->kv_head * dim, n, dim};
     PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
     PL_LEVEL_NAME(pl_tile_pack)(&v, ld, t->s.v);
-    const struct pl_tile_product scores = {
-        .m = n, .n = pl_tile_columns(t->n_queries), .k = dim,
-        .a = t->s.k, .rs = ld, .ks = 1,
-        .b = t->s.qt, .ldb = PL_ATTENTION_Q,
-        .c = t->s.scores, .ldc = PL_ATTENTION_Q,
-        .triangle = PL_TRIANGLE_KEYS_BY_QUERIES, .diag = diag};
+    const struct pl_tile_product scores = {.m = n,
+                                           .n = pl_tile_columns(t->n_queries),
+                                           .k = dim,
+                                           .a = t->s.k,
+                                           .rs = ld,
+                                           .ks = 1,
+                                           .b = t->s.qt,
+                                           .ldb = PL_ATTENTION_Q,
+                                           .c = t->s.scores,
+                                           .ldc = PL_ATTENTION_Q,
+                                           .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
+                                           .diag = diag};
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
     mask(t, k0, n);
     online_softmax(&t->s, n);
     if (!first) scale_rows(t->s.o, t->n_queries, ld, t->s.keep);
-    const struct pl_tile_product out = {
-        .m = t->n_queries, .n = ld, .k = n,
-        .a = t->s.scores, .rs = 1, .ks = PL_ATTENTION_Q,
-        .b = t->s.v, .ldb = ld,
-        .c = t->s.o, .ldc = ld,
-        .add = !first, .triangle = PL_TRIANGLE_SUM_KEYS, .diag = diag};
+    const struct pl_tile_product out = {.m = t->n_queries,
+                                        .n = ld,
+                                        .k = n,
+                                        .a = t->s.scores,
+                                        .rs = 1,
+                                        .ks = PL_ATTENTION_Q,
+                                        .b = t->s.v,
+                                        .ldb = ld,
+                                        .c = t->s.o,
+                                        .ldc = ld,
+                                        .add = !first,
+                                        .triangle = PL_TRIANGLE_SUM_KEYS,
+                                        .diag = diag};
     PL_LEVEL_NAME(pl_tile_multiply)(&out);
 }
 
@@ -129,7 +147,8 @@ static void finish(const struct task *t) {
     const struct attention *a = t->a;
     const uint32_t dim = a->attr->head_dim;
     float *keep = t->s.keep;
-    for (uint32_t i = 0; i < t->n_queries; i++) keep[i] = 1.0f / t->s.sum[i];
+    for (uint32_t i = 0; i < t->n_queries; i++)
+        keep[i] = 1.0f / t->s.sum[i];
     scale_rows(t->s.o, t->n_queries, a->ld, keep);
     for (uint32_t i = 0; i < t->n_queries; i++) {
         const uint64_t row = t->row0 + t->q0 + i;
@@ -152,7 +171,8 @@ static void run_task(struct task *t) {
     }
     const uint64_t first = pl_first_key_block(t->q0, a->attr->window);
     const uint64_t end = pl_end_key_block(t->q0, t->n_queries);
-    for (uint64_t b = first; b < end; b++) add_key_block(t, b * PL_ATTENTION_K, b == first);
+    for (uint64_t b = first; b < end; b++)
+        add_key_block(t, b * PL_ATTENTION_K, b == first);
     finish(t);
 }
 
@@ -180,8 +200,14 @@ pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *ws = &c->in[4];
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr,
                                                 c->in[0].rows, c->in[0].cols, false);
-    struct attention a = {.q = c->in[0], .k = c->in[1], .v = c->in[2], .offsets = c->in[3],
-                          .o = c->out[0], .lse = c->out[1], .attr = c->attr, .ws = ws->p,
+    struct attention a = {.q = c->in[0],
+                          .k = c->in[1],
+                          .v = c->in[2],
+                          .offsets = c->in[3],
+                          .o = c->out[0],
+                          .lse = c->out[1],
+                          .attr = c->attr,
+                          .ws = ws->p,
                           .n_seqs = c->batch->n_seqs,
                           .ld = (uint32_t)pl_attention_padded(c->attr->head_dim)};
     if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;

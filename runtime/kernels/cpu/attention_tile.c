@@ -9,13 +9,13 @@
 #include <string.h>
 
 #if defined(__AVX512F__)
-#define LANES 16
+#define LANES        16
 #define TILE_VECTORS 4
 #elif defined(__AVX__)
-#define LANES 8
+#define LANES        8
 #define TILE_VECTORS 2
 #else
-#define LANES 4
+#define LANES        4
 #define TILE_VECTORS 2
 #endif
 #define TILE_ROWS 6
@@ -34,18 +34,19 @@ struct panel { /* one group of rows by one group of vectors */
 };
 
 /* rows and vectors are constants wherever this is expanded, so `sum` lives in registers. */
-static inline __attribute__((always_inline)) void multiply_panel(const struct panel *p,
-                                                                 const int rows,
-                                                                 const int vectors) {
+static inline __attribute__((always_inline)) void
+multiply_panel(const struct panel *p, const int rows, const int vectors) {
     vec sum[TILE_ROWS][TILE_VECTORS] = {0};
     const float *a = p->a, *b = p->b;
     const size_t rs = p->rs, ks = p->ks, ldb = p->ldb;
     for (size_t k = p->k; k > 0; k--, a += ks, b += ldb) {
         vec column[TILE_VECTORS];
-        for (int v = 0; v < vectors; v++) column[v] = *(const vec_unaligned *)(b + v * LANES);
+        for (int v = 0; v < vectors; v++)
+            column[v] = *(const vec_unaligned *)(b + v * LANES);
         for (int r = 0; r < rows; r++) {
             const float x = a[(size_t)r * rs];
-            for (int v = 0; v < vectors; v++) sum[r][v] += x * column[v];
+            for (int v = 0; v < vectors; v++)
+                sum[r][v] += x * column[v];
         }
     }
     if (p->add)
@@ -66,10 +67,11 @@ static inline __attribute__((always_inline)) void multiply_panel(const struct pa
 #if TILE_VECTORS == 4
 #define PANEL_ROW(X, rows) X(rows, 1) X(rows, 2) X(rows, 3) X(rows, 4)
 #define PANEL_ENTRIES(rows)                                                                        \
-    {PANEL_NAME(rows, 1), PANEL_NAME(rows, 2), PANEL_NAME(rows, 3), PANEL_NAME(rows, 4)}
+    { PANEL_NAME(rows, 1), PANEL_NAME(rows, 2), PANEL_NAME(rows, 3), PANEL_NAME(rows, 4) }
 #else
 #define PANEL_ROW(X, rows) X(rows, 1) X(rows, 2)
-#define PANEL_ENTRIES(rows) {PANEL_NAME(rows, 1), PANEL_NAME(rows, 2)}
+#define PANEL_ENTRIES(rows)                                                                        \
+    { PANEL_NAME(rows, 1), PANEL_NAME(rows, 2) }
 #endif
 PANEL_ROW(PANEL, 1)
 PANEL_ROW(PANEL, 2)
@@ -110,7 +112,10 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
             const struct panel p = {.a = t->a + row * t->rs + e.first * t->ks,
                                     .b = t->b + e.first * t->ldb + col,
                                     .c = t->c + row * t->ldc + col,
-                                    .rs = t->rs, .ks = t->ks, .ldb = t->ldb, .ldc = t->ldc,
+                                    .rs = t->rs,
+                                    .ks = t->ks,
+                                    .ldb = t->ldb,
+                                    .ldc = t->ldc,
                                     .k = e.end > e.first ? e.end - e.first : 0,
                                     .add = t->add};
             panels[rows - 1][vectors - 1](&p);
@@ -122,7 +127,8 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
 void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst) {
     for (uint32_t r = 0; r < h->n; r++, dst += ld) {
         pl_widen(dst, pl_at(h->view, h->row + r, h->col), h->view->dtype, h->dim);
-        for (uint32_t d = h->dim; d < ld; d++) dst[d] = 0.0f;
+        for (uint32_t d = h->dim; d < ld; d++)
+            dst[d] = 0.0f;
     }
 }
 
@@ -148,7 +154,9 @@ void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld,
             transpose_4x4(src + (size_t)r * ld + d, ld, scale, dst + d * PL_ATTENTION_Q + r);
     for (uint32_t d = 0; d < ld; d++) {
         float *row = dst + d * PL_ATTENTION_Q;
-        for (uint32_t r = whole; r < n; r++) row[r] = scale * src[(size_t)r * ld + d];
-        for (uint32_t r = n; r < PL_ATTENTION_Q; r++) row[r] = 0.0f;
+        for (uint32_t r = whole; r < n; r++)
+            row[r] = scale * src[(size_t)r * ld + d];
+        for (uint32_t r = n; r < PL_ATTENTION_Q; r++)
+            row[r] = 0.0f;
     }
 }

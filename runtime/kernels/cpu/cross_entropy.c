@@ -22,17 +22,22 @@ struct cross_entropy {
 static float largest(const float *x, uint64_t n, float least) {
     float lane[LANES];
     uint64_t i = 0;
-    for (uint32_t l = 0; l < LANES; l++) lane[l] = least;
+    for (uint32_t l = 0; l < LANES; l++)
+        lane[l] = least;
     for (; i + LANES <= n; i += LANES)
-        for (uint32_t l = 0; l < LANES; l++) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
-    for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
-    for (uint32_t l = 1; l < LANES; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+        for (uint32_t l = 0; l < LANES; l++)
+            lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (; i < n; i++)
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (uint32_t l = 1; l < LANES; l++)
+        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
     return lane[0];
 }
 
 static float exp_sum(const float *x, uint64_t n, float max) {
     float sum = 0;
-    for (uint64_t i = 0; i < n; i++) sum += pl_expf(x[i] - max);
+    for (uint64_t i = 0; i < n; i++)
+        sum += pl_expf(x[i] - max);
     return sum;
 }
 
@@ -60,7 +65,8 @@ static void write_gradient(const struct cross_entropy *t, uint64_t row, float ma
         n = pl_chunk_size(t->logits.cols, c);
         const float *x = pl_chunk(&t->logits, row, c, n, buf);
         float *g = pl_chunk_out(&t->logits, row, c, out);
-        for (uint64_t i = 0; i < n; i++) g[i] = pl_expf(x[i] - max) * factor;
+        for (uint64_t i = 0; i < n; i++)
+            g[i] = pl_expf(x[i] - max) * factor;
         if (target >= c && target < c + n) g[target - c] -= t->scale;
         pl_chunk_store(&t->logits, row, c, n, g);
     }
@@ -86,14 +92,18 @@ static bool are_in_range(const int32_t *targets, uint64_t n, uint64_t vocab) {
 
 /* in: logits[T,V]! targets[T]i32 loss[2]f64! ws; out: logits[T,V]! loss[2]f64!. */
 pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
-    struct cross_entropy t = {.logits = c->out[0], .targets = c->in[1].p, .row_loss = c->in[3].p,
-                              .scale = c->batch->loss_scale, .gradient = c->attr->gradient};
+    struct cross_entropy t = {.logits = c->out[0],
+                              .targets = c->in[1].p,
+                              .row_loss = c->in[3].p,
+                              .scale = c->batch->loss_scale,
+                              .gradient = c->attr->gradient};
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr,
                                                 t.logits.rows, t.logits.cols, false);
     if (!pl_ws_holds(&c->in[3], need) || !are_in_range(t.targets, t.logits.rows, t.logits.cols))
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, t.logits.rows, pl_cpu_grain(t.logits.cols), loss_rows, &t);
     double *loss = c->out[1].p;
-    for (uint64_t i = 0; i < t.logits.rows; i++) loss[0] += t.row_loss[i];
+    for (uint64_t i = 0; i < t.logits.rows; i++)
+        loss[0] += t.row_loss[i];
     return PL_ERR_OK;
 }

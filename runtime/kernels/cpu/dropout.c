@@ -1,8 +1,8 @@
 /* dropout.c - DROPOUT and DROPOUT_BWD: a mask that is a function, never stored.
  *
- * Element (position, column) of a sample is kept when its counter-based number, of the stream (seed,
- * step, sample, site), is at least p; so the mask is the same in whatever micro-batch, order or
- * thread the sample is computed, and the backward pass computes it again. */
+ * Element (position, column) of a sample is kept when its counter-based number, of the stream
+ * (seed, step, sample, site), is at least p; so the mask is the same in whatever micro-batch, order
+ * or thread the sample is computed, and the backward pass computes it again. */
 #include "runtime/kernels/cpu/chunk.h"
 #include "runtime/kernels/rng.h"
 
@@ -18,11 +18,13 @@ struct dropout {
 };
 
 /* Numbers of columns [col, col+n) of one position: four columns share a block, and the position is
- * the upper half of the block's index. col is a multiple of 4; numbers has room for a whole block. */
+ * the upper half of the block's index. col is a multiple of 4; numbers has room for a whole block.
+ */
 static void draw(const struct pl_rng *stream, uint64_t position, uint64_t col, uint64_t n,
                  uint32_t *numbers) {
     const uint64_t base = position << 32 | col / 4;
-    for (uint64_t i = 0; i < (n + 3) / 4; i++) pl_rng_block(stream, base + i, numbers + 4 * i);
+    for (uint64_t i = 0; i < (n + 3) / 4; i++)
+        pl_rng_block(stream, base + i, numbers + 4 * i);
 }
 
 static void drop_row(const struct dropout *t, const struct pl_rng *stream, uint64_t position,
@@ -48,7 +50,8 @@ static void drop_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
     uint64_t s = 0;
     (void)worker;
     for (uint64_t row = row0; row < row1;) {
-        while ((uint64_t)t->offsets[s + 1] <= row) s++;
+        while ((uint64_t)t->offsets[s + 1] <= row)
+            s++;
         const uint64_t start = (uint64_t)t->offsets[s];
         const struct pl_rng sample = pl_rng_init(t->batch->seed, t->batch->step, t->samples[s]);
         const struct pl_rng stream = pl_rng_fork(sample, t->site);
@@ -70,14 +73,14 @@ static pl_err run(struct pl_device *dev, const struct pl_call *c, struct dropout
 
 /* in: x[N,K] offsets[B+1]i32 sample[B]u64; out: y[N,K]. */
 pl_err PL_CPU(dropout)(struct pl_device *dev, const struct pl_call *c) {
-    struct dropout t = {.x = c->in[0], .y = c->out[0], .offsets = c->in[1].p,
-                        .samples = c->in[2].p};
+    struct dropout t = {
+        .x = c->in[0], .y = c->out[0], .offsets = c->in[1].p, .samples = c->in[2].p};
     return run(dev, c, &t);
 }
 
 /* in: dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64; out: dx[N,K]!. */
 pl_err PL_CPU(dropout_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct dropout t = {.x = c->in[1], .y = c->out[0], .offsets = c->in[2].p,
-                        .samples = c->in[3].p, .adds = true};
+    struct dropout t = {
+        .x = c->in[1], .y = c->out[0], .offsets = c->in[2].p, .samples = c->in[3].p, .adds = true};
     return run(dev, c, &t);
 }

@@ -1,6 +1,7 @@
 /* norms.c - RMSNORM, ADD_RMSNORM, RENORM, RMSNORM_BWD; QK_NORM and QK_NORM_BWD, the same per head.
  *
- * A row of H heads of D columns is H norms of D columns with one w[D]; a plain norm has one head. */
+ * A row of H heads of D columns is H norms of D columns with one w[D]; a plain norm has one head.
+ */
 #include "estimator/base/checked.h"
 #include "estimator/program/workspace_attention.h"
 #include "runtime/kernels/cpu/chunk.h"
@@ -18,7 +19,8 @@ static double square_sum(const struct norm *t, uint64_t row, uint64_t col, uint6
     if (t->r.p) {
         const float *r = pl_chunk(&t->r, row, col, n, br), *old = pl_chunk(&t->x, row, col, n, bx);
         float *x = pl_chunk_out(&t->x, row, col, bx);
-        for (uint64_t i = 0; i < n; i++) x[i] = old[i] + r[i];
+        for (uint64_t i = 0; i < n; i++)
+            x[i] = old[i] + r[i];
         pl_chunk_store(&t->x, row, col, n, x);
     }
     const float *x = pl_chunk(&t->x, row, col, n, bx);
@@ -30,7 +32,8 @@ static void scale_chunk(const struct norm *t, uint64_t row, uint64_t col, uint64
     float bx[PL_CHUNK], bw[PL_CHUNK], by[PL_CHUNK];
     const float *x = pl_chunk(&t->x, row, col, n, bx), *w = pl_chunk_of_vector(&t->w, wcol, n, bw);
     float *y = pl_chunk_out(&t->y, row, col, by);
-    for (uint64_t i = 0; i < n; i++) y[i] = PL_FENCE(x[i] * rstd) * w[i];
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = PL_FENCE(x[i] * rstd) * w[i];
     pl_chunk_store(&t->y, row, col, n, y);
 }
 
@@ -56,7 +59,8 @@ static void norm_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
     const struct norm *t = arg;
     (void)worker;
     for (uint64_t i = row0; i < row1; i++)
-        for (uint64_t h = 0; h < t->heads; h++) norm_head(t, i, h);
+        for (uint64_t h = 0; h < t->heads; h++)
+            norm_head(t, i, h);
 }
 
 static pl_err run_norm(struct pl_device *dev, struct norm *t, uint64_t dim) {
@@ -68,29 +72,33 @@ static pl_err run_norm(struct pl_device *dev, struct norm *t, uint64_t dim) {
 
 /* in: x[N,C] w[C]; out: y[N,C] rstd[N]f32. */
 pl_err PL_CPU(rmsnorm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {.x = c->in[0], .w = c->in[1], .y = c->out[0], .rstd = c->out[1],
-                     .eps = c->attr->eps};
+    struct norm t = {
+        .x = c->in[0], .w = c->in[1], .y = c->out[0], .rstd = c->out[1], .eps = c->attr->eps};
     return run_norm(dev, &t, t.x.cols);
 }
 
 /* in: x[N,C]! r[N,C] w[C]; out: x[N,C]! y[N,C] rstd[N]f32. */
 pl_err PL_CPU(add_rmsnorm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {.x = c->out[0], .r = c->in[1], .w = c->in[2], .y = c->out[1],
-                     .rstd = c->out[2], .eps = c->attr->eps};
+    struct norm t = {.x = c->out[0],
+                     .r = c->in[1],
+                     .w = c->in[2],
+                     .y = c->out[1],
+                     .rstd = c->out[2],
+                     .eps = c->attr->eps};
     return run_norm(dev, &t, t.x.cols);
 }
 
 /* in: x[N,C] w[C] rstd[N]f32; out: y[N,C]. */
 pl_err PL_CPU(renorm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {.x = c->in[0], .w = c->in[1], .rstd = c->in[2], .y = c->out[0],
-                     .keeps_rstd = true};
+    struct norm t = {
+        .x = c->in[0], .w = c->in[1], .rstd = c->in[2], .y = c->out[0], .keeps_rstd = true};
     return run_norm(dev, &t, t.x.cols);
 }
 
 /* in: x[N,H*D] w[D]; out: y[N,H*D] rstd[N,H]f32. */
 pl_err PL_CPU(qk_norm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {.x = c->in[0], .w = c->in[1], .y = c->out[0], .rstd = c->out[1],
-                     .eps = c->attr->eps};
+    struct norm t = {
+        .x = c->in[0], .w = c->in[1], .y = c->out[0], .rstd = c->out[1], .eps = c->attr->eps};
     return run_norm(dev, &t, c->attr->head_dim);
 }
 
@@ -114,7 +122,8 @@ static double dot_chunk(const struct norm_bwd *t, const struct place *at) {
     const float *dy = pl_chunk(&t->dy, at->row, at->col, at->n, by);
     const float *x = pl_chunk(&t->x, at->row, at->col, at->n, bx);
     const float *w = pl_chunk_of_vector(&t->w, at->wcol, at->n, bw);
-    for (uint64_t i = 0; i < at->n; i++) g[i] = dy[i] * w[i];
+    for (uint64_t i = 0; i < at->n; i++)
+        g[i] = dy[i] * w[i];
     return pl_dot(g, x, at->n);
 }
 
@@ -126,7 +135,8 @@ static void gradient_chunk(const struct norm_bwd *t, const struct place *at, flo
     const float *x = pl_chunk(&t->x, at->row, at->col, at->n, bx);
     const float *w = pl_chunk_of_vector(&t->w, at->wcol, at->n, bw);
     if (partial)
-        for (uint64_t i = 0; i < at->n; i++) partial[at->wcol + i] += dy[i] * PL_FENCE(x[i] * rstd);
+        for (uint64_t i = 0; i < at->n; i++)
+            partial[at->wcol + i] += dy[i] * PL_FENCE(x[i] * rstd);
     if (!t->dx.p) return;
     const float *old = t->add_dx ? pl_chunk(&t->dx, at->row, at->col, at->n, bo) : NULL;
     float *dx = pl_chunk_out(&t->dx, at->row, at->col, bd);
@@ -164,7 +174,8 @@ static void gradient_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t work
     (void)worker;
     if (partial) memset(partial, 0, t->dim * sizeof *partial);
     for (uint64_t i = row0; i < row1; i++)
-        for (uint64_t h = 0; h < t->heads; h++) gradient_head(t, i, h, partial);
+        for (uint64_t h = 0; h < t->heads; h++)
+            gradient_head(t, i, h, partial);
 }
 
 /* dw of columns [col0, col1): the partial sums of all chunks of rows. */
@@ -177,8 +188,10 @@ static void sum_partials(void *arg, uint64_t col0, uint64_t col1, uint32_t worke
     (void)worker;
     if (t->add_dw) pl_widen(dw, out, t->dw.dtype, n);
     for (uint64_t k = 0; k < chunks; k++)
-        for (uint64_t i = 0; i < n; i++) sum[i] += (double)t->partial[k * t->dim + col0 + i];
-    for (uint64_t i = 0; i < n; i++) dw[i] = (float)((double)dw[i] + sum[i]);
+        for (uint64_t i = 0; i < n; i++)
+            sum[i] += (double)t->partial[k * t->dim + col0 + i];
+    for (uint64_t i = 0; i < n; i++)
+        dw[i] = (float)((double)dw[i] + sum[i]);
     pl_narrow(out, t->dw.dtype, dw, n);
 }
 
@@ -189,8 +202,8 @@ static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum 
     t->heads = t->dy.cols / t->dim;
     t->add_dw = pl_call_adds(c);
     if (t->dw.p) {
-        const uint64_t need = pl_op_workspace_bytes(&dev->traits, kind, c->attr, t->dy.rows,
-                                                    t->dy.cols, false);
+        const uint64_t need =
+            pl_op_workspace_bytes(&dev->traits, kind, c->attr, t->dy.rows, t->dy.cols, false);
         if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;
         t->partial = ws->p;
     }
@@ -202,8 +215,8 @@ static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum 
 
 /* in: dy[N,C] x[N,C] w[C] rstd[N]f32 ws? dx?[N,C]! dw?[C]!; out: dx?[N,C]! dw?[C]!. */
 pl_err PL_CPU(rmsnorm_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm_bwd t = {.dim = c->in[0].cols, .dx = c->out[0], .dw = c->out[1],
-                         .add_dx = c->attr->add_dx};
+    struct norm_bwd t = {
+        .dim = c->in[0].cols, .dx = c->out[0], .dw = c->out[1], .add_dx = c->attr->add_dx};
     return run_norm_bwd(dev, c, PL_OP_RMSNORM_BWD, &t);
 }
 

@@ -1,4 +1,5 @@
-/* rope.c - ROPE: rotary positions (Su et al., "RoFormer", 2021), halves of a head against each other.
+/* rope.c - ROPE: rotary positions (Su et al., "RoFormer", 2021), halves of a head against each
+ * other.
  *
  * Dimensions i and i + rot/2 turn by the angle of pair i; those from rot on stay. The inverse turns
  * by the negative angle, which is the transpose and so the gradient even where the table carries a
@@ -60,8 +61,11 @@ static bool are_in_table(const struct rope *t) {
 pl_err PL_CPU(rope)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_attr *attr = c->attr;
     const bool is_long = c->in[3].p && c->batch->max_len > attr->long_from;
-    struct rope t = {.x = c->out[0], .pos = c->in[1].p, .table = is_long ? c->in[3] : c->in[2],
-                     .dim = attr->head_dim, .pairs = attr->rot_dim / 2,
+    struct rope t = {.x = c->out[0],
+                     .pos = c->in[1].p,
+                     .table = is_long ? c->in[3] : c->in[2],
+                     .dim = attr->head_dim,
+                     .pairs = attr->rot_dim / 2,
                      .sign = attr->inverse ? -1.0f : 1.0f};
     t.heads = t.x.cols / t.dim;
     if (t.pairs > MAX_PAIRS || !are_in_table(&t)) return PL_ERR_PLAN_BROKEN;

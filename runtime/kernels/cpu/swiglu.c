@@ -1,12 +1,14 @@
-/* swiglu.c - SWIGLU: m = silu(gate) * up, and its gradient over the operands (Shazeer, "GLU variants
- * improve transformer", 2020). silu(g) = g s with s = 1/(1 + e^-g). */
+/* swiglu.c - SWIGLU: m = silu(gate) * up, and its gradient over the operands (Shazeer, "GLU
+ * variants improve transformer", 2020). silu(g) = g s with s = 1/(1 + e^-g). */
 #include "runtime/kernels/cpu/chunk.h"
 
 struct swiglu {
     struct pl_view gate, up, m; /* [N,F]; m is its gradient on the way back */
 };
 
-static float sigmoid(float g) { return 1.0f / (1.0f + pl_expf(-g)); }
+static float sigmoid(float g) {
+    return 1.0f / (1.0f + pl_expf(-g));
+}
 
 static void forward_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct swiglu *t = arg;
@@ -18,7 +20,8 @@ static void forward_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worke
             const float *restrict g = pl_chunk(&t->gate, row, c, n, bg);
             const float *restrict u = pl_chunk(&t->up, row, c, n, bu);
             float *restrict m = pl_chunk_out(&t->m, row, c, bm);
-            for (uint64_t i = 0; i < n; i++) m[i] = g[i] * sigmoid(g[i]) * u[i];
+            for (uint64_t i = 0; i < n; i++)
+                m[i] = g[i] * sigmoid(g[i]) * u[i];
             pl_chunk_store(&t->m, row, c, n, m);
         }
     }
