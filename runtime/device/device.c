@@ -49,10 +49,9 @@ static pl_err check_limits(struct pl_device *dev, uint64_t bytes, const char *wh
         free_bytes = pl_u64_min(free_bytes, dev->budget_bytes - dev->used_bytes);
         if (bytes <= free_bytes) return PL_ERR_OK;
     }
-    return pl_diag_set(d, PL_ERR_DEVICE_OOM,
-                       "%s: asked for %s (%" PRIu64 " bytes), %s free (%" PRIu64 " bytes)", what,
-                       pl_bytes_text(bytes, asked), bytes, pl_bytes_text(free_bytes, left),
-                       free_bytes);
+    return pl_diag_set(
+        d, PL_ERR_DEVICE_OOM, "%s: asked for %s (%" PRIu64 " bytes), %s free (%" PRIu64 " bytes)",
+        what, pl_bytes_text(bytes, asked), bytes, pl_bytes_text(free_bytes, left), free_bytes);
 }
 
 pl_err pl_arena_reserve(struct pl_device *dev, uint64_t bytes, const char *what,

@@ -162,7 +162,8 @@ START_TEST(every_level_has_every_kernel_but_staging) {
     for (uint32_t i = 0; i < n; i++)
         for (int k = 0; k < PL_OP_COUNT; k++) {
             bool staging = k == PL_OP_STAGE_IN || k == PL_OP_STAGE_OUT;
-            ck_assert_msg((levels[i].kernels[k] == NULL) == staging, "%s: op %d", levels[i].name, k);
+            ck_assert_msg((levels[i].kernels[k] == NULL) == staging, "%s: op %d", levels[i].name,
+                          k);
         }
 }
 END_TEST

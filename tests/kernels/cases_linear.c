@@ -105,16 +105,22 @@ static void reference(struct trial *t) {
             c->scale[i] += fabs(t->in[2]->x[i % cols]);
         }
         break;
-    case PL_OP_LINEAR_DX: ref_linear_dx(s, t->attr.alpha, a->x, b->x, c->want, c->scale); break;
-    default: ref_linear_dw(s, t->attr.alpha, a->x, b->x, c->want, c->scale); break;
+    case PL_OP_LINEAR_DX:
+        ref_linear_dx(s, t->attr.alpha, a->x, b->x, c->want, c->scale);
+        break;
+    default:
+        ref_linear_dw(s, t->attr.alpha, a->x, b->x, c->want, c->scale);
+        break;
     }
 }
 
 /* An fp32 sum of n terms in blocks errs by far less than 16 units of the sum of magnitudes. */
 #define TOLERANCE 1e-6
 
-#define FP32(name, kind) {name, kind, N_SHAPES + 6, TOLERANCE, true, build_fp32, reference}
-#define MIXED(name, kind) {name, kind, N_SHAPES * 2, TOLERANCE, false, build_mixed, reference}
+#define FP32(name, kind)                                                                           \
+    { name, kind, N_SHAPES + 6, TOLERANCE, true, build_fp32, reference }
+#define MIXED(name, kind)                                                                          \
+    { name, kind, N_SHAPES * 2, TOLERANCE, false, build_mixed, reference }
 const struct kernel_case cases_linear[] = {
     FP32("linear, fp32", PL_OP_LINEAR),
     FP32("linear_dx, fp32", PL_OP_LINEAR_DX),

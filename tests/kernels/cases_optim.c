@@ -21,7 +21,8 @@ static struct shape draw_shape(struct trial *t) {
 /* Norm and bias gradients are vectors, the rest matrices. */
 static struct operand *add_tensor(struct trial *t, uint32_t slot, struct shape s,
                                   enum pl_dtype dtype) {
-    return s.cols == 1 ? add_vector_in(t, slot, s.rows, dtype) : add_in(t, slot, s.rows, s.cols, dtype);
+    return s.cols == 1 ? add_vector_in(t, slot, s.rows, dtype)
+                       : add_in(t, slot, s.rows, s.cols, dtype);
 }
 
 /* ---- norm and clip ---- */
@@ -88,10 +89,18 @@ static void build_update(struct trial *t, bool moments, enum pl_dtype w, bool ma
     if (master) also_out(t, add_tensor(t, clip_slot + 1, s, PL_DTYPE_F32), moments ? 3 : 1);
 }
 
-static void build_adamw_fp32(struct trial *t) { build_update(t, true, PL_DTYPE_F32, false); }
-static void build_adamw_master(struct trial *t) { build_update(t, true, PL_DTYPE_BF16, true); }
-static void build_sgd_fp32(struct trial *t) { build_update(t, false, PL_DTYPE_F32, false); }
-static void build_sgd_master(struct trial *t) { build_update(t, false, PL_DTYPE_BF16, true); }
+static void build_adamw_fp32(struct trial *t) {
+    build_update(t, true, PL_DTYPE_F32, false);
+}
+static void build_adamw_master(struct trial *t) {
+    build_update(t, true, PL_DTYPE_BF16, true);
+}
+static void build_sgd_fp32(struct trial *t) {
+    build_update(t, false, PL_DTYPE_F32, false);
+}
+static void build_sgd_master(struct trial *t) {
+    build_update(t, false, PL_DTYPE_BF16, true);
+}
 
 /* Where the new p goes: master, and w rounded from it. */
 static void expect_weight(struct trial *t, uint32_t master_out, uint64_t i, double p,

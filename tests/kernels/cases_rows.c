@@ -10,7 +10,7 @@ struct shape {
 };
 
 static struct shape draw_shape(struct trial *t) {
-    static const struct shape edges[] = {{0, 3, 4},    {1, 1, 1},    {1, 513, 2}, {200, 64, 3},
+    static const struct shape edges[] = {{0, 3, 4},     {1, 1, 1},     {1, 513, 2}, {200, 64, 3},
                                          {65, 129, 99}, {700, 7, 700}, {3, 1030, 5}};
     if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
     struct shape s;

@@ -27,11 +27,16 @@ END_TEST
 
 START_TEST(every_coordinate_of_a_stream_matters) {
     const struct pl_rng streams[] = {
-        pl_rng_init(1, 2, 3),          pl_rng_init(2, 2, 3),
-        pl_rng_init(1, 3, 3),          pl_rng_init(1, 2, 4),
-        pl_rng_init(1, 3, 2),          pl_rng_init(UINT64_C(1) << 32, 2, 3),
-        pl_rng_init(1, UINT64_C(2) << 32, 3), pl_rng_init(1, 2, UINT64_C(3) << 32),
-        pl_rng_fork(pl_rng_init(1, 2, 3), 0), pl_rng_fork(pl_rng_init(1, 2, 3), 1),
+        pl_rng_init(1, 2, 3),
+        pl_rng_init(2, 2, 3),
+        pl_rng_init(1, 3, 3),
+        pl_rng_init(1, 2, 4),
+        pl_rng_init(1, 3, 2),
+        pl_rng_init(UINT64_C(1) << 32, 2, 3),
+        pl_rng_init(1, UINT64_C(2) << 32, 3),
+        pl_rng_init(1, 2, UINT64_C(3) << 32),
+        pl_rng_fork(pl_rng_init(1, 2, 3), 0),
+        pl_rng_fork(pl_rng_init(1, 2, 3), 1),
     };
     enum { N = sizeof streams / sizeof *streams };
     uint32_t out[N][4];

@@ -19,7 +19,9 @@ static void setup(void) {
         ck_abort_msg("%s", d.message);
 }
 
-static void teardown(void) { pl_device_close(&dev); }
+static void teardown(void) {
+    pl_device_close(&dev);
+}
 
 static struct pl_view vector(void *p, uint64_t n, enum pl_dtype t) {
     return (struct pl_view){.p = p, .rows = n, .cols = 1, .ld = 1, .dtype = t};

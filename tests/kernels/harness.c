@@ -65,24 +65,42 @@ static void *address(const struct operand *o, uint64_t row, uint64_t col) {
 static double stored(const struct operand *o, uint64_t row, uint64_t col) {
     const void *p = address(o, row, col);
     switch (o->view.dtype) {
-    case PL_DTYPE_F32: return *(const float *)p;
-    case PL_DTYPE_BF16: return of_bf16(*(const uint16_t *)p);
-    case PL_DTYPE_F64: return *(const double *)p;
-    case PL_DTYPE_I32: return *(const int32_t *)p;
-    case PL_DTYPE_U64: return (double)*(const uint64_t *)p;
-    default: return *(const uint8_t *)p;
+    case PL_DTYPE_F32:
+        return *(const float *)p;
+    case PL_DTYPE_BF16:
+        return of_bf16(*(const uint16_t *)p);
+    case PL_DTYPE_F64:
+        return *(const double *)p;
+    case PL_DTYPE_I32:
+        return *(const int32_t *)p;
+    case PL_DTYPE_U64:
+        return (double)*(const uint64_t *)p;
+    default:
+        return *(const uint8_t *)p;
     }
 }
 
 static void store(const struct operand *o, uint64_t row, uint64_t col, double value) {
     void *p = address(o, row, col);
     switch (o->view.dtype) {
-    case PL_DTYPE_F32: *(float *)p = (float)value; break;
-    case PL_DTYPE_BF16: *(uint16_t *)p = bf16_of(value); break;
-    case PL_DTYPE_F64: *(double *)p = value; break;
-    case PL_DTYPE_I32: *(int32_t *)p = (int32_t)value; break;
-    case PL_DTYPE_U64: *(uint64_t *)p = (uint64_t)value; break;
-    default: *(uint8_t *)p = (uint8_t)value; break;
+    case PL_DTYPE_F32:
+        *(float *)p = (float)value;
+        break;
+    case PL_DTYPE_BF16:
+        *(uint16_t *)p = bf16_of(value);
+        break;
+    case PL_DTYPE_F64:
+        *(double *)p = value;
+        break;
+    case PL_DTYPE_I32:
+        *(int32_t *)p = (int32_t)value;
+        break;
+    case PL_DTYPE_U64:
+        *(uint64_t *)p = (uint64_t)value;
+        break;
+    default:
+        *(uint8_t *)p = (uint8_t)value;
+        break;
     }
 }
 
@@ -254,8 +272,8 @@ static void check_values(const struct trial *t, const char *where) {
                 double got = stored(o, i, j), want = *value_at(o, o->want, i, j);
                 double scale = *value_at(o, o->scale, i, j);
                 if (!is_close(t, o, got, want, scale))
-                    ck_abort_msg("%s: round %u, %s: output %u [%" PRIu64 ",%" PRIu64 "] of [%" PRIu64
-                                 ",%" PRIu64 "] %s is %.9g, not %.9g (scale %.3g)",
+                    ck_abort_msg("%s: round %u, %s: output %u [%" PRIu64 ",%" PRIu64
+                                 "] of [%" PRIu64 ",%" PRIu64 "] %s is %.9g, not %.9g (scale %.3g)",
                                  t->test->name, t->round, where, s, i, j, o->view.rows,
                                  o->view.cols, pl_dtype_name(o->view.dtype), got, want, scale);
             }

@@ -28,8 +28,8 @@ static void sgemm(int trans_a, int trans_b, int m, int n, int k, float alpha, co
 }
 
 /* OpenBLAS knows processors by model number and takes the oldest kernels for one it has not heard
- * of: 0.3.21 runs an Emerald Rapids as a Prescott, at an eighth of its rate. Instruction sets do not
- * age, so they decide; a user's own OPENBLAS_CORETYPE stands. */
+ * of: 0.3.21 runs an Emerald Rapids as a Prescott, at an eighth of its rate. Instruction sets do
+ * not age, so they decide; a user's own OPENBLAS_CORETYPE stands. */
 static const struct {
     const char *level, *core;
 } cores[] = {{"x86-64-v4", "SkylakeX"}, {"x86-64-v3", "Haswell"}};
@@ -37,7 +37,8 @@ static const struct {
 static int set_environment(const char *level) {
     int failed = 0;
     for (size_t i = 0; i < sizeof cores / sizeof *cores; i++)
-        if (strcmp(level, cores[i].level) == 0) failed |= setenv("OPENBLAS_CORETYPE", cores[i].core, 0);
+        if (strcmp(level, cores[i].level) == 0)
+            failed |= setenv("OPENBLAS_CORETYPE", cores[i].core, 0);
     /* Read by the library's constructor; without it a team of idle threads would be made. */
     return failed | setenv("OPENBLAS_NUM_THREADS", "1", 1);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Transparent huge pages cut the page faults and TLB misses of large arenas; they need alignment. */
+/* Transparent huge pages save page faults and TLB misses of large arenas; they need alignment. */
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
 static void cpu_close(struct pl_device *dev) {

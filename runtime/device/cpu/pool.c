@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #define SPIN_NANOSECONDS 50000
-#define SPINS_PER_LOOK 64
-#define TICKET_CLOSED UINT64_C(0xFFFFFFFF) /* a task number no run reaches */
+#define SPINS_PER_LOOK   64
+#define TICKET_CLOSED    UINT64_C(0xFFFFFFFF) /* a task number no run reaches */
 
 struct worker {
     struct pl_pool *pool;
@@ -154,8 +154,8 @@ pl_err pl_pool_create(uint32_t threads, struct pl_pool **out, struct pl_diag *d)
         workers[i] = (struct worker){.pool = pool, .index = i};
         int e = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
         if (e) {
-            err = pl_diag_set(d, PL_ERR_HOST_OOM, "thread %u of %u: %s", i + 1, threads,
-                              strerror(e));
+            err =
+                pl_diag_set(d, PL_ERR_HOST_OOM, "thread %u of %u: %s", i + 1, threads, strerror(e));
             pl_diag_hint(d, "set `threads` lower");
             goto out;
         }

@@ -1,7 +1,7 @@
 /* pool.h - a fixed team of threads that runs numbered tasks.
  *
- * Workers wait politely: a short spin with a pause instruction (about 50 us), then a futex sleep, so
- * a busy neighbour costs its share and no more. Tasks are handed out in any order to any worker;
+ * Workers wait politely: a short spin with a pause instruction (about 50 us), then a futex sleep,
+ * so a busy neighbour costs its share and no more. Tasks are handed out in any order to any worker;
  * results must depend on the task number alone.
  * Use: pl_pool_run(pool, n_tasks, fn, ctx) - returns when every task has run. */
 #ifndef PL_RUNTIME_DEVICE_CPU_POOL_H

@@ -4,7 +4,7 @@
 /* A task owns columns; it sums fp32 over blocks of rows and double across them, so long batches
  * lose nothing and no scratch is needed. */
 #define COLUMNS_PER_TASK 64
-#define ROWS_PER_BLOCK 64
+#define ROWS_PER_BLOCK   64
 
 struct bias_grad {
     struct pl_view dy, db; /* [N,O], [O] */

@@ -64,7 +64,8 @@ static void scatter_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worke
     }
 }
 
-/* in: dxs[T,C], rows[T]i32; out: dx[N,C]. A row stands at most once in rows, so tasks never meet. */
+/* in: dxs[T,C], rows[T]i32; out: dx[N,C]. A row stands at most once in rows, so tasks never meet.
+ */
 pl_err PL_CPU(scatter_rows)(struct pl_device *dev, const struct pl_call *c) {
     struct rows s = {.a = c->in[0], .index = c->in[1].p, .out = c->out[0]};
     if (c->in[1].rows < s.a.rows || !are_in_range(&c->in[1], s.out.rows)) return PL_ERR_PLAN_BROKEN;

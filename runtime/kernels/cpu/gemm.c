@@ -41,8 +41,9 @@ static uint64_t even_part(uint64_t whole, uint64_t limit) {
 #define SERIAL_PRODUCT (UINT64_C(1) << 17)
 
 /* With few rows of x, copying the weights into its own layout is most of what OpenBLAS does. It
- * leaves that out for small products (on AVX-512 below 8e5 multiply-adds): twice as fast at 8 rows. */
-#define FEW_ROWS 16
+ * leaves that out for small products (on AVX-512 below 8e5 multiply-adds): twice as fast at 8
+ * rows. */
+#define FEW_ROWS         16
 #define UNPACKED_PRODUCT UINT64_C(500000)
 
 static void split_fp32(struct product *p, uint32_t threads) {
@@ -78,14 +79,14 @@ static void part_fp32(void *arg, uint32_t task, uint32_t worker) {
     if (g->bias.p)
         for (uint64_t i = 0; i < t.rows; i++)
             begin_with_bias(c + i * g->c.ld, pl_vector_at(&g->bias, t.n0), t.cols, g->adds);
-    p->sgemm(g->trans_a, g->trans_b, (int)t.rows, (int)t.cols, (int)p->k, g->alpha, a,
-             (int)g->a.ld, b, (int)g->b.ld, g->adds || g->bias.p ? 1.0f : 0.0f, c, (int)g->c.ld);
+    p->sgemm(g->trans_a, g->trans_b, (int)t.rows, (int)t.cols, (int)p->k, g->alpha, a, (int)g->a.ld,
+             b, (int)g->b.ld, g->adds || g->bias.p ? 1.0f : 0.0f, c, (int)g->c.ld);
 }
 
 /* ---- any operand in bf16 ---- */
 
 /* Tasks that let threads even out; smaller tiles than 64 widen too much for each multiply. */
-#define ENOUGH_TILES 8
+#define ENOUGH_TILES  8
 #define SMALLEST_TILE 128
 
 /* By shape alone, so that results do not depend on the thread count. */
@@ -179,8 +180,8 @@ static void no_depth(const struct pl_gemm *g) {
 }
 
 static bool is_fp32(const struct pl_gemm *g) {
-    return g->a.dtype == PL_DTYPE_F32 && g->b.dtype == PL_DTYPE_F32 &&
-           g->c.dtype == PL_DTYPE_F32 && (!g->bias.p || g->bias.dtype == PL_DTYPE_F32);
+    return g->a.dtype == PL_DTYPE_F32 && g->b.dtype == PL_DTYPE_F32 && g->c.dtype == PL_DTYPE_F32 &&
+           (!g->bias.p || g->bias.dtype == PL_DTYPE_F32);
 }
 
 static bool fits_blas(const struct pl_view *v) {

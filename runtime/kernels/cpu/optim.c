@@ -111,7 +111,7 @@ struct update {
     struct pl_view w, g, m, v, master;
     bool rounds_stochastically;
     struct pl_rng rng;
-    float clip, decay, rate; /* p = p * decay - ... */
+    float clip, decay, rate;          /* p = p * decay - ... */
     float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
     float step_size, inverse_root, epsilon;
 };

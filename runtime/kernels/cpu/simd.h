@@ -14,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Keeps -fassociative-math from moving terms across the parentheses, so that two loops with the same
- * expression round alike. GCC 12 forgets it in vectorised loops: accuracy must not rest on it. */
+/* Keeps -fassociative-math from moving terms across the parentheses, so that two loops with the
+ * same expression round alike. GCC 12 forgets it in vectorised loops: accuracy must not rest on it. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define PL_FENCE(x) __builtin_assoc_barrier(x)
@@ -199,8 +199,8 @@ static inline void pl_rows_run(void *arg, uint32_t task, uint32_t worker) {
     t->fn(t->ctx, row0, row1 < t->rows ? row1 : t->rows, worker);
 }
 
-/* Calls fn for consecutive ranges of `grain` rows, in any order, by any worker. The ranges depend on
- * rows and grain alone: a result that depends on the range alone has the same bits on any machine
+/* Calls fn for consecutive ranges of `grain` rows, in any order, by any worker. The ranges depend
+ * on rows and grain alone: a result that depends on the range alone has the same bits on any machine
  * with the same level. */
 static inline void pl_cpu_rows(struct pl_device *dev, uint64_t rows, uint64_t grain, pl_rows_fn fn,
                                void *ctx) {
