@@ -69,8 +69,10 @@ int pl_cmd_estimate(const struct pl_cli *cli) {
         err = pl_estimate_init(&e, &q.job, &q.model, &q.traits, &q.budget, q.batch_size,
                                q.recommended, &d);
     if (err == PL_ERR_OK) err = answer(cli, &q, &e, &d);
-    if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
-    else if (e.verdict.kind == PL_VERDICT_NO) status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+    if (err != PL_ERR_OK)
+        status = pl_cli_fail(cli, &d);
+    else if (e.verdict.kind == PL_VERDICT_NO)
+        status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
     pl_estimate_finish(&e);
     pl_text_finish(&q.notes);
     pl_job_finish(&q.job);

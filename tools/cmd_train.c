@@ -61,8 +61,7 @@ static void print_summary(const struct pl_job *job, const struct pl_train_result
             pl_bytes_text(r->planned_bytes, planned), pl_bytes_text(r->allocated_bytes, allocated),
             r->planned_bytes == r->allocated_bytes ? "equal to the byte" : "DIFFERENT",
             pl_bytes_text(r->measured_bytes, measured));
-    if (r->oom_recoveries)
-        fprintf(out, "%u recoveries from out of memory\n", r->oom_recoveries);
+    if (r->oom_recoveries) fprintf(out, "%u recoveries from out of memory\n", r->oom_recoveries);
     fprintf(out, "saved in %s; pictures: %s/loss.svg, %s/vram.svg\n", job->output_dir,
             job->output_dir, job->output_dir);
 }
@@ -83,11 +82,10 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     struct pl_diag d = {0};
     struct pl_train_result result;
     bool quiet = pl_cli_has(cli, PL_FLAG_QUIET);
-    const struct pl_train_options options = {
-        .messages = stderr,
-        .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
-        .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
-        .stop = &stop_signal};
+    const struct pl_train_options options = {.messages = stderr,
+                                             .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
+                                             .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
+                                             .stop = &stop_signal};
     catch_signals();
     pl_err err = pl_train(pf, &options, &result, &d);
     if (err == PL_ERR_OK && !quiet) print_summary(pf->job, &result, stderr);
@@ -96,8 +94,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;
 }
 
-static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job,
-                             struct pl_text *notes) {
+static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes) {
     struct pl_diag d = {0};
     struct pl_preflight pf;
     bool dry = pl_cli_has(cli, PL_FLAG_DRY_RUN), quiet = pl_cli_has(cli, PL_FLAG_QUIET);
@@ -110,8 +107,10 @@ static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job,
         pl_cli_print_estimate(cli, &pf.estimate, stderr);
         if (err == PL_ERR_OK) print_batch(&pf, stderr);
     }
-    if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
-    else status = dry ? print_dry_run(cli, &pf) : run_job(cli, &pf);
+    if (err != PL_ERR_OK)
+        status = pl_cli_fail(cli, &d);
+    else
+        status = dry ? print_dry_run(cli, &pf) : run_job(cli, &pf);
     pl_preflight_finish(&pf);
     return status;
 }
@@ -146,10 +145,10 @@ int pl_cmd_validate(const struct pl_cli *cli) {
         status = pl_cli_fail(cli, &d);
     } else {
         const struct pl_data_stats *s = pl_data_stats(pf.data);
-        json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:s}", "config", cli->args[0], "rows",
-                              (json_int_t)s->rows, "tokens", (json_int_t)s->tokens, "longest",
-                              (json_int_t)s->longest, "verdict",
-                              pl_verdict_name(pf.estimate.verdict.kind));
+        json_t *o =
+            json_pack("{s:s, s:I, s:I, s:I, s:s}", "config", cli->args[0], "rows",
+                      (json_int_t)s->rows, "tokens", (json_int_t)s->tokens, "longest",
+                      (json_int_t)s->longest, "verdict", pl_verdict_name(pf.estimate.verdict.kind));
         if (!pl_cli_has(cli, PL_FLAG_JSON)) {
             printf("%s is well-formed: %llu rows, %llu tokens, longest %llu; verdict: %s\n",
                    cli->args[0], (unsigned long long)s->rows, (unsigned long long)s->tokens,

@@ -57,8 +57,10 @@ pl_err pl_autobatch_solve(const struct pl_job *job, const struct pl_model *m,
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
         PL_TRY(try_batch(&s, mid, &fits));
-        if (fits) low = mid;
-        else high = mid;
+        if (fits)
+            low = mid;
+        else
+            high = mid;
     }
     return PL_ERR_OK;
 }

@@ -1,6 +1,7 @@
 /* autobatch.h - the inverse question: the largest micro-batch whose plan fits, by re-planning.
  *
- * Gallops upwards from 1 and bisects; every candidate is planned in full, nothing is extrapolated. */
+ * Gallops upwards from 1 and bisects; every candidate is planned in full, nothing is extrapolated.
+ */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 
@@ -8,10 +9,10 @@
 #include "estimator/plan/planned.h"
 
 struct pl_autobatch {
-    uint32_t batch_size;     /* 0: not even 1 fits */
-    uint64_t arena_bytes;    /* at batch_size */
-    uint64_t next_bytes;     /* at batch_size + 1; 0 when the limit stopped the search */
-    uint32_t plans;          /* made on the way */
+    uint32_t batch_size;  /* 0: not even 1 fits */
+    uint64_t arena_bytes; /* at batch_size */
+    uint64_t next_bytes;  /* at batch_size + 1; 0 when the limit stopped the search */
+    uint32_t plans;       /* made on the way */
 };
 
 /* limit: largest batch worth having (rows of the data, global batch); >= 1. */

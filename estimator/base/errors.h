@@ -39,8 +39,8 @@
       "use `mode: lora`, or raise `full_ft_ceiling_billions`")                                     \
     X(GPU_OOM, 4, "RUNTIME_GPU_OOM", "apply one of the remedies listed above")                     \
     X(HOST_OOM, 1, "RUNTIME_HOST_OOM", "the machine is out of memory, not the device")             \
-    X(DEVICE_LOST, 1, "RUNTIME_DEVICE_LOST", "the device reported an error it cannot recover from; " \
-                                             "resume from the last checkpoint")                    \
+    X(DEVICE_LOST, 1, "RUNTIME_DEVICE_LOST",                                                       \
+      "the device reported an error it cannot recover from; resume from the last checkpoint")      \
     X(NO_DEVICE, 6, "RUNTIME_NO_DEVICE", "`device: cpu` always works")                             \
     X(DEVICE_OOM, 4, "RUNTIME_DEVICE_OOM", "recovery halves the batch first")                      \
     X(PLAN_BROKEN, 1, "RUNTIME_PLAN_BROKEN", "this is a defect in Plimsoll: please report it")     \

@@ -90,7 +90,7 @@ struct pl_job {
     char *path; /* of the YAML file, NULL when the job came from flags alone */
 };
 
-/* Reads `path` (NULL: no file), applies overrides ("key=value", in order, later wins over the file),
+/* Reads `path` (NULL: no file), applies overrides ("key=value", in order; they win over the file),
  * fills defaults, validates. On failure *job is finished. `notes` (nullable) gets one line for
  * every synonym that was used. */
 pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *overrides,

@@ -35,7 +35,8 @@
     X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
     X(tokenizer, STR, "", 0, 0, "", "`byte`; `format: tokens` needs none")                         \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
-    X(batch_size, AUTO, "auto", 1, 65536, "", "samples per micro-batch; auto: the largest that fits") \
+    X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
+      "samples per micro-batch; auto: the largest that fits")                                      \
     X(gradient_accumulation_steps, U32, "", 1, 65536, "", "micro-batches per step; unset: 1, or "  \
                                                           "global_batch_size / batch_size")        \
     X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
@@ -58,14 +59,18 @@
     X(max_steps, U32, "0", 0, 1000000000, "", "steps; wins over num_epochs when above 0")          \
     X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|every_N",                  \
       "what the backward pass recomputes instead of keeping")                                      \
-    X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "", "tokens per chunk of logits; 0: all at once") \
+    X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
+      "tokens per chunk of logits; 0: all at once")                                                \
     X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "", "largest model `mode: full` may train")      \
-    X(vram_budget, BYTES, "auto", 0, 0, "", "card size to live in, such as 16GiB; auto: the device") \
+    X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \
+      "card size to live in, such as 16GiB; auto: the device")                                     \
     X(vram_margin, BYTES, "auto", 0, 0, "", "kept free of the budget; auto: 0 on the CPU")         \
-    X(preflight, ENUM, "enforce", 0, 0, "enforce|warn|off", "refuse, warn about or skip the verdict") \
+    X(preflight, ENUM, "enforce", 0, 0, "enforce|warn|off",                                        \
+      "refuse, warn about or skip the verdict")                                                    \
     X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \
     X(oom_max_retries, U32, "3", 0, 30, "", "halvings before RUNTIME_GPU_OOM")                     \
-    X(val_set_size, F64, "0", 0, 1e9, "", "rows held out for evaluation: below 1 a share, else a count") \
+    X(val_set_size, F64, "0", 0, 1e9, "",                                                          \
+      "rows held out for evaluation: below 1 a share, else a count")                               \
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
     X(eval_steps, U32, "0", 0, 1000000000, "", "evaluate every N steps; 0: at the end")            \
     X(logging_steps, U32, "1", 1, 1000000000, "", "log every N steps")                             \
@@ -76,7 +81,8 @@
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \
     X(report_to, LIST, "jsonl", 0, 0, "", "jsonl, tensorboard, none")                              \
     X(seed, U64, "42", 0, 9e15, "", "of initialisation, order, dropout and rounding")              \
-    X(device, ENUM, "auto", 0, 0, "auto|cpu|null", "where to train; null: no arithmetic, for tests") \
+    X(device, ENUM, "auto", 0, 0, "auto|cpu|null",                                                 \
+      "where to train; null: no arithmetic, for tests")                                            \
     X(threads, U32, "0", 0, 1024, "", "CPU threads; 0: the cores this process may use")            \
     X(debug_inject, LIST, "", 0, 0, "",                                                            \
       "fault injection, such as device_oom@step=3 or disk_full@write=2,count=2")

@@ -41,7 +41,9 @@ static const char *mode_name(const struct pl_estimate *e) {
     return e->job->mode == PL_MODE_FULL ? "full" : "lora";
 }
 
-static double gb(uint64_t bytes) { return (double)bytes / 1e9; }
+static double gb(uint64_t bytes) {
+    return (double)bytes / 1e9;
+}
 
 /* --- text ------------------------------------------------------------------------------------ */
 
@@ -51,8 +53,10 @@ static void add_gb(struct pl_text *out, uint64_t bytes) {
 }
 
 static void add_params(struct pl_text *out, uint64_t n) {
-    if (n < UINT64_C(100000000)) pl_text_addf(out, "%.1fM", (double)n / 1e6);
-    else pl_text_addf(out, "%.1fB", (double)n / 1e9);
+    if (n < UINT64_C(100000000))
+        pl_text_addf(out, "%.1fM", (double)n / 1e6);
+    else
+        pl_text_addf(out, "%.1fB", (double)n / 1e9);
 }
 
 void pl_estimate_summary(const struct pl_estimate *e, struct pl_text *out) {
@@ -66,10 +70,11 @@ struct style {
     const char *bold, *dim, *bar, *good, *bad, *off;
 };
 static const struct style plain = {"", "", "", "", "", ""};
-static const struct style coloured = {"\033[1m", "\033[2m", "\033[36m", "\033[32m", "\033[31m", "\033[0m"};
+static const struct style coloured = {"\033[1m",  "\033[2m",  "\033[36m",
+                                      "\033[32m", "\033[31m", "\033[0m"};
 
 #define LABEL_COLUMNS 46 /* what stands before a bar */
-#define BAR_MAX 40
+#define BAR_MAX       40
 
 static void add_bar(struct pl_text *out, const struct style *s, uint64_t bytes, uint64_t total,
                     unsigned columns) {
@@ -151,7 +156,8 @@ static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
         const struct pl_remedy *r = &e->remedies[i];
         char total[PL_BYTES_TEXT], saves[PL_BYTES_TEXT];
         pl_text_addf(out, "    %-4s %-44s saves %11s, total %11s\n", r->fits ? "fits" : "no",
-                     r->change, pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
+                     r->change,
+                     pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
                      pl_bytes_text(r->total_bytes, total));
     }
 }
@@ -217,9 +223,9 @@ static json_t *phases_json(const struct pl_plan *plan) {
     json_t *list = json_array();
     for (int p = 0; p < PL_PHASE_COUNT; p++)
         if (plan->program->phases[p].n_ops)
-            json_array_append_new(
-                list, json_pack("{s:s, s:I}", "name", pl_phase_name(p), "bytes",
-                                (json_int_t)(plan->job_bytes + plan->phases[p].bytes)));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:I}", "name", pl_phase_name(p), "bytes",
+                                            (json_int_t)(plan->job_bytes + plan->phases[p].bytes)));
     return list;
 }
 
@@ -238,9 +244,8 @@ static json_t *limits_json(const struct pl_estimate *e) {
     json_t *o = json_object();
     put_int(o, "needed_bytes", e->verdict.needed_bytes);
     json_object_set_new(o, "full_ft_ceiling_billions",
-                        e->job->mode == PL_MODE_FULL
-                            ? json_real(e->job->full_ft_ceiling_billions)
-                            : json_null());
+                        e->job->mode == PL_MODE_FULL ? json_real(e->job->full_ft_ceiling_billions)
+                                                     : json_null());
     if (!e->budget.known) return o;
     put_int(o, "budget_bytes", e->budget.total_bytes);
     put_int(o, "margin_bytes", e->budget.margin_bytes);
@@ -291,9 +296,8 @@ static void put_inputs(const struct pl_estimate *e, json_t *o) {
     put_int(o, "batch_size", e->batch_size);
     put_int(o, "gradient_accumulation", e->gradient_accumulation);
     put_int(o, "max_seq_length", e->job->max_seq_length);
-    json_object_set_new(o, "lora_r", e->job->mode == PL_MODE_LORA
-                                         ? json_integer(e->job->lora_r)
-                                         : json_null());
+    json_object_set_new(o, "lora_r",
+                        e->job->mode == PL_MODE_LORA ? json_integer(e->job->lora_r) : json_null());
 }
 
 static void put_verdict(const struct pl_estimate *e, json_t *o) {
@@ -307,8 +311,7 @@ static void put_verdict(const struct pl_estimate *e, json_t *o) {
     json_object_set_new(o, "verdict", json_string(pl_verdict_name(e->verdict.kind)));
     json_object_set_new(o, "fits", known ? json_boolean(fits) : json_null());
     json_object_set_new(o, "limits", limits_json(e));
-    json_object_set_new(o, "peak_phase",
-                        json_string(pl_phase_name(e->planned.plan->peak_phase)));
+    json_object_set_new(o, "peak_phase", json_string(pl_phase_name(e->planned.plan->peak_phase)));
 }
 
 json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes) {

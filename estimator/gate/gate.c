@@ -5,7 +5,9 @@
 
 static const char *const verdict_names[] = {"fits", "tight", "no", "unknown"};
 
-const char *pl_verdict_name(enum pl_verdict_kind k) { return verdict_names[k]; }
+const char *pl_verdict_name(enum pl_verdict_kind k) {
+    return verdict_names[k];
+}
 
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job *job,
                                 const struct pl_model *m, const struct pl_budget *budget) {
@@ -18,9 +20,9 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job 
         v.kind = PL_VERDICT_NO;
     } else if (budget->known) {
         bool inside = plan->arena_bytes <= pl_budget_usable(budget);
-        v.kind = inside                                      ? PL_VERDICT_FITS
+        v.kind = inside                                  ? PL_VERDICT_FITS
                  : v.needed_bytes <= budget->total_bytes ? PL_VERDICT_TIGHT
-                                                             : PL_VERDICT_NO;
+                                                         : PL_VERDICT_NO;
     }
     return v;
 }

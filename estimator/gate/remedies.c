@@ -99,9 +99,9 @@ static bool use_lora(struct trial *t, char *text, size_t size) {
     return true;
 }
 
-static const remedy_fn remedies[] = {recompute_all, chunk_loss,   half_batch,  batch_of_one,
+static const remedy_fn remedies[] = {recompute_all,  chunk_loss,   half_batch, batch_of_one,
                                      bf16_gradients, bf16_storage, no_master,  half_length,
-                                     half_rank,     freeze_half,  use_lora};
+                                     half_rank,      freeze_half,  use_lora};
 #define N_REMEDIES (sizeof remedies / sizeof *remedies)
 _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the combination");
 

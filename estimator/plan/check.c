@@ -59,7 +59,8 @@ static pl_err check_in_place(const struct checker *c, uint32_t op) {
             meets = true;
             declared |= declared_in_place(o->kind, i);
         }
-        if (meets && !declared) return broken(c, op, o->out[j].id, "written in place, not declared");
+        if (meets && !declared)
+            return broken(c, op, o->out[j].id, "written in place, not declared");
     }
     return PL_ERR_OK;
 }

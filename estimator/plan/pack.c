@@ -22,8 +22,8 @@ struct space { /* free bytes below `top`, sorted by offset, never adjacent */
     uint64_t top;
 };
 
-struct lists { /* intervals by first and by last op, each list long-lived first */
-    uint32_t *begin, *end;       /* [n_ops+1] starts into the arrays below */
+struct lists {             /* intervals by first and by last op, each list long-lived first */
+    uint32_t *begin, *end; /* [n_ops+1] starts into the arrays below */
     uint32_t *by_first, *by_last; /* [n] */
 };
 
@@ -43,7 +43,8 @@ static void space_remove(struct space *s, uint32_t i) {
 static uint64_t space_take(struct space *s, uint64_t bytes) {
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->gaps[i].bytes >= bytes && (best == UINT32_MAX || s->gaps[i].bytes < s->gaps[best].bytes))
+        if (s->gaps[i].bytes >= bytes &&
+            (best == UINT32_MAX || s->gaps[i].bytes < s->gaps[best].bytes))
             best = i;
     uint64_t offset;
     if (best != UINT32_MAX) {
@@ -65,8 +66,10 @@ static void space_give(struct space *s, uint64_t offset, uint64_t bytes) {
     uint32_t lo = 0, hi = s->n;
     while (lo < hi) {
         uint32_t mid = (lo + hi) / 2;
-        if (s->gaps[mid].offset < offset) lo = mid + 1;
-        else hi = mid;
+        if (s->gaps[mid].offset < offset)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     bool left = lo > 0 && s->gaps[lo - 1].offset + s->gaps[lo - 1].bytes == offset;
     bool right = lo < s->n && offset + bytes == s->gaps[lo].offset;

@@ -9,7 +9,9 @@
 
 #define NOT_USED UINT32_MAX
 
-static bool is_input(enum pl_role r) { return r >= PL_ROLE_IDS && r <= PL_ROLE_TARGETS; }
+static bool is_input(enum pl_role r) {
+    return r >= PL_ROLE_IDS && r <= PL_ROLE_TARGETS;
+}
 
 static void touch(struct pl_place_row *row, uint32_t op) {
     if (row->first_op == NOT_USED) row->first_op = op;

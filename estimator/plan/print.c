@@ -26,8 +26,10 @@ static void print_op(const struct pl_plan *plan, uint32_t i, uint64_t live, stru
     const char *pass = o->recompute ? "rec" : o->backward ? "bwd" : "fwd";
     if (o->phase != PL_PHASE_MICRO && o->phase != PL_PHASE_EVAL) pass = "";
     pl_text_addf(out, "#%04u %-9s %-3s ", i, pl_phase_name(o->phase), pass);
-    if (o->layer != PL_NONE) pl_text_addf(out, "L%-3u ", o->layer);
-    else pl_text_add(out, "-    ");
+    if (o->layer != PL_NONE)
+        pl_text_addf(out, "L%-3u ", o->layer);
+    else
+        pl_text_add(out, "-    ");
     pl_text_addf(out, "%-13s in:", pl_op_name(o->kind));
     for (int k = 0; k < o->n_in; k++)
         print_operand(plan, &o->in[k], out);

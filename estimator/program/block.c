@@ -1,8 +1,8 @@
 /* block.c - one decoder layer, forward and backward.
  *
  * The residual trunk is updated in place: the product that ends a block writes the tensor that the
- * next norm turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its own.
- * What the backward pass reads is kept by being read: lifetimes follow from the operands. */
+ * next norm turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its
+ * own. What the backward pass reads is kept by being read: lifetimes follow from the operands. */
 #include "estimator/program/build.h"
 
 #include <math.h>
@@ -26,8 +26,8 @@ static struct pl_val norm(struct pl_builder *b, enum pl_slot slot, struct pl_val
                           struct pl_val r, const char *name, struct pl_val *rstd) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     uint32_t y = pl_build_activation(b, name, PL_ROWS_TOKENS, b->m->hidden);
-    uint32_t s = pl_build_step(b, "rstd", PL_ROWS_TOKENS, 0, 1, PL_DTYPE_F32,
-                               PL_CATEGORY_ACTIVATIONS);
+    uint32_t s =
+        pl_build_step(b, "rstd", PL_ROWS_TOKENS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
     struct pl_operand w = pl_arg(pl_build_now(b, pl_build_weight(b, slot)));
     struct pl_operand yo = pl_arg(pl_build_now(b, y)), so = pl_arg(pl_build_now(b, s));
     if (r.id == PL_NONE) {
@@ -140,8 +140,8 @@ static void block_inner(struct pl_builder *b, struct pl_block *f) {
 struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
                              struct pl_block *f) {
     f->x = pending.id == PL_NONE ? *trunk : pending;
-    f->n1 = norm(b, PL_SLOT_NORM1, &f->x, pending.id == PL_NONE ? PL_NO_VAL : *trunk, "n1",
-                 &f->rstd1);
+    f->n1 =
+        norm(b, PL_SLOT_NORM1, &f->x, pending.id == PL_NONE ? PL_NO_VAL : *trunk, "n1", &f->rstd1);
     block_inner(b, f);
     f->m = swiglu(b, f->gu);
     uint32_t y = pl_build_activation(b, "x_next", PL_ROWS_TOKENS, b->m->hidden);
@@ -181,12 +181,16 @@ static void norm_bwd(struct pl_builder *b, enum pl_slot slot, uint32_t dn, struc
     struct pl_operand dw = pl_arg_none;
     if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr);
     struct pl_operand d = dx == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, dx));
-    struct pl_operand ws =
-        dw.id == PL_NONE
-            ? pl_arg_none
-            : pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden, false);
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, dn)),     pl_arg(x),
-                              pl_arg(pl_build_now(b, w)), pl_arg(rstd), ws, d, dw};
+    struct pl_operand ws = dw.id == PL_NONE ? pl_arg_none
+                                            : pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n,
+                                                                 b->m->hidden, false);
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, dn)),
+                              pl_arg(x),
+                              pl_arg(pl_build_now(b, w)),
+                              pl_arg(rstd),
+                              ws,
+                              d,
+                              dw};
     struct pl_operand out[] = {d, dw};
     PL_OP(b, PL_OP_RMSNORM_BWD, attr, in, out);
 }
@@ -212,11 +216,15 @@ static void qk_norm_bwd(struct pl_builder *b, struct pl_val dqkv, struct pl_val 
     struct pl_attr attr = {.head_dim = (uint32_t)b->m->head_dim};
     struct pl_operand dw = pl_arg_none;
     if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr);
-    struct pl_operand ws =
-        dw.id == PL_NONE ? pl_arg_none
-                         : pl_build_workspace(b, PL_OP_QK_NORM_BWD, &attr, b->n, cols, false);
-    struct pl_operand in[] = {pl_arg_cols(dqkv, col, cols), pl_arg_cols(qkv, col, cols),
-                              pl_arg(pl_build_now(b, w)), pl_arg(rstd), ws, dw};
+    struct pl_operand ws = dw.id == PL_NONE
+                               ? pl_arg_none
+                               : pl_build_workspace(b, PL_OP_QK_NORM_BWD, &attr, b->n, cols, false);
+    struct pl_operand in[] = {pl_arg_cols(dqkv, col, cols),
+                              pl_arg_cols(qkv, col, cols),
+                              pl_arg(pl_build_now(b, w)),
+                              pl_arg(rstd),
+                              ws,
+                              dw};
     struct pl_operand out[] = {pl_arg_cols(dqkv, col, cols), dw};
     PL_OP(b, PL_OP_QK_NORM_BWD, attr, in, out);
 }
@@ -266,8 +274,7 @@ void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint3
         f.n1 = renorm(b, PL_SLOT_NORM1, f.x, f.rstd1, "n1");
     bool norm_trains = pl_build_trains(b, pl_build_weight(b, PL_SLOT_NORM1));
     uint32_t dn1 = PL_NONE;
-    if (need_dx || norm_trains)
-        dn1 = pl_build_activation(b, "dn1", PL_ROWS_TOKENS, b->m->hidden);
+    if (need_dx || norm_trains) dn1 = pl_build_activation(b, "dn1", PL_ROWS_TOKENS, b->m->hidden);
     pl_build_linear_bwd(b, PL_SLOT_QKV, pl_arg(pl_build_now(b, dqkv)), f.n1, f.a_qkv, dn1);
     if (dn1 != PL_NONE) norm_bwd(b, PL_SLOT_NORM1, dn1, f.x, f.rstd1, need_dx ? dx : PL_NONE);
 }

@@ -53,16 +53,16 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
 
 uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
                        uint64_t cols, enum pl_dtype dtype, enum pl_category category) {
-    return pl_build_tensor(
-        b, (struct pl_tensor){.name = name,
-                              .layer = b->layer,
-                              .dims = {rows == PL_ROWS_FIXED ? n : b->n, cols, 1},
-                              .rows = rows,
-                              .dtype = dtype,
-                              .category = category,
-                              .scope = PL_SCOPE_STEP,
-                              .phase = b->phase,
-                              .of = PL_NONE});
+    return pl_build_tensor(b,
+                           (struct pl_tensor){.name = name,
+                                              .layer = b->layer,
+                                              .dims = {rows == PL_ROWS_FIXED ? n : b->n, cols, 1},
+                                              .rows = rows,
+                                              .dtype = dtype,
+                                              .category = category,
+                                              .scope = PL_SCOPE_STEP,
+                                              .phase = b->phase,
+                                              .of = PL_NONE});
 }
 
 uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,
@@ -106,8 +106,8 @@ static double operand_bytes(const struct pl_builder *b, const struct pl_operand 
         uint64_t rows, cols;
         if (list[i].id == PL_NONE) continue;
         operand_shape(b, &list[i], &rows, &cols);
-        sum += (double)rows * (double)cols *
-               (double)pl_dtype_bytes(b->p->tensors[list[i].id].dtype);
+        sum +=
+            (double)rows * (double)cols * (double)pl_dtype_bytes(b->p->tensors[list[i].id].dtype);
     }
     return sum;
 }
@@ -183,8 +183,8 @@ struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
                                      bool widen) {
     uint64_t bytes = pl_op_workspace_bytes(&b->p->traits, kind, attr, rows, cols, widen);
     if (bytes == 0 || b->err != PL_ERR_OK) return pl_arg_none;
-    uint32_t id = pl_build_step(b, "workspace", PL_ROWS_FIXED, bytes, 1, PL_DTYPE_U8,
-                                PL_CATEGORY_WORKSPACE);
+    uint32_t id =
+        pl_build_step(b, "workspace", PL_ROWS_FIXED, bytes, 1, PL_DTYPE_U8, PL_CATEGORY_WORKSPACE);
     return pl_arg(pl_build_now(b, id));
 }
 

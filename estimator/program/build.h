@@ -1,10 +1,10 @@
 /* build.h - the program under construction; private to estimator/program.
  *
  * A builder appends tensors and ops and remembers how often each tensor was written, so that every
- * operand carries the version it means (R1). Errors are sticky: emit freely, check `err` at the end.
- *   B1  `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended
- *   B2  a struct pl_val names one content of one tensor; using it after the tensor was rewritten is
- *       a defect that pl_plan_check reports */
+ * operand carries the version it means (R1). Errors are sticky: emit freely, check `err` at the
+ * end. B1  `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended B2
+ * a struct pl_val names one content of one tensor; using it after the tensor was rewritten is a
+ * defect that pl_plan_check reports */
 #ifndef PL_ESTIMATOR_PROGRAM_BUILD_H
 #define PL_ESTIMATOR_PROGRAM_BUILD_H
 
@@ -82,7 +82,7 @@ bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_
 
 /* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
-bool pl_build_trains(const struct pl_builder *b, uint32_t tensor); /* PL_NONE: false */
+bool pl_build_trains(const struct pl_builder *b, uint32_t tensor);       /* PL_NONE: false */
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);
 

@@ -1,8 +1,8 @@
 /* head.c - from the trunk to the loss and back.
  *
- * Only supervised rows go through the head. Logits exist a chunk at a time; cross entropy turns them
- * into their own gradient in place, and d h overwrites h chunk by chunk, so the head needs two [T,C]
- * buffers and one [chunk,V] whatever the vocabulary. */
+ * Only supervised rows go through the head. Logits exist a chunk at a time; cross entropy turns
+ * them into their own gradient in place, and d h overwrites h chunk by chunk, so the head needs two
+ * [T,C] buffers and one [chunk,V] whatever the vocabulary. */
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"
@@ -91,8 +91,8 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
     b->layer = PL_NONE;
     uint32_t xs = pl_build_activation(b, "xs", PL_ROWS_TARGETS, b->m->hidden);
     uint32_t h = pl_build_activation(b, "h", PL_ROWS_TARGETS, b->m->hidden);
-    uint32_t s = pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32,
-                               PL_CATEGORY_ACTIVATIONS);
+    uint32_t s =
+        pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
     struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
     struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
     PL_OP(b, PL_OP_GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);

@@ -31,17 +31,18 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
     uint32_t *id = &b->weight[layer * PL_SLOT_COUNT + slot];
     *id = PL_NONE;
     if (!shape.present) return;
-    *id = pl_build_tensor(b, (struct pl_tensor){.name = shape.name,
-                                                .layer = shape.per_layer ? (uint32_t)layer : PL_NONE,
-                                                .dims = {shape.rows, shape.cols, 1},
-                                                .dtype = b->s->dtype,
-                                                .category = PL_CATEGORY_WEIGHTS,
-                                                .scope = PL_SCOPE_JOB,
-                                                .role = PL_ROLE_WEIGHT,
-                                                .slot = slot,
-                                                .of = PL_NONE,
-                                                .trainable = slot_trains(b, slot, layer),
-                                                .decay = !shape.vector});
+    *id =
+        pl_build_tensor(b, (struct pl_tensor){.name = shape.name,
+                                              .layer = shape.per_layer ? (uint32_t)layer : PL_NONE,
+                                              .dims = {shape.rows, shape.cols, 1},
+                                              .dtype = b->s->dtype,
+                                              .category = PL_CATEGORY_WEIGHTS,
+                                              .scope = PL_SCOPE_JOB,
+                                              .role = PL_ROLE_WEIGHT,
+                                              .slot = slot,
+                                              .of = PL_NONE,
+                                              .trainable = slot_trains(b, slot, layer),
+                                              .decay = !shape.vector});
 }
 
 static void add_weights(struct pl_builder *b) {
@@ -57,18 +58,19 @@ static void add_weights(struct pl_builder *b) {
 
 static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum pl_slot slot,
                                    uint64_t layer, uint32_t row, uint64_t rows, uint64_t cols) {
-    return pl_build_tensor(b, (struct pl_tensor){.name = role == PL_ROLE_LORA_A ? "lora_a" : "lora_b",
-                                                 .layer = (uint32_t)layer,
-                                                 .dims = {rows, cols, 1},
-                                                 .dtype = b->s->adapter_dtype,
-                                                 .category = PL_CATEGORY_ADAPTER,
-                                                 .scope = PL_SCOPE_JOB,
-                                                 .role = role,
-                                                 .slot = slot,
-                                                 .row = row,
-                                                 .of = PL_NONE,
-                                                 .trainable = true,
-                                                 .decay = true});
+    return pl_build_tensor(b,
+                           (struct pl_tensor){.name = role == PL_ROLE_LORA_A ? "lora_a" : "lora_b",
+                                              .layer = (uint32_t)layer,
+                                              .dims = {rows, cols, 1},
+                                              .dtype = b->s->adapter_dtype,
+                                              .category = PL_CATEGORY_ADAPTER,
+                                              .scope = PL_SCOPE_JOB,
+                                              .role = role,
+                                              .slot = slot,
+                                              .row = row,
+                                              .of = PL_NONE,
+                                              .trainable = true,
+                                              .decay = true});
 }
 
 static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint64_t layer,
@@ -97,8 +99,8 @@ static void add_adapters(struct pl_builder *b) {
             add_slot_adapter(b, s, l, rows, n_rows);
 }
 
-static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role role, const char *name,
-                              enum pl_dtype dtype, enum pl_category category) {
+static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role role,
+                              const char *name, enum pl_dtype dtype, enum pl_category category) {
     const struct pl_tensor *w = &b->p->tensors[of];
     struct pl_tensor t = *w;
     t.name = name;
@@ -127,7 +129,8 @@ static void add_states(struct pl_builder *b) {
     static const struct {
         enum pl_role role;
         const char *name;
-    } states[] = {{PL_ROLE_MOMENT1, "exp_avg"}, {PL_ROLE_MOMENT2, "exp_avg_sq"}, {PL_ROLE_MASTER, "master"}};
+    } states[] = {
+        {PL_ROLE_MOMENT1, "exp_avg"}, {PL_ROLE_MOMENT2, "exp_avg_sq"}, {PL_ROLE_MASTER, "master"}};
     for (int k = 0; k < 3; k++) {
         for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
             const struct pl_tensor *w = &b->p->tensors[i];

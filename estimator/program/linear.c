@@ -50,11 +50,16 @@ struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct
 
 static enum pl_slot bias_slot(enum pl_slot slot) {
     switch (slot) {
-    case PL_SLOT_QKV: return PL_SLOT_QKV_B;
-    case PL_SLOT_O: return PL_SLOT_O_B;
-    case PL_SLOT_GU: return PL_SLOT_GU_B;
-    case PL_SLOT_DOWN: return PL_SLOT_DOWN_B;
-    default: return PL_SLOT_COUNT;
+    case PL_SLOT_QKV:
+        return PL_SLOT_QKV_B;
+    case PL_SLOT_O:
+        return PL_SLOT_O_B;
+    case PL_SLOT_GU:
+        return PL_SLOT_GU_B;
+    case PL_SLOT_DOWN:
+        return PL_SLOT_DOWN_B;
+    default:
+        return PL_SLOT_COUNT;
     }
 }
 
@@ -73,8 +78,8 @@ struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl
     uint64_t r = b->s->lora_r;
     for (uint32_t p = 0; ad && p < ad->n_parts; p++)
         product(b, pl_arg_cols(a, p * r, r), ad->b[p], PL_NONE,
-                pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]),
-                (float)b->s->lora_scale, true);
+                pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]), (float)b->s->lora_scale,
+                true);
     return a;
 }
 
@@ -149,7 +154,8 @@ static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da
         product_dx(b, pl_arg(da), ad->a, pl_arg(pl_build_now(b, dx)), 1.0f, true);
         return;
     }
-    uint32_t dropped = pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
+    uint32_t dropped =
+        pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
     product_dx(b, pl_arg(da), ad->a, pl_arg(pl_build_now(b, dropped)), 1.0f, false);
     struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
     struct pl_operand in[] = {pl_arg(pl_build_now(b, dx)), pl_arg(pl_build_now(b, dropped)),

@@ -23,8 +23,8 @@
     X(LINEAR, "linear", "x[N,K] W[O,K] bias?[O] ws? y?[N,O]!", "y[N,O]")                           \
     /* per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D */        \
     X(QK_NORM, "qk_norm", "x[N,H*D] w[D]", "y[N,H*D] rstd[N,H]f32")                                \
-    /* rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back (= the gradient);      \
-     * table2, where present, serves micro-batches with a sequence above attr.long_from */          \
+    /* rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back (= the gradient);   \
+     * table2, where present, serves micro-batches with a sequence above attr.long_from */         \
     X(ROPE, "rope", "x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32 table2?[S,rot/2,2]f32", "x[N,H*D]!")  \
     /* causal, per sequence, window positions back; lse = log-sum-exp of the scaled scores */      \
     X(ATTENTION, "attention", "q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?",                    \
@@ -66,7 +66,7 @@
     X(EMBED_BWD, "embed_bwd", "ids[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                            \
     /* partials[attr.index] = sum(g^2) in f64 */                                                   \
     X(SQUARE_SUM, "square_sum", "g[..] partials[M]f64! ws", "partials[M]f64!")                     \
-    /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)), 1 if max_norm = 0 */ \
+    /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0 */ \
     X(CLIP_SCALE, "clip_scale", "partials[M]f64", "clip[2]f64")                                    \
     /* PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also    \
      * writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element) */    \

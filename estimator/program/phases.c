@@ -7,7 +7,7 @@
 
 /* Staging moves a tensor in pieces of whole rows; more than this buys no speed. */
 #define STAGING_BYTES (UINT64_C(8) << 20)
-#define ROW_ALIGN 64
+#define ROW_ALIGN     64
 
 static void begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->phase = phase;
@@ -35,7 +35,8 @@ static void add_inputs(struct pl_builder *b) {
     in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     in->positions = input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     in->offsets = input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
-    in->target_rows = input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+    in->target_rows =
+        input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
     in->targets = input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
     if (b->training && b->s->lora_dropout > 0)
         in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);

@@ -12,13 +12,13 @@
 /* Automatic chunk of the loss: logits of about this size keep the products of the head efficient
  * while they stay small beside one layer's activations. */
 #define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
-#define AUTO_CHUNK_MIN 128
-#define AUTO_CHUNK_STEP 64
+#define AUTO_CHUNK_MIN    128
+#define AUTO_CHUNK_STEP   64
 
 /* First capacities of the lists; they double when a program needs more. */
 #define TENSORS_PER_LAYER 128
-#define OPS_PER_LAYER 80
-#define OPERANDS_PER_OP 6
+#define OPS_PER_LAYER     80
+#define OPERANDS_PER_OP   6
 
 static const char *const category_names[] = {
 #define X(c, name) name,
@@ -33,9 +33,15 @@ static const char *const op_names[] = {
 };
 _Static_assert(sizeof phase_names / sizeof *phase_names == PL_PHASE_COUNT, "one name a phase");
 
-const char *pl_category_name(enum pl_category c) { return category_names[c]; }
-const char *pl_phase_name(enum pl_phase p) { return phase_names[p]; }
-const char *pl_op_name(enum pl_op_kind k) { return op_names[k]; }
+const char *pl_category_name(enum pl_category c) {
+    return category_names[c];
+}
+const char *pl_phase_name(enum pl_phase p) {
+    return phase_names[p];
+}
+const char *pl_op_name(enum pl_op_kind k) {
+    return op_names[k];
+}
 
 static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m, uint64_t n) {
     uint64_t want = s->loss_chunk_tokens;
@@ -79,8 +85,8 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->grad_begun = malloc(b->cap_tensors * sizeof *b->grad_begun);
     b->weight = malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
     if (b->s->mode == PL_MODE_LORA) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
-    return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun && b->weight &&
-           (b->adapter || b->s->mode != PL_MODE_LORA);
+    return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
+           b->weight && (b->adapter || b->s->mode != PL_MODE_LORA);
 }
 
 static void builder_finish(struct pl_builder *b) {

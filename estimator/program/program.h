@@ -41,7 +41,7 @@ enum pl_category {
 };
 const char *pl_category_name(enum pl_category c);
 
-/* JOB lives for the whole run, in the job arena; STEP lives within one phase, in the batch arena. */
+/* JOB lives for the whole run, in the job arena; STEP within one phase, in the batch arena. */
 enum pl_scope { PL_SCOPE_JOB, PL_SCOPE_STEP };
 
 /* What dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
@@ -197,8 +197,8 @@ uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_
                          uint32_t layer);
 
 /* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
- * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of a
- * product is not fp32. The kernels compute their layout from the same function (workspace.c). */
+ * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of
+ * a product is not fp32. The kernels compute their layout from the same function (workspace.c). */
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                const struct pl_attr *attr, uint64_t rows, uint64_t cols,
                                bool widen);

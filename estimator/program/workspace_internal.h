@@ -1,8 +1,8 @@
 /* workspace_internal.h - scratch rules of single ops, gathered by workspace.c.
  *
  * rows, cols: of the op's first matrix operand; bytes are what its kernel lays out, 0 = none. The
- * kernels size their layout by the same functions, with the rows of the call at hand, so a rule must
- * never shrink when rows grow. */
+ * kernels size their layout by the same functions, with the rows of the call at hand, so a rule
+ * must never shrink when rows grow. */
 #ifndef PL_ESTIMATOR_PROGRAM_WORKSPACE_INTERNAL_H
 #define PL_ESTIMATOR_PROGRAM_WORKSPACE_INTERNAL_H
 

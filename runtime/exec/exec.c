@@ -52,8 +52,8 @@ static void bind_view(struct pl_exec *e, const struct pl_operand *o, struct pl_v
     v->cols = o->cols ? o->cols : width;
     v->rows = o->nrows ? o->nrows : t->dims[0];
     v->dtype = t->dtype;
-    v->p = (char *)pl_exec_address(e, o->id) +
-           (o->row0 * width + o->col) * pl_dtype_bytes(t->dtype);
+    v->p =
+        (char *)pl_exec_address(e, o->id) + (o->row0 * width + o->col) * pl_dtype_bytes(t->dtype);
     if (is_dynamic(p, o))
         e->patches[e->n_patches++] = (struct pl_exec_patch){v, o->batch_row, v->rows, t->rows};
 }
@@ -77,11 +77,10 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
                     struct pl_diag *d) {
     const struct pl_program *p = e->plan->program;
     if (job->bytes != e->plan->job_bytes || batch->bytes != e->plan->batch_bytes)
-        return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
-                           "planned %llu + %llu bytes, bound %llu + %llu",
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "planned %llu + %llu bytes, bound %llu + %llu",
                            (unsigned long long)e->plan->job_bytes,
-                           (unsigned long long)e->plan->batch_bytes,
-                           (unsigned long long)job->bytes, (unsigned long long)batch->bytes);
+                           (unsigned long long)e->plan->batch_bytes, (unsigned long long)job->bytes,
+                           (unsigned long long)batch->bytes);
     e->job = *job;
     e->batch_arena = *batch;
     PL_TRY(check_bounds(e, d));

@@ -14,7 +14,7 @@
 
 struct pl_view {
     void *p;             /* NULL = absent operand */
-    uint64_t rows, cols; /* of the window, rows cut to the batch; vectors: rows = length, cols = 1 */
+    uint64_t rows, cols; /* of the window, cut to the batch; vectors: rows = length, cols = 1 */
     uint64_t ld;         /* elements between rows */
     enum pl_dtype dtype;
 };

@@ -45,29 +45,31 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
     pl_text_finish(&resolved);
     if (err == PL_ERR_OK) err = write_estimate(r, d);
     if (err != PL_ERR_OK) return err;
-    json_t *o = json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "verdict",
-                          pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
-                          pl_estimate_ledger_json(plan), "planned_bytes",
-                          (json_int_t)plan->arena_bytes, "budget_bytes",
-                          (json_int_t)r->pf->budget.total_bytes, "batch_size",
-                          (json_int_t)r->job->batch_size, "gradient_accumulation_steps",
-                          (json_int_t)pl_oom_accumulation(r->pf->global_batch, r->job->batch_size));
+    json_t *o = json_pack(
+        "{s:s, s:o, s:I, s:I, s:I, s:I}", "verdict", pl_verdict_name(r->pf->estimate.verdict.kind),
+        "ledger", pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
+        "budget_bytes", (json_int_t)r->pf->budget.total_bytes, "batch_size",
+        (json_int_t)r->job->batch_size, "gradient_accumulation_steps",
+        (json_int_t)pl_oom_accumulation(r->pf->global_batch, r->job->batch_size));
     return pl_log_event(r->log, "preflight", o, d);
 }
 
 static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
-    double *steps = NULL, *losses = NULL;
-    uint64_t n = 0;
+    double *steps = NULL, *losses = NULL, *marks = NULL;
+    uint64_t n = 0, n_marks = 0;
     struct pl_text svg = {0};
     char *log = in_output(r, "train_log.jsonl");
     pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d)
                      : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    if (err == PL_ERR_OK) err = pl_log_read_recoveries(log, &marks, &n_marks, d);
     if (err == PL_ERR_OK) {
-        pl_svg_loss(steps, losses, n, r->job->run_name ? r->job->run_name : "training loss", &svg);
+        const char *title = r->job->run_name ? r->job->run_name : "training loss";
+        pl_svg_loss_marked(steps, losses, n, marks, n_marks, title, &svg);
         err = write_text(r, "loss.svg", &svg, d);
     }
     free(steps);
     free(losses);
+    free(marks);
     free(log);
     pl_text_finish(&svg);
     return err;

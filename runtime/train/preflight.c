@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #define DEFAULT_WARMUP_RATIO 0.03
-#define BATCH_SIZE_LIMIT 65536
+#define BATCH_SIZE_LIMIT     65536
 
 static bool is_directory(const char *path) {
     struct stat st;

@@ -10,18 +10,21 @@ static double llama3_scaled(const struct pl_rope *r, double freq) {
     double wave = TWO_PI / freq, original = r->original_max_positions;
     if (wave < original / r->high_freq_factor) return freq;
     if (wave > original / r->low_freq_factor) return freq / r->factor;
-    double smooth = (original / wave - r->low_freq_factor) /
-                    (r->high_freq_factor - r->low_freq_factor);
+    double smooth =
+        (original / wave - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
     return (1 - smooth) * freq / r->factor + smooth * freq;
 }
 
 static double scaled(const struct pl_rope *r, bool long_factors, uint32_t pair, double freq) {
     switch (r->type) {
-    case PL_ROPE_LINEAR: return freq / r->factor;
-    case PL_ROPE_LLAMA3: return llama3_scaled(r, freq);
+    case PL_ROPE_LINEAR:
+        return freq / r->factor;
+    case PL_ROPE_LLAMA3:
+        return llama3_scaled(r, freq);
     case PL_ROPE_LONGROPE:
         return freq / (long_factors ? r->long_factor[pair] : r->short_factor[pair]);
-    case PL_ROPE_DEFAULT: break;
+    case PL_ROPE_DEFAULT:
+        break;
     }
     return freq;
 }

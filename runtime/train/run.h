@@ -60,6 +60,8 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
 void pl_run_close(struct pl_run *r);
 struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase);
 double pl_run_clock(void);
+/* What the budget leaves; every run has one, if only the machine's available memory. */
+uint64_t pl_run_free_bytes(const struct pl_run *r);
 
 /* --- step.c --- */
 struct pl_step_result {
@@ -73,7 +75,7 @@ pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag 
 /* Mean loss over the evaluation rows. */
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 
-/* --- weights.c: load, initialise, resume, save --- */
+/* --- weights_io.c: load, initialise, resume, save --- */
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d);

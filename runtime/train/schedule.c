@@ -20,7 +20,9 @@ static double flat(const struct pl_schedule *s, uint64_t done) {
     return 1;
 }
 
-static double linear(const struct pl_schedule *s, uint64_t done) { return 1 - progress(s, done); }
+static double linear(const struct pl_schedule *s, uint64_t done) {
+    return 1 - progress(s, done);
+}
 
 static double cosine(const struct pl_schedule *s, uint64_t done) {
     return 0.5 * (1 + cos(PI * progress(s, done)));

@@ -7,25 +7,32 @@
 #include <string.h>
 #include <time.h>
 
+uint64_t pl_run_free_bytes(const struct pl_run *r) {
+    uint64_t limit = r->device->budget_bytes, used = r->device->used_bytes;
+    return limit > used ? limit - used : 0;
+}
+
 double pl_run_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* debug_inject entries were checked when the job was read: KIND@UNIT=N[,count=K|,forever]. */
+/* pl_job_validate has checked the entries. */
 static void arm_fault(struct pl_run *r, const char *text) {
-    const char *equals = strchr(text, '=');
-    uint64_t at = strtoull(equals + 1, NULL, 10), count = 1;
-    const char *k = strstr(text, ",count=");
-    if (k) count = strtoull(k + 7, NULL, 10);
-    if (strstr(text, ",forever")) count = UINT64_MAX;
-    if (strncmp(text, "device_oom@alloc", 16) == 0)
-        r->device->inject = (struct pl_inject){.at = at, .count = count};
-    else if (strncmp(text, "device_oom@step", 15) == 0)
-        r->step_fault = (struct pl_debug_fault){.step = at, .count = count};
-    else
-        r->io_fault = (struct pl_io_fault){.at = at, .count = count};
+    struct pl_fault f;
+    if (!pl_fault_parse(text, &f)) return;
+    switch (f.kind) {
+    case PL_FAULT_DEVICE_OOM_ALLOC:
+        r->device->inject = (struct pl_inject){.at = f.at, .count = f.count};
+        break;
+    case PL_FAULT_DEVICE_OOM_STEP:
+        r->step_fault = (struct pl_debug_fault){.step = f.at, .count = f.count};
+        break;
+    case PL_FAULT_DISK_FULL_WRITE:
+        r->io_fault = (struct pl_io_fault){.at = f.at, .count = f.count};
+        break;
+    }
 }
 
 static pl_err open_device(struct pl_run *r, struct pl_diag *d) {
@@ -102,9 +109,8 @@ static void init_counters(struct pl_run *r) {
                                        .min_ratio = r->job->min_lr_ratio,
                                        .warmup = pf->warmup_steps,
                                        .total = pf->total_steps};
-    r->state = (struct pl_run_state){.batch_size = r->job->batch_size,
-                                     .global_batch = pf->global_batch,
-                                     .seed = r->job->seed};
+    r->state = (struct pl_run_state){
+        .batch_size = r->job->batch_size, .global_batch = pf->global_batch, .seed = r->job->seed};
     pl_oom_init(&r->oom, r->job->oom_recovery, r->job->oom_max_retries, r->job->batch_size,
                 pf->global_batch);
 }
@@ -116,7 +122,7 @@ static pl_err reserve_job_arena(struct pl_run *r, struct pl_diag *d) {
     pl_err err = pl_arena_reserve(r->device, bytes, "job arena", &r->job_arena, &failure);
     if (err == PL_ERR_OK) return err;
     r->facts = (struct pl_oom_facts){.what = "job arena", .requested_bytes = bytes};
-    r->facts.free_bytes = r->device->budget_bytes - r->device->used_bytes;
+    r->facts.free_bytes = pl_run_free_bytes(r);
     return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_GPU_OOM : err, "%s", failure.message);
 }
 

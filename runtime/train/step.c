@@ -66,10 +66,9 @@ static bool fault_due(struct pl_run *r) {
 }
 
 static pl_err inject(struct pl_run *r, struct pl_diag *d) {
-    uint64_t free_bytes = r->device->budget_bytes - r->device->used_bytes;
     r->facts = (struct pl_oom_facts){.what = "a step's kernel (injected)",
                                      .requested_bytes = r->batch_arena.bytes,
-                                     .free_bytes = free_bytes,
+                                     .free_bytes = pl_run_free_bytes(r),
                                      .injected = true};
     return pl_diag_set(d, PL_ERR_DEVICE_OOM, "injected: out of memory in step %llu",
                        (unsigned long long)(r->state.step + 1));
@@ -98,7 +97,9 @@ static pl_err drain(void *ctx, struct pl_diag *d) {
 }
 
 /* The next attempt clears the loss, and its first micro-batch overwrites every gradient. */
-static void discard(void *ctx) { (void)ctx; }
+static void discard(void *ctx) {
+    (void)ctx;
+}
 
 static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     struct pl_run *r = ctx;
@@ -114,10 +115,9 @@ static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     struct pl_rung *rung = pl_run_rung(r);
     pl_arena_release(r->device, &r->batch_arena);
-    uint64_t limit = r->device->budget_bytes, used = r->device->used_bytes;
     r->facts = (struct pl_oom_facts){.what = "batch arena",
                                      .requested_bytes = rung->planned.plan->batch_bytes,
-                                     .free_bytes = limit > used ? limit - used : 0,
+                                     .free_bytes = pl_run_free_bytes(r),
                                      .injected = r->device->inject.at != 0};
     PL_TRY(pl_arena_reserve(r->device, rung->planned.plan->batch_bytes, "batch arena",
                             &r->batch_arena, d));
@@ -143,12 +143,14 @@ static void event(void *ctx, const struct pl_oom_event *e) {
     json_t *o = json_pack(
         "{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "step", (json_int_t)e->step, "attempt",
         (json_int_t)e->attempt, "cause", e->facts.injected ? "injected" : "device out of memory",
-        "what", e->facts.what, "requested_bytes", (json_int_t)e->facts.requested_bytes, "free_bytes",
-        (json_int_t)e->facts.free_bytes, "old_batch_size", (json_int_t)e->old_batch_size,
-        "new_batch_size", (json_int_t)e->new_batch_size, "gradient_accumulation_steps",
-        (json_int_t)e->gradient_accumulation_steps);
-    if (r->log) pl_log_event(r->log, "oom_recovery", o, NULL);
-    else json_decref(o);
+        "what", e->facts.what, "requested_bytes", (json_int_t)e->facts.requested_bytes,
+        "free_bytes", (json_int_t)e->facts.free_bytes, "old_batch_size",
+        (json_int_t)e->old_batch_size, "new_batch_size", (json_int_t)e->new_batch_size,
+        "gradient_accumulation_steps", (json_int_t)e->gradient_accumulation_steps);
+    if (r->log)
+        pl_log_event(r->log, "oom_recovery", o, NULL);
+    else
+        json_decref(o);
 }
 
 static const struct pl_oom_hooks hook_table = {.attempt = attempt,

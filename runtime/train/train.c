@@ -33,7 +33,8 @@ static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
     struct pl_text path = {0};
     PL_TRY(make_output_dir(r->job->output_dir, d));
     pl_text_addf(&path, "%s/train_log.jsonl", r->job->output_dir);
-    pl_err err = pl_log_open(pl_text_str(&path), r->pf->resume_state.step, r->opt->json, &r->log, d);
+    pl_err err =
+        pl_log_open(pl_text_str(&path), r->pf->resume_state.step, r->opt->json, &r->log, d);
     if (err == PL_ERR_OK && wants(r->job, "tensorboard")) {
         pl_text_finish(&path);
         pl_text_addf(&path, "%s/runs", r->job->output_dir);
@@ -88,15 +89,20 @@ static pl_err evaluate(struct pl_run *r, struct pl_train_result *out, struct pl_
     pl_progress_note(&r->progress, line);
     if (r->board)
         PL_TRY(pl_tensorboard_scalar(r->board, "eval/loss", r->state.step, out->eval_loss, d));
-    return pl_log_event(r->log, "eval",
-                        json_pack("{s:I, s:f}", "step", (json_int_t)r->state.step, "loss",
-                                  out->eval_loss),
-                        d);
+    return pl_log_event(
+        r->log, "eval",
+        json_pack("{s:I, s:o}", "step", (json_int_t)r->state.step, "loss",
+                  pl_log_real(out->eval_loss)),
+        d);
 }
 
-static bool due(uint32_t every, uint64_t step) { return every && step % every == 0; }
+static bool due(uint32_t every, uint64_t step) {
+    return every && step % every == 0;
+}
 
-static int stop_signal(const struct pl_run *r) { return r->opt->stop ? (int)*r->opt->stop : 0; }
+static int stop_signal(const struct pl_run *r) {
+    return r->opt->stop ? (int)*r->opt->stop : 0;
+}
 
 static pl_err one_step(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     struct pl_step_result s;
@@ -141,19 +147,20 @@ static pl_err check_books(struct pl_run *r, struct pl_train_result *out, struct 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     return pl_log_event(
         r->log, "summary",
-        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:I}", "steps", (json_int_t)t->steps,
+        json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "steps", (json_int_t)t->steps,
                   "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
                   (json_int_t)t->allocated_bytes, "measured_peak_bytes",
-                  (json_int_t)t->measured_bytes, "tokens_per_second", t->tokens_per_second,
-                  "wall_seconds", t->wall_seconds, "oom_recoveries", (json_int_t)t->oom_recoveries),
+                  (json_int_t)t->measured_bytes, "tokens_per_second",
+                  pl_log_real(t->tokens_per_second), "wall_seconds",
+                  pl_log_real(t->wall_seconds), "oom_recoveries", (json_int_t)t->oom_recoveries),
         d);
 }
 
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->pf->resume_state.step);
     PL_TRY(pl_run_reserve(r, d));
     PL_TRY(pl_run_load(r, d));
     PL_TRY(pl_run_write_preflight(r, d));
-    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->state.step);
     double before = pl_run_clock();
     pl_err err = steps(r, out, d);
     double seconds = pl_run_clock() - before;

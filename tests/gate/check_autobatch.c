@@ -1,4 +1,5 @@
-/* check_autobatch.c - the largest batch is the largest: the next one was planned and does not fit. */
+/* check_autobatch.c - the largest batch is the largest: the next one was planned and does not fit.
+ */
 #include "estimator/autobatch/autobatch.h"
 #include "tests/plan/planning.h"
 
@@ -41,7 +42,8 @@ START_TEST(one_byte_less_costs_a_sample) {
     ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
     ck_assert_uint_eq(a.batch_size, want);
     pl_job_finish(&job);
-} END_TEST
+}
+END_TEST
 
 START_TEST(the_limit_stops_the_search) {
     const struct pl_traits traits = pl_traits_cpu(2);
@@ -57,7 +59,8 @@ START_TEST(the_limit_stops_the_search) {
         ck_assert_uint_eq(a.next_bytes, 0);
     }
     pl_job_finish(&job);
-} END_TEST
+}
+END_TEST
 
 START_TEST(lengths_near_the_token_limit_do_not_overflow) {
     const struct pl_traits traits = pl_traits_cpu(1);
@@ -71,7 +74,8 @@ START_TEST(lengths_near_the_token_limit_do_not_overflow) {
     ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 65536, &a, NULL), PL_ERR_OK);
     ck_assert_uint_eq(a.batch_size, INT32_MAX / 16777216);
     pl_job_finish(&job);
-} END_TEST
+}
+END_TEST
 
 int main(void) {
     Suite *s = suite_create("gate.autobatch");

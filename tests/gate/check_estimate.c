@@ -43,22 +43,49 @@ START_TEST(the_json_ledger_sums_to_the_arena) {
     ck_assert_uint_eq(integer(o, "schema"), 1);
     ck_assert_uint_eq(integer(o, "recommended_batch_size"), 5);
     uint64_t largest = 0;
-    json_array_foreach(json_object_get(o, "phases"), i, row)
-        if (integer(row, "bytes") > largest) largest = integer(row, "bytes");
+    json_array_foreach(json_object_get(o, "phases"), i, row) if (integer(row, "bytes") > largest)
+        largest = integer(row, "bytes");
     ck_assert_uint_eq(largest, sum);
     json_decref(o);
     pl_estimate_finish(&e);
     pl_job_finish(&job);
-} END_TEST
+}
+END_TEST
 
 START_TEST(every_field_of_the_contract_is_there) {
-    static const char *const keys[] = {
-        "total_gb", "model_weights_gb", "lora_adapter_gb", "optimizer_state_gb", "activations_gb",
-        "kv_cache_gb", "overhead_gb", "host_ram_gb", "param_count_billions", "mode", "batch_size",
-        "gradient_accumulation", "max_seq_length", "lora_r", "notes", "recommended_batch_size",
-        "gradients_gb", "logits_gb", "workspace_gb", "context_gb", "fragmentation_gb", "vram_gb",
-        "verdict", "fits", "limits", "peak_phase", "phases", "ledger", "bytes", "param_count",
-        "trainable_param_count", "remedies", "approximate"};
+    static const char *const keys[] = {"total_gb",
+                                       "model_weights_gb",
+                                       "lora_adapter_gb",
+                                       "optimizer_state_gb",
+                                       "activations_gb",
+                                       "kv_cache_gb",
+                                       "overhead_gb",
+                                       "host_ram_gb",
+                                       "param_count_billions",
+                                       "mode",
+                                       "batch_size",
+                                       "gradient_accumulation",
+                                       "max_seq_length",
+                                       "lora_r",
+                                       "notes",
+                                       "recommended_batch_size",
+                                       "gradients_gb",
+                                       "logits_gb",
+                                       "workspace_gb",
+                                       "context_gb",
+                                       "fragmentation_gb",
+                                       "vram_gb",
+                                       "verdict",
+                                       "fits",
+                                       "limits",
+                                       "peak_phase",
+                                       "phases",
+                                       "ledger",
+                                       "bytes",
+                                       "param_count",
+                                       "trainable_param_count",
+                                       "remedies",
+                                       "approximate"};
     struct pl_job job;
     struct pl_model m;
     struct pl_estimate e;
@@ -72,7 +99,8 @@ START_TEST(every_field_of_the_contract_is_there) {
     json_decref(o);
     pl_estimate_finish(&e);
     pl_job_finish(&job);
-} END_TEST
+}
+END_TEST
 
 START_TEST(the_first_line_is_the_summary) {
     struct pl_job job;
@@ -82,7 +110,8 @@ START_TEST(the_first_line_is_the_summary) {
     ask(&e, &job, &m, "full", UINT64_C(1) << 30);
     pl_estimate_text(&e, false, 80, &text);
     char want[100];
-    snprintf(want, sizeof want, "VRAM estimate (full, 0.5B params, batch=2, seq=2048): total=%.2fGB\n",
+    snprintf(want, sizeof want,
+             "VRAM estimate (full, 0.5B params, batch=2, seq=2048): total=%.2fGB\n",
              (double)e.planned.plan->arena_bytes / 1e9);
     ck_assert_msg(strncmp(text.data, want, strlen(want)) == 0, "%.90s", text.data);
     ck_assert(strstr(text.data, "verdict: no"));
@@ -94,7 +123,8 @@ START_TEST(the_first_line_is_the_summary) {
     pl_text_finish(&text);
     pl_estimate_finish(&e);
     pl_job_finish(&job);
-} END_TEST
+}
+END_TEST
 
 int main(void) {
     Suite *s = suite_create("gate.estimate");

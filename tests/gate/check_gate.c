@@ -67,7 +67,8 @@ START_TEST(the_verdict_turns_on_single_bytes) {
         ck_assert_int_eq(err, rows[i].want == PL_VERDICT_NO ? PL_ERR_DOES_NOT_FIT : PL_ERR_OK);
     }
     finish(&f);
-} END_TEST
+}
+END_TEST
 
 START_TEST(without_a_budget_the_verdict_is_unknown) {
     struct fixture f;
@@ -75,7 +76,8 @@ START_TEST(without_a_budget_the_verdict_is_unknown) {
     start(&f, "SmolLM2-135M", "lora", 1);
     ck_assert_int_eq(pl_gate_judge(f.planned.plan, &f.job, &f.m, &none).kind, PL_VERDICT_UNKNOWN);
     finish(&f);
-} END_TEST
+}
+END_TEST
 
 START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
     struct fixture f;
@@ -94,7 +96,8 @@ START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
     f.job.mode = PL_MODE_LORA;
     ck_assert(!pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
     finish(&f);
-} END_TEST
+}
+END_TEST
 
 /* Re-plans what a remedy's text says, through the configuration parser. */
 static uint64_t needed_with(const struct fixture *f, const char *change) {
@@ -105,8 +108,10 @@ static uint64_t needed_with(const struct fixture *f, const char *change) {
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
         char key[64], value[64];
         ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[a-z0-9]", key, value), 2);
-        if (strcmp(key, "batch_size") == 0) batch = (uint32_t)strtoul(value, NULL, 10);
-        else set(&job, key, value);
+        if (strcmp(key, "batch_size") == 0)
+            batch = (uint32_t)strtoul(value, NULL, 10);
+        else
+            set(&job, key, value);
     }
     struct pl_planned p;
     ck_assert_int_eq(pl_planned_init(&p, &job, &f->m, &f->traits, batch, NULL), PL_ERR_OK);
@@ -137,7 +142,8 @@ START_TEST(every_remedy_saves_what_it_says) {
         ck_assert(i == 0 || rows[i - 1].fits || !rows[i].fits); /* fitting ones first */
     }
     finish(&f);
-} END_TEST
+}
+END_TEST
 
 START_TEST(what_no_single_change_cures_is_cured_together) {
     struct fixture f;
@@ -155,7 +161,8 @@ START_TEST(what_no_single_change_cures_is_cured_together) {
     ck_assert(strstr(rows[0].change, "batch_size: 1") && strstr(rows[0].change, "mode: lora"));
     ck_assert_uint_eq(needed_with(&f, rows[0].change), rows[0].total_bytes);
     finish(&f);
-} END_TEST
+}
+END_TEST
 
 int main(void) {
     Suite *s = suite_create("gate.gate");

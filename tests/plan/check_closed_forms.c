@@ -26,7 +26,8 @@ START_TEST(full_fine_tuning_holds_16_bytes_a_parameter) {
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_GRADIENTS], 2 * n);
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 12 * n);
     pl_planned_finish(&p);
-} END_TEST
+}
+END_TEST
 
 START_TEST(lora_trains_only_its_adapters) {
     struct pl_model m;
@@ -40,7 +41,8 @@ START_TEST(lora_trains_only_its_adapters) {
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_GRADIENTS], 4 * n);
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 8 * n);
     pl_planned_finish(&p);
-} END_TEST
+}
+END_TEST
 
 /* Bytes of a layer's forward values that are still alive when the last layer's forward is over. */
 static uint64_t kept_of_layer(const struct pl_planned *p, uint32_t layer) {
@@ -63,9 +65,12 @@ static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, 
     uint64_t c = m->hidden, q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim, f = m->ffn;
     uint64_t statistics = 4 * (m->heads + 2);
     switch (level) {
-    case PL_RECOMPUTE_NONE: return n * (b * (4 * c + 2 * q + 2 * k + 3 * f) + statistics);
-    case PL_RECOMPUTE_LIGHT: return n * (b * (2 * c + 2 * q + 2 * k + 2 * f) + statistics);
-    default: return n * b * c;
+    case PL_RECOMPUTE_NONE:
+        return n * (b * (4 * c + 2 * q + 2 * k + 3 * f) + statistics);
+    case PL_RECOMPUTE_LIGHT:
+        return n * (b * (2 * c + 2 * q + 2 * k + 2 * f) + statistics);
+    default:
+        return n * b * c;
     }
 }
 
@@ -80,7 +85,8 @@ START_TEST(a_layer_keeps_what_the_formula_says) {
         ck_assert_uint_eq(kept_of_layer(&p, 5), expected_kept(&m, 300, 2, levels[l]));
         pl_planned_finish(&p);
     }
-} END_TEST
+}
+END_TEST
 
 START_TEST(frozen_layers_keep_nothing) {
     struct pl_model m;
@@ -94,7 +100,8 @@ START_TEST(frozen_layers_keep_nothing) {
         ck_assert_uint_gt(kept_of_layer(&p, 9), 0);
         pl_planned_finish(&p);
     }
-} END_TEST
+}
+END_TEST
 
 START_TEST(logits_exist_one_chunk_at_a_time) {
     struct pl_model m;
@@ -112,7 +119,8 @@ START_TEST(logits_exist_one_chunk_at_a_time) {
         ck_assert_uint_eq(largest, rows * m.vocab * 2);
         pl_planned_finish(&p);
     }
-} END_TEST
+}
+END_TEST
 
 START_TEST(sgd_keeps_no_moments_and_fp32_no_master) {
     struct pl_model m;
@@ -127,7 +135,8 @@ START_TEST(sgd_keeps_no_moments_and_fp32_no_master) {
     pl_test_plan(&p, &s, &m);
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 0);
     pl_planned_finish(&p);
-} END_TEST
+}
+END_TEST
 
 int main(void) {
     Suite *s = suite_create("plan.closed_forms");

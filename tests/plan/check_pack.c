@@ -55,7 +55,8 @@ START_TEST(random_intervals_never_overlap_and_reach_their_bound) {
     assert_valid(rows, n, &p);
     ck_assert_uint_eq(p.live_bytes, largest_live_sum(rows, n, OPS));
     ck_assert_uint_ge(p.bytes, p.live_bytes);
-} END_TEST
+}
+END_TEST
 
 START_TEST(a_gap_is_reused_and_the_smallest_that_fits_is_taken) {
     /* at op 1 gaps of 512 and 256 open; the newcomer of 256 must not split the larger one */
@@ -66,20 +67,23 @@ START_TEST(a_gap_is_reused_and_the_smallest_that_fits_is_taken) {
     assert_valid(rows, 6, &p);
     ck_assert_uint_eq(p.live_bytes, 1280);
     ck_assert_uint_eq(p.bytes, 1280);
-} END_TEST
+}
+END_TEST
 
 START_TEST(disjoint_lives_share_everything) {
     struct pl_interval rows[] = {{1024, 0, 0, 0}, {1024, 1, 1, 0}, {768, 2, 2, 0}};
     struct pl_packing p;
     ck_assert_int_eq(pl_pack(rows, 3, 3, &p, NULL), PL_ERR_OK);
     ck_assert_uint_eq(p.bytes, 1024);
-} END_TEST
+}
+END_TEST
 
 START_TEST(nothing_packs_into_nothing) {
     struct pl_packing p;
     ck_assert_int_eq(pl_pack(NULL, 0, 0, &p, NULL), PL_ERR_OK);
     ck_assert_uint_eq(p.bytes, 0);
-} END_TEST
+}
+END_TEST
 
 int main(void) {
     Suite *s = suite_create("plan.pack");

@@ -36,21 +36,44 @@ START_TEST(every_model_mode_and_level_is_packed_tightly_and_checked) {
             }
         }
     }
-} END_TEST
+}
+END_TEST
 
 static void vary(struct pl_job_shape *s, int i) {
     switch (i) {
-    case 0: s->loss_chunk_tokens = 0; break;
-    case 1: s->loss_chunk_tokens = 100; break;
-    case 2: s->freeze_layers = 3; break;
-    case 3: s->optimizer = PL_OPTIMIZER_SGD; break;
-    case 4: s->dtype = s->gradient_dtype = PL_DTYPE_F32, s->master_weights = false; break;
-    case 5: s->lora_dropout = 0.1; break;
-    case 6: s->eval = s->load = s->save = false; break;
-    case 7: s->max_seq_length = 1; break;
-    case 8: s->gradient_dtype = PL_DTYPE_F32; break;
-    case 9: s->adapter_dtype = PL_DTYPE_BF16; break;
-    default: s->freeze_layers = s->mode == PL_MODE_FULL ? 24 : 23; break; /* of Qwen2.5-0.5B */
+    case 0:
+        s->loss_chunk_tokens = 0;
+        break;
+    case 1:
+        s->loss_chunk_tokens = 100;
+        break;
+    case 2:
+        s->freeze_layers = 3;
+        break;
+    case 3:
+        s->optimizer = PL_OPTIMIZER_SGD;
+        break;
+    case 4:
+        s->dtype = s->gradient_dtype = PL_DTYPE_F32, s->master_weights = false;
+        break;
+    case 5:
+        s->lora_dropout = 0.1;
+        break;
+    case 6:
+        s->eval = s->load = s->save = false;
+        break;
+    case 7:
+        s->max_seq_length = 1;
+        break;
+    case 8:
+        s->gradient_dtype = PL_DTYPE_F32;
+        break;
+    case 9:
+        s->adapter_dtype = PL_DTYPE_BF16;
+        break;
+    default:
+        s->freeze_layers = s->mode == PL_MODE_FULL ? 24 : 23;
+        break; /* of Qwen2.5-0.5B */
     }
 }
 
@@ -68,7 +91,8 @@ START_TEST(every_knob_keeps_the_invariants) {
             pl_planned_finish(&p);
         }
     }
-} END_TEST
+}
+END_TEST
 
 START_TEST(the_job_arena_does_not_move_with_the_batch) {
     struct pl_model m;
@@ -84,7 +108,8 @@ START_TEST(the_job_arena_does_not_move_with_the_batch) {
             ck_assert_uint_eq(a.plan->places[i].offset, b.plan->places[i].offset);
     pl_planned_finish(&a);
     pl_planned_finish(&b);
-} END_TEST
+}
+END_TEST
 
 START_TEST(the_timeline_peaks_where_the_phase_says) {
     struct pl_model m;
@@ -104,7 +129,8 @@ START_TEST(the_timeline_peaks_where_the_phase_says) {
     ck_assert_uint_le(most - at_peak, 256 * p.program->n_tensors);
     free(live);
     pl_planned_finish(&p);
-} END_TEST
+}
+END_TEST
 
 /* --- plans that are wrong on purpose --------------------------------------------------------- */
 
@@ -128,7 +154,9 @@ static void an_offset_that_is_not_aligned(struct pl_planned *p) {
     p->plan->places[p->program->ops[find_op(p->program, PL_OP_EMBED, 0)].out[0].id].offset += 4;
 }
 
-static void a_ledger_that_does_not_add_up(struct pl_planned *p) { p->plan->ledger[0]++; }
+static void a_ledger_that_does_not_add_up(struct pl_planned *p) {
+    p->plan->ledger[0]++;
+}
 
 static void a_read_of_overwritten_content(struct pl_planned *p) {
     operands_of(p->program, find_op(p->program, PL_OP_SWIGLU, 0))[0].version--;
@@ -150,7 +178,9 @@ static void a_tensor_outside_the_arena(struct pl_planned *p) {
         p->plan->batch_bytes;
 }
 
-static void job_tensors_that_overlap(struct pl_planned *p) { p->plan->places[1].offset = 0; }
+static void job_tensors_that_overlap(struct pl_planned *p) {
+    p->plan->places[1].offset = 0;
+}
 
 static void a_window_beyond_the_columns(struct pl_planned *p) {
     operands_of(p->program, find_op(p->program, PL_OP_ATTENTION, 0))[2].col += 8;
@@ -173,7 +203,8 @@ START_TEST(the_checker_finds_a_planted_defect) {
     ck_assert_int_eq(pl_plan_check(p.plan, &d), PL_ERR_PLAN_BROKEN);
     ck_assert(d.message[0] != 0);
     pl_planned_finish(&p);
-} END_TEST
+}
+END_TEST
 
 START_TEST(the_text_form_has_a_line_for_every_op) {
     struct pl_model m;
@@ -191,7 +222,8 @@ START_TEST(the_text_form_has_a_line_for_every_op) {
     ck_assert(strstr(text.data, "rec L27"));
     pl_text_finish(&text);
     pl_planned_finish(&p);
-} END_TEST
+}
+END_TEST
 
 START_TEST(sizes_beyond_64_bits_are_refused) {
     struct pl_model m;
@@ -202,7 +234,8 @@ START_TEST(sizes_beyond_64_bits_are_refused) {
     struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_FULL, 65536, 16777216);
     ck_assert_int_eq(pl_program_create(&m, &s, &traits, &p, &d), PL_ERR_OVERFLOW);
     ck_assert_ptr_null(p);
-} END_TEST
+}
+END_TEST
 
 int main(void) {
     Suite *s = suite_create("plan.plan");

@@ -1,4 +1,4 @@
-/* weights.c - what goes into the job arena before the first step, and what comes out of it. */
+/* weights_io.c - what goes into the job arena before the first step, and what comes out of it. */
 #include "runtime/train/run.h"
 
 #include "estimator/base/checked.h"
@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-static bool has_memory(const struct pl_run *r) { return r->device->ops != &pl_device_null; }
+static bool has_memory(const struct pl_run *r) {
+    return r->device->ops != &pl_device_null;
+}
 
 static pl_err fill_rope(struct pl_run *r, const struct pl_tensor_io *io, uint32_t id,
                         struct pl_diag *d) {
@@ -19,9 +21,9 @@ static pl_err fill_rope(struct pl_run *r, const struct pl_tensor_io *io, uint32_
     for (uint64_t row = 0; row < t->dims[0]; row += most) {
         uint64_t n = pl_u64_min(most, t->dims[0] - row);
         pl_rope_rows(rope, freq, row, n, io->staging);
-        pl_err err = r->device->ops->upload(r->device, (char *)io->address(io->ctx, id) +
-                                                           row * row_bytes,
-                                            io->staging, n * row_bytes);
+        pl_err err =
+            r->device->ops->upload(r->device, (char *)io->address(io->ctx, id) + row * row_bytes,
+                                   io->staging, n * row_bytes);
         if (err != PL_ERR_OK) return pl_diag_set(d, err, "the rope table could not be copied");
     }
     return PL_ERR_OK;
@@ -107,8 +109,8 @@ pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
 out:
     pl_checkpoint_abort(&c);
     if (err == PL_ERR_OK)
-        err = pl_log_event(r->log, "checkpoint", json_pack("{s:I}", "step", (json_int_t)r->state.step),
-                           d);
+        err = pl_log_event(r->log, "checkpoint",
+                           json_pack("{s:I}", "step", (json_int_t)r->state.step), d);
     return err;
 }
 
