@@ -8,7 +8,7 @@
  * trans_* is set. m and n are C's rows and cols, k the other dimension of A. bias may be absent.
  * Operands are fp32 or bf16 in any mix; sums are fp32 over the whole of k, rounded once.
  * ws: pl_op_workspace_bytes() of a product, needed when an operand is not fp32.
- * The split over threads: fp32 products are cut by shape and thread count, others by shape only.
+ * The split over threads: fp32 products are cut by shape and thread count, others by shape only. */
 struct pl_gemm {
     bool trans_a, trans_b, adds;
     float alpha;
