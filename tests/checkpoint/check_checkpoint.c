@@ -210,7 +210,9 @@ START_TEST(rotation_keeps_the_newest_and_touches_nothing_else) {
     rig_open(&r, &kinds[3]);
     ck_assert_int_eq(mkdir(in(dir, "checkpoint-best"), 0777), 0);
     ck_assert_int_eq(mkdir(in(dir, "checkpoint-1.tmp"), 0777), 0);
-    ck_assert_int_eq(mkdir(in(dir, "checkpoint-01"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-0099"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-18446744073709551616"), 0777), 0);
+    spill(in(dir, "checkpoint-98"), "", 0);
     for (uint64_t step = 1; step <= 12; step++)
         OK(save(&r, step, 3, &diag));
     for (int step = 1; step <= 12; step++) {
@@ -219,7 +221,8 @@ START_TEST(rotation_keeps_the_newest_and_touches_nothing_else) {
         ck_assert_int_eq(exists(in(dir, name)), step >= 10);
     }
     /* step 1 wrote over the stale temporary of the same name */
-    ck_assert(exists(in(dir, "checkpoint-best")) && exists(in(dir, "checkpoint-01")));
+    ck_assert(exists(in(dir, "checkpoint-best")) && exists(in(dir, "checkpoint-0099")));
+    ck_assert(exists(in(dir, "checkpoint-98")));
     /* an older step than those that are there: never the one just written */
     OK(save(&r, 5, 1, &diag));
     ck_assert(exists(in(dir, "checkpoint-5")) && !exists(in(dir, "checkpoint-12")));
@@ -241,6 +244,17 @@ START_TEST(a_stale_temporary_of_the_step_is_cleared) {
 }
 END_TEST
 
+START_TEST(a_failed_begin_leaves_nothing) {
+    struct pl_checkpoint c;
+    struct pl_io_fault fault = {.at = 1, .count = 1};
+    pl_checkpoint_set_fault(&fault);
+    FAILS(pl_checkpoint_begin(&c, dir, 4, &diag), PL_ERR_CHECKPOINT_WRITE,
+          "checkpoint-4.tmp: No sp");
+    ck_assert_ptr_null(c.tmp_path);
+    ck_assert(!exists(in(dir, "checkpoint-4.tmp")));
+}
+END_TEST
+
 START_TEST(the_final_path_outlives_the_commit) {
     struct rig r;
     struct pl_checkpoint c;
@@ -257,10 +271,10 @@ START_TEST(the_final_path_outlives_the_commit) {
 }
 END_TEST
 
-/* Counts the checkpoints, all of which must be whole; nothing else may be there. Step 2 is `new`.
- */
-static unsigned complete_ones(const struct rig_options *o, const struct rig *old,
-                              const struct rig *new) {
+/* Counts the checkpoints; nothing else may be there. Each must be whole: step 2 holds `at_2`, step
+ * 1 what was saved first. */
+static unsigned complete_ones(const struct rig_options *o, const struct rig *first,
+                              const struct rig *at_2) {
     unsigned n = 0;
     DIR *d = opendir(dir);
     ck_assert_ptr_nonnull(d);
@@ -270,7 +284,7 @@ static unsigned complete_ones(const struct rig_options *o, const struct rig *old
         ck_assert_msg(!strstr(e->d_name, ".tmp"), "%s was left", e->d_name);
         rig_open(&got, o);
         OK(pl_checkpoint_load(&got.io, in(dir, e->d_name), &diag));
-        ck_assert(same_states(&got, strcmp(e->d_name, "checkpoint-2") == 0 ? new : old));
+        ck_assert(same_states(&got, strcmp(e->d_name, "checkpoint-2") == 0 ? at_2 : first));
         rig_close(&got);
         n++;
     }
@@ -278,37 +292,32 @@ static unsigned complete_ones(const struct rig_options *o, const struct rig *old
     return n;
 }
 
-/* As SQLite tests itself: fail call N once, or from N on for ever, until nothing fails any more. */
+/* As SQLite tests itself: fail call N once, or from N on for ever, until nothing fails any more.
+ * The old checkpoint is written once, and must survive every failure. */
 static void torture(const struct rig_options *o, uint64_t count, bool same_step) {
     struct rig old, new;
     rig_open(&old, o);
     rig_open(&new, o);
     rig_scramble(&old, 1);
     rig_scramble(&new, 2);
-    bool done = false;
-    for (uint64_t at = 1; !done; at++) {
+    OK(save(&old, same_step ? 2 : 1, 5, &diag));
+    for (uint64_t at = 1;; at++) {
         struct pl_io_fault fault = {.at = at, .count = count};
-        diag = (struct pl_diag){0};
+        struct pl_diag failure = {0};
         ck_assert_uint_lt(at, 200);
-        OK(save(same_step ? &new : &old, same_step ? 2 : 1, 5, &diag));
         pl_checkpoint_set_fault(&fault);
-        pl_err err = save(&new, 2, 5, &diag);
+        pl_err err = save(&new, 2, 5, &failure);
         pl_checkpoint_set_fault(NULL);
-        done = fault.calls < at;
-        const struct pl_diag failure = diag;
-        diag = (struct pl_diag){0};
-        unsigned n = complete_ones(o, &old, &new);
-        if (done) {
-            OK(err);
-            ck_assert_uint_eq(n, same_step ? 1 : 2);
+        if (fault.calls < at) {
+            ck_assert_int_eq(err, PL_ERR_OK);
+            ck_assert_uint_eq(complete_ones(o, &old, &new), same_step ? 1 : 2);
             ck_assert_uint_gt(at, 20);
             break;
         }
         ck_assert_int_eq(err, PL_ERR_CHECKPOINT_WRITE);
         ck_assert_ptr_nonnull(strstr(failure.message, dir));
         ck_assert_ptr_nonnull(strstr(failure.message, "No space left on device"));
-        ck_assert_uint_eq(n, 1);
-        pl_tree_remove(in(dir, "checkpoint-2"), NULL);
+        ck_assert_uint_eq(complete_ones(o, &old, &old), 1);
     }
     rig_close(&old);
     rig_close(&new);
@@ -361,6 +370,7 @@ int main(void) {
                         sizeof bad_states / sizeof *bad_states);
     tcase_add_test(t, rotation_keeps_the_newest_and_touches_nothing_else);
     tcase_add_test(t, a_stale_temporary_of_the_step_is_cleared);
+    tcase_add_test(t, a_failed_begin_leaves_nothing);
     tcase_add_test(t, the_final_path_outlives_the_commit);
     tcase_add_loop_test(t, whichever_call_fails_the_previous_checkpoint_stays, 0, 6);
     tcase_add_test(t, a_failed_sync_of_the_parent_takes_the_new_name_back);
