@@ -6,7 +6,7 @@
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
-#include "tests/support/weights.h"
+#include "tests/support/tensorset.h"
 
 #include <check.h>
 #include <glob.h>

@@ -1,10 +1,10 @@
-/* weights.h - the tensors of a directory of safetensors, as fp32, and how far two sets differ.
+/* tensorset.h - the tensors of a directory of safetensors, as fp32, and how far two sets differ.
  *
  * Reads one file or the shards of an index, bf16 and fp32, with the project's own reader. Failures
  * end the test.
  * Use: struct weights w; weights_open(&w, dir, "model"); ... weights_close(&w); */
-#ifndef PL_TESTS_SUPPORT_WEIGHTS_H
-#define PL_TESTS_SUPPORT_WEIGHTS_H
+#ifndef PL_TESTS_SUPPORT_TENSORSET_H
+#define PL_TESTS_SUPPORT_TENSORSET_H
 
 #include "runtime/checkpoint/safetensors.h"
 

@@ -1,5 +1,5 @@
-/* weights.c - sets of safetensors side by side. */
-#include "tests/support/weights.h"
+/* tensorset.c - sets of safetensors side by side. */
+#include "tests/support/tensorset.h"
 
 #include "tests/support/scratch.h"
 
