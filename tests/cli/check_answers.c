@@ -1,34 +1,31 @@
 /* check_answers.c - estimate-vram, inspect and configuration errors through the binary: the figures
  * agree with each other, the exit status with the verdict, the place with the file.
  * PLIMSOLL names the binary; runs in the repository root. */
-#include "tests/cli/process.h"
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
 
 #include <check.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MODEL "configs/quickstart-model"
 #define MAX_WORDS 12
 
 /* Runs `estimate-vram MODEL --json words`; the answer, to be released by the caller. */
 static json_t *estimate(const char *const words[], int *status) {
-    const char *argv[MAX_WORDS + 5] = {getenv("PLIMSOLL"), "estimate-vram", MODEL, "--json"};
-    ck_assert_ptr_nonnull(argv[0]);
+    const char *argv[MAX_WORDS + 4] = {"estimate-vram", MODEL, "--json"};
     for (int i = 0; words[i]; i++) {
         ck_assert_int_lt(i, MAX_WORDS);
-        argv[4 + i] = words[i];
+        argv[3 + i] = words[i];
     }
-    struct process p = process_run(argv, NULL);
+    struct outcome p = plimsoll_run(NULL, argv);
     json_error_t error;
     json_t *root = json_loads(p.out, 0, &error);
     ck_assert_msg(root != NULL, "%s: %s%s", error.text, p.out, p.err);
     ck_assert_str_eq(p.err, "");
     *status = p.status;
-    process_finish(&p);
+    outcome_finish(&p);
     return root;
 }
 
@@ -124,15 +121,14 @@ START_TEST(gb_is_ten_to_the_ninth_on_the_command_line) {
 END_TEST
 
 START_TEST(the_summary_is_the_first_line_for_people) {
-    struct process p = process_run((const char *[]){getenv("PLIMSOLL"), "estimate-vram", MODEL,
-                                                    "--mode", "full", "--batch-size", "2",
-                                                    "--max-seq-length", "256", NULL},
-                                   NULL);
-    ck_assert_int_eq(p.status, 0);
+    struct outcome p = plimsoll_expect(0, NULL,
+                                       (const char *[]){"estimate-vram", MODEL, "--mode", "full",
+                                                        "--batch-size", "2", "--max-seq-length",
+                                                        "256", NULL});
     static const char start[] = "VRAM estimate (full, 4.8M params, batch=2, seq=256): total=";
     ck_assert_msg(strncmp(p.out, start, strlen(start)) == 0, "%s", p.out);
     ck_assert_ptr_null(strchr(p.out, '\033'));
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 
@@ -150,17 +146,13 @@ static const struct {
 };
 
 START_TEST(a_configuration_error_points_at_its_place_on_both_streams) {
-    char path[] = "/tmp/check_answers.XXXXXX.yaml", place[128];
-    int fd = mkstemps(path, 5);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, broken[_i].yaml, strlen(broken[_i].yaml)),
-                     (ssize_t)strlen(broken[_i].yaml));
-    close(fd);
-    struct process p = process_run((const char *[]){getenv("PLIMSOLL"), broken[_i].command, path,
-                                                    "--json", NULL},
-                                   NULL);
-    unlink(path);
-    ck_assert_int_eq(p.status, broken[_i].status);
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    const char *path = in_dir(dir, "run.yaml");
+    file_write(path, broken[_i].yaml);
+    struct outcome p = plimsoll_expect(broken[_i].status, NULL,
+                                       (const char *[]){broken[_i].command, path, "--json", NULL});
+    scratch_remove(dir);
     json_t *root = json_loads(p.out, 0, NULL);
     json_t *e = json_object_get(root, "error");
     ck_assert_msg(json_is_object(e), "%s", p.out);
@@ -168,12 +160,12 @@ START_TEST(a_configuration_error_points_at_its_place_on_both_streams) {
     ck_assert_str_eq(json_string_value(json_object_get(e, "file")), path);
     ck_assert_int_eq(json_integer_value(json_object_get(e, "line")), broken[_i].line);
     ck_assert_int_eq(json_integer_value(json_object_get(e, "column")), broken[_i].column);
-    snprintf(place, sizeof place, "plimsoll: error[%s]: %s:%d:%d: ", broken[_i].code, path,
-             (int)broken[_i].line, (int)broken[_i].column);
+    const char *place = textf("plimsoll: error[%s]: %s:%d:%d: ", broken[_i].code, path,
+                              (int)broken[_i].line, (int)broken[_i].column);
     ck_assert_msg(strncmp(p.err, place, strlen(place)) == 0, "%s", p.err);
     ck_assert_ptr_nonnull(strstr(p.err, "\nhint: "));
     json_decref(root);
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 

@@ -1,26 +1,15 @@
 /* check_cli.c - the plimsoll binary as a user or a script sees it: exit status, streams, JSON.
  * PLIMSOLL names the binary. */
-#include "tests/cli/process.h"
+#include "tests/support/child.h"
 #include "tools/cli.h"
 
 #include <check.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MAX_WORDS 6
-
-/* argv: the words after the program, NULL-terminated. */
-static struct process plimsoll(const char *const words[]) {
-    const char *argv[MAX_WORDS + 2] = {getenv("PLIMSOLL")};
-    ck_assert_msg(argv[0] != NULL, "set PLIMSOLL to the binary");
-    for (int i = 0; words[i]; i++) {
-        ck_assert_int_lt(i, MAX_WORDS);
-        argv[i + 1] = words[i];
-    }
-    return process_run(argv, NULL);
-}
+#define SECONDS 30
 
 static const struct {
     const char *words[MAX_WORDS];
@@ -39,18 +28,18 @@ static const struct {
 };
 
 START_TEST(a_failure_has_its_status_and_says_so_on_stderr_alone) {
-    struct process p = plimsoll(failures[_i].words);
+    struct outcome p = plimsoll_run(NULL, failures[_i].words);
     ck_assert_int_eq(p.status, failures[_i].status);
     ck_assert_msg(strstr(p.err, failures[_i].err), "%s", p.err);
     ck_assert_str_eq(p.out, "");
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 
 START_TEST(a_failure_under_json_is_also_one_object_on_stdout) {
     const char *words[MAX_WORDS + 1] = {"--json"};
     memcpy(words + 1, failures[_i].words, sizeof failures[_i].words);
-    struct process p = plimsoll(words);
+    struct outcome p = plimsoll_run(NULL, words);
     json_error_t error;
     json_t *root = json_loads(p.out, 0, &error); /* refuses anything behind the object */
     ck_assert_msg(root != NULL, "%s in %s", error.text, p.out);
@@ -63,7 +52,7 @@ START_TEST(a_failure_under_json_is_also_one_object_on_stdout) {
     ck_assert_int_eq(p.status, failures[_i].status);
     ck_assert_msg(strstr(p.err, failures[_i].err), "%s", p.err);
     json_decref(root);
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 
@@ -86,11 +75,11 @@ static const struct {
 };
 
 START_TEST(an_answer_goes_to_stdout_alone_with_status_0) {
-    struct process p = plimsoll(answers[_i].words);
+    struct outcome p = plimsoll_run(NULL, answers[_i].words);
     ck_assert_int_eq(p.status, 0);
     ck_assert_msg(strstr(p.out, answers[_i].out), "%s", p.out);
     ck_assert_str_eq(p.err, "");
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 
@@ -98,8 +87,8 @@ START_TEST(every_command_explains_itself_with_examples_first) {
     uint32_t n;
     const struct pl_command *commands = pl_cli_commands(&n);
     for (uint32_t i = 0; i < n; i++) {
-        struct process by_name = plimsoll((const char *[]){"help", commands[i].name, NULL});
-        struct process by_flag = plimsoll((const char *[]){commands[i].name, "--help", NULL});
+        struct outcome by_name = plimsoll_run(NULL, (const char *[]){"help", commands[i].name, NULL});
+        struct outcome by_flag = plimsoll_run(NULL, (const char *[]){commands[i].name, "--help", NULL});
         const char *examples = strstr(by_name.out, "\nExamples:\n"),
                    *usage = strstr(by_name.out, "\nUsage: plimsoll ");
         ck_assert_int_eq(by_name.status, 0);
@@ -107,40 +96,40 @@ START_TEST(every_command_explains_itself_with_examples_first) {
         ck_assert_int_eq(by_flag.status, 0);
         /* The same text, but for `help --help`, which is about everything. */
         if (strcmp(commands[i].name, "help") != 0) ck_assert_str_eq(by_name.out, by_flag.out);
-        process_finish(&by_name);
-        process_finish(&by_flag);
+        outcome_finish(&by_name);
+        outcome_finish(&by_flag);
     }
 }
 END_TEST
 
 START_TEST(a_full_disk_under_stdout_is_a_failure) {
     if (access("/dev/full", W_OK) != 0) return; /* Linux has it; other systems cannot fake it */
-    const char *const argv[] = {getenv("PLIMSOLL"), "help", NULL};
-    struct process p = process_run(argv, "/dev/full");
+    const char *const argv[] = {"sh", "-c", "exec \"$PLIMSOLL\" help >/dev/full", NULL};
+    struct outcome p = child_run(argv, NULL, SECONDS);
     ck_assert_int_eq(p.status, 1);
     ck_assert_msg(strstr(p.err, "error[RUNTIME_IO]"), "%s", p.err);
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 
 START_TEST(colour_appears_only_where_it_was_asked_for) {
-    struct process with = plimsoll((const char *[]){"--color=always", "nonsense", NULL});
-    struct process without = plimsoll((const char *[]){"nonsense", NULL});
+    struct outcome with = plimsoll_run(NULL, (const char *[]){"--color=always", "nonsense", NULL});
+    struct outcome without = plimsoll_run(NULL, (const char *[]){"nonsense", NULL});
     ck_assert_ptr_nonnull(strchr(with.err, '\033'));
     ck_assert_ptr_null(strchr(without.err, '\033'));
-    process_finish(&with);
-    process_finish(&without);
+    outcome_finish(&with);
+    outcome_finish(&without);
 }
 END_TEST
 
 /* Asks the script what bash would offer behind `line`; *status 77 when there is no bash. */
-static struct process complete_in_bash(const char *words, const char *current) {
+static struct outcome complete_in_bash(const char *words, const char *current) {
     static const char script[] =
         "command -v bash >/dev/null || exit 77\n"
         "exec bash -c 'source <(\"$PLIMSOLL\" completion bash) || exit 1\n"
         "COMP_WORDS=(plimsoll $1 \"$2\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _plimsoll\n"
         "printf \"%s\\n\" \"${COMPREPLY[@]}\"' bash \"$1\" \"$2\"\n";
-    return process_run((const char *[]){"sh", "-c", script, "sh", words, current, NULL}, NULL);
+    return child_run((const char *[]){"sh", "-c", script, "sh", words, current, NULL}, NULL, SECONDS);
 }
 
 static const struct {
@@ -156,12 +145,12 @@ static const struct {
 };
 
 START_TEST(bash_offers_commands_flags_and_choices) {
-    struct process p = complete_in_bash(completions[_i].words, completions[_i].current);
+    struct outcome p = complete_in_bash(completions[_i].words, completions[_i].current);
     if (p.status != 77) {
         ck_assert_str_eq(p.err, "");
         ck_assert_str_eq(p.out, completions[_i].offered);
     }
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 
@@ -173,11 +162,11 @@ START_TEST(every_shell_that_is_here_can_parse_its_script) {
         "command -v \"$1\" >/dev/null || exit 77\n"
         "file=$(mktemp) && \"$PLIMSOLL\" completion \"$1\" >\"$file\" && \"$1\" \"$2\" \"$file\"\n"
         "status=$?; rm -f \"$file\"; exit $status\n";
-    struct process p = process_run((const char *[]){"sh", "-c", script, "sh", shells[_i].shell,
-                                                    shells[_i].no_execute, NULL},
-                                   NULL);
+    const char *const argv[] = {"sh",          "-c", script, "sh", shells[_i].shell,
+                                shells[_i].no_execute, NULL};
+    struct outcome p = child_run(argv, NULL, SECONDS);
     ck_assert_msg(p.status == 0 || p.status == 77, "%s", p.err);
-    process_finish(&p);
+    outcome_finish(&p);
 }
 END_TEST
 

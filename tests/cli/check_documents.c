@@ -2,6 +2,7 @@
  * Runs in the repository root. */
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
+#include "tests/support/scratch.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -39,19 +40,8 @@ START_TEST(the_quickstart_model_is_a_small_tied_llama_over_bytes) {
 }
 END_TEST
 
-static char *read_readme(void) {
-    enum { CAP = 1 << 20 };
-    FILE *f = fopen("README.md", "rb");
-    char *text = malloc(CAP);
-    ck_assert(f && text);
-    size_t n = fread(text, 1, CAP - 1, f);
-    text[n] = 0;
-    fclose(f);
-    return text;
-}
-
 START_TEST(the_readme_lists_every_error_code_with_its_exit_status) {
-    char *readme = read_readme(), row[128];
+    char *readme = file_read("README.md", NULL), row[128];
     for (int e = PL_ERR_OK + 1; e < PL_ERR_COUNT; e++) {
         snprintf(row, sizeof row, "\n| `%s` | %d | ", pl_err_code((pl_err)e),
                  pl_err_exit_status((pl_err)e));
@@ -63,7 +53,7 @@ END_TEST
 
 START_TEST(the_yaml_of_the_readme_reads) {
     static const char fence[] = "\n```yaml\n";
-    char *readme = read_readme();
+    char *readme = file_read("README.md", NULL);
     char *yaml = strstr(readme, fence);
     ck_assert_ptr_nonnull(yaml);
     yaml += strlen(fence);

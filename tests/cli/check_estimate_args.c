@@ -1,10 +1,10 @@
 /* check_estimate_args.c - which job and which config.json the arguments of estimate-vram mean. */
+#include "tests/support/scratch.h"
 #include "tools/estimate_args.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_WORDS 4
 
@@ -21,27 +21,17 @@ static pl_err read_args(const char *arg, const char *const overrides[MAX_WORDS],
     return pl_estimate_read_args(&cli, job, config_json, notes, d);
 }
 
-static char directory[] = "/tmp/check_estimate_args.XXXXXX";
-
-static void write_file(const char *name, const char *text) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(text, f);
-    ck_assert_int_eq(fclose(f), 0);
-}
+static char directory[SCRATCH_PATH];
 
 START_TEST(a_model_directory_means_its_config_json_and_lora) {
     struct pl_job job;
     struct pl_text notes = {0};
     struct pl_diag d = {0};
-    char *path, expected[256];
-    snprintf(expected, sizeof expected, "%s/config.json", directory);
+    char *path;
     pl_err err = read_args(directory, (const char *[MAX_WORDS]){"lora_r=8", "vram_budget=4GiB"},
                            &job, &path, &notes, &d);
     ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
-    ck_assert_str_eq(path, expected);
+    ck_assert_str_eq(path, textf("%s/config.json", directory));
     ck_assert_uint_eq(job.mode, PL_MODE_LORA);
     ck_assert_uint_eq(job.lora_r, 8);
     ck_assert_uint_eq(job.vram_budget, 4ull << 30);
@@ -72,9 +62,9 @@ START_TEST(a_yaml_file_is_read_as_train_reads_it_and_flags_win) {
     struct pl_job job;
     struct pl_text notes = {0};
     struct pl_diag d = {0};
-    char *path, yaml[256];
-    snprintf(yaml, sizeof yaml, "%s/run.yaml", directory);
-    write_file("run.yaml", "model: m\nmode: full\ndataset: d.jsonl\nmax_seq_length: 128\n");
+    char *path;
+    const char *yaml = in_dir(directory, "run.yaml");
+    file_write(yaml, "model: m\nmode: full\ndataset: d.jsonl\nmax_seq_length: 128\n");
     pl_err err = read_args(yaml, (const char *[MAX_WORDS]){"max_seq_length=64"}, &job, &path,
                            &notes, &d);
     ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
@@ -114,15 +104,11 @@ START_TEST(what_cannot_be_read_is_refused_and_nothing_is_left) {
 END_TEST
 
 static void make_directory(void) {
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    write_file("config.json", "{}");
+    scratch_make(directory);
+    file_write(in_dir(directory, "config.json"), "{}");
 }
 
-static void remove_directory(void) {
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf %s", directory);
-    ck_assert_int_eq(system(command), 0);
-}
+static void remove_directory(void) { scratch_remove(directory); }
 
 int main(void) {
     Suite *s = suite_create("cli.estimate_args");

@@ -1,6 +1,7 @@
 /* check_quickstart_data.c - what tools/quickstart-data writes is JSONL, complete and reproducible.
- * SOURCE_ROOT names the repository; the test writes below the current directory. */
-#include "tests/cli/process.h"
+ * SOURCE_ROOT names the repository. */
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -8,41 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define MAX_TEXT_BYTES 250
 
-static char *path_join(const char *a, const char *b) {
-    char *s = malloc(strlen(a) + strlen(b) + 2);
-    ck_assert_ptr_nonnull(s);
-    sprintf(s, "%s/%s", a, b);
-    return s;
-}
+static char dir[SCRATCH_PATH];
 
-static char *read_file(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    ck_assert_msg(f != NULL, "%s", path);
-    struct stat s;
-    ck_assert_int_eq(fstat(fileno(f), &s), 0);
-    *n = (size_t)s.st_size;
-    char *text = malloc(*n + 1);
-    ck_assert_ptr_nonnull(text);
-    ck_assert_uint_eq(fread(text, 1, *n, f), *n);
-    text[*n] = 0;
-    fclose(f);
-    return text;
-}
-
-/* Runs the copy of the script in `root`; the output as a malloc'd string. */
-static char *assemble(const char *root, const char *out, size_t *n) {
-    char *script = path_join(root, "tools/quickstart-data");
-    struct process p = process_run((const char *[]){script, out, NULL}, NULL);
-    ck_assert_msg(p.status == 0, "%s", p.err);
-    ck_assert_str_eq(p.err, "");
-    process_finish(&p);
-    free(script);
-    return read_file(out, n);
+/* Runs the copy of the script in `root`, which writes dir/name; the file as a malloc'd string. */
+static char *assemble(const char *root, const char *name, size_t *n) {
+    const char *out = in_dir(dir, name);
+    struct outcome o =
+        child_run((const char *[]){in_dir(root, "tools/quickstart-data"), out, NULL}, NULL, 30);
+    ck_assert_msg(o.status == 0, "%s", o.err);
+    ck_assert_str_eq(o.err, "");
+    outcome_finish(&o);
+    return file_read(out, n);
 }
 
 /* The next row's text, appended to `all` when given; false at the end. */
@@ -100,26 +80,25 @@ static void write_hard_document(FILE *f) {
 
 START_TEST(rows_put_together_are_the_document_again) {
     static const char make_tree[] =
-        "rm -rf tree && mkdir -p tree/tools tree/configs tree/estimator tree/oom_recovery "
-        "tree/runtime tree/tests && : >tree/CONTRIBUTING.md && "
-        "cp \"$SOURCE_ROOT/tools/quickstart-data\" tree/tools/";
-    struct process p = process_run((const char *[]){"sh", "-c", make_tree, NULL}, NULL);
-    ck_assert_msg(p.status == 0, "%s", p.err);
-    process_finish(&p);
-    FILE *f = fopen("tree/README.md", "w");
+        "mkdir -p tools configs estimator oom_recovery runtime tests && : >CONTRIBUTING.md && "
+        "cp \"$SOURCE_ROOT/tools/quickstart-data\" tools/";
+    struct outcome o = child_run((const char *[]){"sh", "-c", make_tree, NULL}, dir, 30);
+    ck_assert_msg(o.status == 0, "%s", o.err);
+    outcome_finish(&o);
+    FILE *f = fopen(in_dir(dir, "README.md"), "w");
     ck_assert_ptr_nonnull(f);
     write_hard_document(f);
     ck_assert_int_eq(fclose(f), 0);
 
     size_t n, n_expected, n_got;
-    char *expected = read_file("tree/README.md", &n_expected);
-    char *jsonl = assemble("./tree", "hard.jsonl", &n), *rest = jsonl;
-    FILE *all = fopen("hard.txt", "w");
+    char *expected = file_read(in_dir(dir, "README.md"), &n_expected);
+    char *jsonl = assemble(dir, "hard.jsonl", &n), *rest = jsonl;
+    FILE *all = fopen(in_dir(dir, "hard.txt"), "w");
     ck_assert_ptr_nonnull(all);
     while (next_row(&rest, all))
         continue;
     ck_assert_int_eq(fclose(all), 0);
-    char *got = read_file("hard.txt", &n_got);
+    char *got = file_read(in_dir(dir, "hard.txt"), &n_got);
     ck_assert_uint_eq(n_got, n_expected + 1); /* the end of line that the document lacks */
     ck_assert_int_eq(memcmp(got, expected, n_expected), 0);
     free(expected);
@@ -128,10 +107,14 @@ START_TEST(rows_put_together_are_the_document_again) {
 }
 END_TEST
 
+static void make_directory(void) { scratch_make(dir); }
+static void remove_directory(void) { scratch_remove(dir); }
+
 int main(void) {
     Suite *s = suite_create("cli.quickstart_data");
     TCase *tc = tcase_create("jsonl");
     tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, make_directory, remove_directory);
     tcase_add_test(tc, every_row_of_the_projects_own_text_is_json_and_short_enough);
     tcase_add_test(tc, the_same_tree_gives_the_same_bytes);
     tcase_add_test(tc, rows_put_together_are_the_document_again);
