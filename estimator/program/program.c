@@ -14,6 +14,8 @@
 #define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
 #define AUTO_CHUNK_MIN    128
 #define AUTO_CHUNK_STEP   64
+#define AUTO_CHUNKS_MAX   512 /* very long batches: larger chunks rather than endless programs */
+#define CHUNKS_MAX        65536
 
 /* First capacities of the lists; they double when a program needs more. */
 #define TENSORS_PER_LAYER 128
@@ -48,6 +50,7 @@ static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model
     if (want == PL_AUTO) {
         want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(s->dtype));
         want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
+        want = pl_u64_max(want, pl_u64_div_up(n, AUTO_CHUNKS_MAX));
     }
     return want == 0 ? n : pl_u64_min(want, n);
 }
@@ -61,6 +64,12 @@ static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s
                            s->batch_size, s->max_seq_length);
     if (s->batch_size == 0 || s->max_seq_length == 0)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
+    uint64_t chunk = s->loss_chunk_tokens;
+    if (chunk && chunk != PL_AUTO && *tokens / chunk > CHUNKS_MAX)
+        return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
+                           "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
+                           " tokens into more than %d chunks",
+                           chunk, *tokens, CHUNKS_MAX);
     if (s->mode == PL_MODE_FULL && s->freeze_layers > m->layers)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
                            "freeze_layers is %" PRIu64 ", the model has %" PRIu64 " layers",

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define MAX_WORDS 6
-#define SECONDS 30
+#define SECONDS   30
 
 static const struct {
     const char *words[MAX_WORDS];
@@ -87,8 +87,10 @@ START_TEST(every_command_explains_itself_with_examples_first) {
     uint32_t n;
     const struct pl_command *commands = pl_cli_commands(&n);
     for (uint32_t i = 0; i < n; i++) {
-        struct outcome by_name = plimsoll_run(NULL, (const char *[]){"help", commands[i].name, NULL});
-        struct outcome by_flag = plimsoll_run(NULL, (const char *[]){commands[i].name, "--help", NULL});
+        struct outcome by_name =
+            plimsoll_run(NULL, (const char *[]){"help", commands[i].name, NULL});
+        struct outcome by_flag =
+            plimsoll_run(NULL, (const char *[]){commands[i].name, "--help", NULL});
         const char *examples = strstr(by_name.out, "\nExamples:\n"),
                    *usage = strstr(by_name.out, "\nUsage: plimsoll ");
         ck_assert_int_eq(by_name.status, 0);
@@ -129,7 +131,8 @@ static struct outcome complete_in_bash(const char *words, const char *current) {
         "exec bash -c 'source <(\"$PLIMSOLL\" completion bash) || exit 1\n"
         "COMP_WORDS=(plimsoll $1 \"$2\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _plimsoll\n"
         "printf \"%s\\n\" \"${COMPREPLY[@]}\"' bash \"$1\" \"$2\"\n";
-    return child_run((const char *[]){"sh", "-c", script, "sh", words, current, NULL}, NULL, SECONDS);
+    return child_run((const char *[]){"sh", "-c", script, "sh", words, current, NULL}, NULL,
+                     SECONDS);
 }
 
 static const struct {
@@ -162,8 +165,8 @@ START_TEST(every_shell_that_is_here_can_parse_its_script) {
         "command -v \"$1\" >/dev/null || exit 77\n"
         "file=$(mktemp) && \"$PLIMSOLL\" completion \"$1\" >\"$file\" && \"$1\" \"$2\" \"$file\"\n"
         "status=$?; rm -f \"$file\"; exit $status\n";
-    const char *const argv[] = {"sh",          "-c", script, "sh", shells[_i].shell,
-                                shells[_i].no_execute, NULL};
+    const char *const argv[] = {"sh", "-c", script, "sh", shells[_i].shell, shells[_i].no_execute,
+                                NULL};
     struct outcome p = child_run(argv, NULL, SECONDS);
     ck_assert_msg(p.status == 0 || p.status == 77, "%s", p.err);
     outcome_finish(&p);

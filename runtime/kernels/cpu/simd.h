@@ -15,7 +15,8 @@
 #include <string.h>
 
 /* Keeps -fassociative-math from moving terms across the parentheses, so that two loops with the
- * same expression round alike. GCC 12 forgets it in vectorised loops: accuracy must not rest on it. */
+ * same expression round alike. GCC 12 forgets it in vectorised loops: accuracy must not rest on
+ * it. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define PL_FENCE(x) __builtin_assoc_barrier(x)
@@ -200,8 +201,8 @@ static inline void pl_rows_run(void *arg, uint32_t task, uint32_t worker) {
 }
 
 /* Calls fn for consecutive ranges of `grain` rows, in any order, by any worker. The ranges depend
- * on rows and grain alone: a result that depends on the range alone has the same bits on any machine
- * with the same level. */
+ * on rows and grain alone: a result that depends on the range alone has the same bits on any
+ * machine with the same level. */
 static inline void pl_cpu_rows(struct pl_device *dev, uint64_t rows, uint64_t grain, pl_rows_fn fn,
                                void *ctx) {
     struct pl_rows_task t = {.fn = fn, .ctx = ctx, .rows = rows, .grain = grain ? grain : 1};
