@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <string.h>
 
 static uint64_t or_else(uint64_t value, uint64_t other) { return value ? value : other; }
 
@@ -63,13 +64,28 @@ static void write_data(const char *dir, const struct tiny *t) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
+/* A line of run.yaml, unless `more` has one of this key. */
+static void add_default(FILE *f, const char *more, const char *key, const char *value) {
+    size_t n = strlen(key);
+    for (const char *line = more; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n) == 0 && line[n] == ':') return;
+    }
+    fprintf(f, "%s: %s\n", key, value);
+}
+
 void tiny_make(const char *dir, const struct tiny *t, const char *more) {
     write_config(dir, t);
     write_data(dir, t);
-    file_write(in_dir(dir, "run.yaml"),
-               textf("model_config: config.json\ninit: random\nmode: %s\ndtype: fp32\n"
-                     "datasets:\n  - path: train.jsonl\n    format: tokens\n"
-                     "max_seq_length: %llu\ndevice: cpu\nthreads: 2\noutput_dir: out\n%s",
-                     t->mode ? t->mode : "full", (unsigned long long)or_else(t->longest, 16),
-                     more));
+    FILE *f = fopen(in_dir(dir, "run.yaml"), "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f,
+            "model_config: config.json\nmode: %s\nmax_seq_length: %llu\n"
+            "datasets:\n  - path: train.jsonl\n    format: tokens\n%s",
+            t->mode ? t->mode : "full", (unsigned long long)or_else(t->longest, 16), more);
+    const char *const defaults[][2] = {{"init", "random"}, {"dtype", "fp32"}, {"device", "cpu"},
+                                       {"threads", "2"},   {"output_dir", "out"}};
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        add_default(f, more, defaults[i][0], defaults[i][1]);
+    ck_assert_int_eq(fclose(f), 0);
 }

@@ -15,9 +15,9 @@ struct tiny {
 };
 
 /* Writes dir/config.json (llama, 4 heads, 2 of keys and values, tied), dir/train.jsonl (rows of
- * 5..longest tokens, some masked, one without any target) and dir/run.yaml, which initialises at
- * random, writes to dir/out, and ends with `more` (YAML lines; they may not repeat a key of the
- * file). `more` is where batch_size, max_steps and learning_rate go. */
+ * 5..longest tokens, some masked, one without any target) and dir/run.yaml: mode, data and length as
+ * in *t, then `more` (YAML lines), then - unless `more` has the key - random initialisation, fp32,
+ * the CPU, 2 threads, and output in dir/out. */
 void tiny_make(const char *dir, const struct tiny *t, const char *more);
 
 #endif

@@ -1,0 +1,184 @@
+/* check_admission.c - which jobs start at all, and with which micro-batch. Through the real binary.
+ *
+ * The weight file of a job that must be refused is a pipe without a writer: whoever opens it for
+ * reading hangs, and the test's limit tells. */
+#include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tiny.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MODEST_BYTES (UINT64_C(64) << 20) /* resident size of a process that allocated no arena */
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) { scratch_make(dir); }
+
+static void tear_down(void) { scratch_remove(dir); }
+
+/* A model directory with this config.json and a weight file that nobody may open. */
+static void make_model(const char *config) {
+    ck_assert_int_eq(mkdir(in_dir(dir, "model"), 0777), 0);
+    file_write(in_dir(dir, "model/config.json"), config);
+    ck_assert_int_eq(mkfifo(in_dir(dir, "model/model.safetensors"), 0666), 0);
+}
+
+/* 7.6 billion parameters: shape of Qwen2.5-7B. */
+static const char large_config[] =
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 3584,\n"
+    " \"intermediate_size\": 18944, \"num_hidden_layers\": 28, \"num_attention_heads\": 28,\n"
+    " \"num_key_value_heads\": 4, \"vocab_size\": 152064, \"max_position_embeddings\": 32768,\n"
+    " \"rms_norm_eps\": 1e-6, \"rope_theta\": 1000000.0, \"tie_word_embeddings\": false,\n"
+    " \"hidden_act\": \"silu\", \"torch_dtype\": \"bfloat16\"}\n";
+
+static const struct {
+    const char *more, *code;
+} refusals[] = {
+    /* full fine-tuning above the ceiling is refused on any card */
+    {"mode: full\nvram_budget: 900GiB\n", "RUNTIME_FULL_FT_MODEL_TOO_LARGE"},
+    {"mode: full\nvram_budget: 900GiB\npreflight: enforce\nfull_ft_ceiling_billions: 7.5\n",
+     "RUNTIME_FULL_FT_MODEL_TOO_LARGE"},
+    {"mode: full\nvram_budget: 40GiB\nfull_ft_ceiling_billions: 8\n", "RUNTIME_DOES_NOT_FIT"},
+    {"mode: lora\nvram_budget: 12GiB\n", "RUNTIME_DOES_NOT_FIT"},
+    {"mode: lora\nvram_budget: 12GiB\nbatch_size: auto\n", "RUNTIME_DOES_NOT_FIT"},
+};
+
+START_TEST(a_refused_job_touches_nothing) {
+    tiny_make(dir, &(struct tiny){0}, "max_steps: 1\n"); /* for its rows */
+    make_model(large_config);
+    bool chooses = strstr(refusals[_i].more, "batch_size") != NULL;
+    file_write(in_dir(dir, "job.yaml"),
+               textf("model: model\ndatasets:\n  - path: train.jsonl\n    format: tokens\n"
+                     "max_seq_length: 512\nmax_steps: 1\noutput_dir: out\n%s%s",
+                     chooses ? "" : "batch_size: 1\n", refusals[_i].more));
+    struct outcome o = plimsoll_expect(3, dir, (const char *[]){"train", "job.yaml", "--json", NULL});
+    ck_assert_msg(strstr(o.err, textf("error[%s]", refusals[_i].code)), "%s", o.err);
+    ck_assert(!path_exists(in_dir(dir, "out")));
+    ck_assert_uint_lt(o.peak_bytes, MODEST_BYTES);
+    json_t *answer = json_loads(o.out, 0, NULL);
+    const json_t *error = json_object_get(answer, "error");
+    ck_assert_msg(error != NULL, "%s", o.out);
+    ck_assert_str_eq(json_string_value(json_object_get(error, "code")), refusals[_i].code);
+    json_decref(answer);
+    outcome_finish(&o);
+}
+END_TEST
+
+/* The refusal is about this byte, not about a margin somewhere. */
+START_TEST(a_job_fits_a_card_of_its_exact_size_and_no_smaller) {
+    tiny_make(dir, &(struct tiny){0}, "batch_size: 4\nmax_steps: 1\n");
+    struct outcome o = plimsoll_expect(
+        0, dir, (const char *[]){"estimate-vram", "run.yaml", "--json", NULL});
+    json_t *estimate = json_loads(o.out, 0, NULL);
+    double bytes = joblog_number(json_object_get(estimate, "bytes"), "arena");
+    json_decref(estimate);
+    outcome_finish(&o);
+    char budget[64];
+    snprintf(budget, sizeof budget, "vram_budget=%.0f", bytes - 1);
+    o = plimsoll_expect(3, dir, (const char *[]){"train", "run.yaml", budget, NULL});
+    ck_assert(!path_exists(in_dir(dir, "out")));
+    outcome_finish(&o);
+    snprintf(budget, sizeof budget, "vram_budget=%.0f", bytes);
+    o = plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", budget, NULL});
+    outcome_finish(&o);
+}
+END_TEST
+
+START_TEST(a_warning_is_printed_where_a_refusal_was_waived) {
+    tiny_make(dir, &(struct tiny){0}, "batch_size: 4\nmax_steps: 1\nvram_budget: 590KiB\n");
+    struct outcome o =
+        plimsoll_expect(3, dir, (const char *[]){"train", "run.yaml", NULL});
+    outcome_finish(&o);
+    o = plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", "preflight=warn", NULL});
+    ck_assert_msg(strstr(o.err, "preflight: warn"), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
+static int verdict_of(const char *batch, const char *budget) {
+    struct outcome o = plimsoll_run(
+        dir, (const char *[]){"estimate-vram", "run.yaml", "--json", batch, budget, NULL});
+    int status = o.status;
+    outcome_finish(&o);
+    return status;
+}
+
+static const struct {
+    const char *mode, *budget, *more;
+} cards[] = {
+    {"full", "vram_budget=620KiB", ""},
+    {"full", "vram_budget=2500KB", "gradient_checkpointing: none\n"},
+    {"full", "vram_budget=4100KiB", "dtype: bf16\nmax_grad_norm: 0\n"},
+    {"lora", "vram_budget=700000", "lora_r: 4\n"},
+};
+
+START_TEST(auto_takes_the_largest_micro_batch_that_fits) {
+    char yaml[256], word[64];
+    snprintf(yaml, sizeof yaml, "batch_size: auto\nmax_steps: 2\n%s", cards[_i].more);
+    tiny_make(dir, &(struct tiny){.mode = cards[_i].mode, .rows = 200}, yaml);
+    struct outcome o =
+        plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", cards[_i].budget, NULL});
+    outcome_finish(&o);
+    json_t *log = joblog_read(in_dir(dir, "out"));
+    double batch = joblog_number(joblog_event(log, "preflight", 0), "batch_size");
+    ck_assert(batch >= 2 && batch < 200);
+    ck_assert(joblog_number(joblog_event(log, "summary", 0), "oom_recoveries") == 0);
+    json_decref(log);
+    snprintf(word, sizeof word, "batch_size=%.0f", batch);
+    ck_assert_int_eq(verdict_of(word, cards[_i].budget), 0);
+    snprintf(word, sizeof word, "batch_size=%.0f", batch + 1);
+    ck_assert_int_eq(verdict_of(word, cards[_i].budget), 3);
+}
+END_TEST
+
+/* Whatever auto finds, a step sees the same samples. */
+START_TEST(global_batch_size_keeps_the_samples_of_a_step) {
+    tiny_make(dir, &(struct tiny){0},
+              "batch_size: auto\nglobal_batch_size: 6\nmax_steps: 6\nlearning_rate: 0.01\n");
+    static const char *const budgets[] = {"vram_budget=1GiB", "vram_budget=620KiB",
+                                          "vram_budget=560KiB"};
+    double batches[3], tokens[3][6];
+    for (int i = 0; i < 3; i++) {
+        struct outcome o = plimsoll_expect(
+            0, dir,
+            (const char *[]){"train", "run.yaml", budgets[i], textf("output_dir=out%d", i), NULL});
+        outcome_finish(&o);
+        json_t *log = joblog_read(textf("%s/out%d", dir, i));
+        const json_t *begin = joblog_event(log, "preflight", 0);
+        batches[i] = joblog_number(begin, "batch_size");
+        double micro_batches = joblog_number(begin, "gradient_accumulation_steps");
+        ck_assert(batches[i] * micro_batches >= 6 && batches[i] * (micro_batches - 1) < 6);
+        ck_assert(joblog_number(joblog_step(log, 6), "epoch") == 36.0 / 24.0);
+        for (uint64_t step = 1; step <= 6; step++)
+            tokens[i][step - 1] = joblog_number(joblog_step(log, step), "tokens");
+        json_decref(log);
+    }
+    ck_assert(batches[0] == 6 && batches[1] < 6 && batches[2] < batches[1]);
+    for (int step = 0; step < 6; step++)
+        ck_assert(tokens[0][step] == tokens[1][step] && tokens[0][step] == tokens[2][step]);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("train.admission");
+    TCase *tc = tcase_create("jobs");
+    tcase_set_timeout(tc, 90);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, a_refused_job_touches_nothing, 0,
+                        (int)(sizeof refusals / sizeof *refusals));
+    tcase_add_test(tc, a_job_fits_a_card_of_its_exact_size_and_no_smaller);
+    tcase_add_test(tc, a_warning_is_printed_where_a_refusal_was_waived);
+    tcase_add_loop_test(tc, auto_takes_the_largest_micro_batch_that_fits, 0,
+                        (int)(sizeof cards / sizeof *cards));
+    tcase_add_test(tc, global_batch_size_keeps_the_samples_of_a_step);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
