@@ -134,8 +134,10 @@ static void check_weights(struct golden *g) {
     weights_open(&got, g->out, g->full ? "model" : "adapter_model");
     ck_assert_uint_gt(want.files[0].n, 0);
     check_trained(g, &want, &got);
-    if (g->full) check_frozen(g, &want, &got);
-    else ck_assert_uint_eq(got.files[0].n, want.files[0].n);
+    if (g->full)
+        check_frozen(g, &want, &got);
+    else
+        ck_assert_uint_eq(got.files[0].n, want.files[0].n);
     weights_close(&want);
     weights_close(&got);
 }
@@ -147,9 +149,8 @@ START_TEST(a_run_ends_where_pytorch_ends) {
     ck_assert_msg(g.expected != NULL, "%s: %s", g.dir, error.text);
     g.full = strcmp(json_string_value(json_object_get(g.expected, "mode")), "full") == 0;
     scratch_make(g.out);
-    struct outcome o =
-        plimsoll_expect(0, g.dir,
-                        (const char *[]){"train", "run.yaml", "--output_dir", g.out, NULL});
+    struct outcome o = plimsoll_expect(
+        0, g.dir, (const char *[]){"train", "run.yaml", "--output_dir", g.out, NULL});
     outcome_finish(&o);
     check_log(&g);
     check_weights(&g);

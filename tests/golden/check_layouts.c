@@ -3,13 +3,13 @@
  *
  * GOLDEN_CASES as in check_golden.c; the cases only lend their models and data here.
  *
- * Bounds. Recomputing repeats the same operations on the same values: the bits must be equal. Chunks
- * and micro-batches change the order in which a gradient's terms are summed and nothing else. A sum
- * of n fp32 terms in another order differs by at most 2 (n-1) u sum|term|, u = 2^-24 (Higham,
- * Accuracy and Stability of Numerical Algorithms, 4.2); n is below 128 targets here, but terms
- * cancel, and later steps and Adam's division carry a difference on. expected.json states what such
- * differences come to in the end: it bounds another implementation, whose every sum has another
- * order. Half of that bound is asked for here. */
+ * Bounds. Recomputing repeats the same operations on the same values: the bits must be equal.
+ * Chunks and micro-batches change the order in which a gradient's terms are summed and nothing
+ * else. A sum of n fp32 terms in another order differs by at most 2 (n-1) u sum|term|, u = 2^-24
+ * (Higham, Accuracy and Stability of Numerical Algorithms, 4.2); n is below 128 targets here, but
+ * terms cancel, and later steps and Adam's division carry a difference on. expected.json states
+ * what such differences come to in the end: it bounds another implementation, whose every sum has
+ * another order. Half of that bound is asked for here. */
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"

@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_WORDS 24
+#define MAX_WORDS     24
 #define LIMIT_SECONDS 60.0
-#define PIPE_BYTES 4096
+#define PIPE_BYTES    4096
 
 extern char **environ;
 
@@ -55,8 +55,10 @@ static FILE *unnamed_file(void) {
 struct child child_start(const char *const argv[], const char *cwd, bool piped) {
     struct child c = {.piped = piped, .err = unnamed_file()};
     int out = -1;
-    if (piped) out = open_pipe(&c.out);
-    else out = fileno(c.out = unnamed_file());
+    if (piped)
+        out = open_pipe(&c.out);
+    else
+        out = fileno(c.out = unnamed_file());
     posix_spawn_file_actions_t actions;
     ck_assert_int_eq(posix_spawn_file_actions_init(&actions), 0);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

@@ -29,8 +29,7 @@ static bool is_event(const json_t *line, const char *event) {
 json_t *joblog_event(const json_t *log, const char *event, size_t number) {
     size_t i;
     json_t *line;
-    json_array_foreach(log, i, line)
-        if (is_event(line, event) && number-- == 0) return line;
+    json_array_foreach(log, i, line) if (is_event(line, event) && number-- == 0) return line;
     return NULL;
 }
 

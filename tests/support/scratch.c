@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RING 8
+#define RING      8
 #define RING_TEXT 1024
 
 void scratch_make(char dir[SCRATCH_PATH]) {
@@ -29,8 +29,7 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 }
 
 void scratch_remove(const char *dir) {
-    if (path_exists(dir))
-        ck_assert_int_eq(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    if (path_exists(dir)) ck_assert_int_eq(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static char *ring_next(void) {
@@ -83,7 +82,9 @@ static void write_bytes(const char *path, const char *data, size_t bytes) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
-void file_write(const char *path, const char *text) { write_bytes(path, text, strlen(text)); }
+void file_write(const char *path, const char *text) {
+    write_bytes(path, text, strlen(text));
+}
 
 bool file_same(const char *a, const char *b) {
     size_t n_a, n_b;

@@ -9,8 +9,8 @@
 
 #define SCRATCH_PATH 256
 
-void scratch_make(char dir[SCRATCH_PATH]);     /* a fresh directory under TMPDIR or /tmp */
-void scratch_remove(const char *dir);          /* with everything in it; absent is fine */
+void scratch_make(char dir[SCRATCH_PATH]);           /* a fresh directory under TMPDIR or /tmp */
+void scratch_remove(const char *dir);                /* with everything in it; absent is fine */
 void scratch_copy(const char *from, const char *to); /* a tree; `to` must not exist */
 
 /* "dir/name", valid until the eighth next call. */

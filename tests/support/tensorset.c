@@ -41,8 +41,10 @@ void weights_open(struct weights *w, const char *given, const char *stem) {
     ck_assert_int_lt(snprintf(dir, sizeof dir, "%s", given), SCRATCH_PATH);
     *w = (struct weights){0};
     const char *single = textf("%s/%s.safetensors", dir, stem);
-    if (path_exists(single)) add_file(w, single);
-    else add_shards(w, dir, textf("%s/%s.safetensors.index.json", dir, stem));
+    if (path_exists(single))
+        add_file(w, single);
+    else
+        add_shards(w, dir, textf("%s/%s.safetensors.index.json", dir, stem));
 }
 
 void weights_close(struct weights *w) {
@@ -70,8 +72,8 @@ static void *read_bytes(const struct weight *t) {
 }
 
 float *weight_values(const struct weight *t, uint64_t *n) {
-    ck_assert_msg(t->entry->dtype == PL_DTYPE_F32 || t->entry->dtype == PL_DTYPE_BF16,
-                  "%s is %s", t->entry->name, t->entry->dtype_name);
+    ck_assert_msg(t->entry->dtype == PL_DTYPE_F32 || t->entry->dtype == PL_DTYPE_BF16, "%s is %s",
+                  t->entry->name, t->entry->dtype_name);
     *n = (t->entry->end - t->entry->begin) / pl_dtype_bytes(t->entry->dtype);
     void *data = read_bytes(t);
     if (t->entry->dtype == PL_DTYPE_F32) return data;

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t or_else(uint64_t value, uint64_t other) { return value ? value : other; }
+static uint64_t or_else(uint64_t value, uint64_t other) {
+    return value ? value : other;
+}
 
 /* splitmix64, Steele et al. 2014: the same rows on every machine. */
 static uint64_t draw(uint64_t *state) {
@@ -83,8 +85,11 @@ void tiny_make(const char *dir, const struct tiny *t, const char *more) {
             "model_config: config.json\nmode: %s\nmax_seq_length: %llu\n"
             "datasets:\n  - path: train.jsonl\n    format: tokens\n%s",
             t->mode ? t->mode : "full", (unsigned long long)or_else(t->longest, 16), more);
-    const char *const defaults[][2] = {{"init", "random"}, {"dtype", "fp32"}, {"device", "cpu"},
-                                       {"threads", "2"},   {"output_dir", "out"}};
+    const char *const defaults[][2] = {{"init", "random"},
+                                       {"dtype", "fp32"},
+                                       {"device", "cpu"},
+                                       {"threads", "2"},
+                                       {"output_dir", "out"}};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
         add_default(f, more, defaults[i][0], defaults[i][1]);
     ck_assert_int_eq(fclose(f), 0);

@@ -8,16 +8,16 @@
 #include <stdint.h>
 
 struct tiny {
-    const char *mode;                   /* NULL = full */
-    uint64_t rows, seed;                /* of the data; 0 = 24 rows, seed 1 */
-    uint64_t longest;                   /* tokens of a row; 0 = 16 */
-    uint64_t hidden, layers, ffn, vocab;/* 0 = 32, 2, 48, 61 */
+    const char *mode;                    /* NULL = full */
+    uint64_t rows, seed;                 /* of the data; 0 = 24 rows, seed 1 */
+    uint64_t longest;                    /* tokens of a row; 0 = 16 */
+    uint64_t hidden, layers, ffn, vocab; /* 0 = 32, 2, 48, 61 */
 };
 
 /* Writes dir/config.json (llama, 4 heads, 2 of keys and values, tied), dir/train.jsonl (rows of
- * 5..longest tokens, some masked, one without any target) and dir/run.yaml: mode, data and length as
- * in *t, then `more` (YAML lines), then - unless `more` has the key - random initialisation, fp32,
- * the CPU, 2 threads, and output in dir/out. */
+ * 5..longest tokens, some masked, one without any target) and dir/run.yaml: mode, data and length
+ * as in *t, then `more` (YAML lines), then - unless `more` has the key - random initialisation,
+ * fp32, the CPU, 2 threads, and output in dir/out. */
 void tiny_make(const char *dir, const struct tiny *t, const char *more);
 
 #endif

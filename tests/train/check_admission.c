@@ -16,9 +16,13 @@
 
 static char dir[SCRATCH_PATH];
 
-static void set_up(void) { scratch_make(dir); }
+static void set_up(void) {
+    scratch_make(dir);
+}
 
-static void tear_down(void) { scratch_remove(dir); }
+static void tear_down(void) {
+    scratch_remove(dir);
+}
 
 /* A model directory with this config.json and a weight file that nobody may open. */
 static void make_model(const char *config) {
@@ -29,7 +33,8 @@ static void make_model(const char *config) {
 
 /* 7.6 billion parameters: shape of Qwen2.5-7B. */
 static const char large_config[] =
-    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": 3584,\n"
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", \"hidden_size\": "
+    "3584,\n"
     " \"intermediate_size\": 18944, \"num_hidden_layers\": 28, \"num_attention_heads\": 28,\n"
     " \"num_key_value_heads\": 4, \"vocab_size\": 152064, \"max_position_embeddings\": 32768,\n"
     " \"rms_norm_eps\": 1e-6, \"rope_theta\": 1000000.0, \"tie_word_embeddings\": false,\n"
@@ -55,7 +60,8 @@ START_TEST(a_refused_job_touches_nothing) {
                textf("model: model\ndatasets:\n  - path: train.jsonl\n    format: tokens\n"
                      "max_seq_length: 512\nmax_steps: 1\noutput_dir: out\n%s%s",
                      chooses ? "" : "batch_size: 1\n", refusals[_i].more));
-    struct outcome o = plimsoll_expect(3, dir, (const char *[]){"train", "job.yaml", "--json", NULL});
+    struct outcome o =
+        plimsoll_expect(3, dir, (const char *[]){"train", "job.yaml", "--json", NULL});
     ck_assert_msg(strstr(o.err, textf("error[%s]", refusals[_i].code)), "%s", o.err);
     ck_assert(!path_exists(in_dir(dir, "out")));
     ck_assert_uint_lt(o.peak_bytes, MODEST_BYTES);
@@ -71,8 +77,8 @@ END_TEST
 /* The refusal is about this byte, not about a margin somewhere. */
 START_TEST(a_job_fits_a_card_of_its_exact_size_and_no_smaller) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 4\nmax_steps: 1\n");
-    struct outcome o = plimsoll_expect(
-        0, dir, (const char *[]){"estimate-vram", "run.yaml", "--json", NULL});
+    struct outcome o =
+        plimsoll_expect(0, dir, (const char *[]){"estimate-vram", "run.yaml", "--json", NULL});
     json_t *estimate = json_loads(o.out, 0, NULL);
     double bytes = joblog_number(json_object_get(estimate, "bytes"), "arena");
     json_decref(estimate);
@@ -90,8 +96,7 @@ END_TEST
 
 START_TEST(a_warning_is_printed_where_a_refusal_was_waived) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 4\nmax_steps: 1\nvram_budget: 590KiB\n");
-    struct outcome o =
-        plimsoll_expect(3, dir, (const char *[]){"train", "run.yaml", NULL});
+    struct outcome o = plimsoll_expect(3, dir, (const char *[]){"train", "run.yaml", NULL});
     outcome_finish(&o);
     o = plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", "preflight=warn", NULL});
     ck_assert_msg(strstr(o.err, "preflight: warn"), "%s", o.err);

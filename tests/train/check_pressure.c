@@ -14,9 +14,13 @@
 
 static char dir[SCRATCH_PATH];
 
-static void set_up(void) { scratch_make(dir); }
+static void set_up(void) {
+    scratch_make(dir);
+}
 
-static void tear_down(void) { scratch_remove(dir); }
+static void tear_down(void) {
+    scratch_remove(dir);
+}
 
 static struct outcome train(const char *const words[]) {
     const char *argv[12] = {"train", "run.yaml"};
@@ -35,7 +39,9 @@ static void train_well(const char *const words[]) {
 
 #define TRAIN_WELL(...) train_well((const char *[]){__VA_ARGS__, NULL})
 
-static const char *path_of(const char *out) { return in_dir(dir, out); }
+static const char *path_of(const char *out) {
+    return in_dir(dir, out);
+}
 
 static double summary_number(const char *out, const char *key) {
     json_t *log = joblog_read(path_of(out));
@@ -46,7 +52,8 @@ static double summary_number(const char *out, const char *key) {
     return value;
 }
 
-/* --- out of memory, and on with a smaller micro-batch ------------------------------------------ */
+/* --- out of memory, and on with a smaller micro-batch ------------------------------------------
+ */
 
 static const struct {
     const char *mode, *more;
@@ -68,8 +75,10 @@ static void train_cut(const char *cut, const char *out, const char *more) {
     snprintf(copy, sizeof copy, "%s", cut);
     char *second = strchr(copy, ' ');
     if (second) *second++ = 0;
-    if (second) TRAIN_WELL(copy, second, out, more);
-    else TRAIN_WELL(copy, out, more);
+    if (second)
+        TRAIN_WELL(copy, second, out, more);
+    else
+        TRAIN_WELL(copy, out, more);
 }
 
 static void make_halving(int i) {
@@ -162,14 +171,16 @@ END_TEST
 
 START_TEST(recovery_that_is_off_is_off) {
     make_halving(0);
-    struct outcome o = TRAIN("batch_size=8", "oom_recovery=false", "debug_inject=device_oom@step=1");
+    struct outcome o =
+        TRAIN("batch_size=8", "oom_recovery=false", "debug_inject=device_oom@step=1");
     ck_assert_int_eq(o.status, 4);
     ck_assert_msg(strstr(o.err, "error[RUNTIME_GPU_OOM]"), "%s", o.err);
     outcome_finish(&o);
 }
 END_TEST
 
-/* --- out of memory at every allocation there is ------------------------------------------------ */
+/* --- out of memory at every allocation there is ------------------------------------------------
+ */
 
 static void expect_no_temporary(const char *name, void *ctx) {
     (void)ctx;
@@ -247,7 +258,8 @@ START_TEST(exhaustion_in_a_later_step_keeps_the_checkpoints_before_it) {
 }
 END_TEST
 
-/* --- the disk is full -------------------------------------------------------------------------- */
+/* --- the disk is full --------------------------------------------------------------------------
+ */
 
 #define MAX_WRITES 400
 

@@ -14,9 +14,13 @@
 
 static char dir[SCRATCH_PATH];
 
-static void set_up(void) { scratch_make(dir); }
+static void set_up(void) {
+    scratch_make(dir);
+}
 
-static void tear_down(void) { scratch_remove(dir); }
+static void tear_down(void) {
+    scratch_remove(dir);
+}
 
 static void train(int status, const char *const words[]) {
     const char *argv[12] = {"train", "run.yaml"};
@@ -28,7 +32,8 @@ static void train(int status, const char *const words[]) {
 
 #define TRAIN(status, ...) train(status, (const char *[]){__VA_ARGS__, NULL})
 
-/* --- a run that goes on ------------------------------------------------------------------------ */
+/* --- a run that goes on ------------------------------------------------------------------------
+ */
 
 static const struct {
     const char *mode, *more;
@@ -42,14 +47,17 @@ static const struct {
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
-/* Rows of 24 in steps of 3 to 6: both halves of a run cross an epoch, with another order in each. */
+/* Rows of 24 in steps of 3 to 6: both halves of a run cross an epoch, with another order in each.
+ */
 static void make_job(int i, const char *more) {
     char yaml[512];
     snprintf(yaml, sizeof yaml, "%slearning_rate: 0.01\n%s", jobs[i].more, more);
     tiny_make(dir, &(struct tiny){.mode = jobs[i].mode}, yaml);
 }
 
-static const char *stem(int i) { return strcmp(jobs[i].mode, "full") == 0 ? "model" : "adapter_model"; }
+static const char *stem(int i) {
+    return strcmp(jobs[i].mode, "full") == 0 ? "model" : "adapter_model";
+}
 
 struct two_dirs {
     const char *a, *b;
@@ -57,9 +65,9 @@ struct two_dirs {
 
 static void expect_same_file(const char *name, void *ctx) {
     const struct two_dirs *dirs = ctx;
-    ck_assert_msg(file_same(textf("%s/%s/%s", dir, dirs->a, name),
-                            textf("%s/%s/%s", dir, dirs->b, name)),
-                  "%s differs between %s and %s", name, dirs->a, dirs->b);
+    ck_assert_msg(
+        file_same(textf("%s/%s/%s", dir, dirs->a, name), textf("%s/%s/%s", dir, dirs->b, name)),
+        "%s differs between %s and %s", name, dirs->a, dirs->b);
 }
 
 /* Weights, optimizer state and counters: whatever a checkpoint holds. */
@@ -97,7 +105,9 @@ static void drain(struct child *c) {
         continue;
 }
 
-static void pause_ms(long ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
+static void pause_ms(long ms) {
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
 
 /* Starts a run whose reports fill the pipe long before its last step: it cannot end by itself. */
 static struct child start_long_run(const char *out) {
@@ -108,9 +118,7 @@ static struct child start_long_run(const char *out) {
     return c;
 }
 
-static const struct {
-    int number, status;
-} signals[] = {{SIGINT, 130}, {SIGTERM, 143}};
+static const struct { int number, status; } signals[] = {{SIGINT, 130}, {SIGTERM, 143}};
 
 START_TEST(a_signal_saves_and_the_same_command_goes_on_bit_for_bit) {
     make_job(0, "lr_scheduler: cosine\nsave_steps: 1000\n");
@@ -169,7 +177,8 @@ START_TEST(a_checkpoint_of_another_run_is_refused) {
 }
 END_TEST
 
-/* --- the books --------------------------------------------------------------------------------- */
+/* --- the books ---------------------------------------------------------------------------------
+ */
 
 static const struct {
     const char *mode, *more;
@@ -212,10 +221,10 @@ START_TEST(what_was_estimated_is_planned_and_allocated_to_the_byte) {
     ck_assert(planned == joblog_number(begin, "planned_bytes"));
     ck_assert(planned == joblog_number(joblog_step(log, 4), "device_bytes"));
     double batch = joblog_number(begin, "batch_size");
-    struct outcome o = plimsoll_expect(
-        0, dir,
-        (const char *[]){"estimate-vram", "run.yaml", "--json", "--batch_size",
-                         textf("%.0f", batch), NULL});
+    struct outcome o =
+        plimsoll_expect(0, dir,
+                        (const char *[]){"estimate-vram", "run.yaml", "--json", "--batch_size",
+                                         textf("%.0f", batch), NULL});
     ck_assert(planned == arena_of(o.out));
     outcome_finish(&o);
     json_decref(log);
@@ -225,10 +234,10 @@ END_TEST
 START_TEST(the_resolved_configuration_repeats_the_run) {
     make_job(_i, "max_steps: 4\n");
     TRAIN(0, "output_dir=first");
-    struct outcome o = plimsoll_expect(
-        0, dir,
-        (const char *[]){"train", "first/config.resolved.yaml", "--output_dir",
-                         in_dir(dir, "second"), NULL});
+    struct outcome o =
+        plimsoll_expect(0, dir,
+                        (const char *[]){"train", "first/config.resolved.yaml", "--output_dir",
+                                         in_dir(dir, "second"), NULL});
     outcome_finish(&o);
     char a[SCRATCH_PATH + 16], b[SCRATCH_PATH + 16];
     snprintf(a, sizeof a, "%s/first", dir);
