@@ -161,10 +161,11 @@ static inline float pl_reduce_ln2(float x, float n) {
 }
 
 /* e^x: reduction to |r| <= ln2/2, then Taylor's polynomial of degree 7, whose remainder r^8/8! is
- * 5e-9 there. Relative error below 1e-7; below -87.3 the result is 0 (denormals are not worth their
- * cost), above 88.7 infinity; NaN stays NaN. */
+ * 5e-9 there. Relative error below 1e-7; below -87.33 the result is 0 (denormals are not worth
+ * their cost, which also the arithmetic behind the clamp would pay), above 88.7 infinity; NaN stays
+ * NaN. */
 static inline float pl_expf(float x) {
-    float clamped = x > -88.0f ? (x < 89.0f ? x : 89.0f) : -88.0f;
+    float clamped = x > -87.33f ? (x < 89.0f ? x : 89.0f) : -87.33f;
     float n = __builtin_rintf(clamped * 1.44269504f);
     float r = pl_reduce_ln2(clamped, n);
     float p = 1.98412698e-4f;
@@ -179,7 +180,7 @@ static inline float pl_expf(float x) {
     int32_t i = (int32_t)n, half = i >> 1;
     float e = p * pl_f32_from_bits((uint32_t)(half + 127) << 23);
     e *= pl_f32_from_bits((uint32_t)(i - half + 127) << 23);
-    e = x < -87.336544f ? 0.0f : x > 88.722839f ? INFINITY : e;
+    e = x < -87.33f ? 0.0f : x > 88.722839f ? INFINITY : e;
     return x != x ? x : e;
 }
 
