@@ -31,10 +31,10 @@ static void fill_normal(void *ctx, const struct pl_window *w, uint64_t first, ui
     const struct init *init = ctx;
     (void)w;
     for (uint64_t i = 0; i < n; i += 4) {
-        double x[4];
+        float x[4];
         pl_rng_normal(&init->rng, (first + i) / 4, x);
         for (uint64_t k = 0; k < 4 && i + k < n; k++)
-            out[i + k] = (float)(init->scale * x[k]);
+            out[i + k] = (float)init->scale * x[k];
     }
 }
 

@@ -59,16 +59,18 @@ static inline struct pl_rng pl_rng_init(uint64_t seed, uint64_t a, uint64_t b) {
     return pl_rng_fork(root, a);
 }
 
-/* Block `index` as four independent standard normals (Box and Muller, 1958). The 32-bit uniforms
- * never are 0; the largest magnitude is 6.8. */
-static inline void pl_rng_normal(const struct pl_rng *r, uint64_t index, double out[4]) {
-    const double turn = 6.28318530717958647692, unit = 1.0 / 4294967296.0;
+/* Block `index` as four independent standard normals (Box and Muller, 1958), in single precision:
+ * half of the time of a start with random weights is here. The 32-bit uniforms never are 0; the
+ * largest magnitude is 6.8. */
+static inline void pl_rng_normal(const struct pl_rng *r, uint64_t index, float out[4]) {
+    const float turn = 6.28318530717958647692f, unit = 1.0f / 4294967296.0f;
     uint32_t x[4];
     pl_rng_block(r, index, x);
     for (int i = 0; i < 4; i += 2) {
-        double radius = sqrt(-2.0 * log((x[i] + 0.5) * unit)), angle = turn * (x[i + 1] * unit);
-        out[i] = radius * cos(angle);
-        out[i + 1] = radius * sin(angle);
+        float u = ((float)x[i] + 0.5f) * unit, angle = turn * ((float)x[i + 1] * unit);
+        float radius = sqrtf(-2.0f * logf(u));
+        out[i] = radius * cosf(angle);
+        out[i + 1] = radius * sinf(angle);
     }
 }
 

@@ -15,7 +15,7 @@ enum { MOST = 512 };
 static void fill_normal(double *x, uint64_t n, uint64_t stream) {
     const struct pl_rng rng = pl_rng_init(11, stream, 0);
     for (uint64_t i = 0; i < n; i++) {
-        double z[4];
+        float z[4];
         pl_rng_normal(&rng, i, z);
         x[i] = z[0];
     }

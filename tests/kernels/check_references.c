@@ -17,7 +17,7 @@ static const struct ref_shape shape = {M, N, K};
 static void fill(double *v, uint64_t n, uint64_t stream) {
     struct pl_rng r = pl_rng_init(1, stream, 0);
     for (uint64_t i = 0; i < n; i++) {
-        double normal[4];
+        float normal[4];
         pl_rng_normal(&r, i, normal);
         v[i] = normal[0];
     }

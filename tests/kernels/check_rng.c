@@ -64,7 +64,7 @@ START_TEST(normals_have_the_moments_of_a_normal) {
     struct pl_rng r = pl_rng_init(7, 0, 0);
     double sum = 0, squares = 0, fourth = 0, neighbours = 0;
     for (uint64_t i = 0; i < BLOCKS; i++) {
-        double x[4];
+        float x[4];
         pl_rng_normal(&r, i, x);
         neighbours += x[0] * x[1] + x[1] * x[2] + x[2] * x[3];
         for (int j = 0; j < 4; j++) {

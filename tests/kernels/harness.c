@@ -29,7 +29,7 @@ uint64_t draw(struct trial *t, uint64_t low, uint64_t high) {
 }
 
 double draw_normal(struct trial *t) {
-    double x[4];
+    float x[4];
     pl_rng_normal(&t->rng, t->drawn++, x);
     return x[0];
 }

@@ -1,0 +1,192 @@
+/* bench_ops.c - where the time of a step goes, per kind of op. JSON.
+ *
+ * Usage: bench_ops [SHAPE] [threads] [none|light|full]
+ * Binds a plan as the trainer does and runs its micro-batch and optimizer phases one op at a time,
+ * with a clock around each. Ops of a kind are added up; medians over rounds. */
+#include "tests/bench/machine.h"
+#include "tests/bench/shapes.h"
+
+#include "estimator/plan/planned.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/exec/exec.h"
+#include "tests/support/child.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 9 };
+
+struct rig {
+    struct pl_job job;
+    struct pl_model model;
+    struct pl_planned planned;
+    struct pl_device *device;
+    struct pl_arena job_arena, batch_arena;
+    struct pl_exec exec;
+};
+
+static void must(pl_err err, const struct pl_diag *d) {
+    if (err == PL_ERR_OK) return;
+    fprintf(stderr, "bench_ops: %s: %s\n", pl_err_code(err), d->message);
+    exit(1);
+}
+
+static void *address(void *ctx, uint32_t tensor) {
+    struct rig *r = ctx;
+    return pl_exec_address(&r->exec, tensor);
+}
+
+static void fill_weights(struct rig *r) {
+    struct pl_diag d = {0};
+    struct pl_tensor_io io = {.program = r->planned.program,
+                              .device = r->device,
+                              .address = address,
+                              .ctx = r,
+                              .staging_bytes = UINT64_C(1) << 20};
+    io.staging = malloc(io.staging_bytes);
+    if (!io.staging) exit(1);
+    must(pl_model_init_random(&io, 1, &d), &d);
+    if (r->job.mode == PL_MODE_LORA) must(pl_adapter_init(&io, 1, &d), &d);
+    free(io.staging);
+}
+
+/* Host-writable on the CPU back-end. NULL when the program has no such input. */
+static void *input(struct rig *r, enum pl_role role) {
+    const struct pl_program *p = r->planned.program;
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].role == role && p->tensors[i].phase == PL_PHASE_MICRO)
+            return pl_exec_address(&r->exec, i);
+    return NULL;
+}
+
+/* Full rows of random tokens; every position but a row's last predicts. Once a round: later tensors
+ * take the place of inputs that were read for the last time. */
+static void fill_batch(struct rig *r, const struct shape *s) {
+    int32_t *ids = input(r, PL_ROLE_IDS), *positions = input(r, PL_ROLE_POSITIONS);
+    int32_t *offsets = input(r, PL_ROLE_OFFSETS), *rows = input(r, PL_ROLE_TARGET_ROWS);
+    int32_t *targets = input(r, PL_ROLE_TARGETS);
+    uint64_t n = s->batch * s->length, t = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)((i * 7919) % s->vocab);
+        positions[i] = (int32_t)(i % s->length);
+        if (i % s->length + 1 == s->length) continue;
+        rows[t] = (int32_t)i;
+        targets[t++] = (int32_t)(((i + 1) * 7919) % s->vocab);
+    }
+    for (uint64_t b = 0; b <= s->batch; b++)
+        offsets[b] = (int32_t)(b * s->length);
+    r->exec.batch = (struct pl_batch){.n_tokens = n,
+                                      .n_seqs = s->batch,
+                                      .n_targets = t,
+                                      .max_len = s->length,
+                                      .first = true,
+                                      .loss_scale = 1.0f / (float)t,
+                                      .seed = 1,
+                                      .step = 1,
+                                      .learning_rate = 1e-4,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.999,
+                                      .epsilon = 1e-8};
+}
+
+static void open_rig(struct rig *r, const struct shape *s, uint32_t threads, const char *level) {
+    struct pl_diag d = {0};
+    char length[24];
+    *r = (struct rig){0};
+    snprintf(length, sizeof length, "%llu", (unsigned long long)s->length);
+    const char *const keys[][2] = {{"mode", s->mode},
+                                   {"dtype", "fp32"},
+                                   {"max_seq_length", length},
+                                   {"gradient_checkpointing", level},
+                                   {"lora_r", "16"}}; /* only LoRA knows the last */
+    size_t n_keys = sizeof keys / sizeof *keys - (strcmp(s->mode, "lora") != 0);
+    must(pl_job_defaults(&r->job, &d), &d);
+    for (size_t i = 0; i < n_keys; i++)
+        must(pl_job_set(&r->job, keys[i][0], keys[i][1], &d), &d);
+    shape_model(s, &r->model);
+    struct pl_traits traits = pl_traits_cpu(threads);
+    must(pl_planned_init(&r->planned, &r->job, &r->model, &traits, (uint32_t)s->batch, &d), &d);
+    const struct pl_plan *plan = r->planned.plan;
+    must(pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &r->device, &d), &d);
+    must(pl_arena_reserve(r->device, plan->job_bytes, "job arena", &r->job_arena, &d), &d);
+    must(pl_arena_reserve(r->device, plan->batch_bytes, "batch arena", &r->batch_arena, &d), &d);
+    must(pl_exec_init(&r->exec, plan, r->device, &d), &d);
+    must(pl_exec_bind(&r->exec, &r->job_arena, &r->batch_arena, &d), &d);
+    fill_weights(r);
+}
+
+static void close_rig(struct rig *r) {
+    pl_exec_finish(&r->exec);
+    pl_arena_release(r->device, &r->batch_arena);
+    pl_arena_release(r->device, &r->job_arena);
+    pl_device_close(&r->device);
+    pl_planned_finish(&r->planned);
+    pl_job_finish(&r->job);
+}
+
+struct cost {
+    double seconds[ROUNDS], flops;
+    int calls;
+};
+
+static void run_phase(struct rig *r, enum pl_phase phase, int round, struct cost *costs) {
+    struct pl_diag d = {0};
+    const struct pl_phase_range *range = &r->planned.program->phases[phase];
+    for (uint32_t i = range->first_op; i < range->first_op + range->n_ops; i++) {
+        const struct pl_op *op = &r->planned.program->ops[i];
+        double before = seconds_now();
+        must(pl_exec_run(&r->exec, i, 1, &d), &d);
+        double spent = seconds_now() - before;
+        if (round < 0) continue;
+        costs[op->kind].seconds[round] += spent;
+        costs[op->kind].flops += (double)op->flops / ROUNDS;
+        costs[op->kind].calls += round == 0;
+    }
+}
+
+static void print(const struct shape *s, const char *level, uint32_t threads,
+                  struct cost costs[PL_OP_COUNT]) {
+    double middle[PL_OP_COUNT], total = 0;
+    bool first = true;
+    for (int k = 0; k < PL_OP_COUNT; k++)
+        total += middle[k] = median(costs[k].seconds, ROUNDS);
+    printf("{\"shape\":\"%s\",\"recompute\":\"%s\",\"threads\":%u,\"sgemm_2048_gflops\":%.1f,"
+           "\"step_ms\":%.2f,\"tokens_per_second\":%.1f,\"ops\":[\n",
+           s->name, level, threads, machine_sgemm_gflops(threads), 1e3 * total,
+           (double)(s->batch * s->length) / total);
+    for (;;) { /* dearest first */
+        int best = -1;
+        for (int k = 0; k < PL_OP_COUNT; k++)
+            if (costs[k].calls && (best < 0 || middle[k] > middle[best])) best = k;
+        if (best < 0) break;
+        printf("%s  {\"op\":\"%s\",\"calls\":%d,\"ms\":%.3f,\"share\":%.4f,\"gflops\":%.1f}",
+               first ? "" : ",\n", pl_op_name((enum pl_op_kind)best), costs[best].calls,
+               1e3 * middle[best], middle[best] / total,
+               middle[best] > 0 ? 1e-9 * costs[best].flops / middle[best] : 0.0);
+        costs[best].calls = 0;
+        first = false;
+    }
+    printf("\n]}\n");
+}
+
+int main(int argc, char **argv) {
+    static struct rig r;
+    static struct cost costs[PL_OP_COUNT];
+    const struct shape *s = shape_find(argc > 1 ? argv[1] : "tiny-full");
+    uint32_t threads = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 2;
+    const char *level = argc > 3 ? argv[3] : "none";
+    if (!s || threads == 0) {
+        fprintf(stderr, "usage: bench_ops [SHAPE] [threads] [none|light|full]\n");
+        return 2;
+    }
+    open_rig(&r, s, threads, level);
+    for (int round = -2; round < ROUNDS; round++) {
+        fill_batch(&r, s);
+        run_phase(&r, PL_PHASE_MICRO, round, costs);
+        run_phase(&r, PL_PHASE_OPTIMIZER, round, costs);
+    }
+    print(s, level, threads, costs);
+    close_rig(&r);
+    return 0;
+}

@@ -1,0 +1,13 @@
+/* machine.h - what this machine can do, and plain arithmetic of measurements. Benchmarks only. */
+#ifndef PL_TESTS_BENCH_MACHINE_H
+#define PL_TESTS_BENCH_MACHINE_H
+
+#include <stdint.h>
+
+double median(double *values, int n); /* sorts them */
+/* GFLOP/s of an fp32 product 2048 x 2048 x 2048 by the CPU device: its pool, its OpenBLAS. Median
+ * of
+ * 7. Negative when there is no device. */
+double machine_sgemm_gflops(uint32_t threads);
+
+#endif
