@@ -2,7 +2,7 @@
  *
  * Usage: bench_ops [SHAPE] [threads] [none|light|full]
  * Binds a plan as the trainer does and runs its micro-batch and optimizer phases one op at a time,
- * with a clock around each. Ops of a kind are added up; medians over rounds. */
+ * with a clock around each. Ops of one kind and shape are added up; medians over rounds. */
 #include "tests/bench/machine.h"
 #include "tests/bench/shapes.h"
 
@@ -125,12 +125,35 @@ static void close_rig(struct rig *r) {
     pl_job_finish(&r->job);
 }
 
+/* Ops of one kind on one shape. */
 struct cost {
-    double seconds[ROUNDS], flops;
+    enum pl_op_kind kind;
+    uint64_t rows, cols, inner; /* of the result; columns of the first operand */
+    double seconds[ROUNDS], flops, middle;
     int calls;
 };
 
-static void run_phase(struct rig *r, enum pl_phase phase, int round, struct cost *costs) {
+enum { MAX_COSTS = 256 };
+static struct cost costs[MAX_COSTS];
+static int n_costs;
+
+static struct cost *cost_of(const struct pl_op *op, const struct pl_call *c) {
+    const struct pl_view *result = op->n_out ? &c->out[0] : &c->in[0];
+    struct cost key = {.kind = op->kind, .rows = result->rows, .cols = result->cols};
+    key.inner = c->in[0].cols;
+    for (int i = 0; i < n_costs; i++)
+        if (costs[i].kind == key.kind && costs[i].rows == key.rows && costs[i].cols == key.cols &&
+            costs[i].inner == key.inner)
+            return &costs[i];
+    if (n_costs == MAX_COSTS) {
+        fprintf(stderr, "bench_ops: more than %d kinds of ops\n", MAX_COSTS);
+        exit(1);
+    }
+    costs[n_costs] = key;
+    return &costs[n_costs++];
+}
+
+static void run_phase(struct rig *r, enum pl_phase phase, int round) {
     struct pl_diag d = {0};
     const struct pl_phase_range *range = &r->planned.program->phases[phase];
     for (uint32_t i = range->first_op; i < range->first_op + range->n_ops; i++) {
@@ -139,40 +162,40 @@ static void run_phase(struct rig *r, enum pl_phase phase, int round, struct cost
         must(pl_exec_run(&r->exec, i, 1, &d), &d);
         double spent = seconds_now() - before;
         if (round < 0) continue;
-        costs[op->kind].seconds[round] += spent;
-        costs[op->kind].flops += (double)op->flops / ROUNDS;
-        costs[op->kind].calls += round == 0;
+        struct cost *cost = cost_of(op, &r->exec.calls[i]);
+        cost->seconds[round] += spent;
+        cost->flops += (double)op->flops / ROUNDS;
+        cost->calls += round == 0;
     }
 }
 
-static void print(const struct shape *s, const char *level, uint32_t threads,
-                  struct cost costs[PL_OP_COUNT]) {
-    double middle[PL_OP_COUNT], total = 0;
-    bool first = true;
-    for (int k = 0; k < PL_OP_COUNT; k++)
-        total += middle[k] = median(costs[k].seconds, ROUNDS);
+static int dearest_first(const void *a, const void *b) {
+    double x = ((const struct cost *)a)->middle, y = ((const struct cost *)b)->middle;
+    return (x < y) - (x > y);
+}
+
+static void print(const struct shape *s, const char *level, uint32_t threads) {
+    double total = 0;
+    for (int i = 0; i < n_costs; i++)
+        total += costs[i].middle = median(costs[i].seconds, ROUNDS);
+    qsort(costs, (size_t)n_costs, sizeof *costs, dearest_first);
     printf("{\"shape\":\"%s\",\"recompute\":\"%s\",\"threads\":%u,\"sgemm_2048_gflops\":%.1f,"
            "\"step_ms\":%.2f,\"tokens_per_second\":%.1f,\"ops\":[\n",
            s->name, level, threads, machine_sgemm_gflops(threads), 1e3 * total,
            (double)(s->batch * s->length) / total);
-    for (;;) { /* dearest first */
-        int best = -1;
-        for (int k = 0; k < PL_OP_COUNT; k++)
-            if (costs[k].calls && (best < 0 || middle[k] > middle[best])) best = k;
-        if (best < 0) break;
-        printf("%s  {\"op\":\"%s\",\"calls\":%d,\"ms\":%.3f,\"share\":%.4f,\"gflops\":%.1f}",
-               first ? "" : ",\n", pl_op_name((enum pl_op_kind)best), costs[best].calls,
-               1e3 * middle[best], middle[best] / total,
-               middle[best] > 0 ? 1e-9 * costs[best].flops / middle[best] : 0.0);
-        costs[best].calls = 0;
-        first = false;
+    for (int i = 0; i < n_costs; i++) {
+        const struct cost *c = &costs[i];
+        printf("  {\"op\":\"%s\",\"rows\":%llu,\"cols\":%llu,\"inner\":%llu,\"calls\":%d,"
+               "\"ms\":%.3f,\"share\":%.4f,\"gflops\":%.1f}%s\n",
+               pl_op_name(c->kind), (unsigned long long)c->rows, (unsigned long long)c->cols,
+               (unsigned long long)c->inner, c->calls, 1e3 * c->middle, c->middle / total,
+               c->middle > 0 ? 1e-9 * c->flops / c->middle : 0.0, i + 1 < n_costs ? "," : "");
     }
-    printf("\n]}\n");
+    printf("]}\n");
 }
 
 int main(int argc, char **argv) {
     static struct rig r;
-    static struct cost costs[PL_OP_COUNT];
     const struct shape *s = shape_find(argc > 1 ? argv[1] : "tiny-full");
     uint32_t threads = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 2;
     const char *level = argc > 3 ? argv[3] : "none";
@@ -183,10 +206,10 @@ int main(int argc, char **argv) {
     open_rig(&r, s, threads, level);
     for (int round = -2; round < ROUNDS; round++) {
         fill_batch(&r, s);
-        run_phase(&r, PL_PHASE_MICRO, round, costs);
-        run_phase(&r, PL_PHASE_OPTIMIZER, round, costs);
+        run_phase(&r, PL_PHASE_MICRO, round);
+        run_phase(&r, PL_PHASE_OPTIMIZER, round);
     }
-    print(s, level, threads, costs);
+    print(s, level, threads);
     close_rig(&r);
     return 0;
 }
