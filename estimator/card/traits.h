@@ -4,16 +4,19 @@
 
 #include <stdint.h>
 
-enum pl_backend { PL_BACKEND_CPU, PL_BACKEND_NULL };
+enum pl_backend { PL_BACKEND_CPU, PL_BACKEND_NULL, PL_BACKEND_CUDA };
 
 struct pl_traits {
     enum pl_backend backend;
     uint64_t align_bytes; /* of every tensor */
-    uint32_t threads;     /* workers that need scratch of their own */
+    uint32_t threads;     /* CPU: workers that need scratch of their own; 1 elsewhere */
+    uint32_t sm;          /* CUDA: compute capability times ten, 90 = 9.0; 0 elsewhere */
 };
 
 /* CPU with this many threads (at least 1). NULL plans as CPU does. */
 struct pl_traits pl_traits_cpu(uint32_t threads);
+/* A GPU of this compute capability times ten. */
+struct pl_traits pl_traits_cuda(uint32_t sm);
 
 /* Block sizes the CPU kernels work in; the workspace rule and the kernels both use them. */
 enum {

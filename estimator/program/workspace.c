@@ -3,9 +3,6 @@
 
 #include "estimator/base/checked.h"
 
-typedef uint64_t (*rule_fn)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
-                            uint64_t cols);
-
 /* One set of panels per worker; a product of fp32 operands needs none and is not asked about. */
 static uint64_t ws_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                            uint64_t cols) {
@@ -22,10 +19,7 @@ static uint64_t ws_square_sum(const struct pl_traits *t, const struct pl_attr *a
     return pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
 }
 
-static const struct {
-    rule_fn rule;
-    bool only_widening;
-} rules[PL_OP_COUNT] = {
+static const struct pl_ws_rule cpu_rules[PL_OP_COUNT] = {
     [PL_OP_LINEAR] = {ws_product, true},
     [PL_OP_LINEAR_DX] = {ws_product, true},
     [PL_OP_LINEAR_DW] = {ws_product, true},
@@ -40,6 +34,8 @@ static const struct {
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                const struct pl_attr *attr, uint64_t rows, uint64_t cols,
                                bool widen) {
-    if (!rules[kind].rule || (rules[kind].only_widening && !widen)) return 0;
-    return rules[kind].rule(t, attr, rows, cols);
+    const struct pl_ws_rule *rule =
+        t->backend == PL_BACKEND_CUDA ? &pl_ws_cuda_rules[kind] : &cpu_rules[kind];
+    if (!rule->bytes || (rule->only_widening && !widen)) return 0;
+    return rule->bytes(t, attr, rows, cols);
 }

@@ -8,6 +8,14 @@
 
 #include "estimator/program/program.h"
 
+struct pl_ws_rule {
+    uint64_t (*bytes)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                      uint64_t cols);
+    bool only_widening; /* needed only where a matrix operand of a product is not fp32 */
+};
+
+extern const struct pl_ws_rule pl_ws_cuda_rules[PL_OP_COUNT];
+
 /* workspace_attention.c */
 uint64_t pl_ws_attention(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                          uint64_t cols);
@@ -19,5 +27,9 @@ uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr
                            uint64_t cols);
 uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                              uint64_t cols);
+
+/* workspace_cuda.c, and the kernels that lay the bytes out */
+uint64_t pl_ws_cuda_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                            uint64_t cols);
 
 #endif

@@ -1,0 +1,72 @@
+/* cuda.h - what the CUDA kernels find behind struct pl_device.state, and how they are launched.
+ *
+ * Everything runs on one stream, in order. No kernel allocates, synchronises or reads back; scratch
+ * is the op's planned `ws` operand. The same files are compiled by nvcc and, for machines without a
+ * GPU, by the host compiler against the emulation of tests/cuda_sim: whatever the two say
+ * differently goes through the macros below.
+ *   C1  a kernel is started by PL_LAUNCH and nothing else, and its dynamic shared memory is taken
+ *       by PL_SHARED; there are no static __shared__ arrays
+ *   C2  after its launches a kernel function returns pl_cuda_launched()
+ *   C3  no cuBLAS handle, descriptor or algorithm is made inside a step after the first one that
+ *       ran: pl_cuda.products keeps them */
+#ifndef PL_RUNTIME_DEVICE_CUDA_CUDA_H
+#define PL_RUNTIME_DEVICE_CUDA_CUDA_H
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "runtime/device/device.h"
+
+struct pl_lt;       /* functions of cuBLASLt, found at open: lt.h */
+struct pl_products; /* descriptors and algorithms by shape: kernels/cuda/products.c */
+
+struct pl_cuda {
+    cudaStream_t stream;
+    const struct pl_lt *lt;
+    struct pl_products *products;
+    int ordinal;         /* of the device */
+    uint32_t sm;         /* compute capability times ten */
+    uint32_t sm_count;   /* multiprocessors */
+    uint32_t shared_max; /* dynamic shared bytes a block may opt into */
+    void *staging;       /* pinned; see device_cuda.c */
+    uint64_t staging_bytes;
+};
+
+static inline struct pl_cuda *pl_cuda_of(struct pl_device *dev) {
+    return (struct pl_cuda *)dev->state;
+}
+
+/* Of a call into the CUDA runtime: OK, DEVICE_OOM (cudaErrorMemoryAllocation; the runtime's last
+ * error is cleared), DEVICE_LOST for errors that spoil the context (700, 719, ...), PLAN_BROKEN for
+ * a launch or an argument that can only be our own mistake. */
+pl_err pl_cuda_error(cudaError_t e);
+
+/* The kernels by op kind. */
+extern const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT];
+
+/* Loads every kernel and opts into large shared memory, so that nothing is loaded lazily later and
+ * the context has its final size. */
+pl_err pl_cuda_preload(struct pl_device *dev, struct pl_diag *d);
+
+/* Whether the launches since the last call were accepted. Does not wait for them. */
+static inline pl_err pl_cuda_launched(void) { return pl_cuda_error(cudaPeekAtLastError()); }
+
+#ifdef __cplusplus
+}
+#endif
+
+/* PL_LAUNCH(kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t, arguments...)
+ * PL_SHARED(type, name): `type *name` is the block's dynamic shared memory, 16-byte aligned. A
+ * kernel takes it once and divides it itself. The emulation defines both in cuda_runtime.h. */
+#ifdef __CUDACC__
+#define PL_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
+    kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+#define PL_SHARED(type, name)                                                                      \
+    extern __shared__ __align__(16) unsigned char pl_shared_memory[];                              \
+    type *name = reinterpret_cast<type *>(pl_shared_memory)
+#endif
+
+#endif
