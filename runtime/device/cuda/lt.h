@@ -1,0 +1,51 @@
+/* lt.h - the functions of cuBLASLt that the products use, as a table filled when the device opens.
+ *
+ * The library is found at run time, so that a build with CUDA starts on machines without it. Every
+ * pointer has the type its function has in cublasLt.h, which nothing else includes.
+ * Needs: cublasLt.h of CUDA 12 or later.
+ * Use: lt->cublasLtMatmul(handle, ...) */
+#ifndef PL_RUNTIME_DEVICE_CUDA_LT_H
+#define PL_RUNTIME_DEVICE_CUDA_LT_H
+
+#include <cublasLt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "estimator/base/diag.h"
+
+#define PL_LT_MAP(X)                                                                               \
+    X(cublasLtCreate)                                                                              \
+    X(cublasLtDestroy)                                                                             \
+    X(cublasLtMatmul)                                                                              \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmulDescCreate)                                                                    \
+    X(cublasLtMatmulDescDestroy)                                                                   \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
+    X(cublasLtMatmulPreferenceCreate)                                                              \
+    X(cublasLtMatmulPreferenceDestroy)                                                             \
+    X(cublasLtMatmulPreferenceSetAttribute)                                                        \
+    X(cublasLtMatrixLayoutCreate)                                                                  \
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatrixLayoutSetAttribute)
+
+struct pl_lt {
+    void *library; /* of the loader */
+#define X(function) __typeof__(function) *function;
+    PL_LT_MAP(X)
+#undef X
+};
+
+/* kernels/cuda/products.c: the handle, descriptors and algorithms, for as long as the device is
+ * open. RUNTIME_HOST_OOM; RUNTIME_NO_DEVICE where cuBLASLt refuses to start. lt must outlive *out.
+ * The caller keeps the result in pl_cuda.products. */
+struct pl_products;
+pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, struct pl_diag *d);
+void pl_products_destroy(struct pl_products **products); /* NULL-safe; sets it to NULL */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
