@@ -11,6 +11,9 @@ struct pl_traits pl_traits_cpu(uint32_t threads) {
 }
 
 struct pl_traits pl_traits_cuda(uint32_t sm) {
-    return (struct pl_traits){
-        .backend = PL_BACKEND_CUDA, .align_bytes = ALIGN_BYTES, .threads = 1, .sm = sm};
+    return (struct pl_traits){.backend = PL_BACKEND_CUDA,
+                              .align_bytes = ALIGN_BYTES,
+                              .threads = 1,
+                              .sm = sm,
+                              .pinned_bytes = PL_CUDA_STAGING_BYTES + PL_CUDA_RING_BYTES};
 }

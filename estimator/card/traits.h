@@ -11,7 +11,13 @@ struct pl_traits {
     uint64_t align_bytes; /* of every tensor */
     uint32_t threads;     /* CPU: workers that need scratch of their own; 1 elsewhere */
     uint32_t sm;          /* CUDA: compute capability times ten, 90 = 9.0; 0 elsewhere */
+    uint64_t pinned_bytes; /* host memory that copies pass through; 0 = they need none, and files
+                            * are staged in the arena, which the host can write */
 };
+
+/* The two halves of pinned_bytes: where files are converted, and what uploads wait in. */
+#define PL_CUDA_STAGING_BYTES (UINT64_C(8) << 20)
+#define PL_CUDA_RING_BYTES    (UINT64_C(8) << 20)
 
 /* CPU with this many threads (at least 1). NULL plans as CPU does. */
 struct pl_traits pl_traits_cpu(uint32_t threads);

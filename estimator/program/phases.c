@@ -139,8 +139,7 @@ static void update_op(struct pl_builder *b, uint32_t id, const uint32_t *compani
 static void square_sum_op(struct pl_builder *b, uint32_t id, uint32_t index) {
     const struct pl_tensor *g = &b->p->tensors[b->grad[id]];
     struct pl_attr attr = {.index = index};
-    struct pl_operand ws =
-        pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, g->dims[0], g->dims[1], false);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, g->dims[0], g->dims[1]);
     struct pl_operand partials = pl_arg(pl_build_now(b, b->partials));
     struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partials, ws};
     struct pl_operand out[] = {partials};
@@ -200,10 +199,12 @@ static void staging_phase(struct pl_builder *b, enum pl_phase phase) {
     end_phase(b);
 }
 
+/* Where files are staged in pinned host memory, loading and saving take no device bytes. */
 void pl_build_phases(struct pl_builder *b) {
-    if (b->s->load && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_LOAD);
+    bool staged = b->p->traits.pinned_bytes == 0;
+    if (staged && b->s->load && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_LOAD);
     if (b->err == PL_ERR_OK) micro_phase(b);
     if (b->err == PL_ERR_OK) optimizer_phase(b);
     if (b->s->eval && b->err == PL_ERR_OK) eval_phase(b);
-    if (b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
+    if (staged && b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
 }

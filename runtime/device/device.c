@@ -8,12 +8,13 @@
 #include <sched.h>
 #include <stdlib.h>
 
-pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
-                      struct pl_device **out, struct pl_diag *d) {
+pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
+                         uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d) {
     *out = NULL;
     struct pl_device *dev = calloc(1, sizeof *dev);
     if (!dev) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening device %s", ops->name);
     dev->ops = ops;
+    dev->ordinal = ordinal;
     dev->traits = pl_traits_cpu(threads);
     dev->budget_bytes = budget_bytes;
     pl_err err = ops->open(dev, d);
@@ -25,6 +26,11 @@ pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_
     return PL_ERR_OK;
 }
 
+pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
+                      struct pl_device **out, struct pl_diag *d) {
+    return pl_device_open_at(ops, 0, threads, budget_bytes, out, d);
+}
+
 void pl_device_close(struct pl_device **dev) {
     if (!*dev) return;
     (*dev)->ops->close(*dev);
@@ -32,10 +38,9 @@ void pl_device_close(struct pl_device **dev) {
     *dev = NULL;
 }
 
-/* `allocations` already counts the call at hand. The subtraction keeps count UINT64_MAX exact. */
-static bool is_injected(const struct pl_device *dev) {
-    const struct pl_inject *i = &dev->inject;
-    return i->at && dev->allocations >= i->at && dev->allocations - i->at < i->count;
+/* `calls` already counts the call at hand. The subtraction keeps count UINT64_MAX exact. */
+static bool is_injected(const struct pl_inject *i, uint64_t calls) {
+    return i->at && calls >= i->at && calls - i->at < i->count;
 }
 
 /* Linux lets a mapping succeed that it cannot back, and ends the process later: so what the machine
@@ -44,7 +49,7 @@ static pl_err check_limits(struct pl_device *dev, uint64_t bytes, const char *wh
                            struct pl_diag *d) {
     char asked[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
     uint64_t free_bytes = 0;
-    if (!is_injected(dev)) {
+    if (!is_injected(&dev->inject, dev->allocations)) {
         PL_TRY(dev->ops->free_bytes(dev, &free_bytes, d));
         free_bytes = pl_u64_min(free_bytes, dev->budget_bytes - dev->used_bytes);
         if (bytes <= free_bytes) return PL_ERR_OK;
@@ -78,6 +83,14 @@ void pl_arena_release(struct pl_device *dev, struct pl_arena *a) {
         dev->used_bytes -= a->bytes;
     }
     *a = (struct pl_arena){0};
+}
+
+pl_err pl_staging_reserve(struct pl_device *dev, struct pl_diag *d) {
+    if (!dev->ops->pin || dev->staging) return PL_ERR_OK;
+    dev->pinned_allocations++;
+    if (!is_injected(&dev->inject_pinned, dev->pinned_allocations)) return dev->ops->pin(dev, d);
+    return pl_diag_set(d, PL_ERR_DEVICE_OOM, "pinned host memory: %" PRIu64 " bytes refused",
+                       dev->traits.pinned_bytes);
 }
 
 /* The kernel's mask may be wider than cpu_set_t: grow until it fits. */

@@ -20,13 +20,18 @@
 struct pl_device;
 
 struct pl_device_ops {
-    const char *name; /* "cpu", "null" */
+    const char *name;    /* "cpu", "cuda", "null" */
+    const char *missing; /* why this build has no such back-end; NULL = it has */
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);
     /* Memory is zeroed and aligned to traits.align_bytes. Budget, injection and
      * free_bytes were checked. */
     pl_err (*alloc)(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d);
     void (*release)(struct pl_device *dev, void *p, uint64_t bytes);
+    /* Pinned host memory of traits.pinned_bytes; NULL = the back-end needs none. Injection was
+     * checked. Sets dev->staging. */
+    pl_err (*pin)(struct pl_device *dev, struct pl_diag *d);
+    /* In order with the kernels. upload: src may be reused at once. download: dst is complete. */
     pl_err (*upload)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*download)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*sync)(struct pl_device *dev); /* NULL = nothing is ever pending */
@@ -34,7 +39,7 @@ struct pl_device_ops {
     pl_err (*free_bytes)(struct pl_device *dev, uint64_t *out, struct pl_diag *d);
 };
 
-extern const struct pl_device_ops pl_device_cpu, pl_device_null;
+extern const struct pl_device_ops pl_device_cpu, pl_device_cuda, pl_device_null;
 
 struct pl_inject { /* fail allocation number `at` (1-based), `count` times in a row */
     uint64_t at, count; /* at 0 = off; count UINT64_MAX = for ever */
@@ -47,13 +52,22 @@ struct pl_device {
     uint64_t budget_bytes; /* PL_AUTO_BYTES = no limit but the machine's */
     uint64_t used_bytes, peak_bytes;
     uint64_t allocations, failed_allocations;
-    struct pl_inject inject;
+    uint64_t pinned_allocations; /* successful and failed */
+    struct pl_inject inject, inject_pinned;
+    uint32_t ordinal; /* which of several devices */
+    void *staging;    /* pinned host memory for files on their way; NULL = staging is in an arena */
+    uint64_t staging_bytes;
     void *state; /* of the back-end */
 };
 
 /* Opens a back-end. threads >= 1. */
 pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_t budget_bytes,
                       struct pl_device **out, struct pl_diag *d);
+/* The same for one of several devices of a back-end. */
+pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
+                         uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d);
+/* Takes the planned pinned memory, once; a second call does nothing. Refused: DEVICE_OOM. */
+pl_err pl_staging_reserve(struct pl_device *dev, struct pl_diag *d);
 void pl_device_close(struct pl_device **dev); /* NULL-safe; sets *dev to NULL */
 
 struct pl_arena {

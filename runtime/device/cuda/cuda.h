@@ -23,6 +23,20 @@ extern "C" {
 struct pl_lt;       /* functions of cuBLASLt, found at open: lt.h */
 struct pl_products; /* descriptors and algorithms by shape: kernels/cuda/products.c */
 
+#define PL_CUDA_RING_SLOTS 4
+
+/* Pinned memory that uploads pass through, so that a source may be reused at once while its copy
+ * still waits in the stream. A slot is filled front to back by several uploads; `done` marks the
+ * place in the stream where the last of them has been read. */
+struct pl_cuda_ring {
+    char *base;          /* NULL until pl_staging_reserve() */
+    uint64_t slot_bytes; /* of one slot */
+    uint64_t used;       /* of the slot in use */
+    uint32_t slot;
+    bool in_flight[PL_CUDA_RING_SLOTS];
+    cudaEvent_t done[PL_CUDA_RING_SLOTS];
+};
+
 struct pl_cuda {
     cudaStream_t stream;
     const struct pl_lt *lt;
@@ -31,17 +45,19 @@ struct pl_cuda {
     uint32_t sm;         /* compute capability times ten */
     uint32_t sm_count;   /* multiprocessors */
     uint32_t shared_max; /* dynamic shared bytes a block may opt into */
-    void *staging;       /* pinned; see device_cuda.c */
-    uint64_t staging_bytes;
+    struct pl_cuda_ring ring;
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_device *dev) {
     return (struct pl_cuda *)dev->state;
 }
 
-/* Of a call into the CUDA runtime: OK, DEVICE_OOM (cudaErrorMemoryAllocation; the runtime's last
- * error is cleared), DEVICE_LOST for errors that spoil the context (700, 719, ...), PLAN_BROKEN for
- * a launch or an argument that can only be our own mistake. */
+/* What an error of the CUDA runtime means: OK, DEVICE_OOM (cudaErrorMemoryAllocation), NO_DEVICE,
+ * PLAN_BROKEN for a launch or an argument that can only be our own mistake, and DEVICE_LOST for
+ * everything else: an error that spoils the context (700, 719, ...) and one that is not known are
+ * treated alike, because neither may be tried again. */
+pl_err pl_cuda_classify(cudaError_t e);
+/* The same, and the runtime's last error is cleared, so that the next launch does not report it. */
 pl_err pl_cuda_error(cudaError_t e);
 
 /* The kernels by op kind. */

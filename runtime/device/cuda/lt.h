@@ -37,6 +37,12 @@ struct pl_lt {
 #undef X
 };
 
+/* lt.c: finds the library - PLIMSOLL_CUBLASLT names one, else the versions of cuBLASLt that are
+ * known to have these functions, newest first - and fills the table. RUNTIME_NO_DEVICE says what is
+ * missing. */
+pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d);
+void pl_lt_unload(const struct pl_lt **lt); /* NULL-safe; sets it to NULL */
+
 /* kernels/cuda/products.c: the handle, descriptors and algorithms, for as long as the device is
  * open. RUNTIME_HOST_OOM; RUNTIME_NO_DEVICE where cuBLASLt refuses to start. lt must outlive *out.
  * The caller keeps the result in pl_cuda.products. */

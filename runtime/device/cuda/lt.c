@@ -1,0 +1,64 @@
+/* lt.c - cuBLASLt, loaded when a device opens rather than linked: see cpu/blas.c for why. */
+#include "runtime/device/cuda/lt.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Beside the loader's own search: where NVIDIA's installer puts the toolkit, which few add to it. */
+static const char *const names[] = {
+    "libcublasLt.so.13",
+    "libcublasLt.so.12",
+    "/usr/local/cuda/lib64/libcublasLt.so.13",
+    "/usr/local/cuda/lib64/libcublasLt.so.12",
+};
+
+static void *open_library(void) {
+    const char *given = getenv("PLIMSOLL_CUBLASLT");
+    void *library = NULL;
+    if (given && *given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
+/* The name of the first function the library lacks, NULL when it has all. */
+static const char *find_functions(struct pl_lt *lt) {
+    void *symbol;
+/* ISO C has no cast from object to function pointer; POSIX says the bits are the same. */
+#define X(function)                                                                                \
+    symbol = dlsym(lt->library, #function);                                                        \
+    if (!symbol) return #function;                                                                 \
+    memcpy(&lt->function, &symbol, sizeof symbol);
+    PL_LT_MAP(X)
+#undef X
+    return NULL;
+}
+
+pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d) {
+    const char *lacks = NULL;
+    *out = NULL;
+    struct pl_lt *lt = calloc(1, sizeof *lt);
+    if (!lt) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory loading cuBLASLt");
+    lt->library = open_library();
+    if (lt->library) lacks = find_functions(lt);
+    if (lt->library && !lacks) {
+        *out = lt;
+        return PL_ERR_OK;
+    }
+    const char *why = lacks ? lacks : dlerror();
+    pl_err err = pl_diag_set(d, PL_ERR_NO_DEVICE, "training on a GPU needs cuBLASLt 12 or 13: %s%s",
+                             lacks ? "the library lacks " : "", why ? why : "it was not found");
+    pl_diag_hint(d, "install libcublas of the CUDA toolkit, or name the library in "
+                    "PLIMSOLL_CUBLASLT");
+    if (lt->library) dlclose(lt->library);
+    free(lt);
+    return err;
+}
+
+void pl_lt_unload(const struct pl_lt **lt) {
+    if (!*lt) return;
+    dlclose((*lt)->library);
+    free((void *)(uintptr_t)*lt);
+    *lt = NULL;
+}
