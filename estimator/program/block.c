@@ -103,7 +103,7 @@ static void attention(struct pl_builder *b, struct pl_val qk, struct pl_val qkv,
     uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
     uint32_t lse = pl_build_step(b, "lse", PL_ROWS_TOKENS, 0, b->m->heads, PL_DTYPE_F32,
                                  PL_CATEGORY_ACTIVATIONS);
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q, false);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q);
     struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q), pl_arg_cols(qk, b->q, b->k),
                               pl_arg_cols(qkv, b->q + b->k, b->k), pl_arg(b->in.offsets), ws};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o)), pl_arg(pl_build_now(b, lse))};
@@ -181,9 +181,9 @@ static void norm_bwd(struct pl_builder *b, enum pl_slot slot, uint32_t dn, struc
     struct pl_operand dw = pl_arg_none;
     if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr);
     struct pl_operand d = dx == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, dx));
-    struct pl_operand ws = dw.id == PL_NONE ? pl_arg_none
-                                            : pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n,
-                                                                 b->m->hidden, false);
+    struct pl_operand ws =
+        dw.id == PL_NONE ? pl_arg_none
+                         : pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden);
     struct pl_operand in[] = {pl_arg(pl_build_now(b, dn)),
                               pl_arg(x),
                               pl_arg(pl_build_now(b, w)),
@@ -218,7 +218,7 @@ static void qk_norm_bwd(struct pl_builder *b, struct pl_val dqkv, struct pl_val 
     if (pl_build_trains(b, w)) dw = pl_build_grad(b, w, &attr);
     struct pl_operand ws = dw.id == PL_NONE
                                ? pl_arg_none
-                               : pl_build_workspace(b, PL_OP_QK_NORM_BWD, &attr, b->n, cols, false);
+                               : pl_build_workspace(b, PL_OP_QK_NORM_BWD, &attr, b->n, cols);
     struct pl_operand in[] = {pl_arg_cols(dqkv, col, cols),
                               pl_arg_cols(qkv, col, cols),
                               pl_arg(pl_build_now(b, w)),
@@ -239,7 +239,7 @@ static uint32_t attention_bwd(struct pl_builder *b, struct pl_block *f, uint32_t
     }
     struct pl_attr attr = attention_attr(b);
     uint32_t dqkv = pl_build_activation(b, "dqkv", PL_ROWS_TOKENS, b->q + 2 * b->k);
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_BWD, &attr, b->n, b->q, false);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_BWD, &attr, b->n, b->q);
     struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
                               pl_arg_cols(qk, b->q, b->k),
                               pl_arg_cols(f->qkv, b->q + b->k, b->k),

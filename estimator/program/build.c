@@ -178,19 +178,29 @@ void pl_build_link_operands(struct pl_program *p) {
     }
 }
 
-struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
-                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols,
-                                     bool widen) {
-    uint64_t bytes = pl_op_workspace_bytes(&b->p->traits, kind, attr, rows, cols, widen);
+static struct pl_operand workspace(struct pl_builder *b, uint64_t bytes) {
     if (bytes == 0 || b->err != PL_ERR_OK) return pl_arg_none;
     uint32_t id =
         pl_build_step(b, "workspace", PL_ROWS_FIXED, bytes, 1, PL_DTYPE_U8, PL_CATEGORY_WORKSPACE);
     return pl_arg(pl_build_now(b, id));
 }
 
-bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_t y) {
-    const struct pl_tensor *t = b->p->tensors;
-    return t[x].dtype != PL_DTYPE_F32 || t[w].dtype != PL_DTYPE_F32 || t[y].dtype != PL_DTYPE_F32;
+struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols) {
+    return workspace(b, pl_op_workspace_bytes(&b->p->traits, kind, attr, rows, cols, false));
+}
+
+struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                             const struct pl_attr *attr, struct pl_operand x,
+                                             struct pl_operand w, struct pl_operand y) {
+    if (b->err != PL_ERR_OK) return pl_arg_none;
+    const struct pl_operand *const operands[] = {&x, &w, &y};
+    struct pl_product_matrix m[3];
+    for (int i = 0; i < 3; i++) {
+        operand_shape(b, operands[i], &m[i].rows, &m[i].cols);
+        m[i].dtype = b->p->tensors[operands[i]->id].dtype;
+    }
+    return workspace(b, pl_product_workspace_bytes(&b->p->traits, kind, attr, m));
 }
 
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr) {

@@ -76,9 +76,11 @@ void pl_build_link_operands(struct pl_program *p);
 
 /* Workspace operand of an op about to be appended; absent when the back-end needs none. */
 struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
-                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols,
-                                     bool widen);
-bool pl_build_widens(const struct pl_builder *b, uint32_t x, uint32_t w, uint32_t y);
+                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols);
+/* The same of a product: its inputs and its output. */
+struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                             const struct pl_attr *attr, struct pl_operand x,
+                                             struct pl_operand w, struct pl_operand y);
 
 /* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);

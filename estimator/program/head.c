@@ -30,18 +30,17 @@ static struct pl_operand logits_window(const struct pl_builder *b, uint32_t logi
 static void chunk_logits(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR, &attr, h.nrows, b->m->hidden,
-                                              pl_build_widens(b, h.id, w, logits));
     struct pl_operand out[] = {logits_window(b, logits, h.row0, h.nrows)};
-    struct pl_operand in[] = {h, pl_arg(pl_build_now(b, w)), pl_arg_none, ws, pl_arg_none};
+    struct pl_operand wo = pl_arg(pl_build_now(b, w));
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, h, wo, out[0]);
+    struct pl_operand in[] = {h, wo, pl_arg_none, ws, pl_arg_none};
     PL_OP(b, PL_OP_LINEAR, attr, in, out);
 }
 
 static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
-    struct pl_operand ws =
-        pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab, false);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
     struct pl_operand l = logits_window(b, logits, row0, nrows);
     struct pl_operand loss = pl_arg(pl_build_now(b, b->p->loss));
     struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
@@ -56,16 +55,15 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t w, uin
     if (pl_build_trains(b, w)) {
         struct pl_attr attr = {.alpha = 1.0f};
         struct pl_operand g = pl_build_grad(b, w, &attr);
-        struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DW, &attr, h.nrows, b->m->vocab,
-                                                  pl_build_widens(b, logits, h.id, g.id));
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dl, h, g);
         struct pl_operand in[] = {dl, h, ws, g}, out[] = {g};
         PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
     }
     if (!need_dh) return;
     struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DX, &attr, h.nrows, b->m->vocab,
-                                              pl_build_widens(b, logits, w, h.id));
-    struct pl_operand in[] = {dl, pl_arg(pl_build_now(b, w)), ws, pl_arg_none}, out[] = {h};
+    struct pl_operand wo = pl_arg(pl_build_now(b, w));
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dl, wo, h);
+    struct pl_operand in[] = {dl, wo, ws, pl_arg_none}, out[] = {h};
     PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
 }
 
@@ -77,7 +75,7 @@ static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val 
     struct pl_operand dw = pl_arg_none, ws = pl_arg_none;
     if (pl_build_trains(b, w)) {
         dw = pl_build_grad(b, w, &attr);
-        ws = pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden, false);
+        ws = pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden);
     }
     struct pl_operand dy = pl_arg(pl_build_now(b, h));
     struct pl_operand dx = need_dx ? dy : pl_arg_none;

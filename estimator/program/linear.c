@@ -28,12 +28,10 @@ static void product(struct pl_builder *b, struct pl_operand x, uint32_t w, uint3
                     struct pl_operand y, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
-    const struct pl_tensor *tw = &b->p->tensors[w];
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR, &attr, b->p->tensors[x.id].dims[0],
-                                              tw->dims[1], pl_build_widens(b, x.id, w, y.id));
-    struct pl_operand in[] = {x, pl_arg(pl_build_now(b, w)),
-                              bias == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, bias)), ws,
-                              add ? y : pl_arg_none};
+    struct pl_operand wo = pl_arg(pl_build_now(b, w));
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, x, wo, y);
+    struct pl_operand in[] = {x, wo, bias == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, bias)),
+                              ws, add ? y : pl_arg_none};
     struct pl_operand out[] = {y};
     PL_OP(b, PL_OP_LINEAR, attr, in, out);
 }
@@ -93,9 +91,7 @@ static void product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_ope
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha};
     struct pl_operand g = pl_build_grad(b, w, &attr);
-    const struct pl_tensor *t = b->p->tensors;
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DW, &attr, t[dy.id].dims[0],
-                                              t[w].dims[0], pl_build_widens(b, dy.id, x.id, g.id));
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dy, x, g);
     struct pl_operand in[] = {dy, x, ws, g};
     struct pl_operand out[] = {g};
     PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
@@ -106,10 +102,9 @@ static void product_dx(struct pl_builder *b, struct pl_operand dy, uint32_t w, s
                        float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
-    const struct pl_tensor *t = b->p->tensors;
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_LINEAR_DX, &attr, t[dy.id].dims[0],
-                                              t[w].dims[0], pl_build_widens(b, dy.id, w, dx.id));
-    struct pl_operand in[] = {dy, pl_arg(pl_build_now(b, w)), ws, add ? dx : pl_arg_none};
+    struct pl_operand wo = pl_arg(pl_build_now(b, w));
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dy, wo, dx);
+    struct pl_operand in[] = {dy, wo, ws, add ? dx : pl_arg_none};
     struct pl_operand out[] = {dx};
     PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
 }
@@ -120,8 +115,7 @@ static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand 
     struct pl_attr attr = {0};
     struct pl_operand g = pl_build_grad(b, bias, &attr);
     const struct pl_tensor *t = &b->p->tensors[dy.id];
-    struct pl_operand ws =
-        pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, t->dims[0], t->dims[1], false);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, t->dims[0], t->dims[1]);
     struct pl_operand in[] = {dy, ws, g};
     struct pl_operand out[] = {g};
     PL_OP(b, PL_OP_BIAS_GRAD, attr, in, out);

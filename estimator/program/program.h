@@ -198,9 +198,22 @@ uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_
 
 /* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
  * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of
- * a product is not fp32. The kernels compute their layout from the same function (workspace.c). */
+ * a product is not fp32, but see pl_product_workspace_bytes(). The kernels compute their layout
+ * from the same function (workspace.c). */
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                const struct pl_attr *attr, uint64_t rows, uint64_t cols,
                                bool widen);
+
+/* A matrix of a product: its window at capacity, and how it is stored. */
+struct pl_product_matrix {
+    uint64_t rows, cols;
+    enum pl_dtype dtype;
+};
+/* pl_op_workspace_bytes() of LINEAR, LINEAR_DX and LINEAR_DW, whose scratch also depends on how
+ * both inputs and the output (m[0], m[1], m[2]) are stored: a matrix that the library of a back-end
+ * cannot multiply as it is gets a converted copy there. */
+uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                                    const struct pl_attr *attr,
+                                    const struct pl_product_matrix m[3]);
 
 #endif

@@ -39,3 +39,13 @@ uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
     if (!rule->bytes || (rule->only_widening && !widen)) return 0;
     return rule->bytes(t, attr, rows, cols);
 }
+
+uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                                    const struct pl_attr *attr,
+                                    const struct pl_product_matrix m[3]) {
+    bool widen = false;
+    for (int i = 0; i < 3; i++)
+        widen |= m[i].dtype != PL_DTYPE_F32;
+    uint64_t bytes = pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols, widen);
+    return t->backend == PL_BACKEND_CUDA ? bytes + pl_ws_cuda_narrowed(m, 2) : bytes;
+}

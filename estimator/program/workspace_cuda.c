@@ -15,4 +15,5 @@ const struct pl_ws_rule pl_ws_cuda_rules[PL_OP_COUNT] = {
     [PL_OP_LINEAR] = {pl_ws_cuda_product, false},
     [PL_OP_LINEAR_DX] = {pl_ws_cuda_product, false},
     [PL_OP_LINEAR_DW] = {pl_ws_cuda_product, false},
+    [PL_OP_BIAS_GRAD] = {pl_ws_cuda_bias_grad, false},
 };

@@ -7,6 +7,7 @@
 #define PL_ESTIMATOR_PROGRAM_WORKSPACE_INTERNAL_H
 
 #include "estimator/program/program.h"
+#include "estimator/program/workspace_cuda.h"
 
 struct pl_ws_rule {
     uint64_t (*bytes)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
@@ -28,8 +29,8 @@ uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr
 uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                              uint64_t cols);
 
-/* workspace_cuda.c, and the kernels that lay the bytes out */
-uint64_t pl_ws_cuda_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
-                            uint64_t cols);
+/* workspace_cuda_products.c */
+uint64_t pl_ws_cuda_bias_grad(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                              uint64_t cols);
 
 #endif
