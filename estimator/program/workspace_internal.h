@@ -33,4 +33,14 @@ uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *at
 uint64_t pl_ws_cuda_bias_grad(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                               uint64_t cols);
 
+/* workspace_cuda_rows.c */
+uint64_t pl_ws_cuda_rmsnorm_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr,
+                                  uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr,
+                               uint64_t rows, uint64_t cols);
+
 #endif
