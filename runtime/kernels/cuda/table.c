@@ -1,0 +1,44 @@
+/* table.c - the CUDA kernels by op kind, and loading them before the first step. */
+#include "runtime/kernels/cuda/table.h"
+
+#include "runtime/device/cuda/cuda.h"
+
+/* STAGE_IN and STAGE_OUT are work of the checkpoint room. */
+const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
+#define X(kind, op) [PL_OP_##kind] = pl_cuda_##op,
+    PL_CUDA_OPS(X)
+#undef X
+};
+
+static const struct {
+    const char *name;
+    const void *const *kernels;
+} files[] = {
+#define X(file) {#file, pl_cuda_preload_##file},
+    PL_CUDA_FILES(X)
+#undef X
+};
+
+/* Asking for its attributes loads a kernel (CUDA C++ Programming Guide, "Lazy Loading"). The shared
+ * memory a block may opt into is a permission, not a reservation, so every kernel gets all of it.
+ */
+static cudaError_t load(const void *kernel, uint32_t shared_max) {
+    struct cudaFuncAttributes a;
+    cudaError_t e = cudaFuncGetAttributes(&a, kernel);
+    if (e != cudaSuccess) return e;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)(shared_max - a.sharedSizeBytes));
+}
+
+pl_err pl_cuda_preload(struct pl_device *dev, struct pl_diag *d) {
+    const struct pl_cuda *cuda = pl_cuda_of(dev);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (const void *const *k = files[i].kernels; *k; k++) {
+            cudaError_t e = load(*k, cuda->shared_max);
+            if (e == cudaSuccess) continue;
+            pl_err err = pl_cuda_error(e);
+            return pl_diag_set(d, err, "loading the kernels of %s: %s (CUDA error %d)",
+                               files[i].name, cudaGetErrorString(e), (int)e);
+        }
+    return PL_ERR_OK;
+}
