@@ -55,8 +55,15 @@ static void print_batch(const struct pl_preflight *pf, FILE *out) {
 
 static void print_summary(const struct pl_job *job, const struct pl_train_result *r, FILE *out) {
     char planned[PL_BYTES_TEXT], allocated[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
-    fprintf(out, "%llu steps in %.1f s, %.0f tokens/s, loss %.4f\n", (unsigned long long)r->steps,
-            r->wall_seconds, r->tokens_per_second, r->last_loss);
+    if (r->steps_run)
+        fprintf(out, "%llu steps in %.1f s, %.0f tokens/s, loss %.4f\n",
+                (unsigned long long)r->steps_run, r->wall_seconds, r->tokens_per_second,
+                r->last_loss);
+    else
+        fprintf(out,
+                "nothing was left to train: %s holds step %llu, the last; `resume: never` or "
+                "another output_dir starts over\n",
+                job->output_dir, (unsigned long long)r->steps);
     fprintf(out, "planned %s, allocated %s (%s), measured %s resident in the whole process\n",
             pl_bytes_text(r->planned_bytes, planned), pl_bytes_text(r->allocated_bytes, allocated),
             r->planned_bytes == r->allocated_bytes ? "equal to the byte" : "DIFFERENT",

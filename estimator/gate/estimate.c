@@ -82,7 +82,8 @@ static void add_bar(struct pl_text *out, const struct style *s, uint64_t bytes, 
     unsigned width = columns > LABEL_COLUMNS + 10 ? columns - LABEL_COLUMNS : 10;
     if (width > BAR_MAX) width = BAR_MAX;
     uint64_t units = total ? (uint64_t)((double)bytes / (double)total * width * 8 + 0.5) : 0;
-    pl_text_add(out, s->bar);
+    if (units == 0) return;
+    pl_text_addf(out, "  %s", s->bar);
     for (uint64_t i = 0; i < units / 8; i++)
         pl_text_add(out, "█");
     pl_text_add(out, eighths[units % 8]);
@@ -93,7 +94,7 @@ static void ledger_row(struct pl_text *out, const struct style *s, const char *n
                        uint64_t total, unsigned columns) {
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
     if (bytes == 0) return;
-    pl_text_addf(out, "  %-14s %11s %16s  ", name, pl_bytes_text(bytes, size),
+    pl_text_addf(out, "  %-14s %11s %16s", name, pl_bytes_text(bytes, size),
                  pl_count_text(bytes, exact));
     add_bar(out, s, bytes, total, columns);
     pl_text_add(out, "\n");
@@ -155,10 +156,10 @@ static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
         char total[PL_BYTES_TEXT], saves[PL_BYTES_TEXT];
-        pl_text_addf(out, "    %-4s %-44s saves %11s, total %11s\n", r->fits ? "fits" : "no",
-                     r->change,
+        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s\n", r->fits ? "fits" : "no",
+                     pl_bytes_text(r->total_bytes, total),
                      pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
-                     pl_bytes_text(r->total_bytes, total));
+                     r->change);
     }
 }
 

@@ -133,6 +133,7 @@ static pl_err check_books(struct pl_run *r, struct pl_train_result *out, struct 
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     out->steps = r->state.step;
+    out->steps_run = r->state.step - r->pf->resume_state.step;
     out->planned_bytes = pl_run_rung(r)->planned.plan->arena_bytes;
     out->allocated_bytes = r->device->used_bytes;
     out->measured_bytes = (uint64_t)usage.ru_maxrss * 1024;

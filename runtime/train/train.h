@@ -51,7 +51,9 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
 void pl_preflight_finish(struct pl_preflight *pf);
 
 struct pl_train_result {
-    uint64_t steps, planned_bytes, allocated_bytes, measured_bytes;
+    uint64_t steps;     /* done since the job began, earlier runs included */
+    uint64_t steps_run; /* by this run */
+    uint64_t planned_bytes, allocated_bytes, measured_bytes;
     double last_loss, eval_loss, tokens_per_second, wall_seconds;
     uint32_t oom_recoveries;
     int stopped_by; /* signal number, 0 = ran to its end */

@@ -120,6 +120,15 @@ static struct child start_long_run(const char *out) {
 
 static const struct { int number, status; } signals[] = {{SIGINT, 130}, {SIGTERM, 143}};
 
+START_TEST(a_finished_run_says_that_nothing_is_left) {
+    make_job(0, "max_steps: 2\nsave_steps: 2\n");
+    TRAIN(0, "resume=never");
+    struct outcome o = plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", NULL});
+    ck_assert_ptr_nonnull(strstr(o.err, "nothing was left to train"));
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_signal_saves_and_the_same_command_goes_on_bit_for_bit) {
     make_job(0, "lr_scheduler: cosine\nsave_steps: 1000\n");
     struct child c = start_long_run("output_dir=stopped");
@@ -254,6 +263,7 @@ int main(void) {
     tcase_add_loop_test(tc, ten_steps_and_ten_more_are_twenty_bit_for_bit, 0, N_JOBS);
     tcase_add_loop_test(tc, a_signal_saves_and_the_same_command_goes_on_bit_for_bit, 0, 2);
     tcase_add_loop_test(tc, a_second_signal_is_obeyed_at_once, 0, 2);
+    tcase_add_test(tc, a_finished_run_says_that_nothing_is_left);
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused);
     tcase_add_loop_test(tc, what_was_estimated_is_planned_and_allocated_to_the_byte, 0,
                         (int)(sizeof books / sizeof *books));
