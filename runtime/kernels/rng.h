@@ -13,6 +13,13 @@
 #include <math.h>
 #include <stdint.h>
 
+/* Device code of CUDA draws the same numbers. */
+#ifdef __CUDACC__
+#define PL_RNG_FN static inline __host__ __device__
+#else
+#define PL_RNG_FN static inline
+#endif
+
 #define PL_PHILOX_M0 0xD2511F53u
 #define PL_PHILOX_M1 0xCD9E8D57u
 #define PL_PHILOX_W0 0x9E3779B9u
@@ -24,7 +31,7 @@ struct pl_rng {
 };
 
 /* The bijection itself: 128-bit counter and 64-bit key to 128 bits. */
-static inline void pl_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+PL_RNG_FN void pl_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
     for (int r = 0; r < PL_PHILOX_ROUNDS; r++) {
@@ -40,29 +47,30 @@ static inline void pl_philox(const uint32_t counter[4], const uint32_t key[2], u
 }
 
 /* Block `index` of a stream: four numbers, uniform over 32 bits. */
-static inline void pl_rng_block(const struct pl_rng *r, uint64_t index, uint32_t out[4]) {
+PL_RNG_FN void pl_rng_block(const struct pl_rng *r, uint64_t index, uint32_t out[4]) {
     const uint32_t c[4] = {(uint32_t)index, (uint32_t)(index >> 32), r->high[0], r->high[1]};
     pl_philox(c, r->key, out);
 }
 
 /* A stream of its own for one more coordinate. */
-static inline struct pl_rng pl_rng_fork(struct pl_rng r, uint64_t coordinate) {
+PL_RNG_FN struct pl_rng pl_rng_fork(struct pl_rng r, uint64_t coordinate) {
     uint32_t x[4];
     pl_rng_block(&r, coordinate, x);
-    return (struct pl_rng){.key = {x[0], x[1]}, .high = {x[2], x[3]}};
+    r.key[0] = x[0], r.key[1] = x[1], r.high[0] = x[2], r.high[1] = x[3];
+    return r;
 }
 
 /* The stream of (seed, a, b), such as (seed, step, sample) or (seed, slot, layer). */
-static inline struct pl_rng pl_rng_init(uint64_t seed, uint64_t a, uint64_t b) {
-    const struct pl_rng root = {.key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
-                                .high = {(uint32_t)b, (uint32_t)(b >> 32)}};
+PL_RNG_FN struct pl_rng pl_rng_init(uint64_t seed, uint64_t a, uint64_t b) {
+    const struct pl_rng root = {{(uint32_t)seed, (uint32_t)(seed >> 32)},
+                                {(uint32_t)b, (uint32_t)(b >> 32)}};
     return pl_rng_fork(root, a);
 }
 
 /* Block `index` as four independent standard normals (Box and Muller, 1958), in single precision:
  * half of the time of a start with random weights is here. The 32-bit uniforms never are 0; the
  * largest magnitude is 6.8. */
-static inline void pl_rng_normal(const struct pl_rng *r, uint64_t index, float out[4]) {
+PL_RNG_FN void pl_rng_normal(const struct pl_rng *r, uint64_t index, float out[4]) {
     const float turn = 6.28318530717958647692f, unit = 1.0f / 4294967296.0f;
     uint32_t x[4];
     pl_rng_block(r, index, x);
