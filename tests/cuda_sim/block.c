@@ -1,0 +1,304 @@
+/* block.c - runs the blocks of a launch, the threads of a block as fibres.
+ *
+ * A fibre starts threads and runs each to its end; only a thread that must wait at a barrier keeps
+ * its fibre, and another fibre goes on starting threads. So a kernel without barriers costs one
+ * switch per block, and one with barriers as many as a thread waits. */
+#include "tests/cuda_sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_THREADS = 1024,
+    WARP = 32,
+    MAX_WARPS = MAX_THREADS / WARP,
+    SHARED_LIMIT = 232448, /* a block of compute capability 9.0 may opt into 227 KiB */
+    SHARED_ALIGN = 16,
+    GUARD_BYTES = 4096,
+    GUARD_BYTE = 0xA5,
+    POISON_BYTE = 0xFF
+};
+
+enum state { READY, AT_WARP, AT_BLOCK, ENDED };
+
+struct thread {
+    enum state state;
+    struct plsim_fibre *fibre; /* while it waits */
+    const struct plsim_collective *what;
+    uint32_t mask;
+    void *arguments;
+};
+
+struct group { /* lanes that wait for each other with one mask */
+    uint32_t mask, arrived;
+    const struct plsim_collective *what;
+};
+
+struct warp {
+    uint32_t alive; /* lanes that exist and have not ended */
+    struct group groups[WARP];
+};
+
+static struct {
+    const struct plsim_launch *launch; /* NULL = no kernel runs */
+    uint32_t n, n_started, n_ended, n_at_block;
+    uint32_t current; /* thread that runs */
+    struct thread threads[MAX_THREADS];
+    struct warp warps[MAX_WARPS];
+    uint32_t ready[MAX_THREADS], ready_head, n_ready; /* ring of threads that may go on */
+    struct plsim_fibre *idle[MAX_THREADS + 1];
+    uint32_t n_idle;
+    bool reverse; /* the last thread starts first */
+} b;
+
+struct plsim_position plsim_here;
+
+static _Alignas(256) unsigned char shared_memory[SHARED_ALIGN + SHARED_LIMIT + GUARD_BYTES];
+
+static uint32_t ring(uint32_t i) {
+    return i < MAX_THREADS ? i : i - MAX_THREADS;
+}
+
+static void set_ready(uint32_t thread) {
+    b.threads[thread].state = READY;
+    b.ready[ring(b.ready_head + b.n_ready++)] = thread;
+}
+
+static void enter_thread(uint32_t thread) {
+    const unsigned *dim = plsim_here.block_dim;
+    b.current = thread;
+    plsim_here.thread[0] = thread % dim[0];
+    plsim_here.thread[1] = thread / dim[0] % dim[1];
+    plsim_here.thread[2] = thread / dim[0] / dim[1];
+}
+
+/* ---- messages ---- */
+
+enum { TEXT_BYTES = 160 };
+
+static const char *describe(uint32_t thread, char text[TEXT_BYTES]) {
+    static const char *const doing[] = {"runs", "waits at %s with mask %08x",
+                                        "waits at __syncthreads", "has ended"};
+    const struct thread *t = &b.threads[thread];
+    int n = snprintf(text, TEXT_BYTES, "thread %u (warp %u lane %u) ", thread, thread / WARP,
+                     thread % WARP);
+    if (t->state == AT_WARP)
+        snprintf(text + n, TEXT_BYTES - (size_t)n, "waits at %s with mask %08x", t->what->name,
+                 t->mask);
+    else
+        snprintf(text + n, TEXT_BYTES - (size_t)n, "%s", doing[t->state]);
+    return text;
+}
+
+static _Noreturn void die_in_block(const char *what, uint32_t one, uint32_t other) {
+    char text[2][TEXT_BYTES];
+    plsim_die("kernel %s, block (%u,%u,%u): %s: %s; %s", b.launch->name, plsim_here.block[0],
+              plsim_here.block[1], plsim_here.block[2], what, describe(one, text[0]),
+              describe(other, text[1]));
+}
+
+static uint32_t some_thread_in(enum state state) {
+    for (uint32_t i = 0; i < b.n; i++)
+        if (b.threads[i].state == state) return i;
+    return b.current;
+}
+
+/* ---- waiting ---- */
+
+static struct plsim_fibre *fresh_fibre(void) {
+    return b.n_idle > 0 ? b.idle[--b.n_idle] : plsim_fibre_create();
+}
+
+/* The running fibre has been noted where it will be found again. */
+static void go_elsewhere(void) {
+    if (b.n_ready > 0) {
+        uint32_t next = b.ready[b.ready_head];
+        b.ready_head = ring(b.ready_head + 1);
+        b.n_ready--;
+        enter_thread(next);
+        plsim_fibre_switch(b.threads[next].fibre);
+    } else if (b.n_started < b.n) {
+        plsim_fibre_switch(fresh_fibre());
+    } else {
+        plsim_fibre_switch(NULL); /* all have ended, or none can go on: run_block() looks */
+    }
+}
+
+static void wait_here(enum state state) {
+    struct thread *t = &b.threads[b.current];
+    t->state = state;
+    t->fibre = plsim_fibre_running();
+    go_elsewhere();
+}
+
+/* Lets the waiting lanes of a warp, or all threads, go on; the running one does so by itself. */
+static void release(uint32_t first, uint32_t n, enum state from) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t thread = first + (b.reverse ? n - 1 - i : i);
+        if (b.threads[thread].state == from) set_ready(thread);
+    }
+}
+
+void plsim_meet_block(void) {
+    if (!b.launch) plsim_die("__syncthreads outside a kernel");
+    if (b.n_ended > 0) die_in_block("divergent __syncthreads", b.current, some_thread_in(ENDED));
+    if (++b.n_at_block < b.n) {
+        wait_here(AT_BLOCK);
+        return;
+    }
+    b.n_at_block = 0;
+    release(0, b.n, AT_BLOCK);
+}
+
+/* All lanes of the group that still run are here. */
+static void complete(struct warp *w, struct group *g) {
+    void *arguments[WARP] = {0};
+    uint32_t first = (uint32_t)(w - b.warps) * WARP, lanes = g->arrived;
+    for (uint32_t i = 0; i < WARP; i++)
+        if (lanes >> i & 1) arguments[i] = b.threads[first + i].arguments;
+    g->what->run(arguments, lanes);
+    g->arrived = 0;
+    for (uint32_t i = 0; i < WARP; i++) {
+        uint32_t lane = b.reverse ? WARP - 1 - i : i;
+        if (lanes >> lane & 1 && first + lane != b.current) set_ready(first + lane);
+    }
+}
+
+static struct group *find_group(struct warp *w, uint32_t mask) {
+    struct group *unused = NULL;
+    for (uint32_t i = 0; i < WARP; i++) {
+        if (w->groups[i].arrived == 0)
+            unused = unused ? unused : &w->groups[i];
+        else if (w->groups[i].mask == mask)
+            return &w->groups[i];
+    }
+    return unused; /* there is one: lanes in groups are different, and this one is in none */
+}
+
+void plsim_meet_warp(const struct plsim_collective *what, uint32_t mask, void *arguments) {
+    if (!b.launch) plsim_die("%s outside a kernel", what->name);
+    uint32_t bit = UINT32_C(1) << b.current % WARP;
+    struct thread *t = &b.threads[b.current];
+    struct warp *w = &b.warps[b.current / WARP];
+    struct group *g = find_group(w, mask);
+    t->what = what;
+    t->mask = mask;
+    t->arguments = arguments;
+    if (!(mask & bit)) {
+        t->state = AT_WARP;
+        die_in_block("a lane that its own mask leaves out", b.current, b.current);
+    }
+    if (g->arrived != 0 && g->what != what) {
+        t->state = AT_WARP;
+        uint32_t other = b.current / WARP * WARP + (uint32_t)__builtin_ctz(g->arrived);
+        die_in_block("lanes of one warp meet at different operations", b.current, other);
+    }
+    g->mask = mask;
+    g->what = what;
+    g->arrived |= bit;
+    if (g->arrived == (mask & w->alive))
+        complete(w, g);
+    else
+        wait_here(AT_WARP);
+}
+
+/* ---- blocks ---- */
+
+static void end_thread(void) {
+    struct warp *w = &b.warps[b.current / WARP];
+    b.threads[b.current].state = ENDED;
+    b.n_ended++;
+    if (b.n_at_block > 0)
+        die_in_block("divergent __syncthreads", some_thread_in(AT_BLOCK), b.current);
+    w->alive &= ~(UINT32_C(1) << b.current % WARP);
+    for (uint32_t i = 0; i < WARP; i++) {
+        struct group *g = &w->groups[i];
+        if (g->arrived != 0 && g->arrived == (g->mask & w->alive)) complete(w, g);
+    }
+}
+
+void plsim_fibre_main(void) {
+    for (;;) {
+        while (b.n_started < b.n) {
+            uint32_t order = b.n_started++;
+            enter_thread(b.reverse ? b.n - 1 - order : order);
+            b.launch->body(b.launch->arguments);
+            end_thread();
+        }
+        b.idle[b.n_idle++] = plsim_fibre_running();
+        go_elsewhere();
+    }
+}
+
+static void begin_block(size_t shared_bytes) {
+    memset(b.threads, 0, b.n * sizeof *b.threads);
+    memset(b.warps, 0, (b.n + WARP - 1) / WARP * sizeof *b.warps);
+    for (uint32_t i = 0; i < b.n; i += WARP)
+        b.warps[i / WARP].alive = b.n - i >= WARP ? UINT32_MAX : (UINT32_C(1) << (b.n - i)) - 1;
+    b.n_started = b.n_ended = b.n_at_block = b.n_ready = 0;
+    memset(plsim_here.shared, POISON_BYTE, shared_bytes);
+    memset(plsim_here.shared + shared_bytes, GUARD_BYTE, GUARD_BYTES);
+}
+
+static void finish_block(size_t shared_bytes) {
+    if (b.n_ended < b.n) {
+        uint32_t one = some_thread_in(AT_WARP), other = some_thread_in(AT_BLOCK);
+        die_in_block("no thread can go on", one, other);
+    }
+    for (uint32_t i = 0; i < GUARD_BYTES; i++)
+        if (plsim_here.shared[shared_bytes + i] != GUARD_BYTE)
+            plsim_die(
+                "kernel %s, block (%u,%u,%u): writes %u bytes behind its %zu of shared memory",
+                b.launch->name, plsim_here.block[0], plsim_here.block[1], plsim_here.block[2], i,
+                shared_bytes);
+    plsim_counters.blocks++;
+}
+
+static void run_blocks(const struct plsim_launch *launch) {
+    uint64_t n = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    b.launch = launch;
+    b.reverse = plsim_settings()->reverse;
+    b.n = launch->block[0] * launch->block[1] * launch->block[2];
+    memcpy(plsim_here.block_dim, launch->block, sizeof launch->block);
+    memcpy(plsim_here.grid_dim, launch->grid, sizeof launch->grid);
+    plsim_here.shared = shared_memory + SHARED_ALIGN; /* aligned to no more than promised */
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t block = b.reverse ? n - 1 - i : i;
+        plsim_here.block[0] = (unsigned)(block % launch->grid[0]);
+        plsim_here.block[1] = (unsigned)(block / launch->grid[0] % launch->grid[1]);
+        plsim_here.block[2] = (unsigned)(block / launch->grid[0] / launch->grid[1]);
+        begin_block(launch->shared_bytes);
+        plsim_fibre_switch(fresh_fibre());
+        finish_block(launch->shared_bytes);
+    }
+    b.launch = NULL;
+}
+
+/* Limits of every compute capability from 8.0 on: CUDA C++ Programming Guide, "Technical
+ * Specifications per Compute Capability". */
+static cudaError_t check_launch(const struct plsim_launch *l) {
+    static const uint64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
+    static const uint64_t block_limit[3] = {MAX_THREADS, MAX_THREADS, 64};
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++) {
+        if (l->grid[i] == 0 || l->block[i] == 0 || l->grid[i] > grid_limit[i] ||
+            l->block[i] > block_limit[i])
+            return cudaErrorInvalidConfiguration;
+        threads *= l->block[i];
+    }
+    if (threads > MAX_THREADS) return cudaErrorInvalidConfiguration;
+    return l->shared_bytes > plsim_shared_limit(l->kernel) ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+void plsim_run(const struct plsim_launch *launch) {
+    if (b.launch) plsim_die("kernel %s launches %s", b.launch->name, launch->name);
+    plsim_counters.launches++;
+    int injected = plsim_injected(PLSIM_LAUNCH);
+    cudaError_t e = plsim_sticky();
+    if (e == cudaSuccess) e = check_launch(launch);
+    if (e == cudaSuccess) e = (cudaError_t)injected;
+    if (e != cudaSuccess)
+        plsim_fail(e);
+    else
+        run_blocks(launch);
+}

@@ -1,0 +1,224 @@
+/* memory.c - device and pinned memory, copies between them.
+ *
+ * Device memory is host memory with an entry in a list, so that a copy or a fill can be held to the
+ * bounds of one allocation. It starts as 0xFF bytes: what the real one holds is anybody's guess. */
+#include "tests/cuda_sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN_BYTES = 256, POISON_BYTE = 0xFF };
+
+struct allocation {
+    char *p;
+    size_t bytes;
+    bool device;
+    struct allocation *next;
+};
+
+static struct allocation *allocations;
+static uint64_t neighbour_bytes, calls;
+
+/* Another process comes between two questions of ours. */
+static void let_neighbour_in(void) {
+    const struct plsim_settings *s = plsim_settings();
+    if (s->neighbour_bytes == 0 || neighbour_bytes > 0 || calls++ < s->neighbour_after) return;
+    uint64_t left = s->memory_bytes - plsim_counters.used_bytes;
+    neighbour_bytes = s->neighbour_bytes < left ? s->neighbour_bytes : left;
+}
+
+static uint64_t bytes_free(void) {
+    uint64_t taken = plsim_counters.used_bytes + neighbour_bytes;
+    uint64_t all = plsim_settings()->memory_bytes;
+    return all > taken ? all - taken : 0;
+}
+
+static struct allocation *add(size_t bytes, bool device) {
+    struct allocation *a = malloc(sizeof *a);
+    size_t whole = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    if (!a) return NULL;
+    *a = (struct allocation){aligned_alloc(ALIGN_BYTES, whole), bytes, device, allocations};
+    if (!a->p) {
+        free(a);
+        return NULL;
+    }
+    memset(a->p, POISON_BYTE, bytes);
+    return allocations = a;
+}
+
+/* Unlinks the allocation that starts at p. */
+static struct allocation *take(const void *p, bool device) {
+    for (struct allocation **link = &allocations; *link; link = &(*link)->next)
+        if ((*link)->p == p && (*link)->device == device) {
+            struct allocation *a = *link;
+            *link = a->next;
+            return a;
+        }
+    return NULL;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    int injected = plsim_injected(PLSIM_MALLOC);
+    cudaError_t e = plsim_sticky();
+    plsim_counters.mallocs++;
+    if (e != cudaSuccess) return e;
+    if (!out) return plsim_fail(cudaErrorInvalidValue);
+    *out = NULL;
+    let_neighbour_in();
+    if (bytes == 0) return cudaSuccess;
+    struct allocation *a = !injected && bytes <= bytes_free() ? add(bytes, true) : NULL;
+    if (!a) {
+        plsim_counters.failed_mallocs++;
+        return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
+    }
+    plsim_counters.used_bytes += bytes;
+    if (plsim_counters.peak_bytes < plsim_counters.used_bytes)
+        plsim_counters.peak_bytes = plsim_counters.used_bytes;
+    *out = a->p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p) {
+    cudaError_t e = plsim_sticky();
+    if (!p) return e;
+    struct allocation *a = take(p, true);
+    if (!a) return plsim_fail(cudaErrorInvalidValue);
+    plsim_counters.frees++;
+    plsim_counters.used_bytes -= a->bytes;
+    free(a->p);
+    free(a);
+    return e;
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
+    int injected = plsim_injected(PLSIM_HOSTALLOC);
+    cudaError_t e = plsim_sticky();
+    (void)flags;
+    plsim_counters.host_mallocs++;
+    if (e != cudaSuccess) return e;
+    if (!out) return plsim_fail(cudaErrorInvalidValue);
+    *out = NULL;
+    if (bytes == 0) return cudaSuccess;
+    struct allocation *a = injected ? NULL : add(bytes, false);
+    if (!a) {
+        plsim_counters.failed_host_mallocs++;
+        return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
+    }
+    *out = a->p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes) {
+    return cudaHostAlloc(out, bytes, 0);
+}
+
+cudaError_t cudaFreeHost(void *p) {
+    cudaError_t e = plsim_sticky();
+    if (!p) return e;
+    struct allocation *a = take(p, false);
+    if (!a) return plsim_fail(cudaErrorInvalidValue);
+    free(a->p);
+    free(a);
+    return e;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    if (!free_bytes || !total) return plsim_fail(cudaErrorInvalidValue);
+    let_neighbour_in();
+    *free_bytes = bytes_free();
+    *total = plsim_settings()->memory_bytes;
+    return cudaSuccess;
+}
+
+/* ---- copies ---- */
+
+static const struct allocation *holder(const void *p) {
+    for (const struct allocation *a = allocations; a; a = a->next)
+        if ((const char *)p >= a->p && (const char *)p < a->p + a->bytes) return a;
+    return NULL;
+}
+
+static void check_device_range(const char *what, const void *p, size_t bytes) {
+    const struct allocation *a = holder(p);
+    if (!a || !a->device) plsim_die("%s: %p is not device memory", what, p);
+    if (bytes > (size_t)(a->p + a->bytes - (const char *)p))
+        plsim_die("%s: %zu bytes at offset %zu of an allocation of %zu bytes", what, bytes,
+                  (size_t)((const char *)p - a->p), a->bytes);
+}
+
+/* A host range is anything, but if it is pinned memory it must be inside it. */
+static void check_host_range(const char *what, const void *p, size_t bytes) {
+    const struct allocation *a = holder(p);
+    if (!a) return;
+    if (a->device) plsim_die("%s: %p is device memory", what, p);
+    if (bytes > (size_t)(a->p + a->bytes - (const char *)p))
+        plsim_die("%s: %zu bytes at offset %zu of %zu pinned bytes", what, bytes,
+                  (size_t)((const char *)p - a->p), a->bytes);
+}
+
+static cudaError_t copy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
+    static const struct {
+        bool dst_is_device, src_is_device;
+    } sides[] = {[cudaMemcpyHostToHost] = {false, false},
+                 [cudaMemcpyHostToDevice] = {true, false},
+                 [cudaMemcpyDeviceToHost] = {false, true},
+                 [cudaMemcpyDeviceToDevice] = {true, true}};
+    int injected = plsim_injected(PLSIM_COPY);
+    cudaError_t e = plsim_sticky();
+    plsim_counters.copies++;
+    if (e != cudaSuccess) return e;
+    if (injected) return plsim_fail((cudaError_t)injected);
+    if (bytes == 0) return cudaSuccess;
+    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
+        return plsim_fail(cudaErrorInvalidMemcpyDirection);
+    if (kind != cudaMemcpyDefault) {
+        (sides[kind].dst_is_device ? check_device_range : check_host_range)("copy to", dst, bytes);
+        (sides[kind].src_is_device ? check_device_range : check_host_range)("copy from", src,
+                                                                            bytes);
+    }
+    memmove(dst, src, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
+    plsim_counters.syncs++;
+    return copy(dst, src, bytes, kind);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    (void)stream;
+    return copy(dst, src, bytes, kind);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+    cudaError_t e = cudaSuccess;
+    (void)stream;
+    if (dst_pitch < width || src_pitch < width) return plsim_fail(cudaErrorInvalidPitchValue);
+    for (size_t i = 0; i < height && e == cudaSuccess; i++)
+        e = copy((char *)dst + i * dst_pitch, (const char *)src + i * src_pitch, width, kind);
+    return e;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t stream) {
+    cudaError_t e = plsim_sticky();
+    (void)stream;
+    plsim_counters.memsets++;
+    if (e != cudaSuccess || bytes == 0) return e;
+    check_device_range("fill", p, bytes);
+    memset(p, byte, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *p, int byte, size_t bytes) {
+    return cudaMemsetAsync(p, byte, bytes, NULL);
+}
+
+void plsim_memory_restart(void) {
+    neighbour_bytes = 0;
+    calls = 0;
+}

@@ -1,0 +1,133 @@
+/* ptx.c - twins of the instructions in runtime/kernels/cuda/ptx.cuh, by the fragment layouts that
+ * the PTX manual draws for mma.m16n8k16 and ldmatrix. */
+#include "tests/cuda_sim/sim.h"
+
+#include <string.h>
+
+enum { WARP = 32, M = 16, N = 8, K = 16 };
+
+void pl_sim_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]);
+void pl_sim_ldmatrix_x4(uint32_t r[4], const void *row, bool trans);
+void pl_sim_copy(void *dst, const void *src, int bytes, bool valid);
+void pl_sim_copy_commit(void);
+void pl_sim_copy_wait(int pending);
+uint32_t pl_sim_pack_bf16(float low, float high);
+
+static void need_all(const char *what, uint32_t lanes) {
+    if (lanes != UINT32_MAX) plsim_die("%s with lanes %08x only", what, lanes);
+}
+
+static float of_bf16(uint32_t bits) {
+    float f;
+    uint32_t u = bits << 16;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* The two elements of a register, the first in the low half. */
+static void unpack(uint32_t word, float *first, float *second) {
+    *first = of_bf16(word & 0xFFFF);
+    *second = of_bf16(word >> 16);
+}
+
+struct mma {
+    float *c;
+    const uint32_t *a, *b;
+};
+
+/* c += a b with fp32 sums in the order of k. The tensor core's own order is not documented. */
+static void run_mma(void *const arguments[WARP], uint32_t lanes) {
+    float a[M][K], b[K][N], c[M][N];
+    need_all("mma", lanes);
+    for (uint32_t lane = 0; lane < WARP; lane++) {
+        const struct mma *m = arguments[lane];
+        uint32_t g = lane / 4, t = lane % 4 * 2;
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t row = g + i % 2 * 8, col = t + i / 2 * 8;
+            unpack(m->a[i], &a[row][col], &a[row][col + 1]);
+            c[g + i / 2 * 8][t + i % 2] = m->c[i];
+        }
+        for (uint32_t i = 0; i < 2; i++)
+            unpack(m->b[i], &b[t + i * 8][g], &b[t + i * 8 + 1][g]);
+    }
+    for (uint32_t i = 0; i < M; i++)
+        for (uint32_t k = 0; k < K; k++)
+            for (uint32_t j = 0; j < N; j++)
+                c[i][j] += a[i][k] * b[k][j];
+    for (uint32_t lane = 0; lane < WARP; lane++)
+        for (uint32_t i = 0; i < 4; i++)
+            ((const struct mma *)arguments[lane])->c[i] =
+                c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+}
+
+static const struct plsim_collective mma = {"mma", run_mma};
+
+void pl_sim_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+    struct mma m = {c, a, b};
+    plsim_meet_warp(&mma, UINT32_MAX, &m);
+}
+
+struct ldmatrix {
+    uint32_t *r;
+    const void *row;
+};
+
+static uint32_t element(void *const arguments[WARP], uint32_t matrix, uint32_t row, uint32_t col) {
+    uint16_t h;
+    const char *p = ((const struct ldmatrix *)arguments[matrix * 8 + row])->row;
+    memcpy(&h, p + col * sizeof h, sizeof h);
+    return h;
+}
+
+static void load(void *const arguments[WARP], uint32_t lanes, bool trans) {
+    need_all("ldmatrix", lanes);
+    for (uint32_t lane = 0; lane < WARP; lane++) {
+        const struct ldmatrix *l = arguments[lane];
+        uint32_t g = lane / 4, t = lane % 4 * 2;
+        if ((uintptr_t)l->row % 16 != 0) plsim_die("ldmatrix: lane %u is not aligned to 16", lane);
+        for (uint32_t i = 0; i < 4; i++)
+            l->r[i] = trans ? element(arguments, i, t, g) | element(arguments, i, t + 1, g) << 16
+                            : element(arguments, i, g, t) | element(arguments, i, g, t + 1) << 16;
+    }
+}
+
+static void run_ldmatrix(void *const a[WARP], uint32_t lanes) {
+    load(a, lanes, false);
+}
+static void run_ldmatrix_trans(void *const a[WARP], uint32_t lanes) {
+    load(a, lanes, true);
+}
+
+static const struct plsim_collective ldmatrix[2] = {{"ldmatrix", run_ldmatrix},
+                                                    {"ldmatrix.trans", run_ldmatrix_trans}};
+
+void pl_sim_ldmatrix_x4(uint32_t r[4], const void *row, bool trans) {
+    struct ldmatrix l = {r, row};
+    plsim_meet_warp(&ldmatrix[trans], UINT32_MAX, &l);
+}
+
+/* A copy is complete at once; whoever forgets to wait is not caught here. */
+void pl_sim_copy(void *dst, const void *src, int bytes, bool valid) {
+    if ((uintptr_t)dst % (unsigned)bytes != 0 || (valid && (uintptr_t)src % (unsigned)bytes != 0))
+        plsim_die("cp.async of %d bytes is not aligned to them", bytes);
+    if (valid)
+        memcpy(dst, src, (size_t)bytes);
+    else
+        memset(dst, 0, (size_t)bytes);
+}
+
+void pl_sim_copy_commit(void) {}
+void pl_sim_copy_wait(int pending) {
+    (void)pending;
+}
+
+static uint32_t bf16_of(float f) {
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7FFFFFFF) > 0x7F800000) return 0x7FFF;
+    return (u + 0x7FFF + (u >> 16 & 1)) >> 16;
+}
+
+uint32_t pl_sim_pack_bf16(float low, float high) {
+    return bf16_of(low) | bf16_of(high) << 16;
+}

@@ -1,0 +1,322 @@
+/* runtime.c - errors, devices, streams, events, function attributes. */
+#include "tests/cuda_sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- errors ---- */
+
+static cudaError_t last = cudaSuccess, sticky = cudaSuccess;
+
+/* After these the context is lost: every later call returns the same error until the process ends
+ * (CUDA Runtime API, cudaError_t: "the process must be terminated and relaunched"). */
+static bool spoils_context(cudaError_t e) {
+    static const cudaError_t all[] = {
+        cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorContained,
+        cudaErrorIllegalAddress,      cudaErrorLaunchTimeout,       cudaErrorAssert,
+        cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
+        cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,
+        cudaErrorTensorMemoryLeak,    cudaErrorExternalDevice,      cudaErrorUnknown};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] == e) return true;
+    return false;
+}
+
+cudaError_t plsim_fail(cudaError_t e) {
+    if (sticky == cudaSuccess && spoils_context(e)) sticky = e;
+    return last = e;
+}
+
+cudaError_t plsim_sticky(void) {
+    (void)plsim_settings();
+    return sticky;
+}
+
+cudaError_t cudaPeekAtLastError(void) {
+    return sticky != cudaSuccess ? sticky : last;
+}
+
+cudaError_t cudaGetLastError(void) {
+    cudaError_t e = cudaPeekAtLastError();
+    last = cudaSuccess;
+    return e;
+}
+
+const char *cudaGetErrorName(cudaError_t e) {
+    static const struct {
+        cudaError_t e;
+        const char *name;
+    } all[] = {
+#define X(name, number) {name, #name},
+        PLSIM_ERRORS(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].e == e) return all[i].name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t e) {
+    if (e == cudaSuccess) return "no error";
+    if (e == cudaErrorMemoryAllocation) return "out of memory";
+    if (e == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
+    return cudaGetErrorName(e);
+}
+
+void plsim_restart(void) {
+    last = sticky = cudaSuccess;
+    plsim_memory_restart();
+    plsim_settings_forget();
+}
+
+/* ---- device ---- */
+
+static cudaError_t store(int *out, int value) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    if (!out) return plsim_fail(cudaErrorInvalidValue);
+    *out = value;
+    return cudaSuccess;
+}
+
+static cudaError_t check_device(int device) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    return device == 0 ? cudaSuccess : plsim_fail(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDriverGetVersion(int *out) {
+    return store(out, CUDART_VERSION);
+}
+cudaError_t cudaRuntimeGetVersion(int *out) {
+    return store(out, CUDART_VERSION);
+}
+cudaError_t cudaGetDeviceCount(int *out) {
+    return store(out, 1);
+}
+cudaError_t cudaGetDevice(int *out) {
+    return store(out, 0);
+}
+cudaError_t cudaSetDevice(int device) {
+    return check_device(device);
+}
+cudaError_t cudaSetDeviceFlags(unsigned flags) {
+    return (void)flags, plsim_sticky();
+}
+
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
+    (void)device_flags, (void)flags;
+    return check_device(device);
+}
+
+cudaError_t cudaDeviceReset(void) {
+    return plsim_sticky();
+}
+
+static cudaError_t synchronize(void) {
+    int injected = plsim_injected(PLSIM_SYNC);
+    cudaError_t e = plsim_sticky();
+    plsim_counters.syncs++;
+    if (e != cudaSuccess) return e;
+    return injected ? plsim_fail((cudaError_t)injected) : cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    return synchronize();
+}
+
+/* Numbers of an H100 SXM, compute capability and multiprocessors as the settings say. */
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
+    cudaError_t e = check_device(device);
+    if (e != cudaSuccess) return e;
+    if (!out) return plsim_fail(cudaErrorInvalidValue);
+    const struct plsim_settings *s = plsim_settings();
+    *out = (struct cudaDeviceProp){
+        .name = "Plimsoll emulation",
+        .totalGlobalMem = s->memory_bytes,
+        .sharedMemPerBlock = 49152,
+        .regsPerBlock = 65536,
+        .warpSize = 32,
+        .maxThreadsPerBlock = 1024,
+        .maxThreadsDim = {1024, 1024, 64},
+        .maxGridSize = {INT32_MAX, 65535, 65535},
+        .totalConstMem = 65536,
+        .major = s->sm / 10,
+        .minor = s->sm % 10,
+        .multiProcessorCount = s->sm_count,
+        .unifiedAddressing = 1,
+        .memoryBusWidth = 5120,
+        .l2CacheSize = 52428800,
+        .maxThreadsPerMultiProcessor = 2048,
+        .sharedMemPerMultiprocessor = 233472,
+        .sharedMemPerBlockOptin = 232448,
+        .regsPerMultiprocessor = 65536,
+    };
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int device) {
+    const struct plsim_settings *s = plsim_settings();
+    const struct {
+        enum cudaDeviceAttr attribute;
+        int value;
+    } all[] = {{cudaDevAttrMaxThreadsPerBlock, 1024},
+               {cudaDevAttrMaxSharedMemoryPerBlock, 49152},
+               {cudaDevAttrWarpSize, 32},
+               {cudaDevAttrClockRate, 1980000},
+               {cudaDevAttrMultiProcessorCount, s->sm_count},
+               {cudaDevAttrIntegrated, 0},
+               {cudaDevAttrEccEnabled, 0},
+               {cudaDevAttrPciBusId, 0},
+               {cudaDevAttrPciDeviceId, 0},
+               {cudaDevAttrMemoryClockRate, 2619000},
+               {cudaDevAttrGlobalMemoryBusWidth, 5120},
+               {cudaDevAttrL2CacheSize, 52428800},
+               {cudaDevAttrPciDomainId, 0},
+               {cudaDevAttrComputeCapabilityMajor, s->sm / 10},
+               {cudaDevAttrComputeCapabilityMinor, s->sm % 10},
+               {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 233472},
+               {cudaDevAttrMaxSharedMemoryPerBlockOptin, 232448}};
+    cudaError_t e = check_device(device);
+    if (e != cudaSuccess) return e;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].attribute == attribute) return store(out, all[i].value);
+    return plsim_fail(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int device) {
+    static const char id[] = "0000:00:00.0";
+    cudaError_t e = check_device(device);
+    if (e != cudaSuccess) return e;
+    if (!out || bytes < (int)sizeof id) return plsim_fail(cudaErrorInvalidValue);
+    memcpy(out, id, sizeof id);
+    return cudaSuccess;
+}
+
+/* ---- streams and events: everything has happened when the call returns ---- */
+
+struct CUstream_st {
+    unsigned flags;
+};
+struct CUevent_st {
+    unsigned flags;
+};
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    if (!out) return plsim_fail(cudaErrorInvalidValue);
+    *out = malloc(sizeof **out);
+    if (!*out) return plsim_fail(cudaErrorMemoryAllocation);
+    (*out)->flags = flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *out) {
+    return cudaStreamCreateWithFlags(out, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    free(stream);
+    return plsim_sticky();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return (void)stream, synchronize();
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    return (void)stream, plsim_sticky();
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    (void)stream, (void)flags;
+    return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    if (!out) return plsim_fail(cudaErrorInvalidValue);
+    *out = malloc(sizeof **out);
+    if (!*out) return plsim_fail(cudaErrorMemoryAllocation);
+    (*out)->flags = flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out) {
+    return cudaEventCreateWithFlags(out, 0);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    free(event);
+    return plsim_sticky();
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    (void)stream;
+    return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return event ? synchronize() : plsim_fail(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    if (!ms || !from || !to) return plsim_fail(cudaErrorInvalidValue);
+    *ms = 0;
+    return plsim_sticky();
+}
+
+/* ---- functions ---- */
+
+enum { MAX_OPT_INS = 512, SHARED_PRESET = 49152, SHARED_LIMIT = 232448 };
+
+static struct {
+    const void *kernel;
+    int bytes;
+} opt_ins[MAX_OPT_INS];
+static int n_opt_ins;
+
+size_t plsim_shared_limit(const void *kernel) {
+    for (int i = 0; i < n_opt_ins; i++)
+        if (opt_ins[i].kernel == kernel) return (size_t)opt_ins[i].bytes;
+    return SHARED_PRESET;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    if (!kernel) return plsim_fail(cudaErrorInvalidDeviceFunction);
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        value > SHARED_LIMIT)
+        return plsim_fail(cudaErrorInvalidValue);
+    int i = 0;
+    while (i < n_opt_ins && opt_ins[i].kernel != kernel)
+        i++;
+    if (i == MAX_OPT_INS) plsim_die("more than %d kernels with large shared memory", MAX_OPT_INS);
+    if (i == n_opt_ins) n_opt_ins++;
+    opt_ins[i].kernel = kernel;
+    opt_ins[i].bytes = value;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel) {
+    cudaError_t e = plsim_sticky();
+    if (e != cudaSuccess) return e;
+    if (!out || !kernel) return plsim_fail(cudaErrorInvalidDeviceFunction);
+    *out = (struct cudaFuncAttributes){
+        .maxThreadsPerBlock = 1024,
+        .numRegs = 32,
+        .ptxVersion = plsim_settings()->sm,
+        .binaryVersion = plsim_settings()->sm,
+        .maxDynamicSharedSizeBytes = (int)plsim_shared_limit(kernel),
+        .preferredShmemCarveout = -1,
+    };
+    return cudaSuccess;
+}

@@ -1,0 +1,73 @@
+/* sim.h - the inside of the emulation of the CUDA runtime, and what tests may ask of it.
+ *
+ * The emulation is one C library: memory.c (allocations and copies), runtime.c (errors, devices,
+ * streams), block.c (threads of a block as fibres), fibre.c (context switch), warp.c (shuffles and
+ * votes), settings.c (environment). It is not thread-safe: the back-end has one host thread. */
+#ifndef PL_TESTS_CUDA_SIM_SIM_H
+#define PL_TESTS_CUDA_SIM_SIM_H
+
+#include "include/cuda_runtime.h"
+#include "include/plsim_core.h"
+
+#include <stdbool.h>
+
+struct plsim_counters {
+    uint64_t mallocs, failed_mallocs, frees, host_mallocs, failed_host_mallocs;
+    uint64_t launches, blocks, switches, copies, memsets, syncs;
+    uint64_t used_bytes, peak_bytes; /* of the device */
+};
+extern struct plsim_counters plsim_counters;
+
+/* Reads the environment again and forgets sticky errors, counts and limits; allocations stay. For
+ * tests that change the settings in one process. */
+void plsim_restart(void);
+
+/* ---- inside ---- */
+
+enum plsim_site {
+    PLSIM_MALLOC,
+    PLSIM_HOSTALLOC,
+    PLSIM_LAUNCH,
+    PLSIM_COPY,
+    PLSIM_SYNC,
+    PLSIM_MATMUL,
+    PLSIM_SITES
+};
+
+struct plsim_settings {
+    uint64_t memory_bytes;
+    uint64_t neighbour_bytes, neighbour_after; /* 0 bytes = none */
+    int sm, sm_count;
+    bool reverse;
+    struct {
+        uint64_t at, count; /* 1-based; at 0 = never */
+        int error;
+    } fail[PLSIM_SITES];
+};
+const struct plsim_settings *plsim_settings(void);
+void plsim_settings_forget(void);
+
+/* Counts a call at this site; the error it must fail with, or 0. */
+int plsim_injected(enum plsim_site site);
+
+/* Records e as the last error and returns it. Errors that spoil the context stay for ever. */
+cudaError_t plsim_fail(cudaError_t e);
+/* The error that every call returns once the context is spoilt; else cudaSuccess. */
+cudaError_t plsim_sticky(void);
+/* Largest dynamic shared memory that a kernel may be launched with. */
+size_t plsim_shared_limit(const void *kernel);
+/* memory.c: the neighbour leaves. */
+void plsim_memory_restart(void);
+
+/* Ends the process: a defect of the code under test. */
+_Noreturn void plsim_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* fibre.c: stacks that run plsim_fibre_main() for ever. */
+struct plsim_fibre;
+struct plsim_fibre *plsim_fibre_create(void);
+/* Leaves the running fibre and goes on in another; NULL = the stack of the host. */
+void plsim_fibre_switch(struct plsim_fibre *to);
+struct plsim_fibre *plsim_fibre_running(void);
+void plsim_fibre_main(void); /* block.c; never returns */
+
+#endif
