@@ -109,12 +109,12 @@ static uint64_t end_of(const struct checker *c, uint32_t id) {
 static pl_err enter(struct checker *c, uint32_t op, uint32_t id) {
     uint64_t offset = c->plan->places[id].offset;
     uint32_t at = c->n_live;
+    if (offset % c->p->traits.align_bytes) return broken(c, op, id, "is not aligned");
     while (at > 0 && c->plan->places[c->live[at - 1]].offset > offset)
         at--;
     if (at > 0 && end_of(c, c->live[at - 1]) > offset) return broken(c, op, id, "overlaps below");
     if (at < c->n_live && end_of(c, id) > c->plan->places[c->live[at]].offset)
         return broken(c, op, id, "overlaps above");
-    if (offset % c->p->traits.align_bytes) return broken(c, op, id, "is not aligned");
     if (end_of(c, id) > c->plan->batch_bytes) return broken(c, op, id, "leaves the batch arena");
     memmove(&c->live[at + 1], &c->live[at], (c->n_live - at) * sizeof *c->live);
     c->live[at] = id;
