@@ -18,6 +18,7 @@
 #define PL_RUNTIME_KERNELS_CUDA_COMMON_CUH
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/kernels/cuda/table.h"
 
 #include <cuda_bf16.h>
 
@@ -270,6 +271,12 @@ enum { PL_FORM_F32, PL_FORM_BF16, PL_FORM_EITHER, PL_FORMS };
 #define PL_FORM_TABLE(kernel)                                                                      \
     {kernel<float, pl_lanes<float>::N>, kernel<__nv_bfloat16, pl_lanes<__nv_bfloat16>::N>,         \
      kernel<pl_either, 1>}
+
+/* The same instances of a __global__ function, for PL_CUDA_PRELOAD. */
+#define PL_FORM_KERNELS(kernel)                                                                    \
+    PL_CUDA_KERNEL(kernel<float, pl_lanes<float>::N>),                                             \
+        PL_CUDA_KERNEL(kernel<__nv_bfloat16, pl_lanes<__nv_bfloat16>::N>),                         \
+        PL_CUDA_KERNEL(kernel<pl_either, 1>)
 
 /* Whether packs of 16 bytes can be read at columns that are multiples of one. */
 static inline bool pl_is_aligned(const struct pl_view *v) {

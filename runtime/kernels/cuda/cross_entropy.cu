@@ -1,0 +1,164 @@
+/* cross_entropy.cu - CROSS_ENTROPY: loss of a chunk of rows, and its gradient over the logits.
+ *
+ * A block owns a row and passes over it twice: a running maximum with the sum of exponentials
+ * relative to it (Milakov and Gimelshein, 2018), then softmax minus one-hot, which mostly finds the
+ * row in the L2 cache. Rows leave their loss in the workspace; a second launch adds them in a fixed
+ * order. Targets are known on the device only: one outside the vocabulary makes the loss NaN. */
+#include "runtime/kernels/cuda/common.cuh"
+
+#include "estimator/base/checked.h"
+
+namespace {
+
+#define MOST  1024 /* threads of a row */
+#define BATCH 4    /* packs of a thread in flight */
+
+template <typename T> struct loss {
+    pl_mat<T> logits; /* [T,V] */
+    const int32_t *targets;
+    double *row_loss; /* [T] */
+    uint32_t vocab;
+    float scale;
+    bool gradient;
+};
+
+/* Elements e with col + e >= cols do not count. */
+template <int V>
+__device__ __forceinline__ void add_exponentials(float (&x)[V], uint32_t left, float &max,
+                                                 float &sum) {
+    float top = max, added = 0;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        if ((uint32_t)i >= left) x[i] = -INFINITY;
+        top = fmaxf(top, x[i]);
+    }
+    if (top > max) sum *= expf(max - top);
+    max = top;
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        added += expf(x[i] - top);
+    sum += added;
+}
+
+/* The thread's part of a row: its maximum, and the sum of exponentials relative to that. A NaN is
+ * passed over by the maximum and carried by the sum. */
+template <typename T, int V>
+__device__ __forceinline__ void sum_row(const loss<T> &t, uint64_t row, float &max, float &sum) {
+    const uint32_t step = blockDim.x * V;
+    max = -FLT_MAX;
+    sum = 0;
+    for (uint32_t begin = threadIdx.x * V; begin < t.vocab; begin += BATCH * step) {
+        pl_pack<T, V> x[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (begin + k * step < t.vocab)
+                x[k] = pl_load<T, V>(t.logits, row, begin + k * step, t.vocab);
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            float f[V];
+            if (begin + k * step >= t.vocab) break;
+            pl_floats(x[k], f);
+            add_exponentials(f, t.vocab - (begin + k * step), max, sum);
+        }
+    }
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void write_pack(const loss<T> &t, uint64_t row, uint32_t c,
+                                           const pl_pack<T, V> &x, uint32_t target, float max,
+                                           float factor) {
+    float f[V];
+    pl_floats(x, f);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        f[i] = expf(f[i] - max) * factor;
+        if (c + i == target) f[i] -= t.scale;
+    }
+    pl_store(t.logits, row, c, t.vocab, pl_packed(t.logits, f));
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void write_gradient(const loss<T> &t, uint64_t row, uint32_t target,
+                                               float max, float factor) {
+    const uint32_t step = blockDim.x * V;
+    for (uint32_t begin = threadIdx.x * V; begin < t.vocab; begin += BATCH * step) {
+        pl_pack<T, V> x[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (begin + k * step < t.vocab)
+                x[k] = pl_load<T, V>(t.logits, row, begin + k * step, t.vocab);
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (begin + k * step < t.vocab)
+                write_pack<T, V>(t, row, begin + k * step, x[k], target, max, factor);
+    }
+}
+
+template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(const loss<T> t) {
+    PL_SHARED(double, shared); /* one a warp */
+    const uint64_t row = blockIdx.x;
+    const uint32_t target = (uint32_t)t.targets[row];
+    float max, sum, at_target = NAN;
+    sum_row<T, V>(t, row, max, sum);
+    if (threadIdx.x == 0 && target < t.vocab) at_target = t.logits.get(row, target);
+    const float top = pl_team_reduce<pl_max>(max, (float *)shared);
+    const double total = pl_team_reduce<pl_add>((double)(sum * expf(max - top)), shared);
+    if (threadIdx.x == 0) t.row_loss[row] = log(total) + ((double)top - (double)at_target);
+    if (!t.gradient) return;
+    __syncthreads(); /* the target's logit was read */
+    write_gradient<T, V>(t, row, target, top, t.scale / (float)total);
+}
+
+#define ADDERS 256
+
+__global__ void __launch_bounds__(ADDERS)
+    add_losses(const double *row_loss, uint32_t rows, double *total) {
+    PL_SHARED(double, shared);
+    double sum = 0;
+    for (uint32_t i = threadIdx.x; i < rows; i += ADDERS)
+        sum += row_loss[i];
+    sum = pl_team_reduce<pl_add>(sum, shared);
+    if (threadIdx.x == 0) *total += sum;
+}
+
+struct loss_call {
+    struct pl_view logits;
+    const int32_t *targets;
+    double *row_loss;
+    float scale;
+    bool gradient;
+};
+
+template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t stream) {
+    const uint32_t vocab = (uint32_t)l->logits.cols;
+    const loss<T> t = {
+        pl_mat_of<T>(l->logits), l->targets, l->row_loss, vocab, l->scale, l->gradient};
+    const uint64_t warps = pl_u64_div_up(vocab, V * PL_WARP);
+    const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
+    PL_LAUNCH((loss_rows<T, V>), dim3((unsigned)l->logits.rows), dim3(threads),
+              threads / PL_WARP * sizeof(double), stream, t);
+}
+
+} // namespace
+
+/* in: logits[T,V]! targets[T]i32 loss[2]f64! ws; out: logits[T,V]! loss[2]f64!. */
+extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_call *c) {
+    static void (*const by_form[PL_FORMS])(const struct loss_call *, cudaStream_t) =
+        PL_FORM_TABLE(launch);
+    const struct loss_call l = {c->out[0], (const int32_t *)c->in[1].p, (double *)c->in[3].p,
+                                c->batch->loss_scale, c->attr->gradient};
+    const uint64_t rows = l.logits.rows;
+    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows,
+                                                l.logits.cols, false);
+    const struct pl_view *const views[] = {&l.logits};
+    cudaStream_t stream = pl_cuda_of(dev)->stream;
+    if (!pl_ws_holds(&c->in[3], need) || rows > PL_GRID_MAX || l.logits.cols > INT32_MAX)
+        return PL_ERR_PLAN_BROKEN;
+    if (rows == 0 || l.logits.cols == 0) return PL_ERR_OK;
+    by_form[pl_form_of(views, 1)](&l, stream);
+    PL_LAUNCH(add_losses, dim3(1), dim3(ADDERS), ADDERS / PL_WARP * sizeof(double), stream,
+              l.row_loss, (uint32_t)rows, (double *)c->out[1].p);
+    return pl_cuda_launched();
+}
+
+PL_CUDA_PRELOAD(cross_entropy) = {PL_FORM_KERNELS(loss_rows), PL_CUDA_KERNEL(add_losses), NULL};

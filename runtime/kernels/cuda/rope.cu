@@ -1,0 +1,105 @@
+/* rope.cu - ROPE: rotary positions (Su et al., "RoFormer", 2021), halves of a head against each
+ * other.
+ *
+ * Dimensions i and i + rot/2 turn by the angle of pair i; those from rot on stay. The inverse turns
+ * by the negative angle, which is the transpose and so the gradient even where the table carries a
+ * factor (longrope). Positions are known on the device only: one outside the table turns its row
+ * into NaN, which the loss shows, rather than reading past the table. */
+#include "runtime/kernels/cuda/common.cuh"
+
+#include "estimator/base/checked.h"
+
+namespace {
+
+#define MOST 512 /* threads of a block */
+
+template <typename T> struct rope {
+    pl_mat<T> x; /* [N,H*D] */
+    const int32_t *pos;
+    const float *table; /* [S,rot] as (cos, sin) pairs */
+    uint64_t table_ld;
+    uint32_t positions, heads, dim, pairs;
+    float sign; /* of the sine */
+};
+
+/* A block turns a row: a thread takes V pairs of a head. */
+template <typename T, int V> __global__ void __launch_bounds__(MOST) rope_rows(const rope<T> t) {
+    const uint64_t row = blockIdx.x;
+    const int32_t pos = t.pos[row];
+    const bool is_known = pos >= 0 && (uint32_t)pos < t.positions;
+    const float *angle = t.table + (is_known ? (uint64_t)pos * t.table_ld : 0);
+    const float unknown = is_known ? 0.0f : NAN;
+    const uint32_t per_head = t.pairs / V, items = t.heads * per_head;
+    for (uint32_t item = threadIdx.x; item < items; item += blockDim.x) {
+        const uint32_t pair = item % per_head * V;
+        const uint64_t low = (uint64_t)(item / per_head) * t.dim + pair, high = low + t.pairs;
+        float a[V], b[V];
+        pl_floats(pl_load<T, V>(t.x, row, low, low + V), a);
+        pl_floats(pl_load<T, V>(t.x, row, high, high + V), b);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            const float cosine = angle[2 * (pair + i)] + unknown;
+            const float sine = t.sign * angle[2 * (pair + i) + 1];
+            const float turned = a[i] * cosine - b[i] * sine;
+            b[i] = b[i] * cosine + a[i] * sine;
+            a[i] = turned;
+        }
+        pl_store(t.x, row, low, low + V, pl_packed(t.x, a));
+        pl_store(t.x, row, high, high + V, pl_packed(t.x, b));
+    }
+}
+
+struct rope_call {
+    struct pl_view x, table;
+    const int32_t *pos;
+    uint32_t heads, dim, pairs;
+    float sign;
+};
+
+template <typename T, int V> void launch(const struct rope_call *r, cudaStream_t stream) {
+    const rope<T> t = {pl_mat_of<T>(r->x),
+                       r->pos,
+                       (const float *)r->table.p,
+                       r->table.ld,
+                       (uint32_t)r->table.rows,
+                       r->heads,
+                       r->dim,
+                       r->pairs,
+                       r->sign};
+    const uint64_t items = (uint64_t)r->heads * r->pairs / V, warps = pl_u64_div_up(items, PL_WARP);
+    const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
+    PL_LAUNCH((rope_rows<T, V>), dim3((unsigned)r->x.rows), dim3(threads), 0, stream, t);
+}
+
+/* The packs of both halves of every head must be whole and aligned. */
+int form_of(const struct rope_call *r) {
+    const struct pl_view *const views[] = {&r->x};
+    const int form = pl_form_of(views, 1);
+    const uint32_t lanes = pl_form_lanes(form);
+    return r->dim % lanes || r->pairs % lanes ? PL_FORM_EITHER : form;
+}
+
+} // namespace
+
+/* in: x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32 table2?; out: x[N,H*D]!. */
+extern "C" pl_err pl_cuda_rope(struct pl_device *dev, const struct pl_call *c) {
+    static void (*const by_form[PL_FORMS])(const struct rope_call *, cudaStream_t) =
+        PL_FORM_TABLE(launch);
+    const struct pl_attr *attr = c->attr;
+    const bool is_long = c->in[3].p && c->batch->max_len > attr->long_from;
+    struct rope_call r = {c->out[0],
+                          is_long ? c->in[3] : c->in[2],
+                          (const int32_t *)c->in[1].p,
+                          0,
+                          attr->head_dim,
+                          attr->rot_dim / 2,
+                          attr->inverse ? -1.0f : 1.0f};
+    if (r.dim == 0 || 2 * r.pairs > r.dim || r.x.cols > PL_GRID_MAX || r.x.rows > PL_GRID_MAX ||
+        r.table.rows > INT32_MAX)
+        return PL_ERR_PLAN_BROKEN;
+    r.heads = (uint32_t)(r.x.cols / r.dim);
+    if (r.x.rows && r.heads && r.pairs) by_form[form_of(&r)](&r, pl_cuda_of(dev)->stream);
+    return pl_cuda_launched();
+}
+
+PL_CUDA_PRELOAD(rope) = {PL_FORM_KERNELS(rope_rows), NULL};
