@@ -29,6 +29,10 @@ uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr
 uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                              uint64_t cols);
 
+/* workspace_cuda_attention.c */
+uint64_t pl_ws_cuda_attention_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                  uint64_t rows, uint64_t cols);
+
 /* workspace_cuda_products.c */
 uint64_t pl_ws_cuda_bias_grad(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                               uint64_t cols);
