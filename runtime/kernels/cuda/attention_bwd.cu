@@ -1,0 +1,479 @@
+/* attention_bwd.cu - ATTENTION_BWD: scores again from lse, then gradients without atomics.
+ *
+ * With p = exp(s - lse), delta = rowsum(do * o) and ds = p * (do v^T - delta):
+ * dv = p^T do, dk = scale ds^T q, dq = scale ds k (Dao et al., "FlashAttention", 2022, section
+ * B.4). dk and dv are sums over queries, dq over keys, and a sum that two blocks share would need
+ * atomics, whose order is not fixed. So there are three passes:
+ *   stats  delta and lse * log2(e) of every query and head, to the workspace;
+ *   keys   a block owns a tile of keys of a kv head and walks all heads of the group and all
+ *          queries that see the tile: dk and dv;
+ *   queries  a block owns a tile of queries of a head and walks their keys: dq.
+ * Scores and do v^T are computed twice, seven products in place of five; nothing of the size of a
+ * score is stored, and the bits do not depend on timing.
+ *
+ * Tensor kernels: four warps of 16 rows, which is all that two sums of 16 x 128 leave room for. A
+ * warp's own rows (k and v, or q and do) stay in registers as fragments, so every product costs
+ * shared memory the 256 bytes of one B fragment; own rows and walked tiles take turns in the same
+ * shared memory. The walked tiles come by asynchronous copies into two buffers, one barrier a tile.
+ * In the keys pass scores are held transposed, [key][query]: p^T and ds^T are then A fragments as
+ * they are. At D = 256 dk and dv need a pass each. */
+#include "runtime/kernels/cuda/attention.cuh"
+
+#include "estimator/program/program.h"
+
+#include <math.h>
+
+/* ---- stats ---- */
+
+enum { STATS_THREADS = 256 };
+
+/* `lanes` (a power of two) threads serve a head of a row. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(STATS_THREADS)
+    stats(const struct pl_attention a, const pl_mat<T> o, const pl_mat<T> go, unsigned lanes) {
+    const uint64_t at = ((uint64_t)blockIdx.x * STATS_THREADS + threadIdx.x) / lanes;
+    const uint64_t row = at / a.heads;
+    const uint32_t head = (uint32_t)(at % a.heads), col = head * a.dim;
+    float sum = 0.0f;
+    if (row < a.n_tokens)
+        for (uint32_t d = threadIdx.x % lanes * V; d < a.dim; d += lanes * V) {
+            float x[V], y[V];
+            pl_floats(pl_load<T, V>(o, row, col + d, col + a.dim), x);
+            pl_floats(pl_load<T, V>(go, row, col + d, col + a.dim), y);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                sum = fmaf(x[i], y[i], sum);
+        }
+    sum = pl_warp_reduce<pl_add>(sum, lanes);
+    if (row < a.n_tokens && threadIdx.x % lanes == 0)
+        a.stats[(uint64_t)head * a.n_tokens + row] =
+            make_float2(a.lse[row * a.lse_ld + head] * PL_LOG2_E, sum);
+}
+
+template <typename T, int V>
+static pl_err launch_stats(struct pl_device *dev, const struct pl_attention *a,
+                           const struct pl_view *o, const struct pl_view *go) {
+    const unsigned lanes = pl_team_threads((a->dim + V - 1) / V, 1, PL_WARP);
+    const uint64_t threads = (uint64_t)a->n_tokens * a->heads * lanes;
+    const uint64_t blocks = (threads + STATS_THREADS - 1) / STATS_THREADS;
+    if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
+    PL_LAUNCH((stats<T, V>), dim3((unsigned)blocks), dim3(STATS_THREADS), 0,
+              pl_cuda_of(dev)->stream, *a, pl_mat_of<T>(*o), pl_mat_of<T>(*go), lanes);
+    return pl_cuda_launched();
+}
+
+/* ---- tensor cores ---- */
+
+/* Turns scores into p, and do v^T into ds where it is wanted, for the queries and keys that see
+ * each other. Of an element, QUERY_IS_ROW tells whether rows are queries or keys; stat(i) gives the
+ * stats of the query of element i of block n. */
+template <bool QUERY_IS_ROW>
+static __device__ __forceinline__ bool element_sees(uint32_t query, uint32_t key, int n, int i,
+                                                    uint32_t reach) {
+    const uint32_t row = pl_lane() / 4 + i / 2 * 8, col = n * 8 + pl_lane() % 4 * 2 + i % 2;
+    return QUERY_IS_ROW ? pl_sees(query + row, key + col, reach)
+                        : pl_sees(query + col, key + row, reach);
+}
+
+/* Shared elements of the keys kernel: own rows first pass through the buffers, so the larger counts.
+ * Stats of both buffers follow. */
+template <int D, uint32_t QUERIES> struct keys_layout {
+    static constexpr uint32_t TILE = QUERIES * pl_pitch<D>::N; /* q or do of one buffer */
+    static constexpr uint32_t OWN = 64 * pl_pitch<D>::N;       /* k or v */
+    static constexpr bool KEPT = D <= 128;                     /* k in registers, too */
+    static constexpr uint32_t WALKED = KEPT ? 0 : OWN;         /* where walked tiles start */
+    static constexpr uint32_t STATS = WALKED + 4 * TILE > 2 * OWN ? WALKED + 4 * TILE : 2 * OWN;
+    static constexpr uint32_t BYTES = STATS * 2 + 2 * QUERIES * 8;
+};
+
+template <int D, uint32_t QUERIES>
+static __device__ __forceinline__ void copy_queries(const struct pl_attention &a,
+                                                    const struct pl_tile &t, __nv_bfloat16 *memory,
+                                                    uint32_t buffer, uint32_t head,
+                                                    uint32_t query) {
+    typedef keys_layout<D, QUERIES> layout;
+    __nv_bfloat16 *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
+    float2 *stats = (float2 *)(memory + layout::STATS) + buffer * QUERIES;
+    pl_tile_copy<D, QUERIES>(q, a.q, t, query, head * a.dim, a.dim);
+    pl_tile_copy<D, QUERIES>(q + layout::TILE, a.go, t, query, head * a.dim, a.dim);
+    if (threadIdx.x < QUERIES)
+        pl_ptx_copy_8(stats + threadIdx.x,
+                      a.stats + (uint64_t)head * a.n_tokens + t.row0 + query + threadIdx.x,
+                      query + threadIdx.x < t.length);
+    pl_ptx_copy_commit();
+}
+
+template <int D, uint32_t QUERIES, bool DV, bool DK>
+static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
+    keys_tensor(const struct pl_attention a) {
+    typedef keys_layout<D, QUERIES> layout;
+    constexpr uint32_t KEYS = 64;
+    PL_SHARED(__nv_bfloat16, memory);
+    const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
+    struct pl_tile t;
+    if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
+    const struct pl_range queries = pl_queries_seeing(a, t, KEYS);
+    const uint32_t key = t.first + pl_warp() * 16, head_end = (kv_head + 1) * a.group;
+    const float factor = a.scale * PL_LOG2_E;
+
+    pl_rows_a<D, layout::KEPT> k[1];
+    pl_rows_a<D, true> v[1];
+    float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
+    pl_tile_copy<D, KEYS>(memory, a.k, t, t.first, kv_col, a.dim);
+    pl_tile_copy<D, KEYS>(memory + layout::OWN, a.v, t, t.first, kv_col, a.dim);
+    pl_ptx_copy_commit();
+    pl_ptx_copy_wait<0>();
+    __syncthreads();
+    k[0].take(memory + pl_warp() * 16 * pl_pitch<D>::N);
+    if (DK) v[0].take(memory + layout::OWN + pl_warp() * 16 * pl_pitch<D>::N);
+    __syncthreads();
+
+    uint32_t head = kv_head * a.group, query = queries.first, buffer = 0;
+    copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
+    while (head < head_end) {
+        const uint32_t here = query;
+        const __nv_bfloat16 *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
+        const __nv_bfloat16 *go = q + layout::TILE;
+        const float2 *stat = (const float2 *)(memory + layout::STATS) + buffer * QUERIES;
+        float p[1][QUERIES / 8][4], ds[1][QUERIES / 8][4];
+        query += QUERIES;
+        if (query >= queries.end) query = queries.first, head++;
+        buffer ^= 1;
+        pl_ptx_copy_wait<0>();
+        __syncthreads(); /* this buffer is here, the other is used */
+        if (head < head_end) copy_queries<D, QUERIES>(a, t, memory, buffer, head, query);
+
+        pl_multiply_rows<D, 1, QUERIES>(p, k, q);
+        if (DK) pl_multiply_rows<D, 1, QUERIES>(ds, v, go);
+        const bool all = pl_all_see(here, QUERIES, key, 16, a.reach);
+#pragma unroll
+        for (int n = 0; n < (int)QUERIES / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float2 s = stat[n * 8 + pl_lane() % 4 * 2 + i % 2];
+                const bool sees = all || element_sees<false>(here, key, n, i, a.reach);
+                p[0][n][i] = sees ? pl_ptx_exp2(fmaf(p[0][n][i], factor, -s.x)) : 0.0f;
+                if (DK) ds[0][n][i] = sees ? p[0][n][i] * (ds[0][n][i] - s.y) : 0.0f;
+            }
+        if (DV) pl_add_weighted<D, 1, QUERIES>(dv, p, go);
+        if (DK) pl_add_weighted<D, 1, QUERIES>(dk, ds, q);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t j = key + pl_lane() / 4 + half * 8;
+        if (j >= t.length) continue;
+        if (DK) pl_store_part<D>(a.dk, t.row0 + j, kv_col, a.dim, dk[0], half, a.scale);
+        if (DV) pl_store_part<D>(a.dv, t.row0 + j, kv_col, a.dim, dv[0], half, 1.0f);
+    }
+}
+
+/* The same for the queries kernel. */
+template <int D, uint32_t KEYS> struct queries_layout {
+    static constexpr uint32_t TILE = KEYS * pl_pitch<D>::N; /* k or v of one buffer */
+    static constexpr uint32_t OWN = 64 * pl_pitch<D>::N;    /* do or q */
+    static constexpr bool KEPT = D <= 128;                  /* do in registers, too */
+    static constexpr uint32_t WALKED = KEPT ? 0 : OWN;
+    static constexpr uint32_t ALL = WALKED + 4 * TILE > 2 * OWN ? WALKED + 4 * TILE : 2 * OWN;
+    static constexpr uint32_t BYTES = ALL * 2;
+};
+
+template <int D, uint32_t KEYS>
+static __device__ __forceinline__ void copy_keys(const struct pl_attention &a,
+                                                 const struct pl_tile &t, __nv_bfloat16 *memory,
+                                                 uint32_t buffer, uint32_t kv_col, uint32_t key) {
+    typedef queries_layout<D, KEYS> layout;
+    __nv_bfloat16 *k = memory + layout::WALKED + buffer * 2 * layout::TILE;
+    pl_tile_copy<D, KEYS>(k, a.k, t, key, kv_col, a.dim);
+    pl_tile_copy<D, KEYS>(k + layout::TILE, a.v, t, key, kv_col, a.dim);
+    pl_ptx_copy_commit();
+}
+
+template <int D, uint32_t KEYS>
+static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
+    queries_tensor(const struct pl_attention a) {
+    typedef queries_layout<D, KEYS> layout;
+    constexpr uint32_t QUERIES = 64;
+    PL_SHARED(__nv_bfloat16, memory);
+    const uint32_t head = blockIdx.x % a.heads;
+    const uint32_t col = head * a.dim, kv_col = head / a.group * a.dim;
+    struct pl_tile t;
+    if (!pl_tile_find(a, (gridDim.x - 1 - blockIdx.x) / a.heads, QUERIES, &t)) return;
+    const struct pl_range keys = pl_keys_seen(a, t, QUERIES, KEYS);
+    const uint32_t query = t.first + pl_warp() * 16;
+    const float factor = a.scale * PL_LOG2_E;
+
+    pl_rows_a<D, true> q[1];
+    pl_rows_a<D, layout::KEPT> go[1];
+    float dq[1][D / 8][4] = {};
+    float2 stat[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t i = query + pl_lane() / 4 + half * 8;
+        stat[half] = i < t.length ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + i]
+                                  : make_float2(0.0f, 0.0f);
+    }
+    pl_tile_copy<D, QUERIES>(memory, a.go, t, t.first, col, a.dim);
+    pl_tile_copy<D, QUERIES>(memory + layout::OWN, a.q, t, t.first, col, a.dim);
+    pl_ptx_copy_commit();
+    pl_ptx_copy_wait<0>();
+    __syncthreads();
+    go[0].take(memory + pl_warp() * 16 * pl_pitch<D>::N);
+    q[0].take(memory + layout::OWN + pl_warp() * 16 * pl_pitch<D>::N);
+    __syncthreads();
+
+    copy_keys<D, KEYS>(a, t, memory, 0, kv_col, keys.first);
+    uint32_t buffer = 0;
+    for (uint32_t key = keys.first; key < keys.end; key += KEYS, buffer ^= 1) {
+        const __nv_bfloat16 *k = memory + layout::WALKED + buffer * 2 * layout::TILE;
+        float p[1][KEYS / 8][4], ds[1][KEYS / 8][4];
+        pl_ptx_copy_wait<0>();
+        __syncthreads(); /* this buffer is here, the other is used */
+        if (key + KEYS < keys.end)
+            copy_keys<D, KEYS>(a, t, memory, buffer ^ 1, kv_col, key + KEYS);
+
+        pl_multiply_rows<D, 1, KEYS>(p, q, k);
+        pl_multiply_rows<D, 1, KEYS>(ds, go, k + layout::TILE);
+        const bool all = pl_all_see(query, 16, key, KEYS, a.reach);
+#pragma unroll
+        for (int n = 0; n < (int)KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const bool sees = all || element_sees<true>(query, key, n, i, a.reach);
+                const float e = pl_ptx_exp2(fmaf(p[0][n][i], factor, -stat[i / 2].x));
+                ds[0][n][i] = sees ? e * (ds[0][n][i] - stat[i / 2].y) : 0.0f;
+            }
+        pl_add_weighted<D, 1, KEYS>(dq, ds, k);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t i = query + pl_lane() / 4 + half * 8;
+        if (i < t.length)
+            pl_store_part<D>(a.dq, t.row0 + i, col, a.dim, dq[0], half, a.scale);
+    }
+}
+
+#define KEYS_TENSOR(D, QUERIES, DV, DK)                                                            \
+    {keys_tensor<D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES}
+#define QUERIES_TENSOR(D, KEYS)                                                                    \
+    {queries_tensor<D, KEYS>, D, 64, PL_TENSOR_THREADS, queries_layout<D, KEYS>::BYTES}
+
+static const struct pl_attention_instance
+    dkv_tensor[] = {KEYS_TENSOR(32, 64, true, true), KEYS_TENSOR(64, 64, true, true),
+                    KEYS_TENSOR(96, 32, true, true), KEYS_TENSOR(128, 32, true, true)},
+    dv_tensor_256 = KEYS_TENSOR(256, 16, true, false),
+    dk_tensor_256 = KEYS_TENSOR(256, 16, false, true),
+    dq_tensor[] = {QUERIES_TENSOR(32, 64), QUERIES_TENSOR(64, 64), QUERIES_TENSOR(96, 32),
+                   QUERIES_TENSOR(128, 32), QUERIES_TENSOR(256, 16)};
+
+/* ---- fp32 ---- */
+
+/* Warps of a plain keys kernel: its four tiles of D = 256 must fit 99 KiB. */
+template <int CHUNKS> struct plain_keys {
+    static constexpr int WARPS = CHUNKS > 4 ? 2 : 4;
+    static constexpr int KEYS = WARPS * pl_plain<CHUNKS>::OWN;
+    static constexpr int BYTES = ((2 * KEYS + 2 * PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH +
+                                  2 * KEYS * PL_PLAIN_TILE) *
+                                 4;
+};
+
+template <int CHUNKS>
+static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
+    keys_plain(const struct pl_attention a) {
+    constexpr int OWN = pl_plain<CHUNKS>::OWN, PITCH = pl_plain<CHUNKS>::PITCH;
+    constexpr uint32_t KEYS = plain_keys<CHUNKS>::KEYS;
+    PL_SHARED(float, memory);
+    float *k = memory, *v = k + KEYS * PITCH, *q = v + KEYS * PITCH;
+    float *go = q + PL_PLAIN_TILE * PITCH;
+    float *p = go + PL_PLAIN_TILE * PITCH + pl_warp() * 2 * OWN * PL_PLAIN_TILE;
+    float *ds = p + OWN * PL_PLAIN_TILE;
+    const uint32_t kv_head = blockIdx.x % a.kv_heads, kv_col = kv_head * a.dim;
+    const uint32_t dim4 = (a.dim + 3) / 4 * 4;
+    struct pl_tile t;
+    if (!pl_tile_find(a, blockIdx.x / a.kv_heads, KEYS, &t)) return;
+    const struct pl_range queries = pl_queries_seeing(a, t, KEYS);
+    const uint32_t key = t.first + pl_warp() * OWN;
+
+    float dk[OWN][CHUNKS] = {}, dv[OWN][CHUNKS] = {}, s[OWN], dp[OWN];
+    pl_plain_load<CHUNKS>(k, a.k, t, t.first, KEYS, kv_col, a.dim);
+    pl_plain_load<CHUNKS>(v, a.v, t, t.first, KEYS, kv_col, a.dim);
+    for (uint32_t head = kv_head * a.group; head < (kv_head + 1) * a.group; head++)
+        for (uint32_t query = queries.first; query < queries.end; query += PL_PLAIN_TILE) {
+            const uint32_t i = query + pl_lane();
+            __syncthreads();
+            pl_plain_load<CHUNKS>(q, a.q, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
+            pl_plain_load<CHUNKS>(go, a.go, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
+            const float2 stat = i < t.length
+                                    ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + i]
+                                    : make_float2(0.0f, 0.0f);
+            __syncthreads();
+            pl_plain_dot<CHUNKS>(s, k + pl_warp() * OWN * PITCH, q, dim4);
+            pl_plain_dot<CHUNKS>(dp, v + pl_warp() * OWN * PITCH, go, dim4);
+#pragma unroll
+            for (int r = 0; r < OWN; r++) {
+                const float e = exp2f(fmaf(s[r], a.scale * PL_LOG2_E, -stat.x));
+                const bool sees = i < t.length && pl_sees(i, key + r, a.reach);
+                p[r * PL_PLAIN_TILE + pl_lane()] = sees ? e : 0.0f;
+                ds[r * PL_PLAIN_TILE + pl_lane()] = sees ? e * (dp[r] - stat.y) : 0.0f;
+            }
+            __syncwarp();
+            pl_plain_add_weighted<CHUNKS>(dv, p, go);
+            pl_plain_add_weighted<CHUNKS>(dk, ds, q);
+        }
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        if (key + r >= t.length) break;
+        pl_plain_store<CHUNKS>(a.dk, t.row0 + key + r, kv_col, a.dim, dk[r], a.scale);
+        pl_plain_store<CHUNKS>(a.dv, t.row0 + key + r, kv_col, a.dim, dv[r], 1.0f);
+    }
+}
+
+/* One tile serves values first and keys then. */
+template <int CHUNKS> struct plain_queries {
+    static constexpr int QUERIES = PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN;
+    static constexpr int BYTES = ((2 * QUERIES + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH +
+                                  QUERIES * PL_PLAIN_TILE) *
+                                 4;
+};
+
+template <int CHUNKS>
+static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
+    queries_plain(const struct pl_attention a) {
+    constexpr int OWN = pl_plain<CHUNKS>::OWN, PITCH = pl_plain<CHUNKS>::PITCH;
+    constexpr uint32_t QUERIES = plain_queries<CHUNKS>::QUERIES;
+    PL_SHARED(float, memory);
+    float *q = memory, *go = q + QUERIES * PITCH, *kv = go + QUERIES * PITCH;
+    float *ds = kv + PL_PLAIN_TILE * PITCH + pl_warp() * OWN * PL_PLAIN_TILE;
+    const uint32_t head = blockIdx.x % a.heads;
+    const uint32_t col = head * a.dim, kv_col = head / a.group * a.dim;
+    const uint32_t dim4 = (a.dim + 3) / 4 * 4;
+    struct pl_tile t;
+    if (!pl_tile_find(a, (gridDim.x - 1 - blockIdx.x) / a.heads, QUERIES, &t)) return;
+    const struct pl_range keys = pl_keys_seen(a, t, QUERIES, PL_PLAIN_TILE);
+    const uint32_t query = t.first + pl_warp() * OWN;
+
+    float dq[OWN][CHUNKS] = {}, s[OWN], dp[OWN];
+    float2 stat[OWN];
+#pragma unroll
+    for (int r = 0; r < OWN; r++)
+        stat[r] = query + r < t.length
+                      ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + query + r]
+                      : make_float2(0.0f, 0.0f);
+    pl_plain_load<CHUNKS>(q, a.q, t, t.first, QUERIES, col, a.dim);
+    pl_plain_load<CHUNKS>(go, a.go, t, t.first, QUERIES, col, a.dim);
+    for (uint32_t key = keys.first; key < keys.end; key += PL_PLAIN_TILE) {
+        __syncthreads();
+        pl_plain_load<CHUNKS>(kv, a.v, t, key, PL_PLAIN_TILE, kv_col, a.dim);
+        __syncthreads();
+        pl_plain_dot<CHUNKS>(dp, go + pl_warp() * OWN * PITCH, kv, dim4);
+        __syncthreads();
+        pl_plain_load<CHUNKS>(kv, a.k, t, key, PL_PLAIN_TILE, kv_col, a.dim);
+        __syncthreads();
+        pl_plain_dot<CHUNKS>(s, q + pl_warp() * OWN * PITCH, kv, dim4);
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
+            const float e = exp2f(fmaf(s[r], a.scale * PL_LOG2_E, -stat[r].x));
+            ds[r * PL_PLAIN_TILE + pl_lane()] =
+                pl_sees(query + r, key + pl_lane(), a.reach) ? e * (dp[r] - stat[r].y) : 0.0f;
+        }
+        __syncwarp();
+        pl_plain_add_weighted<CHUNKS>(dq, ds, kv);
+    }
+#pragma unroll
+    for (int r = 0; r < OWN; r++)
+        if (query + r < t.length)
+            pl_plain_store<CHUNKS>(a.dq, t.row0 + query + r, col, a.dim, dq[r], a.scale);
+}
+
+#define KEYS_PLAIN(CHUNKS)                                                                         \
+    {keys_plain<CHUNKS>, CHUNKS * PL_WARP, plain_keys<CHUNKS>::KEYS,                               \
+     plain_keys<CHUNKS>::WARPS * PL_WARP, plain_keys<CHUNKS>::BYTES}
+#define QUERIES_PLAIN(CHUNKS)                                                                      \
+    {queries_plain<CHUNKS>, CHUNKS * PL_WARP, plain_queries<CHUNKS>::QUERIES, PL_TENSOR_THREADS,   \
+     plain_queries<CHUNKS>::BYTES}
+
+static const struct pl_attention_instance
+    dkv_plain[] = {KEYS_PLAIN(1), KEYS_PLAIN(2), KEYS_PLAIN(4), KEYS_PLAIN(8)},
+    dq_plain[] = {QUERIES_PLAIN(1), QUERIES_PLAIN(2), QUERIES_PLAIN(4), QUERIES_PLAIN(8)};
+
+/* ---- the op ---- */
+
+static pl_err run_stats(struct pl_device *dev, const struct pl_attention *a,
+                        const struct pl_view *o, const struct pl_view *go) {
+    const bool packs = o->dtype == go->dtype && a->dim % 8 == 0 && pl_is_aligned(o) &&
+                       pl_is_aligned(go);
+    if (!packs) return launch_stats<pl_either, 1>(dev, a, o, go);
+    if (o->dtype == PL_DTYPE_BF16) return launch_stats<__nv_bfloat16, 8>(dev, a, o, go);
+    return launch_stats<float, 4>(dev, a, o, go);
+}
+
+static pl_err run_tensor(struct pl_device *dev, const struct pl_attention *a) {
+    if (a->dim <= 128) {
+        PL_TRY(pl_attention_launch(dev, a, pl_attention_pick(dkv_tensor, a->dim), a->kv_heads));
+    } else {
+        PL_TRY(pl_attention_launch(dev, a, &dv_tensor_256, a->kv_heads));
+        PL_TRY(pl_attention_launch(dev, a, &dk_tensor_256, a->kv_heads));
+    }
+    return pl_attention_launch(dev, a, pl_attention_pick(dq_tensor, a->dim), a->heads);
+}
+
+static pl_err run_plain(struct pl_device *dev, const struct pl_attention *a) {
+    PL_TRY(pl_attention_launch(dev, a, pl_attention_pick(dkv_plain, a->dim), a->kv_heads));
+    return pl_attention_launch(dev, a, pl_attention_pick(dq_plain, a->dim), a->heads);
+}
+
+/* Whether every view is a float matrix of the rows of the first. */
+static bool all_matrices(const struct pl_view *const *views, int n) {
+    for (int i = 0; i < n; i++)
+        if (!pl_is_float(views[i]) || views[i]->rows != views[0]->rows) return false;
+    return true;
+}
+
+/* in: q[N,H*D] k[N,G*D] v[N,G*D] o[N,H*D] lse[N,H]f32 do[N,H*D] offsets[B+1]i32 ws;
+ * out: dq[N,H*D] dk[N,G*D] dv[N,G*D]. */
+extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *in = c->in, *out = c->out, *o = &in[3], *go = &in[5];
+    const struct pl_view *const matrices[] = {&in[0], o, go, &out[0], &out[1], &out[2]};
+    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, c->attr,
+                                                in[0].rows, in[0].cols, false);
+    struct pl_attention a = {};
+    if (!pl_attention_of(c, &in[4], &in[6], &a) || !all_matrices(matrices, 6) ||
+        !pl_ws_holds(&in[7], need))
+        return PL_ERR_PLAN_BROKEN;
+    if (!a.n_tokens || !a.n_seqs) return PL_ERR_OK;
+    a.go = pl_mat_of<pl_either>(*go);
+    a.dq = pl_mat_of<pl_either>(out[0]);
+    a.dk = pl_mat_of<pl_either>(out[1]);
+    a.dv = pl_mat_of<pl_either>(out[2]);
+    a.stats = (float2 *)in[7].p;
+    PL_TRY(run_stats(dev, &a, o, go));
+    const bool tensor_cores = a.dim % 8 == 0 && pl_tensor_reads(&in[0]) &&
+                              pl_tensor_reads(&in[1]) && pl_tensor_reads(&in[2]) &&
+                              pl_tensor_reads(go) && pl_tensor_writes(&out[0]) &&
+                              pl_tensor_writes(&out[1]) && pl_tensor_writes(&out[2]);
+    return tensor_cores ? run_tensor(dev, &a) : run_plain(dev, &a);
+}
+
+PL_CUDA_PRELOAD(attention_bwd) = {
+    PL_CUDA_KERNEL(stats<float, 4>),
+    PL_CUDA_KERNEL(stats<__nv_bfloat16, 8>),
+    PL_CUDA_KERNEL(stats<pl_either, 1>),
+    PL_CUDA_KERNEL(keys_tensor<32, 64, true, true>),
+    PL_CUDA_KERNEL(keys_tensor<64, 64, true, true>),
+    PL_CUDA_KERNEL(keys_tensor<96, 32, true, true>),
+    PL_CUDA_KERNEL(keys_tensor<128, 32, true, true>),
+    PL_CUDA_KERNEL(keys_tensor<256, 16, true, false>),
+    PL_CUDA_KERNEL(keys_tensor<256, 16, false, true>),
+    PL_CUDA_KERNEL(queries_tensor<32, 64>),
+    PL_CUDA_KERNEL(queries_tensor<64, 64>),
+    PL_CUDA_KERNEL(queries_tensor<96, 32>),
+    PL_CUDA_KERNEL(queries_tensor<128, 32>),
+    PL_CUDA_KERNEL(queries_tensor<256, 16>),
+    PL_CUDA_KERNEL(keys_plain<1>),
+    PL_CUDA_KERNEL(keys_plain<2>),
+    PL_CUDA_KERNEL(keys_plain<4>),
+    PL_CUDA_KERNEL(keys_plain<8>),
+    PL_CUDA_KERNEL(queries_plain<1>),
+    PL_CUDA_KERNEL(queries_plain<2>),
+    PL_CUDA_KERNEL(queries_plain<4>),
+    PL_CUDA_KERNEL(queries_plain<8>),
+    NULL};
