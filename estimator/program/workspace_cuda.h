@@ -7,6 +7,10 @@
 
 #include "estimator/program/program.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define PL_WS_CUDA_ALIGN  256 /* bytes; of every part of a workspace */
 #define PL_CUDA_BIAS_ROWS 128 /* rows of dy that make one partial sum of BIAS_GRAD */
 
@@ -17,5 +21,9 @@ uint64_t pl_ws_cuda_narrowed(const struct pl_product_matrix m[3], uint32_t n);
 /* What cuBLASLt may use; the same for every product of a device. */
 uint64_t pl_ws_cuda_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                             uint64_t cols);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,171 @@
+/* linear.cu - LINEAR, LINEAR_DX, LINEAR_DW: which operand of a product is which, bf16 copies of
+ * fp32 inputs where the other operands are bf16, and what no library does: sums of no terms. */
+#include "runtime/kernels/cuda/pairs.cuh"
+#include "runtime/kernels/cuda/products.h"
+#include "runtime/kernels/cuda/table.h"
+
+#include "estimator/program/workspace_cuda.h"
+
+/* ---- kernels ---- */
+
+/* y[rows,cols] = x, rounded to the type of y */
+template <typename S, typename D, int V>
+static __global__ void __launch_bounds__(PL_ROWS_BLOCK)
+    convert(pl_mat<S> x, pl_mat<D> y, uint64_t rows, uint64_t cols) {
+    const uint64_t row = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    for (uint64_t c = (uint64_t)threadIdx.x * V; c < cols; c += (uint64_t)blockDim.x * V) {
+        float f[V];
+        pl_floats(pl_load<S, V>(x, row, c, cols), f);
+        pl_store(y, row, c, cols, pl_packed(y, f));
+    }
+}
+
+/* c[rows,cols] = (adds ? c : 0) + bias[cols]; bias.p NULL = none. S is the type of bias. */
+template <typename S, typename D, int V>
+static __global__ void __launch_bounds__(PL_ROWS_BLOCK)
+    set_rows(pl_mat<S> bias, pl_mat<D> y, uint64_t rows, uint64_t cols, bool adds) {
+    const uint64_t row = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    for (uint64_t c = (uint64_t)threadIdx.x * V; c < cols; c += (uint64_t)blockDim.x * V) {
+        float f[V], b[V];
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            f[i] = b[i] = 0.0f;
+        if (adds) pl_floats(pl_load<D, V>(y, row, c, cols), f);
+        if (bias.p) pl_floats(pl_load<S, V>(bias, 0, c, cols), b);
+#pragma unroll
+        for (int i = 0; i < V; i++)
+            f[i] += b[i];
+        pl_store(y, row, c, cols, pl_packed(y, f));
+    }
+}
+
+/* ---- launches ---- */
+
+template <typename S, typename D, int V>
+static void launch_convert(struct pl_rows_shape s, cudaStream_t stream, const struct pl_view *x,
+                           const struct pl_view *y) {
+    PL_LAUNCH((convert<S, D, V>), s.grid, s.block, 0, stream, pl_mat_of<S>(*x), pl_mat_of<D>(*y),
+              x->rows, x->cols);
+}
+
+template <typename S, typename D, int V>
+static void launch_set_rows(struct pl_rows_shape s, cudaStream_t stream, const struct pl_view *bias,
+                            const struct pl_view *y, bool adds) {
+    PL_LAUNCH((set_rows<S, D, V>), s.grid, s.block, 0, stream, pl_mat_of<S>(*bias),
+              pl_mat_of<D>(*y), y->rows, y->cols, adds);
+}
+
+extern "C" pl_err pl_cuda_set_rows(struct pl_device *dev, const struct pl_view *c,
+                                   const struct pl_view *bias, bool adds) {
+    static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
+                                          const struct pl_view *, const struct pl_view *, bool) =
+        PL_PAIR_TABLE(launch_set_rows);
+    const bool has_bias = bias && bias->p;
+    if (c->rows == 0 || c->cols == 0 || (adds && !has_bias)) return PL_ERR_OK;
+    struct pl_view b = {};
+    b.dtype = c->dtype; /* none: an aligned NULL */
+    if (has_bias) b = pl_as_row(bias);
+    if (!pl_is_float(c) || !pl_is_float(&b) || !pl_rows_fit(c->rows)) return PL_ERR_PLAN_BROKEN;
+    const int pair = pl_pair_of(&b, NULL, c);
+    launch[pair](pl_rows_shape_of(c->rows, c->cols, pair), pl_cuda_of(dev)->stream, &b, c, adds);
+    return pl_cuda_launched();
+}
+
+/* ---- a product of any storage ---- */
+
+static struct pl_product_matrix matrix_of(const struct pl_view *v) {
+    struct pl_product_matrix m;
+    m.rows = v->rows;
+    m.cols = v->cols;
+    m.dtype = v->dtype;
+    return m;
+}
+
+/* A bf16 copy of v at `to`, rows close together. v becomes the copy. */
+static pl_err narrow(struct pl_device *dev, struct pl_view *v, void *to) {
+    static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
+                                          const struct pl_view *, const struct pl_view *) =
+        PL_PAIR_TABLE(launch_convert);
+    struct pl_view copy = *v;
+    copy.p = to;
+    copy.ld = v->cols;
+    copy.dtype = PL_DTYPE_BF16;
+    const int pair = pl_pair_of(v, NULL, &copy);
+    launch[pair](pl_rows_shape_of(v->rows, v->cols, pair), pl_cuda_of(dev)->stream, v, &copy);
+    *v = copy;
+    return pl_cuda_launched();
+}
+
+/* g->ws is the whole workspace: cuBLASLt's part, then the copies. */
+static pl_err narrow_inputs(struct pl_device *dev, struct pl_product *g,
+                            const struct pl_product_matrix m[3]) {
+    char *copies = (char *)g->ws + g->ws_bytes;
+    struct pl_view *const inputs[] = {&g->a, &g->b};
+    for (uint32_t i = 0; i < 2; i++)
+        if (pl_ws_cuda_narrows(m, i))
+            PL_TRY(narrow(dev, inputs[i], copies + pl_ws_cuda_narrowed(m, i)));
+    return PL_ERR_OK;
+}
+
+static bool are_floats(const struct pl_product *g) {
+    return pl_is_float(&g->a) && pl_is_float(&g->b) && pl_is_float(&g->c) &&
+           (!g->bias.p || pl_is_float(&g->bias)) && pl_rows_fit(g->a.rows) &&
+           pl_rows_fit(g->b.rows);
+}
+
+/* The epilogue of cuBLASLt takes a bias of the output's type; one of another is added after. */
+static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind,
+                       const struct pl_view *ws, struct pl_product *g) {
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    const struct pl_product_matrix m[3] = {matrix_of(&g->a), matrix_of(&g->b), matrix_of(&g->c)};
+    const uint64_t k = g->trans_a ? g->a.rows : g->a.cols;
+    g->adds = pl_call_adds(c);
+    g->alpha = c->attr->alpha;
+    if (!are_floats(g)) return PL_ERR_PLAN_BROKEN;
+    if (g->c.rows == 0 || g->c.cols == 0) return PL_ERR_OK;
+    if (k == 0) return pl_cuda_set_rows(dev, &g->c, &g->bias, g->adds);
+    if (!pl_ws_holds(ws, pl_product_workspace_bytes(&dev->traits, kind, c->attr, m)))
+        return PL_ERR_PLAN_BROKEN;
+    g->ws = ws->p;
+    g->ws_bytes = pl_ws_cuda_product(&dev->traits, c->attr, m[0].rows, m[0].cols);
+    PL_TRY(narrow_inputs(dev, g, m));
+    const struct pl_view bias = g->bias;
+    const bool bias_after = bias.p && bias.dtype != g->c.dtype;
+    if (bias_after) g->bias.p = NULL;
+    PL_TRY(pl_products_run(cuda, g));
+    return bias_after ? pl_cuda_set_rows(dev, &g->c, &bias, true) : PL_ERR_OK;
+}
+
+/* in: x[N,K], W[O,K], bias?[O], ws, y?[N,O]; out: y[N,O]. */
+extern "C" pl_err pl_cuda_linear(struct pl_device *dev, const struct pl_call *c) {
+    struct pl_product g = {};
+    g.trans_b = true;
+    g.a = c->in[0];
+    g.b = c->in[1];
+    g.bias = c->in[2];
+    g.c = c->out[0];
+    return multiply(dev, c, PL_OP_LINEAR, &c->in[3], &g);
+}
+
+/* in: dy[N,O], W[O,K], ws, dx?[N,K]; out: dx[N,K]. */
+extern "C" pl_err pl_cuda_linear_dx(struct pl_device *dev, const struct pl_call *c) {
+    struct pl_product g = {};
+    g.a = c->in[0];
+    g.b = c->in[1];
+    g.c = c->out[0];
+    return multiply(dev, c, PL_OP_LINEAR_DX, &c->in[2], &g);
+}
+
+/* in: dy[N,O], x[N,K], ws, dW[O,K]; out: dW[O,K]. No rows give a zero gradient. */
+extern "C" pl_err pl_cuda_linear_dw(struct pl_device *dev, const struct pl_call *c) {
+    struct pl_product g = {};
+    g.trans_a = true;
+    g.a = c->in[0];
+    g.b = c->in[1];
+    g.c = c->out[0];
+    return multiply(dev, c, PL_OP_LINEAR_DW, &c->in[2], &g);
+}
+
+PL_CUDA_PRELOAD(linear) = {PL_PAIR_KERNELS(convert), PL_PAIR_KERNELS(set_rows), NULL};

@@ -1,0 +1,282 @@
+/* products.c - cuBLASLt: descriptors made once, algorithms kept by shape.
+ *
+ * cuBLASLt thinks in columns: what lies in memory as a row-major [r,c] is to it a column-major
+ * [c,r]. So C = op(A) op(B) is asked for as C^T = op(B)^T op(A)^T with the operands swapped, and
+ * nothing is moved. (cuBLAS Library documentation, "Data Layout" and "cublasLtMatmul()".)
+ *
+ * Choosing an algorithm takes the library tens of microseconds, as long as a small product runs,
+ * and batches of different lengths would bring a new shape every time. So algorithms are kept by
+ * shape with the token count rounded up to one of eight steps per octave, and chosen for the
+ * rounded count: the choice depends on the shape alone, not on which batch came first. An algorithm
+ * is a tile and a split, so it also computes the smaller shape; where the library does not agree,
+ * it says so before it runs anything, and the exact shape gets an entry of its own. */
+#include "runtime/kernels/cuda/products.h"
+
+#include "runtime/device/cuda/lt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Entries of the table, a power of two. A model has a dozen kinds of products, and token counts up
+ * to a million round to 150; a table that is full replaces. */
+#define ENTRIES 2048
+#define PROBES  16
+
+#define STEPS_PER_OCTAVE 8
+#define MOST_ALIGNMENT   256 /* bytes; cuBLASLt asks about no more */
+
+/* What an algorithm depends on. Compared as bytes: no padding, unused bits 0. */
+struct key {
+    uint64_t m, n, k;
+    uint64_t ld[3];        /* of a, b, c */
+    uint32_t alignment[3]; /* bytes */
+    uint32_t kind;         /* types, transposes, epilogue */
+};
+
+struct entry {
+    struct key key; /* m = 0: empty */
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+struct pl_products {
+    const struct pl_lt *lt;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t layout[3]; /* a, b, c */
+    cublasLtMatmulPreference_t preference;
+    struct entry *entries; /* [ENTRIES] */
+};
+
+/* ---- once ---- */
+
+static pl_err classify(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_SUCCESS:
+        return PL_ERR_OK;
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return PL_ERR_DEVICE_OOM;
+    case CUBLAS_STATUS_INVALID_VALUE:
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return PL_ERR_PLAN_BROKEN;
+    default: {
+        pl_err err = pl_cuda_error(cudaPeekAtLastError());
+        return err == PL_ERR_OK ? PL_ERR_DEVICE_LOST : err;
+    }
+    }
+}
+
+static cublasStatus_t make_descriptors(struct pl_products *p) {
+    const struct pl_lt *lt = p->lt;
+    /* No split, or parts kept apart and added in order; INPLACE would add them as they finish. */
+    const uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    cublasStatus_t s = lt->cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    for (int i = 0; i < 3 && s == CUBLAS_STATUS_SUCCESS; i++)
+        s = lt->cublasLtMatrixLayoutCreate(&p->layout[i], CUDA_R_32F, 1, 1, 1);
+    if (s == CUBLAS_STATUS_SUCCESS) s = lt->cublasLtMatmulPreferenceCreate(&p->preference);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = lt->cublasLtMatmulPreferenceSetAttribute(p->preference,
+                                                     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                     &reduction, sizeof reduction);
+    return s;
+}
+
+pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, struct pl_diag *d) {
+    struct pl_products *p = calloc(1, sizeof *p);
+    cublasStatus_t s;
+    *out = p;
+    if (!p || !(p->entries = calloc(ENTRIES, sizeof *p->entries))) {
+        pl_products_destroy(out);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for the products of the GPU");
+    }
+    p->lt = lt;
+    s = lt->cublasLtCreate(&p->handle);
+    if (s == CUBLAS_STATUS_SUCCESS) s = make_descriptors(p);
+    if (s == CUBLAS_STATUS_SUCCESS) return PL_ERR_OK;
+    pl_products_destroy(out);
+    if (s == CUBLAS_STATUS_ALLOC_FAILED)
+        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "cuBLASLt is out of memory starting");
+    return pl_diag_set(d, PL_ERR_NO_DEVICE, "cuBLASLt does not start (status %d)", (int)s);
+}
+
+void pl_products_destroy(struct pl_products **products) {
+    struct pl_products *p = *products;
+    if (!p) return;
+    if (p->preference) (void)p->lt->cublasLtMatmulPreferenceDestroy(p->preference);
+    for (int i = 0; i < 3; i++)
+        if (p->layout[i]) (void)p->lt->cublasLtMatrixLayoutDestroy(p->layout[i]);
+    if (p->desc) (void)p->lt->cublasLtMatmulDescDestroy(p->desc);
+    if (p->handle) (void)p->lt->cublasLtDestroy(p->handle);
+    free(p->entries);
+    free(p);
+    *products = NULL;
+}
+
+/* ---- the problem at hand, written into the descriptors ---- */
+
+static bool has_bias(const struct pl_product *g) {
+    return g->bias.p != NULL;
+}
+
+static uint32_t alignment_of(const void *p) {
+    uint32_t low = (uint32_t)((uintptr_t)p & (MOST_ALIGNMENT - 1));
+    return low ? low & -low : MOST_ALIGNMENT;
+}
+
+static struct key key_of(const struct pl_product *g) {
+    struct key key = {
+        .m = g->c.rows,
+        .n = g->c.cols,
+        .k = g->trans_a ? g->a.rows : g->a.cols,
+        .ld = {g->a.ld, g->b.ld, g->c.ld},
+        .alignment = {alignment_of(g->a.p), alignment_of(g->b.p), alignment_of(g->c.p)}};
+    key.kind = (uint32_t)(g->trans_a | g->trans_b << 1 | has_bias(g) << 2 |
+                          (g->a.dtype == PL_DTYPE_BF16) << 3 | (g->c.dtype == PL_DTYPE_BF16) << 4);
+    return key;
+}
+
+/* The dimension that counts tokens: the gradient of a weight sums over it, elsewhere it is rows. */
+static uint64_t *tokens_of(const struct pl_product *g, struct key *key) {
+    return g->trans_a ? &key->k : &key->m;
+}
+
+static uint64_t round_tokens(uint64_t n) {
+    uint64_t step = STEPS_PER_OCTAVE;
+    while (step * 2 * STEPS_PER_OCTAVE <= n)
+        step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+static cublasStatus_t set_layout(const struct pl_products *p, int i, enum pl_dtype dtype,
+                                 uint64_t rows, uint64_t cols, uint64_t ld) {
+    const uint32_t type = dtype == PL_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    const int64_t stride = (int64_t)ld;
+    const struct {
+        cublasLtMatrixLayoutAttribute_t attribute;
+        const void *value;
+        size_t bytes;
+    } rows_of[] = {{CUBLASLT_MATRIX_LAYOUT_TYPE, &type, sizeof type},
+                   {CUBLASLT_MATRIX_LAYOUT_ROWS, &cols, sizeof cols},
+                   {CUBLASLT_MATRIX_LAYOUT_COLS, &rows, sizeof rows},
+                   {CUBLASLT_MATRIX_LAYOUT_LD, &stride, sizeof stride}};
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+    for (size_t r = 0; r < sizeof rows_of / sizeof *rows_of && s == CUBLAS_STATUS_SUCCESS; r++)
+        s = p->lt->cublasLtMatrixLayoutSetAttribute(p->layout[i], rows_of[r].attribute,
+                                                    rows_of[r].value, rows_of[r].bytes);
+    return s;
+}
+
+/* The stored shapes for these m, n, k. */
+static cublasStatus_t set_layouts(const struct pl_products *p, const struct pl_product *g,
+                                  const struct key *key) {
+    const uint64_t m = key->m, n = key->n, k = key->k;
+    cublasStatus_t s =
+        set_layout(p, 0, g->a.dtype, g->trans_a ? k : m, g->trans_a ? m : k, g->a.ld);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = set_layout(p, 1, g->b.dtype, g->trans_b ? n : k, g->trans_b ? k : n, g->b.ld);
+    if (s == CUBLAS_STATUS_SUCCESS) s = set_layout(p, 2, g->c.dtype, m, n, g->c.ld);
+    return s;
+}
+
+/* The first operand of cuBLASLt is our B. */
+static cublasStatus_t set_operation(const struct pl_products *p, const struct pl_product *g) {
+    const int32_t trans_first = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t trans_second = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const uint32_t epilogue = has_bias(g) ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const struct {
+        cublasLtMatmulDescAttributes_t attribute;
+        const void *value;
+        size_t bytes;
+    } rows[] = {{CUBLASLT_MATMUL_DESC_TRANSA, &trans_first, sizeof trans_first},
+                {CUBLASLT_MATMUL_DESC_TRANSB, &trans_second, sizeof trans_second},
+                {CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue},
+                {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias.p, sizeof g->bias.p}};
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows && s == CUBLAS_STATUS_SUCCESS; r++)
+        s = p->lt->cublasLtMatmulDescSetAttribute(p->desc, rows[r].attribute, rows[r].value,
+                                                  rows[r].bytes);
+    return s;
+}
+
+/* ---- algorithms ---- */
+
+static uint64_t hash(const struct key *key) {
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (size_t i = 0; i < sizeof *key; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return h ^ h >> 32;
+}
+
+/* The entry of this key, or the one to fill for it (key differs). */
+static struct entry *find(const struct pl_products *p, const struct key *key) {
+    const uint64_t home = hash(key);
+    for (uint64_t i = 0; i < PROBES; i++) {
+        struct entry *e = &p->entries[(home + i) % ENTRIES];
+        if (e->key.m == 0 || memcmp(&e->key, key, sizeof *key) == 0) return e;
+    }
+    return &p->entries[home % ENTRIES];
+}
+
+static cublasStatus_t set_preference(const struct pl_products *p, const struct pl_product *g,
+                                     const struct key *key) {
+    const uint64_t ws_bytes = g->ws_bytes;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        const void *value;
+        size_t bytes;
+    } rows[] = {{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &ws_bytes, sizeof ws_bytes},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &key->alignment[1], sizeof(uint32_t)},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &key->alignment[0], sizeof(uint32_t)},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->alignment[2], sizeof(uint32_t)},
+                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->alignment[2], sizeof(uint32_t)}};
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows && s == CUBLAS_STATUS_SUCCESS; r++)
+        s = p->lt->cublasLtMatmulPreferenceSetAttribute(p->preference, rows[r].attribute,
+                                                        rows[r].value, rows[r].bytes);
+    return s;
+}
+
+/* The library's first choice for this shape. */
+static cublasStatus_t choose(const struct pl_products *p, const struct pl_product *g,
+                             const struct key *key, struct entry *e) {
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    cublasStatus_t s = set_layouts(p, g, key);
+    if (s == CUBLAS_STATUS_SUCCESS) s = set_preference(p, g, key);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = p->lt->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->layout[1], p->layout[0],
+                                                  p->layout[2], p->layout[2], p->preference, 1,
+                                                  &result, &found);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    if (found == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    e->key = *key;
+    e->algorithm = result.algo;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Runs the exact shape with the algorithm of `key`. */
+static cublasStatus_t run_as(struct pl_cuda *cuda, const struct pl_product *g,
+                             const struct key *exact, const struct key *key) {
+    const struct pl_products *p = cuda->products;
+    const float beta = g->adds ? 1.0f : 0.0f;
+    struct entry *e = find(p, key);
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
+    if (memcmp(&e->key, key, sizeof *key) != 0) s = choose(p, g, key, e);
+    if (s == CUBLAS_STATUS_SUCCESS) s = set_layouts(p, g, exact);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    return p->lt->cublasLtMatmul(p->handle, p->desc, &g->alpha, g->b.p, p->layout[1], g->a.p,
+                                 p->layout[0], &beta, g->c.p, p->layout[2], g->c.p, p->layout[2],
+                                 &e->algorithm, g->ws, g->ws_bytes, cuda->stream);
+}
+
+pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *g) {
+    const struct key exact = key_of(g);
+    struct key rounded = exact;
+    uint64_t *tokens = tokens_of(g, &rounded);
+    *tokens = round_tokens(*tokens);
+    cublasStatus_t s = set_operation(cuda->products, g);
+    if (s == CUBLAS_STATUS_SUCCESS) s = run_as(cuda, g, &exact, &rounded);
+    bool refused = s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE;
+    if (refused && memcmp(&exact, &rounded, sizeof exact) != 0) s = run_as(cuda, g, &exact, &exact);
+    return classify(s);
+}

@@ -1,0 +1,37 @@
+/* products.h - matrix products through cuBLASLt.
+ *
+ * In: matrices of one storage type in device memory.  Out: their product, in the device's stream.
+ * Needs: runtime/device/cuda.
+ *   M1  sums run in fp32; fp32 inputs are never rounded to TF32
+ *   M2  a call of the same shapes gives the same bits whatever ran before it
+ *   M3  after pl_products_create() no host memory is allocated and no descriptor is made */
+#ifndef PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
+#define PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
+
+#include "runtime/device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], row-major, where op transposes
+ * when trans_* is set. a and b are both fp32 or both bf16; c is fp32 or as they are; bias, absent
+ * when its p is NULL, is as c. No dimension is 0. ws: aligned to 256 bytes. */
+struct pl_product {
+    bool trans_a, trans_b, adds;
+    float alpha;
+    struct pl_view a, b, c, bias;
+    void *ws;
+    uint64_t ws_bytes;
+};
+pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *p);
+
+/* linear.cu: c[rows,cols] = (adds ? c : 0) + bias[cols], all in fp32 or bf16; bias NULL = none. */
+pl_err pl_cuda_set_rows(struct pl_device *dev, const struct pl_view *c, const struct pl_view *bias,
+                        bool adds);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
