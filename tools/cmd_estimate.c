@@ -5,11 +5,13 @@
 #include "estimator/base/units.h"
 #include "estimator/gate/estimate.h"
 #include "runtime/device/device.h"
+#include "runtime/train/context.h"
 #include "tools/estimate_args.h"
 
 #include <stdlib.h>
 
 #define BATCH_LIMIT 65536
+#define DEFAULT_SM  90 /* of a GPU that is not here: Hopper's kernels want the most scratch */
 
 /* What the arguments describe: the job, its model, and what to plan for. */
 struct question {
@@ -21,13 +23,32 @@ struct question {
     uint32_t batch_size, recommended;
 };
 
+/* What training would run on decides the kernels' scratch and the context. A question about a GPU
+ * is answered without one; only `auto` asks what this machine has. */
+static void choose_device(struct question *q) {
+    struct pl_gpu gpu;
+    struct pl_context context = {0};
+    if (pl_device_decide(&q->job, &gpu, NULL) != PL_ERR_OK) {
+        gpu = (struct pl_gpu){.sm = DEFAULT_SM};
+        pl_text_addf(&q->notes, "no GPU answers: planned for compute capability %d.%d\n",
+                     DEFAULT_SM / 10, DEFAULT_SM % 10);
+    }
+    if (!pl_device_is_cuda(q->job.device)) {
+        q->traits = pl_traits_cpu(q->job.threads ? q->job.threads : pl_cpu_count());
+        return;
+    }
+    q->traits = pl_traits_cuda(gpu.sm);
+    pl_context_predict(&gpu, &context);
+    q->budget.context_bytes = context.bytes;
+}
+
 static pl_err read_question(const struct pl_cli *cli, struct question *q, struct pl_diag *d) {
     char *config = NULL;
     PL_TRY(pl_estimate_read_args(cli, &q->job, &config, &q->notes, d));
     pl_err err = pl_model_read(config, &q->model, d);
     free(config);
     if (err != PL_ERR_OK) return err;
-    q->traits = pl_traits_cpu(q->job.threads ? q->job.threads : pl_cpu_count());
+    choose_device(q);
     q->budget.known = q->job.vram_budget != PL_AUTO_BYTES;
     if (!q->budget.known) return PL_ERR_OK;
     q->budget.total_bytes = q->job.vram_budget;

@@ -64,10 +64,18 @@ static void print_summary(const struct pl_job *job, const struct pl_train_result
                 "nothing was left to train: %s holds step %llu, the last; `resume: never` or "
                 "another output_dir starts over\n",
                 job->output_dir, (unsigned long long)r->steps);
-    fprintf(out, "planned %s, allocated %s (%s), measured %s resident in the whole process\n",
+    bool on_gpu = pl_device_is_cuda(job->device);
+    fprintf(out, "planned %s, allocated %s (%s), measured %s %s\n",
             pl_bytes_text(r->planned_bytes, planned), pl_bytes_text(r->allocated_bytes, allocated),
             r->planned_bytes == r->allocated_bytes ? "equal to the byte" : "DIFFERENT",
-            pl_bytes_text(r->measured_bytes, measured));
+            pl_bytes_text(r->measured_bytes, measured),
+            on_gpu ? "on the GPU in the whole process" : "resident in the whole process");
+    if (on_gpu)
+        fprintf(out, "predicted before CUDA was touched: %s in the whole process, measured %s; "
+                "of them context %s\n",
+                pl_bytes_text(r->predicted_bytes, planned),
+                pl_bytes_text(r->measured_bytes, measured),
+                pl_bytes_text(r->context_bytes, allocated));
     if (r->oom_recoveries) fprintf(out, "%u recoveries from out of memory\n", r->oom_recoveries);
     fprintf(out, "saved in %s; pictures: %s/loss.svg, %s/vram.svg\n", job->output_dir,
             job->output_dir, job->output_dir);

@@ -38,7 +38,13 @@ enum {
     PL_SCHEDULE_COSINE_WITH_MIN_LR,
 };
 enum { PL_PREFLIGHT_ENFORCE, PL_PREFLIGHT_WARN, PL_PREFLIGHT_OFF };
-enum { PL_DEVICE_AUTO, PL_DEVICE_CPU, PL_DEVICE_NULL };
+/* DEVICE: `cuda` is the first GPU; cuda:N is PL_DEVICE_CUDA_AT + N. */
+enum { PL_DEVICE_AUTO, PL_DEVICE_CPU, PL_DEVICE_NULL, PL_DEVICE_CUDA, PL_DEVICE_CUDA_AT = 16 };
+#define PL_DEVICE_CUDA_MAX 255 /* largest N */
+static inline bool pl_device_is_cuda(uint32_t device) { return device >= PL_DEVICE_CUDA; }
+static inline uint32_t pl_device_ordinal(uint32_t device) {
+    return device >= PL_DEVICE_CUDA_AT ? device - PL_DEVICE_CUDA_AT : 0;
+}
 /* RECOMPUTE: a level, or every N-th layer (the layers l with l % N == 0) in full. */
 enum { PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL, PL_RECOMPUTE_EVERY = 16 };
 #define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
@@ -64,7 +70,7 @@ struct pl_dataset_list {
 
 typedef char *pl_type_STR;
 typedef bool pl_type_BOOL;
-typedef uint32_t pl_type_U32, pl_type_ENUM, pl_type_AUTO, pl_type_RECOMPUTE;
+typedef uint32_t pl_type_U32, pl_type_ENUM, pl_type_AUTO, pl_type_RECOMPUTE, pl_type_DEVICE;
 typedef uint64_t pl_type_U64, pl_type_BYTES;
 typedef double pl_type_F64;
 typedef struct pl_str_list pl_type_LIST;
@@ -128,6 +134,7 @@ char *pl_job_input_path(const struct pl_job *job, const char *path);
 enum pl_fault_kind {
     PL_FAULT_DEVICE_OOM_ALLOC, /* device_oom@alloc=N: device allocation N fails */
     PL_FAULT_DEVICE_OOM_STEP,  /* device_oom@step=N: the device runs out of memory in step N */
+    PL_FAULT_PINNED_OOM_ALLOC, /* pinned_oom@alloc=N: request N for pinned host memory fails */
     PL_FAULT_DISK_FULL_WRITE,  /* disk_full@write=N: file write N fails */
 };
 struct pl_fault {

@@ -26,7 +26,7 @@ static const struct {
     {PL_KEY_mode, "qlora", "a 4-bit base is not supported: use `lora`"},
     {PL_KEY_optimizer, "adamw_8bit", "8-bit states are not supported: use `adamw`"},
     {PL_KEY_optimizer, "adamw_torch", "write `adamw`"},
-    {PL_KEY_device, "cuda", "this runtime trains on the CPU: use `cpu` or `auto`"},
+    {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
 };
 
 static pl_err fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {
@@ -249,6 +249,22 @@ static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
                               "`%s`: the N of every_N is outside 1 to %d", in->written,
                               PL_RECOMPUTE_EVERY_MAX);
     *out = PL_RECOMPUTE_EVERY_N((uint32_t)n);
+    return PL_ERR_OK;
+}
+
+static pl_err parse_DEVICE(const struct pl_key_input *in, void *field) {
+    static const char cuda[] = "cuda:";
+    uint64_t n;
+    if (in->node->kind != PL_NODE_SCALAR || strncmp(in->node->text, cuda, sizeof cuda - 1) != 0)
+        return parse_ENUM(in, field); /* in the order of PL_DEVICE_* */
+    const char *digits = in->node->text + sizeof cuda - 1;
+    enum pl_int r = *digits >= '0' && *digits <= '9' ? pl_scalar_int(digits, &n) : PL_INT_NONE;
+    if (r == PL_INT_NONE) return wrong_choice(in, in->node->text);
+    if (r != PL_INT_OK || n > PL_DEVICE_CUDA_MAX)
+        return pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
+                              "`%s`: the N of cuda:N is outside 0 to %d", in->written,
+                              PL_DEVICE_CUDA_MAX);
+    *(uint32_t *)field = PL_DEVICE_CUDA_AT + (uint32_t)n;
     return PL_ERR_OK;
 }
 
@@ -504,6 +520,14 @@ static void print_RECOMPUTE(const struct pl_key_info *info, const void *field,
         pl_text_addf(out, "every_%u", v - PL_RECOMPUTE_EVERY);
 }
 
+static void print_DEVICE(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    uint32_t v = *(const uint32_t *)field;
+    if (v < PL_DEVICE_CUDA_AT)
+        print_ENUM(info, field, out);
+    else
+        pl_text_addf(out, "cuda:%u", v - PL_DEVICE_CUDA_AT);
+}
+
 static void print_LIST(const struct pl_key_info *info, const void *field, struct pl_text *out) {
     (void)info;
     const struct pl_str_list *list = field;
@@ -570,10 +594,12 @@ static void clear_F64(void *field) {
 #define is_set_ENUM      is_set_U32
 #define is_set_AUTO      is_set_U32
 #define is_set_RECOMPUTE is_set_U32
+#define is_set_DEVICE    is_set_U32
 #define is_set_BYTES     is_set_U64
 #define clear_ENUM       clear_U32
 #define clear_AUTO       clear_U32
 #define clear_RECOMPUTE  clear_U32
+#define clear_DEVICE     clear_U32
 #define clear_BYTES      clear_U64
 
 const struct pl_key_type pl_key_types[PL_TYPE_COUNT] = {

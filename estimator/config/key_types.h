@@ -23,6 +23,7 @@
     X(AUTO, "whole number or auto")                                                                \
     X(BYTES, "size or auto")                                                                       \
     X(RECOMPUTE, "level")                                                                          \
+    X(DEVICE, "device")                                                                            \
     X(LIST, "list of texts")                                                                       \
     X(DATASETS, "list of datasets")
 

@@ -7,7 +7,7 @@
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, BOOL bool, U32 uint32_t, U64 uint64_t, F64 double, ENUM uint32_t,
  *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
- *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), LIST struct pl_str_list (a scalar is a list of one),
+ *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*), LIST struct pl_str_list (a scalar is a list of one),
  *   DATASETS struct pl_dataset_list. */
 #ifndef PL_ESTIMATOR_CONFIG_KEYS_H
 #define PL_ESTIMATOR_CONFIG_KEYS_H
@@ -64,7 +64,8 @@
     X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "", "largest model `mode: full` may train")      \
     X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \
       "card size to live in, such as 16GiB; auto: the device")                                     \
-    X(vram_margin, BYTES, "auto", 0, 0, "", "kept free of the budget; auto: 0 on the CPU")         \
+    X(vram_margin, BYTES, "auto", 0, 0, "", "kept free of the budget; auto: 0, or "            \
+                                         "64MiB of a GPU without `vram_budget`")                  \
     X(preflight, ENUM, "enforce", 0, 0, "enforce|warn|off",                                        \
       "refuse, warn about or skip the verdict")                                                    \
     X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \
@@ -81,8 +82,9 @@
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \
     X(report_to, LIST, "jsonl", 0, 0, "", "jsonl, tensorboard, none")                              \
     X(seed, U64, "42", 0, 9e15, "", "of initialisation, order, dropout and rounding")              \
-    X(device, ENUM, "auto", 0, 0, "auto|cpu|null",                                                 \
-      "where to train; null: no arithmetic, for tests")                                            \
+    X(device, DEVICE, "auto", 0, 0, "auto|cpu|null|cuda",                                          \
+      "where to train; auto: a GPU that answers, else the CPU; cuda:N: one of several GPUs; null: "\
+      "no arithmetic, for tests")                                                                  \
     X(threads, U32, "0", 0, 1024, "", "CPU threads; 0: the cores this process may use")            \
     X(debug_inject, LIST, "", 0, 0, "",                                                            \
       "fault injection, such as device_oom@step=3 or disk_full@write=2,count=2")

@@ -113,6 +113,10 @@ static void add_ledger(const struct pl_estimate *e, const struct style *s, unsig
     pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
                  pl_bytes_text(total, size), pl_count_text(total, exact), s->off,
                  pl_bytes_text(plan->job_bytes, job), pl_bytes_text(plan->batch_bytes, batch));
+    uint64_t pinned = e->planned.program->traits.pinned_bytes;
+    if (pinned)
+        pl_text_addf(out, "  %-14s %11s %16s  pinned memory of the machine, for copies\n", "host",
+                     pl_bytes_text(pinned, size), pl_count_text(pinned, exact));
 }
 
 static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
@@ -212,7 +216,7 @@ static json_t *bytes_json(const struct pl_estimate *e) {
     put_int(o, "job_arena", plan->job_bytes);
     put_int(o, "batch_arena", plan->batch_bytes);
     put_int(o, "context", e->budget.context_bytes);
-    put_int(o, "host", 0);
+    put_int(o, "host", e->planned.program->traits.pinned_bytes);
     for (int c = 0; c < PL_CATEGORY_COUNT; c++)
         put_int(o, c == PL_CATEGORY_ADAPTER ? "adapters" : pl_category_name(c), plan->ledger[c]);
     put_int(o, "alignment", plan->alignment_bytes);
@@ -284,7 +288,7 @@ static void put_gigabytes(const struct pl_estimate *e, json_t *o) {
                 {"overhead_gb", overhead},
                 {"context_gb", e->budget.context_bytes},
                 {"fragmentation_gb", plan->fragmentation_bytes},
-                {"host_ram_gb", 0}};
+                {"host_ram_gb", e->planned.program->traits.pinned_bytes}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         put_real(o, rows[i].key, gb(rows[i].bytes));
 }

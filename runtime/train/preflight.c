@@ -3,7 +3,6 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
-#include "runtime/device/device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,29 +72,6 @@ static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_data_open(job, &pf->model, job->datasets.n ? &job->datasets : &single, &pf->notes,
                         &pf->data, d));
     return split_rows(pf, d);
-}
-
-/* The device a job names; `auto` is the CPU, the only one this build trains on. */
-static void decide_device(struct pl_preflight *pf) {
-    struct pl_job *job = pf->job;
-    if (job->device == PL_DEVICE_AUTO) job->device = PL_DEVICE_CPU;
-    if (job->threads == 0) job->threads = pl_cpu_count();
-    pf->traits = pl_traits_cpu(job->threads);
-    if (job->device == PL_DEVICE_NULL) pf->traits.backend = PL_BACKEND_NULL;
-}
-
-static pl_err decide_budget(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_job *job = pf->job;
-    pf->budget = (struct pl_budget){.known = true, .source = "vram_budget"};
-    if (job->vram_budget == PL_AUTO_BYTES) {
-        PL_TRY(pl_cpu_available_bytes(&job->vram_budget, d));
-        pf->budget.source = "available memory";
-    }
-    pf->budget.total_bytes = job->vram_budget;
-    /* Arenas are all that counts against a budget on the CPU, and they are exact. */
-    if (job->vram_margin == PL_AUTO_BYTES) job->vram_margin = 0;
-    pf->budget.margin_bytes = job->vram_margin;
-    return PL_ERR_OK;
 }
 
 static uint32_t batch_limit(const struct pl_preflight *pf) {
@@ -182,8 +158,8 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     uint32_t recommended = 0;
     *pf = (struct pl_preflight){.job = job};
     PL_TRY(find_model(pf, d));
-    decide_device(pf);
-    PL_TRY(decide_budget(pf, d));
+    PL_TRY(pl_device_decide(job, &pf->gpu, d));
+    PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
     PL_TRY(open_data(pf, d));
     PL_TRY(find_resume(pf, d));
     PL_TRY(decide_batch(pf, &recommended, d));

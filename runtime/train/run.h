@@ -47,6 +47,7 @@ struct pl_run {
     struct pl_io_fault io_fault;
     struct pl_oom_facts facts; /* of the last device failure */
     uint64_t tokens_computed;
+    uint64_t opened_bytes;       /* of a GPU's context, as measured behind the opening */
     uint64_t steady_allocations; /* device counter when it must stand still */
     char *config_json;           /* of the model, as read */
     double started;              /* monotonic seconds */
@@ -60,8 +61,16 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
 void pl_run_close(struct pl_run *r);
 struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase);
 double pl_run_clock(void);
-/* What the budget leaves; every run has one, if only the machine's available memory. */
+/* What the budget leaves; every run has one, if only the machine's available memory. On a GPU that
+ * neighbours share, no more than it has. */
 uint64_t pl_run_free_bytes(const struct pl_run *r);
+
+/* --- measure.c: what a GPU's driver took, against what was predicted --- */
+/* T4. Nothing on the CPU. */
+pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d);
+/* Bytes of the whole process: resident on the CPU; on a GPU, of its memory. Remembers the context
+ * for the next prediction. */
+void pl_run_measure(struct pl_run *r, struct pl_train_result *out);
 
 /* --- step.c --- */
 struct pl_step_result {

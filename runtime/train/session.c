@@ -9,7 +9,11 @@
 
 uint64_t pl_run_free_bytes(const struct pl_run *r) {
     uint64_t limit = r->device->budget_bytes, used = r->device->used_bytes;
-    return limit > used ? limit - used : 0;
+    uint64_t left = limit > used ? limit - used : 0, there = left;
+    if (pl_device_is_cuda(r->job->device) &&
+        r->device->ops->free_bytes(r->device, &there, NULL) != PL_ERR_OK)
+        return left;
+    return pl_u64_min(left, there);
 }
 
 double pl_run_clock(void) {
@@ -29,17 +33,24 @@ static void arm_fault(struct pl_run *r, const char *text) {
     case PL_FAULT_DEVICE_OOM_STEP:
         r->step_fault = (struct pl_debug_fault){.step = f.at, .count = f.count};
         break;
+    case PL_FAULT_PINNED_OOM_ALLOC:
+        r->device->inject_pinned = (struct pl_inject){.at = f.at, .count = f.count};
+        break;
     case PL_FAULT_DISK_FULL_WRITE:
         r->io_fault = (struct pl_io_fault){.at = f.at, .count = f.count};
         break;
     }
 }
 
+static const struct pl_device_ops *back_end(const struct pl_job *job) {
+    if (pl_device_is_cuda(job->device)) return &pl_device_cuda;
+    return job->device == PL_DEVICE_NULL ? &pl_device_null : &pl_device_cpu;
+}
+
 static pl_err open_device(struct pl_run *r, struct pl_diag *d) {
-    const struct pl_device_ops *ops =
-        r->job->device == PL_DEVICE_NULL ? &pl_device_null : &pl_device_cpu;
     uint64_t budget = r->pf->budget.total_bytes;
-    PL_TRY(pl_device_open(ops, r->job->threads, budget, &r->device, d));
+    PL_TRY(pl_device_open_at(back_end(r->job), pl_device_ordinal(r->job->device), r->job->threads,
+                             budget, &r->device, d));
     for (uint32_t i = 0; i < r->job->debug_inject.n; i++)
         arm_fault(r, r->job->debug_inject.items[i]);
     if (r->io_fault.at) pl_checkpoint_set_fault(&r->io_fault);
@@ -132,6 +143,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     init_counters(r);
     PL_TRY(read_whole(pf->config_path, &r->config_json, d));
     PL_TRY(open_device(r, d));
+    PL_TRY(pl_run_check_context(r, d));
     PL_TRY(build_ladder(r, d));
     const struct pl_program *p = r->rungs[0].planned.program;
     PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->shape.batch_size, d));
@@ -163,7 +175,12 @@ static void *address(void *ctx, uint32_t tensor) {
 
 struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
-    struct pl_tensor_io io = {.program = p, .device = r->device, .address = address, .ctx = r};
+    struct pl_tensor_io io = {.program = p,
+                              .device = r->device,
+                              .address = address,
+                              .ctx = r,
+                              .staging = r->device->staging,
+                              .staging_bytes = r->device->staging_bytes};
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         if (p->tensors[i].role != PL_ROLE_STAGING || p->tensors[i].phase != phase) continue;
         io.staging = pl_exec_address(&pl_run_rung(r)->exec, i);

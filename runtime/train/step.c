@@ -115,6 +115,10 @@ static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     struct pl_rung *rung = pl_run_rung(r);
     pl_arena_release(r->device, &r->batch_arena);
+    r->facts = (struct pl_oom_facts){.what = "pinned host memory",
+                                     .requested_bytes = r->device->traits.pinned_bytes,
+                                     .injected = r->device->inject_pinned.at != 0};
+    PL_TRY(pl_staging_reserve(r->device, d));
     r->facts = (struct pl_oom_facts){.what = "batch arena",
                                      .requested_bytes = rung->planned.plan->batch_bytes,
                                      .free_bytes = pl_run_free_bytes(r),

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 static pl_err make_output_dir(const char *path, struct pl_diag *d) {
@@ -130,13 +129,11 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
 
 /* T3: what the plan promised is what the device counted. */
 static pl_err check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
     out->steps = r->state.step;
     out->steps_run = r->state.step - r->pf->resume_state.step;
     out->planned_bytes = pl_run_rung(r)->planned.plan->arena_bytes;
     out->allocated_bytes = r->device->used_bytes;
-    out->measured_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    pl_run_measure(r, out);
     out->oom_recoveries = r->oom.retries;
     out->wall_seconds = pl_run_clock() - r->started;
     if (out->planned_bytes == out->allocated_bytes) return PL_ERR_OK;
@@ -148,10 +145,11 @@ static pl_err check_books(struct pl_run *r, struct pl_train_result *out, struct 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     return pl_log_event(
         r->log, "summary",
-        json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "steps", (json_int_t)t->steps,
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "steps", (json_int_t)t->steps,
                   "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
                   (json_int_t)t->allocated_bytes, "measured_peak_bytes",
-                  (json_int_t)t->measured_bytes, "tokens_per_second",
+                  (json_int_t)t->measured_bytes, "predicted_process_bytes",
+                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes, "tokens_per_second",
                   pl_log_real(t->tokens_per_second), "wall_seconds",
                   pl_log_real(t->wall_seconds), "oom_recoveries", (json_int_t)t->oom_recoveries),
         d);

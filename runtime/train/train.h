@@ -5,6 +5,8 @@
  *   T1  a step is a transaction: gradients and loss are void until the optimizer has run
  *   T2  after the first step the device's allocation counter stands still, except in recovery
  *   T3  planned == bound == allocated, byte for byte, asserted in every run
+ *   T4  on a GPU the context is measured before the arenas are taken; a verdict that it turns ends
+ *       the run there, with the exit status a refusal has
  * Use: struct pl_preflight pf; pl_preflight_init(&pf, &job, &opt, &d);
  *      pl_train(&pf, &opt, &result, &d); pl_preflight_finish(&pf); */
 #ifndef PL_RUNTIME_TRAIN_TRAIN_H
@@ -15,6 +17,7 @@
 #include "estimator/gate/gate.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/data.h"
+#include "runtime/train/context.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -35,6 +38,8 @@ struct pl_preflight {
     uint64_t train_rows, eval_first, eval_rows;
     struct pl_traits traits;
     struct pl_budget budget;
+    struct pl_gpu gpu;         /* as NVML described it; {0} on the CPU */
+    struct pl_context context; /* as predicted; 0 bytes on the CPU */
     struct pl_estimate estimate; /* the plan at the chosen batch, verdict, remedies, notes */
     struct pl_text notes;
     bool batch_was_auto;
@@ -54,6 +59,8 @@ struct pl_train_result {
     uint64_t steps;     /* done since the job began, earlier runs included */
     uint64_t steps_run; /* by this run */
     uint64_t planned_bytes, allocated_bytes, measured_bytes;
+    uint64_t predicted_bytes; /* arenas and context, before anything of the device was touched */
+    uint64_t context_bytes;   /* measured, at the end; 0 on the CPU */
     double last_loss, eval_loss, tokens_per_second, wall_seconds;
     uint32_t oom_recoveries;
     int stopped_by; /* signal number, 0 = ran to its end */

@@ -69,6 +69,9 @@ static const struct {
     {"device: null", "device", "\"null\""},
     {"device: \"null\"", "device", "\"null\""},
     {"device: ~", "device", "auto"},
+    {"device: cuda", "device", "cuda"},
+    {"device: cuda:0", "device", "cuda:0"},
+    {"device: cuda:255", "device", "cuda:255"},
     {"gradient_checkpointing: true", "gradient_checkpointing", "full"},
     {"gradient_checkpointing: false", "gradient_checkpointing", "none"},
     {"gradient_checkpointing: light", "gradient_checkpointing", "light"},
@@ -392,6 +395,7 @@ START_TEST(a_fault_is_read_or_refused) {
     } cases[] = {
         {"device_oom@alloc=5", true, PL_FAULT_DEVICE_OOM_ALLOC, 5, 1},
         {"device_oom@step=3,count=2", true, PL_FAULT_DEVICE_OOM_STEP, 3, 2},
+        {"pinned_oom@alloc=1", true, PL_FAULT_PINNED_OOM_ALLOC, 1, 1},
         {"disk_full@write=2,forever", true, PL_FAULT_DISK_FULL_WRITE, 2, UINT64_MAX},
         {"disk_full@write=18446744073709551615", true, PL_FAULT_DISK_FULL_WRITE, UINT64_MAX, 1},
         {"disk_full@write=18446744073709551616", false, 0, 0, 0},

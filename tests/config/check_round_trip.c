@@ -100,6 +100,11 @@ FILL(RECOMPUTE) {
     *v = random_below(2) ? (uint32_t)random_below(3)
                          : PL_RECOMPUTE_EVERY_N(1 + (uint32_t)random_below(PL_RECOMPUTE_EVERY_MAX));
 }
+FILL(DEVICE) {
+    UNUSED;
+    *v = random_below(2) ? (uint32_t)random_below(4)
+                         : PL_DEVICE_CUDA_AT + (uint32_t)random_below(PL_DEVICE_CUDA_MAX + 1);
+}
 FILL(LIST) {
     UNUSED;
     for (uint32_t i = 0; i < v->n; i++)
@@ -155,6 +160,7 @@ SAME(DATASETS) {
 #define same_ENUM      same_U32
 #define same_AUTO      same_U32
 #define same_RECOMPUTE same_U32
+#define same_DEVICE    same_U32
 #define same_BYTES     same_U64
 
 /* The first key in which two jobs differ, NULL when they are equal. */

@@ -9,12 +9,12 @@
 #include "runtime/device/cuda/lt.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/card/cards.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OLDEST_SM  80 /* bf16 tensor cores and asynchronous copies */
 #define RING_ALIGN 64 /* bytes between uploads of one slot */
 
 pl_err pl_cuda_error(cudaError_t e) {
@@ -57,11 +57,11 @@ static pl_err read_attributes(struct pl_cuda *cuda, struct pl_diag *d) {
     cuda->sm = (uint32_t)(major * 10 + minor);
     cuda->sm_count = (uint32_t)sm_count;
     cuda->shared_max = (uint32_t)shared;
-    if (cuda->sm >= OLDEST_SM) return PL_ERR_OK;
+    if (cuda->sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_NO_DEVICE,
                        "the GPU has compute capability %d.%d; the kernels need %d.%d (Ampere) or "
                        "later",
-                       major, minor, OLDEST_SM / 10, OLDEST_SM % 10);
+                       major, minor, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
 }
 
 static void free_ring(struct pl_cuda *cuda) {

@@ -1,0 +1,38 @@
+/* context.h - what driver and kernels take of a GPU before the first arena: predicted before CUDA
+ * is touched, measured once its context exists, remembered for the next prediction.
+ *
+ * In: facts of a GPU.  Out: bytes and where they come from.  Needs: estimator/card, nvml.h.
+ * The memory of earlier runs is $XDG_CACHE_HOME/plimsoll/context.json (~/.cache without the
+ * variable). An entry belongs to one GPU model, driver and build of this program.
+ *   X1  a missing, broken or foreign file is the same as none: it never fails a run
+ *   X2  the file is replaced whole or not at all
+ * Use: pl_context_predict(&gpu, &c); ... pl_context_remember(&gpu, opened, final); */
+#ifndef PL_RUNTIME_TRAIN_CONTEXT_H
+#define PL_RUNTIME_TRAIN_CONTEXT_H
+
+#include "estimator/card/budget.h"
+#include "estimator/card/traits.h"
+#include "estimator/config/job.h"
+#include "runtime/device/cuda/nvml.h"
+
+struct pl_context {
+    uint64_t bytes;        /* at the end of a run */
+    uint64_t growth_bytes; /* of them, what comes after the context was opened: library kernels */
+    const char *source;    /* "earlier runs", "card table", "default"; static */
+};
+
+void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out);
+/* opened <= final: bytes of this process without arenas, behind the opening and at the end. */
+void pl_context_remember(const struct pl_gpu *gpu, uint64_t opened_bytes, uint64_t final_bytes);
+
+/* --- which device, and what it has ------------------------------------------------------------ */
+
+/* Decides `device: auto` in *job and asks NVML about a GPU; *gpu stays {0} on the CPU. No CUDA call
+ * is made. NO_DEVICE: the GPU the job names cannot be used. */
+pl_err pl_device_decide(struct pl_job *job, struct pl_gpu *gpu, struct pl_diag *d);
+/* Traits and budget of the device that was decided. The budget of a GPU is what is free on it, or
+ * less where vram_budget asks for less. job->vram_budget and vram_margin are decided in place. */
+pl_err pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_traits *traits,
+                        struct pl_budget *budget, struct pl_context *context, struct pl_diag *d);
+
+#endif
