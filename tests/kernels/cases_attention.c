@@ -76,7 +76,7 @@ static void build_forward(struct trial *t) {
     add_in(t, 1, rows, kv, dtype);
     add_in(t, 2, rows, kv, draw_float(t));
     add_offsets(t, 3, &s);
-    add_ws(t, 4, rows, q, false);
+    add_ws(t, 4, rows, q);
     add_out(t, 0, rows, q, draw_float(t));
     add_out(t, 1, rows, s.heads, PL_DTYPE_F32);
 }
@@ -104,7 +104,7 @@ static void build_backward(struct trial *t) {
     struct operand *lse = add_in(t, 4, rows, s.heads, PL_DTYPE_F32);
     add_in(t, 5, rows, q, draw_float(t));
     add_offsets(t, 6, &s);
-    add_ws(t, 7, rows, q, false);
+    add_ws(t, 7, rows, q);
     add_out(t, 0, rows, q, draw_float(t));
     add_out(t, 1, rows, kv, draw_float(t));
     add_out(t, 2, rows, kv, draw_float(t));

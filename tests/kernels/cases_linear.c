@@ -45,9 +45,7 @@ static void add_product_out(struct trial *t, uint32_t in_slot, uint64_t rows, ui
 /* dtypes of the operands: bit i set makes operand i bf16. */
 static void build(struct trial *t, enum pl_dtype dtypes[4]) {
     struct ref_shape s = draw_shape(t);
-    bool widen = false;
-    for (int i = 0; i < 4; i++)
-        widen |= dtypes[i] != PL_DTYPE_F32;
+    if (t->library_products) dtypes[3] = dtypes[2];
     t->attr.alpha = (float)draw(t, 1, 8) / 4.0f;
     draw_accumulate(t);
     switch (t->test->kind) {
@@ -55,20 +53,20 @@ static void build(struct trial *t, enum pl_dtype dtypes[4]) {
         add_in(t, 0, s.m, s.k, dtypes[0]);
         add_in(t, 1, s.n, s.k, dtypes[1]);
         if (draw(t, 0, 1)) add_vector_in(t, 2, s.n, dtypes[3]);
-        add_ws(t, 3, s.m, s.k, widen);
         add_product_out(t, 4, s.m, s.n, dtypes[2]);
+        add_product_ws(t, 3);
         break;
     case PL_OP_LINEAR_DX:
         add_in(t, 0, s.m, s.n, dtypes[0]);
         add_in(t, 1, s.n, s.k, dtypes[1]);
-        add_ws(t, 2, s.m, s.n, widen);
         add_product_out(t, 3, s.m, s.k, dtypes[2]);
+        add_product_ws(t, 2);
         break;
     default:
         add_in(t, 0, s.m, s.n, dtypes[0]);
         add_in(t, 1, s.m, s.k, dtypes[1]);
-        add_ws(t, 2, s.m, s.n, widen);
         add_product_out(t, 3, s.n, s.k, dtypes[2]);
+        add_product_ws(t, 2);
         break;
     }
 }
@@ -89,10 +87,22 @@ static void build_mixed(struct trial *t) {
     build(t, dtypes);
 }
 
+/* The values that are multiplied. */
+static void round_inputs(const struct trial *t) {
+    const struct operand *const m[] = {t->in[0], t->in[1], t->out[0]};
+    bool all_fp32 = true;
+    for (int i = 0; i < 3; i++)
+        all_fp32 &= m[i]->view.dtype == PL_DTYPE_F32;
+    for (int i = 0; i < 2 && !all_fp32; i++)
+        for (uint64_t j = 0; j < m[i]->view.rows * m[i]->view.cols; j++)
+            m[i]->x[j] = as_stored(PL_DTYPE_BF16, m[i]->x[j]);
+}
+
 /* want is 0, or what stood there when the call adds: add_in put it into want. */
 static void reference(struct trial *t) {
     struct operand *a = t->in[0], *b = t->in[1], *c = t->out[0];
     uint64_t rows = c->view.rows, cols = c->view.cols;
+    if (t->library_products) round_inputs(t);
     for (uint64_t i = 0; i < rows * cols; i++)
         c->scale[i] = fabs(c->want[i]);
     struct ref_shape s = {a->view.rows, a->view.cols, cols};

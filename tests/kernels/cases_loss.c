@@ -65,7 +65,7 @@ static void build_cross_entropy(struct trial *t) {
     }
     also_out(t, logits, 0);
     also_out(t, add_vector_in(t, 2, 2, PL_DTYPE_F64), 1);
-    add_ws(t, 3, s.rows, s.cols, false);
+    add_ws(t, 3, s.rows, s.cols);
 }
 
 static void reference_cross_entropy(struct trial *t) {

@@ -130,7 +130,7 @@ static void build_rmsnorm_bwd(struct trial *t) {
     }
     t->attr.add_dx = way == 1;
     if (way == 3 || draw(t, 0, 2)) {
-        add_ws(t, 4, s.rows, s.dim, false);
+        add_ws(t, 4, s.rows, s.dim);
         add_dw(t, s, 6);
     }
 }
@@ -142,7 +142,7 @@ static void build_qk_norm_bwd(struct trial *t) {
     add_vector_in(t, 2, s.dim, draw_float(t));
     add_rstd(t, s);
     if (draw(t, 0, 2)) {
-        add_ws(t, 4, s.rows, s.heads * s.dim, false);
+        add_ws(t, 4, s.rows, s.heads * s.dim);
         add_dw(t, s, 5);
     }
 }

@@ -31,7 +31,7 @@ static void build_square_sum(struct trial *t) {
     struct shape s = draw_shape(t);
     add_tensor(t, 0, s, draw_float(t));
     also_out(t, add_vector_in(t, 1, 5, PL_DTYPE_F64), 0);
-    add_ws(t, 2, s.rows, s.cols, false);
+    add_ws(t, 2, s.rows, s.cols);
     t->attr.index = (uint32_t)draw(t, 0, 4);
 }
 

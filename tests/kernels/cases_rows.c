@@ -113,7 +113,7 @@ static void build_bias(struct trial *t) {
     bool adds = t->attr.accumulate == PL_ACC_ADD ||
                 (t->attr.accumulate == PL_ACC_FIRST_WRITES && !t->batch.first);
     add_in(t, 0, s.rows, s.cols, draw_float(t));
-    add_ws(t, 1, s.rows, s.cols, false);
+    add_ws(t, 1, s.rows, s.cols);
     if (adds)
         also_out(t, add_vector_in(t, 2, s.cols, draw_float(t)), 0);
     else

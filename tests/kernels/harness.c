@@ -1,5 +1,7 @@
-/* harness.c - builds trials, runs them on every level, checks K1 to K4. */
+/* harness.c - builds trials, runs them on every runner, checks K1 to K4. */
 #include "tests/kernels/harness.h"
+
+#include "estimator/base/checked.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -8,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD_BYTES = 64, MAX_THREADS = 3, ALIGN_BYTES = 256 };
+enum { GUARD_BYTES = 64, ALIGN_BYTES = 256 };
 
 static void *allocate(uint64_t bytes) {
     void *p = calloc(1, bytes ? bytes : 1);
@@ -104,6 +106,10 @@ static void store(const struct operand *o, uint64_t row, uint64_t col, double va
     }
 }
 
+double as_stored(enum pl_dtype dtype, double value) {
+    return dtype == PL_DTYPE_BF16 ? of_bf16(bf16_of(value)) : (float)value;
+}
+
 static bool is_float(enum pl_dtype t) {
     return t == PL_DTYPE_F32 || t == PL_DTYPE_BF16 || t == PL_DTYPE_F64;
 }
@@ -119,8 +125,8 @@ static struct operand *add_operand(struct trial *t, uint64_t rows, uint64_t cols
     o->bytes = rows * o->view.ld * pl_dtype_bytes(dtype) + 2 * ALIGN_BYTES + GUARD_BYTES;
     o->memory = allocate(o->bytes);
     memset(o->memory, 0xFF, o->bytes); /* NaN in every float type */
-    uint64_t skew = -(uintptr_t)o->memory % ALIGN_BYTES;
-    o->view.p = o->memory + skew + (GUARD_BYTES - pad % 2 * 4 * pl_dtype_bytes(dtype));
+    o->skew = -(uintptr_t)o->memory % ALIGN_BYTES;
+    o->view.p = o->memory + o->skew + (GUARD_BYTES - pad % 2 * 4 * pl_dtype_bytes(dtype));
     o->x = allocate(n * sizeof(double));
     o->want = allocate(n * sizeof(double));
     o->scale = allocate(n * sizeof(double));
@@ -174,41 +180,32 @@ void also_in(struct trial *t, struct operand *o, uint32_t in_slot) {
     t->in[in_slot] = o;
 }
 
-static uint64_t ws_bytes(const struct trial *t, uint32_t threads) {
-    const struct pl_traits traits = pl_traits_cpu(threads);
-    return pl_op_workspace_bytes(&traits, t->test->kind, &t->attr, t->ws_rows, t->ws_cols,
+static bool is_product(enum pl_op_kind kind) {
+    return kind == PL_OP_LINEAR || kind == PL_OP_LINEAR_DX || kind == PL_OP_LINEAR_DW;
+}
+
+static struct pl_product_matrix matrix_of(const struct operand *o) {
+    return (struct pl_product_matrix){o->view.rows, o->view.cols, o->view.dtype};
+}
+
+static uint64_t ws_bytes(const struct trial *t, const struct runner *r) {
+    return pl_op_workspace_bytes(&r->dev->traits, t->test->kind, &t->attr, t->ws_rows, t->ws_cols,
                                  t->ws_widen);
 }
 
 void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols, bool widen) {
+    uint64_t most = 0;
     t->ws_rows = rows;
     t->ws_cols = cols;
     t->ws_widen = widen;
-    if (ws_bytes(t, MAX_THREADS) == 0) return;
-    t->in[slot] = add_operand(t, ws_bytes(t, MAX_THREADS), 1, 0, PL_DTYPE_U8, true);
+    for (uint32_t i = 0; i < t->machine->n; i++)
+        most = pl_u64_max(most, ws_bytes(t, &t->machine->runners[i]));
+    if (most == 0) return;
+    t->in[slot] = add_operand(t, most, 1, 0, PL_DTYPE_U8, true);
     t->ws_in = (int)slot;
 }
 
 /* ---- running ---- */
-
-struct machine {
-    struct pl_device *devices[MAX_THREADS]; /* with 1..MAX_THREADS threads */
-    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
-    uint32_t n_levels;
-};
-
-static void open_machine(struct machine *m) {
-    struct pl_diag d = {0};
-    m->n_levels = pl_cpu_levels(m->levels, PL_CPU_MAX_LEVELS);
-    for (uint32_t i = 0; i < MAX_THREADS; i++)
-        if (pl_device_open(&pl_device_cpu, i + 1, PL_AUTO_BYTES, &m->devices[i], &d) != PL_ERR_OK)
-            ck_abort_msg("%s", d.message);
-}
-
-static void close_machine(struct machine *m) {
-    for (uint32_t i = 0; i < MAX_THREADS; i++)
-        pl_device_close(&m->devices[i]);
-}
 
 typedef unsigned char *snapshot[MAX_OPERANDS];
 
@@ -234,17 +231,35 @@ static void discard(const struct trial *t, snapshot s) {
         free(s[i]);
 }
 
-static void call(const struct trial *t, struct pl_device *dev, const struct pl_cpu_level *level) {
+static struct pl_view place(const struct trial *t, const struct operand *o,
+                            unsigned char *const *mirrors) {
+    struct pl_view v = o->view;
+    unsigned char *mirror = mirrors[o - t->operands];
+    if (mirror) v.p = mirror + ((unsigned char *)v.p - o->memory - o->skew);
+    return v;
+}
+
+/* Operands travel to the runner's memory and back when it has its own. */
+static void call(const struct trial *t, const struct runner *r) {
     struct pl_call c = {.attr = &t->attr, .batch = &t->batch};
+    unsigned char *mirrors[MAX_OPERANDS] = {0};
+    for (uint32_t i = 0; i < t->n_operands; i++) {
+        const struct operand *o = &t->operands[i];
+        mirrors[i] = machine_put(r, o->memory + o->skew, o->bytes - o->skew);
+    }
     for (uint32_t i = 0; i < PL_OP_MAX_IN; i++)
-        if (t->in[i]) c.in[i] = t->in[i]->view;
+        if (t->in[i]) c.in[i] = place(t, t->in[i], mirrors);
     for (uint32_t i = 0; i < PL_OP_MAX_OUT; i++)
-        if (t->out[i]) c.out[i] = t->out[i]->view;
-    if (t->ws_in >= 0) c.in[t->ws_in].rows = ws_bytes(t, dev->traits.threads);
-    pl_kernel_fn kernel = level->kernels[t->test->kind];
+        if (t->out[i]) c.out[i] = place(t, t->out[i], mirrors);
+    if (t->ws_in >= 0) c.in[t->ws_in].rows = ws_bytes(t, r);
+    pl_kernel_fn kernel = r->kernels[t->test->kind];
     ck_assert_msg(kernel != NULL, "%s: no kernel", t->test->name);
-    pl_err err = kernel(dev, &c);
+    pl_err err = kernel(r->dev, &c);
     ck_assert_msg(err == PL_ERR_OK, "%s: round %u: %s", t->test->name, t->round, pl_err_code(err));
+    for (uint32_t i = 0; i < t->n_operands; i++) {
+        const struct operand *o = &t->operands[i];
+        machine_take(r, o->memory + o->skew, mirrors[i], o->bytes - o->skew);
+    }
 }
 
 /* Half the distance between neighbours of |x|, at least that of the smallest normal number. */
@@ -322,24 +337,18 @@ static void check_same_bits(const struct trial *t, snapshot expected, const char
     }
 }
 
-static void run_level(const struct trial *t, const struct machine *m,
-                      const struct pl_cpu_level *level, snapshot before) {
-    snapshot first = {0};
-    char where[64];
-    for (uint32_t i = 0; i < MAX_THREADS; i++) {
-        snprintf(where, sizeof where, "%s, %u threads", level->name, i + 1);
+/* The first runner of a family sets the bits for the others. */
+static void run_on(const struct trial *t, const struct runner *r, snapshot before, snapshot first) {
+    restore(t, before);
+    call(t, r);
+    check_values(t, r->name);
+    check_outside(t, before, r->name);
+    if (r->is_first || t->test->split_by_threads) {
+        take_outputs(t, first);
         restore(t, before);
-        call(t, m->devices[i], level);
-        check_values(t, where);
-        check_outside(t, before, where);
-        if (i == 0 || t->test->split_by_threads) {
-            take_outputs(t, first);
-            restore(t, before);
-            call(t, m->devices[i], level);
-        }
-        check_same_bits(t, first, where);
+        call(t, r);
     }
-    discard(t, first);
+    check_same_bits(t, first, r->name);
 }
 
 static void finish_trial(struct trial *t) {
@@ -352,26 +361,27 @@ static void finish_trial(struct trial *t) {
 }
 
 static void run_round(const struct kernel_case *test, uint32_t round, const struct machine *m) {
-    snapshot before;
-    struct trial t = {.test = test, .round = round, .ws_in = -1};
+    snapshot before, first = {0};
+    struct trial t = {.test = test, .machine = m, .round = round, .ws_in = -1};
     t.rng = pl_rng_init(20240229, test->kind, round);
     t.attr.alpha = 1.0f;
     t.batch = (struct pl_batch){.first = true, .seed = 7, .step = 3, .loss_scale = 1.0f};
     test->build(&t);
     test->reference(&t);
     take(&t, before);
-    for (uint32_t i = 0; i < m->n_levels; i++)
-        run_level(&t, m, &m->levels[i], before);
+    for (uint32_t i = 0; i < m->n; i++)
+        run_on(&t, &m->runners[i], before, first);
+    discard(&t, first);
     discard(&t, before);
     finish_trial(&t);
 }
 
 void run_case(const struct kernel_case *test) {
     struct machine m = {0};
-    open_machine(&m);
+    machine_open(&m);
     for (uint32_t round = 0; round < test->rounds; round++)
         run_round(test, round, &m);
-    close_machine(&m);
+    machine_close(&m);
 }
 
 /* ---- references against their own derivative ---- */

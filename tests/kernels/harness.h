@@ -1,25 +1,24 @@
 /* harness.h - conformance of kernels: random calls against references in double.
  *
  * A case builds the operands of one call (random shape, storage, windows) and says what they should
- * become. The harness runs the kernel of every level this machine has, with 1, 2 and 3 threads, and
- * holds it to:
+ * become. The harness runs the kernel of every runner of the machine (machine.h) and holds it to:
  *   K1  |got - want| <= tolerance * scale + half a unit of the stored type
  *   K2  no byte outside the output windows changes, inputs and guard bytes included
  *   K3  the same call gives the same bits again
- *   K4  1, 2 and 3 threads give the same bits (unless the case says the split depends on them)
+ *   K4  runners of one family give the same bits (unless the case says the split depends on them)
  * Workspace and outputs start as NaN, so nothing may rely on zeros.
  * Use: a row in an array of struct kernel_case, the array listed in check_kernels.c. */
 #ifndef PL_TESTS_KERNELS_HARNESS_H
 #define PL_TESTS_KERNELS_HARNESS_H
 
-#include "runtime/device/cpu/cpu.h"
 #include "runtime/kernels/kernels.h"
 #include "runtime/kernels/rng.h"
+#include "tests/kernels/machine.h"
 
 struct operand {
     struct pl_view view;
     unsigned char *memory; /* with guard bytes around the window */
-    uint64_t bytes;
+    uint64_t bytes, skew; /* memory + skew is aligned as device memory is */
     double *x;     /* [rows*cols] values before the call, as stored; floats, doubles and integers */
     double *want;  /* outputs: values after the call; starts as x */
     double *scale; /* outputs: sum of the magnitudes that made want; 0 = |want| */
@@ -30,6 +29,7 @@ struct operand {
 
 struct trial {
     const struct kernel_case *test;
+    const struct machine *machine;
     uint32_t round; /* 0..rounds-1: a case picks its edge shapes by number, then at random */
     struct pl_rng rng;
     uint64_t drawn;
@@ -40,7 +40,9 @@ struct trial {
     struct operand *in[PL_OP_MAX_IN], *out[PL_OP_MAX_OUT]; /* NULL = absent */
     int ws_in; /* input that is the workspace, -1 = none */
     uint64_t ws_rows, ws_cols;
-    bool ws_widen;
+    /* Products: the back-end rounds fp32 inputs to bf16 where another operand is bf16, and takes a
+     * bias in the type of its output only. */
+    bool library_products;
 };
 
 struct kernel_case {
@@ -71,7 +73,11 @@ void also_out(struct trial *t, struct operand *o, uint32_t out_slot);
 /* Makes an operand stand in one more input slot (dx that is dy itself). */
 void also_in(struct trial *t, struct operand *o, uint32_t in_slot);
 /* Workspace by pl_op_workspace_bytes(); nothing is added when the rule says 0. */
-void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols, bool widen);
+void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols);
+/* The same of a product, after its other operands. */
+void add_product_ws(struct trial *t, uint32_t slot);
+/* What storing a value and reading it back gives. */
+double as_stored(enum pl_dtype dtype, double value);
 /* Stores a value (rounded to the type) in memory, x and want. */
 void set_value(struct operand *o, uint64_t row, uint64_t col, double value);
 /* x[row,col], want[row,col], scale[row,col] */
@@ -79,7 +85,7 @@ static inline double *value_at(const struct operand *o, double *base, uint64_t r
     return base + row * o->view.cols + col;
 }
 
-/* Runs all rounds of a case on all levels and thread counts; fails the running Check test. */
+/* Runs all rounds of a case on all runners; fails the running Check test. */
 void run_case(const struct kernel_case *test);
 
 /* Central differences of loss(ctx) by each x[i] against gradient[i]: proves a reference backward
