@@ -71,7 +71,8 @@ static void print_summary(const struct pl_job *job, const struct pl_train_result
             pl_bytes_text(r->measured_bytes, measured),
             on_gpu ? "on the GPU in the whole process" : "resident in the whole process");
     if (on_gpu)
-        fprintf(out, "predicted before CUDA was touched: %s in the whole process, measured %s; "
+        fprintf(out,
+                "predicted before CUDA was touched: %s in the whole process, measured %s; "
                 "of them context %s\n",
                 pl_bytes_text(r->predicted_bytes, planned),
                 pl_bytes_text(r->measured_bytes, measured),

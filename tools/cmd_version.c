@@ -12,7 +12,7 @@
 #endif
 
 static const struct pl_device_ops *const back_ends[] = {&pl_device_cpu, &pl_device_cuda,
-                                                         &pl_device_null};
+                                                        &pl_device_null};
 #define N_BACK_ENDS (sizeof back_ends / sizeof *back_ends)
 
 static json_t *names(void) {

@@ -113,8 +113,8 @@ static bool is_own(const json_t *entry, const struct pl_gpu *gpu, const struct b
 static bool read_figures(const json_t *entry, const struct pl_gpu *gpu, struct pl_context *out) {
     json_int_t opened = json_integer_value(json_object_get(entry, "opened_bytes"));
     json_int_t final = json_integer_value(json_object_get(entry, "final_bytes"));
-    if (opened <= 0 || final < opened || (uint64_t)final > gpu->total_bytes) return false;
-    *out = (struct pl_context){.bytes = (uint64_t)final,
+    if (opened <= 0 || final < opened || (uint64_t) final > gpu->total_bytes) return false;
+    *out = (struct pl_context){.bytes = (uint64_t) final,
                                .growth_bytes = (uint64_t)(final - opened),
                                .source = "earlier runs"};
     return true;
@@ -146,7 +146,8 @@ static void write_entries(json_t *entries) {
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (text && cache_dir(&path, true)) {
         pl_text_add(&path, "/context.json");
-        if (!path.failed) (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1 */
+        if (!path.failed)
+            (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1 */
     }
     free(text);
     json_decref(root);
@@ -162,10 +163,9 @@ void pl_context_remember(const struct pl_gpu *gpu, uint64_t opened_bytes, uint64
     for (size_t i = json_array_size(entries); i-- > 0;)
         if (is_own(json_array_get(entries, i), gpu, &build) || i >= MAX_ENTRIES - 1)
             json_array_remove(entries, i);
-    json_t *entry =
-        json_pack("{s:s, s:s, s:s, s:I, s:I}", "device", gpu->name, "driver", gpu->driver, "build",
-                  build.hex, "opened_bytes", (json_int_t)opened_bytes, "final_bytes",
-                  (json_int_t)final_bytes);
+    json_t *entry = json_pack("{s:s, s:s, s:s, s:I, s:I}", "device", gpu->name, "driver",
+                              gpu->driver, "build", build.hex, "opened_bytes",
+                              (json_int_t)opened_bytes, "final_bytes", (json_int_t)final_bytes);
     if (entry && json_array_insert_new(entries, 0, entry) == 0) write_entries(entries);
     json_decref(entries);
 }

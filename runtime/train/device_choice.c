@@ -44,9 +44,9 @@ static void gpu_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_b
     budget->total_bytes = smaller ? job->vram_budget : gpu->free_bytes;
     /* A budget below what is free makes a card whose last byte can be had. */
     if (job->vram_margin == PL_AUTO_BYTES)
-        budget->margin_bytes =
-            smaller && gpu->free_bytes - job->vram_budget >= GPU_MARGIN_BYTES ? 0
-                                                                              : GPU_MARGIN_BYTES;
+        budget->margin_bytes = smaller && gpu->free_bytes - job->vram_budget >= GPU_MARGIN_BYTES
+                                   ? 0
+                                   : GPU_MARGIN_BYTES;
 }
 
 /* Arenas are all that counts against a budget on the CPU, and they are exact. */

@@ -7,8 +7,8 @@
 #include <sys/resource.h>
 
 /* GPU bytes of this process: as the driver counts them, or, where it does not count by process or
- * not by our number (containers), what has gone of the free memory since the pre-flight. A neighbour
- * falsifies the second figure, so it is only the second choice. 0 = not known. */
+ * not by our number (containers), what has gone of the free memory since the pre-flight. A
+ * neighbour falsifies the second figure, so it is only the second choice. 0 = not known. */
 static uint64_t process_bytes(struct pl_run *r) {
     struct pl_gpu now;
     uint64_t before = r->pf->gpu.free_bytes, left = 0;

@@ -88,11 +88,10 @@ static pl_err evaluate(struct pl_run *r, struct pl_train_result *out, struct pl_
     pl_progress_note(&r->progress, line);
     if (r->board)
         PL_TRY(pl_tensorboard_scalar(r->board, "eval/loss", r->state.step, out->eval_loss, d));
-    return pl_log_event(
-        r->log, "eval",
-        json_pack("{s:I, s:o}", "step", (json_int_t)r->state.step, "loss",
-                  pl_log_real(out->eval_loss)),
-        d);
+    return pl_log_event(r->log, "eval",
+                        json_pack("{s:I, s:o}", "step", (json_int_t)r->state.step, "loss",
+                                  pl_log_real(out->eval_loss)),
+                        d);
 }
 
 static bool due(uint32_t every, uint64_t step) {
@@ -149,8 +148,8 @@ static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struc
                   "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
                   (json_int_t)t->allocated_bytes, "measured_peak_bytes",
                   (json_int_t)t->measured_bytes, "predicted_process_bytes",
-                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes, "tokens_per_second",
-                  pl_log_real(t->tokens_per_second), "wall_seconds",
+                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
+                  "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
                   pl_log_real(t->wall_seconds), "oom_recoveries", (json_int_t)t->oom_recoveries),
         d);
 }

@@ -117,7 +117,7 @@ static const struct row rows[] = {
     {BASE "optimizer: adamw_8bit\n", PL_ERR_CONFIG_RANGE, 3, 12, "8-bit"},
     {BASE "master_weights: yes\n", PL_ERR_CONFIG_RANGE, 3, 17, "auto, true, false"},
     {BASE "device: gpu\n", PL_ERR_CONFIG_RANGE, 3, 9, "cuda:N"},
-    {BASE "device: cuda:\n", PL_ERR_CONFIG_RANGE, 3, 9, "not among the choices"},
+    {BASE "device: 'cuda:'\n", PL_ERR_CONFIG_RANGE, 3, 9, "not among the choices"},
     {BASE "device: cuda:x\n", PL_ERR_CONFIG_RANGE, 3, 9, "not among the choices"},
     {BASE "device: cuda:-1\n", PL_ERR_CONFIG_RANGE, 3, 9, "not among the choices"},
     {BASE "device: cuda:256\n", PL_ERR_CONFIG_RANGE, 3, 9, "0 to 255"},

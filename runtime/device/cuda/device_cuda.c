@@ -71,7 +71,8 @@ static void free_ring(struct pl_cuda *cuda) {
     *ring = (struct pl_cuda_ring){0};
 }
 
-/* Nothing here can be acted upon: what fails is a context that is lost, and goes with the process. */
+/* Nothing here can be acted upon: what fails is a context that is lost, and goes with the process.
+ */
 static void cuda_close(struct pl_device *dev) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
     if (!cuda) return;
@@ -177,8 +178,8 @@ static pl_err take_room(struct pl_cuda *cuda, uint64_t bytes, char **out) {
         ring->in_flight[ring->slot] = false;
     }
     *out = ring->base + ring->slot * ring->slot_bytes + ring->used;
-    ring->used = pl_u64_min(ring->slot_bytes, pl_u64_div_up(ring->used + bytes, RING_ALIGN) *
-                                                  RING_ALIGN);
+    ring->used =
+        pl_u64_min(ring->slot_bytes, pl_u64_div_up(ring->used + bytes, RING_ALIGN) * RING_ALIGN);
     return PL_ERR_OK;
 }
 
@@ -189,8 +190,8 @@ static pl_err cuda_upload(struct pl_device *dev, void *dst, const void *src, uin
         n = pl_u64_min(bytes - at, cuda->ring.slot_bytes);
         PL_TRY(take_room(cuda, n, &room));
         memcpy(room, (const char *)src + at, n);
-        PL_TRY(pl_cuda_error(cudaMemcpyAsync((char *)dst + at, room, n, cudaMemcpyHostToDevice,
-                                             cuda->stream)));
+        PL_TRY(pl_cuda_error(
+            cudaMemcpyAsync((char *)dst + at, room, n, cudaMemcpyHostToDevice, cuda->stream)));
     }
     return PL_ERR_OK;
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beside the loader's own search: where NVIDIA's installer puts the toolkit, which few add to it. */
+/* Beside the loader's own search: where NVIDIA's installer puts the toolkit, which few add to it.
+ */
 static const char *const names[] = {
     "libcublasLt.so.13",
     "libcublasLt.so.12",
