@@ -140,7 +140,7 @@ static const struct allocation *holder(const void *p) {
     return NULL;
 }
 
-static void check_device_range(const char *what, const void *p, size_t bytes) {
+void plsim_check_device_range(const char *what, const void *p, size_t bytes) {
     const struct allocation *a = holder(p);
     if (!a || !a->device) plsim_die("%s: %p is not device memory", what, p);
     if (bytes > (size_t)(a->p + a->bytes - (const char *)p))
@@ -174,9 +174,10 @@ static cudaError_t copy(void *dst, const void *src, size_t bytes, enum cudaMemcp
     if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
         return plsim_fail(cudaErrorInvalidMemcpyDirection);
     if (kind != cudaMemcpyDefault) {
-        (sides[kind].dst_is_device ? check_device_range : check_host_range)("copy to", dst, bytes);
-        (sides[kind].src_is_device ? check_device_range : check_host_range)("copy from", src,
-                                                                            bytes);
+        (sides[kind].dst_is_device ? plsim_check_device_range : check_host_range)("copy to", dst,
+                                                                                  bytes);
+        (sides[kind].src_is_device ? plsim_check_device_range : check_host_range)("copy from", src,
+                                                                                  bytes);
     }
     memmove(dst, src, bytes);
     return cudaSuccess;
@@ -209,7 +210,7 @@ cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t stream
     (void)stream;
     plsim_counters.memsets++;
     if (e != cudaSuccess || bytes == 0) return e;
-    check_device_range("fill", p, bytes);
+    plsim_check_device_range("fill", p, bytes);
     memset(p, byte, bytes);
     return cudaSuccess;
 }

@@ -59,6 +59,9 @@ size_t plsim_shared_limit(const void *kernel);
 /* memory.c: the neighbour leaves. */
 void plsim_memory_restart(void);
 
+/* Ends the process unless the range lies inside one allocation of device memory. */
+void plsim_check_device_range(const char *what, const void *p, size_t bytes);
+
 /* Ends the process: a defect of the code under test. */
 _Noreturn void plsim_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -189,15 +189,23 @@ static struct pl_product_matrix matrix_of(const struct operand *o) {
 }
 
 static uint64_t ws_bytes(const struct trial *t, const struct runner *r) {
-    return pl_op_workspace_bytes(&r->dev->traits, t->test->kind, &t->attr, t->ws_rows, t->ws_cols,
-                                 t->ws_widen);
+    const struct pl_traits *traits = &r->dev->traits;
+    const enum pl_op_kind kind = t->test->kind;
+    if (!is_product(kind))
+        return pl_op_workspace_bytes(traits, kind, &t->attr, t->ws_rows, t->ws_cols, false);
+    const struct pl_product_matrix m[] = {matrix_of(t->in[0]), matrix_of(t->in[1]),
+                                          matrix_of(t->out[0])};
+    return pl_product_workspace_bytes(traits, kind, &t->attr, m);
 }
 
-void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols, bool widen) {
+void add_product_ws(struct trial *t, uint32_t slot) {
+    add_ws(t, slot, t->in[0]->view.rows, t->in[0]->view.cols);
+}
+
+void add_ws(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols) {
     uint64_t most = 0;
     t->ws_rows = rows;
     t->ws_cols = cols;
-    t->ws_widen = widen;
     for (uint32_t i = 0; i < t->machine->n; i++)
         most = pl_u64_max(most, ws_bytes(t, &t->machine->runners[i]));
     if (most == 0) return;
@@ -243,6 +251,7 @@ static struct pl_view place(const struct trial *t, const struct operand *o,
 static void call(const struct trial *t, const struct runner *r) {
     struct pl_call c = {.attr = &t->attr, .batch = &t->batch};
     unsigned char *mirrors[MAX_OPERANDS] = {0};
+    machine_turn_to(r);
     for (uint32_t i = 0; i < t->n_operands; i++) {
         const struct operand *o = &t->operands[i];
         mirrors[i] = machine_put(r, o->memory + o->skew, o->bytes - o->skew);
@@ -363,6 +372,7 @@ static void finish_trial(struct trial *t) {
 static void run_round(const struct kernel_case *test, uint32_t round, const struct machine *m) {
     snapshot before, first = {0};
     struct trial t = {.test = test, .machine = m, .round = round, .ws_in = -1};
+    t.library_products = m->runners[0].dev->traits.backend == PL_BACKEND_CUDA;
     t.rng = pl_rng_init(20240229, test->kind, round);
     t.attr.alpha = 1.0f;
     t.batch = (struct pl_batch){.first = true, .seed = 7, .step = 3, .loss_scale = 1.0f};

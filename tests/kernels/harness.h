@@ -18,7 +18,7 @@
 struct operand {
     struct pl_view view;
     unsigned char *memory; /* with guard bytes around the window */
-    uint64_t bytes, skew; /* memory + skew is aligned as device memory is */
+    uint64_t bytes, skew;  /* memory + skew is aligned as device memory is */
     double *x;     /* [rows*cols] values before the call, as stored; floats, doubles and integers */
     double *want;  /* outputs: values after the call; starts as x */
     double *scale; /* outputs: sum of the magnitudes that made want; 0 = |want| */
@@ -49,8 +49,8 @@ struct kernel_case {
     const char *name;
     enum pl_op_kind kind;
     uint32_t rounds;
-    double tolerance;            /* of K1, per unit of scale */
-    bool split_by_threads;       /* K4 does not hold; K1 still does for each */
+    double tolerance;      /* of K1, per unit of scale */
+    bool split_by_threads; /* K4 does not hold; K1 still does for each */
     void (*build)(struct trial *t);
     void (*reference)(struct trial *t); /* fills want and scale of every output from x */
 };
@@ -58,7 +58,7 @@ struct kernel_case {
 /* Random choices of a trial. */
 uint64_t draw(struct trial *t, uint64_t low, uint64_t high); /* inclusive */
 double draw_normal(struct trial *t);
-enum pl_dtype draw_float(struct trial *t);                   /* F32 or BF16 */
+enum pl_dtype draw_float(struct trial *t); /* F32 or BF16 */
 
 /* Operands. Matrices get a window with ld > cols about half of the time; vectors are [n,1].
  * Floats are filled with normal numbers, integers with 0 (set_value), outputs with NaN. */

@@ -21,7 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUDART_VERSION 13000
+#define CUDART_VERSION  13000
+#define PLSIM_EMULATION 1
 
 #ifdef __cplusplus
 extern "C" {

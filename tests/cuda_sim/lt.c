@@ -1,0 +1,336 @@
+/* lt.c - cuBLASLt of the emulation, as a shared library: the back-end's own loader finds it.
+ *
+ * Slow, plain and strict: what the real library leaves to the caller's care ends the process here -
+ * operands outside device memory, an algorithm used with less workspace or alignment than it was
+ * chosen for. The promised workspace is overwritten, because the real one may be. Symbols of the
+ * emulation come from the executable that loads this. */
+#include "tests/cuda_sim/sim.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cublasLtContext {
+    int unused;
+};
+
+struct plsim_matmul {
+    uint32_t compute, scale, epilogue;
+    int32_t trans_a, trans_b;
+    const void *bias;
+};
+
+struct plsim_layout {
+    uint32_t type;
+    uint64_t rows, cols;
+    int64_t ld;
+};
+
+struct plsim_preference {
+    uint64_t workspace_bytes;
+    uint32_t reduction_mask;
+    uint32_t alignment[4]; /* a, b, c, d */
+};
+
+/* What cublasLtMatmulAlgo_t hides. */
+struct algorithm {
+    uint64_t workspace_bytes;
+    uint64_t m, n, k; /* largest problem it was chosen for */
+    uint32_t alignment[4];
+    uint32_t marker;
+};
+enum { MARKER = 0x504C4C54, WORKSPACE_USED = 1024 };
+_Static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits the real one");
+
+/* ---- objects ---- */
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
+    *handle = calloc(1, sizeof **handle);
+    return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    if (!desc || compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *desc = malloc(sizeof **desc);
+    if (!*desc) return CUBLAS_STATUS_ALLOC_FAILED;
+    **desc = (struct plsim_matmul){
+        .compute = compute, .scale = scale, .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld) {
+    if (!layout) return CUBLAS_STATUS_INVALID_VALUE;
+    *layout = malloc(sizeof **layout);
+    if (!*layout) return CUBLAS_STATUS_ALLOC_FAILED;
+    **layout = (struct plsim_layout){type, rows, cols, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+    if (!preference) return CUBLAS_STATUS_INVALID_VALUE;
+    *preference = malloc(sizeof **preference);
+    if (!*preference) return CUBLAS_STATUS_ALLOC_FAILED;
+    **preference =
+        (struct plsim_preference){0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+    free(preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- attributes: each is a field ---- */
+
+struct field {
+    int attribute;
+    size_t offset, bytes;
+};
+#define FIELD(attribute, type, member)                                                             \
+    { attribute, offsetof(struct type, member), sizeof(((struct type *)NULL)->member) }
+
+static cublasStatus_t set_field(const struct field *fields, size_t n, int attribute, void *object,
+                                const void *value, size_t bytes) {
+    for (size_t i = 0; i < n; i++) {
+        if (fields[i].attribute != attribute) continue;
+        if (!object || !value || bytes != fields[i].bytes) return CUBLAS_STATUS_INVALID_VALUE;
+        memcpy((char *)object + fields[i].offset, value, bytes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes) {
+    static const struct field fields[] = {
+        FIELD(CUBLASLT_MATMUL_DESC_TRANSA, plsim_matmul, trans_a),
+        FIELD(CUBLASLT_MATMUL_DESC_TRANSB, plsim_matmul, trans_b),
+        FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, plsim_matmul, epilogue),
+        FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, plsim_matmul, bias)};
+    return set_field(fields, sizeof fields / sizeof *fields, (int)attribute, desc, value, bytes);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes) {
+    static const struct field fields[] = {FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, plsim_layout, type),
+                                          FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, plsim_layout, rows),
+                                          FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, plsim_layout, cols),
+                                          FIELD(CUBLASLT_MATRIX_LAYOUT_LD, plsim_layout, ld)};
+    return set_field(fields, sizeof fields / sizeof *fields, (int)attribute, layout, value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
+    static const struct field fields[] = {
+        FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, plsim_preference, workspace_bytes),
+        FIELD(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, plsim_preference, reduction_mask),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plsim_preference, alignment[0]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plsim_preference, alignment[1]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plsim_preference, alignment[2]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plsim_preference, alignment[3])};
+    return set_field(fields, sizeof fields / sizeof *fields, (int)attribute, preference, value,
+                     bytes);
+}
+
+/* ---- problems ---- */
+
+struct problem {
+    const struct plsim_matmul *desc;
+    const struct plsim_layout *a, *b, *c, *d;
+    uint64_t m, n, k;
+};
+
+static bool is_layout(const struct plsim_layout *l) {
+    return l && l->rows > 0 && l->cols > 0 && l->ld >= 0 && (uint64_t)l->ld >= l->rows;
+}
+
+/* Types of the table of supported combinations for CUBLAS_COMPUTE_32F: bf16 operands with bf16 or
+ * fp32 results, fp32 operands with fp32 results. */
+static bool types_work(const struct problem *p) {
+    uint32_t in = p->a->type, out = p->d->type;
+    return p->b->type == in && p->c->type == out &&
+           ((in == CUDA_R_16BF && (out == CUDA_R_16BF || out == CUDA_R_32F)) ||
+            (in == CUDA_R_32F && out == CUDA_R_32F));
+}
+
+static cublasStatus_t state(struct problem *p) {
+    if (!p->desc || !is_layout(p->a) || !is_layout(p->b) || !is_layout(p->c) || !is_layout(p->d))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    bool ta = p->desc->trans_a != CUBLAS_OP_N, tb = p->desc->trans_b != CUBLAS_OP_N;
+    p->m = ta ? p->a->cols : p->a->rows;
+    p->k = ta ? p->a->rows : p->a->cols;
+    p->n = tb ? p->b->rows : p->b->cols;
+    if ((tb ? p->b->cols : p->b->rows) != p->k || p->d->rows != p->m || p->d->cols != p->n ||
+        p->c->rows != p->m || p->c->cols != p->n)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return types_work(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int *found) {
+    struct problem p = {.desc = desc, .a = a, .b = b, .c = c, .d = d};
+    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!preference || requested < 1 || !results || !found) return CUBLAS_STATUS_INVALID_VALUE;
+    *found = 0;
+    cublasStatus_t s = state(&p);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    /* As much as an algorithm that splits k might want, or what there is. */
+    struct algorithm chosen = {.workspace_bytes = preference->workspace_bytes < WORKSPACE_USED
+                                                      ? preference->workspace_bytes
+                                                      : WORKSPACE_USED,
+                               .m = p.m,
+                               .n = p.n,
+                               .k = p.k,
+                               .marker = MARKER};
+    memcpy(chosen.alignment, preference->alignment, sizeof chosen.alignment);
+    memset(results, 0, sizeof *results);
+    memcpy(&results->algo, &chosen, sizeof chosen);
+    results->workspaceSize = chosen.workspace_bytes;
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- the product ---- */
+
+static size_t size_of(uint32_t type) {
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+static uint64_t extent(const struct plsim_layout *l) {
+    return ((l->cols - 1) * (uint64_t)l->ld + l->rows) * size_of(l->type);
+}
+
+static float element(const void *p, uint32_t type, uint64_t i) {
+    uint32_t u;
+    uint16_t h;
+    float f;
+    if (type == CUDA_R_32F) {
+        memcpy(&f, (const char *)p + 4 * i, sizeof f);
+        return f;
+    }
+    memcpy(&h, (const char *)p + 2 * i, sizeof h);
+    u = (uint32_t)h << 16;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static void set_element(void *p, uint32_t type, uint64_t i, float f) {
+    uint32_t u;
+    if (type == CUDA_R_32F) {
+        memcpy((char *)p + 4 * i, &f, sizeof f);
+        return;
+    }
+    memcpy(&u, &f, sizeof u);
+    uint16_t h =
+        (u & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+    memcpy((char *)p + 2 * i, &h, sizeof h);
+}
+
+/* op(x) in fp32, row-major [rows, cols]; x is column-major as laid out. */
+static float *widen(const void *x, const struct plsim_layout *l, bool trans, uint64_t rows,
+                    uint64_t cols) {
+    float *out = malloc(rows * cols * sizeof *out);
+    if (!out) plsim_die("no memory for a product");
+    for (uint64_t i = 0; i < rows; i++)
+        for (uint64_t j = 0; j < cols; j++)
+            out[i * cols + j] =
+                element(x, l->type, trans ? i * (uint64_t)l->ld + j : j * (uint64_t)l->ld + i);
+    return out;
+}
+
+/* Sums in fp32, in the order of k. */
+static float *multiply(const struct problem *p, const void *a, const void *b) {
+    float *wide_a = widen(a, p->a, p->desc->trans_a != CUBLAS_OP_N, p->m, p->k);
+    float *wide_b = widen(b, p->b, p->desc->trans_b != CUBLAS_OP_N, p->k, p->n);
+    float *sums = calloc(p->m * p->n, sizeof *sums);
+    if (!sums) plsim_die("no memory for a product");
+    for (uint64_t i = 0; i < p->m; i++)
+        for (uint64_t k = 0; k < p->k; k++)
+            for (uint64_t j = 0; j < p->n; j++)
+                sums[i * p->n + j] += wide_a[i * p->k + k] * wide_b[k * p->n + j];
+    free(wide_a);
+    free(wide_b);
+    return sums;
+}
+
+static void check_use(const struct problem *p, const void *const operands[4],
+                      const struct algorithm *algo, void *workspace, size_t workspace_bytes) {
+    static const char *const names[4] = {"cublasLtMatmul, A", "cublasLtMatmul, B",
+                                         "cublasLtMatmul, C", "cublasLtMatmul, D"};
+    const struct plsim_layout *const layouts[4] = {p->a, p->b, p->c, p->d};
+    if (algo->marker != MARKER) plsim_die("cublasLtMatmul: not an algorithm of the heuristic");
+    for (int i = 0; i < 4; i++) {
+        plsim_check_device_range(names[i], operands[i], extent(layouts[i]));
+        if ((uintptr_t)operands[i] % algo->alignment[i] != 0)
+            plsim_die("%s: %p is not aligned to the %u bytes it was chosen for", names[i],
+                      operands[i], algo->alignment[i]);
+    }
+    if (workspace_bytes < algo->workspace_bytes)
+        plsim_die("cublasLtMatmul: %zu bytes of workspace for an algorithm that uses %zu",
+                  workspace_bytes, (size_t)algo->workspace_bytes);
+    if (workspace_bytes == 0) return;
+    plsim_check_device_range("cublasLtMatmul, workspace", workspace, workspace_bytes);
+    memset(workspace, 0xFF, workspace_bytes);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream) {
+    struct problem p = {.desc = desc, .a = a_layout, .b = b_layout, .c = c_layout, .d = d_layout};
+    const void *const operands[4] = {a, b, c, d};
+    struct algorithm chosen;
+    (void)stream;
+    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+    int injected = plsim_injected(PLSIM_MATMUL);
+    if (injected) return (cublasStatus_t)injected;
+    if (plsim_sticky() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!alpha || !beta || !algo) return CUBLAS_STATUS_INVALID_VALUE;
+    cublasStatus_t s = state(&p);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    memcpy(&chosen, algo, sizeof chosen);
+    if (p.m > chosen.m || p.n > chosen.n || p.k > chosen.k) return CUBLAS_STATUS_INVALID_VALUE;
+    check_use(&p, operands, &chosen, workspace, workspace_bytes);
+    float scale = *(const float *)alpha, keep = *(const float *)beta;
+    const void *bias = desc->epilogue == CUBLASLT_EPILOGUE_BIAS ? desc->bias : NULL;
+    if (bias) plsim_check_device_range("cublasLtMatmul, bias", bias, p.m * size_of(p.d->type));
+    float *sums = multiply(&p, a, b);
+    for (uint64_t j = 0; j < p.n; j++)
+        for (uint64_t i = 0; i < p.m; i++) {
+            float sum = scale * sums[i * p.n + j];
+            uint64_t at = j * (uint64_t)p.d->ld + i;
+            if (keep != 0) sum += keep * element(c, p.c->type, j * (uint64_t)p.c->ld + i);
+            if (bias) sum += element(bias, p.d->type, i);
+            set_element(d, p.d->type, at, sum);
+        }
+    free(sums);
+    return CUBLAS_STATUS_SUCCESS;
+}

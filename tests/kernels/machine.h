@@ -1,0 +1,43 @@
+/* machine.h - what the kernel tests run on: the runners of one back-end.
+ *
+ * A runner is an open device and a table of kernels for it. machine_cpu.c has every instruction set
+ * of this processor with 1, 2 and 3 threads; machine_cuda.c the CUDA back-end, on a GPU or
+ * in the emulation of tests/cuda_sim. A test links one of them. */
+#ifndef PL_TESTS_KERNELS_MACHINE_H
+#define PL_TESTS_KERNELS_MACHINE_H
+
+#include "runtime/device/device.h"
+#include "runtime/kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MACHINE_RUNNERS = 16 };
+
+struct runner {
+    char name[48];
+    struct pl_device *dev;
+    const pl_kernel_fn *kernels;
+    uint32_t number; /* in the machine */
+    bool is_first;   /* of a family, whose members give the same bits */
+};
+
+struct machine {
+    struct runner runners[MACHINE_RUNNERS];
+    uint32_t n;
+};
+
+/* Fail the running Check test. */
+void machine_open(struct machine *m);
+void machine_close(struct machine *m);
+
+/* The kernel calls that follow are this runner's. */
+void machine_turn_to(const struct runner *r);
+
+/* A copy of host memory where the runner's kernels can reach it, aligned to 256 bytes; NULL where
+ * they reach host memory. machine_take() waits for the kernels, brings it
+ * back and frees it. */
+void *machine_put(const struct runner *r, const void *host, uint64_t bytes);
+void machine_take(const struct runner *r, void *host, void *copy, uint64_t bytes);
+
+#endif

@@ -1,0 +1,78 @@
+/* machine_cuda.c - the CUDA back-end as runners, on a GPU or in the emulation of tests/cuda_sim.
+ *
+ * The emulation has more than one: with another number of multiprocessors the grid-stride loops
+ * turn more often, and threads that start in reverse order show a missing barrier; the bits must
+ * not change. An older GPU has less shared memory, for which kernels may choose other tiles, so it
+ * is a family of its own. */
+#include "tests/kernels/machine.h"
+
+#include <check.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef PLSIM_EMULATION
+#include "tests/cuda_sim/sim.h"
+
+static const struct {
+    const char *name, *sm, *sm_count, *order;
+    bool is_first;
+} gpus[] = {{"90, 132 SMs", "90", "132", "", true},
+            {"90, 2 SMs in reverse", "90", "2", "reverse", false},
+            {"86, 3 SMs in reverse", "86", "3", "reverse", true}};
+
+void machine_turn_to(const struct runner *r) {
+    uint32_t i = r->number;
+    if (setenv("PLSIM_SM", gpus[i].sm, 1) || setenv("PLSIM_SMS", gpus[i].sm_count, 1) ||
+        setenv("PLSIM_ORDER", gpus[i].order, 1))
+        ck_abort_msg("out of memory for the environment");
+    plsim_restart();
+}
+#else
+static const struct {
+    const char *name;
+    bool is_first;
+} gpus[] = {{"gpu", true}};
+
+void machine_turn_to(const struct runner *r) {
+    (void)r;
+}
+#endif
+
+void machine_open(struct machine *m) {
+    struct pl_diag d = {0};
+    m->n = sizeof gpus / sizeof *gpus;
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct runner *r = &m->runners[i];
+        r->number = i;
+        machine_turn_to(r);
+        snprintf(r->name, sizeof r->name, "%s", gpus[i].name);
+        r->is_first = gpus[i].is_first;
+        if (pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &r->dev, &d) != PL_ERR_OK)
+            ck_abort_msg("%s", d.message);
+        r->kernels = r->dev->kernels;
+    }
+}
+
+void machine_close(struct machine *m) {
+    for (uint32_t i = 0; i < m->n; i++)
+        pl_device_close(&m->runners[i].dev);
+}
+
+/* No message where all is well: Check sends one to its parent, and these are called often. */
+static void need(cudaError_t e, const struct runner *r) {
+    if (e != cudaSuccess) ck_abort_msg("%s: %s", r->name, cudaGetErrorString(e));
+}
+
+void *machine_put(const struct runner *r, const void *host, uint64_t bytes) {
+    void *copy = NULL;
+    need(cudaMalloc(&copy, bytes), r);
+    need(cudaMemcpy(copy, host, bytes, cudaMemcpyHostToDevice), r);
+    return copy;
+}
+
+void machine_take(const struct runner *r, void *host, void *copy, uint64_t bytes) {
+    need(cudaDeviceSynchronize(), r);
+    need(cudaMemcpy(host, copy, bytes, cudaMemcpyDeviceToHost), r);
+    need(cudaFree(copy), r);
+}
