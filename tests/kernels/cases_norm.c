@@ -9,7 +9,9 @@
 static struct ref_norm draw_plain(struct trial *t) {
     static const struct ref_norm edges[] = {{0, 1, 5, EPS},    {1, 1, 1, EPS},    {1, 1, 513, EPS},
                                             {200, 1, 64, EPS}, {65, 1, 130, EPS}, {64, 1, 7, EPS},
-                                            {3, 1, 1500, EPS}, {400, 1, 3, EPS}};
+                                            {3, 1, 1500, EPS}, {400, 1, 3, EPS},
+                                            {2, 1, 700, EPS},  {260, 1, 8328, EPS},
+                                            {3, 1, 130, EPS},  {2, 1, 9001, EPS}};
     if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
     return (struct ref_norm){draw(t, 0, 200), 1, draw(t, 1, 600), EPS};
 }

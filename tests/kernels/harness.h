@@ -60,7 +60,8 @@ uint64_t draw(struct trial *t, uint64_t low, uint64_t high); /* inclusive */
 double draw_normal(struct trial *t);
 enum pl_dtype draw_float(struct trial *t); /* F32 or BF16 */
 
-/* Operands. Matrices get a window with ld > cols about half of the time; vectors are [n,1].
+/* Operands. Matrices get a window with ld > cols about half of the time; vectors are [n,1]. In odd
+ * rounds the floats of a trial have one storage and its rows start on multiples of 16 bytes.
  * Floats are filled with normal numbers, integers with 0 (set_value), outputs with NaN. */
 struct operand *add_in(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
                        enum pl_dtype dtype);
