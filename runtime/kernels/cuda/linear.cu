@@ -111,14 +111,13 @@ static pl_err narrow_inputs(struct pl_device *dev, struct pl_product *g,
 
 static bool are_floats(const struct pl_product *g) {
     return pl_is_float(&g->a) && pl_is_float(&g->b) && pl_is_float(&g->c) &&
-           (!g->bias.p || pl_is_float(&g->bias)) && pl_rows_fit(g->a.rows) &&
+           (!g->bias.p || g->bias.dtype == g->c.dtype) && pl_rows_fit(g->a.rows) &&
            pl_rows_fit(g->b.rows);
 }
 
-/* The epilogue of cuBLASLt takes a bias of the output's type; one of another is added after. */
+/* The epilogue of cuBLASLt takes a bias of the output's type, which is what the builder emits. */
 static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind,
                        const struct pl_view *ws, struct pl_product *g) {
-    struct pl_cuda *cuda = pl_cuda_of(dev);
     const struct pl_product_matrix m[3] = {matrix_of(&g->a), matrix_of(&g->b), matrix_of(&g->c)};
     const uint64_t k = g->trans_a ? g->a.rows : g->a.cols;
     g->adds = pl_call_adds(c);
@@ -131,11 +130,7 @@ static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_o
     g->ws = ws->p;
     g->ws_bytes = pl_ws_cuda_product(&dev->traits, c->attr, m[0].rows, m[0].cols);
     PL_TRY(narrow_inputs(dev, g, m));
-    const struct pl_view bias = g->bias;
-    const bool bias_after = bias.p && bias.dtype != g->c.dtype;
-    if (bias_after) g->bias.p = NULL;
-    PL_TRY(pl_products_run(cuda, g));
-    return bias_after ? pl_cuda_set_rows(dev, &g->c, &bias, true) : PL_ERR_OK;
+    return pl_products_run(pl_cuda_of(dev), g);
 }
 
 /* in: x[N,K], W[O,K], bias?[O], ws, y?[N,O]; out: y[N,O]. */
