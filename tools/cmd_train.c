@@ -153,6 +153,7 @@ int pl_cmd_validate(const struct pl_cli *cli) {
     int status = 0;
     pl_err err = pl_job_read(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
     if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &d);
+    if (err == PL_ERR_OK) err = pl_preflight_require_weights(&pf, &d);
     if (err == PL_ERR_OK && pf.model_dir)
         err = pl_model_check_files(pf.estimate.planned.program, pf.model_dir, &d);
     pl_cli_print_notes(cli, &notes);

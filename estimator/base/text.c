@@ -1,6 +1,7 @@
 /* text.c - growable byte string and spelling hints. */
 #include "estimator/base/text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -85,4 +86,25 @@ const char *pl_text_nearest(const char *word, const char *const *names, size_t n
         }
     }
     return best;
+}
+
+static void lower(const char *s, char out[NEAREST_MAX + 2]) {
+    size_t n = strnlen(s, NEAREST_MAX + 1);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)tolower((unsigned char)s[i]);
+    out[n] = 0;
+}
+
+size_t pl_text_nearest_few(const char *word, const char *const *names, size_t n, const char **out,
+                           size_t most) {
+    char a[NEAREST_MAX + 2], b[NEAREST_MAX + 2];
+    size_t found = 0, limit = 1 + strlen(word) / 2;
+    lower(word, a);
+    /* few names, fewer wanted: distance by distance keeps equal ones in the order of the table */
+    for (size_t want = 0; want <= limit && found < most; want++)
+        for (size_t i = 0; i < n && found < most; i++) {
+            lower(names[i], b);
+            if (edit_distance(a, b) == want) out[found++] = names[i];
+        }
+    return found;
 }

@@ -24,5 +24,9 @@ void pl_text_finish(struct pl_text *t);           /* frees; leaves {0} */
 
 /* Levenshtein-nearest of `names` to `word`, NULL when nothing is near (distance > 1 + len/3). */
 const char *pl_text_nearest(const char *word, const char *const *names, size_t n);
+/* The `most` nearest into out[], nearest first, letter case aside; those beyond half the length of
+ * `word` are left out. Returns their number. */
+size_t pl_text_nearest_few(const char *word, const char *const *names, size_t n, const char **out,
+                           size_t most);
 
 #endif

@@ -1,5 +1,7 @@
 /* model.c - config.json text -> struct pl_model: what every family reads the same way. */
 #include "estimator/model/model.h"
+
+#include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
 
 #include <errno.h>
@@ -233,34 +235,55 @@ pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct
     return err;
 }
 
-static pl_err read_file(const char *path, FILE *f, char *buf, size_t *bytes, struct pl_diag *d) {
-    *bytes = fread(buf, 1, CONFIG_MAX_BYTES + 1u, f);
+static pl_err read_file(const char *path, FILE *f, char **text, uint64_t *bytes,
+                        struct pl_diag *d) {
+    size_t room = CONFIG_MAX_BYTES + 1u, n = 0;
+    char *buf = malloc(room + 1);
+    if (!buf) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
+    n = fread(buf, 1, room, f);
+    pl_err err = PL_ERR_OK;
     if (ferror(f))
-        return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
-    if (*bytes > CONFIG_MAX_BYTES)
-        return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "above %u MiB: not a config.json",
-                          CONFIG_MAX_BYTES >> 20);
+        err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+    else if (n == room)
+        err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "above %u MiB: not a config.json",
+                         CONFIG_MAX_BYTES >> 20);
+    if (err != PL_ERR_OK) {
+        free(buf);
+        return err;
+    }
+    buf[n] = 0;
+    *text = buf;
+    *bytes = n;
     return PL_ERR_OK;
 }
 
-pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
-    char *buf = NULL;
-    size_t bytes = 0;
+static pl_err read_known(const char *name, char **text, uint64_t *bytes, struct pl_diag *d) {
+    const struct pl_known_model *k = pl_catalogue_find(name);
+    if (!k)
+        return pl_diag_set(d, PL_ERR_MODEL_FILE, "no model of the catalogue is called `%s`", name);
+    *text = strdup(k->config);
+    if (!*text) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", name);
+    *bytes = strlen(*text);
+    return PL_ERR_OK;
+}
+
+pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d) {
+    static const char scheme[] = PL_CATALOGUE_SCHEME;
+    *text = NULL;
+    if (strncmp(path, scheme, strlen(scheme)) == 0)
+        return read_known(path + strlen(scheme), text, bytes, d);
     FILE *f = fopen(path, "rb");
-    if (!f) {
-        err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot open: %s", strerror(errno));
-        goto out;
-    }
-    buf = malloc(CONFIG_MAX_BYTES + 1u);
-    if (!buf) {
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
-        goto out;
-    }
-    PL_TRY_GOTO(read_file(path, f, buf, &bytes, d), out);
-    err = pl_model_parse(path, buf, bytes, out, d);
-out:
-    free(buf);
-    if (f) fclose(f);
+    if (!f) return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot open: %s", strerror(errno));
+    pl_err err = read_file(path, f, text, bytes, d);
+    fclose(f);
+    return err;
+}
+
+pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d) {
+    char *text = NULL;
+    uint64_t bytes = 0;
+    PL_TRY(pl_model_read_text(path, &text, &bytes, d));
+    pl_err err = pl_model_parse(path, text, bytes, out, d);
+    free(text);
     return err;
 }

@@ -56,11 +56,15 @@ struct pl_model {
     char torch_dtype[16];               /* as the file says; "" = silent */
 };
 
-/* Reads a config.json file (PL_ERR_MODEL_*). */
+/* Reads a config.json file (PL_ERR_MODEL_*), or, when path is "catalogue:NAME", the built-in text
+ * of that name. */
 pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d);
 /* The same from memory; `name` appears in messages. */
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d);
+/* The text that pl_model_read would read: malloc'd, a NUL behind its *bytes bytes. */
+pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d);
+#define PL_CATALOGUE_SCHEME "catalogue:"
 const char *pl_family_name(enum pl_family f); /* "qwen2", the model_type of config.json */
 
 /* The fused matrices and vectors the program computes with. Sizes: C hidden, Q = heads x head_dim,

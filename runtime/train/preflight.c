@@ -3,41 +3,52 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "estimator/model/resolve.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define DEFAULT_WARMUP_RATIO 0.03
 #define BATCH_SIZE_LIMIT     65536
 
-static bool is_directory(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static char *join(const char *dir, const char *name) {
-    struct pl_text t = {0};
-    pl_text_addf(&t, "%s/%s", dir, name);
-    if (!t.failed) return t.data;
-    pl_text_finish(&t);
-    return NULL;
+static pl_err resolve(struct pl_preflight *pf, const char *given, struct pl_model_ref *ref,
+                      struct pl_diag *d) {
+    char *path = pl_job_input_path(pf->job, given);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    pl_err err = pl_model_resolve(path, ref, &pf->notes, d);
+    free(path);
+    return err;
 }
 
 /* The config.json to read, and the directory of the weights when there are weights to read. */
 static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
-    const char *given = job->model_config ? job->model_config : job->model;
-    char *path = pl_job_input_path(job, given);
-    if (path) pf->config_path = is_directory(path) ? join(path, "config.json") : strdup(path);
-    free(path);
+    struct pl_model_ref config = {0}, weights = {0};
+    pl_err err = PL_ERR_OK;
+    PL_TRY_GOTO(resolve(pf, job->model_config ? job->model_config : job->model, &config, d), out);
+    pf->config_path = config.config;
+    config.config = NULL;
     if (job->init == PL_INIT_PRETRAINED) {
-        pf->model_dir = pl_job_input_path(job, job->model);
-        if (!pf->model_dir) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+        struct pl_model_ref *from = job->model_config ? &weights : &config;
+        if (job->model_config) PL_TRY_GOTO(resolve(pf, job->model, &weights, d), out);
+        pf->model_dir = from->weights_dir;
+        from->weights_dir = NULL;
     }
-    if (!pf->config_path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
-    return pl_model_read(pf->config_path, &pf->model, d);
+    err = pl_model_read(pf->config_path, &pf->model, d);
+out:
+    pl_model_ref_finish(&config);
+    pl_model_ref_finish(&weights);
+    return err;
+}
+
+pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_diag *d) {
+    if (pf->job->init != PL_INIT_PRETRAINED || pf->model_dir) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
+                pf->job->model);
+    pl_diag_hint(d, "download them into the hub cache or a directory; `--dry-run`, or `init: "
+                    "random` with `model_config`, needs none");
+    return PL_ERR_MODEL_WEIGHTS;
 }
 
 /* Held-out rows are the last ones of the data, so that they stay out whatever the seed. */

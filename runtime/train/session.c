@@ -95,24 +95,6 @@ static pl_err build_ladder(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static pl_err read_whole(const char *path, char **out, struct pl_diag *d) {
-    struct pl_text text = {0};
-    char buf[4096];
-    size_t n;
-    FILE *f = fopen(path, "rb");
-    if (!f) return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot be opened");
-    while ((n = fread(buf, 1, sizeof buf, f)) > 0)
-        pl_text_addn(&text, buf, n);
-    bool failed = ferror(f) || text.failed;
-    fclose(f);
-    if (failed) {
-        pl_text_finish(&text);
-        return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot be read");
-    }
-    *out = text.data;
-    return PL_ERR_OK;
-}
-
 static void init_counters(struct pl_run *r) {
     const struct pl_preflight *pf = r->pf;
     r->schedule = (struct pl_schedule){.kind = r->job->lr_scheduler,
@@ -141,7 +123,9 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
                    struct pl_diag *d) {
     *r = (struct pl_run){.pf = pf, .job = pf->job, .opt = opt, .started = pl_run_clock()};
     init_counters(r);
-    PL_TRY(read_whole(pf->config_path, &r->config_json, d));
+    uint64_t config_bytes;
+    PL_TRY(pl_preflight_require_weights(pf, d));
+    PL_TRY(pl_model_read_text(pf->config_path, &r->config_json, &config_bytes, d));
     PL_TRY(open_device(r, d));
     PL_TRY(pl_run_check_context(r, d));
     PL_TRY(build_ladder(r, d));

@@ -32,8 +32,8 @@ struct pl_train_options {
 struct pl_preflight {
     struct pl_job *job;   /* borrowed; autos are decided in place */
     struct pl_model model;
-    char *model_dir;      /* directory of the weights, NULL with init: random */
-    char *config_path;    /* the config.json that was read */
+    char *model_dir;      /* directory of the weights; NULL: init: random, or none is here */
+    char *config_path;    /* the config.json that was read, for pl_model_read_text */
     struct pl_data *data, *eval_data; /* eval_data may equal data (held-out rows) */
     uint64_t train_rows, eval_first, eval_rows;
     struct pl_traits traits;
@@ -54,6 +54,9 @@ struct pl_preflight {
  * printing; finish it in every case. */
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d);
 void pl_preflight_finish(struct pl_preflight *pf);
+/* What training needs beyond a plan: PL_ERR_MODEL_WEIGHTS when a pretrained model is known, but no
+ * weights of it are on this machine. */
+pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_diag *d);
 
 struct pl_train_result {
     uint64_t steps;     /* done since the job began, earlier runs included */

@@ -1,0 +1,187 @@
+/* resolve.c - directory, hub cache, catalogue: in this order. */
+#include "estimator/model/resolve.h"
+
+#include "estimator/model/catalogue.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define REF_MAX 128 /* refs/main holds the 40 digits of a commit */
+
+static pl_err out_of_memory(struct pl_diag *d) {
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
+}
+
+/* The text's memory as a string of its own; NULL when an allocation failed. */
+static char *take(struct pl_text *t) {
+    char *s = t->failed ? NULL : t->data;
+    if (!s) pl_text_finish(t);
+    *t = (struct pl_text){0};
+    return s;
+}
+
+static char *joined(const char *dir, const char *name) {
+    struct pl_text t = {0};
+    pl_text_addf(&t, "%s/%s", dir, name);
+    return take(&t);
+}
+
+static bool is_directory(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static pl_err set_ref(struct pl_model_ref *out, enum pl_model_origin origin, char *config,
+                      char *weights_dir, struct pl_diag *d) {
+    *out = (struct pl_model_ref){origin, config, weights_dir};
+    if (config && (weights_dir || origin == PL_ORIGIN_CATALOGUE)) return PL_ERR_OK;
+    pl_model_ref_finish(out);
+    return out_of_memory(d);
+}
+
+static pl_err as_path(const char *path, struct pl_model_ref *out, struct pl_diag *d) {
+    char *config = is_directory(path) ? joined(path, "config.json") : strdup(path);
+    return set_ref(out, PL_ORIGIN_PATH, config, strdup(path), d);
+}
+
+static pl_err as_known(const struct pl_known_model *k, struct pl_model_ref *out,
+                       struct pl_diag *d) {
+    struct pl_text t = {0};
+    pl_text_addf(&t, PL_CATALOGUE_SCHEME "%s", k->name);
+    return set_ref(out, PL_ORIGIN_CATALOGUE, take(&t), NULL, d);
+}
+
+/* "name" or "owner/name" in the letters that the hub allows; anything else is a path. */
+static bool is_hub_id(const char *s) {
+    const char *slash = strchr(s, '/');
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./");
+    if (s[n] || s[0] == '.' || s[0] == '/' || n == 0) return false;
+    return !slash || (slash[1] && slash[1] != '.' && !strchr(slash + 1, '/'));
+}
+
+/* --- the hub cache ---------------------------------------------------------------------------- */
+
+static void add_cache_root(struct pl_text *out) {
+    static const struct {
+        const char *variable, *below;
+    } roots[] = {{"HF_HUB_CACHE", ""},
+                 {"HUGGINGFACE_HUB_CACHE", ""}, /* its name before huggingface_hub 0.14 */
+                 {"HF_HOME", "/hub"},
+                 {"XDG_CACHE_HOME", "/huggingface/hub"},
+                 {"HOME", "/.cache/huggingface/hub"}};
+    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
+        const char *value = getenv(roots[i].variable);
+        if (!value || !*value) continue;
+        pl_text_addf(out, "%s%s", value, roots[i].below);
+        return;
+    }
+}
+
+/* <root>/models--owner--name; NULL when there is no root or no memory. */
+static char *repository_dir(const char *id) {
+    struct pl_text t = {0};
+    add_cache_root(&t);
+    if (!t.len) return NULL;
+    pl_text_add(&t, "/models--");
+    for (; *id; id++)
+        pl_text_addn(&t, *id == '/' ? "--" : id, *id == '/' ? 2 : 1);
+    return take(&t);
+}
+
+static bool read_ref(const char *path, char ref[REF_MAX]) {
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    size_t n = fread(ref, 1, REF_MAX - 1, f);
+    bool ok = !ferror(f);
+    fclose(f);
+    ref[n] = 0;
+    n = strcspn(ref, " \t\r\n");
+    ref[n] = 0;
+    return ok && n > 0 && ref[0] != '.' && !strchr(ref, '/');
+}
+
+enum cached { CACHED_NO, CACHED_YES, CACHED_BROKEN };
+
+/* Where the snapshot of refs/main lies. BROKEN: the repository is there, its config.json is not;
+ * `why` then says so. */
+static enum cached find_snapshot(const char *repository, struct pl_text *dir, struct pl_text *why) {
+    char ref[REF_MAX];
+    if (!is_directory(repository)) return CACHED_NO;
+    pl_text_addf(dir, "%s/refs/main", repository);
+    if (!read_ref(pl_text_str(dir), ref)) {
+        pl_text_addf(why, "%s does not name a snapshot", pl_text_str(dir));
+        return CACHED_BROKEN;
+    }
+    pl_text_finish(dir);
+    pl_text_addf(dir, "%s/snapshots/%s", repository, ref);
+    char *config = joined(pl_text_str(dir), "config.json");
+    bool found = config && exists(config);
+    if (!found) pl_text_addf(why, "%s: %s", config ? config : repository, strerror(errno));
+    free(config);
+    return found ? CACHED_YES : CACHED_BROKEN;
+}
+
+/* --- all three -------------------------------------------------------------------------------- */
+
+static pl_err refuse(const char *name, const char *repository, const char *why, struct pl_diag *d) {
+    struct pl_text near = {0};
+    pl_catalogue_nearest(name, &near);
+    if (*why)
+        pl_diag_set(d, PL_ERR_MODEL_FILE, "the hub cache of `%s` is broken: %s", name, why);
+    else
+        pl_diag_set(d, PL_ERR_MODEL_FILE,
+                    "no model is called `%s`: there is no such directory, no %s, and it is not in "
+                    "the catalogue",
+                    name, repository ? repository : "hub cache");
+    if (*why)
+        pl_diag_hint(d, "download the model again, or give the directory of its config.json");
+    else if (near.len)
+        pl_diag_hint(d, "did you mean %s? `plimsoll models` lists what is built in",
+                     pl_text_str(&near));
+    else
+        pl_diag_hint(d, "give a directory with config.json; `plimsoll models` lists what is "
+                        "built in");
+    pl_text_finish(&near);
+    return PL_ERR_MODEL_FILE;
+}
+
+pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_text *notes,
+                        struct pl_diag *d) {
+    *out = (struct pl_model_ref){0};
+    if (exists(name) || !is_hub_id(name)) return as_path(name, out, d);
+
+    pl_err err;
+    struct pl_text dir = {0}, why = {0};
+    char *repository = repository_dir(name);
+    const struct pl_known_model *k = pl_catalogue_find(name);
+    enum cached cached = repository ? find_snapshot(repository, &dir, &why) : CACHED_NO;
+    if (cached == CACHED_YES) {
+        char *config = joined(pl_text_str(&dir), "config.json");
+        err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, strdup(pl_text_str(&dir)), d);
+    } else if (k) {
+        if (cached == CACHED_BROKEN && notes)
+            pl_text_addf(notes, "the hub cache of `%s` is broken (%s): taken from the catalogue\n",
+                         name, pl_text_str(&why));
+        err = as_known(k, out, d);
+    } else {
+        err = refuse(name, repository, pl_text_str(&why), d);
+    }
+    pl_text_finish(&dir);
+    pl_text_finish(&why);
+    free(repository);
+    return err;
+}
+
+void pl_model_ref_finish(struct pl_model_ref *ref) {
+    free(ref->config);
+    free(ref->weights_dir);
+    *ref = (struct pl_model_ref){0};
+}

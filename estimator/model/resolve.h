@@ -1,0 +1,36 @@
+/* resolve.h - what a user wrote for a model -> the config.json it means.
+ *
+ * In: a path or a name.  Out: where the config is, and the weights if they are on this machine.
+ * Needs: base, catalogue; the file system and the environment are only read.
+ *   R1  the order is: a directory or file, the Hugging Face hub cache, the built-in catalogue
+ *   R2  the hub cache is $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub below
+ *       $XDG_CACHE_HOME or ~/.cache; refs/main names the snapshot
+ *       (huggingface_hub, "Understand caching")
+ *   R3  nothing is guessed: a cache whose snapshot is broken is named in a note, and passed over
+ *       only for a model of the catalogue
+ * Use: struct pl_model_ref ref;
+ *      if (pl_model_resolve("Qwen/Qwen2.5-7B", &ref, &notes, &d) == PL_ERR_OK)
+ *          pl_model_read(ref.config, &model, &d);
+ *      pl_model_ref_finish(&ref); */
+#ifndef PL_ESTIMATOR_MODEL_RESOLVE_H
+#define PL_ESTIMATOR_MODEL_RESOLVE_H
+
+#include "estimator/base/text.h"
+
+enum pl_model_origin { PL_ORIGIN_PATH, PL_ORIGIN_HUB_CACHE, PL_ORIGIN_CATALOGUE };
+
+struct pl_model_ref {
+    enum pl_model_origin origin;
+    char *config;      /* for pl_model_read: a path that may turn out not to exist, or
+                        * "catalogue:NAME" */
+    char *weights_dir; /* NULL: the catalogue knows no weights */
+};
+
+/* PL_ERR_MODEL_FILE: `name` reads like the name of a model, and there is none; the message says
+ * where it was looked for, the hint which names are near. What reads like a path is returned as
+ * one. notes may be NULL. On failure *out is {0}. */
+pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_text *notes,
+                        struct pl_diag *d);
+void pl_model_ref_finish(struct pl_model_ref *ref); /* leaves {0} */
+
+#endif
