@@ -37,7 +37,7 @@ bool pl_cli_next_choice(const char **rest, const char **s, int *n) {
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-static uint32_t allowed_flags(const struct pl_command *c) {
+static uint64_t allowed_flags(const struct pl_command *c) {
     return PL_FLAGS_GLOBAL | (c ? c->flags : 0);
 }
 

@@ -48,7 +48,7 @@ enum pl_cli_flag {
 #undef X
         PL_FLAG_COUNT
 };
-#define PL_FLAG_BIT(id) (1u << PL_FLAG_##id)
+#define PL_FLAG_BIT(id) (UINT64_C(1) << PL_FLAG_##id)
 #define PL_FLAGS_GLOBAL                                                                            \
     (PL_FLAG_BIT(HELP) | PL_FLAG_BIT(VERSION) | PL_FLAG_BIT(QUIET) | PL_FLAG_BIT(VERBOSE) |        \
      PL_FLAG_BIT(JSON) | PL_FLAG_BIT(COLOR) | PL_FLAG_BIT(NO_PROGRESS))
@@ -72,7 +72,7 @@ struct pl_command {
     int (*run)(const struct pl_cli *cli); /* returns the exit status */
     enum pl_cli_arg arg;
     uint32_t min_args, max_args;
-    uint32_t flags; /* PL_FLAG_BIT()s besides the global ones */
+    uint64_t flags; /* PL_FLAG_BIT()s besides the global ones */
     bool keys;      /* configuration keys as flags and as key=value */
 };
 const struct pl_command *pl_cli_commands(uint32_t *n);

@@ -36,7 +36,7 @@ static void print_command_names(void) {
         printf("%s%s", i ? " " : "", commands[i].name);
 }
 
-static void print_flag_names(uint32_t mask) {
+static void print_flag_names(uint64_t mask) {
     const struct pl_flag_info *flags = pl_cli_flags();
     char text[PL_FLAG_TEXT];
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
@@ -163,7 +163,7 @@ static void zsh_action(const char *value, const char *choices, bool path) {
     }
 }
 
-static void zsh_flags(uint32_t mask) {
+static void zsh_flags(uint64_t mask) {
     const struct pl_flag_info *flags = pl_cli_flags();
     char text[PL_FLAG_TEXT];
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
@@ -274,7 +274,7 @@ static void fish_flag(const char *command, const char *name, char letter, const 
     putchar('\n');
 }
 
-static void fish_flags(const char *command, uint32_t mask) {
+static void fish_flags(const char *command, uint64_t mask) {
     const struct pl_flag_info *flags = pl_cli_flags();
     for (int i = 0; i < PL_FLAG_COUNT; i++)
         if (mask >> i & 1)

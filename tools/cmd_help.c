@@ -11,7 +11,7 @@ static void indent_lines(const char *text) {
     }
 }
 
-static void print_flags(uint32_t mask) {
+static void print_flags(uint64_t mask) {
     const struct pl_flag_info *flags = pl_cli_flags();
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
         if (!(mask >> i & 1)) continue;
