@@ -11,7 +11,7 @@
 #define PL_RUNTIME_REPORT_REPORT_H
 
 #include "estimator/base/diag.h"
-#include "estimator/plan/plan.h"
+#include "estimator/picture/picture.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -63,7 +63,7 @@ void pl_progress_note(struct pl_progress *p, const char *text); /* a line above 
 void pl_progress_end(struct pl_progress *p);
 bool pl_colour_wanted(FILE *out); /* terminal, NO_COLOR, FORCE_COLOR, TERM=dumb */
 
-/* --- pictures: self-contained SVG ------------------------------------------------------------ */
+/* --- pictures: self-contained SVG; those of a plan are in picture.h ------------------------------------------------------------ */
 /* Loss over steps with a smoothed line and axis labels. Points that are not finite are left out and
  * counted below the picture. */
 void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const char *title,
@@ -71,11 +71,6 @@ void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const ch
 /* The same with the steps of the recoveries marked. */
 void pl_svg_loss_marked(const double *steps, const double *losses, uint64_t n, const double *marks,
                         uint64_t n_marks, const char *title, struct pl_text *out);
-/* Stacked bytes over the ops of the peak phase (job arena below, live transients by category
- * above), budget line, peak marked with its largest tensors, planned / allocated / measured.
- * budget_bytes PL_AUTO_BYTES or 0 = none; allocated_bytes, measured_bytes 0 = not known. */
-void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
-                 uint64_t measured_bytes, const char *title, struct pl_text *out);
 
 /* --- TensorBoard ----------------------------------------------------------------------------- */
 struct pl_tensorboard;

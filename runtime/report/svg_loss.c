@@ -1,6 +1,6 @@
 /* svg_loss.c - the loss over the steps of a run. */
 #include "runtime/report/report.h"
-#include "runtime/report/svg.h"
+#include "estimator/picture/svg.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"

@@ -13,8 +13,10 @@ estimator/card: estimator/base/
 estimator/rule_of_thumb: estimator/base/
 estimator/program: estimator/base/ estimator/config/ estimator/model/ estimator/card/
 estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
+estimator/picture: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/autobatch: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/advice: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/
 oom_recovery: estimator/
 runtime/device: estimator/ runtime/kernels/kernels.h
 runtime/kernels: estimator/ runtime/device/

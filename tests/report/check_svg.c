@@ -3,7 +3,7 @@
  * Layout is checked by the boxes of the texts: no two touch, none leaves the picture. Letters are
  * taken as 0.62 of the font size wide, which is DejaVu Sans on average. */
 #include "runtime/report/report.h"
-#include "runtime/report/svg.h"
+#include "estimator/picture/svg.h"
 #include "tests/oom/toy_plan.h"
 
 #include <check.h>

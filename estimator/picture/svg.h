@@ -1,9 +1,9 @@
 /* svg.h - the few shapes the pictures are made of, and axes with ticks at round numbers.
  *
- * In: pixels and plain text.  Out: SVG 1.1 appended to a struct pl_text. Needs: base. Private to
- * this room. Coordinates grow right and down; text is escaped here and nowhere else. */
-#ifndef PL_RUNTIME_REPORT_SVG_H
-#define PL_RUNTIME_REPORT_SVG_H
+ * In: pixels and plain text.  Out: SVG 1.1 appended to a struct pl_text. Needs: base.
+ * Coordinates grow right and down; text is escaped here and nowhere else. */
+#ifndef PL_ESTIMATOR_PICTURE_SVG_H
+#define PL_ESTIMATOR_PICTURE_SVG_H
 
 #include "estimator/base/text.h"
 

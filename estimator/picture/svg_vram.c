@@ -1,12 +1,13 @@
-/* svg_vram.c - every planned byte over the ops of the phase that needs most. */
-#include "runtime/report/report.h"
-#include "runtime/report/svg.h"
+/* svg_vram.c - every planned byte over the ops of a phase. */
+#include "estimator/picture/picture.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "estimator/picture/svg.h"
 #include "estimator/plan/live.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,12 +32,16 @@ enum {
 #define BUDGET_IN_SIGHT 2.5
 #define BATCH_OPACITY   0.72 /* tells transient bytes from resident ones of the same category */
 
-static const char *const colours[PL_CATEGORY_COUNT] = {
+static const char *const category_colours[PL_CATEGORY_COUNT] = {
     [PL_CATEGORY_WEIGHTS] = "#3f5f8a",     [PL_CATEGORY_ADAPTER] = "#2a9d8f",
     [PL_CATEGORY_GRADIENTS] = "#e07a3f",   [PL_CATEGORY_OPTIMIZER] = "#8a6fb0",
     [PL_CATEGORY_ACTIVATIONS] = "#5aa45a", [PL_CATEGORY_LOGITS] = "#d9a520",
     [PL_CATEGORY_WORKSPACE] = "#8d99a6",   [PL_CATEGORY_BATCH] = "#c2688a",
 };
+
+const char *pl_picture_colour(enum pl_category c) {
+    return category_colours[c];
+}
 
 static const struct pl_svg_stroke budget_stroke = {PL_SVG_ALARM, 1.8, "7 4"},
                                   planned_stroke = {PL_SVG_INK, 1.4, NULL},
@@ -45,7 +50,8 @@ static const struct pl_svg_stroke budget_stroke = {PL_SVG_ALARM, 1.8, "7 4"},
 
 struct picture {
     const struct pl_plan *plan;
-    const struct pl_phase_range *ops;     /* of the peak phase */
+    enum pl_phase phase;
+    const struct pl_phase_range *ops;     /* of the phase */
     uint64_t budget, allocated, measured; /* 0 = not known */
     uint64_t *live;                       /* [ops->n_ops][PL_CATEGORY_COUNT] of the batch arena */
     uint32_t n_columns, peak_column;
@@ -93,7 +99,7 @@ static uint64_t stacked_bytes(const struct picture *s, int bands, uint32_t op) {
 /* A column narrower than its ops shows the fullest of them, and the peak is never averaged away. */
 static void choose_columns(struct picture *s) {
     uint64_t n = s->ops->n_ops;
-    uint32_t peak = s->plan->phases[s->plan->peak_phase].peak_op - s->ops->first_op;
+    uint32_t peak = s->plan->phases[s->phase].peak_op - s->ops->first_op;
     s->n_columns = (uint32_t)pl_u64_min(n, COLUMNS);
     for (uint32_t c = 0; c < s->n_columns; c++) {
         uint32_t from = (uint32_t)(c * n / s->n_columns);
@@ -157,8 +163,8 @@ static void draw_axes(const struct picture *s) {
                     pl_count_text((uint64_t)v, n));
     }
     pl_svg_text(s->out, (LEFT + RIGHT) / 2.0, BOTTOM + 42, PL_SVG_MIDDLE, 13, PL_SVG_QUIET,
-                "op of the %s phase, the one that needs most memory",
-                pl_phase_name(s->plan->peak_phase));
+                "op of the %s phase%s", pl_phase_name(s->phase),
+                s->phase == s->plan->peak_phase ? ", the one that needs most memory" : "");
 }
 
 /* --- areas and lines ------------------------------------------------------------------------- */
@@ -189,8 +195,8 @@ static void draw_band(const struct picture *s, int band) {
         any |= band_bytes(s, band, s->op_of[c]);
     if (!any) return;
     pl_text_addf(s->out, "<path fill=\"%s\" fill-opacity=\"%.2f\" d=\"M%d %d",
-                 colours[band % PL_CATEGORY_COUNT], band < PL_CATEGORY_COUNT ? 1.0 : BATCH_OPACITY,
-                 LEFT, BOTTOM);
+                 category_colours[band % PL_CATEGORY_COUNT],
+                 band < PL_CATEGORY_COUNT ? 1.0 : BATCH_OPACITY, LEFT, BOTTOM);
     add_edge(s, band + 1, false);
     add_edge(s, band, true);
     pl_text_add(s->out, "z\"/>\n");
@@ -257,7 +263,7 @@ static void legend_bands(const struct picture *s, double *y, int first, int last
         pl_text_addf(s->out,
                      "<rect x=\"%d\" y=\"%.1f\" width=\"16\" height=\"11\" fill=\"%s\" "
                      "fill-opacity=\"%.2f\"/>\n",
-                     LEGEND, *y - 10, colours[category],
+                     LEGEND, *y - 10, category_colours[category],
                      band < PL_CATEGORY_COUNT ? 1.0 : BATCH_OPACITY);
         legend_row(s, y, pl_category_name((enum pl_category)category), bytes);
     }
@@ -313,14 +319,8 @@ static double draw_legend(const struct picture *s) {
     return y;
 }
 
-void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
-                 uint64_t measured_bytes, const char *title, struct pl_text *out) {
-    struct picture s = {.plan = plan,
-                        .ops = &plan->program->phases[plan->peak_phase],
-                        .budget = budget_bytes == PL_AUTO_BYTES ? 0 : budget_bytes,
-                        .allocated = allocated_bytes,
-                        .measured = measured_bytes,
-                        .out = out};
+static void draw(struct picture s, const char *title, struct pl_text *out) {
+    const struct pl_plan *plan = s.plan;
     if (!sweep(&s)) {
         out->failed = true;
         return;
@@ -346,4 +346,25 @@ void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t all
     out->failed |= legend.failed;
     pl_text_finish(&legend);
     free(s.live);
+}
+
+static struct picture picture_of(const struct pl_plan *plan, enum pl_phase phase,
+                                 uint64_t budget_bytes) {
+    return (struct picture){.plan = plan,
+                            .phase = phase,
+                            .ops = &plan->program->phases[phase],
+                            .budget = budget_bytes == PL_AUTO_BYTES ? 0 : budget_bytes};
+}
+
+void pl_svg_vram(const struct pl_plan *plan, uint64_t budget_bytes, uint64_t allocated_bytes,
+                 uint64_t measured_bytes, const char *title, struct pl_text *out) {
+    struct picture s = picture_of(plan, plan->peak_phase, budget_bytes);
+    s.allocated = allocated_bytes;
+    s.measured = measured_bytes;
+    draw(s, title, out);
+}
+
+void pl_svg_timeline(const struct pl_plan *plan, uint64_t budget_bytes, const char *title,
+                     struct pl_text *out) {
+    draw(picture_of(plan, PL_PHASE_MICRO, budget_bytes), title, out);
 }

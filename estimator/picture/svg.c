@@ -1,5 +1,5 @@
 /* svg.c - shapes and axes of the pictures. */
-#include "runtime/report/svg.h"
+#include "estimator/picture/svg.h"
 
 #include <math.h>
 #include <stdarg.h>
