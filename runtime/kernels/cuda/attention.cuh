@@ -82,18 +82,16 @@ struct pl_range {
     uint32_t first, end;
 };
 
-static __device__ __forceinline__ struct pl_range pl_keys_seen(const struct pl_attention &a,
-                                                               const struct pl_tile &t,
-                                                               uint32_t rows, uint32_t block) {
+static __device__ __forceinline__ struct pl_range
+pl_keys_seen(const struct pl_attention &a, const struct pl_tile &t, uint32_t rows, uint32_t block) {
     const uint32_t lowest = t.first + 1 > a.reach ? t.first + 1 - a.reach : 0;
     const uint32_t end = t.first + rows;
     const struct pl_range r = {lowest / block * block, end < t.length ? end : t.length};
     return r;
 }
 
-static __device__ __forceinline__ struct pl_range pl_queries_seeing(const struct pl_attention &a,
-                                                                    const struct pl_tile &t,
-                                                                    uint32_t rows) {
+static __device__ __forceinline__ struct pl_range
+pl_queries_seeing(const struct pl_attention &a, const struct pl_tile &t, uint32_t rows) {
     const uint32_t end = t.first + rows - 1 + a.reach; /* below 2^32: both are at most 2^31 */
     const struct pl_range r = {t.first, end < t.length ? end : t.length};
     return r;
@@ -112,12 +110,14 @@ static __device__ __forceinline__ bool pl_all_see(uint32_t q, uint32_t queries, 
 
 /* ---- bf16 tiles in shared memory and products of them ---- */
 
-template <int D> struct pl_pitch {
-    static constexpr int N = D + 8; /* A4 */
-};
+template <int D> struct pl_pitch { static constexpr int N = D + 8; /* A4 */ };
 
-static __device__ __forceinline__ uint32_t pl_lane(void) { return threadIdx.x % PL_WARP; }
-static __device__ __forceinline__ uint32_t pl_warp(void) { return threadIdx.x / PL_WARP; }
+static __device__ __forceinline__ uint32_t pl_lane(void) {
+    return threadIdx.x % PL_WARP;
+}
+static __device__ __forceinline__ uint32_t pl_warp(void) {
+    return threadIdx.x / PL_WARP;
+}
 
 /* Starts copying rows [first, first + ROWS) of a sequence, columns [col, col + dim), to a tile. A
  * thread keeps its column and walks down the rows: one address and one stride. */
@@ -128,8 +128,7 @@ static __device__ __forceinline__ void pl_tile_copy(__nv_bfloat16 *dst, const pl
     constexpr uint32_t PER_ROW = D / 8, STEP = PL_TENSOR_THREADS / PER_ROW;
     const uint32_t row = threadIdx.x / PER_ROW, c = threadIdx.x % PER_ROW * 8;
     if (PL_TENSOR_THREADS % PER_ROW && row == STEP) return;
-    const __nv_bfloat16 *src =
-        (const __nv_bfloat16 *)m.p + (t.row0 + first + row) * m.ld + col + c;
+    const __nv_bfloat16 *src = (const __nv_bfloat16 *)m.p + (t.row0 + first + row) * m.ld + col + c;
     const uint32_t rows = c < dim ? t.length - first : 0;
     dst += row * pl_pitch<D>::N + c;
 #pragma unroll
@@ -163,9 +162,8 @@ static __device__ __forceinline__ void pl_fragment_b(uint32_t (&b)[4], const __n
 }
 
 template <int D>
-static __device__ __forceinline__ void pl_fragment_b_trans(uint32_t (&b)[4],
-                                                           const __nv_bfloat16 *lane, int row,
-                                                           int col) {
+static __device__ __forceinline__ void
+pl_fragment_b_trans(uint32_t (&b)[4], const __nv_bfloat16 *lane, int row, int col) {
     pl_ptx_ldmatrix_x4_trans(b, lane + row * pl_pitch<D>::N + col);
 }
 
@@ -224,9 +222,8 @@ static __device__ __forceinline__ void pl_multiply_rows(float (&c)[M][N / 8][4],
 /* c[16 M, D] += w[16 M, N] tile[N, D]. Sums of one product are the A fragments of the next: the
  * weights are rounded to bf16 and never leave their registers. */
 template <int D, int M, int N>
-static __device__ __forceinline__ void pl_add_weighted(float (&c)[M][D / 8][4],
-                                                       const float (&w)[M][N / 8][4],
-                                                       const __nv_bfloat16 *tile) {
+static __device__ __forceinline__ void
+pl_add_weighted(float (&c)[M][D / 8][4], const float (&w)[M][N / 8][4], const __nv_bfloat16 *tile) {
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
         uint32_t a[M][4], b[4];
@@ -250,26 +247,31 @@ static __device__ __forceinline__ void pl_add_weighted(float (&c)[M][D / 8][4],
 
 /* Stores factor * x, a thread's part of row g (half 0) or g + 8 (half 1) of a 16 x D block. */
 template <int D>
-static __device__ __forceinline__ void pl_store_part(const pl_mat<pl_either> &m, uint64_t row,
-                                                     uint32_t col, uint32_t dim,
-                                                     const float (&x)[D / 8][4], int half,
-                                                     float factor) {
+static __device__ __forceinline__ void
+pl_store_part(const pl_mat<pl_either> &m, uint64_t row, uint32_t col, uint32_t dim,
+              const float (&x)[D / 8][4], int half, float factor) {
     const uint64_t at = row * m.ld + col + pl_lane() % 4 * 2;
+    if (m.is_bf16) {
+        __nv_bfloat16 *p = (__nv_bfloat16 *)m.p + at;
 #pragma unroll
-    for (int n = 0; n < D / 8; n++) {
-        if ((uint32_t)n * 8 >= dim) break;
-        const float low = x[n][2 * half] * factor, high = x[n][2 * half + 1] * factor;
-        if (m.is_bf16)
-            *(uint32_t *)((__nv_bfloat16 *)m.p + at + n * 8) = pl_ptx_pack_bf16(low, high);
-        else
-            *(float2 *)((float *)m.p + at + n * 8) = make_float2(low, high);
+        for (int n = 0; n < D / 8; n++)
+            if ((uint32_t)n * 8 < dim)
+                *(uint32_t *)(p + n * 8) =
+                    pl_ptx_pack_bf16(x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
+    } else {
+        float *p = (float *)m.p + at;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+            if ((uint32_t)n * 8 < dim)
+                *(float2 *)(p + n * 8) =
+                    make_float2(x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
     }
 }
 
 /* ---- fp32 tiles of the plain kernels ---- */
 
-/* CHUNKS vectors of 32 columns; the pitch is an odd number of 16-byte units, so that eight rows read
- * together lie in different banks. */
+/* CHUNKS vectors of 32 columns; the pitch is an odd number of 16-byte units, so that eight rows
+ * read together lie in different banks. */
 template <int CHUNKS> struct pl_plain {
     static constexpr int PITCH = CHUNKS * PL_WARP + 4;
     static constexpr int OWN = CHUNKS > 4 ? 4 : 8; /* rows a warp owns, for at most 64 sums */
@@ -333,8 +335,7 @@ static __device__ __forceinline__ void pl_plain_store(const pl_mat<pl_either> &m
                                                       const float (&x)[CHUNKS], float factor) {
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++)
-        if (c * PL_WARP + pl_lane() < dim)
-            m.put(row, col + c * PL_WARP + pl_lane(), x[c] * factor);
+        if (c * PL_WARP + pl_lane() < dim) m.put(row, col + c * PL_WARP + pl_lane(), x[c] * factor);
 }
 
 /* ---- the call ---- */
@@ -374,15 +375,17 @@ static inline bool pl_attention_of(const struct pl_call *c, const struct pl_view
 static inline bool pl_tensor_reads(const struct pl_view *v) {
     return v->dtype == PL_DTYPE_BF16 && pl_is_aligned(v);
 }
-static inline bool pl_tensor_writes(const struct pl_view *v) { return pl_is_aligned(v); }
+static inline bool pl_tensor_writes(const struct pl_view *v) {
+    return pl_is_aligned(v);
+}
 
 typedef void (*pl_attention_kernel)(struct pl_attention);
 
 /* One instance of a kernel, and what a block of it takes. */
 struct pl_attention_instance {
     pl_attention_kernel kernel;
-    uint32_t dim;    /* largest head size */
-    uint32_t rows;   /* of the tile a block owns */
+    uint32_t dim;  /* largest head size */
+    uint32_t rows; /* of the tile a block owns */
     uint32_t threads, shared_bytes;
 };
 
@@ -400,8 +403,8 @@ static inline pl_err pl_attention_launch(struct pl_device *dev, const struct pl_
     const struct pl_cuda *cuda = pl_cuda_of(dev);
     const uint64_t blocks = pl_tile_count(a, of->rows) * heads;
     if (blocks > PL_GRID_MAX || of->shared_bytes > cuda->shared_max) return PL_ERR_PLAN_BROKEN;
-    PL_LAUNCH(of->kernel, dim3((unsigned)blocks), dim3(of->threads), of->shared_bytes,
-              cuda->stream, *a);
+    PL_LAUNCH(of->kernel, dim3((unsigned)blocks), dim3(of->threads), of->shared_bytes, cuda->stream,
+              *a);
     return pl_cuda_launched();
 }
 

@@ -75,8 +75,8 @@ static __device__ __forceinline__ bool element_sees(uint32_t query, uint32_t key
                         : pl_sees(query + col, key + row, reach);
 }
 
-/* Shared elements of the keys kernel: own rows first pass through the buffers, so the larger counts.
- * Stats of both buffers follow. */
+/* Shared elements of the keys kernel: own rows first pass through the buffers, so the larger
+ * counts. Stats of both buffers follow. */
 template <int D, uint32_t QUERIES> struct keys_layout {
     static constexpr uint32_t TILE = QUERIES * pl_pitch<D>::N; /* q or do of one buffer */
     static constexpr uint32_t OWN = 64 * pl_pitch<D>::N;       /* k or v */
@@ -87,10 +87,9 @@ template <int D, uint32_t QUERIES> struct keys_layout {
 };
 
 template <int D, uint32_t QUERIES>
-static __device__ __forceinline__ void copy_queries(const struct pl_attention &a,
-                                                    const struct pl_tile &t, __nv_bfloat16 *memory,
-                                                    uint32_t buffer, uint32_t head,
-                                                    uint32_t query) {
+static __device__ __forceinline__ void
+copy_queries(const struct pl_attention &a, const struct pl_tile &t, __nv_bfloat16 *memory,
+             uint32_t buffer, uint32_t head, uint32_t query) {
     typedef keys_layout<D, QUERIES> layout;
     __nv_bfloat16 *q = memory + layout::WALKED + buffer * 2 * layout::TILE;
     float2 *stats = (float2 *)(memory + layout::STATS) + buffer * QUERIES;
@@ -228,8 +227,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         float p[1][KEYS / 8][4], ds[1][KEYS / 8][4];
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* this buffer is here, the other is used */
-        if (key + KEYS < keys.end)
-            copy_keys<D, KEYS>(a, t, memory, buffer ^ 1, kv_col, key + KEYS);
+        if (key + KEYS < keys.end) copy_keys<D, KEYS>(a, t, memory, buffer ^ 1, kv_col, key + KEYS);
 
         pl_multiply_rows<D, 1, KEYS>(p, q, k);
         pl_multiply_rows<D, 1, KEYS>(ds, go, k + layout::TILE);
@@ -247,23 +245,23 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const uint32_t i = query + pl_lane() / 4 + half * 8;
-        if (i < t.length)
-            pl_store_part<D>(a.dq, t.row0 + i, col, a.dim, dq[0], half, a.scale);
+        if (i < t.length) pl_store_part<D>(a.dq, t.row0 + i, col, a.dim, dq[0], half, a.scale);
     }
 }
 
 #define KEYS_TENSOR(D, QUERIES, DV, DK)                                                            \
-    {keys_tensor<D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES}
+    { keys_tensor<D, QUERIES, DV, DK>, D, 64, PL_TENSOR_THREADS, keys_layout<D, QUERIES>::BYTES }
 #define QUERIES_TENSOR(D, KEYS)                                                                    \
-    {queries_tensor<D, KEYS>, D, 64, PL_TENSOR_THREADS, queries_layout<D, KEYS>::BYTES}
+    { queries_tensor<D, KEYS>, D, 64, PL_TENSOR_THREADS, queries_layout<D, KEYS>::BYTES }
 
-static const struct pl_attention_instance
-    dkv_tensor[] = {KEYS_TENSOR(32, 64, true, true), KEYS_TENSOR(64, 64, true, true),
-                    KEYS_TENSOR(96, 32, true, true), KEYS_TENSOR(128, 32, true, true)},
-    dv_tensor_256 = KEYS_TENSOR(256, 16, true, false),
-    dk_tensor_256 = KEYS_TENSOR(256, 16, false, true),
-    dq_tensor[] = {QUERIES_TENSOR(32, 64), QUERIES_TENSOR(64, 64), QUERIES_TENSOR(96, 32),
-                   QUERIES_TENSOR(128, 32), QUERIES_TENSOR(256, 16)};
+static const struct pl_attention_instance dkv_tensor[] = {
+    KEYS_TENSOR(32, 64, true, true), KEYS_TENSOR(64, 64, true, true),
+    KEYS_TENSOR(96, 32, true, true), KEYS_TENSOR(128, 32, true, true)};
+static const struct pl_attention_instance dv_tensor_256 = KEYS_TENSOR(256, 16, true, false);
+static const struct pl_attention_instance dk_tensor_256 = KEYS_TENSOR(256, 16, false, true);
+static const struct pl_attention_instance dq_tensor[] = {
+    QUERIES_TENSOR(32, 64), QUERIES_TENSOR(64, 64), QUERIES_TENSOR(96, 32), QUERIES_TENSOR(128, 32),
+    QUERIES_TENSOR(256, 16)};
 
 /* ---- fp32 ---- */
 
@@ -271,9 +269,8 @@ static const struct pl_attention_instance
 template <int CHUNKS> struct plain_keys {
     static constexpr int WARPS = CHUNKS > 4 ? 2 : 4;
     static constexpr int KEYS = WARPS * pl_plain<CHUNKS>::OWN;
-    static constexpr int BYTES = ((2 * KEYS + 2 * PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH +
-                                  2 * KEYS * PL_PLAIN_TILE) *
-                                 4;
+    static constexpr int BYTES =
+        ((2 * KEYS + 2 * PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH + 2 * KEYS * PL_PLAIN_TILE) * 4;
 };
 
 template <int CHUNKS>
@@ -302,9 +299,8 @@ static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
             __syncthreads();
             pl_plain_load<CHUNKS>(q, a.q, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
             pl_plain_load<CHUNKS>(go, a.go, t, query, PL_PLAIN_TILE, head * a.dim, a.dim);
-            const float2 stat = i < t.length
-                                    ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + i]
-                                    : make_float2(0.0f, 0.0f);
+            const float2 stat = i < t.length ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + i]
+                                             : make_float2(0.0f, 0.0f);
             __syncthreads();
             pl_plain_dot<CHUNKS>(s, k + pl_warp() * OWN * PITCH, q, dim4);
             pl_plain_dot<CHUNKS>(dp, v + pl_warp() * OWN * PITCH, go, dim4);
@@ -330,9 +326,8 @@ static __global__ void __launch_bounds__(plain_keys<CHUNKS>::WARPS *PL_WARP)
 /* One tile serves values first and keys then. */
 template <int CHUNKS> struct plain_queries {
     static constexpr int QUERIES = PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN;
-    static constexpr int BYTES = ((2 * QUERIES + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH +
-                                  QUERIES * PL_PLAIN_TILE) *
-                                 4;
+    static constexpr int BYTES =
+        ((2 * QUERIES + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH + QUERIES * PL_PLAIN_TILE) * 4;
 };
 
 template <int CHUNKS>
@@ -355,9 +350,8 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
     float2 stat[OWN];
 #pragma unroll
     for (int r = 0; r < OWN; r++)
-        stat[r] = query + r < t.length
-                      ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + query + r]
-                      : make_float2(0.0f, 0.0f);
+        stat[r] = query + r < t.length ? a.stats[(uint64_t)head * a.n_tokens + t.row0 + query + r]
+                                       : make_float2(0.0f, 0.0f);
     pl_plain_load<CHUNKS>(q, a.q, t, t.first, QUERIES, col, a.dim);
     pl_plain_load<CHUNKS>(go, a.go, t, t.first, QUERIES, col, a.dim);
     for (uint32_t key = keys.first; key < keys.end; key += PL_PLAIN_TILE) {
@@ -385,22 +379,27 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
 }
 
 #define KEYS_PLAIN(CHUNKS)                                                                         \
-    {keys_plain<CHUNKS>, CHUNKS * PL_WARP, plain_keys<CHUNKS>::KEYS,                               \
-     plain_keys<CHUNKS>::WARPS * PL_WARP, plain_keys<CHUNKS>::BYTES}
+    {                                                                                              \
+        keys_plain<CHUNKS>, CHUNKS *PL_WARP, plain_keys<CHUNKS>::KEYS,                             \
+            plain_keys<CHUNKS>::WARPS *PL_WARP, plain_keys<CHUNKS>::BYTES                          \
+    }
 #define QUERIES_PLAIN(CHUNKS)                                                                      \
-    {queries_plain<CHUNKS>, CHUNKS * PL_WARP, plain_queries<CHUNKS>::QUERIES, PL_TENSOR_THREADS,   \
-     plain_queries<CHUNKS>::BYTES}
+    {                                                                                              \
+        queries_plain<CHUNKS>, CHUNKS *PL_WARP, plain_queries<CHUNKS>::QUERIES, PL_TENSOR_THREADS, \
+            plain_queries<CHUNKS>::BYTES                                                           \
+    }
 
-static const struct pl_attention_instance
-    dkv_plain[] = {KEYS_PLAIN(1), KEYS_PLAIN(2), KEYS_PLAIN(4), KEYS_PLAIN(8)},
-    dq_plain[] = {QUERIES_PLAIN(1), QUERIES_PLAIN(2), QUERIES_PLAIN(4), QUERIES_PLAIN(8)};
+static const struct pl_attention_instance dkv_plain[] = {KEYS_PLAIN(1), KEYS_PLAIN(2),
+                                                         KEYS_PLAIN(4), KEYS_PLAIN(8)};
+static const struct pl_attention_instance dq_plain[] = {QUERIES_PLAIN(1), QUERIES_PLAIN(2),
+                                                        QUERIES_PLAIN(4), QUERIES_PLAIN(8)};
 
 /* ---- the op ---- */
 
 static pl_err run_stats(struct pl_device *dev, const struct pl_attention *a,
                         const struct pl_view *o, const struct pl_view *go) {
-    const bool packs = o->dtype == go->dtype && a->dim % 8 == 0 && pl_is_aligned(o) &&
-                       pl_is_aligned(go);
+    const bool packs =
+        o->dtype == go->dtype && a->dim % 8 == 0 && pl_is_aligned(o) && pl_is_aligned(go);
     if (!packs) return launch_stats<pl_either, 1>(dev, a, o, go);
     if (o->dtype == PL_DTYPE_BF16) return launch_stats<__nv_bfloat16, 8>(dev, a, o, go);
     return launch_stats<float, 4>(dev, a, o, go);
@@ -453,27 +452,26 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
     return tensor_cores ? run_tensor(dev, &a) : run_plain(dev, &a);
 }
 
-PL_CUDA_PRELOAD(attention_bwd) = {
-    PL_CUDA_KERNEL(stats<float, 4>),
-    PL_CUDA_KERNEL(stats<__nv_bfloat16, 8>),
-    PL_CUDA_KERNEL(stats<pl_either, 1>),
-    PL_CUDA_KERNEL(keys_tensor<32, 64, true, true>),
-    PL_CUDA_KERNEL(keys_tensor<64, 64, true, true>),
-    PL_CUDA_KERNEL(keys_tensor<96, 32, true, true>),
-    PL_CUDA_KERNEL(keys_tensor<128, 32, true, true>),
-    PL_CUDA_KERNEL(keys_tensor<256, 16, true, false>),
-    PL_CUDA_KERNEL(keys_tensor<256, 16, false, true>),
-    PL_CUDA_KERNEL(queries_tensor<32, 64>),
-    PL_CUDA_KERNEL(queries_tensor<64, 64>),
-    PL_CUDA_KERNEL(queries_tensor<96, 32>),
-    PL_CUDA_KERNEL(queries_tensor<128, 32>),
-    PL_CUDA_KERNEL(queries_tensor<256, 16>),
-    PL_CUDA_KERNEL(keys_plain<1>),
-    PL_CUDA_KERNEL(keys_plain<2>),
-    PL_CUDA_KERNEL(keys_plain<4>),
-    PL_CUDA_KERNEL(keys_plain<8>),
-    PL_CUDA_KERNEL(queries_plain<1>),
-    PL_CUDA_KERNEL(queries_plain<2>),
-    PL_CUDA_KERNEL(queries_plain<4>),
-    PL_CUDA_KERNEL(queries_plain<8>),
-    NULL};
+PL_CUDA_PRELOAD(attention_bwd) = {PL_CUDA_KERNEL(stats<float, 4>),
+                                  PL_CUDA_KERNEL(stats<__nv_bfloat16, 8>),
+                                  PL_CUDA_KERNEL(stats<pl_either, 1>),
+                                  PL_CUDA_KERNEL(keys_tensor<32, 64, true, true>),
+                                  PL_CUDA_KERNEL(keys_tensor<64, 64, true, true>),
+                                  PL_CUDA_KERNEL(keys_tensor<96, 32, true, true>),
+                                  PL_CUDA_KERNEL(keys_tensor<128, 32, true, true>),
+                                  PL_CUDA_KERNEL(keys_tensor<256, 16, true, false>),
+                                  PL_CUDA_KERNEL(keys_tensor<256, 16, false, true>),
+                                  PL_CUDA_KERNEL(queries_tensor<32, 64>),
+                                  PL_CUDA_KERNEL(queries_tensor<64, 64>),
+                                  PL_CUDA_KERNEL(queries_tensor<96, 32>),
+                                  PL_CUDA_KERNEL(queries_tensor<128, 32>),
+                                  PL_CUDA_KERNEL(queries_tensor<256, 16>),
+                                  PL_CUDA_KERNEL(keys_plain<1>),
+                                  PL_CUDA_KERNEL(keys_plain<2>),
+                                  PL_CUDA_KERNEL(keys_plain<4>),
+                                  PL_CUDA_KERNEL(keys_plain<8>),
+                                  PL_CUDA_KERNEL(queries_plain<1>),
+                                  PL_CUDA_KERNEL(queries_plain<2>),
+                                  PL_CUDA_KERNEL(queries_plain<4>),
+                                  PL_CUDA_KERNEL(queries_plain<8>),
+                                  NULL};

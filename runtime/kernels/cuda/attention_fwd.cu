@@ -52,7 +52,8 @@ static __device__ __forceinline__ void hide(float (&s)[M][KEYS / 8][4], uint32_t
 /* Scores become exponentials; the sums so far are scaled to the new maximum. The four lanes of a
  * quad hold a row between them. `factor` = attr.scale * log2(e). */
 template <int D, int M, int KEYS>
-static __device__ __forceinline__ void soften(float (&s)[M][KEYS / 8][4], float (&sums)[M][D / 8][4],
+static __device__ __forceinline__ void soften(float (&s)[M][KEYS / 8][4],
+                                              float (&sums)[M][D / 8][4],
                                               struct online (&state)[M][2], float factor) {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -131,8 +132,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         pl_tile_copy<D, KEYS>(v, a.v, t, key, kv_col, a.dim);
         pl_ptx_copy_commit();
         pl_multiply_rows<D, M, KEYS>(s, rows, k);
-        if (!pl_all_see(query, 16 * M, key, KEYS, a.reach))
-            hide<M, KEYS>(s, query, key, a.reach);
+        if (!pl_all_see(query, 16 * M, key, KEYS, a.reach)) hide<M, KEYS>(s, query, key, a.reach);
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* values are here, the keys are used */
         if (key > keys.first) pl_tile_copy<D, KEYS>(k, a.k, t, key - KEYS, kv_col, a.dim);
@@ -145,8 +145,10 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
 }
 
 #define TENSOR(D, M, KEYS)                                                                         \
-    {forward_tensor<D, M, KEYS>, D, 64 * M, PL_TENSOR_THREADS,                                             \
-     (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(__nv_bfloat16)}
+    {                                                                                              \
+        forward_tensor<D, M, KEYS>, D, 64 * M, PL_TENSOR_THREADS,                                  \
+            (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(__nv_bfloat16)                           \
+    }
 
 static const struct pl_attention_instance tensor_instances[] = {
     TENSOR(32, 2, 64), TENSOR(64, 2, 64), TENSOR(96, 2, 64), TENSOR(128, 2, 64), TENSOR(256, 1, 32),
@@ -157,10 +159,9 @@ static const struct pl_attention_instance tensor_instances[] = {
 /* A lane holds the score of one key with each query of its warp; exponentials pass through `p` to
  * where a lane holds columns. */
 template <int CHUNKS>
-static __device__ __forceinline__ void soften_plain(float (&s)[pl_plain<CHUNKS>::OWN],
-                                                    float (&sums)[pl_plain<CHUNKS>::OWN][CHUNKS],
-                                                    struct online (&state)[pl_plain<CHUNKS>::OWN],
-                                                    float *p) {
+static __device__ __forceinline__ void
+soften_plain(float (&s)[pl_plain<CHUNKS>::OWN], float (&sums)[pl_plain<CHUNKS>::OWN][CHUNKS],
+             struct online (&state)[pl_plain<CHUNKS>::OWN], float *p) {
 #pragma unroll
     for (int r = 0; r < pl_plain<CHUNKS>::OWN; r++) {
         float base;
@@ -175,7 +176,8 @@ static __device__ __forceinline__ void soften_plain(float (&s)[pl_plain<CHUNKS>:
 }
 
 template <int CHUNKS>
-static __global__ void __launch_bounds__(PL_TENSOR_THREADS) forward_plain(const struct pl_attention a) {
+static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
+    forward_plain(const struct pl_attention a) {
     constexpr int OWN = pl_plain<CHUNKS>::OWN, PITCH = pl_plain<CHUNKS>::PITCH;
     constexpr uint32_t QUERIES = PL_TENSOR_WARPS * OWN;
     PL_SHARED(float, memory);
@@ -220,10 +222,13 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS) forward_plain(const 
 }
 
 #define PLAIN(CHUNKS)                                                                              \
-    {forward_plain<CHUNKS>, CHUNKS * PL_WARP, PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN, PL_TENSOR_THREADS,   \
-     ((PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH +        \
-      PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN * PL_PLAIN_TILE) *                                   \
-         sizeof(float)}
+    {                                                                                              \
+        forward_plain<CHUNKS>, CHUNKS *PL_WARP, PL_TENSOR_WARPS *pl_plain<CHUNKS>::OWN,            \
+            PL_TENSOR_THREADS,                                                                     \
+            ((PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH + \
+             PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN * PL_PLAIN_TILE) *                            \
+                sizeof(float)                                                                      \
+    }
 
 static const struct pl_attention_instance plain_instances[] = {PLAIN(1), PLAIN(2), PLAIN(4),
                                                                PLAIN(8)};
@@ -244,13 +249,8 @@ extern "C" pl_err pl_cuda_attention(struct pl_device *dev, const struct pl_call 
 }
 
 PL_CUDA_PRELOAD(attention_fwd) = {
-    PL_CUDA_KERNEL(forward_tensor<32, 2, 64>),
-    PL_CUDA_KERNEL(forward_tensor<64, 2, 64>),
-    PL_CUDA_KERNEL(forward_tensor<96, 2, 64>),
-    PL_CUDA_KERNEL(forward_tensor<128, 2, 64>),
-    PL_CUDA_KERNEL(forward_tensor<256, 1, 32>),
-    PL_CUDA_KERNEL(forward_plain<1>),
-    PL_CUDA_KERNEL(forward_plain<2>),
-    PL_CUDA_KERNEL(forward_plain<4>),
-    PL_CUDA_KERNEL(forward_plain<8>),
-    NULL};
+    PL_CUDA_KERNEL(forward_tensor<32, 2, 64>),  PL_CUDA_KERNEL(forward_tensor<64, 2, 64>),
+    PL_CUDA_KERNEL(forward_tensor<96, 2, 64>),  PL_CUDA_KERNEL(forward_tensor<128, 2, 64>),
+    PL_CUDA_KERNEL(forward_tensor<256, 1, 32>), PL_CUDA_KERNEL(forward_plain<1>),
+    PL_CUDA_KERNEL(forward_plain<2>),           PL_CUDA_KERNEL(forward_plain<4>),
+    PL_CUDA_KERNEL(forward_plain<8>),           NULL};

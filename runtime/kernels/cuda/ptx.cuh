@@ -116,9 +116,15 @@ static inline void pl_ptx_copy_16(void *dst, const void *src, bool valid) {
 static inline void pl_ptx_copy_8(void *dst, const void *src, bool valid) {
     pl_sim_copy(dst, src, 8, valid);
 }
-static inline void pl_ptx_copy_commit(void) { pl_sim_copy_commit(); }
-template <int pending> static inline void pl_ptx_copy_wait(void) { pl_sim_copy_wait(pending); }
-static inline float pl_ptx_exp2(float x) { return exp2f(x); }
+static inline void pl_ptx_copy_commit(void) {
+    pl_sim_copy_commit();
+}
+template <int pending> static inline void pl_ptx_copy_wait(void) {
+    pl_sim_copy_wait(pending);
+}
+static inline float pl_ptx_exp2(float x) {
+    return exp2f(x);
+}
 static inline uint32_t pl_ptx_pack_bf16(float low, float high) {
     return pl_sim_pack_bf16(low, high);
 }
