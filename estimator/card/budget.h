@@ -2,6 +2,8 @@
 #ifndef PL_ESTIMATOR_CARD_BUDGET_H
 #define PL_ESTIMATOR_CARD_BUDGET_H
 
+#include "estimator/base/checked.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,13 +12,16 @@ struct pl_budget {
     uint64_t total_bytes;   /* of the card, or of vram_budget */
     uint64_t margin_bytes;  /* kept free */
     uint64_t context_bytes; /* taken by driver and libraries before the first arena; 0 on the CPU */
+    uint64_t doubt_bytes;   /* context_bytes may be off by so much; 0 where it was measured */
     const char *source;     /* "vram_budget", "--vram-gb", "available memory"; static */
 };
 
-/* What arenas may take: total - margin - context, 0 when that is negative. */
+/* What arenas may take for certain: total - margin - context - doubt, 0 when that is negative. */
 static inline uint64_t pl_budget_usable(const struct pl_budget *b) {
-    uint64_t used = b->margin_bytes + b->context_bytes;
-    return used < b->margin_bytes || used > b->total_bytes ? 0 : b->total_bytes - used;
+    uint64_t left = b->total_bytes;
+    left -= pl_u64_min(left, b->margin_bytes);
+    left -= pl_u64_min(left, b->context_bytes);
+    return left - pl_u64_min(left, b->doubt_bytes);
 }
 
 #endif

@@ -1,15 +1,24 @@
-/* cards.c - looking a GPU up by the name its driver gives it. */
+/* cards.c - looking a GPU up by the name its driver gives it, or by what people call it. */
 #include "estimator/card/cards.h"
 
+#include "estimator/base/text.h"
+
 #include <ctype.h>
-#include <stdbool.h>
 #include <string.h>
 
 static const struct pl_card cards[] = {
-#define X(name, gb, visible, context, sm, source) {name, source, visible, context, gb, sm},
+#define X(name, kind, gb, visible, context, sm, source, context_source)                            \
+    {name, source, context_source, visible, PL_CARD_MIB(context), gb, sm, PL_CARD_##kind},
     PL_CARD_MAP(X)
 #undef X
 };
+#define N_CARDS (sizeof cards / sizeof *cards)
+
+static const char *const kinds[] = {"datacentre", "MIG slice", "workstation", "consumer", "laptop"};
+
+const char *pl_card_kind_name(enum pl_card_kind k) {
+    return kinds[k];
+}
 
 static bool same_text(const char *a, const char *b, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -17,8 +26,8 @@ static bool same_text(const char *a, const char *b, size_t n) {
     return true;
 }
 
-static bool stands_in(const char *part, const char *name) {
-    size_t n = strlen(part), all = strlen(name);
+static bool stands_in(const char *part, size_t n, const char *name) {
+    size_t all = strlen(name);
     for (size_t i = 0; i + n <= all; i++) {
         bool begins = i == 0 || !isalnum((unsigned char)name[i - 1]);
         bool ends = !isalnum((unsigned char)name[i + n]);
@@ -27,13 +36,85 @@ static bool stands_in(const char *part, const char *name) {
     return false;
 }
 
+/* Words end at anything but letters, digits and the point of "1g.5gb". */
+static size_t word_length(const char *s) {
+    size_t n = 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '.')
+        n++;
+    return n;
+}
+
+static bool all_words_stand_in(const char *words, const char *name) {
+    bool any = false;
+    for (size_t n; *words; words += n) {
+        n = word_length(words);
+        if (n && !stands_in(words, n, name)) return false;
+        any |= n > 0;
+        n += n == 0;
+    }
+    return any;
+}
+
 const struct pl_card *pl_card_find(const char *name) {
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
-        if (stands_in(cards[i].name, name)) return &cards[i];
+    for (size_t i = 0; i < N_CARDS; i++)
+        if (all_words_stand_in(cards[i].name, name)) return &cards[i];
     return NULL;
 }
 
 const struct pl_card *pl_card_table(size_t *n) {
-    *n = sizeof cards / sizeof *cards;
+    *n = N_CARDS;
     return cards;
+}
+
+/* A measurement on one machine differs from another's by a quarter (driver, kernels loaded,
+ * display); a guess may be off by half. */
+uint64_t pl_card_context_doubt(const struct pl_card *c) {
+    return c->context_bytes / (strcmp(c->context_source, "guess") == 0 ? 2 : 4);
+}
+
+/* --- what people type ------------------------------------------------------------------------- */
+
+#define PLAIN_MAX 64
+
+/* Lower case, letters and digits only, without the words that say no more than "a GPU". */
+static void make_plain(const char *s, char out[PLAIN_MAX]) {
+    static const char *const empty_words[] = {"nvidia", "geforce", "tesla", "quadro", "rtx"};
+    size_t n = 0;
+    for (; *s && n + 1 < PLAIN_MAX; s++)
+        if (isalnum((unsigned char)*s)) out[n++] = (char)tolower((unsigned char)*s);
+    out[n] = 0;
+    for (size_t i = 0; i < sizeof empty_words / sizeof *empty_words; i++) {
+        size_t len = strlen(empty_words[i]);
+        if (strncmp(out, empty_words[i], len) == 0) memmove(out, out + len, strlen(out + len) + 1);
+    }
+}
+
+static const struct pl_card *find_exact(const char *typed) {
+    char want[PLAIN_MAX], have[PLAIN_MAX];
+    make_plain(typed, want);
+    for (size_t i = 0; i < N_CARDS && want[0]; i++) {
+        make_plain(cards[i].name, have);
+        if (strcmp(want, have) == 0) return &cards[i];
+    }
+    return NULL;
+}
+
+const struct pl_card *pl_card_named(const char *typed, bool *ambiguous) {
+    const struct pl_card *best = find_exact(typed);
+    *ambiguous = false;
+    if (!best) best = pl_card_find(typed);
+    if (best) return best;
+    for (size_t i = 0; i < N_CARDS; i++) {
+        if (cards[i].kind == PL_CARD_MIG || !all_words_stand_in(typed, cards[i].name)) continue;
+        *ambiguous |= best != NULL;
+        if (!best || cards[i].visible_bytes < best->visible_bytes) best = &cards[i];
+    }
+    return best;
+}
+
+size_t pl_card_nearest(const char *typed, const char **out, size_t most) {
+    const char *names[N_CARDS];
+    for (size_t i = 0; i < N_CARDS; i++)
+        names[i] = cards[i].name;
+    return pl_text_nearest_few(typed, names, N_CARDS, out, most);
 }

@@ -1,18 +1,23 @@
 /* cards.h - GPUs as data, for questions about a card that is not in this machine.
  *
- * X(name, nameplate GB, visible bytes, context bytes, sm, source)
- *   name     a part of what the driver calls the GPU, longer names before those they contain
+ * X(name, kind, nameplate GB, visible bytes, context MiB, sm, source, context source)
+ *   name     a row is meant when every word of it stands in what the driver calls the GPU, so rows
+ *            with more words come before those whose words they include
  *   visible  what a process can get on an idle card before its own context, as far as known
  *   context  what driver and kernels take before the first arena: a guess until a run has measured
  *            it (the context cache), so it errs on the high side; it grows with the number of
  *            multiprocessors
  *   sm       compute capability times ten
  * Sources of `visible`: "free" = free memory nvidia-smi reports on an idle card, "total" = the total
- * it reports less 1/64 for what the driver keeps, where no idle report was found. Drivers, ECC and
- * operating systems shift these: where a GPU answers, its own figures win. */
+ * it reports less 1/64 for what the driver keeps, where no idle report was found; "mig" = what
+ * `nvidia-smi mig -lgip` lists (NVIDIA's MIG User Guide), less the same 1/64. Drivers, ECC and
+ * operating systems shift these: where a GPU answers, its own figures win.
+ * Sources of `context`: "guess", or who published a measurement of a bare process (fitcheck: 133 to
+ * 147 MiB on a T4; llama.cpp: about 450 MiB on a 4090). */
 #ifndef PL_ESTIMATOR_CARD_CARDS_H
 #define PL_ESTIMATOR_CARD_CARDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,34 +25,127 @@
 #define PL_CARD_TOTAL(n) (PL_CARD_MIB(n) - PL_CARD_MIB(n) / 64)
 
 #define PL_CARD_MAP(X)                                                                             \
-    X("H200", 141, PL_CARD_TOTAL(143771), PL_CARD_MIB(560), 90, "total")                           \
-    X("H100", 80, PL_CARD_MIB(81079), PL_CARD_MIB(560), 90, "free")                                \
-    X("A100-SXM4-80GB", 80, PL_CARD_TOTAL(81920), PL_CARD_MIB(480), 80, "total")                   \
-    X("A100 80GB", 80, PL_CARD_TOTAL(81920), PL_CARD_MIB(480), 80, "total")                        \
-    X("A100", 40, PL_CARD_TOTAL(40960), PL_CARD_MIB(480), 80, "total")                             \
-    X("RTX 5090", 32, PL_CARD_MIB(32121), PL_CARD_MIB(560), 120, "free")                           \
-    X("RTX 4090", 24, PL_CARD_MIB(24080), PL_CARD_MIB(450), 89, "free")                            \
-    X("RTX 4080", 16, PL_CARD_TOTAL(16376), PL_CARD_MIB(400), 89, "total")                         \
-    X("RTX 3090", 24, PL_CARD_TOTAL(24576), PL_CARD_MIB(320), 86, "total")                         \
-    X("L40S", 48, PL_CARD_TOTAL(46068), PL_CARD_MIB(450), 89, "total")                             \
-    X("L40", 48, PL_CARD_TOTAL(46068), PL_CARD_MIB(450), 89, "total")                              \
-    X("L4", 24, PL_CARD_TOTAL(23034), PL_CARD_MIB(320), 89, "total")                               \
-    X("A10", 24, PL_CARD_TOTAL(23028), PL_CARD_MIB(320), 86, "total")                              \
-    X("V100", 32, PL_CARD_TOTAL(32768), PL_CARD_MIB(400), 70, "total")                             \
-    X("T4", 16, PL_CARD_MIB(14912), PL_CARD_MIB(150), 75, "free")
+    X("A100 1g.5gb", MIG, 5, PL_CARD_MIB(4864), 480, 80, "mig", "guess")                           \
+    X("A100 2g.10gb", MIG, 10, PL_CARD_MIB(9984), 480, 80, "mig", "guess")                         \
+    X("A100 3g.20gb", MIG, 20, PL_CARD_MIB(20096), 480, 80, "mig", "guess")                        \
+    X("A100 7g.40gb", MIG, 40, PL_CARD_MIB(40448), 480, 80, "mig", "guess")                        \
+    X("A100 1g.10gb", MIG, 10, PL_CARD_MIB(9728), 480, 80, "mig", "guess")                         \
+    X("A100 2g.20gb", MIG, 20, PL_CARD_MIB(19968), 480, 80, "mig", "guess")                        \
+    X("A100 3g.40gb", MIG, 40, PL_CARD_MIB(40192), 480, 80, "mig", "guess")                        \
+    X("A100 7g.80gb", MIG, 80, PL_CARD_MIB(80640), 480, 80, "mig", "guess")                        \
+    X("A30 1g.6gb", MIG, 6, PL_CARD_MIB(5952), 320, 80, "mig", "guess")                            \
+    X("A30 2g.12gb", MIG, 12, PL_CARD_MIB(11968), 320, 80, "mig", "guess")                         \
+    X("A30 4g.24gb", MIG, 24, PL_CARD_MIB(24000), 320, 80, "mig", "guess")                         \
+    X("H100 1g.10gb", MIG, 10, PL_CARD_MIB(9984), 560, 90, "mig", "guess")                         \
+    X("H100 1g.20gb", MIG, 20, PL_CARD_MIB(20096), 560, 90, "mig", "guess")                        \
+    X("H100 2g.20gb", MIG, 20, PL_CARD_MIB(20096), 560, 90, "mig", "guess")                        \
+    X("H100 3g.40gb", MIG, 40, PL_CARD_MIB(40448), 560, 90, "mig", "guess")                        \
+    X("H100 7g.80gb", MIG, 80, PL_CARD_MIB(81152), 560, 90, "mig", "guess")                        \
+    X("B200", DATACENTRE, 180, PL_CARD_TOTAL(183359), 640, 100, "total", "guess")                  \
+    X("GH200", DATACENTRE, 96, PL_CARD_TOTAL(97871), 560, 90, "total", "guess")                    \
+    X("H200", DATACENTRE, 141, PL_CARD_TOTAL(143771), 560, 90, "total", "guess")                   \
+    X("H100 NVL", DATACENTRE, 94, PL_CARD_TOTAL(95830), 560, 90, "total", "guess")                 \
+    X("H100", DATACENTRE, 80, PL_CARD_MIB(81079), 560, 90, "free", "guess")                        \
+    X("A100 80GB", DATACENTRE, 80, PL_CARD_TOTAL(81920), 480, 80, "total", "guess")                \
+    X("A100 40GB", DATACENTRE, 40, PL_CARD_TOTAL(40960), 480, 80, "total", "guess")                \
+    X("A30", DATACENTRE, 24, PL_CARD_TOTAL(24576), 320, 80, "total", "guess")                      \
+    X("A40", DATACENTRE, 48, PL_CARD_TOTAL(46068), 400, 86, "total", "guess")                      \
+    X("A10G", DATACENTRE, 24, PL_CARD_TOTAL(23028), 320, 86, "total", "guess")                     \
+    X("A10", DATACENTRE, 24, PL_CARD_TOTAL(23028), 320, 86, "total", "guess")                      \
+    X("A16", DATACENTRE, 16, PL_CARD_TOTAL(15356), 200, 86, "total", "guess")                      \
+    X("A2", DATACENTRE, 16, PL_CARD_TOTAL(15356), 200, 86, "total", "guess")                       \
+    X("L40S", DATACENTRE, 48, PL_CARD_TOTAL(46068), 450, 89, "total", "guess")                     \
+    X("L40", DATACENTRE, 48, PL_CARD_TOTAL(46068), 450, 89, "total", "guess")                      \
+    X("L4", DATACENTRE, 24, PL_CARD_TOTAL(23034), 320, 89, "total", "guess")                       \
+    X("V100 32GB", DATACENTRE, 32, PL_CARD_TOTAL(32768), 400, 70, "total", "guess")                \
+    X("V100 16GB", DATACENTRE, 16, PL_CARD_TOTAL(16384), 400, 70, "total", "guess")                \
+    X("P100 16GB", DATACENTRE, 16, PL_CARD_TOTAL(16384), 320, 60, "total", "guess")                \
+    X("T4", DATACENTRE, 16, PL_CARD_MIB(14912), 150, 75, "free", "fitcheck")                       \
+    X("RTX PRO 6000 Blackwell", WORKSTATION, 96, PL_CARD_TOTAL(97887), 560, 120, "total", "guess") \
+    X("RTX 6000 Ada", WORKSTATION, 48, PL_CARD_TOTAL(49140), 450, 89, "total", "guess")            \
+    X("RTX 5000 Ada", WORKSTATION, 32, PL_CARD_TOTAL(32760), 450, 89, "total", "guess")            \
+    X("RTX 4500 Ada", WORKSTATION, 24, PL_CARD_TOTAL(24570), 400, 89, "total", "guess")            \
+    X("RTX 4000 Ada", WORKSTATION, 20, PL_CARD_TOTAL(20475), 320, 89, "total", "guess")            \
+    X("RTX 2000 Ada", WORKSTATION, 16, PL_CARD_TOTAL(16380), 320, 89, "total", "guess")            \
+    X("RTX A6000", WORKSTATION, 48, PL_CARD_TOTAL(49140), 400, 86, "total", "guess")               \
+    X("RTX A5000", WORKSTATION, 24, PL_CARD_TOTAL(24564), 320, 86, "total", "guess")               \
+    X("RTX A4500", WORKSTATION, 20, PL_CARD_TOTAL(20470), 320, 86, "total", "guess")               \
+    X("RTX A4000", WORKSTATION, 16, PL_CARD_TOTAL(16376), 320, 86, "total", "guess")               \
+    X("RTX A2000 12GB", WORKSTATION, 12, PL_CARD_TOTAL(12282), 200, 86, "total", "guess")          \
+    X("RTX 5090 Laptop", LAPTOP, 24, PL_CARD_TOTAL(24463), 560, 120, "total", "guess")             \
+    X("RTX 5080 Laptop", LAPTOP, 16, PL_CARD_TOTAL(16303), 450, 120, "total", "guess")             \
+    X("RTX 5070 Ti Laptop", LAPTOP, 12, PL_CARD_TOTAL(12227), 450, 120, "total", "guess")          \
+    X("RTX 4090 Laptop", LAPTOP, 16, PL_CARD_TOTAL(16376), 450, 89, "total", "guess")              \
+    X("RTX 4080 Laptop", LAPTOP, 12, PL_CARD_TOTAL(12282), 400, 89, "total", "guess")              \
+    X("RTX 4070 Laptop", LAPTOP, 8, PL_CARD_TOTAL(8188), 320, 89, "total", "guess")                \
+    X("RTX 4060 Laptop", LAPTOP, 8, PL_CARD_TOTAL(8188), 320, 89, "total", "guess")                \
+    X("RTX 4050 Laptop", LAPTOP, 6, PL_CARD_TOTAL(6141), 320, 89, "total", "guess")                \
+    X("RTX 3080 Laptop", LAPTOP, 16, PL_CARD_TOTAL(16384), 320, 86, "total", "guess")              \
+    X("RTX 3070 Laptop", LAPTOP, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                \
+    X("RTX 3060 Laptop", LAPTOP, 6, PL_CARD_TOTAL(6144), 320, 86, "total", "guess")                \
+    X("RTX 3050 Laptop", LAPTOP, 4, PL_CARD_TOTAL(4096), 320, 86, "total", "guess")                \
+    X("RTX 5090", CONSUMER, 32, PL_CARD_MIB(32121), 560, 120, "free", "guess")                     \
+    X("RTX 5080", CONSUMER, 16, PL_CARD_TOTAL(16303), 450, 120, "total", "guess")                  \
+    X("RTX 5070 Ti", CONSUMER, 16, PL_CARD_TOTAL(16303), 450, 120, "total", "guess")               \
+    X("RTX 5070", CONSUMER, 12, PL_CARD_TOTAL(12227), 450, 120, "total", "guess")                  \
+    X("RTX 5060 Ti 16GB", CONSUMER, 16, PL_CARD_TOTAL(16311), 400, 120, "total", "guess")          \
+    X("RTX 5060 Ti", CONSUMER, 8, PL_CARD_TOTAL(8151), 400, 120, "total", "guess")                 \
+    X("RTX 5060", CONSUMER, 8, PL_CARD_TOTAL(8151), 400, 120, "total", "guess")                    \
+    X("RTX 4090", CONSUMER, 24, PL_CARD_MIB(24080), 450, 89, "free", "llama.cpp")                  \
+    X("RTX 4080 SUPER", CONSUMER, 16, PL_CARD_TOTAL(16376), 400, 89, "total", "guess")             \
+    X("RTX 4080", CONSUMER, 16, PL_CARD_TOTAL(16376), 400, 89, "total", "guess")                   \
+    X("RTX 4070 Ti SUPER", CONSUMER, 16, PL_CARD_TOTAL(16376), 400, 89, "total", "guess")          \
+    X("RTX 4070 Ti", CONSUMER, 12, PL_CARD_TOTAL(12282), 400, 89, "total", "guess")                \
+    X("RTX 4070 SUPER", CONSUMER, 12, PL_CARD_TOTAL(12282), 400, 89, "total", "guess")             \
+    X("RTX 4070", CONSUMER, 12, PL_CARD_TOTAL(12282), 400, 89, "total", "guess")                   \
+    X("RTX 4060 Ti 16GB", CONSUMER, 16, PL_CARD_TOTAL(16380), 320, 89, "total", "guess")           \
+    X("RTX 4060 Ti", CONSUMER, 8, PL_CARD_TOTAL(8188), 320, 89, "total", "guess")                  \
+    X("RTX 4060", CONSUMER, 8, PL_CARD_TOTAL(8188), 320, 89, "total", "guess")                     \
+    X("RTX 3090 Ti", CONSUMER, 24, PL_CARD_TOTAL(24564), 320, 86, "total", "guess")                \
+    X("RTX 3090", CONSUMER, 24, PL_CARD_TOTAL(24576), 320, 86, "total", "guess")                   \
+    X("RTX 3080 Ti", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 86, "total", "guess")                \
+    X("RTX 3080", CONSUMER, 10, PL_CARD_TOTAL(10240), 320, 86, "total", "guess")                   \
+    X("RTX 3070 Ti", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                  \
+    X("RTX 3070", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                     \
+    X("RTX 3060 Ti", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                  \
+    X("RTX 3060", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 86, "total", "guess")                   \
+    X("RTX 3050", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                     \
+    X("RTX 2080 Ti", CONSUMER, 11, PL_CARD_TOTAL(11264), 320, 75, "total", "guess")
+
+enum pl_card_kind {
+    PL_CARD_DATACENTRE,
+    PL_CARD_MIG, /* a slice of a data centre GPU */
+    PL_CARD_WORKSTATION,
+    PL_CARD_CONSUMER,
+    PL_CARD_LAPTOP
+};
+const char *pl_card_kind_name(enum pl_card_kind k);
 
 struct pl_card {
-    const char *name, *source;
+    const char *name, *source, *context_source;
     uint64_t visible_bytes, context_bytes;
     uint32_t nameplate_gb, sm;
+    enum pl_card_kind kind;
 };
 
-/* The row whose name stands in `name` as words of their own ("L4" is not "L40S"); NULL = none. */
+/* The row whose words stand in a driver's `name` as words of their own ("L4" is not "L40S"); NULL =
+ * none. */
 const struct pl_card *pl_card_find(const char *name);
+/* The row a person means: "rtx4090", "4090", "A100-80GB", or a name as the driver gives it. Where
+ * several rows hold the words, *ambiguous is set and the one with least memory returned: "A100" is
+ * the one of 40 GB. NULL = none. */
+const struct pl_card *pl_card_named(const char *typed, bool *ambiguous);
+/* The names most like `typed`, nearest first; their number. */
+size_t pl_card_nearest(const char *typed, const char **out, size_t most);
 const struct pl_card *pl_card_table(size_t *n);
+
+/* How far the context of a row may be off, to either side. */
+uint64_t pl_card_context_doubt(const struct pl_card *c);
 
 /* The context of a GPU that has no row. */
 #define PL_CARD_CONTEXT_DEFAULT PL_CARD_MIB(560)
+/* Free memory is not one obtainable block, and the driver hands it out in pages of 2 MiB. */
+#define PL_CARD_MARGIN PL_CARD_MIB(64)
 /* The oldest GPU the kernels run on: bf16 tensor cores and asynchronous copies need Ampere. */
 #define PL_CARD_OLDEST_SM 80
 

@@ -21,6 +21,8 @@ struct pl_traits {
 
 /* CPU with this many threads (at least 1). NULL plans as CPU does. */
 struct pl_traits pl_traits_cpu(uint32_t threads);
+/* Cores this process may run on, >= 1. */
+uint32_t pl_cpu_count(void);
 /* A GPU of this compute capability times ten. */
 struct pl_traits pl_traits_cuda(uint32_t sm);
 

@@ -20,9 +20,10 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job 
         v.kind = PL_VERDICT_NO;
     } else if (budget->known) {
         bool inside = plan->arena_bytes <= pl_budget_usable(budget);
-        v.kind = inside                                  ? PL_VERDICT_FITS
-                 : v.needed_bytes <= budget->total_bytes ? PL_VERDICT_TIGHT
-                                                         : PL_VERDICT_NO;
+        uint64_t least = v.needed_bytes - pl_u64_min(budget->context_bytes, budget->doubt_bytes);
+        v.kind = inside                         ? PL_VERDICT_FITS
+                 : least <= budget->total_bytes ? PL_VERDICT_TIGHT
+                                                : PL_VERDICT_NO;
     }
     return v;
 }

@@ -2,7 +2,8 @@
  *
  * In: job, model, plan, budget.  Out: a verdict, and remedies priced by planning each of them.
  * Needs: base, config, model, card, plan. No I/O.
- *   G1  `fits` means arena + context + margin <= total, byte for byte what will be reserved
+ *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
+ *       reserved; `tight` that it does not, and yet arena + context - doubt <= total
  *   G2  a full fine-tune above full_ft_ceiling_billions is refused whatever the memory
  *   G3  nothing of the user's settings is changed here: remedies are advice */
 #ifndef PL_ESTIMATOR_GATE_GATE_H

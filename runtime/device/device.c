@@ -5,7 +5,6 @@
 #include "estimator/base/units.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 
 pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
@@ -91,17 +90,4 @@ pl_err pl_staging_reserve(struct pl_device *dev, struct pl_diag *d) {
     if (!is_injected(&dev->inject_pinned, dev->pinned_allocations)) return dev->ops->pin(dev, d);
     return pl_diag_set(d, PL_ERR_DEVICE_OOM, "pinned host memory: %" PRIu64 " bytes refused",
                        dev->traits.pinned_bytes);
-}
-
-/* The kernel's mask may be wider than cpu_set_t: grow until it fits. */
-uint32_t pl_cpu_count(void) {
-    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
-        cpu_set_t *set = CPU_ALLOC(cpus);
-        if (!set) return 1;
-        size_t bytes = CPU_ALLOC_SIZE(cpus);
-        int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        CPU_FREE(set);
-        if (count > 0) return (uint32_t)count;
-    }
-    return 1;
 }

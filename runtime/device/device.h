@@ -79,8 +79,6 @@ pl_err pl_arena_reserve(struct pl_device *dev, uint64_t bytes, const char *what,
                         struct pl_arena *out, struct pl_diag *d);
 void pl_arena_release(struct pl_device *dev, struct pl_arena *a); /* leaves {0} */
 
-/* Cores this process may run on, >= 1. */
-uint32_t pl_cpu_count(void);
 /* Host memory that can be had without swapping. Needs no open device. */
 pl_err pl_cpu_available_bytes(uint64_t *out, struct pl_diag *d);
 

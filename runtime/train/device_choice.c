@@ -5,9 +5,6 @@
 #include "estimator/card/cards.h"
 #include "runtime/device/device.h"
 
-/* Free memory is not one obtainable block, and the driver hands it out in pages of 2 MiB. */
-#define GPU_MARGIN_BYTES (UINT64_C(64) << 20)
-
 static pl_err query_gpu(const struct pl_job *job, struct pl_gpu *gpu, struct pl_diag *d) {
     PL_TRY(pl_nvml_query(pl_device_ordinal(job->device), gpu, d));
     if (gpu->sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
@@ -44,9 +41,8 @@ static void gpu_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_b
     budget->total_bytes = smaller ? job->vram_budget : gpu->free_bytes;
     /* A budget below what is free makes a card whose last byte can be had. */
     if (job->vram_margin == PL_AUTO_BYTES)
-        budget->margin_bytes = smaller && gpu->free_bytes - job->vram_budget >= GPU_MARGIN_BYTES
-                                   ? 0
-                                   : GPU_MARGIN_BYTES;
+        budget->margin_bytes =
+            smaller && gpu->free_bytes - job->vram_budget >= PL_CARD_MARGIN ? 0 : PL_CARD_MARGIN;
 }
 
 /* Arenas are all that counts against a budget on the CPU, and they are exact. */

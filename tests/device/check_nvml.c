@@ -123,9 +123,12 @@ static const struct {
     {"NVIDIA H100 80GB HBM3", "H100", 90, 80},
     {"NVIDIA H100 PCIe", "H100", 90, 80},
     {"NVIDIA H200", "H200", 90, 141},
-    {"NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", 80, 80},
+    {"NVIDIA A100-SXM4-80GB", "A100 80GB", 80, 80},
     {"NVIDIA A100 80GB PCIe", "A100 80GB", 80, 80},
-    {"NVIDIA A100-SXM4-40GB", "A100", 80, 40},
+    {"NVIDIA A100-SXM4-40GB", "A100 40GB", 80, 40},
+    {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100 1g.5gb", 80, 5},
+    {"NVIDIA GeForce RTX 4070 Laptop GPU", "RTX 4070 Laptop", 89, 8},
+    {"NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER", 89, 16},
     {"NVIDIA GeForce RTX 5090", "RTX 5090", 120, 32},
     {"NVIDIA GeForce RTX 4090", "RTX 4090", 89, 24},
     {"NVIDIA GeForce RTX 3090", "RTX 3090", 86, 24},
@@ -133,7 +136,7 @@ static const struct {
     {"NVIDIA L4", "L4", 89, 24},
     {"NVIDIA A10", "A10", 86, 24},
     {"Tesla T4", "T4", 75, 16},
-    {"Tesla V100-SXM2-32GB", "V100", 70, 32},
+    {"Tesla V100-SXM2-32GB", "V100 32GB", 70, 32},
     {"NVIDIA A1000", NULL, 0, 0},
     {"NVIDIA XL4", NULL, 0, 0},
     {"", NULL, 0, 0},
@@ -155,7 +158,7 @@ END_TEST
 START_TEST(a_row_of_the_table_is_plausible) {
     size_t n;
     const struct pl_card *cards = pl_card_table(&n);
-    ck_assert_uint_ge(n, 14);
+    ck_assert_uint_ge(n, 40);
     for (size_t i = 0; i < n; i++) {
         uint64_t nameplate = (uint64_t)cards[i].nameplate_gb << 30;
         ck_assert_msg(cards[i].visible_bytes < nameplate, "%s", cards[i].name);
