@@ -48,18 +48,23 @@ START_TEST(the_verdict_turns_on_single_bytes) {
     start(&f, "SmolLM2-135M", "full", 2);
     uint64_t arena = f.planned.plan->arena_bytes;
     const struct {
-        uint64_t total, margin, context;
+        uint64_t total, margin, context, doubt;
         enum pl_verdict_kind want;
-    } rows[] = {{arena, 0, 0, PL_VERDICT_FITS},
-                {arena - 1, 0, 0, PL_VERDICT_NO},
-                {arena + 1000, 1000, 0, PL_VERDICT_FITS},
-                {arena + 999, 1000, 0, PL_VERDICT_TIGHT},
-                {arena + 500, 0, 500, PL_VERDICT_FITS},
-                {arena + 499, 0, 500, PL_VERDICT_NO},
-                {arena + 1499, 1000, 500, PL_VERDICT_TIGHT},
-                {100, UINT64_MAX, 0, PL_VERDICT_NO}};
+    } rows[] = {{arena, 0, 0, 0, PL_VERDICT_FITS},
+                {arena - 1, 0, 0, 0, PL_VERDICT_NO},
+                {arena + 1000, 1000, 0, 0, PL_VERDICT_FITS},
+                {arena + 999, 1000, 0, 0, PL_VERDICT_TIGHT},
+                {arena + 500, 0, 500, 0, PL_VERDICT_FITS},
+                {arena + 499, 0, 500, 0, PL_VERDICT_NO},
+                {arena + 1499, 1000, 500, 0, PL_VERDICT_TIGHT},
+                {arena + 1700, 1000, 500, 200, PL_VERDICT_FITS},
+                {arena + 1699, 1000, 500, 200, PL_VERDICT_TIGHT},
+                {arena + 300, 1000, 500, 200, PL_VERDICT_TIGHT},
+                {arena + 299, 1000, 500, 200, PL_VERDICT_NO},
+                {100, UINT64_MAX, 0, 0, PL_VERDICT_NO}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pl_budget b = card(rows[i].total, rows[i].margin, rows[i].context);
+        b.doubt_bytes = rows[i].doubt;
         struct pl_verdict v = pl_gate_judge(f.planned.plan, &f.job, &f.m, &b);
         ck_assert_msg(v.kind == rows[i].want, "row %zu: %s", i, pl_verdict_name(v.kind));
         struct pl_diag d = {0};
