@@ -1,0 +1,429 @@
+/* check_products.c - what the products ask of cuBLASLt, and when. The library is a table of
+ * functions, so the one here only takes notes. */
+#include "runtime/device/cuda/lt.h"
+#include "runtime/kernels/cuda/products.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the descriptors hold; any object of the library. */
+struct object {
+    uint32_t type, epilogue, reduction, alignment[4];
+    int32_t trans_a, trans_b;
+    uint64_t rows, cols, ws_bytes;
+    int64_t ld;
+    const void *bias;
+};
+
+/* What the fake algorithm remembers: the shape it was chosen for, as the library sees it. */
+struct chosen {
+    uint64_t m, n, k, alignment_a;
+};
+
+static struct {
+    int created, destroyed, asked, ran;
+    int fail_at;                 /* creation that fails, 1-based; 0 = none */
+    bool only_exact;             /* algorithms refuse any shape but their own */
+    cublasStatus_t status;       /* of the next product */
+    struct chosen used, at_hand; /* of the last product */
+    struct object first, second, out, desc, preference; /* of the last question or product */
+    float beta;
+} lt;
+
+static cublasStatus_t make(void *out) {
+    if (++lt.created == lt.fail_at) {
+        lt.created--;
+        lt.fail_at = 0;
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    }
+    void *p = calloc(1, sizeof(struct object));
+    ck_assert_ptr_nonnull(p);
+    memcpy(out, &p, sizeof p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t drop(void *p) {
+    lt.destroyed++;
+    free(p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_create(cublasLtHandle_t *h) {
+    return make(h);
+}
+static cublasStatus_t fake_destroy(cublasLtHandle_t h) {
+    return drop(h);
+}
+static cublasStatus_t fake_desc_destroy(cublasLtMatmulDesc_t d) {
+    return drop(d);
+}
+static cublasStatus_t fake_layout_destroy(cublasLtMatrixLayout_t l) {
+    return drop(l);
+}
+static cublasStatus_t fake_preference_create(cublasLtMatmulPreference_t *p) {
+    return make(p);
+}
+static cublasStatus_t fake_preference_destroy(cublasLtMatmulPreference_t p) {
+    return drop(p);
+}
+
+static cublasStatus_t fake_desc_create(cublasLtMatmulDesc_t *d, cublasComputeType_t compute,
+                                       cudaDataType_t scale) {
+    ck_assert_int_eq(compute, CUBLAS_COMPUTE_32F);
+    ck_assert_int_eq(scale, CUDA_R_32F);
+    return make(d);
+}
+
+static cublasStatus_t fake_layout_create(cublasLtMatrixLayout_t *l, cudaDataType type,
+                                         uint64_t rows, uint64_t cols, int64_t ld) {
+    (void)type, (void)rows, (void)cols, (void)ld;
+    return make(l);
+}
+
+struct field {
+    int attribute;
+    size_t offset, bytes;
+};
+#define FIELD(attribute, member)                                                                   \
+    { attribute, offsetof(struct object, member), sizeof(((struct object *)NULL)->member) }
+
+static cublasStatus_t set(const struct field *fields, size_t n, int attribute, void *object,
+                          const void *value, size_t bytes) {
+    for (size_t i = 0; i < n; i++)
+        if (fields[i].attribute == attribute) {
+            ck_assert_uint_eq(bytes, fields[i].bytes);
+            memcpy((char *)object + fields[i].offset, value, bytes);
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static cublasStatus_t fake_desc_set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t a,
+                                    const void *value, size_t bytes) {
+    static const struct field f[] = {FIELD(CUBLASLT_MATMUL_DESC_TRANSA, trans_a),
+                                     FIELD(CUBLASLT_MATMUL_DESC_TRANSB, trans_b),
+                                     FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue),
+                                     FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)};
+    return set(f, sizeof f / sizeof *f, (int)a, d, value, bytes);
+}
+
+static cublasStatus_t fake_layout_set(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t a,
+                                      const void *value, size_t bytes) {
+    static const struct field f[] = {
+        FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, type), FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, rows),
+        FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, cols), FIELD(CUBLASLT_MATRIX_LAYOUT_LD, ld)};
+    return set(f, sizeof f / sizeof *f, (int)a, l, value, bytes);
+}
+
+static cublasStatus_t fake_preference_set(cublasLtMatmulPreference_t p,
+                                          cublasLtMatmulPreferenceAttributes_t a, const void *value,
+                                          size_t bytes) {
+    static const struct field f[] = {
+        FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ws_bytes),
+        FIELD(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment[0]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment[1]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment[2]),
+        FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment[3])};
+    return set(f, sizeof f / sizeof *f, (int)a, p, value, bytes);
+}
+
+static struct chosen note(cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+                          cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c) {
+    memcpy(&lt.desc, (void *)d, sizeof lt.desc);
+    memcpy(&lt.first, (void *)a, sizeof lt.first);
+    memcpy(&lt.second, (void *)b, sizeof lt.second);
+    memcpy(&lt.out, (void *)c, sizeof lt.out);
+    return (struct chosen){.m = lt.out.rows,
+                           .n = lt.out.cols,
+                           .k = lt.desc.trans_a == CUBLAS_OP_T ? lt.first.rows : lt.first.cols};
+}
+
+static cublasStatus_t fake_ask(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                               cublasLtMatrixLayout_t out, cublasLtMatmulPreference_t p, int most,
+                               cublasLtMatmulHeuristicResult_t result[], int *found) {
+    struct chosen choice = note(d, a, b, c);
+    (void)h, (void)out;
+    ck_assert_int_ge(most, 1);
+    memcpy(&lt.preference, (void *)p, sizeof lt.preference);
+    choice.alignment_a = lt.preference.alignment[0];
+    memset(result, 0, sizeof *result);
+    memcpy(&result->algo, &choice, sizeof choice);
+    lt.asked++;
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
+                                  const void *a, cublasLtMatrixLayout_t la, const void *b,
+                                  cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+                                  cublasLtMatrixLayout_t lc, void *out, cublasLtMatrixLayout_t ld,
+                                  const cublasLtMatmulAlgo_t *algo, void *ws, size_t ws_bytes,
+                                  cudaStream_t stream) {
+    (void)h, (void)alpha, (void)a, (void)b, (void)c, (void)out, (void)ld, (void)ws, (void)ws_bytes;
+    (void)stream;
+    lt.at_hand = note(d, la, lb, lc);
+    memcpy(&lt.used, algo, sizeof lt.used);
+    memcpy(&lt.beta, beta, sizeof lt.beta);
+    if (lt.only_exact &&
+        (lt.used.m != lt.at_hand.m || lt.used.n != lt.at_hand.n || lt.used.k != lt.at_hand.k))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    lt.ran++;
+    return lt.status;
+}
+
+static const struct pl_lt fake = {.cublasLtCreate = fake_create,
+                                  .cublasLtDestroy = fake_destroy,
+                                  .cublasLtMatmul = fake_matmul,
+                                  .cublasLtMatmulAlgoGetHeuristic = fake_ask,
+                                  .cublasLtMatmulDescCreate = fake_desc_create,
+                                  .cublasLtMatmulDescDestroy = fake_desc_destroy,
+                                  .cublasLtMatmulDescSetAttribute = fake_desc_set,
+                                  .cublasLtMatmulPreferenceCreate = fake_preference_create,
+                                  .cublasLtMatmulPreferenceDestroy = fake_preference_destroy,
+                                  .cublasLtMatmulPreferenceSetAttribute = fake_preference_set,
+                                  .cublasLtMatrixLayoutCreate = fake_layout_create,
+                                  .cublasLtMatrixLayoutDestroy = fake_layout_destroy,
+                                  .cublasLtMatrixLayoutSetAttribute = fake_layout_set};
+
+static struct pl_cuda cuda;
+
+static void open_products(void) {
+    struct pl_diag d = {0};
+    memset(&lt, 0, sizeof lt);
+    lt.status = CUBLAS_STATUS_SUCCESS;
+    cuda = (struct pl_cuda){.lt = &fake};
+    ck_assert_int_eq(pl_products_create(&fake, &cuda.products, &d), PL_ERR_OK);
+}
+
+static void close_products(void) {
+    pl_products_destroy(&cuda.products);
+    ck_assert_int_eq(lt.created, lt.destroyed);
+}
+
+/* Nothing is read or written: any address does, its alignment aside. */
+static struct pl_view matrix(uint64_t rows, uint64_t cols, uint64_t ld, enum pl_dtype dtype) {
+    return (struct pl_view){(void *)(uintptr_t)4096, rows, cols, ld, dtype};
+}
+
+enum { O = 48, K = 64 };
+
+/* y[n,O] = x[n,K] W[O,K]^T, x being a window. */
+static struct pl_product linear(uint64_t n) {
+    return (struct pl_product){.trans_b = true,
+                               .alpha = 1,
+                               .a = matrix(n, K, K + 8, PL_DTYPE_BF16),
+                               .b = matrix(O, K, K, PL_DTYPE_BF16),
+                               .c = matrix(n, O, O, PL_DTYPE_F32)};
+}
+
+/* dW[O,K] = dy[n,O]^T x[n,K] */
+static struct pl_product linear_dw(uint64_t n) {
+    return (struct pl_product){.trans_a = true,
+                               .alpha = 1,
+                               .a = matrix(n, O, O, PL_DTYPE_F32),
+                               .b = matrix(n, K, K, PL_DTYPE_F32),
+                               .c = matrix(O, K, K, PL_DTYPE_F32)};
+}
+
+static void multiply(struct pl_product g) {
+    ck_assert_int_eq(pl_products_run(&cuda, &g), PL_ERR_OK);
+}
+
+START_TEST(a_row_major_product_arrives_swapped) {
+    multiply(linear(24));
+    ck_assert_int_eq(lt.desc.trans_a, CUBLAS_OP_T); /* W, column-major [K,O] */
+    ck_assert_int_eq(lt.desc.trans_b, CUBLAS_OP_N); /* x, column-major [K,24] */
+    ck_assert_uint_eq(lt.first.rows, K);
+    ck_assert_uint_eq(lt.first.cols, O);
+    ck_assert_uint_eq(lt.second.rows, K);
+    ck_assert_uint_eq(lt.second.cols, 24);
+    ck_assert_int_eq(lt.second.ld, K + 8);
+    ck_assert_uint_eq(lt.out.rows, O);
+    ck_assert_uint_eq(lt.out.cols, 24);
+    ck_assert_uint_eq(lt.first.type, CUDA_R_16BF);
+    ck_assert_uint_eq(lt.out.type, CUDA_R_32F);
+    multiply(linear_dw(24));
+    ck_assert_int_eq(lt.desc.trans_a, CUBLAS_OP_N); /* x */
+    ck_assert_int_eq(lt.desc.trans_b, CUBLAS_OP_T); /* dy */
+    ck_assert_uint_eq(lt.second.rows, O);
+    ck_assert_uint_eq(lt.second.cols, 24);
+}
+END_TEST
+
+START_TEST(adding_keeps_the_output_and_a_bias_is_in_the_epilogue) {
+    struct pl_product g = linear(8);
+    multiply(g);
+    ck_assert_float_eq(lt.beta, 0);
+    ck_assert_uint_eq(lt.desc.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+    g.adds = true;
+    g.bias = matrix(O, 1, 1, PL_DTYPE_F32);
+    multiply(g);
+    ck_assert_float_eq(lt.beta, 1);
+    ck_assert_uint_eq(lt.desc.epilogue, CUBLASLT_EPILOGUE_BIAS);
+    ck_assert_ptr_eq(lt.desc.bias, g.bias.p);
+    multiply(linear(8));
+    ck_assert_uint_eq(lt.desc.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+}
+END_TEST
+
+START_TEST(parts_of_a_split_are_never_added_in_place) {
+    struct pl_product g = linear(8);
+    g.ws_bytes = 12345;
+    multiply(g);
+    ck_assert_uint_eq(lt.preference.reduction, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    ck_assert_uint_eq(lt.preference.ws_bytes, 12345);
+}
+END_TEST
+
+START_TEST(token_counts_of_one_step_share_an_algorithm) {
+    for (uint64_t n = 961; n <= 1024; n++)
+        multiply(linear(n));
+    ck_assert_int_eq(lt.asked, 1);
+    multiply(linear(1025));
+    ck_assert_int_eq(lt.asked, 2);
+    for (uint64_t n = 961; n <= 1152; n++)
+        multiply(linear(n));
+    ck_assert_int_eq(lt.asked, 2);
+}
+END_TEST
+
+/* Not smaller, for an algorithm serves what it was chosen for and less; and not much larger. */
+START_TEST(an_algorithm_is_chosen_for_an_eighth_more_tokens_at_most) {
+    for (uint64_t n = 1; n < 40000; n += 1 + n / 50) {
+        multiply(linear(n));
+        ck_assert_uint_eq(lt.at_hand.n, n);
+        ck_assert_uint_ge(lt.used.n, n);
+        ck_assert_uint_le(lt.used.n, n + (n < 64 ? 7 : n / 8));
+        ck_assert_uint_eq(lt.used.m, O);
+        ck_assert_uint_eq(lt.used.k, K);
+    }
+    ck_assert_int_lt(lt.asked, 100);
+}
+END_TEST
+
+START_TEST(a_weight_gradient_has_its_tokens_in_the_sum) {
+    multiply(linear_dw(1001));
+    ck_assert_uint_eq(lt.used.k, 1024);
+    ck_assert_uint_eq(lt.used.m, K);
+    ck_assert_uint_eq(lt.used.n, O);
+    ck_assert_uint_eq(lt.at_hand.k, 1001);
+}
+END_TEST
+
+START_TEST(the_choice_does_not_depend_on_what_ran_before) {
+    multiply(linear(1003));
+    multiply(linear(1000));
+    const struct chosen after = lt.used;
+    close_products();
+    open_products();
+    multiply(linear(1000));
+    ck_assert_mem_eq(&after, &lt.used, sizeof after);
+}
+END_TEST
+
+START_TEST(what_an_algorithm_depends_on_tells_shapes_apart) {
+    struct pl_product g = linear(64);
+    multiply(g);
+    g.c.ld = O + 8;
+    multiply(g);
+    g.a.p = (char *)g.a.p + 16;
+    multiply(g);
+    ck_assert_int_eq(lt.preference.alignment[0], 256); /* W */
+    ck_assert_int_eq(lt.preference.alignment[1], 16);
+    g.c.dtype = PL_DTYPE_BF16;
+    multiply(g);
+    g.bias = matrix(O, 1, 1, PL_DTYPE_BF16);
+    multiply(g);
+    ck_assert_int_eq(lt.asked, 5);
+    g.alpha = 2;
+    g.adds = true;
+    multiply(g);
+    ck_assert_int_eq(lt.asked, 5);
+}
+END_TEST
+
+START_TEST(a_shape_that_is_refused_gets_an_algorithm_of_its_own) {
+    lt.only_exact = true;
+    multiply(linear(1001));
+    ck_assert_uint_eq(lt.used.n, 1001);
+    ck_assert_int_eq(lt.asked, 2);
+    multiply(linear(1001));
+    ck_assert_int_eq(lt.asked, 2);
+    ck_assert_int_eq(lt.ran, 2);
+}
+END_TEST
+
+START_TEST(a_full_table_still_multiplies) {
+    for (uint64_t cols = 1; cols <= 5000; cols++) {
+        struct pl_product g = linear(8);
+        g.b.rows = g.c.cols = g.c.ld = cols;
+        multiply(g);
+        ck_assert_uint_eq(lt.used.m, cols);
+    }
+    ck_assert_int_eq(lt.asked, 5000);
+}
+END_TEST
+
+static const struct {
+    cublasStatus_t status;
+    pl_err err;
+} statuses[] = {{CUBLAS_STATUS_SUCCESS, PL_ERR_OK},
+                {CUBLAS_STATUS_ALLOC_FAILED, PL_ERR_DEVICE_OOM},
+                {CUBLAS_STATUS_NOT_SUPPORTED, PL_ERR_PLAN_BROKEN},
+                {CUBLAS_STATUS_INVALID_VALUE, PL_ERR_PLAN_BROKEN},
+                {CUBLAS_STATUS_EXECUTION_FAILED, PL_ERR_DEVICE_LOST}};
+
+START_TEST(a_status_of_the_library_becomes_an_error) {
+    const struct pl_product g = linear(8);
+    lt.status = statuses[_i].status;
+    ck_assert_int_eq(pl_products_run(&cuda, &g), statuses[_i].err);
+}
+END_TEST
+
+/* The handle, the descriptor, three layouts and the preference. */
+enum { OBJECTS = 6 };
+
+START_TEST(a_creation_that_fails_leaves_nothing_behind) {
+    struct pl_products *p = NULL;
+    struct pl_diag d = {0};
+    memset(&lt, 0, sizeof lt);
+    lt.fail_at = _i;
+    ck_assert_int_eq(pl_products_create(&fake, &p, &d),
+                     _i <= OBJECTS ? PL_ERR_DEVICE_OOM : PL_ERR_OK);
+    ck_assert(_i > OBJECTS || p == NULL);
+    pl_products_destroy(&p);
+    ck_assert_ptr_null(p);
+    ck_assert_int_eq(lt.created, _i <= OBJECTS ? _i - 1 : OBJECTS);
+    ck_assert_int_eq(lt.created, lt.destroyed);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("products");
+    TCase *tc = tcase_create("cublaslt");
+    tcase_add_checked_fixture(tc, open_products, close_products);
+    tcase_add_test(tc, a_row_major_product_arrives_swapped);
+    tcase_add_test(tc, adding_keeps_the_output_and_a_bias_is_in_the_epilogue);
+    tcase_add_test(tc, parts_of_a_split_are_never_added_in_place);
+    tcase_add_test(tc, token_counts_of_one_step_share_an_algorithm);
+    tcase_add_test(tc, an_algorithm_is_chosen_for_an_eighth_more_tokens_at_most);
+    tcase_add_test(tc, a_weight_gradient_has_its_tokens_in_the_sum);
+    tcase_add_test(tc, the_choice_does_not_depend_on_what_ran_before);
+    tcase_add_test(tc, what_an_algorithm_depends_on_tells_shapes_apart);
+    tcase_add_test(tc, a_shape_that_is_refused_gets_an_algorithm_of_its_own);
+    tcase_add_test(tc, a_full_table_still_multiplies);
+    tcase_add_loop_test(tc, a_status_of_the_library_becomes_an_error, 0,
+                        sizeof statuses / sizeof *statuses);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("making");
+    tcase_add_loop_test(tc, a_creation_that_fails_leaves_nothing_behind, 1, OBJECTS + 2);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
