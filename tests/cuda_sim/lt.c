@@ -2,7 +2,7 @@
  *
  * Slow, plain and strict: what the real library leaves to the caller's care ends the process here -
  * operands outside device memory, an algorithm used with less workspace or alignment than it was
- * chosen for. The promised workspace is overwritten, because the real one may be. Symbols of the
+ * chosen for. The workspace is overwritten, because the real one may be. Symbols of the
  * emulation come from the executable that loads this. */
 #include "tests/cuda_sim/sim.h"
 
@@ -39,7 +39,7 @@ struct algorithm {
     uint32_t alignment[4];
     uint32_t marker;
 };
-enum { MARKER = 0x504C4C54, WORKSPACE_USED = 1024 };
+enum { MARKER = 0x504C4C54, WORKSPACE_USED = 65536 };
 _Static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "fits the real one");
 
 /* ---- objects ---- */
@@ -296,7 +296,7 @@ static void check_use(const struct problem *p, const void *const operands[4],
                   workspace_bytes, (size_t)algo->workspace_bytes);
     if (workspace_bytes == 0) return;
     plsim_check_device_range("cublasLtMatmul, workspace", workspace, workspace_bytes);
-    memset(workspace, 0xFF, workspace_bytes);
+    memset(workspace, 0xFF, algo->workspace_bytes);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,

@@ -18,19 +18,28 @@ struct allocation {
 
 static struct allocation *allocations;
 static uint64_t neighbour_bytes, calls;
+static bool has_context;
+
+uint64_t plsim_own_bytes(void) {
+    return plsim_counters.used_bytes + (has_context ? plsim_settings()->context_bytes : 0);
+}
+
+uint64_t plsim_free_bytes(void) {
+    uint64_t taken = plsim_own_bytes() + neighbour_bytes;
+    uint64_t all = plsim_settings()->memory_bytes;
+    return all > taken ? all - taken : 0;
+}
+
+void plsim_need_context(void) {
+    has_context = true;
+}
 
 /* Another process comes between two questions of ours. */
 static void let_neighbour_in(void) {
     const struct plsim_settings *s = plsim_settings();
     if (s->neighbour_bytes == 0 || neighbour_bytes > 0 || calls++ < s->neighbour_after) return;
-    uint64_t left = s->memory_bytes - plsim_counters.used_bytes;
+    uint64_t left = plsim_free_bytes();
     neighbour_bytes = s->neighbour_bytes < left ? s->neighbour_bytes : left;
-}
-
-static uint64_t bytes_free(void) {
-    uint64_t taken = plsim_counters.used_bytes + neighbour_bytes;
-    uint64_t all = plsim_settings()->memory_bytes;
-    return all > taken ? all - taken : 0;
 }
 
 static struct allocation *add(size_t bytes, bool device) {
@@ -64,9 +73,10 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (e != cudaSuccess) return e;
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     *out = NULL;
+    plsim_need_context();
     let_neighbour_in();
     if (bytes == 0) return cudaSuccess;
-    struct allocation *a = !injected && bytes <= bytes_free() ? add(bytes, true) : NULL;
+    struct allocation *a = !injected && bytes <= plsim_free_bytes() ? add(bytes, true) : NULL;
     if (!a) {
         plsim_counters.failed_mallocs++;
         return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
@@ -126,8 +136,9 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     cudaError_t e = plsim_sticky();
     if (e != cudaSuccess) return e;
     if (!free_bytes || !total) return plsim_fail(cudaErrorInvalidValue);
+    plsim_need_context();
     let_neighbour_in();
-    *free_bytes = bytes_free();
+    *free_bytes = plsim_free_bytes();
     *total = plsim_settings()->memory_bytes;
     return cudaSuccess;
 }
@@ -222,4 +233,5 @@ cudaError_t cudaMemset(void *p, int byte, size_t bytes) {
 void plsim_memory_restart(void) {
     neighbour_bytes = 0;
     calls = 0;
+    has_context = false;
 }

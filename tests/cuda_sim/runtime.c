@@ -72,6 +72,19 @@ void plsim_restart(void) {
 
 /* ---- device ---- */
 
+enum { SHARED_PRESET = 49152 };
+
+/* Bytes a block may opt into: CUDA C++ Programming Guide, "Technical Specifications per Compute
+ * Capability". */
+static int shared_limit(void) {
+    static const struct {
+        int sm, bytes;
+    } all[] = {{80, 166912}, {87, 166912}, {90, 232448}, {100, 232448}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].sm == plsim_settings()->sm) return all[i].bytes;
+    return 101376; /* 8.6, 8.9, 12.0 */
+}
+
 static cudaError_t store(int *out, int value) {
     cudaError_t e = plsim_sticky();
     if (e != cudaSuccess) return e;
@@ -133,7 +146,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     const struct plsim_settings *s = plsim_settings();
     *out = (struct cudaDeviceProp){
-        .name = "Plimsoll emulation",
+        .name = PLSIM_DEVICE_NAME,
         .totalGlobalMem = s->memory_bytes,
         .sharedMemPerBlock = 49152,
         .regsPerBlock = 65536,
@@ -150,7 +163,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
         .l2CacheSize = 52428800,
         .maxThreadsPerMultiProcessor = 2048,
         .sharedMemPerMultiprocessor = 233472,
-        .sharedMemPerBlockOptin = 232448,
+        .sharedMemPerBlockOptin = (size_t)shared_limit(),
         .regsPerMultiprocessor = 65536,
     };
     return cudaSuccess;
@@ -177,7 +190,7 @@ cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attribute, int 
                {cudaDevAttrComputeCapabilityMajor, s->sm / 10},
                {cudaDevAttrComputeCapabilityMinor, s->sm % 10},
                {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 233472},
-               {cudaDevAttrMaxSharedMemoryPerBlockOptin, 232448}};
+               {cudaDevAttrMaxSharedMemoryPerBlockOptin, shared_limit()}};
     cudaError_t e = check_device(device);
     if (e != cudaSuccess) return e;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -207,6 +220,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     cudaError_t e = plsim_sticky();
     if (e != cudaSuccess) return e;
     if (!out) return plsim_fail(cudaErrorInvalidValue);
+    plsim_need_context();
     *out = malloc(sizeof **out);
     if (!*out) return plsim_fail(cudaErrorMemoryAllocation);
     (*out)->flags = flags;
@@ -274,7 +288,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
 
 /* ---- functions ---- */
 
-enum { MAX_OPT_INS = 512, SHARED_PRESET = 49152, SHARED_LIMIT = 232448 };
+enum { MAX_OPT_INS = 512 };
 
 static struct {
     const void *kernel;
@@ -294,7 +308,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     if (!kernel) return plsim_fail(cudaErrorInvalidDeviceFunction);
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-        value > SHARED_LIMIT)
+        value > shared_limit())
         return plsim_fail(cudaErrorInvalidValue);
     int i = 0;
     while (i < n_opt_ins && opt_ins[i].kernel != kernel)

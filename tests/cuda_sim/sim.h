@@ -18,6 +18,8 @@ struct plsim_counters {
 };
 extern struct plsim_counters plsim_counters;
 
+#define PLSIM_DEVICE_NAME "Plimsoll emulation"
+
 /* Reads the environment again and forgets sticky errors, counts and limits; allocations stay. For
  * tests that change the settings in one process. */
 void plsim_restart(void);
@@ -35,7 +37,7 @@ enum plsim_site {
 };
 
 struct plsim_settings {
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, context_bytes;
     uint64_t neighbour_bytes, neighbour_after; /* 0 bytes = none */
     int sm, sm_count;
     bool reverse;
@@ -56,7 +58,12 @@ cudaError_t plsim_fail(cudaError_t e);
 cudaError_t plsim_sticky(void);
 /* Largest dynamic shared memory that a kernel may be launched with. */
 size_t plsim_shared_limit(const void *kernel);
-/* memory.c: the neighbour leaves. */
+/* memory.c: what the device has left, and what this process takes of it. */
+uint64_t plsim_free_bytes(void);
+uint64_t plsim_own_bytes(void);
+/* The context exists from now on. */
+void plsim_need_context(void);
+/* The neighbour and the context leave. */
 void plsim_memory_restart(void);
 
 /* Ends the process unless the range lies inside one allocation of device memory. */

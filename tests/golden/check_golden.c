@@ -1,8 +1,8 @@
 /* check_golden.c - whole training runs against what PyTorch makes of the same files.
  *
  * GOLDEN_CASES names the directory of the cases; PLIMSOLL_GOLDEN_DIR, when set, a directory whose
- * train/ holds more of the same layout. README.md describes a case, and where its tolerances come
- * from; none of them is chosen here. */
+ * train/ holds more of the same layout; GOLDEN_DEVICE, when set, a device other than the CPU.
+ * README.md describes a case, and where its tolerances come from; none of them is chosen here. */
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
@@ -144,13 +144,15 @@ static void check_weights(struct golden *g) {
 
 START_TEST(a_run_ends_where_pytorch_ends) {
     struct golden g = {.dir = cases[_i]};
+    const char *device = getenv("GOLDEN_DEVICE") ? getenv("GOLDEN_DEVICE") : "cpu";
     json_error_t error;
     g.expected = json_load_file(in_dir(g.dir, "expected.json"), 0, &error);
     ck_assert_msg(g.expected != NULL, "%s: %s", g.dir, error.text);
     g.full = strcmp(json_string_value(json_object_get(g.expected, "mode")), "full") == 0;
     scratch_make(g.out);
     struct outcome o = plimsoll_expect(
-        0, g.dir, (const char *[]){"train", "run.yaml", "--output_dir", g.out, NULL});
+        0, g.dir,
+        (const char *[]){"train", "run.yaml", "--output_dir", g.out, "--device", device, NULL});
     outcome_finish(&o);
     check_log(&g);
     check_weights(&g);

@@ -1,0 +1,290 @@
+/* check_row_kernels.c - what the CUDA kernels of rows and updates promise beyond their arithmetic:
+ * refusals, what a bad index does that only the device can see, and the CPU's random bits. */
+#include "estimator/program/workspace_cuda_rows.h"
+#include "runtime/device/device.h"
+#include "tests/kernels/machine.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 3, COLS = 8, N = 20001, MOST_OPERANDS = 8 };
+
+static struct machine machine;
+static float a[ROWS * COLS], b[ROWS * COLS], o[ROWS * COLS], w[COLS], dw[COLS], stat[ROWS];
+static int32_t positions[ROWS], targets[ROWS];
+static double loss[2], partials[1];
+static unsigned char ws[1 << 16];
+
+static const struct pl_attr attr = {
+    .heads = 1, .head_dim = COLS, .rot_dim = COLS, .eps = 1e-6f, .gradient = true};
+static const struct pl_batch batch = {
+    .n_tokens = ROWS, .n_seqs = 1, .first = true, .loss_scale = 1};
+
+static void open_all(void) {
+    machine_open(&machine);
+    for (int i = 0; i < ROWS * COLS; i++)
+        a[i] = b[i] = 0.25f * (float)(i % 5 + 1);
+    for (int i = 0; i < ROWS; i++)
+        positions[i] = targets[i] = 0, stat[i] = 1;
+    loss[0] = 0;
+}
+
+static void close_all(void) {
+    machine_close(&machine);
+}
+
+static struct pl_view matrix(float *x) {
+    return (struct pl_view){x, ROWS, COLS, COLS, PL_DTYPE_F32};
+}
+
+static struct pl_view vector(void *x, uint64_t n, enum pl_dtype dtype) {
+    return (struct pl_view){x, n, 1, 1, dtype};
+}
+
+static uint64_t bytes_of(const struct pl_view *v) {
+    return v->rows * v->ld * pl_dtype_bytes(v->dtype);
+}
+
+/* ---- a call whose views lie in host memory ---- */
+
+struct copies {
+    const void *host[MOST_OPERANDS];
+    void *device[MOST_OPERANDS];
+    uint64_t bytes[MOST_OPERANDS];
+    int n;
+};
+
+static void place(struct copies *k, const struct runner *r, struct pl_view *v) {
+    int i = 0;
+    if (!v->p) return;
+    while (i < k->n && k->host[i] != v->p)
+        i++;
+    if (i == k->n) {
+        ck_assert_int_lt(k->n, MOST_OPERANDS);
+        k->host[i] = v->p;
+        k->bytes[i] = bytes_of(v);
+        k->device[i] = machine_put(r, v->p, k->bytes[i]);
+        k->n++;
+    }
+    v->p = k->device[i];
+}
+
+static pl_err run(const struct runner *r, enum pl_op_kind kind, const struct pl_call *call) {
+    struct copies k = {0};
+    struct pl_call c = *call;
+    machine_turn_to(r);
+    for (int i = 0; i < PL_OP_MAX_IN; i++)
+        place(&k, r, &c.in[i]);
+    for (int i = 0; i < PL_OP_MAX_OUT; i++)
+        place(&k, r, &c.out[i]);
+    const pl_err err = r->kernels[kind](r->dev, &c);
+    for (int i = 0; i < k.n; i++)
+        machine_take(r, (void *)(uintptr_t)k.host[i], k.device[i], k.bytes[i]);
+    return err;
+}
+
+static struct pl_call call_of(enum pl_op_kind kind) {
+    struct pl_call c = {.attr = &attr, .batch = &batch};
+    const struct pl_view scratch = vector(ws, sizeof ws, PL_DTYPE_U8);
+    c.in[0] = matrix(a);
+    switch (kind) {
+    case PL_OP_CROSS_ENTROPY:
+        c.in[1] = vector(targets, ROWS, PL_DTYPE_I32), c.in[2] = vector(loss, 2, PL_DTYPE_F64);
+        c.in[3] = scratch;
+        c.out[0] = c.in[0], c.out[1] = c.in[2];
+        break;
+    case PL_OP_SQUARE_SUM:
+        c.in[1] = c.out[0] = vector(partials, 1, PL_DTYPE_F64), c.in[2] = scratch;
+        break;
+    case PL_OP_ROPE:
+        c.in[1] = vector(positions, ROWS, PL_DTYPE_I32), c.in[2] = matrix(b);
+        c.out[0] = c.in[0];
+        break;
+    default: /* RMSNORM_BWD, QK_NORM_BWD */
+        c.in[1] = matrix(b), c.in[2] = vector(w, COLS, PL_DTYPE_F32);
+        c.in[3] = vector(stat, ROWS, PL_DTYPE_F32), c.in[4] = scratch;
+        c.out[0] = matrix(o), c.out[1] = vector(dw, COLS, PL_DTYPE_F32);
+    }
+    return c;
+}
+
+/* ---- refusals ---- */
+
+static const struct {
+    enum pl_op_kind kind;
+    uint32_t ws_slot;
+} scratch_users[] = {{PL_OP_RMSNORM_BWD, 4},
+                     {PL_OP_QK_NORM_BWD, 4},
+                     {PL_OP_CROSS_ENTROPY, 3},
+                     {PL_OP_SQUARE_SUM, 2}};
+
+START_TEST(a_workspace_one_byte_short_is_a_broken_plan) {
+    const enum pl_op_kind kind = scratch_users[_i].kind;
+    const struct runner *r = &machine.runners[0];
+    struct pl_call c = call_of(kind);
+    struct pl_view *scratch = &c.in[scratch_users[_i].ws_slot];
+    scratch->rows = pl_op_workspace_bytes(&r->dev->traits, kind, &attr, ROWS, COLS, false);
+    ck_assert_uint_gt(scratch->rows, 0);
+    ck_assert_int_eq(run(r, kind, &c), PL_ERR_OK);
+    scratch->rows--;
+    ck_assert_int_eq(run(r, kind, &c), PL_ERR_PLAN_BROKEN);
+}
+END_TEST
+
+START_TEST(the_slot_of_a_square_sum_lies_among_the_partials) {
+    struct pl_attr outside = {.index = 1};
+    struct pl_call c = call_of(PL_OP_SQUARE_SUM);
+    c.attr = &outside;
+    ck_assert_int_eq(run(&machine.runners[0], PL_OP_SQUARE_SUM, &c), PL_ERR_PLAN_BROKEN);
+}
+END_TEST
+
+/* ---- what only the device can see ---- */
+
+START_TEST(a_target_outside_the_vocabulary_makes_the_loss_nan) {
+    static const int32_t wrong[] = {-100, -1, COLS};
+    const struct pl_call c = call_of(PL_OP_CROSS_ENTROPY);
+    targets[ROWS - 1] = wrong[_i];
+    for (uint32_t i = 0; i < machine.n; i++) {
+        loss[0] = 0;
+        ck_assert_int_eq(run(&machine.runners[i], PL_OP_CROSS_ENTROPY, &c), PL_ERR_OK);
+        ck_assert(isnan(loss[0]));
+    }
+}
+END_TEST
+
+START_TEST(a_nan_logit_makes_the_loss_nan) {
+    const struct pl_call c = call_of(PL_OP_CROSS_ENTROPY);
+    for (uint32_t i = 0; i < machine.n; i++) {
+        loss[0] = 0;
+        a[COLS + 3] = NAN;
+        ck_assert_int_eq(run(&machine.runners[i], PL_OP_CROSS_ENTROPY, &c), PL_ERR_OK);
+        ck_assert(isnan(loss[0]));
+    }
+}
+END_TEST
+
+START_TEST(a_position_outside_the_table_makes_its_row_nan_and_no_other) {
+    static const int32_t wrong[] = {-1, ROWS, INT32_MAX};
+    const struct pl_call c = call_of(PL_OP_ROPE);
+    positions[1] = wrong[_i];
+    for (uint32_t i = 0; i < machine.n; i++) {
+        for (int k = 0; k < ROWS * COLS; k++)
+            a[k] = 1;
+        ck_assert_int_eq(run(&machine.runners[i], PL_OP_ROPE, &c), PL_ERR_OK);
+        for (int k = 0; k < ROWS * COLS; k++)
+            if (isnan(a[k]) != (k / COLS == 1)) ck_abort_msg("a[%d] is %g", k, (double)a[k]);
+    }
+}
+END_TEST
+
+/* ---- stochastic rounding ---- */
+
+static uint16_t weights[N + 1], of_cpu[N + 1];
+static float gradient[N];
+static double clip[2] = {0, 1};
+
+/* w = 1 - rate * gradient without a rounding before the last, so that back-ends must agree. `first`
+ * is where the tensor begins: element 1 is off 16 bytes, where packs cannot go. */
+static struct pl_call sgd_call(const struct pl_attr *site, const struct pl_batch *step,
+                               uint64_t first) {
+    struct pl_call c = {.attr = site, .batch = step};
+    for (int i = 0; i <= N; i++)
+        weights[i] = 0x3F80;
+    c.in[0] = c.out[0] = vector(weights + first, N, PL_DTYPE_BF16);
+    c.in[1] = vector(gradient, N, PL_DTYPE_F32);
+    c.in[2] = vector(clip, 2, PL_DTYPE_F64);
+    return c;
+}
+
+/* The weights at byte 2 of an allocation. */
+static pl_err run_off_16_bytes(const struct runner *r, const struct pl_call *call) {
+    struct pl_call c = *call;
+    machine_turn_to(r);
+    char *copy = machine_put(r, weights, sizeof weights);
+    c.in[0].p = c.out[0].p = copy + sizeof *weights;
+    c.in[1].p = machine_put(r, gradient, sizeof gradient);
+    c.in[2].p = machine_put(r, clip, sizeof clip);
+    const pl_err err = r->kernels[PL_OP_SGD](r->dev, &c);
+    machine_take(r, weights, copy, sizeof weights);
+    machine_take(r, gradient, c.in[1].p, sizeof gradient);
+    machine_take(r, clip, c.in[2].p, sizeof clip);
+    return err;
+}
+
+START_TEST(an_element_rounds_with_the_random_bits_of_the_cpu) {
+    const struct pl_attr site = {.site = 5};
+    const struct pl_batch step = {.seed = 11, .step = 3, .learning_rate = 0x1p-9};
+    const uint64_t first = (uint64_t)_i;
+    struct pl_device *cpu = NULL;
+    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_AUTO_BYTES, &cpu, NULL), PL_ERR_OK);
+    for (int i = 0; i < N; i++)
+        gradient[i] = (float)(i % 3);
+    struct pl_call c = sgd_call(&site, &step, first);
+    ck_assert_int_eq(cpu->kernels[PL_OP_SGD](cpu, &c), PL_ERR_OK);
+    pl_device_close(&cpu);
+    memcpy(of_cpu, weights, sizeof weights);
+    for (uint32_t i = 0; i < machine.n; i++) {
+        const struct runner *r = &machine.runners[i];
+        c = sgd_call(&site, &step, first);
+        ck_assert_int_eq(first ? run_off_16_bytes(r, &c) : run(r, PL_OP_SGD, &c), PL_ERR_OK);
+        ck_assert_mem_eq(weights, of_cpu, sizeof weights);
+    }
+}
+END_TEST
+
+START_TEST(infinity_and_nan_survive_rounding) {
+    const struct pl_attr site = {.site = 5};
+    const struct pl_batch step = {.seed = 11, .step = 3, .learning_rate = 1e-3};
+    for (uint32_t i = 0; i < machine.n; i++) {
+        memset(gradient, 0, sizeof gradient);
+        gradient[3] = INFINITY;
+        gradient[N - 1] = NAN;
+        const struct pl_call c = sgd_call(&site, &step, 0);
+        ck_assert_int_eq(run(&machine.runners[i], PL_OP_SGD, &c), PL_ERR_OK);
+        ck_assert_uint_eq(weights[3], 0xFF80);
+        ck_assert_uint_eq(weights[4], 0x3F80);
+        ck_assert_msg((weights[N - 1] & 0x7FFF) > 0x7F80, "%04x is no NaN", weights[N - 1]);
+    }
+}
+END_TEST
+
+/* ---- sizes ---- */
+
+/* More runs than blocks: the blocks come round again, the last with a part of a run. */
+START_TEST(a_square_sum_counts_every_element_of_a_large_tensor) {
+    const uint64_t n = PL_CUDA_SQUARE_BLOCKS * PL_CUDA_SQUARE_ELEMENTS + 5001;
+    uint16_t *g = malloc(n * sizeof *g);
+    ck_assert_ptr_nonnull(g);
+    for (uint64_t i = 0; i < n; i++)
+        g[i] = 0x3F80;
+    struct pl_call c = call_of(PL_OP_SQUARE_SUM);
+    c.in[0] = vector(g, n, PL_DTYPE_BF16);
+    ck_assert_int_eq(run(&machine.runners[0], PL_OP_SQUARE_SUM, &c), PL_ERR_OK);
+    ck_assert_double_eq(partials[0], (double)n);
+    free(g);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("rows on CUDA");
+    TCase *tc = tcase_create("kernels");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, open_all, close_all);
+    tcase_add_loop_test(tc, a_workspace_one_byte_short_is_a_broken_plan, 0, 4);
+    tcase_add_test(tc, the_slot_of_a_square_sum_lies_among_the_partials);
+    tcase_add_loop_test(tc, a_target_outside_the_vocabulary_makes_the_loss_nan, 0, 3);
+    tcase_add_test(tc, a_nan_logit_makes_the_loss_nan);
+    tcase_add_loop_test(tc, a_position_outside_the_table_makes_its_row_nan_and_no_other, 0, 3);
+    tcase_add_loop_test(tc, an_element_rounds_with_the_random_bits_of_the_cpu, 0, 2);
+    tcase_add_test(tc, infinity_and_nan_survive_rounding);
+    tcase_add_test(tc, a_square_sum_counts_every_element_of_a_large_tensor);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    const int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
