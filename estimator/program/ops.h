@@ -66,10 +66,13 @@
     X(EMBED_BWD, "embed_bwd", "ids[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                            \
     /* partials[attr.index] = sum(g^2) in f64 */                                                   \
     X(SQUARE_SUM, "square_sum", "g[..] partials[M]f64! ws", "partials[M]f64!")                     \
-    /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0 */ \
-    X(CLIP_SCALE, "clip_scale", "partials[M]f64", "clip[2]f64")                                    \
+    /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0;   \
+     * NaN when clip[0] or loss[0] is not finite, and for good: a NaN that clip[1] holds already   \
+     * stays, so that no update follows a step that was lost before the host knows of it */        \
+    X(CLIP_SCALE, "clip_scale", "partials[M]f64 loss[2]f64 clip[2]f64!", "clip[2]f64!")            \
     /* PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also    \
-     * writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element) */    \
+     * writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element).      \
+     * ADAMW and SGD leave every operand untouched where clip[1] is NaN */                         \
     X(ADAMW, "adamw", "w[..]! g[..] m[..]f32! v[..]f32! clip[2]f64 master?[..]f32!",               \
       "w[..]! m[..]f32! v[..]f32! master?[..]f32!")                                                \
     /* w -= lr * (clip[1]*g + wd*w) */                                                             \

@@ -164,8 +164,10 @@ static void optimizer_phase(struct pl_builder *b) {
     uint32_t index = 0;
     for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) square_sum_op(b, i, index++);
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->partials))};
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, b->p->clip))};
+    struct pl_operand clip = pl_arg(pl_build_now(b, b->p->clip));
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->partials)),
+                              pl_arg(pl_build_now(b, b->p->loss)), clip};
+    struct pl_operand out[] = {clip};
     PL_OP(b, PL_OP_CLIP_SCALE, (struct pl_attr){.max_norm = (float)b->s->max_grad_norm}, in, out);
     for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) update_op(b, i, companions);

@@ -20,7 +20,6 @@ struct pl_rung {
     struct pl_planned planned;
     struct pl_exec exec;
     uint32_t inputs[2][PL_ROLE_TARGETS - PL_ROLE_IDS + 1]; /* ids of batch inputs: step, eval */
-    uint32_t norm_ops; /* ops of the optimizer phase up to the clip scale */
 };
 
 struct pl_debug_fault { /* debug_inject: device_oom@step=N */

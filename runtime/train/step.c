@@ -35,7 +35,6 @@ static pl_err clear_loss(struct pl_run *r) {
 }
 
 static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
-    if (r->device->ops->sync) PL_TRY(r->device->ops->sync(r->device));
     return r->device->ops->download(r->device, out, pl_exec_address(&pl_run_rung(r)->exec, tensor),
                                     2 * sizeof *out);
 }
@@ -74,6 +73,15 @@ static pl_err inject(struct pl_run *r, struct pl_diag *d) {
                        (unsigned long long)(r->state.step + 1));
 }
 
+/* A library that has no memory for a product does not say how much it wanted. */
+static pl_err run_micro_batch(struct pl_run *r, struct pl_diag *d) {
+    pl_err err = pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_MICRO, d);
+    if (err == PL_ERR_DEVICE_OOM)
+        r->facts =
+            (struct pl_oom_facts){.what = "a step's kernel", .free_bytes = pl_run_free_bytes(r)};
+    return err;
+}
+
 /* Forward and backward over the held samples, up to before the commit. */
 static pl_err attempt(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
@@ -84,7 +92,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
         pl_micro_batch_fill(&r->micro, &r->batch, first, pl_u64_min(size, r->batch.n - first));
         describe_batch(r, first == 0, r->batch.targets);
         PL_TRY(upload_inputs(r, false));
-        PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_MICRO, d));
+        PL_TRY(run_micro_batch(r, d));
         if (first == 0 && fault_due(r)) return inject(r, d);
     }
     return PL_ERR_OK;
@@ -118,6 +126,9 @@ static pl_err reserve(void *ctx, struct pl_diag *d) {
     r->facts = (struct pl_oom_facts){.what = "pinned host memory",
                                      .requested_bytes = r->device->traits.pinned_bytes,
                                      .injected = r->device->inject_pinned.at != 0};
+    /* What is free of the machine, not of the device: a limit on pinned memory shows as a refusal
+     * in spite of it. Without a figure it stays 0. */
+    (void)pl_cpu_available_bytes(&r->facts.free_bytes, NULL);
     PL_TRY(pl_staging_reserve(r->device, d));
     r->facts = (struct pl_oom_facts){.what = "batch arena",
                                      .requested_bytes = rung->planned.plan->batch_bytes,
@@ -176,24 +187,23 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     return recoverable(r, true, d);
 }
 
-/* Norm and clip, a look at both, then the update: from here on nothing can fail. */
+/* Norm, clip and update in one go: the device itself leaves the weights alone when loss or norm is
+ * not finite (CLIP_SCALE), so the host need not look before the update, only afterwards. */
 static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     struct pl_rung *rung = pl_run_rung(r);
-    const struct pl_phase_range *o = &rung->planned.program->phases[PL_PHASE_OPTIMIZER];
     double loss[2], clip[2];
+    PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_OPTIMIZER, d));
     PL_TRY(read_pair(r, rung->planned.program->loss, loss));
-    PL_TRY(pl_exec_run(&rung->exec, o->first_op, rung->norm_ops, d));
     PL_TRY(read_pair(r, rung->planned.program->clip, clip));
     out->loss = r->batch.targets ? loss[0] / (double)r->batch.targets : 0;
     out->grad_norm = clip[0];
     out->learning_rate = rung->exec.batch.learning_rate;
     out->targets = r->batch.targets;
     out->tokens = r->batch.tokens;
-    if (!isfinite(out->loss) || !isfinite(out->grad_norm))
-        return pl_diag_set(d, PL_ERR_NOT_FINITE,
-                           "step %llu: loss %g, gradient norm %g; the weights were not touched",
-                           (unsigned long long)(r->state.step + 1), out->loss, out->grad_norm);
-    return pl_exec_run(&rung->exec, o->first_op + rung->norm_ops, o->n_ops - rung->norm_ops, d);
+    if (isfinite(loss[0]) && isfinite(clip[0])) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_NOT_FINITE,
+                       "step %llu: loss %g, gradient norm %g; the weights were not touched",
+                       (unsigned long long)(r->state.step + 1), out->loss, out->grad_norm);
 }
 
 pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {

@@ -64,20 +64,19 @@ pl_err PL_CPU(square_sum)(struct pl_device *dev, const struct pl_call *c) {
 
 /* ---- CLIP_SCALE ---- */
 
-/* in: partials[M]f64; out: clip[2]f64. As torch.nn.utils.clip_grad_norm_. */
+/* in: partials[M]f64, loss[2]f64, clip[2]f64; out: clip[2]f64. As torch.nn.utils.clip_grad_norm_,
+ * and NaN where the step, or one before it, must not be committed. */
 pl_err PL_CPU(clip_scale)(struct pl_device *dev, const struct pl_call *c) {
-    const double *partial = c->in[0].p;
-    double *clip = c->out[0].p, total = 0;
+    const double *partial = c->in[0].p, *loss = c->in[1].p;
+    double *clip = c->out[0].p, total = 0, scale = 1.0;
     (void)dev;
     for (uint64_t i = 0; i < c->in[0].rows; i++)
         total += partial[i];
-    clip[0] = sqrt(total);
-    clip[1] = 1.0;
-    if (c->attr->max_norm > 0) {
-        double scale = c->attr->max_norm / (clip[0] + 1e-6);
-        /* A norm that is NaN must stay visible: it fails the comparison and is kept. */
-        clip[1] = scale >= 1.0 ? 1.0 : scale;
-    }
+    double norm = sqrt(total);
+    if (c->attr->max_norm > 0) scale = fmin(1.0, c->attr->max_norm / (norm + 1e-6));
+    bool lost = !isfinite(norm) || !isfinite(loss[0]) || isnan(clip[1]);
+    clip[0] = norm;
+    clip[1] = lost ? (double)NAN : scale;
     return PL_ERR_OK;
 }
 
@@ -197,6 +196,7 @@ static struct update begin_update(const struct pl_call *c, const struct pl_view 
 pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_batch *batch = c->batch;
     struct update u = begin_update(c, &c->in[4], &c->in[5]);
+    if (isnan(u.clip)) return PL_ERR_OK;
     double t = (double)batch->step;
     u.m = c->in[2];
     u.v = c->in[3];
@@ -214,6 +214,7 @@ pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
 /* in: w, g, clip[2]f64, master? f32; out: w, master?. w -= lr * (g + wd * w). */
 pl_err PL_CPU(sgd)(struct pl_device *dev, const struct pl_call *c) {
     struct update u = begin_update(c, &c->in[2], &c->in[3]);
+    if (isnan(u.clip)) return PL_ERR_OK;
     pl_cpu_rows(dev, u.w.rows * u.w.cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;
 }

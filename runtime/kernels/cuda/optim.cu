@@ -89,16 +89,18 @@ template <typename T, int V> void launch_square(const struct square_call *s, cud
               stream, t);
 }
 
-/* As torch.nn.utils.clip_grad_norm_. */
-__global__ void __launch_bounds__(BLOCK)
-    scale_of_norm(const double *partials, uint32_t n, float max_norm, double *clip) {
+/* As torch.nn.utils.clip_grad_norm_, and NaN where the step, or one before it, must not be
+ * committed. */
+__global__ void __launch_bounds__(BLOCK) scale_of_norm(const double *partials, uint32_t n,
+                                                       float max_norm, const double *loss,
+                                                       double *clip) {
     PL_SHARED(double, shared);
     const double norm = sqrt(sum_by_block(partials, n, shared));
     if (threadIdx.x) return;
-    const double scale = (double)max_norm / (norm + 1e-6);
+    const double scale = max_norm > 0 ? fmin(1.0, (double)max_norm / (norm + 1e-6)) : 1.0;
+    const bool lost = !isfinite(norm) || !isfinite(loss[0]) || isnan(clip[1]);
     clip[0] = norm;
-    /* A norm that is NaN must stay visible: it fails the comparison and is kept. */
-    clip[1] = max_norm > 0 && !(scale >= 1.0) ? scale : 1.0;
+    clip[1] = lost ? (double)NAN : scale;
 }
 
 /* ---- ADAMW and SGD ---- */
@@ -182,7 +184,7 @@ template <typename W, typename G, typename S, int V>
 __global__ void __launch_bounds__(BLOCK) update_elements(const update<W, G, S> t) {
     const uint64_t row = blockIdx.x / t.row_blocks;
     const uint64_t col = ((uint64_t)(blockIdx.x % t.row_blocks) * BLOCK + threadIdx.x) * V;
-    if (col >= t.cols) return;
+    if (col >= t.cols || isnan(t.clip[1])) return;
     float p[V];
     if (t.master.p)
         pl_floats(pl_load<S, V>(t.master, row, col, t.cols), p);
@@ -278,11 +280,11 @@ extern "C" pl_err pl_cuda_square_sum(struct pl_device *dev, const struct pl_call
     return pl_cuda_launched();
 }
 
-/* in: partials[M]f64; out: clip[2]f64. */
+/* in: partials[M]f64, loss[2]f64, clip[2]f64; out: clip[2]f64. */
 extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call *c) {
     PL_LAUNCH(scale_of_norm, dim3(1), dim3(BLOCK), BLOCK / PL_WARP * sizeof(double),
               pl_cuda_of(dev)->stream, (const double *)c->in[0].p, (uint32_t)c->in[0].rows,
-              c->attr->max_norm, (double *)c->out[0].p);
+              c->attr->max_norm, (const double *)c->in[1].p, (double *)c->out[0].p);
     return pl_cuda_launched();
 }
 
