@@ -40,7 +40,8 @@
     X(DRY_RUN, "dry_run", 0, "", "", "", "plan and judge, start nothing")                          \
     X(PROGRAM, "program", 0, "", "", "", "one op a line, with offsets and live bytes")             \
     X(VRAM, "vram", 0, "SIZE", "vram_budget", "", "card size to compare with, such as 16GiB")      \
-    X(VRAM_GB, "vram_gb", 0, "N", "vram_budget", "GB", "the same in GB of 10^9 bytes")
+    X(VRAM_GB, "vram_gb", 0, "N", "vram_budget", "GB", "the same in GB of 10^9 bytes")             \
+    X(GPU, "gpu", 0, "NAME", "", "", "plan for this GPU; `plimsoll cards` lists them")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,

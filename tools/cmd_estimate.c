@@ -1,37 +1,21 @@
 /* cmd_estimate.c - `plimsoll estimate-vram`, `plimsoll inspect`: questions that open no device. */
 #include "tools/cli.h"
 
-#include "estimator/autobatch/autobatch.h"
-#include "estimator/base/units.h"
-#include "estimator/gate/estimate.h"
-#include "runtime/device/device.h"
+#include "estimator/api/question.h"
 #include "runtime/train/context.h"
 #include "tools/estimate_args.h"
 
 #include <stdlib.h>
 
-#define BATCH_LIMIT 65536
-#define DEFAULT_SM  90 /* of a GPU that is not here: Hopper's kernels want the most scratch */
-
-/* What the arguments describe: the job, its model, and what to plan for. */
-struct question {
-    struct pl_job job;
-    struct pl_model model;
-    struct pl_traits traits;
-    struct pl_budget budget;
-    struct pl_text notes;
-    uint32_t batch_size, recommended;
-};
-
 /* What training would run on decides the kernels' scratch and the context. A question about a GPU
  * is answered without one; only `auto` asks what this machine has. */
-static void choose_device(struct question *q) {
+static void choose_device(struct pl_question *q) {
     struct pl_gpu gpu;
     struct pl_context context = {0};
     if (pl_device_decide(&q->job, &gpu, NULL) != PL_ERR_OK) {
-        gpu = (struct pl_gpu){.sm = DEFAULT_SM};
+        gpu = (struct pl_gpu){.sm = PL_CARD_DEFAULT_SM};
         pl_text_addf(&q->notes, "no GPU answers: planned for compute capability %d.%d\n",
-                     DEFAULT_SM / 10, DEFAULT_SM % 10);
+                     PL_CARD_DEFAULT_SM / 10, PL_CARD_DEFAULT_SM % 10);
     }
     if (!pl_device_is_cuda(q->job.device)) {
         q->traits = pl_traits_cpu(q->job.threads ? q->job.threads : pl_cpu_count());
@@ -42,35 +26,19 @@ static void choose_device(struct question *q) {
     q->budget.context_bytes = context.bytes;
 }
 
-static pl_err read_question(const struct pl_cli *cli, struct question *q, struct pl_diag *d) {
+static pl_err read_question(const struct pl_cli *cli, struct pl_question *q, struct pl_diag *d) {
     char *config = NULL;
     PL_TRY(pl_estimate_read_args(cli, &q->job, &config, &q->notes, d));
     pl_err err = pl_model_read(config, &q->model, d);
     free(config);
     if (err != PL_ERR_OK) return err;
+    if (pl_cli_has(cli, PL_FLAG_GPU)) return pl_question_aim(q, cli->flag[PL_FLAG_GPU], d);
     choose_device(q);
-    q->budget.known = q->job.vram_budget != PL_AUTO_BYTES;
-    if (!q->budget.known) return PL_ERR_OK;
-    q->budget.total_bytes = q->job.vram_budget;
-    q->budget.margin_bytes = q->job.vram_margin == PL_AUTO_BYTES ? 0 : q->job.vram_margin;
-    q->budget.source = "vram_budget";
+    pl_question_limit(q);
     return PL_ERR_OK;
 }
 
-static pl_err choose_batch(struct question *q, struct pl_diag *d) {
-    struct pl_autobatch search = {0};
-    if (q->budget.known)
-        PL_TRY(pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, BATCH_LIMIT, &search,
-                                  d));
-    q->recommended = search.batch_size;
-    q->batch_size = q->job.batch_size;
-    if (q->batch_size != PL_AUTO) return PL_ERR_OK;
-    q->batch_size = q->recommended ? q->recommended : 1;
-    if (!q->budget.known) pl_text_add(&q->notes, "batch_size: auto without a budget plans for 1\n");
-    return PL_ERR_OK;
-}
-
-static pl_err answer(const struct pl_cli *cli, const struct question *q,
+static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
                      const struct pl_estimate *e, struct pl_diag *d) {
     if (pl_cli_has(cli, PL_FLAG_JSON))
         return pl_cli_print_json(pl_estimate_json(e, pl_text_str(&q->notes)), d);
@@ -80,34 +48,31 @@ static pl_err answer(const struct pl_cli *cli, const struct question *q,
 }
 
 int pl_cmd_estimate(const struct pl_cli *cli) {
-    struct question q = {0};
+    struct pl_question q = {0};
     struct pl_estimate e = {0};
     struct pl_diag d = {0};
     int status = 0;
     pl_err err = read_question(cli, &q, &d);
-    if (err == PL_ERR_OK) err = choose_batch(&q, &d);
-    if (err == PL_ERR_OK)
-        err = pl_estimate_init(&e, &q.job, &q.model, &q.traits, &q.budget, q.batch_size,
-                               q.recommended, &d);
+    if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
+    if (err == PL_ERR_OK) err = pl_question_answer(&q, &e, &d);
     if (err == PL_ERR_OK) err = answer(cli, &q, &e, &d);
     if (err != PL_ERR_OK)
         status = pl_cli_fail(cli, &d);
     else if (e.verdict.kind == PL_VERDICT_NO)
         status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
     pl_estimate_finish(&e);
-    pl_text_finish(&q.notes);
-    pl_job_finish(&q.job);
+    pl_question_finish(&q);
     return status;
 }
 
 int pl_cmd_inspect(const struct pl_cli *cli) {
-    struct question q = {0};
+    struct pl_question q = {0};
     struct pl_planned planned = {0};
     struct pl_diag d = {0};
     struct pl_text text = {0};
     int status = 0;
     pl_err err = read_question(cli, &q, &d);
-    if (err == PL_ERR_OK) err = choose_batch(&q, &d);
+    if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
     if (err == PL_ERR_OK)
         err = pl_planned_init(&planned, &q.job, &q.model, &q.traits, q.batch_size, &d);
     if (err == PL_ERR_OK) err = pl_plan_check(planned.plan, &d);
@@ -119,7 +84,6 @@ int pl_cmd_inspect(const struct pl_cli *cli) {
     }
     pl_text_finish(&text);
     pl_planned_finish(&planned);
-    pl_text_finish(&q.notes);
-    pl_job_finish(&q.job);
+    pl_question_finish(&q);
     return status;
 }

@@ -24,17 +24,22 @@ static const struct pl_command commands[] = {
     {
         .name = "estimate-vram",
         .summary = "will it fit? The ledger of a model or a job, without any device",
-        .synopsis = "[MODEL | CONFIG.yaml] [--vram SIZE | --vram-gb N] [--key value ...]",
-        .examples = "plimsoll estimate-vram path/to/model --vram 16GiB\n"
+        .synopsis =
+            "[MODEL | CONFIG.yaml] [--gpu NAME | --vram SIZE | --vram-gb N] [--key value ...]",
+        .examples = "plimsoll estimate-vram Qwen/Qwen2.5-7B --gpu \"RTX 4090\"\n"
+                    "plimsoll estimate-vram path/to/model --vram 16GiB\n"
                     "plimsoll estimate-vram path/to/model --mode full --batch-size 2 --json\n"
                     "plimsoll estimate-vram run.yaml --vram-gb 24 --lora-r 64\n",
-        .text = "MODEL is a directory with config.json; no weights are read. Exit 0: it fits, or\n"
-                "no budget was named; exit 3: it does not fit. Every byte is read off the plan\n"
-                "that training would allocate.\n",
+        .text =
+            "MODEL is a directory with config.json, an id in the Hugging Face hub cache, or a\n"
+            "name or id that `plimsoll models` lists; no weights are read. With --gpu the plan\n"
+            "is that GPU's, compared with what a process can get of it. Exit 0: it fits, it is\n"
+            "tight (with a warning), or no budget was named; exit 3: it does not fit, or nobody\n"
+            "can tell. Every byte is read off the plan that training would allocate.\n",
         .run = pl_cmd_estimate,
         .arg = PL_ARG_FILE,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .flags = PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) | PL_FLAG_BIT(GPU),
         .keys = true,
     },
     {
@@ -61,7 +66,7 @@ static const struct pl_command commands[] = {
         .run = pl_cmd_inspect,
         .arg = PL_ARG_FILE,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(PROGRAM) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .flags = PL_FLAG_BIT(PROGRAM) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) | PL_FLAG_BIT(GPU),
         .keys = true,
     },
     {

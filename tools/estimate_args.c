@@ -1,9 +1,9 @@
 /* estimate_args.c - arguments of `estimate-vram` -> job. */
 #include "tools/estimate_args.h"
 
-#include <stdlib.h>
+#include "estimator/api/question.h"
+
 #include <string.h>
-#include <sys/stat.h>
 
 static bool is_yaml(const char *path) {
     const char *dot = strrchr(path, '.');
@@ -30,31 +30,15 @@ static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, struc
     return pl_job_validate(job, d);
 }
 
-static bool is_directory(const char *path) {
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
-
-pl_err pl_estimate_config_path(const struct pl_job *job, char **config_json, struct pl_diag *d) {
-    static const char file[] = "/config.json";
-    const char *given = job->model ? job->model : job->model_config;
-    *config_json = NULL;
-    if (!given) {
-        pl_diag_set(d, PL_ERR_USAGE, "no model: give a MODEL or a CONFIG.yaml");
-        pl_diag_hint(d, "plimsoll estimate-vram path/to/model --vram 16GiB");
-        return PL_ERR_USAGE;
-    }
-    pl_err err = PL_ERR_OK;
-    char *joined = NULL, *found = pl_job_input_path(job, given);
-    if (found && is_directory(found)) {
-        size_t size = strlen(found) + sizeof file;
-        joined = malloc(size);
-        if (joined) snprintf(joined, size, "%s%s", found, file);
-        free(found);
-        found = joined;
-    }
-    if (!found) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
-    *config_json = found;
+/* A name on the command line that leads nowhere is a slip of the command line. */
+static pl_err find_config(const struct pl_job *job, bool typed, char **config_json,
+                          struct pl_text *notes, struct pl_diag *d) {
+    struct pl_model_ref ref;
+    pl_err err = pl_question_find_model(job, notes, &ref, d);
+    if (err == PL_ERR_MODEL_FILE && typed) err = d->err = PL_ERR_USAGE;
+    *config_json = ref.config;
+    ref.config = NULL;
+    pl_model_ref_finish(&ref);
     return err;
 }
 
@@ -62,10 +46,10 @@ pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char 
                              struct pl_text *notes, struct pl_diag *d) {
     bool from_file = cli->n_args && is_yaml(cli->args[0]);
     *config_json = NULL;
-    pl_err err = from_file ? pl_job_read(job, cli->args[0], cli->overrides, cli->n_overrides, notes,
-                                         d)
-                           : job_from_flags(cli, job, notes, d);
-    if (err == PL_ERR_OK) err = pl_estimate_config_path(job, config_json, d);
+    pl_err err = from_file
+                     ? pl_job_read(job, cli->args[0], cli->overrides, cli->n_overrides, notes, d)
+                     : job_from_flags(cli, job, notes, d);
+    if (err == PL_ERR_OK) err = find_config(job, cli->n_args && !from_file, config_json, notes, d);
     if (err != PL_ERR_OK) pl_job_finish(job);
     return err;
 }

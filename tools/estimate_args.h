@@ -12,11 +12,10 @@
 
 #include "tools/cli.h"
 
-/* *config_json is malloc'd: the path of the model's config.json, which need not exist. On failure
- * *job is finished and *config_json is NULL. */
+/* *config_json is malloc'd: what pl_model_read() wants, a path that need not exist or a name of the
+ * catalogue. A MODEL that reads like a name and leads nowhere is PL_ERR_USAGE. On failure *job is
+ * finished and *config_json is NULL. d must not be NULL. */
 pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char **config_json,
                              struct pl_text *notes, struct pl_diag *d);
-/* config.json of a job: `model`, else `model_config`; a directory means the file in it. */
-pl_err pl_estimate_config_path(const struct pl_job *job, char **config_json, struct pl_diag *d);
 
 #endif

@@ -146,6 +146,9 @@ uint64_t pl_card_context_doubt(const struct pl_card *c);
 #define PL_CARD_CONTEXT_DEFAULT PL_CARD_MIB(560)
 /* Free memory is not one obtainable block, and the driver hands it out in pages of 2 MiB. */
 #define PL_CARD_MARGIN PL_CARD_MIB(64)
+/* What is planned for when a GPU is asked about and none is named: Hopper's kernels want the most
+ * scratch. */
+#define PL_CARD_DEFAULT_SM 90
 /* The oldest GPU the kernels run on: bf16 tensor cores and asynchronous copies need Ampere. */
 #define PL_CARD_OLDEST_SM 80
 

@@ -59,9 +59,11 @@ static pl_err as_known(const struct pl_known_model *k, struct pl_model_ref *out,
     return set_ref(out, PL_ORIGIN_CATALOGUE, take(&t), NULL, d);
 }
 
-/* "name" or "owner/name" in the letters that the hub allows; anything else is a path. */
+/* "name" or "owner/name" in the letters that the hub allows; anything else, and config.json, is a
+ * path. */
 static bool is_hub_id(const char *s) {
-    const char *slash = strchr(s, '/');
+    const char *slash = strchr(s, '/'), *dot = strrchr(s, '.');
+    if (dot && strcmp(dot, ".json") == 0) return false;
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./");
     if (s[n] || s[0] == '.' || s[0] == '/' || n == 0) return false;
     return !slash || (slash[1] && slash[1] != '.' && !strchr(slash + 1, '/'));

@@ -64,11 +64,11 @@ START_TEST(a_yaml_file_is_read_as_train_reads_it_and_flags_win) {
     struct pl_diag d = {0};
     char *path;
     const char *yaml = in_dir(directory, "run.yaml");
-    file_write(yaml, "model: m\nmode: full\ndataset: d.jsonl\nmax_seq_length: 128\n");
+    file_write(yaml, "model: ./m\nmode: full\ndataset: d.jsonl\nmax_seq_length: 128\n");
     pl_err err = read_args(yaml, (const char *[MAX_WORDS]){"max_seq_length=64"}, &job, &path,
                            &notes, &d);
     ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
-    ck_assert_str_eq(path, "m");
+    ck_assert_str_eq(path, "./m");
     ck_assert_uint_eq(job.mode, PL_MODE_FULL);
     ck_assert_uint_eq(job.max_seq_length, 64);
     free(path);

@@ -16,6 +16,7 @@ estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/car
 estimator/picture: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/autobatch: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/api: estimator/
 estimator/advice: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/
 oom_recovery: estimator/
 runtime/device: estimator/ runtime/kernels/kernels.h

@@ -228,8 +228,9 @@ START_TEST(an_unknown_name_says_where_it_was_looked_for_and_what_is_near) {
 }
 END_TEST
 
-static const char *const paths[] = {"/no/such/model", "./Qwen2.5-7B", "a/b/c", "no such model",
-                                    "../Qwen2.5-7B",  "a/../b",       ""};
+static const char *const paths[] = {
+    "/no/such/model", "./Qwen2.5-7B", "a/b/c",         "no such model",
+    "../Qwen2.5-7B",  "a/../b",       "a/config.json", ""};
 
 START_TEST(what_reads_like_a_path_is_one_whether_it_exists_or_not) {
     struct pl_model_ref ref;

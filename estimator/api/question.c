@@ -1,0 +1,134 @@
+/* question.c - what to plan for, and against which memory. */
+#include "estimator/api/question.h"
+
+#include "estimator/autobatch/autobatch.h"
+
+#include <stdlib.h>
+
+#define BATCH_LIMIT 65536
+
+/* --- the target ------------------------------------------------------------------------------- */
+
+static pl_err unknown_card(const char *gpu, struct pl_diag *d) {
+    const char *near[3];
+    size_t n = pl_card_nearest(gpu, near, 3);
+    struct pl_text hint = {0};
+    for (size_t i = 0; i < n; i++)
+        pl_text_addf(&hint, "%s%s", i == 0 ? "did you mean " : i + 1 == n ? " or " : ", ", near[i]);
+    pl_text_addf(&hint, "%s`plimsoll cards` lists them", n ? "? " : "");
+    pl_diag_set(d, PL_ERR_USAGE, "no GPU of the table is called `%s`", gpu);
+    pl_diag_hint(d, "%s", pl_text_str(&hint));
+    pl_text_finish(&hint);
+    return PL_ERR_USAGE;
+}
+
+/* A GPU that the kernels cannot run on still has a size to compare with. */
+static uint32_t planned_sm(struct pl_question *q, const struct pl_card *c) {
+    if (c->sm >= PL_CARD_OLDEST_SM) return c->sm;
+    pl_text_addf(&q->notes,
+                 "%s has compute capability %u.%u; the kernels need %d.%d: the answer is about its "
+                 "memory alone\n",
+                 c->name, c->sm / 10, c->sm % 10, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
+    return PL_CARD_OLDEST_SM;
+}
+
+static pl_err aim_at_card(struct pl_question *q, const char *gpu, struct pl_diag *d) {
+    bool ambiguous;
+    const struct pl_card *c = pl_card_named(gpu, &ambiguous);
+    if (!c) return unknown_card(gpu, d);
+    if (ambiguous)
+        pl_text_addf(&q->notes, "`%s` has several sizes: taken as %s, the smallest\n", gpu,
+                     c->name);
+    q->card = c;
+    q->traits = pl_traits_cuda(planned_sm(q, c));
+    q->budget = (struct pl_budget){.known = true,
+                                   .total_bytes = c->visible_bytes,
+                                   .margin_bytes = PL_CARD_MARGIN,
+                                   .context_bytes = c->context_bytes,
+                                   .doubt_bytes = pl_card_context_doubt(c),
+                                   .source = c->name};
+    return PL_ERR_OK;
+}
+
+static void aim_at_any_gpu(struct pl_question *q) {
+    q->traits = pl_traits_cuda(PL_CARD_DEFAULT_SM);
+    q->budget = (struct pl_budget){.context_bytes = PL_CARD_CONTEXT_DEFAULT,
+                                   .doubt_bytes = PL_CARD_CONTEXT_DEFAULT / 2};
+    pl_text_addf(&q->notes, "no GPU is named: planned for compute capability %d.%d\n",
+                 PL_CARD_DEFAULT_SM / 10, PL_CARD_DEFAULT_SM % 10);
+}
+
+pl_err pl_question_aim(struct pl_question *q, const char *gpu, struct pl_diag *d) {
+    const struct pl_job *job = &q->job;
+    if (gpu)
+        PL_TRY(aim_at_card(q, gpu, d));
+    else if (pl_device_is_cuda(job->device))
+        aim_at_any_gpu(q);
+    else
+        q->traits = pl_traits_cpu(job->threads ? job->threads : pl_cpu_count());
+    pl_question_limit(q);
+    return PL_ERR_OK;
+}
+
+void pl_question_limit(struct pl_question *q) {
+    const struct pl_job *job = &q->job;
+    if (job->vram_budget != PL_AUTO_BYTES) {
+        q->budget.known = true;
+        q->budget.total_bytes = job->vram_budget;
+        q->budget.source = "vram_budget";
+        q->budget.margin_bytes = 0;
+    }
+    if (job->vram_margin != PL_AUTO_BYTES) q->budget.margin_bytes = job->vram_margin;
+}
+
+/* --- the model -------------------------------------------------------------------------------- */
+
+pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
+                              struct pl_model_ref *out, struct pl_diag *d) {
+    const char *given = job->model ? job->model : job->model_config;
+    *out = (struct pl_model_ref){0};
+    if (!given) {
+        pl_diag_set(d, PL_ERR_USAGE, "no model: give a MODEL or a CONFIG.yaml");
+        pl_diag_hint(d, "plimsoll estimate-vram Qwen/Qwen2.5-7B --gpu \"RTX 4090\"");
+        return PL_ERR_USAGE;
+    }
+    char *path = pl_job_input_path(job, given);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
+    pl_err err = pl_model_resolve(path, out, notes, d);
+    free(path);
+    return err;
+}
+
+pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
+    struct pl_model_ref ref;
+    PL_TRY(pl_question_find_model(&q->job, &q->notes, &ref, d));
+    pl_err err = pl_model_read(ref.config, &q->model, d);
+    pl_model_ref_finish(&ref);
+    return err;
+}
+
+/* --- the answer ------------------------------------------------------------------------------- */
+
+pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
+    struct pl_autobatch search = {0};
+    if (q->budget.known)
+        PL_TRY(pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, BATCH_LIMIT, &search,
+                                  d));
+    q->recommended = search.batch_size;
+    q->batch_size = q->job.batch_size;
+    if (q->batch_size != PL_AUTO) return PL_ERR_OK;
+    q->batch_size = q->recommended ? q->recommended : 1;
+    if (!q->budget.known) pl_text_add(&q->notes, "batch_size: auto without a budget plans for 1\n");
+    return PL_ERR_OK;
+}
+
+pl_err pl_question_answer(struct pl_question *q, struct pl_estimate *e, struct pl_diag *d) {
+    return pl_estimate_init(e, &q->job, &q->model, &q->traits, &q->budget, q->batch_size,
+                            q->recommended, d);
+}
+
+void pl_question_finish(struct pl_question *q) {
+    pl_text_finish(&q->notes);
+    pl_job_finish(&q->job);
+    *q = (struct pl_question){0};
+}
