@@ -1,0 +1,124 @@
+/* check_workspace.c - the scratch of products: who needs a converted copy, and that a plan gives
+ * every product what its kernel will ask for. */
+#include "estimator/program/workspace_cuda.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+
+#define F32  PL_DTYPE_F32
+#define BF16 PL_DTYPE_BF16
+
+static const struct pl_attr attr = {.alpha = 1};
+
+static const struct {
+    enum pl_dtype a, b, c;
+    uint64_t copies; /* bytes of the bf16 copies of a[100,8] and b[40,8] */
+} products[] = {{F32, F32, F32, 0},          {BF16, BF16, BF16, 0},  {BF16, BF16, F32, 0},
+                {BF16, F32, F32, 768},       {BF16, F32, BF16, 768}, {F32, BF16, F32, 1792},
+                {F32, F32, BF16, 768 + 1792}};
+enum { PRODUCTS = sizeof products / sizeof *products };
+
+static void matrices(int i, struct pl_product_matrix m[3]) {
+    m[0] = (struct pl_product_matrix){100, 8, products[i].a};
+    m[1] = (struct pl_product_matrix){40, 8, products[i].b};
+    m[2] = (struct pl_product_matrix){100, 40, products[i].c};
+}
+
+START_TEST(on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy) {
+    const struct pl_traits cuda = pl_traits_cuda(90);
+    struct pl_product_matrix m[3];
+    matrices(_i, m);
+    uint64_t library = pl_op_workspace_bytes(&cuda, PL_OP_LINEAR, &attr, 100, 8, true);
+    ck_assert_uint_eq(pl_product_workspace_bytes(&cuda, PL_OP_LINEAR, &attr, m),
+                      library + products[_i].copies);
+    ck_assert_uint_eq(pl_ws_cuda_narrowed(m, 0), 0);
+    ck_assert_uint_eq(pl_ws_cuda_narrowed(m, 2), products[_i].copies);
+}
+END_TEST
+
+START_TEST(on_the_cpu_copies_fit_the_panels) {
+    const struct pl_traits cpu = pl_traits_cpu(3);
+    struct pl_product_matrix m[3];
+    matrices(_i, m);
+    bool all_fp32 = products[_i].a == F32 && products[_i].b == F32 && products[_i].c == F32;
+    ck_assert_uint_eq(pl_product_workspace_bytes(&cpu, PL_OP_LINEAR, &attr, m),
+                      all_fp32 ? 0 : 3 * PL_GEMM_WORKER_BYTES);
+}
+END_TEST
+
+START_TEST(a_bias_gradient_has_a_partial_sum_per_chunk_of_rows) {
+    static const uint64_t rows[] = {0, 1, PL_CUDA_BIAS_ROWS, PL_CUDA_BIAS_ROWS + 1};
+    static const uint64_t chunks[] = {0, 1, 1, 2};
+    const struct pl_traits cuda = pl_traits_cuda(80);
+    ck_assert_uint_eq(pl_op_workspace_bytes(&cuda, PL_OP_BIAS_GRAD, &attr, rows[_i], 24, false),
+                      chunks[_i] * 24 * sizeof(float));
+}
+END_TEST
+
+static const struct {
+    uint32_t mode;
+    enum pl_dtype dtype, adapter;
+} jobs[] = {{PL_MODE_FULL, BF16, F32},
+            {PL_MODE_FULL, F32, F32},
+            {PL_MODE_LORA, BF16, F32},
+            {PL_MODE_LORA, BF16, BF16},
+            {PL_MODE_LORA, F32, F32}};
+
+static struct pl_product_matrix matrix_of(const struct pl_program *p, const struct pl_operand *o) {
+    const struct pl_tensor *t = &p->tensors[o->id];
+    return (struct pl_product_matrix){o->nrows ? o->nrows : t->dims[0],
+                                      o->cols ? o->cols : t->dims[1], t->dtype};
+}
+
+static const struct pl_operand *scratch_of(const struct pl_op *op) {
+    return op->kind == PL_OP_LINEAR ? &op->in[3] : &op->in[2];
+}
+
+START_TEST(a_plan_gives_every_product_what_its_kernel_asks_for) {
+    const struct pl_traits cuda = pl_traits_cuda(90);
+    struct pl_model m;
+    struct pl_program *p = NULL;
+    struct pl_diag d = {0};
+    uint32_t seen = 0, copied = 0;
+    pl_test_model("Llama-3.2-1B", &m);
+    struct pl_job_shape s = pl_test_shape(&m, jobs[_i].mode, PL_RECOMPUTE_FULL, 2, 256);
+    s.dtype = jobs[_i].dtype;
+    s.adapter_dtype = jobs[_i].adapter;
+    if (s.dtype == F32) s.gradient_dtype = F32; /* as pl_job_shape_init() does */
+    s.lora_dropout = 0.1;
+    ck_assert_int_eq(pl_program_create(&m, &s, &cuda, &p, &d), PL_ERR_OK);
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (op->kind != PL_OP_LINEAR && op->kind != PL_OP_LINEAR_DX && op->kind != PL_OP_LINEAR_DW)
+            continue;
+        const struct pl_product_matrix x[] = {matrix_of(p, &op->in[0]), matrix_of(p, &op->in[1]),
+                                              matrix_of(p, &op->out[0])};
+        const struct pl_operand *ws = scratch_of(op);
+        ck_assert_uint_ne(ws->id, PL_NONE);
+        ck_assert_uint_eq(p->tensors[ws->id].bytes,
+                          pl_product_workspace_bytes(&cuda, op->kind, &op->attr, x));
+        seen++;
+        copied += pl_ws_cuda_narrowed(x, 2) > 0;
+    }
+    ck_assert_uint_gt(seen, 100);
+    bool mixed = jobs[_i].mode == PL_MODE_LORA && jobs[_i].dtype != jobs[_i].adapter;
+    ck_assert_int_eq(copied > 0, mixed);
+    pl_program_destroy(&p);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("workspace");
+    TCase *tc = tcase_create("products");
+    tcase_add_loop_test(tc, on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy, 0, PRODUCTS);
+    tcase_add_loop_test(tc, on_the_cpu_copies_fit_the_panels, 0, PRODUCTS);
+    tcase_add_loop_test(tc, a_bias_gradient_has_a_partial_sum_per_chunk_of_rows, 0, 4);
+    tcase_add_loop_test(tc, a_plan_gives_every_product_what_its_kernel_asks_for, 0,
+                        sizeof jobs / sizeof *jobs);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
