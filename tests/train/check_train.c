@@ -7,6 +7,7 @@
 #include "tests/support/tiny.h"
 
 #include <check.h>
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -240,6 +241,28 @@ START_TEST(what_was_estimated_is_planned_and_allocated_to_the_byte) {
 }
 END_TEST
 
+/* The decay multiplies weights by -10^5 a step, which fp32 does not stand for long. That the last
+ * step leaves them as they were is the kernels' promise and shown with them. */
+START_TEST(a_step_that_is_not_finite_ends_the_run) {
+    tiny_make(dir, &(struct tiny){0},
+              "batch_size: 4\nmax_steps: 20\nlearning_rate: 1000\nweight_decay: 100\n"
+              "lr_scheduler: constant\nsave_steps: 1\nsave_total_limit: 1\n");
+    struct outcome o = plimsoll_expect(1, dir, (const char *[]){"train", "run.yaml", NULL});
+    ck_assert_msg(strstr(o.err, "error[RUNTIME_NOT_FINITE]") != NULL, "%s", o.err);
+    ck_assert_ptr_nonnull(strstr(o.err, "the weights were not touched"));
+    outcome_finish(&o);
+    json_t *log = joblog_read(in_dir(dir, "out"));
+    uint64_t step = 1;
+    for (; joblog_event(log, "step", (size_t)step - 1); step++)
+        ck_assert(isfinite(joblog_number(joblog_step(log, step), "loss")));
+    ck_assert_uint_gt(step, 1);
+    ck_assert(!joblog_event(log, "summary", 0));
+    json_decref(log);
+    ck_assert(path_exists(in_dir(
+        dir, textf("out/checkpoint-%llu/model.safetensors", (unsigned long long)(step - 1)))));
+}
+END_TEST
+
 START_TEST(the_resolved_configuration_repeats_the_run) {
     make_job(_i, "max_steps: 4\n");
     TRAIN(0, "output_dir=first");
@@ -267,6 +290,7 @@ int main(void) {
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused);
     tcase_add_loop_test(tc, what_was_estimated_is_planned_and_allocated_to_the_byte, 0,
                         (int)(sizeof books / sizeof *books));
+    tcase_add_test(tc, a_step_that_is_not_finite_ends_the_run);
     tcase_add_loop_test(tc, the_resolved_configuration_repeats_the_run, 0, N_JOBS);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
