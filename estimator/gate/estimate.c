@@ -2,6 +2,7 @@
 #include "estimator/gate/estimate.h"
 
 #include "estimator/base/units.h"
+#include "estimator/gate/provenance.h"
 
 #include <string.h>
 
@@ -196,7 +197,8 @@ static int put_real(json_t *o, const char *key, double v) {
 }
 
 static json_t *ledger_row_json(const char *name, uint64_t bytes) {
-    return json_pack("{s:s, s:I}", "category", name, "bytes", (json_int_t)bytes);
+    return json_pack("{s:s, s:I, s:s}", "category", name, "bytes", (json_int_t)bytes, "provenance",
+                     pl_provenance_name(PL_PROVENANCE_PLANNED));
 }
 
 json_t *pl_estimate_ledger_json(const struct pl_plan *plan) {
@@ -331,6 +333,8 @@ json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes) {
     json_object_set_new(o, "ledger", pl_estimate_ledger_json(e->planned.plan));
     json_object_set_new(o, "bytes", bytes_json(e));
     json_object_set_new(o, "remedies", remedies_json(e));
+    json_object_set_new(o, "provenance", pl_estimate_provenance_json(e));
+    json_object_set_new(o, "assumptions", pl_estimate_assumptions_json(e));
     json_object_set_new(o, "approximate", json_false());
     return o;
 }

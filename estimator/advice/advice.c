@@ -1,0 +1,165 @@
+/* advice.c - puts the answer together: where the job stands, what is advised, what surrounds it. */
+#include "estimator/advice/setting.h"
+#include "estimator/base/checked.h"
+
+static uint32_t effective_batch(const struct pl_advice_question *q) {
+    if (q->effective_batch) return q->effective_batch;
+    return q->job->global_batch_size == PL_UNSET_U32 ? 0 : q->job->global_batch_size;
+}
+
+/* The largest divisor of the effective batch that fits, so that every micro-batch is whole; without
+ * one the largest power of two. */
+static uint32_t recommend(uint32_t largest, uint32_t effective) {
+    uint32_t b = largest;
+    if (effective) {
+        while (b && effective % b)
+            b--;
+        return b;
+    }
+    for (b = 1; b <= largest / 2; b *= 2)
+        continue;
+    return largest ? b : 0;
+}
+
+/* --- lengths --------------------------------------------------------------------------------- */
+
+static void add_choice(struct pl_advice *a, uint32_t length) {
+    uint32_t n, at = a->n_choices;
+    if (length < (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].lo || at == PL_MAX_CHOICES)
+        return;
+    for (uint32_t i = 0; i < at; i++)
+        if (a->choices[i].length == length) return;
+    for (; at && a->choices[at - 1].length > length; at--)
+        a->choices[at] = a->choices[at - 1];
+    a->choices[at] = (struct pl_length_choice){.length = length};
+    a->n_choices++;
+}
+
+/* Powers of two around the data, the data's own percentiles, and what the job says now. */
+static void list_choices(struct pl_advice *a) {
+    static const unsigned percents[] = {90, 95, 99};
+    const struct pl_lengths *l = a->q.lengths;
+    uint64_t power = 1;
+    add_choice(a, a->q.job->max_seq_length);
+    add_choice(a, l->longest);
+    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++)
+        add_choice(a, pl_lengths_percentile(l, percents[i]));
+    while (power < l->longest)
+        power *= 2;
+    for (int i = 0; i < 4 && power; i++, power /= 2)
+        if (power <= INT32_MAX) add_choice(a, (uint32_t)power);
+}
+
+static pl_err price_choice(struct pl_advice *a, struct pl_length_choice *c, struct pl_diag *d) {
+    struct pl_setting s = pl_setting_of(&a->q, 1);
+    s.job.max_seq_length = c->length;
+    c->over = pl_lengths_over(a->q.lengths, c->length);
+    c->lost_tokens = pl_lengths_lost(a->q.lengths, c->length);
+    PL_TRY(pl_setting_price(&a->q, &s, &c->price, d));
+    return pl_setting_largest_batch(&a->q, &s, &c->largest_batch, d);
+}
+
+/* The shortest that cuts nothing; where none of those fits, the longest that does. Nothing is
+ * padded, so length beyond the longest sample only costs capacity. */
+static pl_err choose_length(struct pl_advice *a, struct pl_diag *d) {
+    a->length = a->q.job->max_seq_length;
+    if (!a->q.lengths || !a->q.lengths->rows) return PL_ERR_OK;
+    list_choices(a);
+    const struct pl_length_choice *best = NULL;
+    for (uint32_t i = 0; i < a->n_choices; i++) {
+        struct pl_length_choice *c = &a->choices[i];
+        PL_TRY(price_choice(a, c, d));
+        bool fits = !a->q.budget->known || c->largest_batch > 0;
+        if (fits && (!best || best->over)) best = c;
+    }
+    if (best) a->length = best->length;
+    return PL_ERR_OK;
+}
+
+/* --- accumulation ---------------------------------------------------------------------------- */
+
+/* The job with the advised length, and the effective batch where one is asked for. */
+static struct pl_setting advised(const struct pl_advice *a, uint32_t batch_size) {
+    struct pl_setting s = pl_setting_of(&a->q, batch_size);
+    s.job.max_seq_length = a->length;
+    if (a->effective_batch) {
+        s.job.global_batch_size = a->effective_batch;
+        s.job.gradient_accumulation_steps = PL_UNSET_U32;
+    }
+    return s;
+}
+
+/* Divisors of the effective batch, largest first; a row more than there is room for is left out at
+ * the small end, but for a batch of one. */
+static pl_err list_accumulations(struct pl_advice *a, struct pl_diag *d) {
+    for (uint32_t b = a->effective_batch; b; b--) {
+        struct pl_accumulation_row *r = &a->accumulations[a->n_accumulations];
+        if (a->effective_batch % b || (uint64_t)b * a->length > INT32_MAX) continue;
+        if (a->n_accumulations == PL_MAX_ACCUMULATION - 1 && b > 1) continue;
+        struct pl_setting s = advised(a, b);
+        *r = (struct pl_accumulation_row){.batch_size = b, .steps = a->effective_batch / b};
+        PL_TRY(pl_setting_price(&a->q, &s, &r->price, d));
+        a->n_accumulations++;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err advise_batch(struct pl_advice *a, struct pl_diag *d) {
+    a->effective_batch = effective_batch(&a->q);
+    struct pl_setting s = advised(a, 1);
+    PL_TRY(pl_setting_largest_batch(&a->q, &s, &a->largest_batch, d));
+    a->recommended_batch = recommend(a->largest_batch, a->effective_batch);
+    if (a->effective_batch) PL_TRY(list_accumulations(a, d));
+    s.batch_size = a->recommended_batch;
+    if (!a->recommended_batch) s.batch_size = a->estimate.batch_size;
+    if ((uint64_t)s.batch_size * a->length > INT32_MAX) s.batch_size = 1;
+    if (a->effective_batch && a->recommended_batch)
+        a->accumulation = a->effective_batch / a->recommended_batch;
+    return pl_setting_price(&a->q, &s, &a->recommended, d);
+}
+
+static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
+    static const enum pl_key_id axes[PL_MAX_WALLS] = {PL_KEY_batch_size, PL_KEY_max_seq_length,
+                                                      PL_KEY_lora_r};
+    uint32_t n = a->q.job->mode == PL_MODE_LORA ? 3 : 2;
+    for (a->n_walls = 0; a->n_walls < n; a->n_walls++)
+        PL_TRY(pl_advice_wall(&a->q, a->estimate.batch_size, axes[a->n_walls],
+                              &a->walls[a->n_walls], d));
+    return PL_ERR_OK;
+}
+
+/* Without a budget there is no largest batch: `auto` is then looked at with one sample. */
+static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
+    uint32_t largest, batch = a->q.job->batch_size;
+    struct pl_setting s = pl_setting_of(&a->q, 1);
+    PL_TRY(pl_setting_largest_batch(&a->q, &s, &largest, d));
+    if (batch == PL_AUTO) batch = largest ? largest : 1;
+    PL_TRY(pl_estimate_init(&a->estimate, a->q.job, a->q.model, a->q.traits, a->q.budget, batch,
+                            largest, d));
+    a->now = (struct pl_price){.needed_bytes = a->estimate.verdict.needed_bytes,
+                               .flops_per_token =
+                                   pl_setting_flops_per_token(a->estimate.planned.program),
+                               .verdict = a->estimate.verdict.kind};
+    return PL_ERR_OK;
+}
+
+pl_err pl_advice_init(struct pl_advice *a, const struct pl_advice_question *q, struct pl_diag *d) {
+    pl_err err;
+    *a = (struct pl_advice){.q = *q};
+    PL_TRY_GOTO(estimate_own(a, d), out);
+    PL_TRY_GOTO(choose_length(a, d), out);
+    PL_TRY_GOTO(advise_batch(a, d), out);
+    PL_TRY_GOTO(pl_advice_grid(q, a->estimate.batch_size, &a->grid, d), out);
+    PL_TRY_GOTO(find_walls(a, d), out);
+    PL_TRY_GOTO(pl_advice_knobs(a, d), out);
+    PL_TRY_GOTO(pl_advice_tradeoffs(a, d), out);
+    PL_TRY_GOTO(pl_advice_cards(a, d), out);
+out:
+    if (err != PL_ERR_OK) pl_advice_finish(a);
+    return err;
+}
+
+void pl_advice_finish(struct pl_advice *a) {
+    pl_estimate_finish(&a->estimate);
+    *a = (struct pl_advice){0};
+}

@@ -1,0 +1,318 @@
+/* advice_text.c - the advice for people: tables that line up, within the width they were given. */
+#include "estimator/advice/advice.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/base/units.h"
+#include "estimator/gate/provenance.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct style {
+    const char *bold, *dim, *good, *warn, *bad, *off;
+};
+static const struct style plain = {"", "", "", "", "", ""};
+static const struct style coloured = {"\033[1m",  "\033[2m",  "\033[32m",
+                                      "\033[33m", "\033[31m", "\033[0m"};
+
+struct page {
+    const struct pl_advice *a;
+    const struct style *s;
+    unsigned columns;
+    struct pl_text *out;
+};
+
+static const char *tone(const struct page *p, enum pl_verdict_kind v) {
+    const char *const tones[] = {p->s->good, p->s->warn, p->s->bad, p->s->off};
+    return tones[v];
+}
+
+static void heading(const struct page *p, const char *title, const char *explain) {
+    pl_text_addf(p->out, "\n%s%s%s%s%s%s\n", p->s->bold, title, p->s->off, p->s->dim, explain,
+                 p->s->off);
+}
+
+/* " +1.20 GiB": a difference with its sign. */
+static void add_signed(struct pl_text *out, int64_t bytes) {
+    char text[PL_BYTES_TEXT], all[PL_BYTES_TEXT + 2];
+    uint64_t size = bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes;
+    snprintf(all, sizeof all, "%s%s", bytes < 0 ? "-" : "+", pl_bytes_text(size, text));
+    pl_text_addf(out, "%12s", all);
+}
+
+static void add_verdict(const struct page *p, enum pl_verdict_kind v) {
+    pl_text_addf(p->out, "%s%-7s%s", tone(p, v), v == PL_VERDICT_UNKNOWN ? "" : pl_verdict_name(v),
+                 p->s->off);
+}
+
+static void add_bytes(struct pl_text *out, uint64_t bytes) {
+    char text[PL_BYTES_TEXT];
+    pl_text_addf(out, "%11s", pl_bytes_text(bytes, text));
+}
+
+/* --- what the data says ---------------------------------------------------------------------- */
+
+#define HISTOGRAM_ROWS 8
+#define HISTOGRAM_BAR  30
+
+static void add_histogram(const struct page *p) {
+    const struct pl_lengths *l = p->a->q.lengths;
+    uint64_t most = 1, count[HISTOGRAM_ROWS];
+    uint32_t width = l->longest / HISTOGRAM_ROWS + 1;
+    for (uint32_t i = 0; i < HISTOGRAM_ROWS; i++) {
+        uint64_t below = i ? pl_lengths_over(l, i * width - 1) : l->rows;
+        count[i] = below - pl_lengths_over(l, (i + 1) * width - 1);
+        most = pl_u64_max(most, count[i]);
+    }
+    for (uint32_t i = 0; i < HISTOGRAM_ROWS; i++) {
+        char n[PL_COUNT_TEXT];
+        pl_text_addf(p->out, "  %7u - %-7u %11s  ", i * width, (i + 1) * width - 1,
+                     pl_count_text(count[i], n));
+        uint64_t bar = (count[i] * HISTOGRAM_BAR + most - 1) / most;
+        while (bar--)
+            pl_text_add(p->out, "█");
+        pl_text_add(p->out, "\n");
+    }
+}
+
+static void add_data(const struct page *p) {
+    const struct pl_lengths *l = p->a->q.lengths;
+    char rows[PL_COUNT_TEXT], tokens[PL_COUNT_TEXT];
+    if (!l || !l->rows) return;
+    heading(p, "data", l->described ? "  as described: shares are the most there can be" : "");
+    pl_text_addf(p->out, "  %s samples, %s tokens, mean %.0f, longest %u",
+                 pl_count_text(l->rows, rows), pl_count_text(l->tokens, tokens),
+                 (double)l->tokens / (double)l->rows, l->longest);
+    if (!l->described)
+        pl_text_addf(p->out, "; half are within %u, 90 %% within %u, 99 %% within %u",
+                     pl_lengths_percentile(l, 50), pl_lengths_percentile(l, 90),
+                     pl_lengths_percentile(l, 99));
+    pl_text_add(p->out, "\n");
+    if (!l->described) add_histogram(p);
+    pl_text_addf(p->out, "  %s%7s %9s %9s %13s %15s%s\n", p->s->dim, "length", "cut", "lost",
+                 "batch 1 needs", "largest batch", p->s->off);
+    for (uint32_t i = 0; i < p->a->n_choices; i++) {
+        const struct pl_length_choice *c = &p->a->choices[i];
+        char bytes[PL_BYTES_TEXT], largest[16] = "-";
+        if (p->a->q.budget->known) snprintf(largest, sizeof largest, "%u", c->largest_batch);
+        pl_text_addf(p->out, "  %7u %7.2f %% %7.2f %% %13s %15s%s\n", c->length,
+                     100.0 * (double)c->over / (double)l->rows,
+                     100.0 * (double)c->lost_tokens / (double)l->tokens,
+                     pl_bytes_text(c->price.needed_bytes, bytes), largest,
+                     c->length == p->a->length ? "  <- advised" : "");
+    }
+}
+
+/* --- grid ------------------------------------------------------------------------------------ */
+
+static char *grid_figure(uint64_t bytes, char buf[16]) {
+    double gib = (double)bytes / 1073741824.0;
+    snprintf(buf, 16, gib < 10 ? "%.2f" : gib < 1000 ? "%.1f" : "%.0f", gib);
+    return buf;
+}
+
+#define GRID_LABEL 7
+#define GRID_CELL  8
+
+static void add_grid(const struct page *p) {
+    const struct pl_fit_grid *g = &p->a->grid;
+    const char *mark[] = {" ", "~", "x", " "};
+    unsigned fit = p->columns > GRID_LABEL + GRID_CELL ? (p->columns - GRID_LABEL) / GRID_CELL : 1;
+    uint32_t n = g->n_lengths < fit ? g->n_lengths : (uint32_t)fit;
+    heading(p, "batch x length", ", GiB needed; ~ tight, x does not fit");
+    pl_text_addf(p->out, "%s%*s", p->s->dim, GRID_LABEL - 1, "");
+    for (uint32_t l = 0; l < n; l++)
+        pl_text_addf(p->out, "%*u ", GRID_CELL - 1, g->lengths[l]);
+    pl_text_addf(p->out, "%s\n", p->s->off);
+    for (uint32_t b = 0; b < g->n_batches; b++) {
+        pl_text_addf(p->out, "%*u", GRID_LABEL - 1, g->batches[b]);
+        for (uint32_t l = 0; l < n; l++) {
+            char figure[16];
+            const struct pl_price *c = &g->cells[b][l];
+            pl_text_addf(p->out, "%s%*s%s%s", tone(p, c->verdict), GRID_CELL - 1,
+                         grid_figure(c->needed_bytes, figure), mark[c->verdict], p->s->off);
+        }
+        pl_text_add(p->out, "\n");
+    }
+    if (n < g->n_lengths)
+        pl_text_addf(p->out, "  (lengths from %u on do not fit this width; --csv has them)\n",
+                     g->lengths[n]);
+}
+
+/* --- walls, knobs, trade-offs ---------------------------------------------------------------- */
+
+static void add_walls(const struct page *p) {
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    bool known = p->a->q.budget->known;
+    heading(p, "walls",
+            known ? ", one axis at a time; one more was planned and does not fit"
+                  : ": no budget was named; what doubling costs");
+    for (uint32_t i = 0; i < p->a->n_walls; i++) {
+        const struct pl_wall *w = &p->a->walls[i];
+        char wall[40] = "";
+        if (known && w->wall && w->next_bytes)
+            snprintf(wall, sizeof wall, "up to %u", w->wall);
+        else if (known && w->wall)
+            snprintf(wall, sizeof wall, "up to %u, the limit", w->wall);
+        else if (known)
+            snprintf(wall, sizeof wall, "none fits");
+        pl_text_addf(p->out, "  %-15s %-24s", keys[w->key].key, wall);
+        if (w->doubling_known) {
+            pl_text_addf(p->out, " %u -> %u:", w->now, 2 * w->now);
+            add_signed(p->out, w->doubling_bytes);
+        }
+        pl_text_add(p->out, "\n");
+    }
+}
+
+static void add_percent(struct pl_text *out, double percent) {
+    if (percent > -0.05 && percent < 0.05)
+        pl_text_addf(out, "%9s", "same");
+    else
+        pl_text_addf(out, "%+7.1f %%", percent);
+}
+
+static void add_knobs(const struct page *p) {
+    heading(p, "knobs", ", each planned again; work = planned FLOPs per token, not seconds");
+    for (uint32_t i = 0; i < p->a->n_knobs; i++) {
+        const struct pl_knob *k = &p->a->knobs[i];
+        char row[96];
+        const char *from = strchr(k->from, ':');
+        const char *to = strchr(k->change, ':');
+        snprintf(row, sizeof row, "%.*s%s ->%s", (int)(from - k->from), k->from, from, to + 1);
+        pl_text_addf(p->out, "  %-42s", row);
+        add_signed(p->out, -k->saves_bytes);
+        add_bytes(p->out, k->price.needed_bytes);
+        add_percent(p->out, k->time_percent);
+        pl_text_add(p->out, "  ");
+        add_verdict(p, k->price.verdict);
+        pl_text_add(p->out, "\n");
+    }
+}
+
+static void add_tradeoffs(const struct page *p) {
+    static const char *const names[PL_MAX_TRADEOFFS] = {"none", "light", "full"};
+    heading(p, "recompute or a smaller batch", ": the same gradient either way");
+    pl_text_addf(p->out, "  %s%-24s at batch %-6u %-14s work%s\n", p->s->dim,
+                 "gradient_checkpointing", p->a->estimate.batch_size, "largest batch", p->s->off);
+    for (uint32_t i = 0; i < p->a->n_tradeoffs; i++) {
+        const struct pl_tradeoff *t = &p->a->tradeoffs[i];
+        pl_text_addf(p->out, "  %-22s", names[i]);
+        add_bytes(p->out, t->price.needed_bytes);
+        if (p->a->q.budget->known)
+            pl_text_addf(p->out, "    %-13u", t->largest_batch);
+        else
+            pl_text_addf(p->out, "    %-13s", "-");
+        add_percent(p->out, t->time_percent);
+        pl_text_add(p->out, "\n");
+    }
+}
+
+static void add_accumulation(const struct page *p) {
+    if (!p->a->effective_batch) return;
+    char title[64];
+    snprintf(title, sizeof title, "%u samples a step", p->a->effective_batch);
+    heading(p, title, ": the loss is divided by the tokens of the whole step, so all rows are one");
+    for (uint32_t i = 0; i < p->a->n_accumulations; i++) {
+        const struct pl_accumulation_row *r = &p->a->accumulations[i];
+        pl_text_addf(p->out, "  batch %5u x %-6u", r->batch_size, r->steps);
+        add_bytes(p->out, r->price.needed_bytes);
+        pl_text_add(p->out, "  ");
+        add_verdict(p, r->price.verdict);
+        pl_text_addf(p->out, "%s\n", r->batch_size == p->a->recommended_batch ? "<- advised" : "");
+    }
+}
+
+/* --- cards, degradations --------------------------------------------------------------------- */
+
+static void add_cards(const struct page *p) {
+    uint32_t shown = 0, at = 0;
+    heading(p, "cards", " of the table that hold the job as it stands, and run it:");
+    for (uint32_t i = 0; i < p->a->n_cards; i++) {
+        const struct pl_card_row *c = &p->a->cards[i];
+        if (c->verdict != PL_VERDICT_FITS || !c->runs) continue;
+        char name[80];
+        unsigned n = (unsigned)snprintf(name, sizeof name, "%s (%u GB)", c->name, c->nameplate_gb);
+        if (!shown || at + n + 2 > p->columns) {
+            pl_text_add(p->out, shown ? ",\n  " : "  ");
+            at = 2;
+        } else {
+            pl_text_add(p->out, ", ");
+            at += 2;
+        }
+        pl_text_add(p->out, name);
+        at += n;
+        shown++;
+    }
+    pl_text_add(p->out, shown ? "\n" : "  none\n");
+}
+
+static void add_degradations(const struct page *p) {
+    const struct pl_estimate *e = &p->a->estimate;
+    if (!e->n_remedies) return;
+    heading(p, "suggested degradations", ", each planned");
+    for (uint32_t i = 0; i < e->n_remedies; i++) {
+        const struct pl_remedy *r = &e->remedies[i];
+        pl_text_addf(p->out, "  %s%-4s%s", r->fits ? p->s->good : p->s->bad,
+                     r->fits ? "fits" : "no", p->s->off);
+        add_bytes(p->out, r->total_bytes);
+        add_signed(p->out, -r->saves_bytes);
+        pl_text_addf(p->out, "  %s\n", r->change);
+    }
+}
+
+/* --- what to do ------------------------------------------------------------------------------ */
+
+static void add_advice(const struct page *p) {
+    const struct pl_advice *a = p->a;
+    heading(p, "advice", "");
+    if (!a->q.budget->known) {
+        pl_text_add(p->out, "  no budget was named: --gpu NAME, --vram-gb N or --vram 16GiB\n");
+    } else if (!a->largest_batch) {
+        pl_text_addf(p->out, "  not even one sample of %u tokens fits %s\n", a->length,
+                     a->q.budget->source);
+    } else if (!a->recommended_batch) {
+        pl_text_addf(p->out, "  length %u, largest batch %u\n", a->length, a->largest_batch);
+    } else {
+        pl_text_addf(p->out, "  length %u, largest batch %u, recommended %u", a->length,
+                     a->largest_batch, a->recommended_batch);
+        if (a->effective_batch)
+            pl_text_addf(p->out, " x %u micro-batches = %u samples a step", a->accumulation,
+                         a->effective_batch);
+        pl_text_add(p->out, ": needs");
+        add_bytes(p->out, a->recommended.needed_bytes);
+        pl_text_add(p->out, "\n");
+    }
+    if (a->q.budget->known && !a->recommended_batch) return;
+    pl_text_add(p->out, "  ");
+    pl_advice_command(a, p->out);
+    heading(p, "\nto paste", "");
+    pl_advice_yaml(a, p->out);
+}
+
+static void add_lines(const struct page *p, const char *lines) {
+    for (const char *end; *lines; lines = end + (*end == '\n')) {
+        end = lines + strcspn(lines, "\n");
+        pl_text_addf(p->out, "  - %.*s\n", (int)(end - lines), lines);
+    }
+}
+
+static void add_assumptions(const struct page *p) {
+    struct pl_text lines = {0};
+    pl_estimate_assumptions(&p->a->estimate, &lines);
+    heading(p, "assumes", "");
+    add_lines(p, pl_text_str(&lines));
+    p->out->failed |= lines.failed;
+    pl_text_finish(&lines);
+}
+
+void pl_advice_text(const struct pl_advice *a, bool colour, unsigned columns, struct pl_text *out) {
+    static void (*const sections[])(const struct page *) = {
+        add_data,         add_grid,  add_walls,        add_knobs,       add_tradeoffs,
+        add_accumulation, add_cards, add_degradations, add_assumptions, add_advice};
+    const struct page p = {a, colour ? &coloured : &plain, columns, out};
+    pl_estimate_text(&a->estimate, colour, columns, out);
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        sections[i](&p);
+}

@@ -1,0 +1,90 @@
+/* advice_yaml.c - the advice as a configuration to paste and as a command line to run. */
+#include "estimator/advice/advice.h"
+
+#include <string.h>
+
+/* The user's job with the advised values; shallow, never finished. */
+static struct pl_job advised_job(const struct pl_advice *a) {
+    struct pl_job job = *a->q.job;
+    job.batch_size = a->recommended_batch ? a->recommended_batch : a->estimate.batch_size;
+    job.max_seq_length = a->length;
+    job.given[PL_KEY_mode] = job.given[PL_KEY_batch_size] = true;
+    job.given[PL_KEY_max_seq_length] = true;
+    if (!a->effective_batch) return job;
+    job.global_batch_size = a->effective_batch;
+    job.given[PL_KEY_global_batch_size] = true;
+    job.gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
+    job.given[PL_KEY_gradient_accumulation_steps] = false;
+    return job;
+}
+
+static bool has_value(const struct pl_job *job, enum pl_key_id key, struct pl_text *value) {
+    if (!job->given[key]) return false;
+    pl_job_write_key(job, key, value);
+    return value->len > 0;
+}
+
+void pl_advice_yaml(const struct pl_advice *a, struct pl_text *out) {
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    struct pl_job job = advised_job(a);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_text value = {0};
+        if (has_value(&job, (enum pl_key_id)i, &value))
+            pl_text_addf(out, "%s: %s\n", keys[i].key, pl_text_str(&value));
+        out->failed |= value.failed;
+        pl_text_finish(&value);
+    }
+}
+
+/* One word for a POSIX shell; quoted unless it holds only what never needs it. */
+static void add_word(struct pl_text *out, const char *s) {
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "_-./=:,+@%";
+    pl_text_add(out, " ");
+    if (*s && s[strspn(s, safe)] == 0) {
+        pl_text_add(out, s);
+        return;
+    }
+    pl_text_add(out, "'");
+    for (; *s; s++)
+        pl_text_addn(out, *s == '\'' ? "'\\''" : s, *s == '\'' ? 4 : 1);
+    pl_text_add(out, "'");
+}
+
+static void add_assignment(struct pl_text *out, const struct pl_job *job, enum pl_key_id key) {
+    uint32_t n;
+    struct pl_text word = {0};
+    pl_text_addf(&word, "%s=", pl_key_table(&n)[key].key);
+    pl_job_write_key(job, key, &word);
+    add_word(out, pl_text_str(&word));
+    out->failed |= word.failed;
+    pl_text_finish(&word);
+}
+
+/* Without data there is nothing to train on yet: the command asks the question again. */
+static const char *command_of(const struct pl_job *job) {
+    return job->dataset || job->datasets.n ? "train" : "estimate-vram";
+}
+
+static bool is_advised(enum pl_key_id key) {
+    return key == PL_KEY_batch_size || key == PL_KEY_max_seq_length ||
+           key == PL_KEY_global_batch_size;
+}
+
+void pl_advice_command(const struct pl_advice *a, struct pl_text *out) {
+    struct pl_job job = advised_job(a);
+    const char *first = job.path ? job.path : job.model ? job.model : job.model_config;
+    pl_text_addf(out, "plimsoll %s", command_of(&job));
+    if (first) add_word(out, first);
+    for (int key = 0; key < PL_KEY_COUNT; key++) {
+        bool named = key == PL_KEY_model || (key == PL_KEY_model_config && !job.model);
+        /* the file has its own keys; what was given beside it carries no place in it */
+        bool in_file = job.path && job.place[key].line && !is_advised((enum pl_key_id)key);
+        if (job.given[key] && !named && !in_file) add_assignment(out, &job, (enum pl_key_id)key);
+    }
+    if (a->q.card && strcmp(command_of(&job), "train") != 0) {
+        pl_text_add(out, " --gpu");
+        add_word(out, a->q.card);
+    }
+}

@@ -1,0 +1,61 @@
+/* card_rows.c - the same job judged on every GPU of the table. */
+#include "estimator/advice/setting.h"
+#include "estimator/base/checked.h"
+#include "estimator/card/cards.h"
+
+#define MAX_SM 16 /* compute capabilities in the table */
+
+struct planned_sm { /* one plan per compute capability serves all cards that have it */
+    uint32_t sm;
+    struct pl_planned planned;
+};
+
+static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm plans[MAX_SM],
+                      uint32_t *n, const struct pl_plan **out, struct pl_diag *d) {
+    const struct pl_traits traits = pl_traits_cuda(sm);
+    for (uint32_t i = 0; i < *n; i++) {
+        *out = plans[i].planned.plan;
+        if (plans[i].sm == sm) return PL_ERR_OK;
+    }
+    if (*n == MAX_SM) return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "more kinds of GPU than expected");
+    PL_TRY(pl_planned_init(&plans[*n].planned, a->q.job, a->q.model, &traits,
+                           a->estimate.batch_size, d));
+    plans[*n].sm = sm;
+    *out = plans[(*n)++].planned.plan;
+    return PL_ERR_OK;
+}
+
+static struct pl_budget budget_of(const struct pl_card *card, const struct pl_job *job) {
+    return (struct pl_budget){.known = true,
+                              .total_bytes = card->visible_bytes,
+                              .margin_bytes = job->vram_margin == PL_AUTO_BYTES ? PL_CARD_MARGIN
+                                                                                : job->vram_margin,
+                              .context_bytes = card->context_bytes,
+                              .doubt_bytes = pl_card_context_doubt(card),
+                              .source = card->name};
+}
+
+pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {
+    struct planned_sm plans[MAX_SM];
+    uint32_t n_plans = 0;
+    size_t n;
+    pl_err err = PL_ERR_OK;
+    const struct pl_card *cards = pl_card_table(&n);
+    a->n_cards = 0;
+    for (size_t i = 0; i < n && a->n_cards < PL_MAX_CARDS; i++) {
+        const struct pl_plan *plan;
+        struct pl_budget budget = budget_of(&cards[i], a->q.job);
+        PL_TRY_GOTO(plan_of(a, cards[i].sm, plans, &n_plans, &plan, d), out);
+        struct pl_verdict v = pl_gate_judge(plan, a->q.job, a->q.model, &budget);
+        a->cards[a->n_cards++] = (struct pl_card_row){.name = cards[i].name,
+                                                      .nameplate_gb = cards[i].nameplate_gb,
+                                                      .usable_bytes = pl_budget_usable(&budget),
+                                                      .needed_bytes = v.needed_bytes,
+                                                      .verdict = v.kind,
+                                                      .runs = cards[i].sm >= PL_CARD_OLDEST_SM};
+    }
+out:
+    for (uint32_t i = 0; i < n_plans; i++)
+        pl_planned_finish(&plans[i].planned);
+    return err;
+}

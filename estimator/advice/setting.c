@@ -1,0 +1,62 @@
+/* setting.c - changing a job and planning what comes out. */
+#include "estimator/advice/setting.h"
+
+#include "estimator/autobatch/autobatch.h"
+
+#include <stdio.h>
+
+struct pl_setting pl_setting_of(const struct pl_advice_question *q, uint32_t batch_size) {
+    return (struct pl_setting){.job = *q->job, .batch_size = batch_size};
+}
+
+bool pl_setting_put(struct pl_setting *s, enum pl_key_id key, uint32_t value) {
+    char text[16];
+    uint32_t n;
+    snprintf(text, sizeof text, "%u", value);
+    if (pl_job_set(&s->job, pl_key_table(&n)[key].key, text, NULL) != PL_ERR_OK) return false;
+    if (key == PL_KEY_batch_size) s->batch_size = value;
+    /* the planner indexes tokens with 31 bits */
+    return (uint64_t)s->batch_size * s->job.max_seq_length <= INT32_MAX;
+}
+
+uint32_t pl_setting_get(const struct pl_setting *s, enum pl_key_id key) {
+    if (key == PL_KEY_batch_size) return s->batch_size;
+    return key == PL_KEY_lora_r ? s->job.lora_r : s->job.max_seq_length;
+}
+
+double pl_setting_flops_per_token(const struct pl_program *p) {
+    const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
+    double sum = 0;
+    for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++)
+        sum += p->ops[op].flops;
+    return sum / (double)p->tokens;
+}
+
+pl_err pl_setting_price(const struct pl_advice_question *q, const struct pl_setting *s,
+                        struct pl_price *out, struct pl_diag *d) {
+    struct pl_planned planned;
+    PL_TRY(pl_planned_init(&planned, &s->job, q->model, q->traits, s->batch_size, d));
+    struct pl_verdict v = pl_gate_judge(planned.plan, &s->job, q->model, q->budget);
+    *out = (struct pl_price){.needed_bytes = v.needed_bytes,
+                             .flops_per_token = pl_setting_flops_per_token(planned.program),
+                             .verdict = v.kind};
+    pl_planned_finish(&planned);
+    return PL_ERR_OK;
+}
+
+#define BATCH_LIMIT 65536
+
+pl_err pl_setting_largest_batch(const struct pl_advice_question *q, const struct pl_setting *s,
+                                uint32_t *out, struct pl_diag *d) {
+    struct pl_autobatch search;
+    struct pl_price one;
+    struct pl_setting first = *s;
+    *out = 0;
+    if (!q->budget->known) return PL_ERR_OK;
+    first.batch_size = 1;
+    PL_TRY(pl_setting_price(q, &first, &one, d)); /* the ceiling of a full fine-tune included */
+    if (one.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
+    PL_TRY(pl_autobatch_solve(&s->job, q->model, q->traits, q->budget, BATCH_LIMIT, &search, d));
+    *out = search.batch_size;
+    return PL_ERR_OK;
+}

@@ -1,0 +1,94 @@
+/* provenance.c - who says so, line by line. */
+#include "estimator/gate/provenance.h"
+
+#include "estimator/base/units.h"
+#include "estimator/model/model.h"
+
+#include <string.h>
+
+const char *pl_provenance_name(enum pl_provenance p) {
+    static const char *const names[] = {
+#define X(name, word) word,
+        PL_PROVENANCE_MAP(X)
+#undef X
+    };
+    return names[p];
+}
+
+/* Whoever fills a budget names its source; every other name is a row of the card table. */
+enum pl_provenance pl_budget_provenance(const struct pl_budget *b) {
+    static const struct {
+        const char *source;
+        enum pl_provenance is;
+    } rows[] = {{"vram_budget", PL_PROVENANCE_USER},
+                {"--vram-gb", PL_PROVENANCE_USER},
+                {"available memory", PL_PROVENANCE_MEASURED},
+                {"free memory of the GPU", PL_PROVENANCE_MEASURED}};
+    for (size_t i = 0; b->source && i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(b->source, rows[i].source) == 0) return rows[i].is;
+    return PL_PROVENANCE_PROFILED;
+}
+
+/* A context that was measured is not doubted (budget.h); where there is none, the plan says so. */
+enum pl_provenance pl_context_provenance(const struct pl_budget *b) {
+    if (!b->context_bytes) return PL_PROVENANCE_PLANNED;
+    return b->doubt_bytes ? PL_PROVENANCE_PROFILED : PL_PROVENANCE_MEASURED;
+}
+
+static void assume_context(const struct pl_estimate *e, struct pl_text *out) {
+    char bytes[PL_BYTES_TEXT], doubt[PL_BYTES_TEXT];
+    const struct pl_budget *b = &e->budget;
+    if (!b->context_bytes)
+        pl_text_add(out, "no driver context: the back-end keeps none in the budget\n");
+    else if (b->doubt_bytes)
+        pl_text_addf(out, "driver and kernels take %s, give or take %s, before the first arena\n",
+                     pl_bytes_text(b->context_bytes, bytes), pl_bytes_text(b->doubt_bytes, doubt));
+    else
+        pl_text_addf(out, "driver and kernels take the %s they took in an earlier run\n",
+                     pl_bytes_text(b->context_bytes, bytes));
+}
+
+void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
+    static const char *const back_ends[] = {"CPU", "null", "CUDA"};
+    const struct pl_program *p = e->planned.program;
+    pl_text_addf(out, "every micro-batch may be full: %u samples of %u tokens, no padding\n",
+                 e->batch_size, e->job->max_seq_length);
+    pl_text_addf(out, "scratch of the %s back-end", back_ends[p->traits.backend]);
+    if (p->traits.backend == PL_BACKEND_CUDA)
+        pl_text_addf(out, ", compute capability %u.%u\n", p->traits.sm / 10, p->traits.sm % 10);
+    else
+        pl_text_addf(out, ", %u threads\n", p->traits.threads);
+    assume_context(e, out);
+    if (e->budget.known) pl_text_add(out, "nothing else uses the memory of the budget\n");
+    if (e->job->max_seq_length > e->model->max_positions)
+        pl_text_addf(out, "%u tokens go beyond the %llu positions of the model's config.json\n",
+                     e->job->max_seq_length, (unsigned long long)e->model->max_positions);
+    if (e->job->batch_size == PL_AUTO)
+        pl_text_addf(out, "batch_size: auto is taken as %u\n", e->batch_size);
+}
+
+json_t *pl_estimate_provenance_json(const struct pl_estimate *e) {
+    const char *budget =
+        e->budget.known ? pl_provenance_name(pl_budget_provenance(&e->budget)) : NULL;
+    bool margin_given = e->job->given[PL_KEY_vram_margin];
+    return json_pack(
+        "{s:s, s:s, s:s?, s:s}", "arena", pl_provenance_name(PL_PROVENANCE_PLANNED), "context",
+        pl_provenance_name(pl_context_provenance(&e->budget)), "budget", budget, "margin",
+        pl_provenance_name(margin_given ? PL_PROVENANCE_USER : PL_PROVENANCE_PROFILED));
+}
+
+json_t *pl_estimate_assumptions_json(const struct pl_estimate *e) {
+    struct pl_text lines = {0};
+    json_t *list = json_array();
+    pl_estimate_assumptions(e, &lines);
+    for (const char *s = pl_text_str(&lines), *end; list && *s; s = end + 1) {
+        end = strchr(s, '\n'); /* every line ends in one */
+        if (!end || json_array_append_new(list, json_stringn(s, (size_t)(end - s))) != 0) break;
+    }
+    if (lines.failed) {
+        json_decref(list);
+        list = NULL;
+    }
+    pl_text_finish(&lines);
+    return list;
+}
