@@ -60,7 +60,7 @@ static void add_params(struct pl_text *out, uint64_t n) {
         pl_text_addf(out, "%.1fB", (double)n / 1e9);
 }
 
-void pl_estimate_summary(const struct pl_estimate *e, struct pl_text *out) {
+void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out) {
     pl_text_addf(out, "VRAM estimate (%s, ", mode_name(e));
     add_params(out, e->param_count);
     pl_text_addf(out, " params, batch=%u, seq=%u): total=", e->batch_size, e->job->max_seq_length);
@@ -173,7 +173,7 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     const struct style *s = colour ? &coloured : &plain;
     char trained[PL_COUNT_TEXT], all[PL_COUNT_TEXT];
     pl_text_add(out, s->bold);
-    pl_estimate_summary(e, out);
+    pl_estimate_add_summary(e, out);
     pl_text_addf(out, "%s\n", s->off);
     pl_text_addf(out, "  %s, %s of %s parameters trained\n", pl_family_name(e->model->family),
                  pl_count_text(e->trainable_param_count, trained),

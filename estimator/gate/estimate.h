@@ -27,7 +27,7 @@ pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const s
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
 /* "VRAM estimate (full, 7.6B params, batch=2, seq=2048): total=13.4GB" */
-void pl_estimate_summary(const struct pl_estimate *e, struct pl_text *out);
+void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out);
 /* Summary, ledger with bars, arenas, phases, verdict, remedies. columns: width to stay in. */
 void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns,
                       struct pl_text *out);
