@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t or_else(uint64_t value, uint64_t other) {
@@ -77,6 +78,7 @@ static void add_default(FILE *f, const char *more, const char *key, const char *
 }
 
 void tiny_make(const char *dir, const struct tiny *t, const char *more) {
+    const char *device = getenv("TINY_DEVICE");
     write_config(dir, t);
     write_data(dir, t);
     FILE *f = fopen(in_dir(dir, "run.yaml"), "w");
@@ -87,7 +89,7 @@ void tiny_make(const char *dir, const struct tiny *t, const char *more) {
             t->mode ? t->mode : "full", (unsigned long long)or_else(t->longest, 16), more);
     const char *const defaults[][2] = {{"init", "random"},
                                        {"dtype", "fp32"},
-                                       {"device", "cpu"},
+                                       {"device", device ? device : "cpu"},
                                        {"threads", "2"},
                                        {"output_dir", "out"}};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)

@@ -17,7 +17,8 @@ struct tiny {
 /* Writes dir/config.json (llama, 4 heads, 2 of keys and values, tied), dir/train.jsonl (rows of
  * 5..longest tokens, some masked, one without any target) and dir/run.yaml: mode, data and length
  * as in *t, then `more` (YAML lines), then - unless `more` has the key - random initialisation,
- * fp32, the CPU, 2 threads, and output in dir/out. */
+ * fp32, the device of the environment variable TINY_DEVICE or the CPU, 2 threads, and output in
+ * dir/out. */
 void tiny_make(const char *dir, const struct tiny *t, const char *more);
 
 #endif

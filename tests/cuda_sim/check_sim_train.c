@@ -1,0 +1,241 @@
+/* check_sim_train.c - whole runs of the command on the emulated GPU: memory that gives out in every
+ * way a GPU has, a context that is lost, what a step may not do, and the CPU's losses. */
+#include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tensorset.h"
+#include "tests/support/tiny.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char dir[SCRATCH_PATH];
+
+/* Every test runs in a process of its own, so variables need no cleaning up. */
+static void set(const char *name, const char *value) {
+    ck_assert_int_eq(setenv(name, value, 1), 0);
+}
+
+static void set_up(void) {
+    scratch_make(dir);
+    set("XDG_CACHE_HOME", dir);
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+static void make(const char *mode, const char *more) {
+    tiny_make(dir, &(struct tiny){.mode = mode},
+              textf("device: cuda\nlearning_rate: 0.01\nmax_steps: 3\n%s", more));
+}
+
+static struct outcome train(const char *const words[]) {
+    const char *argv[12] = {"train", "run.yaml"};
+    for (int i = 0; words[i]; i++)
+        argv[i + 2] = words[i];
+    return plimsoll_run(dir, argv);
+}
+#define TRAIN(...) train((const char *[]){__VA_ARGS__, NULL})
+
+static void train_well(const char *const words[]) {
+    struct outcome o = train(words);
+    ck_assert_msg(o.status == 0, "exit %d: %s", o.status, o.err);
+    outcome_finish(&o);
+}
+#define TRAIN_WELL(...) train_well((const char *[]){__VA_ARGS__, NULL})
+
+static json_t *log_of(const char *out) {
+    char path[SCRATCH_PATH + 16];
+    snprintf(path, sizeof path, "%s/%s", dir, out);
+    return joblog_read(path);
+}
+
+static double summary_number(const char *out, const char *key) {
+    json_t *log = log_of(out);
+    const json_t *summary = joblog_event(log, "summary", 0);
+    ck_assert_ptr_nonnull(summary);
+    double value = joblog_number(summary, key);
+    json_decref(log);
+    return value;
+}
+
+static void expect_same_run(const char *a, const char *b) {
+    char x[SCRATCH_PATH + 16], y[SCRATCH_PATH + 16];
+    snprintf(x, sizeof x, "%s/%s", dir, a);
+    snprintf(y, sizeof y, "%s/%s", dir, b);
+    weights_assert_same(x, y, "model");
+    joblog_assert_same_steps(x, y);
+}
+
+/* --- out of memory ---------------------------------------------------------------------------- */
+
+/* The batch arena; the memory that copies pass through; a product and a kernel of step 1, whose
+ * library or driver wanted memory of its own. */
+static const char *const failures[] = {"malloc@2:2", "hostalloc@1:2", "matmul@20:3", "launch@20:2"};
+
+START_TEST(an_out_of_memory_of_the_gpu_is_survived_by_halving) {
+    make("full", "seed: 3\n");
+    TRAIN_WELL("batch_size=4", "gradient_accumulation_steps=2", "output_dir=small");
+    set("PLSIM_FAIL", failures[_i]);
+    TRAIN_WELL("batch_size=8", "gradient_accumulation_steps=1", "output_dir=large");
+    ck_assert(summary_number("large", "oom_recoveries") == 1);
+    ck_assert(summary_number("large", "planned_peak_bytes") ==
+              summary_number("large", "allocated_peak_bytes"));
+    expect_same_run("small", "large");
+}
+END_TEST
+
+/* The GPU is asked, the job judged, the job arena taken; then somebody leaves room for two samples
+ * at a time and no byte more. */
+START_TEST(a_neighbour_between_verdict_and_reservation_is_survived_by_halving) {
+    const double memory = 1 << 30, context = 1 << 20;
+    make("full", "seed: 3\n");
+    set("PLSIM_CONTEXT_BYTES", textf("%.0f", context));
+    TRAIN_WELL("batch_size=2", "gradient_accumulation_steps=4", "output_dir=small");
+    double left = summary_number("small", "planned_peak_bytes");
+    set("PLSIM_MEMORY_BYTES", textf("%.0f", memory));
+    set("PLSIM_NEIGHBOUR", textf("%.0f@2", memory - context - left));
+    TRAIN_WELL("batch_size=8", "gradient_accumulation_steps=1", "output_dir=large");
+    json_t *log = log_of("large");
+    const json_t *preflight = joblog_event(log, "preflight", 0);
+    ck_assert_str_eq(json_string_value(json_object_get(preflight, "verdict")), "fits");
+    json_decref(log);
+    ck_assert(summary_number("large", "oom_recoveries") == 2);
+    expect_same_run("small", "large");
+}
+END_TEST
+
+static const struct {
+    const char *fail, *named;
+} shortages[] = {{"malloc@2:2,forever", "batch arena"},
+                 {"hostalloc@1:2,forever", "pinned host memory"}};
+
+START_TEST(memory_that_stays_away_ends_in_exit_4_and_is_named) {
+    make("full", "");
+    set("PLSIM_FAIL", shortages[_i].fail);
+    struct outcome o = TRAIN("batch_size=8");
+    ck_assert_msg(o.status == 4, "exit %d: %s", o.status, o.err);
+    ck_assert_msg(strstr(o.err, "error[RUNTIME_GPU_OOM]"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, shortages[_i].named), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
+/* --- a context that is lost ------------------------------------------------------------------- */
+
+static const char *const losses[] = {"launch@150:700", "sync@4:719", "copy@40:700", "malloc@2:700"};
+
+START_TEST(a_lost_device_is_not_tried_again) {
+    make("full", "");
+    set("PLSIM_FAIL", losses[_i]);
+    struct outcome o = TRAIN("batch_size=8");
+    ck_assert_msg(o.status == 1, "exit %d: %s", o.status, o.err);
+    ck_assert_msg(strstr(o.err, "error[RUNTIME_DEVICE_LOST]"), "%s", o.err);
+    outcome_finish(&o);
+    json_t *log = log_of("out");
+    ck_assert_uint_eq(joblog_count(log, "oom_recovery"), 0);
+    json_decref(log);
+}
+END_TEST
+
+/* --- what a step may not do ------------------------------------------------------------------- */
+
+static long counter(const char *report, const char *name) {
+    char line[128], found[64];
+    long value = -1, v;
+    FILE *f = fopen(report, "r");
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%63s %ld", found, &v) == 2 && strcmp(found, name) == 0) value = v;
+    fclose(f);
+    ck_assert_int_ge(value, 0);
+    return value;
+}
+
+/* What ten more steps add to a counter. */
+static long added(const char *name) {
+    char few[SCRATCH_PATH + 16], many[SCRATCH_PATH + 16];
+    snprintf(few, sizeof few, "%s/few", dir);
+    snprintf(many, sizeof many, "%s/many", dir);
+    return counter(many, name) - counter(few, name);
+}
+
+/* The host waits where it reads the loss and the norm of the gradients, behind a step. */
+START_TEST(a_step_allocates_nothing_and_waits_only_at_its_end) {
+    make("full", "batch_size: 2\ngradient_accumulation_steps: 4\n");
+    set("PLSIM_REPORT", textf("%s/few", dir));
+    TRAIN_WELL("output_dir=few.out", "max_steps=4");
+    set("PLSIM_REPORT", textf("%s/many", dir));
+    TRAIN_WELL("output_dir=many.out", "max_steps=14");
+    ck_assert_int_eq(added("mallocs"), 0);
+    ck_assert_int_eq(added("host_mallocs"), 0);
+    ck_assert_int_eq(added("syncs"), 10 * 2);
+    ck_assert_int_gt(added("launches"), 0);
+}
+END_TEST
+
+/* --- the same numbers ------------------------------------------------------------------------- */
+
+START_TEST(the_order_of_threads_changes_no_bit) {
+    make(_i ? "lora" : "full", _i ? "dtype: bf16\nlora_dropout: 0.1\n" : "");
+    set("PLSIM_SMS", "132");
+    TRAIN_WELL("output_dir=forward");
+    set("PLSIM_ORDER", "reverse");
+    set("PLSIM_SMS", "3");
+    TRAIN_WELL("output_dir=backward");
+    char x[SCRATCH_PATH + 16], y[SCRATCH_PATH + 16];
+    snprintf(x, sizeof x, "%s/forward", dir);
+    snprintf(y, sizeof y, "%s/backward", dir);
+    joblog_assert_same_steps(x, y);
+    weights_assert_same(x, y, _i ? "adapter_model" : "model");
+}
+END_TEST
+
+/* fp32: rounding of sums of a few hundred terms. bf16: every stored activation is rounded to eight
+ * bits on both sides, at other places in fused kernels. */
+static const struct {
+    const char *mode, *more;
+    double limit;
+} numbers[] = {{"full", "", 1e-5},
+               {"lora", "", 1e-5},
+               {"full", "dtype: bf16\n", 0x1p-8},
+               {"lora", "dtype: bf16\nlora_dropout: 0.1\n", 0x1p-8}};
+
+START_TEST(losses_are_those_of_the_cpu) {
+    make(numbers[_i].mode, numbers[_i].more);
+    TRAIN_WELL("device=cpu", "output_dir=cpu");
+    TRAIN_WELL("output_dir=cuda");
+    json_t *cpu = log_of("cpu"), *cuda = log_of("cuda");
+    for (uint64_t step = 1; step <= 3; step++) {
+        double want = joblog_number(joblog_step(cpu, step), "loss");
+        double got = joblog_number(joblog_step(cuda, step), "loss");
+        ck_assert_msg(fabs(got - want) <= numbers[_i].limit * want, "step %d: %.9g, not %.9g",
+                      (int)step, got, want);
+    }
+    json_decref(cpu);
+    json_decref(cuda);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cuda.train");
+    TCase *tc = tcase_create("runs");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, an_out_of_memory_of_the_gpu_is_survived_by_halving, 0, 4);
+    tcase_add_test(tc, a_neighbour_between_verdict_and_reservation_is_survived_by_halving);
+    tcase_add_loop_test(tc, memory_that_stays_away_ends_in_exit_4_and_is_named, 0, 2);
+    tcase_add_loop_test(tc, a_lost_device_is_not_tried_again, 0, 4);
+    tcase_add_test(tc, a_step_allocates_nothing_and_waits_only_at_its_end);
+    tcase_add_loop_test(tc, the_order_of_threads_changes_no_bit, 0, 2);
+    tcase_add_loop_test(tc, losses_are_those_of_the_cpu, 0, 4);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
