@@ -48,8 +48,7 @@ struct pl_attention {
 
 /* `rows` rows from `first` of a sequence that starts at batch row `row0`. */
 struct pl_tile {
-    uint64_t row0;
-    uint32_t first, length;
+    uint32_t row0, first, length;
 };
 
 /* Sequence s owns the tile numbers from offsets[s] / rows + s to that of s + 1: at least as many as
@@ -128,7 +127,8 @@ static __device__ __forceinline__ void pl_tile_copy(__nv_bfloat16 *dst, const pl
     constexpr uint32_t PER_ROW = D / 8, STEP = PL_TENSOR_THREADS / PER_ROW;
     const uint32_t row = threadIdx.x / PER_ROW, c = threadIdx.x % PER_ROW * 8;
     if (PL_TENSOR_THREADS % PER_ROW && row == STEP) return;
-    const __nv_bfloat16 *src = (const __nv_bfloat16 *)m.p + (t.row0 + first + row) * m.ld + col + c;
+    const __nv_bfloat16 *src =
+        (const __nv_bfloat16 *)m.p + (uint64_t)(t.row0 + first + row) * m.ld + col + c;
     const uint32_t rows = c < dim ? t.length - first : 0;
     dst += row * pl_pitch<D>::N + c;
 #pragma unroll
