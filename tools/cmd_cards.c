@@ -27,17 +27,21 @@ static json_t *table_json(const struct pl_card *cards, size_t n) {
     return list ? json_pack("{s:o}", "cards", list) : NULL;
 }
 
+static void print_card(const struct pl_card *c) {
+    char usable[PL_BYTES_TEXT];
+    printf("%-22s %-11s %6u GB %11s %4u MiB %3u.%u%c %s, %s\n", c->name, pl_card_kind_name(c->kind),
+           c->nameplate_gb, pl_bytes_text(c->visible_bytes, usable),
+           (unsigned)(c->context_bytes >> 20), c->sm / 10, c->sm % 10,
+           c->sm >= PL_CARD_OLDEST_SM ? ' ' : '*', c->source, c->context_source);
+}
+
+/* Slices come first in the table for the sake of matching; a reader wants them last. */
 static void print_table(const struct pl_card *cards, size_t n) {
     printf("%-22s %-11s %9s %11s %8s %5s  %s\n", "GPU", "kind", "nameplate", "usable", "context",
            "sm", "sources");
-    for (size_t i = 0; i < n; i++) {
-        const struct pl_card *c = &cards[i];
-        char usable[PL_BYTES_TEXT];
-        printf("%-22s %-11s %6u GB %11s %4u MiB %3u.%u%c %s, %s\n", c->name,
-               pl_card_kind_name(c->kind), c->nameplate_gb, pl_bytes_text(c->visible_bytes, usable),
-               (unsigned)(c->context_bytes >> 20), c->sm / 10, c->sm % 10,
-               c->sm >= PL_CARD_OLDEST_SM ? ' ' : '*', c->source, c->context_source);
-    }
+    for (int slices = 0; slices < 2; slices++)
+        for (size_t i = 0; i < n; i++)
+            if ((cards[i].kind == PL_CARD_MIG) == slices) print_card(&cards[i]);
     printf("* the kernels need %d.%d: such a card is compared with, not trained on\n",
            PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
 }

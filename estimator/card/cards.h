@@ -8,9 +8,9 @@
  *            it (the context cache), so it errs on the high side; it grows with the number of
  *            multiprocessors
  *   sm       compute capability times ten
- * Sources of `visible`: "free" = free memory nvidia-smi reports on an idle card, "total" = the total
- * it reports less 1/64 for what the driver keeps, where no idle report was found; "mig" = what
- * `nvidia-smi mig -lgip` lists (NVIDIA's MIG User Guide), less the same 1/64. Drivers, ECC and
+ * Sources of `visible`: "free" = free memory nvidia-smi reports on an idle card; "total" = the
+ * total it reports, less 1/64 for what the driver keeps, where no idle report was found; "mig" =
+ * what `nvidia-smi mig -lgip` lists (NVIDIA's MIG User Guide), less the same. Drivers, ECC and
  * operating systems shift these: where a GPU answers, its own figures win.
  * Sources of `context`: "guess", or who published a measurement of a bare process (fitcheck: 133 to
  * 147 MiB on a T4; llama.cpp: about 450 MiB on a 4090). */
@@ -25,22 +25,22 @@
 #define PL_CARD_TOTAL(n) (PL_CARD_MIB(n) - PL_CARD_MIB(n) / 64)
 
 #define PL_CARD_MAP(X)                                                                             \
-    X("A100 1g.5gb", MIG, 5, PL_CARD_MIB(4864), 480, 80, "mig", "guess")                           \
-    X("A100 2g.10gb", MIG, 10, PL_CARD_MIB(9984), 480, 80, "mig", "guess")                         \
-    X("A100 3g.20gb", MIG, 20, PL_CARD_MIB(20096), 480, 80, "mig", "guess")                        \
-    X("A100 7g.40gb", MIG, 40, PL_CARD_MIB(40448), 480, 80, "mig", "guess")                        \
-    X("A100 1g.10gb", MIG, 10, PL_CARD_MIB(9728), 480, 80, "mig", "guess")                         \
-    X("A100 2g.20gb", MIG, 20, PL_CARD_MIB(19968), 480, 80, "mig", "guess")                        \
-    X("A100 3g.40gb", MIG, 40, PL_CARD_MIB(40192), 480, 80, "mig", "guess")                        \
-    X("A100 7g.80gb", MIG, 80, PL_CARD_MIB(80640), 480, 80, "mig", "guess")                        \
-    X("A30 1g.6gb", MIG, 6, PL_CARD_MIB(5952), 320, 80, "mig", "guess")                            \
-    X("A30 2g.12gb", MIG, 12, PL_CARD_MIB(11968), 320, 80, "mig", "guess")                         \
-    X("A30 4g.24gb", MIG, 24, PL_CARD_MIB(24000), 320, 80, "mig", "guess")                         \
-    X("H100 1g.10gb", MIG, 10, PL_CARD_MIB(9984), 560, 90, "mig", "guess")                         \
-    X("H100 1g.20gb", MIG, 20, PL_CARD_MIB(20096), 560, 90, "mig", "guess")                        \
-    X("H100 2g.20gb", MIG, 20, PL_CARD_MIB(20096), 560, 90, "mig", "guess")                        \
-    X("H100 3g.40gb", MIG, 40, PL_CARD_MIB(40448), 560, 90, "mig", "guess")                        \
-    X("H100 7g.80gb", MIG, 80, PL_CARD_MIB(81152), 560, 90, "mig", "guess")                        \
+    X("A100 1g.5gb", MIG, 5, PL_CARD_TOTAL(4864), 480, 80, "mig", "guess")                         \
+    X("A100 2g.10gb", MIG, 10, PL_CARD_TOTAL(9984), 480, 80, "mig", "guess")                       \
+    X("A100 3g.20gb", MIG, 20, PL_CARD_TOTAL(20096), 480, 80, "mig", "guess")                      \
+    X("A100 7g.40gb", MIG, 40, PL_CARD_TOTAL(40448), 480, 80, "mig", "guess")                      \
+    X("A100 1g.10gb", MIG, 10, PL_CARD_TOTAL(9728), 480, 80, "mig", "guess")                       \
+    X("A100 2g.20gb", MIG, 20, PL_CARD_TOTAL(19968), 480, 80, "mig", "guess")                      \
+    X("A100 3g.40gb", MIG, 40, PL_CARD_TOTAL(40192), 480, 80, "mig", "guess")                      \
+    X("A100 7g.80gb", MIG, 80, PL_CARD_TOTAL(80640), 480, 80, "mig", "guess")                      \
+    X("A30 1g.6gb", MIG, 6, PL_CARD_TOTAL(5952), 320, 80, "mig", "guess")                          \
+    X("A30 2g.12gb", MIG, 12, PL_CARD_TOTAL(11968), 320, 80, "mig", "guess")                       \
+    X("A30 4g.24gb", MIG, 24, PL_CARD_TOTAL(24000), 320, 80, "mig", "guess")                       \
+    X("H100 1g.10gb", MIG, 10, PL_CARD_TOTAL(9984), 560, 90, "mig", "guess")                       \
+    X("H100 1g.20gb", MIG, 20, PL_CARD_TOTAL(20096), 560, 90, "mig", "guess")                      \
+    X("H100 2g.20gb", MIG, 20, PL_CARD_TOTAL(20096), 560, 90, "mig", "guess")                      \
+    X("H100 3g.40gb", MIG, 40, PL_CARD_TOTAL(40448), 560, 90, "mig", "guess")                      \
+    X("H100 7g.80gb", MIG, 80, PL_CARD_TOTAL(81152), 560, 90, "mig", "guess")                      \
     X("B200", DATACENTRE, 180, PL_CARD_TOTAL(183359), 640, 100, "total", "guess")                  \
     X("GH200", DATACENTRE, 96, PL_CARD_TOTAL(97871), 560, 90, "total", "guess")                    \
     X("H200", DATACENTRE, 141, PL_CARD_TOTAL(143771), 560, 90, "total", "guess")                   \
