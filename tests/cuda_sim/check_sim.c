@@ -73,9 +73,35 @@ START_TEST(halves_of_a_warp_meet_on_their_own) {
 }
 END_TEST
 
+/* Small integers are exact in bfloat16, and so are their sums in fp32. */
+static double entry(int i) {
+    return (i * 7 + i / 5) % 11 - 5;
+}
+
+START_TEST(a_warp_multiplies_what_a_plain_product_does) {
+    uint16_t *a = device(256 * sizeof *a), *b = device(128 * sizeof *b);
+    float *c = device(128 * sizeof *c), x[256];
+    for (int i = 0; i < 256; i++)
+        x[i] = (float)entry(i);
+    smoke_round(x, a, 256);
+    smoke_round(x, b, 128);
+    smoke_product(a, b, _i, c);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            double want = 0;
+            for (int k = 0; k < 16; k++)
+                want += entry(i * 16 + k) * entry(_i ? k * 8 + j : j * 16 + k);
+            ck_assert_msg(c[i * 8 + j] == want, "[%d,%d] is %g, not %g", i, j, c[i * 8 + j], want);
+        }
+    cudaFree(a);
+    cudaFree(b);
+    cudaFree(c);
+}
+END_TEST
+
 /* Each of these ends the process. */
 static void (*const mistakes[])(int *) = {smoke_divergent, smoke_deadlock, smoke_outside_mask,
-                                          smoke_mixed, smoke_overrun};
+                                          smoke_mixed,     smoke_overrun,  smoke_half_mma};
 START_TEST(a_mistake_ends_the_process) {
     mistakes[_i](device(64 * sizeof(int)));
 }
@@ -256,7 +282,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_block_sums_through_shuffles_and_shared_memory, 0, 4);
     tcase_add_loop_test(tc, a_shuffle_reads_the_lane_it_names, 0, 14);
     tcase_add_test(tc, halves_of_a_warp_meet_on_their_own);
-    tcase_add_loop_test_raise_signal(tc, a_mistake_ends_the_process, SIGABRT, 0, 5);
+    tcase_add_loop_test(tc, a_warp_multiplies_what_a_plain_product_does, 0, 2);
+    tcase_add_loop_test_raise_signal(tc, a_mistake_ends_the_process, SIGABRT, 0, 6);
     tcase_add_test(tc, memory_starts_as_nan);
     tcase_add_test(tc, the_reverse_order_shows_a_race);
     tcase_add_test(tc, floats_round_to_the_nearest_even_bfloat16);

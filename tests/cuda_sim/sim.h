@@ -1,13 +1,15 @@
 /* sim.h - the inside of the emulation of the CUDA runtime, and what tests may ask of it.
  *
- * The emulation is one C library: memory.c (allocations and copies), runtime.c (errors, devices,
- * streams), block.c (threads of a block as fibres), fibre.c (context switch), warp.c (shuffles and
- * votes), settings.c (environment). It is not thread-safe: the back-end has one host thread. */
+ * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_block.c:
+ * threads of a block as fibres. sim_fibre.c: the switch between two. sim_warp.c, sim_ptx.c: what a
+ * warp computes together. sim_settings.c: the environment. sim_lt.c, sim_nvml.c: libraries that the
+ * back-end loads by itself. Not thread-safe: the back-end has one host thread.
+ * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
 #ifndef PL_TESTS_CUDA_SIM_SIM_H
 #define PL_TESTS_CUDA_SIM_SIM_H
 
-#include "include/cuda_runtime.h"
-#include "include/plsim_core.h"
+#include <cuda_runtime.h>
+#include <plsim_core.h>
 
 #include <stdbool.h>
 
@@ -58,7 +60,7 @@ cudaError_t plsim_fail(cudaError_t e);
 cudaError_t plsim_sticky(void);
 /* Largest dynamic shared memory that a kernel may be launched with. */
 size_t plsim_shared_limit(const void *kernel);
-/* memory.c: what the device has left, and what this process takes of it. */
+/* sim_memory.c: what the device has left, and what this process takes of it. */
 uint64_t plsim_free_bytes(void);
 uint64_t plsim_own_bytes(void);
 /* The context exists from now on. */
@@ -72,12 +74,12 @@ void plsim_check_device_range(const char *what, const void *p, size_t bytes);
 /* Ends the process: a defect of the code under test. */
 _Noreturn void plsim_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* fibre.c: stacks that run plsim_fibre_main() for ever. */
+/* sim_fibre.c: stacks that run plsim_fibre_main() for ever. */
 struct plsim_fibre;
 struct plsim_fibre *plsim_fibre_create(void);
 /* Leaves the running fibre and goes on in another; NULL = the stack of the host. */
 void plsim_fibre_switch(struct plsim_fibre *to);
 struct plsim_fibre *plsim_fibre_running(void);
-void plsim_fibre_main(void); /* block.c; never returns */
+void plsim_fibre_main(void); /* sim_block.c; never returns */
 
 #endif

@@ -3,6 +3,7 @@
 #include "tests/cuda_sim/smoke_kernels.h"
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/kernels/cuda/ptx.cuh"
 
 #include <cuda_bf16.h>
 
@@ -97,6 +98,43 @@ static __global__ void round_kernel(const float *x, uint16_t *out, int n) {
     if (i < n) out[i] = __bfloat16_as_ushort(__float2bfloat16_rn(x[i]));
 }
 
+/* c[16,8] = a[16,16] b[16,8]^T, both as stored, through shared memory and ldmatrix; b is [8,16] and
+ * read as it lies, or [16,8] and read transposed. */
+static __global__ void product_kernel(const uint16_t *a, const uint16_t *b, bool trans, float *c) {
+    PL_SHARED(uint16_t, tiles);
+    unsigned lane = threadIdx.x, row = lane % 8, quarter = lane / 8;
+    uint16_t *tile_a = tiles, *tile_b = tiles + 256;
+    pl_ptx_copy_16(tile_a + 8 * lane, a + 8 * lane, true);
+    pl_ptx_copy_16(tile_b + 8 * lane, b + 8 * (lane % 16), lane < 16);
+    pl_ptx_copy_commit();
+    pl_ptx_copy_wait<0>();
+    __syncwarp();
+    uint32_t fa[4], fb[4];
+    float sums[4] = {0, 0, 0, 0};
+    pl_ptx_ldmatrix_x4(fa, tile_a + (quarter % 2 * 8 + row) * 16 + quarter / 2 * 8);
+    if (trans)
+        pl_ptx_ldmatrix_x4_trans(fb, tile_b + (quarter % 2 * 8 + row) * 8);
+    else
+        pl_ptx_ldmatrix_x4(fb, tile_b + row * 16 + quarter % 2 * 8);
+    pl_ptx_mma_bf16(sums, fa, fb);
+    for (unsigned i = 0; i < 4; i++)
+        c[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sums[i];
+}
+
+static __global__ void half_mma_kernel(float *c) {
+    uint32_t zero[4] = {0, 0, 0, 0};
+    float sums[4] = {0, 0, 0, 0};
+    if (threadIdx.x < 16) return;
+    pl_ptx_mma_bf16(sums, zero, zero);
+    c[threadIdx.x] = sums[0];
+}
+
+void smoke_product(const uint16_t *a, const uint16_t *b, int trans, float *c) {
+    PL_LAUNCH(product_kernel, dim3(1), dim3(32), 1024, nullptr, a, b, trans != 0, c);
+}
+void smoke_half_mma(int *out) {
+    PL_LAUNCH(half_mma_kernel, dim3(1), dim3(32), 0, nullptr, reinterpret_cast<float *>(out));
+}
 void smoke_number(int *out, int n, unsigned block) {
     PL_LAUNCH(number_kernel, dim3((static_cast<unsigned>(n) + block - 1) / block), dim3(block), 0,
               nullptr, out, n);

@@ -1,10 +1,11 @@
 /* cublasLt.h - stands in for NVIDIA's header of this name: the matrix product, as far as the
- * back-end uses it. Names and values are those of the cuBLAS library documentation; lt.c answers.
+ * back-end uses it. Names and values are those of the cuBLAS library documentation; sim_lt.c
+ * answers.
  */
 #ifndef PL_TESTS_CUDA_SIM_CUBLASLT_H
 #define PL_TESTS_CUDA_SIM_CUBLASLT_H
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 #ifdef __cplusplus
 extern "C" {

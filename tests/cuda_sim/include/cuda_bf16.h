@@ -5,7 +5,7 @@
 #ifndef PL_TESTS_CUDA_SIM_CUDA_BF16_H
 #define PL_TESTS_CUDA_SIM_CUDA_BF16_H
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 #ifdef __cplusplus
 

@@ -2,8 +2,8 @@
  *
  * The CUDA back-end is compiled against this directory and linked with the emulation, which runs
  * it on the host: device memory is host memory, streams and events are immediate, the threads of a
- * block are fibres (block.c). Only what the back-end uses is here; names, values and behaviour are
- * those of the CUDA Runtime API reference manual. Valid C and C++; device code is C++ only
+ * block are fibres (sim_block.c). Only what the back-end uses is here; names, values and behaviour
+ * are those of the CUDA Runtime API reference manual. Valid C and C++; device code is C++ only
  * (plsim_device.h). Environment, read when the first function is called:
  *   PLSIM_MEMORY_BYTES    memory of the device, default 8 GiB
  *   PLSIM_CONTEXT_BYTES   what the context takes of it once there is one, default 0
@@ -226,7 +226,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *ke
 
 #ifdef __cplusplus
 }
-#include "plsim_device.h"
+#include <plsim_device.h>
 #endif
 
 #endif

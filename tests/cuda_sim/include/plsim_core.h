@@ -8,7 +8,7 @@
 #ifndef PL_TESTS_CUDA_SIM_PLSIM_CORE_H
 #define PL_TESTS_CUDA_SIM_PLSIM_CORE_H
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 #ifdef __cplusplus
 extern "C" {

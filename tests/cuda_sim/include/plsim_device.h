@@ -1,11 +1,11 @@
 /* plsim_device.h - what device code of CUDA C++ takes for granted, on the host.
  *
  * Included by cuda_runtime.h in C++. Collective operations (barriers, shuffles, votes and the PTX
- * twins of plsim_ptx.h) end in block.c, where the fibres of a block or of a warp meet. */
+ * twins of sim_ptx.c) end in sim_block.c, where the fibres of a block or of a warp meet. */
 #ifndef PL_TESTS_CUDA_SIM_PLSIM_DEVICE_H
 #define PL_TESTS_CUDA_SIM_PLSIM_DEVICE_H
 
-#include "plsim_core.h"
+#include <plsim_core.h>
 
 #include <cmath>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* settings.c - the environment of the emulation, the faults it asks for, and the last words. */
+/* sim_settings.c - the environment of the emulation, the faults it asks for, and the last words. */
 #include "tests/cuda_sim/sim.h"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* runtime.c - errors, devices, streams, events, function attributes. */
+/* sim_runtime.c - errors, devices, streams, events, function attributes. */
 #include "tests/cuda_sim/sim.h"
 
 #include <stdio.h>

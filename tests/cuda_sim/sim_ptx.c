@@ -1,5 +1,5 @@
-/* ptx.c - twins of the instructions in runtime/kernels/cuda/ptx.cuh, by the fragment layouts that
- * the PTX manual draws for mma.m16n8k16 and ldmatrix. */
+/* sim_ptx.c - twins of the instructions in runtime/kernels/cuda/ptx.cuh, by the fragment layouts
+ * that the PTX manual draws for mma.m16n8k16 and ldmatrix. */
 #include "tests/cuda_sim/sim.h"
 
 #include <string.h>

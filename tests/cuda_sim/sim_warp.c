@@ -1,4 +1,4 @@
-/* warp.c - shuffles and votes: what a warp computes when all its lanes have met.
+/* sim_warp.c - shuffles and votes: what a warp computes when all its lanes have met.
  *
  * Rules of the PTX manual, shfl.sync and vote.sync. A lane that reads from one that takes no part
  * gets undefined bits there; here it gets 0xFF bytes, NaN in every float type. */

@@ -1,6 +1,6 @@
-/* nvml.c - NVML of the emulation, as a shared library for PLIMSOLL_NVML: one GPU, with the memory
- * that the emulation has. Names, numbers and layouts are those of NVIDIA's NVML API reference.
- * Symbols of the emulation come from the executable that loads this. */
+/* sim_nvml.c - NVML of the emulation, as a shared library for PLIMSOLL_NVML: one GPU, with the
+ * memory that the emulation has. Names, numbers and layouts are those of NVIDIA's NVML API
+ * reference. Symbols of the emulation come from the executable that loads this. */
 #include "tests/cuda_sim/sim.h"
 
 #include <stdio.h>

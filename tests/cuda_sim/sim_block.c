@@ -1,4 +1,4 @@
-/* block.c - runs the blocks of a launch, the threads of a block as fibres.
+/* sim_block.c - runs the blocks of a launch, the threads of a block as fibres.
  *
  * A fibre starts threads and runs each to its end; only a thread that must wait at a barrier keeps
  * its fibre, and another fibre goes on starting threads. So a kernel without barriers costs one

@@ -1,4 +1,4 @@
-/* lt.c - cuBLASLt of the emulation, as a shared library: the back-end's own loader finds it.
+/* sim_lt.c - cuBLASLt of the emulation, as a shared library: the back-end's own loader finds it.
  *
  * Slow, plain and strict: what the real library leaves to the caller's care ends the process here -
  * operands outside device memory, an algorithm used with less workspace or alignment than it was

@@ -1,4 +1,4 @@
-/* fibre.c - one stack per fibre, and the switch between two of them.
+/* sim_fibre.c - one stack per fibre, and the switch between two of them.
  *
  * A switch saves what the calling convention of the System V ABI for x86-64 makes the callee keep,
  * and swaps stack pointers; other machines use ucontext(3). Kernels do not change the floating

@@ -1,4 +1,4 @@
-/* memory.c - device and pinned memory, copies between them.
+/* sim_memory.c - device and pinned memory, copies between them.
  *
  * Device memory is host memory with an entry in a list, so that a copy or a fill can be held to the
  * bounds of one allocation. It starts as 0xFF bytes: what the real one holds is anybody's guess. */
