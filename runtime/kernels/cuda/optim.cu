@@ -91,9 +91,9 @@ template <typename T, int V> void launch_square(const struct square_call *s, cud
 
 /* As torch.nn.utils.clip_grad_norm_, and NaN where the step, or one before it, must not be
  * committed. */
-__global__ void __launch_bounds__(BLOCK) scale_of_norm(const double *partials, uint32_t n,
-                                                       float max_norm, const double *loss,
-                                                       double *clip) {
+__global__ void __launch_bounds__(BLOCK)
+    scale_of_norm(const double *partials, uint32_t n, float max_norm, const double *loss,
+                  double *clip) {
     PL_SHARED(double, shared);
     const double norm = sqrt(sum_by_block(partials, n, shared));
     if (threadIdx.x) return;
