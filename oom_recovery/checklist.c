@@ -14,6 +14,7 @@ struct scene {
     const struct pl_job_shape *shape;
     const struct pl_oom_facts *facts;
     uint64_t budget_bytes, held_bytes;
+    const struct pl_budget *budget; /* of a job that has not run; NULL after a failure */
     struct pl_text *out;
 };
 
@@ -110,6 +111,20 @@ static void ask_neighbours(const struct scene *s) {
     pl_text_add(s->out, "\n");
 }
 
+/* Of a plan: what others may hold without being in its way. */
+static void ask_room(const struct scene *s) {
+    uint64_t needed = s->plan->arena_bytes + s->budget->context_bytes;
+    bool room = s->budget->known && needed <= s->budget->total_bytes;
+    begin(s, !s->budget->known ? INFORM : room ? FINE : CHANGE, "others on the device");
+    if (!s->budget->known) {
+        pl_text_add(s->out, "none are in this plan; name a card to see what is left for them\n");
+        return;
+    }
+    pl_text_add(s->out, "none are in this plan; ");
+    add_bytes(s, room ? s->budget->total_bytes - needed : needed - s->budget->total_bytes);
+    pl_text_add(s->out, room ? " are left for them and the margin\n" : " are missing as it is\n");
+}
+
 static void ask_ledger(const struct scene *s) {
     bool used[PL_CATEGORY_COUNT] = {false};
     begin(s, INFORM, "largest lines");
@@ -158,7 +173,18 @@ void pl_oom_checklist(const struct pl_plan *plan, const struct pl_oom_facts *f,
         ask_request,  ask_precision,  ask_checkpointing, ask_batch, ask_length,
         ask_adapters, ask_neighbours, ask_ledger,        ask_peak,
     };
-    const struct scene s = {plan, &plan->program->shape, f, budget_bytes, held_bytes, out};
+    const struct scene s = {plan, &plan->program->shape, f, budget_bytes, held_bytes, NULL, out};
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        questions[i](&s);
+}
+
+void pl_job_checklist(const struct pl_plan *plan, const struct pl_budget *budget,
+                      struct pl_text *out) {
+    static void (*const questions[])(const struct scene *s) = {
+        ask_precision, ask_checkpointing, ask_batch,  ask_length,
+        ask_adapters,  ask_room,          ask_ledger, ask_peak,
+    };
+    const struct scene s = {plan, &plan->program->shape, NULL, PL_AUTO_BYTES, 0, budget, out};
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
         questions[i](&s);
 }

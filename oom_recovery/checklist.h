@@ -10,6 +10,7 @@
 #define PL_OOM_RECOVERY_CHECKLIST_H
 
 #include "estimator/base/text.h"
+#include "estimator/card/budget.h"
 #include "estimator/plan/plan.h"
 #include "oom_recovery/recovery.h"
 
@@ -18,5 +19,8 @@
  * held and free bytes is somebody else's. Appends to *out; out->failed tells of lack of memory. */
 void pl_oom_checklist(const struct pl_plan *plan, const struct pl_oom_facts *f,
                       uint64_t budget_bytes, uint64_t held_bytes, struct pl_text *out);
+/* The same questions of a job that has not run: nothing failed yet, and nobody else was seen. */
+void pl_job_checklist(const struct pl_plan *plan, const struct pl_budget *budget,
+                      struct pl_text *out);
 
 #endif
