@@ -1,6 +1,8 @@
 /* cli.c - argv -> struct pl_cli. */
 #include "tools/cli.h"
 
+#include "estimator/base/units.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +156,17 @@ static pl_err check_flag_value(const struct pl_flag_info *f, const char *value, 
     return PL_ERR_OK;
 }
 
+/* A card without memory is a slip, not a question. */
+static pl_err check_size(const struct pl_flag_info *f, const char *value, struct pl_diag *d) {
+    char text[PL_FLAG_TEXT], size[64];
+    uint64_t bytes;
+    if (strcmp(f->key, "vram_budget") != 0) return PL_ERR_OK;
+    snprintf(size, sizeof size, "%s%s", value, f->unit);
+    if (!pl_bytes_parse(size, &bytes) || bytes > 0) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_USAGE, "%s must be above 0, not `%s`",
+                       pl_cli_flag_text(f->name, text), value);
+}
+
 static pl_err take_flag(struct pl_cli *cli, int id, const char *value, struct cursor *c,
                         struct pl_diag *d) {
     const struct pl_flag_info *f = &flags[id];
@@ -170,6 +183,7 @@ static pl_err take_flag(struct pl_cli *cli, int id, const char *value, struct cu
         return pl_diag_set(d, PL_ERR_USAGE, "%s needs a value: %s", pl_cli_flag_text(f->name, text),
                            f->value);
     PL_TRY(check_flag_value(f, value, d));
+    PL_TRY(check_size(f, value, d));
     cli->flag[id] = value;
     return f->key[0] ? add_override(cli, f->key, value, f->unit, d) : PL_ERR_OK;
 }

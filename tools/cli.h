@@ -109,6 +109,10 @@ bool pl_cli_next_choice(const char **rest, const char **s, int *n);
 bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
 /* Shows the failure on stderr (and stdout under --json); returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
+/* The same with `fields` beside "error" in the object; steals them. */
+int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields);
+/* A warning on stderr; nothing under --quiet. */
+void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
 /* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). */
@@ -127,5 +131,8 @@ int pl_cmd_train(const struct pl_cli *cli);
 int pl_cmd_validate(const struct pl_cli *cli);
 int pl_cmd_estimate(const struct pl_cli *cli);
 int pl_cmd_inspect(const struct pl_cli *cli);
+int pl_cmd_cards(const struct pl_cli *cli);
+int pl_cmd_models(const struct pl_cli *cli);
+int pl_cmd_devices(const struct pl_cli *cli);
 
 #endif

@@ -3,6 +3,7 @@
 #include "tools/cli.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 
 enum style { STYLE_BOLD, STYLE_ERROR, STYLE_HINT, STYLE_OFF };
@@ -79,11 +80,37 @@ static json_t *failure_json(const struct pl_diag *d) {
                      number_or_null(d->line), "column", number_or_null(d->column));
 }
 
-int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
+int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields) {
     print_failure(cli, d);
-    /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
-    if (pl_cli_has(cli, PL_FLAG_JSON)) (void)pl_cli_print_json(failure_json(d), NULL);
+    if (pl_cli_has(cli, PL_FLAG_JSON)) {
+        json_t *o = failure_json(d);
+        if (fields && o) (void)json_object_update(o, fields);
+        /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
+        (void)pl_cli_print_json(o, NULL);
+    }
+    json_decref(fields);
     return pl_err_exit_status(d->err);
+}
+
+int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
+    return pl_cli_fail_with(cli, d, NULL);
+}
+
+void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) {
+    if (pl_cli_has(cli, PL_FLAG_QUIET)) return;
+    char line[512];
+    struct pl_text t = {0};
+    bool colour = pl_cli_colour(cli, stderr);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    pl_text_addf(&t, "plimsoll: %swarning:%s ", colour ? escapes[STYLE_BOLD] : "",
+                 colour ? escapes[STYLE_OFF] : "");
+    add_safe(&t, line, strlen(line));
+    pl_text_add(&t, "\n");
+    fputs(pl_text_str(&t), stderr);
+    pl_text_finish(&t);
 }
 
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes) {

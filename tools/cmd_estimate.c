@@ -47,6 +47,22 @@ static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
     return PL_ERR_OK;
 }
 
+/* What cannot be computed here has no verdict: that is an answer, and no permission. */
+static int cannot_tell(const struct pl_cli *cli, const struct pl_diag *d) {
+    const char *verdict = pl_verdict_name(PL_VERDICT_UNKNOWN);
+    if (!pl_cli_has(cli, PL_FLAG_JSON)) printf("verdict: %s - %s\n", verdict, d->message);
+    (void)pl_cli_fail_with(cli, d, json_pack("{s:s, s:n}", "verdict", verdict, "fits"));
+    return pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+}
+
+static int status_of(const struct pl_cli *cli, const struct pl_estimate *e) {
+    if (e->verdict.kind == PL_VERDICT_NO) return pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+    if (e->verdict.kind == PL_VERDICT_TIGHT)
+        pl_cli_warn(cli,
+                    "tight: it is inside the margin, or inside what the context may differ by");
+    return 0;
+}
+
 int pl_cmd_estimate(const struct pl_cli *cli) {
     struct pl_question q = {0};
     struct pl_estimate e = {0};
@@ -56,10 +72,12 @@ int pl_cmd_estimate(const struct pl_cli *cli) {
     if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
     if (err == PL_ERR_OK) err = pl_question_answer(&q, &e, &d);
     if (err == PL_ERR_OK) err = answer(cli, &q, &e, &d);
-    if (err != PL_ERR_OK)
+    if (err == PL_ERR_OK)
+        status = status_of(cli, &e);
+    else if (err == PL_ERR_MODEL_UNSUPPORTED)
+        status = cannot_tell(cli, &d);
+    else
         status = pl_cli_fail(cli, &d);
-    else if (e.verdict.kind == PL_VERDICT_NO)
-        status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
     pl_estimate_finish(&e);
     pl_question_finish(&q);
     return status;

@@ -70,6 +70,38 @@ static const struct pl_command commands[] = {
         .keys = true,
     },
     {
+        .name = "cards",
+        .summary = "the GPUs that --gpu knows, with what a process can get of each",
+        .synopsis = "",
+        .examples = "plimsoll cards\n"
+                    "plimsoll cards --json | jq '.cards[] | select(.nameplate_gb >= 24) | .name'\n",
+        .text =
+            "usable is what is left on an idle card before a context; the verdict of\n"
+            "estimate-vram subtracts context and margin from it. Where a GPU is in the machine,\n"
+            "its own figures win.\n",
+        .run = pl_cmd_cards,
+    },
+    {
+        .name = "models",
+        .summary = "the models that are known without a download, with exact counts",
+        .synopsis = "",
+        .examples = "plimsoll models\n"
+                    "plimsoll models --json | jq -r '.models[].ids[]'\n",
+        .text = "Wherever a MODEL is named, a directory wins, then the Hugging Face hub cache\n"
+                "(HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub), then this table.\n",
+        .run = pl_cmd_models,
+    },
+    {
+        .name = "devices",
+        .summary = "what is in this machine: processor, memory, GPUs",
+        .synopsis = "",
+        .examples = "plimsoll devices\n"
+                    "plimsoll devices --json\n",
+        .text =
+            "GPUs are asked through the driver's management library; no CUDA context is made.\n",
+        .run = pl_cmd_devices,
+    },
+    {
         .name = "help",
         .summary = "explain a command, a configuration key, or all keys",
         .synopsis = "[COMMAND | KEY | keys]",
