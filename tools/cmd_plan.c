@@ -1,0 +1,210 @@
+/* cmd_plan.c - `plimsoll plan`: what fits, what each setting costs, what to write down. */
+#include "tools/cli.h"
+
+#include "estimator/advice/advice.h"
+#include "estimator/api/question.h"
+#include "estimator/picture/picture.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/data/data.h"
+#include "tools/estimate_args.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A positive whole number given to a flag; *out stays when the flag is absent. */
+static pl_err read_count(const struct pl_cli *cli, enum pl_cli_flag flag, uint32_t most,
+                         uint32_t *out, struct pl_diag *d) {
+    char name[PL_FLAG_TEXT], *end;
+    const char *text = cli->flag[flag];
+    if (!text) return PL_ERR_OK;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    bool digits = text[0] >= '0' && text[0] <= '9';
+    if (!digits || *end || errno || v < 1 || v > most)
+        return pl_diag_set(d, PL_ERR_USAGE, "%s wants a whole number from 1 to %u, not `%.80s`",
+                           pl_cli_flag_text(pl_cli_flags()[flag].name, name), most, text);
+    *out = (uint32_t)v;
+    return PL_ERR_OK;
+}
+
+/* --- the data -------------------------------------------------------------------------------- */
+
+/* Lengths before any cut: the rule for longer samples is what is being decided. */
+static pl_err measure(const struct pl_question *q, const struct pl_dataset_list *list,
+                      struct pl_lengths *out, struct pl_diag *d) {
+    uint32_t n;
+    struct pl_data *data = NULL;
+    struct pl_sample s = {0};
+    struct pl_job job = q->job; /* shallow */
+    job.max_seq_length = (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].hi;
+    job.overlength = PL_OVERLENGTH_TRUNCATE;
+    pl_err err = pl_data_open(&job, &q->model, list, NULL, &data, d);
+    for (uint64_t row = 0; err == PL_ERR_OK && row < pl_data_rows(data); row++) {
+        PL_TRY_GOTO(pl_data_sample(data, row, &s, d), out);
+        PL_TRY_GOTO(pl_lengths_add(out, (uint32_t)s.n, d), out);
+    }
+    pl_lengths_sort(out);
+out:
+    pl_sample_finish(&s);
+    pl_data_close(&data);
+    return err;
+}
+
+static pl_err describe(const struct pl_cli *cli, struct pl_lengths *out, struct pl_diag *d) {
+    uint32_t rows = 0, mean = 0, longest = 0;
+    PL_TRY(read_count(cli, PL_FLAG_SAMPLES, INT32_MAX, &rows, d));
+    PL_TRY(read_count(cli, PL_FLAG_MEAN_TOKENS, INT32_MAX, &mean, d));
+    PL_TRY(read_count(cli, PL_FLAG_LONGEST_TOKENS, INT32_MAX, &longest, d));
+    if (!rows && !mean && !longest) return PL_ERR_OK;
+    if (!rows || !mean || !longest)
+        return pl_diag_set(d, PL_ERR_USAGE,
+                           "--samples, --mean-tokens and --longest-tokens describe data together");
+    return pl_lengths_describe(out, rows, mean, longest, d);
+}
+
+/* A plan needs no data: files that cannot be read cost the lengths, and a note says why. */
+static pl_err read_lengths(const struct pl_cli *cli, struct pl_question *q, struct pl_lengths *out,
+                           struct pl_diag *d) {
+    struct pl_dataset only = {.path = q->job.dataset, .format = PL_FORMAT_AUTO};
+    const struct pl_dataset_list single = {&only, 1};
+    struct pl_diag why = {0};
+    PL_TRY(describe(cli, out, d));
+    if (out->described || !(q->job.dataset || q->job.datasets.n)) return PL_ERR_OK;
+    pl_err err = measure(q, q->job.datasets.n ? &q->job.datasets : &single, out, &why);
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    pl_lengths_finish(out);
+    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", why.message);
+    pl_text_addf(&q->notes, "lengths are unknown, the data could not be read: %s\n", why.message);
+    return PL_ERR_OK;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static pl_err write_file(const char *path, const struct pl_text *text, struct pl_diag *d) {
+    if (text->failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
+    return pl_file_write(path, pl_text_str(text), text->len, d);
+}
+
+enum picture { PICTURE_BILL, PICTURE_TIMELINE, PICTURE_GRID, N_PICTURES };
+
+static void draw(enum picture which, const struct pl_advice *a, struct pl_text *out) {
+    struct pl_text title = {0};
+    const struct pl_budget *b = &a->estimate.budget;
+    uint64_t budget = b->known ? b->total_bytes : 0;
+    pl_estimate_add_summary(&a->estimate, &title);
+    if (which == PICTURE_BILL)
+        pl_svg_bill(a->estimate.planned.plan, b->context_bytes, budget, pl_text_str(&title), out);
+    else if (which == PICTURE_TIMELINE)
+        pl_svg_timeline(a->estimate.planned.plan, budget, pl_text_str(&title), out);
+    else
+        pl_advice_grid_svg(&a->grid, b, pl_text_str(&title), out);
+    out->failed |= title.failed;
+    pl_text_finish(&title);
+}
+
+static pl_err write_pictures(const char *dir, const struct pl_advice *a, struct pl_diag *d) {
+    static const char *const names[N_PICTURES] = {"bill.svg", "timeline.svg", "grid.svg"};
+    pl_err err = PL_ERR_OK;
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return pl_diag_set(d, PL_ERR_IO, "cannot make %s: %s", dir, strerror(errno));
+    for (int i = 0; i < N_PICTURES && err == PL_ERR_OK; i++) {
+        struct pl_text svg = {0}, path = {0};
+        draw((enum picture)i, a, &svg);
+        pl_text_addf(&path, "%s/%s", dir, names[i]);
+        err = write_file(pl_text_str(&path), &svg, d);
+        pl_text_finish(&svg);
+        pl_text_finish(&path);
+    }
+    return err;
+}
+
+static pl_err write_snapshot(const char *path, const struct pl_plan *plan, struct pl_diag *d) {
+    struct pl_text bytes = {0};
+    pl_snapshot_pickle(plan, &bytes);
+    pl_err err = write_file(path, &bytes, d);
+    pl_text_finish(&bytes);
+    return err;
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+static pl_err print_text(const struct pl_cli *cli, const struct pl_advice *a, struct pl_diag *d) {
+    struct pl_text text = {0};
+    pl_advice_text(a, pl_cli_colour(cli, stdout), pl_cli_columns(stdout), &text);
+    pl_err err =
+        text.failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer") : PL_ERR_OK;
+    if (err == PL_ERR_OK) fputs(pl_text_str(&text), stdout);
+    pl_text_finish(&text);
+    return err;
+}
+
+static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
+                     const struct pl_advice *a, struct pl_diag *d) {
+    if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
+    if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
+        PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
+    if (pl_cli_has(cli, PL_FLAG_JSON))
+        return pl_cli_print_json(pl_advice_json(a, pl_text_str(&q->notes)), d);
+    pl_cli_print_notes(cli, &q->notes);
+    return print_text(cli, a, d);
+}
+
+/* Only the grid was asked for, so only the grid is planned. */
+static pl_err answer_csv(const struct pl_cli *cli, const struct pl_advice_question *ask,
+                         struct pl_question *q, struct pl_diag *d) {
+    struct pl_fit_grid grid;
+    struct pl_text csv = {0};
+    PL_TRY(pl_question_choose_batch(q, d));
+    PL_TRY(pl_advice_grid(ask, q->batch_size, &grid, d));
+    pl_advice_csv(&grid, &csv);
+    pl_cli_print_notes(cli, &q->notes);
+    pl_err err =
+        csv.failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer") : PL_ERR_OK;
+    if (err == PL_ERR_OK) fputs(pl_text_str(&csv), stdout);
+    pl_text_finish(&csv);
+    return err;
+}
+
+static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {
+    static const enum pl_cli_flag others[] = {PL_FLAG_JSON, PL_FLAG_SVG, PL_FLAG_SNAPSHOT};
+    for (size_t i = 0; pl_cli_has(cli, PL_FLAG_CSV) && i < sizeof others / sizeof *others; i++)
+        if (pl_cli_has(cli, others[i]))
+            return pl_diag_set(d, PL_ERR_USAGE, "--csv is the grid alone: leave out --%s",
+                               pl_cli_flags()[others[i]].name);
+    return PL_ERR_OK;
+}
+
+int pl_cmd_plan(const struct pl_cli *cli) {
+    struct pl_question q = {0};
+    struct pl_advice a = {0};
+    struct pl_lengths lengths = {0};
+    struct pl_diag d = {0};
+    struct pl_advice_question ask = {.job = &q.job,
+                                     .model = &q.model,
+                                     .traits = &q.traits,
+                                     .budget = &q.budget,
+                                     .lengths = &lengths};
+    pl_err err = check_flags(cli, &d);
+    if (err == PL_ERR_OK)
+        err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &ask.effective_batch, &d);
+    if (err == PL_ERR_OK) err = pl_estimate_read_question(cli, &q, &d);
+    if (q.card) ask.card = q.card->name;
+    if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_CSV)) {
+        err = answer_csv(cli, &ask, &q, &d);
+    } else if (err == PL_ERR_OK) {
+        err = read_lengths(cli, &q, &lengths, &d);
+        if (err == PL_ERR_OK) err = pl_advice_init(&a, &ask, &d);
+        if (err == PL_ERR_OK) err = answer(cli, &q, &a, &d);
+    }
+    int status = 0;
+    if (err != PL_ERR_OK)
+        status = pl_cli_fail(cli, &d);
+    else if (a.estimate.planned.plan && q.budget.known && !a.largest_batch)
+        status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+    pl_advice_finish(&a);
+    pl_lengths_finish(&lengths);
+    pl_question_finish(&q);
+    return status;
+}
