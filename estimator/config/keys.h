@@ -13,8 +13,10 @@
 #define PL_ESTIMATOR_CONFIG_KEYS_H
 
 #define PL_CONFIG_KEYS(X)                                                                          \
-    X(model, STR, "", 0, 0, "", "directory with config.json and safetensors")                      \
-    X(model_config, STR, "", 0, 0, "", "config.json (or its directory) for `init: random`")        \
+    X(model, STR, "", 0, 0, "",                                                                    \
+      "directory with config.json and safetensors, or a Hugging Face id in the hub cache")         \
+    X(model_config, STR, "", 0, 0, "",                                                             \
+      "for `init: random`: config.json, its directory, or a name that `plimsoll models` lists")    \
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
     X(mode, ENUM, "", 0, 0, "full|lora", "train every weight, or LoRA adapters on a frozen base")  \
     X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32", "storage of weights and activations")                \
