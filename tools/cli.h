@@ -41,7 +41,32 @@
     X(PROGRAM, "program", 0, "", "", "", "one op a line, with offsets and live bytes")             \
     X(VRAM, "vram", 0, "SIZE", "vram_budget", "", "card size to compare with, such as 16GiB")      \
     X(VRAM_GB, "vram_gb", 0, "N", "vram_budget", "GB", "the same in GB of 10^9 bytes")             \
-    X(GPU, "gpu", 0, "NAME", "", "", "plan for this GPU; `plimsoll cards` lists them")
+    X(RULE_OF_THUMB, "rule_of_thumb", 0, "", "", "", "closed formulas instead of a plan")          \
+    X(TABLE, "table", 0,                                                                           \
+      "precision|gradients|optimizer|lora|activations|inference|qlora|gpus|grid|accumulation|"     \
+      "freezing|mistakes|checklist|tiers|samples",                                                 \
+      "", "", "a table to plan by, without a model")                                               \
+    X(PARAMS_BILLIONS, "params_billions", 0, "N", "", "", "rule of thumb: parameters / 10^9")      \
+    X(WEIGHT_PRECISION, "weight_precision", 0, "fp32|fp16|bf16|int8|int4|nf4", "", "",             \
+      "rule of thumb: of the weights")                                                             \
+    X(INFERENCE, "inference", 0, "", "", "", "rule of thumb: weights and overhead alone")          \
+    X(LORA, "lora", 0, "", "", "", "rule of thumb: train adapters on q and v")                     \
+    X(NO_GRADIENT_CHECKPOINTING, "no_gradient_checkpointing", 0, "", "", "",                       \
+      "rule of thumb: keep every activation")                                                      \
+    X(SEQ_LENGTH, "seq_length", 0, "N", "max_seq_length", "", "the same as --max-seq-length")      \
+    X(NUM_LAYERS, "num_layers", 0, "N", "", "", "rule of thumb: decoder layers")                   \
+    X(HIDDEN_DIM, "hidden_dim", 0, "N", "", "", "rule of thumb: width of the model")               \
+    X(TRAINED_LAYERS, "trained_layers", 0, "N", "", "", "table freezing: layers that are trained") \
+    X(CHECKLIST, "checklist", 0, "", "", "", "answer the out-of-memory checklist for this job")    \
+    X(FULL_FT_OFFLOAD, "full_ft_offload", 0, "", "", "", "refused: offload is not planned yet")    \
+    X(GPU, "gpu", 0, "NAME", "", "", "plan for this GPU; `plimsoll cards` lists them")             \
+    X(EFFECTIVE_BATCH, "effective_batch", 0, "N", "", "", "samples a step should see")             \
+    X(SAMPLES, "samples", 0, "N", "", "", "data without a file: how many samples")                 \
+    X(MEAN_TOKENS, "mean_tokens", 0, "N", "", "", "data without a file: their average length")     \
+    X(LONGEST_TOKENS, "longest_tokens", 0, "N", "", "", "data without a file: the longest")        \
+    X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
+    X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
+    X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,
@@ -107,6 +132,8 @@ bool pl_cli_next_choice(const char **rest, const char **s, int *n);
 /* --- output ---------------------------------------------------------------------------------- */
 /* --color decides; without it, or with auto, `out` is asked. */
 bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
+/* Of the terminal; 80 where there is none. */
+unsigned pl_cli_columns(FILE *out);
 /* Shows the failure on stderr (and stdout under --json); returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
 /* The same with `fields` beside "error" in the object; steals them. */
@@ -131,6 +158,7 @@ int pl_cmd_train(const struct pl_cli *cli);
 int pl_cmd_validate(const struct pl_cli *cli);
 int pl_cmd_estimate(const struct pl_cli *cli);
 int pl_cmd_inspect(const struct pl_cli *cli);
+int pl_cmd_plan(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);
 int pl_cmd_devices(const struct pl_cli *cli);

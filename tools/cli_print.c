@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 enum style { STYLE_BOLD, STYLE_ERROR, STYLE_HINT, STYLE_OFF };
 static const char *const escapes[] = {"\033[1m", "\033[1;31m", "\033[36m", "\033[0m"};
@@ -14,6 +15,12 @@ bool pl_cli_colour(const struct pl_cli *cli, FILE *out) {
     if (when && strcmp(when, "always") == 0) return true;
     if (when && strcmp(when, "never") == 0) return false;
     return pl_colour_wanted(out);
+}
+
+unsigned pl_cli_columns(FILE *out) {
+    struct winsize w;
+    if (ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
+    return 80;
 }
 
 /* Names of files and words of the command line reach messages: a control character in one must not

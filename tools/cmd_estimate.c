@@ -2,10 +2,14 @@
 #include "tools/cli.h"
 
 #include "estimator/api/question.h"
+#include "oom_recovery/checklist.h"
 #include "runtime/train/context.h"
+#include "tools/cmd_rule.h"
 #include "tools/estimate_args.h"
+#include "tools/rule_args.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* What training would run on decides the kernels' scratch and the context. A question about a GPU
  * is answered without one; only `auto` asks what this machine has. */
@@ -26,7 +30,8 @@ static void choose_device(struct pl_question *q) {
     q->budget.context_bytes = context.bytes;
 }
 
-static pl_err read_question(const struct pl_cli *cli, struct pl_question *q, struct pl_diag *d) {
+pl_err pl_estimate_read_question(const struct pl_cli *cli, struct pl_question *q,
+                                 struct pl_diag *d) {
     char *config = NULL;
     PL_TRY(pl_estimate_read_args(cli, &q->job, &config, &q->notes, d));
     pl_err err = pl_model_read(config, &q->model, d);
@@ -38,13 +43,41 @@ static pl_err read_question(const struct pl_cli *cli, struct pl_question *q, str
     return PL_ERR_OK;
 }
 
-static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
-                     const struct pl_estimate *e, struct pl_diag *d) {
-    if (pl_cli_has(cli, PL_FLAG_JSON))
-        return pl_cli_print_json(pl_estimate_json(e, pl_text_str(&q->notes)), d);
-    pl_cli_print_notes(cli, &q->notes);
-    pl_cli_print_estimate(cli, e, stdout);
-    return PL_ERR_OK;
+static json_t *lines_json(const char *lines) {
+    json_t *list = json_array();
+    for (; *lines; lines += strcspn(lines, "\n") + 1)
+        json_array_append_new(list, json_stringn(lines, strcspn(lines, "\n")));
+    return list;
+}
+
+static json_t *answer_json(const struct pl_question *q, const struct pl_estimate *e,
+                           const struct pl_text *checklist) {
+    json_t *o = pl_estimate_json(e, pl_text_str(&q->notes));
+    if (!o) return NULL;
+    int failed = json_object_set_new(o, "quick", pl_rule_quick_json(e));
+    if (checklist->len)
+        failed |= json_object_set_new(o, "checklist", lines_json(pl_text_str(checklist)));
+    if (!failed) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static pl_err answer(const struct pl_cli *cli, struct pl_question *q, const struct pl_estimate *e,
+                     struct pl_diag *d) {
+    struct pl_text checklist = {0};
+    pl_err err = PL_ERR_OK;
+    pl_rule_tier_note(e, &q->notes);
+    if (pl_cli_has(cli, PL_FLAG_CHECKLIST))
+        pl_job_checklist(e->planned.plan, &e->budget, &checklist);
+    if (pl_cli_has(cli, PL_FLAG_JSON)) {
+        err = pl_cli_print_json(answer_json(q, e, &checklist), d);
+    } else {
+        pl_cli_print_notes(cli, &q->notes);
+        pl_cli_print_estimate(cli, e, stdout);
+        fputs(pl_text_str(&checklist), stdout);
+    }
+    pl_text_finish(&checklist);
+    return err;
 }
 
 /* What cannot be computed here has no verdict: that is an answer, and no permission. */
@@ -68,7 +101,9 @@ int pl_cmd_estimate(const struct pl_cli *cli) {
     struct pl_estimate e = {0};
     struct pl_diag d = {0};
     int status = 0;
-    pl_err err = read_question(cli, &q, &d);
+    if (pl_rule_asked(cli)) return pl_cmd_rule(cli);
+    pl_err err = pl_rule_refuse_misplaced(cli, &d);
+    if (err == PL_ERR_OK) err = pl_estimate_read_question(cli, &q, &d);
     if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
     if (err == PL_ERR_OK) err = pl_question_answer(&q, &e, &d);
     if (err == PL_ERR_OK) err = answer(cli, &q, &e, &d);
@@ -89,7 +124,7 @@ int pl_cmd_inspect(const struct pl_cli *cli) {
     struct pl_diag d = {0};
     struct pl_text text = {0};
     int status = 0;
-    pl_err err = read_question(cli, &q, &d);
+    pl_err err = pl_estimate_read_question(cli, &q, &d);
     if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
     if (err == PL_ERR_OK)
         err = pl_planned_init(&planned, &q.job, &q.model, &q.traits, q.batch_size, &d);

@@ -8,8 +8,7 @@
 #include <string.h>
 
 #define EDITIONS_NOTE                                                                              \
-    "the published calculator's listing does not return the output shown with it: the parts "      \
-    "follow the output, `listing` is what the code returns"
+    "the published listing does not return the output shown with it; the parts follow that output"
 
 static json_t *real_or_null(double v, bool known) {
     return known ? json_real(v) : json_null();
@@ -34,12 +33,13 @@ static json_t *calculator_json(const struct pl_rule_question *q, const struct pl
                                const struct pl_rule_bill *listed, enum pl_rule_fit fit) {
     bool known = q->card_source != NULL;
     json_t *o = pl_rule_bill_json(shown);
-    json_t *rest = json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:[s]}", "listing",
+    json_t *notes = q->in.inference ? json_array() : json_pack("[s]", EDITIONS_NOTE);
+    json_t *rest = json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "listing",
                              pl_rule_bill_json(listed), "inputs", inputs_json(&q->in), "vram_gb",
                              real_or_null(q->in.vram_gb, known), "verdict",
                              known ? pl_rule_fit_name(fit) : "unknown", "fits",
                              known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate",
-                             1, "notes", EDITIONS_NOTE);
+                             1, "notes", notes);
     if (o && rest && json_object_update(o, rest) == 0) {
         json_decref(rest);
         return o;
@@ -64,6 +64,7 @@ static void print_bill(const struct pl_rule_bill *shown, const struct pl_rule_bi
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!rows[i].training || !shown->inference)
             printf("  %-12s %10.2f %12.2f\n", rows[i].name, rows[i].shown, rows[i].listed);
+    if (!shown->inference) puts("  note: " EDITIONS_NOTE);
 }
 
 static pl_err answer_calculator(const struct pl_cli *cli, const struct pl_rule_question *q,

@@ -6,7 +6,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_signal;
@@ -24,15 +23,9 @@ static void catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-static unsigned columns_of(FILE *out) {
-    struct winsize w;
-    if (ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 0) return w.ws_col;
-    return 80;
-}
-
 void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out) {
     struct pl_text text = {0};
-    pl_estimate_text(e, pl_cli_colour(cli, out), columns_of(out), &text);
+    pl_estimate_text(e, pl_cli_colour(cli, out), pl_cli_columns(out), &text);
     fputs(pl_text_str(&text), out);
     pl_text_finish(&text);
 }

@@ -29,17 +29,54 @@ static const struct pl_command commands[] = {
         .examples = "plimsoll estimate-vram Qwen/Qwen2.5-7B --gpu \"RTX 4090\"\n"
                     "plimsoll estimate-vram path/to/model --vram 16GiB\n"
                     "plimsoll estimate-vram path/to/model --mode full --batch-size 2 --json\n"
-                    "plimsoll estimate-vram run.yaml --vram-gb 24 --lora-r 64\n",
+                    "plimsoll estimate-vram run.yaml --vram-gb 24 --lora-r 64\n"
+                    "plimsoll estimate-vram --vram-gb 16 --json | jq .recommended_batch_size\n"
+                    "plimsoll estimate-vram --rule-of-thumb --params-billions 8 "
+                    "--weight-precision nf4 --lora\n"
+                    "plimsoll estimate-vram --table grid --vram-gb 24\n",
         .text =
             "MODEL is a directory with config.json, an id in the Hugging Face hub cache, or a\n"
             "name or id that `plimsoll models` lists; no weights are read. With --gpu the plan\n"
             "is that GPU's, compared with what a process can get of it. Exit 0: it fits, it is\n"
             "tight (with a warning), or no budget was named; exit 3: it does not fit, or nobody\n"
-            "can tell. Every byte is read off the plan that training would allocate.\n",
+            "can tell. Every byte is read off the plan that training would allocate.\n"
+            "Without a model the answer is a rule of thumb, marked approximate: a batch size by\n"
+            "the size of the card (of the local GPU when no size is given), the closed formula\n"
+            "(--rule-of-thumb), or a table (--table).\n",
         .run = pl_cmd_estimate,
         .arg = PL_ARG_FILE,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) | PL_FLAG_BIT(GPU),
+        .flags = PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) | PL_FLAG_BIT(GPU) |
+                 PL_FLAG_BIT(RULE_OF_THUMB) | PL_FLAG_BIT(TABLE) | PL_FLAG_BIT(PARAMS_BILLIONS) |
+                 PL_FLAG_BIT(WEIGHT_PRECISION) | PL_FLAG_BIT(INFERENCE) | PL_FLAG_BIT(LORA) |
+                 PL_FLAG_BIT(NO_GRADIENT_CHECKPOINTING) | PL_FLAG_BIT(SEQ_LENGTH) |
+                 PL_FLAG_BIT(NUM_LAYERS) | PL_FLAG_BIT(HIDDEN_DIM) | PL_FLAG_BIT(TRAINED_LAYERS) |
+                 PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(CHECKLIST) |
+                 PL_FLAG_BIT(FULL_FT_OFFLOAD),
+        .keys = true,
+    },
+    {
+        .name = "plan",
+        .summary = "advice: what fits, where it ends, what each setting costs, what to write down",
+        .synopsis = "[MODEL | CONFIG.yaml] [--gpu NAME | --vram SIZE] [--effective-batch N] [--key "
+                    "value ...]",
+        .examples = "plimsoll plan run.yaml --gpu \"RTX 4090\"\n"
+                    "plimsoll plan Qwen/Qwen2.5-7B --gpu L40S --effective-batch 16 --samples 1000 "
+                    "\\\n"
+                    "    --mean-tokens 400 --longest-tokens 1200\n"
+                    "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
+                    "plimsoll plan run.yaml --csv > grid.csv\n",
+        .text = "The batch x length grid, the exact wall of every axis, every knob priced, the\n"
+                "lengths of the data set, ways to the effective batch, the cards that fit, and a\n"
+                "configuration to paste. Each figure is a plan of its own. Exit 3: not even one\n"
+                "sample fits.\n",
+        .run = pl_cmd_plan,
+        .arg = PL_ARG_FILE,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(GPU) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) |
+                 PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(SAMPLES) | PL_FLAG_BIT(MEAN_TOKENS) |
+                 PL_FLAG_BIT(LONGEST_TOKENS) | PL_FLAG_BIT(CSV) | PL_FLAG_BIT(SVG) |
+                 PL_FLAG_BIT(SNAPSHOT),
         .keys = true,
     },
     {

@@ -18,4 +18,10 @@
 pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char **config_json,
                              struct pl_text *notes, struct pl_diag *d);
 
+/* The whole question: job, model, and the device and memory it is about. The caller finishes *q
+ * whatever the outcome. In cmd_estimate.c. */
+struct pl_question;
+pl_err pl_estimate_read_question(const struct pl_cli *cli, struct pl_question *q,
+                                 struct pl_diag *d);
+
 #endif
