@@ -54,7 +54,10 @@ static json_t *answer_json(const struct pl_question *q, const struct pl_estimate
                            const struct pl_text *checklist) {
     json_t *o = pl_estimate_json(e, pl_text_str(&q->notes));
     if (!o) return NULL;
+    pl_err refusal = pl_gate_error(&e->verdict, e->job, &e->budget, NULL);
     int failed = json_object_set_new(o, "quick", pl_rule_quick_json(e));
+    failed |= json_object_set_new(
+        o, "refusal", refusal == PL_ERR_OK ? json_null() : json_string(pl_err_code(refusal)));
     if (checklist->len)
         failed |= json_object_set_new(o, "checklist", lines_json(pl_text_str(checklist)));
     if (!failed) return o;
