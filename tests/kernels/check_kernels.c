@@ -29,7 +29,7 @@ int main(void) {
         n++;
     Suite *s = suite_create("kernels");
     TCase *tc = tcase_create("conformance");
-    tcase_set_timeout(tc, 120);
+    tcase_set_timeout(tc, 240);
     tcase_add_loop_test(tc, a_kernel_agrees_with_its_reference, 0, n);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -398,7 +398,7 @@ static void run_round(const struct kernel_case *test, uint32_t round, const stru
 void run_case(const struct kernel_case *test) {
     struct machine m = {0};
     machine_open(&m);
-    for (uint32_t round = 0; round < test->rounds; round++)
+    for (uint32_t round = 0; round < test->rounds && round < m.most_rounds; round++)
         run_round(test, round, &m);
     machine_close(&m);
 }

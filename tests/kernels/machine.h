@@ -25,6 +25,7 @@ struct runner {
 struct machine {
     struct runner runners[MACHINE_RUNNERS];
     uint32_t n;
+    uint32_t most_rounds; /* of a case; the rounds with edge shapes come first */
 };
 
 /* Fail the running Check test. */

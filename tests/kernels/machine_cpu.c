@@ -13,6 +13,7 @@ void machine_open(struct machine *m) {
     uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
     struct pl_diag d = {0};
     m->n = 0;
+    m->most_rounds = UINT32_MAX;
     for (uint32_t l = 0; l < n; l++)
         for (uint32_t threads = 1; threads <= MOST_THREADS; threads++) {
             ck_assert_uint_lt(m->n, MACHINE_RUNNERS);

@@ -14,6 +14,8 @@
 #ifdef PLSIM_EMULATION
 #include "tests/cuda_sim/sim.h"
 
+enum { ROUNDS = 16 }; /* an emulated GPU is a thousand times slower than one core */
+
 static const struct {
     const char *name, *sm, *sm_count, *order;
     bool is_first;
@@ -29,6 +31,8 @@ void machine_turn_to(const struct runner *r) {
     plsim_restart();
 }
 #else
+#define ROUNDS UINT32_MAX
+
 static const struct {
     const char *name;
     bool is_first;
@@ -42,6 +46,7 @@ void machine_turn_to(const struct runner *r) {
 void machine_open(struct machine *m) {
     struct pl_diag d = {0};
     m->n = sizeof gpus / sizeof *gpus;
+    m->most_rounds = getenv("PLSIM_ALL_ROUNDS") ? UINT32_MAX : ROUNDS;
     for (uint32_t i = 0; i < m->n; i++) {
         struct runner *r = &m->runners[i];
         r->number = i;
