@@ -94,10 +94,11 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     const struct pl_train_options options = {.messages = stderr,
                                              .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
                                              .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
+                                             .probe_only = pl_cli_has(cli, PL_FLAG_PROBE),
                                              .stop = &stop_signal};
     catch_signals();
     pl_err err = pl_train(pf, &options, &result, &d);
-    if (err == PL_ERR_OK && !quiet) print_summary(pf->job, &result, stderr);
+    if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf->job, &result, stderr);
     if (err == PL_ERR_OK) return 0;
     int status = pl_cli_fail(cli, &d);
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;

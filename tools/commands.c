@@ -10,7 +10,8 @@ static const struct pl_command commands[] = {
         .synopsis = "CONFIG.yaml [key=value ... | --key value ...]",
         .examples = "plimsoll train configs/quickstart.yaml\n"
                     "plimsoll train run.yaml --learning-rate 1e-4 max_steps=100\n"
-                    "plimsoll train run.yaml --dry-run\n",
+                    "plimsoll train run.yaml --dry-run\n"
+                    "plimsoll train run.yaml --probe\n",
         .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit\n"
                 "is refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes\n"
                 "the step, saves a checkpoint and exits 130 or 143; the same command resumes.\n",
@@ -18,7 +19,8 @@ static const struct pl_command commands[] = {
         .arg = PL_ARG_FILE,
         .min_args = 1,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+        .flags = PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(VRAM) |
+                 PL_FLAG_BIT(VRAM_GB),
         .keys = true,
     },
     {

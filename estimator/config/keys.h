@@ -72,6 +72,8 @@
       "refuse, warn about or skip the verdict")                                                    \
     X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \
     X(oom_max_retries, U32, "3", 0, 30, "", "halvings before RUNTIME_GPU_OOM")                     \
+    X(probe_steps, U32, "0", 0, 1000, "", "steps on the longest samples before the run, to compare "  \
+                                          "planned and measured; undone")                          \
     X(val_set_size, F64, "0", 0, 1e9, "",                                                          \
       "rows held out for evaluation: below 1 a share, else a count")                               \
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \

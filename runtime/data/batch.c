@@ -34,21 +34,38 @@ static uint64_t targets_of(const struct pl_sample *s) {
     return n;
 }
 
+static pl_err begin(struct pl_step_batch *b, uint64_t n, struct pl_diag *d) {
+    b->n = b->targets = b->tokens = 0;
+    return reserve_samples(b, n, d);
+}
+
+static pl_err append(struct pl_step_batch *b, struct pl_data *data, uint64_t row,
+                     struct pl_diag *d) {
+    struct pl_sample *s = &b->samples[b->n];
+    PL_TRY(pl_data_sample(data, row, s, d));
+    uint64_t targets = targets_of(s);
+    if (!targets) s->n = 0;
+    b->targets += targets;
+    b->tokens += s->n;
+    b->n++;
+    return PL_ERR_OK;
+}
+
 pl_err pl_step_batch_load(struct pl_step_batch *b, struct pl_data *data, uint64_t first_position,
                           uint64_t n, uint64_t first_row, uint64_t n_rows, bool shuffle,
                           uint64_t seed, struct pl_diag *d) {
-    b->n = b->targets = b->tokens = 0;
-    PL_TRY(reserve_samples(b, n, d));
-    for (uint64_t i = 0; i < n; i++) {
-        struct pl_sample *s = &b->samples[i];
-        uint64_t row = pl_data_order(first_position + i, first_row, n_rows, shuffle, seed);
-        PL_TRY(pl_data_sample(data, row, s, d));
-        uint64_t targets = targets_of(s);
-        if (!targets) s->n = 0;
-        b->targets += targets;
-        b->tokens += s->n;
-    }
-    b->n = n;
+    PL_TRY(begin(b, n, d));
+    for (uint64_t i = 0; i < n; i++)
+        PL_TRY(append(b, data, pl_data_order(first_position + i, first_row, n_rows, shuffle, seed),
+                      d));
+    return PL_ERR_OK;
+}
+
+pl_err pl_step_batch_load_rows(struct pl_step_batch *b, struct pl_data *data, uint64_t n,
+                               const uint64_t *rows, uint64_t n_rows, struct pl_diag *d) {
+    PL_TRY(begin(b, n, d));
+    for (uint64_t i = 0; i < n && n_rows; i++)
+        PL_TRY(append(b, data, rows[i % n_rows], d));
     return PL_ERR_OK;
 }
 

@@ -29,6 +29,7 @@ struct pl_data {
     struct row_place *rows;
     uint64_t n_rows, cap_rows;
     struct pl_data_stats stats;
+    struct pl_longest longest; /* longest first */
     struct pl_row_parser parser;
     uint64_t max_tokens;
     uint32_t overlength;
@@ -85,6 +86,21 @@ static void remember(struct remark *r, uint64_t line) {
     if (!r->n++) r->line = line;
 }
 
+/* Sorted, longest first; the shortest falls off the end. */
+static void remember_longest(struct pl_longest *l, uint64_t row, uint64_t tokens) {
+    uint32_t at = l->n;
+    while (at > 0 && l->tokens[at - 1] < tokens)
+        at--;
+    if (at == PL_LONGEST_ROWS) return;
+    if (l->n < PL_LONGEST_ROWS) l->n++;
+    for (uint32_t i = l->n - 1; i > at; i--) {
+        l->row[i] = l->row[i - 1];
+        l->tokens[i] = l->tokens[i - 1];
+    }
+    l->row[at] = row;
+    l->tokens[at] = tokens;
+}
+
 struct remarks {
     struct remark unsupervised, truncated, dropped;
 };
@@ -112,6 +128,7 @@ static pl_err take_row(struct pl_data *data, uint32_t file, const struct pl_raw_
         st->unsupervised_rows++;
         remember(&r->unsupervised, row->line);
     }
+    if (targets) remember_longest(&data->longest, st->rows, s->n);
     st->rows++;
     st->tokens += s->n;
     st->supervised_tokens += targets;
@@ -261,6 +278,10 @@ uint64_t pl_data_rows(const struct pl_data *data) {
 }
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data) {
     return &data->stats;
+}
+
+const struct pl_longest *pl_data_longest(const struct pl_data *data) {
+    return &data->longest;
 }
 
 static pl_err changed(const struct pl_data *data, const struct row_place *r, struct pl_diag *d) {

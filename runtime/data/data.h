@@ -29,6 +29,13 @@ struct pl_data_stats {
     uint64_t tokens, supervised_tokens, longest;
 };
 
+/* The longest rows, any of them when several are of one length; kept for the probe. */
+#define PL_LONGEST_ROWS 64
+struct pl_longest {
+    uint64_t row[PL_LONGEST_ROWS], tokens[PL_LONGEST_ROWS];
+    uint32_t n;
+};
+
 struct pl_data;
 
 /* Opens the files of `list` (paths resolved by pl_job_input_path). Rules for length, vocabulary and
@@ -39,6 +46,7 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
 void pl_data_close(struct pl_data **data);
 uint64_t pl_data_rows(const struct pl_data *data);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
+const struct pl_longest *pl_data_longest(const struct pl_data *data);
 /* Tokens of row `row` (0-based over all files). One thread at a time. PL_ERR_DATA_FILE: the file
  * cannot be read any more, or is not the one that was opened. */
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);
@@ -59,6 +67,9 @@ void pl_step_batch_finish(struct pl_step_batch *b);
 pl_err pl_step_batch_load(struct pl_step_batch *b, struct pl_data *data, uint64_t first_position,
                           uint64_t n, uint64_t first_row, uint64_t n_rows, bool shuffle,
                           uint64_t seed, struct pl_diag *d);
+/* The same for n rows from `rows`, which is read in a circle when it holds fewer. */
+pl_err pl_step_batch_load_rows(struct pl_step_batch *b, struct pl_data *data, uint64_t n,
+                               const uint64_t *rows, uint64_t n_rows, struct pl_diag *d);
 /* Host image of a micro-batch's inputs; arrays have the capacity of the plan. */
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;

@@ -76,10 +76,15 @@ struct pl_step_result {
     double loss, grad_norm, learning_rate;
     uint64_t targets, tokens; /* supervised, computed */
 };
+/* Reserves the job arena; RUNTIME_GPU_OOM when it cannot be had. */
+pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d);
 /* Reserves the batch arena, halving as recovery allows. */
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
 /* One transaction: the next samples, forward and backward, then the commit. */
 pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* The step on the longest samples of the data, without counting it: the weights change, the run's
+ * state does not. */
+pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
 /* Mean loss over the evaluation rows. */
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 
@@ -87,6 +92,14 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d);
+
+/* --- train.c --- */
+/* T3; fills the byte counts of *out. */
+pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d);
+
+/* --- probe.c --- */
+/* Real steps on the longest samples, then arenas as they were before: zero. Loading follows. */
+pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d);
 
 /* --- outcome.c: files a run leaves besides weights --- */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);

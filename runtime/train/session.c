@@ -105,7 +105,7 @@ static void init_counters(struct pl_run *r) {
 }
 
 /* No halving makes weights smaller: out of memory here is final. */
-static pl_err reserve_job_arena(struct pl_run *r, struct pl_diag *d) {
+pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d) {
     uint64_t bytes = r->rungs[0].planned.plan->job_bytes;
     struct pl_diag failure = {0};
     pl_err err = pl_arena_reserve(r->device, bytes, "job arena", &r->job_arena, &failure);
@@ -127,7 +127,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     PL_TRY(build_ladder(r, d));
     const struct pl_program *p = r->rungs[0].planned.program;
     PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->shape.batch_size, d));
-    return reserve_job_arena(r, d);
+    return pl_run_reserve_job(r, d);
 }
 
 void pl_run_close(struct pl_run *r) {

@@ -206,20 +206,30 @@ static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_dia
                        (unsigned long long)(r->state.step + 1), out->loss, out->grad_norm);
 }
 
+static pl_err held_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+    PL_TRY(recoverable(r, false, d));
+    PL_TRY(commit(r, out, d));
+    if (r->device->allocations == r->steady_allocations) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
+                       (unsigned long long)(r->state.step + 1));
+}
+
 pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     const struct pl_preflight *pf = r->pf;
     PL_TRY(pl_step_batch_load(&r->batch, pf->data, r->state.position, pf->global_batch, 0,
                               pf->train_rows, r->job->shuffle, r->job->seed, d));
-    PL_TRY(recoverable(r, false, d));
-    PL_TRY(commit(r, out, d));
-    if (r->device->allocations != r->steady_allocations)
-        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
-                           (unsigned long long)(r->state.step + 1));
+    PL_TRY(held_step(r, out, d));
     r->state.step++;
     r->state.position += pf->global_batch;
     r->state.tokens += out->targets;
     r->tokens_computed += out->tokens;
     return PL_ERR_OK;
+}
+
+pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+    const struct pl_longest *l = pl_data_longest(r->pf->data);
+    PL_TRY(pl_step_batch_load_rows(&r->batch, r->pf->data, r->pf->global_batch, l->row, l->n, d));
+    return held_step(r, out, d);
 }
 
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {

@@ -127,7 +127,7 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
 }
 
 /* T3: what the plan promised is what the device counted. */
-static pl_err check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     out->steps = r->state.step;
     out->steps_run = r->state.step - r->pf->resume_state.step;
     out->planned_bytes = pl_run_rung(r)->planned.plan->arena_bytes;
@@ -159,13 +159,18 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     PL_TRY(pl_run_reserve(r, d));
     PL_TRY(pl_run_load(r, d));
     PL_TRY(pl_run_write_preflight(r, d));
+    if (r->job->probe_steps || r->opt->probe_only) {
+        PL_TRY(pl_run_probe(r, out, d));
+        if (r->opt->probe_only) return PL_ERR_OK;
+        PL_TRY(pl_run_load(r, d));
+    }
     double before = pl_run_clock();
     pl_err err = steps(r, out, d);
     double seconds = pl_run_clock() - before;
     out->tokens_per_second = seconds > 0 ? (double)r->tokens_computed / seconds : 0;
     pl_progress_end(&r->progress);
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
-    PL_TRY(check_books(r, out, d));
+    PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(pl_run_write_pictures(r, out->measured_bytes, d));
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
     PL_TRY(summarise(r, out, d));

@@ -26,6 +26,7 @@ struct pl_train_options {
     FILE *messages;  /* ledger, notes, progress; never NULL */
     FILE *json;      /* one event a line; NULL = off */
     bool quiet;      /* errors only */
+    bool probe_only; /* the probe alone: nothing is trained or saved */
     volatile sig_atomic_t *stop; /* nullable; non-zero signal number: finish the step, save, stop */
 };
 
@@ -58,7 +59,15 @@ void pl_preflight_finish(struct pl_preflight *pf);
  * weights of it are on this machine. */
 pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_diag *d);
 
+struct pl_probe { /* what the steps on the longest samples showed */
+    uint32_t steps, batch_size;
+    uint64_t tokens, longest; /* of a step; tokens of the longest sample */
+    double seconds;           /* a step, the fastest */
+    double run_seconds;       /* of the whole run at that rate, as if every step were this long */
+};
+
 struct pl_train_result {
+    struct pl_probe probe; /* steps 0 = there was none */
     uint64_t steps;     /* done since the job began, earlier runs included */
     uint64_t steps_run; /* by this run */
     uint64_t planned_bytes, allocated_bytes, measured_bytes;

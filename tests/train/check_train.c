@@ -121,6 +121,27 @@ static struct child start_long_run(const char *out) {
 
 static const struct { int number, status; } signals[] = {{SIGINT, 130}, {SIGTERM, 143}};
 
+START_TEST(a_probe_leaves_no_trace_in_the_weights) {
+    make_job(_i, "max_steps: 3\n");
+    TRAIN(0, "output_dir=plain");
+    TRAIN(0, "output_dir=probed", "probe_steps=2");
+    char plain[SCRATCH_PATH + 16], probed[SCRATCH_PATH + 16];
+    snprintf(plain, sizeof plain, "%s/plain", dir);
+    snprintf(probed, sizeof probed, "%s/probed", dir);
+    weights_assert_same(plain, probed, stem(_i));
+    joblog_assert_same_steps(plain, probed);
+    json_t *log = joblog_read(probed);
+    const json_t *probe = joblog_event(log, "probe", 0);
+    ck_assert_ptr_nonnull(probe);
+    ck_assert(joblog_number(probe, "steps") == 2);
+    ck_assert(joblog_number(probe, "planned_peak_bytes") ==
+              joblog_number(probe, "allocated_peak_bytes"));
+    json_decref(log);
+    TRAIN(0, "output_dir=alone", "--probe");
+    ck_assert_int_ne(access(in_dir(dir, textf("alone/%s.safetensors", stem(_i))), F_OK), 0);
+}
+END_TEST
+
 START_TEST(a_finished_run_says_that_nothing_is_left) {
     make_job(0, "max_steps: 2\nsave_steps: 2\n");
     TRAIN(0, "resume=never");
@@ -286,6 +307,7 @@ int main(void) {
     tcase_add_loop_test(tc, ten_steps_and_ten_more_are_twenty_bit_for_bit, 0, N_JOBS);
     tcase_add_loop_test(tc, a_signal_saves_and_the_same_command_goes_on_bit_for_bit, 0, 2);
     tcase_add_loop_test(tc, a_second_signal_is_obeyed_at_once, 0, 2);
+    tcase_add_loop_test(tc, a_probe_leaves_no_trace_in_the_weights, 0, N_JOBS);
     tcase_add_test(tc, a_finished_run_says_that_nothing_is_left);
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused);
     tcase_add_loop_test(tc, what_was_estimated_is_planned_and_allocated_to_the_byte, 0,
