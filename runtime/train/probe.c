@@ -15,6 +15,9 @@ static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d
         double seconds = pl_run_clock() - before;
         if (i == 0 || seconds < p->seconds) p->seconds = seconds;
         p->tokens = s.tokens;
+        if (i == 0) p->first_loss = s.loss;
+        p->last_loss = s.loss;
+        p->grad_norm = s.grad_norm;
     }
     return PL_ERR_OK;
 }
@@ -39,7 +42,7 @@ static pl_err tell(struct pl_run *r, const struct pl_train_result *t, struct pl_
              p->seconds, minutes ? p->run_seconds / 60 : p->run_seconds, minutes ? "min" : "s");
     pl_progress_note(&r->progress, line);
     return pl_log_event(r->log, "probe",
-                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "steps",
+                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "steps",
                                   (json_int_t)p->steps, "batch_size", (json_int_t)p->batch_size,
                                   "tokens", (json_int_t)p->tokens, "longest_sample_tokens",
                                   (json_int_t)p->longest, "planned_peak_bytes",

@@ -63,6 +63,7 @@ struct pl_probe { /* what the steps on the longest samples showed */
     uint32_t steps, batch_size;
     uint64_t tokens, longest; /* of a step; tokens of the longest sample */
     double seconds;           /* a step, the fastest */
+    double first_loss, last_loss, grad_norm; /* of the first and the last step; of the last */
     double run_seconds;       /* of the whole run at that rate, as if every step were this long */
 };
 
