@@ -41,16 +41,19 @@ static pl_err tell(struct pl_run *r, const struct pl_train_result *t, struct pl_
              pl_bytes_text(t->planned_bytes, planned), pl_bytes_text(t->measured_bytes, measured),
              p->seconds, minutes ? p->run_seconds / 60 : p->run_seconds, minutes ? "min" : "s");
     pl_progress_note(&r->progress, line);
-    return pl_log_event(r->log, "probe",
-                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "steps",
-                                  (json_int_t)p->steps, "batch_size", (json_int_t)p->batch_size,
-                                  "tokens", (json_int_t)p->tokens, "longest_sample_tokens",
-                                  (json_int_t)p->longest, "planned_peak_bytes",
-                                  (json_int_t)t->planned_bytes, "allocated_peak_bytes",
-                                  (json_int_t)t->allocated_bytes, "measured_peak_bytes",
-                                  (json_int_t)t->measured_bytes, "seconds_per_step", p->seconds,
-                                  "run_seconds_at_most", p->run_seconds),
-                        d);
+    return pl_log_event(
+        r->log, "probe",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "steps",
+                  (json_int_t)p->steps, "batch_size", (json_int_t)p->batch_size, "tokens",
+                  (json_int_t)p->tokens, "longest_sample_tokens", (json_int_t)p->longest,
+                  "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
+                  (json_int_t)t->allocated_bytes, "measured_peak_bytes",
+                  (json_int_t)t->measured_bytes, "predicted_process_bytes",
+                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
+                  "seconds_per_step", p->seconds, "run_seconds_at_most", p->run_seconds,
+                  "first_loss", pl_log_real(p->first_loss), "last_loss", pl_log_real(p->last_loss),
+                  "grad_norm", pl_log_real(p->grad_norm)),
+        d);
 }
 
 pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
