@@ -17,7 +17,8 @@ static void on_signal(int number) {
 }
 
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
+    /* A write that waits for its reader goes on; the flag is looked at between steps. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -1,4 +1,4 @@
-/* workspace_cuda_rows.h - how the CUDA kernels of rows and updates cut their work into partial sums.
+/* workspace_cuda_rows.h - how CUDA kernels of rows and updates cut work into partial sums.
  *
  * The planner sizes scratch by these numbers and the kernels lay it out by them. They do not depend
  * on the GPU: the same job sums in the same order on any of them. */

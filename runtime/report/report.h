@@ -63,7 +63,7 @@ void pl_progress_note(struct pl_progress *p, const char *text); /* a line above 
 void pl_progress_end(struct pl_progress *p);
 bool pl_colour_wanted(FILE *out); /* terminal, NO_COLOR, FORCE_COLOR, TERM=dumb */
 
-/* --- pictures: self-contained SVG; those of a plan are in picture.h ------------------------------------------------------------ */
+/* --- pictures: self-contained SVG; those of a plan are in picture.h --- */
 /* Loss over steps with a smoothed line and axis labels. Points that are not finite are left out and
  * counted below the picture. */
 void pl_svg_loss(const double *steps, const double *losses, uint64_t n, const char *title,
