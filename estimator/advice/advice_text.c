@@ -270,8 +270,9 @@ static void add_advice(const struct page *p) {
     if (!a->q.budget->known) {
         pl_text_add(p->out, "  no budget was named: --gpu NAME, --vram-gb N or --vram 16GiB\n");
     } else if (!a->largest_batch) {
-        pl_text_addf(p->out, "  not even one sample of %u tokens fits %s\n", a->length,
-                     a->q.budget->source);
+        pl_text_addf(p->out, "  not even one sample of %u tokens fits %s%s\n", a->length,
+                     a->q.budget->source,
+                     a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");
     } else if (!a->recommended_batch) {
         pl_text_addf(p->out, "  length %u, largest batch %u\n", a->length, a->largest_batch);
     } else {

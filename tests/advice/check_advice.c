@@ -1,0 +1,323 @@
+/* check_advice.c - every figure of the advice against an estimate of its own. */
+#include "estimator/advice/advice.h"
+#include "estimator/card/cards.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct pl_job job;
+static struct pl_model model;
+static struct pl_traits traits;
+static struct pl_budget budget;
+static struct pl_advice_question ask;
+
+static void set(struct pl_job *j, const char *key, const char *value) {
+    ck_assert_int_eq(pl_job_set(j, key, value, NULL), PL_ERR_OK);
+}
+
+static void prepare(void) {
+    ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
+    set(&job, "mode", "lora");
+    set(&job, "model", "SmolLM2-135M");
+    set(&job, "max_seq_length", "300");
+    set(&job, "batch_size", "3");
+    pl_test_model("SmolLM2-135M", &model);
+    traits = pl_traits_cpu(2);
+    budget = (struct pl_budget){.known = true, .total_bytes = 600 * MIB, .source = "vram_budget"};
+    ask = (struct pl_advice_question){
+        .job = &job, .model = &model, .traits = &traits, .budget = &budget};
+}
+
+static void finish(void) {
+    pl_job_finish(&job);
+}
+
+/* What `estimate-vram` would say about a job: a road that shares nothing with the advice. */
+static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
+    struct pl_estimate e;
+    ck_assert_int_eq(pl_estimate_init(&e, j, &model, &traits, &budget, batch, 0, NULL), PL_ERR_OK);
+    struct pl_verdict v = e.verdict;
+    pl_estimate_finish(&e);
+    return v;
+}
+
+START_TEST(the_cells_of_the_grid_are_single_estimates) {
+    struct pl_fit_grid g;
+    bool own = false, fits = false, not = false;
+    ck_assert_int_eq(pl_advice_grid(&ask, 3, &g, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(g.n_batches, PL_GRID_SIDE);
+    ck_assert_uint_eq(g.n_lengths, PL_GRID_SIDE);
+    for (uint32_t b = 0; b < g.n_batches; b++) {
+        for (uint32_t l = 0; l < g.n_lengths; l++) {
+            struct pl_job j = job;
+            j.max_seq_length = g.lengths[l];
+            struct pl_verdict v = estimate(&j, g.batches[b]);
+            ck_assert_uint_eq(g.cells[b][l].needed_bytes, v.needed_bytes);
+            ck_assert_int_eq(g.cells[b][l].verdict, v.kind);
+            own |= g.lengths[l] == 300 && g.batches[b] == 3;
+            fits |= v.kind == PL_VERDICT_FITS;
+            not |= v.kind == PL_VERDICT_NO;
+        }
+    }
+    ck_assert(own && fits && not );
+}
+END_TEST
+
+static const enum pl_key_id axes[] = {PL_KEY_batch_size, PL_KEY_max_seq_length, PL_KEY_lora_r};
+#define N_AXES 3
+
+static struct pl_verdict along(enum pl_key_id key, uint32_t value) {
+    char text[16];
+    uint32_t n;
+    struct pl_job j = job;
+    snprintf(text, sizeof text, "%u", value);
+    set(&j, pl_key_table(&n)[key].key, text);
+    return estimate(&j, key == PL_KEY_batch_size ? value : 3);
+}
+
+START_TEST(a_wall_fits_and_one_more_does_not) {
+    enum pl_key_id key = axes[_i % N_AXES];
+    uint32_t n, batch = 3;
+    struct pl_wall w;
+    if (_i / N_AXES) { /* from beyond the wall instead of from below it */
+        batch = key == PL_KEY_batch_size ? 200 : 3;
+        if (key != PL_KEY_batch_size) set(&job, pl_key_table(&n)[key].key, "4000");
+    }
+    ck_assert_int_eq(pl_advice_wall(&ask, batch, key, &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(w.now > w.wall, _i / N_AXES);
+    ck_assert_uint_gt(w.wall, 1);
+    struct pl_verdict at = along(key, w.wall), beyond = along(key, w.wall + 1);
+    ck_assert_int_eq(at.kind, PL_VERDICT_FITS);
+    ck_assert_uint_eq(at.needed_bytes, w.wall_bytes);
+    ck_assert_int_eq(beyond.kind, PL_VERDICT_NO);
+    ck_assert_uint_eq(beyond.needed_bytes, w.next_bytes);
+    ck_assert_int_eq(w.doubling_known, 2 * w.now <= w.limit);
+    if (!w.doubling_known) return;
+    ck_assert_int_eq(w.doubling_bytes, (int64_t)(along(key, 2 * w.now).needed_bytes -
+                                                 along(key, w.now).needed_bytes));
+}
+END_TEST
+
+START_TEST(without_room_for_the_smallest_there_is_no_wall) {
+    struct pl_wall w;
+    budget.total_bytes = 100 * MIB; /* the weights alone are more */
+    ck_assert_int_eq(pl_advice_wall(&ask, 3, axes[_i], &w, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(w.wall, 0);
+    ck_assert_uint_gt(w.next_bytes, budget.total_bytes);
+}
+END_TEST
+
+START_TEST(without_end_of_memory_the_limit_is_the_wall) {
+    struct pl_wall w;
+    budget.total_bytes = UINT64_C(1) << 60;
+    ck_assert_int_eq(pl_advice_wall(&ask, 3, PL_KEY_lora_r, &w, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(w.wall, w.limit);
+    ck_assert_uint_eq(w.next_bytes, 0);
+}
+END_TEST
+
+static struct pl_advice advise(void) {
+    struct pl_advice a;
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_advice_init(&a, &ask, &d) == PL_ERR_OK, "%s", d.message);
+    return a;
+}
+
+START_TEST(a_knob_costs_what_the_changed_job_costs) {
+    struct pl_advice a = advise();
+    uint64_t now = estimate(&job, 3).needed_bytes;
+    ck_assert_uint_ge(a.n_knobs, 10);
+    for (uint32_t i = 0; i < a.n_knobs; i++) {
+        const struct pl_knob *k = &a.knobs[i];
+        struct pl_job j = job;
+        char key[64];
+        size_t n = strcspn(k->change, ":");
+        snprintf(key, sizeof key, "%.*s", (int)n, k->change);
+        set(&j, key, k->change + n + 2);
+        struct pl_verdict v = estimate(&j, j.batch_size);
+        ck_assert_msg(k->price.needed_bytes == v.needed_bytes, "%s", k->change);
+        ck_assert_int_eq(k->saves_bytes, (int64_t)(now - v.needed_bytes));
+        ck_assert_int_eq(k->price.verdict, v.kind);
+    }
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(recomputing_saves_bytes_and_costs_work) {
+    struct pl_advice a = advise();
+    ck_assert_uint_eq(a.n_tradeoffs, 3);
+    ck_assert_uint_lt(a.tradeoffs[2].price.needed_bytes, a.tradeoffs[1].price.needed_bytes);
+    ck_assert_uint_lt(a.tradeoffs[1].price.needed_bytes, a.tradeoffs[0].price.needed_bytes);
+    ck_assert_uint_gt(a.tradeoffs[2].largest_batch, a.tradeoffs[0].largest_batch);
+    /* a frozen layer costs forward 2 and backward 2 per weight; once more forward is at most half
+     */
+    ck_assert_double_gt(a.tradeoffs[2].time_percent, 20);
+    ck_assert_double_lt(a.tradeoffs[2].time_percent, 50);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(the_recommended_batch_divides_the_effective_one_and_fits) {
+    static const uint32_t wanted[] = {1, 7, 12, 16, 100};
+    ask.effective_batch = wanted[_i];
+    struct pl_advice a = advise();
+    uint32_t b = a.recommended_batch;
+    ck_assert_uint_gt(b, 0);
+    ck_assert_uint_le(b, a.largest_batch);
+    ck_assert_uint_eq(b * a.accumulation, wanted[_i]);
+    struct pl_job j = job;
+    j.global_batch_size = wanted[_i];
+    for (uint32_t more = b + 1; more <= a.largest_batch; more++)
+        ck_assert_uint_ne(wanted[_i] % more, 0);
+    for (uint32_t i = 0; i < a.n_accumulations; i++) {
+        const struct pl_accumulation_row *r = &a.accumulations[i];
+        ck_assert_uint_eq(r->batch_size * r->steps, wanted[_i]);
+        ck_assert_uint_eq(r->price.needed_bytes, estimate(&j, r->batch_size).needed_bytes);
+    }
+    ck_assert_uint_eq(a.recommended.needed_bytes, estimate(&j, b).needed_bytes);
+    ck_assert_int_eq(a.recommended.verdict, PL_VERDICT_FITS);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(the_advised_length_is_that_of_the_longest_sample_where_it_fits) {
+    struct pl_lengths l;
+    static const uint32_t longest[] = {120, 1200, 4000000};
+    ck_assert_int_eq(pl_lengths_describe(&l, 1000, 100, longest[_i], NULL), PL_ERR_OK);
+    ask.lengths = &l;
+    struct pl_advice a = advise();
+    if (longest[_i] < 4000000)
+        ck_assert_uint_eq(a.length, longest[_i]);
+    else
+        ck_assert_uint_lt(a.length, longest[_i]);
+    struct pl_job j = job;
+    j.max_seq_length = a.length;
+    ck_assert_int_eq(estimate(&j, a.recommended_batch).kind, PL_VERDICT_FITS);
+    ck_assert_int_eq(estimate(&j, a.largest_batch + 1).kind, PL_VERDICT_NO);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(the_yaml_is_a_job_that_needs_what_was_promised) {
+    struct pl_text yaml = {0};
+    struct pl_job read;
+    struct pl_diag d = {0};
+    set(&job, "gradient_accumulation_steps", "5");
+    set(&job, "lora_target_modules", "[q_proj, v_proj]");
+    ask.effective_batch = 12;
+    struct pl_advice a = advise();
+    pl_advice_yaml(&a, &yaml);
+    ck_assert_msg(pl_job_parse(&read, "advice.yaml", pl_text_str(&yaml), yaml.len, NULL, 0, NULL,
+                               &d) == PL_ERR_OK,
+                  "%s in\n%s", d.message, pl_text_str(&yaml));
+    ck_assert_uint_eq(read.global_batch_size, 12);
+    ck_assert_uint_eq(read.lora_target_modules.n, 2);
+    ck_assert_uint_eq(estimate(&read, read.batch_size).needed_bytes, a.recommended.needed_bytes);
+    pl_job_finish(&read);
+    pl_text_finish(&yaml);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(the_command_quotes_what_a_shell_would_take_apart) {
+    struct pl_text command = {0};
+    set(&job, "model", "it's here");
+    struct pl_advice a = advise();
+    pl_advice_command(&a, &command);
+    ck_assert_msg(strstr(pl_text_str(&command), "plimsoll estimate-vram 'it'\\''s here' ") != NULL,
+                  "%s", pl_text_str(&command));
+    pl_text_finish(&command);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(a_card_is_judged_as_its_own_estimate) {
+    struct pl_advice a = advise();
+    size_t n;
+    const struct pl_card *cards = pl_card_table(&n);
+    ck_assert_uint_eq(a.n_cards, n);
+    for (size_t i = 0; i < n; i++) {
+        traits = pl_traits_cuda(cards[i].sm);
+        budget = (struct pl_budget){.known = true,
+                                    .total_bytes = cards[i].visible_bytes,
+                                    .margin_bytes = PL_CARD_MARGIN,
+                                    .context_bytes = cards[i].context_bytes,
+                                    .doubt_bytes = pl_card_context_doubt(&cards[i]),
+                                    .source = "card"};
+        struct pl_verdict v = estimate(&job, 3);
+        ck_assert_uint_eq(a.cards[i].needed_bytes, v.needed_bytes);
+        ck_assert_int_eq(a.cards[i].verdict, v.kind);
+        ck_assert_int_eq(a.cards[i].runs, cards[i].sm >= PL_CARD_OLDEST_SM);
+    }
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(the_text_stays_in_the_width_and_is_plain_without_colour) {
+    struct pl_text text = {0};
+    struct pl_lengths l = {0};
+    for (uint32_t i = 1; i < 700; i++)
+        ck_assert_int_eq(pl_lengths_add(&l, i, NULL), PL_ERR_OK);
+    pl_lengths_sort(&l);
+    ask.lengths = &l;
+    ask.effective_batch = 16;
+    struct pl_advice a = advise();
+    pl_advice_text(&a, false, 80, &text);
+    ck_assert_ptr_null(strchr(pl_text_str(&text), '\033'));
+    const char *grid = strstr(pl_text_str(&text), "batch x length");
+    ck_assert_ptr_nonnull(grid);
+    for (const char *s = strchr(grid, '\n') + 1; *s != '\n'; s = strchr(s, '\n') + 1)
+        ck_assert_uint_le(strcspn(s, "\n"), 80);
+    pl_text_finish(&text);
+    pl_advice_text(&a, true, 80, &text);
+    ck_assert_ptr_nonnull(strchr(pl_text_str(&text), '\033'));
+    pl_text_finish(&text);
+    pl_advice_finish(&a);
+    pl_lengths_finish(&l);
+}
+END_TEST
+
+START_TEST(every_line_of_the_ledger_says_where_it_comes_from) {
+    struct pl_advice a = advise();
+    json_t *o = pl_advice_json(&a, ""), *row;
+    size_t i;
+    ck_assert_ptr_nonnull(o);
+    json_array_foreach(json_object_get(o, "ledger"), i, row)
+        ck_assert_str_eq(json_string_value(json_object_get(row, "provenance")), "planned");
+    const json_t *p = json_object_get(o, "provenance");
+    ck_assert_str_eq(json_string_value(json_object_get(p, "budget")), "user");
+    ck_assert_uint_ge(json_array_size(json_object_get(o, "assumptions")), 4);
+    json_decref(o);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("advice.advice");
+    TCase *tc = tcase_create("advice");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, prepare, finish);
+    tcase_add_test(tc, the_cells_of_the_grid_are_single_estimates);
+    tcase_add_loop_test(tc, a_wall_fits_and_one_more_does_not, 0, 2 * N_AXES);
+    tcase_add_loop_test(tc, without_room_for_the_smallest_there_is_no_wall, 0, N_AXES);
+    tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);
+    tcase_add_test(tc, a_knob_costs_what_the_changed_job_costs);
+    tcase_add_test(tc, recomputing_saves_bytes_and_costs_work);
+    tcase_add_loop_test(tc, the_recommended_batch_divides_the_effective_one_and_fits, 0, 5);
+    tcase_add_loop_test(tc, the_advised_length_is_that_of_the_longest_sample_where_it_fits, 0, 3);
+    tcase_add_test(tc, the_yaml_is_a_job_that_needs_what_was_promised);
+    tcase_add_test(tc, the_command_quotes_what_a_shell_would_take_apart);
+    tcase_add_test(tc, a_card_is_judged_as_its_own_estimate);
+    tcase_add_test(tc, the_text_stays_in_the_width_and_is_plain_without_colour);
+    tcase_add_test(tc, every_line_of_the_ledger_says_where_it_comes_from);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
