@@ -48,7 +48,7 @@ END_TEST
 /* Every number of the answer, found under its own name in the JSON text beside it. */
 START_TEST(the_struct_says_what_the_json_says) {
     const char *const settings[] = {"gpu=T4", NULL};
-    struct pl_vram_estimate *e = must(MODEL, "lora", 16, 1, 1024, settings);
+    struct pl_vram_estimate *e = must(MODEL, _i ? "lora" : "full", _i ? 16 : 0, 1, 1024, settings);
     json_t *root = json_loads(e->json, 0, NULL);
     const struct {
         const char *key;
@@ -162,6 +162,7 @@ static const struct {
     {MODEL, "lora", 0, 0, 0, "vram_budget=1e999GB", 2, "CONFIG_TYPE", "vram_budget"},
     {MODEL, "lora", 0, 0, 0, "gpu=RTX 4091", 2, "CONFIG_USAGE", "RTX 4090"},
     {MODEL, "lora", 0, 0, 0, "gpu", 2, "CONFIG_USAGE", "key=value"},
+    {MODEL, "lora", 0, 0, 0, "debug_inject=nonsense", 2, "CONFIG_RANGE", "nonsense"},
     {MODEL, "lora", 0, 0, 0, "=8", 2, "CONFIG_UNKNOWN_KEY", ""},
 };
 
@@ -252,7 +253,7 @@ int main(void) {
     TCase *tc = tcase_create("api");
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, the_arguments_of_the_page_come_back_with_a_bill_that_adds_up);
-    tcase_add_test(tc, the_struct_says_what_the_json_says);
+    tcase_add_loop_test(tc, the_struct_says_what_the_json_says, 0, 2);
     tcase_add_test(tc, a_card_too_small_is_an_answer_with_remedies_and_notes);
     tcase_add_test(tc, fits_on_card_compares_exact_bytes);
     tcase_add_test(tc, the_summary_is_cut_as_snprintf_cuts);

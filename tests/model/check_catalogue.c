@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define N_MODELS 29
 
@@ -164,19 +165,18 @@ START_TEST(the_hub_cache_is_found_where_each_variable_puts_it) {
 }
 END_TEST
 
-START_TEST(a_directory_wins_over_cache_and_catalogue) {
+START_TEST(a_directory_wins_over_the_cache_and_the_cache_over_the_catalogue) {
     struct pl_model_ref ref;
-    char here[SCRATCH_PATH];
-    scratch_make(here);
     make_snapshot(".cache/huggingface/hub", "models--Qwen2.5-7B", "1", "1");
-    ck_assert_int_eq(pl_model_resolve(here, &ref, NULL, NULL), PL_ERR_OK);
-    ck_assert_int_eq(ref.origin, PL_ORIGIN_PATH);
-    ck_assert_str_eq(ref.config, textf("%s/config.json", here));
-    pl_model_ref_finish(&ref);
     ck_assert_int_eq(pl_model_resolve("Qwen2.5-7B", &ref, NULL, NULL), PL_ERR_OK);
     ck_assert_int_eq(ref.origin, PL_ORIGIN_HUB_CACHE);
     pl_model_ref_finish(&ref);
-    scratch_remove(here);
+    make_dirs(in_dir(dir, "Qwen2.5-7B"));
+    ck_assert_int_eq(chdir(dir), 0);
+    ck_assert_int_eq(pl_model_resolve("Qwen2.5-7B", &ref, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(ref.origin, PL_ORIGIN_PATH);
+    ck_assert_str_eq(ref.config, "Qwen2.5-7B/config.json");
+    pl_model_ref_finish(&ref);
 }
 END_TEST
 
@@ -271,7 +271,7 @@ int main(void) {
     tc = tcase_create("resolve");
     tcase_add_checked_fixture(tc, make_hub, remove_hub);
     tcase_add_loop_test(tc, the_hub_cache_is_found_where_each_variable_puts_it, 0, COUNT(roots));
-    tcase_add_test(tc, a_directory_wins_over_cache_and_catalogue);
+    tcase_add_test(tc, a_directory_wins_over_the_cache_and_the_cache_over_the_catalogue);
     tcase_add_test(tc, without_a_cache_the_catalogue_answers_and_has_no_weights);
     tcase_add_loop_test(tc, a_broken_cache_is_named_and_only_a_known_model_passes_it_over, 0,
                         COUNT(bad_refs));
