@@ -135,8 +135,7 @@ static void add_grid(const struct page *p) {
         pl_text_add(p->out, "\n");
     }
     if (n < g->n_lengths)
-        pl_text_addf(p->out, "  (lengths from %u on do not fit this width; --csv has them)\n",
-                     g->lengths[n]);
+        pl_text_addf(p->out, "  from %u on: --csv, --svg, or a wider terminal\n", g->lengths[n]);
 }
 
 /* --- walls, knobs, trade-offs ---------------------------------------------------------------- */

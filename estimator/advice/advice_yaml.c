@@ -14,7 +14,6 @@ static struct pl_job advised_job(const struct pl_advice *a) {
     job.global_batch_size = a->effective_batch;
     job.given[PL_KEY_global_batch_size] = true;
     job.gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
-    job.given[PL_KEY_gradient_accumulation_steps] = false;
     return job;
 }
 

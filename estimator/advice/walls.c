@@ -68,10 +68,7 @@ pl_err pl_advice_wall(const struct pl_advice_question *q, uint32_t batch_size, e
     PL_TRY(try_value(&s, high, &fits));
     while (fits) { /* upwards from the job's own value */
         low = high;
-        if (high == out->limit) {
-            out->next_bytes = 0;
-            return PL_ERR_OK;
-        }
+        if (high == out->limit) return PL_ERR_OK;
         high = high > out->limit / 2 ? out->limit : high * 2;
         PL_TRY(try_value(&s, high, &fits));
     }

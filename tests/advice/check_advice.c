@@ -115,7 +115,8 @@ START_TEST(without_end_of_memory_the_limit_is_the_wall) {
     struct pl_wall w;
     budget.total_bytes = UINT64_C(1) << 60;
     ck_assert_int_eq(pl_advice_wall(&ask, 3, PL_KEY_lora_r, &w, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(w.wall, w.limit);
+    ck_assert_uint_eq(w.limit, 4096);
+    ck_assert_uint_eq(w.wall, 4096);
     ck_assert_uint_eq(w.next_bytes, 0);
 }
 END_TEST
@@ -235,24 +236,38 @@ START_TEST(the_command_quotes_what_a_shell_would_take_apart) {
 }
 END_TEST
 
+static struct pl_budget budget_of(const struct pl_card *c) {
+    return (struct pl_budget){.known = true,
+                              .total_bytes = c->visible_bytes,
+                              .margin_bytes = PL_CARD_MARGIN,
+                              .context_bytes = c->context_bytes,
+                              .doubt_bytes = pl_card_context_doubt(c),
+                              .source = c->name};
+}
+
+/* The job stands just beyond what fits one card for certain, so that its margins decide. */
 START_TEST(a_card_is_judged_as_its_own_estimate) {
-    struct pl_advice a = advise();
     size_t n;
-    const struct pl_card *cards = pl_card_table(&n);
+    bool tight = false;
+    const struct pl_card *cards = pl_card_table(&n), *aim = pl_card_named("RTX 3090", &tight);
+    budget = budget_of(aim);
+    traits = pl_traits_cuda(aim->sm);
+    struct pl_wall wall;
+    ck_assert_int_eq(pl_advice_wall(&ask, 3, PL_KEY_max_seq_length, &wall, NULL), PL_ERR_OK);
+    job.max_seq_length = wall.wall + 1;
+    tight = false;
+    struct pl_advice a = advise();
     ck_assert_uint_eq(a.n_cards, n);
     for (size_t i = 0; i < n; i++) {
         traits = pl_traits_cuda(cards[i].sm);
-        budget = (struct pl_budget){.known = true,
-                                    .total_bytes = cards[i].visible_bytes,
-                                    .margin_bytes = PL_CARD_MARGIN,
-                                    .context_bytes = cards[i].context_bytes,
-                                    .doubt_bytes = pl_card_context_doubt(&cards[i]),
-                                    .source = "card"};
+        budget = budget_of(&cards[i]);
         struct pl_verdict v = estimate(&job, 3);
         ck_assert_uint_eq(a.cards[i].needed_bytes, v.needed_bytes);
         ck_assert_int_eq(a.cards[i].verdict, v.kind);
         ck_assert_int_eq(a.cards[i].runs, cards[i].sm >= PL_CARD_OLDEST_SM);
+        tight |= &cards[i] == aim && v.kind == PL_VERDICT_TIGHT;
     }
+    ck_assert(tight);
     pl_advice_finish(&a);
 }
 END_TEST
@@ -266,12 +281,12 @@ START_TEST(the_text_stays_in_the_width_and_is_plain_without_colour) {
     ask.lengths = &l;
     ask.effective_batch = 16;
     struct pl_advice a = advise();
-    pl_advice_text(&a, false, 80, &text);
+    pl_advice_text(&a, false, 60, &text);
     ck_assert_ptr_null(strchr(pl_text_str(&text), '\033'));
     const char *grid = strstr(pl_text_str(&text), "batch x length");
     ck_assert_ptr_nonnull(grid);
     for (const char *s = strchr(grid, '\n') + 1; *s != '\n'; s = strchr(s, '\n') + 1)
-        ck_assert_uint_le(strcspn(s, "\n"), 80);
+        ck_assert_uint_le(strcspn(s, "\n"), 60);
     pl_text_finish(&text);
     pl_advice_text(&a, true, 80, &text);
     ck_assert_ptr_nonnull(strchr(pl_text_str(&text), '\033'));

@@ -198,6 +198,7 @@ static const struct {
     const char *said;
 } bad[] = {
     {{"--effective-batch", "0"}, "--effective-batch wants a whole number from 1"},
+    {{"--effective-batch", "+4"}, "--effective-batch wants a whole number from 1"},
     {{"--effective-batch", "-4"}, "--effective-batch wants a whole number from 1"},
     {{"--effective-batch", "nan"}, "not `nan`"},
     {{"--samples", "99999999999999999999"}, "--samples wants a whole number from 1"},
