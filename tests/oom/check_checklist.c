@@ -149,6 +149,31 @@ START_TEST(a_tensor_lives_from_its_first_op_to_its_last) {
 }
 END_TEST
 
+static const struct {
+    bool known;
+    uint64_t total, context;
+    const char *line;
+} rooms[] = {
+    {false, 0, 0, "[i]  others on the device: none are in this plan; name a card"},
+    {true, 4096 * MIB, 0, "[ok] others on the device: none are in this plan; "},
+    {true, 1 * MIB, 0, "[!]  others on the device: none are in this plan; "},
+    {true, 4096 * MIB, 4096 * MIB, "[!]  others on the device: none are in this plan; "},
+};
+
+START_TEST(a_job_that_has_not_run_is_told_what_is_left_for_others) {
+    struct pl_budget budget = {.known = rooms[_i].known,
+                               .total_bytes = rooms[_i].total,
+                               .context_bytes = rooms[_i].context};
+    pl_text_finish(&text);
+    pl_job_checklist(&toy.plan, &budget, &text);
+    ck_assert(!text.failed);
+    const char *line = line_of("others on the device");
+    ck_assert_msg(strncmp(line, rooms[_i].line, strlen(rooms[_i].line)) == 0, "%s", line);
+    ck_assert_str_eq(line_of("what failed"), "");
+    ck_assert_str_ne(line_of("precision"), "");
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("oom.checklist");
     TCase *tc = tcase_create("checklist");
@@ -164,6 +189,8 @@ int main(void) {
     tcase_add_test(tc, an_injected_failure_is_called_one);
     tcase_add_test(tc, the_largest_live_tensors_come_largest_first);
     tcase_add_test(tc, a_tensor_lives_from_its_first_op_to_its_last);
+    tcase_add_loop_test(tc, a_job_that_has_not_run_is_told_what_is_left_for_others, 0,
+                        (int)(sizeof rooms / sizeof *rooms));
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
