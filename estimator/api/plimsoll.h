@@ -103,7 +103,7 @@ struct pl_vram_error {
  *   mode            "lora" or "full"; NULL: "lora"
  *   lora_r, batch_size, max_seq_length
  *                   0: the default; the default batch is the largest that fits, or 1 without a
- *                   budget
+ *                   budget; a rank has no meaning under "full"
  *   settings        further "key=value" settings, NULL behind the last, or NULL: any key that
  *                   `plimsoll help keys` lists, such as "gradient_checkpointing=none" or
  *                   "vram_budget=16GiB", and "gpu=NAME", a GPU that `plimsoll cards` lists
@@ -118,7 +118,7 @@ pl_estimate_vram(const char *model, const char *mode, uint32_t lora_r, uint32_t 
  * card offers less than its nameplate; "gpu=NAME" makes a verdict that knows by how much. */
 PL_PUBLIC bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb);
 
-/* "VRAM estimate (lora, 7.6B params, batch=2, seq=2048): total=16.2GB" into buf, cut to `size` with
+/* "VRAM estimate (lora, 7.6B params, batch=2, seq=2048): total=17.4GB" into buf, cut to `size` with
  * its NUL. Returns the length of the whole text, as snprintf does. */
 PL_PUBLIC size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf, size_t size);
 
