@@ -99,7 +99,7 @@ static void add_data(const struct page *p) {
                      100.0 * (double)c->over / (double)l->rows,
                      100.0 * (double)c->lost_tokens / (double)l->tokens,
                      pl_bytes_text(c->price.needed_bytes, bytes), largest,
-                     c->length == p->a->length ? "  <- advised" : "");
+                     p->a->recommended_batch && c->length == p->a->length ? "  <- advised" : "");
     }
 }
 
@@ -223,7 +223,7 @@ static void add_accumulation(const struct page *p) {
     }
 }
 
-/* --- cards, degradations --------------------------------------------------------------------- */
+/* --- cards --------------------------------------------------------------------- */
 
 static void add_cards(const struct page *p) {
     uint32_t shown = 0, at = 0;
@@ -247,21 +247,23 @@ static void add_cards(const struct page *p) {
     pl_text_add(p->out, shown ? "\n" : "  none\n");
 }
 
-static void add_degradations(const struct page *p) {
-    const struct pl_estimate *e = &p->a->estimate;
-    if (!e->n_remedies) return;
-    heading(p, "suggested degradations", ", each planned");
-    for (uint32_t i = 0; i < e->n_remedies; i++) {
-        const struct pl_remedy *r = &e->remedies[i];
-        pl_text_addf(p->out, "  %s%-4s%s", r->fits ? p->s->good : p->s->bad,
-                     r->fits ? "fits" : "no", p->s->off);
-        add_bytes(p->out, r->total_bytes);
-        add_signed(p->out, -r->saves_bytes);
-        pl_text_addf(p->out, "  %s\n", r->change);
-    }
-}
-
 /* --- what to do ------------------------------------------------------------------------------ */
+
+/* What no batch and no length changes is said first. */
+static void add_refusal(const struct page *p) {
+    const struct pl_advice *a = p->a;
+    const struct pl_plan *plan = a->estimate.planned.plan;
+    char job[PL_BYTES_TEXT], usable[PL_BYTES_TEXT];
+    pl_text_addf(p->out, "  not even one sample of %u tokens fits %s%s\n", a->length,
+                 a->q.budget->source,
+                 a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");
+    if (plan->job_bytes <= pl_budget_usable(a->q.budget)) return;
+    pl_text_addf(
+        p->out,
+        "  weights, adapters, gradients and states alone are %s of the %s there are:\n"
+        "  no batch and no length helps; 4-bit weights and offload cannot be planned yet\n",
+        pl_bytes_text(plan->job_bytes, job), pl_bytes_text(pl_budget_usable(a->q.budget), usable));
+}
 
 static void add_advice(const struct page *p) {
     const struct pl_advice *a = p->a;
@@ -269,9 +271,7 @@ static void add_advice(const struct page *p) {
     if (!a->q.budget->known) {
         pl_text_add(p->out, "  no budget was named: --gpu NAME, --vram-gb N or --vram 16GiB\n");
     } else if (!a->largest_batch) {
-        pl_text_addf(p->out, "  not even one sample of %u tokens fits %s%s\n", a->length,
-                     a->q.budget->source,
-                     a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");
+        add_refusal(p);
     } else if (!a->recommended_batch) {
         pl_text_addf(p->out, "  length %u, largest batch %u\n", a->length, a->largest_batch);
     } else {
@@ -309,8 +309,8 @@ static void add_assumptions(const struct page *p) {
 
 void pl_advice_text(const struct pl_advice *a, bool colour, unsigned columns, struct pl_text *out) {
     static void (*const sections[])(const struct page *) = {
-        add_data,         add_grid,  add_walls,        add_knobs,       add_tradeoffs,
-        add_accumulation, add_cards, add_degradations, add_assumptions, add_advice};
+        add_data,         add_grid,  add_walls,       add_knobs, add_tradeoffs,
+        add_accumulation, add_cards, add_assumptions, add_advice};
     const struct page p = {a, colour ? &coloured : &plain, columns, out};
     pl_estimate_text(&a->estimate, colour, columns, out);
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)

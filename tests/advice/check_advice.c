@@ -6,6 +6,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -66,6 +67,18 @@ START_TEST(the_cells_of_the_grid_are_single_estimates) {
     ck_assert(own && fits && not );
 }
 END_TEST
+
+#ifndef __SANITIZE_ADDRESS__ /* which makes everything slower, and nobody waits for it */
+START_TEST(a_grid_of_eighty_layers_takes_less_than_a_second) {
+    struct pl_fit_grid g;
+    pl_test_model("Llama-3.1-70B", &model);
+    ck_assert_uint_eq(model.layers, 80);
+    clock_t before = clock();
+    ck_assert_int_eq(pl_advice_grid(&ask, 1, &g, NULL), PL_ERR_OK);
+    ck_assert_double_lt((double)(clock() - before) / CLOCKS_PER_SEC, 1);
+}
+END_TEST
+#endif
 
 static const enum pl_key_id axes[] = {PL_KEY_batch_size, PL_KEY_max_seq_length, PL_KEY_lora_r};
 #define N_AXES 3
@@ -317,6 +330,9 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, prepare, finish);
     tcase_add_test(tc, the_cells_of_the_grid_are_single_estimates);
+#ifndef __SANITIZE_ADDRESS__
+    tcase_add_test(tc, a_grid_of_eighty_layers_takes_less_than_a_second);
+#endif
     tcase_add_loop_test(tc, a_wall_fits_and_one_more_does_not, 0, 2 * N_AXES);
     tcase_add_loop_test(tc, without_room_for_the_smallest_there_is_no_wall, 0, N_AXES);
     tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);

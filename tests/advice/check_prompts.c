@@ -66,6 +66,12 @@ START_TEST(prompt_1_on_the_t4_is_refused_with_a_card_that_would_do) {
     }
     ck_assert(would_do);
     json_decref(o);
+    struct outcome p = plimsoll_expect(
+        3, NULL,
+        (const char *[]){"plan", "Llama-3-8B", "--mode", "lora", "--gpu", "T4", DATA, NULL});
+    ck_assert_ptr_nonnull(strstr(p.out, "no batch and no length helps"));
+    ck_assert_ptr_null(strstr(p.out, "<- advised"));
+    outcome_finish(&p);
 }
 END_TEST
 
