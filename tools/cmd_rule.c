@@ -34,12 +34,11 @@ static json_t *calculator_json(const struct pl_rule_question *q, const struct pl
     bool known = q->card_source != NULL;
     json_t *o = pl_rule_bill_json(shown);
     json_t *notes = q->in.inference ? json_array() : json_pack("[s]", EDITIONS_NOTE);
-    json_t *rest = json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "listing",
-                             pl_rule_bill_json(listed), "inputs", inputs_json(&q->in), "vram_gb",
-                             real_or_null(q->in.vram_gb, known), "verdict",
-                             known ? pl_rule_fit_name(fit) : "unknown", "fits",
-                             known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate",
-                             1, "notes", notes);
+    json_t *rest = json_pack(
+        "{s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "listing", pl_rule_bill_json(listed), "inputs",
+        inputs_json(&q->in), "vram_gb", real_or_null(q->in.vram_gb, known), "verdict",
+        known ? pl_rule_fit_name(fit) : "unknown", "fits",
+        known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate", 1, "notes", notes);
     if (o && rest && json_object_update(o, rest) == 0) {
         json_decref(rest);
         return o;
@@ -77,11 +76,13 @@ static pl_err answer_calculator(const struct pl_cli *cli, const struct pl_rule_q
         return pl_cli_print_json(calculator_json(q, &shown, &listed, fit), d);
     printf("VRAM by rule of thumb (%s, %gB params, %s, batch=%g, seq=%g): total=%.2fGB, "
            "approximate\n",
-           q->in.inference ? "inference" : q->in.lora ? "lora" : "full", q->in.params_billions,
-           q->in.precision->label, q->in.batch_size, q->in.seq_length, shown.total);
+           q->in.inference ? "inference"
+           : q->in.lora    ? "lora"
+                           : "full",
+           q->in.params_billions, q->in.precision->label, q->in.batch_size, q->in.seq_length,
+           shown.total);
     print_bill(&shown, &listed);
-    if (q->card_source)
-        printf("  verdict: %s - %g GB\n", pl_rule_fit_name(fit), q->in.vram_gb);
+    if (q->card_source) printf("  verdict: %s - %g GB\n", pl_rule_fit_name(fit), q->in.vram_gb);
     return PL_ERR_OK;
 }
 
@@ -135,8 +136,7 @@ static json_t *tier_answer_json(const struct pl_rule_question *q, const char *no
                      tiers_json(), "approximate", 1, "notes", notes);
 }
 
-static pl_err answer_tier(const struct pl_cli *cli, struct pl_rule_question *q,
-                          struct pl_diag *d) {
+static pl_err answer_tier(const struct pl_cli *cli, struct pl_rule_question *q, struct pl_diag *d) {
     struct pl_gpu gpu = {0};
     struct pl_text notes = {0};
     pl_err err = PL_ERR_OK;

@@ -13,9 +13,10 @@
 /* --- what was asked -------------------------------------------------------------------------- */
 
 static const enum pl_cli_flag own_flags[] = {
-    PL_FLAG_PARAMS_BILLIONS, PL_FLAG_WEIGHT_PRECISION, PL_FLAG_INFERENCE,      PL_FLAG_LORA,
-    PL_FLAG_NUM_LAYERS,      PL_FLAG_HIDDEN_DIM,       PL_FLAG_TRAINED_LAYERS,
-    PL_FLAG_NO_GRADIENT_CHECKPOINTING,
+    PL_FLAG_PARAMS_BILLIONS, PL_FLAG_WEIGHT_PRECISION,
+    PL_FLAG_INFERENCE,       PL_FLAG_LORA,
+    PL_FLAG_NUM_LAYERS,      PL_FLAG_HIDDEN_DIM,
+    PL_FLAG_TRAINED_LAYERS,  PL_FLAG_NO_GRADIENT_CHECKPOINTING,
 };
 
 static const char *own_flag(const struct pl_cli *cli) {

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GB                1e9
-#define OVERHEAD_GB       0.5  /* CUDA kernels and workspace */
-#define GRADIENT_BYTES    2.0  /* 16 bit */
-#define OPTIMIZER_BYTES   8.0  /* AdamW: two moments in fp32 */
-#define LORA_MODULES      2.0  /* q and v */
-#define CHECKPOINT_SHARE  0.4  /* of the activations stays */
-#define FIT_SHARE_ON_TOP  0.15 /* fragmentation, framework */
+#define GB               1e9
+#define OVERHEAD_GB      0.5  /* CUDA kernels and workspace */
+#define GRADIENT_BYTES   2.0  /* 16 bit */
+#define OPTIMIZER_BYTES  8.0  /* AdamW: two moments in fp32 */
+#define LORA_MODULES     2.0  /* q and v */
+#define CHECKPOINT_SHARE 0.4  /* of the activations stays */
+#define FIT_SHARE_ON_TOP 0.15 /* fragmentation, framework */
 
 static const struct pl_rule_precision precisions[] = {
 #define X(name, label, bytes) {name, label, bytes},
@@ -65,8 +65,8 @@ double pl_rule_lora_params(double rank, double hidden, double modules, double la
 }
 
 static double activation_bytes(const struct pl_rule_inputs *in, const struct edition *e) {
-    double bytes = 2 * in->num_layers * in->batch_size * in->seq_length * in->hidden_dim *
-                   e->activation_bytes;
+    double bytes =
+        2 * in->num_layers * in->batch_size * in->seq_length * in->hidden_dim * e->activation_bytes;
     bool saves = in->gradient_checkpointing && (in->lora || e->checkpointing_in_full);
     return saves ? bytes * CHECKPOINT_SHARE : bytes;
 }

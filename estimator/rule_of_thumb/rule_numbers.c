@@ -138,9 +138,7 @@ void pl_rule_fill_inference(const struct pl_rule_inputs *in, struct pl_rule_tabl
 }
 
 void pl_rule_fill_qlora(const struct pl_rule_inputs *in, struct pl_rule_table *t) {
-    static const struct {
-        double batch, length;
-    } shapes[] = {{1, 2048}, {4, 512}, {4, 1024}};
+    static const struct { double batch, length; } shapes[] = {{1, 2048}, {4, 512}, {4, 1024}};
     static const double published[N_OF(sizes)][N_OF(shapes)] = {
         {6, 7, 9}, {9, 10, 13}, {45, 50, 60}};
     COLUMNS(t, "model", "batch_size", "seq_length", "total_gb", "without_checkpointing_gb",
@@ -180,8 +178,8 @@ void pl_rule_fill_gpus(const struct pl_rule_inputs *in, struct pl_rule_table *t)
         pl_rule_number(c++, rows[i].vram_gb, 0);
         for (size_t s = 0; s < N_OF(sizes); s++) {
             struct pl_rule_inputs one = sized(in, &sizes[s]);
-            pl_rule_words(c++, "%s", pl_rule_fit_name(pl_rule_fit(total_gb(&one),
-                                                                  rows[i].vram_gb)));
+            pl_rule_words(c++, "%s",
+                          pl_rule_fit_name(pl_rule_fit(total_gb(&one), rows[i].vram_gb)));
         }
         pl_rule_words(c++, "%s", rows[i].models);
         pl_rule_words(c, "%s", rows[i].training);
@@ -232,8 +230,8 @@ void pl_rule_fill_accumulation(const struct pl_rule_inputs *in, struct pl_rule_t
 }
 
 /* Weights, gradients and states alone: what is over the card here needs no look at the rest. */
-static void freezing_row(const struct pl_rule_inputs *in, struct pl_rule_table *t,
-                         const char *name, double trained_billions) {
+static void freezing_row(const struct pl_rule_inputs *in, struct pl_rule_table *t, const char *name,
+                         double trained_billions) {
     double weights = in->params_billions * in->precision->bytes;
     double gradients = trained_billions * 2, states = trained_billions * 2 * MOMENT_BYTES;
     double sum = weights + gradients + states;

@@ -42,7 +42,9 @@ static const struct row shown[] = {
     {8, "nf4", .inference = true, .bill = {4.0, 0, 0, 0, 4.5}},
 };
 
-START_TEST(the_shown_output_comes_out_part_by_part) { expect_bill(&shown[_i], PL_RULE_SHOWN); }
+START_TEST(the_shown_output_comes_out_part_by_part) {
+    expect_bill(&shown[_i], PL_RULE_SHOWN);
+}
 END_TEST
 
 /* What CPython 3.11 returned for the listing, number for number. */
@@ -54,15 +56,17 @@ static const struct row listed[] = {
     {8, "nf4", .inference = true, .bill = {4.0, 0, 0, 0, 4.5}},
     {0.135, "nf4", .inference = true, .bill = {0.0675, 0, 0, 0, 0.5675}},
     {0.135, "nf4", .bill = {0.07, 0.27, 1.08, 0.43, 2.35}},
-    {13, "int8", .lora = true, .rank = 64, .batch = 4, .length = 1000, .layers = 40,
-     .hidden = 5120, .bill = {13.0, 0.1, 0.42, 1.31, 15.34}},
-    {70, "bf16", .no_checkpointing = true, .batch = 2, .length = 4096, .layers = 80,
-     .hidden = 8192, .bill = {140.0, 140.0, 560.0, 21.47, 861.97}},
+    {13, "int8", .lora = true, .rank = 64, .batch = 4, .length = 1000, .layers = 40, .hidden = 5120,
+     .bill = {13.0, 0.1, 0.42, 1.31, 15.34}},
+    {70, "bf16", .no_checkpointing = true, .batch = 2, .length = 4096, .layers = 80, .hidden = 8192,
+     .bill = {140.0, 140.0, 560.0, 21.47, 861.97}},
     {6.7, "fp32", .lora = true, .rank = 8, .batch = 3, .length = 777, .hidden = 4097,
      .bill = {26.8, 0.01, 0.03, 0.49, 27.83}},
 };
 
-START_TEST(the_listing_is_followed_to_the_last_digit) { expect_bill(&listed[_i], PL_RULE_LISTED); }
+START_TEST(the_listing_is_followed_to_the_last_digit) {
+    expect_bill(&listed[_i], PL_RULE_LISTED);
+}
 END_TEST
 
 START_TEST(inference_has_three_keys_and_training_six) {
@@ -93,8 +97,8 @@ END_TEST
 static const struct {
     double vram_gb;
     uint32_t batch;
-} tiers[] = {{0, 1},     {8, 1},  {12, 1}, {15.99, 1}, {16, 2}, {23.9, 2},
-             {24, 4},    {31, 4}, {32, 6}, {47.9, 6},  {48, 8}, {80, 8}, {1e6, 8}};
+} tiers[] = {{0, 1},  {8, 1},  {12, 1},   {15.99, 1}, {16, 2}, {23.9, 2}, {24, 4},
+             {31, 4}, {32, 6}, {47.9, 6}, {48, 8},    {80, 8}, {1e6, 8}};
 
 START_TEST(a_card_has_the_batch_size_of_its_tier) {
     ck_assert_uint_eq(pl_rule_tier_batch(tiers[_i].vram_gb), tiers[_i].batch);

@@ -37,15 +37,35 @@ static const struct {
     double weights, gradients, optimizer, activations, total, listed;
 } bills[] = {
     {{"--rule-of-thumb", "--params-billions", "8", "--weight-precision", "fp16"},
-     16, 16, 64, 2.15, 98.65, 96.93},
+     16,
+     16,
+     64,
+     2.15,
+     98.65,
+     96.93},
     {{"--rule-of-thumb", "--params-billions", "8", "--weight-precision", "nf4", "--lora"},
-     4, 0, 0, 0.86, 5.36, 5.01},
+     4,
+     0,
+     0,
+     0.86,
+     5.36,
+     5.01},
     {{"--rule-of-thumb", "--params-billions=8", "--weight-precision=nf4", "--lora",
       "--no-gradient-checkpointing", "--lora-rank", "64", "--batch-size", "2", "--seq-length",
       "1024", "--num-layers", "16", "--hidden-dim", "2048"},
-     4, 0, 0, 0.54, 5.04, 4.85},
+     4,
+     0,
+     0,
+     0.54,
+     5.04,
+     4.85},
     {{"--rule-of-thumb", "--params-billions", "8", "--weight-precision", "nf4", "--inference"},
-     4, 0, 0, 0, 4.5, 4.5},
+     4,
+     0,
+     0,
+     0,
+     4.5,
+     4.5},
 };
 
 START_TEST(the_calculator_answers_with_all_its_parts) {
@@ -73,10 +93,10 @@ static const struct {
 } cards[] = {{"24", 0, "fits"}, {"6", 0, "tight"}, {"5.3", 3, "no"}};
 
 START_TEST(a_card_makes_the_calculator_a_verdict) {
-    json_t *root = ask(cards[_i].status,
-                       (const char *[]){"--rule-of-thumb", "--params-billions", "8",
-                                        "--weight-precision", "nf4", "--lora", "--vram-gb",
-                                        cards[_i].gb, NULL});
+    json_t *root =
+        ask(cards[_i].status,
+            (const char *[]){"--rule-of-thumb", "--params-billions", "8", "--weight-precision",
+                             "nf4", "--lora", "--vram-gb", cards[_i].gb, NULL});
     ck_assert_str_eq(json_string_value(json_object_get(root, "verdict")), cards[_i].verdict);
     json_decref(root);
 }
@@ -85,8 +105,8 @@ END_TEST
 static const struct {
     const char *words[3];
     int batch;
-} tiers[] = {{{"--vram-gb", "12"}, 1}, {{"--vram-gb", "16"}, 2},       {{"--vram-gb", "24"}, 4},
-             {{"--vram-gb", "32"}, 6}, {{"--vram-gb", "48"}, 8},       {{"--vram", "20GB"}, 2},
+} tiers[] = {{{"--vram-gb", "12"}, 1},   {{"--vram-gb", "16"}, 2}, {{"--vram-gb", "24"}, 4},
+             {{"--vram-gb", "32"}, 6},   {{"--vram-gb", "48"}, 8}, {{"--vram", "20GB"}, 2},
              {{"--gpu", "RTX 4090"}, 4}, {{"--gpu", "H100"}, 8}};
 
 START_TEST(a_card_alone_is_answered_by_its_tier) {
@@ -104,9 +124,8 @@ START_TEST(without_a_gpu_the_tier_table_is_printed_and_said_why) {
     ck_assert_int_eq(setenv("PLIMSOLL_NVML", "/nonexistent/nvml.so", 1), 0);
     json_t *root = ask(0, (const char *[]){NULL});
     ck_assert(json_is_null(json_object_get(root, "recommended_batch_size")));
-    ck_assert_ptr_nonnull(strstr(json_string_value(json_array_get(json_object_get(root, "notes"),
-                                                                  0)),
-                                 "no local GPU: "));
+    ck_assert_ptr_nonnull(strstr(
+        json_string_value(json_array_get(json_object_get(root, "notes"), 0)), "no local GPU: "));
     json_decref(root);
     struct outcome p = plimsoll_run(NULL, (const char *[]){"estimate-vram", NULL});
     ck_assert_int_eq(p.status, 0);
@@ -117,14 +136,14 @@ START_TEST(without_a_gpu_the_tier_table_is_printed_and_said_why) {
 END_TEST
 
 START_TEST(a_model_is_planned_and_the_note_says_what_the_tier_was) {
-    json_t *root = ask(0, (const char *[]){MODEL, "--vram-gb", "24", "--max-seq-length", "512",
-                                           NULL});
+    json_t *root =
+        ask(0, (const char *[]){MODEL, "--vram-gb", "24", "--max-seq-length", "512", NULL});
     ck_assert(json_is_false(json_object_get(root, "approximate")));
     ck_assert_int_gt(json_integer_value(json_object_get(root, "recommended_batch_size")), 4);
     const json_t *notes = json_object_get(root, "notes"), *note;
     size_t i, found = 0;
-    json_array_foreach(notes, i, note)
-        found += strstr(json_string_value(note), "says batch size 4 for a card of 24 GB") != NULL;
+    json_array_foreach(notes, i, note) found +=
+        strstr(json_string_value(note), "says batch size 4 for a card of 24 GB") != NULL;
     ck_assert_uint_eq(found, 1);
     /* bf16: two bytes of 7,615,616,512 weights; the rest of the formula is checked elsewhere */
     ck_assert_double_eq(real_at(json_object_get(root, "quick"), "weights"), 15.23);
@@ -134,10 +153,11 @@ START_TEST(a_model_is_planned_and_the_note_says_what_the_tier_was) {
 END_TEST
 
 START_TEST(the_checklist_is_answered_for_a_job) {
-    static const char *const topics[] = {"precision: ",  "gradient checkpointing: ", "batch size: ",
-                                         "sequence length: ", "LoRA: ", "others on the device: "};
-    json_t *root = ask(3, (const char *[]){MODEL, "--vram-gb", "12", "--batch-size", "1",
-                                           "--checklist", NULL});
+    static const char *const topics[] = {
+        "precision: ", "gradient checkpointing: ", "batch size: ", "sequence length: ",
+        "LoRA: ",      "others on the device: "};
+    json_t *root = ask(
+        3, (const char *[]){MODEL, "--vram-gb", "12", "--batch-size", "1", "--checklist", NULL});
     const json_t *lines = json_object_get(root, "checklist");
     ck_assert_uint_gt(json_array_size(lines), 5);
     for (size_t i = 0; i < 6; i++)

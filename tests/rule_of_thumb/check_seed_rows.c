@@ -63,8 +63,7 @@ static void describe(const json_t *root, char *out, size_t size) {
         snprintf(out, size, "%s %lld", verdict,
                  (long long)json_integer_value(json_object_get(bytes, "total")));
     else
-        snprintf(out, size, "%s %.2f", verdict,
-                 json_real_value(json_object_get(root, "total")));
+        snprintf(out, size, "%s %.2f", verdict, json_real_value(json_object_get(root, "total")));
 }
 
 START_TEST(a_published_row_is_answered_as_recorded) {
@@ -112,8 +111,7 @@ START_TEST(a_refusal_is_named_by_its_code) {
     struct outcome p = plimsoll_expect(3, NULL, words);
     json_t *root = json_loads(p.out, 0, NULL);
     ck_assert_str_eq(json_string_value(json_object_get(root, "refusal")), refusals[_i].refusal);
-    ck_assert_int_gt(json_integer_value(json_object_get(json_object_get(root, "bytes"),
-                                                        "weights")),
+    ck_assert_int_gt(json_integer_value(json_object_get(json_object_get(root, "bytes"), "weights")),
                      15000000000);
     json_decref(root);
     outcome_finish(&p);
