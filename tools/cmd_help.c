@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define HELP_COLUMN 34
+
 static void indent_lines(const char *text) {
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -15,11 +17,14 @@ static void print_flags(uint64_t mask) {
     const struct pl_flag_info *flags = pl_cli_flags();
     for (int i = 0; i < PL_FLAG_COUNT; i++) {
         if (!(mask >> i & 1)) continue;
-        char text[PL_FLAG_TEXT], left[2 * PL_FLAG_TEXT], letter[8] = "    ";
+        char text[PL_FLAG_TEXT], letter[8] = "    ";
         if (flags[i].letter) snprintf(letter, sizeof letter, "-%c, ", flags[i].letter);
-        snprintf(left, sizeof left, "%s%s %s", letter, pl_cli_flag_text(flags[i].name, text),
-                 flags[i].value);
-        printf("  %-32s %s\n", left, flags[i].help);
+        int n = printf("  %s%s %s", letter, pl_cli_flag_text(flags[i].name, text), flags[i].value);
+        if (n > HELP_COLUMN) { /* long choices take a line of their own */
+            putchar('\n');
+            n = 0;
+        }
+        printf("%*s %s\n", HELP_COLUMN - n, "", flags[i].help);
     }
 }
 
