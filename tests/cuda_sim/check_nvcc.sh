@@ -1,8 +1,14 @@
 #!/bin/sh
-# check_nvcc.sh SOURCE-ROOT - nvcc compiles every .cu file without a warning, for sm_90; with
-# PLIMSOLL_ALL_ARCHS=1 for every GPU the kernels are made for. Exit 77 (skipped) without a toolkit.
+# check_nvcc.sh SOURCE-ROOT BUILT - nvcc compiles every .cu file without a warning, for sm_90; with
+# PLIMSOLL_ALL_ARCHS=1 for every GPU the kernels are made for. Exit 77 (skipped) without a toolkit,
+# and where BUILT is `true`: the build has just done it, warnings being errors there.
 set -eu
 cd "$1"
+
+if [ "${2:-}" = true ] && [ "${PLIMSOLL_ALL_ARCHS:-0}" != 1 ]; then
+    echo "cuda.nvcc: skipped, this build compiled every file; PLIMSOLL_ALL_ARCHS=1 for other GPUs"
+    exit 77
+fi
 
 nvcc=
 for candidate in nvcc ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} ${CUDA_PATH:+"$CUDA_PATH/bin/nvcc"} \
