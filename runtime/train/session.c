@@ -65,6 +65,9 @@ static void find_inputs(struct pl_rung *rung) {
         if (t->role < PL_ROLE_IDS || t->role > PL_ROLE_TARGETS) continue;
         rung->inputs[t->phase == PL_PHASE_EVAL][t->role - PL_ROLE_IDS] = i;
     }
+    const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
+    while (p->ops[o->first_op + rung->norm_ops++].kind != PL_OP_CLIP_SCALE)
+        continue;
 }
 
 /* P4 in use: every rung must leave the job arena as it is. */

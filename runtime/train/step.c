@@ -74,17 +74,18 @@ static pl_err inject(struct pl_run *r, struct pl_diag *d) {
 }
 
 /* A library that has no memory for a product does not say how much it wanted. */
-static pl_err run_micro_batch(struct pl_run *r, struct pl_diag *d) {
-    pl_err err = pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_MICRO, d);
+static pl_err run_ops(struct pl_run *r, uint32_t first, uint32_t n, struct pl_diag *d) {
+    pl_err err = pl_exec_run(&pl_run_rung(r)->exec, first, n, d);
     if (err == PL_ERR_DEVICE_OOM)
         r->facts =
             (struct pl_oom_facts){.what = "a step's kernel", .free_bytes = pl_run_free_bytes(r)};
     return err;
 }
 
-/* Forward and backward over the held samples, up to before the commit. */
+/* Forward and backward over the held samples, norm and clip: up to before the commit. */
 static pl_err attempt(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
+    const struct pl_phase_range *phases = pl_run_rung(r)->planned.program->phases;
     if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
     uint64_t size = r->oom.batch_size;
     PL_TRY(clear_loss(r));
@@ -92,10 +93,10 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
         pl_micro_batch_fill(&r->micro, &r->batch, first, pl_u64_min(size, r->batch.n - first));
         describe_batch(r, first == 0, r->batch.targets);
         PL_TRY(upload_inputs(r, false));
-        PL_TRY(run_micro_batch(r, d));
+        PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
         if (first == 0 && fault_due(r)) return inject(r, d);
     }
-    return PL_ERR_OK;
+    return run_ops(r, phases[PL_PHASE_OPTIMIZER].first_op, pl_run_rung(r)->norm_ops, d);
 }
 
 static pl_err drain(void *ctx, struct pl_diag *d) {
@@ -191,8 +192,9 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
  * not finite (CLIP_SCALE), so the host need not look before the update, only afterwards. */
 static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     struct pl_rung *rung = pl_run_rung(r);
+    const struct pl_phase_range *o = &rung->planned.program->phases[PL_PHASE_OPTIMIZER];
     double loss[2], clip[2];
-    PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_OPTIMIZER, d));
+    PL_TRY(pl_exec_run(&rung->exec, o->first_op + rung->norm_ops, o->n_ops - rung->norm_ops, d));
     PL_TRY(read_pair(r, rung->planned.program->loss, loss));
     PL_TRY(read_pair(r, rung->planned.program->clip, clip));
     out->loss = r->batch.targets ? loss[0] / (double)r->batch.targets : 0;
