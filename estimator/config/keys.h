@@ -7,7 +7,8 @@
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, BOOL bool, U32 uint32_t, U64 uint64_t, F64 double, ENUM uint32_t,
  *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
- *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*), LIST struct pl_str_list (a scalar is a list of one),
+ *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*),
+ *   LIST struct pl_str_list (a scalar is a list of one),
  *   DATASETS struct pl_dataset_list. */
 #ifndef PL_ESTIMATOR_CONFIG_KEYS_H
 #define PL_ESTIMATOR_CONFIG_KEYS_H
@@ -72,8 +73,8 @@
       "refuse, warn about or skip the verdict")                                                    \
     X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \
     X(oom_max_retries, U32, "3", 0, 30, "", "halvings before RUNTIME_GPU_OOM")                     \
-    X(probe_steps, U32, "0", 0, 1000, "", "steps on the longest samples before the run, to compare "  \
-                                          "planned and measured; undone")                          \
+    X(probe_steps, U32, "0", 0, 1000, "",                                                          \
+      "steps on the longest samples before the run, to compare planned and measured; undone")      \
     X(val_set_size, F64, "0", 0, 1e9, "",                                                          \
       "rows held out for evaluation: below 1 a share, else a count")                               \
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
