@@ -28,6 +28,7 @@ static void choose_device(struct pl_question *q) {
     q->traits = pl_traits_cuda(gpu.sm);
     pl_context_predict(&gpu, &context);
     q->budget.context_bytes = context.bytes;
+    q->budget.doubt_bytes = context.doubt_bytes;
 }
 
 pl_err pl_estimate_read_question(const struct pl_cli *cli, struct pl_question *q,

@@ -136,8 +136,10 @@ static bool recall(const struct pl_gpu *gpu, struct pl_context *out) {
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out) {
     if (recall(gpu, out)) return;
     const struct pl_card *card = pl_card_find(gpu->name);
-    *out = (struct pl_context){.bytes = card ? card->context_bytes : PL_CARD_CONTEXT_DEFAULT,
-                               .source = card ? "card table" : "default"};
+    *out = (struct pl_context){
+        .bytes = card ? card->context_bytes : PL_CARD_CONTEXT_DEFAULT,
+        .doubt_bytes = card ? pl_card_context_doubt(card) : PL_CARD_CONTEXT_DEFAULT / 2,
+        .source = card ? "card table" : "default"};
 }
 
 static void write_entries(json_t *entries) {

@@ -91,6 +91,7 @@ static void expect_guess(uint64_t bytes, uint64_t growth, const char *source) {
     ck_assert_str_eq(c.source, source);
     ck_assert_uint_eq(c.bytes, bytes);
     ck_assert_uint_eq(c.growth_bytes, growth);
+    ck_assert_int_eq(c.doubt_bytes == 0, strcmp(source, "earlier runs") == 0);
 }
 
 START_TEST(without_an_earlier_run_the_table_speaks) {
