@@ -22,7 +22,7 @@ static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d
     return PL_ERR_OK;
 }
 
-/* A checkpoint would be read twice, and its state is not what is probed. */
+/* Arenas are zeroed when they are taken: the moments that the steps left must be gone. */
 static pl_err start_afresh(struct pl_run *r, struct pl_diag *d) {
     pl_arena_release(r->device, &r->batch_arena);
     pl_arena_release(r->device, &r->job_arena);

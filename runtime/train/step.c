@@ -120,17 +120,23 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no plan was made for micro-batch %u", batch_size);
 }
 
+/* Only a refusal needs the facts. What is free is of the machine, not of the device: a limit on
+ * pinned memory shows as a refusal in spite of it. Without a figure it stays 0. */
+static pl_err reserve_staging(struct pl_run *r, struct pl_diag *d) {
+    pl_err err = pl_staging_reserve(r->device, d);
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    r->facts = (struct pl_oom_facts){.what = "pinned host memory",
+                                     .requested_bytes = r->device->traits.pinned_bytes,
+                                     .injected = r->device->inject_pinned.at != 0};
+    (void)pl_cpu_available_bytes(&r->facts.free_bytes, NULL);
+    return err;
+}
+
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     struct pl_rung *rung = pl_run_rung(r);
     pl_arena_release(r->device, &r->batch_arena);
-    r->facts = (struct pl_oom_facts){.what = "pinned host memory",
-                                     .requested_bytes = r->device->traits.pinned_bytes,
-                                     .injected = r->device->inject_pinned.at != 0};
-    /* What is free of the machine, not of the device: a limit on pinned memory shows as a refusal
-     * in spite of it. Without a figure it stays 0. */
-    (void)pl_cpu_available_bytes(&r->facts.free_bytes, NULL);
-    PL_TRY(pl_staging_reserve(r->device, d));
+    PL_TRY(reserve_staging(r, d));
     r->facts = (struct pl_oom_facts){.what = "batch arena",
                                      .requested_bytes = rung->planned.plan->batch_bytes,
                                      .free_bytes = pl_run_free_bytes(r),
@@ -188,8 +194,8 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     return recoverable(r, true, d);
 }
 
-/* Norm, clip and update in one go: the device itself leaves the weights alone when loss or norm is
- * not finite (CLIP_SCALE), so the host need not look before the update, only afterwards. */
+/* The update: the device itself leaves the weights alone when loss or norm is not finite
+ * (CLIP_SCALE), so the host need not look before it, only afterwards. */
 static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     struct pl_rung *rung = pl_run_rung(r);
     const struct pl_phase_range *o = &rung->planned.program->phases[PL_PHASE_OPTIMIZER];
