@@ -118,3 +118,10 @@ size_t pl_card_nearest(const char *typed, const char **out, size_t most) {
         names[i] = cards[i].name;
     return pl_text_nearest_few(typed, names, N_CARDS, out, most);
 }
+
+pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d) {
+    if (sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_NO_DEVICE,
+                       "%s has compute capability %u.%u; the kernels need %d.%d (Ampere) or later",
+                       gpu, sm / 10, sm % 10, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
+}

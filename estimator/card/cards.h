@@ -17,6 +17,8 @@
 #ifndef PL_ESTIMATOR_CARD_CARDS_H
 #define PL_ESTIMATOR_CARD_CARDS_H
 
+#include "estimator/base/diag.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -151,5 +153,7 @@ uint64_t pl_card_context_doubt(const struct pl_card *c);
 #define PL_CARD_DEFAULT_SM 90
 /* The oldest GPU the kernels run on: bf16 tensor cores and asynchronous copies need Ampere. */
 #define PL_CARD_OLDEST_SM 80
+/* NO_DEVICE, with `gpu` as the subject of the sentence, when this one is older. */
+pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d);
 
 #endif

@@ -7,11 +7,7 @@
 
 static pl_err query_gpu(const struct pl_job *job, struct pl_gpu *gpu, struct pl_diag *d) {
     PL_TRY(pl_nvml_query(pl_device_ordinal(job->device), gpu, d));
-    if (gpu->sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_NO_DEVICE,
-                       "%s has compute capability %u.%u; the kernels need %d.%d (Ampere) or later",
-                       gpu->name, gpu->sm / 10, gpu->sm % 10, PL_CARD_OLDEST_SM / 10,
-                       PL_CARD_OLDEST_SM % 10);
+    return pl_card_check_sm(gpu->name, gpu->sm, d);
 }
 
 static pl_err no_back_end(struct pl_diag *d) {

@@ -57,11 +57,7 @@ static pl_err read_attributes(struct pl_cuda *cuda, struct pl_diag *d) {
     cuda->sm = (uint32_t)(major * 10 + minor);
     cuda->sm_count = (uint32_t)sm_count;
     cuda->shared_max = (uint32_t)shared;
-    if (cuda->sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_NO_DEVICE,
-                       "the GPU has compute capability %d.%d; the kernels need %d.%d (Ampere) or "
-                       "later",
-                       major, minor, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
+    return pl_card_check_sm("the GPU", cuda->sm, d);
 }
 
 static void free_ring(struct pl_cuda *cuda) {
