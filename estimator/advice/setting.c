@@ -44,8 +44,6 @@ pl_err pl_setting_price(const struct pl_advice_question *q, const struct pl_sett
     return PL_ERR_OK;
 }
 
-#define BATCH_LIMIT 65536
-
 pl_err pl_setting_largest_batch(const struct pl_advice_question *q, const struct pl_setting *s,
                                 uint32_t *out, struct pl_diag *d) {
     struct pl_autobatch search;
@@ -56,7 +54,7 @@ pl_err pl_setting_largest_batch(const struct pl_advice_question *q, const struct
     first.batch_size = 1;
     PL_TRY(pl_setting_price(q, &first, &one, d)); /* the ceiling of a full fine-tune included */
     if (one.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
-    PL_TRY(pl_autobatch_solve(&s->job, q->model, q->traits, q->budget, BATCH_LIMIT, &search, d));
+    PL_TRY(pl_autobatch_solve(&s->job, q->model, q->traits, q->budget, PL_BATCH_LIMIT, &search, d));
     *out = search.batch_size;
     return PL_ERR_OK;
 }

@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#define BATCH_LIMIT 65536
-
 /* --- the target ------------------------------------------------------------------------------- */
 
 static pl_err unknown_card(const char *gpu, struct pl_diag *d) {
@@ -112,8 +110,8 @@ pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
     struct pl_autobatch search = {0};
     if (q->budget.known)
-        PL_TRY(pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, BATCH_LIMIT, &search,
-                                  d));
+        PL_TRY(pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, PL_BATCH_LIMIT,
+                                  &search, d));
     q->recommended = search.batch_size;
     q->batch_size = q->job.batch_size;
     if (q->batch_size != PL_AUTO) return PL_ERR_OK;

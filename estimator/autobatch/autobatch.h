@@ -15,6 +15,9 @@ struct pl_autobatch {
     uint32_t plans;       /* made on the way */
 };
 
+/* Where no data set or global batch sets a limit; what the key batch_size takes. */
+#define PL_BATCH_LIMIT 65536
+
 /* limit: largest batch worth having (rows of the data, global batch); >= 1. */
 pl_err pl_autobatch_solve(const struct pl_job *job, const struct pl_model *m,
                           const struct pl_traits *traits, const struct pl_budget *budget,

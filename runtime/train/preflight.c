@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define DEFAULT_WARMUP_RATIO 0.03
-#define BATCH_SIZE_LIMIT     65536
 
 static pl_err resolve(struct pl_preflight *pf, const char *given, struct pl_model_ref *ref,
                       struct pl_diag *d) {
@@ -86,7 +85,7 @@ static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 static uint32_t batch_limit(const struct pl_preflight *pf) {
-    uint64_t limit = pl_u64_min(BATCH_SIZE_LIMIT, pl_u64_max(pf->train_rows, 1));
+    uint64_t limit = pl_u64_min(PL_BATCH_LIMIT, pl_u64_max(pf->train_rows, 1));
     if (pf->job->global_batch_size != PL_UNSET_U32)
         limit = pl_u64_min(limit, pf->job->global_batch_size);
     return (uint32_t)limit;
