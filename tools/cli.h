@@ -143,6 +143,8 @@ int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
 /* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
+/* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
+pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). */
 pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d);
 /* Ledger, verdict and remedies, coloured and fitted to `out`. */

@@ -23,6 +23,14 @@ unsigned pl_cli_columns(FILE *out) {
     return 80;
 }
 
+pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
+    pl_err err =
+        text->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer") : PL_ERR_OK;
+    if (err == PL_ERR_OK) fputs(pl_text_str(text), stdout);
+    pl_text_finish(text);
+    return err;
+}
+
 /* Names of files and words of the command line reach messages: a control character in one must not
  * drive the terminal. */
 static void add_safe(struct pl_text *t, const char *s, size_t n) {

@@ -133,11 +133,7 @@ static pl_err write_snapshot(const char *path, const struct pl_plan *plan, struc
 static pl_err print_text(const struct pl_cli *cli, const struct pl_advice *a, struct pl_diag *d) {
     struct pl_text text = {0};
     pl_advice_text(a, pl_cli_colour(cli, stdout), pl_cli_columns(stdout), &text);
-    pl_err err =
-        text.failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer") : PL_ERR_OK;
-    if (err == PL_ERR_OK) fputs(pl_text_str(&text), stdout);
-    pl_text_finish(&text);
-    return err;
+    return pl_cli_print_text(&text, d);
 }
 
 static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
@@ -160,11 +156,7 @@ static pl_err answer_csv(const struct pl_cli *cli, const struct pl_advice_questi
     PL_TRY(pl_advice_grid(ask, q->batch_size, &grid, d));
     pl_advice_csv(&grid, &csv);
     pl_cli_print_notes(cli, &q->notes);
-    pl_err err =
-        csv.failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer") : PL_ERR_OK;
-    if (err == PL_ERR_OK) fputs(pl_text_str(&csv), stdout);
-    pl_text_finish(&csv);
-    return err;
+    return pl_cli_print_text(&csv, d);
 }
 
 static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {

@@ -95,10 +95,7 @@ static pl_err answer_table(const struct pl_cli *cli, const struct pl_rule_questi
     pl_rule_table_fill(q->table, &q->in, &table);
     if (pl_cli_has(cli, PL_FLAG_JSON)) return pl_cli_print_json(pl_rule_table_json(&table), d);
     pl_rule_table_text(&table, &text);
-    pl_err err = text.failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a table") : PL_ERR_OK;
-    if (err == PL_ERR_OK) fputs(pl_text_str(&text), stdout);
-    pl_text_finish(&text);
-    return err;
+    return pl_cli_print_text(&text, d);
 }
 
 /* --- tiers ----------------------------------------------------------------------------------- */
