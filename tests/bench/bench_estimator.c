@@ -78,15 +78,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, measure, 0, N_QUESTIONS);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK); /* one stdout */
-    srunner_run_all(sr, CK_SILENT);
-    int failed = srunner_ntests_failed(sr);
-    TestResult **failures = srunner_failures(sr);
-    for (int i = 0; i < failed; i++)
-        fprintf(stderr, "bench_estimator: %s\n", tr_msg(failures[i]));
-    free(failures);
-    srunner_free(sr);
+    int failed = run_measurements(s, "bench_estimator");
     printf("]}\n");
     return failed != 0;
 }

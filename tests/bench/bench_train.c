@@ -117,15 +117,7 @@ int main(int argc, char **argv) {
     TCase *tc = tcase_create("shapes");
     tcase_add_loop_test(tc, measure, 0, n_shapes);
     suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK); /* one stdout */
-    srunner_run_all(sr, CK_SILENT);
-    int failed = srunner_ntests_failed(sr);
-    TestResult **failures = srunner_failures(sr);
-    for (int i = 0; i < failed; i++)
-        fprintf(stderr, "bench_train: %s\n", tr_msg(failures[i]));
-    free(failures);
-    srunner_free(sr);
+    int failed = run_measurements(s, "bench_train");
     printf("]}\n");
     return failed != 0;
 }

@@ -4,6 +4,7 @@
 #include "runtime/device/device.h"
 #include "tests/support/child.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { SIDE = 2048, ROUNDS = 7 };
@@ -48,4 +49,17 @@ double machine_sgemm_gflops(uint32_t threads) {
     pl_arena_release(dev, &arena);
     pl_device_close(&dev);
     return rate;
+}
+
+int run_measurements(Suite *s, const char *name) {
+    SRunner *sr = srunner_create(s);
+    srunner_set_fork_status(sr, CK_NOFORK); /* one stdout */
+    srunner_run_all(sr, CK_SILENT);
+    int failed = srunner_ntests_failed(sr);
+    TestResult **failures = srunner_failures(sr);
+    for (int i = 0; i < failed; i++)
+        fprintf(stderr, "%s: %s\n", name, tr_msg(failures[i]));
+    free(failures);
+    srunner_free(sr);
+    return failed;
 }

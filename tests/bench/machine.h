@@ -2,6 +2,7 @@
 #ifndef PL_TESTS_BENCH_MACHINE_H
 #define PL_TESTS_BENCH_MACHINE_H
 
+#include <check.h>
 #include <stdint.h>
 
 double median(double *values, int n); /* sorts them */
@@ -9,5 +10,9 @@ double median(double *values, int n); /* sorts them */
  * of
  * 7. Negative when there is no device. */
 double machine_sgemm_gflops(uint32_t threads);
+
+/* Runs measurements that are written as tests, so that the helpers can report what goes wrong: in
+ * this process, silent but for failures on stderr, each after `name`. Returns how many failed. */
+int run_measurements(Suite *s, const char *name);
 
 #endif

@@ -146,3 +146,23 @@ struct outcome plimsoll_expect(int status, const char *cwd, const char *const wo
                   status, o.err);
     return o;
 }
+
+struct train_words {
+    const char *words[12];
+};
+
+static struct train_words train_words(const char *const words[]) {
+    struct train_words t = {{"train", "run.yaml"}};
+    for (int i = 0; words[i]; i++)
+        t.words[i + 2] = words[i];
+    return t;
+}
+
+struct outcome plimsoll_train(const char *cwd, const char *const words[]) {
+    return plimsoll_run(cwd, train_words(words).words);
+}
+
+void plimsoll_train_expect(int status, const char *cwd, const char *const words[]) {
+    struct outcome o = plimsoll_expect(status, cwd, train_words(words).words);
+    outcome_finish(&o);
+}

@@ -42,6 +42,9 @@ struct outcome plimsoll_run(const char *cwd, const char *const words[]);
 struct child plimsoll_start(const char *cwd, const char *const words[], bool piped);
 /* plimsoll_run, and the test ends unless it exits with `status`. */
 struct outcome plimsoll_expect(int status, const char *cwd, const char *const words[]);
+/* The same two of `train run.yaml words...`; at most 9 words. */
+struct outcome plimsoll_train(const char *cwd, const char *const words[]);
+void plimsoll_train_expect(int status, const char *cwd, const char *const words[]);
 
 double seconds_now(void); /* monotonic */
 

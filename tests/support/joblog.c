@@ -77,3 +77,12 @@ void joblog_assert_same_steps(const char *dir_a, const char *dir_b) {
     json_decref(a);
     json_decref(b);
 }
+
+double joblog_summary(const char *dir, const char *key) {
+    json_t *log = joblog_read(dir);
+    const json_t *summary = joblog_event(log, "summary", 0);
+    ck_assert_ptr_nonnull(summary);
+    double value = joblog_number(summary, key);
+    json_decref(log);
+    return value;
+}

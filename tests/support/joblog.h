@@ -16,6 +16,8 @@ json_t *joblog_step(const json_t *log, uint64_t step);
 size_t joblog_count(const json_t *log, const char *event);
 /* A number of a line; the test ends if it is none. */
 double joblog_number(const json_t *line, const char *key);
+/* A number of the summary of dir's run; the test ends when there is none. */
+double joblog_summary(const char *dir, const char *key);
 /* Ends the test unless both logs hold the same steps with the same loss, grad_norm, learning_rate,
  * tokens and epoch, digit for digit. */
 void joblog_assert_same_steps(const char *dir_a, const char *dir_b);

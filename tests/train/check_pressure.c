@@ -22,34 +22,15 @@ static void tear_down(void) {
     scratch_remove(dir);
 }
 
-static struct outcome train(const char *const words[]) {
-    const char *argv[12] = {"train", "run.yaml"};
-    for (int i = 0; words[i]; i++)
-        argv[i + 2] = words[i];
-    return plimsoll_run(dir, argv);
-}
-
-#define TRAIN(...) train((const char *[]){__VA_ARGS__, NULL})
-
-static void train_well(const char *const words[]) {
-    struct outcome o = train(words);
-    ck_assert_msg(o.status == 0, "exit %d: %s", o.status, o.err);
-    outcome_finish(&o);
-}
-
-#define TRAIN_WELL(...) train_well((const char *[]){__VA_ARGS__, NULL})
+#define TRAIN(...)      plimsoll_train(dir, (const char *[]){__VA_ARGS__, NULL})
+#define TRAIN_WELL(...) plimsoll_train_expect(0, dir, (const char *[]){__VA_ARGS__, NULL})
 
 static const char *path_of(const char *out) {
     return in_dir(dir, out);
 }
 
 static double summary_number(const char *out, const char *key) {
-    json_t *log = joblog_read(path_of(out));
-    const json_t *summary = joblog_event(log, "summary", 0);
-    ck_assert_ptr_nonnull(summary);
-    double value = joblog_number(summary, key);
-    json_decref(log);
-    return value;
+    return joblog_summary(in_dir(dir, out), key);
 }
 
 /* --- out of memory, and on with a smaller micro-batch ------------------------------------------

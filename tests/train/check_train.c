@@ -23,15 +23,7 @@ static void tear_down(void) {
     scratch_remove(dir);
 }
 
-static void train(int status, const char *const words[]) {
-    const char *argv[12] = {"train", "run.yaml"};
-    for (int i = 0; words[i]; i++)
-        argv[i + 2] = words[i];
-    struct outcome o = plimsoll_expect(status, dir, argv);
-    outcome_finish(&o);
-}
-
-#define TRAIN(status, ...) train(status, (const char *[]){__VA_ARGS__, NULL})
+#define TRAIN(status, ...) plimsoll_train_expect(status, dir, (const char *[]){__VA_ARGS__, NULL})
 
 /* --- a run that goes on ------------------------------------------------------------------------
  */
