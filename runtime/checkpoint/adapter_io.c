@@ -99,10 +99,11 @@ pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const str
                        struct pl_diag *d) {
     struct pl_windows w = {0};
     struct pl_outbox o = {0};
+    const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_adapter(&w, io->program, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    PL_TRY_GOTO(pl_windows_save(&w, 0, w.n, io, &o, ADAPTER_FILE, d), out);
+    PL_TRY_GOTO(pl_windows_save(&w, 0, w.n, &source, &o, ADAPTER_FILE, d), out);
     PL_TRY_GOTO(put_config(&o, io->program, job, d), out);
     err = pl_outbox_commit(&o, d);
 out:
@@ -238,9 +239,7 @@ pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_adapter(&w, io->program, d), out);
     PL_TRY_GOTO(pl_weight_files_open(&f, dir, ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d), out);
-    PL_TRY_GOTO(
-        pl_windows_resolve(&w, io->program, &f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d),
-        out);
+    PL_TRY_GOTO(pl_windows_resolve(&w, &f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d), out);
     err = pl_windows_load(&w, io, true, d);
 out:
     pl_weight_files_close(&f);

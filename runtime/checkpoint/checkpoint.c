@@ -51,11 +51,12 @@ pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor
                                  const struct pl_run_state *s, struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
     struct pl_outbox o = {0};
+    const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = add_trained(&trained, io->program, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_states(&states, &trained, io->program, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, c->tmp_path, d), out);
-    PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, io, &o, STATES_FILE, d), out);
+    PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, &source, &o, STATES_FILE, d), out);
     PL_TRY_GOTO(pl_run_state_put(&o, s, d), out);
     err = pl_outbox_commit(&o, d);
 out:
@@ -230,10 +231,9 @@ struct part { /* one set of files of a checkpoint */
     struct pl_weight_files files;
 };
 
-static pl_err find_part(struct part *part, const struct pl_program *p, const char *path,
-                        const char *stem, struct pl_diag *d) {
+static pl_err find_part(struct part *part, const char *path, const char *stem, struct pl_diag *d) {
     PL_TRY(pl_weight_files_open(&part->files, path, stem, PL_ERR_CHECKPOINT_MISMATCH, d));
-    return pl_windows_resolve(&part->windows, p, &part->files, PL_MATCH_EXACT,
+    return pl_windows_resolve(&part->windows, &part->files, PL_MATCH_EXACT,
                               PL_ERR_CHECKPOINT_MISMATCH, d);
 }
 
@@ -251,8 +251,8 @@ pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struc
     pl_err err = add_trained(&trained.windows, p, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_states(&states.windows, &trained.windows, p, d), out);
-    PL_TRY_GOTO(find_part(&trained, p, path, stem, d), out);
-    PL_TRY_GOTO(find_part(&states, p, path, STATES_STEM, d), out);
+    PL_TRY_GOTO(find_part(&trained, path, stem, d), out);
+    PL_TRY_GOTO(find_part(&states, path, STATES_STEM, d), out);
     PL_TRY_GOTO(pl_windows_load(&trained.windows, io, false, d), out);
     err = pl_windows_load(&states.windows, io, false, d);
 out:

@@ -23,7 +23,7 @@ static pl_err find_weights(struct pl_windows *w, struct pl_weight_files *f,
                            const struct pl_program *p, const char *dir, struct pl_diag *d) {
     PL_TRY(pl_windows_add_model(w, p, d));
     PL_TRY(pl_weight_files_open(f, dir, MODEL_STEM, PL_ERR_MODEL_FILE, d));
-    return pl_windows_resolve(w, p, f, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
+    return pl_windows_resolve(w, f, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
 }
 
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {
@@ -52,14 +52,14 @@ struct shards {
     uint64_t total_bytes, total_elements;
 };
 
-static pl_err cut_shards(const struct pl_windows *w, const struct pl_program *p,
-                         uint64_t shard_bytes, struct shards *s, struct pl_diag *d) {
+static pl_err cut_shards(const struct pl_windows *w, uint64_t shard_bytes, struct shards *s,
+                         struct pl_diag *d) {
     uint64_t filled = 0;
     s->first = calloc((size_t)w->n + 2, sizeof *s->first);
     if (!s->first) return pl_host_oom(d, "the list of shards");
     s->n = 1;
     for (uint32_t i = 0; i < w->n; i++) {
-        uint64_t bytes = w->items[i].count * pl_dtype_bytes(p->tensors[w->items[i].tensor].dtype);
+        uint64_t bytes = w->items[i].count * pl_dtype_bytes(w->items[i].dtype);
         if (filled > 0 && (bytes > shard_bytes || filled > shard_bytes - bytes)) {
             s->first[s->n++] = i;
             filled = 0;
@@ -101,11 +101,11 @@ static pl_err put_index(struct pl_outbox *o, const struct pl_windows *w, const s
 }
 
 static pl_err put_weights(struct pl_outbox *o, const struct pl_windows *w, const struct shards *s,
-                          const struct pl_tensor_io *io, struct pl_diag *d) {
+                          const struct pl_window_source *source, struct pl_diag *d) {
     for (uint32_t k = 0; k < s->n; k++) {
         char name[SHARD_NAME];
         shard_name(s, k, name);
-        PL_TRY(pl_windows_save(w, s->first[k], s->first[k + 1], io, o, name, d));
+        PL_TRY(pl_windows_save(w, s->first[k], s->first[k + 1], source, o, name, d));
     }
     return s->n > 1 ? put_index(o, w, s, d) : PL_ERR_OK;
 }
@@ -123,21 +123,21 @@ static const char *const companions[] = {
 };
 
 static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path,
-                         const struct pl_tensor_io *io, struct pl_diag *d) {
+                         const struct pl_window_source *source, struct pl_diag *d) {
     for (;;) {
-        ssize_t n = read(fd, io->staging, (size_t)io->staging_bytes);
+        ssize_t n = read(fd, source->buffer, (size_t)source->buffer_bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
             return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
                               strerror(errno));
         if (n == 0) return PL_ERR_OK;
-        PL_TRY(pl_outbox_write(o, io->staging, (uint64_t)n, d));
+        PL_TRY(pl_outbox_write(o, source->buffer, (uint64_t)n, d));
     }
 }
 
 /* A file that is not there is not copied; any other trouble is an error. */
 static pl_err copy_companion(struct pl_outbox *o, const char *source_dir, const char *name,
-                             const struct pl_tensor_io *io, struct pl_diag *d) {
+                             const struct pl_window_source *source, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     char *path = pl_path_join(source_dir, name);
     if (!path) return pl_host_oom(d, "a path");
@@ -149,7 +149,7 @@ static pl_err copy_companion(struct pl_outbox *o, const char *source_dir, const 
         goto out;
     }
     PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
-    PL_TRY_GOTO(copy_bytes(o, fd, path, io, d), out);
+    PL_TRY_GOTO(copy_bytes(o, fd, path, source, d), out);
     err = pl_outbox_close(o, d);
 out:
     if (fd >= 0) close(fd);
@@ -190,29 +190,38 @@ static pl_err remove_leftovers(const struct pl_outbox *o, struct pl_diag *d) {
 }
 
 static pl_err put_texts(struct pl_outbox *o, const char *config_json, const char *source_dir,
-                        const struct pl_tensor_io *io, struct pl_diag *d) {
+                        const struct pl_window_source *source, struct pl_diag *d) {
     PL_TRY(pl_outbox_put(o, "config.json", config_json, strlen(config_json), d));
     for (size_t i = 0; source_dir && i < sizeof companions / sizeof *companions; i++)
-        PL_TRY(copy_companion(o, source_dir, companions[i], io, d));
+        PL_TRY(copy_companion(o, source_dir, companions[i], source, d));
     return PL_ERR_OK;
 }
 
-pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                            const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
-    struct pl_windows w = {0};
+pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
+                      const char *dir, const char *config_json, const char *source_dir,
+                      uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_outbox o = {0};
     struct shards s = {0};
-    pl_err err = pl_windows_add_model(&w, io->program, d);
+    pl_err err = cut_shards(w, shard_bytes, &s, d);
     if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(cut_shards(&w, io->program, shard_bytes, &s, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    PL_TRY_GOTO(put_weights(&o, &w, &s, io, d), out);
-    PL_TRY_GOTO(put_texts(&o, config_json, source_dir, io, d), out);
+    PL_TRY_GOTO(put_weights(&o, w, &s, source, d), out);
+    PL_TRY_GOTO(put_texts(&o, config_json, source_dir, source, d), out);
     PL_TRY_GOTO(pl_outbox_commit(&o, d), out);
     err = remove_leftovers(&o, d);
 out:
     free(s.first);
     pl_outbox_finish(&o);
+    return err;
+}
+
+pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
+                            const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    const struct pl_window_source source = pl_window_source_device(io);
+    pl_err err = pl_windows_add_model(&w, io->program, d);
+    if (err == PL_ERR_OK)
+        err = pl_model_write(&w, &source, dir, config_json, source_dir, shard_bytes, d);
     pl_windows_finish(&w);
     return err;
 }

@@ -1,8 +1,8 @@
-/* model_io.h - the parts of saving a model that tests turn by hand. */
+/* model_io.h - the parts of saving a model that merging and tests turn by hand. */
 #ifndef PL_RUNTIME_CHECKPOINT_MODEL_IO_H
 #define PL_RUNTIME_CHECKPOINT_MODEL_IO_H
 
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/windows.h"
 
 /* Largest shard that transformers writes by default. */
 #define PL_SHARD_BYTES UINT64_C(5000000000)
@@ -10,5 +10,9 @@
 /* pl_model_save with shards of at most shard_bytes of tensor data (one tensor may exceed it). */
 pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
                             const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
+/* The same of any windows, whose tensors come from `source`. */
+pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
+                      const char *dir, const char *config_json, const char *source_dir,
+                      uint64_t shard_bytes, struct pl_diag *d);
 
 #endif

@@ -120,10 +120,11 @@ pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
     return PL_ERR_OK;
 }
 
-static pl_err save_window(const struct pl_window *w, const struct pl_tensor_io *io,
-                          struct pl_outbox *o, struct pl_diag *d) {
+static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
+                          struct pl_diag *d) {
+    const struct pl_tensor_io *io = ctx;
     struct piece piece = {0};
-    uint64_t type_bytes = pl_dtype_bytes(io->program->tensors[w->tensor].dtype);
+    uint64_t type_bytes = pl_dtype_bytes(w->dtype);
     PL_TRY(cut_staging(io, type_bytes, 0, 0, &piece, d));
     for (uint64_t at = 0; at < w->count; at += piece.elements) {
         uint64_t n = pl_u64_min(piece.elements, w->count - at);
@@ -133,13 +134,19 @@ static pl_err save_window(const struct pl_window *w, const struct pl_tensor_io *
     return PL_ERR_OK;
 }
 
+struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io) {
+    /* save_window takes it back as const */
+    return (struct pl_window_source){save_window, (void *)(uintptr_t)io, io->staging,
+                                     io->staging_bytes};
+}
+
 static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                          const struct pl_program *p, struct pl_text *out, struct pl_diag *d) {
+                          struct pl_text *out, struct pl_diag *d) {
     struct pl_st_item *items = calloc((size_t)(end - begin) + 1, sizeof *items);
     if (!items) return pl_host_oom(d, "the header of a safetensors file");
     for (uint32_t i = begin; i < end; i++)
         items[i - begin] = (struct pl_st_item){.name = w->items[i].name,
-                                               .dtype = p->tensors[w->items[i].tensor].dtype,
+                                               .dtype = w->items[i].dtype,
                                                .rank = w->items[i].rank,
                                                .dims = w->items[i].dims};
     pl_err err = pl_st_header(items, end - begin, out, d);
@@ -148,15 +155,15 @@ static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t e
 }
 
 pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                       const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
+                       const struct pl_window_source *source, struct pl_outbox *o, const char *name,
                        struct pl_diag *d) {
     struct pl_text header = {0};
-    pl_err err = make_header(w, begin, end, io->program, &header, d);
+    pl_err err = make_header(w, begin, end, &header, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
     PL_TRY_GOTO(pl_outbox_write(o, header.data, header.len, d), out);
     for (uint32_t i = begin; i < end; i++)
-        PL_TRY_GOTO(save_window(&w->items[i], io, o, d), out);
+        PL_TRY_GOTO(source->write(source->ctx, &w->items[i], o, d), out);
     err = pl_outbox_close(o, d);
 out:
     pl_text_finish(&header);

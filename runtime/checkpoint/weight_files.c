@@ -125,7 +125,7 @@ static bool find_named(const struct pl_weight_files *f, struct pl_window *w, con
 }
 
 /* Adapters saved straight from a PeftModel's state dict carry the adapter's name, `.default`. */
-static bool find_window(const struct pl_weight_files *f, struct pl_window *w) {
+bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w) {
     static const char suffix[] = ".weight";
     if (find_named(f, w, w->name)) return true;
     char *tail = strstr(w->name, ".lora_");
@@ -148,15 +148,14 @@ static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag 
                       pl_st_shape_text(w->rank, w->dims, want));
 }
 
-static pl_err check_type(const struct pl_window *w, const struct pl_program *p,
-                         enum pl_window_match match, pl_err err, struct pl_diag *d) {
+static pl_err check_type(const struct pl_window *w, enum pl_window_match match, pl_err err,
+                         struct pl_diag *d) {
     const struct pl_st_entry *e = w->entry;
-    enum pl_dtype own = p->tensors[w->tensor].dtype;
     bool exact = match == PL_MATCH_EXACT;
-    if (exact ? e->dtype == own : pl_convert_reads(e->dtype)) return PL_ERR_OK;
+    if (exact ? e->dtype == w->dtype : pl_convert_reads(e->dtype)) return PL_ERR_OK;
     return pl_diag_at(d, err, w->file->path, 0, 0, "%s: tensor `%s` is stored as %s, not as %s",
                       w->file->path, e->name, e->dtype_name,
-                      exact ? pl_dtype_file_name(own) : "F32, BF16 or F16");
+                      exact ? pl_dtype_file_name(w->dtype) : "F32, BF16 or F16");
 }
 
 static pl_err report_missing(const struct pl_windows *w, const struct pl_weight_files *f,
@@ -199,16 +198,15 @@ static pl_err check_surplus(const struct pl_windows *w, const struct pl_weight_f
     return PL_ERR_OK;
 }
 
-pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_program *p,
-                          const struct pl_weight_files *f, enum pl_window_match match, pl_err err,
-                          struct pl_diag *d) {
+pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
+                          enum pl_window_match match, pl_err err, struct pl_diag *d) {
     uint32_t found = 0;
     for (uint32_t i = 0; i < w->n; i++)
-        found += find_window(f, &w->items[i]);
+        found += pl_window_find(f, &w->items[i]);
     if (found < w->n) return report_missing(w, f, err, d);
     for (uint32_t i = 0; i < w->n; i++) {
         PL_TRY(check_shape(&w->items[i], err, d));
-        PL_TRY(check_type(&w->items[i], p, match, err, d));
+        PL_TRY(check_type(&w->items[i], match, err, d));
     }
     return match == PL_MATCH_CONVERT ? PL_ERR_OK : check_surplus(w, f, err, d);
 }

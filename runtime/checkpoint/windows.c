@@ -17,6 +17,18 @@ static bool tensor_elements(const struct pl_tensor *t, uint64_t *out) {
     return pl_u64_mul(t->dims[0], t->dims[1], out) && pl_u64_mul(*out, t->dims[2], out);
 }
 
+pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d) {
+    if (w->n == w->cap) {
+        uint32_t cap = w->cap ? 2 * w->cap : 64;
+        struct pl_window *items = realloc(w->items, cap * sizeof *items);
+        if (!items) return pl_host_oom(d, "the list of tensors");
+        w->items = items;
+        w->cap = cap;
+    }
+    w->items[w->n++] = *item;
+    return PL_ERR_OK;
+}
+
 /* A window of whole rows [row0, row0+rows) of tensor `id`. */
 static pl_err add_window(struct pl_windows *w, const struct pl_program *p, struct pl_window item,
                          uint64_t row0, struct pl_diag *d) {
@@ -25,15 +37,8 @@ static pl_err add_window(struct pl_windows *w, const struct pl_program *p, struc
         !pl_u64_add(item.first, item.count, &end) ||
         !tensor_elements(&p->tensors[item.tensor], &elements) || end > elements)
         return layout_error(p, item.tensor, item.name, d);
-    if (w->n == w->cap) {
-        uint32_t cap = w->cap ? 2 * w->cap : 64;
-        struct pl_window *items = realloc(w->items, cap * sizeof *items);
-        if (!items) return pl_host_oom(d, "the list of tensors");
-        w->items = items;
-        w->cap = cap;
-    }
-    w->items[w->n++] = item;
-    return PL_ERR_OK;
+    item.dtype = p->tensors[item.tensor].dtype;
+    return pl_windows_append(w, &item, d);
 }
 
 static uint32_t find_of(const struct pl_program *p, enum pl_role role, uint32_t of) {
@@ -67,7 +72,8 @@ pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, st
 
 /* PEFT: base_model.model.<module path>.lora_A.weight; the module path is the weight's name without
  * its last component. */
-static void adapter_name(const struct pl_param_row *row, uint32_t layer, char which, char *out) {
+void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
+                            char out[PL_WINDOW_NAME]) {
     char name[128];
     pl_model_row_name(row, layer, name);
     char *end = strrchr(name, '.');
@@ -86,7 +92,7 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
         .master = find_of(p, PL_ROLE_MASTER, id),
         .rank = 2,
         .dims = {a ? p->shape.lora_r : rows[r].rows, a ? rows[r].cols : p->shape.lora_r}};
-    adapter_name(&rows[r], t->layer, a ? 'A' : 'B', item.name);
+    pl_window_adapter_name(&rows[r], t->layer, a ? 'A' : 'B', item.name);
     return add_window(w, p, item, row0, d);
 }
 

@@ -8,7 +8,7 @@
  *   W1  a window is contiguous: rows of a fused matrix are, and vectors have one column
  *   W2  all windows of a list are found, with shape and type, before the first byte moves
  * Use: pl_windows_add_model(&w, program, &d); pl_weight_files_open(&f, dir, "model", err, &d);
- *      pl_windows_resolve(&w, program, &f, PL_MATCH_CONVERT, err, &d);
+ *      pl_windows_resolve(&w, &f, PL_MATCH_CONVERT, err, &d);
  *      pl_windows_load(&w, io, true, &d); ... */
 #ifndef PL_RUNTIME_CHECKPOINT_WINDOWS_H
 #define PL_RUNTIME_CHECKPOINT_WINDOWS_H
@@ -24,7 +24,8 @@
 
 struct pl_window {
     char name[PL_WINDOW_NAME]; /* in the file */
-    uint32_t tensor;           /* id */
+    uint32_t tensor;           /* id; PL_NONE in lists without a program */
+    enum pl_dtype dtype;       /* of the tensor, and of files that are written */
     uint32_t row;              /* index into pl_model_rows() */
     uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
     uint32_t rank;
@@ -47,6 +48,11 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
                              const struct pl_program *p, struct pl_diag *d);
 void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
+/* One window more, for lists without a program. */
+pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d);
+/* PEFT's name of the A or B matrix (`which`) of a module. */
+void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
+                            char out[PL_WINDOW_NAME]);
 
 /* One file, or the shards of an index. */
 struct pl_weight_files {
@@ -60,6 +66,8 @@ struct pl_weight_files {
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d);
 void pl_weight_files_close(struct pl_weight_files *f);
+/* Fills file and entry; false when no file has it. An adapter's name may hold `.default`. */
+bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w);
 
 enum pl_window_match {
     PL_MATCH_CONVERT,  /* any type weights are stored in; other tensors of the files are ignored */
@@ -67,9 +75,8 @@ enum pl_window_match {
     PL_MATCH_EXACT,    /* the tensor's own type, and no other tensor may be there */
 };
 /* W2. `err` is reported for what is missing, too much, or of the wrong shape or type. */
-pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_program *p,
-                          const struct pl_weight_files *f, enum pl_window_match match, pl_err err,
-                          struct pl_diag *d);
+pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
+                          enum pl_window_match match, pl_err err, struct pl_diag *d);
 
 /* Streams resolved windows into the device. fill_master: masters get the values before rounding. */
 pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
@@ -79,9 +86,19 @@ typedef void (*pl_window_fill)(void *ctx, const struct pl_window *w, uint64_t fi
                                float *out);
 pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
                        pl_window_fill fill, void *ctx, struct pl_diag *d);
+/* Where the bytes of windows come from on their way into files. */
+struct pl_window_source {
+    /* Writes the window's elements, in its type, to the open file of the outbox. */
+    pl_err (*write)(void *ctx, const struct pl_window *w, struct pl_outbox *o, struct pl_diag *d);
+    void *ctx;
+    void *buffer; /* for copies of small files */
+    uint64_t buffer_bytes;
+};
+/* The tensors of a running job; *io is borrowed. */
+struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io);
 /* Writes windows [begin, end) as one file of the outbox. */
 pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                       const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
+                       const struct pl_window_source *source, struct pl_outbox *o, const char *name,
                        struct pl_diag *d);
 
 #endif
