@@ -124,4 +124,8 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
 /* --- phases.c --- */
 void pl_build_phases(struct pl_builder *b);
 
+/* --- merge.c --- */
+void pl_build_merge(struct pl_builder *b);
+void pl_build_adapter_export(struct pl_builder *b);
+
 #endif

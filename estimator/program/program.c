@@ -3,6 +3,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/program/build.h"
+#include "estimator/program/merge.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,12 +107,16 @@ static void builder_finish(struct pl_builder *b) {
     free(b->adapter);
 }
 
-pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
-                         const struct pl_traits *traits, struct pl_program **out,
-                         struct pl_diag *d) {
+static void build_run(struct pl_builder *b) {
+    pl_build_job_tensors(b);
+    pl_build_phases(b);
+}
+
+static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
+                     const struct pl_traits *traits, uint64_t tokens,
+                     void (*build)(struct pl_builder *b), struct pl_program **out,
+                     struct pl_diag *d) {
     *out = NULL;
-    uint64_t tokens = 0;
-    PL_TRY(check_sizes(m, shape, &tokens, d));
     struct pl_program *p = calloc(1, sizeof *p);
     if (!p) return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
     p->shape = *shape;
@@ -130,14 +135,34 @@ pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *sh
     if (!builder_init(&b, m->layers)) {
         b.err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
     } else {
-        pl_build_job_tensors(&b);
-        pl_build_phases(&b);
+        build(&b);
         pl_build_link_operands(p);
     }
     builder_finish(&b);
     if (b.err != PL_ERR_OK) pl_program_destroy(&p);
     *out = p;
     return b.err;
+}
+
+pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
+                         const struct pl_traits *traits, struct pl_program **out,
+                         struct pl_diag *d) {
+    uint64_t tokens = 0;
+    *out = NULL;
+    PL_TRY(check_sizes(m, shape, &tokens, d));
+    return create(m, shape, traits, tokens, build_run, out, d);
+}
+
+pl_err pl_program_create_merge(const struct pl_model *m, const struct pl_job_shape *shape,
+                               const struct pl_traits *traits, struct pl_program **out,
+                               struct pl_diag *d) {
+    return create(m, shape, traits, 0, pl_build_merge, out, d);
+}
+
+pl_err pl_program_create_adapter_export(const struct pl_model *m, const struct pl_job_shape *shape,
+                                        const struct pl_traits *traits, struct pl_program **out,
+                                        struct pl_diag *d) {
+    return create(m, shape, traits, 0, pl_build_adapter_export, out, d);
 }
 
 void pl_program_destroy(struct pl_program **p) {
@@ -180,5 +205,11 @@ uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_
             (role > PL_ROLE_LORA_B || role == PL_ROLE_NONE || t->slot == slot))
             return i;
     }
+    return PL_NONE;
+}
+
+uint32_t pl_program_find_merge(const struct pl_program *p, enum pl_role role, uint32_t row) {
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].role == role && p->tensors[i].row == row) return i;
     return PL_NONE;
 }

@@ -77,6 +77,10 @@ enum pl_role {
     PL_ROLE_TARGET_ROWS,
     PL_ROLE_TARGETS,
     PL_ROLE_STAGING,
+    PL_ROLE_MERGE_RAW,    /* merge.h: what was read or will be written, of any type */
+    PL_ROLE_MERGE_VALUES, /* its values in fp32 */
+    PL_ROLE_MERGE_A,      /* [r,in] */
+    PL_ROLE_MERGE_B,      /* [rows of a stretch, r] */
 };
 
 struct pl_tensor {
@@ -84,7 +88,7 @@ struct pl_tensor {
     uint64_t dims[3]; /* unused = 1; dims[0] at capacity */
     uint64_t bytes;
     uint32_t layer;            /* PL_NONE = not of a layer */
-    uint32_t row;              /* PL_ROLE_LORA_B */
+    uint32_t row;              /* PL_ROLE_LORA_B, PL_ROLE_MERGE_* */
     uint32_t of;               /* GRAD, MOMENT*, MASTER; PL_NONE otherwise */
     enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
     enum pl_dtype dtype : 8;
