@@ -28,6 +28,7 @@
     X(DATA_FILE, 5, "DATA_FILE", "check the path and its permissions")                             \
     X(DATA_SYNTAX, 5, "DATA_SYNTAX", "JSONL wants one complete JSON object per line")              \
     X(DATA_FIELD, 5, "DATA_FIELD", "README lists the keys of every data format")                   \
+    X(DATA_TEMPLATE, 5, "DATA_TEMPLATE", "choose another `chat_template`, or mend the row")        \
     X(DATA_EMPTY, 5, "DATA_EMPTY", "no row gives a token to train on")                             \
     X(CHECKPOINT_FILE, 5, "CHECKPOINT_FILE", "check the path and its permissions")                 \
     X(CHECKPOINT_FORMAT, 5, "CHECKPOINT_FORMAT", "the file is damaged or not safetensors")         \

@@ -1,0 +1,86 @@
+/* chat.h - conversations as the text a model was trained on, by named templates.
+ *
+ * In: messages (role, UTF-8 content), a template's name.  Out: the rendered text, and for every
+ * message the bytes that its speaker wrote.  Needs: base.
+ * Models bring their template as a Jinja program.  There is no Jinja here: the templates in use are
+ * few, so each is a row of a table, byte for byte equal to what its program renders without tools,
+ * and a program is recognised by its hash.
+ *   H1  a conversation that the Jinja program refuses is refused, with the message at fault
+ *   H2  spans[i] is what an author of message i writes: the content and the token that ends the
+ *       turn, without the header before and the line feed behind; for an answer it is exactly what
+ *       generation would continue with
+ *   H3  a template that leaves a message out says so: spans[i].lost
+ *   H4  nothing is guessed: an unknown Jinja text is no template
+ * Use: const struct pl_chat_template *t = pl_chat_find("chatml");
+ *      struct pl_chat_text out = {0};
+ *      pl_chat_render(t, &(struct pl_chat_options){0}, messages, n, &out, &d); ...
+ *      pl_chat_text_finish(&out); */
+#ifndef PL_RUNTIME_DATA_CHAT_CHAT_H
+#define PL_RUNTIME_DATA_CHAT_CHAT_H
+
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pl_chat_role { PL_CHAT_SYSTEM, PL_CHAT_USER, PL_CHAT_ASSISTANT, PL_CHAT_ROLES };
+const char *pl_chat_role_name(enum pl_chat_role role); /* "assistant" */
+
+struct pl_chat_message {
+    enum pl_chat_role role;
+    const char *content; /* [n] bytes of UTF-8, borrowed */
+    size_t n;
+};
+
+struct pl_chat_date {
+    int year, month, day; /* month 1 to 12; year 0 = none given */
+};
+/* "2025-01-02". False for anything else, days that no calendar has included. */
+bool pl_chat_date_parse(const char *text, struct pl_chat_date *out);
+struct pl_chat_date pl_chat_today(void); /* local time */
+
+struct pl_chat_options {
+    const char *bos, *eos;    /* as the tokenizer spells them; NULL: the template's own model's */
+    struct pl_chat_date date; /* of the templates that show one; none: pl_chat_today() */
+    bool generate;            /* end with the header of an answer */
+};
+
+struct pl_chat_span {
+    size_t begin, end; /* bytes of the rendered text */
+    bool lost;         /* the template leaves this message out */
+};
+
+struct pl_chat_text {
+    struct pl_text text;
+    struct pl_chat_span *spans; /* [n_spans], owned: one a message */
+    size_t n_spans, cap_spans;
+};
+void pl_chat_text_finish(struct pl_chat_text *t); /* frees; leaves {0} */
+
+struct pl_chat_template;
+
+/* NULL: there is no such template. */
+const struct pl_chat_template *pl_chat_find(const char *name);
+/* The template of a Jinja text, white space around it and the kind of its line ends aside; NULL =
+ * not known. Programs with a switch for reasoning give the one in its default position. */
+const struct pl_chat_template *pl_chat_recognise(const char *jinja);
+const char *pl_chat_name(const struct pl_chat_template *t);
+/* The same template without reasoning ("qwen3" -> "qwen3_nothink"); NULL = it knows none. */
+const struct pl_chat_template *pl_chat_without_reasoning(const struct pl_chat_template *t);
+/* Appends "chatml, llama2, ...", for messages. */
+void pl_chat_list_names(struct pl_text *out);
+/* What ends an answer, as the template's own model spells it ("<|im_end|>"). */
+const char *pl_chat_turn_end(const struct pl_chat_template *t);
+/* The template writes the model's eos: it must be told one. */
+bool pl_chat_writes_eos(const struct pl_chat_template *t);
+/* The text depends on the day it is rendered. */
+bool pl_chat_shows_date(const struct pl_chat_template *t);
+
+/* Replaces *out. PL_ERR_DATA_TEMPLATE: the template refuses the conversation. */
+pl_err pl_chat_render(const struct pl_chat_template *t, const struct pl_chat_options *o,
+                      const struct pl_chat_message *messages, size_t n, struct pl_chat_text *out,
+                      struct pl_diag *d);
+
+#endif
