@@ -1,6 +1,7 @@
 /* cmd_estimate.c - `plimsoll estimate-vram`, `plimsoll inspect`: questions that open no device. */
 #include "tools/cli.h"
 
+#include "estimator/api/answer.h"
 #include "estimator/api/question.h"
 #include "oom_recovery/checklist.h"
 #include "runtime/train/context.h"
@@ -53,15 +54,9 @@ static json_t *lines_json(const char *lines) {
 
 static json_t *answer_json(const struct pl_question *q, const struct pl_estimate *e,
                            const struct pl_text *checklist) {
-    json_t *o = pl_estimate_json(e, pl_text_str(&q->notes));
-    if (!o) return NULL;
-    pl_err refusal = pl_gate_error(&e->verdict, e->job, &e->budget, NULL);
-    int failed = json_object_set_new(o, "quick", pl_rule_quick_json(e));
-    failed |= json_object_set_new(
-        o, "refusal", refusal == PL_ERR_OK ? json_null() : json_string(pl_err_code(refusal)));
-    if (checklist->len)
-        failed |= json_object_set_new(o, "checklist", lines_json(pl_text_str(checklist)));
-    if (!failed) return o;
+    json_t *o = pl_answer_json(e, pl_text_str(&q->notes));
+    if (!checklist->len) return o;
+    if (json_object_set_new(o, "checklist", lines_json(pl_text_str(checklist))) == 0) return o;
     json_decref(o);
     return NULL;
 }
@@ -70,7 +65,6 @@ static pl_err answer(const struct pl_cli *cli, struct pl_question *q, const stru
                      struct pl_diag *d) {
     struct pl_text checklist = {0};
     pl_err err = PL_ERR_OK;
-    pl_rule_tier_note(e, &q->notes);
     if (pl_cli_has(cli, PL_FLAG_CHECKLIST))
         pl_job_checklist(e->planned.plan, &e->budget, &checklist);
     if (pl_cli_has(cli, PL_FLAG_JSON)) {
@@ -84,12 +78,12 @@ static pl_err answer(const struct pl_cli *cli, struct pl_question *q, const stru
     return err;
 }
 
-/* What cannot be computed here has no verdict: that is an answer, and no permission. */
-static int cannot_tell(const struct pl_cli *cli, const struct pl_diag *d) {
+int pl_estimate_fail(const struct pl_cli *cli, const struct pl_diag *d) {
     const char *verdict = pl_verdict_name(PL_VERDICT_UNKNOWN);
+    if (d->err != PL_ERR_MODEL_UNSUPPORTED) return pl_cli_fail(cli, d);
     if (!pl_cli_has(cli, PL_FLAG_JSON)) printf("verdict: %s - %s\n", verdict, d->message);
     (void)pl_cli_fail_with(cli, d, json_pack("{s:s, s:n}", "verdict", verdict, "fits"));
-    return pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+    return pl_question_exit_status(d->err);
 }
 
 static int status_of(const struct pl_cli *cli, const struct pl_estimate *e) {
@@ -111,12 +105,7 @@ int pl_cmd_estimate(const struct pl_cli *cli) {
     if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
     if (err == PL_ERR_OK) err = pl_question_answer(&q, &e, &d);
     if (err == PL_ERR_OK) err = answer(cli, &q, &e, &d);
-    if (err == PL_ERR_OK)
-        status = status_of(cli, &e);
-    else if (err == PL_ERR_MODEL_UNSUPPORTED)
-        status = cannot_tell(cli, &d);
-    else
-        status = pl_cli_fail(cli, &d);
+    status = err == PL_ERR_OK ? status_of(cli, &e) : pl_estimate_fail(cli, &d);
     pl_estimate_finish(&e);
     pl_question_finish(&q);
     return status;
@@ -130,8 +119,7 @@ int pl_cmd_inspect(const struct pl_cli *cli) {
     int status = 0;
     pl_err err = pl_estimate_read_question(cli, &q, &d);
     if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
-    if (err == PL_ERR_OK)
-        err = pl_planned_init(&planned, &q.job, &q.model, &q.traits, q.batch_size, &d);
+    if (err == PL_ERR_OK) err = pl_question_plan(&q, &planned, &d);
     if (err == PL_ERR_OK) err = pl_plan_check(planned.plan, &d);
     if (err == PL_ERR_OK) {
         pl_plan_print(planned.plan, &text);

@@ -2,6 +2,7 @@
 #include "tools/cli.h"
 
 #include "estimator/advice/advice.h"
+#include "estimator/api/answer.h"
 #include "estimator/api/question.h"
 #include "estimator/picture/picture.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -142,7 +143,8 @@ static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
     if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
         PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
     if (pl_cli_has(cli, PL_FLAG_JSON))
-        return pl_cli_print_json(pl_advice_json(a, pl_text_str(&q->notes)), d);
+        return pl_cli_print_json(
+            pl_answer_complete(pl_advice_json(a, pl_text_str(&q->notes)), &a->estimate), d);
     pl_cli_print_notes(cli, &q->notes);
     return print_text(cli, a, d);
 }
@@ -192,7 +194,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     }
     int status = 0;
     if (err != PL_ERR_OK)
-        status = pl_cli_fail(cli, &d);
+        status = pl_estimate_fail(cli, &d);
     else if (a.estimate.planned.plan && q.budget.known && !a.largest_batch)
         status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
     pl_advice_finish(&a);

@@ -1,7 +1,6 @@
 /* cmd_rule.c - `plimsoll estimate-vram` without a model. */
 #include "tools/cmd_rule.h"
 
-#include "estimator/gate/estimate.h"
 #include "runtime/device/cuda/nvml.h"
 #include "tools/rule_args.h"
 
@@ -163,33 +162,4 @@ int pl_cmd_rule(const struct pl_cli *cli) {
               : q.calculator ? answer_calculator(cli, &q, &status, &d)
                              : answer_tier(cli, &q, &d);
     return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
-}
-
-/* --- beside a plan --------------------------------------------------------------------------- */
-
-json_t *pl_rule_quick_json(const struct pl_estimate *e) {
-    const struct pl_job *job = e->job;
-    bool wide = job->dtype == PL_JOB_DTYPE_FP32;
-    struct pl_rule_inputs in =
-        pl_rule_defaults((double)e->param_count / 1e9, wide ? "fp32" : "bf16");
-    in.lora = job->mode == PL_MODE_LORA;
-    in.gradient_checkpointing = job->gradient_checkpointing != PL_RECOMPUTE_NONE;
-    in.lora_rank = job->lora_r;
-    in.batch_size = e->batch_size;
-    in.seq_length = job->max_seq_length;
-    in.num_layers = e->model->layers;
-    in.hidden_dim = e->model->hidden;
-    struct pl_rule_bill bill = pl_rule_estimate(&in, PL_RULE_LISTED);
-    json_t *o = pl_rule_bill_json(&bill);
-    if (o && json_object_set_new(o, "approximate", json_true()) == 0) return o;
-    json_decref(o);
-    return NULL;
-}
-
-void pl_rule_tier_note(const struct pl_estimate *e, struct pl_text *notes) {
-    double gb = (double)e->budget.total_bytes / 1e9;
-    if (!e->budget.known) return;
-    pl_text_addf(notes,
-                 "the tier table, which knows no model, says batch size %u for a card of %.4g GB\n",
-                 pl_rule_tier_batch(gb), gb);
 }

@@ -1,6 +1,7 @@
 /* cmd_train.c - `plimsoll train`: read, pre-flight, train, say what happened. */
 #include "tools/cli.h"
 
+#include "estimator/api/answer.h"
 #include "estimator/base/units.h"
 #include "runtime/train/train.h"
 
@@ -79,7 +80,7 @@ static void print_summary(const struct pl_job *job, const struct pl_train_result
 static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf) {
     struct pl_diag d = {0};
     if (pl_cli_has(cli, PL_FLAG_JSON)) {
-        json_t *o = pl_estimate_json(&pf->estimate, pl_text_str(&pf->notes));
+        json_t *o = pl_answer_json(&pf->estimate, pl_text_str(&pf->notes));
         if (pl_cli_print_json(o, &d) != PL_ERR_OK) return pl_cli_fail(cli, &d);
         return 0;
     }

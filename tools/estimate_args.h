@@ -23,5 +23,8 @@ pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char 
 struct pl_question;
 pl_err pl_estimate_read_question(const struct pl_cli *cli, struct pl_question *q,
                                  struct pl_diag *d);
+/* pl_cli_fail for a question whether a job fits (question.h, Q4): an architecture that cannot be
+ * computed here is the verdict `unknown`. */
+int pl_estimate_fail(const struct pl_cli *cli, const struct pl_diag *d);
 
 #endif

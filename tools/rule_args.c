@@ -173,15 +173,11 @@ static pl_err read_keys(const struct pl_cli *cli, struct pl_rule_question *q, st
 
 /* The tiers are about what is printed on the box. */
 static pl_err read_card(const struct pl_cli *cli, struct pl_rule_question *q, struct pl_diag *d) {
-    const char *name = cli->flag[PL_FLAG_GPU], *near = NULL;
-    bool ambiguous = false;
+    const char *name = cli->flag[PL_FLAG_GPU];
+    const struct pl_card *card;
+    bool ambiguous;
     if (!name || q->card_source) return PL_ERR_OK;
-    const struct pl_card *card = pl_card_named(name, &ambiguous);
-    if (!card) {
-        pl_diag_set(d, PL_ERR_USAGE, "no GPU of the table is called `%s`", name);
-        if (pl_card_nearest(name, &near, 1)) pl_diag_hint(d, "did you mean `%s`?", near);
-        return PL_ERR_USAGE;
-    }
+    PL_TRY(pl_card_require(name, &card, &ambiguous, d));
     q->in.vram_gb = card->nameplate_gb;
     q->card_source = card->name;
     return PL_ERR_OK;

@@ -135,7 +135,7 @@ static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
     PL_TRY(pl_setting_largest_batch(&a->q, &s, &largest, d));
     if (batch == PL_AUTO) batch = largest ? largest : 1;
     PL_TRY(pl_estimate_init(&a->estimate, a->q.job, a->q.model, a->q.traits, a->q.budget, batch,
-                            largest, d));
+                            largest, NULL, d));
     a->now = (struct pl_price){.needed_bytes = a->estimate.verdict.needed_bytes,
                                .flops_per_token =
                                    pl_setting_flops_per_token(a->estimate.planned.program),

@@ -54,7 +54,9 @@ pl_err pl_setting_largest_batch(const struct pl_advice_question *q, const struct
     first.batch_size = 1;
     PL_TRY(pl_setting_price(q, &first, &one, d)); /* the ceiling of a full fine-tune included */
     if (one.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
-    PL_TRY(pl_autobatch_solve(&s->job, q->model, q->traits, q->budget, PL_BATCH_LIMIT, &search, d));
+    pl_err err =
+        pl_autobatch_solve(&s->job, q->model, q->traits, q->budget, PL_BATCH_LIMIT, &search, d);
     *out = search.batch_size;
-    return PL_ERR_OK;
+    pl_autobatch_finish(&search);
+    return err;
 }

@@ -3,6 +3,7 @@
  * The struct is filled from the JSON answer, so that library and command cannot disagree. */
 #include "estimator/api/plimsoll.h"
 
+#include "estimator/api/answer.h"
 #include "estimator/api/question.h"
 
 #include <stdio.h>
@@ -68,7 +69,14 @@ enum field_kind { FIELD_REAL, FIELD_COUNT, FIELD_TEXT, FIELD_BOOL };
     X(margin_bytes, COUNT, "limits", "margin_bytes")                                               \
     X(usable_bytes, COUNT, "limits", "usable_bytes")                                               \
     X(budget_source, TEXT, "limits", "source")                                                     \
-    X(peak_phase, TEXT, "", "peak_phase")
+    X(peak_phase, TEXT, "", "peak_phase")                                                          \
+    X(refusal, TEXT, "", "refusal")                                                                \
+    X(quick.weights_gb, REAL, "quick", "weights")                                                  \
+    X(quick.gradients_gb, REAL, "quick", "gradients")                                              \
+    X(quick.optimizer_gb, REAL, "quick", "optimizer")                                              \
+    X(quick.activations_gb, REAL, "quick", "activations")                                          \
+    X(quick.overhead_gb, REAL, "quick", "overhead")                                                \
+    X(quick.total_gb, REAL, "quick", "total")
 
 static const struct {
     const char *object, *key;
@@ -229,7 +237,7 @@ static pl_err ask(const struct request *r, struct pl_question *q, struct pl_diag
 
 static void report(const struct pl_diag *d, struct pl_vram_error *error) {
     if (!error) return;
-    *error = (struct pl_vram_error){.exit_status = pl_err_exit_status(d->err)};
+    *error = (struct pl_vram_error){.exit_status = pl_question_exit_status(d->err)};
     snprintf(error->code, sizeof error->code, "%s", pl_err_code(d->err));
     if (d->file[0])
         snprintf(error->message, sizeof error->message, "%s: %s", d->file, d->message);
@@ -255,7 +263,7 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     }
     PL_TRY_GOTO(ask(&r, q, &d), out);
     PL_TRY_GOTO(pl_question_answer(q, &planned, &d), out);
-    a = make_answer(pl_estimate_json(&planned, pl_text_str(&q->notes)), &planned);
+    a = make_answer(pl_answer_json(&planned, pl_text_str(&q->notes)), &planned);
     if (!a) err = pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the answer");
 out:
     if (err != PL_ERR_OK) report(&d, error);

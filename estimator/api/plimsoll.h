@@ -5,7 +5,7 @@
  *   1  thread-safe: nothing is shared between calls; any number of threads may ask at once, and an
  *      answer may be read from any of them
  *   2  nothing is printed and nothing exits: a failure is NULL and a filled struct pl_vram_error
- *   3  every figure is read off the plan, none off a formula; 1 GB is 10^9 bytes
+ *   3  every figure but `quick` is read off the plan, none off a formula; 1 GB is 10^9 bytes
  *   4  structs grow at their end only, and only the library makes them
  * Use:
  *   struct pl_vram_error error;
@@ -49,6 +49,12 @@ struct pl_vram_remedy {
     bool fits;
 };
 
+/* The closed formula that is published for such questions, fed with the same inputs: approximate,
+ * and no part of any verdict. GB, rounded to hundredths. */
+struct pl_vram_quick {
+    double weights_gb, gradients_gb, optimizer_gb, activations_gb, overhead_gb, total_gb;
+};
+
 struct pl_vram_estimate {
     /* GB of 10^9 bytes */
     double total_gb; /* what has to be free: arenas and context */
@@ -73,7 +79,7 @@ struct pl_vram_estimate {
 
     const char *verdict; /* "fits", "tight", "no"; "unknown" without a budget */
     bool fits;           /* fits or tight */
-    bool approximate;    /* always false: every answer of this library is a plan */
+    bool approximate;    /* always false: the answer is a plan; `quick` alone is approximate */
     /* what was compared with what; 0 and NULL without a budget */
     double vram_gb;
     uint64_t budget_bytes, margin_bytes, usable_bytes;
@@ -88,10 +94,15 @@ struct pl_vram_estimate {
     size_t n_remedies;
 
     const char *json; /* the whole answer, as `plimsoll estimate-vram --json` prints it */
+
+    struct pl_vram_quick quick;
+    const char *refusal; /* what training would be refused with, "RUNTIME_DOES_NOT_FIT"; or NULL */
 };
 
 struct pl_vram_error {
-    int exit_status; /* what the command would exit with: 1 memory, 2 usage, 5 model */
+    /* what the command would exit with: 1 memory, 2 usage, 3 an architecture that cannot be
+     * computed here (MODEL_UNSUPPORTED: nobody can tell), 5 a bad model file */
+    int exit_status;
     char code[64];   /* "MODEL_FILE"; stable for ever */
     char message[2048];
     char hint[512]; /* "" when there is none */

@@ -2,23 +2,11 @@
 #include "estimator/api/question.h"
 
 #include "estimator/autobatch/autobatch.h"
+#include "estimator/rule_of_thumb/rule.h"
 
 #include <stdlib.h>
 
 /* --- the target ------------------------------------------------------------------------------- */
-
-static pl_err unknown_card(const char *gpu, struct pl_diag *d) {
-    const char *near[3];
-    size_t n = pl_card_nearest(gpu, near, 3);
-    struct pl_text hint = {0};
-    for (size_t i = 0; i < n; i++)
-        pl_text_addf(&hint, "%s%s", i == 0 ? "did you mean " : i + 1 == n ? " or " : ", ", near[i]);
-    pl_text_addf(&hint, "%s`plimsoll cards` lists them", n ? "? " : "");
-    pl_diag_set(d, PL_ERR_USAGE, "no GPU of the table is called `%s`", gpu);
-    pl_diag_hint(d, "%s", pl_text_str(&hint));
-    pl_text_finish(&hint);
-    return PL_ERR_USAGE;
-}
 
 /* A GPU that the kernels cannot run on still has a size to compare with. */
 static uint32_t planned_sm(struct pl_question *q, const struct pl_card *c) {
@@ -32,8 +20,8 @@ static uint32_t planned_sm(struct pl_question *q, const struct pl_card *c) {
 
 static pl_err aim_at_card(struct pl_question *q, const char *gpu, struct pl_diag *d) {
     bool ambiguous;
-    const struct pl_card *c = pl_card_named(gpu, &ambiguous);
-    if (!c) return unknown_card(gpu, d);
+    const struct pl_card *c;
+    PL_TRY(pl_card_require(gpu, &c, &ambiguous, d));
     if (ambiguous)
         pl_text_addf(&q->notes, "`%s` has several sizes: taken as %s, the smallest\n", gpu,
                      c->name);
@@ -81,6 +69,16 @@ void pl_question_limit(struct pl_question *q) {
 
 /* --- the model -------------------------------------------------------------------------------- */
 
+pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct pl_text *notes,
+                           struct pl_model_ref *out, struct pl_diag *d) {
+    *out = (struct pl_model_ref){0};
+    char *path = pl_job_input_path(job, given);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
+    pl_err err = pl_model_resolve(path, out, notes, d);
+    free(path);
+    return err;
+}
+
 pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
                               struct pl_model_ref *out, struct pl_diag *d) {
     const char *given = job->model ? job->model : job->model_config;
@@ -90,11 +88,7 @@ pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
         pl_diag_hint(d, "plimsoll estimate-vram Qwen/Qwen2.5-7B --gpu \"RTX 4090\"");
         return PL_ERR_USAGE;
     }
-    char *path = pl_job_input_path(job, given);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
-    pl_err err = pl_model_resolve(path, out, notes, d);
-    free(path);
-    return err;
+    return pl_question_resolve(job, given, notes, out, d);
 }
 
 pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
@@ -109,9 +103,15 @@ pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
 
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
     struct pl_autobatch search = {0};
+    pl_err err = PL_ERR_OK;
     if (q->budget.known)
-        PL_TRY(pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, PL_BATCH_LIMIT,
-                                  &search, d));
+        err = pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, PL_BATCH_LIMIT,
+                                 &search, d);
+    if (err != PL_ERR_OK) {
+        pl_autobatch_finish(&search);
+        return err;
+    }
+    q->made = search.planned;
     q->recommended = search.batch_size;
     q->batch_size = q->job.batch_size;
     if (q->batch_size != PL_AUTO) return PL_ERR_OK;
@@ -120,12 +120,31 @@ pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+pl_err pl_question_plan(struct pl_question *q, struct pl_planned *out, struct pl_diag *d) {
+    return pl_planned_init_from(out, &q->made, &q->job, &q->model, &q->traits, q->batch_size, d);
+}
+
+static void add_tier_note(struct pl_question *q) {
+    double gb = (double)q->budget.total_bytes / 1e9;
+    if (!q->budget.known) return;
+    pl_text_addf(&q->notes,
+                 "the tier table, which knows no model, says batch size %u for a card of %.4g GB\n",
+                 pl_rule_tier_batch(gb), gb);
+}
+
 pl_err pl_question_answer(struct pl_question *q, struct pl_estimate *e, struct pl_diag *d) {
-    return pl_estimate_init(e, &q->job, &q->model, &q->traits, &q->budget, q->batch_size,
-                            q->recommended, d);
+    PL_TRY(pl_estimate_init(e, &q->job, &q->model, &q->traits, &q->budget, q->batch_size,
+                            q->recommended, &q->made, d));
+    add_tier_note(q);
+    return PL_ERR_OK;
+}
+
+int pl_question_exit_status(pl_err err) {
+    return pl_err_exit_status(err == PL_ERR_MODEL_UNSUPPORTED ? PL_ERR_DOES_NOT_FIT : err);
 }
 
 void pl_question_finish(struct pl_question *q) {
+    pl_planned_finish(&q->made);
     pl_text_finish(&q->notes);
     pl_job_finish(&q->job);
     *q = (struct pl_question){0};

@@ -12,20 +12,27 @@ struct search {
     struct pl_diag *d;
 };
 
-static pl_err arena_at(struct search *s, uint32_t batch, uint64_t *bytes) {
-    struct pl_planned planned;
-    PL_TRY(pl_planned_init(&planned, s->job, s->m, s->traits, batch, s->d));
-    *bytes = planned.plan->arena_bytes;
-    s->out->plans++;
-    pl_planned_finish(&planned);
-    return PL_ERR_OK;
+/* The plan that out->planned promises. Keeping the best so far as well would cost more than it
+ * saves: the allocator gives the pages of a large plan back, and faults them in again for the next.
+ */
+static bool is_wanted(const struct search *s, uint32_t batch, bool fits) {
+    if (s->job->batch_size != PL_AUTO) return batch == s->job->batch_size;
+    return batch == 1 && !fits;
 }
 
 /* Records batch as the answer so far, or its bytes as the first that do not fit. */
 static pl_err try_batch(struct search *s, uint32_t batch, bool *fits) {
-    uint64_t bytes;
-    PL_TRY(arena_at(s, batch, &bytes));
+    struct pl_planned planned;
+    PL_TRY(pl_planned_init(&planned, s->job, s->m, s->traits, batch, s->d));
+    uint64_t bytes = planned.plan->arena_bytes;
+    s->out->plans++;
     *fits = bytes <= s->usable;
+    if (is_wanted(s, batch, *fits)) {
+        pl_planned_finish(&s->out->planned);
+        s->out->planned = planned;
+    } else {
+        pl_planned_finish(&planned);
+    }
     if (*fits) {
         s->out->batch_size = batch;
         s->out->arena_bytes = bytes;
@@ -39,28 +46,36 @@ static uint32_t token_limit(const struct pl_job *job) {
     return (uint32_t)pl_u64_max(1, (uint64_t)INT32_MAX / job->max_seq_length);
 }
 
+/* `low` fits, 0 stands for no batch; `high` does not, limit + 1 stands for more than is wanted. */
+static pl_err narrow(struct search *s, uint32_t low, uint32_t high, uint32_t limit) {
+    bool galloping = true, fits;
+    while (high - low > 1) {
+        uint32_t next = low + (high - low) / 2;
+        if (galloping && high > limit) next = limit;
+        if (galloping && 2 * low < next) next = low ? 2 * low : 1;
+        PL_TRY(try_batch(s, next, &fits));
+        if (fits)
+            low = next;
+        else
+            high = next;
+        galloping &= fits;
+    }
+    return PL_ERR_OK;
+}
+
 pl_err pl_autobatch_solve(const struct pl_job *job, const struct pl_model *m,
                           const struct pl_traits *traits, const struct pl_budget *budget,
                           uint32_t limit, struct pl_autobatch *out, struct pl_diag *d) {
     *out = (struct pl_autobatch){0};
     struct search s = {job, m, traits, pl_budget_usable(budget), out, d};
     if (limit > token_limit(job)) limit = token_limit(job);
-    uint32_t low = 0, high = 1;
-    bool fits = true;
-    while (fits) {
-        PL_TRY(try_batch(&s, high, &fits));
-        if (!fits) break;
-        low = high;
-        if (high == limit) return PL_ERR_OK;
-        high = high > limit / 2 ? limit : high * 2;
-    }
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        PL_TRY(try_batch(&s, mid, &fits));
-        if (fits)
-            low = mid;
-        else
-            high = mid;
-    }
-    return PL_ERR_OK;
+    if (job->batch_size > limit) return narrow(&s, 0, limit + 1, limit); /* PL_AUTO among them */
+    bool fits;
+    PL_TRY(try_batch(&s, job->batch_size, &fits));
+    return fits ? narrow(&s, job->batch_size, limit + 1, limit)
+                : narrow(&s, 0, job->batch_size, limit);
+}
+
+void pl_autobatch_finish(struct pl_autobatch *a) {
+    pl_planned_finish(&a->planned);
 }

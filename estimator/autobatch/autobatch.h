@@ -1,7 +1,6 @@
 /* autobatch.h - the inverse question: the largest micro-batch whose plan fits, by re-planning.
  *
- * Gallops upwards from 1 and bisects; every candidate is planned in full, nothing is extrapolated.
- */
+ * Gallops upwards and bisects; every candidate is planned in full, nothing is extrapolated. */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 
@@ -13,14 +12,20 @@ struct pl_autobatch {
     uint64_t arena_bytes; /* at batch_size */
     uint64_t next_bytes;  /* at batch_size + 1; 0 when the limit stopped the search */
     uint32_t plans;       /* made on the way */
+    /* One of those plans, for whoever needs it next: at the job's own batch_size where the limit
+     * allows that one, under `auto` at 1 where not even 1 fits; else {0}. */
+    struct pl_planned planned;
 };
 
 /* Where no data set or global batch sets a limit; what the key batch_size takes. */
 #define PL_BATCH_LIMIT 65536
 
-/* limit: largest batch worth having (rows of the data, global batch); >= 1. */
+/* limit: largest batch worth having (rows of the data, global batch); >= 1. Finish *out in every
+ * case. */
 pl_err pl_autobatch_solve(const struct pl_job *job, const struct pl_model *m,
                           const struct pl_traits *traits, const struct pl_budget *budget,
                           uint32_t limit, struct pl_autobatch *out, struct pl_diag *d);
+/* Frees the plan; the figures stay. */
+void pl_autobatch_finish(struct pl_autobatch *a);
 
 #endif

@@ -119,6 +119,21 @@ size_t pl_card_nearest(const char *typed, const char **out, size_t most) {
     return pl_text_nearest_few(typed, names, N_CARDS, out, most);
 }
 
+pl_err pl_card_require(const char *typed, const struct pl_card **out, bool *ambiguous,
+                       struct pl_diag *d) {
+    const char *near[3];
+    struct pl_text hint = {0};
+    if ((*out = pl_card_named(typed, ambiguous))) return PL_ERR_OK;
+    size_t n = pl_card_nearest(typed, near, sizeof near / sizeof *near);
+    for (size_t i = 0; i < n; i++)
+        pl_text_addf(&hint, "%s%s", i == 0 ? "did you mean " : i + 1 == n ? " or " : ", ", near[i]);
+    pl_text_addf(&hint, "%s`plimsoll cards` lists them", n ? "? " : "");
+    pl_diag_set(d, PL_ERR_USAGE, "no GPU of the table is called `%s`", typed);
+    pl_diag_hint(d, "%s", pl_text_str(&hint));
+    pl_text_finish(&hint);
+    return PL_ERR_USAGE;
+}
+
 pl_err pl_card_check_sm(const char *gpu, uint32_t sm, struct pl_diag *d) {
     if (sm >= PL_CARD_OLDEST_SM) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_NO_DEVICE,

@@ -139,6 +139,9 @@ const struct pl_card *pl_card_find(const char *name);
 const struct pl_card *pl_card_named(const char *typed, bool *ambiguous);
 /* The names most like `typed`, nearest first; their number. */
 size_t pl_card_nearest(const char *typed, const char **out, size_t most);
+/* pl_card_named; PL_ERR_USAGE, with the nearest names as its hint, where there is no such row. */
+pl_err pl_card_require(const char *typed, const struct pl_card **out, bool *ambiguous,
+                       struct pl_diag *d);
 const struct pl_card *pl_card_table(size_t *n);
 
 /* How far the context of a row may be off, to either side. */

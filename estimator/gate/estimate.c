@@ -17,7 +17,9 @@ static uint64_t trainable_params(const struct pl_program *p) {
 
 pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const struct pl_model *m,
                         const struct pl_traits *traits, const struct pl_budget *budget,
-                        uint32_t batch_size, uint32_t recommended, struct pl_diag *d) {
+                        uint32_t batch_size, uint32_t recommended, struct pl_planned *made,
+                        struct pl_diag *d) {
+    struct pl_planned none = {0};
     *e = (struct pl_estimate){.job = job,
                               .model = m,
                               .budget = *budget,
@@ -25,12 +27,12 @@ pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const s
                               .recommended_batch_size = recommended,
                               .gradient_accumulation = pl_job_accumulation(job, batch_size),
                               .param_count = pl_model_param_count(m)};
-    PL_TRY(pl_planned_init(&e->planned, job, m, traits, batch_size, d));
+    PL_TRY(pl_planned_init_from(&e->planned, made ? made : &none, job, m, traits, batch_size, d));
     e->trainable_param_count = trainable_params(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, job, m, budget);
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN)
         return PL_ERR_OK;
-    return pl_gate_remedies(job, m, traits, batch_size, budget, e->remedies, &e->n_remedies, d);
+    return pl_gate_remedies(job, e->planned.plan, budget, e->remedies, &e->n_remedies, d);
 }
 
 void pl_estimate_finish(struct pl_estimate *e) {

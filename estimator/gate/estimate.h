@@ -20,10 +20,12 @@ struct pl_estimate {
     uint64_t param_count, trainable_param_count;
 };
 
-/* Plans at batch_size and judges. recommended: 0 = not searched. */
+/* Plans at batch_size and judges. recommended: 0 = not searched. made: a plan that may be the one
+ * at batch_size, as a search leaves it ({0} or NULL: none); {0} afterwards. */
 pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const struct pl_model *m,
                         const struct pl_traits *traits, const struct pl_budget *budget,
-                        uint32_t batch_size, uint32_t recommended, struct pl_diag *d);
+                        uint32_t batch_size, uint32_t recommended, struct pl_planned *made,
+                        struct pl_diag *d);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
 /* "VRAM estimate (full, 7.6B params, batch=2, seq=2048): total=13.4GB" */

@@ -34,10 +34,10 @@ struct pl_remedy {
     bool fits;
 };
 #define PL_MAX_REMEDIES 16
-/* Fitting ones first, each group in order of how little it changes what is learnt. When none fits
- * alone, the last row combines what is needed. */
-pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_model *m,
-                        const struct pl_traits *traits, uint32_t batch_size,
+/* What would help `job`, of which `plan` is the plan. Fitting ones first, each group in order of
+ * how little it changes what is learnt. When none fits alone, the last row combines what is needed.
+ */
+pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
                         const struct pl_budget *budget, struct pl_remedy out[PL_MAX_REMEDIES],
                         uint32_t *n, struct pl_diag *d);
 

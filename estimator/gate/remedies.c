@@ -105,31 +105,50 @@ static const remedy_fn remedies[] = {recompute_all,  chunk_loss,   half_batch, b
 #define N_REMEDIES (sizeof remedies / sizeof *remedies)
 _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the combination");
 
-static pl_err price(const struct trial *t, const struct pl_traits *traits,
-                    const struct pl_budget *budget, uint64_t before, struct pl_remedy *r,
+/* What every row is compared with. */
+struct start {
+    struct trial trial;
+    const struct pl_traits *traits;
+    const struct pl_budget *budget;
+    uint64_t needed_bytes;
+};
+
+static pl_err price(const struct start *from, const struct trial *t, struct pl_remedy *r,
                     struct pl_diag *d) {
     struct pl_planned planned;
-    PL_TRY(pl_planned_init(&planned, &t->job, t->m, traits, t->batch_size, d));
-    struct pl_verdict v = pl_gate_judge(planned.plan, &t->job, t->m, budget);
+    PL_TRY(pl_planned_init(&planned, &t->job, t->m, from->traits, t->batch_size, d));
+    struct pl_verdict v = pl_gate_judge(planned.plan, &t->job, t->m, from->budget);
     r->total_bytes = v.needed_bytes;
-    r->saves_bytes = (int64_t)(before - v.needed_bytes);
+    r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
     r->fits = v.kind == PL_VERDICT_FITS;
     pl_planned_finish(&planned);
     return PL_ERR_OK;
 }
 
+/* The rows alone, in the order of the table; no text: the row does not apply. */
+static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REMEDIES],
+                         struct pl_diag *d) {
+    for (size_t i = 0; i < N_REMEDIES; i++) {
+        struct trial t = from->trial;
+        alone[i] = (struct pl_remedy){0};
+        if (remedies[i](&t, alone[i].change, sizeof alone[i].change))
+            PL_TRY(price(from, &t, &alone[i], d));
+    }
+    return PL_ERR_OK;
+}
+
 /* Adds one change after another until it fits; kept only if it does. */
-static pl_err combine(struct trial t, const struct pl_traits *traits,
-                      const struct pl_budget *budget, uint64_t before, struct pl_remedy *r,
-                      bool *useful, struct pl_diag *d) {
-    char text[96];
+static pl_err combine(const struct start *from, const struct pl_remedy alone[N_REMEDIES],
+                      struct pl_remedy *r, bool *useful, struct pl_diag *d) {
+    struct trial t = from->trial;
+    char text[sizeof r->change];
     size_t len = 0;
     *useful = false;
     for (size_t i = 0; i < N_REMEDIES; i++) {
         struct trial next = t;
-        struct pl_remedy step;
+        struct pl_remedy step = alone[i]; /* as long as nothing was added before it */
         if (remedies[i] == half_batch || !remedies[i](&next, text, sizeof text)) continue;
-        PL_TRY(price(&next, traits, budget, before, &step, d));
+        if (len) PL_TRY(price(from, &next, &step, d));
         if (step.saves_bytes <= (len ? r->saves_bytes : 0) && !step.fits) continue;
         t = next;
         r->saves_bytes = step.saves_bytes;
@@ -156,27 +175,28 @@ static void fitting_first(struct pl_remedy *r, uint32_t n) {
     }
 }
 
-pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_model *m,
-                        const struct pl_traits *traits, uint32_t batch_size,
+pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
                         const struct pl_budget *budget, struct pl_remedy out[PL_MAX_REMEDIES],
                         uint32_t *n, struct pl_diag *d) {
-    const struct trial start = {.job = *job, .batch_size = batch_size, .m = m};
-    struct pl_remedy none;
+    const struct pl_program *p = plan->program;
+    const struct start from = {
+        .trial = {.job = *job, .batch_size = (uint32_t)p->shape.batch_size, .m = p->model},
+        .traits = &p->traits,
+        .budget = budget,
+        .needed_bytes = pl_gate_judge(plan, job, p->model, budget).needed_bytes,
+    };
+    struct pl_remedy alone[N_REMEDIES];
     bool any_fits = false;
     *n = 0;
-    PL_TRY(price(&start, traits, budget, 0, &none, d));
+    PL_TRY(price_each(&from, alone, d));
     for (size_t i = 0; i < N_REMEDIES; i++) {
-        struct trial t = start;
-        struct pl_remedy *r = &out[*n];
-        if (!remedies[i](&t, r->change, sizeof r->change)) continue;
-        PL_TRY(price(&t, traits, budget, none.total_bytes, r, d));
-        if (r->saves_bytes <= 0 && !r->fits) continue;
-        any_fits |= r->fits;
-        (*n)++;
+        if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !alone[i].fits)) continue;
+        any_fits |= alone[i].fits;
+        out[(*n)++] = alone[i];
     }
     if (!any_fits && budget->known) {
         bool useful;
-        PL_TRY(combine(start, traits, budget, none.total_bytes, &out[*n], &useful, d));
+        PL_TRY(combine(&from, alone, &out[*n], &useful, d));
         if (useful) (*n)++;
     }
     fitting_first(out, *n);

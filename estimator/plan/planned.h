@@ -17,6 +17,12 @@ pl_err pl_planned_init(struct pl_planned *out, const struct pl_job *job, const s
 pl_err pl_planned_init_shape(struct pl_planned *out, const struct pl_job_shape *shape,
                              const struct pl_model *m, const struct pl_traits *traits,
                              struct pl_diag *d);
+/* The same as pl_planned_init, from *made where that is the plan in question: it is then taken and
+ * not made again. *made is {0} afterwards in any case. */
+pl_err pl_planned_init_from(struct pl_planned *out, struct pl_planned *made,
+                            const struct pl_job *job, const struct pl_model *m,
+                            const struct pl_traits *traits, uint32_t batch_size,
+                            struct pl_diag *d);
 void pl_planned_finish(struct pl_planned *p); /* leaves {0} */
 
 #endif

@@ -1,6 +1,7 @@
 /* outcome.c - what a run leaves for people: preflight.json, pictures, the story of a failure. */
 #include "runtime/train/run.h"
 
+#include "estimator/api/answer.h"
 #include "estimator/base/units.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static pl_err write_text(const struct pl_run *r, const char *name, const struct 
 
 static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
     struct pl_text text = {0};
-    json_t *o = pl_estimate_json(&r->pf->estimate, pl_text_str(&r->pf->notes));
+    json_t *o = pl_answer_json(&r->pf->estimate, pl_text_str(&r->pf->notes));
     char *dump = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     pl_text_add(&text, dump ? dump : "");
     pl_text_add(&text, "\n");
@@ -95,7 +96,7 @@ void pl_run_explain_oom(struct pl_run *r) {
     struct pl_estimate e = {0};
     struct pl_rung *rung = pl_run_rung(r);
     if (pl_estimate_init(&e, r->job, &r->pf->model, &r->pf->traits, &r->pf->budget,
-                         rung->batch_size, 0, NULL) == PL_ERR_OK) {
+                         rung->batch_size, 0, NULL, NULL) == PL_ERR_OK) {
         pl_estimate_text(&e, pl_colour_wanted(r->opt->messages), 80, &text);
         pl_oom_checklist(rung->planned.plan, &r->facts, r->device->budget_bytes,
                          r->job_arena.bytes + r->batch_arena.bytes, &text);

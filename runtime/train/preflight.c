@@ -1,9 +1,9 @@
 /* preflight.c - everything that is decided before a device is opened. */
 #include "runtime/train/train.h"
 
+#include "estimator/api/question.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
-#include "estimator/model/resolve.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,26 +11,20 @@
 
 #define DEFAULT_WARMUP_RATIO 0.03
 
-static pl_err resolve(struct pl_preflight *pf, const char *given, struct pl_model_ref *ref,
-                      struct pl_diag *d) {
-    char *path = pl_job_input_path(pf->job, given);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
-    pl_err err = pl_model_resolve(path, ref, &pf->notes, d);
-    free(path);
-    return err;
-}
-
 /* The config.json to read, and the directory of the weights when there are weights to read. */
 static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     struct pl_model_ref config = {0}, weights = {0};
     pl_err err = PL_ERR_OK;
-    PL_TRY_GOTO(resolve(pf, job->model_config ? job->model_config : job->model, &config, d), out);
+    PL_TRY_GOTO(pl_question_resolve(job, job->model_config ? job->model_config : job->model,
+                                    &pf->notes, &config, d),
+                out);
     pf->config_path = config.config;
     config.config = NULL;
     if (job->init == PL_INIT_PRETRAINED) {
         struct pl_model_ref *from = job->model_config ? &weights : &config;
-        if (job->model_config) PL_TRY_GOTO(resolve(pf, job->model, &weights, d), out);
+        if (job->model_config)
+            PL_TRY_GOTO(pl_question_resolve(job, job->model, &pf->notes, &weights, d), out);
         pf->model_dir = from->weights_dir;
         from->weights_dir = NULL;
     }
@@ -175,13 +169,14 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(decide_batch(pf, &recommended, d));
     decide_steps(pf);
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
-                            job->batch_size, recommended, d));
+                            job->batch_size, recommended, &pf->search.planned, d));
     record_decisions(pf);
     return judge(pf, d);
 }
 
 void pl_preflight_finish(struct pl_preflight *pf) {
     pl_estimate_finish(&pf->estimate);
+    pl_autobatch_finish(&pf->search);
     if (pf->eval_data != pf->data) pl_data_close(&pf->eval_data);
     pl_data_close(&pf->data);
     pl_text_finish(&pf->notes);

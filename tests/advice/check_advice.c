@@ -40,7 +40,8 @@ static void finish(void) {
 /* What `estimate-vram` would say about a job: a road that shares nothing with the advice. */
 static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
     struct pl_estimate e;
-    ck_assert_int_eq(pl_estimate_init(&e, j, &model, &traits, &budget, batch, 0, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_estimate_init(&e, j, &model, &traits, &budget, batch, 0, NULL, NULL),
+                     PL_ERR_OK);
     struct pl_verdict v = e.verdict;
     pl_estimate_finish(&e);
     return v;

@@ -7,7 +7,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MODEL "Qwen/Qwen2.5-7B-Instruct"
@@ -87,10 +89,45 @@ START_TEST(the_struct_says_what_the_json_says) {
         ck_assert_msg(json_is_integer(v), "%s", counts[i].key);
         ck_assert_msg((uint64_t)json_integer_value(v) == counts[i].value, "%s", counts[i].key);
     }
+    const struct {
+        const char *key;
+        double value;
+    } quick[] = {{"weights", e->quick.weights_gb},         {"gradients", e->quick.gradients_gb},
+                 {"optimizer", e->quick.optimizer_gb},     {"overhead", e->quick.overhead_gb},
+                 {"activations", e->quick.activations_gb}, {"total", e->quick.total_gb}};
+    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) {
+        json_t *v = json_object_get(json_object_get(root, "quick"), quick[i].key);
+        ck_assert_msg(json_is_number(v), "%s", quick[i].key);
+        ck_assert_msg(json_number_value(v) == quick[i].value, "%s", quick[i].key);
+    }
+    ck_assert_double_gt(e->quick.total_gb, e->quick.weights_gb);
+    ck_assert_str_eq(e->refusal, _i ? "RUNTIME_DOES_NOT_FIT" : "RUNTIME_FULL_FT_MODEL_TOO_LARGE");
     ck_assert_str_eq(json_string_value(json_object_get(root, "verdict")), e->verdict);
     ck_assert_uint_eq(json_array_size(json_object_get(root, "remedies")), e->n_remedies);
     ck_assert_uint_eq(json_array_size(json_object_get(root, "notes")), e->n_notes);
     json_decref(root);
+    pl_estimate_free(e);
+}
+END_TEST
+
+/* PLIMSOLL names the binary. */
+START_TEST(the_json_is_what_the_command_prints) {
+    static const char *const cards[] = {"T4", "RTX 4090"};
+    char gpu[32], command[512];
+    snprintf(gpu, sizeof gpu, "gpu=%s", cards[_i]);
+    snprintf(command, sizeof command,
+             "'%s' estimate-vram " MODEL " --mode lora --batch-size 2 --gpu '%s' --json",
+             getenv("PLIMSOLL"), cards[_i]);
+    FILE *p = popen(command, "r");
+    ck_assert_ptr_nonnull(p);
+    json_t *printed = json_loadf(p, 0, NULL);
+    ck_assert_int_eq(WEXITSTATUS(pclose(p)), _i ? 0 : 3);
+    const char *const settings[] = {gpu, NULL};
+    struct pl_vram_estimate *e = must(MODEL, "lora", 0, 2, 0, settings);
+    json_t *ours = json_loads(e->json, 0, NULL);
+    ck_assert(json_equal(ours, printed));
+    json_decref(ours);
+    json_decref(printed);
     pl_estimate_free(e);
 }
 END_TEST
@@ -149,6 +186,8 @@ static const struct {
     {NULL, "lora", 0, 0, 0, NULL, 2, "CONFIG_USAGE", "no model"},
     {"", "lora", 0, 0, 0, NULL, 2, "CONFIG_USAGE", "no model"},
     {"Qwen/Qwen2.5-7B-Instuct", "lora", 0, 0, 0, NULL, 5, "MODEL_FILE", "Qwen2.5-7B-Instruct"},
+    {"tests/model/configs/unsupported/gpt2", "lora", 0, 0, 0, NULL, 3, "MODEL_UNSUPPORTED", "gpt2"},
+    {"tests/model/configs/bad/eps_zero.json", "lora", 0, 0, 0, NULL, 5, "MODEL_FIELD", "eps"},
     {"/no/such/model", "lora", 0, 0, 0, NULL, 5, "MODEL_FILE", "/no/such/model"},
     {MODEL, "lorra", 0, 0, 0, NULL, 2, "CONFIG_RANGE", "lora"},
     {MODEL, "lora", UINT32_MAX, 0, 0, NULL, 2, "CONFIG_RANGE", "lora_r"},
@@ -254,6 +293,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, the_arguments_of_the_page_come_back_with_a_bill_that_adds_up);
     tcase_add_loop_test(tc, the_struct_says_what_the_json_says, 0, 2);
+    tcase_add_loop_test(tc, the_json_is_what_the_command_prints, 0, 2);
     tcase_add_test(tc, a_card_too_small_is_an_answer_with_remedies_and_notes);
     tcase_add_test(tc, fits_on_card_compares_exact_bytes);
     tcase_add_test(tc, the_summary_is_cut_as_snprintf_cuts);

@@ -4,6 +4,7 @@
 #include "tests/plan/planning.h"
 
 #include <check.h>
+#include <string.h>
 
 static void read_job(struct pl_job *job, const char *mode) {
     ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
@@ -31,15 +32,18 @@ START_TEST(one_byte_less_costs_a_sample) {
     uint32_t want = 1 + (uint32_t)_i * 3;
     struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, want)};
     ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want);
     ck_assert_uint_eq(a.arena_bytes, b.total_bytes);
     ck_assert_uint_gt(a.next_bytes, b.total_bytes);
     b.total_bytes--;
     ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want - 1);
     b.total_bytes += 1 + 4096;
     b.margin_bytes = 4096;
     ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want);
     pl_job_finish(&job);
 }
@@ -55,6 +59,7 @@ START_TEST(the_limit_stops_the_search) {
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_C(1) << 50};
     for (uint32_t limit = 1; limit < 20; limit++) {
         ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, limit, &a, NULL), PL_ERR_OK);
+        pl_autobatch_finish(&a);
         ck_assert_uint_eq(a.batch_size, limit);
         ck_assert_uint_eq(a.next_bytes, 0);
     }
@@ -72,7 +77,72 @@ START_TEST(lengths_near_the_token_limit_do_not_overflow) {
     job.max_seq_length = 16777216;
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_MAX};
     ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 65536, &a, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, INT32_MAX / 16777216);
+    pl_job_finish(&job);
+}
+END_TEST
+
+/* given: the job's batch_size, 0 = auto; fits: how many samples the budget holds. */
+static const struct {
+    uint32_t given, fits, limit, best, kept;
+} searches[] = {
+    {0, 5, 1000, 5, 0}, {0, 0, 1000, 0, 1}, {3, 5, 1000, 5, 3},   {1, 5, 1000, 5, 1},
+    {7, 5, 1000, 5, 7}, {6, 5, 1000, 5, 6}, {64, 5, 1000, 5, 64}, {4, 0, 1000, 0, 4},
+    {5, 5, 5, 5, 5},    {0, 9, 4, 4, 0},    {8, 9, 4, 4, 0},      {4, 3, 4, 3, 4},
+};
+
+START_TEST(the_plan_that_is_wanted_next_is_kept) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    read_job(&job, "full");
+    pl_test_model("SmolLM2-135M", &m);
+    struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, 1) - 1};
+    if (searches[_i].fits) b.total_bytes = arena_at(&job, &m, searches[_i].fits);
+    if (searches[_i].given) job.batch_size = searches[_i].given;
+    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, searches[_i].limit, &a, NULL),
+                     PL_ERR_OK);
+    ck_assert_uint_eq(a.batch_size, searches[_i].best);
+    if (searches[_i].best < searches[_i].limit)
+        ck_assert_uint_eq(a.next_bytes, arena_at(&job, &m, searches[_i].best + 1));
+    else
+        ck_assert_uint_eq(a.next_bytes, 0);
+    if (searches[_i].kept)
+        ck_assert_uint_eq(a.planned.program->shape.batch_size, searches[_i].kept);
+    else
+        ck_assert_ptr_null(a.planned.program);
+    pl_autobatch_finish(&a);
+    pl_job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_plan_is_taken_only_for_its_own_question) {
+    struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    read_job(&job, "lora");
+    pl_test_model("SmolLM2-135M", &m);
+    for (int change = 0; change < 4; change++) {
+        struct pl_planned made, out;
+        traits = pl_traits_cpu(2);
+        job.lora_r = 16;
+        ck_assert_int_eq(pl_planned_init(&made, &job, &m, &traits, 2, NULL), PL_ERR_OK);
+        const struct pl_plan *plan = made.plan;
+        if (change == 1) traits = pl_traits_cpu(7);
+        if (change == 2) job.lora_r = 17;
+        uint32_t batch = change == 3 ? 3 : 2;
+        ck_assert_int_eq(pl_planned_init_from(&out, &made, &job, &m, &traits, batch, NULL),
+                         PL_ERR_OK);
+        ck_assert_ptr_null(made.plan);
+        ck_assert_ptr_null(made.program);
+        ck_assert_uint_eq(out.program->shape.batch_size, batch);
+        ck_assert_uint_eq(out.program->shape.lora_r, job.lora_r);
+        ck_assert_int_eq(memcmp(&out.program->traits, &traits, sizeof traits), 0);
+        if (change == 0) ck_assert_ptr_eq(out.plan, plan);
+        pl_planned_finish(&out);
+    }
     pl_job_finish(&job);
 }
 END_TEST
@@ -84,6 +154,9 @@ int main(void) {
     tcase_add_loop_test(tc, one_byte_less_costs_a_sample, 0, 12);
     tcase_add_test(tc, the_limit_stops_the_search);
     tcase_add_test(tc, lengths_near_the_token_limit_do_not_overflow);
+    tcase_add_loop_test(tc, the_plan_that_is_wanted_next_is_kept, 0,
+                        (int)(sizeof searches / sizeof *searches));
+    tcase_add_test(tc, a_plan_is_taken_only_for_its_own_question);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -14,7 +14,7 @@ static void ask(struct pl_estimate *e, struct pl_job *job, struct pl_model *m, c
     ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(job, "mode", mode, NULL), PL_ERR_OK);
     pl_test_model("Qwen2.5-0.5B", m);
-    ck_assert_int_eq(pl_estimate_init(e, job, m, &traits, &b, 2, 5, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_estimate_init(e, job, m, &traits, &b, 2, 5, NULL, NULL), PL_ERR_OK);
 }
 
 static uint64_t integer(const json_t *o, const char *key) {

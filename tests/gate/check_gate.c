@@ -137,7 +137,7 @@ START_TEST(every_remedy_saves_what_it_says) {
     ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 8, NULL), PL_ERR_OK);
     uint64_t now = f.planned.plan->arena_bytes;
     struct pl_budget b = card(now / 2, 0, 0);
-    ck_assert_int_eq(pl_gate_remedies(&f.job, &f.m, &f.traits, 8, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
     ck_assert_uint_ge(n, 5);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bytes = needed_with(&f, rows[i].change);
@@ -161,7 +161,7 @@ START_TEST(what_no_single_change_cures_is_cured_together) {
     ck_assert_int_eq(pl_planned_init(&p, &lean, &f.m, &f.traits, 1, NULL), PL_ERR_OK);
     struct pl_budget b = card(p.plan->arena_bytes, 0, 0);
     pl_planned_finish(&p);
-    ck_assert_int_eq(pl_gate_remedies(&f.job, &f.m, &f.traits, 16, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
     ck_assert(rows[0].fits);
     ck_assert(strstr(rows[0].change, "batch_size: 1") && strstr(rows[0].change, "mode: lora"));
     ck_assert_uint_eq(needed_with(&f, rows[0].change), rows[0].total_bytes);

@@ -1,0 +1,38 @@
+/* answer.c - what stands beside a plan in the JSON answer. */
+#include "estimator/api/answer.h"
+
+#include "estimator/rule_of_thumb/rule.h"
+
+/* The formula as listed, fed with what the job and the model say. */
+static json_t *quick_json(const struct pl_estimate *e) {
+    const struct pl_job *job = e->job;
+    bool wide = job->dtype == PL_JOB_DTYPE_FP32;
+    struct pl_rule_inputs in =
+        pl_rule_defaults((double)e->param_count / 1e9, wide ? "fp32" : "bf16");
+    in.lora = job->mode == PL_MODE_LORA;
+    in.gradient_checkpointing = job->gradient_checkpointing != PL_RECOMPUTE_NONE;
+    in.lora_rank = job->lora_r;
+    in.batch_size = e->batch_size;
+    in.seq_length = job->max_seq_length;
+    in.num_layers = e->model->layers;
+    in.hidden_dim = e->model->hidden;
+    struct pl_rule_bill bill = pl_rule_estimate(&in, PL_RULE_LISTED);
+    json_t *o = pl_rule_bill_json(&bill);
+    if (o && json_object_set_new(o, "approximate", json_true()) == 0) return o;
+    json_decref(o);
+    return NULL;
+}
+
+json_t *pl_answer_complete(json_t *answer, const struct pl_estimate *e) {
+    pl_err refusal = pl_gate_error(&e->verdict, e->job, &e->budget, NULL);
+    json_t *code = refusal == PL_ERR_OK ? json_null() : json_string(pl_err_code(refusal));
+    int failed = json_object_set_new(answer, "quick", quick_json(e));
+    failed |= json_object_set_new(answer, "refusal", code);
+    if (!failed) return answer;
+    json_decref(answer);
+    return NULL;
+}
+
+json_t *pl_answer_json(const struct pl_estimate *e, const char *notes) {
+    return pl_answer_complete(pl_estimate_json(e, notes), e);
+}
