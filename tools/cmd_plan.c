@@ -33,15 +33,14 @@ static pl_err read_count(const struct pl_cli *cli, enum pl_cli_flag flag, uint32
 /* --- the data -------------------------------------------------------------------------------- */
 
 /* Lengths before any cut: the rule for longer samples is what is being decided. */
-static pl_err measure(const struct pl_question *q, const struct pl_dataset_list *list,
-                      struct pl_lengths *out, struct pl_diag *d) {
+static pl_err measure(const struct pl_question *q, struct pl_lengths *out, struct pl_diag *d) {
     uint32_t n;
     struct pl_data *data = NULL;
     struct pl_sample s = {0};
     struct pl_job job = q->job; /* shallow */
     job.max_seq_length = (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].hi;
     job.overlength = PL_OVERLENGTH_TRUNCATE;
-    pl_err err = pl_data_open(&job, &q->model, list, NULL, &data, d);
+    pl_err err = pl_data_open_split(&job, &q->model, PL_SPLIT_TRAIN, NULL, &data, d);
     for (uint64_t row = 0; err == PL_ERR_OK && row < pl_data_rows(data); row++) {
         PL_TRY_GOTO(pl_data_sample(data, row, &s, d), out);
         PL_TRY_GOTO(pl_lengths_add(out, (uint32_t)s.n, d), out);
@@ -68,12 +67,11 @@ static pl_err describe(const struct pl_cli *cli, struct pl_lengths *out, struct 
 /* A plan needs no data: files that cannot be read cost the lengths, and a note says why. */
 static pl_err read_lengths(const struct pl_cli *cli, struct pl_question *q, struct pl_lengths *out,
                            struct pl_diag *d) {
-    struct pl_dataset only = {.path = q->job.dataset, .format = PL_FORMAT_AUTO};
-    const struct pl_dataset_list single = {&only, 1};
     struct pl_diag why = {0};
     PL_TRY(describe(cli, out, d));
-    if (out->described || !(q->job.dataset || q->job.datasets.n)) return PL_ERR_OK;
-    pl_err err = measure(q, q->job.datasets.n ? &q->job.datasets : &single, out, &why);
+    bool data = q->job.dataset || pl_job_find_split(&q->job.datasets, PL_SPLIT_TRAIN);
+    if (out->described || !data) return PL_ERR_OK;
+    pl_err err = measure(q, out, &why);
     if (err == PL_ERR_OK) return PL_ERR_OK;
     pl_lengths_finish(out);
     if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", why.message);

@@ -347,6 +347,17 @@ uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
     return job->global_batch_size / batch_size + (job->global_batch_size % batch_size != 0);
 }
 
+const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split) {
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->items[i].split == split) return &list->items[i];
+    return NULL;
+}
+
+bool pl_job_evaluates(const struct pl_job *job) {
+    return job->val_set_size > 0 || job->eval_datasets.n > 0 ||
+           pl_job_find_split(&job->datasets, PL_SPLIT_EVAL);
+}
+
 char *pl_job_input_path(const struct pl_job *job, const char *path) {
     const char *slash = job->path ? strrchr(job->path, '/') : NULL;
     if (path[0] != '/' && slash && access(path, F_OK) != 0) {

@@ -57,11 +57,16 @@ struct pl_str_list {
     uint32_t n;
 };
 
+enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
+
 struct pl_dataset {
     char *path; /* owned */
     uint32_t format;
+    uint32_t split; /* PL_SPLIT_*: an entry of `datasets` may be for evaluation */
+    double weight;  /* passes over the file in an epoch; 1 = every row once */
     uint64_t line, column; /* where the YAML named it */
 };
+#define PL_DATASET_DEFAULT ((struct pl_dataset){.format = PL_FORMAT_AUTO, .weight = 1})
 
 struct pl_dataset_list {
     struct pl_dataset *items; /* owned */
@@ -126,6 +131,10 @@ void pl_job_finish(struct pl_job *job); /* NULL-safe; leaves {0} */
 double pl_job_lora_scale(const struct pl_job *job);
 double pl_job_learning_rate(const struct pl_job *job);
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
+/* Whether there is something to evaluate on: held-out rows, or files of their own. */
+bool pl_job_evaluates(const struct pl_job *job);
+/* The first entry of this split, NULL when there is none. */
+const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split);
 /* Input paths are tried from the current directory, then from the YAML file's directory.
  * Returns a malloc'd path (the first that exists, else as given), NULL when out of memory. */
 char *pl_job_input_path(const struct pl_job *job, const char *path);

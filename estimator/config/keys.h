@@ -34,7 +34,9 @@
     X(use_rslora, BOOL, "false", 0, 0, "", "scale by alpha/sqrt(r) instead of alpha/r")            \
     X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
-    X(datasets, DATASETS, "", 0, 0, "", "list of {path, format}; formats: tokens, text, auto")     \
+    X(datasets, DATASETS, "", 0, 0, "",                                                            \
+      "list of {path, format, weight, split}; formats: tokens, text, auto; weight: passes over "   \
+      "the file in an epoch; split: train, or eval for evaluation data")                           \
     X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
     X(tokenizer, STR, "", 0, 0, "", "`byte`; `format: tokens` needs none")                         \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
@@ -44,6 +46,8 @@
                                                           "global_batch_size / batch_size")        \
     X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
     X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
+    X(packing, BOOL, "false", 0, 0, "",                                                            \
+      "as many whole samples as fit share the room of one; batch sizes then count rooms")          \
     X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \
     X(optimizer, ENUM, "adamw", 0, 0, "adamw|sgd", "update rule")                                  \
     X(learning_rate, F64, "", 0, 1000, "", "peak rate; unset: 2e-5 for full, 2e-4 for lora")       \
@@ -111,6 +115,7 @@
     X(sequence_len, max_seq_length)                                                                \
     X(cutoff_len, max_seq_length)                                                                  \
     X(max_length, max_seq_length)                                                                  \
+    X(sample_packing, packing)                                                                     \
     X(optim, optimizer)                                                                            \
     X(lr, learning_rate)                                                                           \
     X(lr_scheduler_type, lr_scheduler)                                                             \

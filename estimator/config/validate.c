@@ -102,6 +102,35 @@ static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static pl_err entry_conflict(const struct pl_job *job, const struct pl_dataset *ds,
+                             struct pl_diag *d, const char *message, const char *hint) {
+    pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, ds->line, ds->column, "%s", message);
+    pl_diag_hint(d, "%s", hint);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* Entries of `datasets` with `split: eval` are evaluation data like `eval_datasets`. */
+static pl_err check_splits(const struct pl_job *job, struct pl_diag *d) {
+    const struct pl_dataset *eval = pl_job_find_split(&job->datasets, PL_SPLIT_EVAL);
+    if (eval && job->eval_datasets.n)
+        return entry_conflict(job, eval, d, "`split: eval` and `eval_datasets` are both given",
+                              "name all evaluation files in one of the two places");
+    if (eval && job->val_set_size > 0)
+        return entry_conflict(job, eval, d, "`split: eval` and `val_set_size` are both given",
+                              "evaluate on files of their own, or on held-out rows: keep one");
+    for (uint32_t i = 0; i < job->eval_datasets.n; i++)
+        if (job->eval_datasets.items[i].weight != 1)
+            return entry_conflict(job, &job->eval_datasets.items[i], d,
+                                  "`weight` has no meaning in `eval_datasets`",
+                                  "every row is evaluated once: remove `weight`");
+    for (uint32_t i = 0; i < job->datasets.n; i++)
+        if (job->datasets.items[i].split == PL_SPLIT_EVAL && job->datasets.items[i].weight != 1)
+            return entry_conflict(job, &job->datasets.items[i], d,
+                                  "`weight` has no meaning with `split: eval`",
+                                  "every row is evaluated once: remove `weight`");
+    return PL_ERR_OK;
+}
+
 static pl_err check_data(const struct pl_job *job, struct pl_diag *d) {
     if (job->dataset && job->datasets.n)
         return conflict(job, PL_KEY_dataset, d, "`dataset` and `datasets` are both given",
@@ -110,7 +139,7 @@ static pl_err check_data(const struct pl_job *job, struct pl_diag *d) {
         return conflict(job, PL_KEY_val_set_size, d,
                         "`eval_datasets` and `val_set_size` are both given",
                         "evaluate on files of their own, or on held-out rows: keep one");
-    return PL_ERR_OK;
+    return check_splits(job, d);
 }
 
 static pl_err wrong_report(const struct pl_job *job, const char *name, struct pl_diag *d) {
@@ -227,8 +256,10 @@ pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
 
 pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d) {
     PL_TRY(check_data(job, d));
-    if (!job->dataset && !job->datasets.n) {
-        pl_job_error(job, PL_KEY_datasets, PL_ERR_CONFIG_MISSING, d, "`datasets` is not given");
+    if (!job->dataset && !pl_job_find_split(&job->datasets, PL_SPLIT_TRAIN)) {
+        pl_job_error(job, PL_KEY_datasets, PL_ERR_CONFIG_MISSING, d,
+                     job->datasets.n ? "every entry of `datasets` is for evaluation"
+                                     : "`datasets` is not given");
         pl_diag_hint(d, "add `dataset: FILE`, or a list under `datasets`");
         return PL_ERR_CONFIG_MISSING;
     }

@@ -31,7 +31,7 @@ static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role 
 
 static void add_inputs(struct pl_builder *b) {
     struct pl_inputs *in = &b->in;
-    uint64_t seqs = b->s->batch_size;
+    uint64_t seqs = b->p->seqs;
     in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     in->positions = input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     in->offsets = input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);

@@ -123,6 +123,8 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     p->traits = *traits;
     p->model = m;
     p->tokens = tokens;
+    /* a packed sample that trains has two tokens at least: one to read, one to predict */
+    p->seqs = shape->batch_size * (shape->packing ? pl_u64_max(shape->max_seq_length / 2, 1) : 1);
     p->chunk_tokens = chunk_tokens(shape, m, tokens);
     struct pl_builder b = {.p = p,
                            .m = m,

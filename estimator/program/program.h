@@ -155,6 +155,7 @@ struct pl_phase_range {
 struct pl_job_shape {
     uint32_t mode;              /* PL_MODE_* */
     uint64_t batch_size, max_seq_length;
+    bool packing;               /* a sample's room may hold several short ones */
     enum pl_dtype dtype;        /* weights and activations */
     enum pl_dtype adapter_dtype, gradient_dtype;
     bool master_weights;
@@ -183,6 +184,7 @@ struct pl_program {
     struct pl_operand *operands; /* of all ops, inputs before outputs */
     uint32_t n_tensors, n_ops, n_operands;
     uint64_t tokens;      /* capacity N = batch_size x max_seq_length */
+    uint64_t seqs;        /* sequences of a micro-batch, at most */
     uint64_t chunk_tokens;/* of the loss */
     struct pl_phase_range phases[PL_PHASE_COUNT];
     uint32_t loss, clip;  /* tensor ids */

@@ -14,6 +14,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         .mode = job->mode,
         .batch_size = batch_size,
         .max_seq_length = job->max_seq_length,
+        .packing = job->packing,
         .dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16,
         .adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32,
         .gradient_dtype = gradient_dtype(job, batch_size),
@@ -23,7 +24,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         .lora_r = job->lora_r,
         .freeze_layers = job->freeze_layers,
         .max_grad_norm = job->max_grad_norm,
-        .eval = job->val_set_size > 0 || job->eval_datasets.n > 0,
+        .eval = pl_job_evaluates(job),
         .load = true,
         .save = true,
     };

@@ -1,6 +1,6 @@
 /* batch.c - the samples of a step, and the inputs of the micro-batches cut from them. */
+#include "runtime/data/batch.h"
 #include "estimator/base/checked.h"
-#include "runtime/data/data.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,22 +9,50 @@ void pl_step_batch_finish(struct pl_step_batch *b) {
     for (uint64_t i = 0; i < b->cap; i++)
         pl_sample_finish(&b->samples[i]);
     free(b->samples);
+    free(b->slot);
+    free(b->by_slot);
+    free(b->slot_start);
+    pl_packer_finish(&b->packer);
     *b = (struct pl_step_batch){0};
 }
 
-static pl_err reserve_samples(struct pl_step_batch *b, uint64_t n, struct pl_diag *d) {
-    struct pl_sample *samples = NULL;
+static void *grown(void *array, uint64_t n, size_t bytes_each) {
     uint64_t bytes;
-    if (n <= b->cap) return PL_ERR_OK;
-    if (pl_u64_mul(n, sizeof *samples, &bytes) && bytes <= SIZE_MAX)
-        samples = realloc(b->samples, (size_t)bytes);
-    if (!samples)
+    if (!pl_u64_mul(n, bytes_each, &bytes) || bytes > SIZE_MAX) return NULL;
+    return realloc(array, (size_t)bytes);
+}
+
+/* Room for one more sample than the step holds. */
+static pl_err reserve_sample(struct pl_step_batch *b, struct pl_diag *d) {
+    if (b->n < b->cap) return PL_ERR_OK;
+    uint64_t cap = b->cap ? 2 * b->cap : 16;
+    struct pl_sample *samples = grown(b->samples, cap, sizeof *samples);
+    if (samples) b->samples = samples;
+    uint64_t *slot = samples ? grown(b->slot, cap, sizeof *slot) : NULL;
+    if (slot) b->slot = slot;
+    uint64_t *by_slot = slot ? grown(b->by_slot, cap, sizeof *by_slot) : NULL;
+    if (!by_slot)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a step of %llu samples",
-                           (unsigned long long)n);
-    memset(samples + b->cap, 0, (size_t)(n - b->cap) * sizeof *samples);
-    b->samples = samples;
-    b->cap = n;
+                           (unsigned long long)cap);
+    b->by_slot = by_slot;
+    memset(b->samples + b->cap, 0, (size_t)(cap - b->cap) * sizeof *b->samples);
+    b->cap = cap;
     return PL_ERR_OK;
+}
+
+static pl_err begin(struct pl_step_batch *b, const struct pl_batch_source *from, uint64_t slots,
+                    struct pl_diag *d) {
+    b->n = b->targets = b->tokens = 0;
+    b->slots = slots;
+    if (slots >= b->cap_slots) {
+        uint64_t *start = grown(b->slot_start, pl_u64_max(slots, slots + 1), sizeof *start);
+        if (!start)
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a step of %llu samples",
+                               (unsigned long long)slots);
+        b->slot_start = start;
+        b->cap_slots = slots + 1;
+    }
+    return pl_packer_begin(&b->packer, slots, from->pack_tokens, d);
 }
 
 static uint64_t targets_of(const struct pl_sample *s) {
@@ -34,13 +62,12 @@ static uint64_t targets_of(const struct pl_sample *s) {
     return n;
 }
 
-static pl_err begin(struct pl_step_batch *b, uint64_t n, struct pl_diag *d) {
-    b->n = b->targets = b->tokens = 0;
-    return reserve_samples(b, n, d);
-}
-
-static pl_err append(struct pl_step_batch *b, struct pl_data *data, uint64_t row,
+/* *full: no slot takes the row; it begins the next step. */
+static pl_err append(struct pl_step_batch *b, struct pl_data *data, uint64_t row, bool *full,
                      struct pl_diag *d) {
+    PL_TRY(reserve_sample(b, d));
+    *full = !pl_packer_put(&b->packer, pl_data_tokens(data, row), &b->slot[b->n]);
+    if (*full) return PL_ERR_OK;
     struct pl_sample *s = &b->samples[b->n];
     PL_TRY(pl_data_sample(data, row, s, d));
     uint64_t targets = targets_of(s);
@@ -51,21 +78,41 @@ static pl_err append(struct pl_step_batch *b, struct pl_data *data, uint64_t row
     return PL_ERR_OK;
 }
 
-pl_err pl_step_batch_load(struct pl_step_batch *b, struct pl_data *data, uint64_t first_position,
-                          uint64_t n, uint64_t first_row, uint64_t n_rows, bool shuffle,
-                          uint64_t seed, struct pl_diag *d) {
-    PL_TRY(begin(b, n, d));
-    for (uint64_t i = 0; i < n; i++)
-        PL_TRY(append(b, data, pl_data_order(first_position + i, first_row, n_rows, shuffle, seed),
-                      d));
+/* Sorts the samples by slot, those of one slot in the order they came (counting sort). */
+static void sort_by_slot(struct pl_step_batch *b) {
+    memset(b->slot_start, 0, (size_t)(b->slots + 1) * sizeof *b->slot_start);
+    for (uint64_t i = 0; i < b->n; i++)
+        b->slot_start[b->slot[i]]++;
+    for (uint64_t s = 0, start = 0; s <= b->slots; s++) {
+        uint64_t count = b->slot_start[s];
+        b->slot_start[s] = start;
+        start += count;
+    }
+    for (uint64_t i = 0; i < b->n; i++)
+        b->by_slot[b->slot_start[b->slot[i]]++] = i;
+    /* every start has moved on to the next one's */
+    memmove(b->slot_start + 1, b->slot_start, (size_t)b->slots * sizeof *b->slot_start);
+    b->slot_start[0] = 0;
+}
+
+pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
+                          uint64_t position, uint64_t slots, uint64_t limit, struct pl_diag *d) {
+    bool full = false;
+    PL_TRY(begin(b, from, slots, d));
+    while (!full && b->n < limit)
+        PL_TRY(append(b, from->data, pl_walk_row(from->walk, position + b->n), &full, d));
+    sort_by_slot(b);
     return PL_ERR_OK;
 }
 
-pl_err pl_step_batch_load_rows(struct pl_step_batch *b, struct pl_data *data, uint64_t n,
-                               const uint64_t *rows, uint64_t n_rows, struct pl_diag *d) {
-    PL_TRY(begin(b, n, d));
-    for (uint64_t i = 0; i < n && n_rows; i++)
-        PL_TRY(append(b, data, rows[i % n_rows], d));
+pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_source *from,
+                               uint64_t slots, const uint64_t *rows, uint64_t n_rows,
+                               struct pl_diag *d) {
+    bool full = n_rows == 0;
+    PL_TRY(begin(b, from, slots, d));
+    while (!full)
+        PL_TRY(append(b, from->data, rows[b->n % n_rows], &full, d));
+    sort_by_slot(b);
     return PL_ERR_OK;
 }
 
@@ -121,6 +168,9 @@ void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *
                          uint64_t n) {
     mb->n_tokens = mb->n_seqs = mb->n_targets = mb->max_len = 0;
     mb->offsets[0] = 0;
-    for (uint64_t i = first; i < first + n && i < b->n; i++)
+    uint64_t end = b->slot_start[pl_u64_min(first + n, b->slots)];
+    for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
+        uint64_t i = b->by_slot[k];
         if (b->samples[i].n) add_sample(mb, &b->samples[i], i);
+    }
 }

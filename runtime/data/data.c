@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,11 +14,13 @@
 
 struct row_place { /* all that stays in memory of a row */
     uint64_t offset;
-    uint32_t bytes, file;
+    uint32_t bytes;
+    uint32_t tokens; /* that are computed */
 };
 
 struct data_file {
-    char *path;
+    struct pl_data_file info; /* info.path is owned */
+    char *path;               /* the same */
     int fd;
     const struct pl_format *format;
     bool detected;
@@ -33,7 +36,8 @@ struct pl_data {
     struct pl_row_parser parser;
     uint64_t max_tokens;
     uint32_t overlength;
-    char *buf; /* of one row */
+    pthread_mutex_t lock; /* of what follows, and of the parser */
+    char *buf;            /* of one row */
     size_t buf_cap;
 };
 
@@ -62,11 +66,10 @@ static pl_err report(const struct pl_scan *s, const char *path, const struct pl_
     return err;
 }
 
-static pl_err keep_row(struct pl_data *data, uint32_t file, const struct pl_raw_row *row,
-                       struct pl_diag *d) {
+static pl_err keep_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
+                       uint32_t tokens, struct pl_diag *d) {
     if (row->n > UINT32_MAX)
-        return pl_diag_at(d, PL_ERR_DATA_FIELD, data->files[file].path, row->line, 0,
-                          "the row is above 4 GiB");
+        return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0, "the row is above 4 GiB");
     if (data->n_rows == data->cap_rows) {
         uint64_t cap = data->cap_rows ? 2 * data->cap_rows : 1024, bytes;
         struct row_place *rows = NULL;
@@ -78,7 +81,8 @@ static pl_err keep_row(struct pl_data *data, uint32_t file, const struct pl_raw_
         data->rows = rows;
         data->cap_rows = cap;
     }
-    data->rows[data->n_rows++] = (struct row_place){row->offset, (uint32_t)row->n, file};
+    data->rows[data->n_rows++] = (struct row_place){row->offset, (uint32_t)row->n, tokens};
+    f->info.rows++;
     return PL_ERR_OK;
 }
 
@@ -106,12 +110,12 @@ struct remarks {
 };
 
 /* The row's tokens are in `s`: applies the rule for length, counts, keeps the place. */
-static pl_err take_row(struct pl_data *data, uint32_t file, const struct pl_raw_row *row,
+static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
                        struct pl_sample *s, struct remarks *r, struct pl_diag *d) {
     struct pl_data_stats *st = &data->stats;
     if (s->n > data->max_tokens) {
         if (data->overlength == PL_OVERLENGTH_ERROR)
-            return pl_diag_at(d, PL_ERR_DATA_FIELD, data->files[file].path, row->line, 0,
+            return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0,
                               "the row has %llu tokens, max_seq_length is %llu",
                               (unsigned long long)s->n, (unsigned long long)data->max_tokens);
         if (data->overlength == PL_OVERLENGTH_DROP) {
@@ -133,7 +137,7 @@ static pl_err take_row(struct pl_data *data, uint32_t file, const struct pl_raw_
     st->tokens += s->n;
     st->supervised_tokens += targets;
     st->longest = pl_u64_max(st->longest, s->n);
-    return keep_row(data, file, row, d);
+    return keep_row(data, f, row, targets ? (uint32_t)s->n : 0, d);
 }
 
 static pl_err check_tokenizer(const struct pl_job *job, struct pl_diag *d) {
@@ -165,9 +169,8 @@ static void note(struct pl_text *notes, const struct data_file *f, const struct 
                  (unsigned long long)r->line, (unsigned long long)r->n, r->n == 1 ? "" : "s", what);
 }
 
-static pl_err index_file(struct pl_data *data, const struct pl_job *job, uint32_t file,
+static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct data_file *f,
                          struct pl_sample *s, struct pl_text *notes, struct pl_diag *d) {
-    struct data_file *f = &data->files[file];
     struct pl_split split;
     struct pl_raw_row row;
     struct remarks r = {0};
@@ -183,7 +186,7 @@ static pl_err index_file(struct pl_data *data, const struct pl_job *job, uint32_
             err = report(&data->parser.scan, f->path, &row, d);
             goto out;
         }
-        PL_TRY_GOTO(take_row(data, file, &row, s, &r, d), out);
+        PL_TRY_GOTO(take_row(data, f, &row, s, &r, d), out);
     }
     if (!seen) err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
     note(notes, f, &r.unsupervised, "without a token to train on");
@@ -209,6 +212,7 @@ static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, s
         return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
                           "%s is not a regular file", f->path);
     f->format = pl_format_find(ds->format);
+    f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
     return PL_ERR_OK;
 }
 
@@ -221,7 +225,8 @@ static pl_err open_all(struct pl_data *data, const struct pl_job *job,
         data->files[i].fd = -1;
         data->n_files = i + 1;
         PL_TRY_GOTO(open_file(job, &list->items[i], &data->files[i], d), out);
-        PL_TRY_GOTO(index_file(data, job, i, &s, notes, d), out);
+        data->files[i].info.first = data->n_rows;
+        PL_TRY_GOTO(index_file(data, job, &data->files[i], &s, notes, d), out);
     }
     if (!data->stats.supervised_tokens)
         err = pl_diag_at(d, PL_ERR_DATA_EMPTY, list->n ? data->files[0].path : NULL, 0, 0,
@@ -241,8 +246,12 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
     pl_err err;
     struct pl_data *data = calloc(1, sizeof *data);
     *out = NULL;
-    if (data) data->files = calloc((size_t)list->n + 1, sizeof *data->files);
-    if (!data || !data->files) {
+    if (!data || pthread_mutex_init(&data->lock, NULL) != 0) {
+        free(data);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
+    }
+    data->files = calloc((size_t)list->n + 1, sizeof *data->files);
+    if (!data->files) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
         goto out;
     }
@@ -258,6 +267,31 @@ out:
     return err;
 }
 
+static const struct pl_dataset_list *whole_list(const struct pl_job *job, uint32_t split) {
+    if (split == PL_SPLIT_EVAL && job->eval_datasets.n) return &job->eval_datasets;
+    return &job->datasets;
+}
+
+pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
+                          struct pl_text *notes, struct pl_data **out, struct pl_diag *d) {
+    const struct pl_dataset_list *all = whole_list(job, split);
+    bool single = job->dataset && split == PL_SPLIT_TRAIN;
+    struct pl_dataset_list list = {.items = calloc((size_t)all->n + 1, sizeof *list.items)};
+    pl_err err = PL_ERR_OK;
+    *out = NULL;
+    if (!list.items) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the list of data files");
+    if (single) {
+        list.items[list.n] = PL_DATASET_DEFAULT;
+        list.items[list.n++].path = job->dataset;
+    }
+    for (uint32_t i = 0; i < all->n; i++)
+        if (all == &job->eval_datasets || all->items[i].split == split)
+            list.items[list.n++] = all->items[i];
+    if (list.n) err = pl_data_open(job, m, &list, notes, out, d);
+    free(list.items); /* the paths are the job's */
+    return err;
+}
+
 void pl_data_close(struct pl_data **data) {
     struct pl_data *x = *data;
     if (!x) return;
@@ -265,6 +299,7 @@ void pl_data_close(struct pl_data **data) {
         if (x->files[i].fd >= 0) close(x->files[i].fd);
         free(x->files[i].path);
     }
+    pthread_mutex_destroy(&x->lock);
     pl_row_parser_finish(&x->parser);
     free(x->files);
     free(x->rows);
@@ -284,13 +319,39 @@ const struct pl_longest *pl_data_longest(const struct pl_data *data) {
     return &data->longest;
 }
 
-static pl_err changed(const struct pl_data *data, const struct row_place *r, struct pl_diag *d) {
-    return pl_diag_at(d, PL_ERR_DATA_FILE, data->files[r->file].path, 0, 0,
+uint32_t pl_data_files(const struct pl_data *data) {
+    return data->n_files;
+}
+
+const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i) {
+    return &data->files[i].info;
+}
+
+uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row) {
+    return row < data->n_rows ? data->rows[row].tokens : 0;
+}
+
+/* The last file that begins at the row or before it; empty files begin where the next one does. */
+static const struct data_file *file_of(const struct pl_data *data, uint64_t row) {
+    uint32_t low = 0, high = data->n_files;
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        if (data->files[mid].info.first <= row)
+            low = mid;
+        else
+            high = mid;
+    }
+    return &data->files[low];
+}
+
+static pl_err changed(const struct data_file *f, const struct row_place *r, struct pl_diag *d) {
+    return pl_diag_at(d, PL_ERR_DATA_FILE, f->path, 0, 0,
                       "the file changed after it was opened (row at byte %llu)",
                       (unsigned long long)r->offset);
 }
 
-static pl_err read_row(struct pl_data *data, const struct row_place *r, struct pl_diag *d) {
+static pl_err read_row(struct pl_data *data, const struct data_file *f, const struct row_place *r,
+                       struct pl_diag *d) {
     if (r->bytes > data->buf_cap) {
         char *buf = realloc(data->buf, r->bytes);
         if (!buf)
@@ -299,16 +360,36 @@ static pl_err read_row(struct pl_data *data, const struct row_place *r, struct p
         data->buf_cap = r->bytes;
     }
     for (size_t have = 0; have < r->bytes;) {
-        ssize_t got = pread(data->files[r->file].fd, data->buf + have, r->bytes - have,
-                            (off_t)(r->offset + have));
+        ssize_t got = pread(f->fd, data->buf + have, r->bytes - have, (off_t)(r->offset + have));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return pl_diag_at(d, PL_ERR_DATA_FILE, data->files[r->file].path, 0, 0,
-                              "cannot read: %s", strerror(errno));
-        if (got == 0) return changed(data, r, d);
+            return pl_diag_at(d, PL_ERR_DATA_FILE, f->path, 0, 0, "cannot read: %s",
+                              strerror(errno));
+        if (got == 0) return changed(f, r, d);
         have += (size_t)got;
     }
     return PL_ERR_OK;
+}
+
+static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *out,
+                        struct pl_diag *d) {
+    const struct row_place *r = &data->rows[row];
+    const struct data_file *f = file_of(data, row);
+    PL_TRY(read_row(data, f, r, d));
+    if (!pl_row_parse(&data->parser, f->format, data->buf, r->bytes, false, out)) {
+        out->n = 0;
+        if (data->parser.scan.err == PL_ERR_HOST_OOM)
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "%s", data->parser.scan.what);
+        return changed(f, r, d);
+    }
+    if (out->n > data->max_tokens && data->overlength != PL_OVERLENGTH_TRUNCATE) {
+        out->n = 0;
+        return changed(f, r, d);
+    }
+    out->n = pl_u64_min(out->n, data->max_tokens);
+    if ((supervised(out) ? out->n : 0) == r->tokens) return PL_ERR_OK;
+    out->n = 0;
+    return changed(f, r, d); /* packing has counted on the tokens it had */
 }
 
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out,
@@ -316,19 +397,8 @@ pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out,
     if (row >= data->n_rows)
         return pl_diag_set(d, PL_ERR_DATA_FIELD, "row %llu of %llu does not exist",
                            (unsigned long long)row, (unsigned long long)data->n_rows);
-    const struct row_place *r = &data->rows[row];
-    PL_TRY(read_row(data, r, d));
-    if (!pl_row_parse(&data->parser, data->files[r->file].format, data->buf, r->bytes, false,
-                      out)) {
-        out->n = 0;
-        if (data->parser.scan.err == PL_ERR_HOST_OOM)
-            return pl_diag_set(d, PL_ERR_HOST_OOM, "%s", data->parser.scan.what);
-        return changed(data, r, d);
-    }
-    if (out->n > data->max_tokens && data->overlength != PL_OVERLENGTH_TRUNCATE) {
-        out->n = 0;
-        return changed(data, r, d);
-    }
-    out->n = pl_u64_min(out->n, data->max_tokens);
-    return PL_ERR_OK;
+    pthread_mutex_lock(&data->lock);
+    pl_err err = parse_row(data, row, out, d);
+    pthread_mutex_unlock(&data->lock);
+    return err;
 }

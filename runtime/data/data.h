@@ -38,50 +38,36 @@ struct pl_longest {
 
 struct pl_data;
 
+/* A file of the data and its rows, which stand together. */
+struct pl_data_file {
+    const char *path; /* as opened */
+    uint64_t first, rows;
+    double weight;
+};
+
 /* Opens the files of `list` (paths resolved by pl_job_input_path). Rules for length, vocabulary and
  * tokenizer come from job and model. `notes` gets one line per warning. */
 pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
-                    const struct pl_dataset_list *list, struct pl_text *notes,
-                    struct pl_data **out, struct pl_diag *d);
+                    const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
+                    struct pl_diag *d);
+/* The files of a job that this split trains or evaluates on: `dataset`, entries of `datasets`,
+ * `eval_datasets`. *out is NULL when the job names none. */
+pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
+                          struct pl_text *notes, struct pl_data **out, struct pl_diag *d);
 void pl_data_close(struct pl_data **data);
+uint32_t pl_data_files(const struct pl_data *data);
+const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i);
 uint64_t pl_data_rows(const struct pl_data *data);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 const struct pl_longest *pl_data_longest(const struct pl_data *data);
-/* Tokens of row `row` (0-based over all files). One thread at a time. PL_ERR_DATA_FILE: the file
- * cannot be read any more, or is not the one that was opened. */
+/* Tokens that training computes for a row; 0 when nothing in it is supervised. */
+uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row);
+/* Tokens of row `row` (0-based over all files). Any thread, one at a time inside. PL_ERR_DATA_FILE:
+ * the file cannot be read any more, or is not the one that was opened. */
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);
 
 /* Row at `position` of an endless walk over rows [first, first+n): epoch = position / n; shuffled
  * by (seed, epoch) when `shuffle`, else in file order. Each epoch visits every row once. */
 uint64_t pl_data_order(uint64_t position, uint64_t first, uint64_t n, bool shuffle, uint64_t seed);
-
-/* The samples of one step, and its micro-batches cut from them. Reused from step to step. */
-struct pl_step_batch {
-    struct pl_sample *samples; /* [n]; a sample without targets has n = 0 */
-    uint64_t n, cap;
-    uint64_t targets;     /* supervised tokens of the whole step */
-    uint64_t tokens;      /* tokens of samples that are computed */
-};
-void pl_step_batch_finish(struct pl_step_batch *b);
-/* Loads the samples at `positions` [first_position, first_position + n). */
-pl_err pl_step_batch_load(struct pl_step_batch *b, struct pl_data *data, uint64_t first_position,
-                          uint64_t n, uint64_t first_row, uint64_t n_rows, bool shuffle,
-                          uint64_t seed, struct pl_diag *d);
-/* The same for n rows from `rows`, which is read in a circle when it holds fewer. */
-pl_err pl_step_batch_load_rows(struct pl_step_batch *b, struct pl_data *data, uint64_t n,
-                               const uint64_t *rows, uint64_t n_rows, struct pl_diag *d);
-/* Host image of a micro-batch's inputs; arrays have the capacity of the plan. */
-struct pl_micro_batch {
-    int32_t *ids, *positions, *offsets, *target_rows, *targets;
-    uint64_t *samples; /* number of the sample within the step */
-    uint64_t n_tokens, n_seqs, n_targets, max_len;
-};
-pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
-                           struct pl_diag *d);
-void pl_micro_batch_finish(struct pl_micro_batch *mb);
-/* Samples [first, first+n) of the step, those without targets left out. Position t predicts label
- * t+1: target row t with target labels[t+1], where that is not masked. */
-void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
-                         uint64_t n);
 
 #endif

@@ -278,6 +278,8 @@ pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl
         {"grad_norm", pl_log_real(r->grad_norm)},
         {"learning_rate", pl_log_real(r->learning_rate)},
         {"tokens", json_integer((json_int_t)r->tokens)},
+        {"computed_tokens", json_integer((json_int_t)r->computed_tokens)},
+        {"samples", json_integer((json_int_t)r->samples)},
         {"tokens_per_second", pl_log_real(r->tokens_per_second)},
         {"batch_size", json_integer((json_int_t)r->batch_size)},
         {"device_bytes", json_integer((json_int_t)r->device_bytes)},

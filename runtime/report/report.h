@@ -21,6 +21,8 @@ struct pl_step_report {
     uint64_t step, total_steps;
     double epoch, loss, grad_norm, learning_rate;
     uint64_t tokens;          /* supervised tokens of the step */
+    uint64_t computed_tokens; /* tokens of its samples */
+    uint64_t samples;         /* rows it passed over */
     double tokens_per_second; /* computed tokens over wall time of the step */
     uint32_t batch_size;
     uint64_t device_bytes, budget_bytes;

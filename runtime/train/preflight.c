@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define DEFAULT_WARMUP_RATIO 0.03
+#define ROWS_MAX             9007199254740992.0 /* 2^53: a double counts them one by one */
 
 /* The config.json to read, and the directory of the weights when there are weights to read. */
 static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
@@ -49,12 +50,9 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     uint64_t rows = pl_data_rows(pf->data);
     pf->train_rows = rows;
-    if (job->eval_datasets.n) {
-        PL_TRY(pl_data_open(job, &pf->model, &job->eval_datasets, &pf->notes, &pf->eval_data, d));
-        pf->eval_rows = pl_data_rows(pf->eval_data);
-        return PL_ERR_OK;
-    }
-    if (job->val_set_size <= 0) return PL_ERR_OK;
+    PL_TRY(pl_data_open_split(job, &pf->model, PL_SPLIT_EVAL, &pf->notes, &pf->eval_data, d));
+    if (pf->eval_data) pf->eval_rows = pl_data_rows(pf->eval_data);
+    if (pf->eval_data || job->val_set_size <= 0) return PL_ERR_OK;
     uint64_t held = job->val_set_size < 1 ? (uint64_t)ceil((double)rows * job->val_set_size)
                                           : (uint64_t)job->val_set_size;
     if (held >= rows)
@@ -71,15 +69,17 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
 static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     PL_TRY(pl_job_require_training(job, d));
-    struct pl_dataset one = {.path = job->dataset, .format = PL_FORMAT_AUTO};
-    const struct pl_dataset_list single = {&one, 1};
-    PL_TRY(pl_data_open(job, &pf->model, job->datasets.n ? &job->datasets : &single, &pf->notes,
-                        &pf->data, d));
-    return split_rows(pf, d);
+    PL_TRY(pl_data_open_split(job, &pf->model, PL_SPLIT_TRAIN, &pf->notes, &pf->data, d));
+    PL_TRY(split_rows(pf, d));
+    uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;
+    pl_walk_init(&pf->eval_walk, pf->eval_first, pf->eval_rows, false, 0);
+    pf->source = (struct pl_batch_source){pf->data, &pf->walk, pack_tokens};
+    pf->eval_source = (struct pl_batch_source){pf->eval_data, &pf->eval_walk, pack_tokens};
+    return pl_walk_mix(&pf->walk, pf->data, 0, pf->train_rows, job->shuffle, job->seed, d);
 }
 
 static uint32_t batch_limit(const struct pl_preflight *pf) {
-    uint64_t limit = pl_u64_min(PL_BATCH_LIMIT, pl_u64_max(pf->train_rows, 1));
+    uint64_t limit = pl_u64_min(PL_BATCH_LIMIT, pl_u64_max(pf->walk.epoch_rows, 1));
     if (pf->job->global_batch_size != PL_UNSET_U32)
         limit = pl_u64_min(limit, pf->job->global_batch_size);
     return (uint32_t)limit;
@@ -110,13 +110,27 @@ static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struc
     return PL_ERR_OK;
 }
 
-static void decide_steps(struct pl_preflight *pf) {
+/* Steps of num_epochs: packed ones are counted by packing them. */
+static pl_err steps_of_epochs(struct pl_preflight *pf, struct pl_diag *d) {
+    double rows = ceil(pf->job->num_epochs * (double)pf->walk.epoch_rows);
+    if (!(rows < ROWS_MAX))
+        return pl_job_error(pf->job, PL_KEY_num_epochs, PL_ERR_OVERFLOW, d,
+                            "num_epochs asks for %g rows, more than can be counted", rows);
+    pf->total_steps = pl_u64_div_up((uint64_t)rows, pf->global_batch);
+    if (pf->source.pack_tokens)
+        PL_TRY(pl_packing_steps(pf->data, &pf->walk, (uint64_t)rows, pf->global_batch,
+                                pf->source.pack_tokens, &pf->total_steps, d));
+    pf->total_steps = pl_u64_max(pf->total_steps, 1);
+    return PL_ERR_OK;
+}
+
+static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_job *job = pf->job;
     pf->global_batch = job->global_batch_size != PL_UNSET_U32
                            ? job->global_batch_size
                            : (uint64_t)job->batch_size * pl_job_accumulation(job, job->batch_size);
-    double by_epochs = ceil(job->num_epochs * (double)pf->train_rows / (double)pf->global_batch);
-    pf->total_steps = job->max_steps ? job->max_steps : (uint64_t)(by_epochs < 1 ? 1 : by_epochs);
+    pf->total_steps = job->max_steps;
+    if (!job->max_steps) PL_TRY(steps_of_epochs(pf, d));
     if (job->lr_scheduler == PL_SCHEDULE_CONSTANT) {
         pf->warmup_steps = 0;
     } else if (job->warmup_steps != PL_UNSET_U32) {
@@ -125,6 +139,7 @@ static void decide_steps(struct pl_preflight *pf) {
         double ratio = isnan(job->warmup_ratio) ? DEFAULT_WARMUP_RATIO : job->warmup_ratio;
         pf->warmup_steps = (uint64_t)ceil(ratio * (double)pf->total_steps);
     }
+    return PL_ERR_OK;
 }
 
 /* Writes the decisions back, so that config.resolved.yaml repeats the run. */
@@ -167,7 +182,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(open_data(pf, d));
     PL_TRY(find_resume(pf, d));
     PL_TRY(decide_batch(pf, &recommended, d));
-    decide_steps(pf);
+    PL_TRY(decide_steps(pf, d));
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, recommended, &pf->search.planned, d));
     record_decisions(pf);
@@ -179,6 +194,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     pl_autobatch_finish(&pf->search);
     if (pf->eval_data != pf->data) pl_data_close(&pf->eval_data);
     pl_data_close(&pf->data);
+    pl_walk_finish(&pf->walk);
     pl_text_finish(&pf->notes);
     free(pf->model_dir);
     free(pf->config_path);

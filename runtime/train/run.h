@@ -76,6 +76,7 @@ void pl_run_measure(struct pl_run *r, struct pl_train_result *out);
 struct pl_step_result {
     double loss, grad_norm, learning_rate;
     uint64_t targets, tokens; /* supervised, computed */
+    uint64_t samples;
 };
 /* Reserves the job arena; RUNTIME_GPU_OOM when it cannot be had. */
 pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d);

@@ -129,7 +129,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     PL_TRY(pl_run_check_context(r, d));
     PL_TRY(build_ladder(r, d));
     const struct pl_program *p = r->rungs[0].planned.program;
-    PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->shape.batch_size, d));
+    PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->seqs, d));
     return pl_run_reserve_job(r, d);
 }
 

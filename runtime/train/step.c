@@ -89,8 +89,8 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
     uint64_t size = r->oom.batch_size;
     PL_TRY(clear_loss(r));
-    for (uint64_t first = 0; first < r->batch.n; first += size) {
-        pl_micro_batch_fill(&r->micro, &r->batch, first, pl_u64_min(size, r->batch.n - first));
+    for (uint64_t first = 0; first < r->batch.slots; first += size) {
+        pl_micro_batch_fill(&r->micro, &r->batch, first, size);
         describe_batch(r, first == 0, r->batch.targets);
         PL_TRY(upload_inputs(r, false));
         PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
@@ -208,6 +208,7 @@ static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_dia
     out->learning_rate = rung->exec.batch.learning_rate;
     out->targets = r->batch.targets;
     out->tokens = r->batch.tokens;
+    out->samples = r->batch.n;
     if (isfinite(loss[0]) && isfinite(clip[0])) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_NOT_FINITE,
                        "step %llu: loss %g, gradient norm %g; the weights were not touched",
@@ -224,11 +225,11 @@ static pl_err held_step(struct pl_run *r, struct pl_step_result *out, struct pl_
 
 pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     const struct pl_preflight *pf = r->pf;
-    PL_TRY(pl_step_batch_load(&r->batch, pf->data, r->state.position, pf->global_batch, 0,
-                              pf->train_rows, r->job->shuffle, r->job->seed, d));
+    PL_TRY(pl_step_batch_load(&r->batch, &pf->source, r->state.position, pf->global_batch,
+                              UINT64_MAX, d));
     PL_TRY(held_step(r, out, d));
     r->state.step++;
-    r->state.position += pf->global_batch;
+    r->state.position += r->batch.n;
     r->state.tokens += out->targets;
     r->tokens_computed += out->tokens;
     return PL_ERR_OK;
@@ -236,7 +237,8 @@ pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag 
 
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     const struct pl_longest *l = pl_data_longest(r->pf->data);
-    PL_TRY(pl_step_batch_load_rows(&r->batch, r->pf->data, r->pf->global_batch, l->row, l->n, d));
+    PL_TRY(
+        pl_step_batch_load_rows(&r->batch, &r->pf->source, r->pf->global_batch, l->row, l->n, d));
     return held_step(r, out, d);
 }
 
@@ -245,11 +247,9 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
     uint64_t size = r->oom.batch_size, targets = 0;
     double sum[2];
     PL_TRY(clear_loss(r));
-    for (uint64_t row = 0; row < pf->eval_rows; row += size) {
-        uint64_t n = pl_u64_min(size, pf->eval_rows - row);
-        PL_TRY(pl_step_batch_load(&r->batch, pf->eval_data, row, n, pf->eval_first, pf->eval_rows,
-                                  false, 0, d));
-        pl_micro_batch_fill(&r->micro, &r->batch, 0, n);
+    for (uint64_t row = 0; row < pf->eval_rows; row += r->batch.n) {
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
+        pl_micro_batch_fill(&r->micro, &r->batch, 0, size);
         describe_batch(r, true, 0);
         PL_TRY(upload_inputs(r, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));

@@ -16,7 +16,7 @@
 #include "estimator/gate/estimate.h"
 #include "estimator/gate/gate.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/data/data.h"
+#include "runtime/data/batch.h"
 #include "runtime/train/context.h"
 
 #include <signal.h>
@@ -37,6 +37,8 @@ struct pl_preflight {
     char *config_path;    /* the config.json that was read, for pl_model_read_text */
     struct pl_data *data, *eval_data; /* eval_data may equal data (held-out rows) */
     uint64_t train_rows, eval_first, eval_rows;
+    struct pl_walk walk, eval_walk; /* over the rows of each */
+    struct pl_batch_source source, eval_source;
     struct pl_traits traits;
     struct pl_budget budget;
     struct pl_gpu gpu;         /* as NVML described it; {0} on the CPU */

@@ -123,8 +123,10 @@ FILL(DATASETS) {
     v->items = realloc(v->items, v->n * sizeof *v->items);
     ck_assert_ptr_nonnull(v->items);
     for (uint32_t i = 0; i < v->n; i++)
-        v->items[i] =
-            (struct pl_dataset){.path = random_text(), .format = (uint32_t)random_below(3)};
+        v->items[i] = (struct pl_dataset){.path = random_text(),
+                                          .format = (uint32_t)random_below(3),
+                                          .split = (uint32_t)random_below(2),
+                                          .weight = 0.001 * (double)(1 + random_below(999999))};
 }
 
 #define SAME(type) static bool same_##type(const pl_type_##type *a, const pl_type_##type *b)
@@ -154,7 +156,8 @@ SAME(DATASETS) {
     bool same = a->n == b->n;
     for (uint32_t i = 0; same && i < a->n; i++)
         same = strcmp(a->items[i].path, b->items[i].path) == 0 &&
-               a->items[i].format == b->items[i].format;
+               a->items[i].format == b->items[i].format && a->items[i].split == b->items[i].split &&
+               a->items[i].weight == b->items[i].weight;
     return same;
 }
 #define same_ENUM      same_U32
@@ -203,6 +206,18 @@ static void make_valid(struct pl_job *job) {
     set(job, "debug_inject", faults[random_below(3)]);
 }
 
+/* One place for evaluation data, and no weight on it. */
+static void make_splits_valid(struct pl_job *job) {
+    bool elsewhere = job->eval_datasets.n || job->val_set_size > 0;
+    for (uint32_t i = 0; i < job->eval_datasets.n; i++)
+        job->eval_datasets.items[i].weight = 1;
+    for (uint32_t i = 0; i < job->datasets.n; i++) {
+        struct pl_dataset *ds = &job->datasets.items[i];
+        if (elsewhere) ds->split = PL_SPLIT_TRAIN;
+        if (ds->split == PL_SPLIT_EVAL) ds->weight = 1;
+    }
+}
+
 static void random_job(struct pl_job *job, uint64_t seed) {
     random_state = seed;
     ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
@@ -214,6 +229,7 @@ static void random_job(struct pl_job *job, uint64_t seed) {
     PL_CONFIG_KEYS(X)
 #undef X
     make_valid(job);
+    make_splits_valid(job);
     ck_assert_int_eq(pl_job_validate(job, NULL), PL_ERR_OK);
 }
 

@@ -30,6 +30,7 @@ static inline void fixture_start(struct fixture *f, uint32_t format) {
     f->model.vocab = 1000;
     f->model.eos[0] = 500;
     f->model.n_eos = 1;
+    f->set = PL_DATASET_DEFAULT;
     f->set.format = format;
     f->set.path = f->path;
     f->list.items = &f->set;

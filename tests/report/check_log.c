@@ -53,6 +53,8 @@ static const struct pl_step_report report = {.step = 3,
                                              .grad_norm = 1.5,
                                              .learning_rate = 2e-5,
                                              .tokens = 4096,
+                                             .computed_tokens = 5000,
+                                             .samples = 12,
                                              .tokens_per_second = 1000.5,
                                              .batch_size = 4,
                                              .device_bytes = 1ull << 40};
@@ -65,6 +67,7 @@ START_TEST(a_step_is_one_line_with_every_digit) {
     ck_assert_str_eq(read_file(),
                      "{\"event\":\"step\",\"step\":3,\"epoch\":0.25,\"loss\":0.10000000000000001,"
                      "\"grad_norm\":1.5,\"learning_rate\":2.0000000000000002e-5,\"tokens\":4096,"
+                     "\"computed_tokens\":5000,\"samples\":12,"
                      "\"tokens_per_second\":1000.5,\"batch_size\":4,"
                      "\"device_bytes\":1099511627776}\n");
 }

@@ -1,0 +1,59 @@
+/* batch.h - the samples of one step, and its micro-batches cut from them.
+ *
+ * In: a data set, the walk over its rows, a position.  Out: host images of micro-batch inputs.
+ * Needs: packing.h.
+ *   B1  the samples of a step are a function of (walk, position, slots): whoever loads them, and
+ *       whenever, gets the same
+ *   B2  a sample has the number it was drawn by, whatever slot or micro-batch it lands in: dropout
+ *       is keyed by it
+ * Use: pl_step_batch_load(&b, &source, position, slots, UINT64_MAX, &d);
+ *      pl_micro_batch_fill(&mb, &b, first, n); ... position += b.n; */
+#ifndef PL_RUNTIME_DATA_BATCH_H
+#define PL_RUNTIME_DATA_BATCH_H
+
+#include "runtime/data/packing.h"
+
+/* Where the samples of a run come from. */
+struct pl_batch_source {
+    struct pl_data *data; /* borrowed */
+    const struct pl_walk *walk;
+    uint64_t pack_tokens; /* tokens of a slot; 0 = one row a slot */
+};
+
+/* Reused from step to step. */
+struct pl_step_batch {
+    struct pl_sample *samples; /* [n], in the order of the walk; one without targets has n = 0 */
+    uint64_t n, cap;           /* rows: the step passes over so many positions */
+    uint64_t slots;            /* asked for */
+    uint64_t targets;          /* supervised tokens of the whole step */
+    uint64_t tokens;           /* tokens of samples that are computed */
+    uint64_t *slot;            /* [n] that holds the sample */
+    uint64_t *by_slot;         /* [n] samples, slot by slot */
+    uint64_t *slot_start;      /* [slots + 1] in by_slot */
+    uint64_t cap_slots;
+    struct pl_packer packer;
+};
+void pl_step_batch_finish(struct pl_step_batch *b);
+/* Loads what stands at `position` and behind it into `slots` slots, at most `limit` rows. */
+pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
+                          uint64_t position, uint64_t slots, uint64_t limit, struct pl_diag *d);
+/* The same with rows from `rows`, which is read in a circle. */
+pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_source *from,
+                               uint64_t slots, const uint64_t *rows, uint64_t n_rows,
+                               struct pl_diag *d);
+
+/* Host image of a micro-batch's inputs; arrays have the capacity of the plan. */
+struct pl_micro_batch {
+    int32_t *ids, *positions, *offsets, *target_rows, *targets;
+    uint64_t *samples; /* number of the sample within the step */
+    uint64_t n_tokens, n_seqs, n_targets, max_len;
+};
+pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
+                           struct pl_diag *d);
+void pl_micro_batch_finish(struct pl_micro_batch *mb);
+/* Slots [first, first+n) of the step, samples without targets left out. Position t predicts label
+ * t+1: target row t with target labels[t+1], where that is not masked. */
+void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
+                         uint64_t n);
+
+#endif

@@ -1,0 +1,80 @@
+/* walk.c - see walk.h.
+ *
+ * With weights an epoch is a list of places, `take` of them for each file, and the order permutes
+ * the places. A place names its file and the how-manieth visit to that file it is; visits go round
+ * the file's rows in a walk of their own, so that weight 0.5 takes one half of the rows in one
+ * epoch and the other half in the next. */
+#include "runtime/data/walk.h"
+
+#include "estimator/base/checked.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void pl_walk_init(struct pl_walk *w, uint64_t first, uint64_t n, bool shuffle, uint64_t seed) {
+    *w = (struct pl_walk){
+        .first = first, .rows = n, .epoch_rows = n, .shuffle = shuffle, .seed = seed};
+}
+
+void pl_walk_finish(struct pl_walk *w) {
+    free(w->parts);
+    *w = (struct pl_walk){0};
+}
+
+static bool weighted(const struct pl_data *data) {
+    for (uint32_t i = 0; i < pl_data_files(data); i++)
+        if (pl_data_file(data, i)->weight != 1) return true;
+    return false;
+}
+
+/* Weights are at most 1000 and rows below 2^48, so that the product is exact to the row. */
+static pl_err add_part(struct pl_walk *w, const struct pl_data_file *f, struct pl_diag *d) {
+    uint64_t end = pl_u64_min(f->first + f->rows, w->first + w->rows);
+    uint64_t first = pl_u64_max(f->first, w->first);
+    struct pl_walk_part part = {.first = first, .start = w->epoch_rows};
+    if (end <= first) return PL_ERR_OK;
+    part.rows = end - first;
+    part.take = pl_u64_max(1, (uint64_t)llround(f->weight * (double)part.rows));
+    if (!pl_u64_add(w->epoch_rows, part.take, &w->epoch_rows))
+        return pl_diag_set(d, PL_ERR_OVERFLOW, "an epoch of that many rows cannot be counted");
+    w->parts[w->n_parts++] = part;
+    return PL_ERR_OK;
+}
+
+pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, uint64_t first, uint64_t n,
+                   bool shuffle, uint64_t seed, struct pl_diag *d) {
+    pl_walk_init(w, first, n, shuffle, seed);
+    if (!weighted(data)) return PL_ERR_OK;
+    w->epoch_rows = 0;
+    w->parts = calloc(pl_data_files(data), sizeof *w->parts);
+    if (!w->parts) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the mix of the data");
+    pl_err err = PL_ERR_OK;
+    for (uint32_t i = 0; i < pl_data_files(data) && err == PL_ERR_OK; i++)
+        err = add_part(w, pl_data_file(data, i), d);
+    if (err != PL_ERR_OK) pl_walk_finish(w);
+    return err;
+}
+
+/* The part that holds a place of an epoch. */
+static uint32_t part_of(const struct pl_walk *w, uint64_t place) {
+    uint32_t low = 0, high = w->n_parts;
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        if (w->parts[mid].start <= place)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+uint64_t pl_walk_row(const struct pl_walk *w, uint64_t position) {
+    if (!w->parts) return pl_data_order(position, w->first, w->rows, w->shuffle, w->seed);
+    uint64_t epoch = position / w->epoch_rows;
+    uint64_t place = pl_data_order(position, 0, w->epoch_rows, w->shuffle, w->seed);
+    uint32_t p = part_of(w, place);
+    const struct pl_walk_part *part = &w->parts[p];
+    uint64_t visit = epoch * part->take + (place - part->start);
+    /* a seed of its own: files of one length must not run in step */
+    return pl_data_order(visit, part->first, part->rows, w->shuffle, w->seed + 1 + p);
+}

@@ -1,0 +1,38 @@
+/* walk.h - the endless walk over the rows of a run: which row stands at a position.
+ *
+ * In: an open data set, a range of its rows, (shuffle, seed), the weights of its files.  Out: the
+ * row at any position.  Needs: data.h.
+ *   W1  the row is a function of the position: nothing is carried from one step to the next, so a
+ *       resumed run needs its position and nothing else
+ *   W2  an epoch holds weight x rows of every file; over many epochs every row of a file is visited
+ *       equally often, to within one visit
+ *   W3  where every weight is 1 the walk is pl_data_order() itself: each row once an epoch
+ * Use: pl_walk_mix(&w, data, 0, rows, shuffle, seed, &d); row = pl_walk_row(&w, position); */
+#ifndef PL_RUNTIME_DATA_WALK_H
+#define PL_RUNTIME_DATA_WALK_H
+
+#include "runtime/data/data.h"
+
+struct pl_walk_part { /* rows of one file */
+    uint64_t first, rows;
+    uint64_t start, take; /* its share of an epoch: places [start, start + take) */
+};
+
+struct pl_walk {
+    uint64_t first, rows;       /* of the data */
+    uint64_t epoch_rows;        /* visits in an epoch */
+    struct pl_walk_part *parts; /* owned; NULL = every row once an epoch (W3) */
+    uint32_t n_parts;
+    bool shuffle;
+    uint64_t seed;
+};
+
+/* Rows [first, first + n), each once an epoch. Owns nothing. */
+void pl_walk_init(struct pl_walk *w, uint64_t first, uint64_t n, bool shuffle, uint64_t seed);
+/* The same rows by the weights of their files. On failure nothing is held. */
+pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, uint64_t first, uint64_t n,
+                   bool shuffle, uint64_t seed, struct pl_diag *d);
+void pl_walk_finish(struct pl_walk *w);
+uint64_t pl_walk_row(const struct pl_walk *w, uint64_t position);
+
+#endif
