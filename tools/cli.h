@@ -2,8 +2,8 @@
  *
  * In: argv.  Out: struct pl_cli for one sub-command; text on stderr, answers on stdout.
  * Needs: estimator (diagnostics, the table of configuration keys), jansson.
- *   C1  help, parsing, spelling hints and shell completion read the same two tables: the flags
- *       below and pl_cli_commands(); a flag or command exists in all four places or in none
+ *   C1  help, manual pages, parsing, spelling hints and shell completion read the same two tables:
+ *       the flags below and pl_cli_commands(); a flag or command exists in all places or in none
  *   C2  stdout carries only the answer, stderr everything else; with --json a failure is one JSON
  *       object on stdout beside the text on stderr
  *   C3  a configuration key given as a flag reaches the parser as the text "key=value": the command
@@ -85,6 +85,13 @@ struct pl_flag_info {
     char letter;
 };
 const struct pl_flag_info *pl_cli_flags(void); /* [PL_FLAG_COUNT] */
+
+/* What the process may exit with, beside 128 + the number of a signal. */
+struct pl_cli_exit {
+    const char *status, *meaning;
+};
+const struct pl_cli_exit *pl_cli_exits(size_t *n);
+const char *pl_cli_summary(void); /* what the program is, in a line */
 
 /* What a positional argument is, for messages and completion. */
 enum pl_cli_arg { PL_ARG_NONE, PL_ARG_FILE, PL_ARG_TOPIC, PL_ARG_SHELL };

@@ -31,8 +31,7 @@ static void print_flags(uint64_t mask) {
 static void print_overview(void) {
     uint32_t n;
     const struct pl_command *commands = pl_cli_commands(&n);
-    puts("plimsoll: fine-tunes language models from a YAML file and plans every byte first\n\n"
-         "Usage: plimsoll COMMAND [flags]\n\nExamples:");
+    printf("plimsoll: %s\n\nUsage: plimsoll COMMAND [flags]\n\nExamples:\n", pl_cli_summary());
     for (uint32_t i = 0; i < n; i++)
         printf("  %.*s\n", (int)strcspn(commands[i].examples, "\n"), commands[i].examples);
     puts("\nCommands:");
@@ -40,10 +39,12 @@ static void print_overview(void) {
         printf("  %-16s %s\n", commands[i].name, commands[i].summary);
     puts("\nFlags of every command:");
     print_flags(PL_FLAGS_GLOBAL);
-    puts("\nExit status: 0 done, 1 run-time failure, 2 usage or configuration, 3 does not fit,\n"
-         "4 out of memory after recovery, 5 bad model, tokenizer, data or checkpoint file,\n"
-         "6 no usable device.\n\n"
-         "`plimsoll help COMMAND` says more.");
+    size_t n_exits;
+    const struct pl_cli_exit *exits = pl_cli_exits(&n_exits);
+    puts("\nExit status:");
+    for (size_t i = 0; i < n_exits; i++)
+        printf("  %-10s %s\n", exits[i].status, exits[i].meaning);
+    puts("\n`plimsoll help COMMAND` says more.");
 }
 
 static void print_command(const struct pl_command *c) {

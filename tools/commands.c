@@ -19,8 +19,8 @@ static const struct pl_command commands[] = {
         .arg = PL_ARG_FILE,
         .min_args = 1,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(VRAM) |
-                 PL_FLAG_BIT(VRAM_GB),
+        .flags =
+            PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
         .keys = true,
     },
     {
@@ -177,6 +177,26 @@ static const struct pl_command commands[] = {
         .max_args = 1,
     },
 };
+
+static const struct pl_cli_exit exits[] = {
+    {"0", "done; for an estimate: it fits, it is tight, or no budget was asked about"},
+    {"1", "failure at run time"},
+    {"2", "usage or configuration"},
+    {"3", "does not fit; for an estimate also: nobody can tell"},
+    {"4", "out of memory after recovery was exhausted"},
+    {"5", "bad model, tokenizer, data or checkpoint file"},
+    {"6", "no usable device"},
+    {"130, 143", "stopped by SIGINT, SIGTERM"},
+};
+
+const struct pl_cli_exit *pl_cli_exits(size_t *n) {
+    *n = sizeof exits / sizeof *exits;
+    return exits;
+}
+
+const char *pl_cli_summary(void) {
+    return "fine-tunes language models from a YAML file and plans every byte first";
+}
 
 const struct pl_command *pl_cli_commands(uint32_t *n) {
     *n = sizeof commands / sizeof *commands;

@@ -159,5 +159,11 @@ struct pl_key_info {
 };
 const struct pl_key_info *pl_key_table(uint32_t *n); /* n = PL_KEY_COUNT */
 void pl_key_reference(struct pl_text *out);          /* configs/REFERENCE.md */
+/* The parts of the reference, for other forms of it; names and values stand in `backquotes`. */
+const char *pl_key_introduction(void);
+const char *pl_key_section(enum pl_key_id key); /* the title of the section it opens, or NULL */
+const char *pl_key_type_label(enum pl_key_id key);
+void pl_key_write_values(enum pl_key_id key, struct pl_text *out); /* choices, or the range */
+void pl_key_write_synonyms(enum pl_key_id key, struct pl_text *out);
 
 #endif

@@ -66,7 +66,7 @@ const char *pl_key_nearest(const char *name) {
     return near ? infos[pl_key_find(near)].key : NULL;
 }
 
-static void write_values(enum pl_key_id key, struct pl_text *out) {
+void pl_key_write_values(enum pl_key_id key, struct pl_text *out) {
     const struct pl_key_info *info = &infos[key];
     enum pl_key_type_id type = pl_key_fields[key].type;
     char choice[PL_CHOICE_BYTES];
@@ -76,7 +76,7 @@ static void write_values(enum pl_key_id key, struct pl_text *out) {
         pl_key_write_limits(key, out);
 }
 
-static void write_synonyms(enum pl_key_id key, struct pl_text *out) {
+void pl_key_write_synonyms(enum pl_key_id key, struct pl_text *out) {
     const char *separator = "";
     for (size_t i = 0; i < N_SYNONYMS; i++) {
         if (synonyms[i].key != key) continue;
@@ -87,32 +87,44 @@ static void write_synonyms(enum pl_key_id key, struct pl_text *out) {
 
 static void write_row(enum pl_key_id key, struct pl_text *out) {
     const struct pl_key_info *info = &infos[key];
-    const struct pl_key_type *type = &pl_key_types[pl_key_fields[key].type];
-    pl_text_addf(out, "| `%s` | %s | ", info->key, type->label);
+    pl_text_addf(out, "| `%s` | %s | ", info->key, pl_key_type_label(key));
     if (info->def[0]) pl_text_addf(out, "`%s`", info->def);
     pl_text_add(out, " | ");
-    write_values(key, out);
+    pl_key_write_values(key, out);
     pl_text_addf(out, " | %s | ", info->help);
-    write_synonyms(key, out);
+    pl_key_write_synonyms(key, out);
     pl_text_add(out, " |\n");
 }
 
+const char *pl_key_introduction(void) {
+    return "A configuration is a YAML 1.2 file with one `key: value` per line. An empty value\n"
+           "means the default; no default means unset. Sizes are written `16GiB`, `20GB` or\n"
+           "in bytes. On the command line a key is `key=value` or `--key value`, with dashes\n"
+           "or underscores; lists are separated by commas (`debug_inject` by semicolons).\n";
+}
+
+const char *pl_key_section(enum pl_key_id key) {
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (sections[i].first == key) return sections[i].title;
+    return NULL;
+}
+
+const char *pl_key_type_label(enum pl_key_id key) {
+    return pl_key_types[pl_key_fields[key].type].label;
+}
+
 void pl_key_reference(struct pl_text *out) {
-    size_t section = 0;
-    pl_text_add(
-        out, "# Configuration reference\n\n"
-             "Generated from `estimator/config/keys.h`; a test keeps the two equal.\n\n"
-             "A configuration is a YAML 1.2 file with one `key: value` per line. An empty value\n"
-             "means the default; no default means unset. Sizes are written `16GiB`, `20GB` or\n"
-             "in bytes. On the command line a key is `key=value` or `--key value`, with dashes\n"
-             "or underscores; lists are separated by commas (`debug_inject` by semicolons).\n");
+    pl_text_add(out, "# Configuration reference\n\n"
+                     "Generated from `estimator/config/keys.h`; a test keeps the two equal.\n\n");
+    pl_text_add(out, pl_key_introduction());
     for (uint32_t i = 0; i < PL_KEY_COUNT; i++) {
-        if (section < sizeof sections / sizeof *sections && sections[section].first == i)
+        const char *title = pl_key_section((enum pl_key_id)i);
+        if (title)
             pl_text_addf(out,
                          "\n## %s\n\n"
                          "| key | type | default | values | meaning | also read as |\n"
                          "|---|---|---|---|---|---|\n",
-                         sections[section++].title);
+                         title);
         write_row((enum pl_key_id)i, out);
     }
 }

@@ -10,10 +10,13 @@ command -v pkg-config >/dev/null || exit 77
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-DESTDIR="$dir/root" "$@" install -C "$build" --no-rebuild --tags devel,runtime >"$dir/log" 2>&1 || {
+DESTDIR="$dir/root" "$@" install -C "$build" --no-rebuild --tags devel,runtime,man >"$dir/log" 2>&1 || {
     cat "$dir/log"
     exit 1
 }
+for page in man1/plimsoll.1 man1/plimsoll-train.1 man5/plimsoll.yaml.5; do
+    find "$dir/root" -path "*/$page" | grep -q . || { echo "no $page was installed" >&2; exit 1; }
+done
 pc=$(find "$dir/root" -name plimsoll.pc)
 [ -n "$pc" ] || { echo "no plimsoll.pc was installed" >&2; exit 1; }
 export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$dir/root"

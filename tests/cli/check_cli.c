@@ -62,7 +62,7 @@ static const struct {
 } answers[] = {
     {{"--help"}, "Commands:"},
     {{"-h"}, "Commands:"},
-    {{"help"}, "Exit status: 0 done"},
+    {{"help"}, "Exit status:\n  0          done"},
     {{"help", "help"}, "Examples:\n  plimsoll help"},
     {{"help", "lora_r"}, "flag     --lora-r\n"},
     {{"help", "keys"}, "max_seq_length"},
