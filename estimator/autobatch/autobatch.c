@@ -12,9 +12,8 @@ struct search {
     struct pl_diag *d;
 };
 
-/* The plan that out->planned promises. Keeping the best so far as well would cost more than it
- * saves: the allocator gives the pages of a large plan back, and faults them in again for the next.
- */
+/* The plan that out->planned promises. Keeping the best so far as well costs more than the one plan
+ * that it saves: two large ones at a time, in pages that are touched for the first time. */
 static bool is_wanted(const struct search *s, uint32_t batch, bool fits) {
     if (s->job->batch_size != PL_AUTO) return batch == s->job->batch_size;
     return batch == 1 && !fits;
