@@ -168,6 +168,13 @@ static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* The knobs of the advice are knobs of training. */
+static pl_err refuse_inference(struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE, "`plan` advises on training; inference has an estimate alone");
+    pl_diag_hint(d, "plimsoll estimate-vram MODEL --mode inference");
+    return PL_ERR_USAGE;
+}
+
 int pl_cmd_plan(const struct pl_cli *cli) {
     struct pl_question q = {0};
     struct pl_advice a = {0};
@@ -182,6 +189,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     if (err == PL_ERR_OK)
         err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &ask.effective_batch, &d);
     if (err == PL_ERR_OK) err = pl_estimate_read_question(cli, &q, &d);
+    if (err == PL_ERR_OK && q.job.inference) err = refuse_inference(&d);
     if (q.card) ask.card = q.card->name;
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_CSV)) {
         err = answer_csv(cli, &ask, &q, &d);

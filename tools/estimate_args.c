@@ -3,6 +3,7 @@
 
 #include "estimator/api/question.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_yaml(const char *path) {
@@ -17,17 +18,34 @@ static pl_err set_override(struct pl_job *job, const char *assignment, struct pl
     return pl_job_set(job, key, assignment + n + 1, d);
 }
 
-static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes,
-                             struct pl_diag *d) {
+/* What is asked about beside the keys: `mode` knows this word only in a question. */
+static bool asks_inference(const char *override) {
+    return strcmp(override, "mode=inference") == 0;
+}
+
+static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, bool inference,
+                             struct pl_text *notes, struct pl_diag *d) {
     PL_TRY(pl_job_defaults(job, d));
     if (cli->n_args) PL_TRY(pl_job_set(job, "model", cli->args[0], d));
     for (uint32_t i = 0; i < cli->n_overrides; i++)
-        PL_TRY(set_override(job, cli->overrides[i], d));
-    if (job->mode == PL_UNSET_U32) {
+        if (!asks_inference(cli->overrides[i])) PL_TRY(set_override(job, cli->overrides[i], d));
+    if (!inference && job->mode == PL_UNSET_U32) {
         PL_TRY(pl_job_set(job, "mode", "lora", d));
         pl_text_add(notes, "`mode` is not given: planning for lora; `--mode full` is the other\n");
     }
     return pl_job_validate(job, d);
+}
+
+static pl_err job_from_file(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes,
+                            struct pl_diag *d) {
+    uint32_t n = 0;
+    const char **keys = calloc(cli->n_overrides + 1, sizeof *keys);
+    if (!keys) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
+    for (uint32_t i = 0; i < cli->n_overrides; i++)
+        if (!asks_inference(cli->overrides[i])) keys[n++] = cli->overrides[i];
+    pl_err err = pl_job_read(job, cli->args[0], keys, n, notes, d);
+    free(keys);
+    return err;
 }
 
 /* A name on the command line that leads nowhere is a slip of the command line. */
@@ -45,10 +63,13 @@ static pl_err find_config(const struct pl_job *job, bool typed, char **config_js
 pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char **config_json,
                              struct pl_text *notes, struct pl_diag *d) {
     bool from_file = cli->n_args && is_yaml(cli->args[0]);
+    bool inference = false;
+    for (uint32_t i = 0; i < cli->n_overrides; i++)
+        inference |= asks_inference(cli->overrides[i]);
     *config_json = NULL;
-    pl_err err = from_file
-                     ? pl_job_read(job, cli->args[0], cli->overrides, cli->n_overrides, notes, d)
-                     : job_from_flags(cli, job, notes, d);
+    pl_err err = from_file ? job_from_file(cli, job, notes, d)
+                           : job_from_flags(cli, job, inference, notes, d);
+    if (err == PL_ERR_OK && inference) pl_question_set_inference(job);
     if (err == PL_ERR_OK) err = find_config(job, cli->n_args && !from_file, config_json, notes, d);
     if (err != PL_ERR_OK) pl_job_finish(job);
     return err;

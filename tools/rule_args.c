@@ -44,7 +44,6 @@ static const struct {
     const char *override, *instead;
 } unplanned[] = {
     {"mode=qlora", "--rule-of-thumb --params-billions N --weight-precision nf4 --lora"},
-    {"mode=inference", "--rule-of-thumb --params-billions N --inference"},
     {"optimizer=adamw_8bit", "MODEL --optimizer adamw"},
     {"offload=optimizer", "MODEL --mode lora"},
 };

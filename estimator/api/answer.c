@@ -9,7 +9,8 @@ static json_t *quick_json(const struct pl_estimate *e) {
     bool wide = job->dtype == PL_JOB_DTYPE_FP32;
     struct pl_rule_inputs in =
         pl_rule_defaults((double)e->param_count / 1e9, wide ? "fp32" : "bf16");
-    in.lora = job->mode == PL_MODE_LORA;
+    in.inference = job->inference;
+    in.lora = job->mode == PL_MODE_LORA && !job->inference;
     in.gradient_checkpointing = job->gradient_checkpointing != PL_RECOMPUTE_NONE;
     in.lora_rank = job->lora_r;
     in.batch_size = e->batch_size;

@@ -223,13 +223,17 @@ static pl_err ask(const struct request *r, struct pl_question *q, struct pl_diag
     if (!r->model || !r->model[0])
         return pl_diag_set(d, PL_ERR_USAGE, "no model: a directory, or a name of the catalogue");
     PL_TRY(pl_job_set(&q->job, "model", r->model, d));
-    PL_TRY(pl_job_set(&q->job, "mode", r->mode ? r->mode : "lora", d));
-    PL_TRY(set_count_key(&q->job, "lora_r", r->lora_r, d));
+    bool inference = r->mode && strcmp(r->mode, "inference") == 0;
+    if (!inference) {
+        PL_TRY(pl_job_set(&q->job, "mode", r->mode ? r->mode : "lora", d));
+        PL_TRY(set_count_key(&q->job, "lora_r", r->lora_r, d));
+    }
     PL_TRY(set_count_key(&q->job, "batch_size", r->batch_size, d));
     PL_TRY(set_count_key(&q->job, "max_seq_length", r->max_seq_length, d));
     for (size_t i = 0; r->settings && r->settings[i]; i++)
         PL_TRY(apply_setting(&q->job, r->settings[i], &gpu, d));
     PL_TRY(pl_job_validate(&q->job, d));
+    if (inference) pl_question_set_inference(&q->job);
     PL_TRY(pl_question_read_model(q, d));
     PL_TRY(pl_question_aim(q, gpu, d));
     return pl_question_choose_batch(q, d);

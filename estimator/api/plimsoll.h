@@ -61,7 +61,7 @@ struct pl_vram_estimate {
     double model_weights_gb, lora_adapter_gb, optimizer_state_gb, activations_gb, kv_cache_gb;
     double overhead_gb; /* context, alignment, margin */
     double param_count_billions;
-    const char *mode; /* "full", "lora" */
+    const char *mode; /* "full", "lora", "inference" */
     uint64_t batch_size, gradient_accumulation, max_seq_length;
     uint64_t lora_r; /* 0 under "full" */
     const char *const *notes;

@@ -99,6 +99,13 @@ pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
     return err;
 }
 
+void pl_question_set_inference(struct pl_job *job) {
+    bool adapter = job->adapter_path || job->given[PL_KEY_lora_r] ||
+                   job->given[PL_KEY_lora_target_modules];
+    job->inference = true;
+    if (job->mode == PL_UNSET_U32) job->mode = adapter ? PL_MODE_LORA : PL_MODE_FULL;
+}
+
 /* --- the answer ------------------------------------------------------------------------------- */
 
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
@@ -126,7 +133,7 @@ pl_err pl_question_plan(struct pl_question *q, struct pl_planned *out, struct pl
 
 static void add_tier_note(struct pl_question *q) {
     double gb = (double)q->budget.total_bytes / 1e9;
-    if (!q->budget.known) return;
+    if (!q->budget.known || q->job.inference) return;
     pl_text_addf(&q->notes,
                  "the tier table, which knows no model, says batch size %u for a card of %.4g GB\n",
                  pl_rule_tier_batch(gb), gb);

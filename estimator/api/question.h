@@ -45,6 +45,9 @@ pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct p
  * job's file, the hub cache or the catalogue. USAGE: it names none. notes may be NULL. */
 pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
                               struct pl_model_ref *out, struct pl_diag *d);
+/* `--mode inference`, which is no mode of a job: to generate with the weights, and with adapters
+ * where one is named. After all keys are set. */
+void pl_question_set_inference(struct pl_job *job);
 pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d);
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d);
 /* The plan at q->batch_size. */

@@ -99,6 +99,7 @@ struct pl_job {
     bool given[PL_KEY_COUNT]; /* set by the file or an override, not by its default */
     struct pl_place place[PL_KEY_COUNT];
     char *path; /* of the YAML file, NULL when the job came from flags alone */
+    bool inference; /* no key: weights as `mode` says, to generate with and not to train */
 };
 
 /* Reads `path` (NULL: no file), applies overrides ("key=value", in order; they win over the file),

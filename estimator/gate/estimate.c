@@ -41,6 +41,7 @@ void pl_estimate_finish(struct pl_estimate *e) {
 }
 
 static const char *mode_name(const struct pl_estimate *e) {
+    if (e->job->inference) return "inference";
     return e->job->mode == PL_MODE_FULL ? "full" : "lora";
 }
 
@@ -176,10 +177,11 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     char trained[PL_COUNT_TEXT], all[PL_COUNT_TEXT];
     pl_text_add(out, s->bold);
     pl_estimate_add_summary(e, out);
-    pl_text_addf(out, "%s\n", s->off);
-    pl_text_addf(out, "  %s, %s of %s parameters trained\n", pl_family_name(e->model->family),
-                 pl_count_text(e->trainable_param_count, trained),
-                 pl_count_text(e->param_count, all));
+    pl_text_addf(out, "%s\n  %s, ", s->off, pl_family_name(e->model->family));
+    if (!e->job->inference)
+        pl_text_addf(out, "%s of ", pl_count_text(e->trainable_param_count, trained));
+    pl_text_addf(out, "%s parameters%s\n", pl_count_text(e->param_count, all),
+                 e->job->inference ? "" : " trained");
     add_ledger(e, s, columns, out);
     add_peak(e, out);
     add_verdict(e, s, out);
@@ -253,8 +255,9 @@ static json_t *limits_json(const struct pl_estimate *e) {
     json_t *o = json_object();
     put_int(o, "needed_bytes", e->verdict.needed_bytes);
     json_object_set_new(o, "full_ft_ceiling_billions",
-                        e->job->mode == PL_MODE_FULL ? json_real(e->job->full_ft_ceiling_billions)
-                                                     : json_null());
+                        e->job->mode == PL_MODE_FULL && !e->job->inference
+                            ? json_real(e->job->full_ft_ceiling_billions)
+                            : json_null());
     if (!e->budget.known) return o;
     put_int(o, "budget_bytes", e->budget.total_bytes);
     put_int(o, "margin_bytes", e->budget.margin_bytes);
@@ -288,7 +291,7 @@ static void put_gigabytes(const struct pl_estimate *e, json_t *o) {
                 {"activations_gb", l[PL_CATEGORY_ACTIVATIONS]},
                 {"logits_gb", l[PL_CATEGORY_LOGITS]},
                 {"workspace_gb", l[PL_CATEGORY_WORKSPACE]},
-                {"kv_cache_gb", 0},
+                {"kv_cache_gb", l[PL_CATEGORY_KV_CACHE]},
                 {"overhead_gb", overhead},
                 {"context_gb", e->budget.context_bytes},
                 {"fragmentation_gb", plan->fragmentation_bytes},

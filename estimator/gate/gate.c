@@ -15,7 +15,8 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job 
     struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
                            .params_billions = (double)params / 1e9};
-    v.over_ceiling = job->mode == PL_MODE_FULL && v.params_billions > job->full_ft_ceiling_billions;
+    v.over_ceiling = job->mode == PL_MODE_FULL && !job->inference &&
+                     v.params_billions > job->full_ft_ceiling_billions;
     if (v.over_ceiling) {
         v.kind = PL_VERDICT_NO;
     } else if (budget->known) {

@@ -34,7 +34,8 @@ static bool chunk_loss(struct trial *t, char *text, size_t size) {
 static bool smaller_batch(struct trial *t, uint32_t to, char *text, size_t size) {
     if (t->batch_size <= to || to == 0) return false;
     t->batch_size = to;
-    snprintf(text, size, "batch_size: %u (global_batch_size keeps the step the same)", to);
+    snprintf(text, size, "batch_size: %u%s", to,
+             t->job.inference ? "" : " (global_batch_size keeps the step the same)");
     return true;
 }
 
@@ -79,7 +80,7 @@ static bool half_length(struct trial *t, char *text, size_t size) {
 }
 
 static bool half_rank(struct trial *t, char *text, size_t size) {
-    if (t->job.mode != PL_MODE_LORA || t->job.lora_r < 8) return false;
+    if (t->job.mode != PL_MODE_LORA || t->job.inference || t->job.lora_r < 8) return false;
     t->job.lora_r /= 2;
     snprintf(text, size, "lora_r: %u", t->job.lora_r);
     return true;
@@ -93,7 +94,8 @@ static bool freeze_half(struct trial *t, char *text, size_t size) {
 }
 
 static bool use_lora(struct trial *t, char *text, size_t size) {
-    if (t->job.mode == PL_MODE_LORA || t->job.freeze_layers >= t->m->layers) return false;
+    if (t->job.mode == PL_MODE_LORA || t->job.inference || t->job.freeze_layers >= t->m->layers)
+        return false;
     t->job.mode = PL_MODE_LORA;
     snprintf(text, size, "mode: lora");
     return true;

@@ -35,6 +35,7 @@ enum {
 static const char *const category_colours[PL_CATEGORY_COUNT] = {
     [PL_CATEGORY_WEIGHTS] = "#3f5f8a",     [PL_CATEGORY_ADAPTER] = "#2a9d8f",
     [PL_CATEGORY_GRADIENTS] = "#e07a3f",   [PL_CATEGORY_OPTIMIZER] = "#8a6fb0",
+    [PL_CATEGORY_KV_CACHE] = "#4f8f9d",
     [PL_CATEGORY_ACTIVATIONS] = "#5aa45a", [PL_CATEGORY_LOGITS] = "#d9a520",
     [PL_CATEGORY_WORKSPACE] = "#8d99a6",   [PL_CATEGORY_BATCH] = "#c2688a",
 };

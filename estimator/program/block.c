@@ -100,6 +100,10 @@ static void attention(struct pl_builder *b, struct pl_val qk, struct pl_val qkv,
                       struct pl_block *f) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = attention_attr(b);
+    if (b->kv) {
+        f->o = pl_build_cached_attention(b, attr, qk, qkv);
+        return;
+    }
     uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
     uint32_t lse = pl_build_step(b, "lse", PL_ROWS_TOKENS, 0, b->m->heads, PL_DTYPE_F32,
                                  PL_CATEGORY_ACTIVATIONS);

@@ -51,12 +51,16 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
     return id;
 }
 
+static uint64_t capacity_of(const struct pl_builder *b, enum pl_rows rows, uint64_t n) {
+    return rows == PL_ROWS_FIXED ? n : rows == PL_ROWS_TARGETS ? b->n_targets : b->n;
+}
+
 uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
                        uint64_t cols, enum pl_dtype dtype, enum pl_category category) {
     return pl_build_tensor(b,
                            (struct pl_tensor){.name = name,
                                               .layer = b->layer,
-                                              .dims = {rows == PL_ROWS_FIXED ? n : b->n, cols, 1},
+                                              .dims = {capacity_of(b, rows, n), cols, 1},
                                               .rows = rows,
                                               .dtype = dtype,
                                               .category = category,
@@ -123,7 +127,7 @@ static void op_cost(const struct pl_builder *b, struct pl_op *op) {
     if (op->kind == PL_OP_LINEAR || op->kind == PL_OP_LINEAR_DX || op->kind == PL_OP_LINEAR_DW) {
         operand_shape(b, &op->in[1], &other, &k);
         op->flops = (float)(2.0 * size * (double)(op->kind == PL_OP_LINEAR ? other : k));
-    } else if (op->kind == PL_OP_ATTENTION) {
+    } else if (op->kind == PL_OP_ATTENTION || op->kind == PL_OP_ATTENTION_CACHED) {
         op->flops = (float)(2.0 * size * span);
     } else if (op->kind == PL_OP_ATTENTION_BWD) {
         op->flops = (float)(5.0 * size * span);

@@ -44,9 +44,11 @@ struct pl_builder {
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     uint32_t rope[2];                /* tables; [1] only for longrope */
+    uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
     uint32_t n_trainable;
-    uint64_t q, k, n; /* Q, K columns; N tokens */
+    uint64_t q, k, n;   /* Q, K columns; N tokens */
+    uint64_t n_targets; /* capacity of target rows: N, or the sequences of inference */
 };
 
 /* --- build.c --- */
@@ -123,6 +125,22 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
 
 /* --- phases.c --- */
 void pl_build_phases(struct pl_builder *b);
+void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase);
+void pl_build_end_phase(struct pl_builder *b);
+struct pl_val pl_build_input(struct pl_builder *b, const char *name, enum pl_role role,
+                             enum pl_rows rows, uint64_t n, enum pl_dtype dtype);
+/* Forward through all layers; kept (nullable) receives what a backward pass may read. Returns the
+ * last output, not yet added to *trunk. */
+struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept);
+
+/* --- generate.c: inference --- */
+/* Tokens that one run of GENERATE computes at most. */
+uint64_t pl_build_generate_tokens(const struct pl_job_shape *s);
+void pl_build_kv_cache(struct pl_builder *b); /* job tensors */
+/* Keys and values of this run into the cache, then attention over it. Returns o. */
+struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
+                                        struct pl_val qkv);
+void pl_build_generate_phase(struct pl_builder *b);
 
 /* --- merge.c --- */
 void pl_build_merge(struct pl_builder *b);

@@ -18,7 +18,7 @@ uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
 
 /* A tied head is the embedding, so it is frozen with it. */
 static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
-    if (b->s->mode != PL_MODE_FULL) return false;
+    if (b->s->mode != PL_MODE_FULL || b->s->inference) return false;
     if (slot == PL_SLOT_EMBED) return pl_build_embedding_trains(b);
     struct pl_slot_shape shape;
     pl_model_slot(b->m, slot, &shape);
@@ -69,7 +69,7 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
                                               .slot = slot,
                                               .row = row,
                                               .of = PL_NONE,
-                                              .trainable = true,
+                                              .trainable = !b->s->inference,
                                               .decay = true});
 }
 
@@ -169,6 +169,8 @@ static void add_tables(struct pl_builder *b) {
                                   .scope = PL_SCOPE_JOB,
                                   .role = PL_ROLE_ROPE,
                                   .of = PL_NONE});
+    b->p->loss = b->p->clip = PL_NONE;
+    if (b->s->inference) return;
     b->p->loss = add_scalar_row(b, "loss", PL_ROLE_LOSS, 2);
     b->p->clip = add_scalar_row(b, "clip", PL_ROLE_NORM, 2);
 }
@@ -178,5 +180,9 @@ void pl_build_job_tensors(struct pl_builder *b) {
     if (b->s->mode == PL_MODE_LORA) add_adapters(b);
     add_states(b);
     add_tables(b);
+    if (b->s->inference) {
+        pl_build_kv_cache(b);
+        return;
+    }
     b->partials = add_scalar_row(b, "norm_partials", PL_ROLE_NONE, pl_u64_max(b->n_trainable, 1));
 }

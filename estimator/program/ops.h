@@ -29,6 +29,15 @@
     /* causal, per sequence, window positions back; lse = log-sum-exp of the scaled scores */      \
     X(ATTENTION, "attention", "q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?",                    \
       "o[N,H*D] lse[N,H]f32")                                                                      \
+    /* keys and values of position pos[i] of sequence s become row s * attr.context + pos[i] of    \
+     * the cache; the positions of a sequence's rows follow each other */                          \
+    X(KV_APPEND, "kv_append",                                                                      \
+      "k[N,G*D] v[N,G*D] pos[N]i32 offsets[B+1]i32 kc[R,G*D]! vc[R,G*D]!",                         \
+      "kc[R,G*D]! vc[R,G*D]!")                                                                     \
+    /* query i of sequence s sees rows s * attr.context + j of the cache, j <= pos[i], window      \
+     * positions back; pos as for KV_APPEND */                                                     \
+    X(ATTENTION_CACHED, "attention_cached",                                                        \
+      "q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws?", "o[N,H*D]")                    \
     /* m = silu(gu[:, :F]) * gu[:, F:] */                                                          \
     X(SWIGLU, "swiglu", "gu[N,2F]", "m[N,F]")                                                      \
     /* y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column) */ \

@@ -1,4 +1,5 @@
-/* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. */
+/* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
+ * in their place for inference is generate.c. */
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"
@@ -9,7 +10,7 @@
 #define STAGING_BYTES (UINT64_C(8) << 20)
 #define ROW_ALIGN     64
 
-static void begin_phase(struct pl_builder *b, enum pl_phase phase) {
+void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->phase = phase;
     b->layer = PL_NONE;
     b->backward = b->recompute = false;
@@ -17,13 +18,13 @@ static void begin_phase(struct pl_builder *b, enum pl_phase phase) {
     b->p->phases[phase].first_op = b->p->n_ops;
 }
 
-static void end_phase(struct pl_builder *b) {
+void pl_build_end_phase(struct pl_builder *b) {
     struct pl_phase_range *r = &b->p->phases[b->phase];
     r->n_ops = b->p->n_ops - r->first_op;
 }
 
-static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role role,
-                           enum pl_rows rows, uint64_t n, enum pl_dtype dtype) {
+struct pl_val pl_build_input(struct pl_builder *b, const char *name, enum pl_role role,
+                             enum pl_rows rows, uint64_t n, enum pl_dtype dtype) {
     uint32_t id = pl_build_step(b, name, rows, n, 1, dtype, PL_CATEGORY_BATCH);
     if (b->err == PL_ERR_OK) b->p->tensors[id].role = role;
     return pl_build_now(b, id);
@@ -32,14 +33,17 @@ static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role 
 static void add_inputs(struct pl_builder *b) {
     struct pl_inputs *in = &b->in;
     uint64_t seqs = b->p->seqs;
-    in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
-    in->positions = input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
-    in->offsets = input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
+    in->ids = pl_build_input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    in->positions =
+        pl_build_input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    in->offsets =
+        pl_build_input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
     in->target_rows =
-        input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
-    in->targets = input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+        pl_build_input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+    in->targets = pl_build_input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
     if (b->training && b->s->lora_dropout > 0)
-        in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
+        in->samples =
+            pl_build_input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
 
 static struct pl_val embed(struct pl_builder *b) {
@@ -61,8 +65,7 @@ static void embed_bwd(struct pl_builder *b, uint32_t dx) {
     PL_OP(b, PL_OP_EMBED_BWD, attr, in, out);
 }
 
-/* Forward through all layers; kept (nullable) receives what a backward pass may read. */
-static struct pl_val forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept) {
+struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept) {
     *trunk = embed(b);
     struct pl_val pending = PL_NO_VAL;
     for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
@@ -88,29 +91,29 @@ static void backward(struct pl_builder *b, const struct pl_block *kept, uint32_t
 }
 
 static void micro_phase(struct pl_builder *b) {
-    begin_phase(b, PL_PHASE_MICRO);
+    pl_build_begin_phase(b, PL_PHASE_MICRO);
     struct pl_block *kept = calloc(b->m->layers, sizeof *kept);
     if (!kept) {
         b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
         return;
     }
     add_inputs(b);
-    struct pl_val trunk, pending = forward(b, &trunk, kept);
+    struct pl_val trunk, pending = pl_build_forward(b, &trunk, kept);
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
     pl_build_head(b, trunk, pending, dx);
     if (dx != PL_NONE) backward(b, kept, dx);
     free(kept);
-    end_phase(b);
+    pl_build_end_phase(b);
 }
 
 static void eval_phase(struct pl_builder *b) {
-    begin_phase(b, PL_PHASE_EVAL);
+    pl_build_begin_phase(b, PL_PHASE_EVAL);
     add_inputs(b);
-    struct pl_val trunk, pending = forward(b, &trunk, NULL);
+    struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
     pl_build_head(b, trunk, pending, PL_NONE);
-    end_phase(b);
+    pl_build_end_phase(b);
 }
 
 static struct pl_operand companion(const struct pl_builder *b, uint32_t of, enum pl_role role,
@@ -147,7 +150,7 @@ static void square_sum_op(struct pl_builder *b, uint32_t id, uint32_t index) {
 }
 
 static void optimizer_phase(struct pl_builder *b) {
-    begin_phase(b, PL_PHASE_OPTIMIZER);
+    pl_build_begin_phase(b, PL_PHASE_OPTIMIZER);
     uint32_t n = b->p->n_tensors;
     uint32_t *companions = malloc((size_t)n * 3 * sizeof *companions);
     if (!companions) {
@@ -172,14 +175,14 @@ static void optimizer_phase(struct pl_builder *b) {
     for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) update_op(b, i, companions);
     free(companions);
-    end_phase(b);
+    pl_build_end_phase(b);
 }
 
 static uint64_t staging_bytes(const struct pl_builder *b) {
     uint64_t largest = 0, row = 0;
     for (uint32_t i = 0; i < b->p->n_tensors; i++) {
         const struct pl_tensor *t = &b->p->tensors[i];
-        if (t->scope != PL_SCOPE_JOB) continue;
+        if (t->scope != PL_SCOPE_JOB || t->category == PL_CATEGORY_KV_CACHE) continue;
         /* files may be wider than storage: 4 bytes an element */
         largest = pl_u64_max(largest, pl_u64_max(t->bytes, t->dims[0] * t->dims[1] * 4));
         row = pl_u64_max(row, t->dims[1] * 4);
@@ -190,7 +193,7 @@ static uint64_t staging_bytes(const struct pl_builder *b) {
 
 /* Tensors pass through the buffer one after another; one op gives it its place. */
 static void staging_phase(struct pl_builder *b, enum pl_phase phase) {
-    begin_phase(b, phase);
+    pl_build_begin_phase(b, phase);
     uint32_t staging = pl_build_step(b, "staging", PL_ROWS_FIXED, staging_bytes(b), 1, PL_DTYPE_U8,
                                      PL_CATEGORY_WORKSPACE);
     if (b->err != PL_ERR_OK) return;
@@ -198,13 +201,17 @@ static void staging_phase(struct pl_builder *b, enum pl_phase phase) {
     struct pl_operand s = pl_arg(pl_build_now(b, staging));
     pl_build_op(b, phase == PL_PHASE_LOAD ? PL_OP_STAGE_IN : PL_OP_STAGE_OUT, (struct pl_attr){0},
                 &s, 1, NULL, 0);
-    end_phase(b);
+    pl_build_end_phase(b);
 }
 
 /* Where files are staged in pinned host memory, loading and saving take no device bytes. */
 void pl_build_phases(struct pl_builder *b) {
     bool staged = b->p->traits.pinned_bytes == 0;
     if (staged && b->s->load && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_LOAD);
+    if (b->s->inference) {
+        if (b->err == PL_ERR_OK) pl_build_generate_phase(b);
+        return;
+    }
     if (b->err == PL_ERR_OK) micro_phase(b);
     if (b->err == PL_ERR_OK) optimizer_phase(b);
     if (b->s->eval && b->err == PL_ERR_OK) eval_phase(b);

@@ -28,7 +28,8 @@ static const char *const category_names[] = {
     PL_CATEGORY_MAP(X)
 #undef X
 };
-static const char *const phase_names[] = {"load", "step", "optimizer", "eval", "save"};
+static const char *const phase_names[] = {"load", "step",  "optimizer",
+                                          "eval", "save", "generate"};
 static const char *const op_names[] = {
 #define X(kind, name, in, out) name,
     PL_OP_MAP(X)
@@ -63,6 +64,7 @@ static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s
                            "batch_size x max_seq_length = %" PRIu64 " x %" PRIu64
                            " tokens is more than 2^31",
                            s->batch_size, s->max_seq_length);
+    if (s->inference) *tokens = pl_build_generate_tokens(s);
     if (s->batch_size == 0 || s->max_seq_length == 0)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
     uint64_t chunk = s->loss_chunk_tokens;
@@ -95,8 +97,9 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->grad_begun = malloc(b->cap_tensors * sizeof *b->grad_begun);
     b->weight = malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
     if (b->s->mode == PL_MODE_LORA) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
+    if (b->s->inference) b->kv = malloc(layers * 2 * sizeof *b->kv);
     return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
-           b->weight && (b->adapter || b->s->mode != PL_MODE_LORA);
+           b->weight && (b->kv || !b->s->inference) && (b->adapter || b->s->mode != PL_MODE_LORA);
 }
 
 static void builder_finish(struct pl_builder *b) {
@@ -105,6 +108,7 @@ static void builder_finish(struct pl_builder *b) {
     free(b->grad_begun);
     free(b->weight);
     free(b->adapter);
+    free(b->kv);
 }
 
 static void build_run(struct pl_builder *b) {
@@ -133,7 +137,8 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                            .layer = PL_NONE,
                            .q = m->heads * m->head_dim,
                            .k = m->kv_heads * m->head_dim,
-                           .n = tokens};
+                           .n = tokens,
+                           .n_targets = shape->inference ? shape->batch_size : tokens};
     if (!builder_init(&b, m->layers)) {
         b.err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
     } else {

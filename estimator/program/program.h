@@ -28,6 +28,7 @@
     X(ADAPTER, "adapter")         /* LoRA matrices */                                              \
     X(GRADIENTS, "gradients")                                                                      \
     X(OPTIMIZER, "optimizer")     /* moments, master weights */                                    \
+    X(KV_CACHE, "kv_cache")       /* keys and values of every position; inference */               \
     X(ACTIVATIONS, "activations") /* kept or transient values [N,.] and their gradients */         \
     X(LOGITS, "logits")                                                                            \
     X(WORKSPACE, "workspace")     /* scratch of kernels, staging */                                \
@@ -53,6 +54,7 @@ enum pl_phase {
     PL_PHASE_OPTIMIZER, /* norm, clip, update */
     PL_PHASE_EVAL,      /* forward and loss */
     PL_PHASE_SAVE,      /* weights and states go out through staging */
+    PL_PHASE_GENERATE,  /* inference: prompt pieces or one token a sequence, up to the logits */
     PL_PHASE_COUNT
 };
 const char *pl_phase_name(enum pl_phase p);
@@ -81,6 +83,9 @@ enum pl_role {
     PL_ROLE_MERGE_VALUES, /* its values in fp32 */
     PL_ROLE_MERGE_A,      /* [r,in] */
     PL_ROLE_MERGE_B,      /* [rows of a stretch, r] */
+    PL_ROLE_KEYS,   /* KV cache of a layer: [batch_size * max_seq_length, K] */
+    PL_ROLE_VALUES,
+    PL_ROLE_LOGITS, /* of GENERATE: a row per sequence that asks for a token */
 };
 
 struct pl_tensor {
@@ -129,6 +134,7 @@ struct pl_attr {
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;                   /* attention; 0 = all */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
+    uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
     float eps, scale;                  /* norms; attention 1/sqrt(D) */
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use */
@@ -169,6 +175,8 @@ struct pl_job_shape {
     double max_grad_norm;
     bool eval;                  /* an evaluation phase exists */
     bool load, save;            /* staging phases exist */
+    bool inference;             /* nothing is trained: KV cache and GENERATE in place of a step;
+                                 * batch_size sequences of up to max_seq_length tokens */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. */
@@ -183,11 +191,12 @@ struct pl_program {
     struct pl_op *ops;
     struct pl_operand *operands; /* of all ops, inputs before outputs */
     uint32_t n_tensors, n_ops, n_operands;
-    uint64_t tokens;      /* capacity N = batch_size x max_seq_length */
+    uint64_t tokens;      /* capacity N of a micro-batch: batch_size x max_seq_length; inference:
+                           * the prompt tokens that are computed at once */
     uint64_t seqs;        /* sequences of a micro-batch, at most */
     uint64_t chunk_tokens;/* of the loss */
     struct pl_phase_range phases[PL_PHASE_COUNT];
-    uint32_t loss, clip;  /* tensor ids */
+    uint32_t loss, clip;  /* tensor ids; PL_NONE in inference */
 };
 
 pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,

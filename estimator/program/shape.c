@@ -28,12 +28,17 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         .load = true,
         .save = true,
     };
+    if (job->inference) {
+        out->inference = true;
+        out->eval = out->save = out->packing = false;
+    }
     bool stored_bf16 = job->mode == PL_MODE_FULL ? out->dtype == PL_DTYPE_BF16
                                                  : out->adapter_dtype == PL_DTYPE_BF16;
     /* bf16 adapters round stochastically unless a master is asked for */
     out->master_weights =
-        stored_bf16 && (job->master_weights == PL_TRI_TRUE ||
-                        (job->master_weights == PL_TRI_AUTO && job->mode == PL_MODE_FULL));
+        stored_bf16 && !job->inference &&
+        (job->master_weights == PL_TRI_TRUE ||
+         (job->master_weights == PL_TRI_AUTO && job->mode == PL_MODE_FULL));
     if (job->mode != PL_MODE_LORA) return PL_ERR_OK;
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;

@@ -25,6 +25,7 @@ static const struct pl_ws_rule cpu_rules[PL_OP_COUNT] = {
     [PL_OP_LINEAR_DW] = {ws_product, true},
     [PL_OP_SQUARE_SUM] = {ws_square_sum, false},
     [PL_OP_ATTENTION] = {pl_ws_attention, false},
+    [PL_OP_ATTENTION_CACHED] = {pl_ws_attention, false},
     [PL_OP_ATTENTION_BWD] = {pl_ws_attention_bwd, false},
     [PL_OP_RMSNORM_BWD] = {pl_ws_rmsnorm_bwd, false},
     [PL_OP_QK_NORM_BWD] = {pl_ws_qk_norm_bwd, false},

@@ -41,6 +41,8 @@ static const char *const shapes[][MAX_WORDS] = {
     {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257"},
     {"--mode", "lora", "--batch-size", "2", "--gradient-checkpointing", "none"},
     {"--mode", "lora", "--batch-size", "5", "gradient_checkpointing=light", "lora_r=3"},
+    {"--mode", "inference", "--batch-size", "3", "--max-seq-length", "77"},
+    {"--mode=inference", "--dtype", "fp32", "--batch-size", "1", "lora_r=5"},
     {"--mode=full", "--batch_size=1", "--max-seq-length=64", "--vram=64MiB", "freeze_layers=2"},
 };
 #define N_SHAPES (int)(sizeof shapes / sizeof *shapes)

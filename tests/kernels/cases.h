@@ -11,6 +11,7 @@
     X(cases_optim)                                                                                 \
     X(cases_norm)                                                                                  \
     X(cases_attention)                                                                             \
+    X(cases_cached)                                                                                \
     X(cases_loss)
 
 #define X(name) extern const struct kernel_case name[];

@@ -217,7 +217,6 @@ static const struct {
     {{"--batch-size", "4"}, "no model"},
     {{MODEL, "--mode", "full", "--full-ft-offload"}, "cannot be planned yet"},
     {{MODEL, "--mode", "qlora"}, "`mode=qlora` cannot be planned yet"},
-    {{MODEL, "--mode", "inference"}, "`mode=inference` cannot be planned yet"},
     {{MODEL, "--optimizer", "adamw_8bit"}, "cannot be planned yet"},
 };
 

@@ -77,6 +77,21 @@ static inline uint64_t pl_end_key_block(uint64_t q0, uint64_t n) {
     return (q0 + n + PL_ATTENTION_K - 1) / PL_ATTENTION_K;
 }
 
+/* A tile of at most PL_ATTENTION_Q queries of one head of keys, and the keys it sees: what
+ * ATTENTION and ATTENTION_CACHED are made of. The queries are rows q_row, q_row + 1, ... at the
+ * positions q0, q0 + 1, ..., or, when `level`, all at position q0. */
+struct pl_attention_walk {
+    struct pl_view q, k, v, o, lse; /* lse absent: not wanted */
+    const struct pl_attr *attr;
+    float *scratch;               /* of the worker: PL_ATTENTION_FWD_PARTS */
+    uint64_t q_row, q_col;        /* of the first query, in q and o */
+    uint64_t kv_row, kv_col;      /* of the key at position 0, in k and v */
+    uint64_t q0, end;             /* keys [0, end) are there */
+    uint32_t n_queries, head, ld; /* head: column of lse; ld: head size, padded */
+    bool level;
+};
+void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w);
+
 /* 2^x for x <= 0, exactly 0 below -126.5 and for -infinity, NaN for NaN. The polynomial of degree 6
  * interpolates 2^r at the Chebyshev nodes of [-1/2, 1/2]: relative error 3e-9 before rounding. */
 static inline float pl_exp2_nonpositive(float x) {

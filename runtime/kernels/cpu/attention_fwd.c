@@ -17,19 +17,9 @@ struct scratch {
 #undef X
 };
 
-struct attention {
-    struct pl_view q, k, v, offsets, o, lse;
-    const struct pl_attr *attr;
-    float *ws;
-    uint64_t floats_per_worker, n_seqs;
-    uint32_t ld; /* head size, padded */
-};
-
 struct task {
-    const struct attention *a;
+    const struct pl_attention_walk *w;
     struct scratch s;
-    uint64_t row0, length, q0; /* sequence start in the batch; first query within the sequence */
-    uint32_t head, kv_head, n_queries;
 };
 
 static struct scratch carve(float *base, uint64_t padded) {
@@ -83,11 +73,18 @@ static void online_softmax(const struct scratch *s, uint32_t n) {
     }
 }
 
+/* The queries of a level tile see a key together or not at all. */
+static struct pl_seen seen_by(const struct pl_attention_walk *w, uint64_t key) {
+    const uint64_t window = w->attr->window;
+    if (!w->level) return pl_tile_seen(w->q0, key, window);
+    return (struct pl_seen){0, window && key + window <= w->q0 ? 0 : PL_ATTENTION_Q};
+}
+
 /* Scores of keys that a query must not see become -infinity. */
 static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
     for (uint32_t j = 0; j < n_keys; j++) {
         float *scores = t->s.scores + j * PL_ATTENTION_Q;
-        const struct pl_seen seen = pl_tile_seen(t->q0, k0 + j, t->a->attr->window);
+        const struct pl_seen seen = seen_by(t->w, k0 + j);
         for (uint32_t i = 0; i < seen.first; i++)
             scores[i] = -INFINITY;
         for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++)
@@ -102,17 +99,17 @@ static void scale_rows(float *x, uint32_t n, uint32_t ld, const float *factor) {
 }
 
 static void add_key_block(const struct task *t, uint64_t k0, bool first) {
-    const struct attention *a = t->a;
-    const uint32_t dim = a->attr->head_dim, ld = a->ld;
-    const uint64_t end = pl_u64_min(k0 + PL_ATTENTION_K, t->q0 + t->n_queries);
+    const struct pl_attention_walk *w = t->w;
+    const uint32_t dim = w->attr->head_dim, ld = w->ld;
+    const uint64_t end = pl_u64_min(k0 + PL_ATTENTION_K, w->end);
     const uint32_t n = (uint32_t)(end - k0);
-    const int64_t diag = (int64_t)k0 - (int64_t)t->q0;
-    const struct pl_head_rows k = {&a->k, t->row0 + k0, (uint64_t)t->kv_head * dim, n, dim};
-    const struct pl_head_rows v = {&a->v, t->row0 + k0, (uint64_t)t->kv_head * dim, n, dim};
+    const int64_t diag = (int64_t)k0 - (int64_t)w->q0;
+    const struct pl_head_rows k = {&w->k, w->kv_row + k0, w->kv_col, n, dim};
+    const struct pl_head_rows v = {&w->v, w->kv_row + k0, w->kv_col, n, dim};
     PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
     PL_LEVEL_NAME(pl_tile_pack)(&v, ld, t->s.v);
     const struct pl_tile_product scores = {.m = n,
-                                           .n = pl_tile_columns(t->n_queries),
+                                           .n = pl_tile_columns(w->n_queries),
                                            .k = dim,
                                            .a = t->s.k,
                                            .rs = ld,
@@ -121,13 +118,14 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
                                            .ldb = PL_ATTENTION_Q,
                                            .c = t->s.scores,
                                            .ldc = PL_ATTENTION_Q,
-                                           .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
+                                           .triangle = w->level ? PL_TRIANGLE_NONE
+                                                                : PL_TRIANGLE_KEYS_BY_QUERIES,
                                            .diag = diag};
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
     mask(t, k0, n);
     online_softmax(&t->s, n);
-    if (!first) scale_rows(t->s.o, t->n_queries, ld, t->s.keep);
-    const struct pl_tile_product out = {.m = t->n_queries,
+    if (!first) scale_rows(t->s.o, w->n_queries, ld, t->s.keep);
+    const struct pl_tile_product out = {.m = w->n_queries,
                                         .n = ld,
                                         .k = n,
                                         .a = t->s.scores,
@@ -138,60 +136,72 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
                                         .c = t->s.o,
                                         .ldc = ld,
                                         .add = !first,
-                                        .triangle = PL_TRIANGLE_SUM_KEYS,
+                                        .triangle =
+                                            w->level ? PL_TRIANGLE_NONE : PL_TRIANGLE_SUM_KEYS,
                                         .diag = diag};
     PL_LEVEL_NAME(pl_tile_multiply)(&out);
 }
 
 static void finish(const struct task *t) {
-    const struct attention *a = t->a;
-    const uint32_t dim = a->attr->head_dim;
+    const struct pl_attention_walk *w = t->w;
+    const uint32_t dim = w->attr->head_dim;
     float *keep = t->s.keep;
-    for (uint32_t i = 0; i < t->n_queries; i++)
+    for (uint32_t i = 0; i < w->n_queries; i++)
         keep[i] = 1.0f / t->s.sum[i];
-    scale_rows(t->s.o, t->n_queries, a->ld, keep);
-    for (uint32_t i = 0; i < t->n_queries; i++) {
-        const uint64_t row = t->row0 + t->q0 + i;
-        pl_narrow(pl_at(&a->o, row, (uint64_t)t->head * dim), a->o.dtype, t->s.o + i * a->ld, dim);
-        float *lse = pl_at(&a->lse, row, t->head);
+    scale_rows(t->s.o, w->n_queries, w->ld, keep);
+    for (uint32_t i = 0; i < w->n_queries; i++) {
+        const uint64_t row = w->q_row + i;
+        pl_narrow(pl_at(&w->o, row, w->q_col), w->o.dtype, t->s.o + i * w->ld, dim);
+        if (!w->lse.p) continue;
+        float *lse = pl_at(&w->lse, row, w->head);
         *lse = t->s.max[i] * LN_2 + logf(t->s.sum[i]);
     }
 }
 
-static void run_task(struct task *t) {
-    const struct attention *a = t->a;
-    const uint32_t dim = a->attr->head_dim;
-    const struct pl_head_rows q = {&a->q, t->row0 + t->q0, (uint64_t)t->head * dim, t->n_queries,
-                                   dim};
-    PL_LEVEL_NAME(pl_tile_pack)(&q, a->ld, t->s.q);
-    PL_LEVEL_NAME(pl_tile_transpose)(t->s.q, t->n_queries, a->ld, a->attr->scale * LOG2_E, t->s.qt);
+void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w) {
+    const struct task t = {w, carve(w->scratch, w->ld)};
+    const struct pl_head_rows q = {&w->q, w->q_row, w->q_col, w->n_queries, w->attr->head_dim};
+    PL_LEVEL_NAME(pl_tile_pack)(&q, w->ld, t.s.q);
+    PL_LEVEL_NAME(pl_tile_transpose)(t.s.q, w->n_queries, w->ld, w->attr->scale * LOG2_E, t.s.qt);
     for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
-        t->s.max[i] = NO_MAX;
-        t->s.sum[i] = 0.0f;
+        t.s.max[i] = NO_MAX;
+        t.s.sum[i] = 0.0f;
     }
-    const uint64_t first = pl_first_key_block(t->q0, a->attr->window);
-    const uint64_t end = pl_end_key_block(t->q0, t->n_queries);
+    const uint64_t first = pl_first_key_block(w->q0, w->attr->window);
+    const uint64_t end = pl_u64_div_up(w->end, PL_ATTENTION_K);
     for (uint64_t b = first; b < end; b++)
-        add_key_block(t, b * PL_ATTENTION_K, b == first);
-    finish(t);
+        add_key_block(&t, b * PL_ATTENTION_K, b == first);
+    finish(&t);
 }
+
+struct attention {
+    struct pl_attention_walk walk; /* what all tasks have in common */
+    struct pl_view offsets;
+    uint64_t floats_per_worker, n_seqs;
+};
 
 /* Tasks [task0, task1), numbered (query block from the last, sequence, head): the longest rows of
  * keys come first, so that no worker starts one when the others are done. */
 static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker) {
     const struct attention *a = arg;
-    const uint32_t heads = a->attr->heads;
+    const struct pl_attr *attr = a->walk.attr;
+    const uint32_t heads = attr->heads;
     const uint64_t blocks =
         pl_u64_div_up(pl_longest_sequence(&a->offsets, a->n_seqs), PL_ATTENTION_Q);
     for (uint64_t n = task0; n < task1; n++) {
-        struct task t = {.a = a, .s = carve(a->ws + worker * a->floats_per_worker, a->ld)};
-        t.head = (uint32_t)(n % heads);
-        t.kv_head = t.head / (heads / a->attr->kv_heads);
-        t.row0 = pl_sequence(&a->offsets, n / heads % a->n_seqs, &t.length);
-        t.q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_Q;
-        if (t.q0 >= t.length) continue;
-        t.n_queries = (uint32_t)pl_u64_min(t.length - t.q0, PL_ATTENTION_Q);
-        run_task(&t);
+        struct pl_attention_walk w = a->walk;
+        uint64_t length;
+        w.head = (uint32_t)(n % heads);
+        w.q_col = (uint64_t)w.head * attr->head_dim;
+        w.kv_col = (uint64_t)(w.head / (heads / attr->kv_heads)) * attr->head_dim;
+        w.kv_row = pl_sequence(&a->offsets, n / heads % a->n_seqs, &length);
+        w.q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_Q;
+        if (w.q0 >= length) continue;
+        w.q_row = w.kv_row + w.q0;
+        w.n_queries = (uint32_t)pl_u64_min(length - w.q0, PL_ATTENTION_Q);
+        w.end = w.q0 + w.n_queries;
+        w.scratch += worker * a->floats_per_worker;
+        PL_LEVEL_NAME(pl_attention_walk)(&w);
     }
 }
 
@@ -200,16 +210,18 @@ pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *ws = &c->in[4];
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr,
                                                 c->in[0].rows, c->in[0].cols, false);
-    struct attention a = {.q = c->in[0],
-                          .k = c->in[1],
-                          .v = c->in[2],
-                          .offsets = c->in[3],
-                          .o = c->out[0],
-                          .lse = c->out[1],
-                          .attr = c->attr,
-                          .ws = ws->p,
-                          .n_seqs = c->batch->n_seqs,
-                          .ld = (uint32_t)pl_attention_padded(c->attr->head_dim)};
+    struct attention a = {
+        .walk = {.q = c->in[0],
+                 .k = c->in[1],
+                 .v = c->in[2],
+                 .o = c->out[0],
+                 .lse = c->out[1],
+                 .attr = c->attr,
+                 .scratch = ws->p,
+                 .ld = (uint32_t)pl_attention_padded(c->attr->head_dim)},
+        .offsets = c->in[3],
+        .n_seqs = c->batch->n_seqs,
+    };
     if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;
     a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
     const uint64_t longest = pl_longest_sequence(&a.offsets, a.n_seqs);

@@ -35,6 +35,8 @@
     X(SGD, sgd)                                                                                    \
     X(ATTENTION, attention)                                                                        \
     X(ATTENTION_BWD, attention_bwd)                                                                \
+    X(KV_APPEND, kv_append)                                                                        \
+    X(ATTENTION_CACHED, attention_cached)                                                          \
     X(RMSNORM, rmsnorm)                                                                            \
     X(ADD_RMSNORM, add_rmsnorm)                                                                    \
     X(RENORM, renorm)                                                                              \

@@ -38,6 +38,8 @@ struct pl_attention {
     uint64_t lse_ld;
     float2 *stats; /* [H][N]: lse * log2(e), and delta = sum(do * o); backward */
     const int32_t *offsets;
+    const int32_t *positions; /* of every query; ATTENTION_CACHED */
+    uint32_t context;         /* rows of k and v that a sequence owns; ATTENTION_CACHED */
     uint32_t n_seqs, n_tokens;
     uint32_t heads, kv_heads, group; /* group = query heads of a kv head */
     uint32_t dim, reach;
@@ -49,6 +51,7 @@ struct pl_attention {
 /* `rows` rows from `first` of a sequence that starts at batch row `row0`. */
 struct pl_tile {
     uint32_t row0, first, length;
+    uint32_t seq; /* its number */
 };
 
 /* Sequence s owns the tile numbers from offsets[s] / rows + s to that of s + 1: at least as many as
@@ -69,6 +72,7 @@ static __device__ __forceinline__ bool pl_tile_find(const struct pl_attention &a
             high = middle;
     }
     const uint32_t start = (uint32_t)a.offsets[low];
+    t->seq = low;
     t->row0 = start;
     t->length = (uint32_t)a.offsets[low + 1] - start;
     t->first = (number - (start / rows + low)) * rows;
@@ -340,7 +344,8 @@ static __device__ __forceinline__ void pl_plain_store(const pl_mat<pl_either> &m
 
 /* ---- the call ---- */
 
-/* Fills what both directions have in common; false = the operands contradict each other. */
+/* Fills what both directions have in common; false = the operands contradict each other. With
+ * a->context set, k and v are a cache of rows of their own. */
 static inline bool pl_attention_of(const struct pl_call *c, const struct pl_view *lse,
                                    const struct pl_view *offsets, struct pl_attention *a) {
     const struct pl_attr *attr = c->attr;
@@ -353,7 +358,8 @@ static inline bool pl_attention_of(const struct pl_call *c, const struct pl_view
         c->batch->n_seqs >= offsets->rows)
         return false;
     for (int i = 0; i < 3; i++)
-        if (!pl_is_float(&c->in[i]) || c->in[i].rows != c->in[0].rows) return false;
+        if (!pl_is_float(&c->in[i]) || (!a->context && c->in[i].rows != c->in[0].rows))
+            return false;
     a->q = pl_mat_of<pl_either>(c->in[0]);
     a->k = pl_mat_of<pl_either>(c->in[1]);
     a->v = pl_mat_of<pl_either>(c->in[2]);

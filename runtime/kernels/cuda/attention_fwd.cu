@@ -1,4 +1,5 @@
-/* attention_fwd.cu - ATTENTION: causal, variable length, no [S,S] buffer.
+/* attention_fwd.cu - ATTENTION: causal, variable length, no [S,S] buffer; ATTENTION_CACHED: the
+ * same kernels over the rows of a KV cache.
  *
  * A block owns a tile of queries of one head and walks the blocks of keys they see, from the
  * diagonal back, with a running maximum and sum per query (Milakov and Gimelshein, "Online
@@ -14,7 +15,11 @@
  * M = 1 only. Shared bytes are (64 M + 2 KEYS) (2 D + 16): 68 KiB at D = 128 and 66 at 256, so two
  * blocks fit a multiprocessor of 164 KiB, one of 100. Registers (nvcc 13.0, sm_80 / sm_90): D = 32
  * 154 / 160, 64 212 / 208, 96 243 / 252, 128 255 / 255, 256 233 / 241, none spilled but 16 of D =
- * 128 on sm_90; two blocks of 128 threads have 256 each. */
+ * 128 on sm_90; two blocks of 128 threads have 256 each.
+ *
+ * Over a cache the queries of a tile stand at positions of their own, and the keys lie in the rows
+ * of the cache that their sequence owns. A sequence that brings a single token makes a tile of the
+ * query heads that share a head of keys, so that keys and values are read once for all of them. */
 #include "runtime/kernels/cuda/attention.cuh"
 
 #include <math.h>
@@ -34,12 +39,69 @@ static __device__ __forceinline__ float raise_maximum(struct online *o, float ma
     return keep;
 }
 
+/* What a block works on: a tile of queries, and the rows of keys they look at. In `keys`, first is
+ * the position of the first query and length one more than that of the last. A level tile holds
+ * the heads of one token: rows of q and o are heads, and all are at the same position. */
+struct work {
+    pl_mat<pl_either> q, o;
+    struct pl_tile queries, keys;
+    uint32_t col, kv_col;
+    bool is_level;
+};
+
+static __device__ __forceinline__ pl_mat<pl_either> heads_of_row(pl_mat<pl_either> m, uint32_t row,
+                                                                 uint32_t col, uint32_t dim) {
+    const uint64_t at = (uint64_t)row * m.ld + col;
+    m.p = m.is_bf16 ? (void *)((__nv_bfloat16 *)m.p + at) : (void *)((float *)m.p + at);
+    m.ld = dim;
+    return m;
+}
+
+/* Moves a tile of the run to the positions of the cache; false = nothing to do for this head, or
+ * the positions leave the cache. */
+static __device__ __forceinline__ bool place_in_cache(const struct pl_attention &a, uint32_t head,
+                                                      uint32_t rows, struct work *w) {
+    struct pl_tile *q = &w->queries;
+    const uint32_t position = (uint32_t)a.positions[q->row0];
+    if (q->length > a.context || position > a.context - q->length) return false;
+    w->keys.row0 = q->seq * a.context;
+    w->keys.first = q->first + position;
+    w->keys.length = q->length + position;
+    w->is_level = q->length == 1;
+    if (!w->is_level) {
+        *q = {q->row0 - position, w->keys.first, w->keys.length, q->seq};
+        return true;
+    }
+    const uint32_t in_group = head % a.group;
+    if (in_group % rows) return false;
+    w->q = heads_of_row(a.q, q->row0, w->col, a.dim);
+    w->o = heads_of_row(a.o, q->row0, w->col, a.dim);
+    w->col = 0;
+    *q = {0, 0, a.group - in_group, q->seq};
+    return true;
+}
+
+template <bool CACHED>
+static __device__ __forceinline__ bool find_work(const struct pl_attention &a, uint32_t rows,
+                                                 struct work *w) {
+    const uint32_t head = blockIdx.x % a.heads;
+    if (!pl_tile_find(a, (gridDim.x - 1 - blockIdx.x) / a.heads, rows, &w->queries)) return false;
+    w->q = a.q;
+    w->o = a.o;
+    w->col = head * a.dim;
+    w->kv_col = head / a.group * a.dim;
+    w->keys = w->queries;
+    w->is_level = false;
+    return !CACHED || place_in_cache(a, head, rows, w);
+}
+
 /* ---- tensor cores ---- */
 
+/* Queries are `step` positions apart. */
 template <int M, int KEYS>
 static __device__ __forceinline__ void hide(float (&s)[M][KEYS / 8][4], uint32_t query,
-                                            uint32_t key, uint32_t reach) {
-    query += pl_lane() / 4;
+                                            uint32_t step, uint32_t key, uint32_t reach) {
+    query += pl_lane() / 4 * step;
     key += pl_lane() % 4 * 2;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -47,7 +109,7 @@ static __device__ __forceinline__ void hide(float (&s)[M][KEYS / 8][4], uint32_t
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if (!pl_sees(query + m * 16 + i / 2 * 8, key + n * 8 + i % 2, reach))
+                if (!pl_sees(query + (m * 16 + i / 2 * 8) * step, key + n * 8 + i % 2, reach))
                     s[m][n][i] = -INFINITY;
 }
 
@@ -84,9 +146,10 @@ static __device__ __forceinline__ void soften(float (&s)[M][KEYS / 8][4],
 }
 
 template <int D, int M>
-static __device__ __forceinline__ void finish(const struct pl_attention &a, const struct pl_tile &t,
+static __device__ __forceinline__ void finish(const struct pl_attention &a, const struct work &w,
                                               uint32_t head, const float (&sums)[M][D / 8][4],
                                               const struct online (&state)[M][2]) {
+    const struct pl_tile &t = w.queries;
     const uint32_t query = t.first + pl_warp() * 16 * M + pl_lane() / 4;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -95,24 +158,23 @@ static __device__ __forceinline__ void finish(const struct pl_attention &a, cons
             const float sum = pl_warp_reduce<pl_add>(state[m][half].sum, 4);
             const uint32_t i = query + m * 16 + half * 8;
             if (i >= t.length) continue;
-            pl_store_part<D>(a.o, t.row0 + i, head * a.dim, a.dim, sums[m], half, 1.0f / sum);
-            if (pl_lane() % 4 == 0)
+            pl_store_part<D>(w.o, t.row0 + i, w.col, a.dim, sums[m], half, 1.0f / sum);
+            if (a.lse && pl_lane() % 4 == 0)
                 a.lse[(t.row0 + i) * a.lse_ld + head] = state[m][half].max * PL_LN_2 + logf(sum);
         }
 }
 
-template <int D, int M, int KEYS>
+template <int D, int M, int KEYS, bool CACHED>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
     forward_tensor(const struct pl_attention a) {
     constexpr uint32_t QUERIES = 64 * M;
     PL_SHARED(__nv_bfloat16, memory);
     __nv_bfloat16 *q = memory, *k = q + QUERIES * pl_pitch<D>::N, *v = k + KEYS * pl_pitch<D>::N;
-    const uint32_t head = blockIdx.x % a.heads;
-    const uint32_t col = head * a.dim, kv_col = head / a.group * a.dim;
-    struct pl_tile t;
-    if (!pl_tile_find(a, (gridDim.x - 1 - blockIdx.x) / a.heads, QUERIES, &t)) return;
-    const struct pl_range keys = pl_keys_seen(a, t, QUERIES, KEYS);
-    const uint32_t query = t.first + pl_warp() * 16 * M;
+    struct work w;
+    if (!find_work<CACHED>(a, QUERIES, &w)) return;
+    const struct pl_range keys = pl_keys_seen(a, w.keys, QUERIES, KEYS);
+    const uint32_t step = CACHED && w.is_level ? 0 : 1;
+    const uint32_t query = w.keys.first + pl_warp() * 16 * M * step;
     const float factor = a.scale * PL_LOG2_E;
 
     pl_rows_a<D, false> rows[M];
@@ -124,36 +186,43 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         state[m][0] = state[m][1] = {-INFINITY, 0.0f};
     }
     uint32_t key = (keys.end - 1) / KEYS * KEYS;
-    pl_tile_copy<D, QUERIES>(q, a.q, t, t.first, col, a.dim);
-    pl_tile_copy<D, KEYS>(k, a.k, t, key, kv_col, a.dim);
+    pl_tile_copy<D, QUERIES>(q, w.q, w.queries, w.queries.first, w.col, a.dim);
+    pl_tile_copy<D, KEYS>(k, a.k, w.keys, key, w.kv_col, a.dim);
     pl_ptx_copy_commit();
     for (;; key -= KEYS) {
         float s[M][KEYS / 8][4];
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* keys are here, the values before them are used */
-        pl_tile_copy<D, KEYS>(v, a.v, t, key, kv_col, a.dim);
+        pl_tile_copy<D, KEYS>(v, a.v, w.keys, key, w.kv_col, a.dim);
         pl_ptx_copy_commit();
         pl_multiply_rows<D, M, KEYS>(s, rows, k);
-        if (!pl_all_see(query, 16 * M, key, KEYS, a.reach)) hide<M, KEYS>(s, query, key, a.reach);
+        if (!pl_all_see(query, step ? 16 * M : 1, key, KEYS, a.reach))
+            hide<M, KEYS>(s, query, step, key, a.reach);
         pl_ptx_copy_wait<0>();
         __syncthreads(); /* values are here, the keys are used */
-        if (key > keys.first) pl_tile_copy<D, KEYS>(k, a.k, t, key - KEYS, kv_col, a.dim);
+        if (key > keys.first) pl_tile_copy<D, KEYS>(k, a.k, w.keys, key - KEYS, w.kv_col, a.dim);
         pl_ptx_copy_commit();
         soften<D, M, KEYS>(s, sums, state, factor);
         pl_add_weighted<D, M, KEYS>(sums, s, v);
         if (key <= keys.first) break;
     }
-    finish<D, M>(a, t, head, sums, state);
+    finish<D, M>(a, w, blockIdx.x % a.heads, sums, state);
 }
 
-#define TENSOR(D, M, KEYS)                                                                         \
+#define TENSOR(D, M, KEYS, CACHED)                                                                 \
     {                                                                                              \
-        forward_tensor<D, M, KEYS>, D, 64 * M, PL_TENSOR_THREADS,                                  \
+        forward_tensor<D, M, KEYS, CACHED>, D, 64 * M, PL_TENSOR_THREADS,                          \
             (64 * M + 2 * KEYS) * pl_pitch<D>::N * sizeof(__nv_bfloat16)                           \
     }
 
 static const struct pl_attention_instance tensor_instances[] = {
-    TENSOR(32, 2, 64), TENSOR(64, 2, 64), TENSOR(96, 2, 64), TENSOR(128, 2, 64), TENSOR(256, 1, 32),
+    TENSOR(32, 2, 64, false),  TENSOR(64, 2, 64, false),  TENSOR(96, 2, 64, false),
+    TENSOR(128, 2, 64, false), TENSOR(256, 1, 32, false),
+};
+/* A token fills few rows of its tile: the smaller one. */
+static const struct pl_attention_instance cached_tensor_instances[] = {
+    TENSOR(32, 1, 64, true),  TENSOR(64, 1, 64, true),  TENSOR(96, 1, 64, true),
+    TENSOR(128, 1, 64, true), TENSOR(256, 1, 32, true),
 };
 
 /* ---- fp32 ---- */
@@ -177,7 +246,7 @@ soften_plain(float (&s)[pl_plain<CHUNKS>::OWN], float (&sums)[pl_plain<CHUNKS>::
     }
 }
 
-template <int CHUNKS>
+template <int CHUNKS, bool CACHED>
 static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
     forward_plain(const struct pl_attention a) {
     constexpr int OWN = pl_plain<CHUNKS>::OWN, PITCH = pl_plain<CHUNKS>::PITCH;
@@ -185,31 +254,33 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
     PL_SHARED(float, memory);
     float *q = memory, *kv = q + QUERIES * PITCH;
     float *p = kv + PL_PLAIN_TILE * PITCH + pl_warp() * OWN * PL_PLAIN_TILE;
-    const uint32_t head = blockIdx.x % a.heads;
-    const uint32_t col = head * a.dim, kv_col = head / a.group * a.dim;
-    struct pl_tile t;
-    if (!pl_tile_find(a, (gridDim.x - 1 - blockIdx.x) / a.heads, QUERIES, &t)) return;
-    const struct pl_range keys = pl_keys_seen(a, t, QUERIES, PL_PLAIN_TILE);
+    struct work w;
+    if (!find_work<CACHED>(a, QUERIES, &w)) return;
+    const struct pl_tile &t = w.queries;
+    const struct pl_range keys = pl_keys_seen(a, w.keys, QUERIES, PL_PLAIN_TILE);
     const uint32_t query = t.first + pl_warp() * OWN;
+    const uint32_t step = CACHED && w.is_level ? 0 : 1;
+    const uint32_t position = w.keys.first + pl_warp() * OWN * step;
 
     float sums[OWN][CHUNKS] = {}, s[OWN];
     struct online state[OWN];
 #pragma unroll
     for (int r = 0; r < OWN; r++)
         state[r] = {-INFINITY, 0.0f};
-    pl_plain_load<CHUNKS>(q, a.q, t, t.first, QUERIES, col, a.dim);
+    pl_plain_load<CHUNKS>(q, w.q, t, t.first, QUERIES, w.col, a.dim);
     for (uint32_t key = keys.first; key < keys.end; key += PL_PLAIN_TILE) {
         __syncthreads();
-        pl_plain_load<CHUNKS>(kv, a.k, t, key, PL_PLAIN_TILE, kv_col, a.dim);
+        pl_plain_load<CHUNKS>(kv, a.k, w.keys, key, PL_PLAIN_TILE, w.kv_col, a.dim);
         __syncthreads();
         pl_plain_dot<CHUNKS>(s, q + pl_warp() * OWN * PITCH, kv, (a.dim + 3) / 4 * 4);
 #pragma unroll
         for (int r = 0; r < OWN; r++)
-            s[r] = pl_sees(query + r, key + pl_lane(), a.reach) ? s[r] * (a.scale * PL_LOG2_E)
-                                                                : -INFINITY;
+            s[r] = pl_sees(position + r * step, key + pl_lane(), a.reach)
+                       ? s[r] * (a.scale * PL_LOG2_E)
+                       : -INFINITY;
         soften_plain<CHUNKS>(s, sums, state, p);
         __syncthreads();
-        pl_plain_load<CHUNKS>(kv, a.v, t, key, PL_PLAIN_TILE, kv_col, a.dim);
+        pl_plain_load<CHUNKS>(kv, a.v, w.keys, key, PL_PLAIN_TILE, w.kv_col, a.dim);
         __syncthreads();
         pl_plain_add_weighted<CHUNKS>(sums, p, kv);
     }
@@ -218,41 +289,71 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS)
         const float sum = pl_warp_reduce<pl_add>(state[r].sum);
         if (query + r >= t.length) continue;
         const uint64_t row = t.row0 + query + r;
-        pl_plain_store<CHUNKS>(a.o, row, col, a.dim, sums[r], 1.0f / sum);
-        if (pl_lane() == 0) a.lse[row * a.lse_ld + head] = state[r].max * PL_LN_2 + logf(sum);
+        pl_plain_store<CHUNKS>(w.o, row, w.col, a.dim, sums[r], 1.0f / sum);
+        if (a.lse && pl_lane() == 0)
+            a.lse[row * a.lse_ld + blockIdx.x % a.heads] = state[r].max * PL_LN_2 + logf(sum);
     }
 }
 
-#define PLAIN(CHUNKS)                                                                              \
+#define PLAIN(CHUNKS, CACHED)                                                                      \
     {                                                                                              \
-        forward_plain<CHUNKS>, CHUNKS *PL_WARP, PL_TENSOR_WARPS *pl_plain<CHUNKS>::OWN,            \
+        forward_plain<CHUNKS, CACHED>, CHUNKS *PL_WARP, PL_TENSOR_WARPS *pl_plain<CHUNKS>::OWN,    \
             PL_TENSOR_THREADS,                                                                     \
             ((PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN + PL_PLAIN_TILE) * pl_plain<CHUNKS>::PITCH + \
              PL_TENSOR_WARPS * pl_plain<CHUNKS>::OWN * PL_PLAIN_TILE) *                            \
                 sizeof(float)                                                                      \
     }
 
-static const struct pl_attention_instance plain_instances[] = {PLAIN(1), PLAIN(2), PLAIN(4),
-                                                               PLAIN(8)};
+static const struct pl_attention_instance plain_instances[] = {PLAIN(1, false), PLAIN(2, false),
+                                                               PLAIN(4, false), PLAIN(8, false)};
+static const struct pl_attention_instance cached_plain_instances[] = {
+    PLAIN(1, true), PLAIN(2, true), PLAIN(4, true), PLAIN(8, true)};
+
+/* tensor, plain: the instances of the op. */
+static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_attention *a,
+                     const struct pl_attention_instance *tensor,
+                     const struct pl_attention_instance *plain) {
+    if (!a->n_tokens || !a->n_seqs) return PL_ERR_OK;
+    a->o = pl_mat_of<pl_either>(c->out[0]);
+    const bool tensor_cores = a->dim % 8 == 0 && pl_tensor_reads(&c->in[0]) &&
+                              pl_tensor_reads(&c->in[1]) && pl_tensor_reads(&c->in[2]) &&
+                              pl_tensor_writes(&c->out[0]);
+    return pl_attention_launch(dev, a, pl_attention_pick(tensor_cores ? tensor : plain, a->dim),
+                               a->heads);
+}
 
 /* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?; out: o[N,H*D] lse[N,H]f32. */
 extern "C" pl_err pl_cuda_attention(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *in = c->in, *o = &c->out[0];
     struct pl_attention a = {};
-    if (!pl_attention_of(c, &c->out[1], &in[3], &a) || !pl_is_float(o)) return PL_ERR_PLAN_BROKEN;
-    if (!a.n_tokens || !a.n_seqs) return PL_ERR_OK;
-    a.o = pl_mat_of<pl_either>(*o);
-    const bool tensor_cores = a.dim % 8 == 0 && pl_tensor_reads(&in[0]) &&
-                              pl_tensor_reads(&in[1]) && pl_tensor_reads(&in[2]) &&
-                              pl_tensor_writes(o);
-    const struct pl_attention_instance *of =
-        pl_attention_pick(tensor_cores ? tensor_instances : plain_instances, a.dim);
-    return pl_attention_launch(dev, &a, of, a.heads);
+    if (!pl_attention_of(c, &c->out[1], &c->in[3], &a) || !pl_is_float(&c->out[0]))
+        return PL_ERR_PLAN_BROKEN;
+    return launch(dev, c, &a, tensor_instances, plain_instances);
 }
 
-PL_CUDA_PRELOAD(attention_fwd) = {
-    PL_CUDA_KERNEL(forward_tensor<32, 2, 64>),  PL_CUDA_KERNEL(forward_tensor<64, 2, 64>),
-    PL_CUDA_KERNEL(forward_tensor<96, 2, 64>),  PL_CUDA_KERNEL(forward_tensor<128, 2, 64>),
-    PL_CUDA_KERNEL(forward_tensor<256, 1, 32>), PL_CUDA_KERNEL(forward_plain<1>),
-    PL_CUDA_KERNEL(forward_plain<2>),           PL_CUDA_KERNEL(forward_plain<4>),
-    PL_CUDA_KERNEL(forward_plain<8>),           NULL};
+/* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws?; out: o[N,H*D]. */
+extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *pos = &c->in[3];
+    struct pl_attention a = {};
+    struct pl_view none = {};
+    none.dtype = PL_DTYPE_F32;
+    a.context = c->attr->context;
+    if (!pl_attention_of(c, &none, &c->in[4], &a) || !pl_is_float(&c->out[0]) ||
+        pos->dtype != PL_DTYPE_I32 || pos->rows < c->in[0].rows || c->in[1].rows > INT32_MAX ||
+        c->batch->n_seqs * a.context > c->in[1].rows)
+        return PL_ERR_PLAN_BROKEN;
+    a.positions = (const int32_t *)pos->p;
+    return launch(dev, c, &a, cached_tensor_instances, cached_plain_instances);
+}
+
+#define TENSOR_KERNELS(CACHED, M)                                                                  \
+    PL_CUDA_KERNEL(forward_tensor<32, M, 64, CACHED>),                                             \
+        PL_CUDA_KERNEL(forward_tensor<64, M, 64, CACHED>),                                         \
+        PL_CUDA_KERNEL(forward_tensor<96, M, 64, CACHED>),                                         \
+        PL_CUDA_KERNEL(forward_tensor<128, M, 64, CACHED>),                                        \
+        PL_CUDA_KERNEL(forward_tensor<256, 1, 32, CACHED>)
+#define PLAIN_KERNELS(CACHED)                                                                      \
+    PL_CUDA_KERNEL(forward_plain<1, CACHED>), PL_CUDA_KERNEL(forward_plain<2, CACHED>),            \
+        PL_CUDA_KERNEL(forward_plain<4, CACHED>), PL_CUDA_KERNEL(forward_plain<8, CACHED>)
+
+PL_CUDA_PRELOAD(attention_fwd) = {TENSOR_KERNELS(false, 2), TENSOR_KERNELS(true, 1),
+                                  PLAIN_KERNELS(false), PLAIN_KERNELS(true), NULL};

@@ -22,6 +22,8 @@
     X(QK_NORM, qk_norm)                                                                            \
     X(ROPE, rope)                                                                                  \
     X(ATTENTION, attention)                                                                        \
+    X(KV_APPEND, kv_append)                                                                        \
+    X(ATTENTION_CACHED, attention_cached)                                                          \
     X(SWIGLU, swiglu)                                                                              \
     X(DROPOUT, dropout)                                                                            \
     X(GATHER_ADD, gather_add)                                                                      \
@@ -50,6 +52,7 @@
     X(dropout)                                                                                     \
     X(embed)                                                                                       \
     X(gather)                                                                                      \
+    X(kv_append)                                                                                   \
     X(linear)                                                                                      \
     X(norms)                                                                                       \
     X(optim)                                                                                       \
