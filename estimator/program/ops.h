@@ -19,6 +19,9 @@
     X(ADD_RMSNORM, "add_rmsnorm", "x[N,C]! r[N,C] w[C]", "x[N,C]! y[N,C] rstd[N]f32")              \
     /* y = x * rstd * w with a kept rstd */                                                        \
     X(RENORM, "renorm", "x[N,C] w[C] rstd[N]f32", "y[N,C]")                                        \
+    /* w = table[code] * absmax of its block, over the n elements of w, whose rows lie one after   \
+     * another. absmax: one a block; with absmax8 one for every 256 blocks, then the offset */     \
+    X(DEQUANT4, "dequant4", "codes[n/2]u8 absmax[..]f32 absmax8?[n/64]u8", "w[O,K]")               \
     /* y (=|+=) alpha * x W^T + bias */                                                            \
     X(LINEAR, "linear", "x[N,K] W[O,K] bias?[O] ws? y?[N,O]!", "y[N,O]")                           \
     /* per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D */        \
@@ -81,9 +84,15 @@
     X(CLIP_SCALE, "clip_scale", "partials[M]f64 loss[2]f64 clip[2]f64!", "clip[2]f64!")            \
     /* PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also    \
      * writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element).      \
-     * ADAMW and SGD leave every operand untouched where clip[1] is NaN */                         \
+     * ADAMW, ADAMW_8BIT and SGD leave every operand untouched where clip[1] is NaN */             \
     X(ADAMW, "adamw", "w[..]! g[..] m[..]f32! v[..]f32! clip[2]f64 master?[..]f32!",               \
       "w[..]! m[..]f32! v[..]f32! master?[..]f32!")                                                \
+    /* the same with m and v as 8-bit codes and an absmax per block of 256 of the flattened window,\
+     * or in fp32 where the absmax are absent; decays after the update. Matrices are whole rows */ \
+    X(ADAMW_8BIT, "adamw_8bit",                                                                    \
+      "w[..]! g[..] m[..]! v[..]! clip[2]f64 m_absmax?[n/256]f32! v_absmax?[n/256]f32! "           \
+      "master?[..]f32!",                                                                           \
+      "w[..]! m[..]! v[..]! m_absmax?[n/256]f32! v_absmax?[n/256]f32! master?[..]f32!")            \
     /* w -= lr * (clip[1]*g + wd*w) */                                                             \
     X(SGD, "sgd", "w[..]! g[..] clip[2]f64 master?[..]f32!", "w[..]! master?[..]f32!")             \
     /* load and save stream every tensor through one staging buffer; the checkpoint room does the  \

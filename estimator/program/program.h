@@ -17,6 +17,7 @@
 #include "estimator/model/model.h"
 #include "estimator/program/dtype.h"
 #include "estimator/program/ops.h"
+#include "estimator/program/quant.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -118,7 +119,7 @@ struct pl_operand {
 };
 
 #define PL_OP_MAX_IN 8
-#define PL_OP_MAX_OUT 4
+#define PL_OP_MAX_OUT 6
 
 /* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to touch it, so
  * it overwrites in the first micro-batch of a step and adds in later ones. */
@@ -130,7 +131,8 @@ struct pl_attr {
     bool add_dx : 1;                   /* RMSNORM_BWD */
     bool inverse : 1;                  /* ROPE */
     bool gradient : 1;                 /* CROSS_ENTROPY */
-    bool decay : 1;                    /* ADAMW, SGD */
+    bool decay : 1;                    /* ADAMW, ADAMW_8BIT, SGD */
+    enum pl_quant quant : 8;           /* DEQUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;                   /* attention; 0 = all */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */

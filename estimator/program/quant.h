@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-enum pl_quant { PL_QUANT_NF4, PL_QUANT_FP4 };
+enum pl_quant { PL_QUANT_NF4, PL_QUANT_FP4, PL_QUANT_COUNT };
 
 #define PL_QUANT_BLOCK  64   /* weights that share an absmax */
 #define PL_QUANT_NEST   256  /* absmax that share an absmax of their own */

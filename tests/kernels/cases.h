@@ -12,7 +12,8 @@
     X(cases_norm)                                                                                  \
     X(cases_attention)                                                                             \
     X(cases_cached)                                                                                \
-    X(cases_loss)
+    X(cases_loss)                                                                                  \
+    X(cases_quant)
 
 #define X(name) extern const struct kernel_case name[];
 KERNEL_CASE_FILES(X)

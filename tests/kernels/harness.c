@@ -180,6 +180,25 @@ struct operand *add_vector_out(struct trial *t, uint32_t slot, uint64_t n, enum 
     return t->out[slot] = add_operand(t, n, 1, 0, dtype, true);
 }
 
+static struct operand *add_run(struct trial *t, uint64_t rows, uint64_t cols, enum pl_dtype dtype,
+                               bool output) {
+    struct operand *o = add_operand(t, rows, cols, 0, dtype, output);
+    if (!is_plain(t)) o->view.p = (char *)o->view.p + draw(t, 0, 7) * pl_dtype_bytes(dtype);
+    return o;
+}
+
+struct operand *add_run_in(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                           enum pl_dtype dtype) {
+    struct operand *o = add_run(t, rows, cols, dtype, false);
+    fill(t, o);
+    return t->in[slot] = o;
+}
+
+struct operand *add_run_out(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                            enum pl_dtype dtype) {
+    return t->out[slot] = add_run(t, rows, cols, dtype, true);
+}
+
 void also_out(struct trial *t, struct operand *o, uint32_t out_slot) {
     o->is_output = true;
     t->out[out_slot] = o;

@@ -69,6 +69,12 @@ struct operand *add_vector_in(struct trial *t, uint32_t slot, uint64_t n, enum p
 struct operand *add_out(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
                         enum pl_dtype dtype);
 struct operand *add_vector_out(struct trial *t, uint32_t slot, uint64_t n, enum pl_dtype dtype);
+/* Matrices whose rows lie one after another, as windows of whole rows do; in even rounds they start
+ * at any element. */
+struct operand *add_run_in(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                           enum pl_dtype dtype);
+struct operand *add_run_out(struct trial *t, uint32_t slot, uint64_t rows, uint64_t cols,
+                            enum pl_dtype dtype);
 /* Makes an input an output too (updated in place). */
 void also_out(struct trial *t, struct operand *o, uint32_t out_slot);
 /* Makes an operand stand in one more input slot (dx that is dy itself). */

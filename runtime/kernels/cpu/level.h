@@ -23,6 +23,7 @@
 #define PL_CPU_KERNELS(X)                                                                          \
     X(EMBED, embed)                                                                                \
     X(EMBED_BWD, embed_bwd)                                                                        \
+    X(DEQUANT4, dequant4)                                                                          \
     X(LINEAR, linear)                                                                              \
     X(LINEAR_DX, linear_dx)                                                                        \
     X(LINEAR_DW, linear_dw)                                                                        \
@@ -32,6 +33,7 @@
     X(SQUARE_SUM, square_sum)                                                                      \
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \
+    X(ADAMW_8BIT, adamw_8bit)                                                                      \
     X(SGD, sgd)                                                                                    \
     X(ATTENTION, attention)                                                                        \
     X(ATTENTION_BWD, attention_bwd)                                                                \

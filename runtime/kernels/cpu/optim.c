@@ -2,22 +2,9 @@
  *
  * The update works on stretches of PL_UPDATE_STRETCH elements: widened to fp32, updated, stored. A
  * stretch never crosses a row, so windows of larger matrices work too. */
-#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/update.h"
 
 #include "estimator/program/workspace_internal.h"
-#include "runtime/kernels/rng.h"
-
-/* ---- a matrix as one run of elements ---- */
-
-/* Elements [i, *) of v that lie one after another, at most `limit`. */
-static uint64_t stretch(const struct pl_view *v, uint64_t i, uint64_t limit) {
-    uint64_t row = v->ld == v->cols ? v->rows * v->cols : v->cols;
-    return pl_u64_min(limit, row - i % row);
-}
-
-static void *element(const struct pl_view *v, uint64_t i) {
-    return pl_at(v, i / v->cols, i % v->cols);
-}
 
 /* ---- SQUARE_SUM ---- */
 
@@ -41,8 +28,8 @@ static void sum_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) 
     double total = 0;
     (void)worker;
     for (uint64_t i = first, n; i < end; i += n) {
-        n = stretch(&s->g, i, pl_u64_min(end - i, SQUARES));
-        pl_widen(buf, element(&s->g, i), s->g.dtype, n);
+        n = pl_stretch(&s->g, i, pl_u64_min(end - i, SQUARES));
+        pl_widen(buf, pl_element(&s->g, i), s->g.dtype, n);
         total += squares(buf, n);
     }
     s->partial[first / PL_SQUARE_SUM_CHUNK] = total;
@@ -80,44 +67,18 @@ pl_err PL_CPU(clip_scale)(struct pl_device *dev, const struct pl_call *c) {
     return PL_ERR_OK;
 }
 
-/* ---- storing a new weight ---- */
-
-/* Random low bits added before truncation: E[stored] = x (Gupta et al., 2015, section 3). Eight
- * elements share a block of random numbers, so element e of a tensor always gets the same bits. */
-#define ELEMENTS_PER_BLOCK 8
-
-static void random_halves(const struct pl_rng *rng, uint64_t first, uint64_t n, uint16_t *out) {
-    for (uint64_t i = 0; i < n;) {
-        uint32_t x[4];
-        uint64_t e = first + i, lane = e % ELEMENTS_PER_BLOCK;
-        pl_rng_block(rng, e / ELEMENTS_PER_BLOCK, x);
-        for (; lane < ELEMENTS_PER_BLOCK && i < n; lane++, i++)
-            out[i] = (uint16_t)(x[lane / 2] >> (lane % 2 * 16));
-    }
-}
-
-/* Infinity and NaN have no neighbour to round to. */
-static uint16_t round_stochastically(float x, uint16_t random) {
-    uint32_t u = pl_f32_bits(x), finite = (u & 0x7F800000u) != 0x7F800000u;
-    return finite ? (uint16_t)((u + random) >> 16) : pl_bf16_from_f32(x);
-}
-
 /* ---- ADAMW and SGD ---- */
 
-#define UPDATE_STRETCH 1024
-
 struct update {
-    struct pl_view w, g, m, v, master;
-    bool rounds_stochastically;
-    struct pl_rng rng;
+    struct pl_weight_store store;
+    struct pl_view g, m, v;
     float clip, decay, rate;          /* p = p * decay - ... */
     float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
     float step_size, inverse_root, epsilon;
 };
 
 struct block {
-    float p[UPDATE_STRETCH], g[UPDATE_STRETCH];
-    uint16_t random[UPDATE_STRETCH];
+    float p[PL_UPDATE_STRETCH], g[PL_UPDATE_STRETCH];
 };
 
 /* Kingma and Ba, arXiv 1412.6980, with the decay of Loshchilov and Hutter, arXiv 1711.05101; bias
@@ -138,40 +99,27 @@ static void sgd_block(const struct update *u, uint64_t n, struct block *b) {
         b->p[j] = b->p[j] * u->decay - u->rate * (b->g[j] * u->clip);
 }
 
-static void store_weight(const struct update *u, uint64_t i, uint64_t n, struct block *b) {
-    void *w = element(&u->w, i);
-    if (u->master.p) memcpy(element(&u->master, i), b->p, n * sizeof *b->p);
-    if (!u->rounds_stochastically) {
-        pl_narrow(w, u->w.dtype, b->p, n);
-        return;
-    }
-    uint16_t *h = w;
-    random_halves(&u->rng, i, n, b->random);
-    for (uint64_t j = 0; j < n; j++)
-        h[j] = round_stochastically(b->p[j], b->random[j]);
-}
-
 static uint64_t update_stretch(const struct update *u, uint64_t i, uint64_t limit) {
-    uint64_t n = stretch(&u->w, i, pl_u64_min(limit, UPDATE_STRETCH));
-    n = stretch(&u->g, i, n);
-    if (u->m.p) n = stretch(&u->v, i, stretch(&u->m, i, n));
-    return u->master.p ? stretch(&u->master, i, n) : n;
+    uint64_t n = pl_stretch(&u->store.w, i, pl_u64_min(limit, PL_UPDATE_STRETCH));
+    n = pl_stretch(&u->g, i, n);
+    if (u->m.p) n = pl_stretch(&u->v, i, pl_stretch(&u->m, i, n));
+    return u->store.master.p ? pl_stretch(&u->store.master, i, n) : n;
 }
 
 static void update_range(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
     const struct update *u = arg;
-    const struct pl_view *p = u->master.p ? &u->master : &u->w;
+    const struct pl_view *p = pl_weight_source(&u->store);
     struct block b;
     (void)worker;
     for (uint64_t i = first, n; i < end; i += n) {
         n = update_stretch(u, i, end - i);
-        pl_widen(b.p, element(p, i), p->dtype, n);
-        pl_widen(b.g, element(&u->g, i), u->g.dtype, n);
+        pl_widen(b.p, pl_element(p, i), p->dtype, n);
+        pl_widen(b.g, pl_element(&u->g, i), u->g.dtype, n);
         if (u->m.p)
-            adamw_block(u, n, &b, element(&u->m, i), element(&u->v, i));
+            adamw_block(u, n, &b, pl_element(&u->m, i), pl_element(&u->v, i));
         else
             sgd_block(u, n, &b);
-        store_weight(u, i, n, &b);
+        pl_store_weight(&u->store, i, n, b.p);
     }
 }
 
@@ -179,14 +127,11 @@ static struct update begin_update(const struct pl_call *c, const struct pl_view 
                                   const struct pl_view *master) {
     const struct pl_batch *batch = c->batch;
     double decay = c->attr->decay ? batch->learning_rate * batch->weight_decay : 0;
-    struct update u = {.w = c->in[0],
+    struct update u = {.store = pl_weight_store_of(c, master),
                        .g = c->in[1],
-                       .master = *master,
                        .clip = (float)((const double *)clip->p)[1],
                        .decay = (float)(1.0 - decay),
                        .rate = (float)batch->learning_rate};
-    u.rounds_stochastically = !master->p && u.w.dtype == PL_DTYPE_BF16;
-    u.rng = pl_rng_init(batch->seed, batch->step, c->attr->site);
     return u;
 }
 
@@ -207,7 +152,7 @@ pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
     u.step_size = (float)(batch->learning_rate / (1.0 - pow(batch->beta1, t)));
     u.inverse_root = (float)(1.0 / sqrt(1.0 - pow(batch->beta2, t)));
     u.epsilon = (float)batch->epsilon;
-    pl_cpu_rows(dev, u.w.rows * u.w.cols, UPDATE_GRAIN, update_range, &u);
+    pl_cpu_rows(dev, c->in[0].rows * c->in[0].cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;
 }
 
@@ -215,6 +160,6 @@ pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
 pl_err PL_CPU(sgd)(struct pl_device *dev, const struct pl_call *c) {
     struct update u = begin_update(c, &c->in[2], &c->in[3]);
     if (isnan(u.clip)) return PL_ERR_OK;
-    pl_cpu_rows(dev, u.w.rows * u.w.cols, UPDATE_GRAIN, update_range, &u);
+    pl_cpu_rows(dev, c->in[0].rows * c->in[0].cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;
 }

@@ -2,33 +2,16 @@
  *
  * Tensors that lie in one piece are updated as one row in packs of eight elements, for which one
  * block of random numbers serves stochastic rounding; anything else goes element by element. */
-#include "runtime/kernels/cuda/common.cuh"
+#include "runtime/kernels/cuda/update.cuh"
 
 #include "estimator/base/checked.h"
 #include "estimator/program/workspace_cuda_rows.h"
-#include "runtime/kernels/rng.h"
 
 #include <math.h>
 
 namespace {
 
 #define BLOCK 256
-
-/* ---- a matrix as one run of elements ---- */
-
-bool is_whole(const struct pl_view *v) {
-    return !v->p || v->rows <= 1 || v->ld == v->cols;
-}
-
-/* A matrix in one piece as a single row. */
-struct pl_view flat(const struct pl_view *v) {
-    struct pl_view f = *v;
-    if (!is_whole(v)) return f;
-    f.cols = v->rows * v->cols;
-    f.ld = f.cols;
-    f.rows = f.cols ? 1 : 0;
-    return f;
-}
 
 /* ---- SQUARE_SUM ----
  * A block sums every gridDim.x-th run of PL_CUDA_SQUARE_ELEMENTS in fp64, a second launch the
@@ -105,8 +88,6 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- ADAMW and SGD ---- */
 
-#define V_UPDATE 8 /* elements of a block of random numbers, and of a thread */
-
 struct rule {
     float decay, rate;                /* p = p * decay - ... */
     float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
@@ -132,29 +113,6 @@ __device__ __forceinline__ float adamw(const struct rule &u, float p, float g, f
     v = u.beta2 * v + u.rest2 * g * g;
     const float root = sqrtf(v) * u.inverse_root + u.epsilon;
     return p * u.decay - u.step_size * m / root;
-}
-
-/* Random low bits added before truncation: E[stored] = x (Gupta et al., 2015, section 3). Infinity
- * and NaN have no neighbour to round to. */
-__device__ __forceinline__ float round_stochastically(float x, uint32_t random) {
-    const uint32_t u = pl_bits_of_f32(x);
-    const bool is_finite = (u & 0x7F800000u) != 0x7F800000u;
-    return is_finite ? pl_f32_of_bits((u + random) & 0xFFFF0000u) : x;
-}
-
-/* Element e of the tensor always gets the same bits: half e % 8 of block e / 8. A pack of eight is
- * a whole block. */
-template <int V>
-__device__ __forceinline__ void round_elements(const struct pl_rng &rng, uint64_t e,
-                                               float (&p)[V]) {
-    uint32_t x[4];
-    pl_rng_block(&rng, e / V_UPDATE, x);
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-        const uint32_t half = V == V_UPDATE ? i : (uint32_t)(e + i) % V_UPDATE;
-        const uint32_t low = half & 2 ? x[1] : x[0], high = half & 2 ? x[3] : x[2];
-        p[i] = round_stochastically(p[i], (half & 4 ? high : low) >> (half % 2 * 16) & 0xFFFFu);
-    }
 }
 
 template <typename W, typename G, typename S, int V>
@@ -192,7 +150,7 @@ __global__ void __launch_bounds__(BLOCK) update_elements(const update<W, G, S> t
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
     apply_rule<W, G, S, V>(t, row, col, p);
     if (t.master.p) pl_store(t.master, row, col, t.cols, pl_packed(t.master, p));
-    if (t.rule.rounds_stochastically) round_elements(t.rule.rng, row * t.cols + col, p);
+    if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, row * t.cols + col, p);
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
@@ -220,10 +178,10 @@ typedef pl_err (*update_fn)(const struct update_call *u, cudaStream_t stream);
 
 /* By the forms of w and g, each fp32 or bf16. */
 const update_fn updates[2][2] = {
-    {launch_update<float, float, float, V_UPDATE>,
-     launch_update<float, __nv_bfloat16, float, V_UPDATE>},
-    {launch_update<__nv_bfloat16, float, float, V_UPDATE>,
-     launch_update<__nv_bfloat16, __nv_bfloat16, float, V_UPDATE>},
+    {launch_update<float, float, float, PL_UPDATE_PACK>,
+     launch_update<float, __nv_bfloat16, float, PL_UPDATE_PACK>},
+    {launch_update<__nv_bfloat16, float, float, PL_UPDATE_PACK>,
+     launch_update<__nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>},
 };
 
 /* Packs need every tensor in one piece and aligned. */
@@ -231,9 +189,9 @@ pl_err run_update(struct pl_device *dev, struct update_call *u) {
     struct pl_view *const views[] = {&u->w, &u->g, &u->m, &u->v, &u->master};
     bool packs = true;
     for (const struct pl_view *v : views)
-        packs = packs && is_whole(v);
+        packs = packs && pl_is_whole(v);
     for (struct pl_view *v : views)
-        if (packs) *v = flat(v);
+        if (packs) *v = pl_flat(v);
     for (const struct pl_view *v : views)
         packs = packs && pl_is_aligned(v);
     if (!pl_is_float(&u->w) || !pl_is_float(&u->g)) return PL_ERR_PLAN_BROKEN;
@@ -266,7 +224,7 @@ struct rule rule_of(const struct pl_call *c, bool has_master) {
 extern "C" pl_err pl_cuda_square_sum(struct pl_device *dev, const struct pl_call *c) {
     static void (*const by_form[PL_FORMS])(const struct square_call *, cudaStream_t) =
         PL_FORM_TABLE(launch_square);
-    const struct pl_view g = flat(&c->in[0]), *const views[] = {&g};
+    const struct pl_view g = pl_flat(&c->in[0]), *const views[] = {&g};
     const int form = g.rows <= 1 ? pl_form_of(views, 1) : PL_FORM_EITHER;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_SQUARE_SUM, c->attr,
                                                 c->in[0].rows, c->in[0].cols, false);
@@ -316,9 +274,9 @@ PL_CUDA_PRELOAD(optim) = {
     PL_FORM_KERNELS(sum_squares),
     PL_CUDA_KERNEL(sum_blocks),
     PL_CUDA_KERNEL(scale_of_norm),
-    PL_CUDA_KERNEL(update_elements<float, float, float, V_UPDATE>),
-    PL_CUDA_KERNEL(update_elements<float, __nv_bfloat16, float, V_UPDATE>),
-    PL_CUDA_KERNEL(update_elements<__nv_bfloat16, float, float, V_UPDATE>),
-    PL_CUDA_KERNEL(update_elements<__nv_bfloat16, __nv_bfloat16, float, V_UPDATE>),
+    PL_CUDA_KERNEL(update_elements<float, float, float, PL_UPDATE_PACK>),
+    PL_CUDA_KERNEL(update_elements<float, __nv_bfloat16, float, PL_UPDATE_PACK>),
+    PL_CUDA_KERNEL(update_elements<__nv_bfloat16, float, float, PL_UPDATE_PACK>),
+    PL_CUDA_KERNEL(update_elements<__nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>),
     PL_CUDA_KERNEL(update_elements<pl_either, pl_either, pl_either, 1>),
     NULL};

@@ -18,6 +18,7 @@
     X(RMSNORM, rmsnorm)                                                                            \
     X(ADD_RMSNORM, add_rmsnorm)                                                                    \
     X(RENORM, renorm)                                                                              \
+    X(DEQUANT4, dequant4)                                                                          \
     X(LINEAR, linear)                                                                              \
     X(QK_NORM, qk_norm)                                                                            \
     X(ROPE, rope)                                                                                  \
@@ -41,14 +42,17 @@
     X(SQUARE_SUM, square_sum)                                                                      \
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \
+    X(ADAMW_8BIT, adamw_8bit)                                                                      \
     X(SGD, sgd)
 
 /* Every file with kernels, by its name. X(file) */
 #define PL_CUDA_FILES(X)                                                                           \
+    X(adamw8)                                                                                      \
     X(attention_bwd)                                                                               \
     X(attention_fwd)                                                                               \
     X(bias)                                                                                        \
     X(cross_entropy)                                                                               \
+    X(dequant4)                                                                                    \
     X(dropout)                                                                                     \
     X(embed)                                                                                       \
     X(gather)                                                                                      \

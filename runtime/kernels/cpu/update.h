@@ -1,0 +1,81 @@
+/* update.h - what the optimizers share: matrices as one run of elements, and how weights are
+ * stored.
+ *
+ * In: the operands of ADAMW, ADAMW_8BIT or SGD. Out: new weights, in fp32 masters too.
+ *   U1  element e of a tensor gets the same random bits whatever the stretch it is stored in
+ * Use: pl_widen(p, pl_element(from, i), ...); ... update p ...; pl_store_weight(&s, i, n, p); */
+#ifndef PL_RUNTIME_KERNELS_CPU_UPDATE_H
+#define PL_RUNTIME_KERNELS_CPU_UPDATE_H
+
+#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/rng.h"
+
+/* Elements [i, *) of v that lie one after another, at most `limit`. */
+static inline uint64_t pl_stretch(const struct pl_view *v, uint64_t i, uint64_t limit) {
+    uint64_t row = v->ld == v->cols ? v->rows * v->cols : v->cols;
+    return pl_u64_min(limit, row - i % row);
+}
+
+static inline void *pl_element(const struct pl_view *v, uint64_t i) {
+    return pl_at(v, i / v->cols, i % v->cols);
+}
+
+/* Where new weights go: w, in its own type, and an fp32 master where there is one. */
+struct pl_weight_store {
+    struct pl_view w, master;
+    bool rounds_stochastically;
+    struct pl_rng rng;
+};
+
+/* Kept by (seed, step, tensor): a bf16 weight without a master is rounded stochastically. */
+static inline struct pl_weight_store pl_weight_store_of(const struct pl_call *c,
+                                                        const struct pl_view *master) {
+    struct pl_weight_store s = {.w = c->in[0], .master = *master};
+    s.rounds_stochastically = !master->p && s.w.dtype == PL_DTYPE_BF16;
+    s.rng = pl_rng_init(c->batch->seed, c->batch->step, c->attr->site);
+    return s;
+}
+
+/* The matrix that holds the weights at full precision. */
+static inline const struct pl_view *pl_weight_source(const struct pl_weight_store *s) {
+    return s->master.p ? &s->master : &s->w;
+}
+
+/* Random low bits added before truncation: E[stored] = x (Gupta et al., 2015, section 3). Eight
+ * elements share a block of random numbers. */
+#define PL_ELEMENTS_PER_BLOCK 8
+
+static inline void pl_random_halves(const struct pl_rng *rng, uint64_t first, uint64_t n,
+                                    uint16_t *out) {
+    for (uint64_t i = 0; i < n;) {
+        uint32_t x[4];
+        uint64_t e = first + i, lane = e % PL_ELEMENTS_PER_BLOCK;
+        pl_rng_block(rng, e / PL_ELEMENTS_PER_BLOCK, x);
+        for (; lane < PL_ELEMENTS_PER_BLOCK && i < n; lane++, i++)
+            out[i] = (uint16_t)(x[lane / 2] >> (lane % 2 * 16));
+    }
+}
+
+/* Infinity and NaN have no neighbour to round to. */
+static inline uint16_t pl_round_stochastically(float x, uint16_t random) {
+    uint32_t u = pl_f32_bits(x), finite = (u & 0x7F800000u) != 0x7F800000u;
+    return finite ? (uint16_t)((u + random) >> 16) : pl_bf16_from_f32(x);
+}
+
+#define PL_UPDATE_STRETCH 1024 /* elements stored at a time, at most */
+
+/* Elements [i, i + n) of the weights become p[n]. */
+static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, uint64_t n,
+                                   const float *p) {
+    uint16_t *w = pl_element(&s->w, i), random[PL_UPDATE_STRETCH];
+    if (s->master.p) memcpy(pl_element(&s->master, i), p, n * sizeof *p);
+    if (!s->rounds_stochastically) {
+        pl_narrow(w, s->w.dtype, p, n);
+        return;
+    }
+    pl_random_halves(&s->rng, i, n, random);
+    for (uint64_t j = 0; j < n; j++)
+        w[j] = pl_round_stochastically(p[j], random[j]);
+}
+
+#endif

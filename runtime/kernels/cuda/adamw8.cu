@@ -1,0 +1,301 @@
+/* adamw8.cu - ADAMW_8BIT: AdamW with moments of one byte.
+ *
+ * A warp has one block of 256 elements at a time, eight a lane, so that the largest moment of a
+ * block is found without leaving the warp. Thread blocks stay for many of them: each reads the two
+ * maps into shared memory once. Arithmetic as in the CPU's adamw8.c. */
+#include "runtime/kernels/cuda/update.cuh"
+
+#include "estimator/base/checked.h"
+#include "runtime/kernels/quant.h"
+#include "runtime/kernels/quant_call.h"
+
+#include <math.h>
+
+namespace {
+
+#define BLOCK  256
+#define WARPS  (BLOCK / PL_WARP)
+#define V      PL_UPDATE_PACK /* elements of a lane */
+#define ROUNDS 64             /* thread blocks of a multiprocessor, about a fifth of them at once */
+
+static_assert(V * PL_WARP == PL_STATE8_BLOCK, "a warp has a block of moments");
+static_assert(BLOCK == PL_QUANT_MAP_SIZE, "a thread brings one entry of each map");
+
+/* Codes with an absmax a block, or fp32 where absmax is NULL. */
+struct moment {
+    void *p;
+    float *absmax;
+};
+
+struct rule {
+    float decay, beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
+    float step_size, epsilon;                /* bias corrections folded in */
+    bool rounds_stochastically;
+    struct pl_rng rng;
+};
+
+template <typename W, typename G> struct update {
+    pl_mat<W> w; /* each one row of n elements */
+    pl_mat<G> g;
+    float *master;
+    struct moment m, v;
+    const double *clip;
+    uint64_t n;
+    struct rule rule;
+    float signed_map[PL_QUANT_MAP_SIZE], unsigned_map[PL_QUANT_MAP_SIZE];
+};
+
+/* ---- eight elements of a lane; zeros stand for those past the end ---- */
+
+template <typename T>
+__device__ __forceinline__ void load(const pl_mat<T> &m, uint64_t i, uint64_t n, float (&x)[V]) {
+    pl_floats(pl_load<T, V>(m, 0, i, n), x);
+}
+
+__device__ __forceinline__ void load(const pl_mat<pl_either> &m, uint64_t i, uint64_t n,
+                                     float (&x)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        x[k] = i + k < n ? m.get(0, i + k) : 0.0f;
+}
+
+template <typename T>
+__device__ __forceinline__ void store(const pl_mat<T> &m, uint64_t i, uint64_t n,
+                                      const float (&x)[V]) {
+    pl_store(m, 0, i, n, pl_packed(m, x));
+}
+
+__device__ __forceinline__ void store(const pl_mat<pl_either> &m, uint64_t i, uint64_t n,
+                                      const float (&x)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        if (i + k < n) m.put(0, i + k, x[k]);
+}
+
+/* fp32 without a word on alignment: masters and the moments of small tensors. */
+__device__ __forceinline__ void load_floats(const float *p, uint64_t i, uint64_t n, float (&x)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        x[k] = i + k < n ? p[i + k] : 0.0f;
+}
+
+__device__ __forceinline__ void store_floats(float *p, uint64_t i, uint64_t n,
+                                             const float (&x)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        if (i + k < n) p[i + k] = x[k];
+}
+
+/* ---- moments ---- */
+
+struct map {
+    const float *value, *midpoint; /* in shared memory */
+};
+
+template <bool IN_PACKS>
+__device__ __forceinline__ uint2 load_codes(const uint8_t *code, uint64_t i, uint64_t n) {
+    if (IN_PACKS && i + V <= n) return *reinterpret_cast<const uint2 *>(code + i);
+    uint32_t word[2] = {0, 0};
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        if (i + k < n) word[k / 4] |= (uint32_t)code[i + k] << k % 4 * 8;
+    return make_uint2(word[0], word[1]);
+}
+
+template <bool IN_PACKS>
+__device__ __forceinline__ void store_codes(uint8_t *code, uint64_t i, uint64_t n, uint2 words) {
+    if (IN_PACKS && i + V <= n) {
+        *reinterpret_cast<uint2 *>(code + i) = words;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        if (i + k < n) code[i + k] = (uint8_t)((k < 4 ? words.x : words.y) >> k % 4 * 8);
+}
+
+template <bool IN_PACKS>
+__device__ __forceinline__ void decode(const struct moment &s, const struct map &map, uint64_t i,
+                                       uint64_t n, float (&x)[V]) {
+    if (!s.absmax) {
+        load_floats((const float *)s.p, i, n, x);
+        return;
+    }
+    const uint2 words = load_codes<IN_PACKS>((const uint8_t *)s.p, i, n);
+    const float absmax = s.absmax[i / PL_STATE8_BLOCK];
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        x[k] =
+            i + k < n ? map.value[(k < 4 ? words.x : words.y) >> k % 4 * 8 & 255u] * absmax : 0.0f;
+}
+
+/* Every lane of the warp comes here; i may lie past the end. */
+template <bool IN_PACKS>
+__device__ __forceinline__ void encode(const struct moment &s, const struct map &map,
+                                       bool is_signed, uint64_t i, uint64_t n,
+                                       const float (&x)[V]) {
+    uint32_t word[2] = {0, 0};
+    float most = 0;
+#pragma unroll
+    for (int k = 0; k < V; k++)
+        most = fmaxf(most, fabsf(x[k]));
+    most = pl_warp_reduce<pl_max>(most);
+    if (i >= n) return;
+    if (i % PL_STATE8_BLOCK == 0) s.absmax[i / PL_STATE8_BLOCK] = most;
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const float unit = x[k] / most;
+        const uint32_t code = is_signed ? pl_quant_nearest_signed(map.midpoint, unit)
+                                        : pl_quant_nearest_unsigned(map.midpoint, unit);
+        word[k / 4] |= code << k % 4 * 8;
+    }
+    if (most == 0) word[0] = word[1] = 0;
+    store_codes<IN_PACKS>((uint8_t *)s.p, i, n, make_uint2(word[0], word[1]));
+}
+
+template <bool IN_PACKS>
+__device__ __forceinline__ void keep(const struct moment &s, const struct map &map, bool is_signed,
+                                     uint64_t i, uint64_t n, const float (&x)[V]) {
+    if (s.absmax)
+        encode<IN_PACKS>(s, map, is_signed, i, n, x);
+    else
+        store_floats((float *)s.p, i, n, x);
+}
+
+/* ---- a block of 256 ---- */
+
+/* p -= lr c2/c1 * m / (sqrt(v) + c2 eps) with the moments as they are before encoding, and only
+ * then p *= 1 - lr*wd. */
+__device__ __forceinline__ void move(const struct rule &u, float clip, const float (&g)[V],
+                                     float (&m)[V], float (&v)[V], float (&p)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const float x = g[k] * clip;
+        m[k] = u.beta1 * m[k] + u.rest1 * x;
+        v[k] = u.beta2 * v[k] + u.rest2 * x * x;
+        p[k] = (p[k] - u.step_size * (m[k] / (sqrtf(v[k]) + u.epsilon))) * u.decay;
+    }
+}
+
+template <typename W, typename G, bool IN_PACKS>
+__device__ __forceinline__ void update_lane(const update<W, G> &t, const struct map &m_map,
+                                            const struct map &v_map, uint64_t i) {
+    float p[V] = {}, g[V] = {}, m[V] = {}, v[V] = {};
+    if (i < t.n) {
+        if (t.master)
+            load_floats(t.master, i, t.n, p);
+        else
+            load(t.w, i, t.n, p);
+        load(t.g, i, t.n, g);
+        decode<IN_PACKS>(t.m, m_map, i, t.n, m);
+        decode<IN_PACKS>(t.v, v_map, i, t.n, v);
+        move(t.rule, (float)t.clip[1], g, m, v, p);
+        if (t.master) store_floats(t.master, i, t.n, p);
+        if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, i, p);
+        store(t.w, i, t.n, p);
+    }
+    keep<IN_PACKS>(t.m, m_map, true, i, t.n, m);
+    keep<IN_PACKS>(t.v, v_map, false, i, t.n, v);
+}
+
+/* value and midpoint of a map, a thread an entry; the last midpoint is not used. */
+__device__ __forceinline__ struct map bring(const float *value, float *shared) {
+    const unsigned i = threadIdx.x, next = i + 1 < PL_QUANT_MAP_SIZE ? i + 1 : i;
+    shared[i] = value[i];
+    shared[PL_QUANT_MAP_SIZE + i] = (value[i] + value[next]) * 0.5f;
+    return {shared, shared + PL_QUANT_MAP_SIZE};
+}
+
+template <typename W, typename G, bool IN_PACKS>
+__global__ void __launch_bounds__(BLOCK) update_blocks(const update<W, G> t) {
+    PL_SHARED(float, shared); /* two maps with their midpoints */
+    if (isnan(t.clip[1])) return;
+    const struct map m_map = bring(t.signed_map, shared);
+    const struct map v_map = bring(t.unsigned_map, shared + 2 * PL_QUANT_MAP_SIZE);
+    __syncthreads();
+    const uint64_t step = (uint64_t)gridDim.x * WARPS * PL_STATE8_BLOCK;
+    uint64_t first = ((uint64_t)blockIdx.x * WARPS + threadIdx.x / PL_WARP) * PL_STATE8_BLOCK;
+    for (; first < t.n; first += step)
+        update_lane<W, G, IN_PACKS>(t, m_map, v_map, first + threadIdx.x % PL_WARP * V);
+}
+
+/* ---- launching ---- */
+
+template <typename W, typename G, bool IN_PACKS>
+pl_err launch(struct pl_device *dev, const struct pl_call *c, const struct rule *rule) {
+    const struct pl_view w = pl_flat(&c->in[0]), g = pl_flat(&c->in[1]);
+    const uint64_t n = w.rows * w.cols, blocks = pl_u64_div_up(pl_state8_blocks(n), WARPS);
+    const struct pl_cuda *cuda = pl_cuda_of(dev);
+    update<W, G> t = {pl_mat_of<W>(w),
+                      pl_mat_of<G>(g),
+                      (float *)c->in[7].p,
+                      {c->in[2].p, (float *)c->in[5].p},
+                      {c->in[3].p, (float *)c->in[6].p},
+                      (const double *)c->in[4].p,
+                      n,
+                      *rule,
+                      {},
+                      {}};
+    pl_quant_map_values(true, t.signed_map);
+    pl_quant_map_values(false, t.unsigned_map);
+    const uint64_t grid = pl_u64_min(blocks, (uint64_t)cuda->sm_count * ROUNDS);
+    if (blocks)
+        PL_LAUNCH((update_blocks<W, G, IN_PACKS>), dim3((unsigned)grid), dim3(BLOCK),
+                  4 * PL_QUANT_MAP_SIZE * sizeof(float), cuda->stream, t);
+    return pl_cuda_launched();
+}
+
+typedef pl_err (*launch_fn)(struct pl_device *dev, const struct pl_call *c,
+                            const struct rule *rule);
+
+/* By the storage of w and g, each fp32 or bf16. */
+const launch_fn launches[2][2] = {
+    {launch<float, float, true>, launch<float, __nv_bfloat16, true>},
+    {launch<__nv_bfloat16, float, true>, launch<__nv_bfloat16, __nv_bfloat16, true>},
+};
+
+bool is_in_packs(const struct pl_call *c) {
+    bool aligned = true;
+    for (int i = 0; i < 2; i++)
+        aligned = aligned && (uintptr_t)c->in[i].p % 16 == 0;
+    for (int i = 2; i < 4; i++)
+        aligned = aligned && (uintptr_t)c->in[i].p % V == 0;
+    return aligned;
+}
+
+struct rule rule_of(const struct pl_call *c) {
+    const struct pl_batch *b = c->batch;
+    const double t = (double)b->step, lr = b->learning_rate;
+    const double c1 = 1.0 - pow(b->beta1, t), c2 = sqrt(1.0 - pow(b->beta2, t));
+    struct rule r = {};
+    r.decay = (float)(1.0 - (c->attr->decay ? lr * b->weight_decay : 0.0));
+    r.beta1 = (float)b->beta1;
+    r.rest1 = (float)(1.0 - b->beta1);
+    r.beta2 = (float)b->beta2;
+    r.rest2 = (float)(1.0 - b->beta2);
+    r.step_size = (float)(lr * c2 / c1);
+    r.epsilon = (float)(c2 * b->epsilon);
+    r.rounds_stochastically = !c->in[7].p && c->in[0].dtype == PL_DTYPE_BF16;
+    r.rng = pl_rng_init(b->seed, b->step, c->attr->site);
+    return r;
+}
+
+} // namespace
+
+/* in: w, g, m, v, clip[2]f64, m_absmax?, v_absmax?, master? f32; out: w, m, v, m_absmax?,
+ * v_absmax?, master?. */
+extern "C" pl_err pl_cuda_adamw_8bit(struct pl_device *dev, const struct pl_call *c) {
+    const struct rule rule = rule_of(c);
+    if (!pl_adamw8_is_sound(c) || !pl_is_float(&c->in[0]) || !pl_is_float(&c->in[1]))
+        return PL_ERR_PLAN_BROKEN;
+    const launch_fn fn =
+        is_in_packs(c) ? launches[c->in[0].dtype == PL_DTYPE_BF16][c->in[1].dtype == PL_DTYPE_BF16]
+                       : launch<pl_either, pl_either, false>;
+    return fn(dev, c, &rule);
+}
+
+PL_CUDA_PRELOAD(adamw8) = {PL_CUDA_KERNEL(update_blocks<float, float, true>),
+                           PL_CUDA_KERNEL(update_blocks<float, __nv_bfloat16, true>),
+                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, float, true>),
+                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, __nv_bfloat16, true>),
+                           PL_CUDA_KERNEL(update_blocks<pl_either, pl_either, false>),
+                           NULL};

@@ -1,0 +1,134 @@
+/* dequant4.cu - DEQUANT4: 4-bit codes to the matrix a product reads.
+ *
+ * A thread turns four bytes of codes into eight elements, and PACKS of them far apart are under way
+ * at once. The 16 values of the table lie in 16 banks of shared memory, so that a warp looks its
+ * codes up without a conflict. Windows off 4 or 16 bytes go byte by byte. */
+#include "runtime/kernels/cuda/common.cuh"
+
+#include "estimator/base/checked.h"
+#include "runtime/kernels/quant.h"
+#include "runtime/kernels/quant_call.h"
+
+namespace {
+
+#define BLOCK 256
+#define PACKS 4 /* of a thread */
+
+struct tables {
+    float value[PL_QUANT_LEVELS];
+    float map[PL_QUANT_MAP_SIZE];
+};
+
+template <typename T> struct dequant {
+    const uint8_t *codes;
+    const float *absmax;    /* of blocks, or of nests and the offset */
+    const uint8_t *absmax8; /* NULL = not nested */
+    pl_mat<T> w;            /* one row of n elements */
+    uint64_t n, nests;
+    struct tables tables;
+};
+
+/* BYTES bytes of codes from byte `at` on; those past the end count as 0. */
+template <int BYTES>
+__device__ __forceinline__ uint32_t load_codes(const uint8_t *codes, uint64_t at, uint64_t end) {
+    if (BYTES == 4 && at + 4 <= end) return *reinterpret_cast<const uint32_t *>(codes + at);
+    uint32_t word = 0;
+#pragma unroll
+    for (int k = 0; k < BYTES; k++)
+        if (at + k < end) word |= (uint32_t)codes[at + k] << 8 * k;
+    return word;
+}
+
+/* Each operation rounded by itself: the bits are those of the host. */
+template <typename T>
+__device__ __forceinline__ float absmax_of(const dequant<T> &t, const float *map, uint64_t b) {
+    if (!t.absmax8) return t.absmax[b];
+    const float own = __fmul_rn(map[t.absmax8[b]], t.absmax[b / PL_QUANT_NEST]);
+    return __fadd_rn(own, t.absmax[t.nests]);
+}
+
+__device__ __forceinline__ void store(const pl_mat<pl_either> &w, uint64_t i, uint64_t n,
+                                      const float (&f)[2]) {
+    w.put(0, i, f[0]);
+    if (i + 1 < n) w.put(0, i + 1, f[1]);
+}
+
+template <typename T>
+__device__ __forceinline__ void store(const pl_mat<T> &w, uint64_t i, uint64_t n,
+                                      const float (&f)[8]) {
+    pl_store(w, 0, i, n, pl_packed(w, f));
+}
+
+template <typename T, int BYTES>
+__global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
+    PL_SHARED(float, value); /* the 16 values, and the map */
+    float *map = value + PL_QUANT_LEVELS;
+    if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.tables.value[threadIdx.x];
+    map[threadIdx.x] = t.tables.map[threadIdx.x];
+    __syncthreads();
+    const uint64_t bytes = pl_quant_codes_bytes(t.n);
+    const uint64_t first = ((uint64_t)blockIdx.x * PACKS * BLOCK + threadIdx.x) * BYTES;
+    uint32_t codes[PACKS];
+    float absmax[PACKS];
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+        const uint64_t at = first + k * BLOCK * BYTES;
+        if (at >= bytes) break;
+        codes[k] = load_codes<BYTES>(t.codes, at, bytes);
+        absmax[k] = absmax_of(t, map, at * 2 / PL_QUANT_BLOCK);
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+        const uint64_t at = first + k * BLOCK * BYTES;
+        float f[2 * BYTES];
+        if (at >= bytes) break;
+#pragma unroll
+        for (int i = 0; i < 2 * BYTES; i++) /* the high half of a byte comes first */
+            f[i] = __fmul_rn(value[codes[k] >> (i / 2 * 8 + (i % 2 ? 0 : 4)) & 15u], absmax[k]);
+        store(t.w, 2 * at, t.n, f);
+    }
+}
+
+struct dequant_call {
+    const struct pl_call *c;
+    struct pl_view w;
+    uint64_t n;
+};
+
+template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cudaStream_t stream) {
+    const uint64_t blocks = pl_u64_div_up(pl_quant_codes_bytes(d->n), BLOCK * PACKS * BYTES);
+    dequant<T> t = {(const uint8_t *)d->c->in[0].p,
+                    (const float *)d->c->in[1].p,
+                    (const uint8_t *)d->c->in[2].p,
+                    pl_mat_of<T>(d->w),
+                    d->n,
+                    pl_quant_nests(d->n),
+                    {}};
+    if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
+    memcpy(t.tables.value, pl_quant_table(d->c->attr->quant), sizeof t.tables.value);
+    pl_quant_map_values(true, t.tables.map);
+    if (blocks)
+        PL_LAUNCH((dequantise<T, BYTES>), dim3((unsigned)blocks), dim3(BLOCK), sizeof t.tables,
+                  stream, t);
+    return pl_cuda_launched();
+}
+
+} // namespace
+
+/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8; out: w[O,K]. */
+extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
+    static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
+        launch<float, 4>, launch<__nv_bfloat16, 4>, launch<pl_either, 1>};
+    struct dequant_call d = {c, c->out[0], pl_quant_elements(&c->out[0])};
+    if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
+    d.w.rows = 1;
+    d.w.cols = d.w.ld = d.n;
+    const struct pl_view *const views[] = {&d.w};
+    const bool in_words = (uintptr_t)c->in[0].p % 4 == 0;
+    const int form = in_words ? pl_form_of(views, 1) : PL_FORM_EITHER;
+    return by_form[form](&d, pl_cuda_of(dev)->stream);
+}
+
+PL_CUDA_PRELOAD(dequant4) = {PL_CUDA_KERNEL(dequantise<float, 4>),
+                             PL_CUDA_KERNEL(dequantise<__nv_bfloat16, 4>),
+                             PL_CUDA_KERNEL(dequantise<pl_either, 1>), NULL};

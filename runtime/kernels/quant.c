@@ -1,0 +1,240 @@
+/* quant.c - tables, quantising and dequantising on the host. */
+#include "runtime/kernels/quant.h"
+
+#include "estimator/base/checked.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+/* FP4 has the values 0, 1/16, 2, 3, 4, 6, 8 and 12 over 12; bit 3 is the sign. */
+static const float tables[PL_QUANT_COUNT][PL_QUANT_LEVELS] = {
+    [PL_QUANT_NF4] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
+                      -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+                      0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f,
+                      0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
+                      0.7229568362236023f, 1.0f},
+    [PL_QUANT_FP4] = {0.0f, 0.0625f / 12, 8.0f / 12, 12.0f / 12, 4.0f / 12, 6.0f / 12, 2.0f / 12,
+                      3.0f / 12, 0.0f, -0.0625f / 12, -8.0f / 12, -12.0f / 12, -4.0f / 12,
+                      -6.0f / 12, -2.0f / 12, -3.0f / 12},
+};
+
+#define NF4_ZERO 7
+#define FP4_SIGN 8
+
+/* The codes of fp4 without its sign, by value. */
+static const uint8_t fp4_ascending[PL_QUANT_LEVELS / 2] = {0, 1, 6, 7, 4, 5, 2, 3};
+
+const float *pl_quant_table(enum pl_quant t) {
+    return tables[t];
+}
+
+static float midpoint(float a, float b) {
+    return (a + b) * 0.5f;
+}
+
+/* ---- blocks of 64 ---- */
+
+static uint64_t block_size(uint64_t n, uint64_t first) {
+    return pl_u64_min(n - first, PL_QUANT_BLOCK);
+}
+
+/* A whole block: x itself, or a copy of its last values with zeros behind them. */
+static const float *whole_block(const float *x, uint64_t n, float padded[PL_QUANT_BLOCK]) {
+    if (n == PL_QUANT_BLOCK) return x;
+    memset(padded, 0, PL_QUANT_BLOCK * sizeof *padded);
+    memcpy(padded, x, n * sizeof *x);
+    return padded;
+}
+
+/* 1/absmax, and 0 where that is no number: all values then are as good as 0. */
+static float scale_of(float absmax) {
+    const float scale = 1.0f / absmax;
+    return isfinite(scale) ? scale : 0.0f;
+}
+
+#define LANES 16
+
+/* The lanes make it a loop that vectorises: comparisons may not be reordered into a reduction. */
+static float block_absmax(const float *x) {
+    float lane[LANES] = {0};
+    for (int i = 0; i < PL_QUANT_BLOCK; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] = fabsf(x[i + l]) > lane[l] ? fabsf(x[i + l]) : lane[l];
+    for (int l = 1; l < LANES; l++)
+        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+    return lane[0];
+}
+
+void pl_quant_absmax(const float *x, uint64_t n, float *absmax) {
+    float padded[PL_QUANT_BLOCK];
+    for (uint64_t i = 0; i < n; i += PL_QUANT_BLOCK)
+        absmax[i / PL_QUANT_BLOCK] = block_absmax(whole_block(x + i, block_size(n, i), padded));
+}
+
+double pl_quant_sum(const float *absmax, uint64_t blocks) {
+    double sum = 0;
+    for (uint64_t b = 0; b < blocks; b++)
+        sum += absmax[b];
+    return sum;
+}
+
+/* ---- to 4 bits ---- */
+
+struct coder {
+    float midpoint[PL_QUANT_LEVELS - 1];
+    int32_t turn[PL_QUANT_LEVELS - 1]; /* fp4: code below ^ code above a midpoint */
+};
+
+static void nf4_coder(struct coder *c) {
+    for (int k = 0; k < PL_QUANT_LEVELS - 1; k++)
+        c->midpoint[k] = midpoint(tables[PL_QUANT_NF4][k], tables[PL_QUANT_NF4][k + 1]);
+}
+
+static void nf4_block(const struct coder *c, const float *restrict x, float scale,
+                      uint8_t *restrict code) {
+    for (int i = 0; i < PL_QUANT_BLOCK; i++) {
+        const float y = x[i] * scale;
+        int32_t rank = 0;
+        for (int k = 0; k < PL_QUANT_LEVELS - 1; k++)
+            rank += y > c->midpoint[k];
+        code[i] = (uint8_t)rank;
+    }
+}
+
+static void fp4_coder(struct coder *c) {
+    const float *value = tables[PL_QUANT_FP4];
+    for (int k = 0; k < PL_QUANT_LEVELS / 2 - 1; k++) {
+        c->midpoint[k] = midpoint(value[fp4_ascending[k]], value[fp4_ascending[k + 1]]);
+        c->turn[k] = fp4_ascending[k] ^ fp4_ascending[k + 1];
+    }
+}
+
+static void fp4_block(const struct coder *c, const float *restrict x, float scale,
+                      uint8_t *restrict code) {
+    for (int i = 0; i < PL_QUANT_BLOCK; i++) {
+        const float y = x[i] * scale, magnitude = fabsf(y);
+        int32_t bits = y < 0 ? FP4_SIGN : 0;
+        for (int k = 0; k < PL_QUANT_LEVELS / 2 - 1; k++)
+            bits ^= magnitude > c->midpoint[k] ? c->turn[k] : 0;
+        code[i] = (uint8_t)bits;
+    }
+}
+
+static const struct {
+    void (*init)(struct coder *c);
+    void (*block)(const struct coder *c, const float *restrict x, float scale,
+                  uint8_t *restrict code);
+} coders[PL_QUANT_COUNT] = {
+    [PL_QUANT_NF4] = {nf4_coder, nf4_block},
+    [PL_QUANT_FP4] = {fp4_coder, fp4_block},
+};
+
+static void pack(const uint8_t *restrict code, uint64_t bytes, uint8_t *restrict out) {
+    for (uint64_t i = 0; i < bytes; i++)
+        out[i] = (uint8_t)(code[2 * i] << 4 | code[2 * i + 1]);
+}
+
+void pl_quant_codes(enum pl_quant t, const float *x, uint64_t n, const float *absmax,
+                    uint8_t *codes) {
+    float padded[PL_QUANT_BLOCK];
+    uint8_t code[PL_QUANT_BLOCK];
+    struct coder c;
+    coders[t].init(&c);
+    for (uint64_t i = 0; i < n; i += PL_QUANT_BLOCK) {
+        const uint64_t size = block_size(n, i);
+        coders[t].block(&c, whole_block(x + i, size, padded), scale_of(absmax[i / PL_QUANT_BLOCK]),
+                        code);
+        pack(code, pl_quant_codes_bytes(size), codes + i / 2);
+    }
+}
+
+/* ---- and back ---- */
+
+void pl_quant_values(enum pl_quant t, const uint8_t *codes, uint64_t n, const float *absmax,
+                     float *x) {
+    for (uint64_t i = 0; i < n; i++) {
+        const unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
+        x[i] = tables[t][code] * absmax[i / PL_QUANT_BLOCK];
+    }
+}
+
+/* ---- dynamic maps ---- */
+
+#define DECADES   7
+#define POSITIVES 127 /* values of the signed map between 0 and 1 */
+
+/* Boundary i of n steps from 0.1 to 1 as torch.linspace() has it: from the nearer end, one fused
+ * multiply-add in fp32, which a double holds exactly before it is rounded. */
+static float boundary(int i, int n) {
+    const float first = 0.1f, last = 1.0f, step = (last - first) / (float)n;
+    const bool lower = i < (n + 1) / 2;
+    const double from = lower ? (double)first : (double)last;
+    const double way = (double)step * (lower ? i : i - n);
+    return (float)(from + way);
+}
+
+/* The values between 0 and 1, ascending: the lowest decade has `steps`, each next twice as many. */
+static void fill_decades(int steps, float *out) {
+    static const float power[DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
+    for (int d = 0; d < DECADES; d++, steps *= 2)
+        for (int i = 0; i < steps; i++)
+            *out++ = power[d] * midpoint(boundary(i, steps), boundary(i + 1, steps));
+}
+
+void pl_quant_map_values(bool is_signed, float value[PL_QUANT_MAP_SIZE]) {
+    const int zero = is_signed ? PL_QUANT_SIGNED_ZERO : PL_QUANT_UNSIGNED_ZERO;
+    fill_decades(is_signed ? 1 : 2, value + zero + 1);
+    value[zero] = 0.0f;
+    value[PL_QUANT_MAP_SIZE - 1] = 1.0f;
+    for (int k = 1; is_signed && k <= POSITIVES; k++)
+        value[zero - k] = -value[zero + k];
+}
+
+void pl_quant_map_init(struct pl_quant_map *m, bool is_signed) {
+    pl_quant_map_values(is_signed, m->value);
+    m->midpoint[PL_QUANT_MAP_SIZE - 1] = INFINITY;
+    for (int i = 0; i < PL_QUANT_MAP_SIZE - 1; i++)
+        m->midpoint[i] = midpoint(m->value[i], m->value[i + 1]);
+}
+
+/* ---- absmax to 8 bits ---- */
+
+/* Q1 for the signed map, where -0 has no code of its own. */
+static uint8_t nearest(const float value[PL_QUANT_MAP_SIZE], float x) {
+    unsigned below = 0;
+    for (unsigned step = PL_QUANT_MAP_SIZE / 2; step; step /= 2)
+        if (x > midpoint(value[below + step - 1], value[below + step])) below += step;
+    return (uint8_t)below;
+}
+
+static float largest_distance(const float *x, uint64_t n, float from) {
+    float most = 0;
+    for (uint64_t i = 0; i < n; i++)
+        most = fabsf(x[i] - from) > most ? fabsf(x[i] - from) : most;
+    return most;
+}
+
+void pl_quant_nest(const float *absmax, uint64_t blocks, float offset, uint8_t *absmax8,
+                   float *absmax2) {
+    float value[PL_QUANT_MAP_SIZE];
+    pl_quant_map_values(true, value);
+    for (uint64_t b = 0; b < blocks; b += PL_QUANT_NEST) {
+        const uint64_t n = pl_u64_min(blocks - b, PL_QUANT_NEST);
+        const float most = largest_distance(absmax + b, n, offset), scale = scale_of(most);
+        absmax2[b / PL_QUANT_NEST] = most;
+        for (uint64_t i = b; i < b + n; i++)
+            absmax8[i] = nearest(value, (absmax[i] - offset) * scale);
+    }
+}
+
+void pl_quant_unnest(const uint8_t *absmax8, const float *absmax2, float offset, uint64_t blocks,
+                     float *absmax) {
+    float value[PL_QUANT_MAP_SIZE];
+    pl_quant_map_values(true, value);
+    for (uint64_t b = 0; b < blocks; b++) {
+        const float own = value[absmax8[b]] * absmax2[b / PL_QUANT_NEST];
+        absmax[b] = own + offset;
+    }
+}

@@ -1,0 +1,49 @@
+/* quant_call.h - which calls of DEQUANT4 and ADAMW_8BIT are sound: the same for every back-end.
+ *
+ * In: the operands. Out: whether the kernels may run; a call that is not sound is a broken plan.
+ *   C1  matrices are one run of elements: windows of whole rows
+ *   C2  codes and absmax are as long as the window needs */
+#ifndef PL_RUNTIME_KERNELS_QUANT_CALL_H
+#define PL_RUNTIME_KERNELS_QUANT_CALL_H
+
+#include "estimator/program/quant.h"
+#include "runtime/kernels/kernels.h"
+
+static inline uint64_t pl_quant_elements(const struct pl_view *v) {
+    return v->rows * v->cols;
+}
+
+static inline bool pl_quant_is_run(const struct pl_view *v) {
+    return v->rows <= 1 || v->ld == v->cols;
+}
+
+/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8; out: w[O,K]. */
+static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
+    const struct pl_view *absmax8 = &c->in[2], *w = &c->out[0];
+    const uint64_t n = pl_quant_elements(w), blocks = pl_quant_blocks(n);
+    const uint64_t scales = absmax8->p ? pl_quant_nests(n) + 1 : blocks;
+    return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(w) &&
+           pl_quant_elements(&c->in[0]) >= pl_quant_codes_bytes(n) &&
+           pl_quant_elements(&c->in[1]) >= scales &&
+           (!absmax8->p || pl_quant_elements(absmax8) >= blocks);
+}
+
+/* A moment is n codes with an absmax a block, or n fp32 without. */
+static inline bool pl_adamw8_is_moment(const struct pl_view *s, const struct pl_view *absmax,
+                                       uint64_t n) {
+    return pl_quant_is_run(s) && pl_quant_elements(s) == n &&
+           s->dtype == (absmax->p ? PL_DTYPE_U8 : PL_DTYPE_F32) &&
+           (!absmax->p || pl_quant_elements(absmax) >= pl_state8_blocks(n));
+}
+
+/* in: w, g, m, v, clip[2]f64, m_absmax?, v_absmax?, master?. */
+static inline bool pl_adamw8_is_sound(const struct pl_call *c) {
+    const struct pl_view *w = &c->in[0], *g = &c->in[1], *master = &c->in[7];
+    const uint64_t n = pl_quant_elements(w);
+    return pl_quant_is_run(w) && pl_quant_is_run(g) && pl_quant_elements(g) == n &&
+           (!master->p || (pl_quant_is_run(master) && pl_quant_elements(master) == n)) &&
+           pl_adamw8_is_moment(&c->in[2], &c->in[5], n) &&
+           pl_adamw8_is_moment(&c->in[3], &c->in[6], n);
+}
+
+#endif
