@@ -65,6 +65,8 @@
     X(SAMPLES, "samples", 0, "N", "", "", "data without a file: how many samples")                 \
     X(MEAN_TOKENS, "mean_tokens", 0, "N", "", "", "data without a file: their average length")     \
     X(LONGEST_TOKENS, "longest_tokens", 0, "N", "", "", "data without a file: the longest")        \
+    X(TOKENIZER, "tokenizer", 0, "PATH", "tokenizer", "", "a model directory, its file, or byte") \
+    X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "nothing before or behind the text")  \
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
     X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")
@@ -169,6 +171,7 @@ int pl_cmd_validate(const struct pl_cli *cli);
 int pl_cmd_estimate(const struct pl_cli *cli);
 int pl_cmd_inspect(const struct pl_cli *cli);
 int pl_cmd_plan(const struct pl_cli *cli);
+int pl_cmd_tokenize(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);
 int pl_cmd_devices(const struct pl_cli *cli);

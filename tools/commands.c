@@ -109,6 +109,19 @@ static const struct pl_command commands[] = {
         .keys = true,
     },
     {
+        .name = "tokenize",
+        .summary = "text to token ids and back, by a model's own tokenizer",
+        .synopsis = "--tokenizer PATH [--no-special-tokens] [--json] <TEXT",
+        .examples = "echo \"To be, or not to be\" | plimsoll tokenize --tokenizer path/to/model\n"
+                    "plimsoll tokenize --tokenizer tokenizer.json.gz --json <rows.jsonl\n",
+        .text = "Reads lines of text and prints ids and pieces. Under --json a line is\n"
+                "{\"text\":...}, its answer {\"ids\":[...],\"decoded\":...}. PATH is a directory\n"
+                "with tokenizer.json, such a file, plain or gzip, or the word byte. Whatever a\n"
+                "tokenizer.json asks for is done exactly, or the file is refused by name.\n",
+        .run = pl_cmd_tokenize,
+        .flags = PL_FLAG_BIT(TOKENIZER) | PL_FLAG_BIT(NO_SPECIAL_TOKENS),
+    },
+    {
         .name = "cards",
         .summary = "the GPUs that --gpu knows, with what a process can get of each",
         .synopsis = "",

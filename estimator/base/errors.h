@@ -25,6 +25,11 @@
                                                  "smollm3")                                        \
     X(MODEL_WEIGHTS, 5, "MODEL_WEIGHTS", "the weights must belong to this config.json")            \
     X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "set `tokenizer: byte` or give a tokenizer")            \
+    X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON; download it again")    \
+    X(TOKENIZER_FIELD, 5, "TOKENIZER_FIELD", "compare tokenizer.json with the published one")      \
+    X(TOKENIZER_UNSUPPORTED, 5, "TOKENIZER_UNSUPPORTED",                                           \
+      "BPE with ByteLevel or Metaspace is read; tokenise elsewhere and use `format: tokens`")      \
+    X(TOKENIZER_INPUT, 5, "TOKENIZER_INPUT", "text must be UTF-8, ids those of this tokenizer")    \
     X(DATA_FILE, 5, "DATA_FILE", "check the path and its permissions")                             \
     X(DATA_SYNTAX, 5, "DATA_SYNTAX", "JSONL wants one complete JSON object per line")              \
     X(DATA_FIELD, 5, "DATA_FIELD", "README lists the keys of every data format")                   \

@@ -1,0 +1,192 @@
+/* tokenizer_files.c - the files of a tokenizer: tokenizer.json, plain or gzip, and what stands
+ * beside it. */
+#include "runtime/data/tokenizer/tokenizer_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define FILE_MOST_BYTES ((size_t)256 << 20) /* unpacked; the largest known is 33 MB */
+#define PATH_BYTES      4096
+
+/* --- reading -----------------------------------------------------------------------------------
+ */
+
+static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struct pl_diag *d) {
+    enum { BLOCK = 1 << 16 };
+    char *block = malloc(BLOCK);
+    pl_err err = PL_ERR_OK;
+    int n = 0, code;
+    if (!block) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+    while (err == PL_ERR_OK && (n = gzread(z, block, BLOCK)) > 0) {
+        pl_text_addn(out, block, (size_t)n);
+        if (out->failed) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+        if (out->len > FILE_MOST_BYTES)
+            err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file is above 256 MiB");
+    }
+    if (err == PL_ERR_OK && n < 0)
+        err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file cannot be read: %s",
+                         gzerror(z, &code));
+    free(block);
+    return err;
+}
+
+/* *there = false, and no error, when there is no such file. */
+static pl_err read_file(const char *path, struct pl_text *out, bool *there, struct pl_diag *d) {
+    struct stat st;
+    /* O_NONBLOCK: a FIFO must be refused, not waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *there = fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
+    if (fd < 0 && !*there) return PL_ERR_OK;
+    if (fd < 0)
+        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file cannot be opened: %s",
+                          strerror(errno));
+    gzFile z = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? gzdopen(fd, "rb") : NULL;
+    if (!z) {
+        close(fd);
+        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "this is no file of a tokenizer");
+    }
+    pl_err err = read_stream(z, path, out, d);
+    gzclose(z);
+    return err;
+}
+
+static pl_err parse_json(const char *path, const struct pl_text *text, json_t **out,
+                         struct pl_diag *d) {
+    json_error_t e;
+    *out = json_loadb(pl_text_str(text), text->len, JSON_ALLOW_NUL, &e);
+    if (*out) return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_TOKENIZER_SYNTAX, path, e.line > 0 ? (uint64_t)e.line : 0,
+                      e.column > 0 ? (uint64_t)e.column : 0, "%s", e.text);
+}
+
+/* *out stays NULL when there is no such file. */
+static pl_err read_json(const char *path, json_t **out, struct pl_diag *d) {
+    struct pl_text text = {0};
+    bool there;
+    pl_err err = read_file(path, &text, &there, d);
+    if (err == PL_ERR_OK && there) err = parse_json(path, &text, out, d);
+    pl_text_finish(&text);
+    return err;
+}
+
+/* --- tokenizer_config.json ---------------------------------------------------------------------
+ */
+
+/* bos_token and its like: a string, or an object with `content`. */
+static int64_t named_token(const struct pl_tokenizer *t, const json_t *config, const char *key) {
+    const json_t *v = json_object_get(config, key);
+    if (json_is_object(v)) v = json_object_get(v, "content");
+    return json_is_string(v) ? pl_tokenizer_id(t, json_string_value(v)) : -1;
+}
+
+/* The template of a string, or of the list's entry `default`. */
+static const char *template_of(const json_t *config) {
+    const json_t *v = json_object_get(config, "chat_template");
+    if (!json_is_array(v)) return json_string_value(v);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *entry = json_array_get(v, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(entry, "template"));
+    }
+    return NULL;
+}
+
+static pl_err keep_template(struct pl_tokenizer *t, const char *text, struct pl_diag *d) {
+    t->chat_template = strdup(text);
+    if (t->chat_template) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a chat template");
+}
+
+static pl_err read_config(struct pl_tokenizer *t, const char *path, struct pl_diag *d) {
+    json_t *config = NULL;
+    PL_TRY(read_json(path, &config, d));
+    t->bos = named_token(t, config, "bos_token");
+    t->eos = named_token(t, config, "eos_token");
+    const char *text = t->chat_template ? NULL : template_of(config);
+    pl_err err = text ? keep_template(t, text, d) : PL_ERR_OK;
+    json_decref(config);
+    return err;
+}
+
+/* The file of its own is the newer form, and wins. */
+static pl_err read_jinja(struct pl_tokenizer *t, const char *path, struct pl_diag *d) {
+    struct pl_text text = {0};
+    bool there;
+    pl_err err = read_file(path, &text, &there, d);
+    if (err == PL_ERR_OK && there) err = keep_template(t, pl_text_str(&text), d);
+    pl_text_finish(&text);
+    return err;
+}
+
+/* --- opening -----------------------------------------------------------------------------------
+ */
+
+static pl_err join_path(char out[PATH_BYTES], const char *directory, const char *name,
+                        struct pl_diag *d) {
+    int n = snprintf(out, PATH_BYTES, "%s%s%s", directory, *directory ? "/" : "", name);
+    if (n > 0 && n < PATH_BYTES) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "the path %.200s... is too long", directory);
+}
+
+/* A directory, or the path of its tokenizer.json: the file that is read and where it lies. */
+static pl_err find_files(const char *path, char file[PATH_BYTES], char directory[PATH_BYTES],
+                         struct pl_diag *d) {
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "there is no tokenizer: %s",
+                          strerror(errno));
+    if (!S_ISDIR(st.st_mode)) {
+        const char *slash = strrchr(path, '/');
+        PL_TRY(join_path(file, "", path, d));
+        memcpy(directory, file, PATH_BYTES);
+        directory[slash ? (size_t)(slash - path) + (slash == path) : 0] = 0;
+        return PL_ERR_OK;
+    }
+    static const char *const names[] = {"tokenizer.json", "tokenizer.json.gz"};
+    PL_TRY(join_path(directory, "", path, d));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        PL_TRY(join_path(file, directory, names[i], d));
+        if (access(file, F_OK) == 0) return PL_ERR_OK;
+    }
+    return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the directory has no tokenizer.json");
+}
+
+static pl_err open_files(struct pl_tokenizer *t, const char *file, const char *directory,
+                         struct pl_diag *d) {
+    char beside[PATH_BYTES];
+    json_t *root = NULL;
+    pl_err err = read_json(file, &root, d);
+    if (err == PL_ERR_OK) err = pl_tokenizer_parse(t, root, d);
+    json_decref(root);
+    if (err != PL_ERR_OK) {
+        if (d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", file);
+        return err;
+    }
+    PL_TRY(join_path(beside, directory, "chat_template.jinja", d));
+    PL_TRY(read_jinja(t, beside, d));
+    PL_TRY(join_path(beside, directory, "tokenizer_config.json", d));
+    return read_config(t, beside, d);
+}
+
+pl_err pl_tokenizer_open(const char *path, struct pl_tokenizer **out, struct pl_diag *d) {
+    char file[PATH_BYTES], directory[PATH_BYTES];
+    struct pl_tokenizer *t = *out = calloc(1, sizeof *t);
+    if (!t) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a tokenizer");
+    t->bos = t->eos = -1;
+    pl_err err;
+    if (strcmp(path, "byte") == 0) {
+        err = pl_tokenizer_make_byte(t, d);
+    } else {
+        err = find_files(path, file, directory, d);
+        if (err == PL_ERR_OK) err = open_files(t, file, directory, d);
+    }
+    if (err != PL_ERR_OK) pl_tokenizer_close(out);
+    return err;
+}

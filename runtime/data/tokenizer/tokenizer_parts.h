@@ -1,0 +1,59 @@
+/* tokenizer_parts.h - what an open tokenizer is made of; only this room sees it.
+ *
+ * In: the parts of a tokenizer.json.  Out: struct pl_tokenizer.  Needs: every module of the room.
+ *   O1  `model` has the pieces as the file spells them, `bytes` those of a byte-level model as the
+ *       bytes they stand for; both by the same ids
+ *   O2  an added token's id is the one the library gives it: that of the piece with its content,
+ *       else the next free one; a file that says another is refused
+ * Use: pl_tokenizer_parse(t, root, &d), then encode. */
+#ifndef PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
+#define PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
+
+#include "runtime/data/tokenizer/added_tokens.h"
+#include "runtime/data/tokenizer/bpe.h"
+#include "runtime/data/tokenizer/normalizer.h"
+#include "runtime/data/tokenizer/piece_decoder.h"
+#include "runtime/data/tokenizer/pretokenizer.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+#include "runtime/data/tokenizer/vocab.h"
+
+#include <jansson.h>
+
+#define PL_TOKENIZER_MOST_TEMPLATE 32 /* tokens on one side */
+
+/* What the post-processor puts around the tokens of a text. */
+struct pl_token_template {
+    int32_t before[PL_TOKENIZER_MOST_TEMPLATE], after[PL_TOKENIZER_MOST_TEMPLATE];
+    uint32_t n_before, n_after;
+};
+
+enum { PL_TOKEN_ADDED = 1, PL_TOKEN_SPECIAL = 2, PL_TOKEN_SKIPPED = 4 };
+
+struct pl_tokenizer {
+    struct pl_vocab model, bytes;
+    struct pl_vocab added; /* contents of added tokens */
+    struct pl_vocab shown; /* what decoding sees of those that the normalizer changes */
+    uint8_t *flags;        /* [n_flags], by id: PL_TOKEN_* */
+    uint32_t n_flags;
+    struct pl_bpe bpe;
+    struct pl_added_set raw, normalized;
+    struct pl_normalizer normalizer;
+    struct pl_pretokenizer pretokenizer;
+    struct pl_piece_decoder decoder;
+    struct pl_token_template around;
+    int64_t bos, eos;
+    char *chat_template;
+};
+
+/* Fills *t, zeroed before, from a parsed tokenizer.json. What was made is freed by
+ * pl_tokenizer_close in any case. */
+pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+/* The parts, in the order in which they need each other. */
+pl_err pl_tokenizer_parse_steps(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+/* The tokenizer of the word `byte`. */
+pl_err pl_tokenizer_make_byte(struct pl_tokenizer *t, struct pl_diag *d);
+
+#endif

@@ -1,0 +1,126 @@
+/* cmd_tokenize.c - `plimsoll tokenize`: text to ids and back, by a model's own tokenizer. */
+#include "tools/cli.h"
+
+#include "runtime/data/tokenizer/tokenizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+/* --- texts to ids ------------------------------------------------------------------------------
+ */
+
+struct session {
+    struct pl_tokenizer *t;
+    struct pl_tokenizer_scratch *scratch;
+    struct pl_token_list tokens;
+    bool special, json;
+};
+
+static pl_err open_session(const struct pl_cli *cli, struct session *s, struct pl_diag *d) {
+    s->special = !pl_cli_has(cli, PL_FLAG_NO_SPECIAL_TOKENS);
+    s->json = pl_cli_has(cli, PL_FLAG_JSON);
+    PL_TRY(pl_tokenizer_open(cli->flag[PL_FLAG_TOKENIZER], &s->t, d));
+    return pl_tokenizer_scratch_create(s->t, &s->scratch, d);
+}
+
+static void close_session(struct session *s) {
+    pl_token_list_finish(&s->tokens);
+    pl_tokenizer_scratch_destroy(&s->scratch);
+    pl_tokenizer_close(&s->t);
+}
+
+/* {"ids":[...],"decoded":...} */
+static pl_err add_answer(const struct session *s, struct pl_text *out, struct pl_diag *d) {
+    struct pl_text decoded = {0};
+    PL_TRY(pl_tokenizer_decode(s->t, s->tokens.ids, s->tokens.n, false, &decoded, d));
+    json_t *string = json_stringn(pl_text_str(&decoded), decoded.len);
+    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    pl_text_add(out, "{\"ids\":[");
+    for (uint64_t i = 0; i < s->tokens.n; i++)
+        pl_text_addf(out, "%s%ld", i ? "," : "", (long)s->tokens.ids[i]);
+    pl_text_addf(out, "],\"decoded\":%s}\n", quoted ? quoted : "");
+    out->failed |= !quoted;
+    free(quoted);
+    json_decref(string);
+    pl_text_finish(&decoded);
+    return PL_ERR_OK;
+}
+
+static void add_listing(const struct session *s, struct pl_text *out) {
+    for (uint64_t i = 0; i < s->tokens.n; i++)
+        pl_text_addf(out, "%7ld  %s\n", (long)s->tokens.ids[i],
+                     pl_tokenizer_piece(s->t, s->tokens.ids[i]));
+    pl_text_add(out, "\n");
+}
+
+static pl_err answer_text(struct session *s, const char *text, size_t n, struct pl_diag *d) {
+    struct pl_text out = {0};
+    pl_err err = pl_tokenizer_encode(s->t, s->scratch, text, n, s->special, &s->tokens, d);
+    if (err == PL_ERR_OK && s->json) err = add_answer(s, &out, d);
+    if (err == PL_ERR_OK && !s->json) add_listing(s, &out);
+    if (err != PL_ERR_OK) {
+        pl_text_finish(&out);
+        return err;
+    }
+    return pl_cli_print_text(&out, d);
+}
+
+/* Under --json a line is {"text": ...}, else the text itself. */
+static pl_err answer_line(struct session *s, const char *line, size_t n, struct pl_diag *d) {
+    json_error_t e;
+    if (!s->json) return answer_text(s, line, n, d);
+    json_t *row = json_loadb(line, n, JSON_ALLOW_NUL, &e);
+    if (!row) return pl_diag_set(d, PL_ERR_DATA_SYNTAX, "%s", e.text);
+    const json_t *text = json_object_get(row, "text");
+    pl_err err = json_is_string(text)
+                     ? answer_text(s, json_string_value(text), json_string_length(text), d)
+                     : pl_diag_set(d, PL_ERR_DATA_FIELD, "the key `text` is missing or no string");
+    json_decref(row);
+    return err;
+}
+
+static pl_err answer_lines(struct session *s, struct pl_diag *d) {
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    pl_err err = PL_ERR_OK;
+    for (uint64_t number = 1; err == PL_ERR_OK; number++) {
+        errno = 0;
+        if ((n = getline(&line, &cap, stdin)) < 0) {
+            if (!feof(stdin)) err = pl_diag_set(d, PL_ERR_IO, "stdin: %s", strerror(errno));
+            break;
+        }
+        if (n && line[n - 1] == '\n') n--;
+        err = answer_line(s, line, (size_t)n, d);
+        if (err == PL_ERR_OK || d->file[0]) continue;
+        snprintf(d->file, sizeof d->file, "stdin");
+        d->line = number;
+    }
+    free(line);
+    return err;
+}
+
+static pl_err tokenize_texts(const struct pl_cli *cli, struct pl_diag *d) {
+    struct session s = {0};
+    pl_err err = open_session(cli, &s, d);
+    if (err == PL_ERR_OK) err = answer_lines(&s, d);
+    close_session(&s);
+    return err;
+}
+
+/* --- forms of the command ----------------------------------------------------------------------
+ */
+
+int pl_cmd_tokenize(const struct pl_cli *cli) {
+    struct pl_diag d = {0};
+    pl_err err;
+    if (pl_cli_has(cli, PL_FLAG_TOKENIZER)) {
+        err = tokenize_texts(cli, &d);
+    } else {
+        err = pl_diag_set(&d, PL_ERR_USAGE, "`tokenize` needs --tokenizer PATH");
+        pl_diag_hint(&d, "PATH is a model directory, a tokenizer.json, or `byte`");
+    }
+    return err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
+}
