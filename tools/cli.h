@@ -69,7 +69,12 @@
     X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "nothing before or behind the text")  \
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
-    X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")
+    X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")      \
+    X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
+    X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
+    X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
+    X(DTYPE, "dtype", 0, "bf16|fp32", "", "", "what to store; without it, as the base is stored")  \
+    X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,
@@ -172,6 +177,7 @@ int pl_cmd_estimate(const struct pl_cli *cli);
 int pl_cmd_inspect(const struct pl_cli *cli);
 int pl_cmd_plan(const struct pl_cli *cli);
 int pl_cmd_tokenize(const struct pl_cli *cli);
+int pl_cmd_merge(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);
 int pl_cmd_devices(const struct pl_cli *cli);

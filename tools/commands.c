@@ -122,6 +122,24 @@ static const struct pl_command commands[] = {
         .flags = PL_FLAG_BIT(TOKENIZER) | PL_FLAG_BIT(NO_SPECIAL_TOKENS),
     },
     {
+        .name = "merge",
+        .summary = "put an adapter into its base model, as a model of its own",
+        .synopsis = "--model DIR --adapter DIR --output DIR [--dtype bf16|fp32] [--memory SIZE]",
+        .examples = "plimsoll merge --model path/to/model --adapter output --output merged\n"
+                    "plimsoll merge --model path/to/model --adapter output --output merged "
+                    "--dtype fp32\n"
+                    "plimsoll merge --model path/to/model --adapter output --output merged "
+                    "--memory 64MiB\n",
+        .text = "Writes W + scale B A of every adapted matrix, summed in fp32 and rounded once,\n"
+                "and everything else as it is: config.json, tokenizer and weights, in shards of\n"
+                "5 GB. Matrices pass through buffers that are planned and printed, and kept below\n"
+                "--memory; they do not grow with the depth of the model.\n"
+                "The files appear together at the end: SIGINT or a failure leaves none.\n",
+        .run = pl_cmd_merge,
+        .flags = PL_FLAG_BIT(MODEL) | PL_FLAG_BIT(ADAPTER) | PL_FLAG_BIT(OUTPUT) |
+                 PL_FLAG_BIT(DTYPE) | PL_FLAG_BIT(MEMORY),
+    },
+    {
         .name = "cards",
         .summary = "the GPUs that --gpu knows, with what a process can get of each",
         .synopsis = "",

@@ -142,7 +142,7 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
                                         struct pl_val qkv);
 void pl_build_generate_phase(struct pl_builder *b);
 
-/* --- merge.c --- */
+/* --- merge_program.c --- */
 void pl_build_merge(struct pl_builder *b);
 void pl_build_adapter_export(struct pl_builder *b);
 

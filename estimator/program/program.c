@@ -3,7 +3,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/program/build.h"
-#include "estimator/program/merge.h"
+#include "estimator/program/merge_program.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -80,7 +80,7 @@ enum pl_role {
     PL_ROLE_TARGET_ROWS,
     PL_ROLE_TARGETS,
     PL_ROLE_STAGING,
-    PL_ROLE_MERGE_RAW,    /* merge.h: what was read or will be written, of any type */
+    PL_ROLE_MERGE_RAW,    /* merge_program.h: what was read or will be written, of any type */
     PL_ROLE_MERGE_VALUES, /* its values in fp32 */
     PL_ROLE_MERGE_A,      /* [r,in] */
     PL_ROLE_MERGE_B,      /* [rows of a stretch, r] */
@@ -179,6 +179,7 @@ struct pl_job_shape {
     bool load, save;            /* staging phases exist */
     bool inference;             /* nothing is trained: KV cache and GENERATE in place of a step;
                                  * batch_size sequences of up to max_seq_length tokens */
+    uint64_t stretch;           /* merge_program.h: elements of a matrix at a time */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. */

@@ -1,16 +1,14 @@
 /* adapter_io.c - PEFT adapter directories. */
+#include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ADAPTER_STEM "adapter_model"
-#define ADAPTER_FILE "adapter_model.safetensors"
-#define CONFIG_FILE  "adapter_config.json"
+#define ADAPTER_FILE PL_ADAPTER_STEM ".safetensors"
 #define NAMES_TEXT   512
 
 /* The module names the program has adapters on, in row order. */
@@ -90,7 +88,7 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
 static pl_err put_config(struct pl_outbox *o, const struct pl_program *p, const struct pl_job *job,
                          struct pl_diag *d) {
     json_t *config = make_config(p, job);
-    pl_err err = pl_json_put(o, CONFIG_FILE, config, d);
+    pl_err err = pl_json_put(o, PL_ADAPTER_CONFIG, config, d);
     json_decref(config);
     return err;
 }
@@ -112,44 +110,6 @@ out:
     return err;
 }
 
-PL_PRINTF(3, 4)
-static pl_err mismatch(const char *path, struct pl_diag *d, const char *fmt, ...) {
-    char text[2 * NAMES_TEXT];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    pl_err err = pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0, "%s: %s", path, text);
-    pl_diag_hint(d, "train with the settings the adapter was made with, or start a new adapter");
-    return err;
-}
-
-/* Things PEFT can do to a model that a plain LoRA program does not. Off is what the type says, or
- * absent, or null; an object must be empty too. */
-static const struct {
-    const char *key;
-    json_type off;
-} features[] = {
-    {"use_dora", JSON_FALSE},       {"lora_bias", JSON_FALSE},     {"fan_in_fan_out", JSON_FALSE},
-    {"modules_to_save", JSON_NULL}, {"rank_pattern", JSON_OBJECT}, {"alpha_pattern", JSON_OBJECT},
-};
-
-static pl_err check_features(const json_t *config, const char *path, struct pl_diag *d) {
-    const char *type = json_string_value(json_object_get(config, "peft_type"));
-    const char *bias = json_string_value(json_object_get(config, "bias"));
-    if (!type || strcmp(type, "LORA") != 0)
-        return mismatch(path, d, "peft_type is %s, not LORA", type ? type : "missing");
-    if (bias && strcmp(bias, "none") != 0)
-        return mismatch(path, d, "bias is %s; only none is trained", bias);
-    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
-        const json_t *v = json_object_get(config, features[i].key);
-        bool off = !v || json_is_null(v) || json_typeof(v) == features[i].off;
-        if (!off || json_object_size(v) > 0)
-            return mismatch(path, d, "%s is set, which Plimsoll does not train", features[i].key);
-    }
-    return PL_ERR_OK;
-}
-
 static void join_names(const char *const *names, uint32_t n, char out[NAMES_TEXT]) {
     int len = 0;
     out[0] = 0;
@@ -167,68 +127,73 @@ static void join_json_names(const json_t *list, char out[NAMES_TEXT]) {
     }
 }
 
-/* PEFT matches the end of a module path: `self_attn.q_proj` means q_proj. */
+/* PEFT matches the end of a module path: `self_attn.q_proj` means q_proj, and so does the path of
+ * the module of one layer, which PEFT writes for models of few modules. */
+static const char *last_part(const char *path) {
+    const char *dot = path ? strrchr(path, '.') : NULL;
+    return dot ? dot + 1 : path;
+}
+
 static bool lists_module(const json_t *list, const char *module) {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        const char *dot = name ? strrchr(name, '.') : NULL;
-        if (name && strcmp(dot ? dot + 1 : name, module) == 0) return true;
+        const char *name = last_part(json_string_value(json_array_get(list, i)));
+        if (name && strcmp(name, module) == 0) return true;
     }
     return false;
 }
 
-static pl_err check_targets(const json_t *config, const struct pl_program *p, const char *path,
+static bool names_target(const char *path, const struct targets *t) {
+    for (uint32_t i = 0; path && i < t->n; i++)
+        if (strcmp(last_part(path), t->names[i]) == 0) return true;
+    return false;
+}
+
+static pl_err check_targets(const struct pl_adapter_config *c, const struct pl_program *p,
                             struct pl_diag *d) {
     struct targets t;
-    const json_t *list = json_object_get(config, "target_modules");
+    const json_t *list = json_object_get(c->root, "target_modules");
     const char *word = json_string_value(list);
     char want[NAMES_TEXT], have[NAMES_TEXT];
-    bool same = json_array_size(list) > 0;
     find_targets(&t, p);
     /* Which modules that is, the tensors of the file will tell. */
     if (word && strcmp(word, "all-linear") == 0) return PL_ERR_OK;
+    bool same = json_array_size(list) > 0;
     for (uint32_t i = 0; i < t.n; i++)
         same = same && lists_module(list, t.names[i]);
-    if (same && json_array_size(list) == t.n) return PL_ERR_OK;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        same = same && names_target(json_string_value(json_array_get(list, i)), &t);
+    if (same) return PL_ERR_OK;
     join_names(t.names, t.n, want);
     join_json_names(list, have);
-    return mismatch(path, d, "target_modules are %s, lora_target_modules of this run %s",
-                    word ? word : have, want);
+    return pl_adapter_config_refuse(c, d,
+                                    "target_modules are %s, lora_target_modules of this run %s",
+                                    word ? word : have, want);
 }
 
-/* lora_alpha / r, or over sqrt(r) for rsLoRA: another scale would make another model of the same
- * matrices. */
-static pl_err check_scale(const json_t *config, const struct pl_program *p, const char *path,
+/* Another scale would make another model of the same matrices. */
+static pl_err check_scale(const struct pl_adapter_config *c, const struct pl_program *p,
                           struct pl_diag *d) {
-    const json_t *alpha = json_object_get(config, "lora_alpha");
-    double r = (double)p->shape.lora_r;
-    if (!json_is_number(alpha)) return PL_ERR_OK;
-    bool rs = json_is_true(json_object_get(config, "use_rslora"));
-    double scale = json_number_value(alpha) / (rs ? sqrt(r) : r);
-    if (fabs(scale - p->shape.lora_scale) <= 1e-9 * fabs(scale)) return PL_ERR_OK;
-    return mismatch(path, d, "lora_alpha %g%s makes a scale of %.9g, this run's is %.9g",
-                    json_number_value(alpha), rs ? " with use_rslora" : "", scale,
-                    p->shape.lora_scale);
+    if (fabs(c->scale - p->shape.lora_scale) <= 1e-9 * fabs(c->scale)) return PL_ERR_OK;
+    return pl_adapter_config_refuse(
+        c, d, "lora_alpha %g%s makes a scale of %.9g, this run's is %.9g", c->alpha,
+        c->use_rslora ? " with use_rslora" : "", c->scale, p->shape.lora_scale);
 }
 
-static pl_err check_config(const json_t *config, const struct pl_program *p, const char *path,
+static pl_err check_config(const struct pl_adapter_config *c, const struct pl_program *p,
                            struct pl_diag *d) {
-    const json_t *r = json_object_get(config, "r");
-    PL_TRY(check_features(config, path, d));
-    if (json_is_integer(r) && json_integer_value(r) != (json_int_t)p->shape.lora_r)
-        return mismatch(path, d, "r is %lld, lora_r of this run %llu",
-                        (long long)json_integer_value(r), (unsigned long long)p->shape.lora_r);
-    PL_TRY(check_targets(config, p, path, d));
-    return check_scale(config, p, path, d);
+    if (c->r != p->shape.lora_r)
+        return pl_adapter_config_refuse(c, d, "r is %llu, lora_r of this run %llu",
+                                        (unsigned long long)c->r,
+                                        (unsigned long long)p->shape.lora_r);
+    PL_TRY(check_targets(c, p, d));
+    return check_scale(c, p, d);
 }
 
 static pl_err read_config(const char *dir, const struct pl_program *p, struct pl_diag *d) {
-    json_t *config = NULL;
-    char *path = pl_path_join(dir, CONFIG_FILE);
-    pl_err err = path ? pl_json_read(path, &config, d) : pl_host_oom(d, "a path");
-    if (err == PL_ERR_OK) err = check_config(config, p, path, d);
-    json_decref(config);
-    free(path);
+    struct pl_adapter_config c;
+    PL_TRY(pl_adapter_config_read(&c, dir, d));
+    pl_err err = check_config(&c, p, d);
+    pl_adapter_config_finish(&c);
     return err;
 }
 
@@ -238,7 +203,7 @@ pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl
     pl_err err = read_config(dir, io->program, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_adapter(&w, io->program, d), out);
-    PL_TRY_GOTO(pl_weight_files_open(&f, dir, ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d), out);
+    PL_TRY_GOTO(pl_weight_files_open(&f, dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d), out);
     PL_TRY_GOTO(pl_windows_resolve(&w, &f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d), out);
     err = pl_windows_load(&w, io, true, d);
 out:

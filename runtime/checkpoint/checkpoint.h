@@ -56,6 +56,9 @@ pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char 
                      const char *source_dir, struct pl_diag *d);
 pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
                        struct pl_diag *d);
+/* config.json of a saved model: the text as it was read, but for the type its weights now have.
+ * malloc'd; NULL when out of memory or when it is not a JSON object. */
+char *pl_model_config_text(const char *config_json, enum pl_dtype dtype);
 
 /* A checkpoint directory under construction. */
 struct pl_checkpoint {

@@ -19,6 +19,24 @@ static uint16_t f32_to_bf16(uint32_t u) {
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
+/* IEEE 754 binary16, to nearest even. A value below the smallest normal is rounded by adding the
+ * number whose last place is that of the subnormals: the sum's own rounding does it. */
+static uint16_t f32_to_f16(uint32_t u) {
+    uint32_t sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); /* 2^16 and above */
+    if (magnitude < 0x38800000u) {                                   /* below 2^-14 */
+        float v, half = 0.5f;
+        memcpy(&v, &magnitude, sizeof v);
+        v += half;
+        memcpy(&u, &v, sizeof u);
+        return (uint16_t)(sign | (u - 0x3f000000u));
+    }
+    /* 65520 and above carry into the exponent of infinity, as they should */
+    uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+}
+
 static uint16_t load16(const unsigned char *p, uint64_t i) {
     uint16_t v;
     memcpy(&v, p + 2 * i, sizeof v);
@@ -66,7 +84,7 @@ void pl_convert_from_f32(void *dst, const float *src, enum pl_dtype to, uint64_t
     for (uint64_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, src + i, sizeof u);
-        uint16_t h = f32_to_bf16(u);
+        uint16_t h = to == PL_DTYPE_F16 ? f32_to_f16(u) : f32_to_bf16(u);
         memcpy(out + 2 * i, &h, sizeof h);
     }
 }

@@ -1,7 +1,7 @@
 /* convert.h - element conversions between files and tensors, any alignment, no overlap.
  *
- * bf16 and fp16 to fp32 are exact, subnormals and NaN payloads included. fp32 to bf16 rounds to
- * nearest even; a NaN stays a (quiet) NaN. */
+ * bf16 and fp16 to fp32 are exact, subnormals and NaN payloads included. fp32 to bf16 and fp16
+ * rounds to nearest even; a NaN stays a (quiet) NaN. */
 #ifndef PL_RUNTIME_CHECKPOINT_CONVERT_H
 #define PL_RUNTIME_CHECKPOINT_CONVERT_H
 
@@ -14,7 +14,7 @@
 bool pl_convert_reads(enum pl_dtype t);
 /* n elements of type `from` at src to fp32. */
 void pl_convert_to_f32(float *dst, const void *src, enum pl_dtype from, uint64_t n);
-/* n fp32 elements to type `to` (F32 or BF16). */
+/* n fp32 elements to type `to` (F32, BF16 or F16). */
 void pl_convert_from_f32(void *dst, const float *src, enum pl_dtype to, uint64_t n);
 
 #endif

@@ -230,3 +230,14 @@ pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char 
                      const char *source_dir, struct pl_diag *d) {
     return pl_model_save_shards(io, dir, config_json, source_dir, PL_SHARD_BYTES, d);
 }
+
+char *pl_model_config_text(const char *config_json, enum pl_dtype dtype) {
+    json_t *root = json_loads(config_json, JSON_ALLOW_NUL, NULL);
+    const char *name = dtype == PL_DTYPE_BF16 ? "bfloat16" : "float32";
+    char *text = NULL;
+    if (root && json_object_set_new(root, json_object_get(root, "dtype") ? "dtype" : "torch_dtype",
+                                    json_string(name)) == 0)
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(root);
+    return text;
+}

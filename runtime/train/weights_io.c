@@ -75,22 +75,11 @@ pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     return r->pf->resume_path ? resume(r, &io, d) : PL_ERR_OK;
 }
 
-/* config.json of what is saved: the file as it was read, but for the dtype the weights now have. */
-static char *saved_config(const struct pl_run *r) {
-    json_t *root = json_loads(r->config_json, JSON_ALLOW_NUL, NULL);
-    const char *dtype = r->job->dtype == PL_JOB_DTYPE_BF16 ? "bfloat16" : "float32";
-    char *text = NULL;
-    if (root && json_object_set_new(root, json_object_get(root, "dtype") ? "dtype" : "torch_dtype",
-                                    json_string(dtype)) == 0)
-        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    json_decref(root);
-    return text;
-}
-
 static pl_err save_weights(struct pl_run *r, const struct pl_tensor_io *io, const char *dir,
                            struct pl_diag *d) {
     if (r->job->mode == PL_MODE_LORA) return pl_adapter_save(io, dir, r->job, d);
-    char *config = saved_config(r);
+    enum pl_dtype dtype = r->job->dtype == PL_JOB_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    char *config = pl_model_config_text(r->config_json, dtype);
     if (!config) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     pl_err err = pl_model_save(io, dir, config, r->pf->model_dir, d);
     free(config);

@@ -1,4 +1,5 @@
 /* check_adapter_io.c - PEFT adapter directories. */
+#include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/checkpoint/rig.h"
 
@@ -176,6 +177,56 @@ static bool add_default(struct st_edit *e, const void *arg) {
     return true;
 }
 
+static const enum pl_dtype sixteen[] = {PL_DTYPE_BF16, PL_DTYPE_F16};
+
+/* Overwrites the tensors of the file by the same values in another type. */
+static void store_as(enum pl_dtype type) {
+    struct pl_st_file f;
+    struct pl_text header = {0}, data = {0};
+    OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
+    for (uint64_t i = 0; i < f.n; i++) {
+        const struct pl_st_entry *e = &f.entries[i];
+        uint64_t n = (e->end - e->begin) / 4;
+        char shape[PL_ST_SHAPE_TEXT];
+        float *values = malloc(n * 4);
+        uint16_t *stored = malloc(n * 2);
+        OK(pl_st_read(&f, e, 0, values, n * 4, &diag));
+        pl_convert_from_f32(stored, values, type, n);
+        pl_text_addf(&header, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                     i ? ',' : '{', e->name, pl_dtype_file_name(type),
+                     pl_st_shape_text(e->rank, e->dims, shape), data.len, data.len + (size_t)n * 2);
+        pl_text_addn(&data, (const char *)stored, n * 2);
+        free(values);
+        free(stored);
+    }
+    pl_st_close(&f);
+    pl_text_add(&header, "}");
+    st_spill(in(dir, FILE_NAME), header.data, data.data, data.len);
+    pl_text_finish(&header);
+    pl_text_finish(&data);
+}
+
+START_TEST(adapters_in_16_bits_are_read) {
+    struct rig a, b;
+    rig_open(&a, &kinds[0]);
+    rig_open(&b, &kinds[0]);
+    for (uint32_t i = 0; i < a.program->n_tensors; i++) {
+        const struct pl_tensor *t = &a.program->tensors[i];
+        float *w = a.memory[i];
+        /* few enough bits for either type */
+        for (uint64_t k = 0; t->category == PL_CATEGORY_ADAPTER && k < t->bytes / 4; k++)
+            w[k] = ((float)(k * 7 % 61) - 30) / 64;
+    }
+    OK(pl_adapter_save(&a.io, dir, &job, &diag));
+    store_as(sixteen[_i]);
+    OK(pl_adapter_load(&b.io, dir, &diag));
+    ck_assert(rig_same(&a, &b, PL_ROLE_LORA_A));
+    ck_assert(rig_same(&a, &b, PL_ROLE_LORA_B));
+    rig_close(&a);
+    rig_close(&b);
+}
+END_TEST
+
 START_TEST(names_with_default_are_read) {
     struct rig a, b;
     rig_open(&a, &kinds[0]);
@@ -204,7 +255,25 @@ static const struct {
      "[\"down_proj\",\"gate_proj\",\"k_proj\",\"o_proj\",\"self_attn.q_proj\",\"up_proj\",\"v_"
      "proj\"]",
      NULL},
+    {"target_modules",
+     "[\"model.layers.0.mlp.down_proj\",\"gate_proj\",\"k_proj\",\"o_proj\",\"q_proj\",\"up_proj\","
+     "\"v_proj\",\"model.layers.2.self_attn.v_proj\"]",
+     NULL},
+    {"target_modules",
+     "[\"down_proj\",\"gate_proj\",\"k_proj\",\"o_proj\",\"q_proj\",\"up_proj\",\"v_proj\",\"lm_"
+     "head\"]",
+     "v_proj, lm_head, lora_target_modules of this run q_proj"},
     {"peft_type", "\"IA3\"", "peft_type is IA3"},
+    {"init_lora_weights", "\"pissa\"", "init_lora_weights is pissa"},
+    {"init_lora_weights", "\"gaussian\"", NULL},
+    {"init_lora_weights", "false", NULL},
+    {"trainable_token_indices", "[1, 2]", "trainable_token_indices"},
+    {"use_qalora", "true", "use_qalora"},
+    {"kasa_config", "{}", "kasa_config"},
+    {"kasa_config", "null", NULL},
+    {"some_key_of_tomorrow", "1", NULL},
+    {"r", "0", "r is not a rank"},
+    {"r", "\"4\"", "r is not a rank"},
     {"peft_type", "null", "peft_type is missing"},
     {"bias", "\"all\"", "bias is all"},
     {"use_dora", "true", "use_dora"},
@@ -319,6 +388,7 @@ int main(void) {
     tcase_add_test(t, the_stacked_a_is_split_in_row_order);
     tcase_add_test(t, the_config_has_every_key_sorted);
     tcase_add_test(t, frozen_layers_have_no_adapter_and_the_config_says_so);
+    tcase_add_loop_test(t, adapters_in_16_bits_are_read, 0, 2);
     tcase_add_test(t, names_with_default_are_read);
     tcase_add_loop_test(t, an_adapter_of_other_settings_is_refused_naming_both, 0,
                         sizeof configs / sizeof *configs);

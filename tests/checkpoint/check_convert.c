@@ -77,6 +77,42 @@ START_TEST(fp32_rounds_to_nearest_even_bf16) {
 }
 END_TEST
 
+static uint16_t to_half(float v) {
+    uint16_t h;
+    pl_convert_from_f32(&h, &v, PL_DTYPE_F16, 1);
+    return h;
+}
+
+START_TEST(every_fp16_survives_the_way_through_fp32) {
+    for (uint32_t h = 0; h < 65536; h++) {
+        uint16_t stored = (uint16_t)h;
+        float wide;
+        pl_convert_to_f32(&wide, &stored, PL_DTYPE_F16, 1);
+        uint16_t back = to_half(wide);
+        if (isnan(wide))
+            ck_assert_uint_eq(back & 0x7e00u, 0x7e00u);
+        else
+            ck_assert_uint_eq(back, h);
+    }
+}
+END_TEST
+
+/* Subnormals and the step past the largest included: 65520 is half way to what would be 65536. */
+START_TEST(fp32_rounds_to_nearest_even_fp16) {
+    for (uint32_t h = 0; h < 0x7c00; h++) {
+        uint16_t low = (uint16_t)h, high = (uint16_t)(h + 1), even = h & 1 ? high : low;
+        double above = high == 0x7c00 ? 65536 : half_value(high);
+        float middle = (float)((half_value(low) + above) / 2); /* exact: one bit more */
+        ck_assert_uint_eq(to_half(middle), even);
+        ck_assert_uint_eq(to_half(nextafterf(middle, 0)), low);
+        ck_assert_uint_eq(to_half(nextafterf(middle, INFINITY)), high);
+        ck_assert_uint_eq(to_half(-middle), even | 0x8000u);
+    }
+    ck_assert_uint_eq(to_half(1e30f), 0x7c00);
+    ck_assert_uint_eq(to_half(-INFINITY), 0xfc00);
+}
+END_TEST
+
 START_TEST(only_the_three_weight_types_are_read) {
     for (int t = 0; t <= PL_DTYPE_COUNT; t++)
         ck_assert_int_eq(pl_convert_reads((enum pl_dtype)t),
@@ -90,6 +126,8 @@ int main(void) {
     tcase_add_test(t, every_fp16_converts_exactly);
     tcase_add_test(t, every_bf16_survives_the_way_through_fp32);
     tcase_add_loop_test(t, fp32_rounds_to_nearest_even_bf16, 0, sizeof rounding / sizeof *rounding);
+    tcase_add_test(t, every_fp16_survives_the_way_through_fp32);
+    tcase_add_test(t, fp32_rounds_to_nearest_even_fp16);
     tcase_add_test(t, only_the_three_weight_types_are_read);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);

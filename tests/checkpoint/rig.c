@@ -25,19 +25,19 @@ static void *address(void *ctx, uint32_t tensor) {
 }
 
 static void read_model(struct rig *r, const struct rig_options *o) {
-    char json[1024];
     struct pl_diag diag = {0};
-    int n = snprintf(json, sizeof json,
+    int n = snprintf(r->config, sizeof r->config,
                      "{\"model_type\":\"%s\",\"hidden_size\":16,\"intermediate_size\":24,"
                      "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
                      "\"head_dim\":4,\"vocab_size\":40,\"max_position_embeddings\":64,"
                      "\"rms_norm_eps\":1e-6,\"hidden_act\":\"silu\",\"rope_theta\":10000.0,"
-                     "\"initializer_range\":0.02,\"tie_word_embeddings\":%s}",
-                     o->qk_norm ? "qwen3"
-                     : o->bias  ? "qwen2"
-                                : "llama",
+                     "\"initializer_range\":0.02,\"pad_token_id\":0,\"tie_word_embeddings\":%s}",
+                     o->fused     ? "phi3"
+                     : o->qk_norm ? "qwen3"
+                     : o->bias    ? "qwen2"
+                                  : "llama",
                      o->untied ? "false" : "true");
-    OK(pl_model_parse("config.json", json, (uint64_t)n, &r->model, &diag));
+    OK(pl_model_parse("config.json", r->config, (uint64_t)n, &r->model, &diag));
 }
 
 void rig_open(struct rig *r, const struct rig_options *o) {

@@ -9,7 +9,7 @@
 struct rig_options {
     uint32_t mode, optimizer;
     enum pl_dtype dtype, adapter_dtype;
-    bool master, untied, bias, qk_norm;
+    bool master, untied, bias, qk_norm, fused;
     uint64_t freeze_layers, lora_r; /* lora_r 0 = 4 */
     const char *target;             /* one module name; NULL = all-linear */
     uint64_t staging_bytes;         /* 0 = 1 MiB */
@@ -17,6 +17,7 @@ struct rig_options {
 
 struct rig {
     struct pl_model model;
+    char config[1024]; /* its config.json */
     struct pl_program *program;
     struct pl_device device;
     struct pl_tensor_io io;

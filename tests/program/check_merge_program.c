@@ -1,6 +1,6 @@
-/* check_merge.c - the programs that merge and export an adapter. */
+/* check_merge_program.c - the programs that merge and export an adapter. */
 #include "estimator/plan/plan.h"
-#include "estimator/program/merge.h"
+#include "estimator/program/merge_program.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ typedef pl_err (*create_fn)(const struct pl_model *, const struct pl_job_shape *
 static void plan(struct planned *p, create_fn create, const char *family, int layers, int hidden,
                  const char *target, uint64_t r) {
     const struct pl_traits traits = pl_traits_cpu(2);
-    struct pl_job_shape shape = {.mode = PL_MODE_LORA, .lora_r = r, .lora_scale = 0.5};
+    struct pl_job_shape shape = {
+        .mode = PL_MODE_LORA, .lora_r = r, .lora_scale = 0.5, .stretch = 1 << 21};
     read_model(&p->model, family, layers, hidden);
     OK(pl_model_lora_targets(&p->model, &target, 1, &shape.lora_targets, &diag));
     OK(create(&p->model, &shape, &traits, &p->program, &diag));
@@ -131,7 +132,7 @@ START_TEST(an_export_holds_the_largest_matrix_of_the_adapter_twice) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("program.merge");
+    Suite *s = suite_create("program.merge_program");
     TCase *t = tcase_create("merge");
     tcase_add_loop_test(t, every_targeted_matrix_has_buffers_of_its_own_and_one_product, 0,
                         sizeof families / sizeof *families);

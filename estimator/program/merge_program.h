@@ -1,4 +1,4 @@
-/* merge.h - the programs of `plimsoll merge`, so that its bytes are planned like those of training.
+/* merge_program.h - the programs of `plimsoll merge`: its bytes are planned like those of training.
  *
  * In: model, rank, targets, scale.  Out: struct pl_program with one phase, PL_PHASE_SAVE.
  * Needs: base, model, program.
@@ -10,13 +10,13 @@
  *       batch.n_tokens the rows of the stretch
  * Use: shape = (struct pl_job_shape){.mode = PL_MODE_LORA, .lora_r = 16, .lora_scale = 2,
  *      .lora_targets = mask}; pl_program_create_merge(&model, &shape, &traits, &program, &d); */
-#ifndef PL_ESTIMATOR_PROGRAM_MERGE_H
-#define PL_ESTIMATOR_PROGRAM_MERGE_H
+#ifndef PL_ESTIMATOR_PROGRAM_MERGE_PROGRAM_H
+#define PL_ESTIMATOR_PROGRAM_MERGE_PROGRAM_H
 
 #include "estimator/program/program.h"
 
-/* W + s B A of every targeted matrix; mode, lora_r, lora_scale and lora_targets of the shape count.
- */
+/* W + s B A of every targeted matrix. Of the shape, mode, lora_r, lora_scale, lora_targets and
+ * stretch count; a stretch is at least a row. */
 pl_err pl_program_create_merge(const struct pl_model *m, const struct pl_job_shape *shape,
                                const struct pl_traits *traits, struct pl_program **out,
                                struct pl_diag *d);

@@ -1,16 +1,13 @@
-/* merge.c - the programs that put an adapter into its base, or into a file of its own.
+/* merge_program.c - the programs that put an adapter into its base, or into a file of its own.
  *
  * Nothing lives for a whole job here: base and adapter stay in their files, and every matrix passes
  * through the same few buffers, some rows at a time. One group of ops gives the buffers of a kind
  * of matrix their places and holds its product; the runtime runs the group once per stretch.
  *   W' = W + s B A (Hu et al., LoRA, arXiv 2106.09685, section 4.1), in fp32. */
-#include "estimator/program/merge.h"
+#include "estimator/program/merge_program.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/program/build.h"
-
-/* Elements of a stretch; more of them buys no speed. */
-#define STRETCH (UINT64_C(2) << 20)
 
 static uint32_t buffer(struct pl_builder *b, const char *name, enum pl_role role, uint32_t row,
                        enum pl_rows rows, uint64_t n, uint64_t cols, enum pl_dtype dtype) {
@@ -47,7 +44,7 @@ static void passing(struct pl_builder *b, uint64_t elements) {
 /* values[n,K] += s b[n,r] a[r,K], for n rows of a matrix at a time. */
 static void merging(struct pl_builder *b, uint32_t index, const struct pl_param_row *row) {
     uint64_t r = b->s->lora_r;
-    uint64_t n = pl_u64_min(pl_u64_max(STRETCH / row->cols, 1), row->rows);
+    uint64_t n = pl_u64_min(pl_u64_max(b->s->stretch / row->cols, 1), row->rows);
     uint32_t raw =
         buffer(b, "raw", PL_ROLE_MERGE_RAW, index, PL_ROWS_FIXED, n, row->cols, PL_DTYPE_F32);
     uint32_t values = buffer(b, "values", PL_ROLE_MERGE_VALUES, index, PL_ROWS_TOKENS, n, row->cols,
@@ -83,7 +80,7 @@ void pl_build_merge(struct pl_builder *b) {
     b->phase = PL_PHASE_SAVE;
     for (uint32_t i = 0; i < n_rows; i++)
         if (!is_targeted(b, i)) largest = pl_u64_max(largest, rows[i].rows * rows[i].cols);
-    passing(b, pl_u64_min(largest, STRETCH));
+    passing(b, pl_u64_min(largest, b->s->stretch));
     for (uint32_t i = 0; i < n_rows; i++)
         if (is_targeted(b, i)) merging(b, i, &rows[i]);
     finish(b);

@@ -1,0 +1,126 @@
+/* adapter_config.c - see adapter_config.h. */
+#include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/json_io.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT       1024
+#define DEFAULT_R  8
+#define MOST_RANKS 1048576 /* wider than any matrix */
+
+static pl_err refuse(const struct pl_adapter_config *c, const char *hint, struct pl_diag *d,
+                     const char *fmt, va_list ap) {
+    char text[TEXT];
+    vsnprintf(text, sizeof text, fmt, ap);
+    pl_err err = pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, c->path, 0, 0, "%s: %s", c->path, text);
+    pl_diag_hint(d, "%s", hint);
+    return err;
+}
+
+pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_diag *d,
+                                const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    pl_err err = refuse(
+        c, "train with the settings the adapter was made with, or start a new adapter", d, fmt, ap);
+    va_end(ap);
+    return err;
+}
+
+PL_PRINTF(3, 4)
+static pl_err unsupported(const struct pl_adapter_config *c, struct pl_diag *d, const char *fmt,
+                          ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    pl_err err = refuse(c, "only plain LoRA is read; PEFT's merge_and_unload() can merge others", d,
+                        fmt, ap);
+    va_end(ap);
+    return err;
+}
+
+/* What PEFT 0.21 can do to a model that plain LoRA does not. Off is what the type says, or absent,
+ * or null; an object must be empty too. */
+static const struct {
+    const char *key;
+    json_type off;
+} features[] = {
+    {"use_dora", JSON_FALSE},
+    {"lora_bias", JSON_FALSE},
+    {"fan_in_fan_out", JSON_FALSE},
+    {"use_qalora", JSON_FALSE},
+    {"use_bdlora", JSON_FALSE},
+    {"modules_to_save", JSON_NULL},
+    {"layer_replication", JSON_NULL},
+    {"target_parameters", JSON_NULL},
+    {"trainable_token_indices", JSON_NULL},
+    {"alora_invocation_tokens", JSON_NULL},
+    {"arrow_config", JSON_NULL},
+    {"kasa_config", JSON_NULL},
+    {"monteclora_config", JSON_NULL},
+    {"velora_config", JSON_NULL},
+    {"rank_pattern", JSON_OBJECT},
+    {"alpha_pattern", JSON_OBJECT},
+};
+
+/* Starts that leave the base as it is; the others subtract something from it, so that the adapter
+ * does not belong to the model it names. */
+static const char *const starts[] = {"gaussian", "orthogonal", "eva"};
+
+static pl_err check_start(const struct pl_adapter_config *c, struct pl_diag *d) {
+    const char *start = json_string_value(json_object_get(c->root, "init_lora_weights"));
+    if (!start) return PL_ERR_OK;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strcmp(start, starts[i]) == 0) return PL_ERR_OK;
+    return unsupported(c, d, "init_lora_weights is %s, which changes the base model too", start);
+}
+
+static pl_err check_features(const struct pl_adapter_config *c, struct pl_diag *d) {
+    const char *type = json_string_value(json_object_get(c->root, "peft_type"));
+    const char *bias = json_string_value(json_object_get(c->root, "bias"));
+    if (!type || strcmp(type, "LORA") != 0)
+        return unsupported(c, d, "peft_type is %s, not LORA", type ? type : "missing");
+    if (bias && strcmp(bias, "none") != 0)
+        return unsupported(c, d, "bias is %s; only none is supported", bias);
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
+        const json_t *v = json_object_get(c->root, features[i].key);
+        bool off = !v || json_is_null(v) || json_typeof(v) == features[i].off;
+        if (!off || json_object_size(v) > 0)
+            return unsupported(c, d, "%s is set, which is not supported", features[i].key);
+    }
+    return check_start(c, d);
+}
+
+static pl_err read_numbers(struct pl_adapter_config *c, struct pl_diag *d) {
+    const json_t *r = json_object_get(c->root, "r");
+    const json_t *alpha = json_object_get(c->root, "lora_alpha");
+    c->r = DEFAULT_R;
+    c->alpha = DEFAULT_R;
+    if (r &&
+        (!json_is_integer(r) || json_integer_value(r) < 1 || json_integer_value(r) > MOST_RANKS))
+        return unsupported(c, d, "r is not a rank");
+    if (r) c->r = (uint64_t)json_integer_value(r);
+    if (alpha && !json_is_number(alpha)) return unsupported(c, d, "lora_alpha is not a number");
+    if (alpha) c->alpha = json_number_value(alpha);
+    c->use_rslora = json_is_true(json_object_get(c->root, "use_rslora"));
+    c->scale = c->alpha / (c->use_rslora ? sqrt((double)c->r) : (double)c->r);
+    return PL_ERR_OK;
+}
+
+pl_err pl_adapter_config_read(struct pl_adapter_config *c, const char *dir, struct pl_diag *d) {
+    *c = (struct pl_adapter_config){.path = pl_path_join(dir, PL_ADAPTER_CONFIG)};
+    pl_err err = c->path ? pl_json_read(c->path, &c->root, d) : pl_host_oom(d, "a path");
+    if (err == PL_ERR_OK) err = check_features(c, d);
+    if (err == PL_ERR_OK) err = read_numbers(c, d);
+    if (err != PL_ERR_OK) pl_adapter_config_finish(c);
+    return err;
+}
+
+void pl_adapter_config_finish(struct pl_adapter_config *c) {
+    json_decref(c->root);
+    free(c->path);
+    *c = (struct pl_adapter_config){0};
+}

@@ -1,0 +1,183 @@
+/* merge_files.c - see merge_files.h. */
+#include "runtime/checkpoint/merge_files.h"
+#include "estimator/base/checked.h"
+#include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/model_io.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The window of a whole tensor of a file. */
+static struct pl_window whole(uint32_t row, uint32_t rank, uint64_t rows, uint64_t cols) {
+    return (struct pl_window){.tensor = PL_NONE,
+                              .row = row,
+                              .master = PL_NONE,
+                              .rank = rank,
+                              .dims = {rows, cols},
+                              .count = rows * (rank == 2 ? cols : 1)};
+}
+
+/* A is what makes a module an adapted one; a B without it is a tensor without a place. */
+static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
+                           uint64_t layer, struct pl_diag *d) {
+    struct pl_window a = whole(r, 2, f->config.r, row->cols);
+    struct pl_window b = whole(r, 2, row->rows, f->config.r);
+    if (!row->module) return PL_ERR_OK;
+    pl_window_adapter_name(row, layer, 'A', a.name);
+    pl_window_adapter_name(row, layer, 'B', b.name);
+    if (!pl_window_find(&f->adapter, &a)) return PL_ERR_OK;
+    f->a_of[f->weights.n - 1] = f->matrices.n;
+    f->targets |= UINT32_C(1) << r;
+    f->modules++;
+    PL_TRY(pl_windows_append(&f->matrices, &a, d));
+    return pl_windows_append(&f->matrices, &b, d);
+}
+
+static pl_err add_tensor(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
+                         uint64_t layer, struct pl_diag *d) {
+    struct pl_window w = whole(r, row->vector ? 1 : 2, row->rows, row->cols);
+    char name[128];
+    pl_model_row_name(row, layer, name);
+    snprintf(w.name, sizeof w.name, "%s", name);
+    f->a_of[f->weights.n] = PL_NONE;
+    PL_TRY(pl_windows_append(&f->weights, &w, d));
+    return add_matrices(f, row, r, layer, d);
+}
+
+static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(m, rows);
+    f->a_of = malloc((m->layers + 1) * n_rows * sizeof *f->a_of);
+    if (!f->a_of) return pl_host_oom(d, "the list of tensors");
+    for (uint64_t layer = 0; layer < m->layers; layer++)
+        for (uint32_t r = 0; r < n_rows; r++)
+            if (rows[r].per_layer || layer == 0) PL_TRY(add_tensor(f, &rows[r], r, layer, d));
+    return PL_ERR_OK;
+}
+
+static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const char *model_dir,
+                       const char *adapter_dir, struct pl_diag *d) {
+    PL_TRY(pl_adapter_config_read(&f->config, adapter_dir, d));
+    PL_TRY(
+        pl_weight_files_open(&f->adapter, adapter_dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
+    PL_TRY(list_tensors(f, m, d));
+    if (!f->modules)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, f->adapter.path, 0, 0,
+                          "%s holds no LoRA matrix of a module of this model", f->adapter.path);
+    PL_TRY(pl_windows_resolve(&f->matrices, &f->adapter, PL_MATCH_COMPLETE,
+                              PL_ERR_CHECKPOINT_MISMATCH, d));
+    if (!model_dir) return PL_ERR_OK;
+    PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
+    return pl_windows_resolve(&f->weights, &f->base, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
+}
+
+pl_err pl_merge_files_open(struct pl_merge_files *f, const struct pl_model *m,
+                           const char *model_dir, const char *adapter_dir, struct pl_diag *d) {
+    *f = (struct pl_merge_files){0};
+    pl_err err = open_all(f, m, model_dir, adapter_dir, d);
+    if (err == PL_ERR_CHECKPOINT_MISMATCH && f->config.root)
+        pl_diag_hint(d, "an adapter fits the model it was trained on, and no other");
+    if (err != PL_ERR_OK) pl_merge_files_close(f);
+    return err;
+}
+
+void pl_merge_files_close(struct pl_merge_files *f) {
+    pl_adapter_config_finish(&f->config);
+    pl_weight_files_close(&f->base);
+    pl_weight_files_close(&f->adapter);
+    pl_windows_finish(&f->weights);
+    pl_windows_finish(&f->matrices);
+    free(f->a_of);
+    *f = (struct pl_merge_files){0};
+}
+
+enum pl_dtype pl_merge_files_dtype(const struct pl_merge_files *f) {
+    return f->weights.items[0].entry->dtype == PL_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+}
+
+uint64_t pl_merge_files_bytes(const struct pl_merge_files *f, enum pl_dtype dtype) {
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < f->weights.n; i++)
+        elements += f->weights.items[i].count;
+    return elements * pl_dtype_bytes(dtype);
+}
+
+pl_err pl_window_values(const struct pl_window *w, uint64_t first, uint64_t n,
+                        const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d) {
+    enum pl_dtype from = w->entry->dtype;
+    uint64_t size = pl_dtype_bytes(from);
+    for (uint64_t at = 0; at < n; at += buffers->elements) {
+        uint64_t some = pl_u64_min(buffers->elements, n - at);
+        PL_TRY(pl_st_read(w->file, w->entry, (first + at) * size, buffers->raw, some * size, d));
+        pl_convert_to_f32(out + at, buffers->raw, from, some);
+    }
+    return PL_ERR_OK;
+}
+
+struct writer {
+    const struct pl_merge_files *files;
+    const struct pl_merge_work *work;
+};
+
+/* fp32 values in the output's type, into the file. */
+static pl_err put_values(const struct writer *x, enum pl_dtype to,
+                         const struct pl_merge_buffers *buffers, uint64_t n, struct pl_outbox *o,
+                         struct pl_diag *d) {
+    uint64_t bytes = n * pl_dtype_bytes(to);
+    pl_convert_from_f32(buffers->raw, buffers->values, to, n);
+    PL_TRY(pl_outbox_write(o, buffers->raw, bytes, d));
+    return x->work->advance(x->work->ctx, bytes, d);
+}
+
+static pl_err pass(const struct writer *x, const struct pl_window *w, struct pl_outbox *o,
+                   struct pl_diag *d) {
+    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, PL_NONE);
+    uint64_t size = pl_dtype_bytes(w->dtype);
+    for (uint64_t at = 0; at < w->count; at += buffers.elements) {
+        uint64_t n = pl_u64_min(buffers.elements, w->count - at);
+        if (w->entry->dtype == w->dtype) { /* F2 */
+            PL_TRY(pl_st_read(w->file, w->entry, at * size, buffers.raw, n * size, d));
+            PL_TRY(pl_outbox_write(o, buffers.raw, n * size, d));
+            PL_TRY(x->work->advance(x->work->ctx, n * size, d));
+            continue;
+        }
+        PL_TRY(pl_window_values(w, at, n, &buffers, buffers.values, d));
+        PL_TRY(put_values(x, w->dtype, &buffers, n, o, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err merge(const struct writer *x, const struct pl_window *w, const struct pl_window *a,
+                    struct pl_outbox *o, struct pl_diag *d) {
+    struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, w->row);
+    const struct pl_window *b = a + 1;
+    uint64_t cols = w->dims[1], r = b->dims[1], rows = buffers.elements / cols;
+    PL_TRY(pl_window_values(a, 0, a->count, &buffers, buffers.a, d));
+    for (uint64_t row = 0; row < w->dims[0]; row += rows) {
+        uint64_t n = pl_u64_min(rows, w->dims[0] - row);
+        PL_TRY(pl_window_values(w, row * cols, n * cols, &buffers, buffers.values, d));
+        PL_TRY(pl_window_values(b, row * r, n * r, &buffers, buffers.b, d));
+        PL_TRY(x->work->multiply(x->work->ctx, w->row, n, d));
+        PL_TRY(put_values(x, w->dtype, &buffers, n * cols, o, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err write_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
+                           struct pl_diag *d) {
+    const struct writer *x = ctx;
+    uint32_t a = x->files->a_of[w - x->files->weights.items];
+    return a == PL_NONE ? pass(x, w, o, d) : merge(x, w, &x->files->matrices.items[a], o, d);
+}
+
+pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,
+                            const struct pl_merge_target *target, struct pl_diag *d) {
+    struct writer x = {f, work};
+    struct pl_merge_buffers buffers = work->buffers(work->ctx, PL_NONE);
+    struct pl_window_source source = {write_window, &x, buffers.raw,
+                                      buffers.elements * sizeof(float)};
+    for (uint32_t i = 0; i < f->weights.n; i++)
+        f->weights.items[i].dtype = target->dtype;
+    return pl_model_write(&f->weights, &source, target->dir, target->config_json,
+                          target->source_dir, target->shard_bytes, d);
+}

@@ -1,0 +1,68 @@
+/* merge_files.h - a base model and an adapter as files, and the merged model they become.
+ *
+ * In: a model's facts, a model directory, a PEFT directory.  Out: a model directory.
+ * Needs: base, model, program; no device: buffers and the product come from the caller.
+ *   F1  every name, shape and type of both sides is found right before a weight byte is read, and
+ *       no tensor of the adapter is left without a place
+ *   F2  a matrix without adapter whose type stays the same is copied bit for bit
+ *   F3  sums are fp32; each element is rounded once, to the type of the output
+ *   F4  files appear under their names together, once all are on disk (durable.h)
+ * Use: pl_merge_files_open(&f, &model, "base", "adapter", &d);
+ *      pl_merge_files_write(&f, &work, &target, &d); pl_merge_files_close(&f); */
+#ifndef PL_RUNTIME_CHECKPOINT_MERGE_FILES_H
+#define PL_RUNTIME_CHECKPOINT_MERGE_FILES_H
+
+#include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/windows.h"
+
+struct pl_merge_files {
+    struct pl_adapter_config config;
+    struct pl_weight_files base, adapter;
+    struct pl_windows weights;  /* of the model: `row` is the index in pl_model_rows() */
+    struct pl_windows matrices; /* of the adapter: A, and its B behind it */
+    uint32_t *a_of;             /* owned, [weights.n]: its A among the matrices, or PL_NONE */
+    uint32_t targets;           /* mask over pl_model_rows(): rows with an adapter somewhere */
+    uint32_t modules;           /* matrices with an adapter */
+};
+
+/* model_dir NULL: only the adapter is opened. */
+pl_err pl_merge_files_open(struct pl_merge_files *f, const struct pl_model *m,
+                           const char *model_dir, const char *adapter_dir, struct pl_diag *d);
+void pl_merge_files_close(struct pl_merge_files *f); /* safe on {0} */
+/* What the base is stored in: bf16 where its first matrix is, else fp32. */
+enum pl_dtype pl_merge_files_dtype(const struct pl_merge_files *f);
+/* Bytes of the tensors in that type. */
+uint64_t pl_merge_files_bytes(const struct pl_merge_files *f, enum pl_dtype dtype);
+
+struct pl_merge_buffers {
+    void *raw;         /* elements x 4 bytes */
+    float *values;     /* elements */
+    float *a, *b;      /* [r,in] and [rows of a stretch, r]; NULL where nothing is merged */
+    uint64_t elements; /* of raw and values */
+};
+
+struct pl_merge_work {
+    /* Of a row with adapters, or of everything that only passes (PL_NONE). */
+    struct pl_merge_buffers (*buffers)(void *ctx, uint32_t row);
+    /* values[n,in] += scale b[n,r] a[r,in] in the buffers of `row`. */
+    pl_err (*multiply)(void *ctx, uint32_t row, uint64_t n, struct pl_diag *d);
+    /* After every stretch: bytes written since the last call. An error ends the work. */
+    pl_err (*advance)(void *ctx, uint64_t bytes, struct pl_diag *d);
+    void *ctx;
+};
+
+struct pl_merge_target {
+    const char *dir;         /* exists */
+    const char *config_json; /* to be written as config.json */
+    const char *source_dir;  /* tokenizer and the like are copied from here */
+    enum pl_dtype dtype;     /* F32 or BF16 */
+    uint64_t shard_bytes;
+};
+pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,
+                            const struct pl_merge_target *target, struct pl_diag *d);
+
+/* n elements of a resolved window from `first` on, as fp32, through raw; any n. */
+pl_err pl_window_values(const struct pl_window *w, uint64_t first, uint64_t n,
+                        const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d);
+
+#endif

@@ -1,0 +1,380 @@
+/* check_merge.c - merging by files: the sums, the types, the books, and nothing half there. */
+#include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/train/merge.h"
+#include "tests/checkpoint/rig.h"
+#include "tests/support/scratch.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char dir[64];
+static struct pl_diag diag;
+static struct pl_job job;
+
+/* A base in `base`, an adapter of scale 2 in `adapter`. */
+struct kind {
+    struct rig_options base, adapter;
+};
+static const struct kind kinds[] = {
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32}, {.mode = PL_MODE_LORA}},
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16, .bias = true},
+     {.mode = PL_MODE_LORA, .bias = true, .adapter_dtype = PL_DTYPE_BF16}},
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16, .qk_norm = true, .untied = true},
+     {.mode = PL_MODE_LORA, .qk_norm = true, .untied = true, .target = "down_proj", .lora_r = 3}},
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32, .fused = true},
+     {.mode = PL_MODE_LORA, .fused = true}},
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16}, {.mode = PL_MODE_LORA, .freeze_layers = 2}},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+/* Numbers of the size weights have, in either type. */
+static void fill(struct rig *r, enum pl_category category, float scale) {
+    uint32_t seed = 1;
+    for (uint32_t i = 0; i < r->program->n_tensors; i++) {
+        const struct pl_tensor *t = &r->program->tensors[i];
+        uint64_t n = t->bytes / pl_dtype_bytes(t->dtype);
+        if (t->category != category || t->role == PL_ROLE_ROPE) continue;
+        for (uint64_t k = 0; k < n; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            float v = scale * ((float)(seed >> 8) / (float)(1 << 23) - 1);
+            pl_convert_from_f32((char *)r->memory[i] + k * pl_dtype_bytes(t->dtype), &v, t->dtype,
+                                1);
+        }
+    }
+}
+
+static void make_sources(const struct kind *k) {
+    struct rig base, adapter;
+    rig_open(&base, &k->base);
+    rig_open(&adapter, &k->adapter);
+    fill(&base, PL_CATEGORY_WEIGHTS, 0.1f);
+    fill(&adapter, PL_CATEGORY_ADAPTER, 0.5f);
+    ck_assert_int_eq(mkdir(in(dir, "base"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "adapter"), 0777), 0);
+    OK(pl_model_save(&base.io, in(dir, "base"), base.config, NULL, &diag));
+    spill(in(dir, "base/tokenizer.json"), "{}", 2);
+    OK(pl_adapter_save(&adapter.io, in(dir, "adapter"), &job, &diag));
+    rig_close(&base);
+    rig_close(&adapter);
+}
+
+static void setup(void) {
+    diag = (struct pl_diag){0};
+    OK(pl_job_defaults(&job, &diag));
+    dir_make(dir);
+}
+static void teardown(void) {
+    pl_checkpoint_set_fault(NULL);
+    pl_job_finish(&job);
+    dir_remove(dir);
+}
+
+static struct pl_merge_request request(enum pl_dtype dtype) {
+    static char paths[3][128];
+    static const char *const names[] = {"base", "adapter", "merged"};
+    for (int i = 0; i < 3; i++)
+        snprintf(paths[i], sizeof paths[i], "%s/%s", dir, names[i]);
+    return (struct pl_merge_request){
+        .model = paths[0], .adapter = paths[1], .output = paths[2], .dtype = dtype};
+}
+
+static pl_err merge_all(const struct pl_merge_request *r) {
+    struct pl_merge m;
+    pl_err err = pl_merge_init(&m, r, &diag);
+    if (err == PL_ERR_OK) err = pl_merge_run(&m, &diag);
+    pl_merge_finish(&m);
+    return err;
+}
+
+static float *values_of(const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t *n) {
+    uint64_t bytes = e->end - e->begin;
+    char *raw = malloc(bytes + 1);
+    *n = bytes / pl_dtype_bytes(e->dtype);
+    float *v = malloc(*n * sizeof *v + 1);
+    OK(pl_st_read(f, e, 0, raw, bytes, &diag));
+    pl_convert_to_f32(v, raw, e->dtype, *n);
+    free(raw);
+    return v;
+}
+
+static const struct pl_st_entry *adapter_entry(const struct pl_st_file *f, const char *weight,
+                                               char which) {
+    char name[256];
+    snprintf(name, sizeof name, "base_model.model.%.*s.lora_%c.weight", (int)strlen(weight) - 7,
+             weight, which);
+    return pl_st_find(f, name);
+}
+
+/* W + scale B A in double, rounded as the output is; `slack` for the order of fp32 sums. */
+static void check_tensor(const struct pl_st_file *base, const struct pl_st_file *adapter,
+                         const struct pl_st_file *merged, const struct pl_st_entry *out,
+                         double scale, uint32_t *adapted) {
+    uint64_t n, r_in, out_r;
+    const struct pl_st_entry *in_base = pl_st_find(base, out->name);
+    const struct pl_st_entry *ea = adapter_entry(adapter, out->name, 'A');
+    float *w = values_of(base, in_base, &n), *got = values_of(merged, out, &n);
+    ck_assert_uint_eq(out->dims[0], in_base->dims[0]);
+    if (!ea) {
+        for (uint64_t i = 0; i < n; i++) {
+            float want = w[i];
+            uint16_t half;
+            if (out->dtype == PL_DTYPE_BF16) {
+                pl_convert_from_f32(&half, &w[i], PL_DTYPE_BF16, 1);
+                pl_convert_to_f32(&want, &half, PL_DTYPE_BF16, 1);
+            }
+            ck_assert_msg(memcmp(&want, &got[i], 4) == 0, "%s[%d]", out->name, (int)i);
+        }
+        free(w), free(got);
+        return;
+    }
+    float *a = values_of(adapter, ea, &r_in);
+    float *b = values_of(adapter, adapter_entry(adapter, out->name, 'B'), &out_r);
+    uint64_t r = ea->dims[0], cols = ea->dims[1];
+    for (uint64_t i = 0; i < n; i++) {
+        double want = w[i];
+        for (uint64_t k = 0; k < r; k++)
+            want += scale * b[i / cols * r + k] * a[k * cols + i % cols];
+        /* fp32 sums of at most 5 terms below 1; bf16: half a unit of its 8 digits */
+        double slack = out->dtype == PL_DTYPE_BF16 ? fabs(want) * 0x1p-8 + 1e-6 : 1e-6;
+        ck_assert_msg(fabs(got[i] - want) <= slack, "%s[%d]: %g, not %g", out->name, (int)i,
+                      (double)got[i], want);
+    }
+    ++*adapted;
+    free(w), free(got), free(a), free(b);
+}
+
+static uint32_t check_merged(enum pl_dtype dtype, double scale) {
+    struct pl_st_file base, adapter, merged;
+    uint32_t adapted = 0;
+    OK(pl_st_open(&base, in(dir, "base/model.safetensors"), &diag));
+    OK(pl_st_open(&adapter, in(dir, "adapter/adapter_model.safetensors"), &diag));
+    OK(pl_st_open(&merged, in(dir, "merged/model.safetensors"), &diag));
+    ck_assert_uint_eq(merged.n, base.n);
+    for (uint64_t i = 0; i < merged.n; i++) {
+        ck_assert_int_eq(merged.entries[i].dtype, dtype);
+        check_tensor(&base, &adapter, &merged, &merged.entries[i], scale, &adapted);
+    }
+    ck_assert_uint_eq(adapter.n, 2 * adapted);
+    pl_st_close(&base);
+    pl_st_close(&adapter);
+    pl_st_close(&merged);
+    return adapted;
+}
+
+START_TEST(a_merged_model_is_the_base_plus_the_scaled_product) {
+    const struct kind *k = &kinds[_i % N_KINDS];
+    enum pl_dtype dtype = _i / N_KINDS ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    struct pl_merge_request r = request(dtype);
+    make_sources(k);
+    OK(merge_all(&r));
+    ck_assert_uint_gt(check_merged(dtype, 2), 0);
+    json_t *config = json_load_file(in(dir, "merged/config.json"), 0, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(config, "torch_dtype")),
+                     dtype == PL_DTYPE_BF16 ? "bfloat16" : "float32");
+    ck_assert_int_eq(json_integer_value(json_object_get(config, "hidden_size")), 16);
+    json_decref(config);
+    ck_assert(exists(in(dir, "merged/tokenizer.json")));
+}
+END_TEST
+
+START_TEST(without_a_type_the_output_is_stored_as_the_base) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&kinds[_i]);
+    OK(merge_all(&r));
+    check_merged(kinds[_i].base.dtype, 2);
+}
+END_TEST
+
+START_TEST(rank_stabilised_adapters_scale_by_the_root_of_the_rank) {
+    struct pl_merge_request r = request(PL_DTYPE_F32);
+    OK(pl_job_set(&job, "use_rslora", "true", &diag));
+    OK(pl_job_set(&job, "lora_alpha", "3", &diag));
+    make_sources(&kinds[0]);
+    OK(merge_all(&r));
+    check_merged(PL_DTYPE_F32, 1.5); /* 3 / sqrt(4) */
+}
+END_TEST
+
+START_TEST(shards_hold_what_one_file_holds) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    struct rig one, many;
+    make_sources(&kinds[0]);
+    OK(merge_all(&r));
+    rig_open(&one, &kinds[0].base);
+    OK(pl_model_load(&one.io, r.output, &diag));
+    dir_remove(r.output);
+    r.shard_bytes = 4000;
+    OK(merge_all(&r));
+    ck_assert(!exists(in(dir, "merged/model.safetensors")));
+    ck_assert(exists(in(dir, "merged/model.safetensors.index.json")));
+    rig_open(&many, &kinds[0].base);
+    OK(pl_model_load(&many.io, r.output, &diag));
+    ck_assert(rig_same(&one, &many, PL_ROLE_WEIGHT));
+    rig_close(&one);
+    rig_close(&many);
+}
+END_TEST
+
+START_TEST(a_budget_shrinks_the_buffers_and_changes_no_bit) {
+    struct pl_merge_request r = request(PL_DTYPE_F32);
+    struct pl_merge m;
+    make_sources(&kinds[_i]);
+    OK(merge_all(&r));
+    OK(pl_path_rename(in(dir, "merged"), in(dir, "unlimited"), &diag));
+    r.budget_bytes = 2048; /* a few rows a stretch */
+    OK(pl_merge_init(&m, &r, &diag));
+    uint64_t planned = m.planned.plan->arena_bytes;
+    OK(pl_merge_run(&m, &diag));
+    ck_assert_uint_le(planned, 2048);
+    ck_assert_uint_eq(m.allocated_bytes, planned);
+    ck_assert_uint_eq(m.device->peak_bytes, planned);
+    ck_assert_uint_eq(m.done_bytes, m.total_bytes);
+    pl_merge_finish(&m);
+    check_merged(PL_DTYPE_F32, 2);
+    ck_assert(
+        file_same(in(dir, "merged/model.safetensors"), in(dir, "unlimited/model.safetensors")));
+}
+END_TEST
+
+START_TEST(what_the_last_halving_needs_is_the_least_that_is_taken) {
+    struct pl_merge_request r = request(PL_DTYPE_F32);
+    struct pl_merge m;
+    make_sources(&kinds[0]);
+    r.budget_bytes = 1;
+    FAILS(merge_all(&r), PL_ERR_DOES_NOT_FIT, "at the least, --memory allows 1 B");
+    ck_assert(!exists(r.output));
+    (void)pl_merge_init(&m, &r, NULL);
+    r.budget_bytes = m.planned.plan->arena_bytes;
+    pl_merge_finish(&m);
+    OK(merge_all(&r));
+    check_merged(PL_DTYPE_F32, 2);
+    dir_remove(r.output);
+    r.budget_bytes--;
+    FAILS(merge_all(&r), PL_ERR_DOES_NOT_FIT, "merging needs");
+}
+END_TEST
+
+START_TEST(a_failure_at_any_write_leaves_nothing) {
+    struct pl_merge_request r = request(PL_DTYPE_BF16);
+    make_sources(&kinds[3]);
+    r.shard_bytes = 4000;
+    for (uint64_t at = 1;; at++) {
+        struct pl_io_fault fault = {.at = at, .count = UINT64_MAX};
+        pl_checkpoint_set_fault(&fault);
+        pl_err err = merge_all(&r);
+        pl_checkpoint_set_fault(NULL);
+        if (err == PL_ERR_OK) {
+            ck_assert_uint_gt(at, 30);
+            break;
+        }
+        ck_assert_int_eq(err, PL_ERR_CHECKPOINT_WRITE);
+        ck_assert_msg(!exists(r.output), "write %d", (int)at);
+        diag = (struct pl_diag){0};
+    }
+    ck_assert(exists(in(dir, "merged/config.json")));
+}
+END_TEST
+
+static volatile sig_atomic_t stop;
+static int stretches;
+static void stop_at_the_ninth(void *ctx, uint64_t done_bytes, uint64_t total_bytes) {
+    (void)ctx;
+    ck_assert_uint_le(done_bytes, total_bytes);
+    if (++stretches == 9) stop = 2;
+}
+
+START_TEST(a_signal_ends_it_and_leaves_nothing) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    r.stop = &stop;
+    r.progress = stop_at_the_ninth;
+    make_sources(&kinds[0]);
+    FAILS(merge_all(&r), PL_ERR_INTERRUPTED, "stopped by signal 2; nothing was written");
+    ck_assert_int_eq(stretches, 9);
+    ck_assert(!exists(r.output));
+    /* a directory that was there stays, empty */
+    ck_assert_int_eq(mkdir(r.output, 0777), 0);
+    FAILS(merge_all(&r), PL_ERR_INTERRUPTED, "stopped");
+    stop = 0;
+    stretches = 9;
+    OK(merge_all(&r)); /* refuses a directory that is not empty */
+}
+END_TEST
+
+START_TEST(a_directory_with_something_in_it_is_left_alone) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&kinds[0]);
+    ck_assert_int_eq(mkdir(r.output, 0777), 0);
+    spill(in(dir, "merged/config.json"), "mine", 4);
+    FAILS(merge_all(&r), PL_ERR_USAGE, "is not empty: it holds config.json");
+    char *text = slurp(in(dir, "merged/config.json"));
+    ck_assert_str_eq(text, "mine");
+    free(text);
+}
+END_TEST
+
+static bool keep_tensor(struct st_edit *e, const void *arg) {
+    const char *const *edit = arg; /* name, and what becomes of it; NULL = dropped */
+    if (strcmp(e->name, edit[0]) != 0) return true;
+    if (edit[1]) snprintf(e->name, sizeof e->name, "%s", edit[1]);
+    return edit[1] != NULL;
+}
+
+#define Q_B "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"
+static const struct {
+    const char *edit[2], *says;
+} strangers[] = {
+    {{Q_B, NULL}, "layers.1.self_attn.q_proj.lora_B.weight` is missing"},
+    {{Q_B, "base_model.model.lm_head.lora_B.weight"}, "q_proj.lora_B.weight` is missing"},
+    {{"base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight", NULL},
+     "layers.1.self_attn.q_proj.lora_B.weight` has no place"},
+};
+
+START_TEST(an_adapter_that_does_not_fit_is_refused_by_the_tensor) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&kinds[0]);
+    st_rewrite(in(dir, "adapter/adapter_model.safetensors"), keep_tensor, strangers[_i].edit);
+    FAILS(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH, strangers[_i].says);
+    ck_assert(!exists(r.output));
+}
+END_TEST
+
+START_TEST(an_adapter_of_another_width_is_refused_with_both_shapes) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&kinds[0]);
+    json_t *config = json_load_file(in(dir, "adapter/adapter_config.json"), 0, NULL);
+    json_object_set_new(config, "r", json_integer(5));
+    json_dump_file(config, in(dir, "adapter/adapter_config.json"), 0);
+    json_decref(config);
+    FAILS(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH, "has shape [4, 16], the model wants [5, 16]");
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("train.merge");
+    TCase *t = tcase_create("merge");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, a_merged_model_is_the_base_plus_the_scaled_product, 0, 2 * N_KINDS);
+    tcase_add_loop_test(t, without_a_type_the_output_is_stored_as_the_base, 0, 2);
+    tcase_add_test(t, rank_stabilised_adapters_scale_by_the_root_of_the_rank);
+    tcase_add_test(t, shards_hold_what_one_file_holds);
+    tcase_add_loop_test(t, a_budget_shrinks_the_buffers_and_changes_no_bit, 0, N_KINDS);
+    tcase_add_test(t, what_the_last_halving_needs_is_the_least_that_is_taken);
+    tcase_add_test(t, a_failure_at_any_write_leaves_nothing);
+    tcase_add_test(t, a_signal_ends_it_and_leaves_nothing);
+    tcase_add_test(t, a_directory_with_something_in_it_is_left_alone);
+    tcase_add_loop_test(t, an_adapter_that_does_not_fit_is_refused_by_the_tensor, 0,
+                        sizeof strangers / sizeof *strangers);
+    tcase_add_test(t, an_adapter_of_another_width_is_refused_with_both_shapes);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
