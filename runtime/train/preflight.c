@@ -1,5 +1,5 @@
 /* preflight.c - everything that is decided before a device is opened. */
-#include "runtime/train/train.h"
+#include "runtime/train/generate.h"
 
 #include "estimator/api/question.h"
 #include "estimator/base/checked.h"
@@ -186,6 +186,25 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, recommended, &pf->search.planned, d));
     record_decisions(pf);
+    return judge(pf, d);
+}
+
+static void take_stored_dtype(struct pl_preflight *pf) {
+    if (pf->job->given[PL_KEY_dtype]) return;
+    bool wide = strcmp(pf->model.torch_dtype, "float32") == 0;
+    pf->job->dtype = wide ? PL_JOB_DTYPE_FP32 : PL_JOB_DTYPE_BF16;
+}
+
+pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
+    *pf = (struct pl_preflight){.job = job};
+    job->inference = true;
+    job->oom_recovery = false; /* there is no smaller batch of the same prompts */
+    PL_TRY(find_model(pf, d));
+    take_stored_dtype(pf);
+    PL_TRY(pl_device_decide(job, &pf->gpu, d));
+    PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
+    PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
+                            job->batch_size, 0, &pf->search.planned, d));
     return judge(pf, d);
 }
 

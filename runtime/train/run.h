@@ -78,6 +78,8 @@ struct pl_step_result {
     uint64_t targets, tokens; /* supervised, computed */
     uint64_t samples;
 };
+/* The host image of the micro-batch to the inputs of its phase. */
+pl_err pl_run_upload_inputs(struct pl_run *r, bool eval);
 /* Reserves the job arena; RUNTIME_GPU_OOM when it cannot be had. */
 pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d);
 /* Reserves the batch arena, halving as recovery allows. */

@@ -66,8 +66,8 @@ static void find_inputs(struct pl_rung *rung) {
         rung->inputs[t->phase == PL_PHASE_EVAL][t->role - PL_ROLE_IDS] = i;
     }
     const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
-    while (p->ops[o->first_op + rung->norm_ops++].kind != PL_OP_CLIP_SCALE)
-        continue;
+    for (uint32_t i = 0; i < o->n_ops && !rung->norm_ops; i++)
+        if (p->ops[o->first_op + i].kind == PL_OP_CLIP_SCALE) rung->norm_ops = i + 1;
 }
 
 /* P4 in use: every rung must leave the job arena as it is. */

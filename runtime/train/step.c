@@ -11,7 +11,7 @@ static pl_err upload(struct pl_run *r, uint32_t tensor, const void *src, uint64_
                                   bytes);
 }
 
-static pl_err upload_inputs(struct pl_run *r, bool eval) {
+pl_err pl_run_upload_inputs(struct pl_run *r, bool eval) {
     const struct pl_micro_batch *mb = &r->micro;
     const uint32_t *ids = pl_run_rung(r)->inputs[eval];
     const struct {
@@ -92,7 +92,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     for (uint64_t first = 0; first < r->batch.slots; first += size) {
         pl_micro_batch_fill(&r->micro, &r->batch, first, size);
         describe_batch(r, first == 0, r->batch.targets);
-        PL_TRY(upload_inputs(r, false));
+        PL_TRY(pl_run_upload_inputs(r, false));
         PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
         if (first == 0 && fault_due(r)) return inject(r, d);
     }
@@ -251,7 +251,7 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
         pl_micro_batch_fill(&r->micro, &r->batch, 0, size);
         describe_batch(r, true, 0);
-        PL_TRY(upload_inputs(r, true));
+        PL_TRY(pl_run_upload_inputs(r, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
         targets += r->batch.targets;
     }
