@@ -3,6 +3,7 @@
 
 #include "estimator/base/units.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,9 @@ static const struct pl_flag_info flags[PL_FLAG_COUNT] = {
 #undef X
 };
 
-const struct pl_flag_info *pl_cli_flags(void) { return flags; }
+const struct pl_flag_info *pl_cli_flags(void) {
+    return flags;
+}
 
 static const char *const synonyms[] = {
 #define X(synonym, key) #synonym,
@@ -317,4 +320,26 @@ void pl_cli_finish(struct pl_cli *cli) {
     free(cli->overrides);
     free(cli->args);
     *cli = (struct pl_cli){0};
+}
+
+/* Digits alone: strtod would also take "nan", "inf" and hexadecimal. */
+static bool parse_number(const char *text, double *out) {
+    char *end;
+    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text)) return false;
+    *out = strtod(text, &end);
+    return end != text && *end == 0 && isfinite(*out);
+}
+
+pl_err pl_cli_number(const struct pl_cli *cli, enum pl_cli_flag flag, double low, double high,
+                     bool whole, double *out, struct pl_diag *d) {
+    const char *value = cli->flag[flag];
+    char text[PL_FLAG_TEXT];
+    double v;
+    if (!value) return PL_ERR_OK;
+    if (!parse_number(value, &v) || v < low || v > high || (whole && v != floor(v)))
+        return pl_diag_set(d, PL_ERR_USAGE, "%s wants a %snumber from %g to %g, not `%s`",
+                           pl_cli_flag_text(pl_cli_flags()[flag].name, text), whole ? "whole " : "",
+                           low, high, value);
+    *out = v;
+    return PL_ERR_OK;
 }

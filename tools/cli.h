@@ -74,7 +74,17 @@
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
     X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
     X(DTYPE, "dtype", 0, "bf16|fp32", "", "", "what to store; without it, as the base is stored")  \
-    X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")
+    X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")                \
+    X(PROMPT_IDS, "prompt_ids", 0, "N,N,...", "", "", "the prompt as token ids")                   \
+    X(MAX_NEW_TOKENS, "max_new_tokens", 0, "N", "", "", "tokens to generate at most; 128 unset")   \
+    X(GREEDY, "greedy", 0, "", "", "", "the likeliest token each time; so it is unset")            \
+    X(TEMPERATURE, "temperature", 0, "T", "", "", "draw tokens from softmax(logits / T)")          \
+    X(TOP_K, "top_k", 0, "N", "", "", "draw among the N likeliest tokens")                         \
+    X(TOP_P, "top_p", 0, "P", "", "", "draw among the likeliest that hold P of the probability")   \
+    X(MIN_P, "min_p", 0, "P", "", "", "draw among those with P of the likeliest's probability")    \
+    X(REPETITION_PENALTY, "repetition_penalty", 0, "R", "", "",                                    \
+      "divide the positive logits of what occurred by R")                                          \
+    X(IGNORE_EOS, "ignore_eos", 0, "", "", "", "go on behind the model's end token")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,
@@ -106,10 +116,10 @@ enum pl_cli_arg { PL_ARG_NONE, PL_ARG_FILE, PL_ARG_TOPIC, PL_ARG_SHELL };
 struct pl_cli;
 struct pl_command {
     const char *name;
-    const char *summary;  /* one line, no full stop */
-    const char *synopsis; /* what follows the name */
-    const char *examples; /* whole lines */
-    const char *text;     /* paragraphs */
+    const char *summary;                  /* one line, no full stop */
+    const char *synopsis;                 /* what follows the name */
+    const char *examples;                 /* whole lines */
+    const char *text;                     /* paragraphs */
     int (*run)(const struct pl_cli *cli); /* returns the exit status */
     enum pl_cli_arg arg;
     uint32_t min_args, max_args;
@@ -141,6 +151,10 @@ static inline bool pl_cli_has(const struct pl_cli *cli, enum pl_cli_flag f) {
 #define PL_FLAG_TEXT (PL_FLAG_NAME + 2)
 /* "batch_size" -> "--batch-size", as help and messages show it. */
 char *pl_cli_flag_text(const char *name, char buf[PL_FLAG_TEXT]);
+/* The number after a flag; *out stays as it is where the flag is absent. USAGE: none from low to
+ * high. */
+pl_err pl_cli_number(const struct pl_cli *cli, enum pl_cli_flag flag, double low, double high,
+                     bool whole, double *out, struct pl_diag *d);
 /* Splits "a|b|c" without copying: the next choice from *rest into *s and *n; false at the end. */
 bool pl_cli_next_choice(const char **rest, const char **s, int *n);
 
@@ -174,6 +188,7 @@ int pl_cmd_completion(const struct pl_cli *cli);
 int pl_cmd_train(const struct pl_cli *cli);
 int pl_cmd_validate(const struct pl_cli *cli);
 int pl_cmd_estimate(const struct pl_cli *cli);
+int pl_cmd_generate(const struct pl_cli *cli);
 int pl_cmd_inspect(const struct pl_cli *cli);
 int pl_cmd_plan(const struct pl_cli *cli);
 int pl_cmd_tokenize(const struct pl_cli *cli);

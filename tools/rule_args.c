@@ -85,24 +85,11 @@ static const struct number numbers[] = {
     {PL_FLAG_EFFECTIVE_BATCH, offsetof(struct pl_rule_inputs, effective_batch), 1, 65536, true},
 };
 
-/* Digits alone: strtod would also take "nan", "inf" and hexadecimal. */
-static bool parse_number(const char *text, double *out) {
-    char *end;
-    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text)) return false;
-    *out = strtod(text, &end);
-    return end != text && *end == 0 && isfinite(*out);
-}
-
 static pl_err read_number(const struct pl_cli *cli, const struct number *n,
                           struct pl_rule_inputs *in, struct pl_diag *d) {
-    const char *value = cli->flag[n->flag];
-    char text[PL_FLAG_TEXT];
     double v;
-    if (!value) return PL_ERR_OK;
-    if (!parse_number(value, &v) || v < n->low || v > n->high || (n->whole && v != floor(v)))
-        return pl_diag_set(d, PL_ERR_USAGE, "%s wants a %snumber from %g to %g, not `%s`",
-                           pl_cli_flag_text(pl_cli_flags()[n->flag].name, text),
-                           n->whole ? "whole " : "", n->low, n->high, value);
+    if (!pl_cli_has(cli, n->flag)) return PL_ERR_OK;
+    PL_TRY(pl_cli_number(cli, n->flag, n->low, n->high, n->whole, &v, d));
     memcpy((char *)in + n->offset, &v, sizeof v);
     return PL_ERR_OK;
 }

@@ -199,6 +199,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     *pf = (struct pl_preflight){.job = job};
     job->inference = true;
     job->oom_recovery = false; /* there is no smaller batch of the same prompts */
+    pf->global_batch = job->batch_size;
     PL_TRY(find_model(pf, d));
     take_stored_dtype(pf);
     PL_TRY(pl_device_decide(job, &pf->gpu, d));

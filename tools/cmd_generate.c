@@ -1,0 +1,109 @@
+/* cmd_generate.c - `plimsoll generate`: pre-flight, tokens as they come, one object at the end. */
+#include "tools/cli.h"
+
+#include "estimator/base/units.h"
+#include "tools/generate_args.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_signal;
+
+/* The first signal ends the answer behind its current token, the second is taken at its word. */
+static void on_signal(int number) {
+    if (stop_signal) _exit(128 + number);
+    stop_signal = number;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static double rate(uint64_t tokens, double seconds) {
+    return seconds > 0 ? (double)tokens / seconds : 0;
+}
+
+static json_t *ids_json(const struct pl_generated_sequence *s) {
+    json_t *list = json_array();
+    for (uint64_t i = s->prompt; i < s->n; i++)
+        json_array_append_new(list, json_integer(s->ids[i]));
+    return list;
+}
+
+static json_t *answer_json(const struct pl_generated *g) {
+    const struct pl_generated_sequence *s = &g->sequences[0];
+    return json_pack("{s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "ids", ids_json(s), "end",
+                     pl_generate_end_name(s->end), "prompt_tokens", (json_int_t)s->prompt,
+                     "planned_bytes", (json_int_t)g->planned_bytes, "allocated_bytes",
+                     (json_int_t)g->allocated_bytes, "prompt_tokens_per_second",
+                     rate(g->prompt_tokens, g->prompt_seconds), "new_tokens_per_second",
+                     rate(g->new_tokens, g->new_seconds));
+}
+
+static void print_summary(const struct pl_generated *g, FILE *out) {
+    char planned[PL_BYTES_TEXT];
+    fprintf(out,
+            "prompt %llu tokens, %.1f tokens/s; answer %.1f tokens/s; planned and allocated "
+            "%s\n",
+            (unsigned long long)g->prompt_tokens, rate(g->prompt_tokens, g->prompt_seconds),
+            rate(g->new_tokens, g->new_seconds), pl_bytes_text(g->allocated_bytes, planned));
+}
+
+/* ---- tokens as they come ---- */
+
+static void print_token(void *ctx, uint32_t sequence, int32_t id) {
+    bool *begun = ctx;
+    (void)sequence;
+    printf("%s%d", *begun ? "," : "", id);
+    fflush(stdout);
+    *begun = true;
+}
+
+static int run(const struct pl_cli *cli, const struct pl_generate_question *q,
+               struct pl_preflight *pf) {
+    struct pl_diag d = {0};
+    struct pl_generated g;
+    bool quiet = pl_cli_has(cli, PL_FLAG_QUIET), json = pl_cli_has(cli, PL_FLAG_JSON);
+    bool begun = false;
+    const struct pl_prompt prompt = {q->ids, q->n};
+    const struct pl_generate_options opt = {.messages = stderr,
+                                            .quiet = quiet,
+                                            .max_new_tokens = q->max_new_tokens,
+                                            .ignore_eos = q->ignore_eos,
+                                            .sampling = q->sampling,
+                                            .stop = &stop_signal,
+                                            .token = json ? NULL : print_token,
+                                            .ctx = &begun};
+    catch_signals();
+    pl_err err = pl_generate(pf, &opt, &prompt, 1, &g, &d);
+    if (begun) putchar('\n');
+    int status = 0;
+    if (err == PL_ERR_OK && json) err = pl_cli_print_json(answer_json(&g), &d);
+    if (err == PL_ERR_OK && !quiet) print_summary(&g, stderr);
+    if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
+    if (err == PL_ERR_INTERRUPTED) status = 128 + stop_signal;
+    pl_generated_finish(&g);
+    return status;
+}
+
+int pl_cmd_generate(const struct pl_cli *cli) {
+    struct pl_generate_question q;
+    struct pl_preflight pf = {0};
+    struct pl_diag d = {0};
+    int status;
+    pl_err err = pl_generate_read_args(&q, cli, &d);
+    if (err == PL_ERR_OK) {
+        pl_generate_settle(&q);
+        err = pl_preflight_init_generate(&pf, &q.job, &d);
+    }
+    pl_cli_print_notes(cli, &pf.notes);
+    if (err != PL_ERR_OK && pf.estimate.planned.plan)
+        pl_cli_print_estimate(cli, &pf.estimate, stderr);
+    status = err == PL_ERR_OK ? run(cli, &q, &pf) : pl_cli_fail(cli, &d);
+    pl_preflight_finish(&pf);
+    pl_generate_question_finish(&q);
+    return status;
+}

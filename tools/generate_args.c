@@ -1,0 +1,122 @@
+/* generate_args.c - arguments of `generate`. */
+#include "tools/generate_args.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEW_TOKENS 128
+
+/* ---- the job ---- */
+
+static bool is_read(enum pl_key_id key) {
+    static const enum pl_key_id keys[] = {
+        PL_KEY_model,     PL_KEY_model_config, PL_KEY_init,        PL_KEY_dtype,
+        PL_KEY_seed,      PL_KEY_adapter_path, PL_KEY_tokenizer,   PL_KEY_max_seq_length,
+        PL_KEY_device,    PL_KEY_threads,      PL_KEY_vram_budget, PL_KEY_vram_margin,
+        PL_KEY_preflight, PL_KEY_debug_inject};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i] == key) return true;
+    return false;
+}
+
+static pl_err check_keys(const struct pl_job *job, struct pl_diag *d) {
+    uint32_t n;
+    const struct pl_key_info *infos = pl_key_table(&n);
+    for (uint32_t i = 0; i < n; i++)
+        if (job->given[i] && !is_read((enum pl_key_id)i))
+            return pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning to generate", infos[i].key);
+    if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_USAGE, "no model to generate with");
+    pl_diag_hint(d, "plimsoll generate --model DIR --prompt-ids 1,2,3");
+    return PL_ERR_USAGE;
+}
+
+static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_diag *d) {
+    PL_TRY(pl_job_defaults(job, d));
+    for (uint32_t i = 0; i < cli->n_overrides; i++) {
+        char key[PL_FLAG_NAME]; /* the command line cut the name to this size */
+        const char *assignment = cli->overrides[i];
+        size_t n = strcspn(assignment, "=");
+        snprintf(key, sizeof key, "%.*s", (int)n, assignment);
+        PL_TRY(pl_job_set(job, key, assignment + n + 1, d));
+    }
+    PL_TRY(check_keys(job, d));
+    job->mode = job->adapter_path ? PL_MODE_LORA : PL_MODE_FULL;
+    return pl_job_validate(job, d);
+}
+
+/* ---- the prompt ---- */
+
+static pl_err bad_ids(const char *at, struct pl_diag *d) {
+    return pl_diag_set(d, PL_ERR_USAGE, "--prompt-ids wants numbers between commas, not `%.20s`",
+                       at);
+}
+
+static pl_err read_ids(struct pl_generate_question *q, const char *text, struct pl_diag *d) {
+    uint64_t most = 1;
+    for (const char *p = text; *p; p++)
+        most += *p == ',';
+    q->ids = malloc((size_t)most * sizeof *q->ids);
+    if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
+    for (const char *p = text;; p++) {
+        char *end;
+        errno = 0;
+        long v = strtol(p, &end, 10);
+        if (end == p || errno || v < 0 || v > INT32_MAX || (*end && *end != ','))
+            return bad_ids(p, d);
+        q->ids[q->n++] = (int32_t)v;
+        p = end;
+        if (!*p) return PL_ERR_OK;
+    }
+}
+
+/* ---- how to choose ---- */
+
+static pl_err read_sampling(struct pl_generate_question *q, const struct pl_cli *cli,
+                            struct pl_diag *d) {
+    struct pl_sampling *s = &q->sampling;
+    double top_k = 0, tokens = NEW_TOKENS;
+    *s = (struct pl_sampling){.top_p = 1, .repetition_penalty = 1, .seed = q->job.seed};
+    PL_TRY(pl_cli_number(cli, PL_FLAG_MAX_NEW_TOKENS, 0, INT32_MAX / 2, true, &tokens, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_TEMPERATURE, 0, 1e3, false, &s->temperature, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_TOP_K, 0, INT32_MAX, true, &top_k, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_TOP_P, 0, 1, false, &s->top_p, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_MIN_P, 0, 1, false, &s->min_p, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_REPETITION_PENALTY, 0.01, 100, false, &s->repetition_penalty,
+                         d));
+    s->top_k = (uint32_t)top_k;
+    q->max_new_tokens = (uint64_t)tokens;
+    q->ignore_eos = pl_cli_has(cli, PL_FLAG_IGNORE_EOS);
+    bool filters = top_k > 0 || s->top_p < 1 || s->min_p > 0;
+    if (pl_cli_has(cli, PL_FLAG_GREEDY) && (s->temperature > 0 || filters))
+        return pl_diag_set(d, PL_ERR_USAGE,
+                           "--greedy draws nothing: leave out the temperature "
+                           "and the filters");
+    if (filters && !pl_cli_has(cli, PL_FLAG_TEMPERATURE)) s->temperature = 1;
+    return PL_ERR_OK;
+}
+
+pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli *cli,
+                             struct pl_diag *d) {
+    *q = (struct pl_generate_question){0};
+    PL_TRY(read_job(&q->job, cli, d));
+    PL_TRY(read_sampling(q, cli, d));
+    if (pl_cli_has(cli, PL_FLAG_PROMPT_IDS)) return read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
+    pl_diag_set(d, PL_ERR_USAGE, "nothing to continue");
+    pl_diag_hint(d, "--prompt-ids 1,2,3");
+    return PL_ERR_USAGE;
+}
+
+void pl_generate_settle(struct pl_generate_question *q) {
+    uint64_t context = q->n + q->max_new_tokens;
+    q->job.batch_size = 1;
+    if (!q->job.given[PL_KEY_max_seq_length])
+        q->job.max_seq_length = (uint32_t)(context < 2 ? 2 : context);
+}
+
+void pl_generate_question_finish(struct pl_generate_question *q) {
+    pl_job_finish(&q->job);
+    free(q->ids);
+    *q = (struct pl_generate_question){0};
+}
