@@ -102,10 +102,11 @@ static const struct pl_command commands[] = {
         .examples = "plimsoll generate --model output/demo --prompt-ids 1,15043,29892 --greedy\n"
                     "plimsoll generate --model path/to/model --adapter-path output/lora \\\n"
                     "    --prompt-ids 1,15043 --temperature 0.8 --top-p 0.95 --seed 7 --json\n",
-        .text = "Weights, the KV cache of the prompt and the answer, and everything else on the\n"
-                "device are planned, and refused with exit 3 where they do not fit, before a device\n"
-                "is opened. --max-seq-length reserves a longer cache than is needed. Of the keys of\n"
-                "a job only those that say what to load and where to run have a meaning here.\n",
+        .text =
+            "Weights, the KV cache of prompt and answer, and everything else on the device are\n"
+            "planned, and refused with exit 3 where they do not fit, before a device is opened.\n"
+            "--max-seq-length makes the cache longer than they need. Of the keys of a job only\n"
+            "those that say what to load and where to run have a meaning here.\n",
         .run = pl_cmd_generate,
         .flags = PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |
                  PL_FLAG_BIT(TEMPERATURE) | PL_FLAG_BIT(TOP_K) | PL_FLAG_BIT(TOP_P) |

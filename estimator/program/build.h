@@ -133,7 +133,7 @@ struct pl_val pl_build_input(struct pl_builder *b, const char *name, enum pl_rol
  * last output, not yet added to *trunk. */
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept);
 
-/* --- generate.c: inference --- */
+/* --- inference.c --- */
 /* Tokens that one run of GENERATE computes at most. */
 uint64_t pl_build_generate_tokens(const struct pl_job_shape *s);
 void pl_build_kv_cache(struct pl_builder *b); /* job tensors */

@@ -1,5 +1,5 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
- * in their place for inference is generate.c. */
+ * in their place for inference is inference.c. */
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"

@@ -1,4 +1,4 @@
-/* generate.c - inference: the KV cache, attention over it, and the one phase that serves prompts
+/* inference.c - inference: the KV cache, attention over it, and the one phase that serves prompts
  * and single tokens alike.
  *
  * A run of GENERATE holds a piece of every sequence that has tokens to compute: up to `tokens` of
