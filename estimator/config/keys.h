@@ -38,6 +38,9 @@
       "list of {path, format, weight, split}; formats: tokens, text, auto; weight: passes over "   \
       "the file in an epoch; split: train, or eval for evaluation data")                           \
     X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
+    X(dataset_cache, STR, "auto", 0, 0, "",                                                        \
+      "where tokens of data files are kept: auto (in the user's cache what a tokenizer has "       \
+      "read), off, or a directory")                                                                \
     X(tokenizer, STR, "", 0, 0, "", "`byte`; `format: tokens` needs none")                         \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
@@ -115,6 +118,7 @@
     X(sequence_len, max_seq_length)                                                                \
     X(cutoff_len, max_seq_length)                                                                  \
     X(max_length, max_seq_length)                                                                  \
+    X(dataset_prepared_path, dataset_cache)                                                        \
     X(sample_packing, packing)                                                                     \
     X(optim, optimizer)                                                                            \
     X(lr, learning_rate)                                                                           \

@@ -1,6 +1,7 @@
 /* data.c - opens data files: every row is read once and checked, its place is kept. */
 #include "runtime/data/data.h"
 #include "estimator/base/checked.h"
+#include "runtime/data/cache_key.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/split.h"
 
@@ -12,16 +13,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct row_place { /* all that stays in memory of a row */
-    uint64_t offset;
-    uint32_t bytes;
+struct row_place {   /* all that stays in memory of a row */
+    uint64_t offset; /* of the row in its file; place in the cache */
+    uint32_t bytes;  /* of the row; its tokens in the cache */
     uint32_t tokens; /* that are computed */
 };
 
 struct data_file {
-    struct pl_data_file info; /* info.path is owned */
-    char *path;               /* the same */
+    struct pl_data_file info;
+    char *path; /* owned; info.path is the same */
     int fd;
+    struct pl_cache cache; /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
     bool detected;
 };
@@ -39,11 +41,6 @@ struct pl_data {
     pthread_mutex_t lock; /* of what follows, and of the parser */
     char *buf;            /* of one row */
     size_t buf_cap;
-};
-
-/* What a file's rows had to say that is no failure: first line and count. */
-struct remark {
-    uint64_t line, n;
 };
 
 static uint64_t supervised(const struct pl_sample *s) {
@@ -66,10 +63,8 @@ static pl_err report(const struct pl_scan *s, const char *path, const struct pl_
     return err;
 }
 
-static pl_err keep_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
-                       uint32_t tokens, struct pl_diag *d) {
-    if (row->n > UINT32_MAX)
-        return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0, "the row is above 4 GiB");
+static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_place place,
+                         struct pl_diag *d) {
     if (data->n_rows == data->cap_rows) {
         uint64_t cap = data->cap_rows ? 2 * data->cap_rows : 1024, bytes;
         struct row_place *rows = NULL;
@@ -81,14 +76,24 @@ static pl_err keep_row(struct pl_data *data, struct data_file *f, const struct p
         data->rows = rows;
         data->cap_rows = cap;
     }
-    data->rows[data->n_rows++] = (struct row_place){row->offset, (uint32_t)row->n, tokens};
+    data->rows[data->n_rows++] = place;
     f->info.rows++;
     return PL_ERR_OK;
 }
 
-static void remember(struct remark *r, uint64_t line) {
+static void remember(struct pl_remark *r, uint64_t line) {
     if (!r->n++) r->line = line;
 }
+
+/* A file while it is being read for the first time. */
+struct index {
+    struct pl_split split;
+    struct pl_raw_row row; /* the next to take */
+    bool more;             /* there is one */
+    struct pl_remarks remarks;
+    struct pl_cache_writer writer;
+    struct pl_sample *sample; /* scratch */
+};
 
 /* Sorted, longest first; the shortest falls off the end. */
 static void remember_longest(struct pl_longest *l, uint64_t row, uint64_t tokens) {
@@ -105,39 +110,40 @@ static void remember_longest(struct pl_longest *l, uint64_t row, uint64_t tokens
     l->tokens[at] = tokens;
 }
 
-struct remarks {
-    struct remark unsupervised, truncated, dropped;
-};
+/* Counts a row of n tokens and keeps its place; place.tokens is filled in. */
+static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_place place,
+                        uint64_t n, uint64_t targets, struct pl_diag *d) {
+    struct pl_data_stats *st = &data->stats;
+    if (targets) remember_longest(&data->longest, st->rows, n);
+    st->rows++;
+    st->tokens += n;
+    st->supervised_tokens += targets;
+    st->longest = pl_u64_max(st->longest, n);
+    place.tokens = targets ? (uint32_t)n : 0;
+    return keep_place(data, f, place, d);
+}
 
 /* The row's tokens are in `s`: applies the rule for length, counts, keeps the place. */
 static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
-                       struct pl_sample *s, struct remarks *r, struct pl_diag *d) {
-    struct pl_data_stats *st = &data->stats;
+                       struct pl_sample *s, struct index *ix, struct pl_diag *d) {
+    struct pl_remarks *r = &ix->remarks;
     if (s->n > data->max_tokens) {
         if (data->overlength == PL_OVERLENGTH_ERROR)
             return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0,
                               "the row has %llu tokens, max_seq_length is %llu",
                               (unsigned long long)s->n, (unsigned long long)data->max_tokens);
-        if (data->overlength == PL_OVERLENGTH_DROP) {
-            st->dropped_rows++;
-            remember(&r->dropped, row->line);
-            return PL_ERR_OK;
-        }
+        bool drop = data->overlength == PL_OVERLENGTH_DROP;
+        remember(drop ? &r->dropped : &r->truncated, row->line);
+        if (drop) return PL_ERR_OK;
         s->n = data->max_tokens;
-        st->truncated_rows++;
-        remember(&r->truncated, row->line);
     }
+    if (row->n > UINT32_MAX)
+        return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0, "the row is above 4 GiB");
     uint64_t targets = supervised(s);
-    if (!targets) {
-        st->unsupervised_rows++;
-        remember(&r->unsupervised, row->line);
-    }
-    if (targets) remember_longest(&data->longest, st->rows, s->n);
-    st->rows++;
-    st->tokens += s->n;
-    st->supervised_tokens += targets;
-    st->longest = pl_u64_max(st->longest, s->n);
-    return keep_row(data, f, row, targets ? (uint32_t)s->n : 0, d);
+    if (!targets) remember(&r->unsupervised, row->line);
+    pl_cache_add(&ix->writer, s, targets);
+    return count_row(data, f, (struct row_place){row->offset, (uint32_t)row->n, 0}, s->n, targets,
+                     d);
 }
 
 static pl_err check_tokenizer(const struct pl_job *job, struct pl_diag *d) {
@@ -162,38 +168,142 @@ static pl_err choose_format(struct pl_data *data, const struct pl_job *job, stru
     return f->format->needs_tokenizer ? check_tokenizer(job, d) : PL_ERR_OK;
 }
 
-static void note(struct pl_text *notes, const struct data_file *f, const struct remark *r,
+static void note(struct pl_text *notes, const struct data_file *f, const struct pl_remark *r,
                  const char *what) {
     if (!notes || !r->n) return;
     pl_text_addf(notes, "%s:%llu: %llu row%s %s; this is the first\n", f->path,
                  (unsigned long long)r->line, (unsigned long long)r->n, r->n == 1 ? "" : "s", what);
 }
 
+static void end_remarks(struct pl_data *data, const struct data_file *f, const struct pl_remarks *r,
+                        struct pl_text *notes) {
+    data->stats.unsupervised_rows += r->unsupervised.n;
+    data->stats.truncated_rows += r->truncated.n;
+    data->stats.dropped_rows += r->dropped.n;
+    note(notes, f, &r->unsupervised, "without a token to train on");
+    note(notes, f, &r->truncated, "longer than max_seq_length, cut to it");
+    note(notes, f, &r->dropped, "longer than max_seq_length, dropped");
+}
+
+/* Parses and counts every row of the file. */
+static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index *ix,
+                        struct pl_diag *d) {
+    for (; ix->more;) {
+        const struct pl_raw_row *row = &ix->row;
+        if (!pl_row_parse(&data->parser, f->format, row->text, row->n, row->ends_file, ix->sample))
+            return report(&data->parser.scan, f->path, row, d);
+        PL_TRY(take_row(data, f, row, ix->sample, ix, d));
+        PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
+    }
+    return PL_ERR_OK;
+}
+
+/* Everything but the file's content that its tokens depend on. */
+static void add_facts(const struct pl_data *data, const struct data_file *f, struct pl_text *out) {
+    pl_text_addf(out, "format %s, at most %llu tokens, overlength %u, vocabulary %llu, end %lld\n",
+                 f->format->name, (unsigned long long)data->max_tokens, data->overlength,
+                 (unsigned long long)data->parser.vocab, (long long)data->parser.eos);
+}
+
+/* Where the tokens of a file are kept. */
+struct kept {
+    struct pl_text dir; /* empty: nowhere */
+    struct pl_cache_key key;
+    struct stat before; /* the key was made of this file */
+};
+
+static void add_note(struct pl_text *notes, struct pl_text *why) {
+    if (notes && why->len) pl_text_addf(notes, "%s\n", pl_text_str(why));
+    why->len = 0;
+}
+
+static void choose_cache(const struct pl_data *data, const struct pl_job *job,
+                         const struct data_file *f, struct kept *k, struct pl_text *notes) {
+    struct pl_text facts = {0}, why = {0};
+    pl_cache_choose_dir(job, false, &k->dir, &why);
+    add_note(notes, &why);
+    add_facts(data, f, &facts);
+    if (!k->dir.len || fstat(f->fd, &k->before) != 0 || !pl_cache_make_key(&k->key, f->fd, &facts))
+        k->dir.len = 0;
+    pl_text_finish(&facts);
+    pl_text_finish(&why);
+}
+
+/* A cache of a file that somebody wrote to meanwhile would be one of neither content. */
+static bool unchanged(const struct data_file *f, const struct stat *before) {
+    struct stat now;
+    return fstat(f->fd, &now) == 0 && now.st_size == before->st_size &&
+           now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+}
+
+static bool open_cache(const struct pl_data *data, struct data_file *f, const struct kept *k,
+                       struct pl_text *notes) {
+    struct pl_text why = {0};
+    bool opened = k->dir.len &&
+                  pl_cache_open(&f->cache, pl_text_str(&k->dir), &k->key, data->parser.vocab, &why);
+    add_note(notes, &why);
+    pl_text_finish(&why);
+    return opened;
+}
+
+/* Counts what the open cache of the file holds. */
+static pl_err take_cache(struct pl_data *data, struct data_file *f, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    for (uint64_t i = 0; i < f->cache.header.rows && err == PL_ERR_OK; i++) {
+        const struct pl_cache_row *r = &f->cache.rows[i];
+        err = count_row(data, f, (struct row_place){r->place, r->tokens, 0}, r->tokens, r->targets,
+                        d);
+    }
+    free(f->cache.rows);
+    f->cache.rows = NULL;
+    return err;
+}
+
+/* Parses the file, writing its tokens away where they are kept; they are then read from there. */
+static pl_err take_file(struct pl_data *data, struct data_file *f, struct index *ix,
+                        const struct kept *k, struct pl_text *notes, struct pl_diag *d) {
+    const struct pl_data_stats stats = data->stats;
+    const struct pl_longest longest = data->longest;
+    struct pl_text why = {0};
+    if (k->dir.len) pl_cache_create(&ix->writer, pl_text_str(&k->dir), &k->key, &why);
+    pl_err err = take_rows(data, f, ix, d);
+    bool whole = err == PL_ERR_OK && k->dir.len && unchanged(f, &k->before) &&
+                 pl_cache_commit(&ix->writer, &ix->remarks, &why);
+    add_note(notes, &why);
+    pl_text_finish(&why);
+    if (!whole || !open_cache(data, f, k, notes)) return err;
+    data->stats = stats;
+    data->longest = longest;
+    data->n_rows = f->info.first;
+    f->info.rows = 0;
+    return take_cache(data, f, d);
+}
+
 static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct data_file *f,
                          struct pl_sample *s, struct pl_text *notes, struct pl_diag *d) {
-    struct pl_split split;
-    struct pl_raw_row row;
-    struct remarks r = {0};
-    uint64_t seen = 0;
-    bool more;
-    PL_TRY(pl_split_open(&split, f->fd, f->path, d));
+    struct index ix = {.sample = s, .writer = {.fd = -1}};
+    struct kept kept = {0};
+    PL_TRY(pl_split_open(&ix.split, f->fd, f->path, d));
     pl_err err;
-    for (;; seen++) {
-        PL_TRY_GOTO(pl_split_next(&split, &row, &more, d), out);
-        if (!more) break;
-        if (!seen) PL_TRY_GOTO(choose_format(data, job, f, &row, d), out);
-        if (!pl_row_parse(&data->parser, f->format, row.text, row.n, row.ends_file, s)) {
-            err = report(&data->parser.scan, f->path, &row, d);
-            goto out;
-        }
-        PL_TRY_GOTO(take_row(data, f, &row, s, &r, d), out);
+    PL_TRY_GOTO(pl_split_next(&ix.split, &ix.row, &ix.more, d), out);
+    if (!ix.more) {
+        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
+        goto out;
     }
-    if (!seen) err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
-    note(notes, f, &r.unsupervised, "without a token to train on");
-    note(notes, f, &r.truncated, "longer than max_seq_length, cut to it");
-    note(notes, f, &r.dropped, "longer than max_seq_length, dropped");
+    PL_TRY_GOTO(choose_format(data, job, f, &ix.row, d), out);
+    choose_cache(data, job, f, &kept, notes);
+    if (open_cache(data, f, &kept, notes)) {
+        ix.remarks = f->cache.header.remarks;
+        err = take_cache(data, f, d);
+    } else {
+        err = take_file(data, f, &ix, &kept, notes, d);
+    }
+    if (err == PL_ERR_OK) end_remarks(data, f, &ix.remarks, notes);
 out:
-    pl_split_finish(&split);
+    pl_cache_abandon(&ix.writer);
+    pl_text_finish(&kept.dir);
+    pl_split_finish(&ix.split);
     return err;
 }
 
@@ -222,7 +332,7 @@ static pl_err open_all(struct pl_data *data, const struct pl_job *job,
     struct pl_sample s = {0};
     pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < list->n; i++) {
-        data->files[i].fd = -1;
+        data->files[i].fd = data->files[i].cache.fd = -1;
         data->n_files = i + 1;
         PL_TRY_GOTO(open_file(job, &list->items[i], &data->files[i], d), out);
         data->files[i].info.first = data->n_rows;
@@ -297,6 +407,7 @@ void pl_data_close(struct pl_data **data) {
     if (!x) return;
     for (uint32_t i = 0; i < x->n_files; i++) {
         if (x->files[i].fd >= 0) close(x->files[i].fd);
+        pl_cache_close(&x->files[i].cache);
         free(x->files[i].path);
     }
     pthread_mutex_destroy(&x->lock);
@@ -375,6 +486,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
                         struct pl_diag *d) {
     const struct row_place *r = &data->rows[row];
     const struct data_file *f = file_of(data, row);
+    if (f->cache.path) return pl_cache_read(&f->cache, r->offset, r->bytes, out, d);
     PL_TRY(read_row(data, f, r, d));
     if (!pl_row_parse(&data->parser, f->format, data->buf, r->bytes, false, out)) {
         out->n = 0;

@@ -2,91 +2,29 @@
  * {"schema":1,"entries":[{"device","driver","build","opened_bytes","final_bytes"}, ...]} */
 #include "runtime/train/context.h"
 
+#include "estimator/base/cache_dir.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/text.h"
 #include "estimator/card/cards.h"
 #include "runtime/checkpoint/checkpoint.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define SCHEMA       1
-#define MAX_ENTRIES  32
-#define MAX_FILE     (1 << 20)
-#define BUILD_ID_MAX 64
-
-/* --- the build ------------------------------------------------------------------------------- */
-
-struct build_id {
-    char hex[2 * BUILD_ID_MAX + 1];
-};
-
-static void write_hex(const unsigned char *bytes, size_t n, struct build_id *out) {
-    for (size_t i = 0; i < n && i < BUILD_ID_MAX; i++)
-        snprintf(out->hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
-/* The note's name is padded to four bytes: "GNU\0" fills them. */
-static void search_notes(const char *at, size_t left, struct build_id *out) {
-    while (left >= sizeof(ElfW(Nhdr))) {
-        ElfW(Nhdr) h;
-        memcpy(&h, at, sizeof h);
-        size_t name = (h.n_namesz + 3u) & ~(size_t)3, desc = (h.n_descsz + 3u) & ~(size_t)3;
-        if (left < sizeof h + name + desc) return;
-        if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 &&
-            memcmp(at + sizeof h, "GNU", 4) == 0) {
-            write_hex((const unsigned char *)at + sizeof h + name, h.n_descsz, out);
-            return;
-        }
-        at += sizeof h + name + desc;
-        left -= sizeof h + name + desc;
-    }
-}
-
-/* Called first with the program itself, whose notes are what was asked for. */
-static int visit_program(struct dl_phdr_info *info, size_t size, void *arg) {
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_NOTE)
-            search_notes((const char *)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr,
-                         info->dlpi_phdr[i].p_memsz, arg);
-    return 1;
-}
-
-/* "" where the linker wrote none; then nothing is remembered. */
-static struct build_id own_build(void) {
-    struct build_id id = {{0}};
-    (void)dl_iterate_phdr(visit_program, &id);
-    return id;
-}
+#define SCHEMA      1
+#define MAX_ENTRIES 32
+#define MAX_FILE    (1 << 20)
 
 /* --- the file -------------------------------------------------------------------------------- */
-
-/* Appends the directory to *path, makes it when asked. False where there is no home. */
-static bool cache_dir(struct pl_text *path, bool make) {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool given = xdg && xdg[0] == '/'; /* the specification: relative paths are to be ignored */
-    if (!given && !(home && *home)) return false;
-    if (given)
-        pl_text_add(path, xdg);
-    else
-        pl_text_addf(path, "%s/.cache", home);
-    if (make && mkdir(pl_text_str(path), 0700) != 0 && errno != EEXIST) return false;
-    pl_text_add(path, "/plimsoll");
-    if (make && mkdir(pl_text_str(path), 0700) != 0 && errno != EEXIST) return false;
-    return !path->failed;
-}
 
 /* A new array of entries, empty when there is nothing to be read. NULL: out of memory. */
 static json_t *read_entries(void) {
     struct pl_text path = {0};
     struct stat st;
     json_t *root = NULL, *entries = NULL;
-    if (cache_dir(&path, false)) {
+    if (pl_cache_dir(&path, false)) {
         pl_text_add(&path, "/context.json");
         if (stat(pl_text_str(&path), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MAX_FILE)
             root = json_load_file(pl_text_str(&path), 0, NULL);
@@ -104,7 +42,7 @@ static bool is_text(const json_t *entry, const char *key, const char *value) {
     return text && strcmp(text, value) == 0;
 }
 
-static bool is_own(const json_t *entry, const struct pl_gpu *gpu, const struct build_id *build) {
+static bool is_own(const json_t *entry, const struct pl_gpu *gpu, const struct pl_build_id *build) {
     return is_text(entry, "device", gpu->name) && is_text(entry, "driver", gpu->driver) &&
            is_text(entry, "build", build->hex);
 }
@@ -121,7 +59,7 @@ static bool read_figures(const json_t *entry, const struct pl_gpu *gpu, struct p
 }
 
 static bool recall(const struct pl_gpu *gpu, struct pl_context *out) {
-    const struct build_id build = own_build();
+    const struct pl_build_id build = pl_build_id();
     bool found = false;
     if (!build.hex[0]) return false;
     json_t *entries = read_entries();
@@ -136,17 +74,17 @@ static bool recall(const struct pl_gpu *gpu, struct pl_context *out) {
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out) {
     if (recall(gpu, out)) return;
     const struct pl_card *card = pl_card_find(gpu->name);
-    *out = (struct pl_context){
-        .bytes = card ? card->context_bytes : PL_CARD_CONTEXT_DEFAULT,
-        .doubt_bytes = card ? pl_card_context_doubt(card) : PL_CARD_CONTEXT_DEFAULT / 2,
-        .source = card ? "card table" : "default"};
+    *out = (struct pl_context){.bytes = card ? card->context_bytes : PL_CARD_CONTEXT_DEFAULT,
+                               .doubt_bytes =
+                                   card ? pl_card_context_doubt(card) : PL_CARD_CONTEXT_DEFAULT / 2,
+                               .source = card ? "card table" : "default"};
 }
 
 static void write_entries(json_t *entries) {
     struct pl_text path = {0};
     json_t *root = json_pack("{s:i, s:O}", "schema", SCHEMA, "entries", entries);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    if (text && cache_dir(&path, true)) {
+    if (text && pl_cache_dir(&path, true)) {
         pl_text_add(&path, "/context.json");
         if (!path.failed)
             (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1 */
@@ -158,7 +96,7 @@ static void write_entries(json_t *entries) {
 
 /* The newest entry stands first. */
 void pl_context_remember(const struct pl_gpu *gpu, uint64_t opened_bytes, uint64_t final_bytes) {
-    const struct build_id build = own_build();
+    const struct pl_build_id build = pl_build_id();
     if (!build.hex[0] || opened_bytes == 0 || final_bytes < opened_bytes) return;
     json_t *entries = read_entries();
     if (!entries) return;

@@ -1,0 +1,90 @@
+/* cache.h - the tokens of one data file on disk, so that a file is tokenised once and not once a
+ * run.
+ *
+ * In: samples in order.  Out: a file DIR/KEY.tokens, and its samples by row.  Needs: digest.
+ *   H1  the key is a digest of everything the tokens depend on; the file repeats it
+ *   H2  a file has its name only when it is whole and synced (written as KEY.part, renamed)
+ *   H3  nothing is trusted: sizes, places and a digest over every byte are checked on opening, ids
+ *       on reading; what fails is as if it were not there
+ *   H4  samples are read with pread, not mapped: a file that is cut short under a run is an error
+ *       of a read, not a SIGBUS
+ * Layout, in the machine's byte order: struct pl_cache_header; words (uint32_t), row after row;
+ * struct pl_cache_row of every row. A row of labels that are its ids or masked takes a word a
+ * token, the id with its top bit set where it is masked; any other row takes ids, then labels.
+ * Use: pl_cache_create(&w, dir, &key, &why); pl_cache_add(&w, &sample); ... pl_cache_commit(&w);
+ *      if (pl_cache_open(&c, dir, &key, vocab, &why)) pl_cache_read(&c, &row, &sample, &d); */
+#ifndef PL_RUNTIME_DATA_CACHE_H
+#define PL_RUNTIME_DATA_CACHE_H
+
+#include "runtime/data/data.h"
+#include "runtime/data/digest.h"
+
+#include <stdbool.h>
+
+struct pl_cache_key {
+    uint64_t half[2];
+};
+
+/* How often something was said of the rows, and the line of the first. */
+struct pl_remark {
+    uint64_t line, n;
+};
+struct pl_remarks {
+    struct pl_remark unsupervised, truncated, dropped;
+};
+
+struct pl_cache_row {
+    uint64_t place;           /* of the first word, times 2; + 1: ids, then labels */
+    uint32_t tokens, targets; /* targets: after the shift by one */
+};
+
+struct pl_cache_header {
+    char magic[8];
+    struct pl_cache_key key;
+    uint64_t words, rows;
+    struct pl_remarks remarks;
+    uint64_t body_digest; /* of everything behind the header */
+    uint64_t head_digest; /* of everything before this */
+};
+
+/* --- writing ---------------------------------------------------------------------------------- */
+struct pl_cache_writer {
+    char *part, *path, *dir; /* owned; part NULL = nothing is being written */
+    int fd;
+    struct pl_cache_header header;
+    struct pl_cache_row *rows; /* owned */
+    uint64_t cap_rows;
+    uint32_t *buf; /* owned */
+    uint64_t held; /* words in buf */
+    struct pl_digest body;
+    int error; /* errno of the first failure, 0 = none */
+};
+/* False, with a reason in *why (nullable) where there is one to tell: another run is writing it, or
+ * it cannot be written. *w is then empty, and every call does nothing. */
+bool pl_cache_create(struct pl_cache_writer *w, const char *dir, const struct pl_cache_key *key,
+                     struct pl_text *why);
+/* targets: supervised tokens of the sample after the shift by one. */
+void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t targets);
+/* H2. False: nothing was left behind, *why says what failed. *w is empty afterwards. */
+bool pl_cache_commit(struct pl_cache_writer *w, const struct pl_remarks *remarks,
+                     struct pl_text *why);
+void pl_cache_abandon(struct pl_cache_writer *w); /* removes what was written; safe on {0} */
+
+/* --- reading ---------------------------------------------------------------------------------- */
+struct pl_cache {
+    char *path; /* owned */
+    int fd;
+    uint64_t vocab;
+    struct pl_cache_header header;
+    struct pl_cache_row *rows; /* [header.rows], owned; may be freed and set to NULL */
+};
+/* False when there is none, or none that holds (H3): *why (nullable) then says what is wrong with
+ * it, and nothing when it is merely absent. */
+bool pl_cache_open(struct pl_cache *c, const char *dir, const struct pl_cache_key *key,
+                   uint64_t vocab, struct pl_text *why);
+/* One row of the file into *out, grown as needed. Several threads may read. */
+pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
+                     struct pl_sample *out, struct pl_diag *d);
+void pl_cache_close(struct pl_cache *c); /* safe on {0} */
+
+#endif

@@ -1,0 +1,15 @@
+/* cache_file.h - what writer and reader of cached tokens share; private to cache_*.c. */
+#ifndef PL_RUNTIME_DATA_CACHE_FILE_H
+#define PL_RUNTIME_DATA_CACHE_FILE_H
+
+#include "runtime/data/cache.h"
+
+#define PL_CACHE_MAGIC                                                                             \
+    { 'P', 'L', 'T', 'O', 'K', 'E', 'N', '1' }
+#define PL_CACHE_MASK UINT32_C(0x80000000)
+
+/* malloc'd "dir/KEY.suffix", NULL when out of memory. */
+char *pl_cache_path(const char *dir, const struct pl_cache_key *key, const char *suffix);
+uint64_t pl_cache_head_digest(const struct pl_cache_header *h);
+
+#endif

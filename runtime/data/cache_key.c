@@ -1,0 +1,74 @@
+/* cache_key.c - see cache_key.h. */
+#include "runtime/data/cache_key.h"
+
+#include "estimator/base/cache_dir.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK (1u << 18)
+
+static bool make_dir(const struct pl_text *path, mode_t mode) {
+    return !path->failed && (mkdir(pl_text_str(path), mode) == 0 || errno == EEXIST);
+}
+
+static bool make_own_dir(struct pl_text *dir) {
+    if (!pl_cache_dir(dir, true)) return false;
+    pl_text_add(dir, "/tokens");
+    return make_dir(dir, 0700);
+}
+
+void pl_cache_choose_dir(const struct pl_job *job, bool costly, struct pl_text *dir,
+                         struct pl_text *why) {
+    const char *wish = job->dataset_cache ? job->dataset_cache : "auto";
+    bool automatic = strcmp(wish, "auto") == 0, there;
+    dir->len = 0;
+    if (strcmp(wish, "off") == 0 || (automatic && !costly)) return;
+    if (automatic) {
+        there = make_own_dir(dir);
+    } else {
+        pl_text_add(dir, wish);
+        there = make_dir(dir, 0777);
+        if (!there)
+            pl_text_addf(why, "tokens are not kept: `dataset_cache: %s`: %s", wish,
+                         strerror(errno));
+    }
+    if (!there) dir->len = 0;
+}
+
+static void add(struct pl_digest h[2], const void *data, size_t n) {
+    pl_digest_add(&h[0], data, n);
+    pl_digest_add(&h[1], data, n);
+}
+
+static bool add_file(struct pl_digest h[2], int fd) {
+    char *buf = malloc(CHUNK);
+    ssize_t got = -1;
+    for (off_t at = 0; buf; at += got) {
+        do
+            got = pread(fd, buf, CHUNK, at);
+        while (got < 0 && errno == EINTR);
+        if (got <= 0) break;
+        add(h, buf, (size_t)got);
+    }
+    free(buf);
+    return got == 0;
+}
+
+bool pl_cache_make_key(struct pl_cache_key *key, int fd, const struct pl_text *facts) {
+    const struct pl_build_id build = pl_build_id();
+    struct pl_digest h[2];
+    if (!build.hex[0] || facts->failed) return false;
+    for (int i = 0; i < 2; i++)
+        pl_digest_init(&h[i], (uint64_t)i + 1);
+    add(h, build.hex, sizeof build.hex); /* of one length, so that nothing runs into the facts */
+    add(h, &facts->len, sizeof facts->len);
+    add(h, pl_text_str(facts), facts->len);
+    if (!add_file(h, fd)) return false;
+    for (int i = 0; i < 2; i++)
+        key->half[i] = pl_digest_value(&h[i]);
+    return true;
+}

@@ -1,0 +1,483 @@
+/* check_cache.c - tokens kept on disk: they come back as they were, or not at all. */
+#include "runtime/data/cache.h"
+#include "tests/data/fixture.h"
+#include "tests/support/scratch.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) {
+    scratch_make(dir);
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+/* --- digest ----------------------------------------------------------------------------------- */
+
+/* Published with the reference implementation and its Python binding. */
+static const struct {
+    const char *text;
+    uint64_t seed, value;
+} vectors[] = {
+    {"", 0, UINT64_C(0xEF46DB3751D8E999)},
+    {"a", 0, UINT64_C(0xD24EC4F1A98C6E5B)},
+    {"abc", 0, UINT64_C(0x44BC2CF5AD770999)},
+    {"xxhash", 20141025, UINT64_C(13067679811253438005)},
+    {"Nobody inspects the spammish repetition", 0, UINT64_C(0xFBCEA83C8A378BF1)},
+};
+
+START_TEST(a_digest_is_the_published_one) {
+    struct pl_digest h;
+    pl_digest_init(&h, vectors[_i].seed);
+    pl_digest_add(&h, vectors[_i].text, strlen(vectors[_i].text));
+    ck_assert_uint_eq(pl_digest_value(&h), vectors[_i].value);
+}
+END_TEST
+
+START_TEST(a_digest_does_not_depend_on_the_pieces) {
+    unsigned char text[200];
+    struct pl_digest whole, pieces;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (unsigned char)(i * 37);
+    for (size_t n = 0; n <= sizeof text; n += 7) {
+        for (size_t piece = 1; piece < 80; piece++) {
+            pl_digest_init(&whole, 9);
+            pl_digest_add(&whole, text, n);
+            pl_digest_init(&pieces, 9);
+            for (size_t at = 0; at < n; at += piece)
+                pl_digest_add(&pieces, text + at, n - at < piece ? n - at : piece);
+            ck_assert_uint_eq(pl_digest_value(&whole), pl_digest_value(&pieces));
+        }
+    }
+}
+END_TEST
+
+/* --- data through the cache ------------------------------------------------------------------- */
+
+/* Every kind of row: plain, masked, labels of their own, nothing supervised, too long. */
+static const char rows[] = "{\"input_ids\":[10,11,12]}\n"
+                           "{\"input_ids\":[20,21,22],\"labels\":[-100,-100,22]}\n"
+                           "{\"input_ids\":[30,31],\"labels\":[30,999]}\n"
+                           "{\"input_ids\":[40,41],\"labels\":[40,-100]}\n"
+                           "{\"input_ids\":[50,51,52,53,54,55,56,57,58,59]}\n"
+                           "{\"input_ids\":[0]}\n";
+
+static void start(struct fixture *f) {
+    fixture_start(f, PL_FORMAT_TOKENS);
+    f->job.max_seq_length = 8;
+    f->job.dataset_cache = dir;
+    fixture_write(f, rows, strlen(rows));
+}
+
+static void open_ok(struct fixture *f) {
+    ck_assert_msg(fixture_open(f) == PL_ERR_OK, "%s", f->d.message);
+}
+
+static char name[SCRATCH_PATH + 64]; /* of the last file seen */
+static int named;
+
+static void see(const char *entry, void *ctx) {
+    (void)ctx;
+    snprintf(name, sizeof name, "%s/%s", dir, entry);
+    named++;
+}
+
+static int files_kept(void) {
+    named = 0;
+    dir_each(dir, see, NULL);
+    return named;
+}
+
+/* What the rows are, whichever way they are read. */
+static void expect_rows(struct fixture *f) {
+    static const struct {
+        uint64_t n, computed;
+        int32_t ids[8], labels[8];
+    } wanted[] = {
+        {3, 3, {10, 11, 12}, {10, 11, 12}},
+        {3, 3, {20, 21, 22}, {-100, -100, 22}},
+        {2, 2, {30, 31}, {30, 999}},
+        {2, 0, {40, 41}, {40, -100}},
+        {8, 8, {50, 51, 52, 53, 54, 55, 56, 57}, {50, 51, 52, 53, 54, 55, 56, 57}},
+        {1, 0, {0}, {0}},
+    };
+    struct pl_sample s = {0};
+    const struct pl_data_stats *st = pl_data_stats(f->data);
+    ck_assert_uint_eq(st->rows, 6);
+    ck_assert_uint_eq(st->tokens, 19);
+    ck_assert_uint_eq(st->supervised_tokens, 2 + 1 + 1 + 0 + 7 + 0);
+    ck_assert_uint_eq(st->unsupervised_rows, 2);
+    ck_assert_uint_eq(st->truncated_rows, 1);
+    ck_assert_uint_eq(st->longest, 8);
+    ck_assert_uint_eq(pl_data_longest(f->data)->n, 4);
+    ck_assert_uint_eq(pl_data_longest(f->data)->row[0], 4);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f->notes), ":4: 2 rows without a token"));
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f->notes), ":5: 1 row longer than"));
+    for (uint64_t r = 0; r < 6; r++) {
+        ck_assert_msg(pl_data_sample(f->data, r, &s, &f->d) == PL_ERR_OK, "%s", f->d.message);
+        ck_assert_uint_eq(s.n, wanted[r].n);
+        ck_assert_uint_eq(pl_data_tokens(f->data, r), wanted[r].computed);
+        ck_assert_mem_eq(s.ids, wanted[r].ids, (size_t)s.n * sizeof *s.ids);
+        ck_assert_mem_eq(s.labels, wanted[r].labels, (size_t)s.n * sizeof *s.labels);
+    }
+    pl_sample_finish(&s);
+}
+
+START_TEST(kept_tokens_are_those_of_the_file) {
+    struct fixture f;
+    start(&f);
+    f.job.dataset_cache = (char *)(uintptr_t) "off";
+    open_ok(&f);
+    expect_rows(&f);
+    ck_assert_int_eq(files_kept(), 0);
+    f.job.dataset_cache = dir;
+    open_ok(&f);
+    expect_rows(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    open_ok(&f);
+    expect_rows(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(samples_come_from_the_cache_and_not_from_the_file) {
+    struct fixture f;
+    start(&f);
+    for (int run = 0; run < 2; run++) {
+        open_ok(&f);
+        ck_assert_int_eq(truncate(f.path, 0), 0);
+        expect_rows(&f);
+        unlink(f.path);
+        FILE *again = fopen(f.path, "w");
+        ck_assert(again && fputs(rows, again) >= 0 && fclose(again) == 0);
+    }
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_second_opening_reads_no_row) {
+    struct fixture f;
+    struct stat before, after;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_int_eq(stat(name, &before), 0);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_int_eq(stat(name, &after), 0);
+    ck_assert_uint_eq(before.st_ino, after.st_ino); /* making it again would rename a new one */
+    fixture_finish(&f);
+}
+END_TEST
+
+/* --- damage ----------------------------------------------------------------------------------- */
+
+static void write_whole(const char *path, const char *bytes, size_t n) {
+    FILE *out = fopen(path, "wb");
+    ck_assert(out && fwrite(bytes, 1, n, out) == n && fclose(out) == 0);
+}
+
+/* The damaged file is noted, not used, and made again. */
+static void expect_mended(struct fixture *f, const char *what) {
+    open_ok(f);
+    ck_assert_msg(strstr(pl_text_str(&f->notes), "is not used: ") != NULL, "%s: no note in %s",
+                  what, pl_text_str(&f->notes));
+    expect_rows(f);
+    open_ok(f);
+    ck_assert_msg(strstr(pl_text_str(&f->notes), "is not used: ") == NULL, "%s: not mended: %s",
+                  what, pl_text_str(&f->notes));
+    expect_rows(f);
+}
+
+START_TEST(one_flipped_bit_anywhere_is_found) {
+    struct fixture f;
+    size_t n;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    char *bytes = file_read(name, &n);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] ^= (char)(1 << i % 8);
+        write_whole(name, bytes, n);
+        bytes[i] ^= (char)(1 << i % 8);
+        expect_mended(&f, textf("byte %zu of %zu", i, n));
+    }
+    free(bytes);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_file_of_another_length_is_found) {
+    struct fixture f;
+    size_t n;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    char *bytes = file_read(name, &n);
+    for (size_t keep = 0; keep < n; keep++) {
+        write_whole(name, bytes, keep);
+        expect_mended(&f, textf("%zu bytes of %zu", keep, n));
+    }
+    write_whole(name, bytes, n + 1); /* the NUL behind it */
+    expect_mended(&f, "a byte too much");
+    free(bytes);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(the_tokens_of_other_data_are_not_taken) {
+    struct fixture f;
+    struct pl_cache c;
+    struct pl_cache_writer w;
+    struct pl_text why = {0};
+    struct pl_sample s = {0};
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    /* a whole file, of another key, under this one's name */
+    const struct pl_cache_key other = {{1, 2}};
+    char target[sizeof name];
+    snprintf(target, sizeof target, "%s", name);
+    ck_assert(pl_cache_create(&w, dir, &other, NULL));
+    ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
+    ck_assert(pl_cache_open(&c, dir, &other, 1000, &why));
+    ck_assert_int_eq(rename(c.path, target), 0);
+    pl_cache_close(&c);
+    expect_mended(&f, "another key");
+    pl_text_finish(&why);
+    pl_sample_finish(&s);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* Digests are right: somebody has written the file by other rules. */
+START_TEST(rows_that_make_no_sense_are_not_taken) {
+    static const struct pl_cache_row edits[] = {
+        {2, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 9}, {0, UINT32_MAX - 1, 0}, {UINT64_MAX, 0, 0}};
+    int32_t ids[] = {3, 4};
+    const struct pl_sample s = {ids, ids, 2, 2};
+    const struct pl_cache_key key = {{1, 2}};
+    for (size_t i = 0; i <= sizeof edits / sizeof *edits; i++) {
+        struct pl_cache_writer w;
+        struct pl_cache c;
+        struct pl_text why = {0};
+        ck_assert(pl_cache_create(&w, dir, &key, NULL));
+        pl_cache_add(&w, &s, 1);
+        pl_cache_add(&w, &s, 1);
+        bool edited = i < sizeof edits / sizeof *edits;
+        w.rows[0].place += edited ? edits[i].place : 0;
+        w.rows[0].tokens += edited ? edits[i].tokens : 0;
+        w.rows[0].targets += edited ? edits[i].targets : 0;
+        ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
+        ck_assert_msg(pl_cache_open(&c, dir, &key, 1000, &why) == !edited, "edit %zu", i);
+        ck_assert(!edited || strstr(pl_text_str(&why), "its rows make no sense"));
+        pl_cache_close(&c);
+        pl_text_finish(&why);
+    }
+}
+END_TEST
+
+START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
+    struct pl_cache_writer w;
+    struct pl_cache c;
+    struct pl_diag d = {0};
+    int32_t ids[] = {3, 1000}, labels[] = {3, 1000}, odd[] = {3, -7};
+    struct pl_sample s = {ids, labels, 2, 2}, out = {0};
+    const struct pl_cache_key key = {{1, 2}};
+    ck_assert(pl_cache_create(&w, dir, &key, NULL));
+    pl_cache_add(&w, &s, 1);
+    s.labels = odd;
+    pl_cache_add(&w, &s, 1);
+    ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
+    ck_assert(pl_cache_open(&c, dir, &key, 1000, NULL));
+    ck_assert_uint_eq(c.header.rows, 2);
+    for (int i = 0; i < 2; i++) {
+        d = (struct pl_diag){0};
+        ck_assert_int_eq(pl_cache_read(&c, c.rows[i].place, 2, &out, &d), PL_ERR_DATA_FILE);
+        ck_assert_str_eq(d.file, c.path);
+        ck_assert_uint_eq(out.n, 0);
+    }
+    c.vocab = 1001;
+    ck_assert_int_eq(pl_cache_read(&c, c.rows[0].place, 2, &out, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_cache_read(&c, c.rows[1].place, 2, &out, &d), PL_ERR_DATA_FILE);
+    pl_cache_close(&c);
+    pl_sample_finish(&out);
+}
+END_TEST
+
+START_TEST(a_cache_cut_short_under_a_run_is_an_error_of_the_read) {
+    struct fixture f;
+    struct pl_sample s = {0};
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_int_eq(truncate(name, 150), 0);
+    ck_assert_int_eq(pl_data_sample(f.data, 4, &s, &f.d), PL_ERR_DATA_FILE);
+    ck_assert_str_eq(f.d.file, name);
+    pl_sample_finish(&s);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+static void longer(struct fixture *f) {
+    f->job.max_seq_length = 9;
+}
+static void dropping(struct fixture *f) {
+    f->job.overlength = PL_OVERLENGTH_DROP;
+}
+static void wider(struct fixture *f) {
+    f->model.vocab = 2000;
+}
+static void another_row(struct fixture *f) {
+    FILE *out = fopen(f->path, "a");
+    ck_assert(out && fputs("{\"input_ids\":[1,2]}\n", out) >= 0 && fclose(out) == 0);
+}
+static void same_length(struct fixture *f) {
+    FILE *out = fopen(f->path, "r+");
+    ck_assert(out && fputs("{\"input_ids\":[10,13,12]}\n", out) >= 0 && fclose(out) == 0);
+}
+
+START_TEST(whatever_tokens_depend_on_gives_another_file) {
+    static void (*const changes[])(struct fixture *) = {longer, dropping, wider, another_row,
+                                                        same_length};
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        changes[i](&f);
+        open_ok(&f);
+        ck_assert_int_eq(files_kept(), (int)i + 2);
+    }
+    struct pl_sample s = {0};
+    ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(s.ids[1], 13);
+    pl_sample_finish(&s);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+START_TEST(what_a_killed_run_left_is_written_over) {
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    char part[sizeof name + 8];
+    snprintf(part, sizeof part, "%.*s.part", (int)(strlen(name) - strlen(".tokens")), name);
+    ck_assert_int_eq(unlink(name), 0);
+    char *rubbish = calloc(1, 4096); /* longer than what takes its place */
+    ck_assert_ptr_nonnull(rubbish);
+    write_whole(part, rubbish, 4096);
+    free(rubbish);
+    open_ok(&f);
+    ck_assert_ptr_null(strstr(pl_text_str(&f.notes), "is not used"));
+    expect_rows(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_ptr_null(strstr(name, ".part"));
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(two_runs_do_not_write_one_file) {
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    char part[sizeof name + 8];
+    snprintf(part, sizeof part, "%.*s.part", (int)(strlen(name) - strlen(".tokens")), name);
+    ck_assert_int_eq(unlink(name), 0);
+    int fd = open(part, O_RDWR | O_CREAT, 0600);
+    ck_assert(fd >= 0 && flock(fd, LOCK_SH) == 0);
+    open_ok(&f);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "another run is writing"));
+    expect_rows(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_str_eq(name, part);
+    close(fd);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_full_disk_costs_the_cache_and_not_the_run) {
+    struct fixture f;
+    start(&f);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){140, 140}), 0);
+    open_ok(&f);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "cannot write"));
+    expect_rows(&f);
+    ck_assert_int_eq(files_kept(), 0);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_directory_that_cannot_be_made_is_said) {
+    struct fixture f;
+    char deep[SCRATCH_PATH + 16];
+    start(&f);
+    snprintf(deep, sizeof deep, "%s/no/where", dir);
+    f.job.dataset_cache = deep;
+    open_ok(&f);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "tokens are not kept"));
+    expect_rows(&f);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_bad_row_leaves_no_file) {
+    struct fixture f;
+    start(&f);
+    another_row(&f);
+    FILE *out = fopen(f.path, "a");
+    ck_assert(out && fputs("{\"input_ids\":[1,oops]}\n", out) >= 0 && fclose(out) == 0);
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_SYNTAX);
+    ck_assert_uint_eq(f.d.line, 8);
+    ck_assert_int_eq(files_kept(), 0);
+    fixture_finish(&f);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cache");
+    TCase *t = tcase_create("digest");
+    tcase_add_loop_test(t, a_digest_is_the_published_one, 0,
+                        (int)(sizeof vectors / sizeof *vectors));
+    tcase_add_test(t, a_digest_does_not_depend_on_the_pieces);
+    suite_add_tcase(suite, t);
+    t = tcase_create("cache");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, kept_tokens_are_those_of_the_file);
+    tcase_add_test(t, samples_come_from_the_cache_and_not_from_the_file);
+    tcase_add_test(t, a_second_opening_reads_no_row);
+    tcase_add_test(t, one_flipped_bit_anywhere_is_found);
+    tcase_add_test(t, a_file_of_another_length_is_found);
+    tcase_add_test(t, the_tokens_of_other_data_are_not_taken);
+    tcase_add_test(t, rows_that_make_no_sense_are_not_taken);
+    tcase_add_test(t, an_id_outside_the_vocabulary_is_an_error_of_the_read);
+    tcase_add_test(t, a_cache_cut_short_under_a_run_is_an_error_of_the_read);
+    tcase_add_test(t, whatever_tokens_depend_on_gives_another_file);
+    tcase_add_test(t, what_a_killed_run_left_is_written_over);
+    tcase_add_test(t, two_runs_do_not_write_one_file);
+    tcase_add_test(t, a_full_disk_costs_the_cache_and_not_the_run);
+    tcase_add_test(t, a_directory_that_cannot_be_made_is_said);
+    tcase_add_test(t, a_bad_row_leaves_no_file);
+    suite_add_tcase(suite, t);
+    SRunner *sr = srunner_create(suite);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
