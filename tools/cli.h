@@ -75,6 +75,8 @@
     X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
     X(DTYPE, "dtype", 0, "bf16|fp32", "", "", "what to store; without it, as the base is stored")  \
     X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")                \
+    X(PROMPT, "prompt", 0, "TEXT", "", "", "what to continue")                                     \
+    X(CHAT, "chat", 0, "", "", "", "the prompt opens a conversation: by the chat template")        \
     X(PROMPT_IDS, "prompt_ids", 0, "N,N,...", "", "", "the prompt as token ids")                   \
     X(MAX_NEW_TOKENS, "max_new_tokens", 0, "N", "", "", "tokens to generate at most; 128 unset")   \
     X(GREEDY, "greedy", 0, "", "", "", "the likeliest token each time; so it is unset")            \

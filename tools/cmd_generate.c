@@ -33,14 +33,21 @@ static json_t *ids_json(const struct pl_generated_sequence *s) {
     return list;
 }
 
-static json_t *answer_json(const struct pl_generated *g) {
+static pl_err print_answer(const struct pl_generate_text *text, const struct pl_generated *g,
+                           struct pl_diag *d) {
     const struct pl_generated_sequence *s = &g->sequences[0];
-    return json_pack("{s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "ids", ids_json(s), "end",
-                     pl_generate_end_name(s->end), "prompt_tokens", (json_int_t)s->prompt,
-                     "planned_bytes", (json_int_t)g->planned_bytes, "allocated_bytes",
-                     (json_int_t)g->allocated_bytes, "prompt_tokens_per_second",
-                     rate(g->prompt_tokens, g->prompt_seconds), "new_tokens_per_second",
-                     rate(g->new_tokens, g->new_seconds));
+    struct pl_text words = {0};
+    if (text->tokenizer)
+        PL_TRY(pl_generate_text_decode(text, s->ids + s->prompt, s->n - s->prompt, &words, d));
+    json_t *o = json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "ids", ids_json(s), "text",
+                          text->tokenizer ? pl_cli_json_string(pl_text_str(&words)) : json_null(),
+                          "end", pl_generate_end_name(s->end), "prompt_tokens",
+                          (json_int_t)s->prompt, "planned_bytes", (json_int_t)g->planned_bytes,
+                          "allocated_bytes", (json_int_t)g->allocated_bytes,
+                          "prompt_tokens_per_second", rate(g->prompt_tokens, g->prompt_seconds),
+                          "new_tokens_per_second", rate(g->new_tokens, g->new_seconds));
+    pl_text_finish(&words);
+    return pl_cli_print_json(o, d);
 }
 
 static void print_summary(const struct pl_generated *g, FILE *out) {
@@ -54,20 +61,29 @@ static void print_summary(const struct pl_generated *g, FILE *out) {
 
 /* ---- tokens as they come ---- */
 
+struct stream {
+    struct pl_generate_text *text;
+    bool begun;
+};
+
+/* Without a tokenizer the ids themselves. */
 static void print_token(void *ctx, uint32_t sequence, int32_t id) {
-    bool *begun = ctx;
+    struct stream *s = ctx;
     (void)sequence;
-    printf("%s%d", *begun ? "," : "", id);
-    fflush(stdout);
-    *begun = true;
+    if (s->text->tokenizer) {
+        pl_generate_text_put(s->text, id, stdout);
+    } else {
+        printf("%s%d", s->begun ? "," : "", id);
+        fflush(stdout);
+    }
+    s->begun = true;
 }
 
-static int run(const struct pl_cli *cli, const struct pl_generate_question *q,
-               struct pl_preflight *pf) {
+static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct pl_preflight *pf) {
     struct pl_diag d = {0};
     struct pl_generated g;
+    struct stream stream = {.text = &q->text};
     bool quiet = pl_cli_has(cli, PL_FLAG_QUIET), json = pl_cli_has(cli, PL_FLAG_JSON);
-    bool begun = false;
     const struct pl_prompt prompt = {q->ids, q->n};
     const struct pl_generate_options opt = {.messages = stderr,
                                             .quiet = quiet,
@@ -76,12 +92,15 @@ static int run(const struct pl_cli *cli, const struct pl_generate_question *q,
                                             .sampling = q->sampling,
                                             .stop = &stop_signal,
                                             .token = json ? NULL : print_token,
-                                            .ctx = &begun};
+                                            .ctx = &stream};
     catch_signals();
     pl_err err = pl_generate(pf, &opt, &prompt, 1, &g, &d);
-    if (begun) putchar('\n');
+    if (stream.begun) {
+        if (q->text.tokenizer) pl_generate_text_flush(&q->text, stdout);
+        putchar('\n');
+    }
     int status = 0;
-    if (err == PL_ERR_OK && json) err = pl_cli_print_json(answer_json(&g), &d);
+    if (err == PL_ERR_OK && json) err = print_answer(&q->text, &g, &d);
     if (err == PL_ERR_OK && !quiet) print_summary(&g, stderr);
     if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
     if (err == PL_ERR_INTERRUPTED) status = 128 + stop_signal;

@@ -98,17 +98,23 @@ static const struct pl_command commands[] = {
     {
         .name = "generate",
         .summary = "continue a prompt with a model, and an adapter where there is one",
-        .synopsis = "--model DIR [--adapter-path DIR] --prompt-ids N,N,... [--max-new-tokens N]",
-        .examples = "plimsoll generate --model output/demo --prompt-ids 1,15043,29892 --greedy\n"
-                    "plimsoll generate --model path/to/model --adapter-path output/lora \\\n"
-                    "    --prompt-ids 1,15043 --temperature 0.8 --top-p 0.95 --seed 7 --json\n",
+        .synopsis = "--model DIR [--adapter DIR] --prompt TEXT | --prompt-ids N,N,... [--chat] "
+                    "[--max-new-tokens N]",
+        .examples = "plimsoll generate --model output/demo --prompt \"Once upon a time\"\n"
+                    "plimsoll generate --model path/to/model --adapter output/lora --chat \\\n"
+                    "    --prompt \"Who are you?\" --temperature 0.8 --top-p 0.95 --seed 7\n"
+                    "plimsoll generate --model path/to/model --prompt-ids 1,15043 --json\n",
         .text =
             "Weights, the KV cache of prompt and answer, and everything else on the device are\n"
             "planned, and refused with exit 3 where they do not fit, before a device is opened.\n"
-            "--max-seq-length makes the cache longer than they need. Of the keys of a job only\n"
+            "Text goes through the tokenizer of --tokenizer, or of the model's directory, and "
+            "comes\n"
+            "out as it is made. --max-seq-length makes the cache longer than they need. Of the "
+            "keys of a job only\n"
             "those that say what to load and where to run have a meaning here.\n",
         .run = pl_cmd_generate,
-        .flags = PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |
+        .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(ADAPTER) |
+                 PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |
                  PL_FLAG_BIT(TEMPERATURE) | PL_FLAG_BIT(TOP_K) | PL_FLAG_BIT(TOP_P) |
                  PL_FLAG_BIT(MIN_P) | PL_FLAG_BIT(REPETITION_PENALTY) | PL_FLAG_BIT(IGNORE_EOS) |
                  PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),

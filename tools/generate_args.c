@@ -1,6 +1,8 @@
 /* generate_args.c - arguments of `generate`. */
 #include "tools/generate_args.h"
 
+#include "estimator/model/resolve.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,8 @@ static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_d
         snprintf(key, sizeof key, "%.*s", (int)n, assignment);
         PL_TRY(pl_job_set(job, key, assignment + n + 1, d));
     }
+    if (pl_cli_has(cli, PL_FLAG_ADAPTER))
+        PL_TRY(pl_job_set(job, "adapter_path", cli->flag[PL_FLAG_ADAPTER], d));
     PL_TRY(check_keys(job, d));
     job->mode = job->adapter_path ? PL_MODE_LORA : PL_MODE_FULL;
     return pl_job_validate(job, d);
@@ -69,6 +73,51 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
         p = end;
         if (!*p) return PL_ERR_OK;
     }
+}
+
+/* The tokenizer that was named, else the one in the model's directory. */
+static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) {
+    struct pl_model_ref ref = {0};
+    const struct pl_job *job = &q->job;
+    char *path = pl_job_input_path(job, job->tokenizer ? job->tokenizer : job->model);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for a path");
+    pl_err err = PL_ERR_OK;
+    if (!job->tokenizer) err = pl_model_resolve(path, &ref, NULL, d);
+    if (err == PL_ERR_OK)
+        err = pl_generate_text_open(&q->text, ref.weights_dir ? ref.weights_dir : path, d);
+    pl_model_ref_finish(&ref);
+    free(path);
+    return err;
+}
+
+static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli,
+                        struct pl_diag *d) {
+    if (!q->job.tokenizer && !q->job.model) {
+        pl_diag_set(d, PL_ERR_USAGE, "no tokenizer for the prompt");
+        pl_diag_hint(d, "--tokenizer PATH, or --prompt-ids 1,2,3");
+        return PL_ERR_USAGE;
+    }
+    PL_TRY(open_tokenizer(q, d));
+    PL_TRY(pl_generate_text_encode(&q->text, cli->flag[PL_FLAG_PROMPT],
+                                   pl_cli_has(cli, PL_FLAG_CHAT), d));
+    q->n = q->text.prompt.n;
+    q->ids = malloc((size_t)q->n * sizeof *q->ids);
+    if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
+    memcpy(q->ids, q->text.prompt.ids, (size_t)q->n * sizeof *q->ids);
+    return PL_ERR_OK;
+}
+
+static pl_err read_prompt(struct pl_generate_question *q, const struct pl_cli *cli,
+                          struct pl_diag *d) {
+    bool text = pl_cli_has(cli, PL_FLAG_PROMPT), ids = pl_cli_has(cli, PL_FLAG_PROMPT_IDS);
+    if (text != ids && !(ids && pl_cli_has(cli, PL_FLAG_CHAT)))
+        return text ? read_text(q, cli, d) : read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
+    pl_diag_set(d, PL_ERR_USAGE, "%s",
+                text  ? "a prompt is text or ids, not both"
+                : ids ? "--chat wants --prompt TEXT"
+                      : "nothing to continue");
+    pl_diag_hint(d, "--prompt TEXT, or --prompt-ids 1,2,3");
+    return PL_ERR_USAGE;
 }
 
 /* ---- how to choose ---- */
@@ -102,10 +151,7 @@ pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli
     *q = (struct pl_generate_question){0};
     PL_TRY(read_job(&q->job, cli, d));
     PL_TRY(read_sampling(q, cli, d));
-    if (pl_cli_has(cli, PL_FLAG_PROMPT_IDS)) return read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
-    pl_diag_set(d, PL_ERR_USAGE, "nothing to continue");
-    pl_diag_hint(d, "--prompt-ids 1,2,3");
-    return PL_ERR_USAGE;
+    return read_prompt(q, cli, d);
 }
 
 void pl_generate_settle(struct pl_generate_question *q) {
@@ -118,5 +164,6 @@ void pl_generate_settle(struct pl_generate_question *q) {
 void pl_generate_question_finish(struct pl_generate_question *q) {
     pl_job_finish(&q->job);
     free(q->ids);
+    pl_generate_text_close(&q->text);
     *q = (struct pl_generate_question){0};
 }

@@ -8,11 +8,13 @@
 
 #include "runtime/train/generate.h"
 #include "tools/cli.h"
+#include "tools/generate_text.h"
 
 struct pl_generate_question {
     struct pl_job job;
     int32_t *ids; /* [n], owned: the prompt */
     uint64_t n;
+    struct pl_generate_text text; /* closed when only ids were given, and no tokenizer */
     uint64_t max_new_tokens;
     bool ignore_eos;
     struct pl_sampling sampling;

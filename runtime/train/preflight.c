@@ -1,4 +1,5 @@
 /* preflight.c - everything that is decided before a device is opened. */
+#include "runtime/train/adapter_job.h"
 #include "runtime/train/generate.h"
 
 #include "estimator/api/question.h"
@@ -195,6 +196,15 @@ static void take_stored_dtype(struct pl_preflight *pf) {
     pf->job->dtype = wide ? PL_JOB_DTYPE_FP32 : PL_JOB_DTYPE_BF16;
 }
 
+static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
+    if (!pf->job->adapter_path) return PL_ERR_OK;
+    char *path = pl_job_input_path(pf->job, pf->job->adapter_path);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    pl_err err = pl_adapter_job_fill(pf->job, &pf->model, path, d);
+    free(path);
+    return err;
+}
+
 pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     *pf = (struct pl_preflight){.job = job};
     job->inference = true;
@@ -202,6 +212,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     pf->global_batch = job->batch_size;
     PL_TRY(find_model(pf, d));
     take_stored_dtype(pf);
+    PL_TRY(take_adapter(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
     PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,

@@ -1,0 +1,118 @@
+/* generate_text.c - see generate_text.h. */
+#include "tools/generate_text.h"
+
+#include "runtime/data/chat/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+pl_err pl_generate_text_open(struct pl_generate_text *t, const char *path, struct pl_diag *d) {
+    *t = (struct pl_generate_text){0};
+    pl_err err = pl_tokenizer_open(path, &t->tokenizer, d);
+    if (err == PL_ERR_OK) err = pl_tokenizer_scratch_create(t->tokenizer, &t->scratch, d);
+    if (err != PL_ERR_OK) pl_generate_text_close(t);
+    return err;
+}
+
+void pl_generate_text_close(struct pl_generate_text *t) {
+    pl_tokenizer_scratch_destroy(&t->scratch);
+    pl_tokenizer_close(&t->tokenizer);
+    pl_token_list_finish(&t->prompt);
+    free(t->ids);
+    *t = (struct pl_generate_text){0};
+}
+
+/* ---- prompts ---- */
+
+static const char *special_piece(const struct pl_tokenizer *t, int64_t id) {
+    return id < 0 ? NULL : pl_tokenizer_piece(t, (int32_t)id);
+}
+
+static pl_err find_template(const struct pl_tokenizer *t, const struct pl_chat_template **out,
+                            struct pl_diag *d) {
+    const char *jinja = pl_tokenizer_chat_template(t);
+    *out = jinja ? pl_chat_recognise(jinja) : NULL;
+    if (*out) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the tokenizer has %s chat template",
+                jinja ? "an unknown" : "no");
+    pl_diag_hint(d, "leave out --chat and write the whole prompt");
+    return PL_ERR_DATA_TEMPLATE;
+}
+
+/* The template writes what the tokenizer would add. */
+static pl_err encode_chat(struct pl_generate_text *t, const char *prompt, struct pl_diag *d) {
+    const struct pl_chat_template *by;
+    const struct pl_chat_options how = {
+        .bos = special_piece(t->tokenizer, pl_tokenizer_bos(t->tokenizer)),
+        .eos = special_piece(t->tokenizer, pl_tokenizer_eos(t->tokenizer)),
+        .generate = true};
+    const struct pl_chat_message message = {PL_CHAT_USER, prompt, strlen(prompt)};
+    struct pl_chat_text text = {0};
+    PL_TRY(find_template(t->tokenizer, &by, d));
+    pl_err err = pl_chat_render(by, &how, &message, 1, &text, d);
+    if (err == PL_ERR_OK)
+        err = pl_tokenizer_encode(t->tokenizer, t->scratch, pl_text_str(&text.text), text.text.len,
+                                  false, &t->prompt, d);
+    pl_chat_text_finish(&text);
+    return err;
+}
+
+pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, bool chat,
+                               struct pl_diag *d) {
+    pl_err err = chat ? encode_chat(t, prompt, d)
+                      : pl_tokenizer_encode(t->tokenizer, t->scratch, prompt, strlen(prompt), true,
+                                            &t->prompt, d);
+    if (err != PL_ERR_OK || t->prompt.n) return err;
+    return pl_diag_set(d, PL_ERR_USAGE, "the prompt has no token");
+}
+
+/* ---- answers ---- */
+
+pl_err pl_generate_text_decode(const struct pl_generate_text *t, const int32_t *ids, uint64_t n,
+                               struct pl_text *out, struct pl_diag *d) {
+    return pl_tokenizer_decode(t->tokenizer, ids, n, true, out, d);
+}
+
+static bool ends_open(const struct pl_text *text) {
+    static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD: a character not complete yet */
+    return text->len >= 3 && memcmp(text->data + text->len - 3, replacement, 3) == 0;
+}
+
+/* Decoders look at neighbours (a leading space goes, bytes make characters), so a token's text is
+ * the difference between the texts with and without it, of a window that begins where the last
+ * written part began. */
+static void write_new(struct pl_generate_text *t, bool all, FILE *out) {
+    struct pl_text before = {0}, now = {0};
+    const int32_t *window = t->ids + t->settled;
+    pl_err err = pl_generate_text_decode(t, window, t->read - t->settled, &before, NULL);
+    if (err == PL_ERR_OK) err = pl_generate_text_decode(t, window, t->n - t->settled, &now, NULL);
+    if (err == PL_ERR_OK && !now.failed && now.len > before.len && (all || !ends_open(&now))) {
+        fwrite(now.data + before.len, 1, now.len - before.len, out);
+        fflush(out);
+        t->settled = t->read;
+        t->read = t->n;
+    }
+    pl_text_finish(&before);
+    pl_text_finish(&now);
+}
+
+static bool append(struct pl_generate_text *t, int32_t id) {
+    if (t->n == t->cap) {
+        uint64_t cap = t->cap ? 2 * t->cap : 256;
+        int32_t *bigger = realloc(t->ids, (size_t)cap * sizeof *bigger);
+        if (!bigger) return false;
+        t->ids = bigger;
+        t->cap = cap;
+    }
+    t->ids[t->n++] = id;
+    return true;
+}
+
+/* Without memory the text on the screen ends early; the answer itself does not depend on it. */
+void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out) {
+    if (append(t, id)) write_new(t, false, out);
+}
+
+void pl_generate_text_flush(struct pl_generate_text *t, FILE *out) {
+    if (t->n > t->read) write_new(t, true, out);
+}
