@@ -43,8 +43,6 @@ bool pl_rule_asked(const struct pl_cli *cli) {
 static const struct {
     const char *override, *instead;
 } unplanned[] = {
-    {"mode=qlora", "--rule-of-thumb --params-billions N --weight-precision nf4 --lora"},
-    {"optimizer=adamw_8bit", "MODEL --optimizer adamw"},
     {"offload=optimizer", "MODEL --mode lora"},
 };
 

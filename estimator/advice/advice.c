@@ -121,7 +121,7 @@ static pl_err advise_batch(struct pl_advice *a, struct pl_diag *d) {
 static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
     static const enum pl_key_id axes[PL_MAX_WALLS] = {PL_KEY_batch_size, PL_KEY_max_seq_length,
                                                       PL_KEY_lora_r};
-    uint32_t n = a->q.job->mode == PL_MODE_LORA ? 3 : 2;
+    uint32_t n = pl_mode_adapts(a->q.job->mode) ? 3 : 2;
     for (a->n_walls = 0; a->n_walls < n; a->n_walls++)
         PL_TRY(pl_advice_wall(&a->q, a->estimate.batch_size, axes[a->n_walls],
                               &a->walls[a->n_walls], d));

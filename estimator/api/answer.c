@@ -6,11 +6,12 @@
 /* The formula as listed, fed with what the job and the model say. */
 static json_t *quick_json(const struct pl_estimate *e) {
     const struct pl_job *job = e->job;
-    bool wide = job->dtype == PL_JOB_DTYPE_FP32;
-    struct pl_rule_inputs in =
-        pl_rule_defaults((double)e->param_count / 1e9, wide ? "fp32" : "bf16");
+    const char *precision = job->mode == PL_MODE_QLORA        ? "nf4"
+                            : job->dtype == PL_JOB_DTYPE_FP32 ? "fp32"
+                                                              : "bf16";
+    struct pl_rule_inputs in = pl_rule_defaults((double)e->param_count / 1e9, precision);
     in.inference = job->inference;
-    in.lora = job->mode == PL_MODE_LORA && !job->inference;
+    in.lora = pl_mode_adapts(job->mode) && !job->inference;
     in.gradient_checkpointing = job->gradient_checkpointing != PL_RECOMPUTE_NONE;
     in.lora_rank = job->lora_r;
     in.batch_size = e->batch_size;

@@ -61,7 +61,7 @@ struct pl_vram_estimate {
     double model_weights_gb, lora_adapter_gb, optimizer_state_gb, activations_gb, kv_cache_gb;
     double overhead_gb; /* context, alignment, margin */
     double param_count_billions;
-    const char *mode; /* "full", "lora", "inference" */
+    const char *mode; /* "full", "lora", "qlora", "inference" */
     uint64_t batch_size, gradient_accumulation, max_seq_length;
     uint64_t lora_r; /* 0 under "full" */
     const char *const *notes;
@@ -111,7 +111,7 @@ struct pl_vram_error {
 /* Plans one training step and bills it.
  *   model           a directory with config.json, an id in the Hugging Face hub cache, or a name or
  *                   id of the built-in catalogue ("Qwen/Qwen2.5-7B-Instruct")
- *   mode            "lora" or "full"; NULL: "lora"
+ *   mode            "lora", "qlora" or "full"; NULL: "lora"
  *   lora_r, batch_size, max_seq_length
  *                   0: the default; the default batch is the largest that fits, or 1 without a
  *                   budget; a rank has no meaning under "full"

@@ -338,7 +338,7 @@ double pl_job_lora_scale(const struct pl_job *job) {
 
 double pl_job_learning_rate(const struct pl_job *job) {
     if (!isnan(job->learning_rate)) return job->learning_rate;
-    return job->mode == PL_MODE_LORA ? 2e-4 : 2e-5;
+    return pl_mode_adapts(job->mode) ? 2e-4 : 2e-5;
 }
 
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {

@@ -23,8 +23,9 @@ static const struct {
      "fp16 overflows without loss scaling, which is not done here: use bf16"},
     {PL_KEY_dtype, "bfloat16", "write `bf16`"},
     {PL_KEY_dtype, "float32", "write `fp32`"},
-    {PL_KEY_mode, "qlora", "a 4-bit base is not supported: use `lora`"},
-    {PL_KEY_optimizer, "adamw_8bit", "8-bit states are not supported: use `adamw`"},
+    {PL_KEY_optimizer, "adamw_bnb_8bit", "write `adamw_8bit`"},
+    {PL_KEY_optimizer, "adamw8bit", "write `adamw_8bit`"},
+    {PL_KEY_optimizer, "paged_adamw_8bit", "write `adamw_8bit`: states are planned, not paged"},
     {PL_KEY_optimizer, "adamw_torch", "write `adamw`"},
     {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
 };

@@ -19,13 +19,18 @@
     X(model_config, STR, "", 0, 0, "",                                                             \
       "for `init: random`: config.json, its directory, or a name that `plimsoll models` lists")    \
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
-    X(mode, ENUM, "", 0, 0, "full|lora", "train every weight, or LoRA adapters on a frozen base")  \
+    X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
+      "train every weight, or LoRA adapters on a frozen base; qlora: the base in 4 bits")          \
     X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32", "storage of weights and activations")                \
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
       "fp32 master copy beside bf16 weights; without it updates round stochastically")             \
     X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
       "auto: fp32, or bf16 under `dtype: bf16` without accumulation")                              \
     X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
+    X(quant_type, ENUM, "nf4", 0, 0, "nf4|fp4", "4-bit code of a qlora base")                      \
+    X(double_quant, BOOL, "true", 0, 0, "", "the scales of a qlora base in 8 bits")                \
+    X(compute_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                         \
+      "what a qlora base is dequantised to for its products; auto: as `dtype`")                    \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
     X(lora_dropout, F64, "0", 0, 0.99, "", "dropout on the adapter's input")                       \
@@ -52,8 +57,9 @@
     X(packing, BOOL, "false", 0, 0, "",                                                            \
       "as many whole samples as fit share the room of one; batch sizes then count rooms")          \
     X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \
-    X(optimizer, ENUM, "adamw", 0, 0, "adamw|sgd", "update rule")                                  \
-    X(learning_rate, F64, "", 0, 1000, "", "peak rate; unset: 2e-5 for full, 2e-4 for lora")       \
+    X(optimizer, ENUM, "adamw", 0, 0, "adamw|adamw_8bit|sgd",                                      \
+      "update rule; adamw_8bit: moments in 8 bits, block by block")                                \
+    X(learning_rate, F64, "", 0, 1000, "", "peak rate; unset: 2e-5 for full, 2e-4 for adapters")   \
     X(min_lr_ratio, F64, "0", 0, 1, "", "lowest rate over peak, for cosine_with_min_lr")           \
     X(lr_scheduler, ENUM, "cosine", 0, 0,                                                          \
       "constant|constant_with_warmup|linear|cosine|cosine_with_min_lr", "schedule of the rate")    \

@@ -6,20 +6,26 @@
 
 #include <string.h>
 
-/* `key` has a meaning only while the choice `on` has this value. */
+/* `key` has a meaning only while the choice `on` has one of these values; the first is the one a
+ * hint names. */
+#define VALUE(v) (1u << (v))
+#define ADAPTERS (VALUE(PL_MODE_LORA) | VALUE(PL_MODE_QLORA))
 static const struct {
     enum pl_key_id key, on;
-    uint32_t value;
+    uint32_t values; /* VALUE()s */
 } conditions[] = {
-    {PL_KEY_model_config, PL_KEY_init, PL_INIT_RANDOM},
-    {PL_KEY_adapter_dtype, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_lora_r, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_lora_alpha, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_lora_dropout, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_lora_target_modules, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_use_rslora, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_adapter_path, PL_KEY_mode, PL_MODE_LORA},
-    {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, PL_SCHEDULE_COSINE_WITH_MIN_LR},
+    {PL_KEY_model_config, PL_KEY_init, VALUE(PL_INIT_RANDOM)},
+    {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_lora_alpha, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_lora_dropout, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_lora_target_modules, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_use_rslora, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_adapter_path, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_quant_type, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
+    {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
+    {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
+    {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR)},
 };
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)
 
@@ -31,7 +37,7 @@ static uint32_t choice_of(const struct pl_job *job, enum pl_key_id key) {
 
 static bool holds(const struct pl_job *job, size_t condition) {
     uint32_t v = choice_of(job, conditions[condition].on);
-    return v == conditions[condition].value || v == PL_UNSET_U32;
+    return v == PL_UNSET_U32 || (conditions[condition].values >> v & 1);
 }
 
 bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key) {
@@ -48,7 +54,7 @@ static pl_err check_conditions(const struct pl_job *job, struct pl_diag *d) {
         enum pl_key_id key = conditions[i].key, on = conditions[i].on;
         if (!job->given[key] || holds(job, i)) continue;
         pl_key_choice(infos[on].choices, choice_of(job, on), is);
-        pl_key_choice(infos[on].choices, conditions[i].value, wanted);
+        pl_key_choice(infos[on].choices, (uint32_t)__builtin_ctz(conditions[i].values), wanted);
         pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "`%s` has no meaning with `%s: %s`",
                      infos[key].key, infos[on].key, is);
         pl_diag_hint(d, "remove `%s`, or set `%s: %s`", infos[key].key, infos[on].key, wanted);
@@ -238,7 +244,7 @@ pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d) {
 pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
     if (job->mode == PL_UNSET_U32) {
         pl_job_error(job, PL_KEY_mode, PL_ERR_CONFIG_MISSING, d, "`mode` is not given");
-        pl_diag_hint(d, "add `mode: lora` or `mode: full`");
+        pl_diag_hint(d, "add `mode: lora`, `mode: qlora` or `mode: full`");
         return PL_ERR_CONFIG_MISSING;
     }
     if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;

@@ -41,8 +41,9 @@ void pl_estimate_finish(struct pl_estimate *e) {
 }
 
 static const char *mode_name(const struct pl_estimate *e) {
-    if (e->job->inference) return "inference";
-    return e->job->mode == PL_MODE_FULL ? "full" : "lora";
+    static const char *const names[] = {
+        [PL_MODE_FULL] = "full", [PL_MODE_LORA] = "lora", [PL_MODE_QLORA] = "qlora"};
+    return e->job->inference ? "inference" : names[e->job->mode];
 }
 
 static double gb(uint64_t bytes) {
@@ -309,7 +310,7 @@ static void put_inputs(const struct pl_estimate *e, json_t *o) {
     put_int(o, "gradient_accumulation", e->gradient_accumulation);
     put_int(o, "max_seq_length", e->job->max_seq_length);
     json_object_set_new(o, "lora_r",
-                        e->job->mode == PL_MODE_LORA ? json_integer(e->job->lora_r) : json_null());
+                        pl_mode_adapts(e->job->mode) ? json_integer(e->job->lora_r) : json_null());
 }
 
 static void put_verdict(const struct pl_estimate *e, json_t *o) {

@@ -80,7 +80,7 @@ static bool half_length(struct trial *t, char *text, size_t size) {
 }
 
 static bool half_rank(struct trial *t, char *text, size_t size) {
-    if (t->job.mode != PL_MODE_LORA || t->job.inference || t->job.lora_r < 8) return false;
+    if (!pl_mode_adapts(t->job.mode) || t->job.inference || t->job.lora_r < 8) return false;
     t->job.lora_r /= 2;
     snprintf(text, size, "lora_r: %u", t->job.lora_r);
     return true;
@@ -93,17 +93,31 @@ static bool freeze_half(struct trial *t, char *text, size_t size) {
     return true;
 }
 
+static bool small_states(struct trial *t, char *text, size_t size) {
+    if (t->job.optimizer != PL_OPTIMIZER_ADAMW || t->job.inference) return false;
+    t->job.optimizer = PL_OPTIMIZER_ADAMW_8BIT;
+    snprintf(text, size, "optimizer: adamw_8bit");
+    return true;
+}
+
 static bool use_lora(struct trial *t, char *text, size_t size) {
-    if (t->job.mode == PL_MODE_LORA || t->job.inference || t->job.freeze_layers >= t->m->layers)
+    if (pl_mode_adapts(t->job.mode) || t->job.inference || t->job.freeze_layers >= t->m->layers)
         return false;
     t->job.mode = PL_MODE_LORA;
     snprintf(text, size, "mode: lora");
     return true;
 }
 
-static const remedy_fn remedies[] = {recompute_all,  chunk_loss,   half_batch, batch_of_one,
-                                     bf16_gradients, bf16_storage, no_master,  half_length,
-                                     half_rank,      freeze_half,  use_lora};
+static bool use_qlora(struct trial *t, char *text, size_t size) {
+    if (t->job.mode == PL_MODE_QLORA || t->job.freeze_layers >= t->m->layers) return false;
+    t->job.mode = PL_MODE_QLORA;
+    snprintf(text, size, "mode: qlora");
+    return true;
+}
+
+static const remedy_fn remedies[] = {
+    recompute_all, chunk_loss,  half_batch, batch_of_one, bf16_gradients, bf16_storage, no_master,
+    small_states,  half_length, half_rank,  freeze_half,  use_lora,       use_qlora};
 #define N_REMEDIES (sizeof remedies / sizeof *remedies)
 _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the combination");
 

@@ -4,7 +4,10 @@
  * pivot in both directions: an interval that ends gives its bytes back, one that begins takes the
  * smallest gap that holds it (best fit), longer-lived ones first. With the pivot at the peak the
  * packing is tight where it matters, and both walks only ever see demand below the peak; pivots at
- * the two ends are the classical forward and backward passes. The best of a few pivots is kept. */
+ * the two ends are the classical forward and backward passes. The order in which the pivot's own
+ * intervals are laid decides which gaps become neighbours: those that began first, or those that
+ * end last; and among those that begin together the largest may come first instead. The best of a
+ * few starts is kept. */
 #include "estimator/plan/pack.h"
 
 #include "estimator/base/checked.h"
@@ -108,18 +111,19 @@ static void bucket(const struct pl_interval *rows, uint32_t n, uint32_t n_ops, b
     starts[0] = 0;
 }
 
-static bool before(const struct pl_interval *a, const struct pl_interval *b) {
+static bool before(const struct pl_interval *a, const struct pl_interval *b, bool largest_first) {
     uint32_t la = a->last - a->first, lb = b->last - b->first;
+    if (largest_first) return a->bytes != b->bytes ? a->bytes > b->bytes : la > lb;
     return la != lb ? la > lb : a->bytes > b->bytes;
 }
 
 /* Lists are a handful long: insertion sort. */
 static void sort_lists(const struct pl_interval *rows, const uint32_t *starts, uint32_t n_ops,
-                       uint32_t *ids) {
+                       uint32_t *ids, bool largest_first) {
     for (uint32_t op = 0; op < n_ops; op++) {
         for (uint32_t i = starts[op] + 1; i < starts[op + 1]; i++) {
             uint32_t v = ids[i], j = i;
-            for (; j > starts[op] && before(&rows[v], &rows[ids[j - 1]]); j--)
+            for (; j > starts[op] && before(&rows[v], &rows[ids[j - 1]], largest_first); j--)
                 ids[j] = ids[j - 1];
             ids[j] = v;
         }
@@ -136,11 +140,19 @@ static void walk_op(struct packer *p, const uint32_t *leave_at, const uint32_t *
         p->rows[enter[i]].offset = space_take(&p->space, p->rows[enter[i]].bytes);
 }
 
-static uint64_t pack_from(struct packer *p, uint32_t pivot) {
+struct start {
+    uint32_t pivot;
+    bool ends_last; /* lay the pivot's intervals from the last to end on, else from the oldest */
+    bool largest_first;
+};
+
+static uint64_t pack_from(struct packer *p, struct start start) {
+    const uint32_t pivot = start.pivot;
     p->at_pivot.n = 0;
     p->at_pivot.top = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        struct pl_interval *r = &p->rows[p->l.by_first[i]];
+        uint32_t id = start.ends_last ? p->l.by_last[p->n - 1 - i] : p->l.by_first[i];
+        struct pl_interval *r = &p->rows[id];
         if (r->first > pivot || r->last < pivot) continue;
         r->offset = p->at_pivot.top;
         p->at_pivot.top += r->bytes;
@@ -172,8 +184,8 @@ static void lower_bound(const struct packer *p, struct pl_packing *out) {
     }
 }
 
-static bool attempt(struct packer *p, uint32_t pivot, struct pl_packing *out) {
-    uint64_t bytes = pack_from(p, pivot);
+static bool attempt(struct packer *p, struct start start, struct pl_packing *out) {
+    uint64_t bytes = pack_from(p, start);
     if (out->bytes && bytes >= out->bytes) return false;
     out->bytes = bytes;
     for (uint32_t i = 0; i < p->n; i++)
@@ -206,6 +218,22 @@ static void packer_finish(struct packer *p) {
     free(p->best);
 }
 
+/* Ordered by how often each wins; the last needs the lists sorted again. */
+static void try_starts(struct packer *p, struct pl_packing *out) {
+    const struct start starts[] = {{out->peak_op, false, false},
+                                   {0, false, false},
+                                   {p->n_ops - 1, false, false},
+                                   {out->peak_op, true, false},
+                                   {out->peak_op, true, true}};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        if (i == 0 || starts[i].largest_first != starts[i - 1].largest_first) {
+            sort_lists(p->rows, p->l.begin, p->n_ops, p->l.by_first, starts[i].largest_first);
+            sort_lists(p->rows, p->l.end, p->n_ops, p->l.by_last, starts[i].largest_first);
+        }
+        if (attempt(p, starts[i], out)) return;
+    }
+}
+
 pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_packing *out,
                struct pl_diag *d) {
     *out = (struct pl_packing){0};
@@ -215,12 +243,8 @@ pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_p
     if (err == PL_ERR_OK) {
         bucket(rows, n, n_ops, true, p.l.begin, p.l.by_first);
         bucket(rows, n, n_ops, false, p.l.end, p.l.by_last);
-        sort_lists(rows, p.l.begin, n_ops, p.l.by_first);
-        sort_lists(rows, p.l.end, n_ops, p.l.by_last);
         lower_bound(&p, out);
-        const uint32_t pivots[] = {out->peak_op, 0, n_ops - 1};
-        for (size_t i = 0; i < sizeof pivots / sizeof *pivots; i++)
-            if (attempt(&p, pivots[i], out)) break;
+        try_starts(&p, out);
         for (uint32_t i = 0; i < n; i++)
             rows[i].offset = p.best[i];
     }

@@ -16,11 +16,18 @@ struct pl_val {
 #define PL_NO_VAL ((struct pl_val){PL_NONE, 0})
 
 /* Adapters of one slot of one layer: the modules of the slot that are targeted, in row order. */
-#define PL_SLOT_MAX_PARTS 3
 struct pl_adapter_slot {
     uint32_t n_parts, a; /* a: stacked [n_parts*r, in] */
-    uint32_t b[PL_SLOT_MAX_PARTS];
-    uint32_t row0[PL_SLOT_MAX_PARTS], rows[PL_SLOT_MAX_PARTS]; /* columns of the slot's output */
+    uint32_t b[PL_MAX_PARTS];
+    uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS]; /* columns of the slot's output */
+};
+
+/* The modules of a slot of one layer in 4 bits, in row order. */
+struct pl_quant_slot {
+    uint32_t n_parts;
+    uint32_t codes[PL_MAX_PARTS], absmax[PL_MAX_PARTS];
+    uint32_t absmax8[PL_MAX_PARTS]; /* PL_NONE without double quantisation */
+    uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS];
 };
 
 struct pl_inputs { /* of a phase */
@@ -43,6 +50,7 @@ struct pl_builder {
     struct pl_inputs in;
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
+    struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
     uint32_t rope[2];                /* tables; [1] only for longrope */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
@@ -95,6 +103,17 @@ void pl_build_job_tensors(struct pl_builder *b);
 bool pl_build_embedding_trains(const struct pl_builder *b);
 /* Lowest decoder layer that has anything to train; = layers when none has. */
 uint64_t pl_build_lowest_layer(const struct pl_builder *b);
+
+/* --- quantised.c: base weights in 4 bits --- */
+bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot);
+void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer);
+/* The matrix of a slot as products want it: the weight itself, or, of a slot in 4 bits, a transient
+ * copy that ops appended here write. */
+struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot);
+
+/* --- states.c: what an optimizer keeps for each trainable tensor, and the ops that use it --- */
+void pl_build_states(struct pl_builder *b);
+void pl_build_updates(struct pl_builder *b);
 
 /* --- linear.c: a fused matrix with its bias and adapters --- */
 /* y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */

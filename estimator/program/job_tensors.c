@@ -12,7 +12,7 @@ bool pl_build_embedding_trains(const struct pl_builder *b) {
 }
 
 uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
-    if (b->s->mode == PL_MODE_LORA && !b->s->lora_targets) return b->m->layers;
+    if (pl_mode_adapts(b->s->mode) && !b->s->lora_targets) return b->m->layers;
     return pl_u64_min(b->s->freeze_layers, b->m->layers);
 }
 
@@ -31,6 +31,10 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
     uint32_t *id = &b->weight[layer * PL_SLOT_COUNT + slot];
     *id = PL_NONE;
     if (!shape.present) return;
+    if (pl_build_is_quantised(b, slot)) {
+        pl_build_quantised_weight(b, slot, layer);
+        return;
+    }
     *id =
         pl_build_tensor(b, (struct pl_tensor){.name = shape.name,
                                               .layer = shape.per_layer ? (uint32_t)layer : PL_NONE,
@@ -76,7 +80,7 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
 static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint64_t layer,
                              const struct pl_param_row *rows, uint32_t n_rows) {
     struct pl_adapter_slot *a = &b->adapter[layer * PL_SLOT_COUNT + slot];
-    uint32_t row_of_part[PL_SLOT_MAX_PARTS];
+    uint32_t row_of_part[PL_MAX_PARTS];
     for (uint32_t i = 0; i < n_rows; i++) {
         if (rows[i].slot != slot || !(b->s->lora_targets >> i & 1)) continue;
         row_of_part[a->n_parts] = i;
@@ -97,51 +101,6 @@ static void add_adapters(struct pl_builder *b) {
     for (uint64_t l = pl_build_lowest_layer(b); l < b->m->layers; l++)
         for (uint32_t s = 0; s < PL_SLOT_COUNT; s++)
             add_slot_adapter(b, s, l, rows, n_rows);
-}
-
-static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role role,
-                              const char *name, enum pl_dtype dtype, enum pl_category category) {
-    const struct pl_tensor *w = &b->p->tensors[of];
-    struct pl_tensor t = *w;
-    t.name = name;
-    t.dtype = dtype;
-    t.category = category;
-    t.role = role;
-    t.of = of;
-    t.trainable = false;
-    return pl_build_tensor(b, t);
-}
-
-static enum pl_dtype gradient_dtype(const struct pl_builder *b, const struct pl_tensor *w) {
-    return w->category == PL_CATEGORY_ADAPTER ? w->dtype : b->s->gradient_dtype;
-}
-
-/* Rows of the same kind are laid one after another, so that each kind is one flat range. */
-static void add_states(struct pl_builder *b) {
-    uint32_t n = b->p->n_tensors;
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
-        if (!b->p->tensors[i].trainable) continue;
-        uint32_t g = add_companion(b, i, PL_ROLE_GRAD, "grad", gradient_dtype(b, &b->p->tensors[i]),
-                                   PL_CATEGORY_GRADIENTS);
-        b->grad[i] = g;
-        b->n_trainable++;
-    }
-    static const struct {
-        enum pl_role role;
-        const char *name;
-    } states[] = {
-        {PL_ROLE_MOMENT1, "exp_avg"}, {PL_ROLE_MOMENT2, "exp_avg_sq"}, {PL_ROLE_MASTER, "master"}};
-    for (int k = 0; k < 3; k++) {
-        for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
-            const struct pl_tensor *w = &b->p->tensors[i];
-            bool wanted = states[k].role == PL_ROLE_MASTER
-                              ? b->s->master_weights && w->dtype == PL_DTYPE_BF16
-                              : b->s->optimizer == PL_OPTIMIZER_ADAMW;
-            if (w->trainable && wanted)
-                add_companion(b, i, states[k].role, states[k].name, PL_DTYPE_F32,
-                              PL_CATEGORY_OPTIMIZER);
-        }
-    }
 }
 
 static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_role role,
@@ -177,8 +136,8 @@ static void add_tables(struct pl_builder *b) {
 
 void pl_build_job_tensors(struct pl_builder *b) {
     add_weights(b);
-    if (b->s->mode == PL_MODE_LORA) add_adapters(b);
-    add_states(b);
+    if (pl_mode_adapts(b->s->mode)) add_adapters(b);
+    pl_build_states(b);
     add_tables(b);
     if (b->s->inference) {
         pl_build_kv_cache(b);

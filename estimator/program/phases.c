@@ -116,65 +116,9 @@ static void eval_phase(struct pl_builder *b) {
     pl_build_end_phase(b);
 }
 
-static struct pl_operand companion(const struct pl_builder *b, uint32_t of, enum pl_role role,
-                                   const uint32_t *table) {
-    uint32_t id = table[(size_t)of * 3 + (role - PL_ROLE_MOMENT1)];
-    return id == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, id));
-}
-
-static void update_op(struct pl_builder *b, uint32_t id, const uint32_t *companions) {
-    const struct pl_tensor *t = &b->p->tensors[id];
-    struct pl_attr attr = {.decay = t->decay, .site = id};
-    struct pl_operand w = pl_arg(pl_build_now(b, id)), g = pl_arg(pl_build_now(b, b->grad[id]));
-    struct pl_operand clip = pl_arg(pl_build_now(b, b->p->clip));
-    struct pl_operand master = companion(b, id, PL_ROLE_MASTER, companions);
-    if (b->s->optimizer == PL_OPTIMIZER_SGD) {
-        struct pl_operand in[] = {w, g, clip, master}, out[] = {w, master};
-        PL_OP(b, PL_OP_SGD, attr, in, out);
-        return;
-    }
-    struct pl_operand m = companion(b, id, PL_ROLE_MOMENT1, companions);
-    struct pl_operand v = companion(b, id, PL_ROLE_MOMENT2, companions);
-    struct pl_operand in[] = {w, g, m, v, clip, master}, out[] = {w, m, v, master};
-    PL_OP(b, PL_OP_ADAMW, attr, in, out);
-}
-
-static void square_sum_op(struct pl_builder *b, uint32_t id, uint32_t index) {
-    const struct pl_tensor *g = &b->p->tensors[b->grad[id]];
-    struct pl_attr attr = {.index = index};
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, g->dims[0], g->dims[1]);
-    struct pl_operand partials = pl_arg(pl_build_now(b, b->partials));
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partials, ws};
-    struct pl_operand out[] = {partials};
-    PL_OP(b, PL_OP_SQUARE_SUM, attr, in, out);
-}
-
 static void optimizer_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_OPTIMIZER);
-    uint32_t n = b->p->n_tensors;
-    uint32_t *companions = malloc((size_t)n * 3 * sizeof *companions);
-    if (!companions) {
-        b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
-        return;
-    }
-    for (size_t i = 0; i < (size_t)n * 3; i++)
-        companions[i] = PL_NONE;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct pl_tensor *t = &b->p->tensors[i];
-        if (t->role >= PL_ROLE_MOMENT1 && t->role <= PL_ROLE_MASTER)
-            companions[(size_t)t->of * 3 + (t->role - PL_ROLE_MOMENT1)] = i;
-    }
-    uint32_t index = 0;
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) square_sum_op(b, i, index++);
-    struct pl_operand clip = pl_arg(pl_build_now(b, b->p->clip));
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->partials)),
-                              pl_arg(pl_build_now(b, b->p->loss)), clip};
-    struct pl_operand out[] = {clip};
-    PL_OP(b, PL_OP_CLIP_SCALE, (struct pl_attr){.max_norm = (float)b->s->max_grad_norm}, in, out);
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) update_op(b, i, companions);
-    free(companions);
+    pl_build_updates(b);
     pl_build_end_phase(b);
 }
 
@@ -188,6 +132,7 @@ static uint64_t staging_bytes(const struct pl_builder *b) {
         row = pl_u64_max(row, t->dims[1] * 4);
     }
     uint64_t n = pl_u64_max(pl_u64_min(largest, STAGING_BYTES), row);
+    if (b->quant) n = pl_u64_max(n, PL_QUANT_STAGING);
     return pl_u64_div_up(n, ROW_ALIGN) * ROW_ALIGN;
 }
 

@@ -77,7 +77,7 @@ static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
                            "freeze_layers is %" PRIu64 ", the model has %" PRIu64 " layers",
                            s->freeze_layers, m->layers);
-    if (s->mode == PL_MODE_LORA && s->freeze_layers >= m->layers)
+    if (pl_mode_adapts(s->mode) && s->freeze_layers >= m->layers)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
                            "freeze_layers %" PRIu64 " leaves none of %" PRIu64 " layers an adapter",
                            s->freeze_layers, m->layers);
@@ -96,10 +96,13 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->grad = malloc(b->cap_tensors * sizeof *b->grad);
     b->grad_begun = malloc(b->cap_tensors * sizeof *b->grad_begun);
     b->weight = malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
-    if (b->s->mode == PL_MODE_LORA) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
+    bool adapts = pl_mode_adapts(b->s->mode), quantises = b->s->mode == PL_MODE_QLORA;
+    if (adapts) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
+    if (quantises) b->quant = calloc(layers * PL_SLOT_COUNT, sizeof *b->quant);
     if (b->s->inference) b->kv = malloc(layers * 2 * sizeof *b->kv);
     return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
-           b->weight && (b->kv || !b->s->inference) && (b->adapter || b->s->mode != PL_MODE_LORA);
+           b->weight && (b->adapter || !adapts) && (b->quant || !quantises) &&
+           (b->kv || !b->s->inference);
 }
 
 static void builder_finish(struct pl_builder *b) {
@@ -108,6 +111,7 @@ static void builder_finish(struct pl_builder *b) {
     free(b->grad_begun);
     free(b->weight);
     free(b->adapter);
+    free(b->quant);
     free(b->kv);
 }
 
@@ -181,27 +185,68 @@ void pl_program_destroy(struct pl_program **p) {
     *p = NULL;
 }
 
+/* The module a tensor belongs to, for its name: "q_proj." or, of a stack of several, "qkv.". */
+static void module_name(const struct pl_program *p, const struct pl_tensor *t, char buf[32]) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    struct pl_slot_shape shape;
+    buf[0] = 0;
+    if (t->role == PL_ROLE_LORA_A) {
+        pl_model_slot(p->model, t->slot, &shape);
+        snprintf(buf, 32, "%s.", shape.name);
+    } else if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES) {
+        pl_model_rows(p->model, rows);
+        snprintf(buf, 32, "%s.", rows[t->row].module);
+    }
+}
+
+/* ".exp_avg"; of a state that only one part of a tensor has, ".q_proj.exp_avg". */
+static void suffix_name(const struct pl_program *p, const struct pl_tensor *t, char buf[48]) {
+    struct pl_part parts[PL_MAX_PARTS];
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    const char *module = NULL;
+    bool of_part = t->role >= PL_ROLE_MOMENT1 && t->role <= PL_ROLE_MOMENT2_ABSMAX &&
+                   p->shape.optimizer == PL_OPTIMIZER_ADAMW_8BIT;
+    if (of_part && pl_tensor_parts(p, t->of, parts) > 1) {
+        pl_model_rows(p->model, rows);
+        module = rows[t->row].module;
+    }
+    snprintf(buf, 48, ".%s%s%s", module ? module : "", module ? "." : "", t->name);
+}
+
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]) {
     const struct pl_tensor *t = &p->tensors[id];
-    const char *suffix = "";
+    char module[32], suffix[48] = "";
     if (t->of != PL_NONE) {
-        suffix = t->name;
+        suffix_name(p, t, suffix);
         t = &p->tensors[t->of];
     }
-    char module[32] = "";
-    if (t->role == PL_ROLE_LORA_A || t->role == PL_ROLE_LORA_B) {
-        struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-        pl_model_rows(p->model, rows);
-        struct pl_slot_shape shape;
-        pl_model_slot(p->model, t->slot, &shape);
-        snprintf(module, sizeof module, "%s.",
-                 t->role == PL_ROLE_LORA_A ? shape.name : rows[t->row].module);
-    }
+    module_name(p, t, module);
     if (t->layer == PL_NONE)
-        snprintf(buf, 96, "%s%s%s", t->name, *suffix ? "." : "", suffix);
+        snprintf(buf, 96, "%s%s", t->name, suffix);
     else
-        snprintf(buf, 96, "layers.%u.%s%s%s%s", t->layer, module, t->name, *suffix ? "." : "",
-                 suffix);
+        snprintf(buf, 96, "layers.%u.%s%s%s", t->layer, module, t->name, suffix);
+}
+
+static uint32_t add_part(struct pl_part *out, uint32_t n, struct pl_part part) {
+    out[n] = part;
+    return n + 1;
+}
+
+uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
+                         struct pl_part out[PL_MAX_PARTS]) {
+    const struct pl_tensor *t = &p->tensors[id];
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n = 0, n_rows = pl_model_rows(p->model, rows);
+    if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES)
+        return add_part(out, 0, (struct pl_part){t->row, 0, t->dims[0]});
+    for (uint32_t r = 0; r < n_rows && n < PL_MAX_PARTS; r++) {
+        if (rows[r].slot != t->slot) continue;
+        if (t->role == PL_ROLE_WEIGHT)
+            n = add_part(out, n, (struct pl_part){r, rows[r].row0, rows[r].rows});
+        else if (p->shape.lora_targets >> r & 1) /* stacked in row order */
+            n = add_part(out, n, (struct pl_part){r, n * p->shape.lora_r, p->shape.lora_r});
+    }
+    return n;
 }
 
 uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
@@ -209,7 +254,7 @@ uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         if (t->role == role && t->layer == layer &&
-            (role > PL_ROLE_LORA_B || role == PL_ROLE_NONE || t->slot == slot))
+            (role > PL_ROLE_CODES || role == PL_ROLE_NONE || t->slot == slot))
             return i;
     }
     return PL_NONE;

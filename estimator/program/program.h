@@ -66,9 +66,14 @@ enum pl_role {
     PL_ROLE_WEIGHT,  /* base weight: slot, layer */
     PL_ROLE_LORA_A,  /* stacked [parts*r, in] of a slot: slot, layer */
     PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_rows) */
+    PL_ROLE_CODES,   /* 4-bit codes of one module of a base weight: slot, layer, row */
+    PL_ROLE_ABSMAX8, /* 8-bit absmax of CODES `of` */
+    PL_ROLE_ABSMAX,  /* fp32 absmax of CODES `of`; with 8-bit ones: theirs, and the offset behind */
     PL_ROLE_GRAD,    /* of tensor `of` */
-    PL_ROLE_MOMENT1, /* of tensor `of` */
+    PL_ROLE_MOMENT1, /* of tensor `of`; in 8 bits of one part of it: row */
     PL_ROLE_MOMENT2,
+    PL_ROLE_MOMENT1_ABSMAX, /* fp32, of a moment in 8 bits: of, row */
+    PL_ROLE_MOMENT2_ABSMAX,
     PL_ROLE_MASTER,
     PL_ROLE_ROPE,    /* cos and sin; layer 0 = default or short factors, 1 = long factors */
     PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
@@ -94,8 +99,8 @@ struct pl_tensor {
     uint64_t dims[3]; /* unused = 1; dims[0] at capacity */
     uint64_t bytes;
     uint32_t layer;            /* PL_NONE = not of a layer */
-    uint32_t row;              /* PL_ROLE_LORA_B, PL_ROLE_MERGE_* */
-    uint32_t of;               /* GRAD, MOMENT*, MASTER; PL_NONE otherwise */
+    uint32_t row;              /* LORA_B, CODES, MERGE_*; MOMENT* in 8 bits */
+    uint32_t of;               /* ABSMAX*, GRAD, MOMENT*, MASTER; PL_NONE otherwise */
     enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
     enum pl_dtype dtype : 8;
     enum pl_category category : 8;
@@ -170,6 +175,9 @@ struct pl_job_shape {
     uint32_t optimizer;         /* PL_OPTIMIZER_* */
     uint32_t recompute;         /* PL_RECOMPUTE_* */
     uint64_t loss_chunk_tokens; /* 0 = all at once, PL_AUTO = chosen from the vocabulary */
+    enum pl_quant quant;        /* PL_MODE_QLORA */
+    bool double_quant;
+    enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;
     double lora_scale, lora_dropout;
     uint32_t lora_targets;      /* mask over pl_model_rows() */
@@ -213,6 +221,17 @@ const char *pl_op_name(enum pl_op_kind k);
 /* First tensor with this role (and slot, layer), PL_NONE if there is none. */
 uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
                          uint32_t layer);
+
+/* Rows of a trainable tensor that are one tensor in files: an optimizer with states in blocks keeps
+ * states of their own for each, so that blocks begin and end where the files' tensors do. */
+struct pl_part {
+    uint32_t row; /* index into pl_model_rows() */
+    uint64_t row0, rows;
+};
+#define PL_MAX_PARTS 3
+/* Parts of a WEIGHT, LORA_A, LORA_B or CODES tensor in order; their count. */
+uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
+                         struct pl_part out[PL_MAX_PARTS]);
 
 /* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
  * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of

@@ -3,9 +3,8 @@
  * Weights (QLoRA, Dettmers et al., arXiv 2305.14314; layout of bitsandbytes): codes of 4 bits, two
  * a byte, with one fp32 absmax per block of 64 of the flattened matrix; under double quantisation
  * the absmax are codes of 8 bits with one fp32 absmax per 256 of them, and one fp32 offset per
- * matrix.
- * Optimizer moments (arXiv 2110.02861): codes of 8 bits with one fp32 absmax per block of 256;
- * tensors below PL_STATE8_MIN elements keep fp32. */
+ * matrix. Optimizer moments (arXiv 2110.02861): codes of 8 bits with one fp32 absmax per block of
+ * 256; tensors below PL_STATE8_MIN elements keep fp32. */
 #ifndef PL_ESTIMATOR_PROGRAM_QUANT_H
 #define PL_ESTIMATOR_PROGRAM_QUANT_H
 
@@ -16,6 +15,9 @@ enum pl_quant { PL_QUANT_NF4, PL_QUANT_FP4, PL_QUANT_COUNT };
 #define PL_QUANT_BLOCK  64   /* weights that share an absmax */
 #define PL_QUANT_NEST   256  /* absmax that share an absmax of their own */
 #define PL_QUANT_GROUP  (PL_QUANT_BLOCK * PL_QUANT_NEST) /* weights under one nested absmax */
+/* Staging for one group on its way: its values as in the file and in fp32, what they become, and
+ * room to align the parts. */
+#define PL_QUANT_STAGING (144 << 10)
 #define PL_STATE8_BLOCK 256
 #define PL_STATE8_MIN   4096
 

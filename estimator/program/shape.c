@@ -21,6 +21,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         .optimizer = job->optimizer,
         .recompute = job->gradient_checkpointing,
         .loss_chunk_tokens = job->loss_chunk_tokens,
+        .quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4,
+        .double_quant = job->double_quant,
         .lora_r = job->lora_r,
         .freeze_layers = job->freeze_layers,
         .max_grad_norm = job->max_grad_norm,
@@ -39,7 +41,10 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         stored_bf16 && !job->inference &&
         (job->master_weights == PL_TRI_TRUE ||
          (job->master_weights == PL_TRI_AUTO && job->mode == PL_MODE_FULL));
-    if (job->mode != PL_MODE_LORA) return PL_ERR_OK;
+    out->compute_dtype = job->compute_dtype == PL_COMPUTE_AUTO   ? out->dtype
+                         : job->compute_dtype == PL_COMPUTE_FP32 ? PL_DTYPE_F32
+                                                                 : PL_DTYPE_BF16;
+    if (!pl_mode_adapts(job->mode)) return PL_ERR_OK;
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;
     return pl_model_lora_targets(m, (const char *const *)job->lora_target_modules.items,

@@ -10,7 +10,7 @@
 
 static const struct pl_rule_mistake mistakes[] = {
     {"forgot_optimizer_states", "Forgot optimizer states", "OOM during first training step",
-     "Use QLoRA or 8-bit optimizer", "mode: lora"},
+     "Use QLoRA or 8-bit optimizer", "mode: qlora"},
     {"batch_size_too_high", "Batch size too high", "OOM after a few steps",
      "Reduce batch size, use gradient accumulation", "batch_size: auto"},
     {"sequence_too_long", "Sequence too long", "OOM during forward pass",
@@ -18,7 +18,7 @@ static const struct pl_rule_mistake mistakes[] = {
     {"no_gradient_checkpointing", "No gradient checkpointing", "OOM with even batch=1",
      "Enable gradient_checkpointing=True", "gradient_checkpointing: full"},
     {"fp16_on_small_gpu", "Loading FP16 on small GPU", "OOM during model.load",
-     "Use 4-bit quantization from the start", ""},
+     "Use 4-bit quantization from the start", "mode: qlora"},
 };
 
 const struct pl_rule_mistake *pl_rule_mistakes(size_t *n) {
@@ -35,7 +35,7 @@ void pl_rule_fill_mistakes(const struct pl_rule_inputs *in, struct pl_rule_table
         pl_rule_words(c++, "%s", mistakes[i].mistake);
         pl_rule_words(c++, "%s", mistakes[i].symptom);
         pl_rule_words(c++, "%s", mistakes[i].fix);
-        pl_rule_words(c, "%s", mistakes[i].setting[0] ? mistakes[i].setting : "none yet");
+        pl_rule_words(c, "%s", mistakes[i].setting);
     }
 }
 
@@ -75,11 +75,9 @@ void pl_rule_fill_samples(const struct pl_rule_inputs *in, struct pl_rule_table 
         {"qwen7b-full", "n/a", "refused, RUNTIME_FULL_FT_MODEL_TOO_LARGE",
          "Qwen2.5-7B --mode full --vram-gb 16"},
         {"qwen14b-qlora", "8.5", "on 32 GB",
-         "--rule-of-thumb --params-billions 14.77 --weight-precision nf4 --lora --lora-rank 32 "
-         "--batch-size 2 --seq-length 4096 --num-layers 48 --hidden-dim 5120 --vram-gb 32"},
+         "Qwen2.5-14B --mode qlora --lora-r 32 --batch-size 2 --max-seq-length 4096 --vram-gb 32"},
         {"qwen32b-qlora", "26", "just fits 32",
-         "--rule-of-thumb --params-billions 32.76 --weight-precision nf4 --lora --lora-rank 32 "
-         "--seq-length 2048 --num-layers 64 --hidden-dim 5120 --vram-gb 32"},
+         "Qwen2.5-32B --mode qlora --lora-r 32 --batch-size 1 --max-seq-length 2048 --vram-gb 32"},
         {"qwen7b-full-32", "refused", "use --full-ft-offload",
          "Qwen2.5-7B --mode full --vram-gb 32"},
         {"qwen7b-offload", "1 + activations", "39 GB of host memory",

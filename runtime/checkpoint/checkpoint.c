@@ -43,7 +43,7 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
 
 /* What a resumed run needs beside the optimizer states. */
 static pl_err add_trained(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
-    return p->shape.mode == PL_MODE_LORA ? pl_windows_add_adapter(w, p, d)
+    return pl_mode_adapts(p->shape.mode) ? pl_windows_add_adapter(w, p, d)
                                          : pl_windows_add_model(w, p, d);
 }
 
@@ -247,7 +247,7 @@ static void finish_part(struct part *part) {
 pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struct pl_diag *d) {
     struct part trained = {0}, states = {0};
     const struct pl_program *p = io->program;
-    const char *stem = p->shape.mode == PL_MODE_LORA ? "adapter_model" : "model";
+    const char *stem = pl_mode_adapts(p->shape.mode) ? "adapter_model" : "model";
     pl_err err = add_trained(&trained.windows, p, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_states(&states.windows, &trained.windows, p, d), out);

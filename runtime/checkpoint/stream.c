@@ -50,8 +50,8 @@ static pl_err device_sync(const struct pl_tensor_io *io) {
 }
 
 /* Staging is used again as soon as this returns, so the copy must be over. */
-static pl_err upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
-                     const void *src, uint64_t n, struct pl_diag *d) {
+pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                    const void *src, uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
     pl_err err =
         io->device->ops->upload(io->device, element_address(io, tensor, element), src, bytes);
@@ -73,14 +73,16 @@ static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io 
                            uint32_t master, const struct piece *piece, uint64_t first, uint64_t n,
                            struct pl_diag *d) {
     enum pl_dtype type = io->program->tensors[w->tensor].dtype;
-    if (master != PL_NONE) PL_TRY(upload(io, master, w->first + first, piece->values, n, d));
-    if (type == PL_DTYPE_F32) return upload(io, w->tensor, w->first + first, piece->values, n, d);
+    if (master != PL_NONE) PL_TRY(pl_io_upload(io, master, w->first + first, piece->values, n, d));
+    if (type == PL_DTYPE_F32)
+        return pl_io_upload(io, w->tensor, w->first + first, piece->values, n, d);
     pl_convert_from_f32(piece->out, piece->values, type, n);
-    return upload(io, w->tensor, w->first + first, piece->out, n, d);
+    return pl_io_upload(io, w->tensor, w->first + first, piece->out, n, d);
 }
 
 static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
                           struct pl_diag *d) {
+    if (w->quantised) return pl_window_quantise(w, io, NULL, NULL, d);
     enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;
     bool as_is = from == to && master == PL_NONE;
     uint64_t from_bytes = pl_dtype_bytes(from);
@@ -91,7 +93,7 @@ static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *
         uint64_t n = pl_u64_min(piece.elements, w->count - at);
         PL_TRY(pl_st_read(w->file, w->entry, at * from_bytes, piece.raw, n * from_bytes, d));
         if (as_is) {
-            PL_TRY(upload(io, w->tensor, w->first + at, piece.raw, n, d));
+            PL_TRY(pl_io_upload(io, w->tensor, w->first + at, piece.raw, n, d));
             continue;
         }
         pl_convert_to_f32(piece.values, piece.raw, from, n);
@@ -109,6 +111,7 @@ pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io
 
 pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
                        pl_window_fill fill, void *ctx, struct pl_diag *d) {
+    if (w->quantised) return pl_window_quantise(w, io, fill, ctx, d);
     struct piece piece = {0};
     uint64_t type_bytes = pl_dtype_bytes(io->program->tensors[w->tensor].dtype);
     PL_TRY(cut_staging(io, 0, sizeof(float), type_bytes, &piece, d));

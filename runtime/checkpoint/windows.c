@@ -29,13 +29,19 @@ pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, str
     return PL_ERR_OK;
 }
 
+/* Codes hold two values an element, and one module a tensor. */
+static bool fits_codes(const struct pl_tensor *t, const struct pl_window *item) {
+    return item->first == 0 && t->bytes == pl_quant_codes_bytes(item->count);
+}
+
 /* A window of whole rows [row0, row0+rows) of tensor `id`. */
 static pl_err add_window(struct pl_windows *w, const struct pl_program *p, struct pl_window item,
                          uint64_t row0, struct pl_diag *d) {
+    const struct pl_tensor *t = &p->tensors[item.tensor];
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1, end, elements;
     if (!pl_u64_mul(row0, cols, &item.first) || !pl_u64_mul(item.dims[0], cols, &item.count) ||
-        !pl_u64_add(item.first, item.count, &end) ||
-        !tensor_elements(&p->tensors[item.tensor], &elements) || end > elements)
+        !pl_u64_add(item.first, item.count, &end) || !tensor_elements(t, &elements) ||
+        (item.quantised ? !fits_codes(t, &item) : end > elements))
         return layout_error(p, item.tensor, item.name, d);
     item.dtype = p->tensors[item.tensor].dtype;
     return pl_windows_append(w, &item, d);
@@ -47,25 +53,44 @@ static uint32_t find_of(const struct pl_program *p, enum pl_role role, uint32_t 
     return PL_NONE;
 }
 
+static struct pl_window weight_window(const struct pl_program *p, uint32_t id, uint32_t r,
+                                      const struct pl_param_row *row) {
+    const struct pl_tensor *t = &p->tensors[id];
+    bool codes = t->role == PL_ROLE_CODES;
+    struct pl_window item = {.tensor = id,
+                             .row = r,
+                             .master = find_of(p, PL_ROLE_MASTER, id),
+                             .quantised = codes,
+                             .absmax = codes ? find_of(p, PL_ROLE_ABSMAX, id) : PL_NONE,
+                             .absmax8 = codes ? find_of(p, PL_ROLE_ABSMAX8, id) : PL_NONE,
+                             .rank = row->vector ? 1 : 2,
+                             .dims = {row->rows, row->cols}};
+    char name[128];
+    pl_model_row_name(row, t->layer, name);
+    snprintf(item.name, sizeof item.name, "%s", name);
+    return item;
+}
+
+static pl_err add_weight(struct pl_windows *w, const struct pl_program *p, uint32_t id,
+                         const struct pl_param_row *rows, struct pl_diag *d) {
+    struct pl_part parts[PL_MAX_PARTS];
+    uint32_t n = pl_tensor_parts(p, id, parts);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t r = parts[i].row;
+        PL_TRY(add_window(w, p, weight_window(p, id, r, &rows[r]), parts[i].row0, d));
+    }
+    return PL_ERR_OK;
+}
+
 pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_rows(p->model, rows);
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
-        if (t->role != PL_ROLE_WEIGHT) continue;
-        uint32_t master = find_of(p, PL_ROLE_MASTER, id);
-        for (uint32_t r = 0; r < n_rows; r++) {
-            if (rows[r].slot != t->slot) continue;
-            struct pl_window item = {.tensor = id,
-                                     .row = r,
-                                     .master = master,
-                                     .rank = rows[r].vector ? 1 : 2,
-                                     .dims = {rows[r].rows, rows[r].cols}};
-            char name[128];
-            pl_model_row_name(&rows[r], t->layer, name);
-            snprintf(item.name, sizeof item.name, "%s", name);
-            PL_TRY(add_window(w, p, item, rows[r].row0, d));
-        }
+        if (t->role != PL_ROLE_WEIGHT && t->role != PL_ROLE_CODES) continue;
+        if (t->role == PL_ROLE_CODES && t->row >= n_rows)
+            return layout_error(p, id, "a quantised matrix", d);
+        PL_TRY(add_weight(w, p, id, rows, d));
     }
     return PL_ERR_OK;
 }
@@ -96,28 +121,21 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
     return add_window(w, p, item, row0, d);
 }
 
-/* The A matrices of the targeted rows of a slot are stacked in row order. */
-static pl_err add_stacked_a(struct pl_windows *w, const struct pl_program *p, uint32_t id,
-                            const struct pl_param_row *rows, uint32_t n_rows, struct pl_diag *d) {
-    uint64_t row0 = 0;
-    for (uint32_t r = 0; r < n_rows; r++) {
-        if (rows[r].slot != p->tensors[id].slot || !(p->shape.lora_targets >> r & 1)) continue;
-        PL_TRY(add_adapter_part(w, p, id, rows, r, row0, d));
-        row0 += p->shape.lora_r;
-    }
-    if (row0 != p->tensors[id].dims[0]) return layout_error(p, id, "a stack of LoRA matrices", d);
-    return PL_ERR_OK;
-}
-
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    struct pl_part parts[PL_MAX_PARTS];
     uint32_t n_rows = pl_model_rows(p->model, rows);
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
-        if (t->role == PL_ROLE_LORA_A) PL_TRY(add_stacked_a(w, p, id, rows, n_rows, d));
-        if (t->role != PL_ROLE_LORA_B) continue;
-        if (t->row >= n_rows) return layout_error(p, id, "a LoRA matrix", d);
-        PL_TRY(add_adapter_part(w, p, id, rows, t->row, 0, d));
+        if (t->role != PL_ROLE_LORA_A && t->role != PL_ROLE_LORA_B) continue;
+        uint64_t held = 0;
+        uint32_t n = pl_tensor_parts(p, id, parts);
+        for (uint32_t i = 0; i < n; i++) {
+            if (parts[i].row >= n_rows) return layout_error(p, id, "a LoRA matrix", d);
+            PL_TRY(add_adapter_part(w, p, id, rows, parts[i].row, parts[i].row0, d));
+            held += parts[i].rows;
+        }
+        if (held != t->dims[0]) return layout_error(p, id, "a stack of LoRA matrices", d);
     }
     return PL_ERR_OK;
 }
@@ -128,22 +146,48 @@ static const struct {
 } state_kinds[] = {
     {PL_ROLE_MOMENT1, ".exp_avg"},
     {PL_ROLE_MOMENT2, ".exp_avg_sq"},
+    {PL_ROLE_MOMENT1_ABSMAX, ".exp_avg.absmax"},
+    {PL_ROLE_MOMENT2_ABSMAX, ".exp_avg_sq.absmax"},
     {PL_ROLE_MASTER, ".master"},
 };
 
+/* The state of a window: of its whole tensor, or of the part that the window is. */
+static uint32_t find_state(const struct pl_program *p, enum pl_role role,
+                           const struct pl_window *w) {
+    bool by_part = p->shape.optimizer == PL_OPTIMIZER_ADAMW_8BIT && role != PL_ROLE_MASTER;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role == role && t->of == w->tensor && (!by_part || t->row == w->row)) return i;
+    }
+    return PL_NONE;
+}
+
+static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
+                        const struct pl_window *base, enum pl_role role, const char *suffix,
+                        struct pl_diag *d) {
+    struct pl_window item = *base;
+    item.tensor = find_state(p, role, base);
+    if (item.tensor == PL_NONE) return PL_ERR_OK;
+    const struct pl_tensor *t = &p->tensors[item.tensor];
+    uint64_t cols = item.rank == 2 ? item.dims[1] : 1;
+    uint64_t row0 = cols ? item.first / cols : 0;
+    item.master = PL_NONE;
+    strncat(item.name, suffix, sizeof item.name - strlen(item.name) - 1);
+    if (role == PL_ROLE_MOMENT1_ABSMAX || role == PL_ROLE_MOMENT2_ABSMAX) {
+        item.rank = 1;
+        item.dims[0] = t->dims[0];
+        item.dims[1] = 1;
+    }
+    /* a state of one part begins with it */
+    if (t->dims[0] == item.dims[0]) row0 = 0;
+    return add_window(w, p, item, row0, d);
+}
+
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
                              const struct pl_program *p, struct pl_diag *d) {
-    for (uint32_t i = 0; i < base->n; i++) {
-        for (size_t k = 0; k < sizeof state_kinds / sizeof *state_kinds; k++) {
-            struct pl_window item = base->items[i];
-            item.tensor = find_of(p, state_kinds[k].role, item.tensor);
-            if (item.tensor == PL_NONE) continue;
-            uint64_t cols = item.rank == 2 ? item.dims[1] : 1;
-            strncat(item.name, state_kinds[k].suffix, sizeof item.name - strlen(item.name) - 1);
-            item.master = PL_NONE;
-            PL_TRY(add_window(w, p, item, cols ? item.first / cols : 0, d));
-        }
-    }
+    for (uint32_t i = 0; i < base->n; i++)
+        for (size_t k = 0; k < sizeof state_kinds / sizeof *state_kinds; k++)
+            PL_TRY(add_state(w, p, &base->items[i], state_kinds[k].role, state_kinds[k].suffix, d));
     return PL_ERR_OK;
 }
 

@@ -28,9 +28,11 @@ struct pl_window {
     enum pl_dtype dtype;       /* of the tensor, and of files that are written */
     uint32_t row;              /* index into pl_model_rows() */
     uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
+    bool quantised;            /* `tensor` holds 4-bit codes; values are quantised on the way */
+    uint32_t absmax, absmax8;  /* ids of its scales; absmax8 may be PL_NONE */
     uint32_t rank;
     uint64_t dims[2];
-    uint64_t first, count; /* elements of the tensor */
+    uint64_t first, count; /* elements of the tensor; of codes, values from the first one on */
     /* Filled by pl_windows_resolve; borrowed from the opened files. */
     const struct pl_st_file *file;
     const struct pl_st_entry *entry;
@@ -84,6 +86,15 @@ pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io
 /* n values from element `first` of the window on; n is a multiple of 4 but for the last call. */
 typedef void (*pl_window_fill)(void *ctx, const struct pl_window *w, uint64_t first, uint64_t n,
                                float *out);
+/* n elements of `src` to element `first` of a job tensor; the copy is over when this returns. */
+pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t first,
+                    const void *src, uint64_t n, struct pl_diag *d);
+
+/* Quantises a window's values on their way into the device, reading them twice when its scales are
+ * quantised too (their mean comes first). `fill` as for pl_window_store; NULL: the values of the
+ * resolved file. */
+pl_err pl_window_quantise(const struct pl_window *w, const struct pl_tensor_io *io,
+                          pl_window_fill fill, void *ctx, struct pl_diag *d);
 pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
                        pl_window_fill fill, void *ctx, struct pl_diag *d);
 /* Where the bytes of windows come from on their way into files. */

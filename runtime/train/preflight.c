@@ -158,7 +158,7 @@ static void record_decisions(struct pl_preflight *pf) {
         job->gradient_dtype =
             p->shape.gradient_dtype == PL_DTYPE_BF16 ? PL_GRADIENT_BF16 : PL_GRADIENT_FP32;
     }
-    if (job->mode == PL_MODE_LORA && isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
+    if (pl_mode_adapts(job->mode) && isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
 }
 
 static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {

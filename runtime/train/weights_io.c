@@ -71,13 +71,13 @@ pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     struct pl_tensor_io io = pl_run_io(r, PL_PHASE_LOAD);
     PL_TRY(fill_tables(r, &io, d));
     PL_TRY(load_base(r, &io, d));
-    if (r->job->mode == PL_MODE_LORA) PL_TRY(load_adapter(r, &io, d));
+    if (pl_mode_adapts(r->job->mode)) PL_TRY(load_adapter(r, &io, d));
     return r->pf->resume_path ? resume(r, &io, d) : PL_ERR_OK;
 }
 
 static pl_err save_weights(struct pl_run *r, const struct pl_tensor_io *io, const char *dir,
                            struct pl_diag *d) {
-    if (r->job->mode == PL_MODE_LORA) return pl_adapter_save(io, dir, r->job, d);
+    if (pl_mode_adapts(r->job->mode)) return pl_adapter_save(io, dir, r->job, d);
     enum pl_dtype dtype = r->job->dtype == PL_JOB_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     char *config = pl_model_config_text(r->config_json, dtype);
     if (!config) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");

@@ -32,6 +32,13 @@ static const struct rig_options kinds[] = {
     {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .adapter_dtype = PL_DTYPE_F32},
     {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .adapter_dtype = PL_DTYPE_BF16, .master = true},
     {.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32, .optimizer = PL_OPTIMIZER_SGD},
+    {.mode = PL_MODE_LORA, .lora_r = 300, .optimizer = PL_OPTIMIZER_ADAMW_8BIT},
+    {.mode = PL_MODE_FULL,
+     .dtype = PL_DTYPE_BF16,
+     .master = true,
+     .optimizer = PL_OPTIMIZER_ADAMW_8BIT,
+     .staging_bytes = 4096},
+    {.mode = PL_MODE_QLORA, .lora_r = 300, .optimizer = PL_OPTIMIZER_ADAMW_8BIT},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -51,7 +58,7 @@ static pl_err save(struct rig *r, uint64_t step, uint32_t keep, struct pl_diag *
     const struct pl_run_state s = state_at(step);
     pl_err err = pl_checkpoint_begin(&c, dir, step, d);
     if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(r->program->shape.mode == PL_MODE_LORA
+    PL_TRY_GOTO(pl_mode_adapts(r->program->shape.mode)
                     ? pl_adapter_save(&r->io, c.tmp_path, &job, d)
                     : pl_model_save(&r->io, c.tmp_path, "{}", NULL, d),
                 out);
@@ -64,9 +71,13 @@ out:
 
 static bool same_states(const struct rig *a, const struct rig *b) {
     const struct pl_job_shape *s = &a->program->shape;
-    bool lora = s->mode == PL_MODE_LORA;
+    bool lora = pl_mode_adapts(s->mode);
+    bool blocks = lora && s->optimizer == PL_OPTIMIZER_ADAMW_8BIT; /* of rank 300: some are large */
     if (!lora && !rig_same(a, b, PL_ROLE_WEIGHT)) return false;
     if (lora && !(rig_same(a, b, PL_ROLE_LORA_A) && rig_same(a, b, PL_ROLE_LORA_B))) return false;
+    if (blocks &&
+        !(rig_same(a, b, PL_ROLE_MOMENT1_ABSMAX) && rig_same(a, b, PL_ROLE_MOMENT2_ABSMAX)))
+        return false;
     if (s->master_weights && !rig_same(a, b, PL_ROLE_MASTER)) return false;
     return s->optimizer == PL_OPTIMIZER_SGD ||
            (rig_same(a, b, PL_ROLE_MOMENT1) && rig_same(a, b, PL_ROLE_MOMENT2));

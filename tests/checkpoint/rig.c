@@ -27,7 +27,7 @@ static void *address(void *ctx, uint32_t tensor) {
 static void read_model(struct rig *r, const struct rig_options *o) {
     struct pl_diag diag = {0};
     int n = snprintf(r->config, sizeof r->config,
-                     "{\"model_type\":\"%s\",\"hidden_size\":16,\"intermediate_size\":24,"
+                     "{\"model_type\":\"%s\",\"hidden_size\":%d,\"intermediate_size\":%d,"
                      "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
                      "\"head_dim\":4,\"vocab_size\":40,\"max_position_embeddings\":64,"
                      "\"rms_norm_eps\":1e-6,\"hidden_act\":\"silu\",\"rope_theta\":10000.0,"
@@ -36,7 +36,7 @@ static void read_model(struct rig *r, const struct rig_options *o) {
                      : o->qk_norm ? "qwen3"
                      : o->bias    ? "qwen2"
                                   : "llama",
-                     o->untied ? "false" : "true");
+                     o->wide ? 200 : 16, o->wide ? 249 : 24, o->untied ? "false" : "true");
     OK(pl_model_parse("config.json", r->config, (uint64_t)n, &r->model, &diag));
 }
 
@@ -54,13 +54,15 @@ void rig_open(struct rig *r, const struct rig_options *o) {
                                  .gradient_dtype = PL_DTYPE_F32,
                                  .master_weights = o->master,
                                  .optimizer = o->optimizer,
+                                 .double_quant = !o->single_quant,
+                                 .compute_dtype = o->dtype,
                                  .lora_r = o->lora_r ? o->lora_r : 4,
                                  .lora_scale = 2,
                                  .freeze_layers = o->freeze_layers,
                                  .max_grad_norm = 1,
                                  .load = true,
                                  .save = true};
-    if (o->mode == PL_MODE_LORA)
+    if (pl_mode_adapts(o->mode))
         OK(pl_model_lora_targets(&r->model, &target, 1, &shape.lora_targets, &diag));
     OK(pl_program_create(&r->model, &shape, &traits, &r->program, &diag));
     r->memory = calloc(r->program->n_tensors, sizeof *r->memory);
@@ -88,7 +90,7 @@ void rig_close(struct rig *r) {
 
 static bool is_state(enum pl_role role) {
     return role == PL_ROLE_WEIGHT || role == PL_ROLE_LORA_A || role == PL_ROLE_LORA_B ||
-           role == PL_ROLE_MOMENT1 || role == PL_ROLE_MOMENT2 || role == PL_ROLE_MASTER;
+           (role >= PL_ROLE_MOMENT1 && role <= PL_ROLE_MASTER);
 }
 
 void rig_scramble(struct rig *r, uint32_t seed) {

@@ -144,7 +144,7 @@ static const struct {
     {"version --color", "a", "auto\nalways\n"},
     {"version --color =", "n", "never\n"},
     {"--color never", "comp", "completion\n"},
-    {"version --mode", "", "full\nlora\n"},
+    {"version --mode", "", "full\nlora\nqlora\n"},
 };
 
 START_TEST(bash_offers_commands_flags_and_choices) {

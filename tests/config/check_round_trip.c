@@ -185,6 +185,7 @@ static void make_valid(struct pl_job *job) {
     static const char *const lora_keys[] = {
         "adapter_dtype",       "lora_r",     "lora_alpha",  "lora_dropout",
         "lora_target_modules", "use_rslora", "adapter_path"};
+    static const char *const qlora_keys[] = {"quant_type", "double_quant", "compute_dtype"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};
     static const char *const faults[] = {"", "device_oom@alloc=5,forever",
                                          "disk_full@write=2,count=3;device_oom@step=1"};
@@ -192,6 +193,9 @@ static void make_valid(struct pl_job *job) {
     if (!job->model) set(job, "model", "m");
     for (size_t i = 0; job->mode == PL_MODE_FULL && i < sizeof lora_keys / sizeof *lora_keys; i++)
         set(job, lora_keys[i], "");
+    for (size_t i = 0; job->mode != PL_MODE_QLORA && i < sizeof qlora_keys / sizeof *qlora_keys;
+         i++)
+        set(job, qlora_keys[i], "");
     if (job->init != PL_INIT_RANDOM) set(job, "model_config", "");
     if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
     if (job->dtype == PL_JOB_DTYPE_FP32) {

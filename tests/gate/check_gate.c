@@ -112,7 +112,7 @@ static uint64_t needed_with(const struct fixture *f, const char *change) {
     snprintf(text, sizeof text, "%s", change);
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
         char key[64], value[64];
-        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[a-z0-9]", key, value), 2);
+        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[a-z0-9_]", key, value), 2);
         if (strcmp(key, "batch_size") == 0)
             batch = (uint32_t)strtoul(value, NULL, 10);
         else

@@ -7,6 +7,7 @@
 #include "tests/plan/planning.h"
 
 #include <check.h>
+#include <string.h>
 
 static uint64_t by_role(const struct pl_program *p, enum pl_role role) {
     uint64_t bytes = 0;
@@ -40,6 +41,90 @@ START_TEST(lora_trains_only_its_adapters) {
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_ADAPTER], 4 * n);
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_GRADIENTS], 4 * n);
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 8 * n);
+    pl_planned_finish(&p);
+}
+END_TEST
+
+/* Per module of n values: n/2 of codes, n/64 of 8-bit absmax, 4 for every 64 x 256 values, and 4.
+ */
+START_TEST(a_4_bit_base_takes_half_a_byte_and_its_scales) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    pl_test_model(pl_test_models[_i], &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    uint64_t linear = pl_model_linear_params(&m), nests = 0;
+    uint32_t n_rows = pl_model_rows(&m, rows);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        if (!rows[r].per_layer || rows[r].vector) continue;
+        ck_assert_uint_eq(rows[r].rows * rows[r].cols % 64, 0);
+        nests += m.layers * ((rows[r].rows * rows[r].cols + 16383) / 16384 + 1);
+    }
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_CODES), linear / 2);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX8), linear / 64);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX), 4 * nests);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT), 2 * (pl_model_param_count(&m) - linear));
+    pl_planned_finish(&p);
+    s.double_quant = false;
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX8), 0);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX), 4 * linear / 64);
+    pl_planned_finish(&p);
+}
+END_TEST
+
+START_TEST(a_4_bit_matrix_is_unpacked_where_the_last_one_was) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("Qwen2.5-7B", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    pl_test_plan(&p, &s, &m);
+    const struct pl_phase_range *micro = &p.program->phases[PL_PHASE_MICRO];
+    uint64_t peak = 0;
+    for (uint32_t at = micro->first_op; at < micro->first_op + micro->n_ops; at++) {
+        uint64_t live = 0;
+        for (uint32_t i = 0; i < p.program->n_tensors; i++) {
+            const struct pl_tensor *t = &p.program->tensors[i];
+            const struct pl_place_row *r = &p.plan->places[i];
+            if (t->scope == PL_SCOPE_STEP && strcmp(t->name, "dequantised") == 0 &&
+                r->first_op <= at && at <= r->last_op)
+                live += t->bytes;
+        }
+        if (live > peak) peak = live;
+    }
+    ck_assert_uint_eq(peak, 2 * 2 * m.ffn * m.hidden); /* gate and up in bf16 */
+    pl_planned_finish(&p);
+}
+END_TEST
+
+/* 8-bit moments have a byte a value and an fp32 absmax per 256; below 4096 values they are fp32. */
+static uint64_t moments_of(uint64_t n) {
+    return n < 4096 ? 8 * n : 2 * n + 2 * 4 * ((n + 255) / 256);
+}
+
+START_TEST(moments_in_8_bits_follow_the_tensors_of_the_files) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint64_t full = 0, lora = 0;
+    pl_test_model(pl_test_models[_i], &m);
+    uint32_t n_rows = pl_model_rows(&m, rows);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 512);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        uint64_t layers = rows[r].per_layer ? m.layers : 1;
+        full += layers * moments_of(rows[r].rows * rows[r].cols);
+        if (s.lora_targets >> r & 1)
+            lora += layers * (moments_of(16 * rows[r].cols) + moments_of(16 * rows[r].rows));
+    }
+    s.optimizer = PL_OPTIMIZER_ADAMW_8BIT;
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], lora);
+    pl_planned_finish(&p);
+    s = pl_test_shape(&m, PL_MODE_FULL, PL_RECOMPUTE_FULL, 1, 512);
+    s.optimizer = PL_OPTIMIZER_ADAMW_8BIT;
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], full + 4 * pl_model_param_count(&m));
     pl_planned_finish(&p);
 }
 END_TEST
@@ -92,7 +177,7 @@ START_TEST(frozen_layers_keep_nothing) {
     struct pl_model m;
     struct pl_planned p;
     pl_test_model("Llama-3.2-1B", &m);
-    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_LORA; mode++) {
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++) {
         struct pl_job_shape s = pl_test_shape(&m, mode, PL_RECOMPUTE_NONE, 1, 256);
         s.freeze_layers = 8;
         pl_test_plan(&p, &s, &m);
@@ -143,6 +228,9 @@ int main(void) {
     TCase *tc = tcase_create("closed forms");
     tcase_add_loop_test(tc, full_fine_tuning_holds_16_bytes_a_parameter, 0, pl_test_n_models);
     tcase_add_loop_test(tc, lora_trains_only_its_adapters, 0, pl_test_n_models);
+    tcase_add_loop_test(tc, a_4_bit_base_takes_half_a_byte_and_its_scales, 0, pl_test_n_models);
+    tcase_add_test(tc, a_4_bit_matrix_is_unpacked_where_the_last_one_was);
+    tcase_add_loop_test(tc, moments_in_8_bits_follow_the_tensors_of_the_files, 0, pl_test_n_models);
     tcase_add_loop_test(tc, a_layer_keeps_what_the_formula_says, 0, pl_test_n_models);
     tcase_add_test(tc, frozen_layers_keep_nothing);
     tcase_add_test(tc, logits_exist_one_chunk_at_a_time);

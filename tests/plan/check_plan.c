@@ -25,7 +25,7 @@ static void assert_tight(const struct pl_plan *plan, const char *what) {
 START_TEST(every_model_mode_and_level_is_packed_tightly_and_checked) {
     struct pl_model m;
     pl_test_model(pl_test_models[_i], &m);
-    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_LORA; mode++) {
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++) {
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
             for (uint64_t batch = 1; batch <= 4; batch += 3) {
                 struct pl_job_shape s = pl_test_shape(&m, mode, levels[l], batch, 2048);
@@ -71,6 +71,12 @@ static void vary(struct pl_job_shape *s, int i) {
     case 9:
         s->adapter_dtype = PL_DTYPE_BF16;
         break;
+    case 10:
+        s->optimizer = PL_OPTIMIZER_ADAMW_8BIT;
+        break;
+    case 11:
+        s->double_quant = false, s->compute_dtype = PL_DTYPE_F32;
+        break;
     default:
         s->freeze_layers = s->mode == PL_MODE_FULL ? 24 : 23;
         break; /* of Qwen2.5-0.5B */
@@ -81,7 +87,7 @@ START_TEST(every_knob_keeps_the_invariants) {
     struct pl_model m;
     struct pl_diag d = {0};
     pl_test_model("Qwen2.5-0.5B", &m);
-    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_LORA; mode++) {
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++) {
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
             struct pl_job_shape s = pl_test_shape(&m, mode, levels[l], 2, 512);
             struct pl_planned p;
@@ -285,7 +291,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_model_mode_and_level_is_packed_tightly_and_checked, 0,
                         pl_test_n_models);
-    tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 11);
+    tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 13);
     tcase_add_test(tc, the_job_arena_does_not_move_with_the_batch);
     tcase_add_test(tc, the_timeline_peaks_where_the_phase_says);
     tcase_add_loop_test(tc, the_checker_finds_a_planted_defect, 0, (int)N_DEFECTS);

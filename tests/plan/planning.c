@@ -34,13 +34,15 @@ struct pl_job_shape pl_test_shape(const struct pl_model *m, uint32_t mode, uint3
                              .optimizer = PL_OPTIMIZER_ADAMW,
                              .recompute = recompute,
                              .loss_chunk_tokens = PL_AUTO,
+                             .double_quant = true,
+                             .compute_dtype = PL_DTYPE_BF16,
                              .lora_r = 16,
                              .lora_scale = 2,
                              .max_grad_norm = 1,
                              .eval = true,
                              .load = true,
                              .save = true};
-    if (mode == PL_MODE_LORA)
+    if (pl_mode_adapts(mode))
         ck_assert_int_eq(pl_model_lora_targets(m, all, 1, &s.lora_targets, NULL), PL_ERR_OK);
     return s;
 }

@@ -216,8 +216,6 @@ static const struct {
     {{"--gpu", "RTX 4091"}, "RTX 4091"},
     {{"--batch-size", "4"}, "no model"},
     {{MODEL, "--mode", "full", "--full-ft-offload"}, "cannot be planned yet"},
-    {{MODEL, "--mode", "qlora"}, "`mode=qlora` cannot be planned yet"},
-    {{MODEL, "--optimizer", "adamw_8bit"}, "cannot be planned yet"},
 };
 
 START_TEST(what_has_no_answer_exits_2_with_a_sentence) {

@@ -126,7 +126,7 @@ static const struct {
     {"mistakes", 2, "symptom", "OOM during forward pass"},
     {"mistakes", 3, "setting", "gradient_checkpointing: full"},
     {"mistakes", 4, "fix", "Use 4-bit quantization from the start"},
-    {"mistakes", 4, "setting", "none yet"},
+    {"mistakes", 4, "setting", "mode: qlora"},
     {"checklist", 0, "question", "Is model loaded at correct precision?"},
     {"checklist", 1, "question", "Is gradient checkpointing enabled?"},
     {"checklist", 2, "question", "What's the batch size and sequence length?"},

@@ -1,0 +1,158 @@
+/* check_quantise.c - 4-bit base weights are what quantising the whole matrix at once would give. */
+#include "tests/checkpoint/rig.h"
+
+#include "runtime/checkpoint/windows.h"
+#include "runtime/kernels/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct pl_diag diag;
+static char dir[64];
+
+static void setup(void) {
+    diag = (struct pl_diag){0};
+    dir_make(dir);
+}
+static void teardown(void) {
+    dir_remove(dir);
+}
+
+/* A model directory with random weights; the same as a program with fp32 weights in *plain. */
+static void make_model(struct rig *plain, enum pl_dtype dtype) {
+    rig_open(plain, &(struct rig_options){
+                        .mode = PL_MODE_FULL, .dtype = dtype, .untied = true, .wide = true});
+    OK(pl_model_init_random(&plain->io, 7, &diag));
+    OK(pl_model_save(&plain->io, dir, "{}", NULL, &diag));
+}
+
+/* The module's values, fp32, read off the fused weights of `plain`. */
+static float *module_values(const struct rig *plain, const struct pl_param_row *row,
+                            uint32_t layer) {
+    uint32_t id = rig_find(plain, PL_ROLE_WEIGHT, row->slot, layer);
+    uint64_t n = row->rows * row->cols, first = row->row0 * row->cols;
+    float *out = malloc(n * sizeof *out);
+    ck_assert_ptr_nonnull(out);
+    if (plain->program->tensors[id].dtype == PL_DTYPE_F32) {
+        memcpy(out, (const float *)plain->memory[id] + first, n * sizeof *out);
+        return out;
+    }
+    const uint16_t *half = (const uint16_t *)plain->memory[id] + first;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)half[i] << 16;
+        memcpy(&out[i], &bits, sizeof bits);
+    }
+    return out;
+}
+
+static uint32_t find_module(const struct rig *r, enum pl_role role, uint32_t layer, uint32_t row) {
+    for (uint32_t i = 0; i < r->program->n_tensors; i++) {
+        const struct pl_tensor *t = &r->program->tensors[i];
+        if (t->role == role && t->layer == layer && t->row == row) return i;
+    }
+    ck_abort_msg("no such tensor");
+}
+
+/* All blocks at once, with a mean summed in double. */
+static void assert_module(const struct rig *r, const float *x, uint64_t n, uint32_t layer,
+                          uint32_t row) {
+    uint64_t blocks = pl_quant_blocks(n), nests = pl_quant_nests(n);
+    float *absmax = calloc(blocks, sizeof *absmax), *nested = calloc(nests + 1, sizeof *nested);
+    uint8_t *codes = calloc(1, pl_quant_codes_bytes(n)), *absmax8 = calloc(1, blocks);
+    ck_assert(absmax && nested && codes && absmax8);
+    pl_quant_absmax(x, n, absmax);
+    pl_quant_codes(r->program->shape.quant, x, n, absmax, codes);
+    ck_assert_mem_eq(r->memory[find_module(r, PL_ROLE_CODES, layer, row)], codes,
+                     pl_quant_codes_bytes(n));
+    const float *held = r->memory[find_module(r, PL_ROLE_ABSMAX, layer, row)];
+    if (r->program->shape.double_quant) {
+        double sum = 0;
+        for (uint64_t b = 0; b < blocks; b++)
+            sum += absmax[b];
+        nested[nests] = (float)(sum / (double)blocks);
+        pl_quant_nest(absmax, blocks, nested[nests], absmax8, nested);
+        ck_assert_mem_eq(r->memory[find_module(r, PL_ROLE_ABSMAX8, layer, row)], absmax8, blocks);
+        ck_assert_mem_eq(held, nested, (nests + 1) * sizeof *nested);
+    } else {
+        ck_assert_mem_eq(held, absmax, blocks * sizeof *absmax);
+    }
+    free(absmax), free(nested), free(codes), free(absmax8);
+}
+
+static void assert_quantised(const struct rig *r, const struct rig *plain) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(&r->model, rows), modules = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        if (!rows[i].per_layer || rows[i].vector) continue;
+        for (uint32_t l = 0; l < r->model.layers; l++, modules++) {
+            float *x = module_values(plain, &rows[i], l);
+            assert_module(r, x, rows[i].rows * rows[i].cols, l, i);
+            free(x);
+        }
+    }
+    ck_assert_uint_eq(modules, 7 * r->model.layers);
+}
+
+static const struct {
+    enum pl_dtype file;
+    struct rig_options options;
+} loads[] = {
+    {PL_DTYPE_F32, {.mode = PL_MODE_QLORA, .untied = true, .wide = true}},
+    {PL_DTYPE_BF16, {.mode = PL_MODE_QLORA, .untied = true, .wide = true}},
+    {PL_DTYPE_F32, {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .single_quant = true}},
+    {PL_DTYPE_F32,
+     {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .staging_bytes = PL_QUANT_STAGING}},
+    {PL_DTYPE_BF16, {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .dtype = PL_DTYPE_BF16}},
+};
+
+START_TEST(a_matrix_is_quantised_piece_by_piece_as_it_would_be_whole) {
+    struct rig plain, r;
+    make_model(&plain, loads[_i].file);
+    rig_open(&r, &loads[_i].options);
+    OK(pl_model_load(&r.io, dir, &diag));
+    assert_quantised(&r, &plain);
+    rig_close(&r);
+    rig_close(&plain);
+}
+END_TEST
+
+START_TEST(random_weights_are_those_of_a_job_that_does_not_quantise) {
+    struct rig plain, r;
+    rig_open(&plain, &(struct rig_options){.mode = PL_MODE_FULL, .untied = true, .wide = true});
+    rig_open(&r, &(struct rig_options){.mode = PL_MODE_QLORA, .untied = true, .wide = true});
+    OK(pl_model_init_random(&plain.io, 11, &diag));
+    OK(pl_model_init_random(&r.io, 11, &diag));
+    assert_quantised(&r, &plain);
+    rig_close(&r);
+    rig_close(&plain);
+}
+END_TEST
+
+START_TEST(staging_that_holds_no_group_is_a_broken_plan) {
+    struct rig plain, r;
+    make_model(&plain, PL_DTYPE_F32);
+    rig_open(&r, &(struct rig_options){.mode = PL_MODE_QLORA,
+                                       .untied = true,
+                                       .wide = true,
+                                       .staging_bytes = PL_QUANT_GROUP * 8});
+    FAILS(pl_model_load(&r.io, dir, &diag), PL_ERR_PLAN_BROKEN, "too small to quantise in");
+    rig_close(&r);
+    rig_close(&plain);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("checkpoint.quantise");
+    TCase *tc = tcase_create("values");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_loop_test(tc, a_matrix_is_quantised_piece_by_piece_as_it_would_be_whole, 0,
+                        sizeof loads / sizeof *loads);
+    tcase_add_test(tc, random_weights_are_those_of_a_job_that_does_not_quantise);
+    tcase_add_test(tc, staging_that_holds_no_group_is_a_broken_plan);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
