@@ -73,7 +73,8 @@
     X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
     X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
-    X(DTYPE, "dtype", 0, "bf16|fp32", "", "", "what to store; without it, as the base is stored")  \
+    X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "", "what to store; without it, as the base is")    \
+    X(GGUF, "gguf", 0, "FILE", "", "", "the adapter alone, as llama.cpp loads it")                 \
     X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")                \
     X(PROMPT, "prompt", 0, "TEXT", "", "", "what to continue")                                     \
     X(CHAT, "chat", 0, "", "", "", "the prompt opens a conversation: by the chat template")        \

@@ -40,13 +40,28 @@ static pl_err read_memory(const struct pl_cli *cli, uint64_t *out, struct pl_dia
     return pl_diag_set(d, PL_ERR_USAGE, "--memory wants a size such as 64MiB, not `%.80s`", text);
 }
 
+static enum pl_dtype dtype_named(const char *name) {
+    for (int i = 0; name && i < PL_DTYPE_COUNT; i++)
+        if (strcmp(pl_dtype_name((enum pl_dtype)i), name) == 0) return (enum pl_dtype)i;
+    return PL_DTYPE_COUNT;
+}
+
+/* A model or a file, and one of them. */
+static pl_err read_output(const struct pl_cli *cli, struct pl_merge_request *r, struct pl_diag *d) {
+    r->gguf = cli->flag[PL_FLAG_GGUF];
+    if (!r->gguf && r->dtype == PL_DTYPE_F16)
+        return pl_diag_set(d, PL_ERR_USAGE, "--dtype fp16 is for --gguf; a model is bf16 or fp32");
+    if (!r->gguf) return require(cli, PL_FLAG_OUTPUT, &r->output, d);
+    if (!cli->flag[PL_FLAG_OUTPUT]) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_USAGE, "--output and --gguf are two different merges");
+}
+
 static pl_err read_request(const struct pl_cli *cli, struct pl_merge_request *r,
                            struct pl_diag *d) {
-    const char *dtype = cli->flag[PL_FLAG_DTYPE];
     PL_TRY(require(cli, PL_FLAG_MODEL, &r->model, d));
     PL_TRY(require(cli, PL_FLAG_ADAPTER, &r->adapter, d));
-    PL_TRY(require(cli, PL_FLAG_OUTPUT, &r->output, d));
-    r->dtype = !dtype ? PL_DTYPE_COUNT : strcmp(dtype, "bf16") == 0 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    r->dtype = dtype_named(cli->flag[PL_FLAG_DTYPE]);
+    PL_TRY(read_output(cli, r, d));
     return read_memory(cli, &r->budget_bytes, d);
 }
 
@@ -66,24 +81,25 @@ static void show(void *ctx, uint64_t done_bytes, uint64_t total_bytes) {
     fflush(x->out);
 }
 
-/* The buffers of the plan's peak: what files are read into and written from, and the rest. */
 static void print_plan(const struct pl_merge *m, FILE *out) {
     char all[PL_BYTES_TEXT], total[PL_BYTES_TEXT];
     const struct pl_adapter_config *c = &m->files.config;
-    fprintf(out, "merging %u matrices, rank %llu, scale %g, into %s of %s\n", m->files.modules,
+    fprintf(out, "%s %u matrices, rank %llu, scale %g, into %s of %s\n",
+            m->request.gguf ? "exporting the adapters of" : "merging", m->files.modules,
             (unsigned long long)c->r, c->scale, pl_bytes_text(m->total_bytes, total),
             pl_dtype_name(m->dtype));
-    fprintf(out, "planned %s (%llu bytes) for staging and products, whatever the depth\n",
+    fprintf(out, "planned %s (%llu bytes) of buffers, whatever the depth\n",
             pl_bytes_text(m->planned.plan->arena_bytes, all),
             (unsigned long long)m->planned.plan->arena_bytes);
 }
 
 static pl_err print_result(const struct pl_cli *cli, const struct pl_merge *m, struct pl_diag *d) {
     char bytes[PL_BYTES_TEXT], allocated[PL_BYTES_TEXT];
+    const char *output = m->request.gguf ? m->request.gguf : m->request.output;
     if (pl_cli_has(cli, PL_FLAG_JSON))
         return pl_cli_print_json(
             json_pack("{s:o, s:s, s:I, s:I, s:f, s:I, s:I, s:I}", "output",
-                      pl_cli_json_string(m->request.output), "dtype", pl_dtype_name(m->dtype),
+                      pl_cli_json_string(output), "dtype", pl_dtype_name(m->dtype),
                       "merged_matrices", (json_int_t)m->files.modules, "lora_r",
                       (json_int_t)m->files.config.r, "scale", m->files.config.scale, "weight_bytes",
                       (json_int_t)m->total_bytes, "planned_bytes",
@@ -93,7 +109,7 @@ static pl_err print_result(const struct pl_cli *cli, const struct pl_merge *m, s
     if (!pl_cli_has(cli, PL_FLAG_QUIET))
         fprintf(stderr, "allocated %s, equal to the byte; %s in %s\n",
                 pl_bytes_text(m->allocated_bytes, allocated), pl_bytes_text(m->total_bytes, bytes),
-                m->request.output);
+                output);
     return PL_ERR_OK;
 }
 

@@ -148,21 +148,25 @@ static const struct pl_command commands[] = {
     },
     {
         .name = "merge",
-        .summary = "put an adapter into its base model, as a model of its own",
-        .synopsis = "--model DIR --adapter DIR --output DIR [--dtype bf16|fp32] [--memory SIZE]",
+        .summary = "put an adapter into its base model, or into a GGUF file",
+        .synopsis = "--model DIR --adapter DIR {--output DIR | --gguf FILE} [--dtype TYPE] "
+                    "[--memory SIZE]",
         .examples = "plimsoll merge --model path/to/model --adapter output --output merged\n"
                     "plimsoll merge --model path/to/model --adapter output --output merged "
                     "--dtype fp32\n"
                     "plimsoll merge --model path/to/model --adapter output --output merged "
-                    "--memory 64MiB\n",
+                    "--memory 64MiB\n"
+                    "plimsoll merge --model path/to/model --adapter output --gguf adapter.gguf\n",
         .text = "Writes W + scale B A of every adapted matrix, summed in fp32 and rounded once,\n"
                 "and everything else as it is: config.json, tokenizer and weights, in shards of\n"
                 "5 GB. Matrices pass through buffers that are planned and printed, and kept below\n"
                 "--memory; they do not grow with the depth of the model.\n"
-                "The files appear together at the end: SIGINT or a failure leaves none.\n",
+                "The files appear together at the end: SIGINT or a failure leaves none.\n"
+                "With --gguf the adapter alone, in fp32 or --dtype, named and ordered as\n"
+                "llama.cpp's --lora wants it; of the model only config.json is read.\n",
         .run = pl_cmd_merge,
         .flags = PL_FLAG_BIT(MODEL) | PL_FLAG_BIT(ADAPTER) | PL_FLAG_BIT(OUTPUT) |
-                 PL_FLAG_BIT(DTYPE) | PL_FLAG_BIT(MEMORY),
+                 PL_FLAG_BIT(DTYPE) | PL_FLAG_BIT(GGUF) | PL_FLAG_BIT(MEMORY),
     },
     {
         .name = "cards",

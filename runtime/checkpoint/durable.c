@@ -63,6 +63,16 @@ pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d) {
     return o->dir ? PL_ERR_OK : pl_host_oom(d, "a path");
 }
 
+pl_err pl_outbox_init_file(struct pl_outbox *o, const char *path, const char **name,
+                           struct pl_diag *d) {
+    const char *slash = strrchr(path, '/');
+    char *dir = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    pl_err err = dir ? pl_outbox_init(o, dir, d) : pl_host_oom(d, "a path");
+    *name = slash ? slash + 1 : path;
+    free(dir);
+    return err;
+}
+
 static char *temporary_path(const struct pl_outbox *o, const char *name) {
     char *path = NULL;
     return asprintf(&path, "%s/%s.tmp", o->dir, name) < 0 ? NULL : path;
@@ -230,16 +240,11 @@ out:
 }
 
 pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d) {
-    const char *slash = strrchr(path, '/');
-    char *dir = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
     struct pl_outbox o = {0};
-    pl_err err = dir ? PL_ERR_OK : pl_host_oom(d, "a path");
-    if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    PL_TRY_GOTO(pl_outbox_put(&o, slash ? slash + 1 : path, text, bytes, d), out);
-    err = pl_outbox_commit(&o, d);
-out:
+    const char *name;
+    pl_err err = pl_outbox_init_file(&o, path, &name, d);
+    if (err == PL_ERR_OK) err = pl_outbox_put(&o, name, text, bytes, d);
+    if (err == PL_ERR_OK) err = pl_outbox_commit(&o, d);
     pl_outbox_finish(&o);
-    free(dir);
     return err;
 }

@@ -30,6 +30,9 @@ struct pl_outbox {
 };
 
 pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d);
+/* The outbox of the directory `path` lies in; *name is borrowed from path. */
+pl_err pl_outbox_init_file(struct pl_outbox *o, const char *path, const char **name,
+                           struct pl_diag *d);
 pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d);
 pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, struct pl_diag *d);
 pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d); /* fsync, close */

@@ -95,10 +95,10 @@ enum pl_dtype pl_merge_files_dtype(const struct pl_merge_files *f) {
     return f->weights.items[0].entry->dtype == PL_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
 }
 
-uint64_t pl_merge_files_bytes(const struct pl_merge_files *f, enum pl_dtype dtype) {
+uint64_t pl_windows_bytes(const struct pl_windows *w, enum pl_dtype dtype) {
     uint64_t elements = 0;
-    for (uint32_t i = 0; i < f->weights.n; i++)
-        elements += f->weights.items[i].count;
+    for (uint32_t i = 0; i < w->n; i++)
+        elements += w->items[i].count;
     return elements * pl_dtype_bytes(dtype);
 }
 

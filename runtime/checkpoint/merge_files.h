@@ -31,8 +31,8 @@ pl_err pl_merge_files_open(struct pl_merge_files *f, const struct pl_model *m,
 void pl_merge_files_close(struct pl_merge_files *f); /* safe on {0} */
 /* What the base is stored in: bf16 where its first matrix is, else fp32. */
 enum pl_dtype pl_merge_files_dtype(const struct pl_merge_files *f);
-/* Bytes of the tensors in that type. */
-uint64_t pl_merge_files_bytes(const struct pl_merge_files *f, enum pl_dtype dtype);
+/* Bytes of all windows of a list in that type. */
+uint64_t pl_windows_bytes(const struct pl_windows *w, enum pl_dtype dtype);
 
 struct pl_merge_buffers {
     void *raw;         /* elements x 4 bytes */

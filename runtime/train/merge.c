@@ -5,6 +5,7 @@
 #include "estimator/base/units.h"
 #include "estimator/program/merge_program.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/gguf.h"
 #include "runtime/checkpoint/model_io.h"
 
 #include <dirent.h>
@@ -18,7 +19,7 @@
 static pl_err find_model(struct pl_merge *m, struct pl_diag *d) {
     PL_TRY(pl_model_resolve(m->request.model, &m->ref, &m->notes, d));
     PL_TRY(pl_model_read(m->ref.config, &m->model, d));
-    if (m->ref.weights_dir) return PL_ERR_OK;
+    if (m->ref.weights_dir || m->request.gguf) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
                 m->request.model);
     pl_diag_hint(d, "download them into the hub cache or a directory");
@@ -34,7 +35,11 @@ static pl_err plan(struct pl_merge *m, uint64_t stretch, struct pl_diag *d) {
                                        .save = true,
                                        .stretch = stretch};
     pl_planned_finish(&m->planned);
-    PL_TRY(pl_program_create_merge(&m->model, &shape, &traits, &m->planned.program, d));
+    if (m->request.gguf)
+        PL_TRY(
+            pl_program_create_adapter_export(&m->model, &shape, &traits, &m->planned.program, d));
+    else
+        PL_TRY(pl_program_create_merge(&m->model, &shape, &traits, &m->planned.program, d));
     PL_TRY(pl_plan_create(m->planned.program, &m->planned.plan, d));
     return pl_plan_check(m->planned.plan, d);
 }
@@ -55,13 +60,25 @@ static pl_err plan_within_budget(struct pl_merge *m, struct pl_diag *d) {
     return PL_ERR_DOES_NOT_FIT;
 }
 
+/* What is written, and in which type. */
+static void decide_output(struct pl_merge *m) {
+    bool chosen = m->request.dtype != PL_DTYPE_COUNT;
+    if (m->request.gguf) {
+        m->dtype = chosen ? m->request.dtype : PL_DTYPE_F32;
+        m->total_bytes = pl_windows_bytes(&m->files.matrices, m->dtype);
+    } else {
+        m->dtype = chosen ? m->request.dtype : pl_merge_files_dtype(&m->files);
+        m->total_bytes = pl_windows_bytes(&m->files.weights, m->dtype);
+    }
+}
+
 pl_err pl_merge_init(struct pl_merge *m, const struct pl_merge_request *request,
                      struct pl_diag *d) {
     *m = (struct pl_merge){.request = *request};
     PL_TRY(find_model(m, d));
-    PL_TRY(pl_merge_files_open(&m->files, &m->model, m->ref.weights_dir, request->adapter, d));
-    m->dtype = request->dtype == PL_DTYPE_COUNT ? pl_merge_files_dtype(&m->files) : request->dtype;
-    m->total_bytes = pl_merge_files_bytes(&m->files, m->dtype);
+    PL_TRY(pl_merge_files_open(&m->files, &m->model, request->gguf ? NULL : m->ref.weights_dir,
+                               request->adapter, d));
+    decide_output(m);
     return plan_within_budget(m, d);
 }
 
@@ -144,8 +161,7 @@ static pl_err make_directory(struct pl_merge *m, struct pl_diag *d) {
     return err;
 }
 
-static pl_err write_model(struct pl_merge *m, struct pl_diag *d) {
-    const struct pl_merge_work work = {buffers, multiply, advance, m};
+static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, struct pl_diag *d) {
     char *read = NULL, *config = NULL;
     uint64_t bytes;
     PL_TRY(pl_model_read_text(m->ref.config, &read, &bytes, d));
@@ -155,7 +171,7 @@ static pl_err write_model(struct pl_merge *m, struct pl_diag *d) {
     const struct pl_merge_target target = {m->request.output, config, m->ref.weights_dir, m->dtype,
                                            m->request.shard_bytes ? m->request.shard_bytes
                                                                   : PL_SHARD_BYTES};
-    pl_err err = pl_merge_files_write(&m->files, &work, &target, d);
+    pl_err err = pl_merge_files_write(&m->files, work, &target, d);
     free(config);
     return err;
 }
@@ -170,11 +186,17 @@ static pl_err check_books(struct pl_merge *m, struct pl_diag *d) {
                        (unsigned long long)m->allocated_bytes);
 }
 
+static pl_err write_output(struct pl_merge *m, struct pl_diag *d) {
+    const struct pl_merge_work work = {buffers, multiply, advance, m};
+    if (!m->request.gguf) return write_model(m, &work, d);
+    return pl_gguf_write_adapter(&m->files, &m->model, &work, m->request.gguf, m->dtype, d);
+}
+
 pl_err pl_merge_run(struct pl_merge *m, struct pl_diag *d) {
-    pl_err err = make_directory(m, d);
+    pl_err err = m->request.gguf ? PL_ERR_OK : make_directory(m, d);
     if (err == PL_ERR_OK) err = open_device(m, d);
     if (err == PL_ERR_OK) err = check_books(m, d);
-    if (err == PL_ERR_OK) err = write_model(m, d);
+    if (err == PL_ERR_OK) err = write_output(m, d);
     if (err == PL_ERR_OK) err = check_books(m, d);
     if (err != PL_ERR_OK && m->made_directory) (void)pl_tree_remove(m->request.output, NULL);
     return err;

@@ -1,6 +1,7 @@
-/* merge.h - `plimsoll merge`: an adapter into its base model, in memory that was planned.
+/* merge.h - `plimsoll merge`: an adapter into its base model, or into a GGUF file of its own, in
+ * memory that was planned.
  *
- * In: paths and a budget.  Out: a model directory.
+ * In: paths and a budget.  Out: a model directory, or a file.
  * Needs: checkpoint, exec, the CPU device, estimator.
  *   M1  pl_merge_init reads headers and plans; it allocates no arena, reads no weight and writes
  *       nothing. Under a budget the buffers are planned smaller; when even rows alone do not fit,
@@ -21,12 +22,13 @@
 #include <signal.h>
 
 struct pl_merge_request {
-    const char *model;                 /* directory, hub id, or catalogue name */
-    const char *adapter;               /* PEFT directory */
-    const char *output;                /* directory: new, or empty */
-    enum pl_dtype dtype;               /* F32 or BF16; PL_DTYPE_COUNT = as the base */
-    uint64_t budget_bytes;             /* 0 = what the machine has */
-    uint64_t shard_bytes;              /* 0 = as transformers cuts */
+    const char *model;     /* directory, hub id, or catalogue name */
+    const char *adapter;   /* PEFT directory */
+    const char *output;    /* directory: new, or empty */
+    const char *gguf;      /* nullable: the file to write instead; needs no weights of the model */
+    enum pl_dtype dtype;   /* F32, BF16, in GGUF also F16. PL_DTYPE_COUNT: as the base; GGUF F32 */
+    uint64_t budget_bytes; /* 0 = what the machine has */
+    uint64_t shard_bytes;  /* 0 = as transformers cuts */
     const volatile sig_atomic_t *stop; /* nullable; non-zero: leave */
     /* Nullable; after every stretch. */
     void (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes);

@@ -76,6 +76,24 @@ START_TEST(json_tells_the_planned_and_the_allocated_bytes) {
 }
 END_TEST
 
+START_TEST(a_gguf_file_needs_of_the_model_its_config_alone) {
+    copy_case(cases[0]);
+    scratch_remove(in_dir(job, "model/model.safetensors"));
+    struct outcome p =
+        plimsoll_expect(0, job,
+                        (const char *const[]){"merge", "--model=model", "--adapter=adapter",
+                                              "--gguf=a.gguf", "--dtype=fp16", "--json", NULL});
+    size_t bytes;
+    char *data = file_read(in_dir(job, "a.gguf"), &bytes);
+    ck_assert_uint_gt(bytes, 1000);
+    ck_assert(strncmp(data, "GGUF", 4) == 0);
+    ck_assert_msg(strstr(p.out, "\"output\":\"a.gguf\"") && strstr(p.out, "\"dtype\":\"fp16\""),
+                  "%s", p.out);
+    free(data);
+    outcome_finish(&p);
+}
+END_TEST
+
 static const struct {
     const char *words[9];
     int status;
@@ -84,6 +102,15 @@ static const struct {
     {{"merge", NULL}, 2, "`merge` needs --model"},
     {{"merge", "--model=model", "--output=m", NULL}, 2, "`merge` needs --adapter"},
     {{"merge", "--model=model", "--adapter=adapter", NULL}, 2, "`merge` needs --output"},
+    {{"merge", "--model=model", "--adapter=adapter", "--output=m", "--gguf=m", NULL},
+     2,
+     "--output and --gguf are two different merges"},
+    {{"merge", "--model=model", "--adapter=adapter", "--output=m", "--dtype=fp16", NULL},
+     2,
+     "--dtype fp16 is for --gguf"},
+    {{"merge", "--model=model", "--adapter=adapter", "--gguf=no/such/place", NULL},
+     1,
+     "cannot create no/such/place"},
     {{"merge", "--model=model", "--adapter=adapter", "--output=m", "--memory=no", NULL},
      2,
      "--memory wants a size such as 64MiB, not `no`"},
@@ -114,6 +141,7 @@ int main(void) {
     tcase_add_loop_test(t, the_merged_model_computes_what_base_and_adapter_compute, 0,
                         sizeof cases / sizeof *cases);
     tcase_add_test(t, json_tells_the_planned_and_the_allocated_bytes);
+    tcase_add_test(t, a_gguf_file_needs_of_the_model_its_config_alone);
     tcase_add_loop_test(t, a_merge_that_cannot_be_says_why_and_writes_nothing, 0,
                         sizeof refusals / sizeof *refusals);
     suite_add_tcase(s, t);
