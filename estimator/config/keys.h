@@ -56,6 +56,8 @@
     X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
     X(packing, BOOL, "false", 0, 0, "",                                                            \
       "as many whole samples as fit share the room of one; batch sizes then count rooms")          \
+    X(prefetch, BOOL, "true", 0, 0, "",                                                            \
+      "a thread loads the samples of the next step while this one computes")                       \
     X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \
     X(optimizer, ENUM, "adamw", 0, 0, "adamw|adamw_8bit|sgd",                                      \
       "update rule; adamw_8bit: moments in 8 bits, block by block")                                \

@@ -8,6 +8,7 @@
 #include "oom_recovery/checklist.h"
 #include "oom_recovery/recovery.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/data/worker.h"
 #include "runtime/exec/exec.h"
 #include "runtime/report/report.h"
 #include "runtime/train/schedule.h"
@@ -39,6 +40,8 @@ struct pl_run {
     struct pl_run_state state;
     struct pl_schedule schedule;
     struct pl_step_batch batch;
+    struct pl_worker *worker; /* NULL = not started, or prefetch is off */
+    double data_wait_seconds; /* of all steps, until their samples were there */
     struct pl_micro_batch micro;
     struct pl_log *log;
     struct pl_tensorboard *board; /* NULL = not asked for */

@@ -144,6 +144,7 @@ void pl_run_close(struct pl_run *r) {
         pl_arena_release(r->device, &r->job_arena);
     }
     pl_device_close(&r->device);
+    pl_worker_stop(&r->worker);
     pl_step_batch_finish(&r->batch);
     pl_micro_batch_finish(&r->micro);
     pl_tensorboard_close(&r->board);

@@ -223,10 +223,20 @@ static pl_err held_step(struct pl_run *r, struct pl_step_result *out, struct pl_
                        (unsigned long long)(r->state.step + 1));
 }
 
-pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+static pl_err next_samples(struct pl_run *r, struct pl_diag *d) {
     const struct pl_preflight *pf = r->pf;
-    PL_TRY(pl_step_batch_load(&r->batch, &pf->source, r->state.position, pf->global_batch,
-                              UINT64_MAX, d));
+    uint64_t position = r->state.position;
+    if (!r->job->prefetch)
+        return pl_step_batch_load(&r->batch, &pf->source, position, pf->global_batch, UINT64_MAX,
+                                  d);
+    if (!r->worker) PL_TRY(pl_worker_start(&pf->source, pf->global_batch, &r->worker, d));
+    return pl_worker_take(r->worker, position, &r->batch, d);
+}
+
+pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+    double before = pl_run_clock();
+    PL_TRY(next_samples(r, d));
+    r->data_wait_seconds += pl_run_clock() - before;
     PL_TRY(held_step(r, out, d));
     r->state.step++;
     r->state.position += r->batch.n;

@@ -77,6 +77,7 @@ struct pl_train_result {
     uint64_t predicted_bytes; /* arenas and context, before anything of the device was touched */
     uint64_t context_bytes;   /* measured, at the end; 0 on the CPU */
     double last_loss, eval_loss, tokens_per_second, wall_seconds;
+    double data_wait_seconds; /* of wall_seconds, in which steps waited for their samples */
     uint32_t oom_recoveries;
     int stopped_by; /* signal number, 0 = ran to its end */
 };

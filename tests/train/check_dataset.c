@@ -216,6 +216,43 @@ START_TEST(an_entry_of_the_split_eval_is_evaluated_and_not_trained) {
 }
 END_TEST
 
+/* --- the thread that loads ahead -------------------------------------------------------------- */
+
+static const struct {
+    const char *what, *args[4];
+} ways[] = {
+    {"plain", {"seed=1", "seed=1", "seed=1", "seed=1"}},
+    {"packed, mixed with evaluation", {"packing=true", "val_set_size=6", "eval_steps=2", ROOM}},
+    {"halved", {"debug_inject=device_oom@step=3", "batch_size=4", "val_set_size=3", "seed=2"}},
+    {"probed", {"probe_steps=2", "lora_dropout=0.1", "seed=3", "packing=true"}},
+};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+START_TEST(loading_ahead_changes_no_bit) {
+    const char *const *a = ways[_i].args;
+    make_job(1, "max_steps: 7\nbatch_size: 2\n");
+    TRAIN(0, "output_dir=ahead", a[0], a[1], a[2], a[3], "learning_rate=1e-2");
+    TRAIN(0, "output_dir=inline", a[0], a[1], a[2], a[3], "learning_rate=1e-2", "prefetch=false");
+    char ahead[SCRATCH_PATH + 16], in_line[SCRATCH_PATH + 16];
+    snprintf(ahead, sizeof ahead, "%s/ahead", dir);
+    snprintf(in_line, sizeof in_line, "%s/inline", dir);
+    joblog_assert_same_steps(ahead, in_line);
+    weights_assert_same(ahead, in_line, "adapter_model");
+}
+END_TEST
+
+START_TEST(the_summary_says_how_long_steps_waited_for_data) {
+    make_job(0, "max_steps: 5\nbatch_size: 2\n");
+    TRAIN(0, "output_dir=ahead");
+    TRAIN(0, "output_dir=inline", "prefetch=false");
+    for (int i = 0; i < 2; i++) {
+        const char *out = in_dir(dir, i ? "inline" : "ahead");
+        double waited = joblog_summary(out, "data_wait_seconds");
+        ck_assert_msg(waited > 0 && waited < joblog_summary(out, "wall_seconds"), "%g s", waited);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.dataset");
     TCase *t = tcase_create("packing");
@@ -233,6 +270,12 @@ int main(void) {
     tcase_add_test(t, an_epoch_of_a_mix_has_the_tokens_of_its_weights);
     tcase_add_test(t, a_mixed_run_goes_on_bit_for_bit);
     tcase_add_test(t, an_entry_of_the_split_eval_is_evaluated_and_not_trained);
+    suite_add_tcase(s, t);
+    t = tcase_create("ahead");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_loop_test(t, loading_ahead_changes_no_bit, 0, N_WAYS);
+    tcase_add_test(t, the_summary_says_how_long_steps_waited_for_data);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

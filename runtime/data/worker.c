@@ -1,0 +1,129 @@
+/* worker.c - see worker.h. The batch belongs to the thread while `state` is WANTED, to the taker
+ * otherwise; the lock guards the state and nothing else. */
+#include "runtime/data/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum state { IDLE, WANTED, DONE, QUIT };
+
+struct pl_worker {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum state state;
+    const struct pl_batch_source *from;
+    uint64_t slots;
+    /* of the load at hand */
+    uint64_t position;
+    struct pl_step_batch batch;
+    pl_err err;
+    struct pl_diag failure;
+};
+
+static void *work(void *arg) {
+    struct pl_worker *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (w->state != QUIT) {
+        if (w->state != WANTED) {
+            pthread_cond_wait(&w->changed, &w->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&w->lock);
+        w->failure = (struct pl_diag){0};
+        w->err =
+            pl_step_batch_load(&w->batch, w->from, w->position, w->slots, UINT64_MAX, &w->failure);
+        pthread_mutex_lock(&w->lock);
+        if (w->state == WANTED) w->state = DONE;
+        pthread_cond_broadcast(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* Signals are for the thread that trains: it is the one that a blocked write must wake. */
+static int start_thread(struct pl_worker *w) {
+    sigset_t all, before;
+    sigfillset(&all);
+    int e = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (e) return e;
+    e = pthread_create(&w->thread, NULL, work, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e;
+}
+
+pl_err pl_worker_start(const struct pl_batch_source *from, uint64_t slots, struct pl_worker **out,
+                       struct pl_diag *d) {
+    struct pl_worker *w = calloc(1, sizeof *w);
+    *out = NULL;
+    if (!w) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the thread that loads data");
+    w->from = from;
+    w->slots = slots;
+    int e = pthread_mutex_init(&w->lock, NULL);
+    if (e) goto no_lock;
+    if ((e = pthread_cond_init(&w->changed, NULL))) goto no_condition;
+    if ((e = start_thread(w))) goto no_thread;
+    *out = w;
+    return PL_ERR_OK;
+no_thread:
+    pthread_cond_destroy(&w->changed);
+no_condition:
+    pthread_mutex_destroy(&w->lock);
+no_lock:
+    free(w);
+    pl_diag_set(d, PL_ERR_HOST_OOM, "the thread that loads data cannot be started: %s",
+                strerror(e));
+    pl_diag_hint(d, "set `prefetch: false`");
+    return PL_ERR_HOST_OOM;
+}
+
+static void want(struct pl_worker *w, uint64_t position) {
+    w->position = position;
+    w->state = WANTED;
+    pthread_cond_broadcast(&w->changed);
+}
+
+static void wait_until_done(struct pl_worker *w) {
+    while (w->state == WANTED)
+        pthread_cond_wait(&w->changed, &w->lock);
+}
+
+pl_err pl_worker_take(struct pl_worker *w, uint64_t position, struct pl_step_batch *batch,
+                      struct pl_diag *d) {
+    pthread_mutex_lock(&w->lock);
+    wait_until_done(w);
+    if (w->state == IDLE || w->position != position) {
+        want(w, position);
+        wait_until_done(w);
+    }
+    pl_err err = w->err;
+    if (err == PL_ERR_OK) {
+        struct pl_step_batch taken = w->batch;
+        w->batch = *batch;
+        *batch = taken;
+        want(w, position + batch->n);
+    } else {
+        batch->n = 0;
+        if (d && d->err == PL_ERR_OK) *d = w->failure;
+        w->state = IDLE;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return err;
+}
+
+void pl_worker_stop(struct pl_worker **worker) {
+    struct pl_worker *w = *worker;
+    if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->state = QUIT;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    pl_step_batch_finish(&w->batch);
+    free(w);
+    *worker = NULL;
+}
