@@ -147,14 +147,14 @@ pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     return pl_log_event(
         r->log, "summary",
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "steps", (json_int_t)t->steps,
-                  "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
-                  (json_int_t)t->allocated_bytes, "measured_peak_bytes",
-                  (json_int_t)t->measured_bytes, "predicted_process_bytes",
-                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
-                  "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
-                  pl_log_real(t->wall_seconds), "data_wait_seconds",
-                  pl_log_real(t->data_wait_seconds), "oom_recoveries", (json_int_t)t->oom_recoveries),
+        json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "steps", (json_int_t)t->steps,
+            "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
+            (json_int_t)t->allocated_bytes, "measured_peak_bytes", (json_int_t)t->measured_bytes,
+            "predicted_process_bytes", (json_int_t)t->predicted_bytes, "context_bytes",
+            (json_int_t)t->context_bytes, "tokens_per_second", pl_log_real(t->tokens_per_second),
+            "wall_seconds", pl_log_real(t->wall_seconds), "data_wait_seconds",
+            pl_log_real(t->data_wait_seconds), "oom_recoveries", (json_int_t)t->oom_recoveries),
         d);
 }
 
