@@ -98,7 +98,8 @@ static void lower(const char *s, char out[NEAREST_MAX + 2]) {
 size_t pl_text_nearest_few(const char *word, const char *const *names, size_t n, const char **out,
                            size_t most) {
     char a[NEAREST_MAX + 2], b[NEAREST_MAX + 2];
-    size_t found = 0, limit = 1 + strlen(word) / 2;
+    size_t found = 0, length = strlen(word), limit = 1 + length / 2;
+    if (length > NEAREST_MAX) return 0;
     lower(word, a);
     /* few names, fewer wanted: distance by distance keeps equal ones in the order of the table */
     for (size_t want = 0; want <= limit && found < most; want++)

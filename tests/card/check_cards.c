@@ -3,6 +3,7 @@
 #include "estimator/card/cards.h"
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -130,6 +131,19 @@ END_TEST
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
+/* Distances are tried from 0 up to half the length of the word. */
+START_TEST(a_name_of_megabytes_is_near_nothing_and_says_so_at_once) {
+    const size_t n = (size_t)16 << 20;
+    const char *near[3];
+    char *word = malloc(n + 1);
+    ck_assert_ptr_nonnull(word);
+    memset(word, 'a', n);
+    word[n] = 0;
+    ck_assert_uint_eq(pl_card_nearest(word, near, 3), 0);
+    free(word);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("card.cards");
     TCase *tc = tcase_create("cards");
@@ -139,6 +153,7 @@ int main(void) {
                    the_table_has_at_least_forty_cards_of_every_kind_and_each_is_found_by_its_name);
     tcase_add_test(tc, a_guessed_context_is_doubted_more_than_a_measured_one);
     tcase_add_loop_test(tc, what_is_usable_never_wraps_around, 0, COUNT(budgets));
+    tcase_add_test(tc, a_name_of_megabytes_is_near_nothing_and_says_so_at_once);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

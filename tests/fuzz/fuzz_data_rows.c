@@ -1,0 +1,53 @@
+/* fuzz_data_rows.c - a data file, read in every format there is. */
+#include "runtime/data/formats.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+
+#define FORMATS_MOST 32
+#define VOCABULARY   300
+#define LENGTH       40
+
+static void check_rows(struct pl_data *data) {
+    struct pl_sample s = {0};
+    struct pl_diag d = {0};
+    for (uint64_t row = 0; row < pl_data_rows(data); row++) {
+        FUZZ_CHECK(fuzz_outcome(pl_data_sample(data, row, &s, &d), &d));
+        FUZZ_CHECK(s.n <= LENGTH);
+        for (uint64_t i = 0; i < s.n; i++) {
+            FUZZ_CHECK(s.ids[i] >= 0 && s.ids[i] < VOCABULARY);
+            FUZZ_CHECK(s.labels[i] == PL_LABEL_MASKED ||
+                       (s.labels[i] >= 0 && s.labels[i] < VOCABULARY));
+        }
+    }
+    pl_sample_finish(&s);
+}
+
+static void read_as(const struct pl_job *job, const char *path, uint32_t format) {
+    static const struct pl_model m = {.vocab = VOCABULARY, .eos = {257}, .n_eos = 1};
+    char name[128];
+    struct pl_dataset one = PL_DATASET_DEFAULT;
+    struct pl_data *data = NULL;
+    struct pl_text notes = {0};
+    struct pl_diag d = {0};
+    snprintf(name, sizeof name, "%s", path);
+    one.path = name;
+    one.format = format;
+    const struct pl_dataset_list list = {&one, 1};
+    if (fuzz_outcome(pl_data_open(job, &m, &list, &notes, &data, &d), &d)) check_rows(data);
+    pl_data_close(&data);
+    pl_text_finish(&notes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *path = fuzz_file("rows", data, size);
+    struct pl_job job;
+    FUZZ_CHECK(pl_job_defaults(&job, NULL) == PL_ERR_OK);
+    FUZZ_CHECK(pl_job_set(&job, "tokenizer", "byte", NULL) == PL_ERR_OK);
+    job.max_seq_length = LENGTH;
+    read_as(&job, path, PL_FORMAT_AUTO);
+    for (uint32_t f = 0; f < FORMATS_MOST; f++)
+        if (f != PL_FORMAT_AUTO && pl_format_find(f)) read_as(&job, path, f);
+    pl_job_finish(&job);
+    return 0;
+}
