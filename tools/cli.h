@@ -76,6 +76,7 @@
     X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "", "what to store; without it, as the base is")    \
     X(GGUF, "gguf", 0, "FILE", "", "", "the adapter alone, as llama.cpp loads it")                 \
     X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")                \
+    X(SHARD_SIZE, "shard_size", 0, "SIZE", "", "", "largest weight file; 5GB unless given")        \
     X(PROMPT, "prompt", 0, "TEXT", "", "", "what to continue")                                     \
     X(CHAT, "chat", 0, "", "", "", "the prompt opens a conversation: by the chat template")        \
     X(PROMPT_IDS, "prompt_ids", 0, "N,N,...", "", "", "the prompt as token ids")                   \

@@ -34,10 +34,14 @@ static pl_err require(const struct pl_cli *cli, enum pl_cli_flag flag, const cha
     return PL_ERR_USAGE;
 }
 
-static pl_err read_memory(const struct pl_cli *cli, uint64_t *out, struct pl_diag *d) {
-    const char *text = cli->flag[PL_FLAG_MEMORY];
+/* A size given to a flag; *out stays when the flag is absent. */
+static pl_err read_size(const struct pl_cli *cli, enum pl_cli_flag flag, uint64_t *out,
+                        struct pl_diag *d) {
+    char name[PL_FLAG_TEXT];
+    const char *text = cli->flag[flag];
     if (!text || (pl_bytes_parse(text, out) && *out > 0)) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_USAGE, "--memory wants a size such as 64MiB, not `%.80s`", text);
+    return pl_diag_set(d, PL_ERR_USAGE, "%s wants a size such as 64MiB, not `%.80s`",
+                       pl_cli_flag_text(pl_cli_flags()[flag].name, name), text);
 }
 
 static enum pl_dtype dtype_named(const char *name) {
@@ -62,7 +66,8 @@ static pl_err read_request(const struct pl_cli *cli, struct pl_merge_request *r,
     PL_TRY(require(cli, PL_FLAG_ADAPTER, &r->adapter, d));
     r->dtype = dtype_named(cli->flag[PL_FLAG_DTYPE]);
     PL_TRY(read_output(cli, r, d));
-    return read_memory(cli, &r->budget_bytes, d);
+    PL_TRY(read_size(cli, PL_FLAG_SHARD_SIZE, &r->shard_bytes, d));
+    return read_size(cli, PL_FLAG_MEMORY, &r->budget_bytes, d);
 }
 
 struct display {

@@ -159,14 +159,15 @@ static const struct pl_command commands[] = {
                     "plimsoll merge --model path/to/model --adapter output --gguf adapter.gguf\n",
         .text = "Writes W + scale B A of every adapted matrix, summed in fp32 and rounded once,\n"
                 "and everything else as it is: config.json, tokenizer and weights, in shards of\n"
-                "5 GB. Matrices pass through buffers that are planned and printed, and kept below\n"
-                "--memory; they do not grow with the depth of the model.\n"
+                "5 GB or --shard-size. Matrices pass through buffers that are planned and\n"
+                "printed, and kept below --memory; they do not grow with the model's depth.\n"
                 "The files appear together at the end: SIGINT or a failure leaves none.\n"
                 "With --gguf the adapter alone, in fp32 or --dtype, named and ordered as\n"
                 "llama.cpp's --lora wants it; of the model only config.json is read.\n",
         .run = pl_cmd_merge,
         .flags = PL_FLAG_BIT(MODEL) | PL_FLAG_BIT(ADAPTER) | PL_FLAG_BIT(OUTPUT) |
-                 PL_FLAG_BIT(DTYPE) | PL_FLAG_BIT(GGUF) | PL_FLAG_BIT(MEMORY),
+                 PL_FLAG_BIT(DTYPE) | PL_FLAG_BIT(GGUF) | PL_FLAG_BIT(MEMORY) |
+                 PL_FLAG_BIT(SHARD_SIZE),
     },
     {
         .name = "cards",
