@@ -56,7 +56,17 @@ enum { PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL, PL_RECOMPUTE_EV
 #define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
 #define PL_RECOMPUTE_EVERY_MAX 4096
 
-enum { PL_FORMAT_AUTO, PL_FORMAT_TOKENS, PL_FORMAT_TEXT }; /* "auto|tokens|text" */
+enum {
+    PL_FORMAT_AUTO,
+    PL_FORMAT_TOKENS,
+    PL_FORMAT_TEXT,
+    PL_FORMAT_ALPACA,
+    PL_FORMAT_MESSAGES,
+    PL_FORMAT_SHAREGPT,
+    PL_FORMAT_PROMPT_COMPLETION,
+};
+enum { PL_TRAIN_ON_ALL, PL_TRAIN_ON_RESPONSES, PL_TRAIN_ON_LAST };
+enum { PL_CHAT_TEMPLATE_AUTO }; /* the others in the order of the row's choices */
 
 struct pl_str_list {
     char **items; /* owned */

@@ -368,7 +368,10 @@ out:
     return err;
 }
 
-static const char *const dataset_formats[] = {"auto", "tokens", "text"}; /* PL_FORMAT_* */
+static const char *const dataset_formats[] = {/* PL_FORMAT_* */
+                                              "auto",     "tokens",   "text",
+                                              "alpaca",   "messages", "sharegpt",
+                                              "prompt_completion"};
 static const char *const dataset_splits[] = {"train", "eval", "validation",
                                              "test"}; /* PL_SPLIT_*; behind eval: its synonyms */
 

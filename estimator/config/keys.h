@@ -40,13 +40,24 @@
     X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
     X(datasets, DATASETS, "", 0, 0, "",                                                            \
-      "list of {path, format, weight, split}; formats: tokens, text, auto; weight: passes over "   \
-      "the file in an epoch; split: train, or eval for evaluation data")                           \
+      "list of {path, format, weight, split}; formats: auto, text, alpaca, messages, sharegpt, "   \
+      "prompt_completion, tokens; weight: passes over the file in an epoch; split: train, or "     \
+      "eval for evaluation data")                                                                  \
     X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
     X(dataset_cache, STR, "auto", 0, 0, "",                                                        \
       "where tokens of data files are kept: auto (in the user's cache what a tokenizer has "       \
       "read), off, or a directory")                                                                \
-    X(tokenizer, STR, "", 0, 0, "", "`byte`; `format: tokens` needs none")                         \
+    X(tokenizer, STR, "", 0, 0, "",                                                                \
+      "tokenizer.json, its directory, or `byte`; unset: the model's; `format: tokens` needs none") \
+    X(chat_template, ENUM, "auto", 0, 0,                                                           \
+      "auto|chatml|llama2|llama3|llama31|llama32|mistral|mistral_sysfirst|mistral_small3|qwen25|"  \
+      "qwen25_base|qwen3|qwen3_nothink|phi4_mini|smollm2|smollm3|smollm3_nothink|zephyr|alpaca",   \
+      "how conversations become text; auto: the tokenizer's own template, if it is one of these")  \
+    X(chat_date, STR, "", 0, 0, "",                                                                \
+      "day that templates with a date show, such as 2025-01-31; unset: today")                     \
+    X(train_on, ENUM, "responses", 0, 0, "all|responses|last",                                     \
+      "what is trained on: everything, the answers, the last answer of a row; `format: text` is "  \
+      "always trained on as a whole")                                                              \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
       "samples per micro-batch; auto: the largest that fits")                                      \

@@ -36,6 +36,7 @@ struct pl_data {
     struct pl_data_stats stats;
     struct pl_longest longest; /* longest first */
     struct pl_row_parser parser;
+    const struct pl_model *model; /* borrowed while opening */
     uint64_t max_tokens;
     uint32_t overlength;
     pthread_mutex_t lock; /* of what follows, and of the parser */
@@ -146,26 +147,17 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
                      d);
 }
 
-static pl_err check_tokenizer(const struct pl_job *job, struct pl_diag *d) {
-    const char *name = job->tokenizer;
-    if (!name || !name[0])
-        return pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "data of format text needs a tokenizer");
-    if (strcmp(name, "byte") != 0)
-        return pl_job_error(job, PL_KEY_tokenizer, PL_ERR_TOKENIZER_FILE, d,
-                            "`tokenizer: %.80s` is not known; `byte` is", name);
-    return PL_ERR_OK;
-}
-
 /* The first row decides the format of `auto`. */
 static pl_err choose_format(struct pl_data *data, const struct pl_job *job, struct data_file *f,
-                            const struct pl_raw_row *row, struct pl_diag *d) {
+                            const struct pl_raw_row *row, struct pl_text *notes,
+                            struct pl_diag *d) {
     if (!f->format) {
         f->detected = true;
         f->format = pl_format_detect(&data->parser, row->text, row->n, row->ends_file);
         if (!f->format) return report(&data->parser.scan, f->path, row, d);
     }
     data->parser.detected = f->detected;
-    return f->format->needs_tokenizer ? check_tokenizer(job, d) : PL_ERR_OK;
+    return pl_row_parser_prepare(&data->parser, f->format, job, data->model, notes, d);
 }
 
 static void note(struct pl_text *notes, const struct data_file *f, const struct pl_remark *r,
@@ -200,9 +192,9 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
 
 /* Everything but the file's content that its tokens depend on. */
 static void add_facts(const struct pl_data *data, const struct data_file *f, struct pl_text *out) {
-    pl_text_addf(out, "format %s, at most %llu tokens, overlength %u, vocabulary %llu, end %lld\n",
-                 f->format->name, (unsigned long long)data->max_tokens, data->overlength,
-                 (unsigned long long)data->parser.vocab, (long long)data->parser.eos);
+    pl_text_addf(out, "at most %llu tokens, overlength %u\n", (unsigned long long)data->max_tokens,
+                 data->overlength);
+    pl_row_parser_add_facts(&data->parser, f->format, out);
 }
 
 /* Where the tokens of a file are kept. */
@@ -220,7 +212,8 @@ static void add_note(struct pl_text *notes, struct pl_text *why) {
 static void choose_cache(const struct pl_data *data, const struct pl_job *job,
                          const struct data_file *f, struct kept *k, struct pl_text *notes) {
     struct pl_text facts = {0}, why = {0};
-    pl_cache_choose_dir(job, false, &k->dir, &why);
+    pl_cache_choose_dir(job, pl_row_parser_is_costly(&data->parser, f->format), &k->dir,
+                        &why);
     add_note(notes, &why);
     add_facts(data, f, &facts);
     if (!k->dir.len || fstat(f->fd, &k->before) != 0 || !pl_cache_make_key(&k->key, f->fd, &facts))
@@ -291,7 +284,7 @@ static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct 
         err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
         goto out;
     }
-    PL_TRY_GOTO(choose_format(data, job, f, &ix.row, d), out);
+    PL_TRY_GOTO(choose_format(data, job, f, &ix.row, notes, d), out);
     choose_cache(data, job, f, &kept, notes);
     if (open_cache(data, f, &kept, notes)) {
         ix.remarks = f->cache.header.remarks;
@@ -367,8 +360,7 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
     }
     data->max_tokens = job->max_seq_length;
     data->overlength = job->overlength;
-    data->parser.vocab = m->vocab;
-    data->parser.eos = m->n_eos ? m->eos[0] : -1;
+    data->model = m;
     PL_TRY_GOTO(open_all(data, job, list, notes, d), out);
     *out = data;
     data = NULL;

@@ -1,5 +1,6 @@
 /* check_data.c - reading data files: verdicts of odd files, tokens of good ones, length rules. */
 #include "tests/data/fixture.h"
+#include "runtime/data/formats.h"
 #include "runtime/data/json_scan.h"
 
 #include <check.h>
@@ -26,9 +27,10 @@ static int load_lines(const char *path, char out[ROWS_MAX][LINE]) {
 }
 
 static uint32_t format_id(const char *name) {
-    return strcmp(name, "text") == 0     ? PL_FORMAT_TEXT
-           : strcmp(name, "tokens") == 0 ? PL_FORMAT_TOKENS
-                                         : PL_FORMAT_AUTO;
+    uint32_t id = PL_FORMAT_PROMPT_COMPLETION;
+    while (id > PL_FORMAT_AUTO && strcmp(name, pl_format_name(pl_format_find(id))) != 0)
+        id--;
+    return id;
 }
 
 /* "3", "2|3", "-" */
@@ -122,7 +124,36 @@ static const struct {
     {"trailing_garbage.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 14, "xyz", ""},
     {"unknown_columns.jsonl", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1, "`question`, `answer`",
      "input_ids"},
-    {"mixed_formats.jsonl", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1, "format text", "input_ids"},
+    {"mixed_formats.jsonl", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1,
+     "format messages, the file began as format text", "split"},
+    {"missing_key_output.jsonl", PL_FORMAT_ALPACA, PL_ERR_DATA_FIELD, 1, "`output` is missing", ""},
+    {"wrong_type_list.jsonl", PL_FORMAT_ALPACA, PL_ERR_DATA_FIELD, 0, "`instruction` is an array",
+     ""},
+    {"messages_not_list.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 13,
+     "`messages` is a string, expected an array", ""},
+    {"messages_empty.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 14, "no messages", ""},
+    {"messages_missing_role.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 15,
+     "message 0 has no `role`", ""},
+    {"messages_missing_content.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 0,
+     "message 1 has no `content`", ""},
+    {"messages_null_content.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 0,
+     "message 1: `content` is null", ""},
+    {"messages_unknown_role.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 0,
+     "unknown role `robot`", "system, user, assistant"},
+    {"messages_image_part.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 0,
+     "type `image_url` is not text", ""},
+    {"messages_tool_calls.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_FIELD, 0,
+     "`tool_calls` is not supported", "tools"},
+    {"messages_no_assistant.jsonl", PL_FORMAT_MESSAGES, PL_ERR_DATA_EMPTY, 0, "nothing to train on",
+     ""},
+    {"sharegpt_missing_value.jsonl", PL_FORMAT_SHAREGPT, PL_ERR_DATA_FIELD, 0,
+     "turn 0 has no `value`", ""},
+    {"sharegpt_unknown_from.jsonl", PL_FORMAT_SHAREGPT, PL_ERR_DATA_FIELD, 0,
+     "unknown speaker `martian`", "human, gpt"},
+    {"prompt_only.jsonl", PL_FORMAT_PROMPT_COMPLETION, PL_ERR_DATA_FIELD, 1,
+     "`completion` is missing", ""},
+    {"prompt_mixed_types.jsonl", PL_FORMAT_PROMPT_COMPLETION, PL_ERR_DATA_FIELD, 0,
+     "`prompt` is a string but `completion` a list of messages", ""},
     {"missing_key_text.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 1, "nearest is `txt`", ""},
     {"wrong_type_null.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 9, "`text` is null", ""},
     {"duplicate_keys.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_FIELD, 0, "`text` twice", ""},
@@ -313,8 +344,6 @@ static const struct {
     {"{\"text\" \"a\"}", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, 9, "`:`"},
     {"{\"text\":\"a\"}\n\xEF\xBB\xBF{\"text\":\"b\"}", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 2, 1,
      "byte order mark"},
-    {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 1,
-     1, "`messages`"},
     {"{\"input_ids\":[1,2]}\n{\"text\":\"b\"}", PL_FORMAT_AUTO, PL_ERR_DATA_FIELD, 2, 1,
      "began as format tokens"},
     {"{\"input_ids\":[1,2],\"labels\":[-100,-100]}", PL_FORMAT_AUTO, PL_ERR_DATA_EMPTY, 0, 0,
@@ -457,7 +486,7 @@ START_TEST(a_model_without_eos_ends_rows_with_their_text) {
     ck_assert_uint_eq(s.n, 1);
     f.model.vocab = 100;
     ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FIELD);
-    ck_assert_ptr_nonnull(strstr(f.d.message, "byte 0x64"));
+    ck_assert_ptr_nonnull(strstr(f.d.message, "token 100 is outside"));
     pl_sample_finish(&s);
     fixture_finish(&f);
 }
@@ -470,7 +499,7 @@ START_TEST(text_needs_a_known_tokenizer_and_tokens_none) {
     ck_assert_int_eq(fixture_open(&f), PL_ERR_TOKENIZER_FILE);
     f.job.tokenizer = (char *)(uintptr_t) "sentencepiece";
     ck_assert_int_eq(fixture_open(&f), PL_ERR_TOKENIZER_FILE);
-    ck_assert_ptr_nonnull(strstr(f.d.message, "sentencepiece"));
+    ck_assert_ptr_nonnull(strstr(f.d.file, "sentencepiece"));
     fixture_finish(&f);
     fixture_rows(&f, PL_FORMAT_AUTO, "{\"input_ids\":[1,2]}");
     f.job.tokenizer = NULL;
@@ -558,7 +587,7 @@ END_TEST
 
 int main(void) {
     n_tsv = load_lines(DATA "/bad/expected.tsv", tsv);
-    if (n_tsv != 73) return 1; /* a lost table would make loops of zero tests pass */
+    if (n_tsv != 90) return 1; /* a lost table would make loops of zero tests pass */
     Suite *suite = suite_create("data");
     TCase *t = tcase_create("files");
     tcase_add_loop_test(t, every_odd_file_meets_its_verdict_and_line, 0, n_tsv);

@@ -22,11 +22,13 @@ struct fixture {
     bool made; /* path is a file of our own */
 };
 
-/* A vocabulary of 1000, eos 500, sequences up to 8192. */
+/* Byte tokens in a vocabulary of 1000, eos 500, sequences up to 8192, chats as ChatML. */
 static inline void fixture_start(struct fixture *f, uint32_t format) {
     memset(f, 0, sizeof *f);
     f->job.max_seq_length = 8192;
     f->job.tokenizer = (char *)(uintptr_t) "byte";
+    f->job.train_on = PL_TRAIN_ON_RESPONSES;
+    f->job.chat_template = PL_CHAT_TEMPLATE_AUTO + 1; /* the first: chatml */
     f->model.vocab = 1000;
     f->model.eos[0] = 500;
     f->model.n_eos = 1;

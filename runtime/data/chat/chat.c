@@ -239,6 +239,10 @@ const struct pl_chat_template *pl_chat_find(const char *name) {
     return NULL;
 }
 
+const struct pl_chat_template *pl_chat_nth(size_t i) {
+    return i < pl_chat_table_rows ? &pl_chat_table[i] : NULL;
+}
+
 const char *pl_chat_name(const struct pl_chat_template *t) {
     return t->name;
 }

@@ -1,0 +1,321 @@
+/* conversation.c - reads messages. */
+#include "runtime/data/chat/conversation.h"
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *list, *message, *role, *content, *speaker, *known;
+} spellings[] = {
+    [PL_SPELLING_OPENAI] = {"messages", "message", "role", "content", "role",
+                            "known roles: system, user, assistant"},
+    [PL_SPELLING_SHAREGPT] = {"conversations", "turn", "from", "value", "speaker",
+                              "known speakers: system, human, gpt"},
+};
+
+static const struct {
+    const char *name;
+    enum pl_chat_role role;
+} roles[] = {
+    {"system", PL_CHAT_SYSTEM},       {"user", PL_CHAT_USER},     {"human", PL_CHAT_USER},
+    {"assistant", PL_CHAT_ASSISTANT}, {"gpt", PL_CHAT_ASSISTANT},
+};
+
+static const char *const tool_roles[] = {"tool",        "function",      "ipython",
+                                         "observation", "function_call", "tool_call"};
+
+static const char hint_tools[] = "rows with tools cannot be trained on: render them yourself, and "
+                                 "give `prompt` and `completion` or `input_ids`";
+static const char hint_thoughts[] = "write the reasoning into the content, as the template "
+                                    "expects it: <think>...</think>";
+
+enum field { ROLE, CONTENT, TRAIN, TOOLS, THOUGHTS };
+static const struct {
+    const char *key;
+    enum field field;
+} fields[] = {
+    {"role", ROLE},
+    {"from", ROLE},
+    {"content", CONTENT},
+    {"value", CONTENT},
+    {"weight", TRAIN},
+    {"loss_weight", TRAIN},
+    {"train", TRAIN},
+    {"tool_calls", TOOLS},
+    {"function_call", TOOLS},
+    {"tools", TOOLS},
+    {"reasoning_content", THOUGHTS},
+    {"reasoning", THOUGHTS},
+    {"thinking", THOUGHTS},
+};
+#define N_FIELDS 5
+
+void pl_conversation_start(struct pl_conversation *c) {
+    c->n = 0;
+    c->text.len = 0;
+    c->text.failed = c->key.failed = false;
+}
+
+void pl_conversation_finish(struct pl_conversation *c) {
+    free(c->messages);
+    free(c->train);
+    free(c->begins);
+    pl_text_finish(&c->text);
+    pl_text_finish(&c->key);
+    *c = (struct pl_conversation){0};
+}
+
+static bool no_memory(struct pl_scan *s) {
+    return pl_scan_fail(s, PL_ERR_HOST_OOM, s->at, NULL, "no memory for the messages of the row");
+}
+
+static bool reserve(struct pl_conversation *c, size_t cap) {
+    uint64_t bytes;
+    if (!pl_u64_mul(cap, sizeof *c->messages, &bytes) || bytes > SIZE_MAX) return false;
+    struct pl_chat_message *messages = realloc(c->messages, (size_t)bytes);
+    if (messages) c->messages = messages;
+    enum pl_message_train *train = messages ? realloc(c->train, cap * sizeof *train) : NULL;
+    if (train) c->train = train;
+    size_t *begins = train ? realloc(c->begins, cap * sizeof *begins) : NULL;
+    if (!begins) return false;
+    c->begins = begins;
+    c->cap = cap;
+    return true;
+}
+
+/* A new message with the content that is still to come. */
+static bool add_message(struct pl_conversation *c, struct pl_scan *s, enum pl_chat_role role) {
+    if (c->n == c->cap && !reserve(c, c->cap ? 2 * c->cap : 16)) return no_memory(s);
+    c->messages[c->n] = (struct pl_chat_message){.role = role};
+    c->train[c->n] = PL_MESSAGE_BY_ROLE;
+    c->begins[c->n++] = c->text.len;
+    return true;
+}
+
+const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c) {
+    const char *text = pl_text_str(&c->text);
+    for (size_t i = 0; i < c->n; i++) {
+        c->messages[i].content = text + c->begins[i];
+        c->messages[i].n = (i + 1 < c->n ? c->begins[i + 1] : c->text.len) - c->begins[i];
+    }
+    return c->messages;
+}
+
+static bool is_blank(const char *text, size_t n) {
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    return n == 0;
+}
+
+bool pl_conversation_refuse(struct pl_scan *s, const char *key, const char *hint) {
+    enum pl_scan_kind kind = pl_scan_peek(s);
+    size_t start = s->at;
+    bool pair = kind == PL_SCAN_OBJECT || kind == PL_SCAN_ARRAY || kind == PL_SCAN_STRING;
+    if (!pl_scan_skip(s)) return false;
+    if (kind == PL_SCAN_NULL || (pair && is_blank(s->text + start + 1, s->at - start - 2)))
+        return true;
+    return pl_scan_fail(s, PL_ERR_DATA_FIELD, start, hint, "`%s` is not supported", key);
+}
+
+/* What is being read: message `index` of the list, and where its parts stand. */
+struct reading {
+    struct pl_conversation *c;
+    struct pl_scan *s;
+    enum pl_spelling spelling;
+    size_t index, begins_at, null_at;
+    bool seen[N_FIELDS], null_content;
+};
+
+static bool is_word(const struct pl_text *t, const char *word) {
+    return t->len == strlen(word) && memcmp(t->data, word, t->len) == 0;
+}
+
+static bool read_role(struct reading *r) {
+    struct pl_text *word = &r->c->key;
+    char shown[PL_SHOWN];
+    enum pl_scan_kind kind = pl_scan_peek(r->s);
+    size_t at = r->s->at;
+    const char *key = spellings[r->spelling].role, *message = spellings[r->spelling].message;
+    if (kind != PL_SCAN_STRING && kind != PL_SCAN_NONE)
+        return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, NULL,
+                            "%s %zu: `%s` is %s, expected a string", message, r->index, key,
+                            pl_scan_kind_name(kind));
+    word->len = 0;
+    if (!pl_scan_string(r->s, word)) return false;
+    if (word->failed) return no_memory(r->s);
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (!is_word(word, roles[i].name)) continue;
+        r->c->messages[r->c->n - 1].role = roles[i].role;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof tool_roles / sizeof *tool_roles; i++)
+        if (is_word(word, tool_roles[i]))
+            return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, hint_tools,
+                                "%s %zu: tool messages are not supported (`%s`)", message, r->index,
+                                tool_roles[i]);
+    return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, spellings[r->spelling].known,
+                        "%s %zu: unknown %s `%s`", message, r->index,
+                        spellings[r->spelling].speaker,
+                        pl_scan_show(pl_text_str(word), word->len, shown));
+}
+
+static bool wrong_content(struct reading *r, enum pl_scan_kind kind, const char *expected) {
+    if (kind == PL_SCAN_NONE) return pl_scan_skip(r->s);
+    return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->s->at, NULL, "%s %zu: `%s` is %s, expected %s",
+                        spellings[r->spelling].message, r->index, spellings[r->spelling].content,
+                        pl_scan_kind_name(kind), expected);
+}
+
+/* {"type": "text", "text": "..."}, appended to the contents. */
+static bool read_part(struct reading *r) {
+    struct pl_scan *s = r->s;
+    struct pl_text *word = &r->c->key;
+    char shown[PL_SHOWN];
+    bool found = false;
+    enum pl_scan_kind kind = pl_scan_peek(s);
+    size_t start = s->at;
+    if (kind != PL_SCAN_OBJECT) return wrong_content(r, kind, "text parts in the list");
+    if (!pl_scan_enter(s)) return false;
+    while (pl_scan_next_key(s, word)) {
+        bool type = is_word(word, "type"), text = is_word(word, "text");
+        if (!(type || text) || pl_scan_peek(s) != PL_SCAN_STRING) {
+            if (!pl_scan_skip(s)) return false;
+            continue;
+        }
+        size_t at = s->at;
+        word->len = 0;
+        found |= text;
+        if (!pl_scan_string(s, text ? &r->c->text : word)) return false;
+        if (type && !is_word(word, "text"))
+            return pl_scan_fail(s, PL_ERR_DATA_FIELD, at, NULL,
+                                "%s %zu: a content part of type `%s` is not text",
+                                spellings[r->spelling].message, r->index,
+                                pl_scan_show(pl_text_str(word), word->len, shown));
+    }
+    if (s->err != PL_ERR_OK || found) return s->err == PL_ERR_OK;
+    return pl_scan_fail(
+        s, PL_ERR_DATA_FIELD, start, "a part is {\"type\": \"text\", \"text\": ...}",
+        "%s %zu: a content part without `text`", spellings[r->spelling].message, r->index);
+}
+
+static bool read_content(struct reading *r) {
+    enum pl_scan_kind kind = pl_scan_peek(r->s);
+    if (kind == PL_SCAN_STRING) return pl_scan_string(r->s, &r->c->text);
+    if (kind == PL_SCAN_NULL) { /* said at the end: beside tool calls it is not what is wrong */
+        r->null_content = true;
+        r->null_at = r->s->at;
+        return pl_scan_skip(r->s);
+    }
+    if (kind != PL_SCAN_ARRAY) return wrong_content(r, kind, "a string or a list of text parts");
+    if (!pl_scan_enter_array(r->s)) return false;
+    while (pl_scan_next_element(r->s))
+        if (!read_part(r)) return false;
+    return r->s->err == PL_ERR_OK;
+}
+
+/* 0 or 1, whatever the spelling of the number; 0.5 stands for everything else. */
+static double weight_of(const char *digits, size_t n) {
+    char number[32];
+    if (n >= sizeof number) return 0.5;
+    memcpy(number, digits, n);
+    number[n] = 0;
+    return strtod(number, NULL);
+}
+
+static bool read_train(struct reading *r, const char *key) {
+    enum pl_message_train *train = &r->c->train[r->c->n - 1];
+    enum pl_scan_kind kind = pl_scan_peek(r->s);
+    char shown[PL_SHOWN];
+    size_t at = r->s->at;
+    const char *value = r->s->text + at;
+    if (!pl_scan_skip(r->s)) return false;
+    size_t n = r->s->at - at;
+    if (kind == PL_SCAN_NULL) return true;
+    double weight = kind == PL_SCAN_BOOLEAN  ? value[0] == 't'
+                    : kind == PL_SCAN_NUMBER ? weight_of(value, n)
+                                             : 0.5;
+    *train = weight == 1 ? PL_MESSAGE_TRAINED : PL_MESSAGE_MASKED;
+    if (weight == 0 || weight == 1) return true;
+    return pl_scan_fail(
+        r->s, PL_ERR_DATA_FIELD, at, "1 or true trains the message, 0 or false masks it",
+        "%s %zu: `%s` is %s; only 0 and 1 are known", spellings[r->spelling].message, r->index, key,
+        pl_scan_show(value, n, shown));
+}
+
+static bool read_field(struct reading *r, enum field field, const char *key, size_t key_at) {
+    if (r->seen[field] && field <= TRAIN)
+        return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, key_at, "keep one of them",
+                            "%s %zu: key `%s` comes after another of its meaning",
+                            spellings[r->spelling].message, r->index, key);
+    r->seen[field] = true;
+    switch (field) {
+    case ROLE:
+        return read_role(r);
+    case CONTENT:
+        return read_content(r);
+    case TRAIN:
+        return read_train(r, key);
+    case TOOLS:
+        return pl_conversation_refuse(r->s, key, hint_tools);
+    case THOUGHTS:
+        break;
+    }
+    return pl_conversation_refuse(r->s, key, hint_thoughts);
+}
+
+static bool read_member(struct reading *r, size_t key_at) {
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (is_word(&r->c->key, fields[i].key))
+            return read_field(r, fields[i].field, fields[i].key, key_at);
+    return pl_scan_skip(r->s);
+}
+
+static bool complete_message(struct reading *r) {
+    const char *message = spellings[r->spelling].message;
+    const char *content = spellings[r->spelling].content;
+    if (r->s->err != PL_ERR_OK) return false;
+    if (r->c->text.failed) return no_memory(r->s);
+    for (enum field f = ROLE; f <= CONTENT; f++)
+        if (!r->seen[f])
+            return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at, NULL, "%s %zu has no `%s`",
+                                message, r->index,
+                                f == ROLE ? spellings[r->spelling].role : content);
+    if (r->null_content)
+        return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->null_at, NULL, "%s %zu: `%s` is null",
+                            message, r->index, content);
+    return true;
+}
+
+static bool read_message(struct pl_conversation *c, struct pl_scan *s, enum pl_spelling spelling,
+                         size_t index) {
+    struct reading r = {.c = c, .s = s, .spelling = spelling, .index = index};
+    enum pl_scan_kind kind = pl_scan_peek(s);
+    r.begins_at = s->at;
+    if (kind == PL_SCAN_NONE) return pl_scan_skip(s);
+    if (kind != PL_SCAN_OBJECT)
+        return pl_scan_fail(s, PL_ERR_DATA_FIELD, s->at, NULL, "%s %zu is %s, expected an object",
+                            spellings[spelling].message, index, pl_scan_kind_name(kind));
+    if (!add_message(c, s, PL_CHAT_USER) || !pl_scan_enter(s)) return false;
+    for (size_t key_at = s->at; pl_scan_next_key(s, &c->key); key_at = s->at) {
+        if (c->key.failed) return no_memory(s);
+        if (!read_member(&r, key_at)) return false;
+    }
+    return complete_message(&r);
+}
+
+bool pl_conversation_read(struct pl_conversation *c, struct pl_scan *s, enum pl_spelling spelling) {
+    size_t start = s->at, index = 0;
+    if (!pl_scan_enter_array(s)) return false;
+    for (; pl_scan_next_element(s); index++)
+        if (!read_message(c, s, spelling, index)) return false;
+    if (s->err != PL_ERR_OK || index) return s->err == PL_ERR_OK;
+    return pl_scan_fail(s, PL_ERR_DATA_FIELD, start, NULL, "`%s` is empty: the row has no %ss",
+                        spellings[spelling].list, spellings[spelling].message);
+}
+
+bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
+                               enum pl_chat_role role) {
+    if (!add_message(c, s, role) || !pl_scan_string(s, &c->text)) return false;
+    return !c->text.failed || no_memory(s);
+}

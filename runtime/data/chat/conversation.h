@@ -1,0 +1,48 @@
+/* conversation.h - a list of messages as JSON, read into what a template renders.
+ *
+ * In: a scanner at a value.  Out: messages in order, and what they say about their own training.
+ * Needs: json_scan, chat.
+ *   V1  a key is read, refused by name or of no meaning to training: tool calls, images and
+ *       reasoning kept in a field of its own are refused, never dropped
+ *   V2  both spellings are known: role and content (OpenAI), from and value (ShareGPT); content is
+ *       a string or a list of text parts, which are joined with nothing between
+ * Use: pl_conversation_start(&c);
+ *      if (pl_conversation_read(&c, &scan, PL_SPELLING_OPENAI))
+ *          pl_chat_render(t, &o, pl_conversation_messages(&c), c.n, &out, &d); ...
+ *      pl_conversation_finish(&c); */
+#ifndef PL_RUNTIME_DATA_CHAT_CONVERSATION_H
+#define PL_RUNTIME_DATA_CHAT_CONVERSATION_H
+
+#include "runtime/data/chat/chat.h"
+#include "runtime/data/json_scan.h"
+
+/* How the keys are called in what is said about them; both are read. */
+enum pl_spelling { PL_SPELLING_OPENAI, PL_SPELLING_SHAREGPT };
+
+/* `weight`, `train` or `loss_weight` of a message. */
+enum pl_message_train { PL_MESSAGE_BY_ROLE, PL_MESSAGE_MASKED, PL_MESSAGE_TRAINED };
+
+struct pl_conversation {
+    struct pl_chat_message *messages; /* [n], owned; content is set by pl_conversation_messages */
+    enum pl_message_train *train;     /* [n], owned */
+    size_t *begins;                   /* [n], owned: of the contents in `text` */
+    size_t n, cap;
+    struct pl_text text, key; /* contents one after the other; scratch */
+};
+
+void pl_conversation_start(struct pl_conversation *c);  /* forgets the messages, keeps the memory */
+void pl_conversation_finish(struct pl_conversation *c); /* frees; leaves {0} */
+
+/* Appends the messages of the array at the cursor. False: s says why. */
+bool pl_conversation_read(struct pl_conversation *c, struct pl_scan *s, enum pl_spelling spelling);
+/* Appends the string at the cursor as one message. */
+bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
+                               enum pl_chat_role role);
+/* [n]; valid until the next call that adds. */
+const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c);
+
+/* Passes over a value that must be absent in meaning: null, "", [] or {}. Else fails with "`key` is
+ * not supported" and the hint. */
+bool pl_conversation_refuse(struct pl_scan *s, const char *key, const char *hint);
+
+#endif

@@ -1,0 +1,343 @@
+/* encode.c - text and conversations as tokens and labels. */
+#include "runtime/data/encode.h"
+#include "estimator/base/checked.h"
+#include "estimator/model/resolve.h"
+#include "runtime/data/digest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void pl_sample_finish(struct pl_sample *s) {
+    free(s->ids);
+    free(s->labels);
+    *s = (struct pl_sample){0};
+}
+
+bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
+    uint64_t cap = s->cap ? s->cap : 256, bytes;
+    if (n <= s->cap) return true;
+    while (cap < n)
+        if (!pl_u64_mul(cap, 2, &cap)) return false;
+    if (!pl_u64_mul(cap, sizeof(int32_t), &bytes) || bytes > SIZE_MAX) return false;
+    int32_t *ids = realloc(s->ids, (size_t)bytes);
+    if (ids) s->ids = ids;
+    int32_t *labels = ids ? realloc(s->labels, (size_t)bytes) : NULL;
+    if (!labels) return false;
+    s->labels = labels;
+    s->cap = cap;
+    return true;
+}
+
+/* --- tokenizer -------------------------------------------------------------------------------- */
+static pl_err no_tokenizer(const struct pl_job *job, struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "data of this format needs a tokenizer");
+    pl_diag_hint(d, "set `tokenizer:` to a tokenizer.json%s, or to `byte`",
+                 job->model ? "; the model has none on this machine" : "");
+    return PL_ERR_TOKENIZER_FILE;
+}
+
+/* The directory of the model's config.json, where its tokenizer.json is. */
+static pl_err model_directory(const struct pl_job *job, char **out, struct pl_diag *d) {
+    const char *name = job->model ? job->model : job->model_config;
+    struct pl_model_ref ref = {0};
+    char *path = name ? pl_job_input_path(job, name) : NULL;
+    pl_err err = PL_ERR_OK;
+    if (!name) return no_tokenizer(job, d);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the tokenizer");
+    PL_TRY_GOTO(pl_model_resolve(path, &ref, NULL, d), out);
+    if (ref.origin == PL_ORIGIN_CATALOGUE) {
+        err = no_tokenizer(job, d);
+        goto out;
+    }
+    *out = ref.config;
+    ref.config = NULL;
+    char *slash = strrchr(*out, '/');
+    if (slash)
+        slash[1] = 0;
+    else
+        memcpy(*out, ".", 2);
+out:
+    pl_model_ref_finish(&ref);
+    free(path);
+    return err;
+}
+
+static pl_err tokenizer_path(const struct pl_job *job, char **out, struct pl_diag *d) {
+    bool byte = job->tokenizer && strcmp(job->tokenizer, "byte") == 0;
+    if (!job->tokenizer || !job->tokenizer[0]) return model_directory(job, out, d);
+    *out = byte ? strdup(job->tokenizer) : pl_job_input_path(job, job->tokenizer);
+    return *out ? PL_ERR_OK
+                : pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the tokenizer");
+}
+
+static pl_err check_size(const struct pl_encoder *e, const char *path, struct pl_diag *d) {
+    uint64_t size = pl_tokenizer_size(e->tokenizer);
+    if (e->bytes || size <= e->vocab) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
+               "the tokenizer has ids up to %llu, the model a vocabulary of %llu",
+               (unsigned long long)size - 1, (unsigned long long)e->vocab);
+    pl_diag_hint(d, "tokens cannot be added to a model here: use the model's own tokenizer");
+    return PL_ERR_TOKENIZER_FILE;
+}
+
+static pl_err add_file(struct pl_digest *h, const char *path, struct pl_diag *d) {
+    char buf[4096];
+    pl_err err = PL_ERR_OK;
+    FILE *f = fopen(path, "rb");
+    if (!f) return PL_ERR_OK; /* the tokenizer does without it as well */
+    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) != 0;)
+        pl_digest_add(h, buf, n);
+    if (ferror(f))
+        err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+    fclose(f);
+    return err;
+}
+
+/* A digest of the files that pl_tokenizer_open reads; the chat template counts by its name
+ * (pl_encoder_add_facts). */
+static pl_err identify(struct pl_encoder *e, const char *path, struct pl_diag *d) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.json.gz",
+                                        "tokenizer_config.json"};
+    struct pl_digest h;
+    struct stat st;
+    struct pl_text file = {0};
+    bool directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *slash = strrchr(path, '/');
+    int n_dir = directory ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
+    pl_err err = PL_ERR_OK;
+    pl_digest_init(&h, 0);
+    if (!directory) PL_TRY_GOTO(add_file(&h, path, d), out);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        file.len = 0;
+        pl_text_addf(&file, "%.*s%s%s", n_dir, path, directory || slash ? "/" : "", names[i]);
+        pl_digest_add(&h, names[i], strlen(names[i]));
+        PL_TRY_GOTO(add_file(&h, pl_text_str(&file), d), out);
+    }
+    e->identity = pl_digest_value(&h);
+    if (file.failed) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", path);
+out:
+    pl_text_finish(&file);
+    return err;
+}
+
+pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const struct pl_model *m,
+                       struct pl_diag *d) {
+    char *path = NULL;
+    pl_err err = PL_ERR_OK;
+    if (e->tokenizer) return PL_ERR_OK;
+    e->vocab = m->vocab;
+    e->train_on = job->train_on;
+    PL_TRY_GOTO(tokenizer_path(job, &path, d), out);
+    e->bytes = strcmp(path, "byte") == 0;
+    PL_TRY_GOTO(pl_tokenizer_open(path, &e->tokenizer, d), out);
+    PL_TRY_GOTO(check_size(e, path, d), out);
+    if (!e->bytes) PL_TRY_GOTO(identify(e, path, d), out);
+    PL_TRY_GOTO(pl_tokenizer_scratch_create(e->tokenizer, &e->scratch, d), out);
+    e->eos = pl_tokenizer_eos(e->tokenizer);
+    if (e->eos < 0 && m->n_eos) e->eos = m->eos[0];
+out:
+    free(path);
+    if (err != PL_ERR_OK) pl_tokenizer_close(&e->tokenizer);
+    return err;
+}
+
+void pl_encoder_finish(struct pl_encoder *e) {
+    pl_tokenizer_scratch_destroy(&e->scratch);
+    pl_tokenizer_close(&e->tokenizer);
+    pl_chat_text_finish(&e->rendered);
+    pl_token_list_finish(&e->tokens);
+    *e = (struct pl_encoder){0};
+}
+
+/* --- chat template ---------------------------------------------------------------------------- */
+static pl_err no_template(const struct pl_job *job, struct pl_diag *d, const char *why) {
+    struct pl_text names = {0};
+    pl_chat_list_names(&names);
+    pl_job_error(job, PL_KEY_chat_template, PL_ERR_DATA_TEMPLATE, d, "%s", why);
+    pl_diag_hint(d, "set `chat_template` to the one the model was trained with: %s",
+                 pl_text_str(&names));
+    pl_text_finish(&names);
+    return PL_ERR_DATA_TEMPLATE;
+}
+
+static pl_err find_template(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
+    if (job->chat_template != PL_CHAT_TEMPLATE_AUTO) {
+        e->chat = pl_chat_nth(job->chat_template - 1);
+        return PL_ERR_OK;
+    }
+    const char *jinja = pl_tokenizer_chat_template(e->tokenizer);
+    if (!jinja)
+        return no_template(job, d,
+                           "conversations need a chat template, and the tokenizer "
+                           "brings none");
+    e->chat = pl_chat_recognise(jinja);
+    return e->chat ? PL_ERR_OK
+                   : no_template(job, d,
+                                 "the tokenizer's chat template is not one that is known "
+                                 "here");
+}
+
+/* The spelling of an id; NULL = it has none. */
+static const char *piece(const struct pl_encoder *e, int64_t id) {
+    return id >= 0 && id <= INT32_MAX ? pl_tokenizer_piece(e->tokenizer, (int32_t)id) : NULL;
+}
+
+/* A byte tokenizer has no marks of its own: the template's are spelled out. Another one writes what
+ * it has, as its Jinja program would. */
+static pl_err spell_marks(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
+    const char *name = pl_chat_name(e->chat);
+    if (e->bytes) return PL_ERR_OK;
+    const char *bos = piece(e, pl_tokenizer_bos(e->tokenizer));
+    e->options.bos = bos ? bos : "";
+    e->options.eos = piece(e, e->eos);
+    if (e->options.eos || !pl_chat_writes_eos(e->chat)) return PL_ERR_OK;
+    return pl_job_error(job, PL_KEY_chat_template, PL_ERR_DATA_TEMPLATE, d,
+                        "template %s ends answers with the end of sequence, and neither tokenizer "
+                        "nor model names one",
+                        name);
+}
+
+static pl_err choose_date(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
+                          struct pl_diag *d) {
+    struct pl_chat_date *date = &e->options.date;
+    if (job->chat_date && !pl_chat_date_parse(job->chat_date, date))
+        return pl_job_error(job, PL_KEY_chat_date, PL_ERR_CONFIG_RANGE, d,
+                            "`chat_date: %.40s` is not a day such as 2025-01-31", job->chat_date);
+    if (job->chat_date || !pl_chat_shows_date(e->chat)) return PL_ERR_OK;
+    *date = pl_chat_today();
+    if (notes)
+        pl_text_addf(notes, "template %s shows the date: `chat_date: %04d-%02d-%02d` repeats it\n",
+                     pl_chat_name(e->chat), date->year, date->month, date->day);
+    return PL_ERR_OK;
+}
+
+pl_err pl_encoder_choose_chat(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
+                              struct pl_diag *d) {
+    if (e->chat) return PL_ERR_OK;
+    pl_err err;
+    PL_TRY_GOTO(find_template(e, job, d), out);
+    PL_TRY_GOTO(spell_marks(e, job, d), out);
+    PL_TRY_GOTO(choose_date(e, job, notes, d), out);
+    const char *end = pl_chat_turn_end(e->chat);
+    if (notes && !e->bytes && !pl_chat_writes_eos(e->chat) &&
+        pl_tokenizer_id(e->tokenizer, end) < 0)
+        pl_text_addf(notes, "template %s: `%s` is no token of the tokenizer, but several\n",
+                     pl_chat_name(e->chat), end);
+out:
+    if (err != PL_ERR_OK) e->chat = NULL;
+    return err;
+}
+
+void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out) {
+    const struct pl_chat_options *o = &e->options;
+    pl_text_addf(out, "tokenizer %016llx, end %lld, train_on %u\n", (unsigned long long)e->identity,
+                 (long long)e->eos, e->train_on);
+    if (!e->chat) return;
+    pl_text_addf(out, "template %s, marks %s %s", pl_chat_name(e->chat), o->bos ? o->bos : "-",
+                 o->eos ? o->eos : "-");
+    if (pl_chat_shows_date(e->chat))
+        pl_text_addf(out, ", date %d-%d-%d", o->date.year, o->date.month, o->date.day);
+    pl_text_add(out, "\n");
+}
+
+/* --- samples ---------------------------------------------------------------------------------- */
+/* The tokens of e->tokens, with room for one more; labels are as `trained` says. */
+static pl_err take_tokens(const struct pl_encoder *e, bool trained, struct pl_sample *out,
+                          struct pl_diag *d) {
+    uint64_t n = e->tokens.n;
+    if (n == UINT64_MAX || !pl_sample_reserve(out, n + 1))
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %llu tokens",
+                           (unsigned long long)n);
+    for (uint64_t i = 0; i < n; i++) {
+        int32_t id = e->tokens.ids[i];
+        if (id < 0 || (uint64_t)id >= e->vocab)
+            return pl_diag_set(d, PL_ERR_DATA_FIELD,
+                               "token %d is outside the vocabulary of %llu tokens", id,
+                               (unsigned long long)e->vocab);
+        out->ids[i] = id;
+        out->labels[i] = trained ? id : PL_LABEL_MASKED;
+    }
+    out->n = n;
+    return PL_ERR_OK;
+}
+
+/* The first token that begins at byte `at` or later. */
+static uint64_t token_at(const struct pl_encoder *e, size_t at) {
+    uint64_t low = 0, high = e->tokens.n;
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (e->tokens.starts[mid] < at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static void label(const struct pl_encoder *e, struct pl_sample *out, size_t begin, size_t end,
+                  bool trained) {
+    for (uint64_t i = token_at(e, begin); i < e->tokens.n && e->tokens.starts[i] < end; i++)
+        out->labels[i] = trained ? out->ids[i] : PL_LABEL_MASKED;
+}
+
+pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t prompt_bytes,
+                      struct pl_sample *out, struct pl_diag *d) {
+    out->n = 0;
+    if (!n) return PL_ERR_OK;
+    PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, text, n, true, &e->tokens, d));
+    PL_TRY(take_tokens(e, true, out, d));
+    if (e->eos >= 0 && (!out->n || out->ids[out->n - 1] != e->eos)) {
+        out->ids[out->n] = out->labels[out->n] = (int32_t)e->eos;
+        out->n++;
+    }
+    if (e->train_on != PL_TRAIN_ON_ALL && prompt_bytes) label(e, out, 0, prompt_bytes, false);
+    return PL_ERR_OK;
+}
+
+/* A message whose words the template leaves out is not trained on as if it had not been there. */
+static pl_err check_lost(const struct pl_encoder *e, const struct pl_chat_message *m, size_t n,
+                         struct pl_diag *d) {
+    for (size_t i = 0; i < n; i++) {
+        if (!e->rendered.spans[i].lost || !m[i].n) continue;
+        pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "template %s leaves out message %zu (%s)",
+                    pl_chat_name(e->chat), i, pl_chat_role_name(m[i].role));
+        if (e->chat == pl_chat_find("mistral"))
+            pl_diag_hint(d, "`chat_template: mistral_sysfirst` writes the system text before the "
+                            "first question, where answers can be trained on");
+        return PL_ERR_DATA_TEMPLATE;
+    }
+    return PL_ERR_OK;
+}
+
+/* What `train_on` says of message i, when the message says nothing itself. */
+static bool trained_by_role(const struct pl_encoder *e, const struct pl_chat_message *m, size_t i,
+                            size_t n_prompt, size_t last_answer) {
+    if (e->train_on == PL_TRAIN_ON_ALL) return true;
+    if (m[i].role != PL_CHAT_ASSISTANT || i < n_prompt) return false;
+    return e->train_on == PL_TRAIN_ON_RESPONSES || i == last_answer;
+}
+
+pl_err pl_encode_conversation(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
+                              struct pl_sample *out, struct pl_diag *d) {
+    const struct pl_chat_message *m = pl_conversation_messages(c);
+    size_t last_answer = c->n;
+    out->n = 0;
+    PL_TRY(pl_chat_render(e->chat, &e->options, m, c->n, &e->rendered, d));
+    PL_TRY(check_lost(e, m, c->n, d));
+    PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, pl_text_str(&e->rendered.text),
+                               e->rendered.text.len, false, &e->tokens, d));
+    PL_TRY(take_tokens(e, e->train_on == PL_TRAIN_ON_ALL, out, d));
+    for (size_t i = 0; i < c->n; i++)
+        if (m[i].role == PL_CHAT_ASSISTANT) last_answer = i;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct pl_chat_span *s = &e->rendered.spans[i];
+        bool trained = c->train[i] == PL_MESSAGE_BY_ROLE
+                           ? trained_by_role(e, m, i, n_prompt, last_answer)
+                           : c->train[i] == PL_MESSAGE_TRAINED;
+        label(e, out, s->begin, s->end, trained);
+    }
+    return PL_ERR_OK;
+}

@@ -1,0 +1,59 @@
+/* encode.h - what a row says, as tokens and labels.
+ *
+ * In: text, or a conversation.  Out: struct pl_sample.  Needs: tokenizer, chat.
+ *   E1  a text is encoded once and as a whole; labels follow from where its tokens begin: a token
+ *       is trained if it begins in a trained span
+ *   E2  a rendered conversation is encoded without what the post-processor adds, since templates
+ *       write it; plain text gets it, and ends with the model's end of sequence
+ *   E3  nothing a row says is lost in silence: a template that drops a message refuses the row
+ * Use: struct pl_encoder e = {0};
+ *      pl_encoder_open(&e, job, model, &d); pl_encoder_choose_chat(&e, job, notes, &d);
+ *      pl_encode_text(&e, text, n, 0, &sample, &d); ... pl_encoder_finish(&e); */
+#ifndef PL_RUNTIME_DATA_ENCODE_H
+#define PL_RUNTIME_DATA_ENCODE_H
+
+#include "runtime/data/chat/conversation.h"
+#include "runtime/data/data.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+
+struct pl_encoder {
+    struct pl_tokenizer *tokenizer; /* NULL until opened */
+    struct pl_tokenizer_scratch *scratch;
+    const struct pl_chat_template *chat; /* NULL until chosen */
+    struct pl_chat_options options;
+    struct pl_chat_text rendered;
+    struct pl_token_list tokens;
+    uint64_t vocab;
+    int64_t eos;       /* ends plain text; -1 = nothing does */
+    uint32_t train_on; /* PL_TRAIN_ON_* */
+    bool bytes;        /* `tokenizer: byte` */
+    uint64_t identity; /* digest of the tokenizer's files */
+};
+
+/* The tokenizer of `tokenizer:`, else the model's own. Again: nothing. PL_ERR_TOKENIZER_FILE: none
+ * is named or found, or it has more tokens than the model. */
+pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const struct pl_model *m,
+                       struct pl_diag *d);
+/* The template of `chat_template:`; auto: the tokenizer's own, if it is a known one. Needs an open
+ * encoder. PL_ERR_DATA_TEMPLATE: there is none to use; the hint lists the names. notes (nullable)
+ * gets what is odd about the choice. */
+pl_err pl_encoder_choose_chat(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
+                              struct pl_diag *d);
+/* Appends all that samples depend on besides the text: two encoders with equal facts make the same
+ * samples of it. */
+void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out);
+void pl_encoder_finish(struct pl_encoder *e); /* leaves {0} */
+
+/* Makes room for n ids and labels. */
+bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
+
+/* text[0, n), of which the first prompt_bytes are masked under `train_on: responses` and `last`.
+ * An empty text gives an empty sample. */
+pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t prompt_bytes,
+                      struct pl_sample *out, struct pl_diag *d);
+/* The messages of c, of which the first n_prompt are trained only if they say so. Needs a template.
+ * PL_ERR_DATA_TEMPLATE: it refuses the conversation. */
+pl_err pl_encode_conversation(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
+                              struct pl_sample *out, struct pl_diag *d);
+
+#endif
