@@ -67,6 +67,7 @@
     X(LONGEST_TOKENS, "longest_tokens", 0, "N", "", "", "data without a file: the longest")        \
     X(TOKENIZER, "tokenizer", 0, "PATH", "tokenizer", "", "a model directory, its file, or byte") \
     X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "nothing before or behind the text")  \
+    X(SHOW, "show", 0, "N", "", "", "samples of the job to show; 3 unset")                         \
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
     X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")      \
@@ -175,6 +176,9 @@ int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
 /* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
+/* Appends s[0, n) with control characters but newline and tab as \\xNN: names of files, words of the
+ * command line and tokens must not drive the terminal. */
+void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
 /* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). */

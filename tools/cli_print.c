@@ -31,9 +31,7 @@ pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
     return err;
 }
 
-/* Names of files and words of the command line reach messages: a control character in one must not
- * drive the terminal. */
-static void add_safe(struct pl_text *t, const char *s, size_t n) {
+void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n) {
     for (const char *end = s + n; s < end; s++) {
         unsigned char c = (unsigned char)*s;
         if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
@@ -45,7 +43,7 @@ static void add_safe(struct pl_text *t, const char *s, size_t n) {
 
 static void add_place(struct pl_text *t, const struct pl_diag *d) {
     if (!d->file[0]) return;
-    add_safe(t, d->file, strlen(d->file));
+    pl_cli_add_safe(t, d->file, strlen(d->file));
     if (d->line) pl_text_addf(t, ":%llu", (unsigned long long)d->line);
     if (d->line && d->column) pl_text_addf(t, ":%llu", (unsigned long long)d->column);
     pl_text_add(t, ": ");
@@ -61,11 +59,11 @@ static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
     pl_text_addf(&t, "%splimsoll:%s %serror[%s]:%s ", e[STYLE_BOLD], e[STYLE_OFF], e[STYLE_ERROR],
                  pl_err_code(d->err), e[STYLE_OFF]);
     add_place(&t, d);
-    add_safe(&t, d->message, strlen(d->message));
+    pl_cli_add_safe(&t, d->message, strlen(d->message));
     pl_text_add(&t, "\n");
     if (hint[0]) {
         pl_text_addf(&t, "%shint:%s ", e[STYLE_HINT], e[STYLE_OFF]);
-        add_safe(&t, hint, strlen(hint));
+        pl_cli_add_safe(&t, hint, strlen(hint));
         pl_text_add(&t, "\n");
     }
     fputs(pl_text_str(&t), stderr);
@@ -122,7 +120,7 @@ void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) {
     va_end(ap);
     pl_text_addf(&t, "plimsoll: %swarning:%s ", colour ? escapes[STYLE_BOLD] : "",
                  colour ? escapes[STYLE_OFF] : "");
-    add_safe(&t, line, strlen(line));
+    pl_cli_add_safe(&t, line, strlen(line));
     pl_text_add(&t, "\n");
     fputs(pl_text_str(&t), stderr);
     pl_text_finish(&t);
@@ -134,7 +132,7 @@ void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes) {
     for (const char *s = pl_text_str(notes); *s;) {
         size_t n = strcspn(s, "\n");
         pl_text_add(&t, "plimsoll: note: ");
-        add_safe(&t, s, n);
+        pl_cli_add_safe(&t, s, n);
         pl_text_add(&t, "\n");
         s += n + (s[n] == '\n');
     }

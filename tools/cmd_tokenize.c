@@ -1,5 +1,5 @@
 /* cmd_tokenize.c - `plimsoll tokenize`: text to ids and back, by a model's own tokenizer. */
-#include "tools/cli.h"
+#include "tools/cmd_tokenize.h"
 
 #include "runtime/data/tokenizer/tokenizer.h"
 
@@ -116,10 +116,12 @@ static pl_err tokenize_texts(const struct pl_cli *cli, struct pl_diag *d) {
 int pl_cmd_tokenize(const struct pl_cli *cli) {
     struct pl_diag d = {0};
     pl_err err;
-    if (pl_cli_has(cli, PL_FLAG_TOKENIZER)) {
+    if (cli->n_args) {
+        err = pl_tokenize_show(cli, &d);
+    } else if (pl_cli_has(cli, PL_FLAG_TOKENIZER)) {
         err = tokenize_texts(cli, &d);
     } else {
-        err = pl_diag_set(&d, PL_ERR_USAGE, "`tokenize` needs --tokenizer PATH");
+        err = pl_diag_set(&d, PL_ERR_USAGE, "`tokenize` needs --tokenizer PATH, or a CONFIG.yaml");
         pl_diag_hint(&d, "PATH is a model directory, a tokenizer.json, or `byte`");
     }
     return err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);

@@ -135,16 +135,23 @@ static const struct pl_command commands[] = {
     },
     {
         .name = "tokenize",
-        .summary = "text to token ids and back, by a model's own tokenizer",
-        .synopsis = "--tokenizer PATH [--no-special-tokens] [--json] <TEXT",
+        .summary = "text to token ids and back, or the samples of a job as they are trained on",
+        .synopsis = "{--tokenizer PATH [--no-special-tokens] <TEXT | CONFIG.yaml [--show N]} "
+                    "[--json]",
         .examples = "echo \"To be, or not to be\" | plimsoll tokenize --tokenizer path/to/model\n"
-                    "plimsoll tokenize --tokenizer tokenizer.json.gz --json <rows.jsonl\n",
+                    "plimsoll tokenize --tokenizer tokenizer.json.gz --json <rows.jsonl\n"
+                    "plimsoll tokenize run.yaml --show 3\n",
         .text = "Reads lines of text and prints ids and pieces. Under --json a line is\n"
                 "{\"text\":...}, its answer {\"ids\":[...],\"decoded\":...}. PATH is a directory\n"
                 "with tokenizer.json, such a file, plain or gzip, or the word byte. Whatever a\n"
-                "tokenizer.json asks for is done exactly, or the file is refused by name.\n",
+                "tokenizer.json asks for is done exactly, or the file is refused by name.\n"
+                "With a job: its first samples, in the order training takes them, with what is\n"
+                "trained on and what is masked, and the counts of the data. No device is asked.\n",
         .run = pl_cmd_tokenize,
-        .flags = PL_FLAG_BIT(TOKENIZER) | PL_FLAG_BIT(NO_SPECIAL_TOKENS),
+        .arg = PL_ARG_FILE,
+        .max_args = 1,
+        .flags = PL_FLAG_BIT(TOKENIZER) | PL_FLAG_BIT(NO_SPECIAL_TOKENS) | PL_FLAG_BIT(SHOW),
+        .keys = true,
     },
     {
         .name = "merge",

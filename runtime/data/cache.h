@@ -34,9 +34,12 @@ struct pl_remarks {
 };
 
 struct pl_cache_row {
-    uint64_t place;           /* of the first word, times 2; + 1: ids, then labels */
+    uint64_t place; /* of the first word, times 4; + 1: ids, then labels; + 2: it was cut */
     uint32_t tokens, targets; /* targets: after the shift by one */
 };
+static inline bool pl_cache_is_cut(const struct pl_cache_row *row) {
+    return row->place & 2;
+}
 
 struct pl_cache_header {
     char magic[8];
@@ -63,8 +66,8 @@ struct pl_cache_writer {
  * it cannot be written. *w is then empty, and every call does nothing. */
 bool pl_cache_create(struct pl_cache_writer *w, const char *dir, const struct pl_cache_key *key,
                      struct pl_text *why);
-/* targets: supervised tokens of the sample after the shift by one. */
-void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t targets);
+/* targets: supervised tokens of the sample after the shift by one; cut: the row had more tokens. */
+void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t targets, bool cut);
 /* H2. False: nothing was left behind, *why says what failed. *w is empty afterwards. */
 bool pl_cache_commit(struct pl_cache_writer *w, const struct pl_remarks *remarks,
                      struct pl_text *why);

@@ -68,7 +68,7 @@ static const char *check_rows(const struct pl_cache *c) {
     uint64_t word = 0;
     for (uint64_t i = 0; i < c->header.rows; i++) {
         const struct pl_cache_row *r = &c->rows[i];
-        if (r->place / 2 != word || r->targets > r->tokens || r->tokens > INT32_MAX)
+        if (r->place / 4 != word || r->targets > r->tokens || r->tokens > INT32_MAX)
             return "its rows make no sense";
         word += (uint64_t)r->tokens * (r->place % 2 + 1);
         if (word > c->header.words) return "its rows make no sense";
@@ -129,7 +129,7 @@ static bool check_words(const struct pl_cache *c, const struct pl_sample *s) {
 pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
                      struct pl_sample *out, struct pl_diag *d) {
     const uint64_t bytes = (uint64_t)tokens * sizeof(uint32_t), wide = place % 2;
-    const uint64_t at = sizeof c->header + place / 2 * sizeof(uint32_t);
+    const uint64_t at = sizeof c->header + place / 4 * sizeof(uint32_t);
     out->n = 0;
     if (!pl_sample_reserve(out, tokens))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %u tokens", tokens);

@@ -123,11 +123,12 @@ static bool is_narrow(const struct pl_sample *s) {
     return true;
 }
 
-void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t targets) {
+void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t targets,
+                  bool cut) {
     if (!w->part || w->error) return;
     bool narrow = is_narrow(s);
-    const struct pl_cache_row row = {2 * w->header.words + !narrow, (uint32_t)s->n,
-                                     (uint32_t)targets};
+    const struct pl_cache_row row = {4 * w->header.words + 2 * (uint64_t)cut + !narrow,
+                                     (uint32_t)s->n, (uint32_t)targets};
     if (!add_row(w, row)) {
         fail(w, ENOMEM);
         return;

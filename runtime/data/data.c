@@ -16,8 +16,10 @@
 struct row_place {   /* all that stays in memory of a row */
     uint64_t offset; /* of the row in its file; place in the cache */
     uint32_t bytes;  /* of the row; its tokens in the cache */
-    uint32_t tokens; /* that are computed */
+    uint32_t tokens; /* that are computed; CUT: the row had more */
 };
+
+#define CUT UINT32_C(0x80000000)
 
 struct data_file {
     struct pl_data_file info;
@@ -111,7 +113,7 @@ static void remember_longest(struct pl_longest *l, uint64_t row, uint64_t tokens
     l->tokens[at] = tokens;
 }
 
-/* Counts a row of n tokens and keeps its place; place.tokens is filled in. */
+/* Counts a row of n tokens and keeps its place; place.tokens, CUT or 0, is filled in. */
 static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_place place,
                         uint64_t n, uint64_t targets, struct pl_diag *d) {
     struct pl_data_stats *st = &data->stats;
@@ -120,7 +122,7 @@ static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_pl
     st->tokens += n;
     st->supervised_tokens += targets;
     st->longest = pl_u64_max(st->longest, n);
-    place.tokens = targets ? (uint32_t)n : 0;
+    place.tokens |= targets ? (uint32_t)n : 0;
     return keep_place(data, f, place, d);
 }
 
@@ -128,7 +130,8 @@ static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_pl
 static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
                        struct pl_sample *s, struct index *ix, struct pl_diag *d) {
     struct pl_remarks *r = &ix->remarks;
-    if (s->n > data->max_tokens) {
+    bool cut = s->n > data->max_tokens;
+    if (cut) {
         if (data->overlength == PL_OVERLENGTH_ERROR)
             return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0,
                               "the row has %llu tokens, max_seq_length is %llu",
@@ -142,9 +145,9 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
         return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0, "the row is above 4 GiB");
     uint64_t targets = supervised(s);
     if (!targets) remember(&r->unsupervised, row->line);
-    pl_cache_add(&ix->writer, s, targets);
-    return count_row(data, f, (struct row_place){row->offset, (uint32_t)row->n, 0}, s->n, targets,
-                     d);
+    pl_cache_add(&ix->writer, s, targets, cut);
+    const struct row_place place = {row->offset, (uint32_t)row->n, cut ? CUT : 0};
+    return count_row(data, f, place, s->n, targets, d);
 }
 
 /* The first row decides the format of `auto`. */
@@ -245,8 +248,8 @@ static pl_err take_cache(struct pl_data *data, struct data_file *f, struct pl_di
     pl_err err = PL_ERR_OK;
     for (uint64_t i = 0; i < f->cache.header.rows && err == PL_ERR_OK; i++) {
         const struct pl_cache_row *r = &f->cache.rows[i];
-        err = count_row(data, f, (struct row_place){r->place, r->tokens, 0}, r->tokens, r->targets,
-                        d);
+        const struct row_place place = {r->place, r->tokens, pl_cache_is_cut(r) ? CUT : 0};
+        err = count_row(data, f, place, r->tokens, r->targets, d);
     }
     free(f->cache.rows);
     f->cache.rows = NULL;
@@ -430,8 +433,16 @@ const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i) 
     return &data->files[i].info;
 }
 
+const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data) {
+    return data->parser.encoder.tokenizer;
+}
+
 uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row) {
-    return row < data->n_rows ? data->rows[row].tokens : 0;
+    return row < data->n_rows ? data->rows[row].tokens & ~CUT : 0;
+}
+
+bool pl_data_is_cut(const struct pl_data *data, uint64_t row) {
+    return row < data->n_rows && data->rows[row].tokens & CUT;
 }
 
 /* The last file that begins at the row or before it; empty files begin where the next one does. */
@@ -445,6 +456,10 @@ static const struct data_file *file_of(const struct pl_data *data, uint64_t row)
             high = mid;
     }
     return &data->files[low];
+}
+
+const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t row) {
+    return &file_of(data, row)->info;
 }
 
 static pl_err changed(const struct data_file *f, const struct row_place *r, struct pl_diag *d) {
@@ -491,7 +506,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
         return changed(f, r, d);
     }
     out->n = pl_u64_min(out->n, data->max_tokens);
-    if ((supervised(out) ? out->n : 0) == r->tokens) return PL_ERR_OK;
+    if ((supervised(out) ? out->n : 0) == (r->tokens & ~CUT)) return PL_ERR_OK;
     out->n = 0;
     return changed(f, r, d); /* packing has counted on the tokens it had */
 }

@@ -37,6 +37,7 @@ struct pl_longest {
 };
 
 struct pl_data;
+struct pl_tokenizer;
 
 /* A file of the data and its rows, which stand together. */
 struct pl_data_file {
@@ -57,11 +58,16 @@ pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, ui
 void pl_data_close(struct pl_data **data);
 uint32_t pl_data_files(const struct pl_data *data);
 const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i);
+const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t row);
 uint64_t pl_data_rows(const struct pl_data *data);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 const struct pl_longest *pl_data_longest(const struct pl_data *data);
+/* The tokenizer that the rows went through; NULL: they brought their tokens. */
+const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data);
 /* Tokens that training computes for a row; 0 when nothing in it is supervised. */
 uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row);
+/* Whether the row was longer than max_seq_length, and was cut to it. */
+bool pl_data_is_cut(const struct pl_data *data, uint64_t row);
 /* Tokens of row `row` (0-based over all files). Any thread, one at a time inside. PL_ERR_DATA_FILE:
  * the file cannot be read any more, or is not the one that was opened. */
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out, struct pl_diag *d);

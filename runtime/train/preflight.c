@@ -174,6 +174,12 @@ static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
+    *pf = (struct pl_preflight){.job = job};
+    PL_TRY(find_model(pf, d));
+    return open_data(pf, d);
+}
+
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     uint32_t recommended = 0;
     *pf = (struct pl_preflight){.job = job};

@@ -56,6 +56,8 @@ struct pl_preflight {
  * returned error (RUNTIME_DOES_NOT_FIT, RUNTIME_FULL_FT_MODEL_TOO_LARGE) with *pf still valid for
  * printing; finish it in every case. */
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d);
+/* Model facts, data and the walk over it alone, for looking at the samples; no device is asked. */
+pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d);
 void pl_preflight_finish(struct pl_preflight *pf);
 /* What training needs beyond a plan: PL_ERR_MODEL_WEIGHTS when a pretrained model is known, but no
  * weights of it are on this machine. */

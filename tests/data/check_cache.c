@@ -125,6 +125,7 @@ static void expect_rows(struct fixture *f) {
         ck_assert_msg(pl_data_sample(f->data, r, &s, &f->d) == PL_ERR_OK, "%s", f->d.message);
         ck_assert_uint_eq(s.n, wanted[r].n);
         ck_assert_uint_eq(pl_data_tokens(f->data, r), wanted[r].computed);
+        ck_assert_int_eq(pl_data_is_cut(f->data, r), r == 4);
         ck_assert_mem_eq(s.ids, wanted[r].ids, (size_t)s.n * sizeof *s.ids);
         ck_assert_mem_eq(s.labels, wanted[r].labels, (size_t)s.n * sizeof *s.labels);
     }
@@ -262,7 +263,7 @@ END_TEST
 /* Digests are right: somebody has written the file by other rules. */
 START_TEST(rows_that_make_no_sense_are_not_taken) {
     static const struct pl_cache_row edits[] = {
-        {2, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 9}, {0, UINT32_MAX - 1, 0}, {UINT64_MAX, 0, 0}};
+        {4, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 9}, {0, UINT32_MAX - 1, 0}, {UINT64_MAX, 0, 0}};
     int32_t ids[] = {3, 4};
     const struct pl_sample s = {ids, ids, 2, 2};
     const struct pl_cache_key key = {{1, 2}};
@@ -271,8 +272,8 @@ START_TEST(rows_that_make_no_sense_are_not_taken) {
         struct pl_cache c;
         struct pl_text why = {0};
         ck_assert(pl_cache_create(&w, dir, &key, NULL));
-        pl_cache_add(&w, &s, 1);
-        pl_cache_add(&w, &s, 1);
+        pl_cache_add(&w, &s, 1, false);
+        pl_cache_add(&w, &s, 1, false);
         bool edited = i < sizeof edits / sizeof *edits;
         w.rows[0].place += edited ? edits[i].place : 0;
         w.rows[0].tokens += edited ? edits[i].tokens : 0;
@@ -294,9 +295,9 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
     struct pl_sample s = {ids, labels, 2, 2}, out = {0};
     const struct pl_cache_key key = {{1, 2}};
     ck_assert(pl_cache_create(&w, dir, &key, NULL));
-    pl_cache_add(&w, &s, 1);
+    pl_cache_add(&w, &s, 1, false);
     s.labels = odd;
-    pl_cache_add(&w, &s, 1);
+    pl_cache_add(&w, &s, 1, false);
     ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
     ck_assert(pl_cache_open(&c, dir, &key, 1000, NULL));
     ck_assert_uint_eq(c.header.rows, 2);
