@@ -8,7 +8,7 @@
 
 /* ---- tables ---- */
 
-/* FP4 has the values 0, 1/16, 2, 3, 4, 6, 8 and 12 over 12; bit 3 is the sign. */
+/* FP4 has the values 0, 1/16, 2, 3, 4, 6, 8 and 12 over 12; bit 3 is the sign, but not of 0. */
 static const float tables[PL_QUANT_COUNT][PL_QUANT_LEVELS] = {
     [PL_QUANT_NF4] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
                       -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
