@@ -48,12 +48,6 @@ static const float *whole_block(const float *x, uint64_t n, float padded[PL_QUAN
     return padded;
 }
 
-/* 1/absmax, and 0 where that is no number: all values then are as good as 0. */
-static float scale_of(float absmax) {
-    const float scale = 1.0f / absmax;
-    return isfinite(scale) ? scale : 0.0f;
-}
-
 #define LANES 16
 
 /* The lanes make it a loop that vectorises: comparisons may not be reordered into a reduction. */
@@ -144,7 +138,7 @@ void pl_quant_codes(enum pl_quant t, const float *x, uint64_t n, const float *ab
     coders[t].init(&c);
     for (uint64_t i = 0; i < n; i += PL_QUANT_BLOCK) {
         const uint64_t size = block_size(n, i);
-        coders[t].block(&c, whole_block(x + i, size, padded), scale_of(absmax[i / PL_QUANT_BLOCK]),
+        coders[t].block(&c, whole_block(x + i, size, padded), pl_quant_scale(absmax[i / PL_QUANT_BLOCK]),
                         code);
         pack(code, pl_quant_codes_bytes(size), codes + i / 2);
     }
@@ -222,10 +216,18 @@ void pl_quant_nest(const float *absmax, uint64_t blocks, float offset, uint8_t *
     pl_quant_map_values(true, value);
     for (uint64_t b = 0; b < blocks; b += PL_QUANT_NEST) {
         const uint64_t n = pl_u64_min(blocks - b, PL_QUANT_NEST);
-        const float most = largest_distance(absmax + b, n, offset), scale = scale_of(most);
+        const float most = largest_distance(absmax + b, n, offset), scale = pl_quant_scale(most);
         absmax2[b / PL_QUANT_NEST] = most;
         for (uint64_t i = b; i < b + n; i++)
             absmax8[i] = nearest(value, (absmax[i] - offset) * scale);
+    }
+}
+
+void pl_quant_unnest_by(const float map[PL_QUANT_MAP_SIZE], const uint8_t *absmax8,
+                        const float *absmax2, float offset, uint64_t blocks, float *absmax) {
+    for (uint64_t b = 0; b < blocks; b++) {
+        const float own = map[absmax8[b]] * absmax2[b / PL_QUANT_NEST];
+        absmax[b] = own + offset;
     }
 }
 
@@ -233,8 +235,5 @@ void pl_quant_unnest(const uint8_t *absmax8, const float *absmax2, float offset,
                      float *absmax) {
     float value[PL_QUANT_MAP_SIZE];
     pl_quant_map_values(true, value);
-    for (uint64_t b = 0; b < blocks; b++) {
-        const float own = value[absmax8[b]] * absmax2[b / PL_QUANT_NEST];
-        absmax[b] = own + offset;
-    }
+    pl_quant_unnest_by(value, absmax8, absmax2, offset, blocks, absmax);
 }

@@ -19,6 +19,7 @@
 
 #include "estimator/program/quant.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,6 +35,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* 1/absmax, and 0 where that is no number: the values then are as good as 0. */
+PL_QUANT_FN float pl_quant_scale(float absmax) {
+    const float scale = 1.0f / absmax;
+    return scale <= FLT_MAX ? scale : 0.0f;
+}
 
 /* ---- 4-bit codes ---- */
 
@@ -65,6 +72,9 @@ void pl_quant_nest(const float *absmax, uint64_t blocks, float offset, uint8_t *
 /* absmax[blocks] = map[absmax8] * absmax2 + offset, each operation rounded to fp32. */
 void pl_quant_unnest(const uint8_t *absmax8, const float *absmax2, float offset, uint64_t blocks,
                      float *absmax);
+/* The same with the signed map at hand, for who comes often. */
+void pl_quant_unnest_by(const float map[256], const uint8_t *absmax8, const float *absmax2,
+                        float offset, uint64_t blocks, float *absmax);
 
 /* ---- 8-bit codes: the dynamic maps ---- */
 
@@ -105,28 +115,33 @@ PL_QUANT_FN float pl_quant_place(float magnitude) {
     return pl_quant_lesser(magnitude * 71.111111f + 56.888889f, place);
 }
 
-/* The codes nearest to x, |x| <= 1, by Q1. Rounding of the place does not matter: at a value it
- * chooses between two pairs of neighbours, both of which have the nearest. Values that are no
- * number, or not within 1, give some code. */
-PL_QUANT_FN uint32_t pl_quant_nearest_unsigned(const float midpoint[PL_QUANT_MAP_SIZE], float x) {
-    const float magnitude = fabsf(x);
-    const float place = pl_quant_lesser(2 * pl_quant_place(magnitude) - 1.5f, 254.0f);
-    const int32_t below = (int32_t)place;
-    return (uint32_t)below + (magnitude > midpoint[below]);
+/* The code nearest to x, |x| <= 1, by Q1 is `lower` or the one after it, and the midpoint between
+ * the two, midpoint[lower], decides. Rounding of the place does not matter: at a value it chooses
+ * between two pairs of neighbours, both of which have the nearest. Values that are no number, or
+ * not within 1, give some code. */
+PL_QUANT_FN int32_t pl_quant_lower_unsigned(float x) {
+    return (int32_t)pl_quant_lesser(2 * pl_quant_place(fabsf(x)) - 1.5f, 254.0f);
 }
 
-/* The same for the signed map, but of the values with the sign bit of x: a negative x never becomes
- * 0. The map has no -1, so ranks downwards end one earlier. */
-PL_QUANT_FN uint32_t pl_quant_nearest_signed(const float midpoint[PL_QUANT_MAP_SIZE], float x) {
-    const float magnitude = fabsf(x);
+PL_QUANT_FN int32_t pl_quant_choose_unsigned(float x, int32_t lower, float middle) {
+    return lower + (fabsf(x) > middle);
+}
+
+/* The same for the signed map and the magnitude of x. */
+PL_QUANT_FN int32_t pl_quant_lower_signed(float x) {
+    const float place = pl_quant_lesser(pl_quant_place(fabsf(x)) - 0.5f, 127.0f);
+    return PL_QUANT_SIGNED_ZERO + (int32_t)place;
+}
+
+/* Of the values with the sign bit of x: a negative x never becomes 0. The map has no -1, so it ends
+ * one earlier downwards. */
+PL_QUANT_FN int32_t pl_quant_choose_signed(float x, int32_t lower, float middle) {
     uint32_t bits; /* signbit() means x < 0 to a compiler that may ignore the sign of zeros */
     memcpy(&bits, &x, sizeof bits);
-    const float place = pl_quant_lesser(pl_quant_place(magnitude) - 0.5f, 127.0f);
-    const int32_t below = (int32_t)place;
-    const float middle = midpoint[PL_QUANT_SIGNED_ZERO + below];
-    const int32_t up = below + (magnitude > middle), down = below + (magnitude >= middle);
-    if (bits >> 31 == 0) return (uint32_t)(PL_QUANT_SIGNED_ZERO + up);
-    return (uint32_t)(PL_QUANT_SIGNED_ZERO - (down < 1 ? 1 : down > 127 ? 127 : down));
+    const int32_t up = lower + (fabsf(x) > middle);
+    int32_t down = 2 * PL_QUANT_SIGNED_ZERO - lower - (fabsf(x) >= middle);
+    down = down < PL_QUANT_SIGNED_ZERO ? down : PL_QUANT_SIGNED_ZERO - 1;
+    return bits >> 31 ? (down > 0 ? down : 0) : up;
 }
 
 #ifdef __cplusplus

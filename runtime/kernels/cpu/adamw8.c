@@ -8,6 +8,10 @@
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/quant_call.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #define BLOCK PL_STATE8_BLOCK
 
 /* A moment of the tensor: codes with an absmax a block, or fp32. */
@@ -27,57 +31,90 @@ struct update {
     float step_size, epsilon;
 };
 
-static void decode(const struct moment *s, uint64_t i, uint64_t n, float *restrict x) {
+/* ---- tables of 256 floats ---- */
+
+/* x[j] = table[index[j]] for a block. Compilers tuned for every processor at once leave the gather
+ * unused, and the whole loop around it in scalar form. */
+static inline void look_up(const float *table, const int32_t *restrict index, float *restrict x) {
+#if defined(__AVX512F__)
+    for (int j = 0; j < BLOCK; j += 16)
+        _mm512_storeu_ps(x + j, _mm512_i32gather_ps(_mm512_loadu_si512(index + j), table, 4));
+#elif defined(__AVX2__)
+    for (int j = 0; j < BLOCK; j += 8) {
+        const __m256i i = _mm256_loadu_si256((const __m256i *)(const void *)(index + j));
+        _mm256_storeu_ps(x + j, _mm256_i32gather_ps(table, i, 4));
+    }
+#else
+    for (int j = 0; j < BLOCK; j++)
+        x[j] = table[index[j]];
+#endif
+}
+
+/* ---- a block of a moment ----
+ * Loops run over whole blocks, whose ends the compiler knows; a shorter last one passes through
+ * copies with zeros behind it. */
+
+static void decode(const struct moment *s, uint64_t i, uint64_t n, float x[BLOCK]) {
     if (!s->absmax) {
         memcpy(x, (const float *)s->p + i, n * sizeof *x);
         return;
     }
+    uint8_t padded[BLOCK];
     const uint8_t *code = (const uint8_t *)s->p + i;
-    const float *value = s->map->value, absmax = s->absmax[i / BLOCK];
-    for (uint64_t j = 0; j < n; j++)
-        x[j] = value[code[j]] * absmax;
+    const float absmax = s->absmax[i / BLOCK];
+    int32_t index[BLOCK];
+    if (n < BLOCK) {
+        memset(padded, s->map->value[0] < 0 ? PL_QUANT_SIGNED_ZERO : PL_QUANT_UNSIGNED_ZERO, BLOCK);
+        code = memcpy(padded, code, n);
+    }
+    for (int j = 0; j < BLOCK; j++)
+        index[j] = code[j];
+    look_up(s->map->value, index, x);
+    for (int j = 0; j < BLOCK; j++)
+        x[j] *= absmax;
 }
 
-#define LANES 64
-
-/* NaN is passed over. */
-static float largest(const float *x, uint64_t n) {
-    float lane[LANES] = {0};
-    uint64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] = fabsf(x[i + l]) > lane[l] ? fabsf(x[i + l]) : lane[l];
-    for (; i < n; i++)
-        lane[0] = fabsf(x[i]) > lane[0] ? fabsf(x[i]) : lane[0];
-    for (int l = 1; l < LANES; l++)
-        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
-    return lane[0];
+/* Compared as integers, which is a reduction that vectorises; NaN is larger than anything. */
+static float largest(const float x[BLOCK]) {
+    int32_t most = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        const int32_t magnitude = (int32_t)(pl_f32_bits(x[j]) & 0x7FFFFFFFu);
+        most = magnitude > most ? magnitude : most;
+    }
+    return pl_f32_from_bits((uint32_t)most);
 }
 
-typedef uint32_t (*nearest_fn)(const float *midpoint, float x);
+typedef int32_t (*lower_fn)(float x);
+typedef int32_t (*choose_fn)(float x, int32_t lower, float middle);
 
-static inline void encode(const struct moment *s, uint64_t i, uint64_t n, const float *restrict x,
-                          nearest_fn nearest) {
+/* Inlined with both functions known, so that the loops vectorise. */
+static inline __attribute__((always_inline)) void encode(const struct moment *s, uint64_t i,
+                                                         uint64_t n, const float x[BLOCK],
+                                                         lower_fn lower, choose_fn choose) {
     if (!s->absmax) {
         memcpy((float *)s->p + i, x, n * sizeof *x);
         return;
     }
-    uint8_t *restrict code = (uint8_t *)s->p + i;
-    const float absmax = largest(x, n);
-    s->absmax[i / BLOCK] = absmax;
-    if (absmax == 0) {
-        memset(code, 0, n);
-        return;
-    }
-    for (uint64_t j = 0; j < n; j++)
-        code[j] = (uint8_t)nearest(s->map->midpoint, x[j] / absmax);
+    uint8_t padded[BLOCK], *own = (uint8_t *)s->p + i, *restrict code = n < BLOCK ? padded : own;
+    float middle[BLOCK];
+    int32_t index[BLOCK];
+    const float absmax = s->absmax[i / BLOCK] = largest(x), scale = pl_quant_scale(absmax);
+    for (int j = 0; j < BLOCK; j++)
+        index[j] = lower(x[j] * scale);
+    look_up(s->map->midpoint, index, middle);
+    for (int j = 0; j < BLOCK; j++)
+        code[j] = (uint8_t)choose(x[j] * scale, index[j], middle[j]);
+    if (absmax == 0) memset(code, 0, BLOCK);
+    if (n < BLOCK) memcpy(own, padded, n);
 }
+
+/* ---- the update ---- */
 
 /* epsilon and step_size hold the bias corrections c1 = 1-b1^t and c2 = sqrt(1-b2^t):
  * p -= lr c2/c1 * m / (sqrt(v) + c2 eps), and only then p *= 1 - lr*wd. */
-static void update_moments(const struct update *u, uint64_t n, const float *restrict g,
-                           float *restrict m, float *restrict v, float *restrict p) {
-    for (uint64_t j = 0; j < n; j++) {
+static void update_moments(const struct update *u, const float *restrict g, float *restrict m,
+                           float *restrict v, float *restrict p) {
+    for (int j = 0; j < BLOCK; j++) {
         const float x = g[j] * u->clip;
         m[j] = u->beta1 * m[j] + u->rest1 * x;
         v[j] = u->beta2 * v[j] + u->rest2 * x * x;
@@ -85,20 +122,27 @@ static void update_moments(const struct update *u, uint64_t n, const float *rest
     }
 }
 
+/* Elements [i, i + n) of a matrix: in their place where they are a whole block of fp32, else
+ * widened into buf with zeros behind them. */
+static float *block_of(const struct pl_view *x, uint64_t i, uint64_t n, float buf[BLOCK]) {
+    if (n == BLOCK && x->dtype == PL_DTYPE_F32) return pl_element(x, i);
+    if (n < BLOCK) memset(buf, 0, BLOCK * sizeof *buf);
+    pl_widen(buf, pl_element(x, i), x->dtype, n);
+    return buf;
+}
+
 static void update_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
     const struct update *u = arg;
-    const struct pl_view *source = pl_weight_source(&u->store);
-    float p[BLOCK], g[BLOCK], m[BLOCK], v[BLOCK];
+    float weights[BLOCK], gradients[BLOCK], m[BLOCK] = {0}, v[BLOCK] = {0};
     (void)worker;
     for (uint64_t b = first; b < end; b++) {
         const uint64_t i = b * BLOCK, n = pl_u64_min(u->n - i, BLOCK);
-        pl_widen(p, pl_element(source, i), source->dtype, n);
-        pl_widen(g, pl_element(&u->g, i), u->g.dtype, n);
+        float *p = block_of(pl_weight_source(&u->store), i, n, weights);
         decode(&u->m, i, n, m);
         decode(&u->v, i, n, v);
-        update_moments(u, n, g, m, v, p);
-        encode(&u->m, i, n, m, pl_quant_nearest_signed);
-        encode(&u->v, i, n, v, pl_quant_nearest_unsigned);
+        update_moments(u, block_of(&u->g, i, n, gradients), m, v, p);
+        encode(&u->m, i, n, m, pl_quant_lower_signed, pl_quant_choose_signed);
+        encode(&u->v, i, n, v, pl_quant_lower_unsigned, pl_quant_choose_unsigned);
         pl_store_weight(&u->store, i, n, p);
     }
 }

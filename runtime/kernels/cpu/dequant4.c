@@ -19,45 +19,133 @@ struct dequant {
     const float *absmax;    /* of blocks, or of nests where there is absmax8 */
     const uint8_t *absmax8; /* NULL = not nested */
     float offset;
-    const float *table;
-    struct pl_view w; /* [O,K], one run of elements */
+    const float *table, *map; /* map: of absmax8 */
+    struct pl_view w;         /* [O,K], one run of elements */
 };
 
-/* ---- a block ---- */
+/* ---- a block: 16 values as the matrix stores them, and 64 codes ---- */
 
-/* The values of the 16 codes as the matrix stores them, byte k of value i at [k][i]. */
+#define BATCH 16 /* blocks whose values are made in one loop */
+
 struct values {
-    uint8_t bytes[4][PL_QUANT_LEVELS];
-    union {
-        float f32[PL_QUANT_LEVELS];
-        uint16_t bf16[PL_QUANT_LEVELS];
-    } as;
+    float f32[BATCH * PL_QUANT_LEVELS];
+    uint16_t bf16[BATCH * PL_QUANT_LEVELS]; /* of matrices that are stored so */
 };
 
-static void scale_table(const float *table, float absmax, enum pl_dtype t, struct values *v) {
-    float scaled[PL_QUANT_LEVELS];
-    for (int i = 0; i < PL_QUANT_LEVELS; i++)
-        scaled[i] = table[i] * absmax;
-    pl_narrow(&v->as, t, scaled, PL_QUANT_LEVELS);
+/* Of `blocks` (at most BATCH) blocks. */
+static void scale_tables(const float *table, const float *absmax, uint64_t blocks, enum pl_dtype t,
+                         struct values *v) {
+    for (uint64_t b = 0; b < blocks; b++)
+        for (int i = 0; i < PL_QUANT_LEVELS; i++)
+            v->f32[b * PL_QUANT_LEVELS + i] = table[i] * absmax[b];
+    if (t == PL_DTYPE_BF16) pl_narrow(v->bf16, t, v->f32, blocks * PL_QUANT_LEVELS);
 }
 
-static void pick(const struct values *v, enum pl_dtype t, const uint8_t *codes, void *w) {
-    for (int i = 0; i < BLOCK; i++) {
-        const unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
-        if (t == PL_DTYPE_F32)
-            ((float *)w)[i] = v->as.f32[code];
-        else
-            ((uint16_t *)w)[i] = v->as.bf16[code];
+#if defined(__SSSE3__)
+static __m128i load(const void *p) {
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+static void store(void *w, int vector, __m128i x) {
+    _mm_storeu_si128((__m128i *)w + vector, x);
+}
+
+/* The codes of 16 bytes: first ones, second ones. */
+static void split(const uint8_t *codes, __m128i half[2]) {
+    const __m128i both = load(codes), low = _mm_set1_epi8(15);
+    half[0] = _mm_and_si128(_mm_srli_epi16(both, 4), low);
+    half[1] = _mm_and_si128(both, low);
+}
+
+/* Byte k of the 16 values: of bf16 two, of fp32 four. */
+static __m128i plane_of_words(const uint16_t *x, int k) {
+    const __m128i mask = _mm_set1_epi16(255);
+    const __m128i a = _mm_and_si128(_mm_srli_epi16(load(x), 8 * k), mask);
+    const __m128i b = _mm_and_si128(_mm_srli_epi16(load(x + 8), 8 * k), mask);
+    return _mm_packus_epi16(a, b);
+}
+
+static __m128i plane_of_floats(const float *x, int k) {
+    const __m128i mask = _mm_set1_epi32(255);
+    __m128i part[4];
+    for (int i = 0; i < 4; i++)
+        part[i] = _mm_and_si128(_mm_srli_epi32(load(x + 4 * i), 8 * k), mask);
+    return _mm_packus_epi16(_mm_packs_epi32(part[0], part[1]), _mm_packs_epi32(part[2], part[3]));
+}
+
+static void pick_bf16(const uint16_t *v, const uint8_t *codes, void *w) {
+    const __m128i low = plane_of_words(v, 0), high = plane_of_words(v, 1);
+    for (int i = 0; i < BLOCK / 32; i++) {
+        __m128i half[2], element[2][2]; /* [first or second of a byte][which eight] */
+        split(codes + 16 * i, half);
+        for (int h = 0; h < 2; h++) {
+            const __m128i a = _mm_shuffle_epi8(low, half[h]), b = _mm_shuffle_epi8(high, half[h]);
+            element[h][0] = _mm_unpacklo_epi8(a, b);
+            element[h][1] = _mm_unpackhi_epi8(a, b);
+        }
+        for (int e = 0; e < 2; e++) {
+            store(w, 4 * i + 2 * e, _mm_unpacklo_epi16(element[0][e], element[1][e]));
+            store(w, 4 * i + 2 * e + 1, _mm_unpackhi_epi16(element[0][e], element[1][e]));
+        }
     }
 }
 
+static void pick_fp32(const float *v, const uint8_t *codes, void *w) {
+    __m128i plane[4];
+    for (int k = 0; k < 4; k++)
+        plane[k] = plane_of_floats(v, k);
+    for (int i = 0; i < BLOCK / 32; i++) {
+        __m128i half[2], element[2][4]; /* [first or second of a byte][which four] */
+        split(codes + 16 * i, half);
+        for (int h = 0; h < 2; h++) {
+            __m128i b[4];
+            for (int k = 0; k < 4; k++)
+                b[k] = _mm_shuffle_epi8(plane[k], half[h]);
+            const __m128i low[2] = {_mm_unpacklo_epi8(b[0], b[1]), _mm_unpackhi_epi8(b[0], b[1])};
+            const __m128i high[2] = {_mm_unpacklo_epi8(b[2], b[3]), _mm_unpackhi_epi8(b[2], b[3])};
+            for (int e = 0; e < 2; e++) {
+                element[h][2 * e] = _mm_unpacklo_epi16(low[e], high[e]);
+                element[h][2 * e + 1] = _mm_unpackhi_epi16(low[e], high[e]);
+            }
+        }
+        for (int e = 0; e < 4; e++) {
+            store(w, 8 * i + 2 * e, _mm_unpacklo_epi32(element[0][e], element[1][e]));
+            store(w, 8 * i + 2 * e + 1, _mm_unpackhi_epi32(element[0][e], element[1][e]));
+        }
+    }
+}
+#else
+static unsigned code_of(const uint8_t *codes, int i) {
+    return i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
+}
+
+static void pick_bf16(const uint16_t *v, const uint8_t *codes, void *w) {
+    for (int i = 0; i < BLOCK; i++)
+        ((uint16_t *)w)[i] = v[code_of(codes, i)];
+}
+
+static void pick_fp32(const float *v, const uint8_t *codes, void *w) {
+    for (int i = 0; i < BLOCK; i++)
+        ((float *)w)[i] = v[code_of(codes, i)];
+}
+#endif
+
+/* By the values of block k of a batch. */
+static void pick(const struct values *v, uint64_t k, enum pl_dtype t, const uint8_t *codes,
+                 void *w) {
+    if (t == PL_DTYPE_F32)
+        pick_fp32(v->f32 + k * PL_QUANT_LEVELS, codes, w);
+    else
+        pick_bf16(v->bf16 + k * PL_QUANT_LEVELS, codes, w);
+}
+
 /* The last block of an odd window: through copies, so that nothing past its end is touched. */
-static void pick_some(const struct values *v, enum pl_dtype t, const uint8_t *codes, void *w,
-                      uint64_t n) {
+static void pick_some(const struct values *v, uint64_t k, enum pl_dtype t, const uint8_t *codes,
+                      void *w, uint64_t n) {
     uint8_t whole[BLOCK / 2] = {0};
     float out[BLOCK];
     memcpy(whole, codes, pl_quant_codes_bytes(n));
-    pick(v, t, whole, out);
+    pick(v, k, t, whole, out);
     memcpy(w, out, n * pl_float_bytes(t));
 }
 
@@ -67,40 +155,51 @@ static void pick_some(const struct values *v, enum pl_dtype t, const uint8_t *co
 static const float *block_absmax(const struct dequant *d, uint64_t first, uint64_t end,
                                  float buf[PL_QUANT_NEST]) {
     if (!d->absmax8) return d->absmax + first;
-    pl_quant_unnest(d->absmax8 + first, d->absmax + first / PL_QUANT_NEST, d->offset, end - first,
-                    buf);
+    pl_quant_unnest_by(d->map, d->absmax8 + first, d->absmax + first / PL_QUANT_NEST, d->offset,
+                       end - first, buf);
     return buf;
+}
+
+static void dequantise_block(const struct dequant *d, uint64_t block, const struct values *v,
+                             uint64_t k) {
+    const uint64_t i = block * BLOCK, left = d->w.rows * d->w.cols - i;
+    const uint8_t *codes = d->codes + i / 2;
+    char *w = (char *)d->w.p + i * pl_float_bytes(d->w.dtype);
+    if (left >= BLOCK)
+        pick(v, k, d->w.dtype, codes, w);
+    else
+        pick_some(v, k, d->w.dtype, codes, w, left);
 }
 
 static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
     const struct dequant *d = arg;
-    const uint64_t n = d->w.rows * d->w.cols, size = pl_float_bytes(d->w.dtype);
     float nested[PL_QUANT_NEST];
     const float *absmax = block_absmax(d, first, end, nested);
     struct values v;
     (void)worker;
-    for (uint64_t b = first; b < end; b++) {
-        const uint64_t i = b * BLOCK;
-        const uint8_t *codes = d->codes + i / 2;
-        char *w = (char *)d->w.p + i * size;
-        scale_table(d->table, absmax[b - first], d->w.dtype, &v);
-        if (n - i >= BLOCK)
-            pick(&v, d->w.dtype, codes, w);
-        else
-            pick_some(&v, d->w.dtype, codes, w, n - i);
+    for (uint64_t b = first; b < end; b += BATCH) {
+        const uint64_t blocks = pl_u64_min(end - b, BATCH);
+        scale_tables(d->table, absmax + (b - first), blocks, d->w.dtype, &v);
+        for (uint64_t k = 0; k < blocks; k++)
+            dequantise_block(d, b + k, &v, k);
     }
 }
 
 /* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8; out: w[O,K]. */
 pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
     const uint64_t n = pl_quant_elements(&c->out[0]);
+    float map[PL_QUANT_MAP_SIZE];
     struct dequant d = {.codes = c->in[0].p,
                         .absmax = c->in[1].p,
                         .absmax8 = c->in[2].p,
                         .table = pl_quant_table(c->attr->quant),
+                        .map = map,
                         .w = c->out[0]};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
-    if (d.absmax8) d.offset = d.absmax[pl_quant_nests(n)];
+    if (d.absmax8) {
+        pl_quant_map_values(true, map);
+        d.offset = d.absmax[pl_quant_nests(n)];
+    }
     pl_cpu_rows(dev, pl_quant_blocks(n), PL_QUANT_NEST, dequantise_blocks, &d);
     return PL_ERR_OK;
 }

@@ -64,15 +64,18 @@ static inline uint16_t pl_round_stochastically(float x, uint16_t random) {
 
 #define PL_UPDATE_STRETCH 1024 /* elements stored at a time, at most */
 
-/* Elements [i, i + n) of the weights become p[n]. */
+/* Elements [i, i + n) of the weights become p[n], which may be where they are kept in fp32. */
 static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, uint64_t n,
                                    const float *p) {
-    uint16_t *w = pl_element(&s->w, i), random[PL_UPDATE_STRETCH];
-    if (s->master.p) memcpy(pl_element(&s->master, i), p, n * sizeof *p);
+    void *place = pl_element(&s->w, i);
+    if (s->master.p && p != pl_element(&s->master, i))
+        memcpy(pl_element(&s->master, i), p, n * sizeof *p);
+    if (p == place) return;
     if (!s->rounds_stochastically) {
-        pl_narrow(w, s->w.dtype, p, n);
+        pl_narrow(place, s->w.dtype, p, n);
         return;
     }
+    uint16_t *w = place, random[PL_UPDATE_STRETCH];
     pl_random_halves(&s->rng, i, n, random);
     for (uint64_t j = 0; j < n; j++)
         w[j] = pl_round_stochastically(p[j], random[j]);

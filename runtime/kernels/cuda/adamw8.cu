@@ -139,14 +139,18 @@ __device__ __forceinline__ void encode(const struct moment &s, const struct map 
     for (int k = 0; k < V; k++)
         most = fmaxf(most, fabsf(x[k]));
     most = pl_warp_reduce<pl_max>(most);
+    const float scale = pl_quant_scale(most);
     if (i >= n) return;
     if (i % PL_STATE8_BLOCK == 0) s.absmax[i / PL_STATE8_BLOCK] = most;
 #pragma unroll
     for (int k = 0; k < V; k++) {
-        const float unit = x[k] / most;
-        const uint32_t code = is_signed ? pl_quant_nearest_signed(map.midpoint, unit)
-                                        : pl_quant_nearest_unsigned(map.midpoint, unit);
-        word[k / 4] |= code << k % 4 * 8;
+        const float unit = x[k] * scale;
+        const int32_t lower =
+            is_signed ? pl_quant_lower_signed(unit) : pl_quant_lower_unsigned(unit);
+        const float middle = map.midpoint[lower];
+        const int32_t code = is_signed ? pl_quant_choose_signed(unit, lower, middle)
+                                       : pl_quant_choose_unsigned(unit, lower, middle);
+        word[k / 4] |= (uint32_t)code << k % 4 * 8;
     }
     if (most == 0) word[0] = word[1] = 0;
     store_codes<IN_PACKS>((uint8_t *)s.p, i, n, make_uint2(word[0], word[1]));
