@@ -138,8 +138,8 @@ void pl_quant_codes(enum pl_quant t, const float *x, uint64_t n, const float *ab
     coders[t].init(&c);
     for (uint64_t i = 0; i < n; i += PL_QUANT_BLOCK) {
         const uint64_t size = block_size(n, i);
-        coders[t].block(&c, whole_block(x + i, size, padded), pl_quant_scale(absmax[i / PL_QUANT_BLOCK]),
-                        code);
+        coders[t].block(&c, whole_block(x + i, size, padded),
+                        pl_quant_scale(absmax[i / PL_QUANT_BLOCK]), code);
         pack(code, pl_quant_codes_bytes(size), codes + i / 2);
     }
 }

@@ -22,9 +22,10 @@ static_assert(V * PL_WARP == PL_STATE8_BLOCK, "a warp has a block of moments");
 static_assert(BLOCK == PL_QUANT_MAP_SIZE, "a thread brings one entry of each map");
 
 /* Codes with an absmax a block, or fp32 where absmax is NULL. */
-struct moment {
-    void *p;
+template <typename S> struct moment {
+    uint8_t *code;
     float *absmax;
+    pl_mat<S> floats;
 };
 
 struct rule {
@@ -34,11 +35,12 @@ struct rule {
     struct pl_rng rng;
 };
 
-template <typename W, typename G> struct update {
+/* S: float where everything is read in packs, pl_either where nothing is. */
+template <typename W, typename G, typename S> struct update {
     pl_mat<W> w; /* each one row of n elements */
     pl_mat<G> g;
-    float *master;
-    struct moment m, v;
+    pl_mat<S> master;
+    struct moment<S> m, v;
     const double *clip;
     uint64_t n;
     struct rule rule;
@@ -72,29 +74,17 @@ __device__ __forceinline__ void store(const pl_mat<pl_either> &m, uint64_t i, ui
         if (i + k < n) m.put(0, i + k, x[k]);
 }
 
-/* fp32 without a word on alignment: masters and the moments of small tensors. */
-__device__ __forceinline__ void load_floats(const float *p, uint64_t i, uint64_t n, float (&x)[V]) {
-#pragma unroll
-    for (int k = 0; k < V; k++)
-        x[k] = i + k < n ? p[i + k] : 0.0f;
-}
-
-__device__ __forceinline__ void store_floats(float *p, uint64_t i, uint64_t n,
-                                             const float (&x)[V]) {
-#pragma unroll
-    for (int k = 0; k < V; k++)
-        if (i + k < n) p[i + k] = x[k];
-}
-
 /* ---- moments ---- */
 
 struct map {
     const float *value, *midpoint; /* in shared memory */
 };
 
-template <bool IN_PACKS>
+template <typename S> constexpr bool in_packs = pl_lanes<S>::N > 1;
+
+template <typename S>
 __device__ __forceinline__ uint2 load_codes(const uint8_t *code, uint64_t i, uint64_t n) {
-    if (IN_PACKS && i + V <= n) return *reinterpret_cast<const uint2 *>(code + i);
+    if (in_packs<S> && i + V <= n) return *reinterpret_cast<const uint2 *>(code + i);
     uint32_t word[2] = {0, 0};
 #pragma unroll
     for (int k = 0; k < V; k++)
@@ -102,9 +92,9 @@ __device__ __forceinline__ uint2 load_codes(const uint8_t *code, uint64_t i, uin
     return make_uint2(word[0], word[1]);
 }
 
-template <bool IN_PACKS>
+template <typename S>
 __device__ __forceinline__ void store_codes(uint8_t *code, uint64_t i, uint64_t n, uint2 words) {
-    if (IN_PACKS && i + V <= n) {
+    if (in_packs<S> && i + V <= n) {
         *reinterpret_cast<uint2 *>(code + i) = words;
         return;
     }
@@ -113,14 +103,14 @@ __device__ __forceinline__ void store_codes(uint8_t *code, uint64_t i, uint64_t 
         if (i + k < n) code[i + k] = (uint8_t)((k < 4 ? words.x : words.y) >> k % 4 * 8);
 }
 
-template <bool IN_PACKS>
-__device__ __forceinline__ void decode(const struct moment &s, const struct map &map, uint64_t i,
+template <typename S>
+__device__ __forceinline__ void decode(const struct moment<S> &s, const struct map &map, uint64_t i,
                                        uint64_t n, float (&x)[V]) {
     if (!s.absmax) {
-        load_floats((const float *)s.p, i, n, x);
+        load(s.floats, i, n, x);
         return;
     }
-    const uint2 words = load_codes<IN_PACKS>((const uint8_t *)s.p, i, n);
+    const uint2 words = load_codes<S>(s.code, i, n);
     const float absmax = s.absmax[i / PL_STATE8_BLOCK];
 #pragma unroll
     for (int k = 0; k < V; k++)
@@ -129,8 +119,8 @@ __device__ __forceinline__ void decode(const struct moment &s, const struct map 
 }
 
 /* Every lane of the warp comes here; i may lie past the end. */
-template <bool IN_PACKS>
-__device__ __forceinline__ void encode(const struct moment &s, const struct map &map,
+template <typename S>
+__device__ __forceinline__ void encode(const struct moment<S> &s, const struct map &map,
                                        bool is_signed, uint64_t i, uint64_t n,
                                        const float (&x)[V]) {
     uint32_t word[2] = {0, 0};
@@ -153,16 +143,16 @@ __device__ __forceinline__ void encode(const struct moment &s, const struct map 
         word[k / 4] |= (uint32_t)code << k % 4 * 8;
     }
     if (most == 0) word[0] = word[1] = 0;
-    store_codes<IN_PACKS>((uint8_t *)s.p, i, n, make_uint2(word[0], word[1]));
+    store_codes<S>(s.code, i, n, make_uint2(word[0], word[1]));
 }
 
-template <bool IN_PACKS>
-__device__ __forceinline__ void keep(const struct moment &s, const struct map &map, bool is_signed,
-                                     uint64_t i, uint64_t n, const float (&x)[V]) {
+template <typename S>
+__device__ __forceinline__ void keep(const struct moment<S> &s, const struct map &map,
+                                     bool is_signed, uint64_t i, uint64_t n, const float (&x)[V]) {
     if (s.absmax)
-        encode<IN_PACKS>(s, map, is_signed, i, n, x);
+        encode<S>(s, map, is_signed, i, n, x);
     else
-        store_floats((float *)s.p, i, n, x);
+        store(s.floats, i, n, x);
 }
 
 /* ---- a block of 256 ---- */
@@ -180,25 +170,25 @@ __device__ __forceinline__ void move(const struct rule &u, float clip, const flo
     }
 }
 
-template <typename W, typename G, bool IN_PACKS>
-__device__ __forceinline__ void update_lane(const update<W, G> &t, const struct map &m_map,
+template <typename W, typename G, typename S>
+__device__ __forceinline__ void update_lane(const update<W, G, S> &t, const struct map &m_map,
                                             const struct map &v_map, uint64_t i) {
     float p[V] = {}, g[V] = {}, m[V] = {}, v[V] = {};
     if (i < t.n) {
-        if (t.master)
-            load_floats(t.master, i, t.n, p);
+        if (t.master.p)
+            load(t.master, i, t.n, p);
         else
             load(t.w, i, t.n, p);
         load(t.g, i, t.n, g);
-        decode<IN_PACKS>(t.m, m_map, i, t.n, m);
-        decode<IN_PACKS>(t.v, v_map, i, t.n, v);
+        decode<S>(t.m, m_map, i, t.n, m);
+        decode<S>(t.v, v_map, i, t.n, v);
         move(t.rule, (float)t.clip[1], g, m, v, p);
-        if (t.master) store_floats(t.master, i, t.n, p);
+        if (t.master.p) store(t.master, i, t.n, p);
         if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, i, p);
         store(t.w, i, t.n, p);
     }
-    keep<IN_PACKS>(t.m, m_map, true, i, t.n, m);
-    keep<IN_PACKS>(t.v, v_map, false, i, t.n, v);
+    keep<S>(t.m, m_map, true, i, t.n, m);
+    keep<S>(t.v, v_map, false, i, t.n, v);
 }
 
 /* value and midpoint of a map, a thread an entry; the last midpoint is not used. */
@@ -209,8 +199,8 @@ __device__ __forceinline__ struct map bring(const float *value, float *shared) {
     return {shared, shared + PL_QUANT_MAP_SIZE};
 }
 
-template <typename W, typename G, bool IN_PACKS>
-__global__ void __launch_bounds__(BLOCK) update_blocks(const update<W, G> t) {
+template <typename W, typename G, typename S>
+__global__ void __launch_bounds__(BLOCK) update_blocks(const update<W, G, S> t) {
     PL_SHARED(float, shared); /* two maps with their midpoints */
     if (isnan(t.clip[1])) return;
     const struct map m_map = bring(t.signed_map, shared);
@@ -219,31 +209,37 @@ __global__ void __launch_bounds__(BLOCK) update_blocks(const update<W, G> t) {
     const uint64_t step = (uint64_t)gridDim.x * WARPS * PL_STATE8_BLOCK;
     uint64_t first = ((uint64_t)blockIdx.x * WARPS + threadIdx.x / PL_WARP) * PL_STATE8_BLOCK;
     for (; first < t.n; first += step)
-        update_lane<W, G, IN_PACKS>(t, m_map, v_map, first + threadIdx.x % PL_WARP * V);
+        update_lane<W, G, S>(t, m_map, v_map, first + threadIdx.x % PL_WARP * V);
 }
 
 /* ---- launching ---- */
 
-template <typename W, typename G, bool IN_PACKS>
+template <typename S>
+struct moment<S> moment_of(const struct pl_view *s, const struct pl_view *absmax) {
+    const struct pl_view f = pl_flat(s);
+    return {(uint8_t *)s->p, (float *)absmax->p, pl_mat_of<S>(f)};
+}
+
+template <typename W, typename G, typename S>
 pl_err launch(struct pl_device *dev, const struct pl_call *c, const struct rule *rule) {
     const struct pl_view w = pl_flat(&c->in[0]), g = pl_flat(&c->in[1]);
     const uint64_t n = w.rows * w.cols, blocks = pl_u64_div_up(pl_state8_blocks(n), WARPS);
     const struct pl_cuda *cuda = pl_cuda_of(dev);
-    update<W, G> t = {pl_mat_of<W>(w),
-                      pl_mat_of<G>(g),
-                      (float *)c->in[7].p,
-                      {c->in[2].p, (float *)c->in[5].p},
-                      {c->in[3].p, (float *)c->in[6].p},
-                      (const double *)c->in[4].p,
-                      n,
-                      *rule,
-                      {},
-                      {}};
+    update<W, G, S> t = {pl_mat_of<W>(w),
+                         pl_mat_of<G>(g),
+                         pl_mat_of<S>(pl_flat(&c->in[7])),
+                         moment_of<S>(&c->in[2], &c->in[5]),
+                         moment_of<S>(&c->in[3], &c->in[6]),
+                         (const double *)c->in[4].p,
+                         n,
+                         *rule,
+                         {},
+                         {}};
     pl_quant_map_values(true, t.signed_map);
     pl_quant_map_values(false, t.unsigned_map);
     const uint64_t grid = pl_u64_min(blocks, (uint64_t)cuda->sm_count * ROUNDS);
     if (blocks)
-        PL_LAUNCH((update_blocks<W, G, IN_PACKS>), dim3((unsigned)grid), dim3(BLOCK),
+        PL_LAUNCH((update_blocks<W, G, S>), dim3((unsigned)grid), dim3(BLOCK),
                   4 * PL_QUANT_MAP_SIZE * sizeof(float), cuda->stream, t);
     return pl_cuda_launched();
 }
@@ -253,16 +249,16 @@ typedef pl_err (*launch_fn)(struct pl_device *dev, const struct pl_call *c,
 
 /* By the storage of w and g, each fp32 or bf16. */
 const launch_fn launches[2][2] = {
-    {launch<float, float, true>, launch<float, __nv_bfloat16, true>},
-    {launch<__nv_bfloat16, float, true>, launch<__nv_bfloat16, __nv_bfloat16, true>},
+    {launch<float, float, float>, launch<float, __nv_bfloat16, float>},
+    {launch<__nv_bfloat16, float, float>, launch<__nv_bfloat16, __nv_bfloat16, float>},
 };
 
+/* Packs are 16 bytes of floats, eight of codes; absent operands lie at 0. */
 bool is_in_packs(const struct pl_call *c) {
+    static const int views[] = {0, 1, 2, 3, 7};
     bool aligned = true;
-    for (int i = 0; i < 2; i++)
-        aligned = aligned && (uintptr_t)c->in[i].p % 16 == 0;
-    for (int i = 2; i < 4; i++)
-        aligned = aligned && (uintptr_t)c->in[i].p % V == 0;
+    for (int i : views)
+        aligned = aligned && (uintptr_t)c->in[i].p % (c->in[i].dtype == PL_DTYPE_U8 ? V : 16) == 0;
     return aligned;
 }
 
@@ -293,13 +289,13 @@ extern "C" pl_err pl_cuda_adamw_8bit(struct pl_device *dev, const struct pl_call
         return PL_ERR_PLAN_BROKEN;
     const launch_fn fn =
         is_in_packs(c) ? launches[c->in[0].dtype == PL_DTYPE_BF16][c->in[1].dtype == PL_DTYPE_BF16]
-                       : launch<pl_either, pl_either, false>;
+                       : launch<pl_either, pl_either, pl_either>;
     return fn(dev, c, &rule);
 }
 
-PL_CUDA_PRELOAD(adamw8) = {PL_CUDA_KERNEL(update_blocks<float, float, true>),
-                           PL_CUDA_KERNEL(update_blocks<float, __nv_bfloat16, true>),
-                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, float, true>),
-                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, __nv_bfloat16, true>),
-                           PL_CUDA_KERNEL(update_blocks<pl_either, pl_either, false>),
+PL_CUDA_PRELOAD(adamw8) = {PL_CUDA_KERNEL(update_blocks<float, float, float>),
+                           PL_CUDA_KERNEL(update_blocks<float, __nv_bfloat16, float>),
+                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, float, float>),
+                           PL_CUDA_KERNEL(update_blocks<__nv_bfloat16, __nv_bfloat16, float>),
+                           PL_CUDA_KERNEL(update_blocks<pl_either, pl_either, pl_either>),
                            NULL};

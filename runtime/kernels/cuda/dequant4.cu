@@ -21,10 +21,10 @@ struct tables {
 
 template <typename T> struct dequant {
     const uint8_t *codes;
-    const float *absmax;    /* of blocks, or of nests and the offset */
-    const uint8_t *absmax8; /* NULL = not nested */
-    pl_mat<T> w;            /* one row of n elements */
-    uint64_t n, nests;
+    const float *absmax;      /* of blocks, or of nests and the offset */
+    const uint8_t *absmax8;   /* NULL = not nested */
+    pl_mat<T> w;              /* one row of n elements */
+    uint64_t n, bytes, nests; /* bytes of codes */
     struct tables tables;
 };
 
@@ -66,22 +66,21 @@ __global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
     if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.tables.value[threadIdx.x];
     map[threadIdx.x] = t.tables.map[threadIdx.x];
     __syncthreads();
-    const uint64_t bytes = pl_quant_codes_bytes(t.n);
     const uint64_t first = ((uint64_t)blockIdx.x * PACKS * BLOCK + threadIdx.x) * BYTES;
     uint32_t codes[PACKS];
     float absmax[PACKS];
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         const uint64_t at = first + k * BLOCK * BYTES;
-        if (at >= bytes) break;
-        codes[k] = load_codes<BYTES>(t.codes, at, bytes);
+        if (at >= t.bytes) break;
+        codes[k] = load_codes<BYTES>(t.codes, at, t.bytes);
         absmax[k] = absmax_of(t, map, at * 2 / PL_QUANT_BLOCK);
     }
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         const uint64_t at = first + k * BLOCK * BYTES;
         float f[2 * BYTES];
-        if (at >= bytes) break;
+        if (at >= t.bytes) break;
 #pragma unroll
         for (int i = 0; i < 2 * BYTES; i++) /* the high half of a byte comes first */
             f[i] = __fmul_rn(value[codes[k] >> (i / 2 * 8 + (i % 2 ? 0 : 4)) & 15u], absmax[k]);
@@ -96,14 +95,15 @@ struct dequant_call {
 };
 
 template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cudaStream_t stream) {
-    const uint64_t blocks = pl_u64_div_up(pl_quant_codes_bytes(d->n), BLOCK * PACKS * BYTES);
     dequant<T> t = {(const uint8_t *)d->c->in[0].p,
                     (const float *)d->c->in[1].p,
                     (const uint8_t *)d->c->in[2].p,
                     pl_mat_of<T>(d->w),
                     d->n,
+                    pl_quant_codes_bytes(d->n),
                     pl_quant_nests(d->n),
                     {}};
+    const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES);
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
     memcpy(t.tables.value, pl_quant_table(d->c->attr->quant), sizeof t.tables.value);
     pl_quant_map_values(true, t.tables.map);
