@@ -5,24 +5,17 @@
  * 16-register levels hide the latency of two fused multiply-adds per cycle. */
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/vec.h"
 
 #include <string.h>
 
 #if defined(__AVX512F__)
-#define LANES        16
 #define TILE_VECTORS 4
-#elif defined(__AVX__)
-#define LANES        8
-#define TILE_VECTORS 2
 #else
-#define LANES        4
 #define TILE_VECTORS 2
 #endif
 #define TILE_ROWS 6
 
-typedef float vec __attribute__((vector_size(LANES * sizeof(float))));
-typedef float vec_unaligned
-    __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef float vec4 __attribute__((vector_size(16)));
 typedef float vec4_unaligned __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
 
@@ -36,13 +29,13 @@ struct panel { /* one group of rows by one group of vectors */
 /* rows and vectors are constants wherever this is expanded, so `sum` lives in registers. */
 static inline __attribute__((always_inline)) void
 multiply_panel(const struct panel *p, const int rows, const int vectors) {
-    vec sum[TILE_ROWS][TILE_VECTORS] = {0};
+    pl_vec sum[TILE_ROWS][TILE_VECTORS] = {0};
     const float *a = p->a, *b = p->b;
     const size_t rs = p->rs, ks = p->ks, ldb = p->ldb;
     for (size_t k = p->k; k > 0; k--, a += ks, b += ldb) {
-        vec column[TILE_VECTORS];
+        pl_vec column[TILE_VECTORS];
         for (int v = 0; v < vectors; v++)
-            column[v] = *(const vec_unaligned *)(b + v * LANES);
+            column[v] = *(const pl_vec_unaligned *)(b + v * PL_LANES);
         for (int r = 0; r < rows; r++) {
             const float x = a[(size_t)r * rs];
             for (int v = 0; v < vectors; v++)
@@ -52,11 +45,11 @@ multiply_panel(const struct panel *p, const int rows, const int vectors) {
     if (p->add)
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++)
-                *(vec_unaligned *)(p->c + (size_t)r * p->ldc + v * LANES) += sum[r][v];
+                *(pl_vec_unaligned *)(p->c + (size_t)r * p->ldc + v * PL_LANES) += sum[r][v];
     else
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++)
-                *(vec_unaligned *)(p->c + (size_t)r * p->ldc + v * LANES) = sum[r][v];
+                *(pl_vec_unaligned *)(p->c + (size_t)r * p->ldc + v * PL_LANES) = sum[r][v];
 }
 
 #define PANEL_NAME(rows, vectors) multiply_##rows##x##vectors
@@ -94,7 +87,7 @@ struct extent {
 static struct extent extent_of(const struct pl_tile_product *t, uint32_t row, uint32_t rows) {
     struct extent e = {0, 0, t->k};
     if (t->triangle == PL_TRIANGLE_KEYS_BY_QUERIES)
-        e.column = clamp_to(row + t->diag, t->n) / LANES * LANES;
+        e.column = clamp_to(row + t->diag, t->n) / PL_LANES * PL_LANES;
     else if (t->triangle == PL_TRIANGLE_SUM_QUERIES)
         e.first = clamp_to(row + t->diag, t->k);
     else if (t->triangle == PL_TRIANGLE_SUM_KEYS)
@@ -107,7 +100,7 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
         const uint32_t rows = t->m - row < TILE_ROWS ? t->m - row : TILE_ROWS;
         const struct extent e = extent_of(t, row, rows);
         for (uint32_t col = e.column; col < t->n;) {
-            uint32_t vectors = (t->n - col) / LANES;
+            uint32_t vectors = (t->n - col) / PL_LANES;
             if (vectors > TILE_VECTORS) vectors = TILE_VECTORS;
             const struct panel p = {.a = t->a + row * t->rs + e.first * t->ks,
                                     .b = t->b + e.first * t->ldb + col,
@@ -119,7 +112,7 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
                                     .k = e.end > e.first ? e.end - e.first : 0,
                                     .add = t->add};
             panels[rows - 1][vectors - 1](&p);
-            col += vectors * LANES;
+            col += vectors * PL_LANES;
         }
     }
 }

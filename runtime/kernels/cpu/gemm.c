@@ -199,6 +199,10 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g
         no_depth(g);
         return PL_ERR_OK;
     }
+    if (PL_LEVEL_NAME(pl_cpu_has_few_rows)(g)) {
+        PL_LEVEL_NAME(pl_cpu_few_rows)(dev, g);
+        return PL_ERR_OK;
+    }
     bool fp32 = is_fp32(g);
     if (!fp32 && !pl_ws_holds(&g->ws, threads * PL_GEMM_WORKER_BYTES)) return PL_ERR_PLAN_BROKEN;
     if (fp32)

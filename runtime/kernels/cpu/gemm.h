@@ -16,4 +16,10 @@ struct pl_gemm {
 };
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g);
 
+/* few_rows.c: the same for at most PL_FEW_ROWS rows of A, B transposed, k > 0, without a library.
+ * ws: room for A in fp32 where it is not. */
+#define PL_FEW_ROWS 8
+bool PL_LEVEL_NAME(pl_cpu_has_few_rows)(const struct pl_gemm *g);
+void PL_LEVEL_NAME(pl_cpu_few_rows)(struct pl_device *dev, const struct pl_gemm *g);
+
 #endif

@@ -1,0 +1,214 @@
+/* few_rows.c - y = x W^T for a few rows of x: every weight is read once, where it lies.
+ *
+ * A general product copies both operands into a layout of its own, and widens bf16 on the way. With
+ * one token a sequence that is more work than the product: here a worker walks rows of W with the
+ * rows of x beside it, a vector of each at a time, and the speed is that of memory.
+ * bf16 is taken apart two numbers at a time, so the rows of x are laid out as that gives them: even
+ * and odd elements of a stretch apart.
+ *   F1  an element is one chain of vector additions along K and one tree over the lanes, so its
+ * bits do not depend on the other rows of x, on the threads, or on where its column stands */
+#include "runtime/kernels/cpu/gemm.h"
+#include "runtime/kernels/cpu/vec.h"
+
+/* Registers: X_ROWS x W_ROWS sums, and a vector of each row. */
+#define X_ROWS 4
+#if defined(__AVX512F__)
+#define W_ROWS 4
+#else
+#define W_ROWS 2
+#endif
+#define TASK_BYTES 65536 /* of W: worth handing out, and little enough that threads even out */
+
+/* Elements of a row that one step takes. */
+#define BF16_STEP (2 * PL_LANES)
+
+struct few_rows {
+    const struct pl_gemm *g;
+    const float *x; /* [m, k]; with bf16 weights in stretches of BF16_STEP, zeros behind the last */
+    uint64_t ldx, m, n, k;
+};
+
+struct corner { /* of y: some rows of x by some rows of W */
+    const struct few_rows *f;
+    uint64_t row, col;
+};
+
+static inline __attribute__((always_inline)) void store(const struct corner *c, int r, int w,
+                                                        float sum) {
+    const struct pl_gemm *g = c->f->g;
+    const uint64_t row = c->row + (uint64_t)r, col = c->col + (uint64_t)w;
+    void *y = pl_at(&g->c, row, col);
+    float old = 0, bias = 0;
+    if (g->adds) pl_widen(&old, y, g->c.dtype, 1);
+    if (g->bias.p) pl_widen(&bias, pl_vector_at(&g->bias, col), g->bias.dtype, 1);
+    sum = g->alpha * sum + old + bias;
+    pl_narrow(y, g->c.dtype, &sum, 1);
+}
+
+/* rows and cols are constants wherever this is expanded, so `sum` lives in registers. x: at the
+ * rows of the corner; w: at its rows of W; both at the step. */
+static inline __attribute__((always_inline)) void step_fp32(pl_vec (*sum)[W_ROWS], const float *x,
+                                                            uint64_t ldx, const float *const *w,
+                                                            uint64_t k, const int rows,
+                                                            const int cols) {
+    pl_vec v[W_ROWS];
+    for (int j = 0; j < cols; j++)
+        v[j] = pl_vec_load(w[j] + k);
+    for (int i = 0; i < rows; i++) {
+        const pl_vec a = pl_vec_load(x + (uint64_t)i * ldx + k);
+        for (int j = 0; j < cols; j++)
+            sum[i][j] += a * v[j];
+    }
+}
+
+static inline __attribute__((always_inline)) void step_bf16(pl_vec (*sum)[W_ROWS], const float *x,
+                                                            uint64_t ldx, const uint16_t *const *w,
+                                                            uint64_t k, const int rows,
+                                                            const int cols) {
+    pl_vec even[W_ROWS], odd[W_ROWS];
+    for (int j = 0; j < cols; j++)
+        pl_vec_load_bf16(w[j] + k, &even[j], &odd[j]);
+    for (int i = 0; i < rows; i++) {
+        const float *at = x + (uint64_t)i * ldx + k;
+        const pl_vec a = pl_vec_load(at), b = pl_vec_load(at + PL_LANES);
+        for (int j = 0; j < cols; j++) {
+            sum[i][j] += a * even[j];
+            sum[i][j] += b * odd[j];
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+store_all(const struct corner *c, pl_vec (*sum)[W_ROWS], const int rows, const int cols) {
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++)
+            store(c, i, j, pl_vec_sum(sum[i][j]));
+}
+
+/* The elements behind the last whole step are copied among zeros: reading past a row would leave
+ * the matrix at its end. */
+static inline __attribute__((always_inline)) void multiply_fp32(const struct corner *c,
+                                                                const int rows, const int cols) {
+    const struct few_rows *f = c->f;
+    const uint64_t whole = f->k / PL_LANES * PL_LANES, rest = f->k - whole;
+    const float *x = f->x + c->row * f->ldx, *w[W_ROWS];
+    pl_vec sum[X_ROWS][W_ROWS] = {0};
+    for (int j = 0; j < cols; j++)
+        w[j] = pl_at(&f->g->b, c->col + (uint64_t)j, 0);
+    for (uint64_t k = 0; k < whole; k += PL_LANES)
+        step_fp32(sum, x, f->ldx, w, k, rows, cols);
+    if (rest) {
+        float x_end[X_ROWS][PL_LANES] = {{0}}, w_end[W_ROWS][PL_LANES] = {{0}};
+        for (int i = 0; i < rows; i++)
+            memcpy(x_end[i], x + (uint64_t)i * f->ldx + whole, rest * sizeof(float));
+        for (int j = 0; j < cols; j++) {
+            memcpy(w_end[j], w[j] + whole, rest * sizeof(float));
+            w[j] = w_end[j];
+        }
+        step_fp32(sum, x_end[0], PL_LANES, w, 0, rows, cols);
+    }
+    store_all(c, sum, rows, cols);
+}
+
+static inline __attribute__((always_inline)) void multiply_bf16(const struct corner *c,
+                                                                const int rows, const int cols) {
+    const struct few_rows *f = c->f;
+    const uint64_t whole = f->k / BF16_STEP * BF16_STEP, rest = f->k - whole;
+    const float *x = f->x + c->row * f->ldx;
+    const uint16_t *w[W_ROWS];
+    pl_vec sum[X_ROWS][W_ROWS] = {0};
+    for (int j = 0; j < cols; j++)
+        w[j] = pl_at(&f->g->b, c->col + (uint64_t)j, 0);
+    for (uint64_t k = 0; k < whole; k += BF16_STEP)
+        step_bf16(sum, x, f->ldx, w, k, rows, cols);
+    if (rest) {
+        uint16_t w_end[W_ROWS][BF16_STEP] = {{0}};
+        for (int j = 0; j < cols; j++) {
+            memcpy(w_end[j], w[j] + whole, rest * sizeof(uint16_t));
+            w[j] = w_end[j];
+        }
+        step_bf16(sum, x + whole, f->ldx, w, 0, rows, cols);
+    }
+    store_all(c, sum, rows, cols);
+}
+
+#define CORNER(rows, width, cols, type)                                                            \
+    static void multiply_##rows##_##width##_##type(const struct corner *c) {                       \
+        multiply_##type(c, rows, cols);                                                            \
+    }
+#define CORNERS(width, cols, type)                                                                 \
+    CORNER(1, width, cols, type)                                                                   \
+    CORNER(2, width, cols, type)                                                                   \
+    CORNER(3, width, cols, type)                                                                   \
+    CORNER(4, width, cols, type)
+CORNERS(whole, W_ROWS, fp32)
+CORNERS(whole, W_ROWS, bf16)
+CORNERS(single, 1, fp32)
+CORNERS(single, 1, bf16)
+
+typedef void (*corner_fn)(const struct corner *c);
+#define ENTRIES(width, type)                                                                       \
+    {                                                                                              \
+        multiply_1_##width##_##type, multiply_2_##width##_##type, multiply_3_##width##_##type,     \
+            multiply_4_##width##_##type                                                            \
+    }
+/* [is bf16][is a single row of W][rows of x - 1] */
+static const corner_fn corners[2][2][X_ROWS] = {
+    {ENTRIES(whole, fp32), ENTRIES(single, fp32)},
+    {ENTRIES(whole, bf16), ENTRIES(single, bf16)},
+};
+
+static void multiply_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
+    const struct few_rows *f = arg;
+    const bool bf16 = f->g->b.dtype == PL_DTYPE_BF16;
+    (void)worker;
+    for (uint64_t col = col0; col < col1;) {
+        const bool single = col1 - col < W_ROWS;
+        for (uint64_t row = 0; row < f->m; row += X_ROWS) {
+            const uint64_t rows = pl_u64_min(X_ROWS, f->m - row);
+            corners[bf16][single][rows - 1](&(struct corner){f, row, col});
+        }
+        col += single ? 1 : W_ROWS;
+    }
+}
+
+/* Elements of a row of x as the weights want it. */
+static uint64_t laid_out(const struct pl_gemm *g) {
+    return g->b.dtype == PL_DTYPE_BF16 ? pl_u64_div_up(g->a.cols, BF16_STEP) * BF16_STEP
+                                       : g->a.cols;
+}
+
+static bool is_laid_out(const struct pl_gemm *g) {
+    return g->a.dtype == PL_DTYPE_F32 && g->b.dtype == PL_DTYPE_F32;
+}
+
+bool PL_LEVEL_NAME(pl_cpu_has_few_rows)(const struct pl_gemm *g) {
+    if (g->trans_a || !g->trans_b || g->c.rows > PL_FEW_ROWS) return false;
+    return is_laid_out(g) || pl_ws_holds(&g->ws, g->c.rows * laid_out(g) * sizeof(float));
+}
+
+/* dst[n] = row of x, element by element: a few rows, once for the whole product. */
+static void lay_out(const struct pl_gemm *g, uint64_t row, uint64_t n, float *dst) {
+    const void *src = pl_at(&g->a, row, 0);
+    const bool apart = g->b.dtype == PL_DTYPE_BF16;
+    for (uint64_t k = 0; k < n; k++) {
+        const uint64_t in = k % BF16_STEP;
+        const uint64_t to = apart ? k - in + in / 2 + in % 2 * PL_LANES : k;
+        dst[to] = 0;
+        if (k < g->a.cols)
+            pl_widen(&dst[to], (const char *)src + k * pl_float_bytes(g->a.dtype), g->a.dtype, 1);
+    }
+}
+
+void PL_LEVEL_NAME(pl_cpu_few_rows)(struct pl_device *dev, const struct pl_gemm *g) {
+    struct few_rows f = {
+        .g = g, .x = g->a.p, .ldx = g->a.ld, .m = g->c.rows, .n = g->c.cols, .k = g->a.cols};
+    if (!is_laid_out(g)) {
+        f.x = g->ws.p;
+        f.ldx = laid_out(g);
+        for (uint64_t i = 0; i < f.m; i++)
+            lay_out(g, i, f.ldx, (float *)g->ws.p + i * f.ldx);
+    }
+    const uint64_t wide = TASK_BYTES / (f.k * pl_float_bytes(g->b.dtype)) / W_ROWS * W_ROWS;
+    pl_cpu_rows(dev, f.n, pl_u64_max(wide, W_ROWS), multiply_columns, &f);
+}

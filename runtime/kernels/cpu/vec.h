@@ -1,0 +1,54 @@
+/* vec.h - the vector of the level at hand, for loops whose order of additions must be written down.
+ *
+ * Needs: the instruction set of the file's level. */
+#ifndef PL_RUNTIME_KERNELS_CPU_VEC_H
+#define PL_RUNTIME_KERNELS_CPU_VEC_H
+
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#define PL_LANES 16
+#elif defined(__AVX__)
+#define PL_LANES 8
+#else
+#define PL_LANES 4
+#endif
+
+typedef float pl_vec __attribute__((vector_size(PL_LANES * sizeof(float))));
+typedef float pl_vec_unaligned
+    __attribute__((vector_size(PL_LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef uint32_t pl_vec_bits __attribute__((vector_size(PL_LANES * sizeof(uint32_t))));
+typedef uint32_t pl_vec_bits_unaligned
+    __attribute__((vector_size(PL_LANES * sizeof(uint32_t)), aligned(sizeof(uint16_t)), may_alias));
+
+static inline pl_vec pl_vec_load(const float *p) {
+    return *(const pl_vec_unaligned *)p;
+}
+
+/* 2 x PL_LANES numbers in bf16, the even ones and the odd ones: a shift and a mask, where widening
+ * them in order would move every second one to another lane. */
+static inline void pl_vec_load_bf16(const uint16_t *p, pl_vec *even, pl_vec *odd) {
+    const pl_vec_bits both = *(const pl_vec_bits_unaligned *)p;
+    *even = (pl_vec)(both << 16);
+    *odd = (pl_vec)(both & 0xFFFF0000u);
+}
+
+/* Lanes added as a tree: halves, quarters, ... */
+static inline float pl_vec_sum(pl_vec v) {
+#if PL_LANES == 16
+    v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+    v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+    v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#elif PL_LANES == 8
+    v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5);
+    v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+#else
+    v += __builtin_shufflevector(v, v, 2, 3, 0, 1);
+    v += __builtin_shufflevector(v, v, 1, 0, 3, 2);
+#endif
+    return v[0];
+}
+
+#endif
