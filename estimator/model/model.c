@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONFIG_MAX_BYTES (16u << 20) /* the largest published ones are a few 100 kB */
+#define CONFIG_MAX_BYTES (4u << 20) /* the largest published ones are a few 100 kB */
 
 /* Sizes that no class default may stand in for: a file without them is not a model's. */
 static const struct {

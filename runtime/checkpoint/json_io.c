@@ -8,11 +8,23 @@
 /* Seventeen digits bring every double back; fewer would not. */
 #define JSON_STYLE (JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17))
 
+bool pl_json_is_small(const char *text, uint64_t n) {
+    uint64_t values = 1;
+    for (uint64_t i = 0; i < n; i++)
+        values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return values <= PL_JSON_MOST_VALUES;
+}
+
 pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d) {
     char *text = NULL;
     uint64_t bytes;
     json_error_t error;
     PL_TRY(pl_file_read(path, JSON_LIMIT, &text, &bytes, d));
+    if (!pl_json_is_small(text, bytes)) {
+        free(text);
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s: more than %u values", path,
+                          PL_JSON_MOST_VALUES);
+    }
     *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
     free(text);
     if (!*out)

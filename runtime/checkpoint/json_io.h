@@ -6,6 +6,11 @@
 
 #include <jansson.h>
 
+/* A value of a parsed tree takes up to 25 times the bytes of its text. Of the largest published
+ * files the index has 10^5 tensors, a header 10^6 values. */
+#define PL_JSON_MOST_VALUES 4000000u
+/* No more than PL_JSON_MOST_VALUES can stand in text[0, n), by the commas and brackets of it. */
+bool pl_json_is_small(const char *text, uint64_t n);
 /* An object; the caller owns *out. PL_ERR_CHECKPOINT_FILE, or PL_ERR_CHECKPOINT_FORMAT with line
  * and column. No key may stand twice. */
 pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d);

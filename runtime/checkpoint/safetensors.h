@@ -2,8 +2,9 @@
  *
  * In: a file.  Out: entries sorted by name; bytes on request.  Needs: base, jansson.
  *   S1  only the header is read on open; tensor bytes only through pl_st_read
- *   S2  an open file is well-formed: header of at most 100,000,000 bytes, no name twice, no hole,
- *       no overlap, last tensor ends where the file ends, shape x element size = extent
+ *   S2  an open file is well-formed: header of at most 100,000,000 bytes and 4,000,000 values, no
+ *       name twice, no hole, no overlap, last tensor ends where the file ends, shape x element size
+ *       = extent
  *   S3  an element type that is unknown is an entry like any other: whether it is needed is the
  *       caller's business (its extent cannot be checked against its shape)
  * Format: github.com/huggingface/safetensors, README, "Format".

@@ -1,11 +1,10 @@
 /* safetensors_read.c - headers are hostile until every sum in them was checked. */
 #include "estimator/base/checked.h"
-#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +230,8 @@ static pl_err parse_header(struct pl_st_file *f, const char *text, uint64_t byte
                            struct pl_diag *d) {
     json_error_t error;
     if (text[0] != '{') return format_error(f, d, "the header does not start with {");
+    if (!pl_json_is_small(text, bytes))
+        return format_error(f, d, "the header has more than %u values", PL_JSON_MOST_VALUES);
     json_t *root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return format_error(f, d, "the header is not valid JSON: %s at byte %d", error.text,

@@ -141,8 +141,6 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
         if (drop) return PL_ERR_OK;
         s->n = data->max_tokens;
     }
-    if (row->n > UINT32_MAX)
-        return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0, "the row is above 4 GiB");
     uint64_t targets = supervised(s);
     if (!targets) remember(&r->unsupervised, row->line);
     pl_cache_add(&ix->writer, s, targets, cut);

@@ -48,6 +48,10 @@ static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
         s->end -= s->begin;
         s->begin = 0;
     }
+    if (s->end > PL_ROW_MOST_BYTES)
+        return pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, s->line, 1,
+                          "the row is above %zu MiB: a row ends with its line",
+                          PL_ROW_MOST_BYTES >> 20);
     if (s->cap - s->end >= CHUNK) return PL_ERR_OK;
     size_t cap = s->cap ? 2 * s->cap : 2 * (size_t)CHUNK;
     char *buf = cap > s->cap ? realloc(s->buf, cap) : NULL;

@@ -14,6 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The buffer holds a whole row, so that a file without line ends must not pass for one. */
+#define PL_ROW_MOST_BYTES ((size_t)256 << 20)
+
 struct pl_split {
     int fd;           /* borrowed */
     const char *path; /* borrowed */
@@ -35,7 +38,7 @@ struct pl_raw_row {
 /* Starts reading `fd` (at its beginning, regular file). Refuses what is no JSON file by its first
  * bytes: compressed files, parquet, UTF-16, HTML, Git LFS pointers. On failure nothing is held. */
 pl_err pl_split_open(struct pl_split *s, int fd, const char *path, struct pl_diag *d);
-/* *more = false at the end. */
+/* *more = false at the end. PL_ERR_DATA_SYNTAX: a row above PL_ROW_MOST_BYTES. */
 pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d);
 void pl_split_finish(struct pl_split *s);
 

@@ -180,6 +180,23 @@ START_TEST(deep_json_is_refused_without_a_crash) {
 }
 END_TEST
 
+/* Values are what a parsed header costs, not bytes: these would take 1 GB. */
+START_TEST(a_header_of_too_many_values_is_not_parsed) {
+    const char *path = in(dir, "many.safetensors");
+    const size_t n = (size_t)3 * 4000000;
+    char *header = malloc(n + 16);
+    struct pl_st_file f;
+    ck_assert_ptr_nonnull(header);
+    strcpy(header, "{\"a\":[");
+    for (size_t i = 0; i < n; i += 3)
+        memcpy(header + 6 + i, "[],", 3);
+    strcpy(header + 6 + n - 1, "]}");
+    st_spill(path, header, "", 0);
+    free(header);
+    FAILS(pl_st_open(&f, path, &diag), PL_ERR_CHECKPOINT_FORMAT, "more than 4000000 values");
+}
+END_TEST
+
 START_TEST(a_missing_file_and_a_directory_are_file_errors) {
     struct pl_st_file f;
     FAILS(pl_st_open(&f, in(dir, "none"), &diag), PL_ERR_CHECKPOINT_FILE, "No such file");
@@ -222,6 +239,7 @@ int main(void) {
     tcase_add_test(t, a_file_cut_at_any_byte_is_refused);
     tcase_add_loop_test(t, a_huge_length_word_allocates_nothing, 0, 5);
     tcase_add_test(t, deep_json_is_refused_without_a_crash);
+    tcase_add_test(t, a_header_of_too_many_values_is_not_parsed);
     tcase_add_test(t, a_missing_file_and_a_directory_are_file_errors);
     tcase_add_test(t, a_written_header_reads_back_and_is_aligned);
     suite_add_tcase(s, t);

@@ -2,6 +2,7 @@
 #include "tests/data/fixture.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/json_scan.h"
+#include "runtime/data/split.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -585,6 +586,20 @@ END_TEST
 
 #define N(a) ((int)(sizeof(a) / sizeof *(a)))
 
+/* A sparse file: nothing of it is on the disk. */
+START_TEST(a_file_without_line_ends_is_not_taken_for_a_row) {
+    struct fixture f;
+    static const char *const starts[] = {"{\"text\": \"", "[{\"text\": [1, 2"};
+    fixture_start(&f, PL_FORMAT_TEXT);
+    fixture_write(&f, starts[_i], strlen(starts[_i]));
+    ck_assert_int_eq(truncate(f.path, (off_t)PL_ROW_MOST_BYTES + (4 << 20)), 0);
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_SYNTAX);
+    ck_assert_msg(strstr(f.d.message, "the row is above 256 MiB"), "%s", f.d.message);
+    ck_assert_uint_eq(f.d.line, 1);
+    fixture_finish(&f);
+}
+END_TEST
+
 int main(void) {
     n_tsv = load_lines(DATA "/bad/expected.tsv", tsv);
     if (n_tsv != 90) return 1; /* a lost table would make loops of zero tests pass */
@@ -608,6 +623,7 @@ int main(void) {
     tcase_add_test(t, a_file_that_cannot_be_read_points_at_the_configuration);
     tcase_add_test(t, a_file_changed_under_way_is_noticed);
     tcase_add_test(t, quoted_input_is_short_and_printable);
+    tcase_add_loop_test(t, a_file_without_line_ends_is_not_taken_for_a_row, 0, 2);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);
