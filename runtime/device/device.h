@@ -35,9 +35,18 @@ struct pl_device_ops {
     pl_err (*upload)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*download)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*sync)(struct pl_device *dev); /* NULL = nothing is ever pending */
+    /* Small values of the device that the host wants later: post queues the copy of `bytes` to
+     * byte `at` of a place of the mailbox behind the kernels and does not wait; collect waits for
+     * all that was posted to the place. NULL = download is as good. */
+    pl_err (*post)(struct pl_device *dev, uint32_t place, uint64_t at, const void *src,
+                   uint64_t bytes);
+    pl_err (*collect)(struct pl_device *dev, uint32_t place, void *dst, uint64_t bytes);
     /* Bytes free for arenas right now, before any budget. */
     pl_err (*free_bytes)(struct pl_device *dev, uint64_t *out, struct pl_diag *d);
 };
+
+#define PL_MAIL_PLACES 2
+#define PL_MAIL_BYTES  64 /* of a place */
 
 extern const struct pl_device_ops pl_device_cpu, pl_device_cuda, pl_device_null;
 

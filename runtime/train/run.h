@@ -28,6 +28,15 @@ struct pl_debug_fault { /* debug_inject: device_oom@step=N */
     uint64_t step, count;
 };
 
+/* A step that is queued and whose loss and norm were not looked at yet. */
+struct pl_pending {
+    uint64_t step, position, targets, tokens, samples;
+    uint32_t batch_size;
+    double learning_rate;
+    double values[2][2]; /* loss and clip, where the device gives them at once */
+};
+#define PL_MAX_PENDING PL_MAIL_PLACES
+
 struct pl_run {
     struct pl_preflight *pf;
     const struct pl_job *job;
@@ -40,6 +49,8 @@ struct pl_run {
     struct pl_run_state state;
     struct pl_schedule schedule;
     struct pl_step_batch batch;
+    struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
+    uint32_t oldest_pending, n_pending;
     struct pl_worker *worker; /* NULL = not started, or prefetch is off */
     double data_wait_seconds; /* of all steps, until their samples were there */
     struct pl_micro_batch micro;
@@ -77,9 +88,11 @@ void pl_run_measure(struct pl_run *r, struct pl_train_result *out);
 
 /* --- step.c --- */
 struct pl_step_result {
+    uint64_t step, position; /* behind the step */
     double loss, grad_norm, learning_rate;
     uint64_t targets, tokens; /* supervised, computed */
     uint64_t samples;
+    uint32_t batch_size; /* micro-batch in use */
 };
 /* The host image of the micro-batch to the inputs of its phase. */
 pl_err pl_run_upload_inputs(struct pl_run *r, bool eval);
@@ -87,8 +100,16 @@ pl_err pl_run_upload_inputs(struct pl_run *r, bool eval);
 pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d);
 /* Reserves the batch arena, halving as recovery allows. */
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
-/* One transaction: the next samples, forward and backward, then the commit. */
-pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* One transaction: the next samples, forward and backward, then the commit. On a device that works
+ * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. */
+pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
+/* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
+ * or norm; neither it nor a step behind it has changed a weight. */
+pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* Steps that may stay uncollected while the next one is queued. */
+static inline uint32_t pl_run_lag(const struct pl_run *r) {
+    return r->device->ops->post ? PL_MAX_PENDING - 1 : 0;
+}
 /* The step on the longest samples of the data, without counting it: the weights change, the run's
  * state does not. */
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);

@@ -194,30 +194,64 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     return recoverable(r, true, d);
 }
 
-/* The update: the device itself leaves the weights alone when loss or norm is not finite
- * (CLIP_SCALE), so the host need not look before it, only afterwards. */
-static pl_err commit(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
-    struct pl_rung *rung = pl_run_rung(r);
-    const struct pl_phase_range *o = &rung->planned.program->phases[PL_PHASE_OPTIMIZER];
-    double loss[2], clip[2];
-    PL_TRY(pl_exec_run(&rung->exec, o->first_op + rung->norm_ops, o->n_ops - rung->norm_ops, d));
-    PL_TRY(read_pair(r, rung->planned.program->loss, loss));
-    PL_TRY(read_pair(r, rung->planned.program->clip, clip));
-    out->loss = r->batch.targets ? loss[0] / (double)r->batch.targets : 0;
-    out->grad_norm = clip[0];
-    out->learning_rate = rung->exec.batch.learning_rate;
-    out->targets = r->batch.targets;
-    out->tokens = r->batch.tokens;
-    out->samples = r->batch.n;
-    if (isfinite(loss[0]) && isfinite(clip[0])) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_NOT_FINITE,
-                       "step %llu: loss %g, gradient norm %g; the weights were not touched",
-                       (unsigned long long)(r->state.step + 1), out->loss, out->grad_norm);
+/* The i-th pair of values[] of a pending step. */
+static pl_err post_pair(struct pl_run *r, uint32_t pending, uint32_t i, uint32_t tensor) {
+    const struct pl_device_ops *ops = r->device->ops;
+    double(*values)[2] = r->pending[pending].values;
+    if (!ops->post) return read_pair(r, tensor, values[i]);
+    return ops->post(r->device, pending, i * sizeof *values,
+                     pl_exec_address(&pl_run_rung(r)->exec, tensor), sizeof *values);
 }
 
-static pl_err held_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+/* The update: the device itself leaves the weights alone when loss or norm is not finite, from then
+ * on and for good (CLIP_SCALE), so the host need not look before it, nor before the next step. */
+static pl_err commit(struct pl_run *r, struct pl_diag *d) {
+    struct pl_rung *rung = pl_run_rung(r);
+    const struct pl_program *p = rung->planned.program;
+    const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
+    uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
+    PL_TRY(pl_exec_run(&rung->exec, o->first_op + rung->norm_ops, o->n_ops - rung->norm_ops, d));
+    r->pending[at] = (struct pl_pending){.step = r->state.step + 1,
+                                         .position = r->state.position + r->batch.n,
+                                         .targets = r->batch.targets,
+                                         .tokens = r->batch.tokens,
+                                         .samples = r->batch.n,
+                                         .batch_size = r->oom.batch_size,
+                                         .learning_rate = rung->exec.batch.learning_rate};
+    PL_TRY(post_pair(r, at, 0, p->loss));
+    PL_TRY(post_pair(r, at, 1, p->clip));
+    r->n_pending++;
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+    const struct pl_device_ops *ops = r->device->ops;
+    struct pl_pending *p = &r->pending[r->oldest_pending];
+    pl_err err = PL_ERR_OK;
+    if (ops->collect) err = ops->collect(r->device, r->oldest_pending, p->values, sizeof p->values);
+    r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
+    r->n_pending--;
+    if (err != PL_ERR_OK)
+        return pl_diag_set(d, err, "step %llu did not end", (unsigned long long)p->step);
+    const double loss = p->values[0][0], norm = p->values[1][0];
+    *out = (struct pl_step_result){.step = p->step,
+                                   .position = p->position,
+                                   .loss = p->targets ? loss / (double)p->targets : 0,
+                                   .grad_norm = norm,
+                                   .learning_rate = p->learning_rate,
+                                   .targets = p->targets,
+                                   .tokens = p->tokens,
+                                   .samples = p->samples,
+                                   .batch_size = p->batch_size};
+    if (isfinite(loss) && isfinite(norm)) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_NOT_FINITE,
+                       "step %llu: loss %g, gradient norm %g; the weights were not touched",
+                       (unsigned long long)p->step, out->loss, out->grad_norm);
+}
+
+static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(recoverable(r, false, d));
-    PL_TRY(commit(r, out, d));
+    PL_TRY(commit(r, d));
     if (r->device->allocations == r->steady_allocations) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
                        (unsigned long long)(r->state.step + 1));
@@ -233,15 +267,15 @@ static pl_err next_samples(struct pl_run *r, struct pl_diag *d) {
     return pl_worker_take(r->worker, position, &r->batch, d);
 }
 
-pl_err pl_run_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
+pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     double before = pl_run_clock();
     PL_TRY(next_samples(r, d));
     r->data_wait_seconds += pl_run_clock() - before;
-    PL_TRY(held_step(r, out, d));
+    PL_TRY(held_step(r, d));
     r->state.step++;
     r->state.position += r->batch.n;
-    r->state.tokens += out->targets;
-    r->tokens_computed += out->tokens;
+    r->state.tokens += r->batch.targets;
+    r->tokens_computed += r->batch.tokens;
     return PL_ERR_OK;
 }
 
@@ -249,7 +283,8 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     const struct pl_longest *l = pl_data_longest(r->pf->data);
     PL_TRY(
         pl_step_batch_load_rows(&r->batch, &r->pf->source, r->pf->global_batch, l->row, l->n, d));
-    return held_step(r, out, d);
+    PL_TRY(held_step(r, d));
+    return pl_run_collect(r, out, d);
 }
 
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {

@@ -59,9 +59,9 @@ static pl_err board_step(struct pl_run *r, const struct pl_step_report *s, struc
 static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, double seconds,
                           struct pl_diag *d) {
     const struct pl_step_report report = {
-        .step = r->state.step,
+        .step = s->step,
         .total_steps = r->pf->total_steps,
-        .epoch = (double)r->state.position / (double)r->pf->walk.epoch_rows,
+        .epoch = (double)s->position / (double)r->pf->walk.epoch_rows,
         .loss = s->loss,
         .grad_norm = s->grad_norm,
         .learning_rate = s->learning_rate,
@@ -69,11 +69,11 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
         .computed_tokens = s->tokens,
         .samples = s->samples,
         .tokens_per_second = seconds > 0 ? (double)s->tokens / seconds : 0,
-        .batch_size = r->oom.batch_size,
+        .batch_size = s->batch_size,
         .device_bytes = r->device->used_bytes,
         .budget_bytes = r->device->budget_bytes};
-    bool last = r->state.step == r->pf->total_steps;
-    if (r->state.step % r->job->logging_steps == 0 || last) {
+    bool last = s->step == r->pf->total_steps;
+    if (s->step % r->job->logging_steps == 0 || last) {
         PL_TRY(pl_log_step(r->log, &report, d));
         PL_TRY(board_step(r, &report, d));
         pl_progress_step(&r->progress, &report);
@@ -104,26 +104,45 @@ static int stop_signal(const struct pl_run *r) {
     return r->opt->stop ? (int)*r->opt->stop : 0;
 }
 
-static pl_err one_step(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    struct pl_step_result s;
-    double before = pl_run_clock();
-    PL_TRY(pl_run_step(r, &s, d));
-    PL_TRY(report_step(r, &s, pl_run_clock() - before, d));
-    out->last_loss = s.loss;
+/* Reports finished steps until no more than `keep` wait. A step took as long as there is between
+ * its report and the one before. */
+static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_train_result *out,
+                     struct pl_diag *d) {
+    while (r->n_pending > keep) {
+        struct pl_step_result s;
+        PL_TRY(pl_run_collect(r, &s, d));
+        double now = pl_run_clock();
+        PL_TRY(report_step(r, &s, now - *since, d));
+        *since = now;
+        out->last_loss = s.loss;
+    }
+    return PL_ERR_OK;
+}
+
+/* Whatever looks at the weights waits for all steps; a signal does, since a checkpoint follows. */
+static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *out,
+                       struct pl_diag *d) {
+    PL_TRY(pl_run_step(r, d));
+    out->stopped_by = stop_signal(r);
     bool last = r->state.step == r->pf->total_steps;
-    if (due(r->job->eval_steps, r->state.step) || last) PL_TRY(evaluate(r, out, d));
-    if (due(r->job->save_steps, r->state.step) || (last && r->job->save_steps) || stop_signal(r))
-        PL_TRY(pl_run_checkpoint(r, d));
+    bool eval = due(r->job->eval_steps, r->state.step) || last;
+    bool save =
+        due(r->job->save_steps, r->state.step) || (last && r->job->save_steps) || out->stopped_by;
+    PL_TRY(settle(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
+    if (eval) PL_TRY(evaluate(r, out, d));
+    if (save) PL_TRY(pl_run_checkpoint(r, d));
+    if (eval || save) *since = pl_run_clock();
     return PL_ERR_OK;
 }
 
 static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    double since = pl_run_clock();
     while (r->state.step < r->pf->total_steps) {
-        PL_TRY(one_step(r, out, d));
-        if (!stop_signal(r)) continue;
-        out->stopped_by = stop_signal(r);
-        return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by signal %d behind step %llu, saved",
-                           out->stopped_by, (unsigned long long)r->state.step);
+        PL_TRY(one_step(r, &since, out, d));
+        if (out->stopped_by)
+            return pl_diag_set(d, PL_ERR_INTERRUPTED,
+                               "stopped by signal %d behind step %llu, saved", out->stopped_by,
+                               (unsigned long long)r->state.step);
     }
     return PL_ERR_OK;
 }

@@ -16,6 +16,7 @@
 struct plsim_counters {
     uint64_t mallocs, failed_mallocs, frees, host_mallocs, failed_host_mallocs;
     uint64_t launches, blocks, switches, copies, memsets, syncs;
+    uint64_t idle_syncs; /* waits behind which a GPU would have had no kernel to run */
     uint64_t used_bytes, peak_bytes; /* of the device */
 };
 extern struct plsim_counters plsim_counters;

@@ -127,16 +127,18 @@ cudaError_t cudaDeviceReset(void) {
     return plsim_sticky();
 }
 
-static cudaError_t synchronize(void) {
+/* Waits for what was queued before the launches-th kernel. */
+static cudaError_t synchronize(uint64_t launches) {
     int injected = plsim_injected(PLSIM_SYNC);
     cudaError_t e = plsim_sticky();
     plsim_counters.syncs++;
+    plsim_counters.idle_syncs += launches == plsim_counters.launches;
     if (e != cudaSuccess) return e;
     return injected ? plsim_fail((cudaError_t)injected) : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-    return synchronize();
+    return synchronize(plsim_counters.launches);
 }
 
 /* Numbers of an H100 SXM, compute capability and multiprocessors as the settings say. */
@@ -214,6 +216,7 @@ struct CUstream_st {
 };
 struct CUevent_st {
     unsigned flags;
+    uint64_t launches; /* kernels queued before it was recorded */
 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
@@ -237,7 +240,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return (void)stream, synchronize();
+    return (void)stream, synchronize(plsim_counters.launches);
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return (void)stream, plsim_sticky();
@@ -254,7 +257,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     *out = malloc(sizeof **out);
     if (!*out) return plsim_fail(cudaErrorMemoryAllocation);
-    (*out)->flags = flags;
+    **out = (struct CUevent_st){.flags = flags};
     return cudaSuccess;
 }
 
@@ -269,11 +272,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     (void)stream;
-    return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
+    if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
+    event->launches = plsim_counters.launches;
+    return plsim_sticky();
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event ? synchronize() : plsim_fail(cudaErrorInvalidResourceHandle);
+    return event ? synchronize(event->launches) : plsim_fail(cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

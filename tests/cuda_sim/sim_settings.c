@@ -82,6 +82,7 @@ static void read_fault(const char *text) {
     X(copies)                                                                                      \
     X(memsets)                                                                                     \
     X(syncs)                                                                                       \
+    X(idle_syncs)                                                                                  \
     X(used_bytes)                                                                                  \
     X(peak_bytes)
 

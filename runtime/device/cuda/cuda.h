@@ -37,6 +37,12 @@ struct pl_cuda_ring {
     cudaEvent_t done[PL_CUDA_RING_SLOTS];
 };
 
+/* Pinned memory for values on their way to a host that does not wait: device.h, post. */
+struct pl_cuda_mail {
+    char *base; /* [PL_MAIL_PLACES * PL_MAIL_BYTES]; NULL until pl_staging_reserve() */
+    cudaEvent_t done[PL_MAIL_PLACES];
+};
+
 struct pl_cuda {
     cudaStream_t stream;
     const struct pl_lt *lt;
@@ -46,6 +52,7 @@ struct pl_cuda {
     uint32_t sm_count;   /* multiprocessors */
     uint32_t shared_max; /* dynamic shared bytes a block may opt into */
     struct pl_cuda_ring ring;
+    struct pl_cuda_mail mail;
 };
 
 static inline struct pl_cuda *pl_cuda_of(struct pl_device *dev) {

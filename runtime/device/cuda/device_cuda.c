@@ -1,10 +1,10 @@
 /* device_cuda.c - an NVIDIA GPU as a device: its primary context, one stream, one cudaMalloc per
  * arena.
  *
- * Host memory that copies pass through is pinned and cut in two: dev->staging, which the checkpoint
- * room converts files in, and the ring of cuda.h. A copy from memory that is not pinned would make
- * the driver stop the stream first (CUDA runtime API, "API synchronization behavior"), and a step
- * may not wait for the host. */
+ * Host memory that copies pass through is pinned and cut in three: dev->staging, which the
+ * checkpoint room converts files in, at its end the mailbox, and the ring of cuda.h. A copy from
+ * memory that is not pinned would make the driver stop the stream first (CUDA runtime API, "API
+ * synchronization behavior"), and a step may not wait for the host. */
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/lt.h"
 
@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define RING_ALIGN 64 /* bytes between uploads of one slot */
+#define MAIL_BYTES (PL_MAIL_PLACES * PL_MAIL_BYTES)
 
 pl_err pl_cuda_error(cudaError_t e) {
     if (e != cudaSuccess) (void)cudaGetLastError();
@@ -64,7 +65,17 @@ static void free_ring(struct pl_cuda *cuda) {
     struct pl_cuda_ring *ring = &cuda->ring;
     for (int i = 0; i < PL_CUDA_RING_SLOTS; i++)
         if (ring->done[i]) (void)cudaEventDestroy(ring->done[i]);
+    for (int i = 0; i < PL_MAIL_PLACES; i++)
+        if (cuda->mail.done[i]) (void)cudaEventDestroy(cuda->mail.done[i]);
     *ring = (struct pl_cuda_ring){0};
+    cuda->mail = (struct pl_cuda_mail){0};
+}
+
+static pl_err make_events(cudaEvent_t *events, int n, struct pl_diag *d) {
+    for (int i = 0; i < n; i++)
+        PL_TRY(check(cudaEventCreateWithFlags(&events[i], cudaEventDisableTiming),
+                     "making an event", d));
+    return PL_ERR_OK;
 }
 
 /* Nothing here can be acted upon: what fails is a context that is lost, and goes with the process.
@@ -97,10 +108,8 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     PL_TRY_GOTO(check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
                       "making a stream", d),
                 out);
-    for (int i = 0; i < PL_CUDA_RING_SLOTS; i++)
-        PL_TRY_GOTO(check(cudaEventCreateWithFlags(&cuda->ring.done[i], cudaEventDisableTiming),
-                          "making an event", d),
-                    out);
+    PL_TRY_GOTO(make_events(cuda->ring.done, PL_CUDA_RING_SLOTS, d), out);
+    PL_TRY_GOTO(make_events(cuda->mail.done, PL_MAIL_PLACES, d), out);
     dev->traits = pl_traits_cuda(cuda->sm);
     dev->kernels = pl_cuda_kernels;
     PL_TRY_GOTO(pl_lt_load(&cuda->lt, d), out);
@@ -147,7 +156,8 @@ static pl_err cuda_pin(struct pl_device *dev, struct pl_diag *d) {
     void *p = NULL;
     PL_TRY(check(cudaMallocHost(&p, dev->traits.pinned_bytes), "pinned host memory", d));
     dev->staging = p;
-    dev->staging_bytes = PL_CUDA_STAGING_BYTES;
+    dev->staging_bytes = PL_CUDA_STAGING_BYTES - MAIL_BYTES;
+    cuda->mail.base = (char *)p + dev->staging_bytes;
     cuda->ring.base = (char *)p + PL_CUDA_STAGING_BYTES;
     cuda->ring.slot_bytes = PL_CUDA_RING_BYTES / PL_CUDA_RING_SLOTS;
     return PL_ERR_OK;
@@ -214,6 +224,28 @@ static pl_err cuda_download(struct pl_device *dev, void *dst, const void *src, u
     return PL_ERR_OK;
 }
 
+static bool in_mail(const struct pl_cuda *cuda, uint32_t place, uint64_t at, uint64_t bytes) {
+    return cuda->mail.base && place < PL_MAIL_PLACES && at <= PL_MAIL_BYTES &&
+           bytes <= PL_MAIL_BYTES - at;
+}
+
+static pl_err cuda_post(struct pl_device *dev, uint32_t place, uint64_t at, const void *src,
+                        uint64_t bytes) {
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    if (!in_mail(cuda, place, at, bytes)) return PL_ERR_PLAN_BROKEN;
+    PL_TRY(pl_cuda_error(cudaMemcpyAsync(cuda->mail.base + place * PL_MAIL_BYTES + at, src, bytes,
+                                         cudaMemcpyDeviceToHost, cuda->stream)));
+    return pl_cuda_error(cudaEventRecord(cuda->mail.done[place], cuda->stream));
+}
+
+static pl_err cuda_collect(struct pl_device *dev, uint32_t place, void *dst, uint64_t bytes) {
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    if (!in_mail(cuda, place, 0, bytes)) return PL_ERR_PLAN_BROKEN;
+    PL_TRY(pl_cuda_error(cudaEventSynchronize(cuda->mail.done[place])));
+    memcpy(dst, cuda->mail.base + place * PL_MAIL_BYTES, bytes);
+    return PL_ERR_OK;
+}
+
 const struct pl_device_ops pl_device_cuda = {
     .name = "cuda",
     .missing = NULL,
@@ -225,5 +257,7 @@ const struct pl_device_ops pl_device_cuda = {
     .upload = cuda_upload,
     .download = cuda_download,
     .sync = cuda_sync,
+    .post = cuda_post,
+    .collect = cuda_collect,
     .free_bytes = cuda_free_bytes,
 };
