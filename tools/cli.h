@@ -66,6 +66,8 @@
     X(MEAN_TOKENS, "mean_tokens", 0, "N", "", "", "data without a file: their average length")     \
     X(LONGEST_TOKENS, "longest_tokens", 0, "N", "", "", "data without a file: the longest")        \
     X(TOKENIZER, "tokenizer", 0, "PATH", "tokenizer", "", "a model directory, its file, or byte") \
+    X(CHAT_TEMPLATE, "chat_template", 0, "NAME", "chat_template", "", "how chats are rendered")    \
+    X(CHAT_DATE, "chat_date", 0, "DAY", "chat_date", "", "day that templates show, 2025-01-31")    \
     X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "nothing before or behind the text")  \
     X(SHOW, "show", 0, "N", "", "", "samples of the job to show; 3 unset")                         \
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
@@ -170,14 +172,16 @@ bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
 unsigned pl_cli_columns(FILE *out);
 /* Shows the failure on stderr (and stdout under --json); returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
+/* {"error": {...}} of a failure; NULL when out of memory. */
+json_t *pl_cli_failure_json(const struct pl_diag *d);
 /* The same with `fields` beside "error" in the object; steals them. */
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields);
 /* A warning on stderr; nothing under --quiet. */
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
 /* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
-/* Appends s[0, n) with control characters but newline and tab as \\xNN: names of files, words of the
- * command line and tokens must not drive the terminal. */
+/* Appends s[0, n) with control characters but newline and tab as \\xNN: names of files, words of
+ * the command line and tokens must not drive the terminal. */
 void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
 /* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);

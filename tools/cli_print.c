@@ -85,7 +85,7 @@ static json_t *number_or_null(uint64_t v) {
     return v ? json_integer((json_int_t)v) : json_null();
 }
 
-static json_t *failure_json(const struct pl_diag *d) {
+json_t *pl_cli_failure_json(const struct pl_diag *d) {
     return json_pack("{s:{s:s, s:o, s:o, s:o, s:o, s:o}}", "error", "code", pl_err_code(d->err),
                      "message", pl_cli_json_string(d->message), "hint",
                      pl_cli_json_string(pl_diag_hint_text(d)), "file",
@@ -96,7 +96,7 @@ static json_t *failure_json(const struct pl_diag *d) {
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields) {
     print_failure(cli, d);
     if (pl_cli_has(cli, PL_FLAG_JSON)) {
-        json_t *o = failure_json(d);
+        json_t *o = pl_cli_failure_json(d);
         if (fields && o) (void)json_object_update(o, fields);
         /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
         (void)pl_cli_print_json(o, NULL);

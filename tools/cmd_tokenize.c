@@ -68,7 +68,8 @@ static pl_err answer_text(struct session *s, const char *text, size_t n, struct 
 }
 
 /* Under --json a line is {"text": ...}, else the text itself. */
-static pl_err answer_line(struct session *s, const char *line, size_t n, struct pl_diag *d) {
+static pl_err answer_line(void *session, const char *line, size_t n, struct pl_diag *d) {
+    struct session *s = session;
     json_error_t e;
     if (!s->json) return answer_text(s, line, n, d);
     json_t *row = json_loadb(line, n, JSON_ALLOW_NUL, &e);
@@ -81,7 +82,9 @@ static pl_err answer_line(struct session *s, const char *line, size_t n, struct 
     return err;
 }
 
-static pl_err answer_lines(struct session *s, struct pl_diag *d) {
+pl_err pl_tokenize_lines(pl_err (*answer)(void *session, const char *line, size_t n,
+                                          struct pl_diag *d),
+                         void *session, struct pl_diag *d) {
     char *line = NULL;
     size_t cap = 0;
     ssize_t n;
@@ -93,7 +96,7 @@ static pl_err answer_lines(struct session *s, struct pl_diag *d) {
             break;
         }
         if (n && line[n - 1] == '\n') n--;
-        err = answer_line(s, line, (size_t)n, d);
+        err = answer(session, line, (size_t)n, d);
         if (err == PL_ERR_OK || d->file[0]) continue;
         snprintf(d->file, sizeof d->file, "stdin");
         d->line = number;
@@ -105,7 +108,7 @@ static pl_err answer_lines(struct session *s, struct pl_diag *d) {
 static pl_err tokenize_texts(const struct pl_cli *cli, struct pl_diag *d) {
     struct session s = {0};
     pl_err err = open_session(cli, &s, d);
-    if (err == PL_ERR_OK) err = answer_lines(&s, d);
+    if (err == PL_ERR_OK) err = pl_tokenize_lines(answer_line, &s, d);
     close_session(&s);
     return err;
 }
@@ -118,10 +121,14 @@ int pl_cmd_tokenize(const struct pl_cli *cli) {
     pl_err err;
     if (cli->n_args) {
         err = pl_tokenize_show(cli, &d);
+    } else if (pl_cli_has(cli, PL_FLAG_CHAT_TEMPLATE)) {
+        err = pl_tokenize_chat(cli, &d);
     } else if (pl_cli_has(cli, PL_FLAG_TOKENIZER)) {
         err = tokenize_texts(cli, &d);
     } else {
-        err = pl_diag_set(&d, PL_ERR_USAGE, "`tokenize` needs --tokenizer PATH, or a CONFIG.yaml");
+        err = pl_diag_set(&d, PL_ERR_USAGE,
+                          "`tokenize` needs --tokenizer PATH, "
+                          "--chat-template NAME, or a CONFIG.yaml");
         pl_diag_hint(&d, "PATH is a model directory, a tokenizer.json, or `byte`");
     }
     return err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);

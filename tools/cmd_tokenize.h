@@ -4,7 +4,14 @@
 
 #include "tools/cli.h"
 
+/* Calls `answer` for every line of stdin, its line feed left out, until one fails; the failure then
+ * names the line. */
+pl_err pl_tokenize_lines(pl_err (*answer)(void *session, const char *line, size_t n,
+                                          struct pl_diag *d),
+                         void *session, struct pl_diag *d);
 /* CONFIG --show N: the first samples of a run, token by token. */
 pl_err pl_tokenize_show(const struct pl_cli *cli, struct pl_diag *d);
+/* --chat-template NAME: conversations as text. */
+pl_err pl_tokenize_chat(const struct pl_cli *cli, struct pl_diag *d);
 
 #endif

@@ -135,22 +135,30 @@ static const struct pl_command commands[] = {
     },
     {
         .name = "tokenize",
-        .summary = "text to token ids and back, or the samples of a job as they are trained on",
-        .synopsis = "{--tokenizer PATH [--no-special-tokens] <TEXT | CONFIG.yaml [--show N]} "
-                    "[--json]",
+        .summary = "text to ids and back, chats to text, a job's samples as they are trained on",
+        .synopsis = "{--tokenizer PATH [--no-special-tokens] <TEXT | --chat-template NAME <CHATS | "
+                    "CONFIG.yaml [--show N]} [--json]",
         .examples = "echo \"To be, or not to be\" | plimsoll tokenize --tokenizer path/to/model\n"
                     "plimsoll tokenize --tokenizer tokenizer.json.gz --json <rows.jsonl\n"
+                    "plimsoll tokenize --chat-template qwen25 --json <conversations.jsonl\n"
                     "plimsoll tokenize run.yaml --show 3\n",
         .text = "Reads lines of text and prints ids and pieces. Under --json a line is\n"
                 "{\"text\":...}, its answer {\"ids\":[...],\"decoded\":...}. PATH is a directory\n"
                 "with tokenizer.json, such a file, plain or gzip, or the word byte. Whatever a\n"
                 "tokenizer.json asks for is done exactly, or the file is refused by name.\n"
+                "With --chat-template a line is a conversation as JSON: messages, and if wanted\n"
+                "add_generation_prompt, enable_thinking, bos_token, eos_token, date. Under --json\n"
+                "its answer is {\"rendered\":...}, or {\"error\":...} where the template\n"
+                "refuses it.\n"
+                "NAME is one that `chat_template` takes; auto is that of --tokenizer, whose marks\n"
+                "are then written.\n"
                 "With a job: its first samples, in the order training takes them, with what is\n"
                 "trained on and what is masked, and the counts of the data. No device is asked.\n",
         .run = pl_cmd_tokenize,
         .arg = PL_ARG_FILE,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(TOKENIZER) | PL_FLAG_BIT(NO_SPECIAL_TOKENS) | PL_FLAG_BIT(SHOW),
+        .flags = PL_FLAG_BIT(TOKENIZER) | PL_FLAG_BIT(NO_SPECIAL_TOKENS) | PL_FLAG_BIT(SHOW) |
+                 PL_FLAG_BIT(CHAT_TEMPLATE) | PL_FLAG_BIT(CHAT_DATE),
         .keys = true,
     },
     {
