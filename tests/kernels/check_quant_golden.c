@@ -392,7 +392,9 @@ static void nearly_same(const float *got, const float *want, uint64_t n) {
     for (uint64_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(want[i]));
     for (uint64_t i = 0; i < n; i++)
-        ck_assert_float_le(fabsf(got[i] - want[i]), 10 * 0x1p-24f * most);
+        if (!(fabsf(got[i] - want[i]) <= 10 * 0x1p-24f * most))
+            ck_abort_msg("moment %" PRIu64 " is %.9g, not %.9g", i, (double)got[i],
+                         (double)want[i]);
 }
 
 static void moments_match(const struct state *s, const struct optimizer *o, int step) {
