@@ -39,13 +39,13 @@ static pl_err print_answer(const struct pl_generate_text *text, const struct pl_
     struct pl_text words = {0};
     if (text->tokenizer)
         PL_TRY(pl_generate_text_decode(text, s->ids + s->prompt, s->n - s->prompt, &words, d));
-    json_t *o = json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "ids", ids_json(s), "text",
-                          text->tokenizer ? pl_cli_json_string(pl_text_str(&words)) : json_null(),
-                          "end", pl_generate_end_name(s->end), "prompt_tokens",
-                          (json_int_t)s->prompt, "planned_bytes", (json_int_t)g->planned_bytes,
-                          "allocated_bytes", (json_int_t)g->allocated_bytes,
-                          "prompt_tokens_per_second", rate(g->prompt_tokens, g->prompt_seconds),
-                          "new_tokens_per_second", rate(g->new_tokens, g->new_seconds));
+    json_t *o = json_pack(
+        "{s:o, s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "ids", ids_json(s), "text",
+        text->tokenizer ? json_stringn(pl_text_str(&words), words.len) : json_null(), "end",
+        pl_generate_end_name(s->end), "prompt_tokens", (json_int_t)s->prompt, "planned_bytes",
+        (json_int_t)g->planned_bytes, "allocated_bytes", (json_int_t)g->allocated_bytes,
+        "prompt_tokens_per_second", rate(g->prompt_tokens, g->prompt_seconds),
+        "new_tokens_per_second", rate(g->new_tokens, g->new_seconds));
     pl_text_finish(&words);
     return pl_cli_print_json(o, d);
 }

@@ -68,9 +68,17 @@ pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, b
 
 /* ---- answers ---- */
 
+/* Vocabularies are padded: ids that no tokenizer knows can be generated, and have no text. */
 pl_err pl_generate_text_decode(const struct pl_generate_text *t, const int32_t *ids, uint64_t n,
                                struct pl_text *out, struct pl_diag *d) {
-    return pl_tokenizer_decode(t->tokenizer, ids, n, true, out, d);
+    uint64_t known = 0;
+    int32_t *list = malloc((size_t)(n ? n : 1) * sizeof *list);
+    if (!list) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for an answer");
+    for (uint64_t i = 0; i < n; i++)
+        if (pl_tokenizer_piece(t->tokenizer, ids[i])) list[known++] = ids[i];
+    pl_err err = pl_tokenizer_decode(t->tokenizer, list, known, true, out, d);
+    free(list);
+    return err;
 }
 
 static bool ends_open(const struct pl_text *text) {

@@ -1,0 +1,117 @@
+/* check_generate_command.c - `plimsoll generate` through the binary: what it refuses, that the text
+ * which streams is the text of the answer, what a signal leaves.
+ * PLIMSOLL names the binary; runs in the repository root. */
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <signal.h>
+#include <string.h>
+
+#define CONFIG "configs/quickstart-model"
+#define RANDOM "generate", "--init", "random", "--model-config", CONFIG, "--threads", "2"
+
+static json_t *answer(int status, const char *const words[]) {
+    struct outcome o = plimsoll_expect(status, NULL, words);
+    json_t *root = json_loads(o.out, 0, NULL);
+    ck_assert_msg(root != NULL, "%s%s", o.out, o.err);
+    outcome_finish(&o);
+    return root;
+}
+
+static const struct {
+    int status;
+    const char *words[14];
+    const char *says;
+} refused[] = {
+    {2, {"generate", "--json", "--prompt-ids", "1"}, "no model"},
+    {2, {RANDOM, "--json"}, "nothing to continue"},
+    {2, {RANDOM, "--json", "--prompt", "a", "--prompt-ids", "1"}, "not both"},
+    {2, {RANDOM, "--json", "--prompt-ids", "1", "--chat"}, "--chat wants --prompt"},
+    {2, {RANDOM, "--json", "--prompt", "a"}, "no tokenizer"},
+    {2, {RANDOM, "--json", "--prompt-ids", "1,,2"}, "between commas"},
+    {2, {RANDOM, "--json", "--prompt-ids", "1,x"}, "not `x`"},
+    {2, {RANDOM, "--json", "--prompt-ids", "9999999"}, "the model knows 0 to"},
+    {2,
+     {RANDOM, "--json", "--prompt-ids", "1", "--greedy", "--top-k", "3"},
+     "--greedy draws nothing"},
+    {2, {RANDOM, "--json", "--prompt-ids", "1", "--top-p", "1.5"}, "from 0 to 1"},
+    {2, {RANDOM, "--json", "--prompt-ids", "1", "--lora-r", "4"}, "`lora_r` has no meaning"},
+    {2,
+     {RANDOM, "--json", "--prompt-ids", "1", "--max-seq-length", "20"},
+     "do not fit 20 positions"},
+    {3, {RANDOM, "--json", "--prompt-ids", "1", "--vram", "1MiB"}, "vram_budget is 1.00 MiB"},
+    {5,
+     {"generate", "--json", "--model", "SmolLM2-135M", "--prompt-ids", "1"},
+     "not on this machine"},
+};
+#define N_REFUSED (int)(sizeof refused / sizeof *refused)
+
+START_TEST(what_cannot_be_generated_is_refused_with_a_sentence) {
+    json_t *root = answer(refused[_i].status, refused[_i].words);
+    const char *message =
+        json_string_value(json_object_get(json_object_get(root, "error"), "message"));
+    ck_assert_msg(message && strstr(message, refused[_i].says), "%s", message);
+    json_decref(root);
+}
+END_TEST
+
+/* The bytes of a random model make broken and whole characters alike. */
+START_TEST(the_text_that_streams_is_the_text_of_the_answer) {
+    const char *seed = textf("%d", _i);
+    const char *const words[] = {RANDOM, "--tokenizer",      "byte", "--prompt",
+                                 "Name", "--max-new-tokens", "60",   "--temperature",
+                                 "1.5",  "--seed",           seed,   NULL};
+    const char *json_words[20];
+    memcpy(json_words, words, sizeof words);
+    json_words[sizeof words / sizeof *words - 1] = "--json";
+    json_words[sizeof words / sizeof *words] = NULL;
+    json_t *root = answer(0, json_words);
+    struct outcome o = plimsoll_expect(0, NULL, words);
+    size_t n = strlen(o.out);
+    ck_assert_uint_gt(n, 1);
+    ck_assert_int_eq(o.out[n - 1], '\n');
+    o.out[n - 1] = 0;
+    ck_assert_str_eq(o.out, json_string_value(json_object_get(root, "text")));
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "prompt_tokens")), 4);
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "planned_bytes")),
+                     json_integer_value(json_object_get(root, "allocated_bytes")));
+    outcome_finish(&o);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(a_signal_ends_the_answer_with_a_line) {
+    const char *const words[] = {RANDOM,   "--prompt-ids", "1", "--max-new-tokens",
+                                 "100000", "--ignore-eos", NULL};
+    struct child c = plimsoll_start(NULL, words, true);
+    char text[4096];
+    ck_assert_uint_gt(fread(text, 1, 64, c.out), 0);
+    kill(c.pid, SIGINT);
+    size_t n, total = 0;
+    while ((n = fread(text, 1, sizeof text, c.out)) > 0)
+        total = n;
+    ck_assert_uint_gt(total, 0);
+    ck_assert_int_eq(text[total - 1], '\n');
+    struct outcome o = child_wait(&c, 30);
+    ck_assert_int_eq(o.status, 130);
+    ck_assert_ptr_nonnull(strstr(o.err, "stopped by a signal"));
+    outcome_finish(&o);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cli.generate_command");
+    TCase *tc = tcase_create("binary");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, what_cannot_be_generated_is_refused_with_a_sentence, 0, N_REFUSED);
+    tcase_add_loop_test(tc, the_text_that_streams_is_the_text_of_the_answer, 0, 4);
+    tcase_add_test(tc, a_signal_ends_the_answer_with_a_line);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
