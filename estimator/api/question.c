@@ -123,6 +123,7 @@ pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
     q->batch_size = q->job.batch_size;
     if (q->batch_size != PL_AUTO) return PL_ERR_OK;
     q->batch_size = q->recommended ? q->recommended : 1;
+    if (q->batch_size > pl_autobatch_limit(&q->job)) q->batch_size = pl_autobatch_limit(&q->job);
     if (!q->budget.known) pl_text_add(&q->notes, "batch_size: auto without a budget plans for 1\n");
     return PL_ERR_OK;
 }

@@ -62,6 +62,11 @@ static pl_err narrow(struct search *s, uint32_t low, uint32_t high, uint32_t lim
     return PL_ERR_OK;
 }
 
+uint32_t pl_autobatch_limit(const struct pl_job *job) {
+    bool given = job->global_batch_size != PL_UNSET_U32;
+    return given ? job->global_batch_size : PL_BATCH_LIMIT;
+}
+
 pl_err pl_autobatch_solve(const struct pl_job *job, const struct pl_model *m,
                           const struct pl_traits *traits, const struct pl_budget *budget,
                           uint32_t limit, struct pl_autobatch *out, struct pl_diag *d) {

@@ -80,10 +80,7 @@ static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 static uint32_t batch_limit(const struct pl_preflight *pf) {
-    uint64_t limit = pl_u64_min(PL_BATCH_LIMIT, pl_u64_max(pf->walk.epoch_rows, 1));
-    if (pf->job->global_batch_size != PL_UNSET_U32)
-        limit = pl_u64_min(limit, pf->job->global_batch_size);
-    return (uint32_t)limit;
+    return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job), pl_u64_max(pf->walk.epoch_rows, 1));
 }
 
 static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {

@@ -1,30 +1,77 @@
 /* check_documents.c - the examples and tables that users copy are true: configs/, README.md.
  * Runs in the repository root. */
-#include "estimator/config/job.h"
+#include "estimator/api/question.h"
+#include "estimator/autobatch/autobatch.h"
 #include "estimator/model/model.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const configs[] = {
-    "configs/quickstart.yaml",
-    "configs/lora-smollm2-135m.yaml",
-    "configs/full-smollm2-135m.yaml",
-};
+static glob_t configs; /* the YAML files of configs */
 
 START_TEST(every_configuration_reads_without_a_note) {
     struct pl_job job;
     struct pl_text notes = {0};
     struct pl_diag d = {0};
-    pl_err err = pl_job_read(&job, configs[_i], NULL, 0, &notes, &d);
-    ck_assert_msg(err == PL_ERR_OK, "%s:%llu: %s", configs[_i], (unsigned long long)d.line,
-                  d.message);
+    const char *path = configs.gl_pathv[_i];
+    pl_err err = pl_job_read(&job, path, NULL, 0, &notes, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s:%llu: %s", path, (unsigned long long)d.line, d.message);
     ck_assert_str_eq(pl_text_str(&notes), "");
     pl_text_finish(&notes);
     pl_job_finish(&job);
+}
+END_TEST
+
+/* The GPU that a configuration is written for: "# Card: NAME" in a line of its own. */
+static bool named_card(const char *path, char card[64]) {
+    char *text = file_read(path, NULL), *line = strstr(text, "\n# Card: ");
+    bool found = line && sscanf(line, " # Card: %63[^\n]", card) == 1;
+    free(text);
+    return found;
+}
+
+/* Planned as `estimate-vram FILE --gpu CARD`, or against the file's own vram_budget. */
+START_TEST(every_configuration_fits_the_card_it_names) {
+    struct pl_question q = {0};
+    struct pl_estimate e;
+    struct pl_diag d = {0};
+    char card[64];
+    const char *path = configs.gl_pathv[_i];
+    bool named = named_card(path, card);
+    ck_assert_int_eq(pl_job_read(&q.job, path, NULL, 0, NULL, &d), PL_ERR_OK);
+    ck_assert_msg(named != (q.job.vram_budget != PL_AUTO_BYTES), "%s: a card or a budget", path);
+    ck_assert_msg(pl_question_aim(&q, named ? card : NULL, &d) == PL_ERR_OK, "%s: %s", path,
+                  d.message);
+    ck_assert_msg(pl_question_read_model(&q, &d) == PL_ERR_OK, "%s: %s", path, d.message);
+    ck_assert_int_eq(pl_question_choose_batch(&q, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_answer(&q, &e, &d), PL_ERR_OK);
+    ck_assert_msg(e.verdict.kind == PL_VERDICT_FITS, "%s on %s: %llu of %llu bytes", path, card,
+                  (unsigned long long)e.verdict.needed_bytes,
+                  (unsigned long long)e.budget.total_bytes);
+    ck_assert_uint_le(q.batch_size, pl_autobatch_limit(&q.job));
+    pl_estimate_finish(&e);
+    pl_question_finish(&q);
+}
+END_TEST
+
+START_TEST(auto_is_no_larger_than_the_global_batch) {
+    struct pl_question q = {0};
+    struct pl_diag d = {0};
+    ck_assert_int_eq(pl_job_defaults(&q.job, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&q.job, "model", "SmolLM2-135M", &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&q.job, "mode", "lora", &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&q.job, "vram_budget", "8GiB", &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&q.job, "global_batch_size", "3", &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_aim(&q, NULL, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_read_model(&q, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_choose_batch(&q, &d), PL_ERR_OK);
+    ck_assert_uint_eq(q.batch_size, 3);
+    ck_assert_uint_gt(q.recommended, 3);
+    pl_question_finish(&q);
 }
 END_TEST
 
@@ -51,37 +98,45 @@ START_TEST(the_readme_lists_every_error_code_with_its_exit_status) {
 }
 END_TEST
 
-START_TEST(the_yaml_of_the_readme_reads) {
-    static const char fence[] = "\n```yaml\n";
+/* Whole jobs, that is; others are pieces of one. */
+START_TEST(the_jobs_of_the_readme_read) {
+    static const char fence[] = "\n```yaml\nmodel:";
     char *readme = file_read("README.md", NULL);
-    char *yaml = strstr(readme, fence);
-    ck_assert_ptr_nonnull(yaml);
-    yaml += strlen(fence);
-    char *end = strstr(yaml, "\n```\n");
-    ck_assert_ptr_nonnull(end);
-
-    struct pl_job job;
-    struct pl_diag d = {0};
-    pl_err err = pl_job_parse(&job, "README.md", yaml, (uint64_t)(end + 1 - yaml), NULL, 0, NULL,
-                              &d);
-    ck_assert_msg(err == PL_ERR_OK, "line %llu: %s", (unsigned long long)d.line, d.message);
-    pl_job_finish(&job);
+    int n = 0;
+    for (char *yaml = readme; (yaml = strstr(yaml, fence)); n++) {
+        struct pl_job job;
+        struct pl_diag d = {0};
+        yaml += strlen(fence) - strlen("model:");
+        char *end = strstr(yaml, "\n```\n");
+        ck_assert_ptr_nonnull(end);
+        pl_err err =
+            pl_job_parse(&job, "README.md", yaml, (uint64_t)(end + 1 - yaml), NULL, 0, NULL, &d);
+        ck_assert_msg(err == PL_ERR_OK, "line %llu: %s", (unsigned long long)d.line, d.message);
+        pl_job_finish(&job);
+    }
+    ck_assert_int_ge(n, 2);
     free(readme);
 }
 END_TEST
 
 int main(void) {
+    if (glob("configs/*.yaml", 0, NULL, &configs) != 0 || configs.gl_pathc < 10) {
+        fprintf(stderr, "check_documents: run in the repository root\n");
+        return 1;
+    }
     Suite *s = suite_create("cli.documents");
     TCase *tc = tcase_create("documents");
-    tcase_add_loop_test(tc, every_configuration_reads_without_a_note, 0,
-                        (int)(sizeof configs / sizeof *configs));
+    tcase_add_loop_test(tc, every_configuration_reads_without_a_note, 0, (int)configs.gl_pathc);
+    tcase_add_loop_test(tc, every_configuration_fits_the_card_it_names, 0, (int)configs.gl_pathc);
+    tcase_add_test(tc, auto_is_no_larger_than_the_global_batch);
     tcase_add_test(tc, the_quickstart_model_is_a_small_tied_llama_over_bytes);
     tcase_add_test(tc, the_readme_lists_every_error_code_with_its_exit_status);
-    tcase_add_test(tc, the_yaml_of_the_readme_reads);
+    tcase_add_test(tc, the_jobs_of_the_readme_read);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
     int failed = srunner_ntests_failed(sr);
     srunner_free(sr);
+    globfree(&configs);
     return failed != 0;
 }
