@@ -368,6 +368,115 @@ START_TEST(whatever_tokens_depend_on_gives_another_file) {
 }
 END_TEST
 
+/* --- with a tokenizer ------------------------------------------------------------------------- */
+
+#define TOKENIZERS DATA "/tokenizer/"
+
+static const char chats[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"},"
+                            "{\"role\":\"assistant\",\"content\":\"General\"}]}\n"
+                            "{\"messages\":[{\"role\":\"user\",\"content\":\"A\"},"
+                            "{\"role\":\"assistant\",\"content\":\"B C D\"}]}\n";
+
+static char tokenizer[SCRATCH_PATH + 16];
+
+static void take_tokenizer(const char *from) {
+    scratch_remove(tokenizer);
+    scratch_copy(textf("%s%s", TOKENIZERS, from), tokenizer);
+}
+
+/* `dataset_cache: auto` in a cache of our own; the scratch directory holds nothing else. */
+static void start_chats(struct fixture *f) {
+    char xdg[SCRATCH_PATH];
+    snprintf(xdg, sizeof xdg, "%s", dir);
+    snprintf(tokenizer, sizeof tokenizer, "%s-tokenizer", dir);
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", xdg, 1), 0);
+    take_tokenizer("gpt2_style");
+    snprintf(dir, sizeof dir, "%s/plimsoll/tokens", textf("%s", xdg));
+    fixture_start(f, PL_FORMAT_MESSAGES);
+    f->model.vocab = 100000;
+    f->job.tokenizer = tokenizer;
+    f->job.chat_template = PL_CHAT_TEMPLATE_AUTO + 1; /* chatml */
+    f->job.train_on = PL_TRAIN_ON_RESPONSES;
+    fixture_write(f, chats, strlen(chats));
+}
+
+static void end_chats(struct fixture *f) {
+    scratch_remove(tokenizer);
+    *strstr(dir, "/plimsoll/tokens") = 0;
+    fixture_finish(f);
+}
+
+/* Every sample of the open data, as text. */
+static void dump(struct fixture *f, struct pl_text *out) {
+    struct pl_sample s = {0};
+    for (uint64_t r = 0; r < pl_data_rows(f->data); r++) {
+        ck_assert_int_eq(pl_data_sample(f->data, r, &s, &f->d), PL_ERR_OK);
+        for (uint64_t i = 0; i < s.n; i++)
+            pl_text_addf(out, "%d/%d ", s.ids[i], s.labels[i]);
+        pl_text_add(out, "\n");
+    }
+    pl_sample_finish(&s);
+}
+
+/* The very same tokens, for all that a digest knows. */
+static void one_more_space(struct fixture *f) {
+    (void)f;
+    FILE *out = fopen(textf("%s/tokenizer.json", tokenizer), "a");
+    ck_assert(out && fputs(" ", out) >= 0 && fclose(out) == 0);
+}
+static void another_tokenizer(struct fixture *f) {
+    (void)f;
+    take_tokenizer("llama3_style");
+}
+static void another_template(struct fixture *f) {
+    f->job.chat_template++;
+}
+static void another_mask(struct fixture *f) {
+    f->job.train_on = PL_TRAIN_ON_ALL;
+}
+static void one_more_message(struct fixture *f) {
+    FILE *out = fopen(f->path, "a");
+    ck_assert(out && fputs(chats, out) >= 0 && fclose(out) == 0);
+}
+
+START_TEST(what_a_tokenizer_read_is_kept_until_something_changes) {
+    static void (*const changes[])(struct fixture *) = {
+        one_more_space, another_tokenizer, another_template, another_mask, one_more_message};
+    struct fixture f;
+    start_chats(&f);
+    for (size_t i = 0; i <= sizeof changes / sizeof *changes; i++) {
+        struct pl_text cold = {0}, made = {0}, kept = {0};
+        if (i) changes[i - 1](&f);
+        f.job.dataset_cache = (char *)(uintptr_t) "off";
+        open_ok(&f);
+        dump(&f, &cold);
+        f.job.dataset_cache = (char *)(uintptr_t) "auto";
+        open_ok(&f);
+        dump(&f, &made);
+        ck_assert_int_eq(files_kept(), (int)i + 1);
+        open_ok(&f);
+        dump(&f, &kept);
+        ck_assert_int_eq(files_kept(), (int)i + 1);
+        ck_assert_str_eq(pl_text_str(&made), pl_text_str(&cold));
+        ck_assert_str_eq(pl_text_str(&kept), pl_text_str(&cold));
+        pl_text_finish(&cold);
+        pl_text_finish(&made);
+        pl_text_finish(&kept);
+    }
+    end_chats(&f);
+}
+END_TEST
+
+START_TEST(bytes_and_tokens_are_not_worth_a_file) {
+    struct fixture f;
+    start_chats(&f);
+    f.job.tokenizer = (char *)(uintptr_t) "byte";
+    open_ok(&f);
+    ck_assert(!path_exists(dir));
+    end_chats(&f);
+}
+END_TEST
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 START_TEST(what_a_killed_run_left_is_written_over) {
@@ -470,6 +579,8 @@ int main(void) {
     tcase_add_test(t, an_id_outside_the_vocabulary_is_an_error_of_the_read);
     tcase_add_test(t, a_cache_cut_short_under_a_run_is_an_error_of_the_read);
     tcase_add_test(t, whatever_tokens_depend_on_gives_another_file);
+    tcase_add_test(t, what_a_tokenizer_read_is_kept_until_something_changes);
+    tcase_add_test(t, bytes_and_tokens_are_not_worth_a_file);
     tcase_add_test(t, what_a_killed_run_left_is_written_over);
     tcase_add_test(t, two_runs_do_not_write_one_file);
     tcase_add_test(t, a_full_disk_costs_the_cache_and_not_the_run);
