@@ -5,6 +5,8 @@
 #include "runtime/train/rope_table.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 static bool has_memory(const struct pl_run *r) {
     return r->device->ops != &pl_device_null;
@@ -75,13 +77,37 @@ pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     return r->pf->resume_path ? resume(r, &io, d) : PL_ERR_OK;
 }
 
+/* The directory whose tokenizer goes with the weights: that of `tokenizer:`, else the model's.
+ * *out is malloc'd; NULL: there is none. */
+static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag *d) {
+    const char *given = r->job->tokenizer;
+    bool named = given && given[0] && strcmp(given, "byte") != 0;
+    struct stat st;
+    *out = NULL;
+    if (!named && !r->pf->model_dir) return PL_ERR_OK;
+    *out = named ? pl_job_input_path(r->job, given) : strdup(r->pf->model_dir);
+    if (!*out) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    char *slash = strrchr(*out, '/');
+    if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode))) return PL_ERR_OK;
+    if (slash)
+        *slash = 0;
+    else
+        strcpy(*out, "."); /* a path holds a byte at least */
+    return PL_ERR_OK;
+}
+
 static pl_err save_weights(struct pl_run *r, const struct pl_tensor_io *io, const char *dir,
                            struct pl_diag *d) {
     if (pl_mode_adapts(r->job->mode)) return pl_adapter_save(io, dir, r->job, d);
     enum pl_dtype dtype = r->job->dtype == PL_JOB_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-    char *config = pl_model_config_text(r->config_json, dtype);
-    if (!config) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
-    pl_err err = pl_model_save(io, dir, config, r->pf->model_dir, d);
+    char *config = NULL, *companions = NULL;
+    pl_err err;
+    PL_TRY_GOTO(companions_dir(r, &companions, d), out);
+    config = pl_model_config_text(r->config_json, dtype);
+    err = config ? pl_model_save(io, dir, config, companions, d)
+                 : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+out:
+    free(companions);
     free(config);
     return err;
 }

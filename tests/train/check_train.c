@@ -10,6 +10,7 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +38,10 @@ static const struct {
     {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\n"},
     {"lora", "batch_size: 3\nlora_r: 4\nlora_dropout: 0.2\n"},
     {"lora", "batch_size: 3\nlora_r: 4\ndtype: bf16\nadapter_dtype: bf16\n"},
+    {"lora", "batch_size: 3\nlora_r: 256\noptimizer: adamw_8bit\nweight_decay: 0.1\n"},
+    {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n"},
+    {"qlora", "batch_size: 3\nlora_r: 4\nlora_dropout: 0.2\n"},
+    {"qlora", "batch_size: 3\nlora_r: 4\ndtype: bf16\nquant_type: fp4\ndouble_quant: false\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -218,6 +223,9 @@ static const struct {
     {"lora", "batch_size: 4\ndtype: bf16\nlora_target_modules: [q_proj, v_proj]\n"},
     {"lora", "batch_size: 1\nthreads: 1\n"},
     {"full", "batch_size: auto\nvram_budget: 3MiB\n"},
+    {"full", "batch_size: 4\noptimizer: adamw_8bit\n"},
+    {"qlora", "batch_size: 4\ndtype: bf16\ncompute_dtype: fp32\n"},
+    {"qlora", "batch_size: 2\nlora_r: 256\noptimizer: adamw_8bit\ndouble_quant: false\n"},
 };
 
 static double arena_of(const char *json) {
@@ -291,6 +299,18 @@ START_TEST(the_resolved_configuration_repeats_the_run) {
 }
 END_TEST
 
+START_TEST(a_saved_model_has_the_tokenizer_of_the_job) {
+    make_job(0, "max_steps: 1\ntokenizer: words\n");
+    ck_assert_int_eq(mkdir(in_dir(dir, "words"), 0777), 0);
+    file_write(in_dir(dir, "words/tokenizer.json"), "{}");
+    TRAIN(0, "output_dir=directory");
+    ck_assert(
+        file_same(in_dir(dir, "words/tokenizer.json"), textf("%s/directory/tokenizer.json", dir)));
+    TRAIN(0, "output_dir=file", "tokenizer=words/tokenizer.json");
+    ck_assert(file_same(in_dir(dir, "words/tokenizer.json"), textf("%s/file/tokenizer.json", dir)));
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.train");
     TCase *tc = tcase_create("runs");
@@ -306,6 +326,7 @@ int main(void) {
                         (int)(sizeof books / sizeof *books));
     tcase_add_test(tc, a_step_that_is_not_finite_ends_the_run);
     tcase_add_loop_test(tc, the_resolved_configuration_repeats_the_run, 0, N_JOBS);
+    tcase_add_test(tc, a_saved_model_has_the_tokenizer_of_the_job);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
