@@ -46,9 +46,11 @@ START_TEST(the_merged_model_computes_what_base_and_adapter_compute) {
     copy_case(cases[_i]);
     double base = first_loss((const char *const[]){"adapter_path=", NULL});
     double together = first_loss((const char *const[]){NULL});
-    plimsoll_expect(0, job,
-                    (const char *const[]){"merge", "--model", "model", "--adapter", "adapter",
-                                          "--output", "merged", NULL});
+    struct outcome p =
+        plimsoll_expect(0, job,
+                        (const char *const[]){"merge", "--model", "model", "--adapter", "adapter",
+                                              "--output", "merged", NULL});
+    outcome_finish(&p);
     /* a new adapter adds nothing: its B is zero */
     double merged = first_loss((const char *const[]){"adapter_path=", "model=merged", NULL});
     /* fp32 sums in another order, of a loss near 5 */
