@@ -232,15 +232,37 @@ static pl_err refuse_wrapper(const struct pl_hf *h) {
     return PL_ERR_OK;
 }
 
+/* The one quantised form whose codes a 4-bit base of training is made of. */
+static bool is_four_bit(const json_t *q) {
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    return method && strcmp(method, "bitsandbytes") == 0 &&
+           json_is_true(json_object_get(q, "load_in_4bit"));
+}
+
 static pl_err refuse_quantised(const struct pl_hf *h) {
     if (!pl_hf_given(h, "quantization_config")) return PL_ERR_OK;
     const json_t *q = json_object_get(h->object, "quantization_config");
     const char *method = json_string_value(json_object_get(q, "quant_method"));
+    if (is_four_bit(q)) return PL_ERR_OK;
     pl_err err = pl_diag_at(h->d, PL_ERR_MODEL_UNSUPPORTED, h->file, 0, 0,
                             "`quantization_config`: the weights are already quantised (%.60s)",
                             method ? method : "method not named");
     pl_diag_hint(h->d, "use the unquantised model of the same name");
     return err;
+}
+
+/* Absent keys are those of transformers' BitsAndBytesConfig: fp4, without double quantisation. */
+pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m) {
+    const json_t *q = json_object_get(h->object, "quantization_config");
+    if (!is_four_bit(q)) return PL_ERR_OK;
+    const char *type = json_string_value(json_object_get(q, "bnb_4bit_quant_type"));
+    const char *storage = json_string_value(json_object_get(q, "bnb_4bit_quant_storage"));
+    if (storage && strcmp(storage, "uint8") != 0)
+        return pl_hf_refuse(h, "quantization_config", PL_ERR_MODEL_UNSUPPORTED,
+                            "bnb_4bit_quant_storage must be uint8");
+    m->codes = type && strcmp(type, "nf4") == 0 ? PL_CODES_NF4 : PL_CODES_FP4;
+    m->nested_codes = json_is_true(json_object_get(q, "bnb_4bit_use_double_quant"));
+    return PL_ERR_OK;
 }
 
 static pl_err missing_type(const struct pl_hf *h) {

@@ -42,6 +42,9 @@ struct pl_family_row {
 pl_err pl_family_find(const struct pl_hf *h, enum pl_family *out);
 const struct pl_family_row *pl_family_get(enum pl_family f);
 
+/* quantization_config of bitsandbytes in 4 bits -> m->codes, m->nested_codes. */
+pl_err pl_model_read_codes(const struct pl_hf *h, struct pl_model *m);
+
 /* rope.c: rope_theta, rope_scaling or rope_parameters -> m->rope. Needs head_dim, max_positions. */
 pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m);
 

@@ -187,6 +187,7 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(check_off(h));
     PL_TRY(read_tokens(h, f, m));
     PL_TRY(read_dtype(h, m));
+    PL_TRY(pl_model_read_codes(h, m));
     PL_TRY(f->facts(h, m));
     return pl_model_read_rope(h, f, m);
 }

@@ -25,6 +25,9 @@ enum pl_family {
 
 enum pl_rope_type { PL_ROPE_DEFAULT, PL_ROPE_LINEAR, PL_ROPE_LLAMA3, PL_ROPE_LONGROPE };
 
+/* Files of bitsandbytes hold 4-bit codes in place of a decoder's matrices. */
+enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
+
 #define PL_MODEL_MAX_LAYERS 4096
 #define PL_MODEL_MAX_EOS 8
 #define PL_ROPE_MAX_PAIRS 256
@@ -54,6 +57,8 @@ struct pl_model {
     int64_t eos[PL_MODEL_MAX_EOS];
     uint32_t n_eos;
     char torch_dtype[16];               /* as the file says; "" = silent */
+    enum pl_weight_codes codes;         /* of the decoder's matrices in the files */
+    bool nested_codes;                  /* their absmax are codes too: double quantisation */
 };
 
 /* Reads a config.json file (PL_ERR_MODEL_*), or, when path is "catalogue:NAME", the built-in text

@@ -8,8 +8,29 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_siz
     return pl_job_accumulation(job, batch_size) > 1 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
 }
 
+/* Codes that are in the files already are trained on as they are. */
+static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
+    bool nf4 = job->quant_type == PL_QUANT_TYPE_NF4;
+    pl_err err;
+    if (m->codes == PL_CODES_NONE) return PL_ERR_OK;
+    if (job->mode != PL_MODE_QLORA) {
+        err = pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED,
+                          "the weights of this model are 4-bit codes already");
+        pl_diag_hint(d, "set `mode: qlora`, or use the unquantised model of the same name");
+        return err;
+    }
+    if ((m->codes == PL_CODES_NF4) == nf4 && m->nested_codes == job->double_quant) return PL_ERR_OK;
+    err = pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
+                      "the weights of this model are %s codes with%s double quantisation",
+                      m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "" : "out");
+    pl_diag_hint(d, "set `quant_type: %s` and `double_quant: %s`",
+                 m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "true" : "false");
+    return err;
+}
+
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d) {
+    PL_TRY(check_codes(job, m, d));
     *out = (struct pl_job_shape){
         .mode = job->mode,
         .batch_size = batch_size,
@@ -37,10 +58,9 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
     bool stored_bf16 = job->mode == PL_MODE_FULL ? out->dtype == PL_DTYPE_BF16
                                                  : out->adapter_dtype == PL_DTYPE_BF16;
     /* bf16 adapters round stochastically unless a master is asked for */
-    out->master_weights =
-        stored_bf16 && !job->inference &&
-        (job->master_weights == PL_TRI_TRUE ||
-         (job->master_weights == PL_TRI_AUTO && job->mode == PL_MODE_FULL));
+    out->master_weights = stored_bf16 && !job->inference &&
+                          (job->master_weights == PL_TRI_TRUE ||
+                           (job->master_weights == PL_TRI_AUTO && job->mode == PL_MODE_FULL));
     out->compute_dtype = job->compute_dtype == PL_COMPUTE_AUTO   ? out->dtype
                          : job->compute_dtype == PL_COMPUTE_FP32 ? PL_DTYPE_F32
                                                                  : PL_DTYPE_BF16;

@@ -82,6 +82,7 @@ static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io 
 
 static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
                           struct pl_diag *d) {
+    if (w->stored.absmax) return pl_window_load_codes(w, io, d);
     if (w->quantised) return pl_window_quantise(w, io, NULL, NULL, d);
     enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;
     bool as_is = from == to && master == PL_NONE;

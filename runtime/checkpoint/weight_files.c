@@ -205,6 +205,10 @@ pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
         found += pl_window_find(f, &w->items[i]);
     if (found < w->n) return report_missing(w, f, err, d);
     for (uint32_t i = 0; i < w->n; i++) {
+        if (w->items[i].quantised && w->items[i].entry->dtype == PL_DTYPE_U8) {
+            PL_TRY(pl_window_find_codes(&w->items[i], f, err, d));
+            continue;
+        }
         PL_TRY(check_shape(&w->items[i], err, d));
         PL_TRY(check_type(&w->items[i], match, err, d));
     }

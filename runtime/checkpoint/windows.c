@@ -61,6 +61,7 @@ static struct pl_window weight_window(const struct pl_program *p, uint32_t id, u
                              .row = r,
                              .master = find_of(p, PL_ROLE_MASTER, id),
                              .quantised = codes,
+                             .quant = p->shape.quant,
                              .absmax = codes ? find_of(p, PL_ROLE_ABSMAX, id) : PL_NONE,
                              .absmax8 = codes ? find_of(p, PL_ROLE_ABSMAX8, id) : PL_NONE,
                              .rank = row->vector ? 1 : 2,

@@ -22,6 +22,13 @@
 #define PL_WINDOW_NAME 192
 #define PL_STAGING_MIN 4096 /* bytes; below this a piece might hold no whole element group */
 
+/* The scales of a matrix whose files hold 4-bit codes already. */
+struct pl_stored_codes {
+    const struct pl_st_file *absmax_file, *nested_file;
+    const struct pl_st_entry *absmax, *nested; /* absmax NULL: the files hold values */
+    float offset;                              /* of nested absmax */
+};
+
 struct pl_window {
     char name[PL_WINDOW_NAME]; /* in the file */
     uint32_t tensor;           /* id; PL_NONE in lists without a program */
@@ -33,9 +40,11 @@ struct pl_window {
     uint32_t rank;
     uint64_t dims[2];
     uint64_t first, count; /* elements of the tensor; of codes, values from the first one on */
+    enum pl_quant quant;   /* of a quantised window */
     /* Filled by pl_windows_resolve; borrowed from the opened files. */
     const struct pl_st_file *file;
     const struct pl_st_entry *entry;
+    struct pl_stored_codes stored;
 };
 
 struct pl_windows {
@@ -80,6 +89,14 @@ enum pl_window_match {
 pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
                           enum pl_window_match match, pl_err err, struct pl_diag *d);
 
+/* prequantised.c: codes of bitsandbytes, which are copied bit for bit.
+ * Finds the scales of a window whose tensor in the files is codes, and checks that they were made
+ * the way the program reads them. */
+pl_err pl_window_find_codes(struct pl_window *w, const struct pl_weight_files *f, pl_err err,
+                            struct pl_diag *d);
+pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io *io,
+                            struct pl_diag *d);
+
 /* Streams resolved windows into the device. fill_master: masters get the values before rounding. */
 pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
                        struct pl_diag *d);
@@ -87,8 +104,8 @@ pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io
 typedef void (*pl_window_fill)(void *ctx, const struct pl_window *w, uint64_t first, uint64_t n,
                                float *out);
 /* n elements of `src` to element `first` of a job tensor; the copy is over when this returns. */
-pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t first,
-                    const void *src, uint64_t n, struct pl_diag *d);
+pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t first, const void *src,
+                    uint64_t n, struct pl_diag *d);
 
 /* Quantises a window's values on their way into the device, reading them twice when its scales are
  * quantised too (their mean comes first). `fill` as for pl_window_store; NULL: the values of the

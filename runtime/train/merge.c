@@ -19,7 +19,14 @@
 static pl_err find_model(struct pl_merge *m, struct pl_diag *d) {
     PL_TRY(pl_model_resolve(m->request.model, &m->ref, &m->notes, d));
     PL_TRY(pl_model_read(m->ref.config, &m->model, d));
-    if (m->ref.weights_dir || m->request.gguf) return PL_ERR_OK;
+    if (m->request.gguf) return PL_ERR_OK;
+    if (m->model.codes != PL_CODES_NONE) {
+        pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "the weights of `%s` are 4-bit codes",
+                    m->request.model);
+        pl_diag_hint(d, "merge into the unquantised model of the same name");
+        return PL_ERR_MODEL_UNSUPPORTED;
+    }
+    if (m->ref.weights_dir) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
                 m->request.model);
     pl_diag_hint(d, "download them into the hub cache or a directory");

@@ -21,6 +21,7 @@ try:
     import transformers
     from peft import LoraConfig, PeftModel, get_peft_model
     from peft.utils import load_peft_weights, set_peft_model_state_dict
+    from safetensors.torch import load_file
 except ImportError as error:
     print(f"skipped: {error}; PLIMSOLL_PYTHON names an interpreter with torch, transformers, peft")
     sys.exit(77)
@@ -78,11 +79,11 @@ def train(where, output, steps, *words):
     return [e["loss"] for e in events if e["event"] == "step"]
 
 
-def make_case(where, family):
+def make_case(where, family, **sizes):
     """A model of random weights and tokens for it."""
     name, more, _ = FAMILIES[family]
     torch.manual_seed(11)
-    config = getattr(transformers, name + "Config")(**SIZES, **more)
+    config = getattr(transformers, name + "Config")(**{**SIZES, **more, **sizes})
     model = getattr(transformers, name + "ForCausalLM")(config)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -216,6 +217,33 @@ def check_gguf(where):
     check(len(tensors) == len(weights), "gguf: other tensors")
 
 
+def check_stored_codes(where):
+    """Matrices that bitsandbytes quantised: trained on as they are in the file."""
+    try:
+        from bitsandbytes.functional import QuantState, dequantize_4bit
+    except ImportError:
+        print("bitsandbytes is not installed: no file of its codes was read")
+        return
+    ids = make_case(where, "llama", hidden_size=64, intermediate_size=192)
+    for kind, double in (("nf4", True), ("nf4", False), ("fp4", True)):
+        name = f"{kind}-{double}"
+        config = transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_use_double_quant=double)
+        transformers.AutoModelForCausalLM.from_pretrained(
+            where / "model", dtype=torch.float32, quantization_config=config
+        ).save_pretrained(where / name)
+        stored = load_file(where / name / "model.safetensors")
+        model = open_model(where / "model", name)
+        for key, weight in model.state_dict().items():
+            if stored[key].dtype == torch.uint8:
+                parts = {k[len(key) + 1:]: v for k, v in stored.items() if k.startswith(key + ".")}
+                state = QuantState.from_dict(parts, device="cpu")
+                weight.copy_(dequantize_4bit(stored[key], state))
+        own = train(where, "out-" + name, 1, "mode=qlora", f"model={name}", f"quant_type={kind}",
+                    f"double_quant={str(double).lower()}", "compute_dtype=fp32")[0]
+        same(f"codes {name}", loss(model, ids), own)
+
+
 def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -231,6 +259,8 @@ def main():
                 check_refusals(where)
                 check_gguf(where)
         print(f"{family}: done", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        check_stored_codes(pathlib.Path(name))
     sys.exit(1 if failures else 0)
 
 

@@ -251,6 +251,11 @@ static const struct {
     {"{\"hidden_size\":1048577}", PL_ERR_MODEL_FIELD, "to 1048576"},
     {"{\"num_hidden_layers\":4097}", PL_ERR_MODEL_FIELD, "to 4096"},
     {"{\"quantization_config\":{\"bits\":4}}", PL_ERR_MODEL_UNSUPPORTED, "method not named"},
+    {"{\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_8bit\":true}}",
+     PL_ERR_MODEL_UNSUPPORTED, "already quantised (bitsandbytes)"},
+    {"{\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+     "\"bnb_4bit_quant_storage\":\"bfloat16\"}}",
+     PL_ERR_MODEL_UNSUPPORTED, "bnb_4bit_quant_storage must be uint8"},
     {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,2]}", PL_ERR_MODEL_FIELD, "entry 1"},
     {"{\"model_type\":\"mistral\",\"sliding_window\":0}", PL_ERR_MODEL_FIELD, "`sliding_window`"},
 };

@@ -1,0 +1,143 @@
+/* prequantised.c - matrices that bitsandbytes has quantised, in files as transformers saves them.
+ *
+ * Beside X.weight, codes of two values a byte as U8 [n/2, 1], stand X.weight.absmax (F32, or U8
+ * under double quantisation with X.weight.nested_absmax), the tables X.weight.quant_map and
+ * X.weight.nested_quant_map, and X.weight.quant_state.bitsandbytes__nf4 (or __fp4), a JSON text.
+ * Format: bitsandbytes, functional.py, QuantState.as_dict(packed=True). */
+#include "estimator/base/checked.h"
+#include "runtime/checkpoint/windows.h"
+#include "runtime/kernels/quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STATE_TEXT 4096 /* bytes; the texts of bitsandbytes have 200 */
+
+struct reader {
+    const struct pl_weight_files *files;
+    const struct pl_window *window;
+    pl_err err;
+    struct pl_diag *d;
+};
+
+static pl_err refuse(const struct reader *r, const char *part, const char *why) {
+    return pl_diag_at(r->d, r->err, r->window->file->path, 0, 0, "%s: `%s%s%s` %s",
+                      r->window->file->path, r->window->name, *part ? "." : "", part, why);
+}
+
+/* A part of the matrix: n elements of a type, in one dimension. */
+static pl_err find_part(const struct reader *r, const char *part, enum pl_dtype dtype, uint64_t n,
+                        struct pl_window *out) {
+    *out = (struct pl_window){0};
+    if (snprintf(out->name, sizeof out->name, "%s.%s", r->window->name, part) >=
+            (int)sizeof out->name ||
+        !pl_window_find(r->files, out))
+        return refuse(r, part, "is missing");
+    if (out->entry->dtype != dtype || out->entry->rank != 1 || (n && out->entry->dims[0] != n))
+        return refuse(r, part, "has another type or length than the codes of this matrix");
+    return PL_ERR_OK;
+}
+
+static pl_err check_table(const struct reader *r, const char *part, const float *want, uint64_t n) {
+    float table[PL_QUANT_MAP_SIZE];
+    struct pl_window w;
+    PL_TRY(find_part(r, part, PL_DTYPE_F32, n, &w));
+    PL_TRY(pl_st_read(w.file, w.entry, 0, table, n * sizeof *table, r->d));
+    for (uint64_t i = 0; i < n; i++)
+        if (table[i] != want[i]) return refuse(r, part, "is not the table of this code");
+    return PL_ERR_OK;
+}
+
+static bool has_shape(const json_t *shape, const struct pl_window *w) {
+    return json_array_size(shape) == 2 &&
+           json_integer_value(json_array_get(shape, 0)) == (json_int_t)w->dims[0] &&
+           json_integer_value(json_array_get(shape, 1)) == (json_int_t)w->dims[1];
+}
+
+static pl_err check_state(const struct reader *r, const char *part, const json_t *state,
+                          bool nested, float *offset) {
+    const json_t *real = json_object_get(state, "nested_offset");
+    if (!has_shape(json_object_get(state, "shape"), r->window))
+        return refuse(r, part, "tells another shape than the model has");
+    if (json_integer_value(json_object_get(state, "blocksize")) != PL_QUANT_BLOCK)
+        return refuse(r, part, "tells a block size other than 64");
+    if (!nested) return PL_ERR_OK;
+    if (json_integer_value(json_object_get(state, "nested_blocksize")) != PL_QUANT_NEST ||
+        !json_is_number(real))
+        return refuse(r, part, "tells a nested block size other than 256, or no nested_offset");
+    *offset = (float)json_number_value(real);
+    return PL_ERR_OK;
+}
+
+static pl_err read_state(const struct reader *r, bool nested, float *offset) {
+    char part[48], text[STATE_TEXT];
+    struct pl_window w;
+    snprintf(part, sizeof part, "quant_state.bitsandbytes__%s",
+             r->window->quant == PL_QUANT_FP4 ? "fp4" : "nf4");
+    PL_TRY(find_part(r, part, PL_DTYPE_U8, 0, &w));
+    uint64_t bytes = w.entry->end - w.entry->begin;
+    if (bytes > sizeof text) return refuse(r, part, "is too long");
+    PL_TRY(pl_st_read(w.file, w.entry, 0, text, bytes, r->d));
+    json_t *state = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
+    pl_err err = json_is_object(state) ? check_state(r, part, state, nested, offset)
+                                       : refuse(r, part, "is not a JSON object");
+    json_decref(state);
+    return err;
+}
+
+static pl_err find_scales(const struct reader *r, struct pl_stored_codes *out) {
+    const struct pl_window *w = r->window;
+    bool nested = w->absmax8 != PL_NONE;
+    uint64_t blocks = pl_quant_blocks(w->count);
+    struct pl_window absmax, deeper = {0};
+    float map[PL_QUANT_MAP_SIZE];
+    PL_TRY(find_part(r, "absmax", nested ? PL_DTYPE_U8 : PL_DTYPE_F32, blocks, &absmax));
+    PL_TRY(check_table(r, "quant_map", pl_quant_table(w->quant), PL_QUANT_LEVELS));
+    PL_TRY(read_state(r, nested, &out->offset));
+    if (nested) {
+        pl_quant_map_values(true, map);
+        PL_TRY(check_table(r, "nested_quant_map", map, PL_QUANT_MAP_SIZE));
+        PL_TRY(find_part(r, "nested_absmax", PL_DTYPE_F32, pl_quant_nests(w->count), &deeper));
+    }
+    out->absmax_file = absmax.file;
+    out->absmax = absmax.entry;
+    out->nested_file = deeper.file;
+    out->nested = deeper.entry;
+    return PL_ERR_OK;
+}
+
+pl_err pl_window_find_codes(struct pl_window *w, const struct pl_weight_files *f, pl_err err,
+                            struct pl_diag *d) {
+    const struct reader r = {f, w, err, d};
+    struct pl_stored_codes stored = {0};
+    if (w->entry->end - w->entry->begin != pl_quant_codes_bytes(w->count))
+        return refuse(&r, "", "holds another number of codes than the model has values");
+    PL_TRY(find_scales(&r, &stored));
+    w->stored = stored;
+    return PL_ERR_OK;
+}
+
+/* n elements of an entry into a tensor, as they are. */
+static pl_err copy(const struct pl_tensor_io *io, const struct pl_st_file *file,
+                   const struct pl_st_entry *e, uint32_t tensor, uint64_t n, struct pl_diag *d) {
+    uint64_t size = pl_dtype_bytes(e->dtype), most = io->staging_bytes / size;
+    for (uint64_t at = 0; at < n; at += most) {
+        uint64_t some = pl_u64_min(most, n - at);
+        PL_TRY(pl_st_read(file, e, at * size, io->staging, some * size, d));
+        PL_TRY(pl_io_upload(io, tensor, at, io->staging, some, d));
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io *io,
+                            struct pl_diag *d) {
+    const struct pl_stored_codes *s = &w->stored;
+    uint64_t blocks = pl_quant_blocks(w->count), nests = pl_quant_nests(w->count);
+    if (!io->staging || io->staging_bytes < PL_STAGING_MIN)
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "there is no staging buffer");
+    PL_TRY(copy(io, w->file, w->entry, w->tensor, pl_quant_codes_bytes(w->count), d));
+    if (!s->nested) return copy(io, s->absmax_file, s->absmax, w->absmax, blocks, d);
+    PL_TRY(copy(io, s->absmax_file, s->absmax, w->absmax8, blocks, d));
+    PL_TRY(copy(io, s->nested_file, s->nested, w->absmax, nests, d));
+    return pl_io_upload(io, w->absmax, nests, &s->offset, 1, d);
+}
