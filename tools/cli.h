@@ -20,6 +20,7 @@
 #include "estimator/config/job.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -192,6 +193,10 @@ struct pl_estimate;
 void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out);
 /* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
 json_t *pl_cli_json_string(const char *s);
+
+/* SIGINT and SIGTERM set the flag that is returned to their number; a second one ends the process
+ * with 128 + number. One process, one flag. */
+volatile sig_atomic_t *pl_cli_catch_signals(void);
 
 /* --- commands, one file each ----------------------------------------------------------------- */
 int pl_cmd_help(const struct pl_cli *cli);

@@ -4,24 +4,6 @@
 #include "estimator/base/units.h"
 #include "tools/generate_args.h"
 
-#include <signal.h>
-#include <unistd.h>
-
-static volatile sig_atomic_t stop_signal;
-
-/* The first signal ends the answer behind its current token, the second is taken at its word. */
-static void on_signal(int number) {
-    if (stop_signal) _exit(128 + number);
-    stop_signal = number;
-}
-
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 static double rate(uint64_t tokens, double seconds) {
     return seconds > 0 ? (double)tokens / seconds : 0;
 }
@@ -90,10 +72,9 @@ static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct 
                                             .max_new_tokens = q->max_new_tokens,
                                             .ignore_eos = q->ignore_eos,
                                             .sampling = q->sampling,
-                                            .stop = &stop_signal,
+                                            .stop = pl_cli_catch_signals(),
                                             .token = json ? NULL : print_token,
                                             .ctx = &stream};
-    catch_signals();
     pl_err err = pl_generate(pf, &opt, &prompt, 1, &g, &d);
     if (stream.begun) {
         if (q->text.tokenizer) pl_generate_text_flush(&q->text, stdout);
@@ -103,7 +84,7 @@ static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct 
     if (err == PL_ERR_OK && json) err = print_answer(&q->text, &g, &d);
     if (err == PL_ERR_OK && !quiet) print_summary(&g, stderr);
     if (err != PL_ERR_OK) status = pl_cli_fail(cli, &d);
-    if (err == PL_ERR_INTERRUPTED) status = 128 + stop_signal;
+    if (err == PL_ERR_INTERRUPTED) status = 128 + (int)*opt.stop;
     pl_generated_finish(&g);
     return status;
 }

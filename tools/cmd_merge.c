@@ -4,24 +4,8 @@
 #include "estimator/base/units.h"
 #include "runtime/train/merge.h"
 
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
-
-static volatile sig_atomic_t stop_signal;
-
-/* The first signal ends the merge between two stretches, the second at once. */
-static void on_signal(int number) {
-    if (stop_signal) _exit(128 + number);
-    stop_signal = number;
-}
-
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static pl_err require(const struct pl_cli *cli, enum pl_cli_flag flag, const char **out,
                       struct pl_diag *d) {
@@ -118,10 +102,11 @@ static pl_err print_result(const struct pl_cli *cli, const struct pl_merge *m, s
     return PL_ERR_OK;
 }
 
-static pl_err merge(const struct pl_cli *cli, struct pl_merge *m, struct pl_diag *d) {
+static pl_err merge(const struct pl_cli *cli, const volatile sig_atomic_t *stop, struct pl_merge *m,
+                    struct pl_diag *d) {
     bool quiet = pl_cli_has(cli, PL_FLAG_QUIET);
     struct display display = {stderr, 101};
-    struct pl_merge_request request = {.stop = &stop_signal};
+    struct pl_merge_request request = {.stop = stop};
     PL_TRY(read_request(cli, &request, d));
     if (isatty(STDERR_FILENO) && !quiet && !pl_cli_has(cli, PL_FLAG_NO_PROGRESS)) {
         request.progress = show;
@@ -131,7 +116,6 @@ static pl_err merge(const struct pl_cli *cli, struct pl_merge *m, struct pl_diag
     pl_cli_print_notes(cli, &m->notes);
     if (m->planned.plan && !quiet) print_plan(m, stderr);
     if (err != PL_ERR_OK) return err;
-    catch_signals();
     err = pl_merge_run(m, d);
     if (display.shown <= 100) fputs("\r\033[K", stderr);
     return err == PL_ERR_OK ? print_result(cli, m, d) : err;
@@ -140,8 +124,9 @@ static pl_err merge(const struct pl_cli *cli, struct pl_merge *m, struct pl_diag
 int pl_cmd_merge(const struct pl_cli *cli) {
     struct pl_diag d = {0};
     struct pl_merge m = {0};
-    pl_err err = merge(cli, &m, &d);
+    const volatile sig_atomic_t *stop = pl_cli_catch_signals();
+    pl_err err = merge(cli, stop, &m, &d);
     int status = err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
     pl_merge_finish(&m);
-    return err == PL_ERR_INTERRUPTED ? 128 + (int)stop_signal : status;
+    return err == PL_ERR_INTERRUPTED ? 128 + (int)*stop : status;
 }

@@ -5,25 +5,7 @@
 #include "estimator/base/units.h"
 #include "runtime/train/train.h"
 
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-static volatile sig_atomic_t stop_signal;
-
-/* The first signal asks for an orderly end, the second is taken at its word. */
-static void on_signal(int number) {
-    if (stop_signal) _exit(128 + number);
-    stop_signal = number;
-}
-
-static void catch_signals(void) {
-    /* A write that waits for its reader goes on; the flag is looked at between steps. */
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out) {
     struct pl_text text = {0};
@@ -97,8 +79,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
                                              .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
                                              .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
                                              .probe_only = pl_cli_has(cli, PL_FLAG_PROBE),
-                                             .stop = &stop_signal};
-    catch_signals();
+                                             .stop = pl_cli_catch_signals()};
     pl_err err = pl_train(pf, &options, &result, &d);
     if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf->job, &result, stderr);
     if (err == PL_ERR_OK) return 0;
