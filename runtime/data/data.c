@@ -304,7 +304,7 @@ out:
 /* A failure to open is the configuration's: it points at the line that names the file. */
 static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                         struct pl_diag *d) {
-    struct stat st;
+    struct stat st = {0};
     f->path = pl_job_input_path(job, ds->path);
     if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
     /* O_NONBLOCK: a FIFO must be refused, not waited for */
@@ -312,9 +312,12 @@ static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, s
     if (f->fd < 0)
         return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
                           "cannot open %s: %s", f->path, strerror(errno));
-    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
-                          "%s is not a regular file", f->path);
+    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column, "%s is not a regular file",
+                   f->path);
+        if (S_ISDIR(st.st_mode)) pl_diag_hint(d, "name each of its files under `datasets`");
+        return PL_ERR_DATA_FILE;
+    }
     f->format = pl_format_find(ds->format);
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
     return PL_ERR_OK;

@@ -1,6 +1,7 @@
 /* digest.c - see digest.h. */
 #include "runtime/data/digest.h"
 
+#include <endian.h>
 #include <string.h>
 
 #define STRIPE 32
@@ -15,11 +16,16 @@ static uint64_t rotate(uint64_t x, int by) {
 }
 
 /* Words of the specification are little-endian. */
-static uint64_t word(const unsigned char *p, int bytes) {
-    uint64_t x = 0;
-    for (int i = bytes; i-- > 0;)
-        x = x << 8 | p[i];
-    return x;
+static uint64_t word64(const unsigned char *p) {
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return le64toh(x);
+}
+
+static uint32_t word32(const unsigned char *p) {
+    uint32_t x;
+    memcpy(&x, p, sizeof x);
+    return le32toh(x);
 }
 
 static uint64_t round64(uint64_t lane, uint64_t input) {
@@ -28,7 +34,7 @@ static uint64_t round64(uint64_t lane, uint64_t input) {
 
 static void stripe(struct pl_digest *h, const unsigned char *p) {
     for (int i = 0; i < 4; i++)
-        h->lane[i] = round64(h->lane[i], word(p + 8 * i, 8));
+        h->lane[i] = round64(h->lane[i], word64(p + 8 * i));
 }
 
 void pl_digest_init(struct pl_digest *h, uint64_t seed) {
@@ -60,9 +66,9 @@ static uint64_t merge(uint64_t x, uint64_t lane) {
 
 static uint64_t tail(uint64_t x, const unsigned char *p, size_t n) {
     for (; n >= 8; p += 8, n -= 8)
-        x = rotate(x ^ round64(0, word(p, 8)), 27) * P1 + P4;
+        x = rotate(x ^ round64(0, word64(p)), 27) * P1 + P4;
     if (n >= 4) {
-        x = rotate(x ^ word(p, 4) * P1, 23) * P2 + P3;
+        x = rotate(x ^ word32(p) * P1, 23) * P2 + P3;
         p += 4;
         n -= 4;
     }

@@ -543,6 +543,7 @@ START_TEST(a_file_that_cannot_be_read_points_at_the_configuration) {
     snprintf(f.path, sizeof f.path, "%s", DATA);
     ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FILE);
     ck_assert_ptr_nonnull(strstr(f.d.message, "not a regular file"));
+    ck_assert_ptr_nonnull(strstr(f.d.hint, "each of its files"));
     fixture_write(&f, "", 0);
     ck_assert_int_eq(unlink(f.path), 0);
     ck_assert_int_eq(mkfifo(f.path, 0600), 0);
