@@ -60,7 +60,6 @@
     X(HIDDEN_DIM, "hidden_dim", 0, "N", "", "", "rule of thumb: width of the model")               \
     X(TRAINED_LAYERS, "trained_layers", 0, "N", "", "", "table freezing: layers that are trained") \
     X(CHECKLIST, "checklist", 0, "", "", "", "answer the out-of-memory checklist for this job")    \
-    X(FULL_FT_OFFLOAD, "full_ft_offload", 0, "", "", "", "refused: offload is not planned yet")    \
     X(GPU, "gpu", 0, "NAME", "", "", "plan for this GPU; `plimsoll cards` lists them")             \
     X(EFFECTIVE_BATCH, "effective_batch", 0, "N", "", "", "samples a step should see")             \
     X(SAMPLES, "samples", 0, "N", "", "", "data without a file: how many samples")                 \

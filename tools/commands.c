@@ -53,8 +53,7 @@ static const struct pl_command commands[] = {
                  PL_FLAG_BIT(WEIGHT_PRECISION) | PL_FLAG_BIT(INFERENCE) | PL_FLAG_BIT(LORA) |
                  PL_FLAG_BIT(NO_GRADIENT_CHECKPOINTING) | PL_FLAG_BIT(SEQ_LENGTH) |
                  PL_FLAG_BIT(NUM_LAYERS) | PL_FLAG_BIT(HIDDEN_DIM) | PL_FLAG_BIT(TRAINED_LAYERS) |
-                 PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(CHECKLIST) |
-                 PL_FLAG_BIT(FULL_FT_OFFLOAD),
+                 PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(CHECKLIST),
         .keys = true,
     },
     {

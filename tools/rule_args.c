@@ -31,36 +31,15 @@ static bool is_card_key(const char *override) {
 
 bool pl_rule_asked(const struct pl_cli *cli) {
     if (pl_cli_has(cli, PL_FLAG_RULE_OF_THUMB) || pl_cli_has(cli, PL_FLAG_TABLE)) return true;
-    if (cli->n_args || own_flag(cli) || pl_cli_has(cli, PL_FLAG_CHECKLIST) ||
-        pl_cli_has(cli, PL_FLAG_FULL_FT_OFFLOAD))
-        return false;
+    if (cli->n_args || own_flag(cli) || pl_cli_has(cli, PL_FLAG_CHECKLIST)) return false;
     for (uint32_t i = 0; i < cli->n_overrides; i++)
         if (!is_card_key(cli->overrides[i])) return false;
     return true;
 }
 
-/* Settings that users know from elsewhere; a row goes when the planner learns it. */
-static const struct {
-    const char *override, *instead;
-} unplanned[] = {
-    {"offload=optimizer", "MODEL --mode lora"},
-};
-
-static pl_err refuse_unplanned(const char *what, const char *instead, struct pl_diag *d) {
-    pl_diag_set(d, PL_ERR_USAGE, "`%s` cannot be planned yet, so there is no answer to it", what);
-    pl_diag_hint(d, "plimsoll estimate-vram %s", instead);
-    return PL_ERR_USAGE;
-}
-
 pl_err pl_rule_refuse_misplaced(const struct pl_cli *cli, struct pl_diag *d) {
     char text[PL_FLAG_TEXT];
     const char *own = own_flag(cli);
-    if (pl_cli_has(cli, PL_FLAG_FULL_FT_OFFLOAD))
-        return refuse_unplanned("full_ft_offload", "MODEL --mode lora", d);
-    for (uint32_t i = 0; i < cli->n_overrides; i++)
-        for (size_t u = 0; u < sizeof unplanned / sizeof *unplanned; u++)
-            if (strcmp(cli->overrides[i], unplanned[u].override) == 0)
-                return refuse_unplanned(unplanned[u].override, unplanned[u].instead, d);
     if (!own) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "%s belongs to --rule-of-thumb", pl_cli_flag_text(own, text));
     pl_diag_hint(d, "a MODEL brings its own; `plimsoll help keys` lists what can be set");

@@ -42,7 +42,7 @@
     X(CHECKPOINT_WRITE, 1, "CHECKPOINT_WRITE", "free disk space; the previous checkpoint is kept") \
     X(DOES_NOT_FIT, 3, "RUNTIME_DOES_NOT_FIT", "apply one of the remedies listed above")           \
     X(FULL_FT_MODEL_TOO_LARGE, 3, "RUNTIME_FULL_FT_MODEL_TOO_LARGE",                               \
-      "use `mode: lora`, or raise `full_ft_ceiling_billions`")                                     \
+      "use `full_ft_offload: true` or `mode: lora`, or raise `full_ft_ceiling_billions`")          \
     X(GPU_OOM, 4, "RUNTIME_GPU_OOM", "apply one of the remedies listed above")                     \
     X(HOST_OOM, 1, "RUNTIME_HOST_OOM", "the machine is out of memory, not the device")             \
     X(DEVICE_LOST, 1, "RUNTIME_DEVICE_LOST",                                                       \

@@ -341,6 +341,18 @@ double pl_job_learning_rate(const struct pl_job *job) {
     return pl_mode_adapts(job->mode) ? 2e-4 : 2e-5;
 }
 
+uint32_t pl_job_offload(const struct pl_job *job) {
+    bool all = job->mode == PL_MODE_FULL && job->full_ft_offload;
+    if (job->inference) return PL_OFFLOAD_NONE;
+    return all ? PL_OFFLOAD_WEIGHTS : job->offload;
+}
+
+bool pl_job_updates_on_host(const struct pl_job *job) {
+    uint32_t offload = pl_job_offload(job);
+    if (job->offload_update == PL_UPDATE_AUTO) return offload >= PL_OFFLOAD_GRADIENTS;
+    return job->offload_update == PL_UPDATE_HOST && offload != PL_OFFLOAD_NONE;
+}
+
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
     if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
     if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;

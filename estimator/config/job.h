@@ -43,6 +43,9 @@ enum {
     PL_SCHEDULE_COSINE,
     PL_SCHEDULE_COSINE_WITH_MIN_LR,
 };
+/* What lives in host memory: each with those before it. */
+enum { PL_OFFLOAD_NONE, PL_OFFLOAD_OPTIMIZER, PL_OFFLOAD_GRADIENTS, PL_OFFLOAD_WEIGHTS };
+enum { PL_UPDATE_AUTO, PL_UPDATE_DEVICE, PL_UPDATE_HOST };
 enum { PL_PREFLIGHT_ENFORCE, PL_PREFLIGHT_WARN, PL_PREFLIGHT_OFF };
 /* DEVICE: `cuda` is the first GPU; cuda:N is PL_DEVICE_CUDA_AT + N. */
 enum { PL_DEVICE_AUTO, PL_DEVICE_CPU, PL_DEVICE_NULL, PL_DEVICE_CUDA, PL_DEVICE_CUDA_AT = 16 };
@@ -52,7 +55,13 @@ static inline uint32_t pl_device_ordinal(uint32_t device) {
     return device >= PL_DEVICE_CUDA_AT ? device - PL_DEVICE_CUDA_AT : 0;
 }
 /* RECOMPUTE: a level, or every N-th layer (the layers l with l % N == 0) in full. */
-enum { PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL, PL_RECOMPUTE_EVERY = 16 };
+enum {
+    PL_RECOMPUTE_NONE,
+    PL_RECOMPUTE_LIGHT,
+    PL_RECOMPUTE_FULL,
+    PL_RECOMPUTE_OFFLOAD, /* full, and what it keeps of a layer waits in host memory */
+    PL_RECOMPUTE_EVERY = 16
+};
 #define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
 #define PL_RECOMPUTE_EVERY_MAX 4096
 
@@ -147,6 +156,11 @@ void pl_job_finish(struct pl_job *job); /* NULL-safe; leaves {0} */
 /* Values that follow from several keys. */
 double pl_job_lora_scale(const struct pl_job *job);
 double pl_job_learning_rate(const struct pl_job *job);
+/* PL_OFFLOAD_*: `offload`, or all of it where full_ft_offload asks for that; none of
+ * inference. */
+uint32_t pl_job_offload(const struct pl_job *job);
+/* offload_update decided: on the host where states and gradients are both there. */
+bool pl_job_updates_on_host(const struct pl_job *job);
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);

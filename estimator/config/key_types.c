@@ -224,7 +224,7 @@ static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
     return wrong_choice(in, word);
 }
 
-static const char *const recompute_levels[] = {"none", "light", "full"};
+static const char *const recompute_levels[] = {"none", "light", "full", "offload"};
 
 static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
     static const char every[] = "every_";

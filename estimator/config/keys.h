@@ -86,11 +86,20 @@
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
     X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
     X(max_steps, U32, "0", 0, 1000000000, "", "steps; wins over num_epochs when above 0")          \
-    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|every_N",                  \
-      "what the backward pass recomputes instead of keeping")                                      \
+    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|offload|every_N",          \
+      "what the backward pass recomputes instead of keeping; offload: full, and what a layer "     \
+      "keeps waits in host memory")                                                                \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
       "tokens per chunk of logits; 0: all at once")                                                \
-    X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "", "largest model `mode: full` may train")      \
+    X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
+      "what lives in host memory instead of the device's, each with those before it")              \
+    X(offload_update, ENUM, "auto", 0, 0, "auto|device|host",                                      \
+      "where offloaded optimizer states are updated; auto: on the host when the gradients are "    \
+      "there too")                                                                                 \
+    X(full_ft_offload, BOOL, "false", 0, 0, "",                                                    \
+      "`mode: full` with weights, gradients and optimizer states in host memory")                  \
+    X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "",                                              \
+      "largest model `mode: full` may train without full_ft_offload")                              \
     X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \
       "card size to live in, such as 16GiB; auto: the device")                                     \
     X(vram_margin, BYTES, "auto", 0, 0, "", "kept free of the budget; auto: 0, or "            \

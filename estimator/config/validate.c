@@ -25,6 +25,7 @@ static const struct {
     {PL_KEY_quant_type, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
     {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
     {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
+    {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL)},
     {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR)},
 };
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)
@@ -99,6 +100,15 @@ static pl_err check_batch(const struct pl_job *job, struct pl_diag *d) {
                  g, n, a, (unsigned long long)n * a);
     pl_diag_hint(d, "remove `gradient_accumulation_steps`: it follows from the other two");
     return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err check_offload(const struct pl_job *job, struct pl_diag *d) {
+    if (!job->given[PL_KEY_offload_update] || job->offload_update == PL_UPDATE_AUTO ||
+        pl_job_offload(job) != PL_OFFLOAD_NONE)
+        return PL_ERR_OK;
+    return conflict(job, PL_KEY_offload_update, d,
+                    "`offload_update` has no meaning without offloaded optimizer states",
+                    "remove `offload_update`, or set `offload: optimizer`");
 }
 
 static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
@@ -233,8 +243,8 @@ static pl_err check_faults(const struct pl_job *job, struct pl_diag *d) {
 
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d) {
     static pl_err (*const checks[])(const struct pl_job *, struct pl_diag *) = {
-        check_conditions, check_precision, check_batch,  check_schedule,
-        check_data,       check_reports,   check_faults,
+        check_conditions, check_precision, check_batch,   check_offload,
+        check_schedule,   check_data,      check_reports, check_faults,
     };
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         PL_TRY(checks[i](job, d));

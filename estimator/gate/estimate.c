@@ -105,6 +105,21 @@ static void ledger_row(struct pl_text *out, const struct style *s, const char *n
     pl_text_add(out, "\n");
 }
 
+/* What lies in the machine's memory, all of it and by what may not be swapped. */
+static void add_host(const struct pl_plan *plan, struct pl_text *out) {
+    char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], pinned[PL_BYTES_TEXT];
+    uint64_t total = pl_plan_host_total(plan), pageable = pl_plan_host_bytes(plan, PL_PLACE_HOST);
+    bool copies = total == plan->program->traits.pinned_bytes;
+    if (total == 0) return;
+    pl_text_addf(out, "  %-14s %11s %16s  ", "host", pl_bytes_text(total, size),
+                 pl_count_text(total, exact));
+    if (copies)
+        pl_text_add(out, "pinned memory of the machine, for copies\n");
+    else
+        pl_text_addf(out, "memory of the machine, %s of it pinned\n",
+                     pl_bytes_text(total - pageable, pinned));
+}
+
 static void add_ledger(const struct pl_estimate *e, const struct style *s, unsigned columns,
                        struct pl_text *out) {
     const struct pl_plan *plan = e->planned.plan;
@@ -118,10 +133,7 @@ static void add_ledger(const struct pl_estimate *e, const struct style *s, unsig
     pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
                  pl_bytes_text(total, size), pl_count_text(total, exact), s->off,
                  pl_bytes_text(plan->job_bytes, job), pl_bytes_text(plan->batch_bytes, batch));
-    uint64_t pinned = e->planned.program->traits.pinned_bytes;
-    if (pinned)
-        pl_text_addf(out, "  %-14s %11s %16s  pinned memory of the machine, for copies\n", "host",
-                     pl_bytes_text(pinned, size), pl_count_text(pinned, exact));
+    add_host(plan, out);
 }
 
 static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
@@ -139,8 +151,8 @@ static void add_verdict(const struct pl_estimate *e, const struct style *s, stru
     const struct pl_verdict *v = &e->verdict;
     if (v->over_ceiling) {
         pl_text_addf(out,
-                     "  verdict: %sno%s - mode: full would train %.3f billion parameters, "
-                     "full_ft_ceiling_billions is %g\n",
+                     "  verdict: %sno%s - mode: full would train %.3f billion parameters on the "
+                     "device alone, full_ft_ceiling_billions is %g\n",
                      s->bad, s->off, v->params_billions, e->job->full_ft_ceiling_billions);
         return;
     }
@@ -165,10 +177,13 @@ static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
         char total[PL_BYTES_TEXT], saves[PL_BYTES_TEXT];
-        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s\n", r->fits ? "fits" : "no",
+        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s", r->fits ? "fits" : "no",
                      pl_bytes_text(r->total_bytes, total),
                      pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
                      r->change);
+        if (r->host_bytes)
+            pl_text_addf(out, " (%s of host memory)", pl_bytes_text(r->host_bytes, saves));
+        pl_text_add(out, "\n");
     }
 }
 
@@ -223,12 +238,32 @@ static json_t *bytes_json(const struct pl_estimate *e) {
     put_int(o, "job_arena", plan->job_bytes);
     put_int(o, "batch_arena", plan->batch_bytes);
     put_int(o, "context", e->budget.context_bytes);
-    put_int(o, "host", e->planned.program->traits.pinned_bytes);
+    put_int(o, "host", pl_plan_host_total(plan));
+    put_int(o, "host_pageable", pl_plan_host_bytes(plan, PL_PLACE_HOST));
     for (int c = 0; c < PL_CATEGORY_COUNT; c++)
         put_int(o, c == PL_CATEGORY_ADAPTER ? "adapters" : pl_category_name(c), plan->ledger[c]);
     put_int(o, "alignment", plan->alignment_bytes);
     put_int(o, "fragmentation", plan->fragmentation_bytes);
     return o;
+}
+
+static void add_host_row(json_t *list, const char *category, enum pl_tensor_place place,
+                         uint64_t bytes) {
+    if (bytes)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I}", "category", category, "memory",
+                                              pl_place_name(place), "bytes", (json_int_t)bytes));
+}
+
+/* [{category, memory, bytes}], summing exactly to the host bytes. */
+static json_t *host_ledger_json(const struct pl_plan *plan) {
+    json_t *list = json_array();
+    add_host_row(list, "staging", PL_PLACE_PINNED, plan->program->traits.pinned_bytes);
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
+        for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+            add_host_row(list, pl_category_name(c), place, plan->host[place].ledger[c]);
+        add_host_row(list, "padding", place, plan->host[place].padding_bytes);
+    }
+    return list;
 }
 
 static json_t *phases_json(const struct pl_plan *plan) {
@@ -245,9 +280,10 @@ static json_t *remedies_json(const struct pl_estimate *e) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
-        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "change", r->change,
-                                              "saves_bytes", (json_int_t)r->saves_bytes, "total_gb",
-                                              gb(r->total_bytes), "fits", (int)r->fits));
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "change", r->change, "saves_bytes",
+                            (json_int_t)r->saves_bytes, "total_gb", gb(r->total_bytes),
+                            "host_ram_gb", gb(r->host_bytes), "fits", (int)r->fits));
     }
     return list;
 }
@@ -296,7 +332,7 @@ static void put_gigabytes(const struct pl_estimate *e, json_t *o) {
                 {"overhead_gb", overhead},
                 {"context_gb", e->budget.context_bytes},
                 {"fragmentation_gb", plan->fragmentation_bytes},
-                {"host_ram_gb", e->planned.program->traits.pinned_bytes}};
+                {"host_ram_gb", pl_plan_host_total(plan)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         put_real(o, rows[i].key, gb(rows[i].bytes));
 }
@@ -337,6 +373,7 @@ json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes) {
     json_object_set_new(o, "notes", notes_json(notes));
     json_object_set_new(o, "phases", phases_json(e->planned.plan));
     json_object_set_new(o, "ledger", pl_estimate_ledger_json(e->planned.plan));
+    json_object_set_new(o, "host_ledger", host_ledger_json(e->planned.plan));
     json_object_set_new(o, "bytes", bytes_json(e));
     json_object_set_new(o, "remedies", remedies_json(e));
     json_object_set_new(o, "provenance", pl_estimate_provenance_json(e));

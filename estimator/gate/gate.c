@@ -16,6 +16,7 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job 
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
                            .params_billions = (double)params / 1e9};
     v.over_ceiling = job->mode == PL_MODE_FULL && !job->inference &&
+                     pl_job_offload(job) < PL_OFFLOAD_WEIGHTS &&
                      v.params_billions > job->full_ft_ceiling_billions;
     if (v.over_ceiling) {
         v.kind = PL_VERDICT_NO;
@@ -35,7 +36,8 @@ pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_job *job,
     if (v->kind != PL_VERDICT_NO) return PL_ERR_OK;
     if (v->over_ceiling)
         return pl_diag_set(d, PL_ERR_FULL_FT_MODEL_TOO_LARGE,
-                           "mode: full would train %.3f billion parameters, the ceiling is %g "
+                           "mode: full would train %.3f billion parameters on the device alone, "
+                           "the ceiling is %g "
                            "(full_ft_ceiling_billions)",
                            v->params_billions, job->full_ft_ceiling_billions);
     return pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "the job needs %s (%llu bytes), %s is %s, margin %s",

@@ -4,7 +4,8 @@
  * Needs: base, config, model, card, plan. No I/O.
  *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
  *       reserved; `tight` that it does not, and yet arena + context - doubt <= total
- *   G2  a full fine-tune above full_ft_ceiling_billions is refused whatever the memory
+ *   G2  a full fine-tune above full_ft_ceiling_billions is refused whatever the memory, unless
+ *       weights, gradients and states live on the host
  *   G3  nothing of the user's settings is changed here: remedies are advice */
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
@@ -31,9 +32,10 @@ struct pl_remedy {
     char change[160];     /* "gradient_checkpointing: full" */
     int64_t saves_bytes;
     uint64_t total_bytes; /* needed with the change */
+    uint64_t host_bytes;  /* of host memory that tensors then take */
     bool fits;
 };
-#define PL_MAX_REMEDIES 16
+#define PL_MAX_REMEDIES 24
 /* What would help `job`, of which `plan` is the plan. Fitting ones first, each group in order of
  * how little it changes what is learnt. When none fits alone, the last row combines what is needed.
  */

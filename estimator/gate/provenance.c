@@ -50,6 +50,7 @@ static void assume_context(const struct pl_estimate *e, struct pl_text *out) {
 
 void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
     static const char *const back_ends[] = {"CPU", "null", "CUDA"};
+    char text[PL_BYTES_TEXT];
     const struct pl_program *p = e->planned.program;
     pl_text_addf(out,
                  e->job->inference
@@ -63,6 +64,10 @@ void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
         pl_text_addf(out, ", %u threads\n", p->traits.threads);
     assume_context(e, out);
     if (e->budget.known) pl_text_add(out, "nothing else uses the memory of the budget\n");
+    uint64_t host = pl_plan_host_total(e->planned.plan);
+    if (host > p->traits.pinned_bytes)
+        pl_text_addf(out, "the machine has %s of memory to spare for what is offloaded\n",
+                     pl_bytes_text(host, text));
     if (e->job->max_seq_length > e->model->max_positions)
         pl_text_addf(out, "%u tokens go beyond the %llu positions of the model's config.json\n",
                      e->job->max_seq_length, (unsigned long long)e->model->max_positions);

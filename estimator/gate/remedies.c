@@ -18,7 +18,9 @@ struct trial { /* a job under change; strings and lists stay borrowed from the u
 typedef bool (*remedy_fn)(struct trial *t, char *text, size_t size);
 
 static bool recompute_all(struct trial *t, char *text, size_t size) {
-    if (t->job.gradient_checkpointing == PL_RECOMPUTE_FULL) return false;
+    if (t->job.gradient_checkpointing == PL_RECOMPUTE_FULL ||
+        t->job.gradient_checkpointing == PL_RECOMPUTE_OFFLOAD)
+        return false;
     t->job.gradient_checkpointing = PL_RECOMPUTE_FULL;
     snprintf(text, size, "gradient_checkpointing: full");
     return true;
@@ -45,6 +47,34 @@ static bool half_batch(struct trial *t, char *text, size_t size) {
 
 static bool batch_of_one(struct trial *t, char *text, size_t size) {
     return smaller_batch(t, 1, text, size);
+}
+
+static bool offload_kept(struct trial *t, char *text, size_t size) {
+    if (t->job.gradient_checkpointing == PL_RECOMPUTE_OFFLOAD || t->job.inference) return false;
+    t->job.gradient_checkpointing = PL_RECOMPUTE_OFFLOAD;
+    snprintf(text, size, "gradient_checkpointing: offload");
+    return true;
+}
+
+/* States of adapters are too few to be worth their copies. */
+static bool offload_states(struct trial *t, char *text, size_t size) {
+    if (t->job.mode != PL_MODE_FULL || t->job.inference ||
+        pl_job_offload(&t->job) != PL_OFFLOAD_NONE)
+        return false;
+    t->job.offload = PL_OFFLOAD_OPTIMIZER;
+    snprintf(text, size, "offload: optimizer");
+    return true;
+}
+
+static bool offload_all(struct trial *t, char *text, size_t size) {
+    if (t->job.inference || pl_job_offload(&t->job) == PL_OFFLOAD_WEIGHTS) return false;
+    bool full = t->job.mode == PL_MODE_FULL;
+    if (full)
+        t->job.full_ft_offload = true;
+    else
+        t->job.offload = PL_OFFLOAD_WEIGHTS;
+    snprintf(text, size, full ? "full_ft_offload: true" : "offload: weights");
+    return true;
 }
 
 static bool bf16_gradients(struct trial *t, char *text, size_t size) {
@@ -115,9 +145,31 @@ static bool use_qlora(struct trial *t, char *text, size_t size) {
     return true;
 }
 
-static const remedy_fn remedies[] = {
-    recompute_all, chunk_loss,  half_batch, batch_of_one, bf16_gradients, bf16_storage, no_master,
-    small_states,  half_length, half_rank,  freeze_half,  use_lora,       use_qlora};
+/* Of the changes of one key only the last counts: a combination shows no other. */
+enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_MODE };
+
+static const struct {
+    remedy_fn apply;
+    enum key key;
+} remedies[] = {
+    {recompute_all, KEY_RECOMPUTE},
+    {chunk_loss, KEY_OWN},
+    {half_batch, KEY_BATCH},
+    {batch_of_one, KEY_BATCH},
+    {offload_kept, KEY_RECOMPUTE},
+    {offload_states, KEY_OFFLOAD},
+    {offload_all, KEY_OFFLOAD},
+    {bf16_gradients, KEY_OWN},
+    {bf16_storage, KEY_OWN},
+    {no_master, KEY_OWN},
+    {small_states, KEY_OWN},
+    {half_length, KEY_OWN},
+    {half_rank, KEY_OWN},
+    {freeze_half, KEY_OWN},
+    {use_lora, KEY_MODE},
+    {use_qlora, KEY_MODE},
+};
+#define TEXT_SIZE  (sizeof((struct pl_remedy){0}).change)
 #define N_REMEDIES (sizeof remedies / sizeof *remedies)
 _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the combination");
 
@@ -136,6 +188,8 @@ static pl_err price(const struct start *from, const struct trial *t, struct pl_r
     struct pl_verdict v = pl_gate_judge(planned.plan, &t->job, t->m, from->budget);
     r->total_bytes = v.needed_bytes;
     r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
+    r->host_bytes = pl_plan_host_bytes(planned.plan, PL_PLACE_PINNED) +
+                    pl_plan_host_bytes(planned.plan, PL_PLACE_HOST);
     r->fits = v.kind == PL_VERDICT_FITS;
     pl_planned_finish(&planned);
     return PL_ERR_OK;
@@ -147,34 +201,51 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
     for (size_t i = 0; i < N_REMEDIES; i++) {
         struct trial t = from->trial;
         alone[i] = (struct pl_remedy){0};
-        if (remedies[i](&t, alone[i].change, sizeof alone[i].change))
+        if (remedies[i].apply(&t, alone[i].change, sizeof alone[i].change))
             PL_TRY(price(from, &t, &alone[i], d));
     }
     return PL_ERR_OK;
+}
+
+/* Takes back what a later change of the same key replaces. */
+static void supersede(bool taken[N_REMEDIES], size_t by) {
+    for (size_t i = 0; i < by && remedies[by].key != KEY_OWN; i++)
+        if (remedies[i].key == remedies[by].key) taken[i] = false;
+}
+
+/* False when the words do not fit the row. */
+static bool list_taken(const bool taken[N_REMEDIES], char text[N_REMEDIES][TEXT_SIZE],
+                       struct pl_remedy *r) {
+    size_t len = 0;
+    for (size_t i = 0; i < N_REMEDIES; i++) {
+        if (!taken[i]) continue;
+        int n = snprintf(r->change + len, sizeof r->change - len, "%s%s", len ? ", " : "", text[i]);
+        if (n < 0 || (size_t)n >= sizeof r->change - len) return false;
+        len += (size_t)n;
+    }
+    return true;
 }
 
 /* Adds one change after another until it fits; kept only if it does. */
 static pl_err combine(const struct start *from, const struct pl_remedy alone[N_REMEDIES],
                       struct pl_remedy *r, bool *useful, struct pl_diag *d) {
     struct trial t = from->trial;
-    char text[sizeof r->change];
-    size_t len = 0;
+    char text[N_REMEDIES][TEXT_SIZE];
+    bool taken[N_REMEDIES] = {false}, any = false;
     *useful = false;
     for (size_t i = 0; i < N_REMEDIES; i++) {
         struct trial next = t;
         struct pl_remedy step = alone[i]; /* as long as nothing was added before it */
-        if (remedies[i] == half_batch || !remedies[i](&next, text, sizeof text)) continue;
-        if (len) PL_TRY(price(from, &next, &step, d));
-        if (step.saves_bytes <= (len ? r->saves_bytes : 0) && !step.fits) continue;
+        if (remedies[i].apply == half_batch || !remedies[i].apply(&next, text[i], sizeof text[i]))
+            continue;
+        if (any) PL_TRY(price(from, &next, &step, d));
+        if (step.saves_bytes <= (any ? r->saves_bytes : 0) && !step.fits) continue;
         t = next;
-        r->saves_bytes = step.saves_bytes;
-        r->total_bytes = step.total_bytes;
-        r->fits = step.fits;
-        int n = snprintf(r->change + len, sizeof r->change - len, "%s%s", len ? ", " : "", text);
-        if (n < 0 || (size_t)n >= sizeof r->change - len) return PL_ERR_OK;
-        len += (size_t)n;
+        *r = step;
+        any = taken[i] = true;
+        supersede(taken, i);
         if (r->fits) {
-            *useful = true;
+            *useful = list_taken(taken, text, r);
             return PL_ERR_OK;
         }
     }

@@ -128,7 +128,12 @@ static void put_edge(struct writer *w, uint32_t id, uint32_t op, enum edge edge)
 
 static bool is_step_tensor(const struct writer *w, uint32_t id, enum pl_phase phase) {
     const struct pl_tensor *t = &w->plan->program->tensors[id];
-    return t->scope == PL_SCOPE_STEP && t->phase == phase;
+    return t->scope == PL_SCOPE_STEP && t->phase == phase && t->place == PL_PLACE_DEVICE;
+}
+
+static bool is_job_tensor(const struct writer *w, uint32_t id) {
+    const struct pl_tensor *t = &w->plan->program->tensors[id];
+    return t->scope == PL_SCOPE_JOB && t->place == PL_PLACE_DEVICE;
 }
 
 /* Whether the operand at `i` was seen before among those of the op. */
@@ -172,7 +177,7 @@ static void put_trace(struct writer *w) {
     put_segment_event(w, "job arena", BASE_ADDRESS, plan->job_bytes);
     put_segment_event(w, "batch arena", w->batch_address, plan->batch_bytes);
     for (uint32_t id = 0; id < plan->program->n_tensors; id++)
-        if (plan->program->tensors[id].scope == PL_SCOPE_JOB) put_event(w, "alloc", id, 0);
+        if (is_job_tensor(w, id)) put_event(w, "alloc", id, 0);
     put_phase(w, PL_PHASE_MICRO);
     put_phase(w, PL_PHASE_OPTIMIZER);
     put_op(w, LIST_END LIST_END);
@@ -196,7 +201,7 @@ static void put_job_blocks(struct writer *w) {
     uint64_t align = plan->program->traits.align_bytes;
     for (uint32_t id = 0; id < plan->program->n_tensors; id++) {
         uint64_t padded;
-        if (t[id].scope != PL_SCOPE_JOB || !pl_u64_align(t[id].bytes, align, &padded)) continue;
+        if (!is_job_tensor(w, id) || !pl_u64_align(t[id].bytes, align, &padded)) continue;
         put_block_head(w, address_of(w, id), padded, t[id].bytes, "active_allocated");
         put_tensor_frames(w, id, 0);
         put_op(w, DICT_END);

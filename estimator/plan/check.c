@@ -19,7 +19,8 @@ struct checker {
     const struct pl_program *p;
     struct pl_diag *d;
     uint32_t *version;
-    uint32_t *live, n_live; /* STEP tensors alive, sorted by offset */
+    /* by memory: STEP tensors alive, sorted by offset */
+    uint32_t *live[PL_PLACE_COUNT], n_live[PL_PLACE_COUNT];
 };
 
 static pl_err broken(const struct checker *c, uint32_t op, uint32_t id, const char *what) {
@@ -101,32 +102,62 @@ static pl_err check_versions(struct checker *c, uint32_t op) {
     return PL_ERR_OK;
 }
 
+/* P5: an op finds its operands in the memory that it can reach. */
+static bool can_reach(const struct pl_op *o, bool output, enum pl_tensor_place place) {
+    if (o->kind == PL_OP_COPY_IN) return place == (output ? PL_PLACE_DEVICE : PL_PLACE_PINNED);
+    if (o->kind == PL_OP_COPY_OUT) return place == (output ? PL_PLACE_PINNED : PL_PLACE_DEVICE);
+    return (place == PL_PLACE_DEVICE) != o->host;
+}
+
+static pl_err check_places(const struct checker *c, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    for (int i = 0; i < o->n_in + o->n_out; i++) {
+        bool output = i >= o->n_in;
+        uint32_t id = output ? o->out[i - o->n_in].id : o->in[i].id;
+        if (id != PL_NONE && !can_reach(o, output, c->p->tensors[id].place))
+            return broken(c, op, id, "lies in a memory that the op does not reach");
+    }
+    return PL_ERR_OK;
+}
+
 static uint64_t end_of(const struct checker *c, uint32_t id) {
     return c->plan->places[id].offset + c->p->tensors[id].bytes;
+}
+
+static uint64_t batch_bytes(const struct pl_plan *plan, enum pl_tensor_place place) {
+    return place == PL_PLACE_DEVICE ? plan->batch_bytes : plan->host[place].batch_bytes;
+}
+
+static uint64_t job_bytes(const struct pl_plan *plan, enum pl_tensor_place place) {
+    return place == PL_PLACE_DEVICE ? plan->job_bytes : plan->host[place].job_bytes;
 }
 
 /* P1: a tensor that becomes alive must fit between its neighbours. */
 static pl_err enter(struct checker *c, uint32_t op, uint32_t id) {
     uint64_t offset = c->plan->places[id].offset;
-    uint32_t at = c->n_live;
+    enum pl_tensor_place place = c->p->tensors[id].place;
+    uint32_t *live = c->live[place], at = c->n_live[place];
     if (offset % c->p->traits.align_bytes) return broken(c, op, id, "is not aligned");
-    while (at > 0 && c->plan->places[c->live[at - 1]].offset > offset)
+    while (at > 0 && c->plan->places[live[at - 1]].offset > offset)
         at--;
-    if (at > 0 && end_of(c, c->live[at - 1]) > offset) return broken(c, op, id, "overlaps below");
-    if (at < c->n_live && end_of(c, id) > c->plan->places[c->live[at]].offset)
+    if (at > 0 && end_of(c, live[at - 1]) > offset) return broken(c, op, id, "overlaps below");
+    if (at < c->n_live[place] && end_of(c, id) > c->plan->places[live[at]].offset)
         return broken(c, op, id, "overlaps above");
-    if (end_of(c, id) > c->plan->batch_bytes) return broken(c, op, id, "leaves the batch arena");
-    memmove(&c->live[at + 1], &c->live[at], (c->n_live - at) * sizeof *c->live);
-    c->live[at] = id;
-    c->n_live++;
+    if (end_of(c, id) > batch_bytes(c->plan, place))
+        return broken(c, op, id, "leaves the batch arena");
+    memmove(&live[at + 1], &live[at], (c->n_live[place] - at) * sizeof *live);
+    live[at] = id;
+    c->n_live[place]++;
     return PL_ERR_OK;
 }
 
 static void drop_dead(struct checker *c, uint32_t op) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < c->n_live; i++)
-        if (c->plan->places[c->live[i]].last_op >= op) c->live[kept++] = c->live[i];
-    c->n_live = kept;
+    for (int place = 0; place < PL_PLACE_COUNT; place++) {
+        uint32_t *live = c->live[place], kept = 0;
+        for (uint32_t i = 0; i < c->n_live[place]; i++)
+            if (c->plan->places[live[i]].last_op >= op) live[kept++] = live[i];
+        c->n_live[place] = kept;
+    }
 }
 
 static pl_err check_use(struct checker *c, uint32_t op, uint32_t id) {
@@ -135,8 +166,8 @@ static pl_err check_use(struct checker *c, uint32_t op, uint32_t id) {
     if (t->scope == PL_SCOPE_JOB) return PL_ERR_OK;
     if (t->phase != c->p->ops[op].phase) return broken(c, op, id, "belongs to another phase");
     if (op < row->first_op || op > row->last_op) return broken(c, op, id, "used outside its life");
-    for (uint32_t i = 0; i < c->n_live; i++)
-        if (c->live[i] == id) return PL_ERR_OK;
+    for (uint32_t i = 0; i < c->n_live[t->place]; i++)
+        if (c->live[t->place][i] == id) return PL_ERR_OK;
     return enter(c, op, id);
 }
 
@@ -160,17 +191,17 @@ static pl_err enter_inputs(struct checker *c, enum pl_phase phase) {
     return PL_ERR_OK;
 }
 
-/* P4 and the job arena: in order, disjoint, aligned, inside. */
-static pl_err check_job_arena(const struct checker *c) {
+/* P4 and a job arena: in order, disjoint, aligned, inside. */
+static pl_err check_job_arena(const struct checker *c, enum pl_tensor_place place) {
     uint64_t top = 0;
     for (uint32_t i = 0; i < c->p->n_tensors; i++) {
-        if (c->p->tensors[i].scope != PL_SCOPE_JOB) continue;
+        if (c->p->tensors[i].scope != PL_SCOPE_JOB || c->p->tensors[i].place != place) continue;
         uint64_t offset = c->plan->places[i].offset;
         if (offset < top || offset % c->p->traits.align_bytes)
             return broken(c, 0, i, "job tensors overlap or are not aligned");
         top = end_of(c, i);
     }
-    if (top > c->plan->job_bytes)
+    if (top > job_bytes(c->plan, place))
         return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "job tensors leave the job arena");
     return PL_ERR_OK;
 }
@@ -189,15 +220,26 @@ static pl_err check_sums(const struct checker *c) {
     return PL_ERR_OK;
 }
 
+static pl_err check_host_sums(const struct checker *c, enum pl_tensor_place place) {
+    const struct pl_host_plan *h = &c->plan->host[place];
+    uint64_t sum = h->padding_bytes;
+    for (int i = 0; i < PL_CATEGORY_COUNT; i++)
+        sum += h->ledger[i];
+    if (sum == pl_plan_host_bytes(c->plan, place)) return PL_ERR_OK;
+    return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "the ledger of %s memory does not add up",
+                       pl_place_name(place));
+}
+
 static pl_err check_ops(struct checker *c) {
     for (int ph = 0; ph < PL_PHASE_COUNT; ph++) {
         const struct pl_phase_range *r = &c->p->phases[ph];
-        c->n_live = 0;
+        memset(c->n_live, 0, sizeof c->n_live);
         if (r->n_ops == 0) continue;
         PL_TRY(enter_inputs(c, ph));
         for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++) {
             PL_TRY(check_versions(c, op));
             PL_TRY(check_in_place(c, op));
+            PL_TRY(check_places(c, op));
             PL_TRY(check_overlaps(c, op));
         }
     }
@@ -207,17 +249,21 @@ static pl_err check_ops(struct checker *c) {
 pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d) {
     struct checker c = {.plan = plan, .p = plan->program, .d = d};
     c.version = calloc(c.p->n_tensors + 1, sizeof *c.version);
-    c.live = malloc((c.p->n_tensors + 1) * sizeof *c.live);
+    uint32_t *live = malloc(((size_t)c.p->n_tensors + 1) * PL_PLACE_COUNT * sizeof *live);
     pl_err err;
-    if (!c.version || !c.live) {
+    if (!c.version || !live) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "checking the plan ran out of host memory");
         goto out;
     }
-    PL_TRY_GOTO(check_job_arena(&c), out);
+    for (int place = 0; place < PL_PLACE_COUNT; place++) {
+        c.live[place] = live + place * ((size_t)c.p->n_tensors + 1);
+        PL_TRY_GOTO(check_job_arena(&c, place), out);
+        PL_TRY_GOTO(check_host_sums(&c, place), out);
+    }
     PL_TRY_GOTO(check_sums(&c), out);
     err = check_ops(&c);
 out:
     free(c.version);
-    free(c.live);
+    free(live);
     return err;
 }

@@ -3,7 +3,8 @@
 
 bool pl_plan_is_live(const struct pl_plan *plan, uint32_t id, uint32_t op) {
     const struct pl_place_row *at = &plan->places[id];
-    return plan->program->tensors[id].scope == PL_SCOPE_STEP && at->first_op <= op &&
+    const struct pl_tensor *t = &plan->program->tensors[id];
+    return t->scope == PL_SCOPE_STEP && t->place == PL_PLACE_DEVICE && at->first_op <= op &&
            op <= at->last_op;
 }
 

@@ -1,4 +1,4 @@
-/* plan.c - lifetimes, the two arenas, the ledger, the timeline. */
+/* plan.c - lifetimes, the arenas, the ledger, the timeline. */
 #include "estimator/plan/plan.h"
 
 #include "estimator/base/checked.h"
@@ -40,24 +40,27 @@ static void find_lifetimes(struct pl_plan *plan) {
     }
 }
 
-static pl_err place_job_tensors(struct pl_plan *plan, struct pl_diag *d) {
+static pl_err place_job_tensors(struct pl_plan *plan, enum pl_tensor_place place,
+                                struct pl_diag *d) {
     const struct pl_program *p = plan->program;
     uint64_t top = 0;
+    bool device = place == PL_PLACE_DEVICE;
+    uint64_t *sums = device ? plan->job_by_category : plan->host[place].ledger;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
-        if (t->scope != PL_SCOPE_JOB) continue;
+        if (t->scope != PL_SCOPE_JOB || t->place != place) continue;
         plan->places[i].offset = top;
-        plan->job_by_category[t->category] += t->bytes;
+        sums[t->category] += t->bytes;
         if (!pl_u64_add(top, t->bytes, &top) || !pl_u64_align(top, p->traits.align_bytes, &top))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the job's tensors exceed 64 bits");
     }
-    plan->job_bytes = top;
+    *(device ? &plan->job_bytes : &plan->host[place].job_bytes) = top;
     return PL_ERR_OK;
 }
 
-/* Interval rows of the tensors of one phase, ids beside them. */
-static pl_err collect(const struct pl_plan *plan, enum pl_phase phase, struct pl_interval *rows,
-                      uint32_t *ids, uint32_t *n, struct pl_diag *d) {
+/* Interval rows of the tensors of one phase in one memory, ids beside them. */
+static pl_err collect(const struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
+                      struct pl_interval *rows, uint32_t *ids, uint32_t *n, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
     uint32_t first = p->phases[phase].first_op;
     uint64_t sum = 0;
@@ -65,7 +68,9 @@ static pl_err collect(const struct pl_plan *plan, enum pl_phase phase, struct pl
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         const struct pl_place_row *row = &plan->places[i];
-        if (t->scope != PL_SCOPE_STEP || t->phase != phase || row->first_op == NOT_USED) continue;
+        if (t->scope != PL_SCOPE_STEP || t->phase != phase || t->place != place ||
+            row->first_op == NOT_USED)
+            continue;
         uint64_t bytes;
         if (!pl_u64_align(t->bytes, p->traits.align_bytes, &bytes) || !pl_u64_add(sum, bytes, &sum))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the tensors of a step exceed 64 bits");
@@ -76,35 +81,68 @@ static pl_err collect(const struct pl_plan *plan, enum pl_phase phase, struct pl
     return PL_ERR_OK;
 }
 
-static void live_at_peak(const struct pl_plan *plan, struct pl_phase_plan *ph, const uint32_t *ids,
-                         uint32_t n) {
+static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op, const uint32_t *ids,
+                         uint32_t n, uint64_t live[PL_CATEGORY_COUNT]) {
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_place_row *row = &plan->places[ids[i]];
         const struct pl_tensor *t = &plan->program->tensors[ids[i]];
-        if (row->first_op <= ph->peak_op && ph->peak_op <= row->last_op)
-            ph->live[t->category] += t->bytes;
+        if (row->first_op <= peak_op && peak_op <= row->last_op) live[t->category] += t->bytes;
     }
+}
+
+/* Packs the tensors of a phase in one memory and gives them their offsets. */
+static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
+                         struct pl_interval *rows, uint32_t *ids, struct pl_phase_plan *out,
+                         struct pl_diag *d) {
+    const struct pl_phase_range *range = &plan->program->phases[phase];
+    struct pl_packing packing;
+    uint32_t n;
+    PL_TRY(collect(plan, phase, place, rows, ids, &n, d));
+    PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
+    for (uint32_t i = 0; i < n; i++)
+        plan->places[ids[i]].offset = rows[i].offset;
+    *out = (struct pl_phase_plan){.bytes = packing.bytes,
+                                  .live_bytes = packing.live_bytes,
+                                  .peak_op = range->first_op + packing.peak_op};
+    live_at_peak(plan, out->peak_op, ids, n, out->live);
+    return PL_ERR_OK;
 }
 
 static pl_err place_phase(struct pl_plan *plan, enum pl_phase phase, struct pl_interval *rows,
                           uint32_t *ids, struct pl_diag *d) {
-    const struct pl_phase_range *range = &plan->program->phases[phase];
     struct pl_phase_plan *ph = &plan->phases[phase];
-    struct pl_packing packing;
-    uint32_t n;
-    PL_TRY(collect(plan, phase, rows, ids, &n, d));
-    PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
-    for (uint32_t i = 0; i < n; i++)
-        plan->places[ids[i]].offset = rows[i].offset;
-    ph->bytes = packing.bytes;
-    ph->live_bytes = packing.live_bytes;
-    ph->peak_op = range->first_op + packing.peak_op;
-    live_at_peak(plan, ph, ids, n);
+    PL_TRY(pack_phase(plan, phase, PL_PLACE_DEVICE, rows, ids, ph, d));
     if (ph->bytes > plan->batch_bytes) {
         plan->batch_bytes = ph->bytes;
         plan->peak_phase = phase;
     }
     return PL_ERR_OK;
+}
+
+static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, struct pl_interval *rows,
+                         uint32_t *ids, struct pl_diag *d) {
+    struct pl_host_plan *h = &plan->host[place];
+    struct pl_phase_plan ph, peak = {0};
+    uint64_t tensors = 0, bytes;
+    PL_TRY(place_job_tensors(plan, place, d));
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
+        PL_TRY(pack_phase(plan, phase, place, rows, ids, &ph, d));
+        if (ph.bytes > peak.bytes) peak = ph;
+    }
+    h->batch_bytes = peak.bytes;
+    if (!pl_u64_add(h->job_bytes, h->batch_bytes, &bytes))
+        return pl_diag_set(d, PL_ERR_OVERFLOW, "the host's tensors exceed 64 bits");
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
+        h->ledger[c] += peak.live[c];
+        tensors += h->ledger[c];
+    }
+    h->padding_bytes = bytes - tensors;
+    return PL_ERR_OK;
+}
+
+uint64_t pl_plan_host_total(const struct pl_plan *plan) {
+    return plan->program->traits.pinned_bytes + pl_plan_host_bytes(plan, PL_PLACE_PINNED) +
+           pl_plan_host_bytes(plan, PL_PLACE_HOST);
 }
 
 /* P3: what tensors hold at the peak, what alignment pads, and what packing could not close. */
@@ -135,9 +173,11 @@ pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct p
     }
     plan->program = p;
     find_lifetimes(plan);
-    PL_TRY_GOTO(place_job_tensors(plan, d), out);
+    PL_TRY_GOTO(place_job_tensors(plan, PL_PLACE_DEVICE, d), out);
     for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
         PL_TRY_GOTO(place_phase(plan, phase, rows, ids, d), out);
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        PL_TRY_GOTO(place_host(plan, place, rows, ids, d), out);
     err = fill_ledger(plan, d);
 out:
     free(rows);
@@ -162,7 +202,9 @@ void pl_plan_timeline(const struct pl_plan *plan, enum pl_phase phase, uint64_t 
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         const struct pl_place_row *row = &plan->places[i];
-        if (t->scope != PL_SCOPE_STEP || t->phase != phase || row->first_op == NOT_USED) continue;
+        if (t->scope != PL_SCOPE_STEP || t->phase != phase || t->place != PL_PLACE_DEVICE ||
+            row->first_op == NOT_USED)
+            continue;
         out[row->first_op - range->first_op] += t->bytes;
         if (row->last_op + 1 < range->first_op + range->n_ops)
             out[row->last_op + 1 - range->first_op] -= t->bytes;

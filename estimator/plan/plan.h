@@ -6,6 +6,8 @@
  *   P3  arena bytes = sum of the ledger; the part no tensor needs at the peak is `fragmentation`
  *   P4  job tensors live in the job arena at fixed offsets, whatever the batch: re-planning for
  *       another batch size never moves them
+ *   P5  every memory (enum pl_tensor_place) has its own two arenas; figures that name no memory are
+ *       the device's, and host memory is in none of them
  * Use: pl_plan_create(prog, &plan, &diag); ... pl_plan_destroy(&plan); */
 #ifndef PL_ESTIMATOR_PLAN_PLAN_H
 #define PL_ESTIMATOR_PLAN_PLAN_H
@@ -24,6 +26,12 @@ struct pl_phase_plan {
     uint64_t live[PL_CATEGORY_COUNT]; /* at peak_op */
 };
 
+struct pl_host_plan { /* the two arenas of one host memory, and what they hold */
+    uint64_t job_bytes, batch_bytes;
+    uint64_t ledger[PL_CATEGORY_COUNT]; /* job tensors, and the largest phase's at its peak */
+    uint64_t padding_bytes;             /* alignment and packing: the rest of the arenas */
+};
+
 struct pl_plan {
     const struct pl_program *program; /* borrowed */
     struct pl_place_row *places;      /* [n_tensors] */
@@ -35,7 +43,15 @@ struct pl_plan {
     /* ledger: job + live at the peak, by category, then padding and fragmentation */
     uint64_t ledger[PL_CATEGORY_COUNT];
     uint64_t alignment_bytes, fragmentation_bytes;
+    struct pl_host_plan host[PL_PLACE_COUNT]; /* by memory; the row of the device stays 0 */
 };
+
+/* Both arenas of a host memory. */
+static inline uint64_t pl_plan_host_bytes(const struct pl_plan *plan, enum pl_tensor_place place) {
+    return plan->host[place].job_bytes + plan->host[place].batch_bytes;
+}
+/* All host memory of the run: what the plan places, and what copies pass through. */
+uint64_t pl_plan_host_total(const struct pl_plan *plan);
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d);
 void pl_plan_destroy(struct pl_plan **plan); /* NULL-safe; sets *plan to NULL */

@@ -16,6 +16,7 @@ static void print_operand(const struct pl_plan *plan, const struct pl_operand *o
     if (o->nrows)
         pl_text_addf(out, "[%llu:%llu]", (unsigned long long)o->row0,
                      (unsigned long long)(o->row0 + o->nrows));
+    if (t->place != PL_PLACE_DEVICE) pl_text_addf(out, ":%s", pl_place_name(t->place));
     if (t->scope == PL_SCOPE_STEP)
         pl_text_addf(out, "@%.1fM/%.1fM", (double)plan->places[o->id].offset / MIB,
                      (double)t->bytes / MIB);
@@ -24,7 +25,7 @@ static void print_operand(const struct pl_plan *plan, const struct pl_operand *o
 static void print_op(const struct pl_plan *plan, uint32_t i, uint64_t live, struct pl_text *out) {
     const struct pl_op *o = &plan->program->ops[i];
     const char *pass = o->recompute ? "rec" : o->backward ? "bwd" : "fwd";
-    if (o->phase != PL_PHASE_MICRO && o->phase != PL_PHASE_EVAL) pass = "";
+    if (o->phase != PL_PHASE_MICRO && o->phase != PL_PHASE_EVAL) pass = o->host ? "cpu" : "";
     pl_text_addf(out, "#%04u %-9s %-3s ", i, pl_phase_name(o->phase), pass);
     if (o->layer != PL_NONE)
         pl_text_addf(out, "L%-3u ", o->layer);

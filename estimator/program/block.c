@@ -13,7 +13,7 @@ static int keep_level(const struct pl_builder *b) {
     uint32_t r = b->s->recompute;
     if (r == PL_RECOMPUTE_NONE) return KEEP_ALL;
     if (r == PL_RECOMPUTE_LIGHT) return KEEP_LIGHT;
-    if (r == PL_RECOMPUTE_FULL) return KEEP_TRUNK;
+    if (r == PL_RECOMPUTE_FULL || r == PL_RECOMPUTE_OFFLOAD) return KEEP_TRUNK;
     return b->layer % (r - PL_RECOMPUTE_EVERY) == 0 ? KEEP_TRUNK : KEEP_ALL;
 }
 

@@ -162,6 +162,7 @@ void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr
                          .layer = b->layer,
                          .backward = b->backward,
                          .recompute = b->recompute,
+                         .host = b->host,
                          .n_in = (uint8_t)n_in,
                          .n_out = (uint8_t)n_out,
                          .in = list,

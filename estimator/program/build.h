@@ -47,6 +47,7 @@ struct pl_builder {
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
+    bool host; /* ops run on the host */
     struct pl_inputs in;
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
@@ -164,5 +165,12 @@ void pl_build_generate_phase(struct pl_builder *b);
 /* --- merge_program.c --- */
 void pl_build_merge(struct pl_builder *b);
 void pl_build_adapter_export(struct pl_builder *b);
+
+/* --- offload.c: host memory --- */
+/* Which job tensors live there; before the first op. */
+void pl_build_place_tensors(struct pl_builder *b);
+/* Rewrites the phase at hand, complete, so that every op finds its operands in the memory that it
+ * can reach. */
+void pl_build_offload(struct pl_builder *b);
 
 #endif

@@ -95,6 +95,10 @@
       "w[..]! m[..]! v[..]! m_absmax?[n/256]f32! v_absmax?[n/256]f32! master?[..]f32!")            \
     /* w -= lr * (clip[1]*g + wd*w) */                                                             \
     X(SGD, "sgd", "w[..]! g[..] clip[2]f64 master?[..]f32!", "w[..]! master?[..]f32!")             \
+    /* dst = src, host to device and device to host; with attr.not_first not in the first          \
+     * micro-batch of a step, where what follows overwrites dst */                                 \
+    X(COPY_IN, "copy_in", "src[..]", "dst[..]")                                                    \
+    X(COPY_OUT, "copy_out", "src[..]", "dst[..]")                                                  \
     /* load and save stream every tensor through one staging buffer; the checkpoint room does the  \
      * copying, these rows only give the buffer its place in the plan */                           \
     X(STAGE_IN, "stage_in", "staging[]", "")                                                       \

@@ -20,6 +20,7 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase) {
 
 void pl_build_end_phase(struct pl_builder *b) {
     struct pl_phase_range *r = &b->p->phases[b->phase];
+    pl_build_offload(b);
     r->n_ops = b->p->n_ops - r->first_op;
 }
 

@@ -30,6 +30,7 @@ static const char *const category_names[] = {
 };
 static const char *const phase_names[] = {"load", "step",  "optimizer",
                                           "eval", "save", "generate"};
+static const char *const place_names[PL_PLACE_COUNT] = {"device", "pinned", "host"};
 static const char *const op_names[] = {
 #define X(kind, name, in, out) name,
     PL_OP_MAP(X)
@@ -42,6 +43,9 @@ const char *pl_category_name(enum pl_category c) {
 }
 const char *pl_phase_name(enum pl_phase p) {
     return phase_names[p];
+}
+const char *pl_place_name(enum pl_tensor_place p) {
+    return place_names[p];
 }
 const char *pl_op_name(enum pl_op_kind k) {
     return op_names[k];
@@ -117,6 +121,7 @@ static void builder_finish(struct pl_builder *b) {
 
 static void build_run(struct pl_builder *b) {
     pl_build_job_tensors(b);
+    pl_build_place_tensors(b);
     pl_build_phases(b);
 }
 
@@ -215,6 +220,12 @@ static void suffix_name(const struct pl_program *p, const struct pl_tensor *t, c
 
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]) {
     const struct pl_tensor *t = &p->tensors[id];
+    if (t->role == PL_ROLE_COPY) {
+        pl_tensor_name(p, t->of, buf);
+        size_t n = strlen(buf);
+        snprintf(buf + n, 96 - n, ".%s", t->name);
+        return;
+    }
     char module[32], suffix[48] = "";
     if (t->of != PL_NONE) {
         suffix_name(p, t, suffix);

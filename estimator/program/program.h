@@ -46,6 +46,16 @@ const char *pl_category_name(enum pl_category c);
 /* JOB lives for the whole run, in the job arena; STEP within one phase, in the batch arena. */
 enum pl_scope { PL_SCOPE_JOB, PL_SCOPE_STEP };
 
+/* Which memory a tensor lies in. Ops of the device reach DEVICE only, ops of the host the others;
+ * copies go between DEVICE and PINNED. */
+enum pl_tensor_place {
+    PL_PLACE_DEVICE,
+    PL_PLACE_PINNED, /* host memory that the device copies from and to by itself */
+    PL_PLACE_HOST,   /* ordinary host memory */
+    PL_PLACE_COUNT
+};
+const char *pl_place_name(enum pl_tensor_place p); /* "device", "pinned", "host" */
+
 /* What dims[0] counts; the executor runs a smaller micro-batch in a prefix of the rows. */
 enum pl_rows { PL_ROWS_FIXED, PL_ROWS_TOKENS, PL_ROWS_TARGETS };
 
@@ -92,6 +102,7 @@ enum pl_role {
     PL_ROLE_KEYS,   /* KV cache of a layer: [batch_size * max_seq_length, K] */
     PL_ROLE_VALUES,
     PL_ROLE_LOGITS, /* of GENERATE: a row per sequence that asks for a token */
+    PL_ROLE_COPY,    /* of tensor `of`, in another memory: offload.c */
 };
 
 struct pl_tensor {
@@ -100,7 +111,7 @@ struct pl_tensor {
     uint64_t bytes;
     uint32_t layer;            /* PL_NONE = not of a layer */
     uint32_t row;              /* LORA_B, CODES, MERGE_*; MOMENT* in 8 bits */
-    uint32_t of;               /* ABSMAX*, GRAD, MOMENT*, MASTER; PL_NONE otherwise */
+    uint32_t of;               /* ABSMAX*, GRAD, MOMENT*, MASTER, COPY; PL_NONE otherwise */
     enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
     enum pl_dtype dtype : 8;
     enum pl_category category : 8;
@@ -108,6 +119,7 @@ struct pl_tensor {
     enum pl_phase phase : 8;   /* STEP tensors: the phase they live in */
     enum pl_role role : 8;
     enum pl_slot slot : 8;
+    enum pl_tensor_place place : 8;
     bool trainable : 1;        /* WEIGHT, LORA_*: an optimizer op updates it */
     bool decay : 1;            /* weight decay applies: two dimensions */
 };
@@ -137,6 +149,7 @@ struct pl_attr {
     bool inverse : 1;                  /* ROPE */
     bool gradient : 1;                 /* CROSS_ENTROPY */
     bool decay : 1;                    /* ADAMW, ADAMW_8BIT, SGD */
+    bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
     enum pl_quant quant : 8;           /* DEQUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;                   /* attention; 0 = all */
@@ -147,6 +160,7 @@ struct pl_attr {
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use */
     uint32_t index; /* SQUARE_SUM: slot in partials */
     float max_norm; /* CLIP_SCALE */
+    uint64_t first_element; /* ADAMW, SGD on windows: where in the tensor the window begins */
 };
 
 struct pl_op {
@@ -154,6 +168,7 @@ struct pl_op {
     enum pl_op_kind kind : 8;
     enum pl_phase phase : 8;
     bool backward : 1, recompute : 1; /* for reports */
+    bool host : 1; /* runs on the host's processor, on operands in host memory */
     uint8_t n_in, n_out;
     const struct pl_operand *in, *out; /* in the program's operand list */
     struct pl_attr attr;
@@ -183,6 +198,8 @@ struct pl_job_shape {
     uint32_t lora_targets;      /* mask over pl_model_rows() */
     uint64_t freeze_layers;
     double max_grad_norm;
+    uint32_t offload;           /* PL_OFFLOAD_* */
+    bool update_on_host;
     bool eval;                  /* an evaluation phase exists */
     bool load, save;            /* staging phases exist */
     bool inference;             /* nothing is trained: KV cache and GENERATE in place of a step;

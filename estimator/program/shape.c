@@ -47,6 +47,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         .lora_r = job->lora_r,
         .freeze_layers = job->freeze_layers,
         .max_grad_norm = job->max_grad_norm,
+        .offload = pl_job_offload(job),
+        .update_on_host = pl_job_updates_on_host(job),
         .eval = pl_job_evaluates(job),
         .load = true,
         .save = true,

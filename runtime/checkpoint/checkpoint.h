@@ -19,7 +19,7 @@
 struct pl_tensor_io {
     const struct pl_program *program;
     struct pl_device *device;
-    void *(*address)(void *ctx, uint32_t tensor); /* device address of a job tensor */
+    void *(*address)(void *ctx, uint32_t tensor); /* of a job tensor, in its memory */
     void *ctx;
     void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
     uint64_t staging_bytes;

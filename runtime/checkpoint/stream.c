@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/windows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PIECE_ALIGN 64 /* elements: keeps the parts of staging aligned, and random blocks whole */
 
@@ -49,12 +50,25 @@ static pl_err device_sync(const struct pl_tensor_io *io) {
     return io->device->ops->sync ? io->device->ops->sync(io->device) : PL_ERR_OK;
 }
 
+/* A tensor in host memory is copied by the processor, once nothing copies it for the device. */
+static bool in_host_memory(const struct pl_tensor_io *io, uint32_t tensor) {
+    return io->program->tensors[tensor].place != PL_PLACE_DEVICE;
+}
+
+static pl_err copy_on_host(const struct pl_tensor_io *io, void *dst, const void *src,
+                           uint64_t bytes) {
+    pl_err err = device_sync(io);
+    if (err == PL_ERR_OK && bytes) memcpy(dst, src, bytes);
+    return err;
+}
+
 /* Staging is used again as soon as this returns, so the copy must be over. */
 pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
                     const void *src, uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
-    pl_err err =
-        io->device->ops->upload(io->device, element_address(io, tensor, element), src, bytes);
+    char *dst = element_address(io, tensor, element);
+    pl_err err = in_host_memory(io, tensor) ? copy_on_host(io, dst, src, bytes)
+                                            : io->device->ops->upload(io->device, dst, src, bytes);
     if (err == PL_ERR_OK) err = device_sync(io);
     return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
 }
@@ -62,8 +76,10 @@ pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t ele
 static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element, void *dst,
                        uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
-    pl_err err =
-        io->device->ops->download(io->device, dst, element_address(io, tensor, element), bytes);
+    const char *src = element_address(io, tensor, element);
+    pl_err err = in_host_memory(io, tensor)
+                     ? copy_on_host(io, dst, src, bytes)
+                     : io->device->ops->download(io->device, dst, src, bytes);
     if (err == PL_ERR_OK) err = device_sync(io);
     return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
 }

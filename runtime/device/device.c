@@ -84,6 +84,52 @@ void pl_arena_release(struct pl_device *dev, struct pl_arena *a) {
     *a = (struct pl_arena){0};
 }
 
+static pl_err check_host(struct pl_device *dev, enum pl_tensor_place place, uint64_t bytes,
+                         const char *what, struct pl_diag *d) {
+    char asked[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
+    uint64_t available = 0;
+    bool injected = false;
+    if (place == PL_PLACE_PINNED) {
+        dev->pinned_allocations++;
+        injected = is_injected(&dev->inject_pinned, dev->pinned_allocations);
+    }
+    if (!injected) {
+        if (dev->ops == &pl_device_null) return PL_ERR_OK;
+        PL_TRY(pl_cpu_available_bytes(&available, d));
+        if (bytes <= available) return PL_ERR_OK;
+    }
+    return pl_diag_set(
+        d, PL_ERR_HOST_OOM,
+        "%s: asked for %s (%" PRIu64 " bytes) of %s memory, %s available (%" PRIu64 " bytes)", what,
+        pl_bytes_text(bytes, asked), bytes, place == PL_PLACE_PINNED ? "pinned host" : "host",
+        pl_bytes_text(available, left), available);
+}
+
+pl_err pl_host_reserve(struct pl_device *dev, enum pl_tensor_place place, uint64_t bytes,
+                       const char *what, struct pl_arena *out, struct pl_diag *d) {
+    void *base = NULL;
+    *out = (struct pl_arena){0};
+    if (bytes == 0) return PL_ERR_OK;
+    dev->host_allocations++;
+    PL_TRY(check_host(dev, place, bytes, what, d));
+    struct pl_diag failure = {0};
+    pl_err err = dev->ops->host_alloc(dev, bytes, place == PL_PLACE_PINNED, &base, &failure);
+    if (err != PL_ERR_OK)
+        return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_HOST_OOM : err, "%s: %s", what,
+                           failure.message);
+    dev->host_bytes[place] += bytes;
+    *out = (struct pl_arena){.base = base, .bytes = bytes};
+    return PL_ERR_OK;
+}
+
+void pl_host_release(struct pl_device *dev, enum pl_tensor_place place, struct pl_arena *a) {
+    if (a->base) {
+        dev->ops->host_release(dev, a->base, a->bytes, place == PL_PLACE_PINNED);
+        dev->host_bytes[place] -= a->bytes;
+    }
+    *a = (struct pl_arena){0};
+}
+
 pl_err pl_staging_reserve(struct pl_device *dev, struct pl_diag *d) {
     if (!dev->ops->pin || dev->staging) return PL_ERR_OK;
     dev->pinned_allocations++;

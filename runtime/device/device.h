@@ -5,6 +5,8 @@
  *       and changes nothing
  *   D2  `allocations` counts successful and failed calls; nothing else allocates device memory
  *   D3  fault injection (pl_device_inject) fails allocations as the device itself would
+ *   D4  host memory that a plan places (pl_host_reserve) is counted apart from used_bytes and is in
+ *       no budget; it is refused with HOST_OOM where the machine has less available
  * Needs: estimator/base, estimator/program (types only). */
 #ifndef PL_RUNTIME_DEVICE_DEVICE_H
 #define PL_RUNTIME_DEVICE_DEVICE_H
@@ -31,6 +33,11 @@ struct pl_device_ops {
     /* Pinned host memory of traits.pinned_bytes; NULL = the back-end needs none. Injection was
      * checked. Sets dev->staging. */
     pl_err (*pin)(struct pl_device *dev, struct pl_diag *d);
+    /* Host memory, zeroed and aligned to traits.align_bytes; pinned: the device copies from and to
+     * it by itself. Injection and what the machine has were checked. Refused: DEVICE_OOM. */
+    pl_err (*host_alloc)(struct pl_device *dev, uint64_t bytes, bool pinned, void **out,
+                         struct pl_diag *d);
+    void (*host_release)(struct pl_device *dev, void *p, uint64_t bytes, bool pinned);
     /* In order with the kernels. upload: src may be reused at once. download: dst is complete. */
     pl_err (*upload)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*download)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
@@ -62,6 +69,8 @@ struct pl_device {
     uint64_t used_bytes, peak_bytes;
     uint64_t allocations, failed_allocations;
     uint64_t pinned_allocations; /* successful and failed */
+    uint64_t host_bytes[PL_PLACE_COUNT]; /* reserved of each host memory; row DEVICE stays 0 */
+    uint64_t host_allocations;           /* pl_host_reserve() of bytes, successful and failed */
     struct pl_inject inject, inject_pinned;
     uint32_t ordinal; /* which of several devices */
     void *staging;    /* pinned host memory for files on their way; NULL = staging is in an arena */
@@ -87,6 +96,15 @@ struct pl_arena {
 pl_err pl_arena_reserve(struct pl_device *dev, uint64_t bytes, const char *what,
                         struct pl_arena *out, struct pl_diag *d);
 void pl_arena_release(struct pl_device *dev, struct pl_arena *a); /* leaves {0} */
+
+/* The same in host memory: place is PINNED or HOST. HOST_OOM names asked and available bytes. */
+pl_err pl_host_reserve(struct pl_device *dev, enum pl_tensor_place place, uint64_t bytes,
+                       const char *what, struct pl_arena *out, struct pl_diag *d);
+void pl_host_release(struct pl_device *dev, enum pl_tensor_place place, struct pl_arena *a);
+
+/* Zeroed pages of the process; NULL, with errno set, when the system refuses. */
+void *pl_host_map(uint64_t bytes);
+void pl_host_unmap(void *p, uint64_t bytes);
 
 /* Host memory that can be had without swapping. Needs no open device. */
 pl_err pl_cpu_available_bytes(uint64_t *out, struct pl_diag *d);

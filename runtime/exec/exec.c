@@ -4,6 +4,7 @@
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct pl_exec_patch {
     struct pl_view *view;
@@ -29,7 +30,7 @@ static uint32_t count_patches(const struct pl_program *p) {
 pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_device *dev,
                     struct pl_diag *d) {
     const struct pl_program *p = plan->program;
-    *e = (struct pl_exec){.plan = plan, .device = dev};
+    *e = (struct pl_exec){.plan = plan, .device = dev, .host = dev};
     e->calls = calloc(p->n_ops + 1, sizeof *e->calls);
     e->patches = malloc((count_patches(p) + 1) * sizeof *e->patches);
     if (e->calls && e->patches) return PL_ERR_OK;
@@ -37,9 +38,44 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     return pl_diag_set(d, PL_ERR_HOST_OOM, "binding the plan ran out of host memory");
 }
 
+static const struct pl_arena *arena_of(const struct pl_exec *e, const struct pl_tensor *t) {
+    bool job = t->scope == PL_SCOPE_JOB;
+    if (t->place == PL_PLACE_DEVICE) return job ? &e->job : &e->batch_arena;
+    return job ? &e->host_arenas.job[t->place] : &e->host_arenas.batch[t->place];
+}
+
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor) {
-    bool job = e->plan->program->tensors[tensor].scope == PL_SCOPE_JOB;
-    return (char *)(job ? e->job.base : e->batch_arena.base) + e->plan->places[tensor].offset;
+    const struct pl_arena *a = arena_of(e, &e->plan->program->tensors[tensor]);
+    return (char *)a->base + e->plan->places[tensor].offset;
+}
+
+/* What was started before has ended. */
+static pl_err finish_pending(struct pl_exec *e) {
+    pl_err err = PL_ERR_OK;
+    if (e->pending && e->device->ops->sync) err = e->device->ops->sync(e->device);
+    e->pending = false;
+    return err;
+}
+
+static bool in_host_memory(const struct pl_exec *e, uint32_t tensor) {
+    return e->plan->program->tensors[tensor].place != PL_PLACE_DEVICE;
+}
+
+pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint64_t bytes) {
+    void *dst = pl_exec_address(e, tensor);
+    if (!in_host_memory(e, tensor)) return e->device->ops->upload(e->device, dst, src, bytes);
+    PL_TRY(finish_pending(e));
+    if (e->device->ops != &pl_device_null) memcpy(dst, src, bytes);
+    return PL_ERR_OK;
+}
+
+pl_err pl_exec_download(struct pl_exec *e, uint32_t tensor, void *dst, uint64_t bytes) {
+    const void *src = pl_exec_address(e, tensor);
+    if (!in_host_memory(e, tensor) || e->device->ops == &pl_device_null)
+        return e->device->ops->download(e->device, dst, src, bytes);
+    PL_TRY(finish_pending(e));
+    memcpy(dst, src, bytes);
+    return PL_ERR_OK;
 }
 
 static void bind_view(struct pl_exec *e, const struct pl_operand *o, struct pl_view *v) {
@@ -64,11 +100,24 @@ static pl_err check_bounds(const struct pl_exec *e, struct pl_diag *d) {
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         uint64_t end = e->plan->places[i].offset + t->bytes;
-        uint64_t size = t->scope == PL_SCOPE_JOB ? e->job.bytes : e->batch_arena.bytes;
-        if (end <= size) continue;
+        if (end <= arena_of(e, t)->bytes) continue;
         char name[96];
         pl_tensor_name(p, i, name);
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "tensor %s ends outside its arena", name);
+    }
+    return PL_ERR_OK;
+}
+
+/* E1 for host memory. */
+static pl_err check_host_arenas(const struct pl_exec *e, struct pl_diag *d) {
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
+        const struct pl_host_plan *h = &e->plan->host[place];
+        uint64_t job = e->host_arenas.job[place].bytes, batch = e->host_arenas.batch[place].bytes;
+        if (job == h->job_bytes && batch == h->batch_bytes) continue;
+        return pl_diag_set(
+            d, PL_ERR_PLAN_BROKEN, "planned %llu + %llu bytes of %s memory, bound %llu + %llu",
+            (unsigned long long)h->job_bytes, (unsigned long long)h->batch_bytes,
+            pl_place_name(place), (unsigned long long)job, (unsigned long long)batch);
     }
     return PL_ERR_OK;
 }
@@ -81,6 +130,7 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
                            (unsigned long long)e->plan->job_bytes,
                            (unsigned long long)e->plan->batch_bytes, (unsigned long long)job->bytes,
                            (unsigned long long)batch->bytes);
+    PL_TRY(check_host_arenas(e, d));
     e->job = *job;
     e->batch_arena = *batch;
     PL_TRY(check_bounds(e, d));
@@ -111,12 +161,21 @@ static void cut_rows(struct pl_exec *e) {
     }
 }
 
+/* E3: the device works on while the host computes only if nothing it computes with is under way. */
+static pl_err run_op(struct pl_exec *e, const struct pl_op *op, const struct pl_call *call) {
+    struct pl_device *on = op->host ? e->host : e->device;
+    pl_kernel_fn kernel = on->kernels[op->kind];
+    if (!kernel) return PL_ERR_PLAN_BROKEN;
+    if (op->host) PL_TRY(finish_pending(e));
+    e->pending |= !op->host;
+    return kernel(on, call);
+}
+
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     const struct pl_program *p = e->plan->program;
     cut_rows(e);
     for (uint32_t i = first; i < first + n; i++) {
-        pl_kernel_fn kernel = e->device->kernels[p->ops[i].kind];
-        pl_err err = kernel ? kernel(e->device, &e->calls[i]) : PL_ERR_PLAN_BROKEN;
+        pl_err err = run_op(e, &p->ops[i], &e->calls[i]);
         if (err != PL_ERR_OK)
             return pl_diag_set(d, err, "op %u (%s) failed on device %s", i,
                                pl_op_name(p->ops[i].kind), e->device->ops->name);

@@ -1,10 +1,11 @@
-/* exec.h - the only interpreter: a plan bound to two arenas, run phase by phase.
+/* exec.h - the only interpreter: a plan bound to its arenas, run phase by phase.
  *
  * In: plan, device, arenas.  Out: kernels called at planned addresses.  Needs: estimator, device,
  * kernels.
  *   E1  binding asserts planned == bound: arena sizes equal the plan's to the byte, every operand
  *       lies inside its arena
  *   E2  running allocates nothing; views are made once, only row counts change with the batch
+ *   E3  an op of the host runs on the CPU's kernels, behind everything that was copied before it
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
  *      e.batch = ...; pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ... pl_exec_finish(&e); */
 #ifndef PL_RUNTIME_EXEC_EXEC_H
@@ -15,9 +16,16 @@
 
 struct pl_exec_patch; /* a view whose row count follows the batch */
 
+struct pl_host_arenas { /* by memory; the row of the device stays {0} */
+    struct pl_arena job[PL_PLACE_COUNT], batch[PL_PLACE_COUNT];
+};
+
 struct pl_exec {
     const struct pl_plan *plan; /* borrowed */
     struct pl_device *device;   /* borrowed */
+    struct pl_device *host;     /* borrowed; runs the host's ops; the device unless set */
+    struct pl_host_arenas host_arenas; /* set before binding; {0} where the plan has none */
+    bool pending;               /* the device may still be working on what a host's op needs */
     struct pl_arena job, batch_arena;
     struct pl_batch batch;      /* facts of the micro-batch at hand: set before a run */
     struct pl_call *calls;      /* [n_ops] */
@@ -36,7 +44,10 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
 pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d);
 /* Ops [first, first+n) of the list. */
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d);
-/* Device address of a tensor of either arena. */
+/* Between a tensor and ordinary memory, wherever it lies; src may be reused, dst is complete. */
+pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint64_t bytes);
+pl_err pl_exec_download(struct pl_exec *e, uint32_t tensor, void *dst, uint64_t bytes);
+/* Address of a tensor in its memory. */
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
 void pl_exec_finish(struct pl_exec *e); /* leaves {0} */
 

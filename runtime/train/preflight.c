@@ -171,6 +171,34 @@ static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* Host memory has no budget of its own: it is what the machine has left, arenas of the CPU
+ * included. */
+static pl_err judge_host(struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_plan *plan = pf->estimate.planned.plan;
+    char need[PL_BYTES_TEXT], have[PL_BYTES_TEXT];
+    uint64_t needed = pl_plan_host_total(plan), available;
+    bool plans_host = needed > pf->traits.pinned_bytes;
+    if (!plans_host || pf->job->device == PL_DEVICE_NULL ||
+        pf->job->preflight == PL_PREFLIGHT_OFF)
+        return PL_ERR_OK;
+    if (!pl_device_is_cuda(pf->job->device)) needed += plan->arena_bytes;
+    PL_TRY(pl_cpu_available_bytes(&available, d));
+    if (needed <= available) return PL_ERR_OK;
+    pl_bytes_text(needed, need);
+    pl_bytes_text(available, have);
+    if (pf->job->preflight == PL_PREFLIGHT_WARN) {
+        pl_text_addf(&pf->notes, "preflight: warn - the job needs %s of host memory, %s is there\n",
+                     need, have);
+        return PL_ERR_OK;
+    }
+    pl_diag_set(d, PL_ERR_HOST_OOM,
+                "the job needs %s (%llu bytes) of host memory, %s available (%llu bytes)", need,
+                (unsigned long long)needed, have, (unsigned long long)available);
+    pl_diag_hint(d, "offload less, or choose a smaller model; `offload` and `full_ft_offload` move "
+                    "bytes from the device to the host");
+    return PL_ERR_HOST_OOM;
+}
+
 pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     *pf = (struct pl_preflight){.job = job};
     PL_TRY(find_model(pf, d));
@@ -190,7 +218,8 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, recommended, &pf->search.planned, d));
     record_decisions(pf);
-    return judge(pf, d);
+    PL_TRY(judge(pf, d));
+    return judge_host(pf, d);
 }
 
 static void take_stored_dtype(struct pl_preflight *pf) {

@@ -24,8 +24,7 @@ static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d
 
 /* Arenas are zeroed when they are taken: the moments that the steps left must be gone. */
 static pl_err start_afresh(struct pl_run *r, struct pl_diag *d) {
-    pl_arena_release(r->device, &r->batch_arena);
-    pl_arena_release(r->device, &r->job_arena);
+    pl_run_release_arenas(r);
     PL_TRY(pl_run_reserve_job(r, d));
     return pl_run_reserve(r, d);
 }

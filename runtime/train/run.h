@@ -33,7 +33,8 @@ struct pl_pending {
     uint64_t step, position, targets, tokens, samples;
     uint32_t batch_size;
     double learning_rate;
-    double values[2][2]; /* loss and clip, where the device gives them at once */
+    bool posted;         /* values come with pl_device_ops.collect; false: they are here */
+    double values[2][2]; /* loss and clip */
 };
 #define PL_MAX_PENDING PL_MAIL_PLACES
 
@@ -42,7 +43,9 @@ struct pl_run {
     const struct pl_job *job;
     const struct pl_train_options *opt;
     struct pl_device *device;
+    struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
+    struct pl_host_arenas host_arenas;
     struct pl_rung rungs[PL_MAX_RUNGS];
     uint32_t n_rungs, rung; /* in use */
     struct pl_oom oom;
@@ -96,8 +99,12 @@ struct pl_step_result {
 };
 /* The host image of the micro-batch to the inputs of its phase. */
 pl_err pl_run_upload_inputs(struct pl_run *r, bool eval);
-/* Reserves the job arena; RUNTIME_GPU_OOM when it cannot be had. */
+/* Reserves the job arenas; RUNTIME_GPU_OOM when the device's cannot be had, RUNTIME_HOST_OOM when
+ * the host's cannot. */
 pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d);
+/* Gives every arena back. */
+void pl_run_release_arenas(struct pl_run *r);
+void pl_run_release_batch(struct pl_run *r);
 /* Reserves the batch arena, halving as recovery allows. */
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
 /* One transaction: the next samples, forward and backward, then the commit. On a device that works

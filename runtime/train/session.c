@@ -57,6 +57,19 @@ static pl_err open_device(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static bool has_host_ops(const struct pl_program *p) {
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].host) return true;
+    return false;
+}
+
+/* A GPU's kernels cannot run the ops of the host; those of the CPU and the null device can. */
+static pl_err open_host_device(struct pl_run *r, struct pl_diag *d) {
+    if (!pl_device_is_cuda(r->job->device) || !has_host_ops(r->pf->estimate.planned.program))
+        return PL_ERR_OK;
+    return pl_device_open(&pl_device_cpu, r->job->threads, 0, &r->host_device, d);
+}
+
 static void find_inputs(struct pl_rung *rung) {
     const struct pl_program *p = rung->planned.program;
     memset(rung->inputs, 0xff, sizeof rung->inputs);
@@ -70,6 +83,13 @@ static void find_inputs(struct pl_rung *rung) {
         if (p->ops[o->first_op + i].kind == PL_OP_CLIP_SCALE) rung->norm_ops = i + 1;
 }
 
+static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
+    bool same = a->job_bytes == b->job_bytes;
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        same = same && a->host[place].job_bytes == b->host[place].job_bytes;
+    return same;
+}
+
 /* P4 in use: every rung must leave the job arena as it is. */
 static pl_err add_rung(struct pl_run *r, uint32_t batch_size, struct pl_diag *d) {
     struct pl_rung *rung = &r->rungs[r->n_rungs++];
@@ -78,10 +98,12 @@ static pl_err add_rung(struct pl_run *r, uint32_t batch_size, struct pl_diag *d)
     shape.batch_size = batch_size;
     PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &r->pf->model, &r->pf->traits, d));
     PL_TRY(pl_plan_check(rung->planned.plan, d));
-    if (rung->planned.plan->job_bytes != r->pf->estimate.planned.plan->job_bytes)
+    if (!same_job_arenas(rung->planned.plan, r->pf->estimate.planned.plan))
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");
     find_inputs(rung);
-    return pl_exec_init(&rung->exec, rung->planned.plan, r->device, d);
+    PL_TRY(pl_exec_init(&rung->exec, rung->planned.plan, r->device, d));
+    if (r->host_device) rung->exec.host = r->host_device;
+    return PL_ERR_OK;
 }
 
 static pl_err build_ladder(struct pl_run *r, struct pl_diag *d) {
@@ -107,12 +129,32 @@ static void init_counters(struct pl_run *r) {
                 pf->global_batch);
 }
 
+static pl_err reserve_host_job(struct pl_run *r, struct pl_diag *d) {
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        PL_TRY(pl_host_reserve(r->device, place, r->rungs[0].planned.plan->host[place].job_bytes,
+                               "job arena of the host", &r->host_arenas.job[place], d));
+    return PL_ERR_OK;
+}
+
+void pl_run_release_batch(struct pl_run *r) {
+    pl_arena_release(r->device, &r->batch_arena);
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        pl_host_release(r->device, place, &r->host_arenas.batch[place]);
+}
+
+void pl_run_release_arenas(struct pl_run *r) {
+    pl_run_release_batch(r);
+    pl_arena_release(r->device, &r->job_arena);
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        pl_host_release(r->device, place, &r->host_arenas.job[place]);
+}
+
 /* No halving makes weights smaller: out of memory here is final. */
 pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d) {
     uint64_t bytes = r->rungs[0].planned.plan->job_bytes;
     struct pl_diag failure = {0};
     pl_err err = pl_arena_reserve(r->device, bytes, "job arena", &r->job_arena, &failure);
-    if (err == PL_ERR_OK) return err;
+    if (err == PL_ERR_OK) return reserve_host_job(r, d);
     r->facts = (struct pl_oom_facts){.what = "job arena", .requested_bytes = bytes};
     r->facts.free_bytes = pl_run_free_bytes(r);
     return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_GPU_OOM : err, "%s", failure.message);
@@ -126,6 +168,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     PL_TRY(pl_preflight_require_weights(pf, d));
     PL_TRY(pl_model_read_text(pf->config_path, &r->config_json, &config_bytes, d));
     PL_TRY(open_device(r, d));
+    PL_TRY(open_host_device(r, d));
     PL_TRY(pl_run_check_context(r, d));
     PL_TRY(build_ladder(r, d));
     const struct pl_program *p = r->rungs[0].planned.program;
@@ -139,10 +182,8 @@ void pl_run_close(struct pl_run *r) {
         pl_exec_finish(&r->rungs[i].exec);
         pl_planned_finish(&r->rungs[i].planned);
     }
-    if (r->device) {
-        pl_arena_release(r->device, &r->batch_arena);
-        pl_arena_release(r->device, &r->job_arena);
-    }
+    if (r->device) pl_run_release_arenas(r);
+    pl_device_close(&r->host_device);
     pl_device_close(&r->device);
     pl_worker_stop(&r->worker);
     pl_step_batch_finish(&r->batch);

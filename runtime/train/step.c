@@ -7,8 +7,7 @@
 
 static pl_err upload(struct pl_run *r, uint32_t tensor, const void *src, uint64_t bytes) {
     if (tensor == PL_NONE || bytes == 0) return PL_ERR_OK;
-    return r->device->ops->upload(r->device, pl_exec_address(&pl_run_rung(r)->exec, tensor), src,
-                                  bytes);
+    return pl_exec_upload(&pl_run_rung(r)->exec, tensor, src, bytes);
 }
 
 pl_err pl_run_upload_inputs(struct pl_run *r, bool eval) {
@@ -35,8 +34,7 @@ static pl_err clear_loss(struct pl_run *r) {
 }
 
 static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
-    return r->device->ops->download(r->device, out, pl_exec_address(&pl_run_rung(r)->exec, tensor),
-                                    2 * sizeof *out);
+    return pl_exec_download(&pl_run_rung(r)->exec, tensor, out, 2 * sizeof *out);
 }
 
 static void describe_batch(struct pl_run *r, bool first, uint64_t targets) {
@@ -132,18 +130,43 @@ static pl_err reserve_staging(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
+/* What a smaller micro-batch would need less of, so a refusal is one that halving answers. */
+static pl_err reserve_host_batch(struct pl_run *r, struct pl_diag *d) {
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
+        uint64_t bytes = pl_run_rung(r)->planned.plan->host[place].batch_bytes;
+        struct pl_diag failure = {0};
+        pl_err err = pl_host_reserve(r->device, place, bytes, "batch arena of the host",
+                                     &r->host_arenas.batch[place], &failure);
+        if (err == PL_ERR_OK) continue;
+        r->facts = (struct pl_oom_facts){.what = "batch arena of the host",
+                                         .requested_bytes = bytes,
+                                         .injected = r->device->inject_pinned.at != 0};
+        (void)pl_cpu_available_bytes(&r->facts.free_bytes, NULL);
+        return pl_diag_set(d, err == PL_ERR_HOST_OOM ? PL_ERR_DEVICE_OOM : err, "%s",
+                           failure.message);
+    }
+    return PL_ERR_OK;
+}
+
+/* Counts what must stand still between steps. */
+static uint64_t allocations(const struct pl_run *r) {
+    return r->device->allocations + r->device->host_allocations;
+}
+
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     struct pl_rung *rung = pl_run_rung(r);
-    pl_arena_release(r->device, &r->batch_arena);
+    pl_run_release_batch(r);
     PL_TRY(reserve_staging(r, d));
+    PL_TRY(reserve_host_batch(r, d));
     r->facts = (struct pl_oom_facts){.what = "batch arena",
                                      .requested_bytes = rung->planned.plan->batch_bytes,
                                      .free_bytes = pl_run_free_bytes(r),
                                      .injected = r->device->inject.at != 0};
     PL_TRY(pl_arena_reserve(r->device, rung->planned.plan->batch_bytes, "batch arena",
                             &r->batch_arena, d));
-    r->steady_allocations = r->device->allocations;
+    r->steady_allocations = allocations(r);
+    rung->exec.host_arenas = r->host_arenas;
     return pl_exec_bind(&rung->exec, &r->job_arena, &r->batch_arena, d);
 }
 
@@ -194,11 +217,17 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     return recoverable(r, true, d);
 }
 
+/* Where the norm is the host's, the host has waited for the step already. */
+static bool posts(struct pl_run *r) {
+    const struct pl_program *p = pl_run_rung(r)->planned.program;
+    return r->device->ops->post && p->tensors[p->clip].place == PL_PLACE_DEVICE;
+}
+
 /* The i-th pair of values[] of a pending step. */
 static pl_err post_pair(struct pl_run *r, uint32_t pending, uint32_t i, uint32_t tensor) {
     const struct pl_device_ops *ops = r->device->ops;
     double(*values)[2] = r->pending[pending].values;
-    if (!ops->post) return read_pair(r, tensor, values[i]);
+    if (!r->pending[pending].posted) return read_pair(r, tensor, values[i]);
     return ops->post(r->device, pending, i * sizeof *values,
                      pl_exec_address(&pl_run_rung(r)->exec, tensor), sizeof *values);
 }
@@ -217,7 +246,8 @@ static pl_err commit(struct pl_run *r, struct pl_diag *d) {
                                          .tokens = r->batch.tokens,
                                          .samples = r->batch.n,
                                          .batch_size = r->oom.batch_size,
-                                         .learning_rate = rung->exec.batch.learning_rate};
+                                         .learning_rate = rung->exec.batch.learning_rate,
+                                         .posted = posts(r)};
     PL_TRY(post_pair(r, at, 0, p->loss));
     PL_TRY(post_pair(r, at, 1, p->clip));
     r->n_pending++;
@@ -228,7 +258,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
     const struct pl_device_ops *ops = r->device->ops;
     struct pl_pending *p = &r->pending[r->oldest_pending];
     pl_err err = PL_ERR_OK;
-    if (ops->collect) err = ops->collect(r->device, r->oldest_pending, p->values, sizeof p->values);
+    if (p->posted) err = ops->collect(r->device, r->oldest_pending, p->values, sizeof p->values);
     r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
     r->n_pending--;
     if (err != PL_ERR_OK)
@@ -252,7 +282,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
 static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(recoverable(r, false, d));
     PL_TRY(commit(r, d));
-    if (r->device->allocations == r->steady_allocations) return PL_ERR_OK;
+    if (allocations(r) == r->steady_allocations) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
                        (unsigned long long)(r->state.step + 1));
 }

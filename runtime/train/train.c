@@ -147,12 +147,29 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
     return PL_ERR_OK;
 }
 
+static pl_err check_host_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
+    const struct pl_plan *plan = pl_run_rung(r)->planned.plan;
+    out->planned_host_bytes = out->allocated_host_bytes = 0;
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
+        uint64_t planned = pl_plan_host_bytes(plan, place), taken = r->device->host_bytes[place];
+        out->planned_host_bytes += planned;
+        out->allocated_host_bytes += taken;
+        if (planned != taken)
+            return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
+                               "planned %llu bytes of %s memory, allocated %llu",
+                               (unsigned long long)planned, pl_place_name(place),
+                               (unsigned long long)taken);
+    }
+    return PL_ERR_OK;
+}
+
 /* T3: what the plan promised is what the device counted. */
 pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     out->steps = r->state.step;
     out->steps_run = r->state.step - r->pf->resume_state.step;
     out->planned_bytes = pl_run_rung(r)->planned.plan->arena_bytes;
     out->allocated_bytes = r->device->used_bytes;
+    PL_TRY(check_host_books(r, out, d));
     pl_run_measure(r, out);
     out->oom_recoveries = r->oom.retries;
     out->wall_seconds = pl_run_clock() - r->started;
@@ -166,14 +183,17 @@ pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     return pl_log_event(
         r->log, "summary",
-        json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "steps", (json_int_t)t->steps,
-            "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
-            (json_int_t)t->allocated_bytes, "measured_peak_bytes", (json_int_t)t->measured_bytes,
-            "predicted_process_bytes", (json_int_t)t->predicted_bytes, "context_bytes",
-            (json_int_t)t->context_bytes, "tokens_per_second", pl_log_real(t->tokens_per_second),
-            "wall_seconds", pl_log_real(t->wall_seconds), "data_wait_seconds",
-            pl_log_real(t->data_wait_seconds), "oom_recoveries", (json_int_t)t->oom_recoveries),
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "steps",
+                  (json_int_t)t->steps, "planned_host_bytes", (json_int_t)t->planned_host_bytes,
+                  "allocated_host_bytes", (json_int_t)t->allocated_host_bytes,
+                  "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
+                  (json_int_t)t->allocated_bytes, "measured_peak_bytes",
+                  (json_int_t)t->measured_bytes, "predicted_process_bytes",
+                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
+                  "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
+                  pl_log_real(t->wall_seconds), "data_wait_seconds",
+                  pl_log_real(t->data_wait_seconds), "oom_recoveries",
+                  (json_int_t)t->oom_recoveries),
         d);
 }
 

@@ -76,6 +76,7 @@ struct pl_train_result {
     uint64_t steps;     /* done since the job began, earlier runs included */
     uint64_t steps_run; /* by this run */
     uint64_t planned_bytes, allocated_bytes, measured_bytes;
+    uint64_t planned_host_bytes, allocated_host_bytes; /* of the plan; what copies use is not in */
     uint64_t predicted_bytes; /* arenas and context, before anything of the device was touched */
     uint64_t context_bytes;   /* measured, at the end; 0 on the CPU */
     double last_loss, eval_loss, tokens_per_second, wall_seconds;

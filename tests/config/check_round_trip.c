@@ -197,6 +197,8 @@ static void make_valid(struct pl_job *job) {
          i++)
         set(job, qlora_keys[i], "");
     if (job->init != PL_INIT_RANDOM) set(job, "model_config", "");
+    if (job->mode != PL_MODE_FULL) set(job, "full_ft_offload", "");
+    if (pl_job_offload(job) == PL_OFFLOAD_NONE) set(job, "offload_update", "");
     if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
     if (job->dtype == PL_JOB_DTYPE_FP32) {
         set(job, "master_weights", "auto");

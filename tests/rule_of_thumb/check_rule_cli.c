@@ -215,7 +215,7 @@ static const struct {
     {{MODEL, "--num-layers", "3"}, "--num-layers belongs to --rule-of-thumb"},
     {{"--gpu", "RTX 4091"}, "RTX 4091"},
     {{"--batch-size", "4"}, "no model"},
-    {{MODEL, "--mode", "full", "--full-ft-offload"}, "cannot be planned yet"},
+    {{MODEL, "--mode", "lora", "--full-ft-offload"}, "has no meaning with `mode: lora`"},
 };
 
 START_TEST(what_has_no_answer_exits_2_with_a_sentence) {

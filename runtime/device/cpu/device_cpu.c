@@ -8,10 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* Transparent huge pages save page faults and TLB misses of large arenas; they need alignment. */
-#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
 static void cpu_close(struct pl_device *dev) {
     struct pl_cpu *cpu = pl_cpu_of(dev);
@@ -63,28 +59,28 @@ static pl_err cpu_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_dia
 }
 
 static pl_err cpu_alloc(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d) {
-    uint64_t mapped;
-    *out = NULL;
-    if (!pl_u64_add(bytes, HUGE_PAGE_BYTES, &mapped) || mapped > SIZE_MAX)
-        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "asked for more bytes than addresses exist");
     (void)dev;
-    char *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "the system refused %" PRIu64 " bytes: %s", bytes,
-                           strerror(errno));
-    /* Give back what lies before the first huge page and after the arena's last page. */
-    uint64_t head = -(uintptr_t)p & (HUGE_PAGE_BYTES - 1), keep = (bytes + 4095) & ~UINT64_C(4095);
-    if (head) munmap(p, head);
-    if (head + keep < mapped) munmap(p + head + keep, mapped - head - keep);
-    p += head;
-    if (bytes >= HUGE_PAGE_BYTES) (void)madvise(p, bytes, MADV_HUGEPAGE); /* advice only */
-    *out = p;
-    return PL_ERR_OK;
+    *out = pl_host_map(bytes);
+    if (*out) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_DEVICE_OOM, "the system refused %" PRIu64 " bytes: %s", bytes,
+                       strerror(errno));
 }
 
 static void cpu_release(struct pl_device *dev, void *p, uint64_t bytes) {
     (void)dev;
-    munmap(p, bytes);
+    pl_host_unmap(p, bytes);
+}
+
+/* Nothing copies behind the processor's back, so all its memory is as good as pinned. */
+static pl_err cpu_host_alloc(struct pl_device *dev, uint64_t bytes, bool pinned, void **out,
+                             struct pl_diag *d) {
+    (void)pinned;
+    return cpu_alloc(dev, bytes, out, d);
+}
+
+static void cpu_host_release(struct pl_device *dev, void *p, uint64_t bytes, bool pinned) {
+    (void)pinned;
+    cpu_release(dev, p, bytes);
 }
 
 static pl_err cpu_copy(struct pl_device *dev, void *dst, const void *src, uint64_t bytes) {
@@ -99,6 +95,8 @@ const struct pl_device_ops pl_device_cpu = {
     .close = cpu_close,
     .alloc = cpu_alloc,
     .release = cpu_release,
+    .host_alloc = cpu_host_alloc,
+    .host_release = cpu_host_release,
     .upload = cpu_copy,
     .download = cpu_copy,
     .sync = NULL,

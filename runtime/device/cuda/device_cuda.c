@@ -11,6 +11,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/card/cards.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,31 @@ static pl_err cuda_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_di
     return PL_ERR_OK;
 }
 
+static pl_err cuda_host_alloc(struct pl_device *dev, uint64_t bytes, bool pinned, void **out,
+                              struct pl_diag *d) {
+    void *p = NULL;
+    (void)dev;
+    *out = NULL;
+    if (pinned) {
+        PL_TRY(check(cudaMallocHost(&p, bytes), "pinned host memory", d));
+        memset(p, 0, bytes);
+    } else if (!(p = pl_host_map(bytes))) {
+        return pl_diag_set(d, PL_ERR_DEVICE_OOM, "the system refused %" PRIu64 " bytes: %s", bytes,
+                           strerror(errno));
+    }
+    *out = p;
+    return PL_ERR_OK;
+}
+
+/* cudaFreeHost waits for the device, so no copy is still under way. */
+static void cuda_host_release(struct pl_device *dev, void *p, uint64_t bytes, bool pinned) {
+    (void)dev;
+    if (pinned)
+        (void)pl_cuda_error(cudaFreeHost(p));
+    else
+        pl_host_unmap(p, bytes);
+}
+
 static pl_err cuda_pin(struct pl_device *dev, struct pl_diag *d) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
     void *p = NULL;
@@ -253,6 +279,8 @@ const struct pl_device_ops pl_device_cuda = {
     .close = cuda_close,
     .alloc = cuda_alloc,
     .release = cuda_release,
+    .host_alloc = cuda_host_alloc,
+    .host_release = cuda_host_release,
     .pin = cuda_pin,
     .upload = cuda_upload,
     .download = cuda_download,

@@ -56,6 +56,17 @@ static void null_release(struct pl_device *dev, void *p, uint64_t bytes) {
     (void)bytes;
 }
 
+static pl_err null_host_alloc(struct pl_device *dev, uint64_t bytes, bool pinned, void **out,
+                              struct pl_diag *d) {
+    (void)pinned;
+    return null_alloc(dev, bytes, out, d);
+}
+
+static void null_host_release(struct pl_device *dev, void *p, uint64_t bytes, bool pinned) {
+    (void)pinned;
+    null_release(dev, p, bytes);
+}
+
 static pl_err null_upload(struct pl_device *dev, void *dst, const void *src, uint64_t bytes) {
     (void)dst;
     (void)src;
@@ -85,6 +96,8 @@ const struct pl_device_ops pl_device_null = {
     .close = null_close,
     .alloc = null_alloc,
     .release = null_release,
+    .host_alloc = null_host_alloc,
+    .host_release = null_host_release,
     .upload = null_upload,
     .download = null_download,
     .sync = NULL,

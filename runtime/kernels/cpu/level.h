@@ -50,7 +50,9 @@
     X(SWIGLU_BWD, swiglu_bwd)                                                                      \
     X(CROSS_ENTROPY, cross_entropy)                                                                \
     X(DROPOUT, dropout)                                                                            \
-    X(DROPOUT_BWD, dropout_bwd)
+    X(DROPOUT_BWD, dropout_bwd)                                                                    \
+    X(COPY_IN, copy_in)                                                                            \
+    X(COPY_OUT, copy_out)
 
 #define X(kind, op) pl_err PL_CPU(op)(struct pl_device *dev, const struct pl_call *c);
 PL_CPU_KERNELS(X)

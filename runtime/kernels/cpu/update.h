@@ -25,12 +25,14 @@ struct pl_weight_store {
     struct pl_view w, master;
     bool rounds_stochastically;
     struct pl_rng rng;
+    uint64_t first; /* element of the tensor where w begins */
 };
 
 /* Kept by (seed, step, tensor): a bf16 weight without a master is rounded stochastically. */
 static inline struct pl_weight_store pl_weight_store_of(const struct pl_call *c,
                                                         const struct pl_view *master) {
-    struct pl_weight_store s = {.w = c->in[0], .master = *master};
+    struct pl_weight_store s = {
+        .w = c->in[0], .master = *master, .first = c->attr->first_element};
     s.rounds_stochastically = !master->p && s.w.dtype == PL_DTYPE_BF16;
     s.rng = pl_rng_init(c->batch->seed, c->batch->step, c->attr->site);
     return s;
@@ -76,7 +78,7 @@ static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, 
         return;
     }
     uint16_t *w = place, random[PL_UPDATE_STRETCH];
-    pl_random_halves(&s->rng, i, n, random);
+    pl_random_halves(&s->rng, s->first + i, n, random);
     for (uint64_t j = 0; j < n; j++)
         w[j] = pl_round_stochastically(p[j], random[j]);
 }

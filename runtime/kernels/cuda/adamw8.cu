@@ -33,6 +33,7 @@ struct rule {
     float step_size, epsilon;                /* bias corrections folded in */
     bool rounds_stochastically;
     struct pl_rng rng;
+    uint64_t first; /* element of the tensor where w begins */
 };
 
 /* S: float where everything is read in packs, pl_either where nothing is. */
@@ -184,7 +185,7 @@ __device__ __forceinline__ void update_lane(const update<W, G, S> &t, const stru
         decode<S>(t.v, v_map, i, t.n, v);
         move(t.rule, (float)t.clip[1], g, m, v, p);
         if (t.master.p) store(t.master, i, t.n, p);
-        if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, i, p);
+        if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, t.rule.first + i, p);
         store(t.w, i, t.n, p);
     }
     keep<S>(t.m, m_map, true, i, t.n, m);
@@ -276,6 +277,7 @@ struct rule rule_of(const struct pl_call *c) {
     r.epsilon = (float)(c2 * b->epsilon);
     r.rounds_stochastically = !c->in[7].p && c->in[0].dtype == PL_DTYPE_BF16;
     r.rng = pl_rng_init(b->seed, b->step, c->attr->site);
+    r.first = c->attr->first_element;
     return r;
 }
 

@@ -94,6 +94,7 @@ struct rule {
     float step_size, inverse_root, epsilon;
     bool rounds_stochastically;
     struct pl_rng rng;
+    uint64_t first; /* element of the tensor where w begins */
 };
 
 template <typename W, typename G, typename S> struct update {
@@ -150,7 +151,8 @@ __global__ void __launch_bounds__(BLOCK) update_elements(const update<W, G, S> t
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
     apply_rule<W, G, S, V>(t, row, col, p);
     if (t.master.p) pl_store(t.master, row, col, t.cols, pl_packed(t.master, p));
-    if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, row * t.cols + col, p);
+    if (t.rule.rounds_stochastically)
+        pl_round_elements(t.rule.rng, t.rule.first + row * t.cols + col, p);
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
@@ -215,6 +217,7 @@ struct rule rule_of(const struct pl_call *c, bool has_master) {
     r.epsilon = (float)b->epsilon;
     r.rounds_stochastically = !has_master && c->in[0].dtype == PL_DTYPE_BF16;
     r.rng = pl_rng_init(b->seed, b->step, c->attr->site);
+    r.first = c->attr->first_element;
     return r;
 }
 

@@ -43,7 +43,9 @@
     X(CLIP_SCALE, clip_scale)                                                                      \
     X(ADAMW, adamw)                                                                                \
     X(ADAMW_8BIT, adamw_8bit)                                                                      \
-    X(SGD, sgd)
+    X(SGD, sgd)                                                                                    \
+    X(COPY_IN, copy_in)                                                                            \
+    X(COPY_OUT, copy_out)
 
 /* Every file with kernels, by its name. X(file) */
 #define PL_CUDA_FILES(X)                                                                           \
