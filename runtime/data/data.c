@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -213,8 +214,7 @@ static void add_note(struct pl_text *notes, struct pl_text *why) {
 static void choose_cache(const struct pl_data *data, const struct pl_job *job,
                          const struct data_file *f, struct kept *k, struct pl_text *notes) {
     struct pl_text facts = {0}, why = {0};
-    pl_cache_choose_dir(job, pl_row_parser_is_costly(&data->parser, f->format), &k->dir,
-                        &why);
+    pl_cache_choose_dir(job, pl_row_parser_is_costly(&data->parser, f->format), &k->dir, &why);
     add_note(notes, &why);
     add_facts(data, f, &facts);
     if (!k->dir.len || fstat(f->fd, &k->before) != 0 || !pl_cache_make_key(&k->key, f->fd, &facts))
@@ -418,6 +418,20 @@ void pl_data_close(struct pl_data **data) {
 uint64_t pl_data_rows(const struct pl_data *data) {
     return data->n_rows;
 }
+uint32_t pl_data_chat_template(const struct pl_data *data) {
+    const struct pl_chat_template *t = data->parser.encoder.chat;
+    return t ? PL_CHAT_TEMPLATE_AUTO + 1 + (uint32_t)pl_chat_number(t) : PL_CHAT_TEMPLATE_AUTO;
+}
+
+const char *pl_data_chat_date(const struct pl_data *data, char buf[PL_DAY_TEXT]) {
+    const struct pl_encoder *e = &data->parser.encoder;
+    const struct pl_chat_date *day = &e->options.date;
+    buf[0] = 0;
+    if (e->chat && pl_chat_shows_date(e->chat))
+        snprintf(buf, PL_DAY_TEXT, "%04d-%02d-%02d", day->year, day->month, day->day);
+    return buf;
+}
+
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data) {
     return &data->stats;
 }

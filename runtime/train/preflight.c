@@ -67,11 +67,25 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* The template and the day that chats were rendered by: written back before other data is opened,
+ * so that it is rendered by the same, on a run over midnight as well. */
+static pl_err record_chat(struct pl_job *job, const struct pl_data *data, struct pl_diag *d) {
+    char day[PL_DAY_TEXT];
+    uint32_t chosen = pl_data_chat_template(data);
+    if (chosen == PL_CHAT_TEMPLATE_AUTO) return PL_ERR_OK;
+    job->chat_template = chosen;
+    if (job->chat_date || !pl_data_chat_date(data, day)[0]) return PL_ERR_OK;
+    job->chat_date = strdup(day);
+    return job->chat_date ? PL_ERR_OK : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+}
+
 static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
-    const struct pl_job *job = pf->job;
+    struct pl_job *job = pf->job;
     PL_TRY(pl_job_require_training(job, d));
     PL_TRY(pl_data_open_split(job, &pf->model, PL_SPLIT_TRAIN, &pf->notes, &pf->data, d));
+    PL_TRY(record_chat(job, pf->data, d));
     PL_TRY(split_rows(pf, d));
+    if (pf->eval_data) PL_TRY(record_chat(job, pf->eval_data, d));
     uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;
     pl_walk_init(&pf->eval_walk, pf->eval_first, pf->eval_rows, false, 0);
     pf->source = (struct pl_batch_source){pf->data, &pf->walk, pack_tokens};

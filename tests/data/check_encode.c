@@ -101,6 +101,7 @@ static void check_conversation(struct fixture *f, const json_t *ids, const json_
         ck_assert_ptr_nonnull(strstr(f->d.message, "leaves out message 0"));
     } else {
         ck_assert_msg(err == PL_ERR_OK, "%s: %s", where, f->d.message);
+        ck_assert_uint_eq(pl_data_chat_template(f->data), template_id(where));
         ck_assert_int_eq(pl_data_sample(f->data, 0, &s, &f->d), PL_ERR_OK);
         ck_assert_msg(s.n == json_array_size(ids), "%s: %llu tokens for %zu", where,
                       (unsigned long long)s.n, json_array_size(ids));

@@ -350,7 +350,7 @@ END_TEST
 START_TEST(a_template_with_a_date_shows_the_given_day_or_notes_today) {
     struct fixture f;
     struct pl_sample s = {0};
-    char buf[2048];
+    char buf[2048], day[PL_DAY_TEXT];
     static const char row[] = "{\"messages\":[" ANSWER "]}";
     fixture_start(&f, PL_FORMAT_AUTO);
     f.job.chat_template = template_id("llama32");
@@ -360,6 +360,7 @@ START_TEST(a_template_with_a_date_shows_the_given_day_or_notes_today) {
     f.job.chat_date = (char *)(uintptr_t) "2025-01-02";
     ck_assert_int_eq(fixture_open(&f), PL_ERR_OK);
     ck_assert_str_eq(pl_text_str(&f.notes), "");
+    ck_assert_str_eq(pl_data_chat_date(f.data, day), "2025-01-02");
     ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
     ck_assert_ptr_nonnull(strstr(show(&s, false, buf), "Today Date: 02 Jan 2025"));
     f.job.chat_date = (char *)(uintptr_t) "2025-02-30";

@@ -253,6 +253,44 @@ START_TEST(the_summary_says_how_long_steps_waited_for_data) {
 }
 END_TEST
 
+/* --- chats ------------------------------------------------------------------------------------ */
+
+static const char *const chats =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"To be?\"},"
+    "{\"role\":\"assistant\",\"content\":\"Or not to be.\"}]}\n"
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Who is there?\"},"
+    "{\"role\":\"assistant\",\"content\":\"Nay, answer me.\"}]}\n";
+
+START_TEST(a_run_on_chats_records_their_template_and_day) {
+    tiny_make(dir, &(struct tiny){.vocab = 300},
+              "batch_size: 2\nmax_steps: 2\nlearning_rate: 1e-2\ntokenizer: byte\n");
+    file_write(in_dir(dir, "chats.jsonl"), chats);
+    TRAIN(0, "output_dir=first", "datasets=[{path: chats.jsonl}]", "max_seq_length=600",
+          "chat_template=llama32");
+    char *resolved = file_read(in_dir(dir, "first/config.resolved.yaml"), NULL);
+    ck_assert_ptr_nonnull(strstr(resolved, "\nchat_template: llama32\n"));
+    ck_assert_ptr_nonnull(strstr(resolved, "\nchat_date: "));
+    ck_assert_ptr_nonnull(strstr(resolved, "\ntrain_on: responses\n"));
+    free(resolved);
+    /* 13 and 15 bytes of answers, and 10 of `<|eot_id|>` behind each */
+    ck_assert(of_step("first", 1, "tokens") == 13 + 15 + 2 * 10);
+}
+END_TEST
+
+START_TEST(a_run_on_chats_records_the_template_it_found_and_no_day_that_none_shows) {
+    tiny_make(dir, &(struct tiny){.vocab = 3000},
+              "batch_size: 2\nmax_steps: 1\nlearning_rate: 1e-2\n");
+    file_write(in_dir(dir, "chats.jsonl"), chats);
+    scratch_copy(TOKENIZERS "/smollm2_style", in_dir(dir, "tokenizer"));
+    TRAIN(0, "output_dir=first", "datasets=[{path: chats.jsonl}]", "max_seq_length=600",
+          "tokenizer=tokenizer", "train_on=all");
+    char *resolved = file_read(in_dir(dir, "first/config.resolved.yaml"), NULL);
+    ck_assert_ptr_nonnull(strstr(resolved, "\nchat_template: smollm2\n"));
+    ck_assert_ptr_null(strstr(resolved, "\nchat_date:"));
+    free(resolved);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.dataset");
     TCase *t = tcase_create("packing");
@@ -276,6 +314,12 @@ int main(void) {
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_loop_test(t, loading_ahead_changes_no_bit, 0, N_WAYS);
     tcase_add_test(t, the_summary_says_how_long_steps_waited_for_data);
+    suite_add_tcase(s, t);
+    t = tcase_create("chats");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, a_run_on_chats_records_their_template_and_day);
+    tcase_add_test(t, a_run_on_chats_records_the_template_it_found_and_no_day_that_none_shows);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

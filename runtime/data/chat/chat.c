@@ -243,6 +243,10 @@ const struct pl_chat_template *pl_chat_nth(size_t i) {
     return i < pl_chat_table_rows ? &pl_chat_table[i] : NULL;
 }
 
+size_t pl_chat_number(const struct pl_chat_template *t) {
+    return (size_t)(t - pl_chat_table);
+}
+
 const char *pl_chat_name(const struct pl_chat_template *t) {
     return t->name;
 }

@@ -65,6 +65,7 @@ struct pl_chat_template;
 const struct pl_chat_template *pl_chat_find(const char *name);
 /* In the order of the choices of `chat_template` behind `auto`. */
 const struct pl_chat_template *pl_chat_nth(size_t i);
+size_t pl_chat_number(const struct pl_chat_template *t); /* pl_chat_nth of it is t */
 /* The template of a Jinja text, white space around it and the kind of its line ends aside; NULL =
  * not known. Programs with a switch for reasoning give the one in its default position. */
 const struct pl_chat_template *pl_chat_recognise(const char *jinja);
