@@ -606,6 +606,7 @@ int main(void) {
     if (n_tsv != 90) return 1; /* a lost table would make loops of zero tests pass */
     Suite *suite = suite_create("data");
     TCase *t = tcase_create("files");
+    tcase_set_timeout(t, 60); /* a file of 256 MiB is read, by sanitized programs as well */
     tcase_add_loop_test(t, every_odd_file_meets_its_verdict_and_line, 0, n_tsv);
     tcase_add_loop_test(t, a_message_says_what_is_wrong_and_at_which_byte, 0, N(messages));
     tcase_add_test(t, text_rows_become_their_bytes_and_eos);
