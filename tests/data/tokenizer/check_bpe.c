@@ -131,10 +131,15 @@ START_TEST(four_million_letters_in_one_piece_are_merged) {
     char *text = malloc(n);
     ck_assert_ptr_nonnull(text);
     model_make(&m, 1);
+    if (pl_vocab_find(&m.vocab, "aa", 2) < 0) {
+        int32_t id = (int32_t)m.vocab.size;
+        ck_assert(pl_vocab_put(&m.vocab, m.vocab.size, "aa", 2));
+        m.bpe.n_merges--; /* in the place of the last */
+        pl_bpe_add_merge(&m.bpe, 0, 0, id);
+    }
     memset(text, 'a', n);
     encode(&m, text, n, &got);
-    ck_assert_uint_gt(got.n, 0);
-    ck_assert_uint_lt(got.n, n + 1);
+    ck_assert_uint_le(got.n, n / 2);
     pl_token_list_finish(&got);
     model_free(&m);
     free(text);

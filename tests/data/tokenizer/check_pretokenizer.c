@@ -139,6 +139,7 @@ static const struct pl_added_token added[] = {
     {.s = "  ", .n = 2, .id = 6},
     {.s = "[[[x", .n = 4, .id = 7, .single_word = true},
     {.s = "\xC3\xA9t\xC3\xA9", .n = 5, .id = 8, .single_word = true},
+    {.s = "\t\t", .n = 2, .id = 9, .lstrip = true},
 };
 
 static const struct {
@@ -157,7 +158,8 @@ static const struct {
     {"a<R> \n b", "5:1-7 "},
     {"<R> <L>", "5:0-4 4:4-7 "}, /* the space is taken once */
     {"<R>  x", "5:0-5 6:3-5 "},  /* and a token inside of it still stands */
-    {"a[[[xb", ""},              /* the longest does not stand: no shorter one is tried */
+    {"<R>\t\tx", "5:0-5 9:5-5 "},
+    {"a[[[xb", ""}, /* the longest does not stand: no shorter one is tried */
     {"", ""},
     {"<", ""},
 };
