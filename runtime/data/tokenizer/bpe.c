@@ -182,20 +182,26 @@ static void merge_by_scan(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
 /* --- merging a long piece ----------------------------------------------------------------------
  */
 
+/* Four children a node: half the levels of a binary heap, and the four lie in one cache line. */
+#define CHILDREN 4
+
 static void sift_down(uint64_t *heap, size_t n, size_t at) {
     uint64_t v = heap[at];
-    for (size_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-        if (heap[child] >= v) break;
-        heap[at] = heap[child];
+    for (size_t child; (child = CHILDREN * at + 1) < n;) {
+        size_t end = child + CHILDREN < n ? child + CHILDREN : n, least = child;
+        while (++child < end)
+            if (heap[child] < heap[least]) least = child;
+        if (heap[least] >= v) break;
+        heap[at] = heap[least];
+        at = least;
     }
     heap[at] = v;
 }
 
 static void heap_push(struct pl_bpe_scratch *s, uint64_t v) {
     size_t at = s->n_heap++;
-    for (; at && s->heap[(at - 1) / 2] > v; at = (at - 1) / 2)
-        s->heap[at] = s->heap[(at - 1) / 2];
+    for (; at && s->heap[(at - 1) / CHILDREN] > v; at = (at - 1) / CHILDREN)
+        s->heap[at] = s->heap[(at - 1) / CHILDREN];
     s->heap[at] = v;
 }
 
@@ -232,7 +238,7 @@ static bool heap_fill(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
         if (s->symbols[i].rank != NONE)
             s->heap[s->n_heap++] = (uint64_t)s->symbols[i].rank << 32 | i;
     }
-    for (size_t i = s->n_heap / 2; i-- > 0;)
+    for (size_t i = s->n_heap; i-- > 0;)
         sift_down(s->heap, s->n_heap, i);
     return true;
 }

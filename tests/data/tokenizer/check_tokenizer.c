@@ -5,6 +5,7 @@
 #include "tests/support/scratch.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <unistd.h>
 
 static char dir[SCRATCH_PATH];
@@ -318,6 +319,50 @@ START_TEST(tokens_begin_where_their_text_does) {
 }
 END_TEST
 
+struct worker {
+    const struct pl_tokenizer *t;
+    const char *text;
+    size_t n;
+    struct pl_token_list list;
+    pl_err err;
+};
+
+static void *encode_often(void *ctx) {
+    struct worker *w = ctx;
+    struct pl_tokenizer_scratch *s = NULL;
+    w->err = pl_tokenizer_scratch_create(w->t, &s, NULL);
+    for (int i = 0; i < 4 && w->err == PL_ERR_OK; i++)
+        w->err = pl_tokenizer_encode(w->t, s, w->text, w->n, true, &w->list, NULL);
+    pl_tokenizer_scratch_destroy(&s);
+    return NULL;
+}
+
+START_TEST(threads_share_a_tokenizer) {
+    enum { THREADS = 4 };
+    static const char *const names[] = {"qwen2_style", "mistral_metaspace_first"};
+    struct worker w[THREADS];
+    pthread_t threads[THREADS];
+    struct bench b;
+    size_t n;
+    char *text = file_read(named("phi4mini_style/cases.jsonl"), &n);
+    bench_open(&b, named(names[_i]));
+    bench_encode(&b, text, n, true);
+    for (int i = 0; i < THREADS; i++) {
+        w[i] = (struct worker){.t = b.t, .text = text, .n = n};
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, encode_often, &w[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert_int_eq(w[i].err, PL_ERR_OK);
+        ck_assert_uint_eq(w[i].list.n, b.list.n);
+        ck_assert_mem_eq(w[i].list.ids, b.list.ids, b.list.n * sizeof *b.list.ids);
+        pl_token_list_finish(&w[i].list);
+    }
+    bench_close(&b);
+    free(text);
+}
+END_TEST
+
 /* Time limits end what is not linear. */
 START_TEST(a_megabyte_of_anything_is_encoded) {
     static const char *const names[] = {"llama3_style", "llama2_legacy", "qwen2_style"};
@@ -390,6 +435,7 @@ int main(void) {
     tcase_add_test(t, special_tokens_leave_no_text_when_skipped);
     tcase_add_loop_test(t, every_id_decodes_to_utf8, 0, 4);
     tcase_add_loop_test(t, tokens_begin_where_their_text_does, 0, 5);
+    tcase_add_loop_test(t, threads_share_a_tokenizer, 0, 2);
     tcase_add_loop_test(t, a_megabyte_of_anything_is_encoded, 0, 6);
     tcase_add_loop_test(t, the_command_answers_line_by_line, 0, COUNT(commands));
     suite_add_tcase(suite, t);
