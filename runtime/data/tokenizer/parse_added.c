@@ -151,8 +151,9 @@ static pl_err add_special(struct pl_tokenizer *t, const struct pl_fields *f, con
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
         json_int_t id = json_integer_value(v);
-        if (!json_is_integer(v) || id < 0 || (uint64_t)id >= pl_tokenizer_size(t))
-            return pl_fields_wrong(f, "special_tokens", "has an id outside the vocabulary");
+        if (!json_is_integer(v) || id < 0 || (uint64_t)id >= pl_tokenizer_size(t) ||
+            !pl_tokenizer_piece(t, (int32_t)id))
+            return pl_fields_wrong(f, "special_tokens", "has an id that is no token");
         if (*n == PL_TOKENIZER_MOST_TEMPLATE) return pl_fields_wrong(f, "single", "is too long");
         side[(*n)++] = (int32_t)id;
     }
