@@ -132,7 +132,7 @@ static uint64_t staging_bytes(const struct pl_builder *b) {
         largest = pl_u64_max(largest, pl_u64_max(t->bytes, t->dims[0] * t->dims[1] * 4));
         row = pl_u64_max(row, t->dims[1] * 4);
     }
-    uint64_t n = pl_u64_max(pl_u64_min(largest, STAGING_BYTES), row);
+    uint64_t n = pl_u64_max(pl_u64_min(largest, STAGING_BYTES), pl_u64_max(row, PL_STAGING_MIN));
     if (b->quant) n = pl_u64_max(n, PL_QUANT_STAGING);
     return pl_u64_div_up(n, ROW_ALIGN) * ROW_ALIGN;
 }

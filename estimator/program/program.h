@@ -135,6 +135,10 @@ struct pl_operand {
     uint32_t row0, nrows, batch_row;
 };
 
+/* The least buffer that files pass through, in bytes: less might hold no whole group of elements
+ * (runtime/checkpoint/stream.c). */
+#define PL_STAGING_MIN 4096
+
 #define PL_OP_MAX_IN 8
 #define PL_OP_MAX_OUT 6
 

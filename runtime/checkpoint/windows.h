@@ -20,7 +20,6 @@
 #include <jansson.h>
 
 #define PL_WINDOW_NAME 192
-#define PL_STAGING_MIN 4096 /* bytes; below this a piece might hold no whole element group */
 
 /* The scales of a matrix whose files hold 4-bit codes already. */
 struct pl_stored_codes {
