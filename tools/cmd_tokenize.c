@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* --- texts to ids ------------------------------------------------------------------------------
- */
+/* --- texts to ids ----------------------------------------------------------------------------- */
 
 struct session {
     struct pl_tokenizer *t;
@@ -113,8 +112,7 @@ static pl_err tokenize_texts(const struct pl_cli *cli, struct pl_diag *d) {
     return err;
 }
 
-/* --- forms of the command ----------------------------------------------------------------------
- */
+/* --- forms of the command --------------------------------------------------------------------- */
 
 int pl_cmd_tokenize(const struct pl_cli *cli) {
     struct pl_diag d = {0};

@@ -66,8 +66,7 @@ static uint32_t rank_of(const struct pl_bpe *b, int32_t left, int32_t right) {
     return m->pair == FREE_PAIR ? NONE : m->rank;
 }
 
-/* --- the symbols a piece begins with -----------------------------------------------------------
- */
+/* --- the symbols a piece begins with ---------------------------------------------------------- */
 
 static void add_symbol(struct pl_bpe_scratch *s, int32_t id, uint32_t n) {
     s->symbols[s->n_symbols++] = (struct pl_bpe_symbol){.id = id, .n = n};
@@ -156,8 +155,7 @@ static bool make_symbols(const struct pl_bpe *b, struct pl_bpe_scratch *s, const
     return true;
 }
 
-/* --- merging a short piece ---------------------------------------------------------------------
- */
+/* --- merging a short piece -------------------------------------------------------------------- */
 
 static void merge_by_scan(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
     struct pl_bpe_symbol *y = s->symbols;
@@ -179,8 +177,7 @@ static void merge_by_scan(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
     s->n_symbols = n;
 }
 
-/* --- merging a long piece ----------------------------------------------------------------------
- */
+/* --- merging a long piece --------------------------------------------------------------------- */
 
 /* Four children a node: half the levels of a binary heap, and the four lie in one cache line. */
 #define CHILDREN 4
@@ -273,8 +270,7 @@ static bool merge_by_heap(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
     return true;
 }
 
-/* --- a piece -----------------------------------------------------------------------------------
- */
+/* --- a piece ---------------------------------------------------------------------------------- */
 
 static bool find_symbols(const struct pl_bpe *b, struct pl_bpe_scratch *s, const char *text,
                          size_t n) {

@@ -13,8 +13,7 @@ static pl_err no_memory(struct pl_diag *d) {
     return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the added tokens of a tokenizer");
 }
 
-/* --- added tokens ------------------------------------------------------------------------------
- */
+/* --- added tokens ----------------------------------------------------------------------------- */
 
 struct adder {
     struct pl_tokenizer *t;
@@ -138,8 +137,7 @@ out:
     return err;
 }
 
-/* --- post-processor ----------------------------------------------------------------------------
- */
+/* --- post-processor --------------------------------------------------------------------------- */
 
 /* The ids that a template's special token stands for. */
 static pl_err add_special(struct pl_tokenizer *t, const struct pl_fields *f, const json_t *item,
@@ -224,8 +222,7 @@ pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, s
     return !v || json_is_null(v) ? PL_ERR_OK : read_processor(t, v, 0, d);
 }
 
-/* --- whole -------------------------------------------------------------------------------------
- */
+/* --- whole ------------------------------------------------------------------------------------ */
 
 pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d) {
     struct pl_fields f;
@@ -233,6 +230,10 @@ pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const json_t *root, struct pl_
     PL_TRY(pl_fields_open(&f, root, "tokenizer.json", &type, d));
     PL_TRY(pl_fields_known(&f, "version", "truncation", "padding", "added_tokens", "normalizer",
                            "pre_tokenizer", "post_processor", "decoder", "model", NULL));
+    const json_t *version = pl_fields_get(&f, "version");
+    if (version && !(json_is_string(version) && strcmp(json_string_value(version), "1.0") == 0))
+        return pl_diag_set(d, PL_ERR_TOKENIZER_UNSUPPORTED,
+                           "`version` of tokenizer.json is not 1.0");
     for (size_t i = 0; i < 2; i++) {
         static const char *const off[] = {"truncation", "padding"};
         if (pl_fields_get(&f, off[i]))

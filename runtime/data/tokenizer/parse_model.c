@@ -15,8 +15,7 @@ static pl_err no_memory(struct pl_diag *d) {
     return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the vocabulary of a tokenizer");
 }
 
-/* --- vocabulary --------------------------------------------------------------------------------
- */
+/* --- vocabulary ------------------------------------------------------------------------------- */
 
 static pl_err add_piece(struct pl_tokenizer *t, const char *s, size_t n, const json_t *id,
                         struct pl_diag *d) {
@@ -60,8 +59,7 @@ static pl_err make_bytes(struct pl_tokenizer *t, struct pl_diag *d) {
     return err;
 }
 
-/* --- merges ------------------------------------------------------------------------------------
- */
+/* --- merges ----------------------------------------------------------------------------------- */
 
 struct merge_text {
     const char *left, *right;
@@ -125,8 +123,7 @@ static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f) {
     return err;
 }
 
-/* --- the model ---------------------------------------------------------------------------------
- */
+/* --- the model -------------------------------------------------------------------------------- */
 
 static void fill_singles(struct pl_bpe *b, bool fallback) {
     for (unsigned c = 0; c < 256; c++) {

@@ -66,8 +66,7 @@ static pl_err read_content(const struct pl_fields *f, const char *key, char **ou
     return PL_ERR_OK;
 }
 
-/* --- normalizer --------------------------------------------------------------------------------
- */
+/* --- normalizer ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *type;
@@ -109,8 +108,7 @@ static pl_err read_normalizer(struct parser *p, const struct pl_fields *f, const
     return pl_fields_unsupported(f, type);
 }
 
-/* --- pre_tokenizer -----------------------------------------------------------------------------
- */
+/* --- pre_tokenizer ---------------------------------------------------------------------------- */
 
 static pl_err add_cut(struct parser *p, enum pl_pretokenizer_kind kind,
                       struct pl_pretokenizer_step **out) {
@@ -224,8 +222,7 @@ static pl_err read_pretokenizer(struct parser *p, const struct pl_fields *f, con
     return pl_fields_unsupported(f, type);
 }
 
-/* --- decoder -----------------------------------------------------------------------------------
- */
+/* --- decoder ---------------------------------------------------------------------------------- */
 
 static pl_err decode_byte_level(const struct pl_fields *f, struct pl_decoder_step *step) {
     (void)step;

@@ -58,8 +58,7 @@ void pl_tokenizer_scratch_destroy(struct pl_tokenizer_scratch **out) {
     free(s);
 }
 
-/* --- encoding ----------------------------------------------------------------------------------
- */
+/* --- encoding --------------------------------------------------------------------------------- */
 
 struct encoder {
     const struct pl_tokenizer *t;
@@ -137,8 +136,7 @@ pl_err pl_tokenizer_encode(const struct pl_tokenizer *t, struct pl_tokenizer_scr
     return PL_ERR_OK;
 }
 
-/* --- decoding ----------------------------------------------------------------------------------
- */
+/* --- decoding --------------------------------------------------------------------------------- */
 
 /* What decoding sees of a token. */
 static const char *shown_piece(const struct pl_tokenizer *t, int64_t id, size_t *n) {
@@ -169,8 +167,7 @@ out:
     return err;
 }
 
-/* --- questions ---------------------------------------------------------------------------------
- */
+/* --- questions -------------------------------------------------------------------------------- */
 
 uint64_t pl_tokenizer_size(const struct pl_tokenizer *t) {
     return t->model.size > t->added.size ? t->model.size : t->added.size;

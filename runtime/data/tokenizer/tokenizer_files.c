@@ -14,8 +14,7 @@
 #define FILE_MOST_BYTES ((size_t)256 << 20) /* unpacked; the largest known is 33 MB */
 #define PATH_BYTES      4096
 
-/* --- reading -----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struct pl_diag *d) {
     enum { BLOCK = 1 << 16 };
@@ -75,8 +74,7 @@ static pl_err read_json(const char *path, json_t **out, struct pl_diag *d) {
     return err;
 }
 
-/* --- tokenizer_config.json ---------------------------------------------------------------------
- */
+/* --- tokenizer_config.json -------------------------------------------------------------------- */
 
 /* bos_token and its like: a string, or an object with `content`. */
 static int64_t named_token(const struct pl_tokenizer *t, const json_t *config, const char *key) {
@@ -125,8 +123,7 @@ static pl_err read_jinja(struct pl_tokenizer *t, const char *path, struct pl_dia
     return err;
 }
 
-/* --- opening -----------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static pl_err join_path(char out[PATH_BYTES], const char *directory, const char *name,
                         struct pl_diag *d) {

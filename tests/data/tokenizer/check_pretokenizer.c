@@ -127,8 +127,7 @@ START_TEST(each_step_cuts_what_the_step_before_gave) {
 }
 END_TEST
 
-/* --- added tokens ------------------------------------------------------------------------------
- */
+/* --- added tokens ----------------------------------------------------------------------------- */
 
 static const struct pl_added_token added[] = {
     {.s = "[[", .n = 2, .id = 1},

@@ -93,6 +93,8 @@ static const struct {
     {"\"version\"", "version", PL_ERR_TOKENIZER_SYNTAX, ""},
     {"]}}\n", "]}", PL_ERR_TOKENIZER_SYNTAX, ""},
     {"\"truncation\": null", "\"truncation\": {\"max_length\": 5}", UNSUPPORTED, "truncation"},
+    {"\"1.0\"", "\"2.0\"", UNSUPPORTED, "version"},
+    {"\"ids\": [5]", "\"ids\": [9]", FIELD, "special_tokens"},
     {"\"padding\": null", "\"padding\": {}", UNSUPPORTED, "padding"},
     {"\"version\"", "\"new\": 1, \"version\"", UNSUPPORTED, "`new`"},
     {"\"type\": \"NFC\"", "\"type\": \"Lowercase\"", UNSUPPORTED, "Lowercase"},
@@ -383,8 +385,7 @@ START_TEST(a_megabyte_of_anything_is_encoded) {
 }
 END_TEST
 
-/* --- the command -------------------------------------------------------------------------------
- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *shell;
