@@ -1,7 +1,7 @@
 /* generate_args.c - arguments of `generate`. */
 #include "tools/generate_args.h"
 
-#include "estimator/model/resolve.h"
+#include "estimator/api/question.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static bool is_read(enum pl_key_id key) {
         PL_KEY_model,     PL_KEY_model_config, PL_KEY_init,        PL_KEY_dtype,
         PL_KEY_seed,      PL_KEY_adapter_path, PL_KEY_tokenizer,   PL_KEY_max_seq_length,
         PL_KEY_device,    PL_KEY_threads,      PL_KEY_vram_budget, PL_KEY_vram_margin,
-        PL_KEY_preflight, PL_KEY_debug_inject};
+        PL_KEY_preflight, PL_KEY_debug_inject, PL_KEY_quant_type,  PL_KEY_double_quant};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i] == key) return true;
     return false;
@@ -46,7 +46,7 @@ static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_d
     if (pl_cli_has(cli, PL_FLAG_ADAPTER))
         PL_TRY(pl_job_set(job, "adapter_path", cli->flag[PL_FLAG_ADAPTER], d));
     PL_TRY(check_keys(job, d));
-    job->mode = job->adapter_path ? PL_MODE_LORA : PL_MODE_FULL;
+    pl_question_set_inference(job);
     return pl_job_validate(job, d);
 }
 

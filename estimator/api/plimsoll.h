@@ -111,10 +111,12 @@ struct pl_vram_error {
 /* Plans one training step and bills it.
  *   model           a directory with config.json, an id in the Hugging Face hub cache, or a name or
  *                   id of the built-in catalogue ("Qwen/Qwen2.5-7B-Instruct")
- *   mode            "lora", "qlora" or "full"; NULL: "lora"
+ *   mode            "lora", "qlora" or "full"; NULL: "lora"; "inference": generating in place of a
+ *                   step, with an adapter where the settings name its rank or modules
  *   lora_r, batch_size, max_seq_length
  *                   0: the default; the default batch is the largest that fits, or 1 without a
- *                   budget; a rank has no meaning under "full"
+ *                   budget; a rank has no meaning under "full", and under "inference" it
+ *                   is one of the settings
  *   settings        further "key=value" settings, NULL behind the last, or NULL: any key that
  *                   `plimsoll help keys` lists, such as "gradient_checkpointing=none" or
  *                   "vram_budget=16GiB", and "gpu=NAME", a GPU that `plimsoll cards` lists

@@ -100,10 +100,14 @@ pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
 }
 
 void pl_question_set_inference(struct pl_job *job) {
-    bool adapter = job->adapter_path || job->given[PL_KEY_lora_r] ||
-                   job->given[PL_KEY_lora_target_modules];
+    bool quantised = job->given[PL_KEY_quant_type] || job->given[PL_KEY_double_quant];
     job->inference = true;
-    if (job->mode == PL_UNSET_U32) job->mode = adapter ? PL_MODE_LORA : PL_MODE_FULL;
+    if (job->mode == PL_UNSET_U32)
+        job->mode = quantised                   ? PL_MODE_QLORA
+                    : pl_job_names_adapter(job) ? PL_MODE_LORA
+                                                : PL_MODE_FULL;
+    else if (pl_mode_adapts(job->mode))
+        job->given[PL_KEY_lora_r] = true; /* the adapter that the job of a file trains */
 }
 
 /* --- the answer ------------------------------------------------------------------------------- */

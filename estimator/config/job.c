@@ -330,6 +330,10 @@ void pl_job_write(const struct pl_job *job, struct pl_text *out) {
 
 /* ---- derived values ---- */
 
+bool pl_job_names_adapter(const struct pl_job *job) {
+    return job->adapter_path || job->given[PL_KEY_lora_r] || job->given[PL_KEY_lora_target_modules];
+}
+
 double pl_job_lora_scale(const struct pl_job *job) {
     double r = job->lora_r;
     double alpha = isnan(job->lora_alpha) ? 2 * r : job->lora_alpha;

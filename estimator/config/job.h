@@ -136,6 +136,8 @@ pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *over
 pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
                     const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
                     struct pl_diag *d);
+/* `inference`: whether an adapter is named, which is then applied without merging it. */
+bool pl_job_names_adapter(const struct pl_job *job);
 /* Every default, no file: the start of `estimate-vram MODEL --flags`. `mode` may stay unset. */
 pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d);
 /* Sets one key from text; value as in YAML. */

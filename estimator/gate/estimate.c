@@ -346,7 +346,8 @@ static void put_inputs(const struct pl_estimate *e, json_t *o) {
     put_int(o, "gradient_accumulation", e->gradient_accumulation);
     put_int(o, "max_seq_length", e->job->max_seq_length);
     json_object_set_new(o, "lora_r",
-                        pl_mode_adapts(e->job->mode) ? json_integer(e->job->lora_r) : json_null());
+                        e->planned.program->shape.lora_targets ? json_integer(e->job->lora_r)
+                                                               : json_null());
 }
 
 static void put_verdict(const struct pl_estimate *e, json_t *o) {

@@ -66,7 +66,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
     out->compute_dtype = job->compute_dtype == PL_COMPUTE_AUTO   ? out->dtype
                          : job->compute_dtype == PL_COMPUTE_FP32 ? PL_DTYPE_F32
                                                                  : PL_DTYPE_BF16;
-    if (!pl_mode_adapts(job->mode)) return PL_ERR_OK;
+    if (!pl_mode_adapts(job->mode) || (job->inference && !pl_job_names_adapter(job)))
+        return PL_ERR_OK;
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;
     return pl_model_lora_targets(m, (const char *const *)job->lora_target_modules.items,

@@ -53,7 +53,7 @@ pl_err pl_adapter_job_fill(struct pl_job *job, const struct pl_model *m, const c
                            struct pl_diag *d) {
     struct pl_adapter_config c = {0};
     PL_TRY(pl_adapter_config_read(&c, dir, d));
-    job->mode = PL_MODE_LORA;
+    if (!pl_mode_adapts(job->mode)) job->mode = PL_MODE_LORA;
     job->lora_r = (uint32_t)c.r;
     job->lora_alpha = c.alpha;
     job->use_rslora = c.use_rslora;

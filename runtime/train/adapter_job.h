@@ -8,7 +8,8 @@
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
 
-/* Sets `mode: lora`, rank, scale, modules and the lowest layer as adapter_config.json has them.
+/* Sets `mode: lora` but where it is qlora, and rank, scale, modules and the lowest layer as
+ * adapter_config.json has them.
  * CHECKPOINT_MISMATCH: it names modules by a pattern, or layers other than the last ones. */
 pl_err pl_adapter_job_fill(struct pl_job *job, const struct pl_model *m, const char *dir,
                            struct pl_diag *d);

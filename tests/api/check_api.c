@@ -47,6 +47,22 @@ START_TEST(the_arguments_of_the_page_come_back_with_a_bill_that_adds_up) {
 }
 END_TEST
 
+/* 2 x 24 layers x 3 sequences x 1000 positions x 2 heads of 64 x 2 bytes. */
+START_TEST(inference_has_a_cache_and_nothing_to_train) {
+    const char *const four_bits[] = {"quant_type=nf4", NULL};
+    struct pl_vram_estimate *e = must("Qwen2.5-0.5B", "inference", 16, 3, 1000, NULL);
+    ck_assert_str_eq(e->mode, "inference");
+    ck_assert_double_eq(e->kv_cache_gb * 1e9, 2.0 * 24 * 3 * 1000 * 2 * 64 * 2);
+    ck_assert_uint_eq(e->adapters_bytes + e->gradients_bytes + e->optimizer_bytes, 0);
+    struct pl_vram_estimate *q = must("Qwen2.5-0.5B", "inference", 0, 3, 1000, four_bits);
+    ck_assert_double_eq(q->kv_cache_gb, e->kv_cache_gb);
+    ck_assert_uint_eq(q->adapters_bytes, 0);
+    ck_assert_uint_lt(q->weights_bytes, e->weights_bytes / 10 * 6);
+    pl_estimate_free(q);
+    pl_estimate_free(e);
+}
+END_TEST
+
 /* Every number of the answer, found under its own name in the JSON text beside it. */
 START_TEST(the_struct_says_what_the_json_says) {
     const char *const settings[] = {"gpu=T4", NULL};
@@ -292,6 +308,7 @@ int main(void) {
     TCase *tc = tcase_create("api");
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, the_arguments_of_the_page_come_back_with_a_bill_that_adds_up);
+    tcase_add_test(tc, inference_has_a_cache_and_nothing_to_train);
     tcase_add_loop_test(tc, the_struct_says_what_the_json_says, 0, 2);
     tcase_add_loop_test(tc, the_json_is_what_the_command_prints, 0, 2);
     tcase_add_test(tc, a_card_too_small_is_an_answer_with_remedies_and_notes);
