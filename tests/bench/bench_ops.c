@@ -99,8 +99,8 @@ static void open_rig(struct rig *r, const struct shape *s, uint32_t threads, con
                                    {"dtype", "fp32"},
                                    {"max_seq_length", length},
                                    {"gradient_checkpointing", level},
-                                   {"lora_r", "16"}}; /* only LoRA knows the last */
-    size_t n_keys = sizeof keys / sizeof *keys - (strcmp(s->mode, "lora") != 0);
+                                   {"lora_r", "16"}}; /* only adapters know the last */
+    size_t n_keys = sizeof keys / sizeof *keys - (strcmp(s->mode, "full") == 0);
     must(pl_job_defaults(&r->job, &d), &d);
     for (size_t i = 0; i < n_keys; i++)
         must(pl_job_set(&r->job, keys[i][0], keys[i][1], &d), &d);

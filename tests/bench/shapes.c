@@ -9,8 +9,10 @@
 const struct shape shapes[] = {
     {"tiny-full", "full", 256, 6, 8, 4, 768, 4096, 4, 256},
     {"tiny-lora", "lora", 256, 6, 8, 4, 768, 4096, 4, 256},
+    {"tiny-qlora", "qlora", 256, 6, 8, 4, 768, 4096, 4, 256},
     {"135m-full", "full", 576, 30, 9, 3, 1536, 49152, 1, 256},
     {"135m-lora", "lora", 576, 30, 9, 3, 1536, 49152, 1, 256},
+    {"135m-qlora", "qlora", 576, 30, 9, 3, 1536, 49152, 1, 256},
 };
 const int n_shapes = sizeof shapes / sizeof *shapes;
 
@@ -103,8 +105,7 @@ void shape_write(const struct shape *s, const char *dir, uint64_t steps, uint32_
             "%slearning_rate: 1e-4\nlr_scheduler: constant\nmax_grad_norm: 1.0\n"
             "gradient_checkpointing: none\ndevice: cpu\noutput_dir: out\n",
             s->mode, (unsigned long long)s->batch, (unsigned long long)s->length,
-            (unsigned long long)steps, threads,
-            strcmp(s->mode, "lora") == 0 ? "lora_r: 16\n" : "");
+            (unsigned long long)steps, threads, strcmp(s->mode, "full") == 0 ? "" : "lora_r: 16\n");
     finish(f);
 }
 

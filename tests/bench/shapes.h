@@ -5,8 +5,8 @@
 #include "estimator/model/model.h"
 
 struct shape {
-    const char *name;                                     /* "tiny-full" */
-    const char *mode;                                     /* "full", "lora": r 16 on all linears */
+    const char *name; /* "tiny-full" */
+    const char *mode; /* "full"; "lora" and "qlora": r 16 on all linears */
     uint64_t hidden, layers, heads, kv_heads, ffn, vocab; /* llama, tied */
     uint64_t batch, length;                               /* of a step */
 };
