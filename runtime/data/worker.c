@@ -2,6 +2,7 @@
  * otherwise; the lock guards the state and nothing else. */
 #include "runtime/data/worker.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -54,24 +55,27 @@ static int start_thread(struct pl_worker *w) {
     return e;
 }
 
+/* 0, or the errno of what is not to be had; nothing is held then. */
+static int start(struct pl_worker *w) {
+    int lock = pthread_mutex_init(&w->lock, NULL);
+    int changed = lock ? lock : pthread_cond_init(&w->changed, NULL);
+    int e = changed ? changed : start_thread(w);
+    if (e && !changed) pthread_cond_destroy(&w->changed);
+    if (e && !lock) pthread_mutex_destroy(&w->lock);
+    return e;
+}
+
 pl_err pl_worker_start(const struct pl_batch_source *from, uint64_t slots, struct pl_worker **out,
                        struct pl_diag *d) {
     struct pl_worker *w = calloc(1, sizeof *w);
-    *out = NULL;
-    if (!w) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the thread that loads data");
-    w->from = from;
-    w->slots = slots;
-    int e = pthread_mutex_init(&w->lock, NULL);
-    if (e) goto no_lock;
-    if ((e = pthread_cond_init(&w->changed, NULL))) goto no_condition;
-    if ((e = start_thread(w))) goto no_thread;
-    *out = w;
-    return PL_ERR_OK;
-no_thread:
-    pthread_cond_destroy(&w->changed);
-no_condition:
-    pthread_mutex_destroy(&w->lock);
-no_lock:
+    int e = ENOMEM;
+    if (w) {
+        w->from = from;
+        w->slots = slots;
+        e = start(w);
+    }
+    *out = e ? NULL : w;
+    if (!e) return PL_ERR_OK;
     free(w);
     pl_diag_set(d, PL_ERR_HOST_OOM, "the thread that loads data cannot be started: %s",
                 strerror(e));

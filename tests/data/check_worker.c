@@ -5,6 +5,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #define ROWS 97
 
@@ -17,7 +18,7 @@ struct rig {
 };
 
 /* Row r begins with id r; all rows are of 24 bytes. */
-static void rig_start(struct rig *r, uint64_t slots, bool shuffle, uint64_t pack) {
+static void rig_open(struct rig *r, bool shuffle, uint64_t pack) {
     char text[ROWS * 24 + 1] = "";
     memset(r, 0, sizeof *r);
     for (int i = 0; i < ROWS; i++)
@@ -28,6 +29,10 @@ static void rig_start(struct rig *r, uint64_t slots, bool shuffle, uint64_t pack
     ck_assert_msg(fixture_open(&r->f) == PL_ERR_OK, "%s", r->f.d.message);
     pl_walk_init(&r->walk, 0, ROWS, shuffle, 3);
     r->from = (struct pl_batch_source){r->f.data, &r->walk, pack};
+}
+
+static void rig_start(struct rig *r, uint64_t slots, bool shuffle, uint64_t pack) {
+    rig_open(r, shuffle, pack);
     ck_assert_int_eq(pl_worker_start(&r->from, slots, &r->worker, &r->f.d), PL_ERR_OK);
 }
 
@@ -155,6 +160,22 @@ START_TEST(signals_go_to_the_thread_that_trains) {
 }
 END_TEST
 
+/* No address space is left for the stack of a first thread. A sanitizer's own maps need it too. */
+#ifndef __SANITIZE_ADDRESS__
+START_TEST(a_thread_that_cannot_be_had_is_said) {
+    struct rig r;
+    rig_open(&r, true, 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &(struct rlimit){1 << 20, RLIM_INFINITY}), 0);
+    pl_err err = pl_worker_start(&r.from, 5, &r.worker, &r.f.d);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), 0);
+    ck_assert_int_eq(err, PL_ERR_HOST_OOM);
+    ck_assert_ptr_null(r.worker);
+    ck_assert_ptr_nonnull(strstr(r.f.d.hint, "prefetch: false"));
+    rig_finish(&r);
+}
+END_TEST
+#endif
+
 int main(void) {
     Suite *suite = suite_create("worker");
     TCase *t = tcase_create("worker");
@@ -165,6 +186,9 @@ int main(void) {
     tcase_add_test(t, a_worker_stops_whatever_it_is_doing);
     tcase_add_test(t, others_may_read_the_data_meanwhile);
     tcase_add_test(t, signals_go_to_the_thread_that_trains);
+#ifndef __SANITIZE_ADDRESS__
+    tcase_add_test(t, a_thread_that_cannot_be_had_is_said);
+#endif
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);
