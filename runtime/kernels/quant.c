@@ -20,7 +20,6 @@ static const float tables[PL_QUANT_COUNT][PL_QUANT_LEVELS] = {
                       -6.0f / 12, -2.0f / 12, -3.0f / 12},
 };
 
-#define NF4_ZERO 7
 #define FP4_SIGN 8
 
 /* The codes of fp4 without its sign, by value. */
