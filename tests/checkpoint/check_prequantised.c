@@ -171,12 +171,12 @@ struct edit {
     bool borrowed;                   /* and that of down_proj, of another length, takes its place */
 };
 static const struct edit edits[] = {
-    {"absmax", NULL, "o_proj.weight.absmax` is missing"},
-    {"nested_absmax", NULL, "o_proj.weight.nested_absmax` is missing"},
-    {"quant_map", NULL, "o_proj.weight.quant_map` is missing"},
-    {"nested_quant_map", NULL, "o_proj.weight.nested_quant_map` is missing"},
-    {"quant_state.bitsandbytes__nf4", NULL, "bitsandbytes__nf4` is missing"},
-    {"quant_map", "[4, 4]", "o_proj.weight.quant_map` has another type or length"},
+    {"absmax", NULL, "o_proj.weight.absmax` is missing", false},
+    {"nested_absmax", NULL, "o_proj.weight.nested_absmax` is missing", false},
+    {"quant_map", NULL, "o_proj.weight.quant_map` is missing", false},
+    {"nested_quant_map", NULL, "o_proj.weight.nested_quant_map` is missing", false},
+    {"quant_state.bitsandbytes__nf4", NULL, "bitsandbytes__nf4` is missing", false},
+    {"quant_map", "[4, 4]", "o_proj.weight.quant_map` has another type or length", false},
     {"absmax", NULL, "o_proj.weight.absmax` has another type or length", true},
 };
 
