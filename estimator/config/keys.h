@@ -117,6 +117,8 @@
     X(logging_steps, U32, "1", 1, 1000000000, "", "log every N steps")                             \
     X(save_steps, U32, "0", 0, 1000000000, "", "checkpoint every N steps; 0: at the end only")     \
     X(save_total_limit, U32, "3", 1, 1000000, "", "checkpoints kept")                              \
+    X(save_merged, BOOL, "false", 0, 0, "",                                                        \
+      "at the end also base and adapter in one, in output_dir/merged")                             \
     X(resume, STR, "auto", 0, 0, "", "auto, never, or a checkpoint directory")                     \
     X(output_dir, STR, "output", 0, 0, "", "where everything is written")                          \
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \

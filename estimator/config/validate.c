@@ -22,6 +22,8 @@ static const struct {
     {PL_KEY_lora_target_modules, PL_KEY_mode, ADAPTERS},
     {PL_KEY_use_rslora, PL_KEY_mode, ADAPTERS},
     {PL_KEY_adapter_path, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_save_merged, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_save_merged, PL_KEY_init, VALUE(PL_INIT_PRETRAINED)},
     {PL_KEY_quant_type, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
     {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
     {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA)},

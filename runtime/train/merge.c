@@ -159,7 +159,8 @@ static pl_err check_empty(const char *path, struct pl_diag *d) {
 
 static pl_err make_directory(struct pl_merge *m, struct pl_diag *d) {
     struct stat st;
-    if (stat(m->request.output, &st) == 0) return check_empty(m->request.output, d);
+    if (stat(m->request.output, &st) == 0)
+        return m->request.replace ? PL_ERR_OK : check_empty(m->request.output, d);
     PL_TRY(pl_dir_create(m->request.output, d));
     m->made_directory = true;
     char *parent = pl_path_join(m->request.output, "..");

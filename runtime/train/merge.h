@@ -25,6 +25,7 @@ struct pl_merge_request {
     const char *model;     /* directory, hub id, or catalogue name */
     const char *adapter;   /* PEFT directory */
     const char *output;    /* directory: new, or empty */
+    bool replace;          /* files of an earlier merge in `output` are replaced */
     const char *gguf;      /* nullable: the file to write instead; needs no weights of the model */
     enum pl_dtype dtype;   /* F32, BF16, in GGUF also F16. PL_DTYPE_COUNT: as the base; GGUF F32 */
     uint64_t budget_bytes; /* 0 = what the machine has */

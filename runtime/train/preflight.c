@@ -219,10 +219,20 @@ pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job, struc
     return open_data(pf, d);
 }
 
+/* What the end of the run would find impossible. */
+static pl_err check_merging(const struct pl_preflight *pf, struct pl_diag *d) {
+    if (!pf->job->save_merged || pf->model.codes == PL_CODES_NONE) return PL_ERR_OK;
+    pl_err err = pl_job_error(pf->job, PL_KEY_save_merged, PL_ERR_CONFIG_CONFLICT, d,
+                              "nothing can be merged into this model: its weights are 4-bit codes");
+    pl_diag_hint(d, "merge the adapter into the unquantised model of the same name");
+    return err;
+}
+
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     uint32_t recommended = 0;
     *pf = (struct pl_preflight){.job = job};
     PL_TRY(find_model(pf, d));
+    PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
     PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
     PL_TRY(open_data(pf, d));

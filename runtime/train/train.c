@@ -2,6 +2,8 @@
 #include "runtime/train/run.h"
 
 #include "estimator/base/units.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/train/merge.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -220,6 +222,33 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     return err;
 }
 
+/* The adapter that was just saved, into the base it was trained on: a plan of its own, in the
+ * machine's memory, once the run has given its arenas back. */
+static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_options *opt,
+                          struct pl_diag *d) {
+    struct pl_merge m = {0};
+    char bytes[PL_BYTES_TEXT];
+    bool on_cpu = pf->traits.backend == PL_BACKEND_CPU;
+    char *path = pl_path_join(pf->job->output_dir, "merged");
+    if (!path) return pl_host_oom(d, "a path");
+    const struct pl_merge_request request = {.model = pf->model_dir,
+                                             .adapter = pf->job->output_dir,
+                                             .output = path,
+                                             .replace = true,
+                                             .dtype = PL_DTYPE_COUNT,
+                                             .budget_bytes =
+                                                 on_cpu ? pl_budget_usable(&pf->budget) : 0,
+                                             .stop = opt->stop};
+    pl_err err = pl_merge_init(&m, &request, d);
+    if (err == PL_ERR_OK) err = pl_merge_run(&m, d);
+    if (err == PL_ERR_OK && !opt->quiet)
+        fprintf(opt->messages, "merged into %s: planned %s, allocated the same\n", path,
+                pl_bytes_text(m.planned.plan->arena_bytes, bytes));
+    pl_merge_finish(&m);
+    free(path);
+    return err;
+}
+
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
                 struct pl_train_result *out, struct pl_diag *d) {
     struct pl_run run;
@@ -229,5 +258,9 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&run);
     pl_run_close(&run);
+    if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only) {
+        err = save_merged(pf, opt, d);
+        if (err == PL_ERR_INTERRUPTED) out->stopped_by = (int)*opt->stop;
+    }
     return err;
 }

@@ -96,6 +96,29 @@ START_TEST(a_gguf_file_needs_of_the_model_its_config_alone) {
 }
 END_TEST
 
+START_TEST(a_run_can_end_with_the_merged_model) {
+    copy_case(cases[0]);
+    for (int i = 0; i < 2; i++) { /* and again, over what the first left */
+        plimsoll_train_expect(0, job,
+                              (const char *const[]){"max_steps=2", "output_dir=out", "resume=never",
+                                                    "save_merged=true", NULL});
+        struct outcome p =
+            plimsoll_expect(0, job,
+                            (const char *const[]){"merge", "--model=model", "--adapter=out",
+                                                  i ? "--output=again" : "--output=once", NULL});
+        outcome_finish(&p);
+    }
+    ck_assert(file_same(in_dir(job, "out/merged/model.safetensors"),
+                        in_dir(job, "once/model.safetensors")));
+    ck_assert(file_same(in_dir(job, "out/merged/config.json"), in_dir(job, "once/config.json")));
+    const char *const words[] = {"init=random", "save_merged=true", NULL};
+    struct outcome p = plimsoll_train(job, words);
+    ck_assert_int_eq(p.status, 2);
+    ck_assert_msg(strstr(p.err, "`save_merged` has no meaning with `init: random`"), "%s", p.err);
+    outcome_finish(&p);
+}
+END_TEST
+
 static const struct {
     const char *words[9];
     int status;
@@ -143,6 +166,7 @@ int main(void) {
     tcase_add_loop_test(t, the_merged_model_computes_what_base_and_adapter_compute, 0,
                         sizeof cases / sizeof *cases);
     tcase_add_test(t, json_tells_the_planned_and_the_allocated_bytes);
+    tcase_add_test(t, a_run_can_end_with_the_merged_model);
     tcase_add_test(t, a_gguf_file_needs_of_the_model_its_config_alone);
     tcase_add_loop_test(t, a_merge_that_cannot_be_says_why_and_writes_nothing, 0,
                         sizeof refusals / sizeof *refusals);

@@ -168,6 +168,7 @@ static const struct row rows[] = {
     {FULL "target_modules: q_proj\n", PL_ERR_CONFIG_CONFLICT, 3, 17, "`lora_target_modules`"},
     {FULL "use_rslora: true\n", PL_ERR_CONFIG_CONFLICT, 3, 13, "`use_rslora`"},
     {FULL "adapter_path: a\n", PL_ERR_CONFIG_CONFLICT, 3, 15, "`adapter_path`"},
+    {FULL "save_merged: true\n", PL_ERR_CONFIG_CONFLICT, 3, 14, "`save_merged`"},
     {FULL "adapter_dtype: bf16\n", PL_ERR_CONFIG_CONFLICT, 3, 16, "`adapter_dtype`"},
     {BASE "warmup_steps: 3\nwarmup_ratio: 0.1\n", PL_ERR_CONFIG_CONFLICT, 4, 15, "warmup_steps"},
     {BASE "min_lr_ratio: 0.1\n", PL_ERR_CONFIG_CONFLICT, 3, 15, "cosine_with_min_lr"},

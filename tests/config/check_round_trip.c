@@ -183,8 +183,8 @@ static void set(struct pl_job *job, const char *key, const char *value) {
 /* Drops what would conflict, so that the rest of a random job may stay. */
 static void make_valid(struct pl_job *job) {
     static const char *const lora_keys[] = {
-        "adapter_dtype",       "lora_r",     "lora_alpha",  "lora_dropout",
-        "lora_target_modules", "use_rslora", "adapter_path"};
+        "adapter_dtype",       "lora_r",     "lora_alpha",   "lora_dropout",
+        "lora_target_modules", "use_rslora", "adapter_path", "save_merged"};
     static const char *const qlora_keys[] = {"quant_type", "double_quant", "compute_dtype"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};
     static const char *const faults[] = {"", "device_oom@alloc=5,forever",
@@ -199,6 +199,7 @@ static void make_valid(struct pl_job *job) {
     if (job->init != PL_INIT_RANDOM) set(job, "model_config", "");
     if (job->mode != PL_MODE_FULL) set(job, "full_ft_offload", "");
     if (pl_job_offload(job) == PL_OFFLOAD_NONE) set(job, "offload_update", "");
+    if (job->init == PL_INIT_RANDOM) set(job, "save_merged", "");
     if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
     if (job->dtype == PL_JOB_DTYPE_FP32) {
         set(job, "master_weights", "auto");
