@@ -1,7 +1,7 @@
 /* question.c - what to plan for, and against which memory. */
 #include "estimator/api/question.h"
 
-#include "estimator/autobatch/autobatch.h"
+#include "estimator/autobatch/autolevel.h"
 #include "estimator/rule_of_thumb/rule.h"
 
 #include <stdlib.h>
@@ -114,8 +114,9 @@ void pl_question_set_inference(struct pl_job *job) {
 
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
     struct pl_autobatch search = {0};
-    pl_err err = PL_ERR_OK;
-    if (q->budget.known)
+    pl_err err = pl_autolevel_decide(&q->job, &q->model, &q->traits, &q->budget,
+                                     pl_autobatch_limit(&q->job), &q->notes, d);
+    if (err == PL_ERR_OK && q->budget.known)
         err = pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, PL_BATCH_LIMIT,
                                  &search, d);
     if (err != PL_ERR_OK) {

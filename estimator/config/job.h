@@ -60,7 +60,8 @@ enum {
     PL_RECOMPUTE_LIGHT,
     PL_RECOMPUTE_FULL,
     PL_RECOMPUTE_OFFLOAD, /* full, and what it keeps of a layer waits in host memory */
-    PL_RECOMPUTE_EVERY = 16
+    PL_RECOMPUTE_AUTO = 15, /* decided by pl_autolevel_decide() before anything is planned */
+    PL_RECOMPUTE_EVERY
 };
 #define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
 #define PL_RECOMPUTE_EVERY_MAX 4096

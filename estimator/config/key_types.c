@@ -238,6 +238,10 @@ static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
             *out = i; /* in the order of PL_RECOMPUTE_* */
             return PL_ERR_OK;
         }
+    if (strcmp(word, "auto") == 0) {
+        *out = PL_RECOMPUTE_AUTO;
+        return PL_ERR_OK;
+    }
     if (in->node->plain && pl_scalar_bool(word, &flag)) {
         *out = flag ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE;
         return PL_ERR_OK;
@@ -574,8 +578,10 @@ static void print_RECOMPUTE(const struct pl_key_info *info, const void *field,
                             struct pl_text *out) {
     (void)info;
     uint32_t v = *(const uint32_t *)field;
-    if (v < PL_RECOMPUTE_EVERY)
+    if (v < PL_RECOMPUTE_AUTO)
         pl_text_add(out, recompute_levels[v]);
+    else if (v == PL_RECOMPUTE_AUTO)
+        pl_text_add(out, "auto");
     else
         pl_text_addf(out, "every_%u", v - PL_RECOMPUTE_EVERY);
 }

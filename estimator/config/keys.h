@@ -86,9 +86,9 @@
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
     X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
     X(max_steps, U32, "0", 0, 1000000000, "", "steps; wins over num_epochs when above 0")          \
-    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|offload|every_N",          \
+    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|offload|every_N|auto",     \
       "what the backward pass recomputes instead of keeping; offload: full, and what a layer "     \
-      "keeps waits in host memory")                                                                \
+      "keeps waits in host memory; auto: the fastest of the others that fits")                     \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
       "tokens per chunk of logits; 0: all at once")                                                \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \

@@ -40,7 +40,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
         .adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32,
         .gradient_dtype = gradient_dtype(job, batch_size),
         .optimizer = job->optimizer,
-        .recompute = job->gradient_checkpointing,
+        .recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL
+                                                                      : job->gradient_checkpointing,
         .loss_chunk_tokens = job->loss_chunk_tokens,
         .quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4,
         .double_quant = job->double_quant,

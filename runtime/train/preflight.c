@@ -3,6 +3,7 @@
 #include "runtime/train/generate.h"
 
 #include "estimator/api/question.h"
+#include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 
@@ -114,6 +115,8 @@ static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struc
     struct pl_job *job = pf->job;
     if (pf->resume_path && (job->batch_size == PL_AUTO || pf->resume_state.oom_recoveries))
         job->batch_size = pf->resume_state.batch_size;
+    PL_TRY(pl_autolevel_decide(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
+                               &pf->notes, d));
     PL_TRY(pl_autobatch_solve(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
                               &pf->search, d));
     *recommended = pf->search.batch_size;

@@ -224,6 +224,7 @@ static const struct {
     {"lora", "batch_size: 1\nthreads: 1\n"},
     {"full", "batch_size: auto\nvram_budget: 3MiB\n"},
     {"full", "batch_size: 4\noptimizer: adamw_8bit\n"},
+    {"full", "batch_size: 4\ngradient_checkpointing: auto\nvram_budget: 2MiB\n"},
     {"qlora", "batch_size: 4\ndtype: bf16\ncompute_dtype: fp32\n"},
     {"qlora", "batch_size: 2\nlora_r: 256\noptimizer: adamw_8bit\ndouble_quant: false\n"},
 };
