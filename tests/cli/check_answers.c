@@ -246,6 +246,23 @@ START_TEST(commands_agree_on_what_cannot_be_computed) {
 }
 END_TEST
 
+START_TEST(commands_with_a_flag_for_the_model_agree_with_them) {
+    static const char *const commands[][8] = {
+        {"generate", "--prompt-ids", "1", "--max-new-tokens", "1"},
+        {"merge", "--adapter", "none", "--output", "/nonexistent/out"},
+    };
+    const char *argv[12] = {0};
+    int n = 0;
+    for (; commands[_i][n]; n++)
+        argv[n] = commands[_i][n];
+    argv[n++] = "--model";
+    argv[n] = textf("tests/model/configs/%s", strange_models[0]);
+    struct outcome p = plimsoll_expect(5, NULL, argv);
+    ck_assert_msg(strstr(p.err, "plimsoll: error[MODEL_UNSUPPORTED]: "), "%s", p.err);
+    outcome_finish(&p);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cli.answers");
     TCase *tc = tcase_create("answers");
@@ -258,6 +275,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_configuration_error_points_at_its_place_on_both_streams, 0,
                         (int)(sizeof broken / sizeof *broken));
     tcase_add_loop_test(tc, commands_agree_on_what_cannot_be_computed, 0, N_STRANGE);
+    tcase_add_loop_test(tc, commands_with_a_flag_for_the_model_agree_with_them, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
