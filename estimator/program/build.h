@@ -140,6 +140,10 @@ void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint3
                         bool need_dx);
 
 /* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
+/* h = norm(xs), xs = (pending + trunk)[target_rows]; sum and rstd (nullable) get xs and what the
+ * norm's gradient needs. */
+struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
+                                 struct pl_val *sum, struct pl_val *rstd);
 /* dx (PL_NONE: nobody below needs it) receives the gradient of the trunk. */
 void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx);
 
@@ -147,8 +151,8 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
 void pl_build_phases(struct pl_builder *b);
 void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase);
 void pl_build_end_phase(struct pl_builder *b);
-struct pl_val pl_build_input(struct pl_builder *b, const char *name, enum pl_role role,
-                             enum pl_rows rows, uint64_t n, enum pl_dtype dtype);
+/* Fills b->in with what the trainer uploads before a micro-batch; no targets for GENERATE. */
+void pl_build_inputs(struct pl_builder *b);
 /* Forward through all layers; kept (nullable) receives what a backward pass may read. Returns the
  * last output, not yet added to *trunk. */
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept);

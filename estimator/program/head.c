@@ -84,8 +84,9 @@ static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val 
     PL_OP(b, PL_OP_RMSNORM_BWD, attr, in, out);
 }
 
-void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx) {
-    if (b->err != PL_ERR_OK) return;
+struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
+                                 struct pl_val *sum, struct pl_val *rstd) {
+    if (b->err != PL_ERR_OK) return PL_NO_VAL;
     b->layer = PL_NONE;
     uint32_t xs = pl_build_activation(b, "xs", PL_ROWS_TARGETS, b->m->hidden);
     uint32_t h = pl_build_activation(b, "h", PL_ROWS_TARGETS, b->m->hidden);
@@ -94,13 +95,20 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
     struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
     struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
     PL_OP(b, PL_OP_GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
-    struct pl_val xsv = pl_build_now(b, xs);
-    uint32_t wn = pl_build_weight(b, PL_SLOT_NORMF), w = pl_build_weight(b, PL_SLOT_HEAD);
-    struct pl_operand norm_in[] = {pl_arg(xsv), pl_arg(pl_build_now(b, wn))};
+    struct pl_operand norm_in[] = {pl_arg(pl_build_now(b, xs)),
+                                   pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_NORMF)))};
     struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
     PL_OP(b, PL_OP_RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
-    struct pl_val rstd = pl_build_now(b, s);
+    if (sum) *sum = pl_build_now(b, xs);
+    if (rstd) *rstd = pl_build_now(b, s);
+    return pl_build_now(b, h);
+}
 
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx) {
+    struct pl_val xs = PL_NO_VAL, rstd = PL_NO_VAL;
+    const uint32_t h = pl_build_head_rows(b, trunk, pending, &xs, &rstd).id;
+    if (b->err != PL_ERR_OK) return;
+    uint32_t wn = pl_build_weight(b, PL_SLOT_NORMF), w = pl_build_weight(b, PL_SLOT_HEAD);
     bool need_dh = dx != PL_NONE || pl_build_trains(b, wn);
     uint32_t logits = add_logits(b);
     uint64_t chunk = b->p->chunk_tokens;
@@ -113,7 +121,7 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
     }
     if (!b->training || !need_dh) return;
     b->backward = true;
-    head_norm_bwd(b, xsv, rstd, h, dx != PL_NONE);
+    head_norm_bwd(b, xs, rstd, h, dx != PL_NONE);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
     struct pl_operand in[] = {pl_arg(pl_build_now(b, h)), pl_arg(b->in.target_rows)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};

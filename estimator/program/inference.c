@@ -66,34 +66,6 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
     return pl_build_now(b, o);
 }
 
-static void add_inputs(struct pl_builder *b) {
-    struct pl_inputs *in = &b->in;
-    uint64_t seqs = b->s->batch_size;
-    in->ids = pl_build_input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
-    in->positions =
-        pl_build_input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
-    in->offsets =
-        pl_build_input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
-    in->target_rows =
-        pl_build_input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
-}
-
-/* h = norm((pending + trunk)[target_rows]) */
-static struct pl_val last_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending) {
-    uint32_t xs = pl_build_activation(b, "xs", PL_ROWS_TARGETS, b->m->hidden);
-    uint32_t h = pl_build_activation(b, "h", PL_ROWS_TARGETS, b->m->hidden);
-    uint32_t s =
-        pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
-    struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
-    struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
-    PL_OP(b, PL_OP_GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
-    struct pl_operand norm_in[] = {pl_arg(pl_build_now(b, xs)),
-                                   pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_NORMF)))};
-    struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
-    PL_OP(b, PL_OP_RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
-    return pl_build_now(b, h);
-}
-
 /* In fp32 whatever the weights are stored in: tokens are chosen by differences of logits, and the
  * buffer is a row a sequence. */
 static void last_logits(struct pl_builder *b, struct pl_val h) {
@@ -113,8 +85,8 @@ static void last_logits(struct pl_builder *b, struct pl_val h) {
 
 void pl_build_generate_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_GENERATE);
-    add_inputs(b);
+    pl_build_inputs(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
-    if (b->err == PL_ERR_OK) last_logits(b, last_rows(b, trunk, pending));
+    if (b->err == PL_ERR_OK) last_logits(b, pl_build_head_rows(b, trunk, pending, NULL, NULL));
     pl_build_end_phase(b);
 }

@@ -24,27 +24,25 @@ void pl_build_end_phase(struct pl_builder *b) {
     r->n_ops = b->p->n_ops - r->first_op;
 }
 
-struct pl_val pl_build_input(struct pl_builder *b, const char *name, enum pl_role role,
-                             enum pl_rows rows, uint64_t n, enum pl_dtype dtype) {
+static struct pl_val input(struct pl_builder *b, const char *name, enum pl_role role,
+                           enum pl_rows rows, uint64_t n, enum pl_dtype dtype) {
     uint32_t id = pl_build_step(b, name, rows, n, 1, dtype, PL_CATEGORY_BATCH);
     if (b->err == PL_ERR_OK) b->p->tensors[id].role = role;
     return pl_build_now(b, id);
 }
 
-static void add_inputs(struct pl_builder *b) {
+void pl_build_inputs(struct pl_builder *b) {
     struct pl_inputs *in = &b->in;
     uint64_t seqs = b->p->seqs;
-    in->ids = pl_build_input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
-    in->positions =
-        pl_build_input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
-    in->offsets =
-        pl_build_input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
+    in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    in->positions = input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    in->offsets = input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
     in->target_rows =
-        pl_build_input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
-    in->targets = pl_build_input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+        input(b, "target_rows", PL_ROLE_TARGET_ROWS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
+    if (b->phase == PL_PHASE_GENERATE) return;
+    in->targets = input(b, "targets", PL_ROLE_TARGETS, PL_ROWS_TARGETS, 0, PL_DTYPE_I32);
     if (b->training && b->s->lora_dropout > 0)
-        in->samples =
-            pl_build_input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
+        in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
 
 static struct pl_val embed(struct pl_builder *b) {
@@ -98,7 +96,7 @@ static void micro_phase(struct pl_builder *b) {
         b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
         return;
     }
-    add_inputs(b);
+    pl_build_inputs(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, kept);
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
@@ -111,7 +109,7 @@ static void micro_phase(struct pl_builder *b) {
 
 static void eval_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_EVAL);
-    add_inputs(b);
+    pl_build_inputs(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
     pl_build_head(b, trunk, pending, PL_NONE);
     pl_build_end_phase(b);
