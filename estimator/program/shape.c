@@ -1,6 +1,8 @@
 /* shape.c - from a job to the numbers that decide bytes. */
 #include "estimator/program/program.h"
 
+#include <string.h>
+
 static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_size) {
     if (job->dtype == PL_JOB_DTYPE_FP32) return PL_DTYPE_F32;
     if (job->gradient_dtype != PL_GRADIENT_AUTO)
@@ -31,29 +33,29 @@ static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, st
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d) {
     PL_TRY(check_codes(job, m, d));
-    *out = (struct pl_job_shape){
-        .mode = job->mode,
-        .batch_size = batch_size,
-        .max_seq_length = job->max_seq_length,
-        .packing = job->packing,
-        .dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16,
-        .adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32,
-        .gradient_dtype = gradient_dtype(job, batch_size),
-        .optimizer = job->optimizer,
-        .recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL
-                                                                      : job->gradient_checkpointing,
-        .loss_chunk_tokens = job->loss_chunk_tokens,
-        .quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4,
-        .double_quant = job->double_quant,
-        .lora_r = job->lora_r,
-        .freeze_layers = job->freeze_layers,
-        .max_grad_norm = job->max_grad_norm,
-        .offload = pl_job_offload(job),
-        .update_on_host = pl_job_updates_on_host(job),
-        .eval = pl_job_evaluates(job),
-        .load = true,
-        .save = true,
-    };
+    /* padding too: plans are told apart by the bytes of their shapes */
+    memset(out, 0, sizeof *out);
+    out->mode = job->mode;
+    out->batch_size = batch_size;
+    out->max_seq_length = job->max_seq_length;
+    out->packing = job->packing;
+    out->dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    out->adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    out->gradient_dtype = gradient_dtype(job, batch_size);
+    out->optimizer = job->optimizer;
+    out->recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL
+                                                                      : job->gradient_checkpointing;
+    out->loss_chunk_tokens = job->loss_chunk_tokens;
+    out->quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4;
+    out->double_quant = job->double_quant;
+    out->lora_r = job->lora_r;
+    out->freeze_layers = job->freeze_layers;
+    out->max_grad_norm = job->max_grad_norm;
+    out->offload = pl_job_offload(job);
+    out->update_on_host = pl_job_updates_on_host(job);
+    out->eval = pl_job_evaluates(job);
+    out->load = true;
+    out->save = true;
     if (job->inference) {
         out->inference = true;
         out->eval = out->save = out->packing = false;

@@ -139,7 +139,7 @@ START_TEST(a_plan_is_taken_only_for_its_own_question) {
         ck_assert_ptr_null(made.program);
         ck_assert_uint_eq(out.program->shape.batch_size, batch);
         ck_assert_uint_eq(out.program->shape.lora_r, job.lora_r);
-        ck_assert_int_eq(memcmp(&out.program->traits, &traits, sizeof traits), 0);
+        ck_assert_uint_eq(out.program->traits.threads, traits.threads);
         if (change == 0) ck_assert_ptr_eq(out.plan, plan);
         pl_planned_finish(&out);
     }
