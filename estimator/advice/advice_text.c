@@ -261,7 +261,7 @@ static void add_refusal(const struct page *p) {
     pl_text_addf(
         p->out,
         "  weights, adapters, gradients and states alone are %s of the %s there are:\n"
-        "  no batch and no length helps, `offload` does; 4-bit weights cannot be planned yet\n",
+        "  no batch and no length helps, `offload` and `mode: qlora` do\n",
         pl_bytes_text(plan->job_bytes, job), pl_bytes_text(pl_budget_usable(a->q.budget), usable));
 }
 

@@ -28,6 +28,7 @@ static const struct knob_row {
     {PL_KEY_offload, IN_BOTH, AS_WRITTEN, "none"},
     {PL_KEY_offload, IN_BOTH, AS_WRITTEN, "optimizer"},
     {PL_KEY_offload, IN_LORA, AS_WRITTEN, "weights"},
+    {PL_KEY_embedding_device, IN_LORA, AS_WRITTEN, "host"},
     {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "true"},
     {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "false"},
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "auto"},
@@ -74,6 +75,7 @@ static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, 
 static bool apply(const struct knob_row *row, const struct pl_model *m, struct pl_setting *s) {
     uint32_t n, now = 0;
     if (!(row->modes & (s->job.mode == PL_MODE_FULL ? IN_FULL : IN_LORA))) return false;
+    if (row->key == PL_KEY_embedding_device && m->tied) return false;
     if (row->scale == AS_WRITTEN)
         return pl_job_set(&s->job, pl_key_table(&n)[row->key].key, row->value, NULL) == PL_ERR_OK &&
                pl_job_validate(&s->job, NULL) == PL_ERR_OK;

@@ -45,6 +45,7 @@ enum {
 };
 /* What lives in host memory: each with those before it. */
 enum { PL_OFFLOAD_NONE, PL_OFFLOAD_OPTIMIZER, PL_OFFLOAD_GRADIENTS, PL_OFFLOAD_WEIGHTS };
+enum { PL_EMBEDDING_DEVICE, PL_EMBEDDING_HOST };
 enum { PL_UPDATE_AUTO, PL_UPDATE_DEVICE, PL_UPDATE_HOST };
 enum { PL_PREFLIGHT_ENFORCE, PL_PREFLIGHT_WARN, PL_PREFLIGHT_OFF };
 /* DEVICE: `cuda` is the first GPU; cuda:N is PL_DEVICE_CUDA_AT + N. */

@@ -98,6 +98,9 @@
       "there too")                                                                                 \
     X(full_ft_offload, BOOL, "false", 0, 0, "",                                                    \
       "`mode: full` with weights, gradients and optimizer states in host memory")                  \
+    X(embedding_device, ENUM, "device", 0, 0, "device|host",                                       \
+      "where an input embedding that is not trained lives; host: the rows of a batch are looked "  \
+      "up there")                                                                                  \
     X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "",                                              \
       "largest model `mode: full` may train without full_ft_offload")                              \
     X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \

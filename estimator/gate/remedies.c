@@ -77,6 +77,16 @@ static bool offload_all(struct trial *t, char *text, size_t size) {
     return true;
 }
 
+static bool embedding_on_host(struct trial *t, char *text, size_t size) {
+    bool trained = t->job.mode == PL_MODE_FULL && !t->job.inference && !t->job.freeze_layers;
+    if (t->job.embedding_device == PL_EMBEDDING_HOST || t->m->tied || trained ||
+        pl_job_offload(&t->job) == PL_OFFLOAD_WEIGHTS)
+        return false;
+    t->job.embedding_device = PL_EMBEDDING_HOST;
+    snprintf(text, size, "embedding_device: host");
+    return true;
+}
+
 static bool bf16_gradients(struct trial *t, char *text, size_t size) {
     if (t->job.mode != PL_MODE_FULL || t->job.dtype != PL_JOB_DTYPE_BF16 ||
         t->job.gradient_dtype == PL_GRADIENT_BF16)
@@ -152,22 +162,12 @@ static const struct {
     remedy_fn apply;
     enum key key;
 } remedies[] = {
-    {recompute_all, KEY_RECOMPUTE},
-    {chunk_loss, KEY_OWN},
-    {half_batch, KEY_BATCH},
-    {batch_of_one, KEY_BATCH},
-    {offload_kept, KEY_RECOMPUTE},
-    {offload_states, KEY_OFFLOAD},
-    {offload_all, KEY_OFFLOAD},
-    {bf16_gradients, KEY_OWN},
-    {bf16_storage, KEY_OWN},
-    {no_master, KEY_OWN},
-    {small_states, KEY_OWN},
-    {half_length, KEY_OWN},
-    {half_rank, KEY_OWN},
-    {freeze_half, KEY_OWN},
-    {use_lora, KEY_MODE},
-    {use_qlora, KEY_MODE},
+    {recompute_all, KEY_RECOMPUTE}, {chunk_loss, KEY_OWN},         {half_batch, KEY_BATCH},
+    {batch_of_one, KEY_BATCH},      {offload_kept, KEY_RECOMPUTE}, {offload_states, KEY_OFFLOAD},
+    {embedding_on_host, KEY_OWN},   {offload_all, KEY_OFFLOAD},    {bf16_gradients, KEY_OWN},
+    {bf16_storage, KEY_OWN},        {no_master, KEY_OWN},          {small_states, KEY_OWN},
+    {half_length, KEY_OWN},         {half_rank, KEY_OWN},          {freeze_half, KEY_OWN},
+    {use_lora, KEY_MODE},           {use_qlora, KEY_MODE},
 };
 #define TEXT_SIZE  (sizeof((struct pl_remedy){0}).change)
 #define N_REMEDIES (sizeof remedies / sizeof *remedies)

@@ -56,6 +56,8 @@ static enum pl_tensor_place home_of(const struct pl_job_shape *s, const struct p
         return s->update_on_host ? PL_PLACE_HOST : PL_PLACE_PINNED;
     if (t->category == PL_CATEGORY_GRADIENTS && s->offload >= PL_OFFLOAD_GRADIENTS)
         return PL_PLACE_PINNED;
+    if (t->role == PL_ROLE_WEIGHT && t->slot == PL_SLOT_EMBED && s->embedding_on_host)
+        return PL_PLACE_PINNED;
     if (t->category == PL_CATEGORY_WEIGHTS && t->role != PL_ROLE_ROPE &&
         s->offload >= PL_OFFLOAD_WEIGHTS)
         return PL_PLACE_PINNED;
@@ -67,7 +69,7 @@ static bool norm_is_on_host(const struct pl_job_shape *s) {
 }
 
 void pl_build_place_tensors(struct pl_builder *b) {
-    if (b->err != PL_ERR_OK || b->s->offload == PL_OFFLOAD_NONE) return;
+    if (b->err != PL_ERR_OK) return;
     for (uint32_t i = 0; i < b->p->n_tensors; i++)
         b->p->tensors[i].place = home_of(b->s, &b->p->tensors[i]);
     if (!norm_is_on_host(b->s)) return;
@@ -76,6 +78,7 @@ void pl_build_place_tensors(struct pl_builder *b) {
 }
 
 static bool runs_on_host(const struct pl_job_shape *s, const struct pl_op *op) {
+    if (op->kind == PL_OP_EMBED) return s->embedding_on_host;
     if (op->phase != PL_PHASE_OPTIMIZER || !s->update_on_host) return false;
     bool norm = op->kind == PL_OP_SQUARE_SUM || op->kind == PL_OP_CLIP_SCALE;
     return !norm || norm_is_on_host(s);
@@ -187,8 +190,7 @@ static void note_uses(struct mover *m, uint32_t first, uint32_t end) {
 static void fetch_ahead(struct mover *m, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++)
         for (int k = 0; k < m->ops[i].n_out; k++)
-            if (m->ops[i].out[k].id != PL_NONE)
-                m->twins[m->ops[i].out[k].id].written = m->unit + 1;
+            if (m->ops[i].out[k].id != PL_NONE) m->twins[m->ops[i].out[k].id].written = m->unit + 1;
     for (uint32_t i = first; i < end; i++) {
         for (int k = 0; k < m->ops[i].n_in; k++) {
             const struct pl_operand *o = &m->ops[i].in[k];
@@ -213,13 +215,20 @@ static void bring(struct mover *m, const struct pl_op *op) {
         if (!is_away(m, op, &op->in[k]) || m->twins[id].copy != PL_NONE) continue;
         m->twins[id].copy = fetch(m, id, &whole, overwrites_first(m, op, id));
     }
+    for (int k = 0; k < op->n_out && m->b->err == PL_ERR_OK; k++) { /* written alone */
+        uint32_t id = op->out[k].id;
+        if (!is_away(m, op, &op->out[k]) || m->twins[id].copy != PL_NONE) continue;
+        enum pl_tensor_place place = op->host ? PL_PLACE_PINNED : PL_PLACE_DEVICE;
+        m->twins[id].copy = add_copy(m, id, "copy", place, &whole);
+    }
 }
 
 static void let_go(struct mover *m, uint32_t i) {
     const struct pl_op *op = &m->ops[i];
-    for (int k = 0; k < op->n_in && m->b->err == PL_ERR_OK; k++) {
-        if (op->in[k].id == PL_NONE) continue;
-        struct twin *t = &m->twins[op->in[k].id];
+    for (int k = 0; k < op->n_in + op->n_out && m->b->err == PL_ERR_OK; k++) {
+        const struct pl_operand *o = k < op->n_in ? &op->in[k] : &op->out[k - op->n_in];
+        if (o->id == PL_NONE) continue;
+        struct twin *t = &m->twins[o->id];
         if (t->copy == PL_NONE || t->unit != m->unit || t->last != i) continue;
         if (t->dirty)
             add_transfer(m, window_of(m, t->copy, &whole), window_of(m, t->home, &whole), false);
@@ -368,8 +377,8 @@ static void run_update(struct mover *m, const struct update *u) {
         if (k == u->op->n_in || u->op->out[j].id == PL_NONE || u->copy[k] == PL_NONE) continue;
         uint32_t id = u->op->out[j].id;
         const struct window part = part_of(m, u->op, &u->op->in[k], u->w);
-        add_transfer(m, window_of(m, u->copy[k], &whole),
-                     window_of(m, m->twins[id].home, &part), false);
+        add_transfer(m, window_of(m, u->copy[k], &whole), window_of(m, m->twins[id].home, &part),
+                     false);
     }
 }
 
@@ -437,8 +446,10 @@ static void find_spills(struct mover *m) {
             if (t->scope != PL_SCOPE_STEP || t->rows != PL_ROWS_TOKENS ||
                 t->category != PL_CATEGORY_ACTIVATIONS)
                 continue;
-            if (!op->backward) w->last = i;
-            else if (w->last != PL_NONE) w->spill = w->last;
+            if (!op->backward)
+                w->last = i;
+            else if (w->last != PL_NONE)
+                w->spill = w->last;
         }
     }
 }
@@ -488,7 +499,8 @@ static bool mover_init(struct mover *m, struct pl_builder *b) {
 void pl_build_offload(struct pl_builder *b) {
     struct mover m;
     bool keeps = b->s->recompute == PL_RECOMPUTE_OFFLOAD && b->phase == PL_PHASE_MICRO;
-    if (b->err != PL_ERR_OK || (b->s->offload == PL_OFFLOAD_NONE && !keeps)) return;
+    bool moves = b->s->offload != PL_OFFLOAD_NONE || b->s->embedding_on_host || keeps;
+    if (b->err != PL_ERR_OK || !moves) return;
     if (!mover_init(&m, b)) {
         b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
     } else {

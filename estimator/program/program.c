@@ -18,9 +18,10 @@
 #define AUTO_CHUNKS_MAX   512 /* very long batches: larger chunks rather than endless programs */
 #define CHUNKS_MAX        65536
 
-/* First capacities of the lists; they double when a program needs more. */
-#define TENSORS_PER_LAYER 128
-#define OPS_PER_LAYER     80
+/* First capacities of the lists, ample: memory that is never touched is never there, and a list
+ * that doubles is there twice for a moment. */
+#define TENSORS_PER_LAYER 256
+#define OPS_PER_LAYER     256
 #define OPERANDS_PER_OP   6
 
 static const char *const category_names[] = {
@@ -77,6 +78,13 @@ static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s
                            "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
                            " tokens into more than %d chunks",
                            chunk, *tokens, CHUNKS_MAX);
+    if (s->embedding_on_host && m->tied)
+        return pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
+                           "`embedding_device: host`, but the embedding is the output layer too");
+    if (s->embedding_on_host && s->mode == PL_MODE_FULL && !s->inference && !s->freeze_layers)
+        return pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
+                           "`embedding_device: host`, but the embedding is trained: freeze it, or "
+                           "choose an `offload`");
     if (s->mode == PL_MODE_FULL && s->freeze_layers > m->layers)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
                            "freeze_layers is %" PRIu64 ", the model has %" PRIu64 " layers",

@@ -203,6 +203,7 @@ struct pl_job_shape {
     uint64_t freeze_layers;
     double max_grad_norm;
     uint32_t offload;           /* PL_OFFLOAD_* */
+    bool embedding_on_host;     /* and its rows are looked up there */
     bool update_on_host;
     bool eval;                  /* an evaluation phase exists */
     bool load, save;            /* staging phases exist */

@@ -52,6 +52,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
     out->freeze_layers = job->freeze_layers;
     out->max_grad_norm = job->max_grad_norm;
     out->offload = pl_job_offload(job);
+    out->embedding_on_host = job->embedding_device == PL_EMBEDDING_HOST;
     out->update_on_host = pl_job_updates_on_host(job);
     out->eval = pl_job_evaluates(job);
     out->load = true;

@@ -110,6 +110,46 @@ START_TEST(an_offloaded_run_goes_on_from_the_checkpoint_of_a_plain_one_and_back)
 }
 END_TEST
 
+/* tiny_make ties; only a head of its own leaves the embedding free to go. */
+static void untie(void) {
+    char *config = file_read(in_dir(dir, "config.json"), NULL), *tied;
+    ck_assert_ptr_nonnull(tied = strstr(config, "\"tie_word_embeddings\": true"));
+    memcpy(tied, "\"tie_word_embeddings\":false", strlen("\"tie_word_embeddings\": true"));
+    file_write(in_dir(dir, "config.json"), config);
+    free(config);
+}
+
+/* Of those jobs that train no embedding. */
+START_TEST(an_embedding_looked_up_on_the_host_changes_no_bit) {
+    static const int frozen[] = {5, 8, 9};
+    char x[SCRATCH_PATH + 64], y[SCRATCH_PATH + 64];
+    int job = frozen[_i];
+    make(job, "save_steps: 6\n");
+    untie();
+    train("output_dir=plain", "max_steps=6", NULL);
+    train("output_dir=host", "max_steps=6", (const char *const[3]){"embedding_device=host"});
+    train("output_dir=both", "max_steps=6",
+          (const char *const[3]){"embedding_device=host", "gradient_checkpointing=offload",
+                                 "offload=optimizer"});
+    expect_same_run(job, "plain", "host");
+    expect_same_run(job, "plain", "both");
+    ck_assert(joblog_summary(path_of("host", x), "planned_peak_bytes") <
+              joblog_summary(path_of("plain", y), "planned_peak_bytes"));
+}
+END_TEST
+
+START_TEST(an_embedding_that_is_trained_or_tied_stays) {
+    make(_i ? 8 : 0, "");
+    if (!_i) untie();
+    struct outcome o =
+        plimsoll_train(dir, (const char *[]){"embedding_device=host", "max_steps=1", NULL});
+    ck_assert_int_eq(o.status, 2);
+    ck_assert_msg(strstr(o.err, "error[CONFIG_CONFLICT]"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, _i ? "output layer" : "is trained"), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(full_ft_offload_is_all_of_it) {
     make(0, "save_steps: 6\n");
     train("output_dir=plain", "max_steps=6", NULL);
@@ -235,6 +275,8 @@ int main(void) {
     tcase_add_loop_test(tc, an_offloaded_run_is_the_run_itself_bit_for_bit, 0, N_JOBS);
     tcase_add_loop_test(tc, an_offloaded_run_goes_on_from_the_checkpoint_of_a_plain_one_and_back, 0,
                         N_JOBS);
+    tcase_add_loop_test(tc, an_embedding_looked_up_on_the_host_changes_no_bit, 0, 3);
+    tcase_add_loop_test(tc, an_embedding_that_is_trained_or_tied_stays, 0, 2);
     tcase_add_test(tc, full_ft_offload_is_all_of_it);
     tcase_add_loop_test(tc, an_update_in_windows_is_the_update_of_the_whole, 0, 2);
     tcase_add_loop_test(tc, host_memory_is_estimated_planned_and_allocated_to_the_byte, 0, N_WAYS);
