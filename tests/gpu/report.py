@@ -30,6 +30,7 @@ MEMORY = [
     ("Qwen2.5-0.5B", "lora", 2, 4096, "full"),
     ("Qwen2.5-1.5B", "full", 2, 2048, "full"),
     ("Qwen2.5-1.5B", "lora", 4, 2048, "none"),
+    ("Qwen2.5-1.5B", "qlora", 4, 2048, "full"),
     ("Llama-3.2-1B", "full", 4, 2048, "full"),
     ("Llama-3.2-1B", "lora", 1, 4096, "none"),
     ("Llama-3.2-3B", "full", 1, 2048, "full"),
@@ -138,7 +139,7 @@ def train(shape, scratch, seconds):
         f"max_seq_length: {length}\nmax_steps: 10\nlearning_rate: 1e-5\nwarmup_steps: 0\n"
         f"lr_scheduler: constant\ngradient_checkpointing: {recompute}\ndevice: cuda\n"
         f"full_ft_ceiling_billions: 100\noutput_dir: {out}\nprobe_steps: {PROBE_STEPS}\n"
-        + ("lora_r: 16\n" if mode == "lora" else "master_weights: false\n"))
+        + ("master_weights: false\n" if mode == "full" else "lora_r: 16\n"))
     status, text, spent = run([PLIMSOLL, "train", job, "--probe", "--json", "--no-progress"],
                               seconds)
     row = {"model": model, "mode": mode, "batch": batch, "length": length,
