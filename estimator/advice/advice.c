@@ -7,18 +7,11 @@ static uint32_t effective_batch(const struct pl_advice_question *q) {
     return q->job->global_batch_size == PL_UNSET_U32 ? 0 : q->job->global_batch_size;
 }
 
-/* The largest divisor of the effective batch that fits, so that every micro-batch is whole; without
- * one the largest power of two. */
-static uint32_t recommend(uint32_t largest, uint32_t effective) {
-    uint32_t b = largest;
-    if (effective) {
-        while (b && effective % b)
-            b--;
-        return b;
-    }
-    for (b = 1; b <= largest / 2; b *= 2)
-        continue;
-    return largest ? b : 0;
+uint32_t pl_advice_step_samples(const struct pl_advice_question *q) {
+    uint32_t samples = effective_batch(q), batch = q->job->batch_size;
+    if (samples || batch == PL_AUTO) return samples;
+    uint64_t all = (uint64_t)batch * pl_job_accumulation(q->job, batch);
+    return all <= UINT32_MAX ? (uint32_t)all : batch;
 }
 
 /* --- lengths --------------------------------------------------------------------------------- */
@@ -108,7 +101,7 @@ static pl_err advise_batch(struct pl_advice *a, struct pl_diag *d) {
     a->effective_batch = effective_batch(&a->q);
     struct pl_setting s = advised(a, 1);
     PL_TRY(pl_setting_largest_batch(&a->q, &s, &a->largest_batch, d));
-    a->recommended_batch = recommend(a->largest_batch, a->effective_batch);
+    a->recommended_batch = pl_setting_micro_batch(a->largest_batch, a->effective_batch);
     if (a->effective_batch) PL_TRY(list_accumulations(a, d));
     s.batch_size = a->recommended_batch;
     if (!a->recommended_batch) s.batch_size = a->estimate.batch_size;
@@ -136,10 +129,7 @@ static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
     if (batch == PL_AUTO) batch = largest ? largest : 1;
     PL_TRY(pl_estimate_init(&a->estimate, a->q.job, a->q.model, a->q.traits, a->q.budget, batch,
                             largest, NULL, d));
-    a->now = (struct pl_price){.needed_bytes = a->estimate.verdict.needed_bytes,
-                               .flops_per_token =
-                                   pl_setting_flops_per_token(a->estimate.planned.program),
-                               .verdict = a->estimate.verdict.kind};
+    a->now = pl_setting_price_of(a->estimate.planned.program, &a->estimate.verdict);
     return PL_ERR_OK;
 }
 

@@ -5,7 +5,8 @@
  * Needs: gate, autobatch, picture, plan. No I/O, no device.
  *   A1  every byte was read off a plan that was made for it; nothing is extrapolated
  *   A2  a wall is exact: its value was planned and fits, the next was planned and does not
- *   A3  time is the planned FLOPs of a micro-batch per token: a statement about work, not seconds
+ *   A3  work is the planned FLOPs of a micro-batch per token; time is its roofline on a nominal
+ *       machine, only ever shown as a ratio: neither is a statement about seconds
  *   A4  nothing of the user's settings is changed; what the YAML changes is listed beside it
  * Use: struct pl_advice a; pl_advice_init(&a, &question, &d); pl_advice_text(&a, ...);
  *      pl_advice_finish(&a); */
@@ -25,9 +26,10 @@ struct pl_advice_question {   /* all borrowed */
     uint32_t effective_batch;         /* samples a step should see; 0 = not asked */
 };
 
-struct pl_price {           /* of one setting */
-    uint64_t needed_bytes;  /* arenas + context */
-    double flops_per_token; /* planned for a micro-batch, over its capacity in tokens */
+struct pl_price {             /* of one setting */
+    uint64_t needed_bytes;    /* arenas + context */
+    double flops_per_token;   /* planned for a micro-batch, over its capacity in tokens */
+    double seconds_per_token; /* the same, of the nominal machine (cost.h) */
     enum pl_verdict_kind verdict;
 };
 
@@ -57,13 +59,26 @@ struct pl_knob {               /* one changed key */
 };
 #define PL_MAX_KNOBS 32
 
+struct pl_frontier_point { /* of a level of recomputation and a micro-batch */
+    uint32_t batch_size;   /* 0: there is none that fits */
+    struct pl_price price;
+    double relative_time; /* of a token; the fastest point of the table is 1 */
+    bool dominated;       /* another point needs no more bytes and no more time, less of one */
+};
+
+/* The two micro-batches a level is shown with: the largest that fits, and the largest of those that
+ * divide the step's samples, 1 where they are not known. Without a budget the first is absent and
+ * the second the job's own. */
+enum pl_frontier_end { PL_FRONTIER_LARGEST, PL_FRONTIER_MICRO, PL_FRONTIER_ENDS };
+
 struct pl_tradeoff {    /* recomputation against batch size */
     uint32_t recompute; /* PL_RECOMPUTE_* */
     uint32_t largest_batch;
     struct pl_price price; /* at the job's batch */
-    double time_percent;   /* against keeping everything */
+    double time_percent;   /* work, against keeping everything */
+    struct pl_frontier_point points[PL_FRONTIER_ENDS];
 };
-#define PL_MAX_TRADEOFFS 3
+#define PL_MAX_TRADEOFFS 6
 
 struct pl_card_row {
     const char *name;
@@ -107,6 +122,13 @@ struct pl_advice {
 
 pl_err pl_advice_init(struct pl_advice *a, const struct pl_advice_question *q, struct pl_diag *d);
 void pl_advice_finish(struct pl_advice *a); /* leaves {0} */
+
+/* The level as the key takes it. */
+void pl_tradeoff_name(const struct pl_tradeoff *t, char out[16]);
+/* All of its points are dominated; false when it has none. */
+bool pl_tradeoff_dominated(const struct pl_tradeoff *t);
+/* Samples of a step that micro-batches have to make up; 0 = whatever fits. */
+uint32_t pl_advice_step_samples(const struct pl_advice_question *q);
 
 /* The grid alone: powers of two around the job's own batch and length, which are among them. */
 pl_err pl_advice_grid(const struct pl_advice_question *q, uint32_t batch_size,

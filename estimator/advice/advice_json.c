@@ -73,17 +73,28 @@ static json_t *knobs_json(const struct pl_advice *a) {
     return list;
 }
 
+static json_t *point_json(const struct pl_frontier_point *p) {
+    if (!p->batch_size) return json_null();
+    return json_pack("{s:i, s:I, s:f, s:b}", "batch_size", (int)p->batch_size, "needed_bytes",
+                     (json_int_t)p->price.needed_bytes, "relative_time", p->relative_time,
+                     "dominated", (int)p->dominated);
+}
+
 static json_t *tradeoffs_json(const struct pl_advice *a) {
-    static const char *const names[PL_MAX_TRADEOFFS] = {"none", "light", "full"};
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &a->tradeoffs[i];
+        char name[16];
+        pl_tradeoff_name(t, name);
         json_array_append_new(
             list,
-            with_price(json_pack("{s:s, s:o, s:f}", "gradient_checkpointing", names[i],
+            with_price(json_pack("{s:s, s:o, s:f, s:o, s:o, s:b}", "gradient_checkpointing", name,
                                  "largest_batch_size",
                                  a->q.budget->known ? json_integer(t->largest_batch) : json_null(),
-                                 "work_percent", t->time_percent),
+                                 "work_percent", t->time_percent, "at_largest_batch",
+                                 point_json(&t->points[PL_FRONTIER_LARGEST]), "at_micro_batch",
+                                 point_json(&t->points[PL_FRONTIER_MICRO]), "dominated",
+                                 (int)pl_tradeoff_dominated(t)),
                        &t->price));
     }
     return list;

@@ -190,21 +190,41 @@ static void add_knobs(const struct page *p) {
     }
 }
 
+static void add_point(const struct page *p, const struct pl_frontier_point *point) {
+    if (!point->batch_size) {
+        pl_text_addf(p->out, "%25s", "-");
+        return;
+    }
+    pl_text_addf(p->out, "%7u", point->batch_size);
+    add_bytes(p->out, point->price.needed_bytes);
+    pl_text_addf(p->out, "%s%7.2f%s", point->dominated ? p->s->dim : "", point->relative_time,
+                 point->dominated ? p->s->off : "");
+}
+
+/* The level, its work, and twice a batch with bytes and time. */
 static void add_tradeoffs(const struct page *p) {
-    static const char *const names[PL_MAX_TRADEOFFS] = {"none", "light", "full"};
-    heading(p, "recompute or a smaller batch", ": the same gradient either way");
-    pl_text_addf(p->out, "  %s%-24s at batch %-6u %-14s work%s\n", p->s->dim,
-                 "gradient_checkpointing", p->a->estimate.batch_size, "largest batch", p->s->off);
+    char micro[32] = "one sample";
+    uint32_t samples = pl_advice_step_samples(&p->a->q);
+    if (!p->a->q.budget->known)
+        snprintf(micro, sizeof micro, "the job's batch");
+    else if (samples)
+        snprintf(micro, sizeof micro, "for %u a step", samples);
+    heading(p, "recompute or a smaller batch",
+            ": the same gradient either way\n"
+            "  time: of a token by the roofline of a nominal machine, the fastest row is 1.00");
+    pl_text_addf(p->out, "  %s%-8s%9s%25s%25s%s\n", p->s->dim, "", "", "the largest batch", micro,
+                 p->s->off);
+    pl_text_addf(p->out, "  %s%-8s%9s%7s%11s%7s%7s%11s%7s%s\n", p->s->dim, "level", "work", "batch",
+                 "needs", "time", "batch", "needs", "time", p->s->off);
     for (uint32_t i = 0; i < p->a->n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &p->a->tradeoffs[i];
-        pl_text_addf(p->out, "  %-22s", names[i]);
-        add_bytes(p->out, t->price.needed_bytes);
-        if (p->a->q.budget->known)
-            pl_text_addf(p->out, "    %-13u", t->largest_batch);
-        else
-            pl_text_addf(p->out, "    %-13s", "-");
+        char name[16];
+        pl_tradeoff_name(t, name);
+        pl_text_addf(p->out, "  %-8s", name);
         add_percent(p->out, t->time_percent);
-        pl_text_add(p->out, "\n");
+        for (int e = 0; e < PL_FRONTIER_ENDS; e++)
+            add_point(p, &t->points[e]);
+        pl_text_add(p->out, pl_tradeoff_dominated(t) ? "  dominated\n" : "\n");
     }
 }
 

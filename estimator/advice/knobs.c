@@ -1,6 +1,7 @@
 /* knobs.c - what each setting saves or costs, every row planned again. */
 #include "estimator/advice/setting.h"
 
+#include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 
 #include <stdio.h>
@@ -112,17 +113,85 @@ pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* --- recomputation against batch size -------------------------------------------------------- */
+
+void pl_tradeoff_name(const struct pl_tradeoff *t, char out[16]) {
+    struct pl_job level = {.gradient_checkpointing = t->recompute};
+    struct pl_text text = {0};
+    pl_job_write_key(&level, PL_KEY_gradient_checkpointing, &text);
+    snprintf(out, 16, "%s", pl_text_str(&text));
+    pl_text_finish(&text);
+}
+
+bool pl_tradeoff_dominated(const struct pl_tradeoff *t) {
+    bool any = false, all = true;
+    for (int e = 0; e < PL_FRONTIER_ENDS; e++) {
+        if (!t->points[e].batch_size) continue;
+        any = true;
+        all &= t->points[e].dominated;
+    }
+    return any && all;
+}
+
+static bool dominates(const struct pl_price *a, const struct pl_price *b) {
+    return a->needed_bytes <= b->needed_bytes && a->seconds_per_token <= b->seconds_per_token &&
+           (a->needed_bytes < b->needed_bytes || a->seconds_per_token < b->seconds_per_token);
+}
+
+static struct pl_frontier_point *point_at(struct pl_advice *a, uint32_t i) {
+    struct pl_frontier_point *p = &a->tradeoffs[i / PL_FRONTIER_ENDS].points[i % PL_FRONTIER_ENDS];
+    return p->batch_size ? p : NULL;
+}
+
+static void compare_points(struct pl_advice *a) {
+    uint32_t n = a->n_tradeoffs * PL_FRONTIER_ENDS;
+    double fastest = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_frontier_point *p = point_at(a, i);
+        if (p && (fastest == 0 || p->price.seconds_per_token < fastest))
+            fastest = p->price.seconds_per_token;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_frontier_point *p = point_at(a, i);
+        if (!p) continue;
+        p->relative_time = fastest > 0 ? p->price.seconds_per_token / fastest : 1;
+        for (uint32_t k = 0; k < n && !p->dominated; k++) {
+            const struct pl_frontier_point *other = point_at(a, k);
+            p->dominated = other && dominates(&other->price, &p->price);
+        }
+    }
+}
+
+static pl_err price_point(struct pl_advice *a, struct pl_setting *s, uint32_t batch_size,
+                          struct pl_frontier_point *p, struct pl_diag *d) {
+    p->batch_size = s->batch_size = batch_size;
+    return batch_size ? pl_setting_price(&a->q, s, &p->price, d) : PL_ERR_OK;
+}
+
+static pl_err price_level(struct pl_advice *a, struct pl_setting *s, struct pl_tradeoff *t,
+                          struct pl_diag *d) {
+    PL_TRY(pl_setting_price(&a->q, s, &t->price, d));
+    t->time_percent = percent_more(a->tradeoffs[0].price.flops_per_token, t->price.flops_per_token);
+    PL_TRY(pl_setting_largest_batch(&a->q, s, &t->largest_batch, d));
+    uint32_t micro = a->estimate.batch_size, samples = pl_advice_step_samples(&a->q);
+    if (a->q.budget->known) /* without samples to make up: the least a level can do with */
+        micro = pl_setting_micro_batch(t->largest_batch, samples ? samples : 1);
+    PL_TRY(price_point(a, s, t->largest_batch, &t->points[PL_FRONTIER_LARGEST], d));
+    return price_point(a, s, micro, &t->points[PL_FRONTIER_MICRO], d);
+}
+
 pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d) {
-    static const uint32_t levels[PL_MAX_TRADEOFFS] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT,
-                                                      PL_RECOMPUTE_FULL};
-    for (a->n_tradeoffs = 0; a->n_tradeoffs < PL_MAX_TRADEOFFS; a->n_tradeoffs++) {
+    uint32_t n;
+    const uint32_t *levels = pl_autolevel_levels(&n);
+    a->n_tradeoffs = 0;
+    for (uint32_t i = 0; i <= n && a->n_tradeoffs < PL_MAX_TRADEOFFS; i++) {
         struct pl_tradeoff *t = &a->tradeoffs[a->n_tradeoffs];
         struct pl_setting s = pl_setting_of(&a->q, a->estimate.batch_size);
-        s.job.gradient_checkpointing = t->recompute = levels[a->n_tradeoffs];
-        PL_TRY(pl_setting_price(&a->q, &s, &t->price, d));
-        t->time_percent =
-            percent_more(a->tradeoffs[0].price.flops_per_token, t->price.flops_per_token);
-        PL_TRY(pl_setting_largest_batch(&a->q, &s, &t->largest_batch, d));
+        *t = (struct pl_tradeoff){.recompute = i < n ? levels[i] : PL_RECOMPUTE_OFFLOAD};
+        s.job.gradient_checkpointing = t->recompute;
+        PL_TRY(price_level(a, &s, t, d));
+        a->n_tradeoffs++;
     }
+    compare_points(a);
     return PL_ERR_OK;
 }

@@ -2,6 +2,7 @@
 #include "estimator/advice/setting.h"
 
 #include "estimator/autobatch/autobatch.h"
+#include "estimator/program/cost.h"
 
 #include <stdio.h>
 
@@ -24,7 +25,7 @@ uint32_t pl_setting_get(const struct pl_setting *s, enum pl_key_id key) {
     return key == PL_KEY_lora_r ? s->job.lora_r : s->job.max_seq_length;
 }
 
-double pl_setting_flops_per_token(const struct pl_program *p) {
+static double flops_per_token(const struct pl_program *p) {
     const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
     double sum = 0;
     for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++)
@@ -32,14 +33,32 @@ double pl_setting_flops_per_token(const struct pl_program *p) {
     return sum / (double)p->tokens;
 }
 
+struct pl_price pl_setting_price_of(const struct pl_program *p, const struct pl_verdict *v) {
+    const struct pl_speed speed = pl_speed_nominal(&p->traits);
+    return (struct pl_price){.needed_bytes = v->needed_bytes,
+                             .flops_per_token = flops_per_token(p),
+                             .seconds_per_token = pl_program_seconds_per_token(p, &speed),
+                             .verdict = v->kind};
+}
+
+uint32_t pl_setting_micro_batch(uint32_t largest, uint32_t samples) {
+    uint32_t b = largest;
+    if (samples) {
+        while (b && samples % b)
+            b--;
+        return b;
+    }
+    for (b = 1; b <= largest / 2; b *= 2)
+        continue;
+    return largest ? b : 0;
+}
+
 pl_err pl_setting_price(const struct pl_advice_question *q, const struct pl_setting *s,
                         struct pl_price *out, struct pl_diag *d) {
     struct pl_planned planned;
     PL_TRY(pl_planned_init(&planned, &s->job, q->model, q->traits, s->batch_size, d));
     struct pl_verdict v = pl_gate_judge(planned.plan, &s->job, q->model, q->budget);
-    *out = (struct pl_price){.needed_bytes = v.needed_bytes,
-                             .flops_per_token = pl_setting_flops_per_token(planned.program),
-                             .verdict = v.kind};
+    *out = pl_setting_price_of(planned.program, &v);
     pl_planned_finish(&planned);
     return PL_ERR_OK;
 }

@@ -21,8 +21,11 @@ pl_err pl_setting_price(const struct pl_advice_question *q, const struct pl_sett
 /* Largest batch that fits with this setting, 0 = none; limit as in autobatch.h. */
 pl_err pl_setting_largest_batch(const struct pl_advice_question *q, const struct pl_setting *s,
                                 uint32_t *out, struct pl_diag *d);
-/* Planned work of a micro-batch over its tokens. */
-double pl_setting_flops_per_token(const struct pl_program *p);
+/* Planned bytes, work and time with the verdict of the gate. */
+struct pl_price pl_setting_price_of(const struct pl_program *p, const struct pl_verdict *v);
+/* The largest divisor of `samples` up to `largest`, so that every micro-batch is whole; where
+ * samples is 0 the largest power of two. 0 when largest is. */
+uint32_t pl_setting_micro_batch(uint32_t largest, uint32_t samples);
 
 /* knobs.c, card_rows.c: fill their part of the advice. */
 pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d);

@@ -11,6 +11,12 @@ struct candidate {
 /* From nothing recomputed to everything; between them whole layers, spread over the depth. */
 static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_EVERY_N(4),
                                   PL_RECOMPUTE_EVERY_N(2), PL_RECOMPUTE_FULL};
+#define N_LEVELS (sizeof levels / sizeof *levels)
+
+const uint32_t *pl_autolevel_levels(uint32_t *n) {
+    *n = N_LEVELS;
+    return levels;
+}
 
 /* The batch that `job` would run with, as far as this level has one. */
 static pl_err choose_batch(const struct pl_job *job, const struct pl_model *m,
@@ -35,8 +41,7 @@ static pl_err try_level(const struct pl_job *job, const struct pl_model *m,
     PL_TRY(choose_batch(&trial, m, traits, budget, limit, &c->batch_size, d));
     if (!c->batch_size) return PL_ERR_OK;
     PL_TRY(pl_planned_init(&planned, &trial, m, traits, c->batch_size, d));
-    c->seconds_per_token =
-        pl_program_micro_seconds(planned.program, &speed) / (double)planned.program->tokens;
+    c->seconds_per_token = pl_program_seconds_per_token(planned.program, &speed);
     if (planned.plan->arena_bytes > pl_budget_usable(budget)) c->batch_size = 0;
     pl_planned_finish(&planned);
     return PL_ERR_OK;
@@ -59,7 +64,7 @@ pl_err pl_autolevel_decide(struct pl_job *job, const struct pl_model *m,
         job->gradient_checkpointing = best.level;
         return PL_ERR_OK;
     }
-    for (size_t i = 0; budget->known && i < sizeof levels / sizeof *levels; i++) {
+    for (size_t i = 0; budget->known && i < N_LEVELS; i++) {
         struct candidate c = {.level = levels[i]};
         PL_TRY(try_level(job, m, traits, budget, limit, &c, d));
         if (c.batch_size && (!best.batch_size || c.seconds_per_token < best.seconds_per_token))

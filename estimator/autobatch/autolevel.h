@@ -10,6 +10,9 @@
 
 #include "estimator/autobatch/autobatch.h"
 
+/* The levels it chooses from, in the order of what they recompute; *n: how many. */
+const uint32_t *pl_autolevel_levels(uint32_t *n);
+
 /* Does nothing unless the level is `auto`. limit: as for pl_autobatch_solve, at most what a step
  * can use. Without a budget, and where nothing fits, the level is `full`. notes (nullable) gets a
  * line that says what was chosen. */

@@ -164,14 +164,83 @@ END_TEST
 
 START_TEST(recomputing_saves_bytes_and_costs_work) {
     struct pl_advice a = advise();
-    ck_assert_uint_eq(a.n_tradeoffs, 3);
-    ck_assert_uint_lt(a.tradeoffs[2].price.needed_bytes, a.tradeoffs[1].price.needed_bytes);
-    ck_assert_uint_lt(a.tradeoffs[1].price.needed_bytes, a.tradeoffs[0].price.needed_bytes);
-    ck_assert_uint_gt(a.tradeoffs[2].largest_batch, a.tradeoffs[0].largest_batch);
+    static const char *const names[] = {"none", "light", "every_4", "every_2", "full", "offload"};
+    ck_assert_uint_eq(a.n_tradeoffs, 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        char name[16];
+        pl_tradeoff_name(&a.tradeoffs[i], name);
+        ck_assert_str_eq(name, names[i]);
+        ck_assert_uint_lt(a.tradeoffs[i].price.needed_bytes,
+                          a.tradeoffs[0].price.needed_bytes + !i);
+        ck_assert_uint_ge(a.tradeoffs[i].largest_batch, a.tradeoffs[0].largest_batch);
+    }
+    ck_assert_uint_gt(a.tradeoffs[4].largest_batch, a.tradeoffs[0].largest_batch);
     /* a frozen layer costs forward 2 and backward 2 per weight; once more forward is at most half
      */
-    ck_assert_double_gt(a.tradeoffs[2].time_percent, 20);
-    ck_assert_double_lt(a.tradeoffs[2].time_percent, 50);
+    ck_assert_double_gt(a.tradeoffs[4].time_percent, 20);
+    ck_assert_double_lt(a.tradeoffs[4].time_percent, 50);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+static const struct pl_frontier_point *point_of(const struct pl_advice *a, uint32_t i) {
+    return &a->tradeoffs[i / PL_FRONTIER_ENDS].points[i % PL_FRONTIER_ENDS];
+}
+
+static bool is_worse(const struct pl_frontier_point *p, const struct pl_frontier_point *than) {
+    if (!than->batch_size) return false;
+    uint64_t bytes = than->price.needed_bytes;
+    double time = than->relative_time;
+    return (p->price.needed_bytes > bytes && p->relative_time >= time) ||
+           (p->price.needed_bytes >= bytes && p->relative_time > time);
+}
+
+/* Bytes by an estimate of each point, times and domination from the figures that are shown. */
+START_TEST(the_frontier_is_planned_point_by_point) {
+    uint32_t fastest = 0, dominated = 0, n;
+    ask.effective_batch = 24;
+    struct pl_advice a = advise();
+    n = a.n_tradeoffs * PL_FRONTIER_ENDS;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_frontier_point *p = point_of(&a, i);
+        struct pl_job j = job;
+        j.gradient_checkpointing = a.tradeoffs[i / PL_FRONTIER_ENDS].recompute;
+        ck_assert_uint_eq(p->price.needed_bytes, estimate(&j, p->batch_size).needed_bytes);
+        ck_assert_int_eq(estimate(&j, p->batch_size).kind, PL_VERDICT_FITS);
+        if (i % PL_FRONTIER_ENDS == PL_FRONTIER_LARGEST)
+            ck_assert_int_ne(estimate(&j, p->batch_size + 1).kind, PL_VERDICT_FITS);
+        else
+            ck_assert_uint_eq(24 % p->batch_size, 0);
+        for (uint32_t b = p->batch_size + 1; b <= point_of(&a, i - i % 2)->batch_size; b++)
+            ck_assert_uint_ne(24 % b, 0);
+        ck_assert_double_ge(p->relative_time, 1);
+        fastest += p->relative_time == 1;
+        bool worse = false;
+        for (uint32_t k = 0; k < n; k++)
+            worse |= is_worse(p, point_of(&a, k));
+        ck_assert_int_eq(p->dominated, worse);
+        dominated += worse;
+    }
+    ck_assert_uint_ge(fastest, 1);
+    ck_assert_uint_ge(dominated, 1);
+    ck_assert_uint_lt(dominated, n);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(a_level_that_fits_nothing_has_no_point) {
+    budget.total_bytes = 280 * MIB; /* the weights, and little more */
+    struct pl_advice a = advise();
+    ck_assert_uint_eq(a.tradeoffs[0].points[PL_FRONTIER_LARGEST].batch_size, 0);
+    ck_assert_uint_eq(a.tradeoffs[0].points[PL_FRONTIER_MICRO].batch_size, 0);
+    ck_assert(!pl_tradeoff_dominated(&a.tradeoffs[0]));
+    pl_advice_finish(&a);
+    budget.known = false;
+    a = advise();
+    for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
+        ck_assert_uint_eq(a.tradeoffs[i].points[PL_FRONTIER_LARGEST].batch_size, 0);
+        ck_assert_uint_eq(a.tradeoffs[i].points[PL_FRONTIER_MICRO].batch_size, 3);
+    }
     pl_advice_finish(&a);
 }
 END_TEST
@@ -339,6 +408,8 @@ int main(void) {
     tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);
     tcase_add_test(tc, a_knob_costs_what_the_changed_job_costs);
     tcase_add_test(tc, recomputing_saves_bytes_and_costs_work);
+    tcase_add_test(tc, the_frontier_is_planned_point_by_point);
+    tcase_add_test(tc, a_level_that_fits_nothing_has_no_point);
     tcase_add_loop_test(tc, the_recommended_batch_divides_the_effective_one_and_fits, 0, 5);
     tcase_add_loop_test(tc, the_advised_length_is_that_of_the_longest_sample_where_it_fits, 0, 3);
     tcase_add_test(tc, the_yaml_is_a_job_that_needs_what_was_promised);

@@ -139,13 +139,21 @@ START_TEST(prompt_3_shows_what_recomputation_buys) {
     json_t *o = plan(0, (const char *[]){"Llama-3-8B", "--mode", "lora", "--gpu", "RTX A6000",
                                          "--batch-size", "1", "--max-seq-length", "1024", NULL});
     const json_t *levels = at(o, "recompute");
-    const json_t *none = json_array_get(levels, 0), *full = json_array_get(levels, 2);
+    const json_t *none = json_array_get(levels, 0), *full = json_array_get(levels, 4);
     ck_assert_str_eq(string(none, "gradient_checkpointing"), "none");
     ck_assert_str_eq(string(full, "gradient_checkpointing"), "full");
     ck_assert_int_lt(integer(full, "needed_bytes"), integer(none, "needed_bytes"));
     ck_assert_int_gt(integer(full, "largest_batch_size"), integer(none, "largest_batch_size"));
     ck_assert_double_eq(json_real_value(at(none, "work_percent")), 0);
     ck_assert_double_gt(json_real_value(at(full, "work_percent")), 20);
+    const json_t *fast = at(none, "at_largest_batch"), *slow = at(full, "at_largest_batch");
+    ck_assert_double_eq(json_real_value(at(fast, "relative_time")), 1);
+    ck_assert_double_gt(json_real_value(at(slow, "relative_time")), 1.1);
+    ck_assert_int_gt(integer(slow, "batch_size"), integer(fast, "batch_size"));
+    /* what waits in host memory comes back over the link */
+    const json_t *offload = at(json_array_get(levels, 5), "at_largest_batch");
+    ck_assert_double_gt(json_real_value(at(offload, "relative_time")),
+                        json_real_value(at(slow, "relative_time")) + 0.05);
     json_decref(o);
     struct outcome p =
         plimsoll_expect(0, NULL,
