@@ -1,6 +1,6 @@
-/* check_simd.c - storage types, sums and exp of one level; compiled once per level with the flags
- * of the kernels, so that what is tested is what runs. */
-#include "runtime/kernels/cpu/simd.h"
+/* check_simd.c - storage types, sums, exp and random bits of one level; compiled once per level
+ * with the flags of the kernels, so that what is tested is what runs. */
+#include "runtime/kernels/cpu/update.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -94,6 +94,32 @@ START_TEST(sums_let_nan_and_infinity_through) {
 }
 END_TEST
 
+/* Element e of a stream: a half of a number of a block that eight elements share. */
+static uint16_t half_of(const struct pl_rng *rng, uint64_t e) {
+    uint32_t x[4];
+    pl_rng_block(rng, e / 8, x);
+    return (uint16_t)(x[e % 8 / 2] >> (e % 2 * 16));
+}
+
+/* The second but last crosses into the upper word of the counter, the last ends it. */
+static const uint64_t starts[] = {
+    0, 1, 7, 8, 9, 63, 65, 1023, 1025, 100003, (UINT64_C(8) << 32) - 500, UINT64_MAX - 1023};
+static const uint64_t lengths[] = {1,  2,  7,  8,  9,   15,   16,   17,
+                                   31, 63, 64, 65, 255, 1000, 1023, 1024};
+
+START_TEST(random_halves_are_those_of_single_blocks) {
+    const struct pl_rng rng = pl_rng_init(UINT64_C(0xFEDCBA9876543210), 77, 3 + (uint64_t)_i);
+    uint16_t drawn[PL_DRAWN_ELEMENTS];
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        const uint16_t *half = pl_random_halves(&rng, starts[_i], lengths[l], drawn);
+        for (uint64_t i = 0; i < lengths[l]; i++)
+            if (half[i] != half_of(&rng, starts[_i] + i))
+                ck_abort_msg("element %llu of %llu", (unsigned long long)i,
+                             (unsigned long long)lengths[l]);
+    }
+}
+END_TEST
+
 int main(void) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
@@ -109,6 +135,8 @@ int main(void) {
     tcase_add_test(tc, exp_has_the_limits_of_exp);
     tcase_add_test(tc, a_long_sum_of_ones_is_exact);
     tcase_add_test(tc, sums_let_nan_and_infinity_through);
+    tcase_add_loop_test(tc, random_halves_are_those_of_single_blocks, 0,
+                        sizeof starts / sizeof *starts);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -7,8 +7,8 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_UPDATE_H
 #define PL_RUNTIME_KERNELS_CPU_UPDATE_H
 
+#include "runtime/kernels/cpu/random.h"
 #include "runtime/kernels/cpu/simd.h"
-#include "runtime/kernels/rng.h"
 
 /* Elements [i, *) of v that lie one after another, at most `limit`. */
 static inline uint64_t pl_stretch(const struct pl_view *v, uint64_t i, uint64_t limit) {
@@ -31,8 +31,7 @@ struct pl_weight_store {
 /* Kept by (seed, step, tensor): a bf16 weight without a master is rounded stochastically. */
 static inline struct pl_weight_store pl_weight_store_of(const struct pl_call *c,
                                                         const struct pl_view *master) {
-    struct pl_weight_store s = {
-        .w = c->in[0], .master = *master, .first = c->attr->first_element};
+    struct pl_weight_store s = {.w = c->in[0], .master = *master, .first = c->attr->first_element};
     s.rounds_stochastically = !master->p && s.w.dtype == PL_DTYPE_BF16;
     s.rng = pl_rng_init(c->batch->seed, c->batch->step, c->attr->site);
     return s;
@@ -43,19 +42,25 @@ static inline const struct pl_view *pl_weight_source(const struct pl_weight_stor
     return s->master.p ? &s->master : &s->w;
 }
 
-/* Random low bits added before truncation: E[stored] = x (Gupta et al., 2015, section 3). Eight
- * elements share a block of random numbers. */
-#define PL_ELEMENTS_PER_BLOCK 8
+#define PL_UPDATE_STRETCH 1024 /* elements stored at a time, at most */
 
-static inline void pl_random_halves(const struct pl_rng *rng, uint64_t first, uint64_t n,
-                                    uint16_t *out) {
-    for (uint64_t i = 0; i < n;) {
-        uint32_t x[4];
-        uint64_t e = first + i, lane = e % PL_ELEMENTS_PER_BLOCK;
-        pl_rng_block(rng, e / PL_ELEMENTS_PER_BLOCK, x);
-        for (; lane < PL_ELEMENTS_PER_BLOCK && i < n; lane++, i++)
-            out[i] = (uint16_t)(x[lane / 2] >> (lane % 2 * 16));
-    }
+/* Random low bits added before truncation: E[stored] = x (Gupta et al., 2015, section 3). Eight
+ * elements share a block of random numbers, the lower half of a number before its upper. */
+#define PL_ELEMENTS_PER_BLOCK 8
+#define PL_ELEMENTS_PER_DRAW  (PL_ELEMENTS_PER_BLOCK * PL_RANDOM_BLOCKS)
+
+#define PL_DRAWN_ELEMENTS (PL_UPDATE_STRETCH + PL_ELEMENTS_PER_DRAW)
+
+/* The numbers of elements [first, first + n), n <= PL_UPDATE_STRETCH; drawn: room for whole draws.
+ */
+static inline const uint16_t *pl_random_halves(const struct pl_rng *rng, uint64_t first, uint64_t n,
+                                               uint16_t drawn[PL_DRAWN_ELEMENTS]) {
+    struct pl_random r;
+    const uint64_t block = first / PL_ELEMENTS_PER_BLOCK, skipped = first % PL_ELEMENTS_PER_BLOCK;
+    pl_random_init(&r, rng);
+    for (uint64_t i = 0; i < skipped + n; i += PL_ELEMENTS_PER_DRAW)
+        pl_random_blocks(&r, block + i / PL_ELEMENTS_PER_BLOCK, drawn + i);
+    return drawn + skipped;
 }
 
 /* Infinity and NaN have no neighbour to round to. */
@@ -63,8 +68,6 @@ static inline uint16_t pl_round_stochastically(float x, uint16_t random) {
     uint32_t u = pl_f32_bits(x), finite = (u & 0x7F800000u) != 0x7F800000u;
     return finite ? (uint16_t)((u + random) >> 16) : pl_bf16_from_f32(x);
 }
-
-#define PL_UPDATE_STRETCH 1024 /* elements stored at a time, at most */
 
 /* Elements [i, i + n) of the weights become p[n], which may be where they are kept in fp32. */
 static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, uint64_t n,
@@ -77,8 +80,8 @@ static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, 
         pl_narrow(place, s->w.dtype, p, n);
         return;
     }
-    uint16_t *w = place, random[PL_UPDATE_STRETCH];
-    pl_random_halves(&s->rng, s->first + i, n, random);
+    uint16_t *restrict w = place, drawn[PL_DRAWN_ELEMENTS];
+    const uint16_t *random = pl_random_halves(&s->rng, s->first + i, n, drawn);
     for (uint64_t j = 0; j < n; j++)
         w[j] = pl_round_stochastically(p[j], random[j]);
 }
