@@ -16,6 +16,8 @@ enum {
     GAP = 18,
     AXIS = 44, /* below the last bar: ticks and their labels */
     LEGEND_ROW = 24,
+    LEGEND_COLUMN = 112,
+    LEGEND_COLUMNS = (WIDTH - LEFT) / LEGEND_COLUMN,
     SEGMENTS = PL_CATEGORY_COUNT + 2, /* context first, what packing could not use last */
     TICKS = 8,
 };
@@ -88,18 +90,32 @@ static void draw_ticks(const struct bill *b) {
     }
 }
 
+static bool is_shown(const struct bill *b, int segment) {
+    uint64_t any = 0;
+    for (int p = 0; p < PL_PHASE_COUNT; p++)
+        if (b->plan->program->phases[p].n_ops) any |= segment_bytes(b, p, segment);
+    return any != 0;
+}
+
+static int legend_rows(const struct bill *b) {
+    int n = 0;
+    for (int s = 0; s < SEGMENTS; s++)
+        n += is_shown(b, s);
+    return (n + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
+}
+
+/* y: base line of the first row. */
 static void draw_legend(const struct bill *b, double y) {
-    double x = LEFT;
+    int n = 0;
     for (int s = 0; s < SEGMENTS; s++) {
-        uint64_t any = 0;
-        for (int p = 0; p < PL_PHASE_COUNT; p++)
-            if (b->plan->program->phases[p].n_ops) any |= segment_bytes(b, p, s);
-        if (!any) continue;
+        if (!is_shown(b, s)) continue;
+        double x = LEFT + n % LEGEND_COLUMNS * LEGEND_COLUMN;
+        double row = y + n / LEGEND_COLUMNS * LEGEND_ROW;
         pl_text_addf(b->out,
                      "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"11\" fill=\"%s\"/>\n", x,
-                     y - 10, segment_colour(s));
-        pl_svg_text(b->out, x + 19, y, PL_SVG_START, 12, PL_SVG_INK, "%s", segment_name(s));
-        x += 112;
+                     row - 10, segment_colour(s));
+        pl_svg_text(b->out, x + 19, row, PL_SVG_START, 12, PL_SVG_INK, "%s", segment_name(s));
+        n++;
     }
 }
 
@@ -137,7 +153,7 @@ void pl_svg_bill(const struct pl_plan *plan, uint64_t context_bytes, uint64_t bu
     }
     if ((double)b.budget < 2 * span) span = fmax(span, (double)b.budget);
     b.x = bytes_axis(span);
-    pl_svg_begin(out, WIDTH, (int)b.bottom + AXIS + LEGEND_ROW + 12, title);
+    pl_svg_begin(out, WIDTH, (int)b.bottom + AXIS + legend_rows(&b) * LEGEND_ROW + 12, title);
     pl_svg_text(out, 24, 26, PL_SVG_START, 16, PL_SVG_INK, "%s", title);
     draw_ticks(&b);
     double y = TOP;

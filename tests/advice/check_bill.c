@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CONTEXT (UINT64_C(300) << 20)
@@ -50,10 +51,32 @@ START_TEST(every_phase_has_a_bar_as_long_as_its_bytes) {
 }
 END_TEST
 
+START_TEST(a_long_legend_goes_on_in_a_second_row) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_text svg = {0};
+    pl_test_model("Qwen2.5-7B", &m);
+    const struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    pl_test_plan(&p, &s, &m);
+    pl_svg_bill(p.plan, CONTEXT, 0, "title", &svg);
+    ck_assert(!svg.failed);
+    const char *last = strstr(svg.data, ">alignment, gaps<");
+    double x = 0, width = 0;
+    ck_assert_ptr_nonnull(last);
+    for (const char *t = svg.data; (t = strstr(t, "<text x=\"")) != NULL && t < last; t++)
+        x = strtod(t + strlen("<text x=\""), NULL);
+    ck_assert_int_eq(sscanf(strstr(svg.data, " width=\""), " width=\"%lf\"", &width), 1);
+    ck_assert_double_lt(x, width - 100); /* room for its letters */
+    pl_text_finish(&svg);
+    pl_planned_finish(&p);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("advice.bill");
     TCase *tc = tcase_create("bill");
     tcase_add_test(tc, every_phase_has_a_bar_as_long_as_its_bytes);
+    tcase_add_test(tc, a_long_legend_goes_on_in_a_second_row);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
