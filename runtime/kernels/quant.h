@@ -104,9 +104,9 @@ PL_QUANT_FN float pl_quant_lesser(float a, float b) {
 /* Where a magnitude lies among the values of a map that are above 0, with one step in the lowest
  * decade: value number k, from 1, stands at k + 1/2. Linear within a decade and continuous, with
  * slopes that fall by 5 from decade to decade (ten times as wide, twice as many steps), this is a
- * concave function: the least of its seven lines. NaN gives infinity. */
-PL_QUANT_FN float pl_quant_place(float magnitude) {
-    float place = pl_quant_lesser(magnitude * 1111111.1f + 0.88888889f, INFINITY);
+ * concave function: the least of its seven lines. No more than `most`, which is also for NaN. */
+PL_QUANT_FN float pl_quant_place(float magnitude, float most) {
+    float place = pl_quant_lesser(magnitude * 1111111.1f + 0.88888889f, most);
     place = pl_quant_lesser(magnitude * 222222.22f + 1.7777778f, place);
     place = pl_quant_lesser(magnitude * 44444.444f + 3.5555556f, place);
     place = pl_quant_lesser(magnitude * 8888.8889f + 7.1111111f, place);
@@ -120,7 +120,7 @@ PL_QUANT_FN float pl_quant_place(float magnitude) {
  * between two pairs of neighbours, both of which have the nearest. Values that are no number, or
  * not within 1, give some code. */
 PL_QUANT_FN int32_t pl_quant_lower_unsigned(float x) {
-    return (int32_t)pl_quant_lesser(2 * pl_quant_place(fabsf(x)) - 1.5f, 254.0f);
+    return (int32_t)(2 * pl_quant_place(fabsf(x), 127.75f) - 1.5f);
 }
 
 PL_QUANT_FN int32_t pl_quant_choose_unsigned(float x, int32_t lower, float middle) {
@@ -129,8 +129,7 @@ PL_QUANT_FN int32_t pl_quant_choose_unsigned(float x, int32_t lower, float middl
 
 /* The same for the signed map and the magnitude of x. */
 PL_QUANT_FN int32_t pl_quant_lower_signed(float x) {
-    const float place = pl_quant_lesser(pl_quant_place(fabsf(x)) - 0.5f, 127.0f);
-    return PL_QUANT_SIGNED_ZERO + (int32_t)place;
+    return PL_QUANT_SIGNED_ZERO + (int32_t)(pl_quant_place(fabsf(x), 127.5f) - 0.5f);
 }
 
 /* Of the values with the sign bit of x: a negative x never becomes 0. The map has no -1, so it ends

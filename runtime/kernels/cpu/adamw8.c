@@ -84,41 +84,59 @@ static float largest(const float x[BLOCK]) {
     return pl_f32_from_bits((uint32_t)most);
 }
 
-typedef int32_t (*lower_fn)(float x);
 typedef int32_t (*choose_fn)(float x, int32_t lower, float middle);
 
-/* Inlined with both functions known, so that the loops vectorise. */
+/* What encoding has found so far: the scale of a block, and the codes below its elements. */
+struct lower {
+    int32_t index[BLOCK];
+    float scale;
+};
+
+static void begin_encoding(const struct moment *s, uint64_t i, const float x[BLOCK],
+                           struct lower *l) {
+    const float absmax = largest(x);
+    if (s->absmax) s->absmax[i / BLOCK] = absmax;
+    l->scale = pl_quant_scale(absmax);
+}
+
+/* Inlined with the function known, so that the loop vectorises. */
 static inline __attribute__((always_inline)) void encode(const struct moment *s, uint64_t i,
                                                          uint64_t n, const float x[BLOCK],
-                                                         lower_fn lower, choose_fn choose) {
+                                                         const struct lower *l, choose_fn choose) {
     if (!s->absmax) {
         memcpy((float *)s->p + i, x, n * sizeof *x);
         return;
     }
     uint8_t padded[BLOCK], *own = (uint8_t *)s->p + i, *restrict code = n < BLOCK ? padded : own;
     float middle[BLOCK];
-    int32_t index[BLOCK];
-    const float absmax = s->absmax[i / BLOCK] = largest(x), scale = pl_quant_scale(absmax);
+    look_up(s->map->midpoint, l->index, middle);
     for (int j = 0; j < BLOCK; j++)
-        index[j] = lower(x[j] * scale);
-    look_up(s->map->midpoint, index, middle);
-    for (int j = 0; j < BLOCK; j++)
-        code[j] = (uint8_t)choose(x[j] * scale, index[j], middle[j]);
-    if (absmax == 0) memset(code, 0, BLOCK);
+        code[j] = (uint8_t)choose(x[j] * l->scale, l->index[j], middle[j]);
+    if (s->absmax[i / BLOCK] == 0) memset(code, 0, BLOCK);
     if (n < BLOCK) memcpy(own, padded, n);
 }
 
 /* ---- the update ---- */
 
-/* epsilon and step_size hold the bias corrections c1 = 1-b1^t and c2 = sqrt(1-b2^t):
- * p -= lr c2/c1 * m / (sqrt(v) + c2 eps), and only then p *= 1 - lr*wd. */
 static void update_moments(const struct update *u, const float *restrict g, float *restrict m,
-                           float *restrict v, float *restrict p) {
+                           float *restrict v) {
     for (int j = 0; j < BLOCK; j++) {
         const float x = g[j] * u->clip;
         m[j] = u->beta1 * m[j] + u->rest1 * x;
         v[j] = u->beta2 * v[j] + u->rest2 * x * x;
+    }
+}
+
+/* epsilon and step_size hold the bias corrections c1 = 1-b1^t and c2 = sqrt(1-b2^t):
+ * p -= lr c2/c1 * m / (sqrt(v) + c2 eps), and only then p *= 1 - lr*wd.
+ * Root and quotient keep one unit of the processor busy, the search of codes all others. */
+static void update_weights(const struct update *u, const float *restrict m, const float *restrict v,
+                           float *restrict p, struct lower *restrict lm,
+                           struct lower *restrict lv) {
+    for (int j = 0; j < BLOCK; j++) {
         p[j] = (p[j] - u->step_size * (m[j] / (sqrtf(v[j]) + u->epsilon))) * u->decay;
+        lm->index[j] = pl_quant_lower_signed(m[j] * lm->scale);
+        lv->index[j] = pl_quant_lower_unsigned(v[j] * lv->scale);
     }
 }
 
@@ -134,15 +152,19 @@ static float *block_of(const struct pl_view *x, uint64_t i, uint64_t n, float bu
 static void update_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
     const struct update *u = arg;
     float weights[BLOCK], gradients[BLOCK], m[BLOCK] = {0}, v[BLOCK] = {0};
+    struct lower lm, lv;
     (void)worker;
     for (uint64_t b = first; b < end; b++) {
         const uint64_t i = b * BLOCK, n = pl_u64_min(u->n - i, BLOCK);
         float *p = block_of(pl_weight_source(&u->store), i, n, weights);
         decode(&u->m, i, n, m);
         decode(&u->v, i, n, v);
-        update_moments(u, block_of(&u->g, i, n, gradients), m, v, p);
-        encode(&u->m, i, n, m, pl_quant_lower_signed, pl_quant_choose_signed);
-        encode(&u->v, i, n, v, pl_quant_lower_unsigned, pl_quant_choose_unsigned);
+        update_moments(u, block_of(&u->g, i, n, gradients), m, v);
+        begin_encoding(&u->m, i, m, &lm);
+        begin_encoding(&u->v, i, v, &lv);
+        update_weights(u, m, v, p, &lm, &lv);
+        encode(&u->m, i, n, m, &lm, pl_quant_choose_signed);
+        encode(&u->v, i, n, v, &lv, pl_quant_choose_unsigned);
         pl_store_weight(&u->store, i, n, p);
     }
 }
