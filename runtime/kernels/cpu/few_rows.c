@@ -45,15 +45,25 @@ static inline __attribute__((always_inline)) void store(const struct corner *c, 
     pl_narrow(y, g->c.dtype, &sum, 1);
 }
 
+/* Processors read ahead within a page, and learn anew in every one: rows of W are too short for
+ * that. So while a corner is read the same place of the next one, `ahead` bytes on, is asked for,
+ * into the second level, since long rows of it would fill the first. Behind the last row nothing
+ * is read: a prefetch of any address does no harm. */
+static inline void ask_for(const void *w, uint64_t ahead) {
+    __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 2);
+}
+
 /* rows and cols are constants wherever this is expanded, so `sum` lives in registers. x: at the
  * rows of the corner; w: at its rows of W; both at the step. */
 static inline __attribute__((always_inline)) void step_fp32(pl_vec (*sum)[W_ROWS], const float *x,
                                                             uint64_t ldx, const float *const *w,
-                                                            uint64_t k, const int rows,
-                                                            const int cols) {
+                                                            uint64_t k, uint64_t ahead,
+                                                            const int rows, const int cols) {
     pl_vec v[W_ROWS];
-    for (int j = 0; j < cols; j++)
+    for (int j = 0; j < cols; j++) {
+        ask_for(w[j] + k, ahead);
         v[j] = pl_vec_load(w[j] + k);
+    }
     for (int i = 0; i < rows; i++) {
         const pl_vec a = pl_vec_load(x + (uint64_t)i * ldx + k);
         for (int j = 0; j < cols; j++)
@@ -63,11 +73,13 @@ static inline __attribute__((always_inline)) void step_fp32(pl_vec (*sum)[W_ROWS
 
 static inline __attribute__((always_inline)) void step_bf16(pl_vec (*sum)[W_ROWS], const float *x,
                                                             uint64_t ldx, const uint16_t *const *w,
-                                                            uint64_t k, const int rows,
-                                                            const int cols) {
+                                                            uint64_t k, uint64_t ahead,
+                                                            const int rows, const int cols) {
     pl_vec even[W_ROWS], odd[W_ROWS];
-    for (int j = 0; j < cols; j++)
+    for (int j = 0; j < cols; j++) {
+        ask_for(w[j] + k, ahead);
         pl_vec_load_bf16(w[j] + k, &even[j], &odd[j]);
+    }
     for (int i = 0; i < rows; i++) {
         const float *at = x + (uint64_t)i * ldx + k;
         const pl_vec a = pl_vec_load(at), b = pl_vec_load(at + PL_LANES);
@@ -91,12 +103,13 @@ static inline __attribute__((always_inline)) void multiply_fp32(const struct cor
                                                                 const int rows, const int cols) {
     const struct few_rows *f = c->f;
     const uint64_t whole = f->k / PL_LANES * PL_LANES, rest = f->k - whole;
+    const uint64_t ahead = (uint64_t)cols * f->g->b.ld * sizeof(float);
     const float *x = f->x + c->row * f->ldx, *w[W_ROWS];
     pl_vec sum[X_ROWS][W_ROWS] = {0};
     for (int j = 0; j < cols; j++)
         w[j] = pl_at(&f->g->b, c->col + (uint64_t)j, 0);
     for (uint64_t k = 0; k < whole; k += PL_LANES)
-        step_fp32(sum, x, f->ldx, w, k, rows, cols);
+        step_fp32(sum, x, f->ldx, w, k, ahead, rows, cols);
     if (rest) {
         float x_end[X_ROWS][PL_LANES] = {{0}}, w_end[W_ROWS][PL_LANES] = {{0}};
         for (int i = 0; i < rows; i++)
@@ -105,7 +118,7 @@ static inline __attribute__((always_inline)) void multiply_fp32(const struct cor
             memcpy(w_end[j], w[j] + whole, rest * sizeof(float));
             w[j] = w_end[j];
         }
-        step_fp32(sum, x_end[0], PL_LANES, w, 0, rows, cols);
+        step_fp32(sum, x_end[0], PL_LANES, w, 0, 0, rows, cols);
     }
     store_all(c, sum, rows, cols);
 }
@@ -114,20 +127,21 @@ static inline __attribute__((always_inline)) void multiply_bf16(const struct cor
                                                                 const int rows, const int cols) {
     const struct few_rows *f = c->f;
     const uint64_t whole = f->k / BF16_STEP * BF16_STEP, rest = f->k - whole;
+    const uint64_t ahead = (uint64_t)cols * f->g->b.ld * sizeof(uint16_t);
     const float *x = f->x + c->row * f->ldx;
     const uint16_t *w[W_ROWS];
     pl_vec sum[X_ROWS][W_ROWS] = {0};
     for (int j = 0; j < cols; j++)
         w[j] = pl_at(&f->g->b, c->col + (uint64_t)j, 0);
     for (uint64_t k = 0; k < whole; k += BF16_STEP)
-        step_bf16(sum, x, f->ldx, w, k, rows, cols);
+        step_bf16(sum, x, f->ldx, w, k, ahead, rows, cols);
     if (rest) {
         uint16_t w_end[W_ROWS][BF16_STEP] = {{0}};
         for (int j = 0; j < cols; j++) {
             memcpy(w_end[j], w[j] + whole, rest * sizeof(uint16_t));
             w[j] = w_end[j];
         }
-        step_bf16(sum, x + whole, f->ldx, w, 0, rows, cols);
+        step_bf16(sum, x + whole, f->ldx, w, 0, 0, rows, cols);
     }
     store_all(c, sum, rows, cols);
 }
