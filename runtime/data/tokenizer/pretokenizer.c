@@ -120,16 +120,20 @@ static pl_err changed(const struct walk *w, const struct pl_span_buf *b) {
     return pl_diag_set(w->d, PL_ERR_HOST_OOM, "no memory for the words of a text");
 }
 
-/* Cuts before every replacement character; all but the first word begin with it. */
-static pl_err split_before(const struct walk *w, uint32_t step, const struct pl_span *in) {
+/* Cuts before every replacement character; all but the first word begin with it. runs_stay: not
+ * between two of them, so that a run stays with what comes behind it. */
+static pl_err split_before(const struct walk *w, uint32_t step, const struct pl_span *in,
+                           bool runs_stay) {
     const struct pl_pretokenizer_step *t = &w->p->steps[step];
     size_t done = 0;
     for (size_t i = 0; i < in->n;) {
         const char *hit = memmem(in->s + i, in->n - i, t->replacement, t->n_replacement);
         if (!hit) break;
         size_t at = (size_t)(hit - in->s);
-        if (at > done) PL_TRY(hand_on(w, step, in, done, at));
-        done = at;
+        if (at > done && (at > i || !runs_stay)) {
+            PL_TRY(hand_on(w, step, in, done, at));
+            done = at;
+        }
         i = at + t->n_replacement;
     }
     return hand_on(w, step, in, done, in->n);
@@ -153,7 +157,7 @@ static pl_err run_metaspace(const struct walk *w, uint32_t step, const struct pl
     }
     PL_TRY(changed(w, b));
     struct pl_span out = pl_span_of(b);
-    return t->split ? split_before(w, step, &out) : run_from(w, step + 1, &out);
+    return t->split ? split_before(w, step, &out, false) : run_from(w, step + 1, &out);
 }
 
 static pl_err run_byte_level(const struct walk *w, uint32_t step, const struct pl_span *in) {
@@ -165,23 +169,6 @@ static pl_err run_byte_level(const struct walk *w, uint32_t step, const struct p
     PL_TRY(changed(w, b));
     struct pl_span out = pl_span_of(b);
     return run_from(w, step + 1, &out);
-}
-
-/* Cuts where the character follows another one: a run of it stays with what comes behind. */
-static pl_err cut_boundaries(const struct walk *w, uint32_t step, const struct pl_span *in) {
-    const struct pl_pretokenizer_step *t = &w->p->steps[step];
-    size_t done = 0;
-    for (size_t i = 0; i < in->n;) {
-        const char *hit = memmem(in->s + i, in->n - i, t->replacement, t->n_replacement);
-        if (!hit) break;
-        size_t at = (size_t)(hit - in->s);
-        if (at > i && at > done) {
-            PL_TRY(hand_on(w, step, in, done, at));
-            done = at;
-        }
-        i = at + t->n_replacement;
-    }
-    return hand_on(w, step, in, done, in->n);
 }
 
 static pl_err run_from(const struct walk *w, uint32_t step, const struct pl_span *in) {
@@ -196,7 +183,7 @@ static pl_err run_from(const struct walk *w, uint32_t step, const struct pl_span
     case PL_PRETOKENIZER_BYTE_LEVEL:
         return run_byte_level(w, step, in);
     case PL_PRETOKENIZER_BOUNDARY:
-        return cut_boundaries(w, step, in);
+        return split_before(w, step, in, true);
     }
     return PL_ERR_OK;
 }
