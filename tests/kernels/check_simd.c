@@ -120,6 +120,26 @@ START_TEST(random_halves_are_those_of_single_blocks) {
 }
 END_TEST
 
+static const uint16_t additions[] = {0, 1, 0x7FFF, 0x8000, 0xFFFF};
+
+/* A number is cut after the addition; infinity and NaN are what they are without one. */
+START_TEST(stochastic_rounding_adds_to_finite_numbers_only) {
+    const uint32_t bits = roundings[_i].bits;
+    for (size_t a = 0; a < sizeof additions / sizeof *additions; a++) {
+        float x[40];
+        uint16_t rounded[40];
+        for (int j = 0; j < 40; j++)
+            x[j] = pl_f32_from_bits(bits);
+        for (int j = 0; j < 40; j++)
+            rounded[j] = pl_round_stochastically(x[j], additions[a]);
+        const uint32_t want =
+            (bits & 0x7F800000) == 0x7F800000 ? roundings[_i].want : bits + additions[a];
+        for (int j = 0; j < 40; j++)
+            ck_assert_uint_eq(rounded[j], want >> 16);
+    }
+}
+END_TEST
+
 int main(void) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
@@ -137,6 +157,8 @@ int main(void) {
     tcase_add_test(tc, sums_let_nan_and_infinity_through);
     tcase_add_loop_test(tc, random_halves_are_those_of_single_blocks, 0,
                         sizeof starts / sizeof *starts);
+    tcase_add_loop_test(tc, stochastic_rounding_adds_to_finite_numbers_only, 0,
+                        sizeof roundings / sizeof *roundings);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -63,10 +63,12 @@ static inline const uint16_t *pl_random_halves(const struct pl_rng *rng, uint64_
     return drawn + skipped;
 }
 
-/* Infinity and NaN have no neighbour to round to. */
+/* Infinity and NaN have no neighbour to round to; a NaN is made quiet, as pl_bf16_from_f32 does. */
 static inline uint16_t pl_round_stochastically(float x, uint16_t random) {
-    uint32_t u = pl_f32_bits(x), finite = (u & 0x7F800000u) != 0x7F800000u;
-    return finite ? (uint16_t)((u + random) >> 16) : pl_bf16_from_f32(x);
+    const uint32_t u = pl_f32_bits(x), infinity = 0x7F800000u;
+    const int32_t above = (int32_t)(u & 0x7FFFFFFFu) - (int32_t)infinity;
+    const uint32_t added = above < 0 ? random : 0, quiet = above > 0 ? 0x400000u : 0;
+    return (uint16_t)(((u + added) | quiet) >> 16);
 }
 
 /* Elements [i, i + n) of the weights become p[n], which may be where they are kept in fp32. */
