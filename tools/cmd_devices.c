@@ -12,7 +12,7 @@
 #define GPUS_MAX 64
 
 struct machine {
-    char cpu[128];
+    char cpu[PL_CPU_NAME_TEXT];
     uint32_t cores;
     uint64_t total_bytes, available_bytes; /* 0: unknown */
     struct pl_gpu gpus[GPUS_MAX];
@@ -20,25 +20,9 @@ struct machine {
     struct pl_diag why_no_gpu;
 };
 
-/* "model name : ..." is x86's line; where it is missing the machine's name has to do. */
-static void read_cpu_name(char *out, size_t size) {
-    char line[256];
-    snprintf(out, size, "CPU");
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    if (!f) return;
-    while (fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        colon += 1 + strspn(colon + 1, " ");
-        snprintf(out, size, "%.*s", (int)strcspn(colon, "\n"), colon);
-        break;
-    }
-    fclose(f);
-}
-
 static void read_machine(struct machine *m) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    read_cpu_name(m->cpu, sizeof m->cpu);
+    pl_cpu_name(m->cpu);
     m->cores = pl_cpu_count();
     if (pages > 0 && page > 0) m->total_bytes = (uint64_t)pages * (uint64_t)page;
     if (pl_cpu_available_bytes(&m->available_bytes, NULL) != PL_ERR_OK) m->available_bytes = 0;

@@ -2,6 +2,7 @@
 #include "tools/cli.h"
 
 #include "estimator/api/answer.h"
+#include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "runtime/train/train.h"
 
@@ -12,6 +13,27 @@ void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e
     pl_estimate_text(e, pl_cli_colour(cli, out), pl_cli_columns(out), &text);
     fputs(pl_text_str(&text), out);
     pl_text_finish(&text);
+}
+
+/* Nothing where no earlier run of this kind was measured here. */
+static void print_forecast(const struct pl_preflight *pf, FILE *out) {
+    const struct pl_forecast *f = &pf->forecast;
+    char params[PL_COUNT_TEXT];
+    uint64_t left = pf->total_steps - pl_u64_min(pf->total_steps, pf->resume_state.step);
+    double seconds = f->step_seconds * (double)left;
+    if (f->ratio == 0) return;
+    fprintf(out,
+            "  predicted: %.3g s a step, %.3g %s for the steps of the run (by an earlier run here, "
+            "of %s parameters)\n",
+            f->step_seconds, seconds < 120 ? seconds : seconds / 60, seconds < 120 ? "s" : "min",
+            pl_count_text(f->params, params));
+}
+
+static void print_pace(const struct pl_forecast *f, const struct pl_train_result *r, FILE *out) {
+    if (!r->pace.steps) return;
+    if (f->ratio > 0) fprintf(out, "predicted %.3g s a step, ", f->step_seconds);
+    fprintf(out, "measured %.3g s a step, median of %llu\n", r->pace.seconds,
+            (unsigned long long)r->pace.steps);
 }
 
 static void print_batch(const struct pl_preflight *pf, FILE *out) {
@@ -25,12 +47,15 @@ static void print_batch(const struct pl_preflight *pf, FILE *out) {
         fprintf(out, " (auto%s)", pf->resume_path ? ": as in the checkpoint" : ": all there is");
     fprintf(out, ", %llu samples a step, %llu steps\n", (unsigned long long)pf->global_batch,
             (unsigned long long)pf->total_steps);
+    print_forecast(pf, out);
     if (pf->resume_path)
         fprintf(out, "  resuming from %s behind step %llu\n", pf->resume_path,
                 (unsigned long long)pf->resume_state.step);
 }
 
-static void print_summary(const struct pl_job *job, const struct pl_train_result *r, FILE *out) {
+static void print_summary(const struct pl_preflight *pf, const struct pl_train_result *r,
+                          FILE *out) {
+    const struct pl_job *job = pf->job;
     char planned[PL_BYTES_TEXT], allocated[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
     if (r->steps_run)
         fprintf(out, "%llu steps in %.1f s, %.0f tokens/s, loss %.4f\n",
@@ -41,6 +66,7 @@ static void print_summary(const struct pl_job *job, const struct pl_train_result
                 "nothing was left to train: %s holds step %llu, the last; `resume: never` or "
                 "another output_dir starts over\n",
                 job->output_dir, (unsigned long long)r->steps);
+    print_pace(&pf->forecast, r, out);
     bool on_gpu = pl_device_is_cuda(job->device);
     fprintf(out, "planned %s, allocated %s (%s), measured %s %s\n",
             pl_bytes_text(r->planned_bytes, planned), pl_bytes_text(r->allocated_bytes, allocated),
@@ -81,7 +107,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
                                              .probe_only = pl_cli_has(cli, PL_FLAG_PROBE),
                                              .stop = pl_cli_catch_signals()};
     pl_err err = pl_train(pf, &options, &result, &d);
-    if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf->job, &result, stderr);
+    if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf, &result, stderr);
     if (err == PL_ERR_OK) return 0;
     int status = pl_cli_fail(cli, &d);
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;

@@ -14,7 +14,9 @@ static const struct pl_command commands[] = {
                     "plimsoll train run.yaml --probe\n",
         .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit\n"
                 "is refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes\n"
-                "the step, saves a checkpoint and exits 130 or 143; the same command resumes.\n",
+                "the step, saves a checkpoint and exits 130 or 143; the same command resumes.\n"
+                "Where an earlier run of this kind was timed on this machine, the seconds of a\n"
+                "step are predicted from it; nothing is decided by them.\n",
         .run = pl_cmd_train,
         .arg = PL_ARG_FILE,
         .min_args = 1,
@@ -68,9 +70,9 @@ static const struct pl_command commands[] = {
                     "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
                     "plimsoll plan run.yaml --csv > grid.csv\n",
         .text = "The batch x length grid, the exact wall of every axis, every knob priced, the\n"
-                "lengths of the data set, ways to the effective batch, the cards that fit, and a\n"
-                "configuration to paste. Each figure is a plan of its own. Exit 3: not even one\n"
-                "sample fits.\n",
+                "levels of recomputation with bytes against relative time, the lengths of the\n"
+                "data set, ways to the effective batch, the cards that fit, and a configuration\n"
+                "to paste. Each figure is a plan of its own. Exit 3: not even one sample fits.\n",
         .run = pl_cmd_plan,
         .arg = PL_ARG_FILE,
         .max_args = 1,

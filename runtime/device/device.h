@@ -108,5 +108,8 @@ void pl_host_unmap(void *p, uint64_t bytes);
 
 /* Host memory that can be had without swapping. Needs no open device. */
 pl_err pl_cpu_available_bytes(uint64_t *out, struct pl_diag *d);
+/* What the processor calls itself; "CPU" where the kernel does not say. */
+#define PL_CPU_NAME_TEXT 128
+void pl_cpu_name(char out[PL_CPU_NAME_TEXT]);
 
 #endif

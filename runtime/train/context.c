@@ -1,5 +1,5 @@
-/* context.c - see context.h. The file:
- * {"schema":1,"entries":[{"device","driver","build","opened_bytes","final_bytes"}, ...]} */
+/* context.c - see context.h. A file of what runs remember:
+ * {"schema":1,"entries":[{whom it belongs to, "build", figures}, ...]}, the newest first. */
 #include "runtime/train/context.h"
 
 #include "estimator/base/cache_dir.h"
@@ -17,20 +17,24 @@
 #define MAX_ENTRIES 32
 #define MAX_FILE    (1 << 20)
 
-/* --- the file -------------------------------------------------------------------------------- */
+/* --- what runs remember ---------------------------------------------------------------------- */
 
-/* A new array of entries, empty when there is nothing to be read. NULL: out of memory. */
-static json_t *read_entries(void) {
+/* A new array of entries, empty when there is nothing to be read. NULL: out of memory. *broken:
+ * there is a file, and it is none of these. */
+static json_t *read_entries(const char *file, bool *broken) {
     struct pl_text path = {0};
     struct stat st;
     json_t *root = NULL, *entries = NULL;
+    bool there = false;
     if (pl_cache_dir(&path, false)) {
-        pl_text_add(&path, "/context.json");
-        if (stat(pl_text_str(&path), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MAX_FILE)
+        pl_text_addf(&path, "/%s", file);
+        there = stat(pl_text_str(&path), &st) == 0;
+        if (there && S_ISREG(st.st_mode) && st.st_size <= MAX_FILE)
             root = json_load_file(pl_text_str(&path), 0, NULL);
     }
     if (json_integer_value(json_object_get(root, "schema")) == SCHEMA)
         entries = json_object_get(root, "entries");
+    *broken = there && !json_is_array(entries);
     entries = json_is_array(entries) ? json_incref(entries) : json_array();
     json_decref(root);
     pl_text_finish(&path);
@@ -42,9 +46,60 @@ static bool is_text(const json_t *entry, const char *key, const char *value) {
     return text && strcmp(text, value) == 0;
 }
 
-static bool is_own(const json_t *entry, const struct pl_gpu *gpu, const struct pl_build_id *build) {
-    return is_text(entry, "device", gpu->name) && is_text(entry, "driver", gpu->driver) &&
-           is_text(entry, "build", build->hex);
+static bool is_own(const json_t *entry, const struct pl_memory *m, const char *build) {
+    bool own = is_text(entry, "build", build);
+    for (size_t i = 0; own && i < PL_MEMORY_OWNERS && m->of[i].key; i++)
+        own = is_text(entry, m->of[i].key, m->of[i].value);
+    return own;
+}
+
+json_t *pl_memory_find(const struct pl_memory *m, bool *broken) {
+    const struct pl_build_id build = pl_build_id();
+    json_t *found = NULL;
+    bool ignored;
+    json_t *entries = read_entries(m->file, broken ? broken : &ignored);
+    for (size_t i = 0; build.hex[0] && i < json_array_size(entries) && !found; i++) {
+        json_t *entry = json_array_get(entries, i);
+        if (is_own(entry, m, build.hex)) found = json_incref(entry);
+    }
+    json_decref(entries);
+    return found;
+}
+
+static void write_entries(const char *file, json_t *entries) {
+    struct pl_text path = {0};
+    json_t *root = json_pack("{s:i, s:O}", "schema", SCHEMA, "entries", entries);
+    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    if (text && pl_cache_dir(&path, true)) {
+        pl_text_addf(&path, "/%s", file);
+        if (!path.failed)
+            (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1 */
+    }
+    free(text);
+    json_decref(root);
+    pl_text_finish(&path);
+}
+
+void pl_memory_put(const struct pl_memory *m, json_t *figures) {
+    const struct pl_build_id build = pl_build_id();
+    bool broken, whole;
+    json_t *entries = build.hex[0] ? read_entries(m->file, &broken) : NULL;
+    for (size_t i = json_array_size(entries); i-- > 0;)
+        if (is_own(json_array_get(entries, i), m, build.hex) || i >= MAX_ENTRIES - 1)
+            json_array_remove(entries, i);
+    whole = figures && json_object_set_new(figures, "build", json_string(build.hex)) == 0;
+    for (size_t i = 0; whole && i < PL_MEMORY_OWNERS && m->of[i].key; i++)
+        whole = json_object_set_new(figures, m->of[i].key, json_string(m->of[i].value)) == 0;
+    if (whole && entries && json_array_insert(entries, 0, figures) == 0)
+        write_entries(m->file, entries);
+    json_decref(figures);
+    json_decref(entries);
+}
+
+/* --- the context of a GPU -------------------------------------------------------------------- */
+
+static struct pl_memory memory_of(const struct pl_gpu *gpu) {
+    return (struct pl_memory){"context.json", {{"device", gpu->name}, {"driver", gpu->driver}}};
 }
 
 /* The figures of an entry; false when they cannot be true. */
@@ -59,15 +114,10 @@ static bool read_figures(const json_t *entry, const struct pl_gpu *gpu, struct p
 }
 
 static bool recall(const struct pl_gpu *gpu, struct pl_context *out) {
-    const struct pl_build_id build = pl_build_id();
-    bool found = false;
-    if (!build.hex[0]) return false;
-    json_t *entries = read_entries();
-    for (size_t i = 0; i < json_array_size(entries) && !found; i++) {
-        const json_t *entry = json_array_get(entries, i);
-        found = is_own(entry, gpu, &build) && read_figures(entry, gpu, out);
-    }
-    json_decref(entries);
+    const struct pl_memory m = memory_of(gpu);
+    json_t *entry = pl_memory_find(&m, NULL);
+    bool found = entry && read_figures(entry, gpu, out);
+    json_decref(entry);
     return found;
 }
 
@@ -80,32 +130,9 @@ void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out) {
                                .source = card ? "card table" : "default"};
 }
 
-static void write_entries(json_t *entries) {
-    struct pl_text path = {0};
-    json_t *root = json_pack("{s:i, s:O}", "schema", SCHEMA, "entries", entries);
-    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    if (text && pl_cache_dir(&path, true)) {
-        pl_text_add(&path, "/context.json");
-        if (!path.failed)
-            (void)pl_file_write(pl_text_str(&path), text, strlen(text), NULL); /* X1 */
-    }
-    free(text);
-    json_decref(root);
-    pl_text_finish(&path);
-}
-
-/* The newest entry stands first. */
 void pl_context_remember(const struct pl_gpu *gpu, uint64_t opened_bytes, uint64_t final_bytes) {
-    const struct pl_build_id build = pl_build_id();
-    if (!build.hex[0] || opened_bytes == 0 || final_bytes < opened_bytes) return;
-    json_t *entries = read_entries();
-    if (!entries) return;
-    for (size_t i = json_array_size(entries); i-- > 0;)
-        if (is_own(json_array_get(entries, i), gpu, &build) || i >= MAX_ENTRIES - 1)
-            json_array_remove(entries, i);
-    json_t *entry = json_pack("{s:s, s:s, s:s, s:I, s:I}", "device", gpu->name, "driver",
-                              gpu->driver, "build", build.hex, "opened_bytes",
-                              (json_int_t)opened_bytes, "final_bytes", (json_int_t)final_bytes);
-    if (entry && json_array_insert_new(entries, 0, entry) == 0) write_entries(entries);
-    json_decref(entries);
+    const struct pl_memory m = memory_of(gpu);
+    if (opened_bytes == 0 || final_bytes < opened_bytes) return;
+    pl_memory_put(&m, json_pack("{s:I, s:I}", "opened_bytes", (json_int_t)opened_bytes,
+                                "final_bytes", (json_int_t)final_bytes));
 }

@@ -3,7 +3,8 @@
  *
  * In: facts of a GPU.  Out: bytes and where they come from.  Needs: estimator/card, nvml.h.
  * The memory of earlier runs is $XDG_CACHE_HOME/plimsoll/context.json (~/.cache without the
- * variable). An entry belongs to one GPU model, driver and build of this program.
+ * variable). An entry belongs to one GPU model, driver and build of this program. Speeds are
+ * remembered in the same way (speed.h).
  *   X1  a missing, broken or foreign file is the same as none: it never fails a run
  *   X2  the file is replaced whole or not at all
  * Use: pl_context_predict(&gpu, &c); ... pl_context_remember(&gpu, opened, final); */
@@ -15,6 +16,9 @@
 #include "estimator/config/job.h"
 #include "runtime/device/cuda/nvml.h"
 
+#include <jansson.h>
+#include <stdbool.h>
+
 struct pl_context {
     uint64_t bytes;        /* at the end of a run */
     uint64_t growth_bytes; /* of them, what comes after the context was opened: library kernels */
@@ -25,6 +29,20 @@ struct pl_context {
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out);
 /* opened <= final: bytes of this process without arenas, behind the opening and at the end. */
 void pl_context_remember(const struct pl_gpu *gpu, uint64_t opened_bytes, uint64_t final_bytes);
+
+/* --- what runs remember: files in the cache directory, X1, X2 --- */
+
+#define PL_MEMORY_OWNERS 6
+struct pl_memory { /* all borrowed */
+    const char *file; /* name in the directory */
+    struct {
+        const char *key, *value;
+    } of[PL_MEMORY_OWNERS]; /* whom an entry belongs to, besides this build; a NULL key ends it */
+};
+/* The entry, a new reference; NULL: none. *broken (nullable): there is a file that is no memory. */
+json_t *pl_memory_find(const struct pl_memory *m, bool *broken);
+/* In place of the entry that was there; steals `figures`, NULL included. */
+void pl_memory_put(const struct pl_memory *m, json_t *figures);
 
 /* --- which device, and what it has ------------------------------------------------------------ */
 

@@ -245,6 +245,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, recommended, &pf->search.planned, d));
     record_decisions(pf);
+    pl_forecast_init(&pf->forecast, pf, &pf->notes);
     PL_TRY(judge(pf, d));
     return judge_host(pf, d);
 }

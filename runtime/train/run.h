@@ -55,6 +55,7 @@ struct pl_run {
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
     uint32_t oldest_pending, n_pending;
     struct pl_worker *worker; /* NULL = not started, or prefetch is off */
+    struct pl_pace pace;
     double data_wait_seconds; /* of all steps, until their samples were there */
     struct pl_micro_batch micro;
     struct pl_log *log;

@@ -2,6 +2,7 @@
 #include "runtime/train/run.h"
 
 #include "estimator/base/units.h"
+#include "estimator/program/cost.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/train/merge.h"
 
@@ -106,6 +107,11 @@ static int stop_signal(const struct pl_run *r) {
     return r->opt->stop ? (int)*r->opt->stop : 0;
 }
 
+static double nominal_seconds(struct pl_run *r, const struct pl_step_result *s) {
+    const struct pl_speed speed = pl_speed_nominal(&r->pf->traits);
+    return pl_program_step_seconds(pl_run_rung(r)->planned.program, &speed, (double)s->tokens);
+}
+
 /* Reports finished steps until no more than `keep` wait. A step took as long as there is between
  * its report and the one before. */
 static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_train_result *out,
@@ -115,6 +121,7 @@ static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_t
         PL_TRY(pl_run_collect(r, &s, d));
         double now = pl_run_clock();
         PL_TRY(report_step(r, &s, now - *since, d));
+        pl_pace_add(&r->pace, now - *since, nominal_seconds(r, &s));
         *since = now;
         out->last_loss = s.loss;
     }
@@ -185,7 +192,7 @@ pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
     return pl_log_event(
         r->log, "summary",
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "steps",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I}", "steps",
                   (json_int_t)t->steps, "planned_host_bytes", (json_int_t)t->planned_host_bytes,
                   "allocated_host_bytes", (json_int_t)t->allocated_host_bytes,
                   "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
@@ -194,7 +201,9 @@ static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struc
                   (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
                   "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
                   pl_log_real(t->wall_seconds), "data_wait_seconds",
-                  pl_log_real(t->data_wait_seconds), "oom_recoveries",
+                  pl_log_real(t->data_wait_seconds), "predicted_step_seconds",
+                  pl_log_real(r->pf->forecast.step_seconds), "measured_step_seconds",
+                  pl_log_real(t->pace.seconds), "oom_recoveries",
                   (json_int_t)t->oom_recoveries),
         d);
 }
@@ -215,6 +224,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     out->tokens_per_second = seconds > 0 ? (double)r->tokens_computed / seconds : 0;
     pl_progress_end(&r->progress);
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
+    if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->pf, &out->pace);
     PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(pl_run_write_pictures(r, out->measured_bytes, d));
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));

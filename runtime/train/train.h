@@ -18,6 +18,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/batch.h"
 #include "runtime/train/context.h"
+#include "runtime/train/speed.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ struct pl_preflight {
     bool batch_was_auto;
     struct pl_autobatch search;
     uint64_t global_batch, total_steps, warmup_steps;
+    struct pl_forecast forecast; /* of a step; nothing was decided by it */
     char *resume_path;           /* checkpoint to continue from, NULL = from the start */
     struct pl_run_state resume_state;
 };
@@ -81,6 +83,7 @@ struct pl_train_result {
     uint64_t context_bytes;   /* measured, at the end; 0 on the CPU */
     double last_loss, eval_loss, tokens_per_second, wall_seconds;
     double data_wait_seconds; /* of wall_seconds, in which steps waited for their samples */
+    struct pl_pace_medians pace; /* of the steps of this run; NaN: too few */
     uint32_t oom_recoveries;
     int stopped_by; /* signal number, 0 = ran to its end */
 };

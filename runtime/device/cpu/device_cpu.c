@@ -89,6 +89,22 @@ static pl_err cpu_copy(struct pl_device *dev, void *dst, const void *src, uint64
     return PL_ERR_OK;
 }
 
+/* "model name : ..." is x86's line. */
+void pl_cpu_name(char out[PL_CPU_NAME_TEXT]) {
+    char line[256];
+    snprintf(out, PL_CPU_NAME_TEXT, "CPU");
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f) return;
+    while (fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        colon += 1 + strspn(colon + 1, " ");
+        snprintf(out, PL_CPU_NAME_TEXT, "%.*s", (int)strcspn(colon, "\n"), colon);
+        break;
+    }
+    fclose(f);
+}
+
 const struct pl_device_ops pl_device_cpu = {
     .name = "cpu",
     .open = cpu_open,

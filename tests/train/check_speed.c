@@ -1,0 +1,233 @@
+/* check_speed.c - the time of a step, predicted from the roofline and what an earlier run measured:
+ * where the ratio comes from, that it is used as it is, and that nothing is decided by it. */
+#include "runtime/train/train.h"
+#include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tensorset.h"
+#include "tests/support/tiny.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) {
+    scratch_make(dir);
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", in_dir(dir, "cache"), 1), 0);
+    tiny_make(dir, &(struct tiny){0},
+              "batch_size: 2\ngradient_checkpointing: auto\nvram_budget: 2MiB\n");
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+static const char *speed_file(void) {
+    return in_dir(dir, "cache/plimsoll/speed.json");
+}
+
+/* --- medians --------------------------------------------------------------------------------- */
+
+START_TEST(the_first_step_is_left_out_and_three_are_needed) {
+    struct pl_pace p = {0};
+    struct pl_pace_medians m;
+    static const double seconds[] = {100, 3, 1, 2};
+    for (int i = 0; i < 4; i++) {
+        ck_assert(!pl_pace_median(&p, &m));
+        ck_assert(isnan(m.seconds) && isnan(m.ratio) && m.steps == 0);
+        pl_pace_add(&p, seconds[i], 0.5);
+    }
+    ck_assert(pl_pace_median(&p, &m));
+    ck_assert_double_eq(m.seconds, 2);
+    ck_assert_double_eq(m.ratio, 4);
+    ck_assert_uint_eq(m.steps, 3);
+    pl_pace_add(&p, 10, 0.5);
+    ck_assert(pl_pace_median(&p, &m));
+    ck_assert_double_eq(m.seconds, 2.5);
+}
+END_TEST
+
+START_TEST(the_latest_steps_count) {
+    struct pl_pace p = {0};
+    struct pl_pace_medians m;
+    for (int i = 0; i < 10 * PL_PACE_STEPS; i++)
+        pl_pace_add(&p, i < 9 * PL_PACE_STEPS + 1 ? 1 : 7, 1);
+    ck_assert(pl_pace_median(&p, &m));
+    ck_assert_double_eq(m.seconds, 7);
+    ck_assert_uint_eq(m.steps, PL_PACE_STEPS);
+}
+END_TEST
+
+/* --- runs ------------------------------------------------------------------------------------ */
+
+#define TRAIN(...) plimsoll_train_expect(0, dir, (const char *[]){__VA_ARGS__, NULL})
+
+static json_t *event(const char *out, const char *name) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    json_t *e = json_incref(joblog_event(log, name, 0));
+    ck_assert_ptr_nonnull(e);
+    json_decref(log);
+    return e;
+}
+
+static void expect_no_prediction(const char *out) {
+    static const char *const events[] = {"preflight", "summary"};
+    for (int i = 0; i < 2; i++) {
+        json_t *e = event(out, events[i]);
+        ck_assert(json_is_null(json_object_get(e, "predicted_step_seconds")));
+        json_decref(e);
+    }
+}
+
+static double stored_ratio(void) {
+    json_t *root = json_load_file(speed_file(), 0, NULL);
+    ck_assert_uint_eq(json_array_size(json_object_get(root, "entries")), 1);
+    double ratio = joblog_number(json_array_get(json_object_get(root, "entries"), 0), "ratio");
+    json_decref(root);
+    return ratio;
+}
+
+static void store_ratio(double ratio) {
+    json_t *root = json_load_file(speed_file(), 0, NULL);
+    json_t *entry = json_array_get(json_object_get(root, "entries"), 0);
+    ck_assert_int_eq(json_object_set_new(entry, "ratio", json_real(ratio)), 0);
+    ck_assert_int_eq(json_dump_file(root, speed_file(), 0), 0);
+    json_decref(root);
+}
+
+START_TEST(a_run_is_predicted_by_the_one_before) {
+    TRAIN("max_steps=6", "output_dir=first");
+    expect_no_prediction("first");
+    const double ratio = stored_ratio(),
+                 measured = joblog_summary(in_dir(dir, "first"), "measured_step_seconds");
+    ck_assert(isnormal(ratio) && ratio > 0);
+    ck_assert(isnormal(measured) && measured > 0);
+    TRAIN("max_steps=6", "output_dir=second");
+    json_t *e = event("second", "preflight");
+    const double predicted = joblog_number(e, "predicted_step_seconds");
+    ck_assert_double_eq(predicted, joblog_number(e, "nominal_step_seconds") * ratio);
+    ck_assert_double_eq(joblog_summary(in_dir(dir, "second"), "predicted_step_seconds"), predicted);
+    ck_assert_double_gt(joblog_summary(in_dir(dir, "second"), "measured_step_seconds"), 0);
+    json_decref(e);
+}
+END_TEST
+
+START_TEST(people_are_told_both) {
+    struct outcome o = plimsoll_train(dir, (const char *[]){"max_steps=6", "output_dir=a", NULL});
+    ck_assert_ptr_null(strstr(o.err, "predicted:"));
+    ck_assert_msg(strstr(o.err, "measured ") && strstr(o.err, "s a step, median of 5"), "%s",
+                  o.err);
+    outcome_finish(&o);
+    o = plimsoll_train(dir, (const char *[]){"max_steps=6", "output_dir=b", NULL});
+    ck_assert_msg(strstr(o.err, "  predicted: ") && strstr(o.err, " s a step, measured "), "%s",
+                  o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
+START_TEST(too_few_steps_leave_nothing) {
+    TRAIN("max_steps=3", "output_dir=out");
+    ck_assert(!path_exists(speed_file()));
+    json_t *e = event("out", "summary");
+    ck_assert(json_is_null(json_object_get(e, "measured_step_seconds")));
+    json_decref(e);
+}
+END_TEST
+
+/* A ratio belongs to what was measured. */
+static const char *const others[] = {"threads=1", "dtype=bf16", "mode=lora"};
+
+START_TEST(a_run_of_another_kind_is_not_predicted) {
+    TRAIN("max_steps=6", "output_dir=first");
+    TRAIN("max_steps=2", "output_dir=second", "vram_budget=1GiB", others[_i]);
+    expect_no_prediction("second");
+}
+END_TEST
+
+static const char *const broken[] = {
+    "", "{", "[]", "{\"schema\":2,\"entries\":[]}", "{\"schema\":1,\"entries\":{}}", "\xff\xfe"};
+
+START_TEST(a_broken_file_is_noted_ignored_and_replaced) {
+    TRAIN("max_steps=6", "output_dir=first");
+    file_write(speed_file(), broken[_i]);
+    struct outcome o = plimsoll_train(dir, (const char *[]){"max_steps=6", "output_dir=b", NULL});
+    ck_assert_int_eq(o.status, 0);
+    ck_assert_msg(strstr(o.err, "speed.json in the cache directory is damaged"), "%s", o.err);
+    outcome_finish(&o);
+    expect_no_prediction("b");
+    ck_assert_double_gt(stored_ratio(), 0);
+}
+END_TEST
+
+static const double lies[] = {0, -1, 1e-320};
+
+START_TEST(a_ratio_that_no_clock_shows_is_not_believed) {
+    TRAIN("max_steps=6", "output_dir=first");
+    store_ratio(lies[_i]);
+    TRAIN("max_steps=2", "output_dir=second");
+    expect_no_prediction("second");
+}
+END_TEST
+
+/* The lines that begin with a key, of config.resolved.yaml. */
+static void expect_same_choice(const char *key) {
+    char line[2][128];
+    static const char *const outs[] = {"without", "with"};
+    for (int i = 0; i < 2; i++) {
+        char *text = file_read(textf("%s/%s/config.resolved.yaml", dir, outs[i]), NULL);
+        const char *at = strstr(text, textf("\n%s: ", key));
+        ck_assert_msg(at != NULL, "no %s in\n%s", key, text);
+        snprintf(line[i], sizeof line[i], "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+        free(text);
+    }
+    ck_assert_str_eq(line[0], line[1]);
+}
+
+START_TEST(nothing_is_decided_by_the_clock) {
+    static const double ratios[] = {1e-6, 1e6};
+    const char *const words[] = {"batch_size=auto", "global_batch_size=4", "max_steps=6"};
+    TRAIN(words[0], words[1], words[2], "output_dir=without");
+    expect_no_prediction("without");
+    store_ratio(ratios[_i]);
+    TRAIN(words[0], words[1], words[2], "output_dir=with");
+    json_t *e = event("with", "preflight");
+    ck_assert_double_gt(joblog_number(e, "predicted_step_seconds"), 0);
+    json_decref(e);
+    expect_same_choice("gradient_checkpointing");
+    expect_same_choice("batch_size");
+    char a[SCRATCH_PATH + 16], b[SCRATCH_PATH + 16];
+    snprintf(a, sizeof a, "%s/without", dir);
+    snprintf(b, sizeof b, "%s/with", dir);
+    weights_assert_same(a, b, "model");
+    joblog_assert_same_steps(a, b);
+}
+END_TEST
+
+#define N(a) (int)(sizeof(a) / sizeof *(a))
+
+int main(void) {
+    Suite *s = suite_create("train.speed");
+    TCase *medians = tcase_create("medians");
+    tcase_add_test(medians, the_first_step_is_left_out_and_three_are_needed);
+    tcase_add_test(medians, the_latest_steps_count);
+    suite_add_tcase(s, medians);
+    TCase *runs = tcase_create("runs");
+    tcase_set_timeout(runs, 120);
+    tcase_add_checked_fixture(runs, set_up, tear_down);
+    tcase_add_test(runs, a_run_is_predicted_by_the_one_before);
+    tcase_add_test(runs, people_are_told_both);
+    tcase_add_test(runs, too_few_steps_leave_nothing);
+    tcase_add_loop_test(runs, a_run_of_another_kind_is_not_predicted, 0, N(others));
+    tcase_add_loop_test(runs, a_broken_file_is_noted_ignored_and_replaced, 0, N(broken));
+    tcase_add_loop_test(runs, a_ratio_that_no_clock_shows_is_not_believed, 0, N(lies));
+    tcase_add_loop_test(runs, nothing_is_decided_by_the_clock, 0, 2);
+    suite_add_tcase(s, runs);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
