@@ -3,6 +3,7 @@
 
 #include "estimator/base/units.h"
 #include "estimator/gate/provenance.h"
+#include "estimator/program/merge_program.h"
 
 #include <string.h>
 
@@ -13,6 +14,26 @@ static uint64_t trainable_params(const struct pl_program *p) {
     for (uint32_t i = 0; i < p->n_tensors; i++)
         if (p->tensors[i].trainable) n += p->tensors[i].dims[0] * p->tensors[i].dims[1];
     return n;
+}
+
+/* What `save_merged` takes at the end of a run: a program of its own, in the machine's memory. */
+static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
+    const struct pl_traits traits = pl_traits_cpu(pl_cpu_count());
+    const struct pl_job_shape *s = &e->planned.program->shape;
+    const struct pl_job_shape shape = {.mode = PL_MODE_LORA,
+                                       .lora_r = s->lora_r,
+                                       .lora_scale = s->lora_scale,
+                                       .lora_targets = s->lora_targets,
+                                       .save = true,
+                                       .stretch = PL_MERGE_STRETCH};
+    struct pl_planned merge = {0};
+    if (!e->job->save_merged || e->job->inference || !pl_mode_adapts(e->job->mode))
+        return PL_ERR_OK;
+    pl_err err = pl_program_create_merge(e->model, &shape, &traits, &merge.program, d);
+    if (err == PL_ERR_OK) err = pl_plan_create(merge.program, &merge.plan, d);
+    if (err == PL_ERR_OK) e->merged_export_bytes = merge.plan->arena_bytes;
+    pl_planned_finish(&merge);
+    return err;
 }
 
 pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const struct pl_model *m,
@@ -30,6 +51,7 @@ pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const s
     PL_TRY(pl_planned_init_from(&e->planned, made ? made : &none, job, m, traits, batch_size, d));
     e->trainable_param_count = trainable_params(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, job, m, budget);
+    PL_TRY(plan_merged_export(e, d));
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN)
         return PL_ERR_OK;
     return pl_gate_remedies(job, e->planned.plan, budget, e->remedies, &e->n_remedies, d);
@@ -144,6 +166,10 @@ static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
                  pl_op_name(op->kind));
     if (op->layer != PL_NONE) pl_text_addf(out, ", layer %u", op->layer);
     pl_text_add(out, ")\n");
+    char merged[PL_BYTES_TEXT];
+    if (e->merged_export_bytes)
+        pl_text_addf(out, "  merged export: %s of the machine's memory, behind the run\n",
+                     pl_bytes_text(e->merged_export_bytes, merged));
 }
 
 static void add_verdict(const struct pl_estimate *e, const struct style *s, struct pl_text *out) {
@@ -266,13 +292,18 @@ static json_t *host_ledger_json(const struct pl_plan *plan) {
     return list;
 }
 
-static json_t *phases_json(const struct pl_plan *plan) {
+static json_t *phases_json(const struct pl_estimate *e) {
+    const struct pl_plan *plan = e->planned.plan;
     json_t *list = json_array();
     for (int p = 0; p < PL_PHASE_COUNT; p++)
         if (plan->program->phases[p].n_ops)
             json_array_append_new(list,
                                   json_pack("{s:s, s:I}", "name", pl_phase_name(p), "bytes",
                                             (json_int_t)(plan->job_bytes + plan->phases[p].bytes)));
+    if (e->merged_export_bytes)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:s}", "name", "merged export", "bytes",
+                                        (json_int_t)e->merged_export_bytes, "memory", "host"));
     return list;
 }
 
@@ -280,10 +311,10 @@ static json_t *remedies_json(const struct pl_estimate *e) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
-        json_array_append_new(
-            list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "change", r->change, "saves_bytes",
-                            (json_int_t)r->saves_bytes, "total_gb", gb(r->total_bytes),
-                            "host_ram_gb", gb(r->host_bytes), "fits", (int)r->fits));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:f, s:b}", "change", r->change,
+                                              "saves_bytes", (json_int_t)r->saves_bytes, "total_gb",
+                                              gb(r->total_bytes), "host_ram_gb", gb(r->host_bytes),
+                                              "fits", (int)r->fits));
     }
     return list;
 }
@@ -372,7 +403,7 @@ json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes) {
     put_inputs(e, o);
     put_verdict(e, o);
     json_object_set_new(o, "notes", notes_json(notes));
-    json_object_set_new(o, "phases", phases_json(e->planned.plan));
+    json_object_set_new(o, "phases", phases_json(e));
     json_object_set_new(o, "ledger", pl_estimate_ledger_json(e->planned.plan));
     json_object_set_new(o, "host_ledger", host_ledger_json(e->planned.plan));
     json_object_set_new(o, "bytes", bytes_json(e));

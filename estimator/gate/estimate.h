@@ -17,6 +17,7 @@ struct pl_estimate {
     uint32_t n_remedies;
     uint32_t batch_size, recommended_batch_size; /* recommended 0: unknown or none fits */
     uint64_t gradient_accumulation;
+    uint64_t merged_export_bytes; /* of the host, once the arenas are gone; 0: save_merged is off */
     uint64_t param_count, trainable_param_count;
 };
 

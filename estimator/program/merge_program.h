@@ -15,6 +15,9 @@
 
 #include "estimator/program/program.h"
 
+/* Elements of a stretch where no budget asks for less; larger buffers buy no speed. */
+#define PL_MERGE_STRETCH (UINT64_C(2) << 20)
+
 /* W + s B A of every targeted matrix. Of the shape, mode, lora_r, lora_scale, lora_targets and
  * stretch count; a stretch is at least a row. */
 pl_err pl_program_create_merge(const struct pl_model *m, const struct pl_job_shape *shape,

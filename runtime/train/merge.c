@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FIRST_STRETCH (UINT64_C(2) << 20) /* elements; larger buffers buy no speed */
 
 static pl_err find_model(struct pl_merge *m, struct pl_diag *d) {
     PL_TRY(pl_model_resolve(m->request.model, &m->ref, &m->notes, d));
@@ -55,7 +54,7 @@ static pl_err plan(struct pl_merge *m, uint64_t stretch, struct pl_diag *d) {
 static pl_err plan_within_budget(struct pl_merge *m, struct pl_diag *d) {
     char needs[PL_BYTES_TEXT], has[PL_BYTES_TEXT];
     uint64_t budget = m->request.budget_bytes, bytes = 0;
-    for (uint64_t stretch = FIRST_STRETCH; stretch; stretch /= 2) {
+    for (uint64_t stretch = PL_MERGE_STRETCH; stretch; stretch /= 2) {
         PL_TRY(plan(m, stretch, d));
         bytes = m->planned.plan->arena_bytes;
         if (!budget || bytes <= budget) return PL_ERR_OK;

@@ -52,6 +52,32 @@ START_TEST(the_json_ledger_sums_to_the_arena) {
 }
 END_TEST
 
+/* Beside the phases of the run, which it comes behind: not part of their peak. */
+START_TEST(a_merged_export_is_a_phase_where_it_is_asked_for) {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    const struct pl_traits traits = pl_traits_cpu(2);
+    const struct pl_budget none = {.source = "test"};
+    ask(&e, &job, &m, "lora", 0);
+    ck_assert_uint_eq(e.merged_export_bytes, 0);
+    pl_estimate_finish(&e);
+    job.save_merged = true;
+    ck_assert_int_eq(pl_estimate_init(&e, &job, &m, &traits, &none, 2, 0, NULL, NULL), PL_ERR_OK);
+    json_t *o = pl_estimate_json(&e, NULL), *phases = json_object_get(o, "phases");
+    const json_t *last = json_array_get(phases, json_array_size(phases) - 1);
+    ck_assert_str_eq(json_string_value(json_object_get(last, "name")), "merged export");
+    ck_assert_str_eq(json_string_value(json_object_get(last, "memory")), "host");
+    ck_assert_uint_eq(integer(last, "bytes"), e.merged_export_bytes);
+    /* a stretch as it is stored, its values in fp32, and the adapter's two factors for it */
+    ck_assert_uint_ge(e.merged_export_bytes, UINT64_C(2) << 20);
+    ck_assert_uint_lt(e.merged_export_bytes, UINT64_C(64) << 20);
+    json_decref(o);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+}
+END_TEST
+
 START_TEST(every_field_of_the_contract_is_there) {
     static const char *const keys[] = {"total_gb",
                                        "model_weights_gb",
@@ -130,6 +156,7 @@ int main(void) {
     Suite *s = suite_create("gate.estimate");
     TCase *tc = tcase_create("estimate");
     tcase_add_loop_test(tc, the_json_ledger_sums_to_the_arena, 0, 2);
+    tcase_add_test(tc, a_merged_export_is_a_phase_where_it_is_asked_for);
     tcase_add_test(tc, every_field_of_the_contract_is_there);
     tcase_add_test(tc, the_first_line_is_the_summary);
     suite_add_tcase(s, tc);
