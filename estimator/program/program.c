@@ -217,9 +217,7 @@ static void suffix_name(const struct pl_program *p, const struct pl_tensor *t, c
     struct pl_part parts[PL_MAX_PARTS];
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     const char *module = NULL;
-    bool of_part = t->role >= PL_ROLE_MOMENT1 && t->role <= PL_ROLE_MOMENT2_ABSMAX &&
-                   p->shape.optimizer == PL_OPTIMIZER_ADAMW_8BIT;
-    if (of_part && pl_tensor_parts(p, t->of, parts) > 1) {
+    if (pl_state_is_of_part(&p->shape, t->role) && pl_tensor_parts(p, t->of, parts) > 1) {
         pl_model_rows(p->model, rows);
         module = rows[t->row].module;
     }

@@ -255,6 +255,15 @@ struct pl_part {
 uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
                          struct pl_part out[PL_MAX_PARTS]);
 
+/* Whether a state is of one such part rather than of its whole tensor. */
+static inline bool pl_state_is_of_part(const struct pl_job_shape *s, enum pl_role role) {
+    return s->optimizer == PL_OPTIMIZER_ADAMW_8BIT && role >= PL_ROLE_MOMENT1 &&
+           role <= PL_ROLE_MOMENT2_ABSMAX;
+}
+static inline bool pl_role_is_moment_absmax(enum pl_role role) {
+    return role == PL_ROLE_MOMENT1_ABSMAX || role == PL_ROLE_MOMENT2_ABSMAX;
+}
+
 /* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
  * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of
  * a product is not fp32, but see pl_product_workspace_bytes(). The kernels compute their layout

@@ -49,8 +49,7 @@ static void add_gradient(struct pl_builder *b, uint32_t of) {
 static void add_part_state(struct pl_builder *b, uint32_t of, size_t kind,
                            const struct pl_part *part) {
     const struct pl_tensor *w = &b->p->tensors[of];
-    bool absmax =
-        kinds[kind].role == PL_ROLE_MOMENT1_ABSMAX || kinds[kind].role == PL_ROLE_MOMENT2_ABSMAX;
+    bool absmax = pl_role_is_moment_absmax(kinds[kind].role);
     uint64_t n = part->rows * w->dims[1];
     bool small = n < PL_STATE8_MIN;
     if (absmax && small) return;
@@ -75,12 +74,11 @@ static void add_state(struct pl_builder *b, uint32_t of, size_t kind) {
     if (master ? !b->s->master_weights || b->p->tensors[of].dtype != PL_DTYPE_BF16
                : b->s->optimizer == PL_OPTIMIZER_SGD)
         return;
-    if (in_blocks(b) && !master) {
+    if (pl_state_is_of_part(b->s, kinds[kind].role)) {
         uint32_t n = pl_tensor_parts(b->p, of, parts);
         for (uint32_t i = 0; i < n; i++)
             add_part_state(b, of, kind, &parts[i]);
-    } else if (kinds[kind].role != PL_ROLE_MOMENT1_ABSMAX &&
-               kinds[kind].role != PL_ROLE_MOMENT2_ABSMAX) {
+    } else if (!pl_role_is_moment_absmax(kinds[kind].role)) {
         add_companion(b, of, kinds[kind].role, kinds[kind].name, PL_DTYPE_F32,
                       PL_CATEGORY_OPTIMIZER);
     }
@@ -102,7 +100,7 @@ struct state_index {
 
 static uint32_t part_of_state(const struct pl_builder *b, const struct pl_tensor *state) {
     struct pl_part parts[PL_MAX_PARTS];
-    if (!in_blocks(b) || state->role == PL_ROLE_MASTER) return 0;
+    if (!pl_state_is_of_part(b->s, state->role)) return 0;
     uint32_t n = pl_tensor_parts(b->p, state->of, parts);
     for (uint32_t i = 0; i < n; i++)
         if (parts[i].row == state->row) return i;

@@ -155,7 +155,7 @@ static const struct {
 /* The state of a window: of its whole tensor, or of the part that the window is. */
 static uint32_t find_state(const struct pl_program *p, enum pl_role role,
                            const struct pl_window *w) {
-    bool by_part = p->shape.optimizer == PL_OPTIMIZER_ADAMW_8BIT && role != PL_ROLE_MASTER;
+    bool by_part = pl_state_is_of_part(&p->shape, role);
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         if (t->role == role && t->of == w->tensor && (!by_part || t->row == w->row)) return i;
@@ -171,16 +171,14 @@ static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
     if (item.tensor == PL_NONE) return PL_ERR_OK;
     const struct pl_tensor *t = &p->tensors[item.tensor];
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1;
-    uint64_t row0 = cols ? item.first / cols : 0;
+    uint64_t row0 = cols && !pl_state_is_of_part(&p->shape, role) ? item.first / cols : 0;
     item.master = PL_NONE;
     strncat(item.name, suffix, sizeof item.name - strlen(item.name) - 1);
-    if (role == PL_ROLE_MOMENT1_ABSMAX || role == PL_ROLE_MOMENT2_ABSMAX) {
+    if (pl_role_is_moment_absmax(role)) {
         item.rank = 1;
         item.dims[0] = t->dims[0];
         item.dims[1] = 1;
     }
-    /* a state of one part begins with it */
-    if (t->dims[0] == item.dims[0]) row0 = 0;
     return add_window(w, p, item, row0, d);
 }
 
