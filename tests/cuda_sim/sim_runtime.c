@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- errors ---- */
 
@@ -217,6 +218,7 @@ struct CUstream_st {
 struct CUevent_st {
     unsigned flags;
     uint64_t launches; /* kernels queued before it was recorded */
+    struct timespec at;
 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
@@ -274,6 +276,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     (void)stream;
     if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
     event->launches = plsim_counters.launches;
+    (void)clock_gettime(CLOCK_MONOTONIC, &event->at);
     return plsim_sticky();
 }
 
@@ -287,7 +290,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     if (!ms || !from || !to) return plsim_fail(cudaErrorInvalidValue);
-    *ms = 0;
+    if ((from->flags | to->flags) & cudaEventDisableTiming)
+        return plsim_fail(cudaErrorInvalidResourceHandle);
+    *ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f +
+          (float)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6f;
     return plsim_sticky();
 }
 

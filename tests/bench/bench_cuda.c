@@ -1,0 +1,174 @@
+/* bench_cuda.c - a training step on a GPU, op by op. One JSON object a line, written at once.
+ *
+ * Usage: bench_cuda ops|products CONFIG.json [key=value...]      (keys of a configuration)
+ *        bench_cuda copy
+ * ops: {"event":"step"} with the wall time of a step as the host sees it, its time on the GPU when
+ * the host is ahead, and the sum over its ops; then an {"event":"op"} for each kind and shape, with
+ * FLOPs and bytes as planned. products: bench_cuda.h. copy: what the memory of the GPU can do.
+ * Medians over rounds. In the emulation of tests/cuda_sim it runs too, and its times mean nothing.
+ */
+#include "tests/bench/bench_cuda.h"
+
+#include "tests/bench/machine.h"
+#include "tests/support/child.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM_UP = 2, WINDOW = 48 }; /* ops behind one head start: few enough to fit a launch queue */
+
+static const enum pl_phase phases[] = {PL_PHASE_MICRO, PL_PHASE_OPTIMIZER};
+enum { N_PHASES = sizeof phases / sizeof *phases };
+
+static void run_step(struct rig *r) {
+    struct pl_diag d = {0};
+    for (int i = 0; i < N_PHASES; i++)
+        must(pl_exec_run_phase(&r->exec, phases[i], &d), &d);
+}
+
+/* Op i lies between events 2i and 2i + 1. */
+static void time_ops(struct rig *r, struct cuda_clock *clock, struct costs *costs, int round) {
+    const struct pl_program *p = r->planned.program;
+    struct pl_diag d = {0};
+    uint32_t n = 0;
+    rig_fill_batch(r);
+    for (int k = 0; k < N_PHASES; k++)
+        for (uint32_t i = p->phases[phases[k]].first_op, end = i + p->phases[phases[k]].n_ops;
+             i < end; i++) {
+            if (n++ % WINDOW == 0) cuda_clock_head_start(clock);
+            cuda_clock_mark(clock, 2 * i);
+            must(pl_exec_run(&r->exec, i, 1, &d), &d);
+            cuda_clock_mark(clock, 2 * i + 1);
+        }
+    rig_sync(r);
+    for (int k = 0; k < N_PHASES; k++)
+        for (uint32_t i = p->phases[phases[k]].first_op, end = i + p->phases[phases[k]].n_ops;
+             i < end; i++)
+            costs_add(costs, r, i, round, cuda_clock_seconds(clock, 2 * i, 2 * i + 1));
+}
+
+/* From the first launch until the device is idle. */
+static double wall_seconds(struct rig *r) {
+    rig_fill_batch(r);
+    rig_sync(r);
+    const double before = seconds_now();
+    run_step(r);
+    rig_sync(r);
+    return seconds_now() - before;
+}
+
+static double queued_seconds(struct rig *r, struct cuda_clock *clock) {
+    rig_fill_batch(r);
+    for (int i = 0; i < 8; i++)
+        cuda_clock_head_start(clock);
+    cuda_clock_mark(clock, 0);
+    run_step(r);
+    cuda_clock_mark(clock, 1);
+    rig_sync(r);
+    return cuda_clock_seconds(clock, 0, 1);
+}
+
+static double grad_norm(struct rig *r) {
+    struct pl_diag d = {0};
+    double clip[2] = {0};
+    must(pl_exec_download(&r->exec, r->planned.program->clip, clip, sizeof clip), &d);
+    return clip[0];
+}
+
+static uint32_t n_ops(const struct pl_program *p) {
+    uint32_t n = 0;
+    for (int k = 0; k < N_PHASES; k++)
+        n += p->phases[phases[k]].n_ops;
+    return n;
+}
+
+static void print_op(const struct cost *c, double total) {
+    printf("{\"event\":\"op\",\"op\":\"%s\",\"dtype\":\"%s\",\"rows\":%llu,\"cols\":%llu,"
+           "\"inner\":%llu,\"calls\":%d,\"ms\":%.6f,\"share\":%.5f,\"flops\":%.9g,"
+           "\"bytes\":%.9g}\n",
+           pl_op_name(c->kind), pl_dtype_name(c->dtype), (unsigned long long)c->rows,
+           (unsigned long long)c->cols, (unsigned long long)c->inner, c->calls, 1e3 * c->middle,
+           total > 0 ? c->middle / total : 0.0, c->flops, c->bytes);
+}
+
+static void measure_ops(struct rig *r, struct cuda_clock *clock) {
+    static struct costs costs;
+    double wall[RIG_ROUNDS], queued[RIG_ROUNDS];
+    for (int round = -WARM_UP; round < RIG_ROUNDS; round++) {
+        time_ops(r, clock, &costs, round);
+        const double on_host = wall_seconds(r), on_gpu = queued_seconds(r, clock);
+        if (round < 0) continue;
+        wall[round] = on_host;
+        queued[round] = on_gpu;
+    }
+    costs_finish(&costs);
+    double flops = 0;
+    for (int i = 0; i < costs.n; i++)
+        flops += costs.rows[i].flops;
+    /* An infinity is no number of JSON. */
+    const double norm = grad_norm(r);
+    const bool finite = norm - norm == 0;
+    printf("{\"event\":\"step\",\"ops\":%u,\"tokens\":%llu,\"wall_ms\":%.6f,\"queued_ms\":%.6f,"
+           "\"sum_ms\":%.6f,\"flops\":%.9g,\"finite\":%s,\"planned_peak_bytes\":%llu}\n",
+           n_ops(r->planned.program), (unsigned long long)r->planned.program->tokens,
+           1e3 * median(wall, RIG_ROUNDS), 1e3 * median(queued, RIG_ROUNDS), 1e3 * costs.total,
+           flops, finite ? "true" : "false", (unsigned long long)r->planned.plan->arena_bytes);
+    for (int i = 0; i < costs.n; i++)
+        print_op(&costs.rows[i], costs.total);
+}
+
+static void open_job(struct rig *r, char **words) {
+    struct pl_diag d = {0};
+    rig_init(r);
+    must(pl_model_read(words[0], &r->model, &d), &d);
+    for (int i = 1; words[i]; i++) {
+        char *value = strchr(words[i], '=');
+        if (!value) {
+            fprintf(stderr, "%s: key=value was expected\n", words[i]);
+            exit(2);
+        }
+        *value++ = 0;
+        rig_set(r, words[i], value);
+    }
+    rig_open(r, &pl_device_cuda, 1);
+}
+
+static void measure_job(bool ops, char **words) {
+    static struct rig r;
+    struct cuda_clock clock;
+    open_job(&r, words);
+    cuda_clock_open(&clock, r.device, 2 * r.planned.program->n_ops + 2);
+    if (ops)
+        measure_ops(&r, &clock);
+    else
+        bench_cuda_products(&r, &clock);
+    cuda_clock_close(&clock);
+    rig_close(&r);
+}
+
+static void measure_copies(void) {
+    struct pl_diag d = {0};
+    struct pl_device *dev = NULL;
+    struct cuda_clock clock;
+    must(pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &dev, &d), &d);
+    cuda_clock_open(&clock, dev, 2);
+    printf("{\"event\":\"copy\",\"bytes_per_second\":%.9g,\"sm_count\":%u}\n",
+           cuda_clock_copy_rate(&clock), pl_cuda_of(dev)->sm_count);
+    cuda_clock_close(&clock);
+    pl_device_close(&dev);
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (strcmp(what, "copy") == 0 && argc == 2) {
+        measure_copies();
+    } else if ((strcmp(what, "ops") == 0 || strcmp(what, "products") == 0) && argc > 2) {
+        measure_job(what[0] == 'o', argv + 2);
+    } else {
+        fprintf(stderr, "usage: bench_cuda copy | ops|products CONFIG.json [key=value...]\n");
+        return 2;
+    }
+    return 0;
+}
