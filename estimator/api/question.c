@@ -100,7 +100,8 @@ pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d) {
 }
 
 void pl_question_set_inference(struct pl_job *job) {
-    bool quantised = job->given[PL_KEY_quant_type] || job->given[PL_KEY_double_quant];
+    bool quantised = job->given[PL_KEY_quant_type] || job->given[PL_KEY_double_quant] ||
+                     job->given[PL_KEY_quantize_head];
     job->inference = true;
     if (job->mode == PL_UNSET_U32)
         job->mode = quantised                   ? PL_MODE_QLORA

@@ -29,6 +29,8 @@
     X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
     X(quant_type, ENUM, "nf4", 0, 0, "nf4|fp4", "4-bit code of a qlora base")                      \
     X(double_quant, BOOL, "true", 0, 0, "", "the scales of a qlora base in 8 bits")                \
+    X(quantize_head, BOOL, "false", 0, 0, "",                                                      \
+      "the output head of a qlora base in 4 bits too, where it is not the embedding")              \
     X(compute_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                         \
       "what a qlora base is dequantised to for its products; auto: as `dtype`")                    \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
@@ -127,6 +129,8 @@
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \
     X(report_to, LIST, "jsonl", 0, 0, "", "jsonl, tensorboard, none")                              \
     X(seed, U64, "42", 0, 9e15, "", "of initialisation, order, dropout and rounding")              \
+    X(deterministic, ENUM, "true", 0, 0, "true",                                                   \
+      "the same plan gives the same bits; there is no faster way that does not")                   \
     X(device, DEVICE, "auto", 0, 0, "auto|cpu|null|cuda",                                          \
       "where to train; auto: a GPU that answers, else the CPU; cuda:N: one of several GPUs; null: "\
       "no arithmetic, for tests")                                                                  \

@@ -57,16 +57,15 @@ static uint64_t capacity_of(const struct pl_builder *b, enum pl_rows rows, uint6
 
 uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
                        uint64_t cols, enum pl_dtype dtype, enum pl_category category) {
-    return pl_build_tensor(b,
-                           (struct pl_tensor){.name = name,
-                                              .layer = b->layer,
-                                              .dims = {capacity_of(b, rows, n), cols, 1},
-                                              .rows = rows,
-                                              .dtype = dtype,
-                                              .category = category,
-                                              .scope = PL_SCOPE_STEP,
-                                              .phase = b->phase,
-                                              .of = PL_NONE});
+    return pl_build_tensor(b, (struct pl_tensor){.name = name,
+                                                 .layer = b->layer,
+                                                 .dims = {capacity_of(b, rows, n), cols, 1},
+                                                 .rows = rows,
+                                                 .dtype = dtype,
+                                                 .category = category,
+                                                 .scope = PL_SCOPE_STEP,
+                                                 .phase = b->phase,
+                                                 .of = PL_NONE});
 }
 
 uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,

@@ -111,6 +111,10 @@ void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t
 /* The matrix of a slot as products want it: the weight itself, or, of a slot in 4 bits, a transient
  * copy that ops appended here write. */
 struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot);
+/* Rows of the head that are products' operand at a time: V, unless the head is in 4 bits. */
+uint64_t pl_build_head_piece(const struct pl_builder *b);
+/* The piece from row0 on, a multiple of pl_build_head_piece(), as for pl_build_matrix. */
+struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows);
 
 /* --- states.c: what an optimizer keeps for each trainable tensor, and the ops that use it --- */
 void pl_build_states(struct pl_builder *b);
@@ -140,6 +144,8 @@ void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint3
                         bool need_dx);
 
 /* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
+/* logits[.,V] = h W^T, in pieces of the vocabulary where W is in 4 bits. */
+void pl_build_logits(struct pl_builder *b, struct pl_operand h, struct pl_operand logits);
 /* h = norm(xs), xs = (pending + trunk)[target_rows]; sum and rstd (nullable) get xs and what the
  * norm's gradient needs. */
 struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,

@@ -27,14 +27,23 @@ static struct pl_operand logits_window(const struct pl_builder *b, uint32_t logi
     return w;
 }
 
-static void chunk_logits(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits) {
-    if (b->err != PL_ERR_OK) return;
-    struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
-    struct pl_operand out[] = {logits_window(b, logits, h.row0, h.nrows)};
-    struct pl_operand wo = pl_arg(pl_build_now(b, w));
-    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, h, wo, out[0]);
-    struct pl_operand in[] = {h, wo, pl_arg_none, ws, pl_arg_none};
-    PL_OP(b, PL_OP_LINEAR, attr, in, out);
+static struct pl_operand piece_of(struct pl_operand logits, uint64_t col, uint64_t cols) {
+    logits.col = (uint32_t)col;
+    logits.cols = (uint32_t)cols;
+    return logits;
+}
+
+void pl_build_logits(struct pl_builder *b, struct pl_operand h, struct pl_operand logits) {
+    const uint64_t vocab = b->m->vocab, piece = pl_build_head_piece(b);
+    for (uint64_t col = 0; col < vocab && b->err == PL_ERR_OK; col += piece) {
+        const uint64_t cols = pl_u64_min(piece, vocab - col);
+        struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
+        struct pl_operand out[] = {piece_of(logits, col, cols)};
+        struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, h, w, out[0]);
+        struct pl_operand in[] = {h, w, pl_arg_none, ws, pl_arg_none};
+        PL_OP(b, PL_OP_LINEAR, attr, in, out);
+    }
 }
 
 static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
@@ -48,9 +57,24 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
     PL_OP(b, PL_OP_CROSS_ENTROPY, attr, in, out);
 }
 
-static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t w, uint32_t logits,
-                      bool need_dh) {
+/* d h = d logits W, over h: the sum over pieces of the vocabulary. */
+static void chunk_dh(struct pl_builder *b, struct pl_operand h, struct pl_operand dl) {
+    const uint64_t vocab = b->m->vocab, piece = pl_build_head_piece(b);
+    for (uint64_t col = 0; col < vocab && b->err == PL_ERR_OK; col += piece) {
+        const uint64_t cols = pl_u64_min(piece, vocab - col);
+        struct pl_attr attr = {.alpha = 1.0f, .accumulate = col ? PL_ACC_ADD : PL_ACC_WRITE};
+        struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
+        struct pl_operand part = piece_of(dl, col, cols);
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, part, w, h);
+        h.version = pl_build_now(b, h.id).version;
+        struct pl_operand in[] = {part, w, ws, col ? h : pl_arg_none}, out[] = {h};
+        PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
+    }
+}
+
+static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits, bool need_dh) {
     if (b->err != PL_ERR_OK) return;
+    uint32_t w = pl_build_weight(b, PL_SLOT_HEAD);
     struct pl_operand dl = logits_window(b, logits, h.row0, h.nrows);
     if (pl_build_trains(b, w)) {
         struct pl_attr attr = {.alpha = 1.0f};
@@ -59,12 +83,7 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t w, uin
         struct pl_operand in[] = {dl, h, ws, g}, out[] = {g};
         PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
     }
-    if (!need_dh) return;
-    struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
-    struct pl_operand wo = pl_arg(pl_build_now(b, w));
-    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dl, wo, h);
-    struct pl_operand in[] = {dl, wo, ws, pl_arg_none}, out[] = {h};
-    PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
+    if (need_dh) chunk_dh(b, h, dl);
 }
 
 static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val rstd, uint32_t h,
@@ -108,16 +127,15 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
     struct pl_val xs = PL_NO_VAL, rstd = PL_NO_VAL;
     const uint32_t h = pl_build_head_rows(b, trunk, pending, &xs, &rstd).id;
     if (b->err != PL_ERR_OK) return;
-    uint32_t wn = pl_build_weight(b, PL_SLOT_NORMF), w = pl_build_weight(b, PL_SLOT_HEAD);
-    bool need_dh = dx != PL_NONE || pl_build_trains(b, wn);
+    bool need_dh = dx != PL_NONE || pl_build_trains(b, pl_build_weight(b, PL_SLOT_NORMF));
     uint32_t logits = add_logits(b);
     uint64_t chunk = b->p->chunk_tokens;
     for (uint64_t row = 0; row < b->n && b->err == PL_ERR_OK; row += chunk) {
         uint64_t nrows = pl_u64_min(chunk, b->n - row);
         struct pl_operand hc = pl_arg_rows(pl_build_now(b, h), row, nrows);
-        chunk_logits(b, hc, w, logits);
+        pl_build_logits(b, hc, logits_window(b, logits, row, nrows));
         chunk_loss(b, logits, row, nrows);
-        if (b->training) chunk_bwd(b, hc, w, logits, need_dh);
+        if (b->training) chunk_bwd(b, hc, logits, need_dh);
     }
     if (!b->training || !need_dh) return;
     b->backward = true;

@@ -44,12 +44,8 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
     struct pl_operand pos = pl_arg(b->in.positions), offsets = pl_arg(b->in.offsets);
     attr.context = (uint32_t)b->s->max_seq_length;
     struct pl_operand kc = pl_arg(pl_build_now(b, k)), vc = pl_arg(pl_build_now(b, v));
-    struct pl_operand new_kv[] = {pl_arg_cols(qk, b->q, b->k),
-                                  pl_arg_cols(qkv, b->q + b->k, b->k),
-                                  pos,
-                                  offsets,
-                                  kc,
-                                  vc};
+    struct pl_operand new_kv[] = {
+        pl_arg_cols(qk, b->q, b->k), pl_arg_cols(qkv, b->q + b->k, b->k), pos, offsets, kc, vc};
     struct pl_operand cache[] = {kc, vc};
     PL_OP(b, PL_OP_KV_APPEND, attr, new_kv, cache);
 
@@ -74,13 +70,7 @@ static void last_logits(struct pl_builder *b, struct pl_val h) {
                                     PL_CATEGORY_LOGITS);
     if (b->err != PL_ERR_OK) return;
     b->p->tensors[logits].role = PL_ROLE_LOGITS;
-    struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
-    struct pl_operand w = pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_HEAD)));
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, logits))};
-    struct pl_operand ws =
-        pl_build_product_workspace(b, PL_OP_LINEAR, &attr, pl_arg(h), w, out[0]);
-    struct pl_operand in[] = {pl_arg(h), w, pl_arg_none, ws, pl_arg_none};
-    PL_OP(b, PL_OP_LINEAR, attr, in, out);
+    pl_build_logits(b, pl_arg(h), pl_arg(pl_build_now(b, logits)));
 }
 
 void pl_build_generate_phase(struct pl_builder *b) {

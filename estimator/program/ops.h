@@ -20,8 +20,8 @@
     /* y = x * rstd * w with a kept rstd */                                                        \
     X(RENORM, "renorm", "x[N,C] w[C] rstd[N]f32", "y[N,C]")                                        \
     /* w = table[code] * absmax of its block, over the n elements of w, whose rows lie one after   \
-     * another. absmax: one a block; with absmax8 one for every 256 blocks, then the offset */     \
-    X(DEQUANT4, "dequant4", "codes[n/2]u8 absmax[..]f32 absmax8?[n/64]u8", "w[O,K]")               \
+     * another. absmax: one a block; with absmax8 one for every 256 blocks, and the offset */      \
+    X(DEQUANT4, "dequant4", "codes[n/2]u8 absmax[..]f32 absmax8?[n/64]u8 offset?[1]f32", "w[O,K]") \
     /* y (=|+=) alpha * x W^T + bias */                                                            \
     X(LINEAR, "linear", "x[N,K] W[O,K] bias?[O] ws? y?[N,O]!", "y[N,O]")                           \
     /* per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D */        \

@@ -29,8 +29,7 @@ static const char *const category_names[] = {
     PL_CATEGORY_MAP(X)
 #undef X
 };
-static const char *const phase_names[] = {"load", "step",  "optimizer",
-                                          "eval", "save", "generate"};
+static const char *const phase_names[] = {"load", "step", "optimizer", "eval", "save", "generate"};
 static const char *const place_names[PL_PLACE_COUNT] = {"device", "pinned", "host"};
 static const char *const op_names[] = {
 #define X(kind, name, in, out) name,

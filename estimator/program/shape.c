@@ -30,9 +30,19 @@ static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, st
     return err;
 }
 
+/* Rows of the embedding are looked up, so they stay in 16 bits, and so does a head that is one. */
+static pl_err check_head(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
+    if (!job->quantize_head || !m->tied) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_quantize_head, PL_ERR_CONFIG_CONFLICT, d,
+                 "the output head of this model is its embedding, which is not quantised");
+    pl_diag_hint(d, "remove `quantize_head`");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d) {
     PL_TRY(check_codes(job, m, d));
+    PL_TRY(check_head(job, m, d));
     /* padding too: plans are told apart by the bytes of their shapes */
     memset(out, 0, sizeof *out);
     out->mode = job->mode;
@@ -48,6 +58,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
     out->loss_chunk_tokens = job->loss_chunk_tokens;
     out->quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4;
     out->double_quant = job->double_quant;
+    out->quantize_head = job->quantize_head;
     out->lora_r = job->lora_r;
     out->freeze_layers = job->freeze_layers;
     out->max_grad_norm = job->max_grad_norm;

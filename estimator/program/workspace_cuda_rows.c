@@ -31,8 +31,8 @@ uint64_t pl_ws_cuda_cross_entropy(const struct pl_traits *t, const struct pl_att
     return rows * sizeof(double);
 }
 
-uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr,
-                               uint64_t rows, uint64_t cols) {
+uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                               uint64_t cols) {
     uint64_t elements;
     (void)t, (void)attr;
     if (!pl_u64_mul(rows, cols, &elements)) elements = UINT64_MAX;

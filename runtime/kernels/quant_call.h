@@ -17,15 +17,15 @@ static inline bool pl_quant_is_run(const struct pl_view *v) {
     return v->rows <= 1 || v->ld == v->cols;
 }
 
-/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8; out: w[O,K]. */
+/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
 static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
     const struct pl_view *absmax8 = &c->in[2], *w = &c->out[0];
     const uint64_t n = pl_quant_elements(w), blocks = pl_quant_blocks(n);
-    const uint64_t scales = absmax8->p ? pl_quant_nests(n) + 1 : blocks;
+    const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
     return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(w) &&
            pl_quant_elements(&c->in[0]) >= pl_quant_codes_bytes(n) &&
            pl_quant_elements(&c->in[1]) >= scales &&
-           (!absmax8->p || pl_quant_elements(absmax8) >= blocks);
+           (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[3].p));
 }
 
 /* A moment is n codes with an absmax a block, or n fp32 without. */

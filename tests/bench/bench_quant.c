@@ -116,9 +116,10 @@ static void fill(struct pl_view *v) {
 static struct pl_call dequant_call(uint64_t n, enum pl_dtype t) {
     struct pl_call c = {.attr = &attr, .batch = &batch};
     c.in[0] = vector(pl_quant_codes_bytes(n), PL_DTYPE_U8);
-    c.in[1] = vector(pl_quant_nests(n) + 1, PL_DTYPE_F32);
+    c.in[1] = vector(pl_quant_nests(n), PL_DTYPE_F32);
     c.in[2] = vector(pl_quant_blocks(n), PL_DTYPE_U8);
-    for (int i = 0; i < 3; i++)
+    c.in[3] = vector(1, PL_DTYPE_F32);
+    for (int i = 0; i < 4; i++)
         fill(&c.in[i]);
     c.out[0] = matrix(n, t);
     return c;

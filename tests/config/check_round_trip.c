@@ -185,7 +185,8 @@ static void make_valid(struct pl_job *job) {
     static const char *const lora_keys[] = {
         "adapter_dtype",       "lora_r",     "lora_alpha",   "lora_dropout",
         "lora_target_modules", "use_rslora", "adapter_path", "save_merged"};
-    static const char *const qlora_keys[] = {"quant_type", "double_quant", "compute_dtype"};
+    static const char *const qlora_keys[] = {"quant_type", "double_quant", "quantize_head",
+                                              "compute_dtype"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};
     static const char *const faults[] = {"", "device_oom@alloc=5,forever",
                                          "disk_full@write=2,count=3;device_oom@step=1"};

@@ -34,8 +34,11 @@ static void build_dequant(struct trial *t, bool nested) {
     const uint64_t n = s.rows * s.cols, blocks = pl_quant_blocks(n);
     t->attr.quant = t->round / 2 % 2 ? PL_QUANT_FP4 : PL_QUANT_NF4;
     add_bytes(t, 0, pl_quant_codes_bytes(n));
-    add_run_in(t, 1, nested ? pl_quant_nests(n) + 1 : blocks, 1, PL_DTYPE_F32);
-    if (nested) add_bytes(t, 2, blocks);
+    add_run_in(t, 1, nested ? pl_quant_nests(n) : blocks, 1, PL_DTYPE_F32);
+    if (nested) {
+        add_bytes(t, 2, blocks);
+        add_run_in(t, 3, 1, 1, PL_DTYPE_F32);
+    }
     add_run_out(t, 0, s.rows, s.cols, draw_float(t));
 }
 
@@ -58,7 +61,7 @@ static void reference_dequant(struct trial *t) {
         double factor = t->in[2] ? 0 : absmax[b], size = fabs(factor);
         if (t->in[2]) {
             const double own = (double)map[(int)t->in[2]->x[b]] * absmax[b / 256];
-            const double offset = absmax[t->in[1]->view.rows - 1];
+            const double offset = t->in[3]->x[0];
             factor = own + offset;
             size = fabs(own) + fabs(offset);
         }

@@ -256,21 +256,67 @@ END_TEST
 START_TEST(a_matrix_of_unsound_operands_is_a_broken_plan) {
     enum { ROWS = 5, COLS = 27, ELEMENTS = ROWS * COLS }; /* 3 blocks, half a byte over */
     static uint8_t codes[ELEMENTS / 2 + 1], absmax8[3];
-    static float absmax[2], w[2 * ELEMENTS];
+    static float absmax, offset, w[2 * ELEMENTS];
     const struct pl_attr attr = {.quant = _i == 4 ? PL_QUANT_COUNT : PL_QUANT_NF4};
     struct pl_call c = {.attr = &attr};
     c.in[0] = vector(codes, sizeof codes, PL_DTYPE_U8);
-    c.in[1] = vector(absmax, 2, PL_DTYPE_F32);
+    c.in[1] = vector(&absmax, 1, PL_DTYPE_F32);
     c.in[2] = vector(absmax8, sizeof absmax8, PL_DTYPE_U8);
+    c.in[3] = vector(&offset, 1, PL_DTYPE_F32);
     c.out[0] = (struct pl_view){.p = w, .rows = ROWS, .cols = COLS, .ld = COLS};
     c.out[0].dtype = PL_DTYPE_F32;
     if (_i < 3) c.in[_i].rows--;
     if (_i == 3) c.out[0].ld++;
     if (_i == 5) c.in[2].p = NULL; /* then absmax has to hold one a block */
+    if (_i == 6) c.in[3].p = NULL;
     for (uint32_t r = 0; r < machine.n; r++) {
         machine_turn_to(&machine.runners[r]);
         ck_assert_int_eq(machine.runners[r].kernels[PL_OP_DEQUANT4](machine.runners[r].dev, &c),
                          PL_ERR_PLAN_BROKEN);
+    }
+}
+END_TEST
+
+/* ---- a matrix in pieces ---- */
+
+enum { ROWS = 3 * PL_QUANT_NEST + 40, COLS = PL_QUANT_BLOCK, PIECE = 2 * PL_QUANT_NEST };
+
+static struct matrix {
+    float whole[ROWS * COLS], pieces[ROWS * COLS], absmax[4], offset;
+    uint8_t codes[ROWS * COLS / 2], absmax8[ROWS];
+} matrix;
+
+/* Rows [row, row + rows), a block each, into `w`. */
+static void dequantise_rows(const struct runner *r, struct matrix *m, uint64_t row, uint64_t rows,
+                            float *w) {
+    const struct pl_attr attr = {.quant = PL_QUANT_NF4};
+    struct pl_call c = {.attr = &attr};
+    c.in[0] = vector(m->codes + row * COLS / 2, rows * COLS / 2, PL_DTYPE_U8);
+    c.in[1] = vector(m->absmax + row / PL_QUANT_NEST, pl_quant_nests(rows * COLS), PL_DTYPE_F32);
+    c.in[2] = vector(m->absmax8 + row, rows, PL_DTYPE_U8);
+    c.in[3] = vector(&m->offset, 1, PL_DTYPE_F32);
+    c.out[0] = vector(w + row * COLS, rows * COLS, PL_DTYPE_F32);
+    ck_assert_int_eq(r->kernels[PL_OP_DEQUANT4](r->dev, &c), PL_ERR_OK);
+}
+
+START_TEST(a_matrix_is_the_same_in_pieces_that_begin_where_nests_do) {
+    struct matrix start = {.absmax = {0.5f, 0.25f, 2, 1}, .offset = 3};
+    for (uint32_t i = 0; i < sizeof start.codes; i++)
+        start.codes[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (uint32_t i = 0; i < sizeof start.absmax8; i++)
+        start.absmax8[i] = (uint8_t)(i * 40503u >> 8);
+    for (uint32_t r = 0; r < machine.n; r++) {
+        const struct runner *on = &machine.runners[r];
+        matrix = start;
+        machine_turn_to(on);
+        struct matrix *copy = machine_put(on, &matrix, sizeof matrix), *m = copy ? copy : &matrix;
+        dequantise_rows(on, m, 0, ROWS, m->whole);
+        dequantise_rows(on, m, 0, PIECE, m->pieces);
+        dequantise_rows(on, m, PIECE, ROWS - PIECE, m->pieces);
+        machine_take(on, &matrix, copy, sizeof matrix);
+        ck_assert_msg(memcmp(matrix.whole, matrix.pieces, sizeof matrix.whole) == 0, "%s",
+                      on->name);
+        ck_assert(matrix.whole[0] != 0 && matrix.whole[ROWS * COLS - 1] != 0);
     }
 }
 END_TEST
@@ -365,7 +411,8 @@ int main(void) {
     tcase_add_test(kernels, kernels_find_the_nearest_where_codes_change);
     tcase_add_test(kernels, bf16_weights_round_by_the_bits_of_their_element);
     tcase_add_loop_test(kernels, an_update_of_unsound_operands_is_a_broken_plan, 0, 9);
-    tcase_add_loop_test(kernels, a_matrix_of_unsound_operands_is_a_broken_plan, 0, 6);
+    tcase_add_test(kernels, a_matrix_is_the_same_in_pieces_that_begin_where_nests_do);
+    tcase_add_loop_test(kernels, a_matrix_of_unsound_operands_is_a_broken_plan, 0, 7);
     suite_add_tcase(s, host);
     suite_add_tcase(s, kernels);
     SRunner *sr = srunner_create(s);

@@ -319,8 +319,9 @@ static void check_matrix(const struct sample *s, bool nested, const char *dtype)
     void *w = room(want.bytes);
     struct pl_call c = {.attr = &attr};
     c.in[0] = vector(packed.data, packed.n, PL_DTYPE_U8);
-    c.in[1] = vector(scales.values, scales.n, PL_DTYPE_F32);
+    c.in[1] = vector(scales.values, scales.n - nested, PL_DTYPE_F32);
     c.in[2] = vector(scales.absmax8.data, scales.absmax8.n, PL_DTYPE_U8);
+    if (nested) c.in[3] = vector(scales.values + scales.n - 1, 1, PL_DTYPE_F32);
     c.out[0] = vector(w, want.n, want.dtype);
     for (uint32_t r = 0; r < machine.n; r++) {
         memset(w, 0xFF, want.bytes);

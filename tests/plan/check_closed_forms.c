@@ -74,11 +74,34 @@ START_TEST(a_4_bit_base_takes_half_a_byte_and_its_scales) {
 }
 END_TEST
 
+START_TEST(a_4_bit_head_takes_half_a_byte_and_its_scales) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model("Llama-3.1-8B", &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    uint64_t before[3], head = m.vocab * m.hidden;
+    static const enum pl_role roles[] = {PL_ROLE_CODES, PL_ROLE_ABSMAX8, PL_ROLE_ABSMAX};
+    pl_test_plan(&p, &s, &m);
+    for (int i = 0; i < 3; i++)
+        before[i] = by_role(p.program, roles[i]);
+    pl_planned_finish(&p);
+    s.quantize_head = true;
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_CODES), before[0] + head / 2);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX8), before[1] + head / 64);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX), before[2] + 4 * (head / 16384 + 1));
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT),
+                      2 * (pl_model_param_count(&m) - pl_model_linear_params(&m) - head));
+    pl_planned_finish(&p);
+}
+END_TEST
+
 START_TEST(a_4_bit_matrix_is_unpacked_where_the_last_one_was) {
     struct pl_model m;
     struct pl_planned p;
     pl_test_model("Qwen2.5-7B", &m);
     struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    s.quantize_head = _i;
     pl_test_plan(&p, &s, &m);
     const struct pl_phase_range *micro = &p.program->phases[PL_PHASE_MICRO];
     uint64_t peak = 0;
@@ -229,7 +252,8 @@ int main(void) {
     tcase_add_loop_test(tc, full_fine_tuning_holds_16_bytes_a_parameter, 0, pl_test_n_models);
     tcase_add_loop_test(tc, lora_trains_only_its_adapters, 0, pl_test_n_models);
     tcase_add_loop_test(tc, a_4_bit_base_takes_half_a_byte_and_its_scales, 0, pl_test_n_models);
-    tcase_add_test(tc, a_4_bit_matrix_is_unpacked_where_the_last_one_was);
+    tcase_add_test(tc, a_4_bit_head_takes_half_a_byte_and_its_scales);
+    tcase_add_loop_test(tc, a_4_bit_matrix_is_unpacked_where_the_last_one_was, 0, 2);
     tcase_add_loop_test(tc, moments_in_8_bits_follow_the_tensors_of_the_files, 0, pl_test_n_models);
     tcase_add_loop_test(tc, a_layer_keeps_what_the_formula_says, 0, pl_test_n_models);
     tcase_add_test(tc, frozen_layers_keep_nothing);

@@ -28,12 +28,12 @@ static void write_config(const char *dir, const struct tiny *t) {
                      " \"num_hidden_layers\": %llu, \"num_attention_heads\": 4,\n"
                      " \"num_key_value_heads\": 2, \"vocab_size\": %llu,\n"
                      " \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n"
-                     " \"rope_theta\": 10000.0, \"tie_word_embeddings\": true,\n"
+                     " \"rope_theta\": 10000.0, \"tie_word_embeddings\": %s,\n"
                      " \"hidden_act\": \"silu\", \"initializer_range\": 0.1,\n"
                      " \"torch_dtype\": \"float32\"}\n",
                      (unsigned long long)hidden, (unsigned long long)or_else(t->ffn, 48),
                      (unsigned long long)or_else(t->layers, 2),
-                     (unsigned long long)or_else(t->vocab, 61)));
+                     (unsigned long long)or_else(t->vocab, 61), t->untied ? "false" : "true"));
 }
 
 static void print_list(FILE *f, const int64_t *list, uint64_t n) {
@@ -84,14 +84,12 @@ void tiny_make(const char *dir, const struct tiny *t, const char *more) {
     FILE *f = fopen(in_dir(dir, "run.yaml"), "w");
     ck_assert_ptr_nonnull(f);
     fprintf(f,
-            "model_config: config.json\nmode: %s\nmax_seq_length: %llu\n"
+            "mode: %s\nmax_seq_length: %llu\n"
             "datasets:\n  - path: train.jsonl\n    format: tokens\n%s",
             t->mode ? t->mode : "full", (unsigned long long)or_else(t->longest, 16), more);
-    const char *const defaults[][2] = {{"init", "random"},
-                                       {"dtype", "fp32"},
-                                       {"device", device ? device : "cpu"},
-                                       {"threads", "2"},
-                                       {"output_dir", "out"}};
+    const char *const defaults[][2] = {{"init", "random"}, {"model_config", "config.json"},
+                                       {"dtype", "fp32"},  {"device", device ? device : "cpu"},
+                                       {"threads", "2"},   {"output_dir", "out"}};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
         add_default(f, more, defaults[i][0], defaults[i][1]);
     ck_assert_int_eq(fclose(f), 0);

@@ -5,6 +5,7 @@
 #ifndef PL_TESTS_SUPPORT_TINY_H
 #define PL_TESTS_SUPPORT_TINY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct tiny {
@@ -12,9 +13,10 @@ struct tiny {
     uint64_t rows, seed;                 /* of the data; 0 = 24 rows, seed 1 */
     uint64_t longest;                    /* tokens of a row; 0 = 16 */
     uint64_t hidden, layers, ffn, vocab; /* 0 = 32, 2, 48, 61 */
+    bool untied;                         /* the head is a matrix of its own */
 };
 
-/* Writes dir/config.json (llama, 4 heads, 2 of keys and values, tied), dir/train.jsonl (rows of
+/* Writes dir/config.json (llama, 4 heads, 2 of keys and values), dir/train.jsonl (rows of
  * 5..longest tokens, some masked, one without any target) and dir/run.yaml: mode, data and length
  * as in *t, then `more` (YAML lines), then - unless `more` has the key - random initialisation,
  * fp32, the device of the environment variable TINY_DEVICE or the CPU, 2 threads, and output in

@@ -227,6 +227,7 @@ static const struct {
     {"full", "batch_size: 4\ngradient_checkpointing: auto\nvram_budget: 2MiB\n"},
     {"qlora", "batch_size: 4\ndtype: bf16\ncompute_dtype: fp32\n"},
     {"qlora", "batch_size: 2\nlora_r: 256\noptimizer: adamw_8bit\ndouble_quant: false\n"},
+    {"qlora", "batch_size: 3\nquantize_head: true\nval_set_size: 4\neval_steps: 2\n"},
 };
 
 static double arena_of(const char *json) {
@@ -242,7 +243,8 @@ static double arena_of(const char *json) {
 START_TEST(what_was_estimated_is_planned_and_allocated_to_the_byte) {
     char yaml[512];
     snprintf(yaml, sizeof yaml, "%smax_steps: 4\nsave_steps: 2\n", books[_i].more);
-    tiny_make(dir, &(struct tiny){.mode = books[_i].mode}, yaml);
+    const bool untied = strstr(books[_i].more, "quantize_head") != NULL;
+    tiny_make(dir, &(struct tiny){.mode = books[_i].mode, .untied = untied}, yaml);
     TRAIN(0, "output_dir=out");
     json_t *log = joblog_read(in_dir(dir, "out"));
     const json_t *end = joblog_event(log, "summary", 0), *begin = joblog_event(log, "preflight", 0);

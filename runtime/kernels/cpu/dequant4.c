@@ -185,9 +185,9 @@ static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t 
     }
 }
 
-/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8; out: w[O,K]. */
+/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
 pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
-    const uint64_t n = pl_quant_elements(&c->out[0]);
+    const uint64_t blocks = pl_quant_blocks(pl_quant_elements(&c->out[0]));
     float map[PL_QUANT_MAP_SIZE];
     struct dequant d = {.codes = c->in[0].p,
                         .absmax = c->in[1].p,
@@ -198,8 +198,8 @@ pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     if (d.absmax8) {
         pl_quant_map_values(true, map);
-        d.offset = d.absmax[pl_quant_nests(n)];
+        d.offset = *(const float *)c->in[3].p;
     }
-    pl_cpu_rows(dev, pl_quant_blocks(n), PL_QUANT_NEST, dequantise_blocks, &d);
+    pl_cpu_rows(dev, blocks, PL_QUANT_NEST, dequantise_blocks, &d);
     return PL_ERR_OK;
 }

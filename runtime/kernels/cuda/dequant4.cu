@@ -21,10 +21,11 @@ struct tables {
 
 template <typename T> struct dequant {
     const uint8_t *codes;
-    const float *absmax;      /* of blocks, or of nests and the offset */
-    const uint8_t *absmax8;   /* NULL = not nested */
-    pl_mat<T> w;              /* one row of n elements */
-    uint64_t n, bytes, nests; /* bytes of codes */
+    const float *absmax;    /* of blocks, or of nests */
+    const uint8_t *absmax8; /* NULL = not nested */
+    const float *offset;    /* of nested absmax */
+    pl_mat<T> w;            /* one row of n elements */
+    uint64_t n, bytes;      /* bytes of codes */
     struct tables tables;
 };
 
@@ -44,7 +45,7 @@ template <typename T>
 __device__ __forceinline__ float absmax_of(const dequant<T> &t, const float *map, uint64_t b) {
     if (!t.absmax8) return t.absmax[b];
     const float own = __fmul_rn(map[t.absmax8[b]], t.absmax[b / PL_QUANT_NEST]);
-    return __fadd_rn(own, t.absmax[t.nests]);
+    return __fadd_rn(own, *t.offset);
 }
 
 __device__ __forceinline__ void store(const pl_mat<pl_either> &w, uint64_t i, uint64_t n,
@@ -98,10 +99,10 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
     dequant<T> t = {(const uint8_t *)d->c->in[0].p,
                     (const float *)d->c->in[1].p,
                     (const uint8_t *)d->c->in[2].p,
+                    (const float *)d->c->in[3].p,
                     pl_mat_of<T>(d->w),
                     d->n,
                     pl_quant_codes_bytes(d->n),
-                    pl_quant_nests(d->n),
                     {}};
     const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES);
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
@@ -115,7 +116,7 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
 
 } // namespace
 
-/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8; out: w[O,K]. */
+/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
 extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
         launch<float, 4>, launch<__nv_bfloat16, 4>, launch<pl_either, 1>};

@@ -1,0 +1,157 @@
+/* check_quantized_head.c - a head in 4 bits computes what its values compute: of a head whose
+ * values the code holds exactly, losses, gradients and tokens are those of the unquantised run. */
+#include "runtime/kernels/quant.h"
+#include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tensorset.h"
+#include "tests/support/tiny.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Pieces of 256 rows: two whole ones, and one that ends inside a nest. */
+#define HIDDEN 64
+#define VOCAB  600
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) {
+    scratch_make(dir);
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+#define TRAIN(...) plimsoll_train_expect(0, dir, (const char *[]){__VA_ARGS__, NULL})
+
+static void make(bool untied, const char *more) {
+    tiny_make(dir,
+              &(struct tiny){.mode = "qlora", .hidden = HIDDEN, .vocab = VOCAB, .untied = untied},
+              textf("learning_rate: 0.01\nmax_steps: 4\nlora_r: 4\n%s", more));
+}
+
+/* Every block has the largest code and so its own absmax; nested scales are exact where all are
+ * the same. */
+static float head_value(uint64_t i, bool nested) {
+    const float *table = pl_quant_table(PL_QUANT_NF4);
+    const uint64_t block = i / PL_QUANT_BLOCK;
+    const float absmax = nested ? 0.25f : 0.05f * (float)(1 + block % 7);
+    const uint64_t mixed = (i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    return table[i % PL_QUANT_BLOCK ? mixed >> 60 : PL_QUANT_LEVELS - 1] * absmax;
+}
+
+static void write_head(const char *model, bool nested) {
+    struct weights w;
+    weights_open(&w, model, "model");
+    struct weight head = weights_find(&w, "lm_head.weight");
+    const uint64_t n = HIDDEN * VOCAB, at = head.file->data_offset + head.entry->begin;
+    float *values = malloc(n * sizeof *values);
+    ck_assert(values && head.entry->end - head.entry->begin == n * sizeof *values);
+    for (uint64_t i = 0; i < n; i++)
+        values[i] = head_value(i, nested);
+    int fd = open(head.file->path, O_WRONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, values, n * sizeof *values, (off_t)at), n * sizeof *values);
+    ck_assert_int_eq(close(fd), 0);
+    weights_close(&w);
+    free(values);
+}
+
+/* dir/base: a model with such a head. dir/run.yaml: a job over it. */
+static void make_base(bool nested, const char *more) {
+    tiny_make(dir, &(struct tiny){.hidden = HIDDEN, .vocab = VOCAB, .untied = true},
+              "batch_size: 4\nmax_steps: 1\n");
+    TRAIN("output_dir=base");
+    write_head(in_dir(dir, "base"), nested);
+    make(true,
+         textf("batch_size: 4\ninit: pretrained\nmodel: base\nmodel_config:\ndouble_quant: %s\n%s",
+               nested ? "true" : "false", more));
+}
+
+static void expect_close(const json_t *a, const json_t *b, const char *key) {
+    const double x = joblog_number(a, key), y = joblog_number(b, key);
+    ck_assert_msg(fabs(x - y) <= 2e-6 * fabs(x), "%s: %.9g and %.9g", key, x, y);
+}
+
+static const struct {
+    bool nested;
+    const char *more;
+} heads[] = {
+    {false, ""},
+    {true, ""},
+    {true, "loss_chunk_tokens: 5\ngradient_checkpointing: none\n"},
+    {false, "val_set_size: 4\neval_steps: 2\noffload: weights\n"},
+};
+
+START_TEST(a_head_that_the_code_holds_exactly_trains_as_it_did) {
+    make_base(heads[_i].nested, heads[_i].more);
+    TRAIN("output_dir=plain");
+    TRAIN("output_dir=coded", "quantize_head=true");
+    json_t *plain = joblog_read(in_dir(dir, "plain")), *coded = joblog_read(in_dir(dir, "coded"));
+    for (uint64_t step = 1; step <= 4; step++) {
+        expect_close(joblog_step(plain, step), joblog_step(coded, step), "loss");
+        expect_close(joblog_step(plain, step), joblog_step(coded, step), "grad_norm");
+    }
+    ck_assert_uint_eq(joblog_count(plain, "eval"), joblog_count(coded, "eval"));
+    for (size_t i = 0; i < joblog_count(plain, "eval"); i++)
+        expect_close(joblog_event(plain, "eval", i), joblog_event(coded, "eval", i), "loss");
+    const double saved = joblog_summary(in_dir(dir, "plain"), "planned_peak_bytes") -
+                         joblog_summary(in_dir(dir, "coded"), "planned_peak_bytes");
+    ck_assert_msg(strstr(heads[_i].more, "offload") || saved > 2.5 * HIDDEN * VOCAB, "%.0f", saved);
+    json_decref(plain), json_decref(coded);
+}
+END_TEST
+
+START_TEST(a_head_that_the_code_holds_exactly_says_the_same_tokens) {
+    make_base(_i, "");
+    const char *const base = in_dir(dir, "base");
+    const char *const nest = _i ? "double_quant=true" : "double_quant=false";
+    json_t *ids[2];
+    for (int q = 0; q < 2; q++) {
+        struct outcome o = plimsoll_expect(
+            0, dir,
+            (const char *[]){"generate", "--model", base, "--prompt-ids", "5,17,599",
+                             "--max-new-tokens", "12", "--greedy", "--json", "dtype=fp32", nest,
+                             q ? "quantize_head=true" : "quantize_head=false", NULL});
+        json_t *answer = json_loads(o.out, 0, NULL);
+        ids[q] = json_incref(json_object_get(answer, "ids"));
+        json_decref(answer);
+        outcome_finish(&o);
+    }
+    ck_assert_uint_eq(json_array_size(ids[0]), 12);
+    ck_assert(json_equal(ids[0], ids[1]));
+    json_decref(ids[0]), json_decref(ids[1]);
+}
+END_TEST
+
+START_TEST(a_head_that_is_the_embedding_is_not_quantised) {
+    make(false, "batch_size: 2\nquantize_head: true\n");
+    struct outcome o = plimsoll_expect(2, dir, (const char *[]){"train", "run.yaml", NULL});
+    ck_assert_msg(strstr(o.err, "error[CONFIG_CONFLICT]"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, "is its embedding"), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("train.quantized_head");
+    TCase *tc = tcase_create("runs");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, a_head_that_the_code_holds_exactly_trains_as_it_did, 0,
+                        (int)(sizeof heads / sizeof *heads));
+    tcase_add_loop_test(tc, a_head_that_the_code_holds_exactly_says_the_same_tokens, 0, 2);
+    tcase_add_test(tc, a_head_that_is_the_embedding_is_not_quantised);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
