@@ -71,6 +71,8 @@ static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct 
                                             .quiet = quiet,
                                             .max_new_tokens = q->max_new_tokens,
                                             .ignore_eos = q->ignore_eos,
+                                            .turn_end =
+                                                q->text.ends_turns ? &q->text.turn_end : NULL,
                                             .sampling = q->sampling,
                                             .stop = pl_cli_catch_signals(),
                                             .token = json ? NULL : print_token,

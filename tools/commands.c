@@ -99,8 +99,8 @@ static const struct pl_command commands[] = {
     {
         .name = "generate",
         .summary = "continue a prompt with a model, and an adapter where there is one",
-        .synopsis = "--model DIR [--adapter DIR] --prompt TEXT | --prompt-ids N,N,... [--chat] "
-                    "[--max-new-tokens N]",
+        .synopsis = "--model DIR [--adapter DIR] --prompt TEXT [--chat [--chat-template NAME]] | "
+                    "--prompt-ids N,N,... [--max-new-tokens N]",
         .examples = "plimsoll generate --model output/demo --prompt \"Once upon a time\"\n"
                     "plimsoll generate --model path/to/model --adapter output/lora --chat \\\n"
                     "    --prompt \"Who are you?\" --temperature 0.8 --top-p 0.95 --seed 7\n"

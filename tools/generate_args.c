@@ -13,11 +13,11 @@
 
 static bool is_read(enum pl_key_id key) {
     static const enum pl_key_id keys[] = {
-        PL_KEY_model,        PL_KEY_model_config, PL_KEY_init,        PL_KEY_dtype,
-        PL_KEY_seed,         PL_KEY_adapter_path, PL_KEY_tokenizer,   PL_KEY_max_seq_length,
-        PL_KEY_device,       PL_KEY_threads,      PL_KEY_vram_budget, PL_KEY_vram_margin,
-        PL_KEY_preflight,    PL_KEY_debug_inject, PL_KEY_quant_type,  PL_KEY_double_quant,
-        PL_KEY_quantize_head};
+        PL_KEY_model,         PL_KEY_model_config, PL_KEY_init,        PL_KEY_dtype,
+        PL_KEY_seed,          PL_KEY_adapter_path, PL_KEY_tokenizer,   PL_KEY_max_seq_length,
+        PL_KEY_device,        PL_KEY_threads,      PL_KEY_vram_budget, PL_KEY_vram_margin,
+        PL_KEY_preflight,     PL_KEY_debug_inject, PL_KEY_quant_type,  PL_KEY_double_quant,
+        PL_KEY_quantize_head, PL_KEY_chat_template};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i] == key) return true;
     return false;
@@ -99,8 +99,10 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
         return PL_ERR_USAGE;
     }
     PL_TRY(open_tokenizer(q, d));
-    PL_TRY(pl_generate_text_encode(&q->text, cli->flag[PL_FLAG_PROMPT],
-                                   pl_cli_has(cli, PL_FLAG_CHAT), d));
+    const char *prompt = cli->flag[PL_FLAG_PROMPT];
+    PL_TRY(pl_cli_has(cli, PL_FLAG_CHAT)
+               ? pl_generate_text_encode_chat(&q->text, prompt, q->job.chat_template, d)
+               : pl_generate_text_encode(&q->text, prompt, d));
     q->n = q->text.prompt.n;
     q->ids = malloc((size_t)q->n * sizeof *q->ids);
     if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
@@ -111,6 +113,8 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
 static pl_err read_prompt(struct pl_generate_question *q, const struct pl_cli *cli,
                           struct pl_diag *d) {
     bool text = pl_cli_has(cli, PL_FLAG_PROMPT), ids = pl_cli_has(cli, PL_FLAG_PROMPT_IDS);
+    if (q->job.given[PL_KEY_chat_template] && !pl_cli_has(cli, PL_FLAG_CHAT))
+        return pl_diag_set(d, PL_ERR_USAGE, "--chat-template wants --chat");
     if (text != ids && !(ids && pl_cli_has(cli, PL_FLAG_CHAT)))
         return text ? read_text(q, cli, d) : read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
     pl_diag_set(d, PL_ERR_USAGE, "%s",

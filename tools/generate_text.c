@@ -1,6 +1,7 @@
 /* generate_text.c - see generate_text.h. */
 #include "tools/generate_text.h"
 
+#include "estimator/config/job.h"
 #include "runtime/data/chat/chat.h"
 
 #include <stdlib.h>
@@ -28,19 +29,30 @@ static const char *special_piece(const struct pl_tokenizer *t, int64_t id) {
     return id < 0 ? NULL : pl_tokenizer_piece(t, (int32_t)id);
 }
 
-static pl_err find_template(const struct pl_tokenizer *t, const struct pl_chat_template **out,
-                            struct pl_diag *d) {
+static pl_err find_template(const struct pl_tokenizer *t, uint32_t number,
+                            const struct pl_chat_template **out, struct pl_diag *d) {
     const char *jinja = pl_tokenizer_chat_template(t);
-    *out = jinja ? pl_chat_recognise(jinja) : NULL;
+    *out = number != PL_CHAT_TEMPLATE_AUTO ? pl_chat_nth(number - 1)
+           : jinja                         ? pl_chat_recognise(jinja)
+                                           : NULL;
     if (*out) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the tokenizer has %s chat template",
                 jinja ? "an unknown" : "no");
-    pl_diag_hint(d, "leave out --chat and write the whole prompt");
+    pl_diag_hint(d, "name one by --chat-template, or leave out --chat and write the whole prompt");
     return PL_ERR_DATA_TEMPLATE;
 }
 
+/* A mark that is one token to this tokenizer. */
+static void find_turn_end(struct pl_generate_text *t, const struct pl_chat_template *by) {
+    const char *mark = pl_chat_turn_end(by);
+    const int64_t id = mark ? pl_tokenizer_id(t->tokenizer, mark) : -1;
+    t->ends_turns = id >= 0;
+    t->turn_end = t->ends_turns ? (int32_t)id : 0;
+}
+
 /* The template writes what the tokenizer would add. */
-static pl_err encode_chat(struct pl_generate_text *t, const char *prompt, struct pl_diag *d) {
+pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
+                                    uint32_t chat_template, struct pl_diag *d) {
     const struct pl_chat_template *by;
     const struct pl_chat_options how = {
         .bos = special_piece(t->tokenizer, pl_tokenizer_bos(t->tokenizer)),
@@ -48,7 +60,8 @@ static pl_err encode_chat(struct pl_generate_text *t, const char *prompt, struct
         .generate = true};
     const struct pl_chat_message message = {PL_CHAT_USER, prompt, strlen(prompt)};
     struct pl_chat_text text = {0};
-    PL_TRY(find_template(t->tokenizer, &by, d));
+    PL_TRY(find_template(t->tokenizer, chat_template, &by, d));
+    find_turn_end(t, by);
     pl_err err = pl_chat_render(by, &how, &message, 1, &text, d);
     if (err == PL_ERR_OK)
         err = pl_tokenizer_encode(t->tokenizer, t->scratch, pl_text_str(&text.text), text.text.len,
@@ -57,11 +70,9 @@ static pl_err encode_chat(struct pl_generate_text *t, const char *prompt, struct
     return err;
 }
 
-pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, bool chat,
-                               struct pl_diag *d) {
-    pl_err err = chat ? encode_chat(t, prompt, d)
-                      : pl_tokenizer_encode(t->tokenizer, t->scratch, prompt, strlen(prompt), true,
-                                            &t->prompt, d);
+pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, struct pl_diag *d) {
+    pl_err err =
+        pl_tokenizer_encode(t->tokenizer, t->scratch, prompt, strlen(prompt), true, &t->prompt, d);
     if (err != PL_ERR_OK || t->prompt.n) return err;
     return pl_diag_set(d, PL_ERR_USAGE, "the prompt has no token");
 }

@@ -3,7 +3,7 @@
  * In: a tokenizer, text.  Out: ids of a prompt; text of an answer while its tokens come.
  * Needs: runtime/data/tokenizer, runtime/data/chat.
  *   X1  what is written is whole characters: bytes of one that is still to come are held back
- * Use: pl_generate_text_open(&t, "model/", &d); pl_generate_text_encode(&t, prompt, chat, &d);
+ * Use: pl_generate_text_open(&t, "model/", &d); pl_generate_text_encode(&t, prompt, &d);
  *      ... pl_generate_text_put(&t, id, stdout); ... pl_generate_text_flush(&t, stdout);
  *      pl_generate_text_close(&t); */
 #ifndef PL_TOOLS_GENERATE_TEXT_H
@@ -19,16 +19,20 @@ struct pl_generate_text {
     struct pl_token_list prompt;
     int32_t *ids; /* [n] of the answer, owned */
     uint64_t n, cap;
+    int32_t turn_end; /* ends an answer of a conversation, where there is such a token */
+    bool ends_turns;
     uint64_t settled, read; /* ids [0, read) are written; decoding begins at `settled` */
 };
 
 /* path: a model directory, a tokenizer.json, or `byte`. */
 pl_err pl_generate_text_open(struct pl_generate_text *t, const char *path, struct pl_diag *d);
 void pl_generate_text_close(struct pl_generate_text *t); /* leaves {0} */
-/* t->prompt = ids of the text; chat: of a conversation that begins with it, by the tokenizer's own
- * chat template. */
-pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, bool chat,
-                               struct pl_diag *d);
+/* t->prompt = ids of the text. */
+pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, struct pl_diag *d);
+/* Of a conversation that begins with it, by a choice of the key `chat_template`; auto: the
+ * tokenizer's own. */
+pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
+                                    uint32_t chat_template, struct pl_diag *d);
 /* Writes what `id` completes. */
 void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out);
 void pl_generate_text_flush(struct pl_generate_text *t, FILE *out); /* what was held back */

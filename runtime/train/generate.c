@@ -148,10 +148,12 @@ static pl_err compute(struct generator *g, struct pl_diag *d) {
 
 /* ---- tokens ---- */
 
-static bool is_eos(const struct pl_model *m, int32_t id) {
+static bool ends_answer(const struct generator *g, int32_t id) {
+    const struct pl_model *m = &g->run.pf->model;
+    if (g->opt->ignore_eos) return false;
     for (uint32_t i = 0; i < m->n_eos; i++)
         if (m->eos[i] == id) return true;
-    return false;
+    return g->opt->turn_end && *g->opt->turn_end == id;
 }
 
 static void add_token(struct generator *g, uint32_t index, float *row) {
@@ -161,7 +163,7 @@ static void add_token(struct generator *g, uint32_t index, float *row) {
     if (g->opt->logits) g->opt->logits(g->opt->ctx, index, out->n, row);
     const int32_t id = pl_sampler_choose(&g->sampler, row, &at);
     out->ids[out->n++] = id;
-    if (!g->opt->ignore_eos && is_eos(&g->run.pf->model, id)) {
+    if (ends_answer(g, id)) {
         out->end = PL_END_EOS;
         s->ended = true;
     } else {

@@ -26,6 +26,7 @@ struct pl_generate_options {
     bool quiet;
     uint64_t max_new_tokens; /* of a sequence; with its prompt at most job->max_seq_length */
     bool ignore_eos;
+    const int32_t *turn_end; /* nullable: an id that ends an answer as the model's own do */
     struct pl_sampling sampling;
     volatile sig_atomic_t *stop; /* nullable; non-zero: stop between two tokens */
     /* Both nullable. logits: row [vocab] behind `position` tokens of a sequence; token: what was

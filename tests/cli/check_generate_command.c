@@ -22,13 +22,17 @@ static json_t *answer(int status, const char *const words[]) {
 
 static const struct {
     int status;
-    const char *words[14];
+    const char *words[18];
     const char *says;
 } refused[] = {
     {2, {"generate", "--json", "--prompt-ids", "1"}, "no model"},
     {2, {RANDOM, "--json"}, "nothing to continue"},
     {2, {RANDOM, "--json", "--prompt", "a", "--prompt-ids", "1"}, "not both"},
     {2, {RANDOM, "--json", "--prompt-ids", "1", "--chat"}, "--chat wants --prompt"},
+    {2,
+     {RANDOM, "--json", "--prompt", "a", "--tokenizer", "byte", "--chat-template", "chatml"},
+     "--chat-template wants --chat"},
+    {5, {RANDOM, "--json", "--prompt", "a", "--tokenizer", "byte", "--chat"}, "no chat template"},
     {2, {RANDOM, "--json", "--prompt", "a"}, "no tokenizer"},
     {2, {RANDOM, "--json", "--prompt-ids", "1,,2"}, "between commas"},
     {2, {RANDOM, "--json", "--prompt-ids", "1,x"}, "not `x`"},
@@ -82,6 +86,26 @@ START_TEST(the_text_that_streams_is_the_text_of_the_answer) {
 }
 END_TEST
 
+/* <|im_start|>user\nName<|im_end|>\n<|im_start|>assistant\n, a byte a token. */
+START_TEST(a_prompt_opens_a_conversation_by_the_named_template) {
+    const char *const words[] = {RANDOM,
+                                 "--tokenizer",
+                                 "byte",
+                                 "--prompt",
+                                 "Name",
+                                 "--chat",
+                                 "--chat-template",
+                                 "chatml",
+                                 "--json",
+                                 "--max-new-tokens",
+                                 "1",
+                                 NULL};
+    json_t *root = answer(0, words);
+    ck_assert_int_eq(json_integer_value(json_object_get(root, "prompt_tokens")), 17 + 4 + 11 + 22);
+    json_decref(root);
+}
+END_TEST
+
 START_TEST(a_signal_ends_the_answer_with_a_line) {
     const char *const words[] = {RANDOM,   "--prompt-ids", "1", "--max-new-tokens",
                                  "100000", "--ignore-eos", NULL};
@@ -107,6 +131,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, what_cannot_be_generated_is_refused_with_a_sentence, 0, N_REFUSED);
     tcase_add_loop_test(tc, the_text_that_streams_is_the_text_of_the_answer, 0, 4);
+    tcase_add_test(tc, a_prompt_opens_a_conversation_by_the_named_template);
     tcase_add_test(tc, a_signal_ends_the_answer_with_a_line);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

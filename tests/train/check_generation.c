@@ -320,6 +320,27 @@ START_TEST(an_end_token_ends_a_sequence_and_is_its_last) {
 }
 END_TEST
 
+START_TEST(the_end_of_a_turn_ends_an_answer_unless_ends_are_ignored) {
+    int32_t ids[6];
+    struct answer a;
+    const struct pl_prompt prompt = {ids, 6};
+    struct pl_generate_options how = {.max_new_tokens = 10, .sampling = greedy};
+    write_model(models[0].config, "60");
+    make_ids(ids, 6, 5);
+    generate(&a, &prompt, 1, &how, 0);
+    const int32_t turn_end = a.out.sequences[0].ids[6];
+    answer_finish(&a);
+    how.turn_end = &turn_end;
+    for (int ignored = 0; ignored < 2; ignored++) {
+        how.ignore_eos = ignored;
+        generate(&a, &prompt, 1, &how, 0);
+        ck_assert_uint_eq(a.out.sequences[0].n, ignored ? 16 : 7);
+        ck_assert_int_eq(a.out.sequences[0].end, ignored ? PL_END_LENGTH : PL_END_EOS);
+        answer_finish(&a);
+    }
+}
+END_TEST
+
 static volatile sig_atomic_t stop;
 
 static void stop_soon(void *ctx, uint32_t sequence, int32_t id) {
@@ -408,6 +429,7 @@ int main(void) {
     tcase_add_test(tc, long_prompts_beside_each_other_give_the_tokens_of_each_alone);
     tcase_add_test(tc, a_longer_cache_changes_no_bit);
     tcase_add_test(tc, an_end_token_ends_a_sequence_and_is_its_last);
+    tcase_add_test(tc, the_end_of_a_turn_ends_an_answer_unless_ends_are_ignored);
     tcase_add_test(tc, a_signal_leaves_what_was_generated);
     tcase_add_test(tc, a_plan_larger_than_the_budget_is_refused_before_a_device_opens);
     tcase_add_loop_test(tc, prompts_the_model_cannot_read_are_refused, 0, 5);
