@@ -50,13 +50,7 @@ static void ask_checkpointing(const struct scene *s) {
     uint32_t level = s->shape->recompute;
     bool full = level == PL_RECOMPUTE_FULL || level == PL_RECOMPUTE_OFFLOAD;
     begin(s, full ? FINE : CHANGE, "gradient checkpointing");
-    if (level >= PL_RECOMPUTE_EVERY)
-        pl_text_addf(s->out, "every_%u", level - PL_RECOMPUTE_EVERY);
-    else
-        pl_text_add(s->out, level == PL_RECOMPUTE_FULL      ? "full"
-                            : level == PL_RECOMPUTE_OFFLOAD ? "offload"
-                            : level == PL_RECOMPUTE_LIGHT   ? "light"
-                                                            : "none");
+    pl_recompute_print(level, s->out);
     pl_text_add(s->out, full ? "\n"
                             : "; `gradient_checkpointing: full` keeps one tensor a layer\n");
 }

@@ -12,6 +12,7 @@
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"
 #include "estimator/config/keys.h"
+#include "estimator/config/recompute.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,17 +56,6 @@ static inline bool pl_device_is_cuda(uint32_t device) { return device >= PL_DEVI
 static inline uint32_t pl_device_ordinal(uint32_t device) {
     return device >= PL_DEVICE_CUDA_AT ? device - PL_DEVICE_CUDA_AT : 0;
 }
-/* RECOMPUTE: a level, or every N-th layer (the layers l with l % N == 0) in full. */
-enum {
-    PL_RECOMPUTE_NONE,
-    PL_RECOMPUTE_LIGHT,
-    PL_RECOMPUTE_FULL,
-    PL_RECOMPUTE_OFFLOAD, /* full, and what it keeps of a layer waits in host memory */
-    PL_RECOMPUTE_AUTO = 15, /* decided by pl_autolevel_decide() before anything is planned */
-    PL_RECOMPUTE_EVERY
-};
-#define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
-#define PL_RECOMPUTE_EVERY_MAX 4096
 
 enum {
     PL_FORMAT_AUTO,

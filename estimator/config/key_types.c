@@ -11,7 +11,7 @@
 /* Sizes stay clear of the two sentinels at the top of the range. */
 #define BYTES_MAX (UINT64_C(1) << 63)
 
-#define MAX_CHOICES 8
+#define MAX_CHOICES 24
 
 /* What people bring from other trainers and deserve more than a list of choices for. */
 static const struct {
@@ -224,36 +224,22 @@ static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
     return wrong_choice(in, word);
 }
 
-static const char *const recompute_levels[] = {"none", "light", "full", "offload"};
-
 static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
-    static const char every[] = "every_";
     uint32_t *out = field;
-    uint64_t n;
-    bool flag;
+    bool flag, outside;
     if (in->node->kind != PL_NODE_SCALAR) return wrong_type(in, in->node, "one word");
     const char *word = in->node->text;
-    for (uint32_t i = 0; i < sizeof recompute_levels / sizeof *recompute_levels; i++)
-        if (strcmp(word, recompute_levels[i]) == 0) {
-            *out = i; /* in the order of PL_RECOMPUTE_* */
-            return PL_ERR_OK;
-        }
-    if (strcmp(word, "auto") == 0) {
-        *out = PL_RECOMPUTE_AUTO;
-        return PL_ERR_OK;
-    }
     if (in->node->plain && pl_scalar_bool(word, &flag)) {
         *out = flag ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE;
         return PL_ERR_OK;
     }
-    if (strncmp(word, every, sizeof every - 1) != 0) return wrong_choice(in, word);
-    enum pl_int r = pl_scalar_int(word + sizeof every - 1, &n);
-    if (r == PL_INT_NONE) return wrong_choice(in, word);
-    if (r != PL_INT_OK || n < 1 || n > PL_RECOMPUTE_EVERY_MAX)
+    uint32_t value;
+    if (!pl_recompute_parse(word, &value, &outside)) return wrong_choice(in, word);
+    if (outside)
         return pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
-                              "`%s`: the N of every_N is outside 1 to %d", in->written,
-                              PL_RECOMPUTE_EVERY_MAX);
-    *out = PL_RECOMPUTE_EVERY_N((uint32_t)n);
+                              "`%s`: the N of every_N and the K of full:K are within 1 to %d",
+                              in->written, PL_RECOMPUTE_LAYERS_MAX);
+    *out = value;
     return PL_ERR_OK;
 }
 
@@ -577,13 +563,7 @@ static void print_BYTES(const struct pl_key_info *info, const void *field, struc
 static void print_RECOMPUTE(const struct pl_key_info *info, const void *field,
                             struct pl_text *out) {
     (void)info;
-    uint32_t v = *(const uint32_t *)field;
-    if (v < PL_RECOMPUTE_AUTO)
-        pl_text_add(out, recompute_levels[v]);
-    else if (v == PL_RECOMPUTE_AUTO)
-        pl_text_add(out, "auto");
-    else
-        pl_text_addf(out, "every_%u", v - PL_RECOMPUTE_EVERY);
+    pl_recompute_print(*(const uint32_t *)field, out);
 }
 
 static void print_DEVICE(const struct pl_key_info *info, const void *field, struct pl_text *out) {

@@ -88,9 +88,13 @@
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
     X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
     X(max_steps, U32, "0", 0, 1000000000, "", "steps; wins over num_epochs when above 0")          \
-    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0, "none|light|full|offload|every_N|auto",     \
-      "what the backward pass recomputes instead of keeping; offload: full, and what a layer "     \
-      "keeps waits in host memory; auto: the fastest of the others that fits")                     \
+    X(gradient_checkpointing, RECOMPUTE, "full", 0, 0,                                             \
+      "none|light|mlp|attention|full|offload|every_N|full:K|full:K+light|auto",                    \
+      "what the backward pass recomputes instead of keeping; light: norms and SwiGLU; mlp, "       \
+      "attention: these and the products of the one block; full: a whole layer; offload: full, "   \
+      "and what a layer keeps waits in host memory; full:K: the first K layers in full, the "      \
+      "others none; full:K+light: the others light, as any two levels; auto: the fastest that "    \
+      "fits")                                                                                      \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
       "tokens per chunk of logits; 0: all at once")                                                \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \

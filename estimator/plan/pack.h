@@ -2,7 +2,8 @@
  *
  * In: intervals (bytes, first op, last op).  Out: their offsets and the height of the packing.
  * The problem is dynamic storage allocation, NP-hard; the method (pack.c) sits within 2 % of the
- * lower bound on decoder programs, and says how far it is.
+ * lower bound on decoder programs, 7 % where 4-bit layers rebuild their MLP, and says how far it
+ * is.
  *   K1  intervals that are alive at a common op never share a byte
  *   K2  bytes of every interval are already a multiple of the alignment, so are the offsets */
 #ifndef PL_ESTIMATOR_PLAN_PACK_H

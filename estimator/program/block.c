@@ -7,14 +7,24 @@
 
 #include <math.h>
 
-enum { KEEP_ALL, KEEP_LIGHT, KEEP_TRUNK };
+/* What the backward pass of a layer rebuilds before it reads it; nothing else is rebuilt, and what
+ * is rebuilt is not kept. */
+enum {
+    REBUILD_NORMS = 1,     /* n1, n2, m */
+    REBUILD_MLP = 2,       /* gu */
+    REBUILD_ATTENTION = 4, /* qkv, o, lse */
+    REBUILD_LAYER = 8
+};
 
-static int keep_level(const struct pl_builder *b) {
-    uint32_t r = b->s->recompute;
-    if (r == PL_RECOMPUTE_NONE) return KEEP_ALL;
-    if (r == PL_RECOMPUTE_LIGHT) return KEEP_LIGHT;
-    if (r == PL_RECOMPUTE_FULL || r == PL_RECOMPUTE_OFFLOAD) return KEEP_TRUNK;
-    return b->layer % (r - PL_RECOMPUTE_EVERY) == 0 ? KEEP_TRUNK : KEEP_ALL;
+static unsigned rebuilt(const struct pl_builder *b) {
+    static const unsigned by_level[PL_RECOMPUTE_PLAIN] = {
+        [PL_RECOMPUTE_LIGHT] = REBUILD_NORMS,
+        [PL_RECOMPUTE_MLP] = REBUILD_NORMS | REBUILD_MLP,
+        [PL_RECOMPUTE_ATTENTION] = REBUILD_NORMS | REBUILD_ATTENTION,
+        [PL_RECOMPUTE_FULL] = REBUILD_LAYER,
+        [PL_RECOMPUTE_OFFLOAD] = REBUILD_LAYER,
+    };
+    return by_level[pl_recompute_of_layer(b->s->recompute, b->layer)];
 }
 
 static struct pl_attr norm_attr(const struct pl_builder *b) {
@@ -124,21 +134,31 @@ static struct pl_val swiglu(struct pl_builder *b, struct pl_val gu) {
     return pl_build_now(b, m);
 }
 
-/* From n1 to gu: the part a recomputation repeats. */
-static void block_inner(struct pl_builder *b, struct pl_block *f) {
+/* From n1 to o. */
+static void block_attention(struct pl_builder *b, struct pl_block *f) {
     uint32_t qkv = pl_build_activation(b, "qkv", PL_ROWS_TOKENS, b->q + 2 * b->k);
     f->a_qkv = pl_build_linear(b, PL_SLOT_QKV, f->n1, qkv);
     f->qkv = pl_build_now(b, qkv);
     struct pl_val unused[2];
     struct pl_val qk = rotated_qk(b, &f->qkv, unused);
     attention(b, qk, f->qkv, f);
+}
+
+/* From n2 to gu. */
+static void block_gate_up(struct pl_builder *b, struct pl_block *f) {
+    uint32_t gu = pl_build_activation(b, "gu", PL_ROWS_TOKENS, 2 * b->m->ffn);
+    f->a_gu = pl_build_linear(b, PL_SLOT_GU, f->n2, gu);
+    f->gu = pl_build_now(b, gu);
+}
+
+/* From n1 to gu: the part that rebuilding a whole layer repeats. */
+static void block_inner(struct pl_builder *b, struct pl_block *f) {
+    block_attention(b, f);
     uint32_t x2 = pl_build_activation(b, "x2", PL_ROWS_TOKENS, b->m->hidden);
     f->a_o = pl_build_linear(b, PL_SLOT_O, f->o, x2);
     f->x2 = pl_build_now(b, x2);
     f->n2 = norm(b, PL_SLOT_NORM2, &f->x2, f->x, "n2", &f->rstd2);
-    uint32_t gu = pl_build_activation(b, "gu", PL_ROWS_TOKENS, 2 * b->m->ffn);
-    f->a_gu = pl_build_linear(b, PL_SLOT_GU, f->n2, gu);
-    f->gu = pl_build_now(b, gu);
+    block_gate_up(b, f);
 }
 
 struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
@@ -154,6 +174,7 @@ struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct 
     return pl_build_now(b, y);
 }
 
+/* The output of a norm again, from its input and what the forward pass kept of it. */
 static struct pl_val renorm(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
                             struct pl_val rstd, const char *name) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
@@ -165,15 +186,50 @@ static struct pl_val renorm(struct pl_builder *b, enum pl_slot slot, struct pl_v
     return pl_build_now(b, y);
 }
 
-/* The same operations on the same inputs as the forward pass, so the same bits. */
-static void recompute_all(struct pl_builder *b, struct pl_block *f) {
-    b->recompute = true;
+/* What follows repeats operations of the forward pass on the same inputs, so it makes the same
+ * bits. Each part stands where the backward pass is about to read it. */
+
+static void rebuild_layer(struct pl_builder *b, struct pl_block *f, unsigned what) {
+    if (!(what & REBUILD_LAYER)) return;
     f->n1 = norm(b, PL_SLOT_NORM1, &f->x, PL_NO_VAL, "n1", &f->rstd1);
     block_inner(b, f);
-    if (pl_build_linear_needs_x(b, PL_SLOT_DOWN)) {
-        f->m = swiglu(b, f->gu);
-        f->a_down = pl_build_adapter_a(b, PL_SLOT_DOWN, f->m);
+    if (!pl_build_linear_needs_x(b, PL_SLOT_DOWN)) return;
+    f->m = swiglu(b, f->gu);
+    f->a_down = pl_build_adapter_a(b, PL_SLOT_DOWN, f->m);
+}
+
+/* Before the gradient of SwiGLU overwrites gu. */
+static void rebuild_mlp(struct pl_builder *b, struct pl_block *f, unsigned what) {
+    if (what & REBUILD_MLP) {
+        f->n2 = renorm(b, PL_SLOT_NORM2, f->x2, f->rstd2, "n2");
+        block_gate_up(b, f);
     }
+    if ((what & REBUILD_NORMS) && pl_build_linear_needs_x(b, PL_SLOT_DOWN)) f->m = swiglu(b, f->gu);
+}
+
+/* n2, unless the products of the MLP were rebuilt from it already. */
+static void rebuild_norm2(struct pl_builder *b, struct pl_block *f, unsigned what) {
+    if ((what & REBUILD_NORMS) && !(what & REBUILD_MLP) && pl_build_linear_needs_x(b, PL_SLOT_GU))
+        f->n2 = renorm(b, PL_SLOT_NORM2, f->x2, f->rstd2, "n2");
+}
+
+static void rebuild_attention(struct pl_builder *b, struct pl_block *f, unsigned what) {
+    if (!(what & REBUILD_ATTENTION)) return;
+    f->n1 = renorm(b, PL_SLOT_NORM1, f->x, f->rstd1, "n1");
+    block_attention(b, f);
+}
+
+static void rebuild_norm1(struct pl_builder *b, struct pl_block *f, unsigned what) {
+    if ((what & REBUILD_NORMS) && !(what & REBUILD_ATTENTION) &&
+        pl_build_linear_needs_x(b, PL_SLOT_QKV))
+        f->n1 = renorm(b, PL_SLOT_NORM1, f->x, f->rstd1, "n1");
+}
+
+/* Runs one of them with its operations marked as repeated. */
+static void rebuild(struct pl_builder *b, struct pl_block *f, unsigned what,
+                    void (*part)(struct pl_builder *, struct pl_block *, unsigned)) {
+    b->recompute = true;
+    part(b, f, what);
     b->recompute = false;
 }
 
@@ -199,15 +255,14 @@ static void norm_bwd(struct pl_builder *b, enum pl_slot slot, uint32_t dn, struc
     PL_OP(b, PL_OP_RMSNORM_BWD, attr, in, out);
 }
 
-static void mlp_bwd(struct pl_builder *b, struct pl_block *f, int level, uint32_t dx) {
-    if (level == KEEP_LIGHT && pl_build_linear_needs_x(b, PL_SLOT_DOWN)) f->m = swiglu(b, f->gu);
+static void mlp_bwd(struct pl_builder *b, struct pl_block *f, unsigned what, uint32_t dx) {
+    rebuild(b, f, what, rebuild_mlp);
     uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->ffn);
     pl_build_linear_bwd(b, PL_SLOT_DOWN, pl_arg(pl_build_now(b, dx)), f->m, f->a_down, dm);
     struct pl_operand in[] = {pl_arg(f->gu), pl_arg(pl_build_now(b, dm))}, out[] = {pl_arg(f->gu)};
     PL_OP(b, PL_OP_SWIGLU_BWD, (struct pl_attr){0}, in, out);
     struct pl_val dgu = pl_build_now(b, f->gu.id);
-    if (level == KEEP_LIGHT && pl_build_linear_needs_x(b, PL_SLOT_GU))
-        f->n2 = renorm(b, PL_SLOT_NORM2, f->x2, f->rstd2, "n2");
+    rebuild(b, f, what, rebuild_norm2);
     uint32_t dn2 = pl_build_activation(b, "dn2", PL_ROWS_TOKENS, b->m->hidden);
     pl_build_linear_bwd(b, PL_SLOT_GU, pl_arg(dgu), f->n2, f->a_gu, dn2);
     norm_bwd(b, PL_SLOT_NORM2, dn2, f->x2, f->rstd2, dx);
@@ -268,14 +323,14 @@ void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint3
                         bool need_dx) {
     if (b->err != PL_ERR_OK) return;
     struct pl_block f = *kept;
-    int level = keep_level(b);
-    if (level == KEEP_TRUNK) recompute_all(b, &f);
-    mlp_bwd(b, &f, level, dx);
+    const unsigned what = rebuilt(b);
+    rebuild(b, &f, what, rebuild_layer);
+    mlp_bwd(b, &f, what, dx);
+    rebuild(b, &f, what, rebuild_attention);
     uint32_t d_o = pl_build_activation(b, "do", PL_ROWS_TOKENS, b->q);
     pl_build_linear_bwd(b, PL_SLOT_O, pl_arg(pl_build_now(b, dx)), f.o, f.a_o, d_o);
     uint32_t dqkv = attention_bwd(b, &f, d_o);
-    if (level == KEEP_LIGHT && pl_build_linear_needs_x(b, PL_SLOT_QKV))
-        f.n1 = renorm(b, PL_SLOT_NORM1, f.x, f.rstd1, "n1");
+    rebuild(b, &f, what, rebuild_norm1);
     bool norm_trains = pl_build_trains(b, pl_build_weight(b, PL_SLOT_NORM1));
     uint32_t dn1 = PL_NONE;
     if (need_dx || norm_trains) dn1 = pl_build_activation(b, "dn1", PL_ROWS_TOKENS, b->m->hidden);

@@ -97,8 +97,12 @@ FILL(BYTES) {
 }
 FILL(RECOMPUTE) {
     UNUSED;
-    *v = random_below(2) ? (uint32_t)random_below(3)
-                         : PL_RECOMPUTE_EVERY_N(1 + (uint32_t)random_below(PL_RECOMPUTE_EVERY_MAX));
+    const uint32_t first = (uint32_t)random_below(PL_RECOMPUTE_OFFLOAD);
+    const uint32_t n = 1 + (uint32_t)random_below(PL_RECOMPUTE_LAYERS_MAX);
+    const uint32_t rest = (first + 1 + (uint32_t)random_below(4)) % PL_RECOMPUTE_OFFLOAD;
+    const uint32_t any[] = {(uint32_t)random_below(PL_RECOMPUTE_PLAIN), PL_RECOMPUTE_AUTO,
+                            PL_RECOMPUTE_EVERY_N(n), PL_RECOMPUTE_MIX(first, n, rest)};
+    *v = any[random_below(4)];
 }
 FILL(DEVICE) {
     UNUSED;

@@ -177,20 +177,28 @@ static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, 
         return n * (b * (4 * c + 2 * q + 2 * k + 3 * f) + statistics);
     case PL_RECOMPUTE_LIGHT:
         return n * (b * (2 * c + 2 * q + 2 * k + 2 * f) + statistics);
+    case PL_RECOMPUTE_MLP:
+        return n * (b * (2 * c + 2 * q + 2 * k) + statistics);
+    case PL_RECOMPUTE_ATTENTION:
+        return n * (b * (2 * c + 2 * f) + 4 * 2);
     default:
         return n * b * c;
     }
 }
 
 START_TEST(a_layer_keeps_what_the_formula_says) {
-    static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL};
     struct pl_model m;
     struct pl_planned p;
     pl_test_model(pl_test_models[_i], &m);
-    for (size_t l = 0; l < 3; l++) {
-        struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, levels[l], 3, 100);
+    for (uint32_t level = PL_RECOMPUTE_NONE; level <= PL_RECOMPUTE_FULL; level++) {
+        struct pl_job_shape s = pl_test_shape(&m, PL_MODE_FULL, level, 3, 100);
         pl_test_plan(&p, &s, &m);
-        ck_assert_uint_eq(kept_of_layer(&p, 5), expected_kept(&m, 300, 2, levels[l]));
+        ck_assert_uint_eq(kept_of_layer(&p, 5), expected_kept(&m, 300, 2, level));
+        pl_planned_finish(&p);
+        s.recompute = PL_RECOMPUTE_MIX(level, 6, PL_RECOMPUTE_LIGHT);
+        pl_test_plan(&p, &s, &m);
+        ck_assert_uint_eq(kept_of_layer(&p, 5), expected_kept(&m, 300, 2, level));
+        ck_assert_uint_eq(kept_of_layer(&p, 6), expected_kept(&m, 300, 2, PL_RECOMPUTE_LIGHT));
         pl_planned_finish(&p);
     }
 }

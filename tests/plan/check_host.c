@@ -7,8 +7,13 @@
 
 static const uint32_t offloads[] = {PL_OFFLOAD_NONE, PL_OFFLOAD_OPTIMIZER, PL_OFFLOAD_GRADIENTS,
                                     PL_OFFLOAD_WEIGHTS};
-static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL,
-                                  PL_RECOMPUTE_OFFLOAD, PL_RECOMPUTE_EVERY_N(2)};
+static const uint32_t levels[] = {PL_RECOMPUTE_NONE,
+                                  PL_RECOMPUTE_LIGHT,
+                                  PL_RECOMPUTE_FULL,
+                                  PL_RECOMPUTE_OFFLOAD,
+                                  PL_RECOMPUTE_EVERY_N(2),
+                                  PL_RECOMPUTE_MLP,
+                                  PL_RECOMPUTE_MIX(PL_RECOMPUTE_ATTENTION, 3, PL_RECOMPUTE_LIGHT)};
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 static struct pl_job_shape shape(const struct pl_model *m, uint32_t mode, uint32_t offload,
@@ -59,8 +64,7 @@ START_TEST(offload_moves_what_it_names_and_no_more) {
     struct pl_model m;
     struct pl_planned none, p;
     pl_test_model("Qwen2.5-0.5B", &m);
-    struct pl_job_shape s =
-        shape(&m, PL_MODE_FULL, PL_OFFLOAD_NONE, false, PL_RECOMPUTE_FULL);
+    struct pl_job_shape s = shape(&m, PL_MODE_FULL, PL_OFFLOAD_NONE, false, PL_RECOMPUTE_FULL);
     pl_test_plan(&none, &s, &m);
     s.offload = offloads[_i];
     pl_test_plan(&p, &s, &m);
@@ -68,10 +72,10 @@ START_TEST(offload_moves_what_it_names_and_no_more) {
     for (int c = 0; c < 3; c++) {
         bool moves = c < _i;
         uint64_t all = bytes_at(none.program, moved[c], PL_PLACE_DEVICE);
-        uint64_t rope = moved[c] == PL_CATEGORY_WEIGHTS
-                            ? none.program->tensors[pl_program_find(none.program, PL_ROLE_ROPE, 0,
-                                                                    0)].bytes
-                            : 0;
+        uint64_t rope =
+            moved[c] == PL_CATEGORY_WEIGHTS
+                ? none.program->tensors[pl_program_find(none.program, PL_ROLE_ROPE, 0, 0)].bytes
+                : 0;
         ck_assert_uint_eq(bytes_at(p.program, moved[c], PL_PLACE_DEVICE), moves ? rope : all);
         ck_assert_uint_eq(bytes_at(p.program, moved[c], PL_PLACE_PINNED), moves ? all - rope : 0);
         if (moves) host += all - rope;
@@ -118,8 +122,7 @@ START_TEST(a_window_of_an_update_is_all_the_device_holds_of_states) {
     struct pl_model m;
     struct pl_planned p;
     pl_test_model("Qwen2.5-0.5B", &m);
-    struct pl_job_shape s =
-        shape(&m, PL_MODE_FULL, PL_OFFLOAD_WEIGHTS, false, PL_RECOMPUTE_FULL);
+    struct pl_job_shape s = shape(&m, PL_MODE_FULL, PL_OFFLOAD_WEIGHTS, false, PL_RECOMPUTE_FULL);
     pl_test_plan(&p, &s, &m);
     uint64_t embedding = m.vocab * m.hidden, window = UINT64_C(8) << 20;
     ck_assert_uint_gt(embedding, 4 * window);

@@ -6,19 +6,27 @@
 #include <string.h>
 
 #define PACKING_LIMIT 0.02 /* over the largest live sum */
+/* Where a matrix is dequantised beside an MLP that is being rebuilt: the scratch of one product is
+ * as large as what lies around it. */
+#define PACKING_LIMIT_QLORA_MLP 0.07
 
-static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL,
-                                  PL_RECOMPUTE_EVERY_N(2)};
+static const uint32_t levels[] = {PL_RECOMPUTE_NONE,
+                                  PL_RECOMPUTE_LIGHT,
+                                  PL_RECOMPUTE_FULL,
+                                  PL_RECOMPUTE_EVERY_N(2),
+                                  PL_RECOMPUTE_MLP,
+                                  PL_RECOMPUTE_ATTENTION,
+                                  PL_RECOMPUTE_MIX(PL_RECOMPUTE_FULL, 5, PL_RECOMPUTE_MLP)};
 
 /* The arena against the bound of its own peak phase: smaller phases may pack loosely inside it. */
-static void assert_tight(const struct pl_plan *plan, const char *what) {
+static void assert_tight(const struct pl_plan *plan, double limit, const char *what) {
     struct pl_diag d = {0};
     uint64_t bound = 0;
     ck_assert_msg(pl_plan_check(plan, &d) == PL_ERR_OK, "%s: %s", what, d.message);
     for (int ph = 0; ph < PL_PHASE_COUNT; ph++)
         if (plan->phases[ph].live_bytes > bound) bound = plan->phases[ph].live_bytes;
     double over = (double)(plan->batch_bytes - bound);
-    ck_assert_msg(over <= PACKING_LIMIT * (double)bound, "%s: %.2f %% over", what,
+    ck_assert_msg(over <= limit * (double)bound, "%s: %.2f %% over", what,
                   100 * over / (double)bound);
 }
 
@@ -31,7 +39,10 @@ START_TEST(every_model_mode_and_level_is_packed_tightly_and_checked) {
                 struct pl_job_shape s = pl_test_shape(&m, mode, levels[l], batch, 2048);
                 struct pl_planned p;
                 pl_test_plan(&p, &s, &m);
-                assert_tight(p.plan, pl_test_models[_i]);
+                bool mlp = pl_recompute_of_layer(levels[l], m.layers - 1) == PL_RECOMPUTE_MLP;
+                assert_tight(p.plan,
+                             mlp && mode == PL_MODE_QLORA ? PACKING_LIMIT_QLORA_MLP : PACKING_LIMIT,
+                             pl_test_models[_i]);
                 pl_planned_finish(&p);
             }
         }
@@ -201,8 +212,8 @@ static void into_the_neighbour(struct pl_planned *p, bool above) {
         for (uint32_t j = 0; j < p->program->n_tensors; j++) {
             bool both = t[i].scope == PL_SCOPE_STEP && t[j].scope == PL_SCOPE_STEP &&
                         t[i].phase == PL_PHASE_MICRO && t[j].phase == PL_PHASE_MICRO;
-            bool later = place[i].first_op > place[j].first_op &&
-                         place[i].first_op < place[j].last_op;
+            bool later =
+                place[i].first_op > place[j].first_op && place[i].first_op < place[j].last_op;
             uint32_t low = above ? j : i, high = above ? i : j;
             if (!both || !later || t[low].bytes % 256 || t[low].bytes < 512 ||
                 place[low].offset + t[low].bytes != place[high].offset)

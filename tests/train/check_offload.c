@@ -52,6 +52,7 @@ static const char *const ways[][3] = {
     {"offload=weights", "offload_update=device"},
     {"gradient_checkpointing=offload"},
     {"offload=weights", "gradient_checkpointing=offload"},
+    {"offload=weights", "gradient_checkpointing=attention:2+mlp"},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 

@@ -215,6 +215,8 @@ static const struct {
     {"full", "batch_size: 4\ngradient_checkpointing: none\nloss_chunk_tokens: 0\n"},
     {"full", "batch_size: 4\ngradient_checkpointing: light\nloss_chunk_tokens: 5\n"},
     {"full", "batch_size: 5\ngradient_checkpointing: every_2\nmax_grad_norm: 0\n"},
+    {"full", "batch_size: 4\ngradient_checkpointing: mlp\n"},
+    {"lora", "batch_size: 4\ngradient_checkpointing: attention:1+light\nlora_dropout: 0.1\n"},
     {"full", "batch_size: 4\ndtype: bf16\n"},
     {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\noptimizer: sgd\n"},
     {"full", "batch_size: 2\ngradient_accumulation_steps: 3\nfreeze_layers: 1\n"},

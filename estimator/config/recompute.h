@@ -1,0 +1,47 @@
+/* recompute.h - what the backward pass recomputes instead of keeping: the values of the key
+ * gradient_checkpointing.
+ *
+ * In: a word of the YAML.  Out: one number for it, and from that the level of every layer.
+ *   C1  a value reads back from the word that it is written as
+ *   C2  every value means one plain level per layer, and nothing else
+ * Use: if (pl_recompute_parse("full:20+light", &v, &outside)) l = pl_recompute_of_layer(v, 3); */
+#ifndef PL_ESTIMATOR_CONFIG_RECOMPUTE_H
+#define PL_ESTIMATOR_CONFIG_RECOMPUTE_H
+
+#include "estimator/base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The plain levels, each rebuilding what LIGHT does and more (Korthikanti et al., Reducing
+ * Activation Recomputation in Large Transformer Models, 2022, call MLP and ATTENTION selective). */
+enum {
+    PL_RECOMPUTE_NONE,
+    PL_RECOMPUTE_LIGHT,     /* the outputs of norms and SwiGLU: no product */
+    PL_RECOMPUTE_MLP,       /* also what goes into SwiGLU: the product of gate and up */
+    PL_RECOMPUTE_ATTENTION, /* also q, k, v and what attention makes of them */
+    PL_RECOMPUTE_FULL,      /* everything but a layer's input */
+    PL_RECOMPUTE_OFFLOAD,   /* full, and the inputs wait in host memory */
+    PL_RECOMPUTE_PLAIN,     /* how many there are */
+    PL_RECOMPUTE_AUTO = 15, /* decided by pl_autolevel_decide() before anything is planned */
+    PL_RECOMPUTE_EVERY,     /* above: PL_RECOMPUTE_EVERY_N(n) */
+    PL_RECOMPUTE_MIXED = 1 << 24 /* above: PL_RECOMPUTE_MIX(first, k, rest) */
+};
+#define PL_RECOMPUTE_LAYERS_MAX 4096 /* of N and K below */
+/* The layers l with l % n == 0 in full, the others none. */
+#define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
+/* The first k layers at one level, the others at another; neither is OFFLOAD. */
+#define PL_RECOMPUTE_MIX(first, k, rest)                                                           \
+    ((uint32_t)PL_RECOMPUTE_MIXED | (uint32_t)(first) << 20 | (uint32_t)(rest) << 16 |             \
+     (uint32_t)(k))
+
+/* The plain level of a layer. value: anything but AUTO. */
+uint32_t pl_recompute_of_layer(uint32_t value, uint64_t layer);
+
+/* none, light, mlp, attention, full, offload, auto, every_N, LEVEL:K, LEVEL:K+LEVEL such as
+ * full:20+light. False: none of these; *outside: it is one, but N or K is not within 1 to
+ * PL_RECOMPUTE_LAYERS_MAX. */
+bool pl_recompute_parse(const char *word, uint32_t *value, bool *outside);
+void pl_recompute_print(uint32_t value, struct pl_text *out);
+
+#endif
