@@ -1,294 +1,276 @@
 #!/usr/bin/env python3
-"""The report of a GPU: builds, suites, memory and speed, beside PyTorch on the same card.
+"""The report of a GPU: suites, memory, speed and kernels, beside PyTorch on the same card.
 
-Called by tools/gpu_report. Every part has a share of the time; what does not fit into it is listed
-as not run, never left out in silence. Writes RESULTS.md and RESULTS.json.
+Called by tools/gpu_report. Every row has a limit of its own, and RESULTS.json and RESULTS.md are
+written again after each, so a report that is cut short keeps what it had. Rows go by their worth;
+--resume goes on where an earlier call ended, whatever ended it. What was not run is listed.
 """
 import argparse
 import datetime
 import json
 import os
 import pathlib
-import random
-import shutil
-import subprocess
+import shlex
 import sys
 import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODELS = ROOT / "tests/model/configs"
-BUILD = ROOT / "build-gpu"
-PLIMSOLL = BUILD / "tools/plimsoll"
+sys.dont_write_bytecode = True  # the modules below lie in the source tree
+import kernels
+import markdown
+import runs
+from machine import FAILED, LATE, OK, ROOT, Clock, Machine, Rehearsal, number_after, run
 
-# (model, mode, batch, length, recompute): memory of each; the ones with a star also beside PyTorch.
-MEMORY = [
-    ("SmolLM2-135M", "full", 8, 1024, "none"),
-    ("SmolLM2-135M", "lora", 4, 2048, "full"),
-    ("Qwen2.5-0.5B", "full", 4, 1024, "none"),
-    ("Qwen2.5-0.5B", "full", 8, 512, "full"),
-    ("Qwen2.5-0.5B", "lora", 2, 4096, "full"),
-    ("Qwen2.5-1.5B", "full", 2, 2048, "full"),
-    ("Qwen2.5-1.5B", "lora", 4, 2048, "none"),
-    ("Qwen2.5-1.5B", "qlora", 4, 2048, "full"),
-    ("Llama-3.2-1B", "full", 4, 2048, "full"),
-    ("Llama-3.2-1B", "lora", 1, 4096, "none"),
-    ("Llama-3.2-3B", "full", 1, 2048, "full"),
-    ("Llama-3.2-3B", "lora", 4, 2048, "full"),
-    ("SmolLM2-1.7B", "full", 4, 1024, "light"),
-    ("Phi-4-mini", "lora", 2, 2048, "full"),
-    ("Qwen2.5-7B", "lora", 4, 2048, "full"),
-]
-SPEED = [
-    ("Qwen2.5-7B", "full", 1, 2048, "full"),
-    ("Llama-3.1-8B", "lora", 4, 2048, "full"),
-    ("Llama-3.2-3B", "full", 4, 2048, "full"),
-    ("Llama-3.2-1B", "full", 8, 2048, "none"),
-    ("Qwen2.5-0.5B", "full", 8, 2048, "none"),
-]
-# Dense bf16 peak in FLOP/s, NVIDIA's data sheets, SXM parts.
-PEAK = {"H100": 989.4e12, "H200": 989.4e12, "A100": 312e12, "4090": 165.2e12, "B200": 2250e12}
-PROBE_STEPS = 6
+MARGIN = 4  # seconds to write what a row found
 
 
-class Clock:
-    def __init__(self, minutes):
-        self.end = time.monotonic() + 60 * minutes
+class Task:
+    """worth: the lower, the sooner. need: seconds without which it is not begun. facts: of the row,
+    whatever comes of it."""
 
-    def left(self):
-        return self.end - time.monotonic()
-
-
-def run(command, seconds, env=None, cwd=ROOT):
-    """(status, output, seconds spent); status None when time ran out."""
-    before = time.monotonic()
-    try:
-        done = subprocess.run([str(c) for c in command], cwd=cwd, env={**os.environ, **(env or {})},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=max(seconds, 1))
-        return done.returncode, done.stdout, time.monotonic() - before
-    except subprocess.TimeoutExpired as late:
-        text = late.stdout or b""
-        return None, text.decode(errors="replace") if isinstance(text, bytes) else text, seconds
+    def __init__(self, worth, part, key, need, limit, action, facts=None):
+        self.worth, self.part, self.key = worth, part, key
+        self.need, self.limit, self.action, self.facts = need, limit, action, facts or {}
 
 
-def gpu_facts():
-    if not shutil.which("nvidia-smi"):
-        sys.exit("gpu_report: no nvidia-smi, so no GPU to report on")
-    names = "name,driver_version,memory.total,compute_cap"
-    status, text, _ = run(["nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader"], 20)
-    if status != 0:
-        sys.exit("gpu_report: nvidia-smi finds no GPU\n" + text)
-    first = [f.strip() for f in text.splitlines()[0].split(",")]
-    return {"name": first[0], "driver": first[1], "memory": first[2],
-            "sm": first[3].replace(".", "")}
+# --- parts ----------------------------------------------------------------------------------------
 
-
-def build(gpu, clock):
-    setup = ["meson", "setup", BUILD, "-Dtests=enabled", "-Dcuda=enabled",
-             f"-Dcuda-arch={gpu['sm']}", "--buildtype=release"]
-    if (BUILD / "build.ninja").exists():
-        setup.insert(2, "--reconfigure")
-    for command in (setup, ["ninja", "-C", BUILD]):
-        status, text, _ = run(command, clock.left())
-        if status != 0:
-            sys.exit(f"gpu_report: {command[0]} failed\n{text[-6000:]}")
-
-
-def suites(clock):
-    """Conformance, golden and pressure on the card, and a subset under compute-sanitizer."""
-    rows = []
-    status, text, spent = run(["meson", "test", "-C", BUILD, "--suite", "gpu", "--suite", "cuda",
-                               "--no-rebuild", "--print-errorlogs"], min(150, clock.left()))
-    rows.append({"suite": "meson: gpu, cuda", "status": status, "seconds": round(spent, 1),
-                 "tail": text[-3000:]})
-    tool = shutil.which("compute-sanitizer")
-    for check in ("memcheck", "racecheck"):
-        if not tool:
-            rows.append({"suite": f"compute-sanitizer {check}", "status": "not installed"})
-            continue
-        status, text, spent = run([tool, "--tool", check, "--error-exitcode", "9",
-                                   BUILD / "tests/gpu/check_kernels_gpu"],
-                                  min(60, clock.left()),
-                                  {"CK_FORK": "no", "KERNEL_TRIALS": "1"})
-        rows.append({"suite": f"compute-sanitizer {check}", "status": status,
-                     "seconds": round(spent, 1), "tail": text[-1500:]})
-    return rows
-
-
-def write_data(path, length, rows):
-    source = random.Random(1)
-    with open(path, "w") as f:
-        for _ in range(rows):
-            ids = [source.randrange(32000) for _ in range(length)]
-            f.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
-
-
-def train(shape, scratch, seconds):
-    """A probe of the shape: planned, allocated and measured bytes, rate, losses."""
-    model, mode, batch, length, recompute = shape
-    data = scratch / f"data-{length}.jsonl"
-    if not data.exists():
-        write_data(data, length, 16)
-    out = scratch / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    job = scratch / "run.yaml"
-    job.write_text(
-        f"model_config: {MODELS / model}\ninit: random\nmode: {mode}\ndtype: bf16\n"
-        f"datasets:\n  - path: {data}\n    format: tokens\nbatch_size: {batch}\n"
-        f"max_seq_length: {length}\nmax_steps: 10\nlearning_rate: 1e-5\nwarmup_steps: 0\n"
-        f"lr_scheduler: constant\ngradient_checkpointing: {recompute}\ndevice: cuda\n"
-        f"full_ft_ceiling_billions: 100\noutput_dir: {out}\nprobe_steps: {PROBE_STEPS}\n"
-        + ("master_weights: false\n" if mode == "full" else "lora_r: 16\n"))
-    status, text, spent = run([PLIMSOLL, "train", job, "--probe", "--json", "--no-progress"],
-                              seconds)
-    row = {"model": model, "mode": mode, "batch": batch, "length": length,
-           "recompute": recompute, "status": status, "seconds": round(spent, 1)}
-    for line in text.splitlines():
-        if line.startswith('{"event":"probe"'):
-            row.update(json.loads(line))
-            row["tokens_per_second"] = row["tokens"] / row["seconds_per_step"]
-    if status != 0:
-        row["tail"] = text[-800:]
+def suite(machine, program, env, seconds):
+    """A test program; 77 is its word for skipped."""
+    out = run([program], seconds, {**machine.env, **env})
+    row = out.row(summary=next((x for x in out.text.splitlines() if x.endswith("Errors: 0")
+                                or ", Failures: " in x), ""))
+    if out.exit == 77:
+        row.update(status="skipped")
     return row
 
 
-def matmul_params(model, mode):
-    """Parameters of the products: linears of the decoder and the output layer, once."""
-    status, text, _ = run([PLIMSOLL, "estimate-vram", MODELS / model, "--json", "--mode", "lora",
-                           "--batch-size", "1"], 20)
-    c = json.loads((MODELS / model / "config.json").read_text())
-    params = json.loads(text)["param_count"] if status in (0, 3) else 0
-    embedding = c["vocab_size"] * c["hidden_size"]
-    tied = c.get("tie_word_embeddings", False)
-    # 2 FLOPs a weight forward, 2 for dx, and 2 for dW where the weight trains
-    return (6 if mode == "full" else 4) * (params if tied else params - embedding)
+def suites(machine):
+    gpu = machine.build / "tests/gpu"
+    golden = {"PLIMSOLL": str(machine.plimsoll), "GOLDEN_DEVICE": "cuda",
+              "GOLDEN_CASES": str(ROOT / "tests/golden/cases"), "TINY_DEVICE": "cuda",
+              "QUANT_VECTORS": str(ROOT / "tests/kernels/vectors"),
+              "NEIGHBOUR": str(gpu / "neighbour")}
+    few = {} if machine.is_gpu else {"KERNEL_ROUNDS": "1"}
+    rows = [(0, "conformance", machine.kernels, few, 180)]
+    if machine.is_gpu:
+        rows += [(1, "golden", gpu.parent / "golden/check_golden", golden, 120),
+                 (40, "neighbour", gpu / "check_neighbour", golden, 120),
+                 (60, "generate", gpu.parent / "golden/check_generate", golden, 60),
+                 (61, "quant", gpu / "check_quant_gpu", golden, 60),
+                 (62, "quant_golden", gpu / "check_quant_golden_gpu", golden, 60)]
+    for worth, key, program, env, limit in rows:
+        yield Task(worth, "suites", key, 20, limit,
+                   lambda s, p=program, e=env: suite(machine, p, e, s))
 
 
-def memory_table(clock, scratch):
-    rows = []
-    for shape in MEMORY:
-        if clock.left() < 100:
-            rows.append({"model": shape[0], "mode": shape[1], "status": "not run: no time left"})
-            continue
-        rows.append(train(shape, scratch, 40))
-    return rows
+def sanitize(machine, tool, command, env, seconds):
+    out = run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--target-processes",
+               "all", *command], seconds, {**machine.env, **env})
+    return out.row(errors=number_after("ERROR SUMMARY:", out.text))
 
 
-def speed_table(clock, scratch, gpu):
-    rows = []
-    peak = next((v for k, v in PEAK.items() if k in gpu["name"]), None)
-    for shape in SPEED:
-        if clock.left() < 45:
-            rows.append({"model": shape[0], "mode": shape[1], "status": "not run: no time left"})
-            continue
-        row = train(shape, scratch, 60)
-        if row.get("tokens_per_second") and peak:
-            row["mfu"] = matmul_params(shape[0], shape[1]) * row["tokens_per_second"] / peak
-        if clock.left() > 45:
-            status, text, _ = run([sys.executable, ROOT / "tests/gpu/pytorch_run.py",
-                                   MODELS / shape[0], shape[1], shape[2], shape[3], shape[4], "5"],
-                                  min(90, clock.left()))
-            last = text.strip().splitlines()[-1] if text.strip() else ""
-            row["pytorch"] = json.loads(last) if status == 0 else {"failed": text[-400:]}
-        rows.append(row)
-    return rows
+def sanitizers(machine, scratch, tiny):
+    subset = {"CK_FORK": "no", "KERNEL_ROUNDS": "2"}
+
+    def steps(tool, seconds):
+        job = runs.write_job(scratch, tiny.model, {**tiny.keys(), "probe_steps": 2})
+        return sanitize(machine, tool, [machine.plimsoll, "train", job, "--probe"], {}, seconds)
+    for i, tool in enumerate(("memcheck", "racecheck", "synccheck", "initcheck")):
+        yield Task(41 + i, "sanitizers", f"{tool}: kernels", 40, 110,
+                   lambda s, t=tool: sanitize(machine, t, [machine.kernels], subset, s))
+        yield Task(70 + i, "sanitizers", f"{tool}: steps of a run", 30, 90,
+                   lambda s, t=tool: steps(t, s))
 
 
-def gib(n):
-    return f"{n / 2**30:.3f}" if n else "-"
+def memory(machine, scratch, shapes):
+    for i, shape in enumerate(shapes):
+        yield Task(2 if i < 3 else 20 if i < 9 else 50, "memory", shape.key(), 20, 75,
+                   lambda s, x=shape: runs.memory(machine, scratch, x, s), shape.facts())
 
 
-def memory_markdown(rows):
-    lines = ["| model | mode | batch x length | recompute | planned GiB | allocated | "
-             "predicted process GiB | measured | error % | loss | grad norm |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
-    for r in rows:
-        if r.get("status") != 0 or "planned_peak_bytes" not in r:
-            lines.append(f"| {r['model']} | {r['mode']} | failed or not run: {r['status']} "
-                         "| | | | | | | | |")
-            continue
-        equal = "equal" if r["planned_peak_bytes"] == r["allocated_peak_bytes"] else "DIFFERENT"
-        predicted, measured = r["predicted_process_bytes"], r["measured_peak_bytes"]
-        lines.append(
-            f"| {r['model']} | {r['mode']} | {r['batch']} x {r['length']} | {r['recompute']} | "
-            f"{gib(r['planned_peak_bytes'])} | {equal} | {gib(predicted)} | {gib(measured)} | "
-            f"{100 * (predicted / measured - 1):+.2f} | {r['first_loss']:.3f} -> "
-            f"{r['last_loss']:.3f} | {r['grad_norm']:.3g} |")
-    return "\n".join(lines)
+def speed(machine, scratch, gpu, shapes):
+    for i, shape in enumerate(shapes):
+        worth = 3 if i < 2 else 30
+        yield Task(worth, "speed", shape.key(), 25, 90,
+                   lambda s, x=shape: runs.speed(machine, scratch, gpu, x, s), shape.facts())
+        if shape.mode != "qlora" and machine.python:
+            yield Task(worth, "pytorch", shape.key(), 45, 120,
+                       lambda s, x=shape: runs.speed_pytorch(machine, gpu, x, s),
+                       shape.facts())
 
 
-def speed_markdown(rows):
-    lines = ["| model | mode | batch x length | recompute | tokens/s | MFU % | process GiB | "
-             "PyTorch tokens/s | PyTorch process GiB | loss | grad norm |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
-    for r in rows:
-        if "tokens_per_second" not in r:
-            lines.append(f"| {r['model']} | {r['mode']} | failed or not run: {r['status']} "
-                         "| | | | | | | | |")
-            continue
-        theirs = r.get("pytorch", {})
-        rate = theirs.get("tokens_per_second")
-        lines.append(
-            f"| {r['model']} | {r['mode']} | {r['batch']} x {r['length']} | {r['recompute']} | "
-            f"{r['tokens_per_second']:.0f} | {100 * r.get('mfu', 0):.1f} | "
-            f"{gib(r['measured_peak_bytes'])} | {f'{rate:.0f}' if rate else 'failed'} | "
-            f"{gib(theirs.get('process_bytes'))} | {r['first_loss']:.3f} -> {r['last_loss']:.3f} | "
-            f"{r['grad_norm']:.3g} |")
-    return "\n".join(lines)
+def samples(machine, scratch, only_refused):
+    for published in runs.samples(machine) if machine.plimsoll.exists() else []:
+        if not only_refused or "refused" in published["document_says"]:
+            yield Task(45, "samples", published["id"], 30, 90,
+                       lambda s, p=published: runs.sample(machine, scratch, p, s),
+                       runs.sample_facts(published))
 
 
-def markdown(result):
-    suites_text = "\n".join(f"| {s['suite']} | {s['status']} | {s.get('seconds', '-')} |"
-                            for s in result["suites"])
-    return f"""# What was measured on a GPU
+def attention(machine, scratch, shapes, tokens):
+    for shape in shapes:
+        yield Task(5, "attention", "%d tokens, %d/%d heads of %d" % shape, 15, 45,
+                   lambda s, x=shape: kernels.attention(machine, scratch, x, tokens, s),
+                   kernels.attention_facts(shape, tokens))
+    if machine.python:
+        yield Task(6, "attention", "PyTorch", 40, 100,
+                   lambda s: kernels.attention_pytorch(machine, shapes, tokens, s))
 
-{result['date']}, {result['gpu']['name']}, driver {result['gpu']['driver']}, by `tools/gpu_report`.
 
-## Suites
+def steps(machine, scratch, shapes, products):
+    yield Task(4, "kernels", "copy", 10, 30, lambda s: kernels.copy(machine, s))
+    for i, (shape, layers) in enumerate(shapes):
+        yield Task(7 if i < 2 else 55, "kernels", f"{shape.key()}, layers {layers or 'all'}", 25, 80,
+                   lambda s, x=shape, n=layers: kernels.step(machine, scratch, x, n, s))
+    for i, (shape, layers) in enumerate(products):
+        yield Task(8 if i < 1 else 56, "products", f"{shape.key()}, layers {layers or 'all'}", 25, 80,
+                   lambda s, x=shape, n=layers: kernels.products(machine, scratch, x, n, s))
 
-| suite | exit status | seconds |
-|---|---|---|
-{suites_text}
 
-## Memory
+# --- what a rehearsal measures instead ------------------------------------------------------------
 
-`planned` is the plan's arenas, `allocated` what was asked of the device, `predicted` the total
-before any CUDA call, `measured` what the driver counts for the process.
+TINY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32,
+        "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 16, "vocab_size": 64,
+        "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "tie_word_embeddings": True, "hidden_act": "silu", "initializer_range": 0.02,
+        "torch_dtype": "bfloat16"}
 
-{memory_markdown(result['memory'])}
 
-## Speed
+def tiny(scratch, mode, **more):
+    config = kernels.write_config(scratch, "tiny", TINY)
+    return runs.Shape(str(config.parent), mode, 1, 16, "full", **more)
 
-Fastest of {PROBE_STEPS} steps; every row of full length, real tokens only. MFU = FLOPs of the
-products (6 a weight and token in `full`, 4 in `lora`; recomputation and attention not counted) over
-the card's dense bf16 peak.
 
-{speed_markdown(result['speed'])}
-"""
+def rehearsal(machine, scratch, gpu):
+    shapes = [tiny(scratch, "full"), tiny(scratch, "lora"), tiny(scratch, "qlora")]
+    return [*suites(machine), *memory(machine, scratch, shapes),
+            *list(sanitizers(machine, scratch, shapes[0]))[1:2],
+            *speed(machine, scratch, gpu, shapes[1:]), *samples(machine, scratch, True),
+            *attention(machine, scratch, [(16, 2, 1, 16), (16, 2, 2, 64)], 32),
+            *steps(machine, scratch, [(shapes[0], None), (shapes[2], None)], [(shapes[1], None)])]
+
+
+def real(machine, scratch, gpu):
+    return [*suites(machine), *memory(machine, scratch, runs.MEMORY),
+            *sanitizers(machine, scratch, tiny(scratch, "full")),
+            *speed(machine, scratch, gpu, runs.SPEED), *samples(machine, scratch, False),
+            *attention(machine, scratch, kernels.ATTENTION, kernels.ATTENTION_TOKENS),
+            *steps(machine, scratch, kernels.STEPS, kernels.PRODUCTS)]
+
+
+# --- the book -------------------------------------------------------------------------------------
+
+class Book:
+    """Rows by part and key, on disk after every one; a second copy stays in the build."""
+
+    def __init__(self, out, build, gpu):
+        self.places, self.rows, self.calls, self.gpu = [out, build], {}, [], gpu
+        self.missing = []
+
+    def resume(self, path):
+        if not path.exists():
+            return
+        old = json.loads(path.read_text())
+        if old["gpu"]["name"] != self.gpu["name"]:
+            sys.exit(f"gpu_report: {path} is about another GPU, {old['gpu']['name']}")
+        self.calls = old["calls"]
+        self.rows = {(r["part"], r["key"]): r for r in old["rows"]}
+
+    def put(self, part, key, row):
+        self.rows[part, key] = {"part": part, "key": key, **row}
+        self.write()
+
+    def write(self):
+        result = {"gpu": self.gpu, "calls": self.calls, "rows": list(self.rows.values()),
+                  "not_run": [[t.part, t.key] for t in self.missing]}
+        texts = {"RESULTS.json": json.dumps(result, indent=1) + "\n",
+                 "RESULTS.md": markdown.report(result)}
+        for place in self.places:
+            place.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                temporary = place / (name + ".new")
+                temporary.write_text(text)
+                os.replace(temporary, place / name)
+
+
+def perform(task, seconds):
+    """A part that breaks is a failed row, not the end of the report."""
+    try:
+        return {**task.facts, **task.action(seconds)}
+    except Exception as broken:  # whatever it is, the other rows are worth more
+        return {**task.facts, "status": FAILED, "exit": None, "seconds": 0,
+                "tail": f"the report itself: {type(broken).__name__}: {broken}"}
+
+
+def left_to_do(book, tasks):
+    """By worth; what ran out of time before comes last, since it may do so again."""
+    late = [t for t in tasks if book.rows.get((t.part, t.key), {}).get("status") == LATE]
+    new = [t for t in tasks if (t.part, t.key) not in book.rows]
+    return sorted(new, key=lambda t: t.worth) + sorted(late, key=lambda t: t.worth)
+
+
+def work(book, clock, tasks):
+    book.missing = left_to_do(book, tasks)
+    for task in list(book.missing):
+        if clock.left() < task.need + MARGIN:
+            continue  # a shorter one may still fit
+        print(f"{clock.left():5.0f} s left: {task.part}: {task.key}", file=sys.stderr, flush=True)
+        row = perform(task, min(task.limit, clock.left() - MARGIN))
+        book.missing.remove(task)
+        book.put(task.part, task.key, row)
+        print(f"             {row['status']}", file=sys.stderr, flush=True)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="gpu_report", description=__doc__.split("\n")[0],
+                                     epilog="A second and a third call go on with --resume "
+                                     "build-gpu/RESULTS.json; CONTRIBUTING.md has the commands.")
+    parser.add_argument("--minutes", type=float, default=9, help="of this call (9)")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests/gpu")
+    parser.add_argument("--only", help="parts, with commas: suites, sanitizers, memory, speed, "
+                        "pytorch, samples, attention, kernels, products")
+    parser.add_argument("--resume", type=pathlib.Path, metavar="RESULTS.json",
+                        help="run only what is missing there; no such file is nothing to resume")
+    parser.add_argument("--python", help="an interpreter with PyTorch, transformers and peft; "
+                        "`none` leaves those rows out (this one)", default=sys.executable)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-gpu")
+    parser.add_argument("--list", action="store_true", help="say what would run, in order")
+    parser.add_argument("--rehearse", action="store_true",
+                        help="with tiny models on the emulated GPU of --build, to try the report")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=9)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests/gpu")
-    parser.add_argument("--quick", action="store_true", help="the first two rows of each table")
-    args = parser.parse_args()
+    args = arguments()
     clock = Clock(args.minutes)
-    if args.quick:
-        del MEMORY[2:], SPEED[2:]
-    gpu = gpu_facts()
-    build(gpu, clock)
-    result = {"date": datetime.date.today().isoformat(), "gpu": gpu, "suites": suites(clock)}
+    python = None if args.python == "none" else args.python
+    machine = (Rehearsal if args.rehearse else Machine)(args.build.resolve(), python)
+    gpu = machine.facts()
+    book = Book(args.out.resolve(), machine.build, gpu)
+    if args.resume:
+        book.resume(args.resume)
+    book.calls.append({"date": datetime.datetime.now().isoformat(timespec="seconds"),
+                       "command": shlex.join(["tools/gpu_report", *sys.argv[1:]])})
+    if not args.list:
+        book.put("build", "build", machine.make(gpu, min(300, clock.left() - MARGIN)))
+    if python and not machine.has_torch():
+        machine.python = None
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        result["speed"] = speed_table(clock, scratch, gpu)
-        result["memory"] = memory_table(clock, scratch)
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "RESULTS.json").write_text(json.dumps(result, indent=1) + "\n")
-    (args.out / "RESULTS.md").write_text(markdown(result))
-    print(markdown(result))
+        tasks = (rehearsal if args.rehearse else real)(machine, scratch, gpu)
+        if args.only:
+            tasks = [t for t in tasks if t.part in args.only.split(",")]
+        if args.list:
+            for task in left_to_do(book, tasks):
+                print(f"{task.part}: {task.key} (at most {task.limit} s)")
+            return 0
+        work(book, clock, tasks)
+    book.write()
+    print(markdown.report({"gpu": gpu, "calls": book.calls, "rows": list(book.rows.values()),
+                           "not_run": [[t.part, t.key] for t in book.missing]}))
+    return int(any(r["status"] == FAILED for r in book.rows.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -46,7 +46,9 @@ void machine_turn_to(const struct runner *r) {
 void machine_open(struct machine *m) {
     struct pl_diag d = {0};
     m->n = sizeof gpus / sizeof *gpus;
+    const char *rounds = getenv("KERNEL_ROUNDS"); /* where each takes long: compute-sanitizer */
     m->most_rounds = getenv("PLSIM_ALL_ROUNDS") ? UINT32_MAX : ROUNDS;
+    if (rounds) m->most_rounds = (uint32_t)strtoul(rounds, NULL, 10);
     for (uint32_t i = 0; i < m->n; i++) {
         struct runner *r = &m->runners[i];
         r->number = i;

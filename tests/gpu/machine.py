@@ -1,0 +1,139 @@
+"""The programs of a build, the GPU they run on, and how they are run: with a limit, keeping what they
+said. `Rehearsal` puts the emulation of tests/cuda_sim in place of a GPU, to try the report itself."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIGS = ROOT / "tests/model/configs"
+OK, FAILED, LATE = "ok", "failed", "out of time"
+TAIL = 2500
+
+
+class Outcome:
+    """exit: None when the limit ran out, and everything the command had started was ended."""
+
+    def __init__(self, code, text, seconds):
+        self.exit, self.text, self.seconds = code, text, seconds
+
+    def row(self, **more):
+        """What every row says of the command behind it."""
+        status = LATE if self.exit is None else OK if self.exit == 0 else FAILED
+        row = {"status": status, "exit": self.exit, "seconds": round(self.seconds, 1), **more}
+        if status != OK:
+            row["tail"] = self.text[-TAIL:]
+        return row
+
+    def lines(self, event=None):
+        """The JSON objects among the lines, of one event or all."""
+        found = []
+        for line in self.text.splitlines():
+            if line.startswith("{"):
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    continue  # a program that was ended in the middle of a line
+        return [o for o in found if event is None or o.get("event") == event]
+
+
+def run(command, seconds, env=None):
+    before = time.monotonic()
+    child = subprocess.Popen([str(c) for c in command], cwd=ROOT, env={**os.environ, **(env or {})},
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, errors="replace",
+                             start_new_session=True)
+    try:
+        text, _ = child.communicate(timeout=max(seconds, 1))
+        code = child.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        text, _ = child.communicate()
+        code = None
+    return Outcome(code, text, time.monotonic() - before)
+
+
+class Machine:
+    is_gpu = True
+
+    def __init__(self, build, python):
+        self.build, self.python = build, python
+        self.plimsoll = build / "tools/plimsoll"
+        self.bench = build / "tests/bench/bench_cuda"
+        self.kernels = build / "tests/gpu/check_kernels_gpu"
+        self.env = {}
+        # What runs remember of a GPU's context belongs to the report, not to the user.
+        self.env["XDG_CACHE_HOME"] = str(build / "report-cache")
+
+    def facts(self):
+        names = ["name", "driver_version", "memory.total", "compute_cap", "power.limit",
+                 "clocks.max.sm"]
+        if not shutil.which("nvidia-smi"):
+            sys.exit("gpu_report: no nvidia-smi, so no GPU to report on")
+        out = run(["nvidia-smi", "--query-gpu=" + ",".join(names), "--format=csv,noheader"], 30)
+        if out.exit != 0:
+            sys.exit("gpu_report: nvidia-smi finds no GPU\n" + out.text)
+        fields = [f.strip() for f in out.text.splitlines()[0].split(",")]
+        facts = dict(zip(["name", "driver", "memory", "sm", "power", "clock"], fields))
+        facts["sm"] = facts["sm"].replace(".", "")
+        return facts
+
+    def make(self, facts, seconds):
+        """Configures and builds; a program that does not build costs only the parts that need it."""
+        setup = ["meson", "setup", self.build, "-Dtests=enabled", "-Dcuda=enabled",
+                 f"-Dcuda-arch={facts['sm']}", "--buildtype=release"]
+        if (self.build / "build.ninja").exists():
+            setup.insert(2, "--reconfigure")
+        out = run(setup, seconds)
+        if out.exit == 0:
+            targets = ["tools/plimsoll", "tests/bench/bench_cuda", "gpu-tests"]
+            done = run(["ninja", "-k", "0", "-C", self.build, *targets], seconds - out.seconds)
+            out = Outcome(done.exit, done.text, out.seconds + done.seconds)
+        return out.row()
+
+    def torch_arguments(self):
+        return []
+
+    def has_torch(self):
+        return run([self.python, "-c", "import torch, transformers, peft"], 120).exit == 0
+
+
+class Rehearsal(Machine):
+    is_gpu = False
+
+    def __init__(self, build, python):
+        super().__init__(build, python)
+        sim = build / "tests/cuda_sim"
+        self.plimsoll = sim / "plimsoll_cuda_sim"
+        self.bench = build / "tests/bench/bench_cuda_sim"
+        self.kernels = sim / "check_kernels_cuda"
+        self.env.update(PLIMSOLL_CUBLASLT=str(sim / "plsim_lt.so"),
+                        PLIMSOLL_NVML=str(sim / "plsim_nvml.so"),
+                        PLSIM_CONTEXT_BYTES=str(256 << 20))
+        fake = pathlib.Path(__file__).parent / "rehearsal"
+        os.environ["PATH"] = f"{fake}:{os.environ['PATH']}"
+
+    def make(self, facts, seconds):
+        return {"status": OK if self.plimsoll.exists() else FAILED, "exit": 0, "seconds": 0}
+
+    def torch_arguments(self):
+        return ["--cpu"]
+
+
+class Clock:
+    def __init__(self, minutes):
+        self.end = time.monotonic() + 60 * minutes
+
+    def left(self):
+        return self.end - time.monotonic()
+
+
+def number_after(word, text):
+    """The last number behind a word, None without one."""
+    found = re.findall(re.escape(word) + r"\D*(\d+)", text)
+    return int(found[-1]) if found else None

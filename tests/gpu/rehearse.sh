@@ -1,0 +1,46 @@
+#!/bin/sh
+# rehearse.sh PYTHON BUILD - the report of a GPU from end to end, on the emulated one: every table
+# has its rows, an interrupted report goes on where it ended, and a row that fails is one row.
+set -eu
+here=$(dirname "$0")
+python=$1 build=$2
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+report() {
+    "$python" "$here/report.py" --rehearse --build "$build" --python none --out "$out" "$@"
+}
+fail() {
+    echo "rehearse: $*" >&2
+    exit 1
+}
+
+report --only suites,memory,samples --minutes 5 >/dev/null || fail "the first call failed"
+grep -q '3 of 3 runs allocated exactly' "$out/RESULTS.md" || fail "no memory table"
+grep -q 'refused: RUNTIME_FULL_FT_MODEL_TOO_LARGE' "$out/RESULTS.md" || fail "no refusal"
+
+# As if the call had ended inside a row, and another row had been lost.
+"$python" - "$out/RESULTS.json" <<'EOF_PYTHON'
+import json, sys
+book = json.load(open(sys.argv[1]))
+book["rows"] = [r for r in book["rows"] if "lora 1x16" not in r["key"] or r["part"] != "memory"]
+json.dump(book, open(sys.argv[1], "w"))
+EOF_PYTHON
+report --resume "$out/RESULTS.json" --only memory,speed,attention,kernels,products --minutes 5 \
+    >/dev/null 2>"$out/said" || fail "the second call failed: $(cat "$out/said")"
+grep -q 'memory: tiny qlora' "$out/said" || fail "a lost row was not run again"
+! grep -q 'memory: tiny full' "$out/said" || fail "a row was run twice"
+for part in memory speed attention kernels products suites samples; do
+    grep -q "\"part\": \"$part\"" "$out/RESULTS.json" || fail "no row of $part"
+done
+! grep -q 'No table' "$out/RESULTS.md" || fail "a table could not be written"
+grep -q '| linear ' "$out/RESULTS.md" || fail "no product"
+grep -q '| 2 x 16 | 2/1 | 16 | 0' "$out/RESULTS.md" || fail "no attention"
+grep -q '| dequant4 ' "$out/RESULTS.md" || fail "no kernel of 4-bit weights"
+
+# Without a binary every row fails, and all of them are there.
+mkdir "$out/empty"
+if "$python" "$here/report.py" --rehearse --build "$out/empty" --python none --out "$out/none" \
+    --minutes 1 >/dev/null 2>&1; then
+    fail "a report without a binary succeeded"
+fi
+grep -q 'FileNotFoundError' "$out/none/RESULTS.md" || fail "what was missing is not named"
