@@ -14,11 +14,17 @@ static const char *const op_inputs[] = {
 #undef X
 };
 
+struct touched {            /* rows of a tensor that ops which run as one have used so far */
+    uint32_t first;         /* of these ops */
+    uint64_t read, written; /* ends of the rows */
+};
+
 struct checker {
     const struct pl_plan *plan;
     const struct pl_program *p;
     struct pl_diag *d;
     uint32_t *version;
+    struct touched *touched; /* by tensor */
     /* by memory: STEP tensors alive, sorted by offset */
     uint32_t *live[PL_PLACE_COUNT], n_live[PL_PLACE_COUNT];
 };
@@ -181,6 +187,60 @@ static pl_err check_overlaps(struct checker *c, uint32_t op) {
     return PL_ERR_OK;
 }
 
+static struct touched *touched_by(const struct checker *c, uint32_t first, uint32_t id) {
+    struct touched *t = &c->touched[id];
+    if (t->first != first) *t = (struct touched){.first = first};
+    return t;
+}
+
+static uint64_t rows_end(const struct checker *c, const struct pl_operand *o) {
+    return o->row0 + (o->nrows ? o->nrows : c->p->tensors[o->id].dims[0]);
+}
+
+/* R4, rows rising from op to op: what one writes lies behind all that those before it used, what it
+ * reads behind all that they wrote. */
+static pl_err check_apart(const struct checker *c, uint32_t first, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    for (int i = 0; i < o->n_in + o->n_out; i++) {
+        bool output = i >= o->n_in;
+        const struct pl_operand *w = output ? &o->out[i - o->n_in] : &o->in[i];
+        if (w->id == PL_NONE) continue;
+        const struct touched *t = touched_by(c, first, w->id);
+        if (w->row0 < t->written || (output && w->row0 < t->read))
+            return broken(c, op, w->id, "meets what an op that runs with it writes");
+    }
+    for (int i = 0; i < o->n_in + o->n_out; i++) {
+        bool output = i >= o->n_in;
+        const struct pl_operand *w = output ? &o->out[i - o->n_in] : &o->in[i];
+        if (w->id == PL_NONE) continue;
+        struct touched *t = touched_by(c, first, w->id);
+        uint64_t *end = output ? &t->written : &t->read;
+        *end = pl_u64_max(*end, rows_end(c, w));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err check_lives(const struct checker *c, uint32_t first, uint32_t last, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    for (int i = 0; i < o->n_in + o->n_out; i++) {
+        uint32_t id = i < o->n_in ? o->in[i].id : o->out[i - o->n_in].id;
+        if (id == PL_NONE || c->p->tensors[id].scope != PL_SCOPE_STEP) continue;
+        if (c->plan->places[id].first_op > first || c->plan->places[id].last_op < last)
+            return broken(c, op, id, "does not live as long as the ops that run as one");
+    }
+    return PL_ERR_OK;
+}
+
+/* R4 of the ops that run as one from `first` on; how many they are goes to *n. */
+static pl_err check_together(const struct checker *c, uint32_t first, uint32_t end, uint32_t *n) {
+    *n = pl_program_together(c->p, first, end);
+    for (uint32_t op = first; *n > 1 && op < first + *n; op++) {
+        PL_TRY(check_apart(c, first, op));
+        PL_TRY(check_lives(c, first, first + *n - 1, op));
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err enter_inputs(struct checker *c, enum pl_phase phase) {
     for (uint32_t i = 0; i < c->p->n_tensors; i++) {
         const struct pl_tensor *t = &c->p->tensors[i];
@@ -236,11 +296,15 @@ static pl_err check_ops(struct checker *c) {
         memset(c->n_live, 0, sizeof c->n_live);
         if (r->n_ops == 0) continue;
         PL_TRY(enter_inputs(c, ph));
-        for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++) {
+        uint32_t end = r->first_op + r->n_ops, next = r->first_op, n;
+        for (uint32_t op = r->first_op; op < end; op++) {
             PL_TRY(check_versions(c, op));
             PL_TRY(check_in_place(c, op));
             PL_TRY(check_places(c, op));
             PL_TRY(check_overlaps(c, op));
+            if (op < next) continue;
+            PL_TRY(check_together(c, op, end, &n));
+            next = op + n;
         }
     }
     return PL_ERR_OK;
@@ -249,9 +313,10 @@ static pl_err check_ops(struct checker *c) {
 pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d) {
     struct checker c = {.plan = plan, .p = plan->program, .d = d};
     c.version = calloc(c.p->n_tensors + 1, sizeof *c.version);
+    c.touched = calloc(c.p->n_tensors + 1, sizeof *c.touched);
     uint32_t *live = malloc(((size_t)c.p->n_tensors + 1) * PL_PLACE_COUNT * sizeof *live);
     pl_err err;
-    if (!c.version || !live) {
+    if (!c.version || !c.touched || !live) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "checking the plan ran out of host memory");
         goto out;
     }
@@ -264,6 +329,7 @@ pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d) {
     err = check_ops(&c);
 out:
     free(c.version);
+    free(c.touched);
     free(live);
     return err;
 }

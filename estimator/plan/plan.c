@@ -18,6 +18,17 @@ static void touch(struct pl_place_row *row, uint32_t op) {
     row->last_op = op;
 }
 
+/* What an op uses is alive in all of [first, last], the ops that run as one with it. */
+static void touch_operands(struct pl_plan *plan, uint32_t op, uint32_t first, uint32_t last) {
+    const struct pl_op *o = &plan->program->ops[op];
+    for (int i = 0; i < o->n_in + o->n_out; i++) {
+        uint32_t id = i < o->n_in ? o->in[i].id : o->out[i - o->n_in].id;
+        if (id == PL_NONE || plan->program->tensors[id].scope != PL_SCOPE_STEP) continue;
+        touch(&plan->places[id], first);
+        touch(&plan->places[id], last);
+    }
+}
+
 /* First and last op of every STEP tensor; inputs are there before the first op of their phase. */
 static void find_lifetimes(struct pl_plan *plan) {
     const struct pl_program *p = plan->program;
@@ -30,13 +41,10 @@ static void find_lifetimes(struct pl_plan *plan) {
         else if (is_input(t->role))
             touch(row, p->phases[t->phase].first_op);
     }
-    for (uint32_t op = 0; op < p->n_ops; op++) {
-        const struct pl_op *o = &p->ops[op];
-        for (int i = 0; i < o->n_in + o->n_out; i++) {
-            uint32_t id = i < o->n_in ? o->in[i].id : o->out[i - o->n_in].id;
-            if (id != PL_NONE && p->tensors[id].scope == PL_SCOPE_STEP)
-                touch(&plan->places[id], op);
-        }
+    for (uint32_t op = 0, n; op < p->n_ops; op += n) {
+        n = pl_program_together(p, op, p->n_ops);
+        for (uint32_t i = op; i < op + n; i++)
+            touch_operands(plan, i, op, op + n - 1);
     }
 }
 

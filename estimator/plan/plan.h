@@ -55,7 +55,7 @@ uint64_t pl_plan_host_total(const struct pl_plan *plan);
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d);
 void pl_plan_destroy(struct pl_plan **plan); /* NULL-safe; sets *plan to NULL */
-/* Asserts P1-P4 and R1-R2 of program.h, independently of how the plan was made. */
+/* Asserts P1-P4 and R1-R2, R4 of program.h, independently of how the plan was made. */
 pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d);
 /* Live bytes of the batch arena after each op of a phase; out has phases[p].n_ops entries. */
 void pl_plan_timeline(const struct pl_plan *plan, enum pl_phase p, uint64_t *out);

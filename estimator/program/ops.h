@@ -76,8 +76,8 @@
     X(DROPOUT_BWD, "dropout_bwd", "dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64", "dx[N,K]!")      \
     /* dW (=|+=) rows of dx summed by id, in token order */                                        \
     X(EMBED_BWD, "embed_bwd", "ids[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                            \
-    /* partials[attr.index] = sum(g^2) in f64 */                                                   \
-    X(SQUARE_SUM, "square_sum", "g[..] partials[M]f64! ws", "partials[M]f64!")                     \
+    /* partial = sum(g^2) in f64 */                                                                \
+    X(SQUARE_SUM, "square_sum", "g[..] partial[1]f64! ws", "partial[1]f64!")                       \
     /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0;   \
      * NaN when clip[0] or loss[0] is not finite, and for good: a NaN that clip[1] holds already   \
      * stays, so that no update follows a step that was lost before the host knows of it */        \

@@ -265,6 +265,17 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
     return n;
 }
 
+uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_t end) {
+    const struct pl_op *a = &p->ops[first];
+    uint32_t n = 1;
+    for (; first + n < end; n++) {
+        const struct pl_op *op = &p->ops[first + n];
+        if (!op->attr.joins || op->kind != a->kind || op->phase != a->phase || op->host != a->host)
+            break;
+    }
+    return n;
+}
+
 uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
                          uint32_t layer) {
     for (uint32_t i = 0; i < p->n_tensors; i++) {

@@ -6,6 +6,8 @@
  *       carries the version of the content it expects, and versions rise with every write
  *   R2  in-place is declared: the operand stands among inputs and outputs
  *   R3  every byte the run needs on the device is a tensor here; there is no other arithmetic
+ *   R4  ops that may run as one (pl_program_together) write windows of rows that no other of them
+ *       touches, and their STEP tensors live as long as all of them
  * The executor runs ops phase by phase, in order; the planner (plan/) gives tensors their place. */
 #ifndef PL_ESTIMATOR_PROGRAM_PROGRAM_H
 #define PL_ESTIMATOR_PROGRAM_PROGRAM_H
@@ -154,6 +156,7 @@ struct pl_attr {
     bool gradient : 1;                 /* CROSS_ENTROPY */
     bool decay : 1;                    /* ADAMW, ADAMW_8BIT, SGD */
     bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
+    bool joins : 1;                    /* may run as one with the op before it, of the same kind */
     enum pl_quant quant : 8;           /* DEQUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;                   /* attention; 0 = all */
@@ -162,7 +165,6 @@ struct pl_attr {
     float eps, scale;                  /* norms; attention 1/sqrt(D) */
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use */
-    uint32_t index; /* SQUARE_SUM: slot in partials */
     float max_norm; /* CLIP_SCALE */
     uint64_t first_element; /* ADAMW, SGD on windows: where in the tensor the window begins */
 };
@@ -241,6 +243,9 @@ void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 /* "layers.3.mlp.gu", "layers.3.qkv.grad", "rope". */
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);
 const char *pl_op_name(enum pl_op_kind k);
+/* How many ops from `first` on, itself included and all before `end`, may run as one: neighbours of
+ * one kind and phase, on one side, of which all but the first join. At least 1. */
+uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_t end);
 /* First tensor with this role (and slot, layer), PL_NONE if there is none. */
 uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
                          uint32_t layer);

@@ -132,6 +132,12 @@ static struct pl_operand state(const struct pl_builder *b, const struct state_in
     return id == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, id));
 }
 
+/* A launch costs a GPU about as much as the update of a small tensor: its kernels take many tensors
+ * at a time. */
+static bool joins(const struct pl_builder *b) {
+    return b->p->traits.backend == PL_BACKEND_CUDA;
+}
+
 static void update_parts(struct pl_builder *b, uint32_t id, struct pl_attr attr,
                          const struct state_index *index) {
     struct pl_part parts[PL_MAX_PARTS];
@@ -154,7 +160,7 @@ static void update_parts(struct pl_builder *b, uint32_t id, struct pl_attr attr,
 }
 
 static void update(struct pl_builder *b, uint32_t id, const struct state_index *index) {
-    struct pl_attr attr = {.decay = b->p->tensors[id].decay, .site = id};
+    struct pl_attr attr = {.decay = b->p->tensors[id].decay, .joins = joins(b), .site = id};
     if (in_blocks(b)) {
         update_parts(b, id, attr, index);
         return;
@@ -175,11 +181,11 @@ static void update(struct pl_builder *b, uint32_t id, const struct state_index *
 
 static void square_sum(struct pl_builder *b, uint32_t id, uint32_t index) {
     const struct pl_tensor *g = &b->p->tensors[b->grad[id]];
-    struct pl_attr attr = {.index = index};
+    struct pl_attr attr = {.joins = joins(b)};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, g->dims[0], g->dims[1]);
-    struct pl_operand partials = pl_arg(pl_build_now(b, b->partials));
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partials, ws};
-    struct pl_operand out[] = {partials};
+    struct pl_operand partial = pl_arg_rows(pl_build_now(b, b->partials), index, 1);
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partial, ws};
+    struct pl_operand out[] = {partial};
     PL_OP(b, PL_OP_SQUARE_SUM, attr, in, out);
 }
 

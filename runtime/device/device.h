@@ -64,6 +64,7 @@ struct pl_inject { /* fail allocation number `at` (1-based), `count` times in a 
 struct pl_device {
     const struct pl_device_ops *ops;
     const pl_kernel_fn *kernels; /* [PL_OP_COUNT]; NULL entry = not a kernel */
+    const pl_group_fn *groups;   /* [PL_OP_COUNT]; NULL, or a NULL entry = one by one */
     struct pl_traits traits;
     uint64_t budget_bytes; /* PL_AUTO_BYTES = no limit but the machine's */
     uint64_t used_bytes, peak_bytes;

@@ -171,14 +171,30 @@ static pl_err run_op(struct pl_exec *e, const struct pl_op *op, const struct pl_
     return kernel(on, call);
 }
 
+/* Ops that may run as one, by the kernel that takes them all where the device has one. */
+static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    const struct pl_op *op = &e->plan->program->ops[first];
+    const pl_group_fn *groups = op->host ? NULL : e->device->groups;
+    pl_err err = PL_ERR_OK;
+    uint32_t i = first;
+    if (groups && groups[op->kind]) {
+        e->pending = true;
+        err = groups[op->kind](e->device, &e->calls[first], n);
+    } else {
+        for (; i < first + n && err == PL_ERR_OK; i++)
+            err = run_op(e, &e->plan->program->ops[i], &e->calls[i]);
+        i--;
+    }
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    return pl_diag_set(d, err, "op %u (%s) failed on device %s", i, pl_op_name(op->kind),
+                       e->device->ops->name);
+}
+
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
-    const struct pl_program *p = e->plan->program;
     cut_rows(e);
-    for (uint32_t i = first; i < first + n; i++) {
-        pl_err err = run_op(e, &p->ops[i], &e->calls[i]);
-        if (err != PL_ERR_OK)
-            return pl_diag_set(d, err, "op %u (%s) failed on device %s", i,
-                               pl_op_name(p->ops[i].kind), e->device->ops->name);
+    for (uint32_t i = first, k; i < first + n; i += k) {
+        k = pl_program_together(e->plan->program, i, first + n);
+        PL_TRY(run_together(e, i, k, d));
     }
     e->ops_run += n;
     return PL_ERR_OK;

@@ -37,6 +37,8 @@ struct pl_call {
 
 struct pl_device;
 typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);
+/* n calls of one kind that run as one (pl_program_together): the bits are those of one by one. */
+typedef pl_err (*pl_group_fn)(struct pl_device *dev, const struct pl_call *calls, uint32_t n);
 
 /* Whether this call adds to its output rather than overwriting it. */
 static inline bool pl_call_adds(const struct pl_call *c) {

@@ -265,6 +265,94 @@ START_TEST(the_checker_finds_a_planted_defect) {
 }
 END_TEST
 
+/* --- ops that run as one ---------------------------------------------------------------------- */
+
+/* First of the ops of a kind that run as one; *n of them. */
+static uint32_t find_together(const struct pl_program *p, enum pl_op_kind kind, uint32_t *n) {
+    uint32_t first = 0;
+    while (p->ops[first].kind != kind)
+        ck_assert_uint_lt(++first, p->n_ops);
+    *n = pl_program_together(p, first, p->n_ops);
+    return first;
+}
+
+static void plan_for_a_gpu(struct pl_planned *p, struct pl_model *m, uint32_t optimizer) {
+    const struct pl_traits traits = pl_traits_cuda(90);
+    pl_test_model("SmolLM2-135M", m);
+    struct pl_job_shape s = pl_test_shape(m, PL_MODE_FULL, PL_RECOMPUTE_LIGHT, 2, 128);
+    s.optimizer = optimizer;
+    ck_assert_int_eq(pl_planned_init_shape(p, &s, m, &traits, NULL), PL_ERR_OK);
+}
+
+static const struct {
+    uint32_t optimizer;
+    enum pl_op_kind kind;
+} updates[] = {{PL_OPTIMIZER_ADAMW, PL_OP_ADAMW},
+               {PL_OPTIMIZER_ADAMW_8BIT, PL_OP_ADAMW_8BIT},
+               {PL_OPTIMIZER_SGD, PL_OP_SGD}};
+
+START_TEST(norms_and_updates_of_all_tensors_run_as_one_on_a_gpu) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_diag d = {0};
+    uint32_t n, all = 0;
+    plan_for_a_gpu(&p, &m, updates[_i].optimizer);
+    ck_assert_msg(pl_plan_check(p.plan, &d) == PL_ERR_OK, "%s", d.message);
+    for (uint32_t i = 0; i < p.program->n_tensors; i++)
+        all += p.program->tensors[i].trainable;
+    find_together(p.program, PL_OP_SQUARE_SUM, &n);
+    ck_assert_uint_eq(n, all);
+    uint32_t first = find_together(p.program, updates[_i].kind, &n);
+    const struct pl_phase_range *r = &p.program->phases[PL_PHASE_OPTIMIZER];
+    ck_assert_uint_ge(n, all); /* with states in 8 bits one a part */
+    ck_assert_uint_eq(first + n, r->first_op + r->n_ops);
+    pl_planned_finish(&p);
+}
+END_TEST
+
+static void two_partials_in_one_place(struct pl_planned *p) {
+    uint32_t n, first = find_together(p->program, PL_OP_SQUARE_SUM, &n);
+    operands_of(p->program, first + 1)[1].row0--; /* partial, as input and output */
+    operands_of(p->program, first + 1)[3].row0--;
+}
+
+static void a_gradient_that_its_neighbour_writes(struct pl_planned *p) {
+    uint32_t n, first = find_together(p->program, PL_OP_ADAMW, &n);
+    operands_of(p->program, first + 1)[1] = operands_of(p->program, first)[0]; /* g = the other w */
+    operands_of(p->program, first + 1)[1].version++;
+}
+
+static void scratch_that_ends_before_its_neighbours(struct pl_planned *p) {
+    uint32_t n, first = find_together(p->program, PL_OP_SQUARE_SUM, &n);
+    p->plan->places[p->program->ops[first].in[2].id].last_op = first;
+}
+
+static void scratch_that_begins_behind_its_neighbours(struct pl_planned *p) {
+    uint32_t n, first = find_together(p->program, PL_OP_SQUARE_SUM, &n);
+    p->plan->places[p->program->ops[first + n - 1].in[2].id].first_op = first + n - 1;
+}
+
+static const struct {
+    void (*plant)(struct pl_planned *);
+    const char *says;
+} joint_defects[] = {{two_partials_in_one_place, "runs with it"},
+                     {a_gradient_that_its_neighbour_writes, "runs with it"},
+                     {scratch_that_ends_before_its_neighbours, "run as one"},
+                     {scratch_that_begins_behind_its_neighbours, "run as one"}};
+#define N_JOINT_DEFECTS (sizeof joint_defects / sizeof *joint_defects)
+
+START_TEST(the_checker_finds_a_defect_between_ops_that_run_as_one) {
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_diag d = {0};
+    plan_for_a_gpu(&p, &m, PL_OPTIMIZER_ADAMW);
+    joint_defects[_i].plant(&p);
+    ck_assert_int_eq(pl_plan_check(p.plan, &d), PL_ERR_PLAN_BROKEN);
+    ck_assert_msg(strstr(d.message, joint_defects[_i].says), "%s", d.message);
+    pl_planned_finish(&p);
+}
+END_TEST
+
 START_TEST(the_text_form_has_a_line_for_every_op) {
     struct pl_model m;
     struct pl_planned p;
@@ -307,6 +395,9 @@ int main(void) {
     tcase_add_test(tc, the_timeline_peaks_where_the_phase_says);
     tcase_add_loop_test(tc, the_checker_finds_a_planted_defect, 0, (int)N_DEFECTS);
     tcase_add_test(tc, the_text_form_has_a_line_for_every_op);
+    tcase_add_loop_test(tc, norms_and_updates_of_all_tensors_run_as_one_on_a_gpu, 0, 3);
+    tcase_add_loop_test(tc, the_checker_finds_a_defect_between_ops_that_run_as_one, 0,
+                        N_JOINT_DEFECTS);
     tcase_add_test(tc, sizes_beyond_64_bits_are_refused);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

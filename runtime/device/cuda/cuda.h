@@ -69,6 +69,7 @@ pl_err pl_cuda_error(cudaError_t e);
 
 /* The kernels by op kind. */
 extern const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT];
+extern const pl_group_fn pl_cuda_groups[PL_OP_COUNT];
 
 /* Loads every kernel and opts into large shared memory, so that nothing is loaded lazily later and
  * the context has its final size. */

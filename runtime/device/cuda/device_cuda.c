@@ -113,6 +113,7 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     PL_TRY_GOTO(make_events(cuda->mail.done, PL_MAIL_PLACES, d), out);
     dev->traits = pl_traits_cuda(cuda->sm);
     dev->kernels = pl_cuda_kernels;
+    dev->groups = pl_cuda_groups;
     PL_TRY_GOTO(pl_lt_load(&cuda->lt, d), out);
     PL_TRY_GOTO(pl_products_create(cuda->lt, &cuda->products, d), out);
     err = pl_cuda_preload(dev, d);

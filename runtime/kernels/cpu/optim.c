@@ -35,17 +35,17 @@ static void sum_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) 
     s->partial[first / PL_SQUARE_SUM_CHUNK] = total;
 }
 
-/* in: g[..], partials[M]f64, ws; out: partials[M]f64. */
+/* in: g[..], partial[1]f64, ws; out: partial[1]f64. */
 pl_err PL_CPU(square_sum)(struct pl_device *dev, const struct pl_call *c) {
     struct square_sum s = {.g = c->in[0], .partial = c->in[2].p};
     uint64_t n = s.g.rows * s.g.cols, chunks = pl_u64_div_up(n, PL_SQUARE_SUM_CHUNK);
     double total = 0;
-    if (!pl_ws_holds(&c->in[2], chunks * sizeof(double)) || c->attr->index >= c->out[0].rows)
+    if (!pl_ws_holds(&c->in[2], chunks * sizeof(double)) || c->out[0].rows != 1)
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, n, PL_SQUARE_SUM_CHUNK, sum_chunk, &s);
     for (uint64_t i = 0; i < chunks; i++)
         total += s.partial[i];
-    ((double *)c->out[0].p)[c->attr->index] = total;
+    *(double *)c->out[0].p = total;
     return PL_ERR_OK;
 }
 

@@ -1,8 +1,8 @@
 /* adamw8.cu - ADAMW_8BIT: AdamW with moments of one byte.
  *
  * A warp has one block of 256 elements at a time, eight a lane, so that the largest moment of a
- * block is found without leaving the warp. Thread blocks stay for many of them: each reads the two
- * maps into shared memory once. Arithmetic as in the CPU's adamw8.c. */
+ * block is found without leaving the warp. Thread blocks stay for many of them, of all tensors of a
+ * launch: each reads the two maps into shared memory once. Arithmetic as in the CPU's adamw8.c. */
 #include "runtime/kernels/cuda/update.cuh"
 
 #include "estimator/base/checked.h"
@@ -29,11 +29,11 @@ template <typename S> struct moment {
 };
 
 struct rule {
-    float decay, beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
-    float step_size, epsilon;                /* bias corrections folded in */
-    bool rounds_stochastically;
-    struct pl_rng rng;
-    uint64_t first; /* element of the tensor where w begins */
+    float decay;                      /* of a tensor that decays */
+    float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
+    float step_size, epsilon;         /* bias corrections folded in */
+    uint64_t step;
+    float signed_map[PL_QUANT_MAP_SIZE], unsigned_map[PL_QUANT_MAP_SIZE];
 };
 
 /* S: float where everything is read in packs, pl_either where nothing is. */
@@ -44,8 +44,9 @@ template <typename W, typename G, typename S> struct update {
     struct moment<S> m, v;
     const double *clip;
     uint64_t n;
-    struct rule rule;
-    float signed_map[PL_QUANT_MAP_SIZE], unsigned_map[PL_QUANT_MAP_SIZE];
+    uint64_t first; /* element of the tensor where w begins */
+    bool decays;
+    struct pl_rounding rounding;
 };
 
 /* ---- eight elements of a lane; zeros stand for those past the end ---- */
@@ -160,20 +161,22 @@ __device__ __forceinline__ void keep(const struct moment<S> &s, const struct map
 
 /* p -= lr c2/c1 * m / (sqrt(v) + c2 eps) with the moments as they are before encoding, and only
  * then p *= 1 - lr*wd. */
-__device__ __forceinline__ void move(const struct rule &u, float clip, const float (&g)[V],
-                                     float (&m)[V], float (&v)[V], float (&p)[V]) {
+__device__ __forceinline__ void move(const struct rule &u, float decay, float clip,
+                                     const float (&g)[V], float (&m)[V], float (&v)[V],
+                                     float (&p)[V]) {
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const float x = g[k] * clip;
         m[k] = u.beta1 * m[k] + u.rest1 * x;
         v[k] = u.beta2 * v[k] + u.rest2 * x * x;
-        p[k] = (p[k] - u.step_size * (m[k] / (sqrtf(v[k]) + u.epsilon))) * u.decay;
+        p[k] = (p[k] - u.step_size * (m[k] / (sqrtf(v[k]) + u.epsilon))) * decay;
     }
 }
 
 template <typename W, typename G, typename S>
-__device__ __forceinline__ void update_lane(const update<W, G, S> &t, const struct map &m_map,
-                                            const struct map &v_map, uint64_t i) {
+__device__ __forceinline__ void update_lane(const update<W, G, S> &t, const struct rule &u,
+                                            const struct map &m_map, const struct map &v_map,
+                                            uint64_t i) {
     float p[V] = {}, g[V] = {}, m[V] = {}, v[V] = {};
     if (i < t.n) {
         if (t.master.p)
@@ -183,9 +186,9 @@ __device__ __forceinline__ void update_lane(const update<W, G, S> &t, const stru
         load(t.g, i, t.n, g);
         decode<S>(t.m, m_map, i, t.n, m);
         decode<S>(t.v, v_map, i, t.n, v);
-        move(t.rule, (float)t.clip[1], g, m, v, p);
+        move(u, t.decays ? u.decay : 1.0f, (float)t.clip[1], g, m, v, p);
         if (t.master.p) store(t.master, i, t.n, p);
-        if (t.rule.rounds_stochastically) pl_round_elements(t.rule.rng, t.rule.first + i, p);
+        if (t.rounding.is_on) pl_round_elements(t.rounding, u.step, t.first + i, p);
         store(t.w, i, t.n, p);
     }
     keep<S>(t.m, m_map, true, i, t.n, m);
@@ -200,17 +203,24 @@ __device__ __forceinline__ struct map bring(const float *value, float *shared) {
     return {shared, shared + PL_QUANT_MAP_SIZE};
 }
 
+/* A unit of a part is a block of moments. */
 template <typename W, typename G, typename S>
-__global__ void __launch_bounds__(BLOCK) update_blocks(const update<W, G, S> t) {
+__global__ void __launch_bounds__(BLOCK)
+    update_blocks(const __grid_constant__ pl_parts<update<W, G, S>> parts,
+                  const __grid_constant__ struct rule u) {
     PL_SHARED(float, shared); /* two maps with their midpoints */
-    if (isnan(t.clip[1])) return;
-    const struct map m_map = bring(t.signed_map, shared);
-    const struct map v_map = bring(t.unsigned_map, shared + 2 * PL_QUANT_MAP_SIZE);
+    const struct map m_map = bring(u.signed_map, shared);
+    const struct map v_map = bring(u.unsigned_map, shared + 2 * PL_QUANT_MAP_SIZE);
     __syncthreads();
-    const uint64_t step = (uint64_t)gridDim.x * WARPS * PL_STATE8_BLOCK;
-    uint64_t first = ((uint64_t)blockIdx.x * WARPS + threadIdx.x / PL_WARP) * PL_STATE8_BLOCK;
-    for (; first < t.n; first += step)
-        update_lane<W, G, S>(t, m_map, v_map, first + threadIdx.x % PL_WARP * V);
+    const uint64_t units = parts.begin[parts.n], step = (uint64_t)gridDim.x * WARPS;
+    uint64_t unit = (uint64_t)blockIdx.x * WARPS + threadIdx.x / PL_WARP;
+    for (uint32_t of = 0; unit < units; unit += step) {
+        while (unit >= parts.begin[of + 1])
+            of++;
+        const update<W, G, S> &t = parts.part[of];
+        const uint64_t i = (unit - parts.begin[of]) * PL_STATE8_BLOCK + threadIdx.x % PL_WARP * V;
+        if (!isnan(t.clip[1])) update_lane<W, G, S>(t, u, m_map, v_map, i);
+    }
 }
 
 /* ---- launching ---- */
@@ -222,37 +232,38 @@ struct moment<S> moment_of(const struct pl_view *s, const struct pl_view *absmax
 }
 
 template <typename W, typename G, typename S>
-pl_err launch(struct pl_device *dev, const struct pl_call *c, const struct rule *rule) {
-    const struct pl_view w = pl_flat(&c->in[0]), g = pl_flat(&c->in[1]);
-    const uint64_t n = w.rows * w.cols, blocks = pl_u64_div_up(pl_state8_blocks(n), WARPS);
-    const struct pl_cuda *cuda = pl_cuda_of(dev);
-    update<W, G, S> t = {pl_mat_of<W>(w),
-                         pl_mat_of<G>(g),
-                         pl_mat_of<S>(pl_flat(&c->in[7])),
-                         moment_of<S>(&c->in[2], &c->in[5]),
-                         moment_of<S>(&c->in[3], &c->in[6]),
-                         (const double *)c->in[4].p,
-                         n,
-                         *rule,
-                         {},
-                         {}};
-    pl_quant_map_values(true, t.signed_map);
-    pl_quant_map_values(false, t.unsigned_map);
-    const uint64_t grid = pl_u64_min(blocks, (uint64_t)cuda->sm_count * ROUNDS);
-    if (blocks)
-        PL_LAUNCH((update_blocks<W, G, S>), dim3((unsigned)grid), dim3(BLOCK),
-                  4 * PL_QUANT_MAP_SIZE * sizeof(float), cuda->stream, t);
-    return pl_cuda_launched();
+update<W, G, S> update_of(const struct pl_call *c) {
+    const struct pl_view w = pl_flat(&c->in[0]);
+    update<W, G, S> t;
+    t.w = pl_mat_of<W>(w);
+    t.g = pl_mat_of<G>(pl_flat(&c->in[1]));
+    t.master = pl_mat_of<S>(pl_flat(&c->in[7]));
+    t.m = moment_of<S>(&c->in[2], &c->in[5]);
+    t.v = moment_of<S>(&c->in[3], &c->in[6]);
+    t.clip = (const double *)c->in[4].p;
+    t.n = w.rows * w.cols;
+    t.first = c->attr->first_element;
+    t.decays = c->attr->decay;
+    t.rounding = pl_rounding_of(c, &c->in[7]);
+    return t;
 }
 
-typedef pl_err (*launch_fn)(struct pl_device *dev, const struct pl_call *c,
-                            const struct rule *rule);
-
-/* By the storage of w and g, each fp32 or bf16. */
-const launch_fn launches[2][2] = {
-    {launch<float, float, float>, launch<float, __nv_bfloat16, float>},
-    {launch<__nv_bfloat16, float, float>, launch<__nv_bfloat16, __nv_bfloat16, float>},
-};
+struct rule rule_of(const struct pl_batch *b) {
+    const double t = (double)b->step, lr = b->learning_rate;
+    const double c1 = 1.0 - pow(b->beta1, t), c2 = sqrt(1.0 - pow(b->beta2, t));
+    struct rule r = {};
+    r.decay = (float)(1.0 - lr * b->weight_decay);
+    r.beta1 = (float)b->beta1;
+    r.rest1 = (float)(1.0 - b->beta1);
+    r.beta2 = (float)b->beta2;
+    r.rest2 = (float)(1.0 - b->beta2);
+    r.step_size = (float)(lr * c2 / c1);
+    r.epsilon = (float)(c2 * b->epsilon);
+    r.step = b->step;
+    pl_quant_map_values(true, r.signed_map);
+    pl_quant_map_values(false, r.unsigned_map);
+    return r;
+}
 
 /* Packs are 16 bytes of floats, eight of codes; absent operands lie at 0. */
 bool is_in_packs(const struct pl_call *c) {
@@ -263,36 +274,64 @@ bool is_in_packs(const struct pl_call *c) {
     return aligned;
 }
 
-struct rule rule_of(const struct pl_call *c) {
-    const struct pl_batch *b = c->batch;
-    const double t = (double)b->step, lr = b->learning_rate;
-    const double c1 = 1.0 - pow(b->beta1, t), c2 = sqrt(1.0 - pow(b->beta2, t));
-    struct rule r = {};
-    r.decay = (float)(1.0 - (c->attr->decay ? lr * b->weight_decay : 0.0));
-    r.beta1 = (float)b->beta1;
-    r.rest1 = (float)(1.0 - b->beta1);
-    r.beta2 = (float)b->beta2;
-    r.rest2 = (float)(1.0 - b->beta2);
-    r.step_size = (float)(lr * c2 / c1);
-    r.epsilon = (float)(c2 * b->epsilon);
-    r.rounds_stochastically = !c->in[7].p && c->in[0].dtype == PL_DTYPE_BF16;
-    r.rng = pl_rng_init(b->seed, b->step, c->attr->site);
-    r.first = c->attr->first_element;
-    return r;
+enum { FORM_EITHER = 4, FORMS }; /* the rest: 2 * (w is bf16) + (g is bf16), in packs */
+
+int form_of(const struct pl_call *c) {
+    return is_in_packs(c)
+               ? 2 * (c->in[0].dtype == PL_DTYPE_BF16) + (c->in[1].dtype == PL_DTYPE_BF16)
+               : FORM_EITHER;
+}
+
+/* Those of n calls that have this form. */
+template <typename W, typename G, typename S>
+pl_err launch(struct pl_device *dev, const struct pl_call *calls, uint32_t n, int form) {
+    const struct pl_cuda *cuda = pl_cuda_of(dev);
+    pl_parts<update<W, G, S>> parts;
+    pl_parts_clear(&parts);
+    for (uint32_t i = 0; i < n; i++) {
+        if (form_of(&calls[i]) != form) continue;
+        const update<W, G, S> t = update_of<W, G, S>(&calls[i]);
+        if (!pl_parts_add(&parts, t, pl_state8_blocks(t.n))) return PL_ERR_PLAN_BROKEN;
+    }
+    const uint64_t blocks = pl_u64_div_up(pl_parts_units(&parts), WARPS);
+    const uint64_t grid = pl_u64_min(blocks, (uint64_t)cuda->sm_count * ROUNDS);
+    if (grid)
+        PL_LAUNCH((update_blocks<W, G, S>), dim3((unsigned)grid), dim3(BLOCK),
+                  4 * PL_QUANT_MAP_SIZE * sizeof(float), cuda->stream, parts,
+                  rule_of(calls[0].batch));
+    return pl_cuda_launched();
+}
+
+typedef pl_err (*launch_fn)(struct pl_device *dev, const struct pl_call *calls, uint32_t n,
+                            int form);
+
+const launch_fn launches[FORMS] = {launch<float, float, float>, launch<float, __nv_bfloat16, float>,
+                                   launch<__nv_bfloat16, float, float>,
+                                   launch<__nv_bfloat16, __nv_bfloat16, float>,
+                                   launch<pl_either, pl_either, pl_either>};
+
+/* At most PL_PARTS calls. */
+pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (!pl_adamw8_is_sound(&calls[i]) || !pl_is_float(&calls[i].in[0]) ||
+            !pl_is_float(&calls[i].in[1]))
+            return PL_ERR_PLAN_BROKEN;
+    for (int form = 0; form < FORMS; form++)
+        PL_TRY(launches[form](dev, calls, n, form));
+    return PL_ERR_OK;
 }
 
 } // namespace
 
 /* in: w, g, m, v, clip[2]f64, m_absmax?, v_absmax?, master? f32; out: w, m, v, m_absmax?,
  * v_absmax?, master?. */
+extern "C" pl_err pl_cuda_adamw_8bit_group(struct pl_device *dev, const struct pl_call *calls,
+                                           uint32_t n) {
+    return pl_in_parts(run_updates, dev, calls, n);
+}
+
 extern "C" pl_err pl_cuda_adamw_8bit(struct pl_device *dev, const struct pl_call *c) {
-    const struct rule rule = rule_of(c);
-    if (!pl_adamw8_is_sound(c) || !pl_is_float(&c->in[0]) || !pl_is_float(&c->in[1]))
-        return PL_ERR_PLAN_BROKEN;
-    const launch_fn fn =
-        is_in_packs(c) ? launches[c->in[0].dtype == PL_DTYPE_BF16][c->in[1].dtype == PL_DTYPE_BF16]
-                       : launch<pl_either, pl_either, pl_either>;
-    return fn(dev, c, &rule);
+    return run_updates(dev, c, 1);
 }
 
 PL_CUDA_PRELOAD(adamw8) = {PL_CUDA_KERNEL(update_blocks<float, float, float>),

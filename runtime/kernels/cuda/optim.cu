@@ -1,7 +1,8 @@
 /* optim.cu - SQUARE_SUM, CLIP_SCALE, ADAMW, SGD: from gradients to new weights.
  *
  * Tensors that lie in one piece are updated as one row in packs of eight elements, for which one
- * block of random numbers serves stochastic rounding; anything else goes element by element. */
+ * block of random numbers serves stochastic rounding; anything else goes element by element. A
+ * launch serves all tensors of a group that have one storage, up to PL_PARTS. */
 #include "runtime/kernels/cuda/update.cuh"
 
 #include "estimator/base/checked.h"
@@ -14,21 +15,26 @@ namespace {
 #define BLOCK 256
 
 /* ---- SQUARE_SUM ----
- * A block sums every gridDim.x-th run of PL_CUDA_SQUARE_ELEMENTS in fp64, a second launch the
- * blocks; the number of blocks follows from the elements, so the order is that of the shape. */
+ * A block of a tensor sums every blocks-th run of PL_CUDA_SQUARE_ELEMENTS in fp64, a second launch
+ * the blocks of each tensor; their number follows from the elements, so the order is that of the
+ * shape. */
 
 template <typename T> struct square_sum {
     pl_mat<T> g;
     uint64_t cols, n; /* n = rows * cols */
-    double *sums;     /* [gridDim.x] */
+    double *sums;     /* [blocks] */
+    uint32_t blocks;
 };
 
 template <typename T, int V>
-__global__ void __launch_bounds__(BLOCK) sum_squares(const square_sum<T> t) {
+__global__ void __launch_bounds__(BLOCK)
+    sum_squares(const __grid_constant__ pl_parts<square_sum<T>> parts) {
     PL_SHARED(double, shared);
+    const uint32_t of = pl_part_of(parts, blockIdx.x), block = blockIdx.x - parts.begin[of];
+    const square_sum<T> &t = parts.part[of];
     double sum = 0;
-    for (uint64_t run = blockIdx.x * PL_CUDA_SQUARE_ELEMENTS; run < t.n;
-         run += gridDim.x * PL_CUDA_SQUARE_ELEMENTS) {
+    for (uint64_t run = block * PL_CUDA_SQUARE_ELEMENTS; run < t.n;
+         run += t.blocks * PL_CUDA_SQUARE_ELEMENTS) {
         const uint64_t left = t.n - run;
         const uint32_t end =
             (uint32_t)(left < PL_CUDA_SQUARE_ELEMENTS ? left : PL_CUDA_SQUARE_ELEMENTS);
@@ -43,7 +49,7 @@ __global__ void __launch_bounds__(BLOCK) sum_squares(const square_sum<T> t) {
         }
     }
     sum = pl_team_reduce<pl_add>(sum, shared);
-    if (threadIdx.x == 0) t.sums[blockIdx.x] = sum;
+    if (threadIdx.x == 0) t.sums[block] = sum;
 }
 
 /* The n numbers by one block, each thread its share, then the threads in order. */
@@ -54,22 +60,72 @@ __device__ __forceinline__ double sum_by_block(const double *x, uint32_t n, doub
     return pl_team_reduce<pl_add>(sum, shared);
 }
 
-__global__ void __launch_bounds__(BLOCK) sum_blocks(const double *sums, uint32_t n, double *out) {
+struct block_sums { /* of one tensor */
+    const double *sums;
+    double *out;
+    uint32_t n;
+};
+
+__global__ void __launch_bounds__(BLOCK)
+    sum_blocks(const __grid_constant__ pl_parts<block_sums> parts) {
     PL_SHARED(double, shared);
-    const double sum = sum_by_block(sums, n, shared);
-    if (threadIdx.x == 0) *out = sum;
+    const block_sums &t = parts.part[blockIdx.x];
+    const double sum = sum_by_block(t.sums, t.n, shared);
+    if (threadIdx.x == 0) *t.out = sum;
 }
 
 struct square_call {
-    struct pl_view g;
-    uint32_t blocks;
-    double *sums;
+    struct pl_view g; /* in one piece where it can be */
+    int form;
+    struct block_sums blocks;
 };
 
-template <typename T, int V> void launch_square(const struct square_call *s, cudaStream_t stream) {
-    const square_sum<T> t = {pl_mat_of<T>(s->g), s->g.cols, s->g.rows * s->g.cols, s->sums};
-    PL_LAUNCH((sum_squares<T, V>), dim3(s->blocks), dim3(BLOCK), BLOCK / PL_WARP * sizeof(double),
-              stream, t);
+/* false: the operands contradict each other. */
+bool square_call_of(struct pl_device *dev, const struct pl_call *c, struct square_call *s) {
+    const struct pl_view g = pl_flat(&c->in[0]), *const views[] = {&g};
+    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_SQUARE_SUM, c->attr,
+                                                c->in[0].rows, c->in[0].cols, false);
+    s->g = g;
+    s->form = g.rows <= 1 ? pl_form_of(views, 1) : PL_FORM_EITHER;
+    s->blocks.sums = (const double *)c->in[2].p;
+    s->blocks.out = (double *)c->out[0].p;
+    s->blocks.n = (uint32_t)(need / sizeof(double));
+    return pl_is_float(&g) && pl_ws_holds(&c->in[2], need) && c->out[0].rows == 1;
+}
+
+/* Those of n calls that have this form. */
+template <typename T, int V>
+pl_err launch_squares(struct pl_device *dev, const struct square_call *calls, uint32_t n,
+                      int form) {
+    pl_parts<square_sum<T>> parts;
+    pl_parts_clear(&parts);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct square_call *s = &calls[i];
+        const square_sum<T> t = {pl_mat_of<T>(s->g), s->g.cols, s->g.rows * s->g.cols,
+                                 (double *)s->blocks.sums, s->blocks.n};
+        if (s->form == form && !pl_parts_add(&parts, t, s->blocks.n)) return PL_ERR_PLAN_BROKEN;
+    }
+    if (pl_parts_units(&parts))
+        PL_LAUNCH((sum_squares<T, V>), dim3(pl_parts_units(&parts)), dim3(BLOCK),
+                  BLOCK / PL_WARP * sizeof(double), pl_cuda_of(dev)->stream, parts);
+    return pl_cuda_launched();
+}
+
+/* At most PL_PARTS calls. */
+pl_err sum_squares_of(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
+    static pl_err (*const by_form[PL_FORMS])(struct pl_device *, const struct square_call *,
+                                             uint32_t, int) = PL_FORM_TABLE(launch_squares);
+    struct square_call s[PL_PARTS];
+    pl_parts<block_sums> parts;
+    pl_parts_clear(&parts);
+    for (uint32_t i = 0; i < n; i++)
+        if (!square_call_of(dev, &calls[i], &s[i]) || !pl_parts_add(&parts, s[i].blocks, 1))
+            return PL_ERR_PLAN_BROKEN;
+    for (int form = 0; form < PL_FORMS; form++)
+        PL_TRY(by_form[form](dev, s, n, form));
+    PL_LAUNCH(sum_blocks, dim3(n), dim3(BLOCK), BLOCK / PL_WARP * sizeof(double),
+              pl_cuda_of(dev)->stream, parts);
+    return pl_cuda_launched();
 }
 
 /* As torch.nn.utils.clip_grad_norm_, and NaN where the step, or one before it, must not be
@@ -89,12 +145,10 @@ __global__ void __launch_bounds__(BLOCK)
 /* ---- ADAMW and SGD ---- */
 
 struct rule {
-    float decay, rate;                /* p = p * decay - ... */
+    float decay, rate;                /* p = p * decay - ...; of a tensor that decays */
     float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
     float step_size, inverse_root, epsilon;
-    bool rounds_stochastically;
-    struct pl_rng rng;
-    uint64_t first; /* element of the tensor where w begins */
+    uint64_t step;
 };
 
 template <typename W, typename G, typename S> struct update {
@@ -103,29 +157,32 @@ template <typename W, typename G, typename S> struct update {
     pl_mat<S> m, v, master; /* m absent = SGD */
     const double *clip;
     uint64_t cols;
+    uint64_t first;      /* element of the tensor where w begins */
     uint32_t row_blocks; /* blocks side by side in a row */
-    struct rule rule;
+    bool decays;
+    struct pl_rounding rounding;
 };
 
 /* Kingma and Ba, arXiv 1412.6980, with the decay of Loshchilov and Hutter, arXiv 1711.05101; bias
  * corrections folded into step_size = lr/(1-b1^t) and inverse_root = 1/sqrt(1-b2^t). */
-__device__ __forceinline__ float adamw(const struct rule &u, float p, float g, float &m, float &v) {
+__device__ __forceinline__ float adamw(const struct rule &u, float decay, float p, float g,
+                                       float &m, float &v) {
     m = u.beta1 * m + u.rest1 * g;
     v = u.beta2 * v + u.rest2 * g * g;
     const float root = sqrtf(v) * u.inverse_root + u.epsilon;
-    return p * u.decay - u.step_size * m / root;
+    return p * decay - u.step_size * m / root;
 }
 
 template <typename W, typename G, typename S, int V>
-__device__ __forceinline__ void apply_rule(const update<W, G, S> &t, uint64_t row, uint64_t col,
-                                           float (&p)[V]) {
-    const float clip = (float)t.clip[1];
+__device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struct rule &u,
+                                           uint64_t row, uint64_t col, float (&p)[V]) {
+    const float clip = (float)t.clip[1], decay = t.decays ? u.decay : 1.0f;
     float g[V];
     pl_floats(pl_load<G, V>(t.g, row, col, t.cols), g);
     if (!t.m.p) {
 #pragma unroll
         for (int i = 0; i < V; i++)
-            p[i] = p[i] * t.rule.decay - t.rule.rate * (g[i] * clip);
+            p[i] = p[i] * decay - u.rate * (g[i] * clip);
         return;
     }
     float m[V], v[V];
@@ -133,61 +190,48 @@ __device__ __forceinline__ void apply_rule(const update<W, G, S> &t, uint64_t ro
     pl_floats(pl_load<S, V>(t.v, row, col, t.cols), v);
 #pragma unroll
     for (int i = 0; i < V; i++)
-        p[i] = adamw(t.rule, p[i], g[i] * clip, m[i], v[i]);
+        p[i] = adamw(u, decay, p[i], g[i] * clip, m[i], v[i]);
     pl_store(t.m, row, col, t.cols, pl_packed(t.m, m));
     pl_store(t.v, row, col, t.cols, pl_packed(t.v, v));
 }
 
 /* V elements a thread. */
 template <typename W, typename G, typename S, int V>
-__global__ void __launch_bounds__(BLOCK) update_elements(const update<W, G, S> t) {
-    const uint64_t row = blockIdx.x / t.row_blocks;
-    const uint64_t col = ((uint64_t)(blockIdx.x % t.row_blocks) * BLOCK + threadIdx.x) * V;
+__global__ void __launch_bounds__(BLOCK)
+    update_elements(const __grid_constant__ pl_parts<update<W, G, S>> parts,
+                    const __grid_constant__ struct rule u) {
+    const uint32_t of = pl_part_of(parts, blockIdx.x), block = blockIdx.x - parts.begin[of];
+    const update<W, G, S> &t = parts.part[of];
+    const uint64_t row = block / t.row_blocks;
+    const uint64_t col = ((uint64_t)(block % t.row_blocks) * BLOCK + threadIdx.x) * V;
     if (col >= t.cols || isnan(t.clip[1])) return;
     float p[V];
     if (t.master.p)
         pl_floats(pl_load<S, V>(t.master, row, col, t.cols), p);
     else
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
-    apply_rule<W, G, S, V>(t, row, col, p);
+    apply_rule<W, G, S, V>(t, u, row, col, p);
     if (t.master.p) pl_store(t.master, row, col, t.cols, pl_packed(t.master, p));
-    if (t.rule.rounds_stochastically)
-        pl_round_elements(t.rule.rng, t.rule.first + row * t.cols + col, p);
+    if (t.rounding.is_on) pl_round_elements(t.rounding, u.step, t.first + row * t.cols + col, p);
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
-struct update_call {
-    struct pl_view w, g, m, v, master;
-    const double *clip;
-    struct rule rule;
+/* Where an op has its operands; -1 = nowhere. */
+struct slots {
+    int m, v, clip, master;
 };
 
-template <typename W, typename G, typename S, int V>
-pl_err launch_update(const struct update_call *u, cudaStream_t stream) {
-    const uint64_t row_blocks = pl_u64_div_up(u->w.cols, (uint64_t)BLOCK * V);
-    uint64_t blocks;
-    if (!pl_u64_mul(u->w.rows, row_blocks, &blocks) || blocks > PL_GRID_MAX)
-        return PL_ERR_PLAN_BROKEN;
-    const update<W, G, S> t = {pl_mat_of<W>(u->w), pl_mat_of<G>(u->g),      pl_mat_of<S>(u->m),
-                               pl_mat_of<S>(u->v), pl_mat_of<S>(u->master), u->clip,
-                               u->w.cols,          (uint32_t)row_blocks,    u->rule};
-    if (blocks)
-        PL_LAUNCH((update_elements<W, G, S, V>), dim3((unsigned)blocks), dim3(BLOCK), 0, stream, t);
-    return pl_cuda_launched();
-}
+enum { FORM_EITHER = 4, FORMS }; /* the rest: 2 * (w is bf16) + (g is bf16), in packs */
 
-typedef pl_err (*update_fn)(const struct update_call *u, cudaStream_t stream);
-
-/* By the forms of w and g, each fp32 or bf16. */
-const update_fn updates[2][2] = {
-    {launch_update<float, float, float, PL_UPDATE_PACK>,
-     launch_update<float, __nv_bfloat16, float, PL_UPDATE_PACK>},
-    {launch_update<__nv_bfloat16, float, float, PL_UPDATE_PACK>,
-     launch_update<__nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>},
+struct update_call {
+    const struct pl_call *call;
+    struct pl_view w, g, m, v, master; /* flat where all of them lie in one piece */
+    const double *clip;
+    int form;
 };
 
 /* Packs need every tensor in one piece and aligned. */
-pl_err run_update(struct pl_device *dev, struct update_call *u) {
+int form_of(struct update_call *u) {
     struct pl_view *const views[] = {&u->w, &u->g, &u->m, &u->v, &u->master};
     bool packs = true;
     for (const struct pl_view *v : views)
@@ -196,17 +240,43 @@ pl_err run_update(struct pl_device *dev, struct update_call *u) {
         if (packs) *v = pl_flat(v);
     for (const struct pl_view *v : views)
         packs = packs && pl_is_aligned(v);
-    if (!pl_is_float(&u->w) || !pl_is_float(&u->g)) return PL_ERR_PLAN_BROKEN;
-    const update_fn fn = packs ? updates[u->w.dtype == PL_DTYPE_BF16][u->g.dtype == PL_DTYPE_BF16]
-                               : launch_update<pl_either, pl_either, pl_either, 1>;
-    return fn(u, pl_cuda_of(dev)->stream);
+    return packs ? 2 * (u->w.dtype == PL_DTYPE_BF16) + (u->g.dtype == PL_DTYPE_BF16) : FORM_EITHER;
 }
 
-struct rule rule_of(const struct pl_call *c, bool has_master) {
-    const struct pl_batch *b = c->batch;
+bool update_call_of(const struct pl_call *c, const struct slots *s, struct update_call *u) {
+    const struct pl_view none = {};
+    u->call = c;
+    u->w = c->in[0];
+    u->g = c->in[1];
+    u->m = s->m < 0 ? none : c->in[s->m];
+    u->v = s->v < 0 ? none : c->in[s->v];
+    u->master = c->in[s->master];
+    u->clip = (const double *)c->in[s->clip].p;
+    u->form = form_of(u);
+    return pl_is_float(&u->w) && pl_is_float(&u->g);
+}
+
+template <typename W, typename G, typename S, int V>
+update<W, G, S> update_of(const struct update_call *u) {
+    update<W, G, S> t;
+    t.w = pl_mat_of<W>(u->w);
+    t.g = pl_mat_of<G>(u->g);
+    t.m = pl_mat_of<S>(u->m);
+    t.v = pl_mat_of<S>(u->v);
+    t.master = pl_mat_of<S>(u->master);
+    t.clip = u->clip;
+    t.cols = u->w.cols;
+    t.first = u->call->attr->first_element;
+    t.row_blocks = (uint32_t)pl_u64_div_up(u->w.cols, (uint64_t)BLOCK * V);
+    t.decays = u->call->attr->decay;
+    t.rounding = pl_rounding_of(u->call, &u->master);
+    return t;
+}
+
+struct rule rule_of(const struct pl_batch *b) {
     const double t = (double)b->step;
     struct rule r = {};
-    r.decay = (float)(1.0 - (c->attr->decay ? b->learning_rate * b->weight_decay : 0.0));
+    r.decay = (float)(1.0 - b->learning_rate * b->weight_decay);
     r.rate = (float)b->learning_rate;
     r.beta1 = (float)b->beta1;
     r.rest1 = (float)(1.0 - b->beta1);
@@ -215,30 +285,71 @@ struct rule rule_of(const struct pl_call *c, bool has_master) {
     r.step_size = (float)(b->learning_rate / (1.0 - pow(b->beta1, t)));
     r.inverse_root = (float)(1.0 / sqrt(1.0 - pow(b->beta2, t)));
     r.epsilon = (float)b->epsilon;
-    r.rounds_stochastically = !has_master && c->in[0].dtype == PL_DTYPE_BF16;
-    r.rng = pl_rng_init(b->seed, b->step, c->attr->site);
-    r.first = c->attr->first_element;
+    r.step = b->step;
     return r;
+}
+
+/* Those of n calls that have this form. */
+template <typename W, typename G, typename S, int V>
+pl_err launch_updates(struct pl_device *dev, const struct update_call *calls, uint32_t n,
+                      int form) {
+    pl_parts<update<W, G, S>> parts;
+    pl_parts_clear(&parts);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct update_call *u = &calls[i];
+        uint64_t blocks;
+        if (u->form != form) continue;
+        const update<W, G, S> t = update_of<W, G, S, V>(u);
+        if (!pl_u64_mul(u->w.rows, t.row_blocks, &blocks) || !pl_parts_add(&parts, t, blocks))
+            return PL_ERR_PLAN_BROKEN;
+    }
+    if (pl_parts_units(&parts))
+        PL_LAUNCH((update_elements<W, G, S, V>), dim3(pl_parts_units(&parts)), dim3(BLOCK), 0,
+                  pl_cuda_of(dev)->stream, parts, rule_of(calls[0].call->batch));
+    return pl_cuda_launched();
+}
+
+typedef pl_err (*update_fn)(struct pl_device *dev, const struct update_call *calls, uint32_t n,
+                            int form);
+
+const update_fn updates[FORMS] = {
+    launch_updates<float, float, float, PL_UPDATE_PACK>,
+    launch_updates<float, __nv_bfloat16, float, PL_UPDATE_PACK>,
+    launch_updates<__nv_bfloat16, float, float, PL_UPDATE_PACK>,
+    launch_updates<__nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>,
+    launch_updates<pl_either, pl_either, pl_either, 1>};
+
+/* At most PL_PARTS calls. */
+pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n,
+                   const struct slots *slots) {
+    struct update_call u[PL_PARTS];
+    for (uint32_t i = 0; i < n; i++)
+        if (!update_call_of(&calls[i], slots, &u[i])) return PL_ERR_PLAN_BROKEN;
+    for (int form = 0; form < FORMS; form++)
+        PL_TRY(updates[form](dev, u, n, form));
+    return PL_ERR_OK;
+}
+
+const struct slots adamw_slots = {2, 3, 4, 5}, sgd_slots = {-1, -1, 2, 3};
+
+pl_err run_adamw(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
+    return run_updates(dev, calls, n, &adamw_slots);
+}
+
+pl_err run_sgd(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
+    return run_updates(dev, calls, n, &sgd_slots);
 }
 
 } // namespace
 
-/* in: g[..], partials[M]f64, ws; out: partials[M]f64. */
+/* in: g[..], partial[1]f64, ws; out: partial[1]f64. */
+extern "C" pl_err pl_cuda_square_sum_group(struct pl_device *dev, const struct pl_call *calls,
+                                           uint32_t n) {
+    return pl_in_parts(sum_squares_of, dev, calls, n);
+}
+
 extern "C" pl_err pl_cuda_square_sum(struct pl_device *dev, const struct pl_call *c) {
-    static void (*const by_form[PL_FORMS])(const struct square_call *, cudaStream_t) =
-        PL_FORM_TABLE(launch_square);
-    const struct pl_view g = pl_flat(&c->in[0]), *const views[] = {&g};
-    const int form = g.rows <= 1 ? pl_form_of(views, 1) : PL_FORM_EITHER;
-    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_SQUARE_SUM, c->attr,
-                                                c->in[0].rows, c->in[0].cols, false);
-    const struct square_call s = {g, (uint32_t)(need / sizeof(double)), (double *)c->in[2].p};
-    cudaStream_t stream = pl_cuda_of(dev)->stream;
-    if (!pl_ws_holds(&c->in[2], need) || c->attr->index >= c->out[0].rows)
-        return PL_ERR_PLAN_BROKEN;
-    if (s.blocks) by_form[form](&s, stream);
-    PL_LAUNCH(sum_blocks, dim3(1), dim3(BLOCK), BLOCK / PL_WARP * sizeof(double), stream, s.sums,
-              s.blocks, (double *)c->out[0].p + c->attr->index);
-    return pl_cuda_launched();
+    return sum_squares_of(dev, c, 1);
 }
 
 /* in: partials[M]f64, loss[2]f64, clip[2]f64; out: clip[2]f64. */
@@ -250,27 +361,23 @@ extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call
 }
 
 /* in: w, g, m f32, v f32, clip[2]f64, master? f32; out: w, m, v, master?. */
+extern "C" pl_err pl_cuda_adamw_group(struct pl_device *dev, const struct pl_call *calls,
+                                      uint32_t n) {
+    return pl_in_parts(run_adamw, dev, calls, n);
+}
+
 extern "C" pl_err pl_cuda_adamw(struct pl_device *dev, const struct pl_call *c) {
-    struct update_call u = {c->in[0],
-                            c->in[1],
-                            c->in[2],
-                            c->in[3],
-                            c->in[5],
-                            (const double *)c->in[4].p,
-                            rule_of(c, c->in[5].p != NULL)};
-    return run_update(dev, &u);
+    return run_adamw(dev, c, 1);
 }
 
 /* in: w, g, clip[2]f64, master? f32; out: w, master?. w -= lr * (g + wd * w). */
+extern "C" pl_err pl_cuda_sgd_group(struct pl_device *dev, const struct pl_call *calls,
+                                    uint32_t n) {
+    return pl_in_parts(run_sgd, dev, calls, n);
+}
+
 extern "C" pl_err pl_cuda_sgd(struct pl_device *dev, const struct pl_call *c) {
-    struct update_call u = {c->in[0],
-                            c->in[1],
-                            {},
-                            {},
-                            c->in[3],
-                            (const double *)c->in[2].p,
-                            rule_of(c, c->in[3].p != NULL)};
-    return run_update(dev, &u);
+    return run_sgd(dev, c, 1);
 }
 
 PL_CUDA_PRELOAD(optim) = {

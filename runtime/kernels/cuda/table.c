@@ -10,6 +10,12 @@ const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
 #undef X
 };
 
+const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
+#define X(kind, op) [PL_OP_##kind] = pl_cuda_##op##_group,
+    PL_CUDA_GROUPS(X)
+#undef X
+};
+
 static const struct {
     const char *name;
     const void *const *kernels;

@@ -47,6 +47,13 @@
     X(COPY_IN, copy_in)                                                                            \
     X(COPY_OUT, copy_out)
 
+/* Those of them that take many calls at a time, in pl_cuda_<op>_group(). X(op kind, function) */
+#define PL_CUDA_GROUPS(X)                                                                          \
+    X(SQUARE_SUM, square_sum)                                                                      \
+    X(ADAMW, adamw)                                                                                \
+    X(ADAMW_8BIT, adamw_8bit)                                                                      \
+    X(SGD, sgd)
+
 /* Every file with kernels, by its name. X(file) */
 #define PL_CUDA_FILES(X)                                                                           \
     X(adamw8)                                                                                      \
@@ -71,6 +78,10 @@ extern "C" {
 
 #define X(kind, op) pl_err pl_cuda_##op(struct pl_device *dev, const struct pl_call *c);
 PL_CUDA_OPS(X)
+#undef X
+#define X(kind, op)                                                                                \
+    pl_err pl_cuda_##op##_group(struct pl_device *dev, const struct pl_call *calls, uint32_t n);
+PL_CUDA_GROUPS(X)
 #undef X
 
 /* Ends with NULL. */

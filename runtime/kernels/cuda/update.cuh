@@ -1,6 +1,8 @@
-/* update.cuh - what the optimizers share: matrices as one row, and stochastic rounding.
+/* update.cuh - what the optimizers share: many tensors to a launch, matrices as one row, and
+ * stochastic rounding.
  *
- *   U1  element e of a tensor gets the same random bits whatever the pack it is stored in */
+ *   U1  element e of a tensor gets the same random bits whatever the pack it is stored in
+ *   U2  the bits of a tensor do not depend on the tensors that share its launch */
 #ifndef PL_RUNTIME_KERNELS_CUDA_UPDATE_CUH
 #define PL_RUNTIME_KERNELS_CUDA_UPDATE_CUH
 
@@ -10,6 +12,61 @@
 
 /* Elements of a block of random numbers, and of a thread where a tensor is updated in packs. */
 #define PL_UPDATE_PACK 8
+
+/* What a launch is about stands among its arguments, which hold 32,764 bytes (CUDA C++ Programming
+ * Guide, "Function Parameters"): no table in memory that would have to be planned, filled, and
+ * followed when arenas move. A launch that ends early costs the next few microseconds, so more than
+ * this many tensors would save nothing that can be seen. */
+#define PL_PARTS 128
+
+/* Blocks, or other units of work, [begin[i], begin[i + 1]) are those of part i of n. */
+template <typename Part> struct pl_parts {
+    uint32_t n, begin[PL_PARTS + 1];
+    Part part[PL_PARTS];
+};
+
+template <typename Part> static inline void pl_parts_clear(struct pl_parts<Part> *p) {
+    p->n = p->begin[0] = 0;
+}
+
+/* false: more units than a grid has. */
+template <typename Part>
+static inline bool pl_parts_add(struct pl_parts<Part> *p, const Part &part, uint64_t units) {
+    const uint32_t before = p->begin[p->n];
+    if (units > PL_GRID_MAX - before) return false;
+    p->part[p->n++] = part;
+    p->begin[p->n] = before + (uint32_t)units;
+    return true;
+}
+
+template <typename Part> static inline unsigned pl_parts_units(const struct pl_parts<Part> *p) {
+    return p->begin[p->n];
+}
+
+/* The part that owns a unit; of several that begin with it all but the last are empty. */
+template <typename Part>
+__device__ __forceinline__ uint32_t pl_part_of(const struct pl_parts<Part> &p, uint32_t unit) {
+    uint32_t low = 0, high = p.n; /* it lies in [low, high) */
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        if (p.begin[middle] <= unit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A function of at most PL_PARTS calls for any number of them. */
+static inline pl_err pl_in_parts(pl_group_fn some, struct pl_device *dev,
+                                 const struct pl_call *calls, uint32_t n) {
+    pl_err err = PL_ERR_OK;
+    for (uint32_t i = 0, k; i < n && err == PL_ERR_OK; i += k) {
+        k = n - i < PL_PARTS ? n - i : PL_PARTS;
+        err = some(dev, calls + i, k);
+    }
+    return err;
+}
 
 static inline bool pl_is_whole(const struct pl_view *v) {
     return !v->p || v->rows <= 1 || v->ld == v->cols;
@@ -25,6 +82,22 @@ static inline struct pl_view pl_flat(const struct pl_view *v) {
     return f;
 }
 
+/* Which random bits round a tensor: those of (seed, step, site). */
+struct pl_rounding {
+    bool is_on;
+    uint32_t site;
+    uint64_t seed;
+};
+
+static inline struct pl_rounding pl_rounding_of(const struct pl_call *c,
+                                                const struct pl_view *master) {
+    struct pl_rounding r = {};
+    r.is_on = !master->p && c->in[0].dtype == PL_DTYPE_BF16;
+    r.site = c->attr->site;
+    r.seed = c->batch->seed;
+    return r;
+}
+
 /* Random low bits added before truncation: E[stored] = x (Gupta et al., 2015, section 3). Infinity
  * and NaN have no neighbour to round to. */
 __device__ __forceinline__ float pl_round_stochastically(float x, uint32_t random) {
@@ -36,8 +109,9 @@ __device__ __forceinline__ float pl_round_stochastically(float x, uint32_t rando
 /* Element e of the tensor always gets the same bits: half e % 8 of block e / 8. A pack of eight is
  * a whole block. */
 template <int V>
-__device__ __forceinline__ void pl_round_elements(const struct pl_rng &rng, uint64_t e,
-                                                  float (&p)[V]) {
+__device__ __forceinline__ void pl_round_elements(const struct pl_rounding &r, uint64_t step,
+                                                  uint64_t e, float (&p)[V]) {
+    const struct pl_rng rng = pl_rng_init(r.seed, step, r.site);
     uint32_t x[4];
     pl_rng_block(&rng, e / PL_UPDATE_PACK, x);
 #pragma unroll

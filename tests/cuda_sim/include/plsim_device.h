@@ -22,6 +22,7 @@
 #define __constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
 /* ---- vectors ---- */
@@ -103,7 +104,7 @@ template <class... P, class... A>
 void plsim_start(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
                  cudaStream_t stream, A &&...arguments) {
     static_assert((std::is_trivially_copyable<P>::value && ...), "arguments are copied as bytes");
-    static_assert((sizeof(P) + ... + 0) <= 4096, "arguments have 4 KiB");
+    static_assert((sizeof(P) + ... + 0) <= 32764, "arguments have 32,764 bytes");
     plsim_bound<P...> bound{kernel, std::tuple<P...>(std::forward<A>(arguments)...)};
     const plsim_launch launch = {name,
                                  reinterpret_cast<const void *>(kernel),

@@ -1,0 +1,173 @@
+/* check_together.c - calls that run as one: the bits of one by one, in a few launches. */
+#include "estimator/base/checked.h"
+#include "estimator/program/quant.h"
+#include "runtime/device/device.h"
+#include "tests/cuda_sim/sim.h"
+#include "tests/kernels/machine.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More than one launch takes, of every size that a kernel treats in its own way: none, less than a
+ * pack, less than a block, several blocks with a part of one behind. */
+enum { CALLS = 300, POOL = 16 << 20 };
+static const uint64_t sizes[] = {0, 1, 7, 256, 300, 2048, 5001, 8, 20000, 4096, 64};
+#define N_SIZES (sizeof sizes / sizeof *sizes)
+
+static struct machine machine;
+static unsigned char pool[POOL]; /* what the calls work on, one tensor behind the other */
+static uint64_t used;
+static struct pl_attr attrs[CALLS];
+static struct pl_call calls[CALLS];
+static const struct pl_batch batch = {.seed = 7,
+                                      .step = 3,
+                                      .learning_rate = 0.01,
+                                      .weight_decay = 0.1,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.999,
+                                      .epsilon = 1e-8};
+
+static void open_all(void) {
+    machine_open(&machine);
+}
+
+static void close_all(void) {
+    machine_close(&machine);
+}
+
+/* `skew` elements behind an aligned place. Moments are not negative; codes are any. */
+static struct pl_view tensor(uint64_t n, enum pl_dtype dtype, uint64_t skew) {
+    const uint64_t size = pl_dtype_bytes(dtype);
+    struct pl_view v = {pool + used + skew * size, n, 1, 1, dtype};
+    used += pl_u64_div_up((n + skew + 1) * size, 256) * 256;
+    ck_assert_uint_le(used, POOL);
+    for (uint64_t i = 0; i < n; i++) {
+        const float x = 0.125f * (float)(1 + (i * 37 + used) % 29);
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        if (dtype == PL_DTYPE_F32)
+            ((uint32_t *)v.p)[i] = bits;
+        else if (dtype == PL_DTYPE_BF16)
+            ((uint16_t *)v.p)[i] = (uint16_t)(bits >> 16);
+        else if (dtype == PL_DTYPE_U8)
+            ((uint8_t *)v.p)[i] = (uint8_t)(i * 11 + used / 256);
+        else
+            ((double *)v.p)[i] = (double)x;
+    }
+    return v;
+}
+
+static struct pl_view moment(uint64_t n, bool in_codes, struct pl_view *absmax) {
+    if (in_codes) *absmax = tensor(pl_state8_blocks(n), PL_DTYPE_F32, 0);
+    return tensor(n, in_codes ? PL_DTYPE_U8 : PL_DTYPE_F32, 0);
+}
+
+/* Storage, masters, decay and alignment change from call to call, each with a period of its own. */
+static struct pl_call update_call(enum pl_op_kind kind, uint32_t i, struct pl_view clip) {
+    const uint64_t n = sizes[i % N_SIZES], skew = i % 13 == 5;
+    const enum pl_dtype w = i % 3 == 0 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const bool has_master = w == PL_DTYPE_BF16 && i % 4 == 1, in_codes = n && i % 2;
+    const struct pl_view master = has_master ? tensor(n, PL_DTYPE_F32, 0) : (struct pl_view){0};
+    struct pl_call c = {.attr = &attrs[i], .batch = &batch};
+    attrs[i] = (struct pl_attr){.decay = i % 5 < 3, .site = i * 3, .first_element = i % 7 * 8};
+    c.in[0] = tensor(n, w, skew);
+    c.in[1] = tensor(n, i % 7 < 3 ? PL_DTYPE_F32 : PL_DTYPE_BF16, 0);
+    if (kind == PL_OP_SGD) {
+        c.in[2] = clip, c.in[3] = master;
+        return c;
+    }
+    const bool small = kind == PL_OP_ADAMW || !in_codes;
+    c.in[4] = clip;
+    c.in[2] = moment(n, !small, &c.in[5]);
+    c.in[3] = moment(n, !small, &c.in[6]);
+    c.in[kind == PL_OP_ADAMW ? 5 : 7] = master;
+    return c;
+}
+
+static struct pl_call square_call(uint32_t i) {
+    const uint64_t n = sizes[i % N_SIZES];
+    struct pl_call c = {.attr = &attrs[i], .batch = &batch};
+    attrs[i] = (struct pl_attr){0};
+    c.in[0] = tensor(n, i % 3 == 0 ? PL_DTYPE_F32 : PL_DTYPE_BF16, i % 13 == 5);
+    c.in[1] = c.out[0] = tensor(1, PL_DTYPE_F64, 0);
+    const uint64_t ws = pl_op_workspace_bytes(&machine.runners[0].dev->traits, PL_OP_SQUARE_SUM,
+                                              &attrs[i], n, 1, false);
+    if (ws) c.in[2] = tensor(ws, PL_DTYPE_U8, 0);
+    return c;
+}
+
+static void make_calls(enum pl_op_kind kind) {
+    used = 0;
+    memset(pool, 0, sizeof pool);
+    const struct pl_view clip = tensor(2, PL_DTYPE_F64, 0);
+    for (uint32_t i = 0; i < CALLS; i++)
+        calls[i] = kind == PL_OP_SQUARE_SUM ? square_call(i) : update_call(kind, i, clip);
+}
+
+/* The calls on a copy of the pool in the device's memory; what became of it is left in the pool. */
+static void run_calls(const struct runner *r, enum pl_op_kind kind, bool together) {
+    make_calls(kind);
+    machine_turn_to(r);
+    unsigned char *copy = machine_put(r, pool, used);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        for (int k = 0; k < PL_OP_MAX_IN; k++)
+            if (calls[i].in[k].p)
+                calls[i].in[k].p = copy + ((unsigned char *)calls[i].in[k].p - pool);
+        if (calls[i].out[0].p)
+            calls[i].out[0].p = copy + ((unsigned char *)calls[i].out[0].p - pool);
+    }
+    const uint64_t before = plsim_counters.launches;
+    if (together)
+        ck_assert_int_eq(r->dev->groups[kind](r->dev, calls, CALLS), PL_ERR_OK);
+    else
+        for (uint32_t i = 0; i < CALLS; i++)
+            ck_assert_int_eq(r->kernels[kind](r->dev, &calls[i]), PL_ERR_OK);
+    /* three launches' worth of tensors, each in at most five storages */
+    if (together) ck_assert_uint_le(plsim_counters.launches - before, 3 * 5);
+    machine_take(r, pool, copy, used);
+}
+
+static const enum pl_op_kind kinds[] = {PL_OP_SQUARE_SUM, PL_OP_ADAMW, PL_OP_ADAMW_8BIT, PL_OP_SGD};
+
+START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
+    unsigned char *alone = malloc(POOL);
+    ck_assert_ptr_nonnull(alone);
+    run_calls(&machine.runners[0], kinds[_i], false);
+    memcpy(alone, pool, POOL);
+    make_calls(kinds[_i]);
+    ck_assert_msg(memcmp(alone, pool, used) != 0, "the calls changed nothing");
+    for (uint32_t k = 0; k < machine.n; k++) {
+        run_calls(&machine.runners[k], kinds[_i], true);
+        ck_assert_mem_eq(pool, alone, used);
+    }
+    free(alone);
+}
+END_TEST
+
+START_TEST(one_broken_call_among_many_is_a_broken_plan) {
+    const struct runner *r = &machine.runners[0];
+    machine_turn_to(r);
+    make_calls(kinds[_i]);
+    calls[1] = calls[0]; /* without an element: nothing that lies in host memory is touched */
+    calls[1].in[0].dtype = PL_DTYPE_I32;
+    ck_assert_int_eq(r->dev->groups[kinds[_i]](r->dev, calls, 2), PL_ERR_PLAN_BROKEN);
+    ck_assert_uint_eq(plsim_counters.launches, 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("calls that run as one");
+    TCase *tc = tcase_create("groups");
+    const int n = (int)(sizeof kinds / sizeof *kinds);
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, open_all, close_all);
+    tcase_add_loop_test(tc, many_tensors_in_one_launch_get_the_bits_of_one_by_one, 0, n);
+    tcase_add_loop_test(tc, one_broken_call_among_many_is_a_broken_plan, 0, n);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    const int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
