@@ -16,7 +16,7 @@ STEPS = [
     (Shape("Qwen2.5-7B", "qlora", 1, 2048, "full"), None),
     (Shape("Qwen2.5-0.5B", "full", 4, 1024, "none"), None),
     (Shape("Qwen2.5-7B", "full", 4, 2048, "light", optimizer="adamw_8bit"), 2),
-    (Shape("Llama-3.2-3B", "lora", 1, 2048, "full"), None),
+    (Shape("Llama-3.2-3B", "full", 1, 2048, "full"), None),
 ]
 PRODUCTS = [(Shape("Qwen2.5-7B", "full", 4, 2048, "none"), 2),
             (Shape("Qwen2.5-7B", "lora", 4, 2048, "none"), 2)]

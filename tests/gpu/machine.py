@@ -13,7 +13,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "tests/model/configs"
 OK, FAILED, LATE = "ok", "failed", "out of time"
-TAIL = 2500
+HEAD, TAIL = 900, 1600  # of what a command said
 
 
 class Outcome:
@@ -27,7 +27,9 @@ class Outcome:
         status = LATE if self.exit is None else OK if self.exit == 0 else FAILED
         row = {"status": status, "exit": self.exit, "seconds": round(self.seconds, 1), **more}
         if status != OK:
-            row["tail"] = self.text[-TAIL:]
+            row["tail"] = self.text
+            if len(self.text) > HEAD + TAIL:
+                row["tail"] = self.text[:HEAD] + "\n[...]\n" + self.text[-TAIL:]
         return row
 
     def lines(self, event=None):

@@ -50,7 +50,7 @@ def error(row):
 # --- parts ----------------------------------------------------------------------------------------
 
 def suites(result):
-    rows = [[r["part"], r["key"], what_failed(r), r.get("errors", NONE), r["seconds"],
+    rows = [[r["part"], r["key"], what_failed(r), number(r.get("errors"), "{}"), r["seconds"],
              r.get("summary", "")] for p in ("build", "suites", "sanitizers") for r in of(result, p)]
     return "## Suites\n\n" + table(["part", "what", "status", "sanitizer errors", "seconds",
                                     "it said"], rows)
@@ -175,6 +175,7 @@ launch more than a kernel. The {DEAREST} dearest of each step.
 
 def steps(result):
     cells = []
+    trained = {r["key"]: r for part in ("memory", "speed") for r in of(result, part)}
     for r in of(result, "kernels"):
         s = r.get("step")
         if not s:
@@ -188,14 +189,17 @@ def steps(result):
         shares = ", ".join(f"{k} {100 * v:.1f}" for k, v in sorted(parts.items(),
                                                                   key=lambda p: -p[1]))
         idle = 1 - s["queued_ms"] / s["wall_ms"] if s["wall_ms"] else None
-        cells.append([r["key"], s["ops"], f"{s['wall_ms']:.2f}", f"{s['queued_ms']:.2f}",
+        run = {} if r["layers"] else trained.get(r["key"].split(",")[0], {})
+        cells.append([r["key"], s["ops"], number(run.get("seconds_per_step"), "{:.2f}", 1e3),
+                      f"{s['wall_ms']:.2f}", f"{s['queued_ms']:.2f}",
                       f"{s['sum_ms']:.2f}", number(idle, "{:.1f}", 100), shares])
     return """## Time between kernels, and where a step goes
 
-`wall`: a step as the host sees it; `GPU`: the same when the host had queued it before; `sum`: its
+`train`: a step of the trainer, where the tables above have the same one, samples and all; `wall`: as
+this measurement's host sees it; `GPU`: the same when the host had queued it before; `sum`: its
 ops, each between two events. `idle`: what the GPU waited for the host.
 
-""" + table(["step", "ops", "wall ms", "GPU ms", "sum ms", "idle %", "share of the sum, %"], cells)
+""" + table(["step", "ops", "train ms", "wall ms", "GPU ms", "sum ms", "idle %", "share of the sum, %"], cells)
 
 
 def algorithm(t):
@@ -223,7 +227,7 @@ algorithm/tile/stages/split.
 
 
 def not_run(result):
-    lines = [f"- {part}: {key}: no time was left" for part, key in result["not_run"]]
+    lines = [f"- {part}: {key}: {why}" for part, key, why in result["not_run"]]
     if not of(result, "pytorch"):
         lines.append("- PyTorch: the interpreter had none, or its rows were not asked for")
     return "## Not run\n\n" + ("\n".join(lines) or "Nothing was left out.")

@@ -30,6 +30,7 @@ class Task:
     def __init__(self, worth, part, key, need, limit, action, facts=None):
         self.worth, self.part, self.key = worth, part, key
         self.need, self.limit, self.action, self.facts = need, limit, action, facts or {}
+        self.why_not = "no time was left"
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def suites(machine):
 def sanitize(machine, tool, command, env, seconds):
     out = run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--target-processes",
                "all", *command], seconds, {**machine.env, **env})
-    return out.row(errors=number_after("ERROR SUMMARY:", out.text))
+    return out.row(errors=number_after("SUMMARY:", out.text))
 
 
 def sanitizers(machine, scratch, tiny):
@@ -166,16 +167,17 @@ class Book:
 
     def __init__(self, out, build, gpu):
         self.places, self.rows, self.calls, self.gpu = [out, build], {}, [], gpu
-        self.missing = []
+        self.missing, self.text = [], ""
 
-    def resume(self, path):
+    def resume(self, path, forget_failed):
         if not path.exists():
             return
         old = json.loads(path.read_text())
         if old["gpu"]["name"] != self.gpu["name"]:
             sys.exit(f"gpu_report: {path} is about another GPU, {old['gpu']['name']}")
         self.calls = old["calls"]
-        self.rows = {(r["part"], r["key"]): r for r in old["rows"]}
+        self.rows = {(r["part"], r["key"]): r for r in old["rows"]
+                     if not (forget_failed and r["status"] == FAILED)}
 
     def put(self, part, key, row):
         self.rows[part, key] = {"part": part, "key": key, **row}
@@ -183,9 +185,10 @@ class Book:
 
     def write(self):
         result = {"gpu": self.gpu, "calls": self.calls, "rows": list(self.rows.values()),
-                  "not_run": [[t.part, t.key] for t in self.missing]}
+                  "not_run": [[t.part, t.key, t.why_not] for t in self.missing]}
+        self.text = markdown.report(result)
         texts = {"RESULTS.json": json.dumps(result, indent=1) + "\n",
-                 "RESULTS.md": markdown.report(result)}
+                 "RESULTS.md": self.text}
         for place in self.places:
             place.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():
@@ -195,9 +198,13 @@ class Book:
 
 
 def perform(task, seconds):
-    """A part that breaks is a failed row, not the end of the report."""
+    """A part that breaks is a failed row, not the end of the report. None: its program is not built,
+    which a later call may find otherwise."""
     try:
         return {**task.facts, **task.action(seconds)}
+    except FileNotFoundError as missing:
+        task.why_not = f"not built, or not installed: {missing.filename}"
+        return None
     except Exception as broken:  # whatever it is, the other rows are worth more
         return {**task.facts, "status": FAILED, "exit": None, "seconds": 0,
                 "tail": f"the report itself: {type(broken).__name__}: {broken}"}
@@ -217,6 +224,8 @@ def work(book, clock, tasks):
             continue  # a shorter one may still fit
         print(f"{clock.left():5.0f} s left: {task.part}: {task.key}", file=sys.stderr, flush=True)
         row = perform(task, min(task.limit, clock.left() - MARGIN))
+        if row is None:
+            continue
         book.missing.remove(task)
         book.put(task.part, task.key, row)
         print(f"             {row['status']}", file=sys.stderr, flush=True)
@@ -232,6 +241,8 @@ def arguments():
                         "pytorch, samples, attention, kernels, products")
     parser.add_argument("--resume", type=pathlib.Path, metavar="RESULTS.json",
                         help="run only what is missing there; no such file is nothing to resume")
+    parser.add_argument("--again", action="store_true",
+                        help="with --resume: also what failed there")
     parser.add_argument("--python", help="an interpreter with PyTorch, transformers and peft; "
                         "`none` leaves those rows out (this one)", default=sys.executable)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-gpu")
@@ -243,17 +254,18 @@ def arguments():
 
 def main():
     args = arguments()
+    bundle = ["--bundle", os.environ["GPU_BUNDLE"]] if "GPU_BUNDLE" in os.environ else []
     clock = Clock(args.minutes)
     python = None if args.python == "none" else args.python
     machine = (Rehearsal if args.rehearse else Machine)(args.build.resolve(), python)
     gpu = machine.facts()
     book = Book(args.out.resolve(), machine.build, gpu)
     if args.resume:
-        book.resume(args.resume)
+        book.resume(args.resume, args.again)
     book.calls.append({"date": datetime.datetime.now().isoformat(timespec="seconds"),
-                       "command": shlex.join(["tools/gpu_report", *sys.argv[1:]])})
+                       "command": shlex.join(["tools/gpu_report", *bundle, *sys.argv[1:]])})
     if not args.list:
-        book.put("build", "build", machine.make(gpu, min(300, clock.left() - MARGIN)))
+        book.put("build", "build", machine.make(gpu, min(400, clock.left() - MARGIN)))
     if python and not machine.has_torch():
         machine.python = None
     with tempfile.TemporaryDirectory() as scratch:
@@ -267,8 +279,7 @@ def main():
             return 0
         work(book, clock, tasks)
     book.write()
-    print(markdown.report({"gpu": gpu, "calls": book.calls, "rows": list(book.rows.values()),
-                           "not_run": [[t.part, t.key] for t in book.missing]}))
+    print(book.text)
     return int(any(r["status"] == FAILED for r in book.rows.values()))
 
 
