@@ -2,6 +2,7 @@
  * functions, so the one here only takes notes. */
 #include "runtime/device/cuda/lt.h"
 #include "runtime/kernels/cuda/products.h"
+#include "tests/cuda_sim/sim.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -342,6 +343,10 @@ START_TEST(what_an_algorithm_depends_on_tells_shapes_apart) {
     g.adds = true;
     multiply(g);
     ck_assert_int_eq(lt.asked, 5);
+    g.bias.p = (char *)g.bias.p + 2;
+    multiply(g);
+    ck_assert_int_eq(lt.asked, 6);
+    ck_assert_int_eq(lt.preference.alignment[3], 2);
 }
 END_TEST
 
@@ -383,6 +388,16 @@ START_TEST(a_status_of_the_library_becomes_an_error) {
 }
 END_TEST
 
+/* As where the library has no room to load a kernel. */
+START_TEST(a_product_that_fails_on_a_full_device_is_out_of_memory) {
+    const struct pl_product g = linear(8);
+    lt.status = CUBLAS_STATUS_EXECUTION_FAILED;
+    ck_assert_int_eq(setenv("PLSIM_MEMORY_BYTES", _i ? "1000000" : "1000000000", 1), 0);
+    plsim_restart();
+    ck_assert_int_eq(pl_products_run(&cuda, &g), _i ? PL_ERR_DEVICE_OOM : PL_ERR_DEVICE_LOST);
+}
+END_TEST
+
 /* The handle, the descriptor, three layouts and the preference. */
 enum { OBJECTS = 6 };
 
@@ -417,6 +432,7 @@ int main(void) {
     tcase_add_test(tc, a_full_table_still_multiplies);
     tcase_add_loop_test(tc, a_status_of_the_library_becomes_an_error, 0,
                         sizeof statuses / sizeof *statuses);
+    tcase_add_loop_test(tc, a_product_that_fails_on_a_full_device_is_out_of_memory, 0, 2);
     suite_add_tcase(s, tc);
     tc = tcase_create("making");
     tcase_add_loop_test(tc, a_creation_that_fails_leaves_nothing_behind, 1, OBJECTS + 2);

@@ -179,6 +179,12 @@ START_TEST(a_kernel_opts_into_large_shared_memory) {
 }
 END_TEST
 
+START_TEST(a_kernel_that_was_forgotten_in_loading_ends_the_process) {
+    ck_assert_int_eq(smoke_opt_in(0), cudaSuccess);
+    smoke_race(device(32 * sizeof(int)));
+}
+END_TEST
+
 START_TEST(memory_ends_at_the_limit) {
     size_t free_bytes, total;
     void *p = NULL, *q = NULL;
@@ -290,6 +296,8 @@ int main(void) {
     tc = facts(s, "runtime");
     tcase_add_loop_test(tc, a_launch_past_a_limit_is_refused, 0, 7);
     tcase_add_test(tc, a_kernel_opts_into_large_shared_memory);
+    tcase_add_test_raise_signal(tc, a_kernel_that_was_forgotten_in_loading_ends_the_process,
+                                SIGABRT);
     tcase_add_test(tc, memory_ends_at_the_limit);
     tcase_add_test(tc, a_neighbour_takes_memory_between_two_calls);
     tcase_add_test(tc, a_spoilt_context_stays_spoilt);

@@ -2,8 +2,9 @@
  *
  * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_block.c:
  * threads of a block as fibres. sim_fibre.c: the switch between two. sim_warp.c, sim_ptx.c: what a
- * warp computes together. sim_settings.c: the environment. sim_lt.c, sim_nvml.c: libraries that the
- * back-end loads by itself. Not thread-safe: the back-end has one host thread.
+ * warp computes together. sim_watch.c, sim_hooks.c: what its threads touch. sim_settings.c: the
+ * environment. sim_lt.c, sim_nvml.c: libraries that the back-end loads by itself. Not thread-safe:
+ * the back-end has one host thread.
  * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
 #ifndef PL_TESTS_CUDA_SIM_SIM_H
 #define PL_TESTS_CUDA_SIM_SIM_H
@@ -21,7 +22,9 @@ struct plsim_counters {
 };
 extern struct plsim_counters plsim_counters;
 
-#define PLSIM_DEVICE_NAME "Plimsoll emulation"
+#define PLSIM_SHARED_LIMIT 232448 /* a block of compute capability 9.0 may opt into 227 KiB */
+#define PLSIM_MAX_THREADS  1024   /* of a block */
+#define PLSIM_DEVICE_NAME  "Plimsoll emulation"
 
 /* Reads the environment again and forgets sticky errors, counts and limits; allocations stay. For
  * tests that change the settings in one process. */
@@ -43,7 +46,7 @@ struct plsim_settings {
     uint64_t memory_bytes, context_bytes;
     uint64_t neighbour_bytes, neighbour_after; /* 0 bytes = none */
     int sm, sm_count;
-    bool reverse;
+    enum plsim_order { PLSIM_FORWARD, PLSIM_REVERSE, PLSIM_RANDOM } order;
     struct {
         uint64_t at, count; /* 1-based; at 0 = never */
         int error;
@@ -54,6 +57,8 @@ void plsim_settings_forget(void);
 
 /* Counts a call at this site; the error it must fail with, or 0. */
 int plsim_injected(enum plsim_site site);
+/* The next of the numbers that PLSIM_ORDER=random starts, below n. */
+uint64_t plsim_random(uint64_t n);
 
 /* Records e as the last error and returns it. Errors that spoil the context stay for ever. */
 cudaError_t plsim_fail(cudaError_t e);
@@ -61,6 +66,9 @@ cudaError_t plsim_fail(cudaError_t e);
 cudaError_t plsim_sticky(void);
 /* Largest dynamic shared memory that a kernel may be launched with. */
 size_t plsim_shared_limit(const void *kernel);
+/* Ends the process if other kernels were set up for launches and this one was not: a GPU would load
+ * it here and now, and take memory for it. */
+void plsim_check_loaded(const char *name, const void *kernel);
 /* sim_memory.c: what the device has left, and what this process takes of it. */
 uint64_t plsim_free_bytes(void);
 uint64_t plsim_own_bytes(void);
@@ -68,6 +76,18 @@ uint64_t plsim_own_bytes(void);
 void plsim_need_context(void);
 /* The neighbour and the context leave. */
 void plsim_memory_restart(void);
+
+struct plsim_allocation {
+    char *p;
+    size_t bytes;
+    bool device;   /* else pinned */
+    void *watched; /* cells of sim_watch.c */
+    struct plsim_allocation *next;
+};
+/* The allocation that p lies in; NULL = none. */
+struct plsim_allocation *plsim_holder(const void *p);
+/* sim_watch.c: the allocation goes away. */
+void plsim_watch_forget(struct plsim_allocation *a);
 
 /* Ends the process unless the range lies inside one allocation of device memory. */
 void plsim_check_device_range(const char *what, const void *p, size_t bytes);
@@ -81,6 +101,13 @@ struct plsim_fibre *plsim_fibre_create(void);
 /* Leaves the running fibre and goes on in another; NULL = the stack of the host. */
 void plsim_fibre_switch(struct plsim_fibre *to);
 struct plsim_fibre *plsim_fibre_running(void);
+/* Whether p is on the stack of the running fibre. */
+bool plsim_fibre_holds(const void *p);
 void plsim_fibre_main(void); /* sim_block.c; never returns */
+bool plsim_in_kernel(void);
+uint32_t plsim_thread(void); /* number in its block of the one that runs */
+
+/* sim_ptx.c: a block of so many threads begins. */
+void plsim_copies_forget(uint32_t threads);
 
 #endif

@@ -3,16 +3,15 @@
  * A fibre starts threads and runs each to its end; only a thread that must wait at a barrier keeps
  * its fibre, and another fibre goes on starting threads. So a kernel without barriers costs one
  * switch per block, and one with barriers as many as a thread waits. */
+#include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    MAX_THREADS = 1024,
     WARP = 32,
-    MAX_WARPS = MAX_THREADS / WARP,
-    SHARED_LIMIT = 232448, /* a block of compute capability 9.0 may opt into 227 KiB */
+    MAX_WARPS = PLSIM_MAX_THREADS / WARP,
     SHARED_ALIGN = 16,
     GUARD_BYTES = 4096,
     GUARD_BYTE = 0xA5,
@@ -42,21 +41,31 @@ struct warp {
 static struct {
     const struct plsim_launch *launch; /* NULL = no kernel runs */
     uint32_t n, n_started, n_ended, n_at_block;
-    uint32_t current; /* thread that runs */
-    struct thread threads[MAX_THREADS];
+    int votes, last_votes; /* of the barrier that threads come to; of the one before it */
+    uint32_t current;      /* thread that runs */
+    struct thread threads[PLSIM_MAX_THREADS];
     struct warp warps[MAX_WARPS];
-    uint32_t ready[MAX_THREADS], ready_head, n_ready; /* ring of threads that may go on */
-    struct plsim_fibre *idle[MAX_THREADS + 1];
+    uint32_t ready[PLSIM_MAX_THREADS], ready_head, n_ready; /* ring of threads that may go on */
+    struct plsim_fibre *idle[PLSIM_MAX_THREADS + 1];
     uint32_t n_idle;
-    bool reverse; /* the last thread starts first */
+    enum plsim_order order;
+    uint32_t turn[PLSIM_MAX_THREADS]; /* threads as they start */
 } b;
 
 struct plsim_position plsim_here;
 
-static _Alignas(256) unsigned char shared_memory[SHARED_ALIGN + SHARED_LIMIT + GUARD_BYTES];
+bool plsim_in_kernel(void) {
+    return b.launch != NULL;
+}
+
+uint32_t plsim_thread(void) {
+    return b.current;
+}
+
+static _Alignas(256) unsigned char shared_memory[SHARED_ALIGN + PLSIM_SHARED_LIMIT + GUARD_BYTES];
 
 static uint32_t ring(uint32_t i) {
-    return i < MAX_THREADS ? i : i - MAX_THREADS;
+    return i < PLSIM_MAX_THREADS ? i : i - PLSIM_MAX_THREADS;
 }
 
 static void set_ready(uint32_t thread) {
@@ -109,9 +118,20 @@ static struct plsim_fibre *fresh_fibre(void) {
     return b.n_idle > 0 ? b.idle[--b.n_idle] : plsim_fibre_create();
 }
 
+/* Any of the threads that may go on becomes the first of them. */
+static void shuffle_ready(void) {
+    if (b.n_ready < 2) return;
+    uint32_t *first = &b.ready[b.ready_head];
+    uint32_t *other = &b.ready[ring(b.ready_head + (uint32_t)plsim_random(b.n_ready))];
+    const uint32_t thread = *first;
+    *first = *other;
+    *other = thread;
+}
+
 /* The running fibre has been noted where it will be found again. */
 static void go_elsewhere(void) {
-    if (b.n_ready > 0) {
+    if (b.order == PLSIM_RANDOM) shuffle_ready();
+    if (b.n_ready > 0 && !(b.order == PLSIM_RANDOM && b.n_started < b.n && plsim_random(2))) {
         uint32_t next = b.ready[b.ready_head];
         b.ready_head = ring(b.ready_head + 1);
         b.n_ready--;
@@ -134,7 +154,7 @@ static void wait_here(enum state state) {
 /* Lets the waiting lanes of a warp, or all threads, go on; the running one does so by itself. */
 static void release(uint32_t first, uint32_t n, enum state from) {
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t thread = first + (b.reverse ? n - 1 - i : i);
+        uint32_t thread = first + (b.order == PLSIM_REVERSE ? n - 1 - i : i);
         if (b.threads[thread].state == from) set_ready(thread);
     }
 }
@@ -147,7 +167,16 @@ void plsim_meet_block(void) {
         return;
     }
     b.n_at_block = 0;
+    b.last_votes = b.votes;
+    b.votes = 0;
+    if (plsim_watching) plsim_watch_meet_block();
     release(0, b.n, AT_BLOCK);
+}
+
+int plsim_meet_block_any(int vote) {
+    b.votes |= vote;
+    plsim_meet_block();
+    return b.last_votes;
 }
 
 /* All lanes of the group that still run are here. */
@@ -157,9 +186,10 @@ static void complete(struct warp *w, struct group *g) {
     for (uint32_t i = 0; i < WARP; i++)
         if (lanes >> i & 1) arguments[i] = b.threads[first + i].arguments;
     g->what->run(arguments, lanes);
+    if (plsim_watching && g->what == &plsim_warp_barrier) plsim_watch_meet_warp(first, lanes);
     g->arrived = 0;
     for (uint32_t i = 0; i < WARP; i++) {
-        uint32_t lane = b.reverse ? WARP - 1 - i : i;
+        uint32_t lane = b.order == PLSIM_REVERSE ? WARP - 1 - i : i;
         if (lanes >> lane & 1 && first + lane != b.current) set_ready(first + lane);
     }
 }
@@ -220,8 +250,7 @@ static void end_thread(void) {
 void plsim_fibre_main(void) {
     for (;;) {
         while (b.n_started < b.n) {
-            uint32_t order = b.n_started++;
-            enter_thread(b.reverse ? b.n - 1 - order : order);
+            enter_thread(b.turn[b.n_started++]);
             b.launch->body(b.launch->arguments);
             end_thread();
         }
@@ -230,12 +259,26 @@ void plsim_fibre_main(void) {
     }
 }
 
+static void take_turns(void) {
+    for (uint32_t i = 0; i < b.n; i++)
+        b.turn[i] = b.order == PLSIM_REVERSE ? b.n - 1 - i : i;
+    for (uint32_t i = b.n; b.order == PLSIM_RANDOM && i > 1; i--) { /* Fisher and Yates */
+        const uint32_t k = (uint32_t)plsim_random(i), thread = b.turn[k];
+        b.turn[k] = b.turn[i - 1];
+        b.turn[i - 1] = thread;
+    }
+}
+
 static void begin_block(size_t shared_bytes) {
+    if (b.order == PLSIM_RANDOM) take_turns();
     memset(b.threads, 0, b.n * sizeof *b.threads);
     memset(b.warps, 0, (b.n + WARP - 1) / WARP * sizeof *b.warps);
     for (uint32_t i = 0; i < b.n; i += WARP)
         b.warps[i / WARP].alive = b.n - i >= WARP ? UINT32_MAX : (UINT32_C(1) << (b.n - i)) - 1;
     b.n_started = b.n_ended = b.n_at_block = b.n_ready = 0;
+    b.votes = 0;
+    plsim_copies_forget(b.n);
+    if (plsim_watching) plsim_watch_block();
     memset(plsim_here.shared, POISON_BYTE, shared_bytes);
     memset(plsim_here.shared + shared_bytes, GUARD_BYTE, GUARD_BYTES);
 }
@@ -254,16 +297,33 @@ static void finish_block(size_t shared_bytes) {
     plsim_counters.blocks++;
 }
 
+static uint64_t divisor(uint64_t x, uint64_t y) { /* greatest common; Euclid */
+    return y ? divisor(y, x % y) : x;
+}
+
+/* A random step that comes by every one of n. */
+static uint64_t stride_through(uint64_t n) {
+    uint64_t step;
+    do
+        step = 1 + plsim_random(n);
+    while (divisor(step, n) != 1);
+    return step;
+}
+
 static void run_blocks(const struct plsim_launch *launch) {
     uint64_t n = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     b.launch = launch;
-    b.reverse = plsim_settings()->reverse;
+    b.order = plsim_settings()->order;
     b.n = launch->block[0] * launch->block[1] * launch->block[2];
     memcpy(plsim_here.block_dim, launch->block, sizeof launch->block);
     memcpy(plsim_here.grid_dim, launch->grid, sizeof launch->grid);
     plsim_here.shared = shared_memory + SHARED_ALIGN; /* aligned to no more than promised */
+    if (plsim_watching) plsim_watch_launch(launch);
+    const uint64_t first = b.order == PLSIM_RANDOM ? plsim_random(n) : 0;
+    const uint64_t step = b.order == PLSIM_RANDOM ? stride_through(n) : 1;
+    take_turns();
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t block = b.reverse ? n - 1 - i : i;
+        uint64_t block = b.order == PLSIM_REVERSE ? n - 1 - i : (first + i * step) % n;
         plsim_here.block[0] = (unsigned)(block % launch->grid[0]);
         plsim_here.block[1] = (unsigned)(block / launch->grid[0] % launch->grid[1]);
         plsim_here.block[2] = (unsigned)(block / launch->grid[0] / launch->grid[1]);
@@ -278,7 +338,7 @@ static void run_blocks(const struct plsim_launch *launch) {
  * Specifications per Compute Capability". */
 static cudaError_t check_launch(const struct plsim_launch *l) {
     static const uint64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
-    static const uint64_t block_limit[3] = {MAX_THREADS, MAX_THREADS, 64};
+    static const uint64_t block_limit[3] = {PLSIM_MAX_THREADS, PLSIM_MAX_THREADS, 64};
     uint64_t threads = 1;
     for (int i = 0; i < 3; i++) {
         if (l->grid[i] == 0 || l->block[i] == 0 || l->grid[i] > grid_limit[i] ||
@@ -286,12 +346,13 @@ static cudaError_t check_launch(const struct plsim_launch *l) {
             return cudaErrorInvalidConfiguration;
         threads *= l->block[i];
     }
-    if (threads > MAX_THREADS) return cudaErrorInvalidConfiguration;
+    if (threads > PLSIM_MAX_THREADS) return cudaErrorInvalidConfiguration;
     return l->shared_bytes > plsim_shared_limit(l->kernel) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 void plsim_run(const struct plsim_launch *launch) {
     if (b.launch) plsim_die("kernel %s launches %s", b.launch->name, launch->name);
+    plsim_check_loaded(launch->name, launch->kernel);
     plsim_counters.launches++;
     int injected = plsim_injected(PLSIM_LAUNCH);
     cudaError_t e = plsim_sticky();

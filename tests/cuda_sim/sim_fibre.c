@@ -133,6 +133,10 @@ struct plsim_fibre *plsim_fibre_running(void) {
     return running;
 }
 
+bool plsim_fibre_holds(const void *p) {
+    return (uintptr_t)p - (uintptr_t)running->stack < running->stack_bytes;
+}
+
 void plsim_fibre_switch(struct plsim_fibre *to) {
     struct plsim_fibre *me = running;
     if (!to) to = &host;

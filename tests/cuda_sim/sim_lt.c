@@ -322,6 +322,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     float scale = *(const float *)alpha, keep = *(const float *)beta;
     const void *bias = desc->epilogue == CUBLASLT_EPILOGUE_BIAS ? desc->bias : NULL;
     if (bias) plsim_check_device_range("cublasLtMatmul, bias", bias, p.m * size_of(p.d->type));
+    if ((uintptr_t)bias % chosen.alignment[3] != 0)
+        plsim_die("cublasLtMatmul: a bias at %p, the output was promised aligned to %u", bias,
+                  chosen.alignment[3]);
     float *sums = multiply(&p, a, b);
     for (uint64_t j = 0; j < p.n; j++)
         for (uint64_t i = 0; i < p.m; i++) {

@@ -9,14 +9,7 @@
 
 enum { ALIGN_BYTES = 256, POISON_BYTE = 0xFF };
 
-struct allocation {
-    char *p;
-    size_t bytes;
-    bool device;
-    struct allocation *next;
-};
-
-static struct allocation *allocations;
+static struct plsim_allocation *allocations;
 static uint64_t neighbour_bytes, calls;
 static bool has_context;
 
@@ -42,11 +35,14 @@ static void let_neighbour_in(void) {
     neighbour_bytes = s->neighbour_bytes < left ? s->neighbour_bytes : left;
 }
 
-static struct allocation *add(size_t bytes, bool device) {
-    struct allocation *a = malloc(sizeof *a);
+static struct plsim_allocation *add(size_t bytes, bool device) {
+    struct plsim_allocation *a = malloc(sizeof *a);
     size_t whole = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     if (!a) return NULL;
-    *a = (struct allocation){aligned_alloc(ALIGN_BYTES, whole), bytes, device, allocations};
+    *a = (struct plsim_allocation){.p = aligned_alloc(ALIGN_BYTES, whole),
+                                   .bytes = bytes,
+                                   .device = device,
+                                   .next = allocations};
     if (!a->p) {
         free(a);
         return NULL;
@@ -56,10 +52,10 @@ static struct allocation *add(size_t bytes, bool device) {
 }
 
 /* Unlinks the allocation that starts at p. */
-static struct allocation *take(const void *p, bool device) {
-    for (struct allocation **link = &allocations; *link; link = &(*link)->next)
+static struct plsim_allocation *take(const void *p, bool device) {
+    for (struct plsim_allocation **link = &allocations; *link; link = &(*link)->next)
         if ((*link)->p == p && (*link)->device == device) {
-            struct allocation *a = *link;
+            struct plsim_allocation *a = *link;
             *link = a->next;
             return a;
         }
@@ -76,7 +72,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     plsim_need_context();
     let_neighbour_in();
     if (bytes == 0) return cudaSuccess;
-    struct allocation *a = !injected && bytes <= plsim_free_bytes() ? add(bytes, true) : NULL;
+    struct plsim_allocation *a = !injected && bytes <= plsim_free_bytes() ? add(bytes, true) : NULL;
     if (!a) {
         plsim_counters.failed_mallocs++;
         return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
@@ -91,10 +87,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 cudaError_t cudaFree(void *p) {
     cudaError_t e = plsim_sticky();
     if (!p) return e;
-    struct allocation *a = take(p, true);
+    struct plsim_allocation *a = take(p, true);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     plsim_counters.frees++;
     plsim_counters.used_bytes -= a->bytes;
+    plsim_watch_forget(a);
     free(a->p);
     free(a);
     return e;
@@ -109,7 +106,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     *out = NULL;
     if (bytes == 0) return cudaSuccess;
-    struct allocation *a = injected ? NULL : add(bytes, false);
+    struct plsim_allocation *a = injected ? NULL : add(bytes, false);
     if (!a) {
         plsim_counters.failed_host_mallocs++;
         return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
@@ -125,7 +122,7 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 cudaError_t cudaFreeHost(void *p) {
     cudaError_t e = plsim_sticky();
     if (!p) return e;
-    struct allocation *a = take(p, false);
+    struct plsim_allocation *a = take(p, false);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     free(a->p);
     free(a);
@@ -145,14 +142,14 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
 
 /* ---- copies ---- */
 
-static const struct allocation *holder(const void *p) {
-    for (const struct allocation *a = allocations; a; a = a->next)
+struct plsim_allocation *plsim_holder(const void *p) {
+    for (struct plsim_allocation *a = allocations; a; a = a->next)
         if ((const char *)p >= a->p && (const char *)p < a->p + a->bytes) return a;
     return NULL;
 }
 
 void plsim_check_device_range(const char *what, const void *p, size_t bytes) {
-    const struct allocation *a = holder(p);
+    const struct plsim_allocation *a = plsim_holder(p);
     if (!a || !a->device) plsim_die("%s: %p is not device memory", what, p);
     if (bytes > (size_t)(a->p + a->bytes - (const char *)p))
         plsim_die("%s: %zu bytes at offset %zu of an allocation of %zu bytes", what, bytes,
@@ -161,7 +158,7 @@ void plsim_check_device_range(const char *what, const void *p, size_t bytes) {
 
 /* A host range is anything, but if it is pinned memory it must be inside it. */
 static void check_host_range(const char *what, const void *p, size_t bytes) {
-    const struct allocation *a = holder(p);
+    const struct plsim_allocation *a = plsim_holder(p);
     if (!a) return;
     if (a->device) plsim_die("%s: %p is device memory", what, p);
     if (bytes > (size_t)(a->p + a->bytes - (const char *)p))

@@ -1,10 +1,12 @@
 /* sim_ptx.c - twins of the instructions in runtime/kernels/cuda/ptx.cuh, by the fragment layouts
  * that the PTX manual draws for mma.m16n8k16 and ldmatrix. */
+#include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { WARP = 32, M = 16, N = 8, K = 16 };
+enum { WARP = 32, M = 16, N = 8, K = 16, POISON_BYTE = 0xFF };
 
 void pl_sim_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]);
 void pl_sim_ldmatrix_x4(uint32_t r[4], const void *row, bool trans);
@@ -103,22 +105,69 @@ static const struct plsim_collective ldmatrix[2] = {{"ldmatrix", run_ldmatrix},
 
 void pl_sim_ldmatrix_x4(uint32_t r[4], const void *row, bool trans) {
     struct ldmatrix l = {r, row};
+    if (plsim_watching) plsim_watch_access(row, 16, false);
     plsim_meet_warp(&ldmatrix[trans], UINT32_MAX, &l);
 }
 
-/* A copy is complete at once; whoever forgets to wait is not caught here. */
-void pl_sim_copy(void *dst, const void *src, int bytes, bool valid) {
-    if ((uintptr_t)dst % (unsigned)bytes != 0 || (valid && (uintptr_t)src % (unsigned)bytes != 0))
-        plsim_die("cp.async of %d bytes is not aligned to them", bytes);
-    if (valid)
-        memcpy(dst, src, (size_t)bytes);
-    else
-        memset(dst, 0, (size_t)bytes);
+/* ---- cp.async: a copy lands when a wait needs it, and not before; until then its destination is
+ * NaN in every float type ---- */
+
+struct copy {
+    void *dst;
+    const void *src; /* NULL = zeros */
+    size_t bytes;
+    uint32_t group;
+};
+
+/* Copies of a thread that have not landed, oldest first. */
+static struct queue {
+    struct copy *copies;
+    uint32_t n, room;
+    uint32_t group; /* number of the open one */
+} queues[PLSIM_MAX_THREADS];
+
+void plsim_copies_forget(uint32_t threads) {
+    for (uint32_t i = 0; i < threads; i++)
+        queues[i].n = queues[i].group = 0;
 }
 
-void pl_sim_copy_commit(void) {}
+void pl_sim_copy(void *dst, const void *src, int bytes, bool valid) {
+    struct queue *q = &queues[plsim_thread()];
+    if ((uintptr_t)dst % (unsigned)bytes != 0 || (valid && (uintptr_t)src % (unsigned)bytes != 0))
+        plsim_die("cp.async of %d bytes is not aligned to them", bytes);
+    if (q->n == q->room) {
+        q->room = q->room ? 2 * q->room : 16;
+        q->copies = realloc(q->copies, q->room * sizeof *q->copies);
+        if (!q->copies) plsim_die("no memory for copies under way");
+    }
+    q->copies[q->n++] = (struct copy){dst, valid ? src : NULL, (size_t)bytes, q->group};
+    if (plsim_watching) {
+        if (valid) plsim_watch_access(src, (size_t)bytes, false);
+        plsim_watch_access(dst, (size_t)bytes, true);
+    }
+    memset(dst, POISON_BYTE, (size_t)bytes);
+}
+
+void pl_sim_copy_commit(void) {
+    queues[plsim_thread()].group++;
+}
+
+static void land(const struct copy *c) {
+    if (plsim_watching) plsim_watch_access(c->dst, c->bytes, true);
+    if (c->src)
+        memcpy(c->dst, c->src, c->bytes);
+    else
+        memset(c->dst, 0, c->bytes);
+}
+
+/* A copy that no commit has closed is in no group, and no wait covers it. */
 void pl_sim_copy_wait(int pending) {
-    (void)pending;
+    struct queue *q = &queues[plsim_thread()];
+    uint32_t done = 0;
+    for (; done < q->n && q->copies[done].group + (uint32_t)pending < q->group; done++)
+        land(&q->copies[done]);
+    q->n -= done;
+    if (done) memmove(q->copies, q->copies + done, q->n * sizeof *q->copies);
 }
 
 static uint32_t bf16_of(float f) {

@@ -313,6 +313,13 @@ size_t plsim_shared_limit(const void *kernel) {
     return SHARED_PRESET;
 }
 
+/* Who begins to load kernels by hand loads them all. */
+void plsim_check_loaded(const char *name, const void *kernel) {
+    for (int i = 0; i < n_opt_ins; i++)
+        if (opt_ins[i].kernel == kernel) return;
+    if (n_opt_ins > 0) plsim_die("kernel %s was not loaded before it was launched", name);
+}
+
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
     cudaError_t e = plsim_sticky();
     if (e != cudaSuccess) return e;

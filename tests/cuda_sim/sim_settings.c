@@ -96,6 +96,31 @@ static void report(void) {
     fclose(f);
 }
 
+/* xorshift64 (Marsaglia, 2003). Goes on where settings are read again: the same call twice then is
+ * two orders. */
+static uint64_t random_state;
+
+uint64_t plsim_random(uint64_t n) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % n;
+}
+
+/* reverse, random, random:seed */
+static void read_order(const char *text) {
+    char *end = NULL;
+    if (strcmp(text, "reverse") == 0) {
+        settings.order = PLSIM_REVERSE;
+        return;
+    }
+    if (strncmp(text, "random", 6) != 0 || (text[6] && text[6] != ':'))
+        plsim_die("PLSIM_ORDER: reverse or random[:seed], not \"%s\"", text);
+    settings.order = PLSIM_RANDOM;
+    uint64_t seed = text[6] ? number("PLSIM_ORDER", text + 7, &end) : 1;
+    if (random_state == 0) random_state = seed * UINT64_C(0x9E3779B97F4A7C15) | 1;
+}
+
 static void read_settings(void) {
     const char *neighbour = getenv("PLSIM_NEIGHBOUR"), *fail = getenv("PLSIM_FAIL");
     const char *order = getenv("PLSIM_ORDER");
@@ -104,7 +129,7 @@ static void read_settings(void) {
     settings.context_bytes = setting("PLSIM_CONTEXT_BYTES", 0);
     settings.sm = (int)setting("PLSIM_SM", 90);
     settings.sm_count = (int)setting("PLSIM_SMS", 132);
-    settings.reverse = order && strcmp(order, "reverse") == 0;
+    if (order && *order) read_order(order);
     if (neighbour && *neighbour) read_neighbour(neighbour);
     if (fail && *fail) read_fault(fail);
 }

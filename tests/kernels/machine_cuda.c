@@ -1,9 +1,9 @@
 /* machine_cuda.c - the CUDA back-end as runners, on a GPU or in the emulation of tests/cuda_sim.
  *
  * The emulation has more than one: with another number of multiprocessors the grid-stride loops
- * turn more often, and threads that start in reverse order show a missing barrier; the bits must
- * not change. An older GPU has less shared memory, for which kernels may choose other tiles, so it
- * is a family of its own. */
+ * turn more often, and threads that run in reverse or random order show a missing barrier; the bits
+ * must not change. An older GPU has less shared memory, for which kernels may choose other tiles,
+ * so it is a family of its own. */
 #include "tests/kernels/machine.h"
 
 #include <check.h>
@@ -12,8 +12,10 @@
 #include <stdlib.h>
 
 #ifdef PLSIM_EMULATION
+#include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
+enum { WATCHED_ROUNDS = 10 };
 enum { ROUNDS = 16 }; /* an emulated GPU is a thousand times slower than one core */
 
 static const struct {
@@ -21,7 +23,7 @@ static const struct {
     bool is_first;
 } gpus[] = {{"90, 132 SMs", "90", "132", "", true},
             {"90, 2 SMs in reverse", "90", "2", "reverse", false},
-            {"86, 3 SMs in reverse", "86", "3", "reverse", true}};
+            {"86, 3 SMs at random", "86", "3", "random", true}};
 
 void machine_turn_to(const struct runner *r) {
     uint32_t i = r->number;
@@ -29,6 +31,13 @@ void machine_turn_to(const struct runner *r) {
         setenv("PLSIM_ORDER", gpus[i].order, 1))
         ck_abort_msg("out of memory for the environment");
     plsim_restart();
+}
+
+/* Watched accesses are ten times slower again; what they are held to is true of every order. */
+static void limit(struct machine *m) {
+    if (!plsim_watching) return;
+    m->n = 1;
+    m->most_rounds = WATCHED_ROUNDS;
 }
 #else
 #define ROUNDS UINT32_MAX
@@ -41,6 +50,10 @@ static const struct {
 void machine_turn_to(const struct runner *r) {
     (void)r;
 }
+
+static void limit(struct machine *m) {
+    (void)m;
+}
 #endif
 
 void machine_open(struct machine *m) {
@@ -48,6 +61,7 @@ void machine_open(struct machine *m) {
     m->n = sizeof gpus / sizeof *gpus;
     const char *rounds = getenv("KERNEL_ROUNDS"); /* where each takes long: compute-sanitizer */
     m->most_rounds = getenv("PLSIM_ALL_ROUNDS") ? UINT32_MAX : ROUNDS;
+    limit(m);
     if (rounds) m->most_rounds = (uint32_t)strtoul(rounds, NULL, 10);
     for (uint32_t i = 0; i < m->n; i++) {
         struct runner *r = &m->runners[i];
@@ -75,6 +89,9 @@ void *machine_put(const struct runner *r, const void *host, uint64_t bytes) {
     void *copy = NULL;
     need(cudaMalloc(&copy, bytes), r);
     need(cudaMemcpy(copy, host, bytes, cudaMemcpyHostToDevice), r);
+    /* The driver may have only taken the bytes so far, and the stream of the kernels waits for no
+     * other (CUDA Runtime API, "API synchronization behavior"). */
+    need(cudaDeviceSynchronize(), r);
     return copy;
 }
 

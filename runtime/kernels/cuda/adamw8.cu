@@ -132,6 +132,7 @@ __device__ __forceinline__ void encode(const struct moment<S> &s, const struct m
         most = fmaxf(most, fabsf(x[k]));
     most = pl_warp_reduce<pl_max>(most);
     const float scale = pl_quant_scale(most);
+    __syncwarp(); /* all lanes have read the absmax before: shuffles order no memory */
     if (i >= n) return;
     if (i % PL_STATE8_BLOCK == 0) s.absmax[i / PL_STATE8_BLOCK] = most;
 #pragma unroll

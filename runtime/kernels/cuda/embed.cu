@@ -68,28 +68,20 @@ extern "C" pl_err pl_cuda_embed(struct pl_device *dev, const struct pl_call *c) 
 struct bwd_shared {
     uint32_t counts[PER_THREAD * BWD_WARPS]; /* of matches, by (pass over the block, warp) */
     uint32_t tokens[BWD_CHUNK];              /* matches in token order */
-    uint32_t found;
 };
 
 /* Whether ids[0, end) has id. Warps look at their own stripes and stop at a hit. */
-static __device__ bool is_before(struct bwd_shared *s, const int32_t *__restrict__ ids,
-                                 uint32_t end, int32_t id) {
-    if (threadIdx.x == 0) s->found = 0;
-    __syncthreads();
+static __device__ bool is_before(const int32_t *__restrict__ ids, uint32_t end, int32_t id) {
+    bool hit = false;
     for (uint32_t i = threadIdx.x; i - threadIdx.x < end; i += BWD_CHUNK) {
-        bool hit = false;
 #pragma unroll
         for (uint32_t k = 0; k < PER_THREAD; k++) {
             const uint32_t at = i + k * BWD_BLOCK;
             hit |= at < end && ids[at] == id;
         }
-        if (__any_sync(PL_ALL_LANES, hit)) {
-            if (threadIdx.x % PL_WARP == 0) s->found = 1; /* the same from every warp */
-            break;
-        }
+        if (__any_sync(PL_ALL_LANES, hit)) break;
     }
-    __syncthreads();
-    return s->found != 0;
+    return __syncthreads_or(hit) != 0;
 }
 
 /* Writes the tokens of ids[begin, begin + BWD_CHUNK) that have id to s->tokens, in order; returns
@@ -126,7 +118,7 @@ static __global__ void __launch_bounds__(BWD_BLOCK)
     PL_SHARED(struct bwd_shared, s);
     const uint32_t token = blockIdx.x;
     const int32_t id = ids[token];
-    if (id < 0 || (uint64_t)id >= vocab || is_before(s, ids, token, id)) return;
+    if (id < 0 || (uint64_t)id >= vocab || is_before(ids, token, id)) return;
     const uint64_t stride = BWD_BLOCK * V;
     for (uint64_t c0 = (uint64_t)threadIdx.x * V; c0 - threadIdx.x * V < cols;
          c0 += PACKS * stride) {

@@ -23,7 +23,8 @@
 #define PROBES  16
 
 #define STEPS_PER_OCTAVE 8
-#define MOST_ALIGNMENT   256 /* bytes; cuBLASLt asks about no more */
+#define MOST_ALIGNMENT   256                   /* bytes; cuBLASLt asks about no more */
+#define KERNEL_ROOM      (UINT64_C(128) << 20) /* of the device; more than a kernel takes to load */
 
 /* What an algorithm depends on. Compared as bytes: no padding, unused bits 0. */
 struct key {
@@ -49,6 +50,16 @@ struct pl_products {
 
 /* ---- once ---- */
 
+/* The library loads a kernel when it first runs it, and where the device has no room left for that
+ * the product fails like one that crashed. A crash spoils the context, and then every call says so.
+ */
+static pl_err classify_failure(void) {
+    size_t available = 0, total = 0;
+    const cudaError_t e = cudaMemGetInfo(&available, &total);
+    if (e != cudaSuccess) return pl_cuda_error(e);
+    return available < KERNEL_ROOM ? PL_ERR_DEVICE_OOM : PL_ERR_DEVICE_LOST;
+}
+
 static pl_err classify(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_SUCCESS:
@@ -58,10 +69,8 @@ static pl_err classify(cublasStatus_t s) {
     case CUBLAS_STATUS_INVALID_VALUE:
     case CUBLAS_STATUS_NOT_SUPPORTED:
         return PL_ERR_PLAN_BROKEN;
-    default: {
-        pl_err err = pl_cuda_error(cudaPeekAtLastError());
-        return err == PL_ERR_OK ? PL_ERR_DEVICE_LOST : err;
-    }
+    default:
+        return classify_failure();
     }
 }
 
@@ -129,6 +138,9 @@ static struct key key_of(const struct pl_product *g) {
         .k = g->trans_a ? g->a.rows : g->a.cols,
         .ld = {g->a.ld, g->b.ld, g->c.ld},
         .alignment = {alignment_of(g->a.p), alignment_of(g->b.p), alignment_of(g->c.p)}};
+    /* The epilogue reads the bias in the steps it stores the output in. */
+    if (has_bias(g) && alignment_of(g->bias.p) < key.alignment[2])
+        key.alignment[2] = alignment_of(g->bias.p);
     key.kind = (uint32_t)(g->trans_a | g->trans_b << 1 | has_bias(g) << 2 |
                           (g->a.dtype == PL_DTYPE_BF16) << 3 | (g->c.dtype == PL_DTYPE_BF16) << 4);
     return key;

@@ -13,8 +13,9 @@
  *                         malloc, hostalloc, launch, copy, sync, matmul; errors that spoil a
  *                         context (700, 719, ...) stay
  *   PLSIM_SM, PLSIM_SMS   compute capability times ten (90), multiprocessors (132)
- *   PLSIM_ORDER=reverse   threads and blocks start in reverse order: a result that depends on the
- *                         order differs
+ *   PLSIM_ORDER           reverse: threads and blocks start in reverse order; random[:seed]: they
+ *                         start, and go on after barriers, in an order that never comes again.
+ *                         What depends on the order differs
  *   PLSIM_REPORT          file that receives the counters of sim.h when the process ends */
 #ifndef PL_TESTS_CUDA_SIM_CUDA_RUNTIME_H
 #define PL_TESTS_CUDA_SIM_CUDA_RUNTIME_H

@@ -40,6 +40,7 @@ struct plsim_collective {
 };
 void plsim_meet_warp(const struct plsim_collective *what, uint32_t mask, void *arguments);
 void plsim_meet_block(void);
+int plsim_meet_block_any(int vote); /* whether a thread of the block came with one */
 
 struct plsim_exchange {
     uint64_t value; /* in: of this lane; out: what it got */

@@ -137,6 +137,10 @@ static inline void __syncthreads() {
     plsim_meet_block();
 }
 
+static inline int __syncthreads_or(int predicate) {
+    return plsim_meet_block_any(predicate != 0);
+}
+
 static inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) {
     plsim_meet_warp(&plsim_warp_barrier, mask, &mask);
 }
@@ -177,7 +181,7 @@ static inline int __all_sync(uint32_t mask, int predicate) {
 }
 
 /* One fibre runs at a time, so an access is atomic, and memory is always in order. */
-template <class T> T plsim_atomic_add(T *p, T value) {
+template <class T> __attribute__((no_sanitize_thread, noinline)) T plsim_atomic_add(T *p, T value) {
     T old = *p;
     *p = old + value;
     return old;

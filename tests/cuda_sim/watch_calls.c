@@ -1,0 +1,104 @@
+/* watch_calls.c - the tables of CUDA kernels, each preceded by a word to sim_watch.c about its
+ * operands. The real tables are compiled under other names for it. */
+#include "runtime/kernels/cuda/table.h"
+
+#include "runtime/device/cuda/cuda.h"
+#include "tests/cuda_sim/plsim_watch.h"
+#include "tests/cuda_sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const pl_kernel_fn plsim_plain_kernels[PL_OP_COUNT];
+extern const pl_group_fn plsim_plain_groups[PL_OP_COUNT];
+
+/* What ops.h calls the operands, one word each. */
+static const char *const ins[] = {
+#define X(kind, name, in, out) in,
+    PL_OP_MAP(X)
+#undef X
+};
+static const char *const outs[] = {
+#define X(kind, name, in, out) out,
+    PL_OP_MAP(X)
+#undef X
+};
+
+static struct plsim_window window_of(const struct pl_view *v, const char *name, bool is_output) {
+    const uint64_t size = pl_dtype_bytes(v->dtype);
+    return (struct plsim_window){.name = name,
+                                 .p = v->p,
+                                 .rows = v->rows,
+                                 .row_bytes = v->cols * size,
+                                 .stride_bytes = v->ld * size,
+                                 .is_written = is_output || strncmp(name, "ws", 2) == 0};
+}
+
+/* Windows of the operands that are there; returns how many. */
+static int add_windows(const struct pl_view *views, int n, const char *names, bool are_outputs,
+                       struct plsim_window *windows) {
+    int count = 0;
+    for (int i = 0; i < n && *names; i++) {
+        if (views[i].p) windows[count++] = window_of(&views[i], names, are_outputs);
+        names += strcspn(names, " ");
+        names += *names == ' ';
+    }
+    return count;
+}
+
+/* Says what n calls of one kind may touch. The windows live until the next calls are told of. */
+static void tell(const struct pl_call *calls, uint32_t n, enum pl_op_kind kind) {
+    enum { EACH = PL_OP_MAX_IN + PL_OP_MAX_OUT };
+    static struct plsim_window *windows;
+    int count = 0;
+    free(windows);
+    windows = calloc(n, EACH * sizeof *windows);
+    if (!windows) plsim_die("no memory for the windows of %u calls", n);
+    for (uint32_t i = 0; i < n; i++) {
+        count += add_windows(calls[i].out, PL_OP_MAX_OUT, outs[kind], true, windows + count);
+        count += add_windows(calls[i].in, PL_OP_MAX_IN, ins[kind], false, windows + count);
+    }
+    plsim_watch_call(windows, count);
+}
+
+static pl_err call(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind) {
+    tell(c, 1, kind);
+    pl_err err = plsim_plain_kernels[kind](dev, c);
+    plsim_watch_call(NULL, 0);
+    return err;
+}
+
+static pl_err call_group(struct pl_device *dev, const struct pl_call *calls, uint32_t n,
+                         enum pl_op_kind kind) {
+    tell(calls, n, kind);
+    pl_err err = plsim_plain_groups[kind](dev, calls, n);
+    plsim_watch_call(NULL, 0);
+    return err;
+}
+
+#define X(kind, op)                                                                                \
+    static pl_err call_##op(struct pl_device *dev, const struct pl_call *c) {                      \
+        return call(dev, c, PL_OP_##kind);                                                         \
+    }
+PL_CUDA_OPS(X)
+#undef X
+
+#define X(kind, op)                                                                                \
+    static pl_err call_##op##_group(struct pl_device *dev, const struct pl_call *calls,            \
+                                    uint32_t n) {                                                  \
+        return call_group(dev, calls, n, PL_OP_##kind);                                            \
+    }
+PL_CUDA_GROUPS(X)
+#undef X
+
+const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
+#define X(kind, op) [PL_OP_##kind] = call_##op,
+    PL_CUDA_OPS(X)
+#undef X
+};
+
+const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
+#define X(kind, op) [PL_OP_##kind] = call_##op##_group,
+    PL_CUDA_GROUPS(X)
+#undef X
+};
