@@ -3,9 +3,10 @@
  * Usage: bench_cuda ops|products CONFIG.json [key=value...]      (keys of a configuration)
  *        bench_cuda copy
  * ops: {"event":"step"} with the wall time of a step as the host sees it, its time on the GPU when
- * the host is ahead, and the sum over its ops; then an {"event":"op"} for each kind and shape, with
- * FLOPs and bytes as planned. products: bench_cuda.h. copy: what the memory of the GPU can do.
- * Medians over rounds. In the emulation of tests/cuda_sim it runs too, and its times mean nothing.
+ * the host is ahead, and the sum over its ops (those that run as one count as one); then an
+ * {"event":"op"} for each kind and shape, with FLOPs and bytes as planned. products: bench_cuda.h.
+ * copy: what the memory of the GPU can do. Medians over rounds. In the emulation of tests/cuda_sim
+ * it runs too, and its times mean nothing.
  */
 #include "tests/bench/bench_cuda.h"
 
@@ -27,25 +28,51 @@ static void run_step(struct rig *r) {
         must(pl_exec_run_phase(&r->exec, phases[i], &d), &d);
 }
 
-/* Op i lies between events 2i and 2i + 1. */
-static void time_ops(struct rig *r, struct cuda_clock *clock, struct costs *costs, int round) {
-    const struct pl_program *p = r->planned.program;
+/* Where ops of a phase begin that run as one; calls `visit` with each such group. */
+static void each_group(struct rig *r, enum pl_phase phase,
+                       void (*visit)(void *ctx, uint32_t first, uint32_t n), void *ctx) {
+    const struct pl_phase_range *range = &r->planned.program->phases[phase];
+    const uint32_t end = range->first_op + range->n_ops;
+    for (uint32_t i = range->first_op, n; i < end; i += n) {
+        n = rig_together(r, i, end);
+        visit(ctx, i, n);
+    }
+}
+
+struct timing { /* of one round */
+    struct rig *r;
+    struct cuda_clock *clock;
+    struct costs *costs;
+    int round;
+    uint32_t groups;
+};
+
+/* A group lies between the two events of its first op. */
+static void queue_group(void *ctx, uint32_t first, uint32_t n) {
+    struct timing *t = ctx;
     struct pl_diag d = {0};
-    uint32_t n = 0;
+    if (t->groups++ % WINDOW == 0) cuda_clock_head_start(t->clock);
+    cuda_clock_mark(t->clock, 2 * first);
+    must(pl_exec_run(&t->r->exec, first, n, &d), &d);
+    cuda_clock_mark(t->clock, 2 * first + 1);
+}
+
+static void add_group(void *ctx, uint32_t first, uint32_t n) {
+    struct timing *t = ctx;
+    costs_add(t->costs, t->r, first, n, t->round,
+              cuda_clock_seconds(t->clock, 2 * first, 2 * first + 1));
+}
+
+/* Returns how many groups a step has. */
+static uint32_t time_ops(struct rig *r, struct cuda_clock *clock, struct costs *costs, int round) {
+    struct timing t = {.r = r, .clock = clock, .costs = costs, .round = round};
     rig_fill_batch(r);
     for (int k = 0; k < N_PHASES; k++)
-        for (uint32_t i = p->phases[phases[k]].first_op, end = i + p->phases[phases[k]].n_ops;
-             i < end; i++) {
-            if (n++ % WINDOW == 0) cuda_clock_head_start(clock);
-            cuda_clock_mark(clock, 2 * i);
-            must(pl_exec_run(&r->exec, i, 1, &d), &d);
-            cuda_clock_mark(clock, 2 * i + 1);
-        }
+        each_group(r, phases[k], queue_group, &t);
     rig_sync(r);
     for (int k = 0; k < N_PHASES; k++)
-        for (uint32_t i = p->phases[phases[k]].first_op, end = i + p->phases[phases[k]].n_ops;
-             i < end; i++)
-            costs_add(costs, r, i, round, cuda_clock_seconds(clock, 2 * i, 2 * i + 1));
+        each_group(r, phases[k], add_group, &t);
+    return t.groups;
 }
 
 /* From the first launch until the device is idle. */
@@ -76,13 +103,6 @@ static double grad_norm(struct rig *r) {
     return clip[0];
 }
 
-static uint32_t n_ops(const struct pl_program *p) {
-    uint32_t n = 0;
-    for (int k = 0; k < N_PHASES; k++)
-        n += p->phases[phases[k]].n_ops;
-    return n;
-}
-
 static void print_op(const struct cost *c, double total) {
     printf("{\"event\":\"op\",\"op\":\"%s\",\"dtype\":\"%s\",\"rows\":%llu,\"cols\":%llu,"
            "\"inner\":%llu,\"calls\":%d,\"ms\":%.6f,\"share\":%.5f,\"flops\":%.9g,"
@@ -95,8 +115,9 @@ static void print_op(const struct cost *c, double total) {
 static void measure_ops(struct rig *r, struct cuda_clock *clock) {
     static struct costs costs;
     double wall[RIG_ROUNDS], queued[RIG_ROUNDS];
+    uint32_t groups = 0;
     for (int round = -WARM_UP; round < RIG_ROUNDS; round++) {
-        time_ops(r, clock, &costs, round);
+        groups = time_ops(r, clock, &costs, round);
         const double on_host = wall_seconds(r), on_gpu = queued_seconds(r, clock);
         if (round < 0) continue;
         wall[round] = on_host;
@@ -111,9 +132,9 @@ static void measure_ops(struct rig *r, struct cuda_clock *clock) {
     const bool finite = norm - norm == 0;
     printf("{\"event\":\"step\",\"ops\":%u,\"tokens\":%llu,\"wall_ms\":%.6f,\"queued_ms\":%.6f,"
            "\"sum_ms\":%.6f,\"flops\":%.9g,\"finite\":%s,\"planned_peak_bytes\":%llu}\n",
-           n_ops(r->planned.program), (unsigned long long)r->planned.program->tokens,
-           1e3 * median(wall, RIG_ROUNDS), 1e3 * median(queued, RIG_ROUNDS), 1e3 * costs.total,
-           flops, finite ? "true" : "false", (unsigned long long)r->planned.plan->arena_bytes);
+           groups, (unsigned long long)r->planned.program->tokens, 1e3 * median(wall, RIG_ROUNDS),
+           1e3 * median(queued, RIG_ROUNDS), 1e3 * costs.total, flops, finite ? "true" : "false",
+           (unsigned long long)r->planned.plan->arena_bytes);
     for (int i = 0; i < costs.n; i++)
         print_op(&costs.rows[i], costs.total);
 }

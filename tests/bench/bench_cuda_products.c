@@ -135,7 +135,7 @@ static void list_products(const struct rig *r, struct costs *list) {
     const struct pl_program *p = r->planned.program;
     const struct pl_phase_range *range = &p->phases[PL_PHASE_MICRO];
     for (uint32_t i = range->first_op; i < range->first_op + range->n_ops; i++)
-        if (is_product(p->ops[i].kind)) costs_add(list, r, i, 0, 0);
+        if (is_product(p->ops[i].kind)) costs_add(list, r, i, 1, 0, 0);
 }
 
 void bench_cuda_products(struct rig *r, struct cuda_clock *clock) {

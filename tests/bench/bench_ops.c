@@ -31,10 +31,12 @@ static void open_shape(struct rig *r, const struct shape *s, uint32_t threads, c
 static void run_phase(struct rig *r, struct costs *costs, enum pl_phase phase, int round) {
     struct pl_diag d = {0};
     const struct pl_phase_range *range = &r->planned.program->phases[phase];
-    for (uint32_t i = range->first_op; i < range->first_op + range->n_ops; i++) {
+    const uint32_t end = range->first_op + range->n_ops;
+    for (uint32_t i = range->first_op, n; i < end; i += n) {
+        n = rig_together(r, i, end);
         double before = seconds_now();
-        must(pl_exec_run(&r->exec, i, 1, &d), &d);
-        costs_add(costs, r, i, round, seconds_now() - before);
+        must(pl_exec_run(&r->exec, i, n, &d), &d);
+        costs_add(costs, r, i, n, round, seconds_now() - before);
     }
 }
 

@@ -227,14 +227,30 @@ static struct cost *cost_of(struct costs *c, const struct rig *r, uint32_t op) {
     return &c->rows[c->n++];
 }
 
-void costs_add(struct costs *c, const struct rig *r, uint32_t op, int round, double seconds) {
-    if (round < 0) return;
+uint32_t rig_together(const struct rig *r, uint32_t first, uint32_t end) {
+    const struct pl_op *op = &r->planned.program->ops[first];
+    if (!r->device->groups || !r->device->groups[op->kind]) return 1;
+    return pl_program_together(r->planned.program, first, end);
+}
+
+static void add_op(struct costs *c, const struct rig *r, uint32_t op, int round, double seconds) {
     struct cost *cost = cost_of(c, r, op);
     cost->seconds[round] += seconds;
     if (round > 0) return;
     cost->flops += (double)r->planned.program->ops[op].flops;
     cost->bytes += (double)r->planned.program->ops[op].bytes_moved;
     cost->calls++;
+}
+
+void costs_add(struct costs *c, const struct rig *r, uint32_t first, uint32_t n, int round,
+               double seconds) {
+    const struct pl_op *ops = r->planned.program->ops;
+    double bytes = 0;
+    if (round < 0) return;
+    for (uint32_t i = first; i < first + n; i++)
+        bytes += (double)ops[i].bytes_moved;
+    for (uint32_t i = first; i < first + n; i++)
+        add_op(c, r, i, round, n == 1 ? seconds : seconds * (double)ops[i].bytes_moved / bytes);
 }
 
 static int dearest_first(const void *a, const void *b) {

@@ -55,8 +55,12 @@ struct costs {
     double total; /* costs_finish(): sum of the medians */
 };
 
-/* Adds the time of one op of one round; round < 0 is not counted. */
-void costs_add(struct costs *c, const struct rig *r, uint32_t op, int round, double seconds);
+/* How many ops from `first` on, all before `end`, the device runs as one: exec.h. At least 1. */
+uint32_t rig_together(const struct rig *r, uint32_t first, uint32_t end);
+/* Adds the time of n ops that ran as one, in one round; round < 0 is not counted. Each gets a share
+ * by the bytes it moves, which is what such ops wait for. */
+void costs_add(struct costs *c, const struct rig *r, uint32_t first, uint32_t n, int round,
+               double seconds);
 void costs_finish(struct costs *c); /* sorts the dearest first */
 
 #endif

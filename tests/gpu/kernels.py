@@ -28,6 +28,10 @@ ATTENTION = [(length, heads, kv_heads, size)
 ATTENTION_TOKENS = 32768
 
 
+def key(shape, layers):
+    return f"{shape.key()}, layers {layers or 'all'}"
+
+
 def write_config(scratch, name, config):
     directory = scratch / name
     directory.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-"""The programs of a build, the GPU they run on, and how they are run: with a limit, keeping what they
-said. `Rehearsal` puts the emulation of tests/cuda_sim in place of a GPU, to try the report itself."""
+"""The programs of a build, the GPU they run on, and how they are run: with a limit, keeping what
+they said. `Rehearsal` puts the emulation of tests/cuda_sim in place of a GPU."""
 import json
 import os
 import pathlib
@@ -86,7 +86,7 @@ class Machine:
         return facts
 
     def make(self, facts, seconds):
-        """Configures and builds; a program that does not build costs only the parts that need it."""
+        """Configures and builds; a program that does not build costs only its own parts."""
         setup = ["meson", "setup", self.build, "-Dtests=enabled", "-Dcuda=enabled",
                  f"-Dcuda-arch={facts['sm']}", "--buildtype=release"]
         if (self.build / "build.ninja").exists():

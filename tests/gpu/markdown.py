@@ -38,8 +38,8 @@ def learns(row):
 
 def shape(row):
     more = "".join(f", {k} {v}" for k, v in row.get("more", {}).items())
-    return [row["model"].rsplit("/", 1)[-1], row["mode"] + more, f"{row['batch']} x {row['length']}",
-            row["recompute"]]
+    return [row["model"].rsplit("/", 1)[-1], row["mode"] + more,
+            f"{row['batch']} x {row['length']}", row["recompute"]]
 
 
 def error(row):
@@ -51,7 +51,8 @@ def error(row):
 
 def suites(result):
     rows = [[r["part"], r["key"], what_failed(r), number(r.get("errors"), "{}"), r["seconds"],
-             r.get("summary", "")] for p in ("build", "suites", "sanitizers") for r in of(result, p)]
+             r.get("summary", "")]
+            for part in ("build", "suites", "sanitizers") for r in of(result, part)]
     return "## Suites\n\n" + table(["part", "what", "status", "sanitizer errors", "seconds",
                                     "it said"], rows)
 
@@ -143,7 +144,7 @@ def attention(result):
         line = [f"{r['batch']} x {r['length']}", f"{r['heads']}/{r['kv_heads']}", r["size"]]
         for ours, key in ((forward, "ms"), (backward, "backward_ms")):
             line.append(rate(ours.get("flops"), ours.get("ms")))
-            line += [rate(ours.get("flops"), t.get(name, {}).get(key)) for name in ("flash", "cudnn")]
+            line += [rate(ours.get("flops"), t.get(n, {}).get(key)) for n in ("flash", "cudnn")]
         cells.append(line)
     return """## Attention
 
@@ -168,7 +169,8 @@ def streaming(result):
 
 Bytes as planned over time, as a share of what a copy within the GPU reaches:
 {number(copy, "{:.0f}", 1e-9)} GB/s. Over 100 % means that a cache served it; small tensors show a
-launch more than a kernel. The {DEAREST} dearest of each step.
+launch more than a kernel. Ops that run as one share its time by their bytes. The {DEAREST} dearest
+of each step.
 
 """ + table(["op", "result", "dtype", "calls", "us", "GB/s", "% of a copy", "step"], cells)
 
@@ -193,13 +195,15 @@ def steps(result):
         cells.append([r["key"], s["ops"], number(run.get("seconds_per_step"), "{:.2f}", 1e3),
                       f"{s['wall_ms']:.2f}", f"{s['queued_ms']:.2f}",
                       f"{s['sum_ms']:.2f}", number(idle, "{:.1f}", 100), shares])
+    heads = ["step", "ops", "train ms", "wall ms", "GPU ms", "sum ms", "idle %",
+             "share of the sum, %"]
     return """## Time between kernels, and where a step goes
 
-`train`: a step of the trainer, where the tables above have the same one, samples and all; `wall`: as
-this measurement's host sees it; `GPU`: the same when the host had queued it before; `sum`: its
+`train`: a step of the trainer, where the tables above have the same one, samples and all; `wall`:
+as this measurement's host sees it; `GPU`: the same when the host had queued it before; `sum`: its
 ops, each between two events. `idle`: what the GPU waited for the host.
 
-""" + table(["step", "ops", "train ms", "wall ms", "GPU ms", "sum ms", "idle %", "share of the sum, %"], cells)
+""" + table(heads, cells)
 
 
 def algorithm(t):
@@ -244,7 +248,8 @@ def written(part, result):
     try:
         return part(result)
     except Exception as broken:
-        return f"## {part.__name__}\n\nNo table: {type(broken).__name__}: {broken}; see RESULTS.json."
+        why = f"{type(broken).__name__}: {broken}"
+        return f"## {part.__name__}\n\nNo table: {why}; see RESULTS.json."
 
 
 def report(result):

@@ -2,7 +2,7 @@
 """Causal attention of PyTorch in bf16, forward and backward; one JSON object a line.
 
 Usage: pytorch_attention.py [--cpu] BATCH,LENGTH,HEADS,KV_HEADS,SIZE...
-Each back-end that takes the shape is timed apart: FlashAttention as PyTorch carries it, and cuDNN's.
+Each back-end that takes the shape is timed apart: FlashAttention as PyTorch has it, and cuDNN's.
 Medians of rounds, by events of the GPU; milliseconds.
 """
 import json

@@ -23,7 +23,8 @@ def free_bytes():
     """Asked of the driver by another process; None where there is none."""
     if not shutil.which("nvidia-smi"):
         return None
-    text = subprocess.run(["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"],
+    text = subprocess.run(["nvidia-smi", "--query-gpu=memory.free",
+                           "--format=csv,noheader,nounits"],
                           stdout=subprocess.PIPE, text=True, check=True).stdout
     return int(float(text.splitlines()[0])) << 20
 

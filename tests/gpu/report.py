@@ -121,10 +121,10 @@ def attention(machine, scratch, shapes, tokens):
 def steps(machine, scratch, shapes, products):
     yield Task(4, "kernels", "copy", 10, 30, lambda s: kernels.copy(machine, s))
     for i, (shape, layers) in enumerate(shapes):
-        yield Task(7 if i < 2 else 55, "kernels", f"{shape.key()}, layers {layers or 'all'}", 25, 80,
+        yield Task(7 if i < 2 else 55, "kernels", kernels.key(shape, layers), 25, 80,
                    lambda s, x=shape, n=layers: kernels.step(machine, scratch, x, n, s))
     for i, (shape, layers) in enumerate(products):
-        yield Task(8 if i < 1 else 56, "products", f"{shape.key()}, layers {layers or 'all'}", 25, 80,
+        yield Task(8 if i < 1 else 56, "products", kernels.key(shape, layers), 25, 80,
                    lambda s, x=shape, n=layers: kernels.products(machine, scratch, x, n, s))
 
 
@@ -198,8 +198,8 @@ class Book:
 
 
 def perform(task, seconds):
-    """A part that breaks is a failed row, not the end of the report. None: its program is not built,
-    which a later call may find otherwise."""
+    """A part that breaks is a failed row, not the end of the report. None: its program is not
+    built, which a later call may find otherwise."""
     try:
         return {**task.facts, **task.action(seconds)}
     except FileNotFoundError as missing:

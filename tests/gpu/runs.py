@@ -157,8 +157,8 @@ def memory(machine, scratch, shape, seconds):
 def samples(machine):
     """The table of the rule of thumb, and the two LoRA rows again over 4-bit weights, which is what
     their figures were published for."""
-    out = run([machine.plimsoll, "estimate-vram", "--rule-of-thumb", "--table", "samples", "--json"],
-              30, machine.env)
+    out = run([machine.plimsoll, "estimate-vram", "--rule-of-thumb", "--table", "samples",
+               "--json"], 30, machine.env)
     rows = json.loads(out.text)["rows"] if out.exit == 0 else []
     for row in [r for r in rows if "--mode lora" in r["estimate_vram"]]:
         rows.append({**row, "id": row["id"] + ", 4-bit",
@@ -167,7 +167,7 @@ def samples(machine):
 
 
 def keys_of(words):
-    """Model, and keys of a configuration, from the words of estimate-vram; the card is real here."""
+    """Model, and keys of a configuration, from the words of estimate-vram; the card is real."""
     model, *rest = words.split()
     keys = {}
     while rest:
