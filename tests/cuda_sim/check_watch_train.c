@@ -20,18 +20,23 @@ static void tear_down(void) {
 }
 
 static const struct {
-    const char *mode, *more;
+    const char *mode;
+    bool untied;
+    const char *more;
 } jobs[] = {
-    {"full", "gradient_accumulation_steps: 2\nmax_grad_norm: 1.0\n"},
-    {"full", "dtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n"
-             "gradient_checkpointing: full\nfreeze_layers: 1\n"},
-    {"lora", "dtype: bf16\nlora_dropout: 0.1\ngradient_checkpointing: light\n"},
-    {"qlora", "dtype: bf16\nadapter_dtype: bf16\n"},
+    {"full", false, "gradient_accumulation_steps: 2\nmax_grad_norm: 1.0\nval_set_size: 2\n"},
+    {"full", false,
+     "dtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n"
+     "gradient_checkpointing: full\nfreeze_layers: 1\npacking: true\n"},
+    {"full", false, "dtype: bf16\noptimizer: sgd\noffload: gradients\noffload_update: device\n"},
+    {"full", false, "gradient_checkpointing: offload\noffload: weights\noffload_update: device\n"},
+    {"lora", false, "dtype: bf16\nlora_dropout: 0.1\ngradient_checkpointing: light\n"},
+    {"qlora", true, "dtype: bf16\nadapter_dtype: bf16\nquantize_head: true\n"},
 };
 
 START_TEST(a_run_keeps_the_rules) {
     tiny_make(
-        dir, &(struct tiny){.mode = jobs[_i].mode, .rows = 8},
+        dir, &(struct tiny){.mode = jobs[_i].mode, .rows = 8, .untied = jobs[_i].untied},
         textf("device: cuda\nlearning_rate: 0.01\nmax_steps: 2\nbatch_size: 2\n%s", jobs[_i].more));
     plimsoll_train_expect(0, dir, (const char *[]){"output_dir=out", NULL});
 }

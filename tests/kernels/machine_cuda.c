@@ -15,7 +15,7 @@
 #include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
-enum { WATCHED_ROUNDS = 10 };
+enum { WATCHED_ROUNDS = 8 };
 enum { ROUNDS = 16 }; /* an emulated GPU is a thousand times slower than one core */
 
 static const struct {

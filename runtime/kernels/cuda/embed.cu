@@ -85,12 +85,11 @@ static __device__ bool is_before(const int32_t *__restrict__ ids, uint32_t end, 
 }
 
 /* Writes the tokens of ids[begin, begin + BWD_CHUNK) that have id to s->tokens, in order; returns
- * how many. */
+ * how many. The last list has been read when all threads meet between counts and tokens. */
 static __device__ uint32_t list_matches(struct bwd_shared *s, const int32_t *__restrict__ ids,
                                         uint32_t begin, uint32_t n, int32_t id) {
     const uint32_t warp = threadIdx.x / PL_WARP, lane = threadIdx.x % PL_WARP;
     uint32_t votes[PER_THREAD], total = 0;
-    __syncthreads(); /* the last list has been read */
 #pragma unroll
     for (uint32_t k = 0; k < PER_THREAD; k++) {
         const uint32_t at = begin + k * BWD_BLOCK + threadIdx.x;
