@@ -99,6 +99,17 @@
      * micro-batch of a step, where what follows overwrites dst */                                 \
     X(COPY_IN, "copy_in", "src[..]", "dst[..]")                                                    \
     X(COPY_OUT, "copy_out", "src[..]", "dst[..]")                                                  \
+    /* w = starting values: attr.spread, or element i random by (seed, attr.site, attr.stream, i), \
+     * normal with that deviation or uniform within +-attr.spread; w begins with the element       \
+     * attr.first_element, a multiple of 4. This and the next two are no part of a plan: what they \
+     * read and write are job tensors and staging, and the checkpoint room calls them */           \
+    X(START, "start", "", "w[..]")                                                                 \
+    /* absmax of each block of 64 of x, and the codes of x / absmax; an x without memory is what   \
+     * START would give it */                                                                      \
+    X(QUANT4, "quant4", "x?[..]", "codes[n/2]u8 absmax[n/64]f32")                                  \
+    /* nested = the largest |absmax - attr.offset| of each 256; absmax8 = the codes of             \
+     * (absmax - attr.offset) / nested */                                                          \
+    X(NEST4, "nest4", "absmax[n/64]f32", "absmax8[n/64]u8 nested[n/16384]f32")                     \
     /* load and save stream every tensor through one staging buffer; the checkpoint room does the  \
      * copying, these rows only give the buffer its place in the plan */                           \
     X(STAGE_IN, "stage_in", "staging[]", "")                                                       \

@@ -148,6 +148,9 @@ struct pl_operand {
  * it overwrites in the first micro-batch of a step and adds in later ones. */
 enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };
 
+/* Where starting values come from. */
+enum pl_start { PL_START_CONSTANT, PL_START_NORMAL, PL_START_UNIFORM };
+
 struct pl_attr {
     float alpha;                       /* products */
     enum pl_accumulate accumulate : 8; /* of the output */
@@ -157,16 +160,20 @@ struct pl_attr {
     bool decay : 1;                    /* ADAMW, ADAMW_8BIT, SGD */
     bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
     bool joins : 1;                    /* may run as one with the op before it, of the same kind */
-    enum pl_quant quant : 8;           /* DEQUANT4 */
+    enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
+    enum pl_start start : 8;           /* START, QUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
     uint32_t window;                   /* attention; 0 = all */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
     uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
     float eps, scale;                  /* norms; attention 1/sqrt(D) */
     float dropout;                     /* p */
-    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use */
+    uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
     float max_norm; /* CLIP_SCALE */
     uint64_t first_element; /* ADAMW, SGD on windows: where in the tensor the window begins */
+    uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
+    double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
+    float offset;    /* NEST4 */
 };
 
 struct pl_op {

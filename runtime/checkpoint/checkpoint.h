@@ -19,6 +19,7 @@
 struct pl_tensor_io {
     const struct pl_program *program;
     struct pl_device *device;
+    struct pl_device *host; /* whose kernels reach tensors in host memory; NULL = none does */
     void *(*address)(void *ctx, uint32_t tensor); /* of a job tensor, in its memory */
     void *ctx;
     void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
@@ -41,7 +42,9 @@ pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
                             struct pl_diag *d); /* C3 */
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 /* Masters, where there are any, get the same values before rounding; so they do on loading.
- * normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone. */
+ * normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone, and
+ * of the same bits on every back-end. A device with the kernels START, QUANT4 and NEST4 makes them
+ * where they belong; for one without they pass through staging. */
 pl_err pl_model_init_random(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);
 /* A uniform in +-1/sqrt(in), B 0 (PEFT's default). */
 pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_diag *d);

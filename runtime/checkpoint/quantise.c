@@ -1,25 +1,36 @@
 /* quantise.c - values on their way into 4-bit tensors, through staging, never two copies of them.
  *
- * A piece is a whole number of groups: values that share one nested absmax. Double quantisation
- * subtracts the mean of all absmax of a matrix first (arXiv 2305.14314, section 3), so the values
- * are read twice rather than kept. */
+ * A piece is a whole number of groups: values that share one nested absmax. Codes need the absmax
+ * of their own block only, but double quantisation subtracts the mean of all absmax of a matrix
+ * first (arXiv 2305.14314, section 3): those wait in staging until it is known. Where it has no
+ * room for all of them the values are quantised a second time rather than kept.
+ * Kernels of the device read staging and write into place, so only values pass through it; without
+ * kernels the host works in it. */
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
+#include "runtime/kernels/start.h"
 
 /* Staging cut into parts, each aligned to 64 bytes. */
 struct cut {
     uint64_t elements; /* of a piece: a multiple of PL_QUANT_GROUP */
+    bool whole;        /* absmax are those of the whole matrix, not of a piece */
     void *raw;
     float *values, *absmax, *nested;
     uint8_t *codes, *absmax8;
 };
 
-struct source {
-    pl_window_fill fill; /* NULL: the file */
-    void *ctx;
+struct work {
+    const struct pl_window *w;
+    const struct pl_tensor_io *io;
+    const struct pl_window_values *values; /* NULL: those of the file */
+    struct pl_device *on;                  /* whose kernels run; NULL: the host does it */
+    struct cut cut;
+    struct pl_diag *d;
 };
+
+/* ---- staging ---- */
 
 static uint64_t aligned(uint64_t bytes) {
     return pl_u64_div_up(bytes, 64) * 64;
@@ -31,80 +42,150 @@ static void *take(char **at, uint64_t bytes) {
     return p;
 }
 
-static pl_err cut_staging(const struct pl_tensor_io *io, uint64_t raw_bytes, struct cut *out,
-                          struct pl_diag *d) {
-    const uint64_t parts = 6;
-    uint64_t group = PL_QUANT_GROUP * (raw_bytes + sizeof(float)) + PL_QUANT_GROUP / 2 +
-                     PL_QUANT_NEST * (sizeof(float) + 1) + sizeof(float);
-    uint64_t usable = io->staging_bytes - pl_u64_min(io->staging_bytes, parts * 64);
-    uint64_t n = usable / group;
-    char *at = io->staging;
-    if (!io->staging || n == 0)
-        return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
+/* Bytes of a value as a part holds it; 0 = the part is not needed. */
+static uint64_t raw_bytes(const struct work *k) {
+    return k->values ? 0 : pl_dtype_bytes(k->w->entry->dtype);
+}
+
+/* Kernels read what the types of weights are, and make values themselves. */
+static uint64_t value_bytes(const struct work *k) {
+    bool kernel_reads = k->values || k->w->entry->dtype != PL_DTYPE_F16;
+    return k->on && kernel_reads ? 0 : sizeof(float);
+}
+
+static pl_err cut_staging(struct work *k) {
+    const uint64_t parts = 6, all = pl_quant_nests(k->w->count);
+    const uint64_t absmax = PL_QUANT_NEST * sizeof(float); /* of a group */
+    uint64_t group = PL_QUANT_GROUP * (raw_bytes(k) + value_bytes(k));
+    if (!k->on) group += PL_QUANT_GROUP / 2 + PL_QUANT_NEST + sizeof(float);
+    uint64_t usable = k->io->staging_bytes - pl_u64_min(k->io->staging_bytes, parts * 64);
+    struct cut *cut = &k->cut;
+    cut->whole =
+        k->w->absmax8 != PL_NONE && all * absmax <= usable / 2 && all * absmax + group <= usable;
+    uint64_t n =
+        cut->whole ? (usable - all * absmax) / (group ? group : 1) : usable / (group + absmax);
+    char *at = k->io->staging;
+    if (!at || n == 0)
+        return pl_diag_set(k->d, PL_ERR_PLAN_BROKEN,
                            "a staging buffer of %llu bytes is too small to quantise in",
-                           (unsigned long long)io->staging_bytes);
-    out->elements = n * PL_QUANT_GROUP;
-    out->raw = take(&at, out->elements * raw_bytes);
-    out->values = take(&at, out->elements * sizeof(float));
-    out->codes = take(&at, out->elements / 2);
-    out->absmax = take(&at, n * PL_QUANT_NEST * sizeof(float));
-    out->absmax8 = take(&at, n * PL_QUANT_NEST);
-    out->nested = take(&at, n * sizeof(float));
+                           (unsigned long long)k->io->staging_bytes);
+    n = pl_u64_min(n, all);
+    cut->elements = n * PL_QUANT_GROUP;
+    cut->absmax = take(&at, (cut->whole ? all : n) * absmax);
+    cut->raw = take(&at, cut->elements * raw_bytes(k));
+    cut->values = take(&at, cut->elements * value_bytes(k));
+    if (k->on) return PL_ERR_OK;
+    cut->codes = take(&at, cut->elements / 2);
+    cut->absmax8 = take(&at, n * PL_QUANT_NEST);
+    cut->nested = take(&at, n * sizeof(float));
     return PL_ERR_OK;
 }
 
-static pl_err read_values(const struct pl_window *w, const struct source *src,
-                          const struct cut *cut, uint64_t first, uint64_t n, struct pl_diag *d) {
-    if (src->fill) {
-        src->fill(src->ctx, w, first, n, cut->values);
+/* Where the absmax of the blocks from element `at` on wait. */
+static float *absmax_of(const struct work *k, uint64_t at) {
+    return k->cut.absmax + (k->cut.whole ? at / PL_QUANT_BLOCK : 0);
+}
+
+static struct pl_view vector(void *p, uint64_t n, enum pl_dtype dtype) {
+    return (struct pl_view){.p = p, .rows = n, .cols = 1, .ld = 1, .dtype = dtype};
+}
+
+/* ---- a piece: values to codes and absmax ---- */
+
+static pl_err read_values(const struct work *k, uint64_t at, uint64_t n) {
+    if (k->values) {
+        const struct pl_start_rule rule = pl_start_rule_of(&k->values->attr, k->values->seed);
+        if (!k->on) pl_start_values(&rule, at, n, k->cut.values);
         return PL_ERR_OK;
     }
-    uint64_t bytes = pl_dtype_bytes(w->entry->dtype);
-    PL_TRY(pl_st_read(w->file, w->entry, first * bytes, cut->raw, n * bytes, d));
-    pl_convert_to_f32(cut->values, cut->raw, w->entry->dtype, n);
+    const enum pl_dtype type = k->w->entry->dtype;
+    const uint64_t bytes = pl_dtype_bytes(type);
+    PL_TRY(pl_st_read(k->w->file, k->w->entry, at * bytes, k->cut.raw, n * bytes, k->d));
+    if (value_bytes(k)) pl_convert_to_f32(k->cut.values, k->cut.raw, type, n);
     return PL_ERR_OK;
 }
 
-/* Mean of the absmax of all blocks. */
-static pl_err mean_absmax(const struct pl_window *w, const struct source *src,
-                          const struct cut *cut, float *mean, struct pl_diag *d) {
-    double sum = 0;
-    for (uint64_t at = 0; at < w->count; at += cut->elements) {
-        uint64_t n = pl_u64_min(cut->elements, w->count - at);
-        PL_TRY(read_values(w, src, cut, at, n, d));
-        pl_quant_absmax(cut->values, n, cut->absmax);
-        sum += pl_quant_sum(cut->absmax, pl_quant_blocks(n));
+static pl_err quantise_on_host(const struct work *k, uint64_t at, uint64_t n) {
+    const struct pl_window *w = k->w;
+    float *absmax = absmax_of(k, at);
+    pl_quant_absmax(k->cut.values, n, absmax);
+    pl_quant_codes(w->quant, k->cut.values, n, absmax, k->cut.codes);
+    PL_TRY(pl_io_upload(k->io, w->tensor, at / 2, k->cut.codes, pl_quant_codes_bytes(n), k->d));
+    if (w->absmax8 != PL_NONE) return PL_ERR_OK;
+    return pl_io_upload(k->io, w->absmax, at / PL_QUANT_BLOCK, absmax, pl_quant_blocks(n), k->d);
+}
+
+static pl_err quantise_by_kernel(const struct work *k, uint64_t at, uint64_t n) {
+    const struct pl_window *w = k->w;
+    const uint64_t blocks = pl_quant_blocks(n);
+    struct pl_attr attr = {0};
+    struct pl_batch batch = {0};
+    struct pl_call c = {.attr = &attr, .batch = &batch};
+    if (k->values) {
+        attr = k->values->attr;
+        batch.seed = k->values->seed;
+        c.in[0] = vector(NULL, n, PL_DTYPE_F32);
+    } else if (value_bytes(k)) {
+        c.in[0] = vector(k->cut.values, n, PL_DTYPE_F32);
+    } else {
+        c.in[0] = vector(k->cut.raw, n, w->entry->dtype);
     }
-    *mean = w->count ? (float)(sum / (double)pl_quant_blocks(w->count)) : 0;
-    return PL_ERR_OK;
+    attr.quant = w->quant;
+    attr.first_element = at;
+    c.out[0] = pl_io_view(k->io, w->tensor, at / 2, pl_quant_codes_bytes(n));
+    c.out[1] = w->absmax8 == PL_NONE ? pl_io_view(k->io, w->absmax, at / PL_QUANT_BLOCK, blocks)
+                                     : vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
+    return pl_io_run(k->io, k->on, w->tensor, PL_OP_QUANT4, &c, k->d);
 }
 
-static pl_err store_piece(const struct pl_window *w, const struct pl_tensor_io *io,
-                          const struct cut *cut, float offset, uint64_t at, uint64_t n,
-                          struct pl_diag *d) {
-    uint64_t blocks = pl_quant_blocks(n);
-    pl_quant_absmax(cut->values, n, cut->absmax);
-    pl_quant_codes(io->program->shape.quant, cut->values, n, cut->absmax, cut->codes);
-    PL_TRY(pl_io_upload(io, w->tensor, at / 2, cut->codes, pl_quant_codes_bytes(n), d));
-    if (w->absmax8 == PL_NONE)
-        return pl_io_upload(io, w->absmax, at / PL_QUANT_BLOCK, cut->absmax, blocks, d);
-    pl_quant_nest(cut->absmax, blocks, offset, cut->absmax8, cut->nested);
-    PL_TRY(pl_io_upload(io, w->absmax8, at / PL_QUANT_BLOCK, cut->absmax8, blocks, d));
-    return pl_io_upload(io, w->absmax, at / PL_QUANT_GROUP, cut->nested, pl_quant_nests(n), d);
+static pl_err quantise_piece(const struct work *k, uint64_t at, uint64_t n) {
+    PL_TRY(read_values(k, at, n));
+    return k->on ? quantise_by_kernel(k, at, n) : quantise_on_host(k, at, n);
+}
+
+/* ---- a piece: absmax to 8 bits ---- */
+
+static pl_err nest_piece(const struct work *k, uint64_t at, uint64_t n, float offset) {
+    const struct pl_window *w = k->w;
+    const uint64_t blocks = pl_quant_blocks(n), block = at / PL_QUANT_BLOCK;
+    const uint64_t nests = pl_quant_nests(n), nest = at / PL_QUANT_GROUP;
+    if (k->on) {
+        const struct pl_attr attr = {.offset = offset};
+        struct pl_call c = {.attr = &attr};
+        c.in[0] = vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
+        c.out[0] = pl_io_view(k->io, w->absmax8, block, blocks);
+        c.out[1] = pl_io_view(k->io, w->absmax, nest, nests);
+        return pl_io_run(k->io, k->on, w->absmax8, PL_OP_NEST4, &c, k->d);
+    }
+    pl_quant_nest(absmax_of(k, at), blocks, offset, k->cut.absmax8, k->cut.nested);
+    PL_TRY(pl_io_upload(k->io, w->absmax8, block, k->cut.absmax8, blocks, k->d));
+    return pl_io_upload(k->io, w->absmax, nest, k->cut.nested, nests, k->d);
+}
+
+/* Nest by nest, so that the sum does not depend on the pieces. */
+static double add_absmax(double sum, const float *absmax, uint64_t blocks) {
+    for (uint64_t b = 0; b < blocks; b += PL_QUANT_NEST)
+        sum += pl_quant_sum(absmax + b, pl_u64_min(blocks - b, PL_QUANT_NEST));
+    return sum;
 }
 
 pl_err pl_window_quantise(const struct pl_window *w, const struct pl_tensor_io *io,
-                          pl_window_fill fill, void *ctx, struct pl_diag *d) {
-    const struct source src = {fill, ctx};
-    struct cut cut;
-    float offset = 0;
-    PL_TRY(cut_staging(io, fill ? 0 : pl_dtype_bytes(w->entry->dtype), &cut, d));
-    if (w->absmax8 != PL_NONE) PL_TRY(mean_absmax(w, &src, &cut, &offset, d));
-    for (uint64_t at = 0; at < w->count; at += cut.elements) {
-        uint64_t n = pl_u64_min(cut.elements, w->count - at);
-        PL_TRY(read_values(w, &src, &cut, at, n, d));
-        PL_TRY(store_piece(w, io, &cut, offset, at, n, d));
+                          const struct pl_window_values *values, struct pl_diag *d) {
+    struct work k = {.w = w, .io = io, .values = values, .d = d};
+    double sum = 0;
+    k.on = pl_io_kernel_device(io, w->tensor, PL_OP_QUANT4);
+    PL_TRY(cut_staging(&k));
+    for (uint64_t at = 0; at < w->count; at += k.cut.elements) {
+        uint64_t n = pl_u64_min(k.cut.elements, w->count - at);
+        PL_TRY(quantise_piece(&k, at, n));
+        if (w->absmax8 != PL_NONE) sum = add_absmax(sum, absmax_of(&k, at), pl_quant_blocks(n));
     }
     if (w->absmax8 == PL_NONE) return PL_ERR_OK;
+    const float offset = w->count ? (float)(sum / (double)pl_quant_blocks(w->count)) : 0;
+    for (uint64_t at = 0; at < w->count; at += k.cut.elements) {
+        uint64_t n = pl_u64_min(k.cut.elements, w->count - at);
+        if (!k.cut.whole) PL_TRY(quantise_piece(&k, at, n));
+        PL_TRY(nest_piece(&k, at, n, offset));
+    }
     return pl_io_upload(io, w->absmax, pl_quant_nests(w->count), &offset, 1, d);
 }

@@ -5,6 +5,7 @@
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/windows.h"
+#include "runtime/kernels/start.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io 
 static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
                           struct pl_diag *d) {
     if (w->stored.absmax) return pl_window_load_codes(w, io, d);
-    if (w->quantised) return pl_window_quantise(w, io, NULL, NULL, d);
+    if (w->quantised) return pl_window_quantise(w, io, NULL, d);
     enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;
     bool as_is = from == to && master == PL_NONE;
     uint64_t from_bytes = pl_dtype_bytes(from);
@@ -126,18 +127,65 @@ pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io
     return PL_ERR_OK;
 }
 
-pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
-                       pl_window_fill fill, void *ctx, struct pl_diag *d) {
-    if (w->quantised) return pl_window_quantise(w, io, fill, ctx, d);
+/* ---- values that are made ---- */
+
+struct pl_view pl_io_view(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                          uint64_t n) {
+    return (struct pl_view){.p = element_address(io, tensor, element),
+                            .rows = n,
+                            .cols = 1,
+                            .ld = 1,
+                            .dtype = io->program->tensors[tensor].dtype};
+}
+
+struct pl_device *pl_io_kernel_device(const struct pl_tensor_io *io, uint32_t tensor,
+                                      enum pl_op_kind kind) {
+    struct pl_device *on = in_host_memory(io, tensor) ? io->host : io->device;
+    return on && on->kernels && on->kernels[kind] ? on : NULL;
+}
+
+pl_err pl_io_run(const struct pl_tensor_io *io, struct pl_device *on, uint32_t tensor,
+                 enum pl_op_kind kind, const struct pl_call *c, struct pl_diag *d) {
+    char name[96];
+    pl_err err = on == io->device ? PL_ERR_OK : device_sync(io);
+    if (err == PL_ERR_OK) err = on->kernels[kind](on, c);
+    if (err == PL_ERR_OK && on->ops->sync) err = on->ops->sync(on);
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    pl_tensor_name(io->program, tensor, name);
+    return pl_diag_set(d, err, "the device did not make tensor %s (%s)", name, pl_op_name(kind));
+}
+
+static pl_err start_in_place(const struct pl_window *w, const struct pl_tensor_io *io,
+                             uint32_t tensor, const struct pl_window_values *values,
+                             struct pl_diag *d) {
+    const struct pl_batch batch = {.seed = values->seed};
+    struct pl_call c = {.attr = &values->attr, .batch = &batch};
+    c.out[0] = pl_io_view(io, tensor, w->first, w->count);
+    return pl_io_run(io, pl_io_kernel_device(io, tensor, PL_OP_START), tensor, PL_OP_START, &c, d);
+}
+
+static pl_err start_through_staging(const struct pl_window *w, const struct pl_tensor_io *io,
+                                    const struct pl_window_values *values, struct pl_diag *d) {
+    const struct pl_start_rule rule = pl_start_rule_of(&values->attr, values->seed);
     struct piece piece = {0};
     uint64_t type_bytes = pl_dtype_bytes(io->program->tensors[w->tensor].dtype);
     PL_TRY(cut_staging(io, 0, sizeof(float), type_bytes, &piece, d));
     for (uint64_t at = 0; at < w->count; at += piece.elements) {
         uint64_t n = pl_u64_min(piece.elements, w->count - at);
-        fill(ctx, w, at, n, piece.values);
+        pl_start_values(&rule, at, n, piece.values);
         PL_TRY(store_values(w, io, w->master, &piece, at, n, d));
     }
     return PL_ERR_OK;
+}
+
+pl_err pl_window_start(const struct pl_window *w, const struct pl_tensor_io *io,
+                       const struct pl_window_values *values, struct pl_diag *d) {
+    if (w->quantised) return pl_window_quantise(w, io, values, d);
+    bool in_place = pl_io_kernel_device(io, w->tensor, PL_OP_START) &&
+                    (w->master == PL_NONE || pl_io_kernel_device(io, w->master, PL_OP_START));
+    if (!in_place) return start_through_staging(w, io, values, d);
+    PL_TRY(start_in_place(w, io, w->tensor, values, d));
+    return w->master == PL_NONE ? PL_ERR_OK : start_in_place(w, io, w->master, values, d);
 }
 
 static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,

@@ -99,20 +99,33 @@ pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io
 /* Streams resolved windows into the device. fill_master: masters get the values before rounding. */
 pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
                        struct pl_diag *d);
-/* n values from element `first` of the window on; n is a multiple of 4 but for the last call. */
-typedef void (*pl_window_fill)(void *ctx, const struct pl_window *w, uint64_t first, uint64_t n,
-                               float *out);
 /* n elements of `src` to element `first` of a job tensor; the copy is over when this returns. */
 pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t first, const void *src,
                     uint64_t n, struct pl_diag *d);
 
-/* Quantises a window's values on their way into the device, reading them twice when its scales are
- * quantised too (their mean comes first). `fill` as for pl_window_store; NULL: the values of the
+/* Values that a rule makes: attr as START takes it (ops.h), first_element 0. */
+struct pl_window_values {
+    struct pl_attr attr;
+    uint64_t seed;
+};
+/* Every value of the window, and of its master; of a quantised window by pl_window_quantise. */
+pl_err pl_window_start(const struct pl_window *w, const struct pl_tensor_io *io,
+                       const struct pl_window_values *values, struct pl_diag *d);
+/* Quantises values on their way into the device: those of a rule or, where `values` is NULL, of the
  * resolved file. */
 pl_err pl_window_quantise(const struct pl_window *w, const struct pl_tensor_io *io,
-                          pl_window_fill fill, void *ctx, struct pl_diag *d);
-pl_err pl_window_store(const struct pl_window *w, const struct pl_tensor_io *io,
-                       pl_window_fill fill, void *ctx, struct pl_diag *d);
+                          const struct pl_window_values *values, struct pl_diag *d);
+
+/* The device whose kernel of this kind reaches a tensor; NULL: there is none. */
+struct pl_device *pl_io_kernel_device(const struct pl_tensor_io *io, uint32_t tensor,
+                                      enum pl_op_kind kind);
+/* Runs it, and waits: staging is free again. */
+pl_err pl_io_run(const struct pl_tensor_io *io, struct pl_device *on, uint32_t tensor,
+                 enum pl_op_kind kind, const struct pl_call *c, struct pl_diag *d);
+/* n elements of a job tensor from `element` on, as a kernel's operand. */
+struct pl_view pl_io_view(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                          uint64_t n);
+
 /* Where the bytes of windows come from on their way into files. */
 struct pl_window_source {
     /* Writes the window's elements, in its type, to the open file of the outbox. */

@@ -2,6 +2,7 @@
 #include "runtime/kernels/quant.h"
 
 #include "estimator/base/checked.h"
+#include "runtime/kernels/quant_block.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,17 +21,11 @@ static const float tables[PL_QUANT_COUNT][PL_QUANT_LEVELS] = {
                       -6.0f / 12, -2.0f / 12, -3.0f / 12},
 };
 
-#define FP4_SIGN 8
-
 /* The codes of fp4 without its sign, by value. */
 static const uint8_t fp4_ascending[PL_QUANT_LEVELS / 2] = {0, 1, 6, 7, 4, 5, 2, 3};
 
 const float *pl_quant_table(enum pl_quant t) {
     return tables[t];
-}
-
-static float midpoint(float a, float b) {
-    return (a + b) * 0.5f;
 }
 
 /* ---- blocks of 64 ---- */
@@ -47,23 +42,11 @@ static const float *whole_block(const float *x, uint64_t n, float padded[PL_QUAN
     return padded;
 }
 
-#define LANES 16
-
-/* The lanes make it a loop that vectorises: comparisons may not be reordered into a reduction. */
-static float block_absmax(const float *x) {
-    float lane[LANES] = {0};
-    for (int i = 0; i < PL_QUANT_BLOCK; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            lane[l] = fabsf(x[i + l]) > lane[l] ? fabsf(x[i + l]) : lane[l];
-    for (int l = 1; l < LANES; l++)
-        lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
-    return lane[0];
-}
-
 void pl_quant_absmax(const float *x, uint64_t n, float *absmax) {
     float padded[PL_QUANT_BLOCK];
     for (uint64_t i = 0; i < n; i += PL_QUANT_BLOCK)
-        absmax[i / PL_QUANT_BLOCK] = block_absmax(whole_block(x + i, block_size(n, i), padded));
+        absmax[i / PL_QUANT_BLOCK] =
+            pl_quant_block_absmax(whole_block(x + i, block_size(n, i), padded));
 }
 
 double pl_quant_sum(const float *absmax, uint64_t blocks) {
@@ -75,71 +58,28 @@ double pl_quant_sum(const float *absmax, uint64_t blocks) {
 
 /* ---- to 4 bits ---- */
 
-struct coder {
-    float midpoint[PL_QUANT_LEVELS - 1];
-    int32_t turn[PL_QUANT_LEVELS - 1]; /* fp4: code below ^ code above a midpoint */
-};
-
-static void nf4_coder(struct coder *c) {
-    for (int k = 0; k < PL_QUANT_LEVELS - 1; k++)
-        c->midpoint[k] = midpoint(tables[PL_QUANT_NF4][k], tables[PL_QUANT_NF4][k + 1]);
-}
-
-static void nf4_block(const struct coder *c, const float *restrict x, float scale,
-                      uint8_t *restrict code) {
-    for (int i = 0; i < PL_QUANT_BLOCK; i++) {
-        const float y = x[i] * scale;
-        int32_t rank = 0;
-        for (int k = 0; k < PL_QUANT_LEVELS - 1; k++)
-            rank += y > c->midpoint[k];
-        code[i] = (uint8_t)rank;
-    }
-}
-
-static void fp4_coder(struct coder *c) {
-    const float *value = tables[PL_QUANT_FP4];
-    for (int k = 0; k < PL_QUANT_LEVELS / 2 - 1; k++) {
-        c->midpoint[k] = midpoint(value[fp4_ascending[k]], value[fp4_ascending[k + 1]]);
+void pl_quant_coder_init(struct pl_quant_coder *c, enum pl_quant t) {
+    const float *value = tables[t];
+    c->type = t;
+    for (int k = 0; t == PL_QUANT_NF4 && k < PL_QUANT_LEVELS - 1; k++)
+        c->midpoint[k] = pl_quant_midpoint(value[k], value[k + 1]);
+    for (int k = 0; t == PL_QUANT_FP4 && k < PL_QUANT_LEVELS / 2 - 1; k++) {
+        c->midpoint[k] = pl_quant_midpoint(value[fp4_ascending[k]], value[fp4_ascending[k + 1]]);
         c->turn[k] = fp4_ascending[k] ^ fp4_ascending[k + 1];
     }
-}
-
-static void fp4_block(const struct coder *c, const float *restrict x, float scale,
-                      uint8_t *restrict code) {
-    for (int i = 0; i < PL_QUANT_BLOCK; i++) {
-        const float y = x[i] * scale, magnitude = fabsf(y);
-        int32_t bits = y < 0 ? FP4_SIGN : 0;
-        for (int k = 0; k < PL_QUANT_LEVELS / 2 - 1; k++)
-            bits ^= magnitude > c->midpoint[k] ? c->turn[k] : 0;
-        code[i] = (uint8_t)bits;
-    }
-}
-
-static const struct {
-    void (*init)(struct coder *c);
-    void (*block)(const struct coder *c, const float *restrict x, float scale,
-                  uint8_t *restrict code);
-} coders[PL_QUANT_COUNT] = {
-    [PL_QUANT_NF4] = {nf4_coder, nf4_block},
-    [PL_QUANT_FP4] = {fp4_coder, fp4_block},
-};
-
-static void pack(const uint8_t *restrict code, uint64_t bytes, uint8_t *restrict out) {
-    for (uint64_t i = 0; i < bytes; i++)
-        out[i] = (uint8_t)(code[2 * i] << 4 | code[2 * i + 1]);
 }
 
 void pl_quant_codes(enum pl_quant t, const float *x, uint64_t n, const float *absmax,
                     uint8_t *codes) {
     float padded[PL_QUANT_BLOCK];
-    uint8_t code[PL_QUANT_BLOCK];
-    struct coder c;
-    coders[t].init(&c);
+    uint8_t whole[PL_QUANT_BLOCK / 2];
+    struct pl_quant_coder c;
+    pl_quant_coder_init(&c, t);
     for (uint64_t i = 0; i < n; i += PL_QUANT_BLOCK) {
         const uint64_t size = block_size(n, i);
-        coders[t].block(&c, whole_block(x + i, size, padded),
-                        pl_quant_scale(absmax[i / PL_QUANT_BLOCK]), code);
-        pack(code, pl_quant_codes_bytes(size), codes + i / 2);
+        pl_quant_block_codes(&c, whole_block(x + i, size, padded),
+                             pl_quant_scale(absmax[i / PL_QUANT_BLOCK]), whole);
+        memcpy(codes + i / 2, whole, pl_quant_codes_bytes(size));
     }
 }
 
@@ -173,7 +113,7 @@ static void fill_decades(int steps, float *out) {
     static const float power[DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
     for (int d = 0; d < DECADES; d++, steps *= 2)
         for (int i = 0; i < steps; i++)
-            *out++ = power[d] * midpoint(boundary(i, steps), boundary(i + 1, steps));
+            *out++ = power[d] * pl_quant_midpoint(boundary(i, steps), boundary(i + 1, steps));
 }
 
 void pl_quant_map_values(bool is_signed, float value[PL_QUANT_MAP_SIZE]) {
@@ -189,18 +129,10 @@ void pl_quant_map_init(struct pl_quant_map *m, bool is_signed) {
     pl_quant_map_values(is_signed, m->value);
     m->midpoint[PL_QUANT_MAP_SIZE - 1] = INFINITY;
     for (int i = 0; i < PL_QUANT_MAP_SIZE - 1; i++)
-        m->midpoint[i] = midpoint(m->value[i], m->value[i + 1]);
+        m->midpoint[i] = pl_quant_midpoint(m->value[i], m->value[i + 1]);
 }
 
 /* ---- absmax to 8 bits ---- */
-
-/* Q1 for the signed map, where -0 has no code of its own. */
-static uint8_t nearest(const float value[PL_QUANT_MAP_SIZE], float x) {
-    unsigned below = 0;
-    for (unsigned step = PL_QUANT_MAP_SIZE / 2; step; step /= 2)
-        if (x > midpoint(value[below + step - 1], value[below + step])) below += step;
-    return (uint8_t)below;
-}
 
 static float largest_distance(const float *x, uint64_t n, float from) {
     float most = 0;
@@ -218,7 +150,7 @@ void pl_quant_nest(const float *absmax, uint64_t blocks, float offset, uint8_t *
         const float most = largest_distance(absmax + b, n, offset), scale = pl_quant_scale(most);
         absmax2[b / PL_QUANT_NEST] = most;
         for (uint64_t i = b; i < b + n; i++)
-            absmax8[i] = nearest(value, (absmax[i] - offset) * scale);
+            absmax8[i] = pl_quant_nearest(value, (absmax[i] - offset) * scale);
     }
 }
 

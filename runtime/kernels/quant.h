@@ -46,6 +46,37 @@ PL_QUANT_FN float pl_quant_scale(float absmax) {
 
 #define PL_QUANT_LEVELS 16
 
+PL_QUANT_FN float pl_quant_midpoint(float a, float b) {
+    return (a + b) * 0.5f;
+}
+
+/* What the search of a code needs: midpoints by value; of fp4 those of the magnitudes, and the bits
+ * in which the codes on both sides of each differ. */
+struct pl_quant_coder {
+    enum pl_quant type;
+    float midpoint[PL_QUANT_LEVELS - 1];
+    int32_t turn[PL_QUANT_LEVELS / 2 - 1];
+};
+void pl_quant_coder_init(struct pl_quant_coder *c, enum pl_quant t);
+
+/* Q1 of y = x / absmax, by coders of this type. */
+PL_QUANT_FN int32_t pl_quant_code_nf4(const struct pl_quant_coder *c, float y) {
+    int32_t rank = 0;
+    for (int k = 0; k < PL_QUANT_LEVELS - 1; k++)
+        rank += y > c->midpoint[k];
+    return rank;
+}
+
+#define PL_QUANT_FP4_SIGN 8
+
+PL_QUANT_FN int32_t pl_quant_code_fp4(const struct pl_quant_coder *c, float y) {
+    const float magnitude = fabsf(y);
+    int32_t bits = y < 0 ? PL_QUANT_FP4_SIGN : 0;
+    for (int k = 0; k < PL_QUANT_LEVELS / 2 - 1; k++)
+        bits ^= magnitude > c->midpoint[k] ? c->turn[k] : 0;
+    return bits;
+}
+
 /* The values of the codes: [PL_QUANT_LEVELS], by code. NF4: arXiv 2305.14314, appendix E. */
 const float *pl_quant_table(enum pl_quant t);
 
@@ -86,6 +117,14 @@ void pl_quant_unnest_by(const float map[256], const uint8_t *absmax8, const floa
  * 2110.02861, section 1.3, dynamic tree quantization with the steps of bitsandbytes'
  * create_dynamic_map, in whose fp32 arithmetic they are computed). */
 void pl_quant_map_values(bool is_signed, float value[PL_QUANT_MAP_SIZE]);
+
+/* Q1 by bisection; -0 is 0. */
+PL_QUANT_FN uint8_t pl_quant_nearest(const float value[PL_QUANT_MAP_SIZE], float x) {
+    unsigned below = 0;
+    for (unsigned step = PL_QUANT_MAP_SIZE / 2; step; step /= 2)
+        if (x > pl_quant_midpoint(value[below + step - 1], value[below + step])) below += step;
+    return (uint8_t)below;
+}
 
 /* The code of zero. */
 #define PL_QUANT_SIGNED_ZERO   127

@@ -1,4 +1,5 @@
-/* quant_call.h - which calls of DEQUANT4 and ADAMW_8BIT are sound: the same for every back-end.
+/* quant_call.h - which calls of START, QUANT4, NEST4, DEQUANT4 and ADAMW_8BIT are sound: the
+ * same for every back-end.
  *
  * In: the operands. Out: whether the kernels may run; a call that is not sound is a broken plan.
  *   C1  matrices are one run of elements: windows of whole rows
@@ -15,6 +16,38 @@ static inline uint64_t pl_quant_elements(const struct pl_view *v) {
 
 static inline bool pl_quant_is_run(const struct pl_view *v) {
     return v->rows <= 1 || v->ld == v->cols;
+}
+
+static inline bool pl_quant_is_float(const struct pl_view *v) {
+    return v->dtype == PL_DTYPE_F32 || v->dtype == PL_DTYPE_BF16;
+}
+
+static inline bool pl_start_is_rule(const struct pl_attr *attr) {
+    return attr->start <= PL_START_UNIFORM && attr->first_element % 4 == 0;
+}
+
+/* out: w[..]. */
+static inline bool pl_start_is_sound(const struct pl_call *c) {
+    return pl_start_is_rule(c->attr) && pl_quant_is_run(&c->out[0]) &&
+           pl_quant_is_float(&c->out[0]);
+}
+
+/* in: x?[..]; out: codes[n/2]u8, absmax[n/64]f32. */
+static inline bool pl_quant4_is_sound(const struct pl_call *c) {
+    const struct pl_view *x = &c->in[0], *absmax = &c->out[1];
+    const uint64_t n = pl_quant_elements(x);
+    return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(x) &&
+           (x->p ? pl_quant_is_float(x) : pl_start_is_rule(c->attr)) &&
+           pl_quant_elements(&c->out[0]) >= pl_quant_codes_bytes(n) &&
+           absmax->dtype == PL_DTYPE_F32 && pl_quant_elements(absmax) >= pl_quant_blocks(n);
+}
+
+/* in: absmax[n/64]f32; out: absmax8[n/64]u8, nested[n/16384]f32. */
+static inline bool pl_nest4_is_sound(const struct pl_call *c) {
+    const uint64_t blocks = pl_quant_elements(&c->in[0]);
+    const uint64_t nests = blocks / PL_QUANT_NEST + (blocks % PL_QUANT_NEST != 0);
+    return c->in[0].dtype == PL_DTYPE_F32 && c->out[1].dtype == PL_DTYPE_F32 &&
+           pl_quant_elements(&c->out[0]) >= blocks && pl_quant_elements(&c->out[1]) >= nests;
 }
 
 /* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */

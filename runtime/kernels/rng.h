@@ -10,7 +10,6 @@
 #ifndef PL_RUNTIME_KERNELS_RNG_H
 #define PL_RUNTIME_KERNELS_RNG_H
 
-#include <math.h>
 #include <stdint.h>
 
 /* Device code of CUDA draws the same numbers. */
@@ -67,19 +66,10 @@ PL_RNG_FN struct pl_rng pl_rng_init(uint64_t seed, uint64_t a, uint64_t b) {
     return pl_rng_fork(root, a);
 }
 
-/* Block `index` as four independent standard normals (Box and Muller, 1958), in single precision:
- * half of the time of a start with random weights is here. The 32-bit uniforms never are 0; the
- * largest magnitude is 6.8. */
-PL_RNG_FN void pl_rng_normal(const struct pl_rng *r, uint64_t index, float out[4]) {
-    const float turn = 6.28318530717958647692f, unit = 1.0f / 4294967296.0f;
-    uint32_t x[4];
-    pl_rng_block(r, index, x);
-    for (int i = 0; i < 4; i += 2) {
-        float u = ((float)x[i] + 0.5f) * unit, angle = turn * ((float)x[i + 1] * unit);
-        float radius = sqrtf(-2.0f * logf(u));
-        out[i] = radius * cosf(angle);
-        out[i + 1] = radius * sinf(angle);
-    }
-}
+/* Block `index` as four independent standard normals: normal.h. */
+#ifdef __cplusplus
+extern "C"
+#endif
+void pl_rng_normal(const struct pl_rng *r, uint64_t index, float out[4]);
 
 #endif

@@ -200,8 +200,10 @@ static void *address(void *ctx, uint32_t tensor) {
 
 struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
+    bool reaches_host = !pl_device_is_cuda(r->job->device);
     struct pl_tensor_io io = {.program = p,
                               .device = r->device,
+                              .host = reaches_host ? r->device : r->host_device,
                               .address = address,
                               .ctx = r,
                               .staging = r->device->staging,

@@ -411,6 +411,37 @@ START_TEST(a_random_start_depends_on_seed_and_tensor_alone) {
 }
 END_TEST
 
+static const struct rig_options starts[] = {
+    {.dtype = PL_DTYPE_F32, .bias = true},
+    {.dtype = PL_DTYPE_BF16, .qk_norm = true, .untied = true},
+    {.dtype = PL_DTYPE_BF16, .master = true, .fused = true},
+    {.dtype = PL_DTYPE_BF16, .mode = PL_MODE_LORA, .adapter_dtype = PL_DTYPE_F32, .lora_r = 5},
+    {.dtype = PL_DTYPE_F32, .mode = PL_MODE_LORA, .adapter_dtype = PL_DTYPE_BF16},
+};
+
+START_TEST(kernels_start_with_the_bits_of_the_host) {
+    const bool adapts = pl_mode_adapts(starts[_i].mode);
+    struct rig_options options = starts[_i];
+    struct rig by_host, by_kernels;
+    rig_open(&by_host, &options);
+    options.kernels = true;
+    options.staging_bytes = 1; /* values do not pass through it */
+    rig_open(&by_kernels, &options);
+    struct rig *rigs[] = {&by_host, &by_kernels};
+    for (int k = 0; k < 2; k++) {
+        rig_scramble(rigs[k], (uint32_t)k);
+        OK(pl_model_init_random(&rigs[k]->io, 42, &diag));
+        if (adapts) OK(pl_adapter_init(&rigs[k]->io, 42, &diag));
+    }
+    ck_assert(rig_same(&by_host, &by_kernels, PL_ROLE_WEIGHT));
+    if (options.master) ck_assert(rig_same(&by_host, &by_kernels, PL_ROLE_MASTER));
+    if (adapts) ck_assert(rig_same(&by_host, &by_kernels, PL_ROLE_LORA_A));
+    if (adapts) ck_assert(rig_same(&by_host, &by_kernels, PL_ROLE_LORA_B));
+    rig_close(&by_host);
+    rig_close(&by_kernels);
+}
+END_TEST
+
 START_TEST(a_staging_buffer_that_is_too_small_is_refused) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32, .staging_bytes = 4095});
@@ -440,6 +471,8 @@ int main(void) {
     tcase_add_test(t, companions_are_copied_and_leftovers_removed);
     tcase_add_test(t, a_random_start_has_the_right_distribution);
     tcase_add_test(t, a_random_start_depends_on_seed_and_tensor_alone);
+    tcase_add_loop_test(t, kernels_start_with_the_bits_of_the_host, 0,
+                        sizeof starts / sizeof *starts);
     tcase_add_test(t, a_staging_buffer_that_is_too_small_is_refused);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);

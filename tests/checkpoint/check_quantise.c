@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,12 +19,26 @@ static void teardown(void) {
     dir_remove(dir);
 }
 
-/* A model directory with random weights; the same as a program with fp32 weights in *plain. */
+static bool call_it_f16(struct st_edit *e, const void *arg) {
+    (void)arg;
+    snprintf(e->dtype, sizeof e->dtype, "F16");
+    return true;
+}
+
+/* A model directory with random weights; the same as a program in *plain, fp32 or bf16. As fp16 the
+ * bits of bf16 below 1 are numbers too. */
 static void make_model(struct rig *plain, enum pl_dtype dtype) {
-    rig_open(plain, &(struct rig_options){
-                        .mode = PL_MODE_FULL, .dtype = dtype, .untied = true, .wide = true});
+    struct rig_options options = {.mode = PL_MODE_FULL, .untied = true, .wide = true};
+    options.dtype = dtype == PL_DTYPE_F32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    rig_open(plain, &options);
     OK(pl_model_init_random(&plain->io, 7, &diag));
     OK(pl_model_save(&plain->io, dir, "{}", NULL, &diag));
+    if (dtype != PL_DTYPE_F16) return;
+    st_rewrite(in(dir, "model.safetensors"), call_it_f16, NULL);
+    rig_close(plain);
+    options.dtype = PL_DTYPE_F32;
+    rig_open(plain, &options);
+    OK(pl_model_load(&plain->io, dir, &diag));
 }
 
 /* The module's values, fp32, read off the fused weights of `plain`. */
@@ -93,6 +108,11 @@ static void assert_quantised(const struct rig *r, const struct rig *plain) {
     ck_assert_uint_eq(modules, 7 * r->model.layers);
 }
 
+/* Staging for one group of fp32 from a file and the absmax of one, but not of the whole matrix:
+ * without kernels, and with them. */
+#define SCANT_STAGING         (138 << 10)
+#define SCANT_STAGING_KERNELS (68 << 10)
+
 static const struct {
     enum pl_dtype file;
     struct rig_options options;
@@ -103,6 +123,24 @@ static const struct {
     {PL_DTYPE_F32,
      {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .staging_bytes = PL_QUANT_STAGING}},
     {PL_DTYPE_BF16, {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .dtype = PL_DTYPE_BF16}},
+    {PL_DTYPE_F32,
+     {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .staging_bytes = SCANT_STAGING}},
+    {PL_DTYPE_F32, {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .kernels = true}},
+    {PL_DTYPE_BF16, {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .kernels = true}},
+    {PL_DTYPE_F16, {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .kernels = true}},
+    {PL_DTYPE_F32,
+     {.mode = PL_MODE_QLORA,
+      .untied = true,
+      .wide = true,
+      .single_quant = true,
+      .kernels = true,
+      .staging_bytes = SCANT_STAGING_KERNELS}},
+    {PL_DTYPE_F32,
+     {.mode = PL_MODE_QLORA,
+      .untied = true,
+      .wide = true,
+      .kernels = true,
+      .staging_bytes = SCANT_STAGING_KERNELS}},
 };
 
 START_TEST(a_matrix_is_quantised_piece_by_piece_as_it_would_be_whole) {
@@ -116,10 +154,18 @@ START_TEST(a_matrix_is_quantised_piece_by_piece_as_it_would_be_whole) {
 }
 END_TEST
 
+static const struct rig_options draws[] = {
+    {.mode = PL_MODE_QLORA, .untied = true, .wide = true},
+    {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .staging_bytes = SCANT_STAGING},
+    {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .kernels = true},
+    {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .kernels = true, .single_quant = true},
+    {.mode = PL_MODE_QLORA, .untied = true, .wide = true, .kernels = true, .staging_bytes = 2048},
+};
+
 START_TEST(random_weights_are_those_of_a_job_that_does_not_quantise) {
     struct rig plain, r;
     rig_open(&plain, &(struct rig_options){.mode = PL_MODE_FULL, .untied = true, .wide = true});
-    rig_open(&r, &(struct rig_options){.mode = PL_MODE_QLORA, .untied = true, .wide = true});
+    rig_open(&r, &draws[_i]);
     OK(pl_model_init_random(&plain.io, 11, &diag));
     OK(pl_model_init_random(&r.io, 11, &diag));
     assert_quantised(&r, &plain);
@@ -147,7 +193,8 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, a_matrix_is_quantised_piece_by_piece_as_it_would_be_whole, 0,
                         sizeof loads / sizeof *loads);
-    tcase_add_test(tc, random_weights_are_those_of_a_job_that_does_not_quantise);
+    tcase_add_loop_test(tc, random_weights_are_those_of_a_job_that_does_not_quantise, 0,
+                        sizeof draws / sizeof *draws);
     tcase_add_test(tc, staging_that_holds_no_group_is_a_broken_plan);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -71,9 +71,10 @@ void rig_open(struct rig *r, const struct rig_options *o) {
         if (r->program->tensors[i].scope == PL_SCOPE_JOB)
             r->memory[i] = calloc(1, r->program->tensors[i].bytes);
     r->device.ops = &memory_ops;
+    if (o->kernels) OK(pl_device_open(&pl_device_cpu, 2, PL_AUTO_BYTES, &r->opened, &diag));
     uint64_t staging = o->staging_bytes ? o->staging_bytes : 1 << 20;
     r->io = (struct pl_tensor_io){.program = r->program,
-                                  .device = &r->device,
+                                  .device = r->opened ? r->opened : &r->device,
                                   .address = address,
                                   .ctx = r,
                                   .staging = malloc(staging),
@@ -86,6 +87,7 @@ void rig_close(struct rig *r) {
     free(r->memory);
     free(r->io.staging);
     pl_program_destroy(&r->program);
+    pl_device_close(&r->opened);
 }
 
 static bool is_state(enum pl_role role) {

@@ -14,13 +14,15 @@ struct rig_options {
     uint64_t freeze_layers, lora_r; /* lora_r 0 = 4 */
     const char *target;             /* one module name; NULL = all-linear */
     uint64_t staging_bytes;         /* 0 = 1 MiB */
+    bool kernels;                   /* a CPU device with two threads; else one without kernels */
 };
 
 struct rig {
     struct pl_model model;
     char config[1024]; /* its config.json */
     struct pl_program *program;
-    struct pl_device device;
+    struct pl_device device;  /* only memory */
+    struct pl_device *opened; /* with kernels; NULL = there is none */
     struct pl_tensor_io io;
     void **memory; /* [n_tensors]; NULL for step tensors */
 };

@@ -51,6 +51,9 @@
     X(CROSS_ENTROPY, cross_entropy)                                                                \
     X(DROPOUT, dropout)                                                                            \
     X(DROPOUT_BWD, dropout_bwd)                                                                    \
+    X(START, start)                                                                                \
+    X(QUANT4, quant4)                                                                              \
+    X(NEST4, nest4)                                                                                \
     X(COPY_IN, copy_in)                                                                            \
     X(COPY_OUT, copy_out)
 

@@ -55,19 +55,40 @@ static inline void pl_random_init(struct pl_random *s, const struct pl_rng *r) {
     }
 }
 
+/* The words of the blocks whose indices the lanes of c[0] hold, one of each block to a lane. */
+static inline void pl_random_rounds(const struct pl_random *s, pl_words c[4]) {
+    c[1] = c[0] >> 32;
+    c[2] = (pl_words){0} + s->high[0];
+    c[3] = (pl_words){0} + s->high[1];
+    for (int r = 0; r < PL_PHILOX_ROUNDS; r++) {
+        const pl_words p0 = pl_words_product(c[0], PL_PHILOX_M0);
+        const pl_words p1 = pl_words_product(c[2], PL_PHILOX_M1);
+        c[0] = p1 >> 32 ^ c[1] ^ s->key[r][0];
+        c[1] = p1;
+        c[2] = p0 >> 32 ^ c[3] ^ s->key[r][1];
+        c[3] = p0;
+    }
+}
+
 /* Even lanes draw the first half of the blocks, odd ones the second: then the words of a block, put
  * together as pairs of lanes, are in order. */
 #if PL_RANDOM_BLOCKS == 8
+#define PL_RANDOM_ASCENDING                                                                        \
+    { 0, 1, 2, 3, 4, 5, 6, 7 }
 #define PL_RANDOM_ORDER                                                                            \
     { 0, 4, 1, 5, 2, 6, 3, 7 }
 #define PL_RANDOM_EVEN 0, 8, 2, 10, 4, 12, 6, 14
 #define PL_RANDOM_ODD  1, 9, 3, 11, 5, 13, 7, 15
 #elif PL_RANDOM_BLOCKS == 4
+#define PL_RANDOM_ASCENDING                                                                        \
+    { 0, 1, 2, 3 }
 #define PL_RANDOM_ORDER                                                                            \
     { 0, 2, 1, 3 }
 #define PL_RANDOM_EVEN 0, 4, 2, 6
 #define PL_RANDOM_ODD  1, 5, 3, 7
 #else
+#define PL_RANDOM_ASCENDING                                                                        \
+    { 0, 1 }
 #define PL_RANDOM_ORDER                                                                            \
     { 0, 1 }
 #define PL_RANDOM_EVEN 0, 2
@@ -76,20 +97,21 @@ static inline void pl_random_init(struct pl_random *s, const struct pl_rng *r) {
 
 /* out: the 16 bytes of each of blocks [index, index + PL_RANDOM_BLOCKS). */
 static inline void pl_random_blocks(const struct pl_random *s, uint64_t index, void *out) {
-    pl_words c0 = (pl_words)PL_RANDOM_ORDER + index, c1 = c0 >> 32;
-    pl_words c2 = (pl_words){0} + s->high[0], c3 = (pl_words){0} + s->high[1];
-    for (int r = 0; r < PL_PHILOX_ROUNDS; r++) {
-        const pl_words p0 = pl_words_product(c0, PL_PHILOX_M0);
-        const pl_words p1 = pl_words_product(c2, PL_PHILOX_M1);
-        c0 = p1 >> 32 ^ c1 ^ s->key[r][0];
-        c1 = p1;
-        c2 = p0 >> 32 ^ c3 ^ s->key[r][1];
-        c3 = p0;
-    }
-    const pl_words low = (c0 & UINT32_MAX) | c1 << 32, high = (c2 & UINT32_MAX) | c3 << 32;
+    pl_words c[4] = {(pl_words)PL_RANDOM_ORDER + index};
+    pl_random_rounds(s, c);
+    const pl_words low = (c[0] & UINT32_MAX) | c[1] << 32, high = (c[2] & UINT32_MAX) | c[3] << 32;
     const pl_words half[2] = {__builtin_shufflevector(low, high, PL_RANDOM_EVEN),
                               __builtin_shufflevector(low, high, PL_RANDOM_ODD)};
     memcpy(out, half, sizeof half);
+}
+
+/* Words 0 and 2 of each of blocks [index, index + PL_RANDOM_BLOCKS), and words 1 and 3. */
+static inline void pl_random_pairs(const struct pl_random *s, uint64_t index, pl_words *first,
+                                   pl_words *second) {
+    pl_words c[4] = {(pl_words)PL_RANDOM_ASCENDING + index};
+    pl_random_rounds(s, c);
+    *first = (c[0] & UINT32_MAX) | c[2] << 32;
+    *second = (c[1] & UINT32_MAX) | c[3] << 32;
 }
 
 #endif

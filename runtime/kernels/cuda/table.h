@@ -44,6 +44,9 @@
     X(ADAMW, adamw)                                                                                \
     X(ADAMW_8BIT, adamw_8bit)                                                                      \
     X(SGD, sgd)                                                                                    \
+    X(START, start)                                                                                \
+    X(QUANT4, quant4)                                                                              \
+    X(NEST4, nest4)                                                                                \
     X(COPY_IN, copy_in)                                                                            \
     X(COPY_OUT, copy_out)
 
@@ -69,7 +72,9 @@
     X(linear)                                                                                      \
     X(norms)                                                                                       \
     X(optim)                                                                                       \
+    X(quant4)                                                                                      \
     X(rope)                                                                                        \
+    X(start)                                                                                       \
     X(swiglu)
 
 #ifdef __cplusplus
