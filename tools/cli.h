@@ -40,6 +40,7 @@
     X(NO_PROGRESS, "no_progress", 0, "", "", "", "no progress line")                               \
     X(DRY_RUN, "dry_run", 0, "", "", "", "plan and judge, start nothing")                          \
     X(PROBE, "probe", 0, "", "", "", "steps on the longest samples, compare, train nothing")       \
+    X(PROFILE, "profile", 0, "", "", "", "time every operation; a table of them at the end")       \
     X(PROGRAM, "program", 0, "", "", "", "one op a line, with offsets and live bytes")             \
     X(VRAM, "vram", 0, "SIZE", "vram_budget", "", "card size to compare with, such as 16GiB")      \
     X(VRAM_GB, "vram_gb", 0, "N", "vram_budget", "GB", "the same in GB of 10^9 bytes")             \

@@ -105,6 +105,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
                                              .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
                                              .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
                                              .probe_only = pl_cli_has(cli, PL_FLAG_PROBE),
+                                             .profile = pl_cli_has(cli, PL_FLAG_PROFILE),
                                              .stop = pl_cli_catch_signals()};
     pl_err err = pl_train(pf, &options, &result, &d);
     if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf, &result, stderr);

@@ -16,13 +16,16 @@ static const struct pl_command commands[] = {
                 "is refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes\n"
                 "the step, saves a checkpoint and exits 130 or 143; the same command resumes.\n"
                 "Where an earlier run of this kind was timed on this machine, the seconds of a\n"
-                "step are predicted from it; nothing is decided by them.\n",
+                "step are predicted from it; nothing is decided by them. --profile says at the\n"
+                "end what the operations took, by kind; a GPU is waited for behind each of them,\n"
+                "so that its steps are slower than without.\n",
         .run = pl_cmd_train,
         .arg = PL_ARG_FILE,
         .min_args = 1,
         .max_args = 1,
         .flags =
-            PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
+            PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(PROFILE) | PL_FLAG_BIT(VRAM) |
+            PL_FLAG_BIT(VRAM_GB),
         .keys = true,
     },
     {

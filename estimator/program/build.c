@@ -2,6 +2,7 @@
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/program/cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,36 +104,6 @@ static void operand_shape(const struct pl_builder *b, const struct pl_operand *o
     *cols = o->cols ? o->cols : t->dims[1];
 }
 
-static double operand_bytes(const struct pl_builder *b, const struct pl_operand *list, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        uint64_t rows, cols;
-        if (list[i].id == PL_NONE) continue;
-        operand_shape(b, &list[i], &rows, &cols);
-        sum +=
-            (double)rows * (double)cols * (double)pl_dtype_bytes(b->p->tensors[list[i].id].dtype);
-    }
-    return sum;
-}
-
-/* Work at capacity. Products count 2mnk, attention its causal half; the rest is moved bytes. */
-static void op_cost(const struct pl_builder *b, struct pl_op *op) {
-    uint64_t rows, cols, other, k;
-    op->bytes_moved =
-        (float)(operand_bytes(b, op->in, op->n_in) + operand_bytes(b, op->out, op->n_out));
-    operand_shape(b, &op->in[0], &rows, &cols);
-    double size = (double)rows * (double)cols, span = (double)b->s->max_seq_length;
-    if (op->attr.window && 2.0 * op->attr.window < span) span = 2.0 * op->attr.window;
-    if (op->kind == PL_OP_LINEAR || op->kind == PL_OP_LINEAR_DX || op->kind == PL_OP_LINEAR_DW) {
-        operand_shape(b, &op->in[1], &other, &k);
-        op->flops = (float)(2.0 * size * (double)(op->kind == PL_OP_LINEAR ? other : k));
-    } else if (op->kind == PL_OP_ATTENTION || op->kind == PL_OP_ATTENTION_CACHED) {
-        op->flops = (float)(2.0 * size * span);
-    } else if (op->kind == PL_OP_ATTENTION_BWD) {
-        op->flops = (float)(5.0 * size * span);
-    }
-}
-
 static bool reserve_op(struct pl_builder *b, uint32_t n_operands) {
     struct pl_program *p = b->p;
     if (p->n_ops == b->cap_ops) {
@@ -169,7 +140,8 @@ void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr
                          .attr = attr};
     for (uint32_t i = n_in; i < n_in + n_out; i++)
         if (list[i].id != PL_NONE) list[i].version = ++b->version[list[i].id];
-    op_cost(b, op);
+    const struct pl_load full = pl_load_full(p);
+    op->flops = (float)pl_op_flops(p, op, &full);
 }
 
 void pl_build_link_operands(struct pl_program *p) {

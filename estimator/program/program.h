@@ -185,7 +185,7 @@ struct pl_op {
     uint8_t n_in, n_out;
     const struct pl_operand *in, *out; /* in the program's operand list */
     struct pl_attr attr;
-    float flops, bytes_moved; /* at capacity */
+    float flops; /* at capacity */
 };
 
 struct pl_phase_range {

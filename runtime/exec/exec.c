@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct pl_exec_patch {
     struct pl_view *view;
@@ -190,11 +191,35 @@ static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct
                        e->device->ops->name);
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Ops last until their device is done with them; the reading at their end is where the next begin.
+ * Of ops that run as one the first has all the seconds. */
+static pl_err read_clock(struct pl_exec *e, uint32_t first, uint32_t n, double *since) {
+    PL_TRY(finish_pending(e));
+    const double ended = now();
+    e->times[first].seconds += ended - *since;
+    for (uint32_t i = first; i < first + n; i++)
+        e->times[i].runs++;
+    *since = ended;
+    return PL_ERR_OK;
+}
+
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    double since = 0;
     cut_rows(e);
+    if (e->times) {
+        PL_TRY(finish_pending(e));
+        since = now();
+    }
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = pl_program_together(e->plan->program, i, first + n);
         PL_TRY(run_together(e, i, k, d));
+        if (e->times) PL_TRY(read_clock(e, i, k, &since));
     }
     e->ops_run += n;
     return PL_ERR_OK;

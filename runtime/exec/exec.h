@@ -20,6 +20,11 @@ struct pl_host_arenas { /* by memory; the row of the device stays {0} */
     struct pl_arena job[PL_PLACE_COUNT], batch[PL_PLACE_COUNT];
 };
 
+struct pl_op_time { /* what the runs of an op took, together; of ops that run as one, the first */
+    double seconds;
+    uint64_t runs;
+};
+
 struct pl_exec {
     const struct pl_plan *plan; /* borrowed */
     struct pl_device *device;   /* borrowed */
@@ -33,6 +38,7 @@ struct pl_exec {
     uint32_t n_patches;
     uint64_t cut_tokens, cut_targets; /* row counts the views are cut to */
     uint64_t ops_run;
+    struct pl_op_time *times; /* [n_ops], borrowed, added to; NULL: no clock is read */
 };
 
 /* Allocates everything the executor will ever need for this plan. */

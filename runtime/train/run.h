@@ -11,6 +11,7 @@
 #include "runtime/data/worker.h"
 #include "runtime/exec/exec.h"
 #include "runtime/report/report.h"
+#include "runtime/train/profile.h"
 #include "runtime/train/schedule.h"
 #include "runtime/train/train.h"
 
@@ -28,11 +29,19 @@ struct pl_debug_fault { /* debug_inject: device_oom@step=N */
     uint64_t step, count;
 };
 
+/* What a step computed, and, where it was timed, how long its ops took by class. */
+struct pl_step_cost {
+    struct pl_load load;
+    bool timed;
+    double seconds[PL_COST_COUNT];
+};
+
 /* A step that is queued and whose loss and norm were not looked at yet. */
 struct pl_pending {
     uint64_t step, position, targets, tokens, samples;
     uint32_t batch_size;
     double learning_rate;
+    struct pl_step_cost cost;
     bool posted;         /* values come with pl_device_ops.collect; false: they are here */
     double values[2][2]; /* loss and clip */
 };
@@ -56,6 +65,7 @@ struct pl_run {
     uint32_t oldest_pending, n_pending;
     struct pl_worker *worker; /* NULL = not started, or prefetch is off */
     struct pl_pace pace;
+    struct pl_profile profile;
     double data_wait_seconds; /* of all steps, until their samples were there */
     struct pl_micro_batch micro;
     struct pl_log *log;
@@ -97,6 +107,7 @@ struct pl_step_result {
     uint64_t targets, tokens; /* supervised, computed */
     uint64_t samples;
     uint32_t batch_size; /* micro-batch in use */
+    struct pl_step_cost cost;
 };
 /* The host image of the micro-batch to the inputs of its phase. */
 pl_err pl_run_upload_inputs(struct pl_run *r, bool eval);

@@ -116,6 +116,13 @@ static pl_err build_ladder(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static uint32_t most_ops(const struct pl_run *r) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < r->n_rungs; i++)
+        if (r->rungs[i].planned.program->n_ops > most) most = r->rungs[i].planned.program->n_ops;
+    return most;
+}
+
 static void init_counters(struct pl_run *r) {
     const struct pl_preflight *pf = r->pf;
     r->schedule = (struct pl_schedule){.kind = r->job->lr_scheduler,
@@ -172,6 +179,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     PL_TRY(pl_run_check_context(r, d));
     PL_TRY(build_ladder(r, d));
     const struct pl_program *p = r->rungs[0].planned.program;
+    PL_TRY(pl_profile_init(&r->profile, most_ops(r), opt->profile, d));
     PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->seqs, d));
     return pl_run_reserve_job(r, d);
 }
@@ -188,6 +196,7 @@ void pl_run_close(struct pl_run *r) {
     pl_worker_stop(&r->worker);
     pl_step_batch_finish(&r->batch);
     pl_micro_batch_finish(&r->micro);
+    pl_profile_finish(&r->profile);
     pl_tensorboard_close(&r->board);
     pl_log_close(&r->log);
     free(r->config_json);

@@ -1,8 +1,9 @@
-/* speed.c - see speed.h. An entry's figures: {"ratio", "step_seconds", "steps", "params"}. */
+/* speed.c - see speed.h. An entry's figures: {"ratio", "classes": {name: ratio, ...},
+ * "step_seconds", "steps", "params"}. */
 #include "runtime/train/speed.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/cost.h"
+#include "oom_recovery/recovery.h"
 #include "runtime/device/device.h"
 #include "runtime/train/train.h"
 
@@ -15,7 +16,7 @@
 
 struct owner {
     char device[PL_CPU_NAME_TEXT], threads[16];
-    struct pl_text dtype, mode;
+    struct pl_text dtype;
 };
 
 static const char *backend_name(enum pl_backend b) {
@@ -31,7 +32,6 @@ static void describe_owner(const struct pl_preflight *pf, struct owner *o) {
         snprintf(o->device, sizeof o->device, "%s", pf->gpu.name);
     snprintf(o->threads, sizeof o->threads, "%u", pf->job->threads);
     pl_job_write_key(pf->job, PL_KEY_dtype, &o->dtype);
-    pl_job_write_key(pf->job, PL_KEY_mode, &o->mode);
 }
 
 static struct pl_memory memory_of(const struct pl_preflight *pf, const struct owner *o) {
@@ -39,46 +39,73 @@ static struct pl_memory memory_of(const struct pl_preflight *pf, const struct ow
                               {{"device", o->device},
                                {"backend", backend_name(pf->traits.backend)},
                                {"threads", o->threads},
-                               {"dtype", pl_text_str(&o->dtype)},
-                               {"mode", pl_text_str(&o->mode)}}};
+                               {"dtype", pl_text_str(&o->dtype)}}};
 }
 
 static void finish_owner(struct owner *o) {
     pl_text_finish(&o->dtype);
-    pl_text_finish(&o->mode);
 }
 
 /* --- forecast -------------------------------------------------------------------------------- */
 
-/* Rows have their mean length; the rooms of packed ones are taken as full. */
-static double tokens_of_step(const struct pl_preflight *pf) {
+/* A step of rows as they are on average; the rooms of packed ones are taken as full. */
+static struct pl_load load_of(const struct pl_preflight *pf) {
     const struct pl_data_stats *s = pl_data_stats(pf->data);
-    double row = s->rows ? (double)s->tokens / (double)s->rows : 0;
+    const double rows = (double)s->rows, tokens = (double)s->tokens;
+    double squares = 0, row = rows > 0 ? tokens / rows : 0;
+    for (uint64_t i = 0; i < s->rows; i++) {
+        const double n = (double)pl_data_tokens(pf->data, i);
+        squares += n * n;
+    }
     if (pf->job->packing) row = (double)pf->job->max_seq_length;
-    return (double)pf->global_batch * row;
+    const double all = (double)pf->global_batch * row;
+    return (struct pl_load){
+        .micro_batches = (double)pl_oom_accumulation(pf->global_batch, pf->job->batch_size),
+        .tokens = all,
+        .targets = tokens > 0 ? all * (double)s->supervised_tokens / tokens : 0,
+        .length = tokens > 0 ? squares / tokens : 0};
 }
 
-/* A ratio that a clock can have shown, or none. */
-static bool read_figures(const json_t *entry, struct pl_forecast *f) {
-    double ratio = json_number_value(json_object_get(entry, "ratio"));
-    json_int_t params = json_integer_value(json_object_get(entry, "params"));
-    if (!isnormal(ratio) || ratio < 0 || params <= 0) return false;
-    f->ratio = ratio;
+static bool is_ratio(double x) {
+    return isnormal(x) && x > 0;
+}
+
+static double class_ratio(const json_t *entry, enum pl_cost c) {
+    const json_t *classes = json_object_get(entry, "classes");
+    const double ratio = json_number_value(json_object_get(classes, pl_cost_name(c)));
+    return is_ratio(ratio) ? ratio : 0;
+}
+
+/* False: figures that no clock can have shown. */
+static bool read_figures(const json_t *entry, const double nominal[PL_COST_COUNT],
+                         struct pl_forecast *f) {
+    const double overall = json_number_value(json_object_get(entry, "ratio"));
+    const json_int_t params = json_integer_value(json_object_get(entry, "params"));
+    double seconds = 0;
+    if (!is_ratio(overall) || params <= 0) return false;
+    for (int c = 0; c < PL_COST_COUNT; c++) {
+        const double ratio = class_ratio(entry, (enum pl_cost)c);
+        seconds += nominal[c] * (ratio > 0 ? ratio : overall);
+    }
+    f->step_seconds = seconds;
+    f->ratio = seconds / f->nominal_step_seconds;
     f->params = (uint64_t)params;
     return true;
 }
 
 void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, struct pl_text *notes) {
     const struct pl_speed speed = pl_speed_nominal(&pf->traits);
+    const struct pl_load load = load_of(pf);
+    double nominal[PL_COST_COUNT];
     struct owner o;
     bool broken = false;
     *f = (struct pl_forecast){.step_seconds = NAN};
     f->nominal_step_seconds =
-        pl_program_step_seconds(pf->estimate.planned.program, &speed, tokens_of_step(pf));
+        pl_program_step_seconds(pf->estimate.planned.program, &speed, &load, nominal);
     describe_owner(pf, &o);
     const struct pl_memory m = memory_of(pf, &o);
     json_t *entry = pl_memory_find(&m, &broken);
-    if (entry && read_figures(entry, f)) f->step_seconds = f->nominal_step_seconds * f->ratio;
+    if (entry) (void)read_figures(entry, nominal, f);
     if (broken) pl_text_add(notes, "speed.json in the cache directory is damaged and ignored\n");
     json_decref(entry);
     finish_owner(&o);
@@ -86,13 +113,24 @@ void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, stru
 
 /* --- measuring ------------------------------------------------------------------------------- */
 
-void pl_pace_add(struct pl_pace *p, double seconds, double nominal_seconds) {
-    if (p->steps) {
-        uint64_t at = (p->steps - 1) % PL_PACE_STEPS;
-        p->seconds[at] = seconds;
-        p->ratios[at] = seconds / nominal_seconds;
+static double sum_of(const double v[PL_COST_COUNT]) {
+    double sum = 0;
+    for (int c = 0; c < PL_COST_COUNT; c++)
+        sum += v[c];
+    return sum;
+}
+
+void pl_pace_add(struct pl_pace *p, const struct pl_pace_step *step) {
+    if (p->steps++ == 0) return;
+    const uint64_t at = (p->steps - 2) % PL_PACE_STEPS, timed_at = p->timed % PL_PACE_STEPS;
+    p->seconds[at] = step->seconds;
+    p->ratios[at] = step->seconds / sum_of(step->nominal);
+    for (int c = 0; c < PL_COST_COUNT; c++) {
+        p->nominal[c] += step->nominal[c];
+        if (step->timed && step->nominal[c] > 0)
+            p->classes[c][timed_at] = step->measured[c] / step->nominal[c];
     }
-    p->steps++;
+    p->timed += step->timed;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -107,21 +145,57 @@ static double median_of(const double *v, uint64_t n) {
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+/* V3, V4. */
+static void median_of_classes(const struct pl_pace *p, struct pl_pace_medians *out) {
+    const uint64_t n = pl_u64_min(p->timed, PL_PACE_STEPS);
+    double total = 0;
+    for (int c = 0; n && c < PL_COST_COUNT; c++) {
+        out->classes[c] = p->nominal[c] > 0 ? median_of(p->classes[c], n) : 0;
+        total += out->classes[c] * p->nominal[c];
+    }
+    const double between = out->ratio * sum_of(p->nominal) / total;
+    for (int c = 0; n && c < PL_COST_COUNT; c++) {
+        const bool matters = out->classes[c] * p->nominal[c] >= PL_PACE_SHARE * total;
+        out->classes[c] = matters ? out->classes[c] * between : 0;
+    }
+}
+
 bool pl_pace_median(const struct pl_pace *p, struct pl_pace_medians *out) {
     uint64_t n = p->steps ? pl_u64_min(p->steps - 1, PL_PACE_STEPS) : 0;
     *out = (struct pl_pace_medians){.seconds = NAN, .ratio = NAN};
     if (n < PL_PACE_LEAST) return false;
-    *out = (struct pl_pace_medians){median_of(p->seconds, n), median_of(p->ratios, n), n};
+    out->seconds = median_of(p->seconds, n);
+    out->ratio = median_of(p->ratios, n);
+    out->steps = n;
+    median_of_classes(p, out);
     return true;
+}
+
+/* The classes that this run has measured, and of the others what was known. */
+static json_t *classes_json(const struct pl_pace_medians *m, const json_t *earlier) {
+    json_t *o = json_object();
+    for (int c = 0; o && c < PL_COST_COUNT; c++) {
+        const double ratio =
+            is_ratio(m->classes[c]) ? m->classes[c] : class_ratio(earlier, (enum pl_cost)c);
+        if (ratio == 0 ||
+            json_object_set_new(o, pl_cost_name((enum pl_cost)c), json_real(ratio)) == 0)
+            continue;
+        json_decref(o);
+        o = NULL;
+    }
+    return o;
 }
 
 void pl_speed_remember(const struct pl_preflight *pf, const struct pl_pace_medians *m) {
     struct owner o;
-    if (!isnormal(m->ratio) || m->ratio < 0) return;
+    if (!is_ratio(m->ratio)) return;
     describe_owner(pf, &o);
     const struct pl_memory memory = memory_of(pf, &o);
-    pl_memory_put(&memory, json_pack("{s:f, s:f, s:I, s:I}", "ratio", m->ratio, "step_seconds",
-                                     m->seconds, "steps", (json_int_t)m->steps, "params",
+    json_t *earlier = pl_memory_find(&memory, NULL);
+    pl_memory_put(&memory, json_pack("{s:f, s:o, s:f, s:I, s:I}", "ratio", m->ratio, "classes",
+                                     classes_json(m, earlier), "step_seconds", m->seconds, "steps",
+                                     (json_int_t)m->steps, "params",
                                      (json_int_t)pf->estimate.param_count));
+    json_decref(earlier);
     finish_owner(&o);
 }

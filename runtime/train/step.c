@@ -272,7 +272,8 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .targets = p->targets,
                                    .tokens = p->tokens,
                                    .samples = p->samples,
-                                   .batch_size = p->batch_size};
+                                   .batch_size = p->batch_size,
+                                   .cost = p->cost};
     if (isfinite(loss) && isfinite(norm)) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_NOT_FINITE,
                        "step %llu: loss %g, gradient norm %g; the weights were not touched",
@@ -297,11 +298,32 @@ static pl_err next_samples(struct pl_run *r, struct pl_diag *d) {
     return pl_worker_take(r->worker, position, &r->batch, d);
 }
 
+static struct pl_load load_of_step(const struct pl_run *r) {
+    double squares = 0, tokens = (double)r->batch.tokens;
+    for (uint64_t i = 0; i < r->batch.n; i++)
+        squares += (double)r->batch.samples[i].n * (double)r->batch.samples[i].n;
+    return (struct pl_load){
+        .micro_batches = (double)pl_u64_div_up(r->batch.slots, r->oom.batch_size),
+        .tokens = tokens,
+        .targets = (double)r->batch.targets,
+        .length = tokens > 0 ? squares / tokens : 0};
+}
+
+/* The step that was queued last. */
+static void read_clocks(struct pl_run *r) {
+    struct pl_step_cost *c =
+        &r->pending[(r->oldest_pending + r->n_pending - 1) % PL_MAX_PENDING].cost;
+    c->load = load_of_step(r);
+    c->timed = pl_profile_end(&r->profile, &pl_run_rung(r)->exec, &c->load, c->seconds);
+}
+
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     double before = pl_run_clock();
     PL_TRY(next_samples(r, d));
     r->data_wait_seconds += pl_run_clock() - before;
+    pl_profile_begin(&r->profile, &pl_run_rung(r)->exec, r->device->ops->sync != NULL);
     PL_TRY(held_step(r, d));
+    read_clocks(r);
     r->state.step++;
     r->state.position += r->batch.n;
     r->state.tokens += r->batch.targets;

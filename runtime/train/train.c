@@ -107,9 +107,12 @@ static int stop_signal(const struct pl_run *r) {
     return r->opt->stop ? (int)*r->opt->stop : 0;
 }
 
-static double nominal_seconds(struct pl_run *r, const struct pl_step_result *s) {
+static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, double seconds) {
     const struct pl_speed speed = pl_speed_nominal(&r->pf->traits);
-    return pl_program_step_seconds(pl_run_rung(r)->planned.program, &speed, (double)s->tokens);
+    struct pl_pace_step step = {.seconds = seconds, .timed = cost->timed};
+    pl_program_step_seconds(pl_run_rung(r)->planned.program, &speed, &cost->load, step.nominal);
+    memcpy(step.measured, cost->seconds, sizeof step.measured);
+    pl_pace_add(&r->pace, &step);
 }
 
 /* Reports finished steps until no more than `keep` wait. A step took as long as there is between
@@ -121,7 +124,7 @@ static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_t
         PL_TRY(pl_run_collect(r, &s, d));
         double now = pl_run_clock();
         PL_TRY(report_step(r, &s, now - *since, d));
-        pl_pace_add(&r->pace, now - *since, nominal_seconds(r, &s));
+        add_to_pace(r, &s.cost, now - *since);
         *since = now;
         out->last_loss = s.loss;
     }
@@ -208,6 +211,19 @@ static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struc
         d);
 }
 
+static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
+    struct pl_text text = {0};
+    if (!r->opt->profile) return PL_ERR_OK;
+    pl_profile_text(&r->profile, &text);
+    fputs(pl_text_str(&text), r->opt->messages);
+    pl_text_finish(&text);
+    return pl_log_event(
+        r->log, "profile",
+        json_pack("{s:I, s:o}", "steps", (json_int_t)r->profile.timed, "ops",
+                  pl_profile_json(&r->profile)),
+        d);
+}
+
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->pf->resume_state.step);
     PL_TRY(pl_run_reserve(r, d));
@@ -225,6 +241,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     pl_progress_end(&r->progress);
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
     if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->pf, &out->pace);
+    PL_TRY(tell_profile(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(pl_run_write_pictures(r, out->measured_bytes, d));
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));

@@ -28,6 +28,7 @@ struct pl_train_options {
     FILE *json;      /* one event a line; NULL = off */
     bool quiet;      /* errors only */
     bool probe_only; /* the probe alone: nothing is trained or saved */
+    bool profile;    /* time every op of every step; a table on messages, an event in the log */
     volatile sig_atomic_t *stop; /* nullable; non-zero signal number: finish the step, save, stop */
 };
 

@@ -2,6 +2,7 @@
 #include "tests/bench/step_rig.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/program/cost.h"
 #include "tests/bench/machine.h"
 
 #include <stdio.h>
@@ -237,8 +238,11 @@ static void add_op(struct costs *c, const struct rig *r, uint32_t op, int round,
     struct cost *cost = cost_of(c, r, op);
     cost->seconds[round] += seconds;
     if (round > 0) return;
-    cost->flops += (double)r->planned.program->ops[op].flops;
-    cost->bytes += (double)r->planned.program->ops[op].bytes_moved;
+    const struct pl_program *p = r->planned.program;
+    const struct pl_load full = pl_load_full(p);
+    const struct pl_work work = pl_op_work(p, &p->ops[op], &full);
+    cost->flops += work.flops;
+    cost->bytes += work.bytes;
     cost->calls++;
 }
 

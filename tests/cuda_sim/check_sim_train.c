@@ -164,6 +164,22 @@ END_TEST
 
 /* --- the same numbers ------------------------------------------------------------------------- */
 
+/* Waiting behind every operation, and a prediction from the one step that was timed. */
+START_TEST(a_profile_and_a_prediction_change_no_bit) {
+    make("full", "");
+    TRAIN_WELL("max_steps=6", "output_dir=plain");
+    ck_assert(path_exists(in_dir(dir, "plimsoll/speed.json")));
+    TRAIN_WELL("max_steps=6", "output_dir=profiled", "--profile");
+    ck_assert_double_gt(summary_number("profiled", "predicted_step_seconds"), 0);
+    json_t *log = log_of("profiled");
+    const json_t *profile = joblog_event(log, "profile", 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(profile, "steps")), 6);
+    ck_assert_uint_gt(json_array_size(json_object_get(profile, "ops")), 10);
+    json_decref(log);
+    expect_same_run("plain", "profiled");
+}
+END_TEST
+
 START_TEST(the_order_of_threads_changes_no_bit) {
     make(_i ? "lora" : "full", _i ? "dtype: bf16\nlora_dropout: 0.1\n" : "");
     set("PLSIM_SMS", "132");
@@ -215,6 +231,7 @@ int main(void) {
     tcase_add_loop_test(tc, memory_that_stays_away_ends_in_exit_4_and_is_named, 0, 2);
     tcase_add_loop_test(tc, a_lost_device_is_not_tried_again, 0, 4);
     tcase_add_test(tc, a_step_allocates_nothing_and_never_lets_the_gpu_run_dry);
+    tcase_add_test(tc, a_profile_and_a_prediction_change_no_bit);
     tcase_add_loop_test(tc, the_order_of_threads_changes_no_bit, 0, 2);
     tcase_add_loop_test(tc, losses_are_those_of_the_cpu, 0, 4);
     suite_add_tcase(s, tc);
