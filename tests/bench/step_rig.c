@@ -234,13 +234,17 @@ uint32_t rig_together(const struct rig *r, uint32_t first, uint32_t end) {
     return pl_program_together(r->planned.program, first, end);
 }
 
+static struct pl_work work_of(const struct rig *r, uint32_t op) {
+    const struct pl_program *p = r->planned.program;
+    const struct pl_load full = pl_load_full(p);
+    return pl_op_work(p, &p->ops[op], &full);
+}
+
 static void add_op(struct costs *c, const struct rig *r, uint32_t op, int round, double seconds) {
     struct cost *cost = cost_of(c, r, op);
     cost->seconds[round] += seconds;
     if (round > 0) return;
-    const struct pl_program *p = r->planned.program;
-    const struct pl_load full = pl_load_full(p);
-    const struct pl_work work = pl_op_work(p, &p->ops[op], &full);
+    const struct pl_work work = work_of(r, op);
     cost->flops += work.flops;
     cost->bytes += work.bytes;
     cost->calls++;
@@ -248,13 +252,12 @@ static void add_op(struct costs *c, const struct rig *r, uint32_t op, int round,
 
 void costs_add(struct costs *c, const struct rig *r, uint32_t first, uint32_t n, int round,
                double seconds) {
-    const struct pl_op *ops = r->planned.program->ops;
     double bytes = 0;
     if (round < 0) return;
     for (uint32_t i = first; i < first + n; i++)
-        bytes += (double)ops[i].bytes_moved;
+        bytes += work_of(r, i).bytes;
     for (uint32_t i = first; i < first + n; i++)
-        add_op(c, r, i, round, n == 1 ? seconds : seconds * (double)ops[i].bytes_moved / bytes);
+        add_op(c, r, i, round, n == 1 ? seconds : seconds * work_of(r, i).bytes / bytes);
 }
 
 static int dearest_first(const void *a, const void *b) {
