@@ -195,6 +195,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
         err = answer_csv(cli, &ask, &q, &d);
     } else if (err == PL_ERR_OK) {
         err = read_lengths(cli, &q, &lengths, &d);
+        if (err == PL_ERR_OK) err = pl_question_choose_layout(&q, &d);
         if (err == PL_ERR_OK) err = pl_advice_init(&a, &ask, &d);
         if (err == PL_ERR_OK) err = answer(cli, &q, &a, &d);
     }

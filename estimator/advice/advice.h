@@ -57,7 +57,7 @@ struct pl_knob {               /* one changed key */
     double time_percent; /* more (or less) planned work per token */
     struct pl_price price;
 };
-#define PL_MAX_KNOBS 32
+#define PL_MAX_KNOBS 36
 
 struct pl_frontier_point { /* of a level of recomputation and a micro-batch */
     uint32_t batch_size;   /* 0: there is none that fits */
@@ -77,8 +77,11 @@ struct pl_tradeoff {    /* recomputation against batch size */
     struct pl_price price; /* at the job's batch */
     double time_percent;   /* work, against keeping everything */
     struct pl_frontier_point points[PL_FRONTIER_ENDS];
+    bool mixed;     /* of two levels: only there when not dominated, or one of these two: */
+    bool now;       /* the job's own */
+    bool automatic; /* what `gradient_checkpointing: auto` is under this budget */
 };
-#define PL_MAX_TRADEOFFS 6
+#define PL_MAX_TRADEOFFS 14
 
 struct pl_card_row {
     const char *name;
@@ -124,7 +127,8 @@ pl_err pl_advice_init(struct pl_advice *a, const struct pl_advice_question *q, s
 void pl_advice_finish(struct pl_advice *a); /* leaves {0} */
 
 /* The level as the key takes it. */
-void pl_tradeoff_name(const struct pl_tradeoff *t, char out[16]);
+#define PL_LEVEL_TEXT 32
+void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]);
 /* All of its points are dominated; false when it has none. */
 bool pl_tradeoff_dominated(const struct pl_tradeoff *t);
 /* Samples of a step that micro-batches have to make up; 0 = whatever fits. */

@@ -84,17 +84,18 @@ static json_t *tradeoffs_json(const struct pl_advice *a) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &a->tradeoffs[i];
-        char name[16];
+        char name[PL_LEVEL_TEXT];
         pl_tradeoff_name(t, name);
         json_array_append_new(
             list,
-            with_price(json_pack("{s:s, s:o, s:f, s:o, s:o, s:b}", "gradient_checkpointing", name,
-                                 "largest_batch_size",
+            with_price(json_pack("{s:s, s:o, s:f, s:o, s:o, s:b, s:b, s:b}",
+                                 "gradient_checkpointing", name, "largest_batch_size",
                                  a->q.budget->known ? json_integer(t->largest_batch) : json_null(),
                                  "work_percent", t->time_percent, "at_largest_batch",
                                  point_json(&t->points[PL_FRONTIER_LARGEST]), "at_micro_batch",
                                  point_json(&t->points[PL_FRONTIER_MICRO]), "dominated",
-                                 (int)pl_tradeoff_dominated(t)),
+                                 (int)pl_tradeoff_dominated(t), "chosen", (int)t->now, "automatic",
+                                 (int)t->automatic),
                        &t->price));
     }
     return list;

@@ -212,19 +212,23 @@ static void add_tradeoffs(const struct page *p) {
     heading(p, "recompute or a smaller batch",
             ": the same gradient either way\n"
             "  time: of a token by the roofline of a nominal machine, the fastest row is 1.00");
-    pl_text_addf(p->out, "  %s%-8s%9s%25s%25s%s\n", p->s->dim, "", "", "the largest batch", micro,
+    pl_text_addf(p->out, "  %s%-18s%9s%25s%25s%s\n", p->s->dim, "", "", "the largest batch", micro,
                  p->s->off);
-    pl_text_addf(p->out, "  %s%-8s%9s%7s%11s%7s%7s%11s%7s%s\n", p->s->dim, "level", "work", "batch",
-                 "needs", "time", "batch", "needs", "time", p->s->off);
+    pl_text_addf(p->out, "  %s%-18s%9s%7s%11s%7s%7s%11s%7s%s\n", p->s->dim, "level", "work",
+                 "batch", "needs", "time", "batch", "needs", "time", p->s->off);
     for (uint32_t i = 0; i < p->a->n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &p->a->tradeoffs[i];
-        char name[16];
+        char name[PL_LEVEL_TEXT];
         pl_tradeoff_name(t, name);
-        pl_text_addf(p->out, "  %-8s", name);
+        pl_text_addf(p->out, "  %-18s", name);
         add_percent(p->out, t->time_percent);
         for (int e = 0; e < PL_FRONTIER_ENDS; e++)
             add_point(p, &t->points[e]);
-        pl_text_add(p->out, pl_tradeoff_dominated(t) ? "  dominated\n" : "\n");
+        if (pl_tradeoff_dominated(t)) pl_text_add(p->out, "  dominated");
+        if (t->now || t->automatic)
+            pl_text_addf(p->out, "  <- %s%s%s", t->now ? "this job" : "",
+                         t->now && t->automatic ? ", " : "", t->automatic ? "auto" : "");
+        pl_text_add(p->out, "\n");
     }
 }
 
@@ -278,11 +282,11 @@ static void add_refusal(const struct page *p) {
                  a->q.budget->source,
                  a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");
     if (plan->job_bytes <= pl_budget_usable(a->q.budget)) return;
-    pl_text_addf(
-        p->out,
-        "  weights, adapters, gradients and states alone are %s of the %s there are:\n"
-        "  no batch and no length helps, `offload` and `mode: qlora` do\n",
-        pl_bytes_text(plan->job_bytes, job), pl_bytes_text(pl_budget_usable(a->q.budget), usable));
+    pl_text_addf(p->out,
+                 "  weights, adapters, gradients and states alone are %s of the %s there are:\n"
+                 "  no batch and no length helps, `offload` and `mode: qlora` do\n",
+                 pl_bytes_text(plan->job_bytes, job),
+                 pl_bytes_text(pl_budget_usable(a->q.budget), usable));
 }
 
 static void add_advice(const struct page *p) {

@@ -24,6 +24,8 @@ static const struct knob_row {
 } rows[] = {
     {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "none"},
     {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "light"},
+    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "attention"},
+    {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "mlp"},
     {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "full"},
     {PL_KEY_gradient_checkpointing, IN_BOTH, AS_WRITTEN, "offload"},
     {PL_KEY_offload, IN_BOTH, AS_WRITTEN, "none"},
@@ -32,7 +34,7 @@ static const struct knob_row {
     {PL_KEY_embedding_device, IN_LORA, AS_WRITTEN, "host"},
     {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "true"},
     {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "false"},
-    {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "auto"},
+    {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "128"},
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
     {PL_KEY_batch_size, IN_BOTH, HALVE, ""},
     {PL_KEY_batch_size, IN_BOTH, DOUBLE, ""},
@@ -115,11 +117,10 @@ pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
 
 /* --- recomputation against batch size -------------------------------------------------------- */
 
-void pl_tradeoff_name(const struct pl_tradeoff *t, char out[16]) {
-    struct pl_job level = {.gradient_checkpointing = t->recompute};
+void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]) {
     struct pl_text text = {0};
-    pl_job_write_key(&level, PL_KEY_gradient_checkpointing, &text);
-    snprintf(out, 16, "%s", pl_text_str(&text));
+    pl_recompute_print(t->recompute, &text);
+    snprintf(out, PL_LEVEL_TEXT, "%s", pl_text_str(&text));
     pl_text_finish(&text);
 }
 
@@ -180,18 +181,61 @@ static pl_err price_level(struct pl_advice *a, struct pl_setting *s, struct pl_t
     return price_point(a, s, micro, &t->points[PL_FRONTIER_MICRO], d);
 }
 
-pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d) {
-    uint32_t n;
-    const uint32_t *levels = pl_autolevel_levels(&n);
+static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
+    for (uint32_t i = 0; i < a->n_tradeoffs; i++)
+        if (a->tradeoffs[i].recompute == level) return &a->tradeoffs[i];
+    struct pl_tradeoff *t = &a->tradeoffs[a->n_tradeoffs++];
+    *t = (struct pl_tradeoff){.recompute = level, .mixed = level >= PL_RECOMPUTE_PLAIN};
+    return t;
+}
+
+/* What `auto` would be: decided as everywhere, with the job's chunk. */
+static pl_err add_automatic(struct pl_advice *a, const struct pl_job *open, struct pl_diag *d) {
+    struct pl_job job = *open;
+    if (!a->q.budget->known) return PL_ERR_OK;
+    PL_TRY(pl_autolevel_decide(&job, a->q.model, a->q.traits, a->q.budget, pl_autobatch_limit(&job),
+                               NULL, d));
+    add_level(a, job.gradient_checkpointing)->automatic = true;
+    return PL_ERR_OK;
+}
+
+/* The plain levels, half of the layers at each with the other half at the next one that is worth
+ * it, the job's own level, and that of `auto`. */
+static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
+    struct pl_ladder ladder;
+    struct pl_job open = *a->q.job; /* shallow */
+    open.gradient_checkpointing = PL_RECOMPUTE_AUTO;
     a->n_tradeoffs = 0;
-    for (uint32_t i = 0; i <= n && a->n_tradeoffs < PL_MAX_TRADEOFFS; i++) {
-        struct pl_tradeoff *t = &a->tradeoffs[a->n_tradeoffs];
+    for (uint32_t level = PL_RECOMPUTE_NONE; level < PL_RECOMPUTE_OFFLOAD; level++)
+        add_level(a, level);
+    PL_TRY(pl_ladder_init(&ladder, &open, a->q.model, a->q.traits, d));
+    for (uint32_t i = 1; i < ladder.n_levels && ladder.layers > 1; i++)
+        add_level(a, pl_ladder_value(&ladder, i * ladder.layers - ladder.layers / 2));
+    uint32_t now = a->q.job->gradient_checkpointing;
+    if (now != PL_RECOMPUTE_AUTO) add_level(a, now)->now = true;
+    PL_TRY(add_automatic(a, &open, d));
+    add_level(a, PL_RECOMPUTE_OFFLOAD);
+    return PL_ERR_OK;
+}
+
+static void drop_dominated_mixes(struct pl_advice *a) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_tradeoffs; i++) {
+        const struct pl_tradeoff *t = &a->tradeoffs[i];
+        if (t->mixed && !t->now && !t->automatic && pl_tradeoff_dominated(t)) continue;
+        a->tradeoffs[n++] = *t;
+    }
+    a->n_tradeoffs = n;
+}
+
+pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d) {
+    PL_TRY(list_levels(a, d));
+    for (uint32_t i = 0; i < a->n_tradeoffs; i++) {
         struct pl_setting s = pl_setting_of(&a->q, a->estimate.batch_size);
-        *t = (struct pl_tradeoff){.recompute = i < n ? levels[i] : PL_RECOMPUTE_OFFLOAD};
-        s.job.gradient_checkpointing = t->recompute;
-        PL_TRY(price_level(a, &s, t, d));
-        a->n_tradeoffs++;
+        s.job.gradient_checkpointing = a->tradeoffs[i].recompute;
+        PL_TRY(price_level(a, &s, &a->tradeoffs[i], d));
     }
     compare_points(a);
+    drop_dominated_mixes(a);
     return PL_ERR_OK;
 }

@@ -113,10 +113,14 @@ void pl_question_set_inference(struct pl_job *job) {
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
+pl_err pl_question_choose_layout(struct pl_question *q, struct pl_diag *d) {
+    return pl_autolevel_decide(&q->job, &q->model, &q->traits, &q->budget,
+                               pl_autobatch_limit(&q->job), &q->notes, d);
+}
+
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d) {
     struct pl_autobatch search = {0};
-    pl_err err = pl_autolevel_decide(&q->job, &q->model, &q->traits, &q->budget,
-                                     pl_autobatch_limit(&q->job), &q->notes, d);
+    pl_err err = pl_question_choose_layout(q, d);
     if (err == PL_ERR_OK && q->budget.known)
         err = pl_autobatch_solve(&q->job, &q->model, &q->traits, &q->budget, PL_BATCH_LIMIT,
                                  &search, d);

@@ -49,6 +49,8 @@ pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
  * where one is named. After all keys are set. */
 void pl_question_set_inference(struct pl_job *job);
 pl_err pl_question_read_model(struct pl_question *q, struct pl_diag *d);
+/* Level and chunk into the job (autolevel.h); then the batch that goes with them too. */
+pl_err pl_question_choose_layout(struct pl_question *q, struct pl_diag *d);
 pl_err pl_question_choose_batch(struct pl_question *q, struct pl_diag *d);
 /* The plan at q->batch_size. */
 pl_err pl_question_plan(struct pl_question *q, struct pl_planned *out, struct pl_diag *d);

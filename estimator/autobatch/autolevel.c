@@ -1,80 +1,298 @@
-/* autolevel.c - levels tried from the fastest kind on. */
+/* autolevel.c - the fastest rung and chunk that fit, by bisection over exact plans.
+ *
+ * For one chunk the largest batch that fits rises with the rung. A range of rungs is left out when
+ * even its lowest rung at the batch of its highest, which nothing in it can beat, is slower than
+ * what was found already, and when both its ends have the same batch: then the lower end is the
+ * fastest of it (branch and bound: Land and Doig, An automatic method of solving discrete
+ * programming problems, 1960). */
 #include "estimator/autobatch/autolevel.h"
 
+#include "estimator/base/checked.h"
 #include "estimator/program/cost.h"
 
-struct candidate {
-    uint32_t level, batch_size; /* batch_size 0: does not fit */
-    double seconds_per_token;
+#include <string.h>
+
+#define CHUNK_MIN      128
+#define CHUNK_MAX      PL_LADDER_TOKENS /* products of more rows are no faster */
+#define CHUNK_MIN_GAIN 0.001            /* of a token's time, to be worth more logits */
+#define CHUNKS_AT_MOST 512              /* in a program */
+
+struct choice {
+    uint32_t rung, chunk, batch_size; /* batch_size 0: nothing fits yet */
+    double seconds;                   /* of a token */
 };
 
-/* From nothing recomputed to everything; between them whole layers, spread over the depth. */
-static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_EVERY_N(4),
-                                  PL_RECOMPUTE_EVERY_N(2), PL_RECOMPUTE_FULL};
-#define N_LEVELS (sizeof levels / sizeof *levels)
+struct search {
+    const struct pl_job *job;
+    const struct pl_model *m;
+    const struct pl_traits *traits;
+    uint64_t usable;
+    uint32_t limit; /* of the batch */
+    struct pl_speed speed;
+    struct pl_ladder ladder;
+    uint32_t chunk; /* at hand */
+    struct choice best;
+    struct pl_diag *d;
+};
 
-const uint32_t *pl_autolevel_levels(uint32_t *n) {
-    *n = N_LEVELS;
-    return levels;
+struct end { /* of a range of rungs, with the largest batch that fits there; 0 = none */
+    uint32_t rung, batch_size;
+};
+
+uint32_t pl_autolevel_chunk_at(uint32_t chunk, uint64_t tokens) {
+    if (!chunk || chunk == PL_AUTO) return chunk;
+    return (uint32_t)pl_u64_max(chunk, pl_u64_div_up(tokens, CHUNKS_AT_MOST));
 }
 
-/* The batch that `job` would run with, as far as this level has one. */
-static pl_err choose_batch(const struct pl_job *job, const struct pl_model *m,
-                           const struct pl_traits *traits, const struct pl_budget *budget,
-                           uint32_t limit, uint32_t *batch_size, struct pl_diag *d) {
-    struct pl_autobatch search;
-    *batch_size = job->batch_size;
-    if (job->batch_size != PL_AUTO) return PL_ERR_OK;
-    pl_err err = pl_autobatch_solve(job, m, traits, budget, limit, &search, d);
-    *batch_size = search.batch_size;
-    pl_autobatch_finish(&search);
-    return err;
+static struct pl_job trial_of(const struct search *s, uint32_t rung, uint32_t batch_size) {
+    struct pl_job trial = *s->job; /* strings and lists stay borrowed */
+    trial.gradient_checkpointing = pl_ladder_value(&s->ladder, rung);
+    trial.loss_chunk_tokens =
+        pl_autolevel_chunk_at(s->chunk, (uint64_t)batch_size * s->job->max_seq_length);
+    return trial;
 }
 
-static pl_err try_level(const struct pl_job *job, const struct pl_model *m,
-                        const struct pl_traits *traits, const struct pl_budget *budget,
-                        uint32_t limit, struct candidate *c, struct pl_diag *d) {
-    const struct pl_speed speed = pl_speed_nominal(traits);
-    struct pl_job trial = *job; /* strings and lists stay borrowed */
+static pl_err plan(const struct search *s, struct end at, bool *fits, double *seconds) {
+    const struct pl_job trial = trial_of(s, at.rung, at.batch_size);
     struct pl_planned planned;
-    trial.gradient_checkpointing = c->level;
-    PL_TRY(choose_batch(&trial, m, traits, budget, limit, &c->batch_size, d));
-    if (!c->batch_size) return PL_ERR_OK;
-    PL_TRY(pl_planned_init(&planned, &trial, m, traits, c->batch_size, d));
-    c->seconds_per_token = pl_program_seconds_per_token(planned.program, &speed);
-    if (planned.plan->arena_bytes > pl_budget_usable(budget)) c->batch_size = 0;
+    PL_TRY(pl_planned_init(&planned, &trial, s->m, s->traits, at.batch_size, s->d));
+    *fits = planned.plan->arena_bytes <= s->usable;
+    *seconds = pl_program_seconds_per_token(planned.program, &s->speed);
     pl_planned_finish(&planned);
     return PL_ERR_OK;
 }
 
-static void tell(const struct pl_job *job, const char *why, struct pl_text *notes) {
-    struct pl_text level = {0};
+/* The time alone, whether it fits or not: a program is cheaper than its plan. */
+static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size, double *seconds) {
+    const struct pl_job trial = trial_of(s, rung, batch_size);
+    struct pl_job_shape shape;
+    struct pl_program *p;
+    PL_TRY(pl_job_shape_init(&trial, s->m, batch_size, &shape, s->d));
+    PL_TRY(pl_program_create(s->m, &shape, s->traits, &p, s->d));
+    *seconds = pl_program_seconds_per_token(p, &s->speed);
+    pl_program_destroy(&p);
+    return PL_ERR_OK;
+}
+
+static void offer(struct search *s, struct end at, double seconds) {
+    const struct choice c = {at.rung, s->chunk, at.batch_size, seconds};
+    const struct choice *b = &s->best;
+    bool same = seconds >= b->seconds && seconds <= b->seconds;
+    bool simpler = c.rung < b->rung || (c.rung == b->rung && c.chunk < b->chunk);
+    if (!b->batch_size || seconds < b->seconds || (same && simpler)) s->best = c;
+}
+
+/* Raises at->batch_size, which need not fit, to the largest that does, up to `high`; only what was
+ * planned is offered. */
+static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
+    uint32_t low = at->batch_size, step = 1;
+    double seconds = 0, found = 0;
+    bool fits, galloping = true, any = false;
+    for (high++; high - low > 1;) { /* `high` does not fit or is more than is wanted */
+        struct end next = {at->rung, low + (high - low) / 2};
+        if (galloping && step < high - low) next.batch_size = low + step;
+        if (s->job->batch_size != PL_AUTO) next.batch_size = high - 1;
+        PL_TRY(plan(s, next, &fits, &seconds));
+        any |= fits;
+        if (fits) {
+            low = next.batch_size;
+            found = seconds;
+        } else {
+            high = s->job->batch_size != PL_AUTO ? low + 1 : next.batch_size;
+        }
+        galloping &= fits;
+        step *= 2;
+    }
+    at->batch_size = low;
+    if (any) offer(s, *at, found);
+    return PL_ERR_OK;
+}
+
+/* Of an end that takes at least `sure` samples, as a lower rung with the same chunk does. What it
+ * was left with by a larger chunk has not been offered with this one. */
+static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
+    const uint32_t from = at->batch_size > sure ? at->batch_size : sure;
+    double seconds;
+    bool fits;
+    at->batch_size = from;
+    PL_TRY(raise_batch(s, at, s->limit));
+    if (at->batch_size > from || from == sure) return PL_ERR_OK;
+    PL_TRY(plan(s, *at, &fits, &seconds));
+    if (fits) offer(s, *at, seconds);
+    return PL_ERR_OK;
+}
+
+/* A whole level rebuilds the last layer at the peak itself and may need more than the rung before
+ * it. So ranges end before one, and the whole levels stand for themselves. */
+struct ends {
+    struct end whole[PL_RECOMPUTE_OFFLOAD], before[PL_RECOMPUTE_OFFLOAD];
+};
+
+static struct ends ends_of(const struct pl_ladder *l) {
+    struct ends e = {0};
+    for (uint32_t i = 1; i < l->n_levels; i++) {
+        e.whole[i].rung = i * l->layers;
+        e.before[i].rung = i * l->layers - 1;
+    }
+    return e;
+}
+
+/* Nothing from a rung on can be faster than what was found, whatever batch up to this one it has.
+ */
+static pl_err is_too_slow(const struct search *s, uint32_t rung, uint32_t most, bool *out) {
+    double least = 0;
+    *out = false;
+    if (!most || !s->best.batch_size) return PL_ERR_OK;
+    PL_TRY(time_of(s, rung, most, &least));
+    *out = least > s->best.seconds;
+    return PL_ERR_OK;
+}
+
+/* The rungs between two ends. */
+static pl_err search_between(struct search *s, struct end low, struct end high) {
+    bool slow;
+    if (high.rung - low.rung < 2 || low.batch_size == high.batch_size) return PL_ERR_OK;
+    PL_TRY(is_too_slow(s, low.rung + 1, high.batch_size, &slow));
+    if (slow) return PL_ERR_OK;
+    struct end mid = {low.rung + (high.rung - low.rung) / 2, low.batch_size};
+    PL_TRY(raise_batch(s, &mid, high.batch_size));
+    PL_TRY(search_between(s, low, mid));
+    return search_between(s, mid, high);
+}
+
+/* A smaller chunk leaves room, so the batches of the chunk before are where this one begins. The
+ * largest of all batches, of the uppermost rungs, tells when the rest need not be looked at. */
+static pl_err search_chunk(struct search *s, uint32_t chunk, struct ends *e) {
+    const uint32_t top = s->ladder.n_levels - 1;
+    s->chunk = chunk;
+    PL_TRY(raise_end(s, &e->whole[0], 0));
+    if (!top) return PL_ERR_OK;
+    PL_TRY(raise_end(s, &e->whole[top], e->whole[0].batch_size));
+    PL_TRY(raise_end(s, &e->before[top], e->whole[0].batch_size));
+    const uint32_t most = (uint32_t)pl_u64_max(e->whole[top].batch_size, e->before[top].batch_size);
+    for (uint32_t i = 1; i <= top; i++) {
+        const uint32_t sure = e->whole[i - 1].batch_size;
+        bool slow;
+        PL_TRY(is_too_slow(s, e->whole[i - 1].rung + 1, most, &slow));
+        if (slow) break;
+        if (i < top) PL_TRY(raise_end(s, &e->whole[i], sure));
+        if (i < top) PL_TRY(raise_end(s, &e->before[i], sure));
+        PL_TRY(search_between(s, e->whole[i - 1], e->before[i]));
+    }
+    return PL_ERR_OK;
+}
+
+/* --- chunks ---------------------------------------------------------------------------------- */
+
+static uint32_t insert_rule(uint32_t *list, uint32_t n, uint32_t rule) {
+    uint32_t at = n;
+    while (at && list[at - 1] >= rule)
+        at--;
+    if (at < n && list[at] == rule) return n;
+    memmove(list + at + 1, list + at, (n - at) * sizeof *list);
+    list[at] = rule;
+    return n + 1;
+}
+
+/* Of the chunks above the rule's those that gain. */
+static pl_err drop_useless(struct search *s, uint32_t rule, uint32_t *list, uint32_t *n) {
+    const uint32_t batch = pl_ladder_batch(s->job);
+    double last = 0, seconds;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++) {
+        if (list[i] >= rule) {
+            s->chunk = list[i];
+            PL_TRY(time_of(s, 0, batch, &seconds));
+            if (list[i] > rule && seconds > last * (1 - CHUNK_MIN_GAIN)) continue;
+            last = seconds;
+        }
+        list[kept++] = list[i];
+    }
+    *n = kept;
+    return PL_ERR_OK;
+}
+
+pl_err pl_autolevel_chunks(const struct pl_job *job, const struct pl_model *m,
+                           const struct pl_traits *traits, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
+                           struct pl_diag *d) {
+    *n = 1;
+    out[0] = job->loss_chunk_tokens;
+    if (job->loss_chunk_tokens != PL_AUTO) return PL_ERR_OK;
+    /* what is recomputed costs every chunk the same */
+    struct search s = {.job = job,
+                       .m = m,
+                       .traits = traits,
+                       .speed = pl_speed_nominal(traits),
+                       .ladder = {.levels = {PL_RECOMPUTE_NONE}, .n_levels = 1},
+                       .d = d};
+    const enum pl_dtype dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const uint32_t rule = (uint32_t)pl_program_auto_chunk(m, dtype, CHUNK_MAX);
+    *n = 0;
+    for (uint32_t c = CHUNK_MIN; c <= CHUNK_MAX; c *= 2)
+        out[(*n)++] = c;
+    *n = insert_rule(out, *n, rule);
+    return drop_useless(&s, rule, out, n);
+}
+
+/* --- the decision ---------------------------------------------------------------------------- */
+
+static void tell(const struct pl_job *job, enum pl_key_id key, const char *why,
+                 struct pl_text *notes) {
+    struct pl_text value = {0};
+    uint32_t n;
     if (!notes) return;
-    pl_job_write_key(job, PL_KEY_gradient_checkpointing, &level);
-    pl_text_addf(notes, "gradient_checkpointing: auto is `%s`: %s\n", pl_text_str(&level), why);
-    pl_text_finish(&level);
+    pl_job_write_key(job, key, &value);
+    pl_text_addf(notes, "%s: auto is `%s`: %s\n", pl_key_table(&n)[key].key, pl_text_str(&value),
+                 why);
+    pl_text_finish(&value);
+}
+
+/* Writes the choice into the job. */
+static void settle(const struct search *s, struct pl_job *job, struct pl_text *notes) {
+    const uint64_t tokens = (uint64_t)s->best.batch_size * job->max_seq_length;
+    const bool level = job->gradient_checkpointing == PL_RECOMPUTE_AUTO;
+    const bool chunk = job->loss_chunk_tokens == PL_AUTO;
+    const char *why = s->best.batch_size ? "the least time per token of what fits"
+                                         : "the smallest, and not even that fits";
+    if (level) job->gradient_checkpointing = pl_ladder_value(&s->ladder, s->best.rung);
+    if (level) tell(job, PL_KEY_gradient_checkpointing, why, notes);
+    if (chunk) job->loss_chunk_tokens = pl_autolevel_chunk_at(s->best.chunk, tokens);
+    if (chunk && level) tell(job, PL_KEY_loss_chunk_tokens, why, notes);
+}
+
+static pl_err search_all(struct search *s, struct pl_diag *d) {
+    uint32_t chunks[PL_MAX_CHUNKS], n;
+    PL_TRY(pl_autolevel_chunks(s->job, s->m, s->traits, chunks, &n, d));
+    PL_TRY(pl_ladder_init(&s->ladder, s->job, s->m, s->traits, d));
+    struct ends e = ends_of(&s->ladder);
+    s->best = (struct choice){.rung = pl_ladder_rungs(&s->ladder) - 1, .chunk = chunks[0]};
+    for (uint32_t i = n; i-- > 0;)
+        PL_TRY(search_chunk(s, chunks[i], &e));
+    return PL_ERR_OK;
 }
 
 pl_err pl_autolevel_decide(struct pl_job *job, const struct pl_model *m,
                            const struct pl_traits *traits, const struct pl_budget *budget,
                            uint32_t limit, struct pl_text *notes, struct pl_diag *d) {
-    struct candidate best = {.level = PL_RECOMPUTE_FULL};
-    if (job->gradient_checkpointing != PL_RECOMPUTE_AUTO) return PL_ERR_OK;
-    if (job->inference) { /* has no backward pass */
-        job->gradient_checkpointing = best.level;
+    const bool level = job->gradient_checkpointing == PL_RECOMPUTE_AUTO;
+    if (!level && job->loss_chunk_tokens != PL_AUTO) return PL_ERR_OK;
+    if (job->inference || !budget->known) { /* has no backward pass; or nothing to choose by */
+        if (!level) return PL_ERR_OK;
+        job->gradient_checkpointing = PL_RECOMPUTE_FULL;
+        if (!job->inference)
+            tell(job, PL_KEY_gradient_checkpointing, "the smallest, since no budget is known",
+                 notes);
         return PL_ERR_OK;
     }
-    for (size_t i = 0; budget->known && i < N_LEVELS; i++) {
-        struct candidate c = {.level = levels[i]};
-        PL_TRY(try_level(job, m, traits, budget, limit, &c, d));
-        if (c.batch_size && (!best.batch_size || c.seconds_per_token < best.seconds_per_token))
-            best = c;
-    }
-    job->gradient_checkpointing = best.level;
-    tell(job,
-         !budget->known    ? "the smallest, since no budget is known"
-         : best.batch_size ? "the least work per token of those that fit"
-                           : "the smallest, and not even that fits",
-         notes);
+    struct search s = {.job = job,
+                       .m = m,
+                       .traits = traits,
+                       .usable = pl_budget_usable(budget),
+                       .limit = job->batch_size != PL_AUTO ? job->batch_size : limit,
+                       .speed = pl_speed_nominal(traits),
+                       .d = d};
+    s.limit = (uint32_t)pl_u64_min(s.limit, pl_u64_max(1, INT32_MAX / job->max_seq_length));
+    PL_TRY(search_all(&s, d));
+    settle(&s, job, notes);
     return PL_ERR_OK;
 }

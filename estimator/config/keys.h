@@ -62,7 +62,7 @@
       "always trained on as a whole")                                                              \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
-      "samples per micro-batch; auto: the largest that fits")                                      \
+      "samples per micro-batch; auto: the largest that fits beside the other two `auto`")          \
     X(gradient_accumulation_steps, U32, "", 1, 65536, "", "micro-batches per step; unset: 1, or "  \
                                                           "global_batch_size / batch_size")        \
     X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
@@ -96,7 +96,8 @@
       "others none; full:K+light: the others light, as any two levels; auto: the fastest that "    \
       "fits")                                                                                      \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
-      "tokens per chunk of logits; 0: all at once")                                                \
+      "most tokens per chunk of logits; 0: all at once; auto: decided with "                       \
+      "gradient_checkpointing and batch_size, or about 64 MiB of logits without a budget")         \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
       "what lives in host memory instead of the device's, each with those before it")              \
     X(offload_update, ENUM, "auto", 0, 0, "auto|device|host",                                      \

@@ -35,7 +35,7 @@ struct pl_remedy {
     uint64_t host_bytes;  /* of host memory that tensors then take */
     bool fits;
 };
-#define PL_MAX_REMEDIES 24
+#define PL_MAX_REMEDIES 28
 /* What would help `job`, of which `plan` is the plan. Fitting ones first, each group in order of
  * how little it changes what is learnt. When none fits alone, the last row combines what is needed.
  */

@@ -17,6 +17,32 @@ struct trial { /* a job under change; strings and lists stay borrowed from the u
 /* Applies one change and describes it; false when it does not apply. */
 typedef bool (*remedy_fn)(struct trial *t, char *text, size_t size);
 
+/* A level that rebuilds more than the job does and less than `full`; mixes are between two. */
+static bool recompute_at(struct trial *t, uint32_t level, char *text, size_t size) {
+    struct pl_text word = {0};
+    const uint32_t now = t->job.gradient_checkpointing;
+    bool both =
+        now == PL_RECOMPUTE_MLP && level == PL_RECOMPUTE_ATTENTION; /* neither in the other */
+    if (now >= level || both || t->job.inference) return false;
+    t->job.gradient_checkpointing = level;
+    pl_recompute_print(level, &word);
+    snprintf(text, size, "gradient_checkpointing: %s", pl_text_str(&word));
+    pl_text_finish(&word);
+    return true;
+}
+
+static bool recompute_light(struct trial *t, char *text, size_t size) {
+    return recompute_at(t, PL_RECOMPUTE_LIGHT, text, size);
+}
+
+static bool recompute_attention(struct trial *t, char *text, size_t size) {
+    return recompute_at(t, PL_RECOMPUTE_ATTENTION, text, size);
+}
+
+static bool recompute_mlp(struct trial *t, char *text, size_t size) {
+    return recompute_at(t, PL_RECOMPUTE_MLP, text, size);
+}
+
 static bool recompute_all(struct trial *t, char *text, size_t size) {
     if (t->job.gradient_checkpointing == PL_RECOMPUTE_FULL ||
         t->job.gradient_checkpointing == PL_RECOMPUTE_OFFLOAD)
@@ -27,7 +53,10 @@ static bool recompute_all(struct trial *t, char *text, size_t size) {
 }
 
 static bool chunk_loss(struct trial *t, char *text, size_t size) {
-    if (t->job.loss_chunk_tokens == PL_AUTO) return false;
+    const enum pl_dtype dtype = t->job.dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const uint64_t tokens = (uint64_t)t->batch_size * t->job.max_seq_length;
+    const uint64_t now = t->job.loss_chunk_tokens;
+    if (now == PL_AUTO || (now && now <= pl_program_auto_chunk(t->m, dtype, tokens))) return false;
     t->job.loss_chunk_tokens = PL_AUTO;
     snprintf(text, size, "loss_chunk_tokens: auto");
     return true;
@@ -158,16 +187,35 @@ static bool use_qlora(struct trial *t, char *text, size_t size) {
 /* Of the changes of one key only the last counts: a combination shows no other. */
 enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_MODE };
 
+/* Cheaper than `full` in time: worth a row where that is enough. */
+static bool only_if_it_fits(remedy_fn f) {
+    return f == recompute_light || f == recompute_attention || f == recompute_mlp;
+}
+
 static const struct {
     remedy_fn apply;
     enum key key;
 } remedies[] = {
-    {recompute_all, KEY_RECOMPUTE}, {chunk_loss, KEY_OWN},         {half_batch, KEY_BATCH},
-    {batch_of_one, KEY_BATCH},      {offload_kept, KEY_RECOMPUTE}, {offload_states, KEY_OFFLOAD},
-    {embedding_on_host, KEY_OWN},   {offload_all, KEY_OFFLOAD},    {bf16_gradients, KEY_OWN},
-    {bf16_storage, KEY_OWN},        {no_master, KEY_OWN},          {small_states, KEY_OWN},
-    {half_length, KEY_OWN},         {half_rank, KEY_OWN},          {freeze_half, KEY_OWN},
-    {use_lora, KEY_MODE},           {use_qlora, KEY_MODE},
+    {recompute_light, KEY_RECOMPUTE},
+    {recompute_attention, KEY_RECOMPUTE},
+    {recompute_mlp, KEY_RECOMPUTE},
+    {recompute_all, KEY_RECOMPUTE},
+    {chunk_loss, KEY_OWN},
+    {half_batch, KEY_BATCH},
+    {batch_of_one, KEY_BATCH},
+    {offload_kept, KEY_RECOMPUTE},
+    {offload_states, KEY_OFFLOAD},
+    {embedding_on_host, KEY_OWN},
+    {offload_all, KEY_OFFLOAD},
+    {bf16_gradients, KEY_OWN},
+    {bf16_storage, KEY_OWN},
+    {no_master, KEY_OWN},
+    {small_states, KEY_OWN},
+    {half_length, KEY_OWN},
+    {half_rank, KEY_OWN},
+    {freeze_half, KEY_OWN},
+    {use_lora, KEY_MODE},
+    {use_qlora, KEY_MODE},
 };
 #define TEXT_SIZE  (sizeof((struct pl_remedy){0}).change)
 #define N_REMEDIES (sizeof remedies / sizeof *remedies)
@@ -236,7 +284,8 @@ static pl_err combine(const struct start *from, const struct pl_remedy alone[N_R
     for (size_t i = 0; i < N_REMEDIES; i++) {
         struct trial next = t;
         struct pl_remedy step = alone[i]; /* as long as nothing was added before it */
-        if (remedies[i].apply == half_batch || !remedies[i].apply(&next, text[i], sizeof text[i]))
+        if (remedies[i].apply == half_batch || only_if_it_fits(remedies[i].apply) ||
+            !remedies[i].apply(&next, text[i], sizeof text[i]))
             continue;
         if (any) PL_TRY(price(from, &next, &step, d));
         if (step.saves_bytes <= (any ? r->saves_bytes : 0) && !step.fits) continue;
@@ -278,6 +327,7 @@ pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
     PL_TRY(price_each(&from, alone, d));
     for (size_t i = 0; i < N_REMEDIES; i++) {
         if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !alone[i].fits)) continue;
+        if (only_if_it_fits(remedies[i].apply) && !alone[i].fits) continue;
         any_fits |= alone[i].fits;
         out[(*n)++] = alone[i];
     }

@@ -51,13 +51,15 @@ const char *pl_op_name(enum pl_op_kind k) {
     return op_names[k];
 }
 
+uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens) {
+    uint64_t want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(dtype));
+    want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
+    return pl_u64_max(want, pl_u64_div_up(tokens, AUTO_CHUNKS_MAX));
+}
+
 static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m, uint64_t n) {
     uint64_t want = s->loss_chunk_tokens;
-    if (want == PL_AUTO) {
-        want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(s->dtype));
-        want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
-        want = pl_u64_max(want, pl_u64_div_up(n, AUTO_CHUNKS_MAX));
-    }
+    if (want == PL_AUTO) want = pl_program_auto_chunk(m, s->dtype, n);
     return want == 0 ? n : pl_u64_min(want, n);
 }
 

@@ -247,6 +247,9 @@ pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *sh
                          struct pl_diag *d);
 void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 
+/* Most tokens of a chunk of the loss under `auto`, where no budget says what is best. */
+uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens);
+
 /* "layers.3.mlp.gu", "layers.3.qkv.grad", "rope". */
 void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]);
 const char *pl_op_name(enum pl_op_kind k);

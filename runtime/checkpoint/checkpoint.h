@@ -35,6 +35,7 @@ struct pl_run_state {
     uint64_t tokens;       /* supervised tokens seen */
     uint64_t oom_recoveries;
     uint64_t seed;
+    uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
 };
 
 /* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */

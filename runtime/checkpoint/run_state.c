@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What is not known here has TrainerState's default. epoch: the data room counts samples. */
 static const char fixed_state[] =
@@ -22,7 +23,8 @@ static const char fixed_state[] =
     X(global_batch, UINT64_MAX)                                                                    \
     X(tokens, UINT64_MAX)                                                                          \
     X(oom_recoveries, UINT64_MAX)                                                                  \
-    X(seed, UINT64_MAX)
+    X(seed, UINT64_MAX)                                                                            \
+    X(loss_chunk_tokens, UINT32_MAX)
 
 /* JSON readers promise whole numbers up to 2^53 only (RFC 8259, section 6); what is larger, such as
  * a seed of 64 bits, is a decimal string. */
@@ -73,7 +75,10 @@ static bool parse_counter(const json_t *v, uint64_t *out) {
 
 static pl_err get_counter(const json_t *counters, const char *path, const char *key,
                           uint64_t largest, uint64_t *out, struct pl_diag *d) {
-    if (parse_counter(json_object_get(counters, key), out) && *out <= largest) return PL_ERR_OK;
+    const json_t *v = json_object_get(counters, key);
+    *out = 0;
+    if (!v && strcmp(key, "loss_chunk_tokens") == 0) return PL_ERR_OK; /* older than this counter */
+    if (parse_counter(v, out) && *out <= largest) return PL_ERR_OK;
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s: plimsoll.%s is not a counter",
                       path, key);
 }

@@ -109,12 +109,15 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     return pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d);
 }
 
-/* batch_size: auto becomes the largest that fits, or 1 so that the refusal shows a ledger. A run
- * that goes on keeps the micro-batch it had: the sums of a step depend on it in their last bits. */
+/* batch_size: auto becomes the largest that fits beside the level and the chunk, or 1 so that the
+ * refusal shows a ledger. A run that goes on keeps the micro-batch and the chunk it had: the sums
+ * of a step depend on them in their last bits. */
 static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struct pl_diag *d) {
     struct pl_job *job = pf->job;
     if (pf->resume_path && (job->batch_size == PL_AUTO || pf->resume_state.oom_recoveries))
         job->batch_size = pf->resume_state.batch_size;
+    if (pf->resume_path && job->loss_chunk_tokens == PL_AUTO && pf->resume_state.loss_chunk_tokens)
+        job->loss_chunk_tokens = pf->resume_state.loss_chunk_tokens;
     PL_TRY(pl_autolevel_decide(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
                                &pf->notes, d));
     PL_TRY(pl_autobatch_solve(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),

@@ -130,8 +130,10 @@ static void init_counters(struct pl_run *r) {
                                        .min_ratio = r->job->min_lr_ratio,
                                        .warmup = pf->warmup_steps,
                                        .total = pf->total_steps};
-    r->state = (struct pl_run_state){
-        .batch_size = r->job->batch_size, .global_batch = pf->global_batch, .seed = r->job->seed};
+    r->state = (struct pl_run_state){.batch_size = r->job->batch_size,
+                                     .global_batch = pf->global_batch,
+                                     .seed = r->job->seed,
+                                     .loss_chunk_tokens = r->job->loss_chunk_tokens};
     pl_oom_init(&r->oom, r->job->oom_recovery, r->job->oom_max_retries, r->job->batch_size,
                 pf->global_batch);
 }

@@ -1,5 +1,6 @@
 /* check_advice.c - every figure of the advice against an estimate of its own. */
 #include "estimator/advice/advice.h"
+#include "estimator/autobatch/autolevel.h"
 #include "estimator/card/cards.h"
 #include "tests/plan/planning.h"
 
@@ -164,12 +165,14 @@ END_TEST
 
 START_TEST(recomputing_saves_bytes_and_costs_work) {
     struct pl_advice a = advise();
-    static const char *const names[] = {"none", "light", "every_4", "every_2", "full", "offload"};
-    ck_assert_uint_eq(a.n_tradeoffs, 6);
-    for (uint32_t i = 0; i < 6; i++) {
-        char name[16];
+    static const char *const names[] = {"none", "light", "mlp", "attention", "full"};
+    char name[PL_LEVEL_TEXT];
+    ck_assert_uint_gt(a.n_tradeoffs, 6);
+    pl_tradeoff_name(&a.tradeoffs[a.n_tradeoffs - 1], name);
+    ck_assert_str_eq(name, "offload");
+    for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
         pl_tradeoff_name(&a.tradeoffs[i], name);
-        ck_assert_str_eq(name, names[i]);
+        if (i < 5) ck_assert_str_eq(name, names[i]);
         ck_assert_uint_lt(a.tradeoffs[i].price.needed_bytes,
                           a.tradeoffs[0].price.needed_bytes + !i);
         ck_assert_uint_ge(a.tradeoffs[i].largest_batch, a.tradeoffs[0].largest_batch);
@@ -179,6 +182,31 @@ START_TEST(recomputing_saves_bytes_and_costs_work) {
      */
     ck_assert_double_gt(a.tradeoffs[4].time_percent, 20);
     ck_assert_double_lt(a.tradeoffs[4].time_percent, 50);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+START_TEST(the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_a_row) {
+    uint32_t now = 0, automatic = 0, mixes = 0;
+    job.gradient_checkpointing = PL_RECOMPUTE_EVERY_N(3);
+    struct pl_advice a = advise();
+    struct pl_job open = job;
+    open.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    ck_assert_int_eq(
+        pl_autolevel_decide(&open, &model, &traits, &budget, PL_BATCH_LIMIT, NULL, NULL),
+        PL_ERR_OK);
+    for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
+        const struct pl_tradeoff *t = &a.tradeoffs[i];
+        ck_assert_int_eq(t->now, t->recompute == job.gradient_checkpointing);
+        ck_assert_int_eq(t->automatic, t->recompute == open.gradient_checkpointing);
+        ck_assert(!t->mixed || t->now || t->automatic || !pl_tradeoff_dominated(t));
+        now += t->now;
+        automatic += t->automatic;
+        mixes += t->mixed;
+    }
+    ck_assert_uint_eq(now, 1);
+    ck_assert_uint_eq(automatic, 1);
+    ck_assert_uint_ge(mixes, 2);
     pl_advice_finish(&a);
 }
 END_TEST
@@ -408,6 +436,7 @@ int main(void) {
     tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);
     tcase_add_test(tc, a_knob_costs_what_the_changed_job_costs);
     tcase_add_test(tc, recomputing_saves_bytes_and_costs_work);
+    tcase_add_test(tc, the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_a_row);
     tcase_add_test(tc, the_frontier_is_planned_point_by_point);
     tcase_add_test(tc, a_level_that_fits_nothing_has_no_point);
     tcase_add_loop_test(tc, the_recommended_batch_divides_the_effective_one_and_fits, 0, 5);

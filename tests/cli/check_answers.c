@@ -39,7 +39,7 @@ static json_int_t integer_at(const json_t *root, const char *object, const char 
 static const char *const shapes[][MAX_WORDS] = {
     {"--mode", "full", "--dtype", "fp32", "--batch-size", "4"},
     {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257"},
-    {"--mode", "lora", "--batch-size", "2", "--gradient-checkpointing", "none"},
+    {"--mode", "lora", "--batch-size", "2", "gradient_checkpointing=none", "loss_chunk_tokens=99"},
     {"--mode", "lora", "--batch-size", "5", "gradient_checkpointing=light", "lora_r=3"},
     {"--mode", "inference", "--batch-size", "3", "--max-seq-length", "77"},
     {"--mode=inference", "--dtype", "fp32", "--batch-size", "1", "lora_r=5"},

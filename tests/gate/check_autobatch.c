@@ -150,61 +150,6 @@ END_TEST
 /* --- gradient_checkpointing: auto --------------------------------------------------------------
  */
 
-static const uint32_t all_levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT,
-                                      PL_RECOMPUTE_EVERY_N(4), PL_RECOMPUTE_EVERY_N(2),
-                                      PL_RECOMPUTE_FULL};
-enum { N_LEVELS = sizeof all_levels / sizeof *all_levels };
-
-/* Bytes and planned FLOPs of a micro-batch at a level. */
-struct cost {
-    uint64_t bytes;
-    double flops;
-};
-
-static struct cost cost_at(struct pl_job job, const struct pl_model *m, uint32_t level) {
-    const struct pl_traits traits = pl_traits_cpu(2);
-    struct pl_planned p;
-    struct cost c = {0};
-    job.gradient_checkpointing = level;
-    ck_assert_int_eq(pl_planned_init(&p, &job, m, &traits, job.batch_size, NULL), PL_ERR_OK);
-    const struct pl_phase_range *micro = &p.program->phases[PL_PHASE_MICRO];
-    for (uint32_t i = 0; i < micro->n_ops; i++)
-        c.flops += p.program->ops[micro->first_op + i].flops;
-    c.bytes = p.plan->arena_bytes;
-    pl_planned_finish(&p);
-    return c;
-}
-
-static uint32_t decide(struct pl_job job, const struct pl_model *m, struct pl_budget budget) {
-    const struct pl_traits traits = pl_traits_cpu(2);
-    job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
-    ck_assert_int_eq(pl_autolevel_decide(&job, m, &traits, &budget, PL_BATCH_LIMIT, NULL, NULL),
-                     PL_ERR_OK);
-    return job.gradient_checkpointing;
-}
-
-/* With room for exactly one level: the choice fits, and nothing that computes less does. */
-START_TEST(auto_is_the_fastest_level_that_fits_its_batch) {
-    struct pl_job job;
-    struct pl_model m;
-    read_job(&job, "full");
-    job.batch_size = 4;
-    pl_test_model("SmolLM2-135M", &m);
-    struct pl_budget b = {.known = true, .total_bytes = cost_at(job, &m, all_levels[_i]).bytes};
-    const struct cost chosen = cost_at(job, &m, decide(job, &m, b));
-    ck_assert_uint_le(chosen.bytes, b.total_bytes);
-    for (int i = 0; i < N_LEVELS; i++) {
-        const struct cost other = cost_at(job, &m, all_levels[i]);
-        ck_assert(other.flops >= chosen.flops || other.bytes > b.total_bytes);
-    }
-    b.total_bytes = cost_at(job, &m, PL_RECOMPUTE_FULL).bytes - 1;
-    ck_assert_uint_eq(decide(job, &m, b), PL_RECOMPUTE_FULL); /* for the refusal */
-    b.known = false;
-    ck_assert_uint_eq(decide(job, &m, b), PL_RECOMPUTE_FULL);
-    pl_job_finish(&job);
-}
-END_TEST
-
 START_TEST(a_level_that_was_asked_for_stays) {
     const struct pl_traits traits = pl_traits_cpu(2);
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_C(1) << 40};
@@ -236,7 +181,6 @@ int main(void) {
     tcase_add_loop_test(tc, the_plan_that_is_wanted_next_is_kept, 0,
                         (int)(sizeof searches / sizeof *searches));
     tcase_add_test(tc, a_plan_is_taken_only_for_its_own_question);
-    tcase_add_loop_test(tc, auto_is_the_fastest_level_that_fits_its_batch, 0, N_LEVELS);
     tcase_add_test(tc, a_level_that_was_asked_for_stays);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

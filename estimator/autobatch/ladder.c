@@ -1,0 +1,76 @@
+/* ladder.c - the convex hull of the plain levels, and the steps between its corners. */
+#include "estimator/autobatch/ladder.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/program/cost.h"
+
+struct corner {     /* a plain level, of all layers */
+    uint64_t bytes; /* of the phase of a micro-batch; others know no levels */
+    double seconds;
+};
+
+uint32_t pl_ladder_batch(const struct pl_job *job) {
+    return (uint32_t)pl_u64_div_up(PL_LADDER_TOKENS, job->max_seq_length);
+}
+
+static pl_err measure(const struct pl_job *job, const struct pl_model *m,
+                      const struct pl_traits *traits, uint32_t level, struct corner *out,
+                      struct pl_diag *d) {
+    const struct pl_speed speed = pl_speed_nominal(traits);
+    struct pl_job trial = *job; /* strings and lists stay borrowed */
+    struct pl_planned planned;
+    trial.gradient_checkpointing = level;
+    PL_TRY(pl_planned_init(&planned, &trial, m, traits, pl_ladder_batch(job), d));
+    *out = (struct corner){planned.plan->phases[PL_PHASE_MICRO].bytes,
+                           pl_program_micro_seconds(planned.program, &speed)};
+    pl_planned_finish(&planned);
+    return PL_ERR_OK;
+}
+
+/* Seconds that each byte costs which `b` keeps less than `a`. */
+static double slope(const struct corner *a, const struct corner *b) {
+    return (b->seconds - a->seconds) / (double)(a->bytes - b->bytes);
+}
+
+/* The next corner of the hull (Jarvis, On the identification of the convex hull of a finite set of
+ * points in the plane, 1973); PL_RECOMPUTE_OFFLOAD: none keeps less. */
+static uint32_t next_corner(const struct corner *all, uint32_t from) {
+    uint32_t best = PL_RECOMPUTE_OFFLOAD;
+    for (uint32_t i = 0; i < PL_RECOMPUTE_OFFLOAD; i++) {
+        if (all[i].bytes >= all[from].bytes) continue;
+        double s = slope(&all[from], &all[i]);
+        if (best == PL_RECOMPUTE_OFFLOAD || s < slope(&all[from], &all[best]) ||
+            (s <= slope(&all[from], &all[best]) && all[i].bytes < all[best].bytes))
+            best = i;
+    }
+    return best;
+}
+
+pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_job *job, const struct pl_model *m,
+                      const struct pl_traits *traits, struct pl_diag *d) {
+    struct corner all[PL_RECOMPUTE_OFFLOAD];
+    uint32_t frozen = job->freeze_layers < m->layers ? job->freeze_layers : (uint32_t)m->layers;
+    *l = (struct pl_ladder){.levels = {job->gradient_checkpointing},
+                            .n_levels = 1,
+                            .first_layer = frozen,
+                            .layers = (uint32_t)m->layers - frozen};
+    if (job->gradient_checkpointing != PL_RECOMPUTE_AUTO) return PL_ERR_OK;
+    uint32_t at = PL_RECOMPUTE_NONE;
+    for (uint32_t i = 0; i < PL_RECOMPUTE_OFFLOAD; i++) {
+        PL_TRY(measure(job, m, traits, i, &all[i], d));
+        if (all[i].seconds < all[at].seconds) at = i;
+    }
+    for (l->n_levels = 0; at != PL_RECOMPUTE_OFFLOAD; at = next_corner(all, at))
+        l->levels[l->n_levels++] = at;
+    return PL_ERR_OK;
+}
+
+uint32_t pl_ladder_rungs(const struct pl_ladder *l) {
+    return (l->n_levels - 1) * l->layers + 1;
+}
+
+uint32_t pl_ladder_value(const struct pl_ladder *l, uint32_t rung) {
+    if (rung == 0) return l->levels[0];
+    const uint32_t *pair = &l->levels[rung / l->layers], k = rung % l->layers;
+    return k ? PL_RECOMPUTE_MIX(pair[1], l->first_layer + k, pair[0]) : pair[0];
+}
