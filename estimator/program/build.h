@@ -31,7 +31,7 @@ struct pl_quant_slot {
 };
 
 struct pl_inputs { /* of a phase */
-    struct pl_val ids, positions, offsets, samples, target_rows, targets;
+    struct pl_val ids, order, positions, offsets, samples, target_rows, targets;
 };
 
 struct pl_builder {

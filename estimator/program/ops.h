@@ -74,8 +74,9 @@
     X(SWIGLU_BWD, "swiglu_bwd", "gu[N,2F]! dm[N,F]", "gu[N,2F]!")                                  \
     /* dx += d * keep / (1-p), the mask of DROPOUT */                                              \
     X(DROPOUT_BWD, "dropout_bwd", "dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64", "dx[N,K]!")      \
-    /* dW (=|+=) rows of dx summed by id, in token order */                                        \
-    X(EMBED_BWD, "embed_bwd", "ids[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                            \
+    /* dW (=|+=) rows of dx summed by id, in token order; order: the tokens by ascending id, those \
+     * of one id in token order */                                                                 \
+    X(EMBED_BWD, "embed_bwd", "ids[N]i32 order[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                \
     /* partial = sum(g^2) in f64 */                                                                \
     X(SQUARE_SUM, "square_sum", "g[..] partial[1]f64! ws", "partial[1]f64!")                       \
     /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0;   \

@@ -35,6 +35,8 @@ void pl_build_inputs(struct pl_builder *b) {
     struct pl_inputs *in = &b->in;
     uint64_t seqs = b->p->seqs;
     in->ids = input(b, "ids", PL_ROLE_IDS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
+    if (b->training && pl_build_embedding_trains(b))
+        in->order = input(b, "order", PL_ROLE_ORDER, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     in->positions = input(b, "positions", PL_ROLE_POSITIONS, PL_ROWS_TOKENS, 0, PL_DTYPE_I32);
     in->offsets = input(b, "offsets", PL_ROLE_OFFSETS, PL_ROWS_FIXED, seqs + 1, PL_DTYPE_I32);
     in->target_rows =
@@ -60,7 +62,9 @@ static void embed_bwd(struct pl_builder *b, uint32_t dx) {
     if (!pl_build_trains(b, w)) return;
     struct pl_attr attr = {0};
     struct pl_operand g = pl_build_grad(b, w, &attr);
-    struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(pl_build_now(b, dx)), g}, out[] = {g};
+    struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(b->in.order), pl_arg(pl_build_now(b, dx)),
+                              g};
+    struct pl_operand out[] = {g};
     PL_OP(b, PL_OP_EMBED_BWD, attr, in, out);
 }
 

@@ -91,6 +91,7 @@ enum pl_role {
     PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
     PL_ROLE_NORM,    /* clip[2] */
     PL_ROLE_IDS,     /* batch inputs, filled by the trainer before each micro-batch */
+    PL_ROLE_ORDER, /* tokens by ascending id, those of one id in token order */
     PL_ROLE_POSITIONS,
     PL_ROLE_OFFSETS,
     PL_ROLE_SAMPLES, /* sample numbers, for counter-based dropout */

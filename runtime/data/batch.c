@@ -126,12 +126,15 @@ pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t 
     *mb = (struct pl_micro_batch){
         .ids = array(tokens, sizeof *mb->ids),
         .positions = array(tokens, sizeof *mb->positions),
+        .order = array(tokens, sizeof *mb->order),
+        .spare = array(tokens, sizeof *mb->spare),
         .offsets = array(seqs, sizeof *mb->offsets), /* seqs + 1 of them */
         .target_rows = array(tokens, sizeof *mb->target_rows),
         .targets = array(tokens, sizeof *mb->targets),
         .samples = array(seqs, sizeof *mb->samples),
     };
-    if (mb->ids && mb->positions && mb->offsets && mb->target_rows && mb->targets && mb->samples)
+    if (mb->ids && mb->positions && mb->order && mb->spare && mb->offsets && mb->target_rows &&
+        mb->targets && mb->samples)
         return PL_ERR_OK;
     pl_micro_batch_finish(mb);
     return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a micro-batch of %llu tokens",
@@ -141,6 +144,8 @@ pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t 
 void pl_micro_batch_finish(struct pl_micro_batch *mb) {
     free(mb->ids);
     free(mb->positions);
+    free(mb->order);
+    free(mb->spare);
     free(mb->offsets);
     free(mb->target_rows);
     free(mb->targets);
@@ -172,5 +177,41 @@ void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *
     for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
         uint64_t i = b->by_slot[k];
         if (b->samples[i].n) add_sample(mb, &b->samples[i], i);
+    }
+}
+
+/* Two passes for a vocabulary of four million. */
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+static uint32_t digit(int32_t id, uint32_t shift) {
+    return (uint32_t)id >> shift & (DIGITS - 1);
+}
+
+/* One digit of a radix sort; tokens that agree in it keep their order. */
+static void sort_digit(const int32_t *ids, uint64_t n, uint32_t shift, const int32_t *from,
+                       int32_t *to) {
+    uint64_t start[DIGITS] = {0};
+    for (uint64_t i = 0; i < n; i++)
+        start[digit(ids[i], shift)]++;
+    for (uint64_t d = 0, before = 0; d < DIGITS; d++) {
+        uint64_t count = start[d];
+        start[d] = before;
+        before += count;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        to[start[digit(ids[from[i]], shift)]++] = from[i];
+}
+
+void pl_micro_batch_sort(struct pl_micro_batch *mb) {
+    uint32_t bits = 0;
+    for (uint64_t i = 0; i < mb->n_tokens; i++) {
+        mb->order[i] = (int32_t)i;
+        bits |= (uint32_t)mb->ids[i];
+    }
+    for (uint32_t shift = 0; shift < 32 && bits >> shift; shift += DIGIT_BITS) {
+        sort_digit(mb->ids, mb->n_tokens, shift, mb->order, mb->spare);
+        int32_t *sorted = mb->spare;
+        mb->spare = mb->order;
+        mb->order = sorted;
     }
 }

@@ -45,6 +45,7 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
 /* Host image of a micro-batch's inputs; arrays have the capacity of the plan. */
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;
+    int32_t *order, *spare; /* pl_micro_batch_sort() */
     uint64_t *samples; /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
 };
@@ -55,5 +56,8 @@ void pl_micro_batch_finish(struct pl_micro_batch *mb);
  * t+1: target row t with target labels[t+1], where that is not masked. */
 void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
                          uint64_t n);
+/* Fills `order` with the tokens by ascending id, those of one id in token order. Linear in the
+ * tokens; nothing is allocated. */
+void pl_micro_batch_sort(struct pl_micro_batch *mb);
 
 #endif

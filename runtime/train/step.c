@@ -11,13 +11,15 @@ static pl_err upload(struct pl_run *r, uint32_t tensor, const void *src, uint64_
 }
 
 pl_err pl_run_upload_inputs(struct pl_run *r, bool eval) {
-    const struct pl_micro_batch *mb = &r->micro;
+    struct pl_micro_batch *mb = &r->micro;
     const uint32_t *ids = pl_run_rung(r)->inputs[eval];
+    if (ids[PL_ROLE_ORDER - PL_ROLE_IDS] != PL_NONE) pl_micro_batch_sort(mb);
     const struct {
         enum pl_role role;
         const void *src;
         uint64_t bytes;
     } rows[] = {{PL_ROLE_IDS, mb->ids, mb->n_tokens * 4},
+                {PL_ROLE_ORDER, mb->order, mb->n_tokens * 4},
                 {PL_ROLE_POSITIONS, mb->positions, mb->n_tokens * 4},
                 {PL_ROLE_OFFSETS, mb->offsets, (mb->n_seqs + 1) * 4},
                 {PL_ROLE_SAMPLES, mb->samples, mb->n_seqs * 8},

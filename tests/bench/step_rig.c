@@ -174,12 +174,22 @@ static uint64_t list_targets(struct rig *r, uint64_t length, bool ids) {
     return t;
 }
 
+static int by_id(const void *a, const void *b, void *rig) {
+    const int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
+    const int32_t x = id_at(rig, (uint64_t)i), y = id_at(rig, (uint64_t)j);
+    return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
+}
+
 void rig_fill_batch(struct rig *r) {
     const uint64_t n = r->planned.program->tokens, rows = r->planned.program->shape.batch_size;
     const uint64_t length = n / rows;
     for (uint64_t i = 0; i < n; i++)
         r->inputs[i] = id_at(r, i);
     put(r, PL_ROLE_IDS, n);
+    for (uint64_t i = 0; i < n; i++)
+        r->inputs[i] = (int32_t)i;
+    qsort_r(r->inputs, (size_t)n, sizeof *r->inputs, by_id, r);
+    put(r, PL_ROLE_ORDER, n);
     for (uint64_t i = 0; i < n; i++)
         r->inputs[i] = (int32_t)(i % length);
     put(r, PL_ROLE_POSITIONS, n);

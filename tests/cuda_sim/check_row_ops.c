@@ -161,14 +161,14 @@ END_TEST
 
 START_TEST(an_id_outside_the_vocabulary_has_no_gradient) {
     float dx[3 * COLS], dw[VOCAB * COLS];
-    int32_t ids[] = {4, wrong[_i], 4};
+    int32_t ids[] = {4, wrong[_i], 4}, order[2][3] = {{0, 2, 1}, {1, 0, 2}};
     fill(dx, 3 * COLS);
-    const struct pl_call c = {.attr = &plain,
-                              .batch = &first,
-                              .in = {vector(ids, 3, PL_DTYPE_I32),
-                                     matrix(dx, 3, COLS, PL_DTYPE_F32),
-                                     matrix(dw, VOCAB, COLS, PL_DTYPE_F32)}};
-    ck_assert_int_eq(run(PL_OP_EMBED_BWD, c, 2), PL_ERR_OK);
+    const struct pl_call c = {
+        .attr = &plain,
+        .batch = &first,
+        .in = {vector(ids, 3, PL_DTYPE_I32), vector(order[wrong[_i] < 0], 3, PL_DTYPE_I32),
+               matrix(dx, 3, COLS, PL_DTYPE_F32), matrix(dw, VOCAB, COLS, PL_DTYPE_F32)}};
+    ck_assert_int_eq(run(PL_OP_EMBED_BWD, c, 3), PL_ERR_OK);
     for (int i = 0; i < VOCAB * COLS; i++)
         ck_assert_float_eq(dw[i], i / COLS == 4 ? dx[i % COLS] + dx[2 * COLS + i % COLS] : 0);
 }
@@ -200,24 +200,28 @@ END_TEST
 
 /* ---- frequent ids ---- */
 
-/* One id for more tokens than a block lists at once, between others that come once. */
+/* One id for many times the tokens that a warp looks at, between others that come less often. */
 START_TEST(an_id_of_every_other_token_sums_all_of_them) {
     enum { TOKENS = 2600, WIDTH = 9 };
     static float dx[TOKENS * WIDTH], dw[VOCAB * WIDTH];
-    static int32_t ids[TOKENS];
+    static int32_t ids[TOKENS], order[TOKENS];
     double want[VOCAB] = {0};
+    int n = 0;
     for (int i = 0; i < TOKENS; i++) {
         ids[i] = i % 2 ? 7 : i / 2 % VOCAB;
         want[ids[i]] += i % 5;
         for (int j = 0; j < WIDTH; j++)
             dx[i * WIDTH + j] = (float)(i % 5);
     }
-    const struct pl_call c = {.attr = &plain,
-                              .batch = &first,
-                              .in = {vector(ids, TOKENS, PL_DTYPE_I32),
-                                     matrix(dx, TOKENS, WIDTH, PL_DTYPE_F32),
-                                     matrix(dw, VOCAB, WIDTH, PL_DTYPE_F32)}};
-    ck_assert_int_eq(run(PL_OP_EMBED_BWD, c, 2), PL_ERR_OK);
+    for (int id = 0; id < VOCAB; id++)
+        for (int i = 0; i < TOKENS; i++)
+            if (ids[i] == id) order[n++] = i;
+    const struct pl_call c = {
+        .attr = &plain,
+        .batch = &first,
+        .in = {vector(ids, TOKENS, PL_DTYPE_I32), vector(order, TOKENS, PL_DTYPE_I32),
+               matrix(dx, TOKENS, WIDTH, PL_DTYPE_F32), matrix(dw, VOCAB, WIDTH, PL_DTYPE_F32)}};
+    ck_assert_int_eq(run(PL_OP_EMBED_BWD, c, 3), PL_ERR_OK);
     for (int i = 0; i < VOCAB * WIDTH; i++)
         ck_assert_float_eq(dw[i], (float)want[i / WIDTH]);
 }

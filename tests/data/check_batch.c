@@ -154,6 +154,30 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
 }
 END_TEST
 
+/* 3000 and 2^22 share their lowest eleven bits with smaller ids: every digit counts. */
+START_TEST(tokens_are_sorted_by_id_and_then_by_place) {
+    static const int32_t some[] = {0, 1, 952, 3000, 70000, 1 << 22, (1 << 22) + 1, INT32_MAX};
+    enum { N = 5000 };
+    struct pl_micro_batch mb;
+    struct pl_diag d = {0};
+    ck_assert_int_eq(pl_micro_batch_init(&mb, N, 1, &d), PL_ERR_OK);
+    for (mb.n_tokens = 0; mb.n_tokens < N; mb.n_tokens++)
+        mb.ids[mb.n_tokens] = some[mb.n_tokens * mb.n_tokens * 7919 % 23 % 8];
+    static bool seen[N];
+    pl_micro_batch_sort(&mb);
+    for (uint64_t i = 0; i < N; i++) {
+        ck_assert(mb.order[i] >= 0 && mb.order[i] < N && !seen[mb.order[i]]);
+        seen[mb.order[i]] = true;
+        if (i == 0) continue;
+        int32_t a = mb.order[i - 1], b = mb.order[i];
+        ck_assert(mb.ids[a] < mb.ids[b] || (mb.ids[a] == mb.ids[b] && a < b));
+    }
+    mb.n_tokens = 0;
+    pl_micro_batch_sort(&mb);
+    pl_micro_batch_finish(&mb);
+}
+END_TEST
+
 START_TEST(micro_batches_of_a_step_add_up_to_it) {
     struct fixture f;
     struct pl_step_batch b = {0};
@@ -198,6 +222,7 @@ int main(void) {
     tcase_add_test(t, a_step_counts_targets_and_computed_tokens);
     tcase_add_test(t, a_range_of_rows_stays_in_its_range);
     tcase_add_test(t, a_micro_batch_joins_samples_and_shifts_labels);
+    tcase_add_test(t, tokens_are_sorted_by_id_and_then_by_place);
     tcase_add_test(t, micro_batches_of_a_step_add_up_to_it);
     tcase_add_test(t, sizes_beyond_memory_are_refused);
     suite_add_tcase(suite, t);

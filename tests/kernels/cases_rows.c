@@ -40,21 +40,31 @@ static void reference_embed(struct trial *t) {
     ref_embed(x->view.rows, x->view.cols, t->in[0]->x, t->in[1]->x, x->want);
 }
 
+/* The tokens by id, as the data room sorts them. */
+static void add_order(struct trial *t, uint32_t slot, uint64_t vocab) {
+    const struct operand *ids = t->in[0];
+    struct operand *order = add_vector_in(t, slot, ids->view.rows, PL_DTYPE_I32);
+    for (uint64_t id = 0, n = 0; id < vocab; id++)
+        for (uint64_t i = 0; i < ids->view.rows; i++)
+            if ((uint64_t)ids->x[i] == id) set_value(order, n++, 0, (double)i);
+}
+
 static void build_embed_bwd(struct trial *t) {
     struct shape s = draw_shape(t);
     enum pl_dtype dtype = draw_float(t);
     t->attr.accumulate = PL_ACC_FIRST_WRITES;
     t->batch.first = draw(t, 0, 1);
     draw_ids(t, s.rows, s.others);
-    add_in(t, 1, s.rows, s.cols, draw_float(t));
+    add_order(t, 1, s.others);
+    add_in(t, 2, s.rows, s.cols, draw_float(t));
     if (t->batch.first)
-        also_in(t, add_out(t, 0, s.others, s.cols, dtype), 2);
+        also_in(t, add_out(t, 0, s.others, s.cols, dtype), 3);
     else
-        also_out(t, add_in(t, 2, s.others, s.cols, dtype), 0);
+        also_out(t, add_in(t, 3, s.others, s.cols, dtype), 0);
 }
 
 static void reference_embed_bwd(struct trial *t) {
-    struct operand *dx = t->in[1], *dw = t->out[0];
+    struct operand *dx = t->in[2], *dw = t->out[0];
     for (uint64_t i = 0; i < dw->view.rows * dw->view.cols; i++)
         dw->scale[i] = fabs(dw->want[i]);
     ref_embed_bwd(dx->view.rows, dx->view.cols, t->in[0]->x, dx->x, dw->want, dw->scale);

@@ -21,8 +21,8 @@ static void copy_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
     }
 }
 
-/* Ids come from the data room, which refused those outside the vocabulary; a kernel that trusted
- * that would turn a defect elsewhere into a wild read. */
+/* Ids come from the data room, which refused those outside the vocabulary, and so does their order;
+ * a kernel that trusted that would turn a defect elsewhere into a wild read. */
 static bool are_in_range(const struct pl_view *ids, uint64_t vocab) {
     const int32_t *id = ids->p;
     for (uint64_t i = 0; i < ids->rows; i++)
@@ -41,54 +41,28 @@ pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
 
 /* ---- EMBED_BWD ----
  *
- * Tokens are taken in blocks sorted by (id, position), so that all terms of one id stand together:
- * they are summed in fp32 in token order and the row is rounded once per block. Adding token by
- * token to a bf16 row would lose the terms of frequent ids once the sum has outgrown them. */
-#define TOKENS_PER_BLOCK 16384
-
-/* A task owns a range of columns of every row, so no two tasks touch the same sum. */
+ * All tokens of one id stand together in `order`: they are summed in fp32 in token order and the
+ * row is rounded once. Adding token by token to a bf16 row would lose the terms of frequent ids
+ * once the sum has outgrown them. A task owns a range of columns of every row, so no two tasks
+ * touch the same sum. */
 #define COLUMNS_PER_TASK 64
 
 struct embed_bwd {
     struct pl_view dx, dw; /* [N,C], [V,C] */
-    uint64_t *order;       /* [n] id << 32 | token, ascending */
-    uint64_t n;
+    const int32_t *ids, *order;
 };
-
-/* Restores the heap below `root`. */
-static void sift_down(uint64_t *heap, uint64_t root, uint64_t n) {
-    for (uint64_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && heap[child + 1] > heap[child]) child++;
-        if (heap[root] >= heap[child]) return;
-        uint64_t swap = heap[root];
-        heap[root] = heap[child];
-        heap[child] = swap;
-    }
-}
-
-/* Heap sort: in place, since kernels allocate nothing and qsort() may. */
-static void sort(uint64_t *x, uint64_t n) {
-    for (uint64_t i = n / 2; i-- > 0;)
-        sift_down(x, i, n);
-    for (uint64_t end = n; end-- > 1;) {
-        uint64_t largest = x[0];
-        x[0] = x[end];
-        x[end] = largest;
-        sift_down(x, 0, end);
-    }
-}
 
 static void add_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
     const struct embed_bwd *e = arg;
     uint64_t n = col1 - col0;
     float sum[COLUMNS_PER_TASK], term[COLUMNS_PER_TASK];
     (void)worker;
-    for (uint64_t i = 0; i < e->n;) {
-        uint64_t id = e->order[i] >> 32;
-        void *dst = pl_at(&e->dw, id, col0);
+    for (uint64_t i = 0; i < e->dx.rows;) {
+        int32_t id = e->ids[e->order[i]];
+        void *dst = pl_at(&e->dw, (uint64_t)id, col0);
         pl_widen(sum, dst, e->dw.dtype, n);
-        for (; i < e->n && e->order[i] >> 32 == id; i++) {
-            pl_widen(term, pl_at(&e->dx, (uint32_t)e->order[i], col0), e->dx.dtype, n);
+        for (; i < e->dx.rows && e->ids[e->order[i]] == id; i++) {
+            pl_widen(term, pl_at(&e->dx, (uint64_t)e->order[i], col0), e->dx.dtype, n);
             for (uint64_t j = 0; j < n; j++)
                 sum[j] += term[j];
         }
@@ -103,19 +77,13 @@ static void zero_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
         memset(pl_at(v, i, 0), 0, v->cols * pl_float_bytes(v->dtype));
 }
 
-/* in: ids[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
+/* in: ids[N]i32, order[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
 pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    const int32_t *ids = c->in[0].p;
-    uint64_t order[TOKENS_PER_BLOCK];
-    struct embed_bwd e = {.dx = c->in[1], .dw = c->out[0], .order = order};
-    if (e.dx.rows > UINT32_MAX || !are_in_range(&c->in[0], e.dw.rows)) return PL_ERR_PLAN_BROKEN;
+    struct embed_bwd e = {.dx = c->in[2], .dw = c->out[0], .ids = c->in[0].p, .order = c->in[1].p};
+    if (c->in[1].rows < e.dx.rows || !are_in_range(&c->in[0], e.dw.rows) ||
+        !are_in_range(&c->in[1], c->in[0].rows))
+        return PL_ERR_PLAN_BROKEN;
     if (!pl_call_adds(c)) pl_cpu_rows(dev, e.dw.rows, pl_cpu_grain(e.dw.cols), zero_rows, &e.dw);
-    for (uint64_t first = 0; first < e.dx.rows; first += TOKENS_PER_BLOCK) {
-        e.n = pl_u64_min(TOKENS_PER_BLOCK, e.dx.rows - first);
-        for (uint64_t i = 0; i < e.n; i++)
-            order[i] = (uint64_t)ids[first + i] << 32 | (first + i);
-        sort(order, e.n);
-        pl_cpu_rows(dev, e.dw.cols, COLUMNS_PER_TASK, add_columns, &e);
-    }
+    pl_cpu_rows(dev, e.dw.cols, COLUMNS_PER_TASK, add_columns, &e);
     return PL_ERR_OK;
 }

@@ -52,124 +52,107 @@ extern "C" pl_err pl_cuda_embed(struct pl_device *dev, const struct pl_call *c) 
 
 /* ---- EMBED_BWD ----
  *
- * Every token has a block; the block of the first token with an id adds up all tokens with that id,
- * in token order, in fp32 registers, and rounds the row once. Blocks of later tokens find an
- * earlier one and leave. Nothing is sorted and no scratch is needed: the price is that N blocks
- * look at N ids, which stay in the second-level cache. At 16 k tokens that is 1 GB of cache reads,
- * less than writing the zeros of a 150 k row gradient; at 64 k it is a few milliseconds in a step
- * of seconds, since the step grows with N too. */
-#define BWD_BLOCK  256
-#define BWD_WARPS  (BWD_BLOCK / PL_WARP)
-#define PER_THREAD 4 /* ids a thread looks at between barriers */
-#define BWD_CHUNK  (BWD_BLOCK * PER_THREAD)
-#define PACKS      4 /* packs of a row that a thread sums in registers */
+ * The host has sorted the tokens by id. Every place of that order has blocks, one for each slab of
+ * columns; those of the first token with an id add up all tokens with it, in token order, in fp32
+ * registers, and round the row once; the others leave. A thread owns its columns, so a frequent id
+ * is spread over the threads of a row and never over its tokens: their order is that of the sum.
+ * What keeps such a sum moving is loads under way: a warp looks at the next 32 tokens while it adds
+ * the last ones, and has the rows of eight in flight. */
+#define BWD_BLOCK 128
+#define DEPTH     8
 
-/* Shared memory of a block. */
-struct bwd_shared {
-    uint32_t counts[PER_THREAD * BWD_WARPS]; /* of matches, by (pass over the block, warp) */
-    uint32_t tokens[BWD_CHUNK];              /* matches in token order */
+/* A lane's token from place `at` on, and whether it has this id. */
+struct next_token {
+    uint32_t token;
+    bool has_id;
 };
 
-/* Whether ids[0, end) has id. Warps look at their own stripes and stop at a hit. */
-static __device__ bool is_before(const int32_t *__restrict__ ids, uint32_t end, int32_t id) {
-    bool hit = false;
-    for (uint32_t i = threadIdx.x; i - threadIdx.x < end; i += BWD_CHUNK) {
-#pragma unroll
-        for (uint32_t k = 0; k < PER_THREAD; k++) {
-            const uint32_t at = i + k * BWD_BLOCK;
-            hit |= at < end && ids[at] == id;
-        }
-        if (__any_sync(PL_ALL_LANES, hit)) break;
-    }
-    return __syncthreads_or(hit) != 0;
+static __device__ __forceinline__ struct next_token look_at(const int32_t *__restrict__ ids,
+                                                            const int32_t *__restrict__ order,
+                                                            uint32_t at, uint32_t n, int32_t id) {
+    struct next_token t = {n, false};
+    if (at < n) t.token = (uint32_t)order[at];
+    t.has_id = t.token < n && ids[t.token] == id;
+    return t;
 }
 
-/* Writes the tokens of ids[begin, begin + BWD_CHUNK) that have id to s->tokens, in order; returns
- * how many. The last list has been read when all threads meet between counts and tokens. */
-static __device__ uint32_t list_matches(struct bwd_shared *s, const int32_t *__restrict__ ids,
-                                        uint32_t begin, uint32_t n, int32_t id) {
-    const uint32_t warp = threadIdx.x / PL_WARP, lane = threadIdx.x % PL_WARP;
-    uint32_t votes[PER_THREAD], total = 0;
+/* sum += the rows of the first `count` lanes' tokens, in their order. Every lane comes here; those
+ * past the last column load and add nothing. */
+template <typename S, int V>
+static __device__ __forceinline__ void add_tokens(const pl_mat<S> &dx, uint32_t token,
+                                                  uint32_t count, uint64_t c, uint64_t cols,
+                                                  float (&sum)[V]) {
+    for (uint32_t k = 0; k < count; k += DEPTH) {
+        pl_pack<S, V> row[DEPTH];
 #pragma unroll
-    for (uint32_t k = 0; k < PER_THREAD; k++) {
-        const uint32_t at = begin + k * BWD_BLOCK + threadIdx.x;
-        votes[k] = __ballot_sync(PL_ALL_LANES, at < n && ids[at] == id);
-        if (lane == 0) s->counts[k * BWD_WARPS + warp] = __popc(votes[k]);
-    }
-    __syncthreads();
-#pragma unroll
-    for (uint32_t k = 0; k < PER_THREAD; k++)
-        for (uint32_t w = 0; w < BWD_WARPS; w++) {
-            if (w == warp && (votes[k] >> lane & 1))
-                s->tokens[total + __popc(votes[k] & ((1u << lane) - 1))] =
-                    begin + k * BWD_BLOCK + threadIdx.x;
-            total += s->counts[k * BWD_WARPS + w];
+        for (uint32_t j = 0; j < DEPTH; j++) {
+            const uint32_t t = __shfl_sync(PL_ALL_LANES, token, (k + j) % PL_WARP);
+            if (k + j < count && c < cols) row[j] = pl_load<S, V>(dx, t, c, cols);
         }
-    __syncthreads();
-    return total;
+#pragma unroll
+        for (uint32_t j = 0; j < DEPTH; j++) {
+            float f[V];
+            if (k + j >= count || c >= cols) continue;
+            pl_floats(row[j], f);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                sum[i] += f[i];
+        }
+    }
 }
 
 /* dw[id] += rows of dx with that id */
 template <typename S, typename D, int V>
 static __global__ void __launch_bounds__(BWD_BLOCK)
-    embed_bwd(const int32_t *__restrict__ ids, pl_mat<S> dx, pl_mat<D> dw, uint32_t n,
-              uint64_t cols, uint64_t vocab) {
-    PL_SHARED(struct bwd_shared, s);
-    const uint32_t token = blockIdx.x;
-    const int32_t id = ids[token];
-    if (id < 0 || (uint64_t)id >= vocab || is_before(ids, token, id)) return;
-    const uint64_t stride = BWD_BLOCK * V;
-    for (uint64_t c0 = (uint64_t)threadIdx.x * V; c0 - threadIdx.x * V < cols;
-         c0 += PACKS * stride) {
-        float sum[PACKS][V];
-#pragma unroll
-        for (int k = 0; k < PACKS; k++)
-            if (c0 + k * stride < cols)
-                pl_floats(pl_load<D, V>(dw, (uint64_t)id, c0 + k * stride, cols), sum[k]);
-        for (uint32_t begin = token; begin < n; begin += BWD_CHUNK) {
-            const uint32_t matches = list_matches(s, ids, begin, n, id);
-#pragma unroll 2
-            for (uint32_t m = 0; m < matches; m++)
-#pragma unroll
-                for (int k = 0; k < PACKS; k++) {
-                    if (c0 + k * stride >= cols) continue;
-                    float f[V];
-                    pl_floats(pl_load<S, V>(dx, s->tokens[m], c0 + k * stride, cols), f);
-#pragma unroll
-                    for (int i = 0; i < V; i++)
-                        sum[k][i] += f[i];
-                }
-        }
-#pragma unroll
-        for (int k = 0; k < PACKS; k++)
-            if (c0 + k * stride < cols)
-                pl_store(dw, (uint64_t)id, c0 + k * stride, cols, pl_packed(dw, sum[k]));
+    embed_bwd(const int32_t *__restrict__ ids, const int32_t *__restrict__ order, pl_mat<S> dx,
+              pl_mat<D> dw, uint32_t n, uint64_t cols, uint64_t vocab, uint32_t slabs) {
+    const uint32_t first = blockIdx.x / slabs, lane = threadIdx.x % PL_WARP;
+    const uint64_t c = ((uint64_t)(blockIdx.x % slabs) * blockDim.x + threadIdx.x) * V;
+    if ((uint32_t)order[first] >= n) return;
+    const int32_t id = ids[order[first]];
+    if (id < 0 || (uint64_t)id >= vocab) return;
+    if (first && look_at(ids, order, first - 1, n, id).has_id) return;
+    float sum[V] = {};
+    if (c < cols) pl_floats(pl_load<D, V>(dw, (uint64_t)id, c, cols), sum);
+    struct next_token next = look_at(ids, order, first + lane, n, id);
+    for (uint32_t at = first + PL_WARP, count = PL_WARP; count == PL_WARP; at += PL_WARP) {
+        const uint32_t token = next.token;
+        count = __popc(__ballot_sync(PL_ALL_LANES, next.has_id)); /* sorted: the first lanes */
+        if (count == PL_WARP) next = look_at(ids, order, at + lane, n, id);
+        add_tokens<S, V>(dx, token, count, c, cols, sum);
     }
+    if (c < cols) pl_store(dw, (uint64_t)id, c, cols, pl_packed(dw, sum));
 }
 
 struct embed_bwd_views {
-    const struct pl_view *ids, *dx, *dw;
+    const struct pl_view *ids, *order, *dx, *dw;
 };
 
 template <typename S, typename D, int V>
-static void launch_embed_bwd(cudaStream_t stream, const struct embed_bwd_views &e) {
-    PL_LAUNCH((embed_bwd<S, D, V>), dim3((unsigned)e.dx->rows), dim3(BWD_BLOCK),
-              sizeof(struct bwd_shared), stream, (const int32_t *)e.ids->p, pl_mat_of<S>(*e.dx),
-              pl_mat_of<D>(*e.dw), (uint32_t)e.dx->rows, e.dx->cols, e.dw->rows);
+static pl_err launch_embed_bwd(cudaStream_t stream, const struct embed_bwd_views &e) {
+    const uint64_t warps = (e.dx->cols + V * PL_WARP - 1) / (V * PL_WARP);
+    const unsigned threads =
+        warps * PL_WARP < BWD_BLOCK ? (unsigned)(warps * PL_WARP) : (unsigned)BWD_BLOCK;
+    const uint64_t slabs = (e.dx->cols + V * threads - 1) / (V * threads);
+    if (slabs > PL_GRID_MAX / e.dx->rows) return PL_ERR_PLAN_BROKEN;
+    PL_LAUNCH((embed_bwd<S, D, V>), dim3((unsigned)(e.dx->rows * slabs)), dim3(threads), 0, stream,
+              (const int32_t *)e.ids->p, (const int32_t *)e.order->p, pl_mat_of<S>(*e.dx),
+              pl_mat_of<D>(*e.dw), (uint32_t)e.dx->rows, e.dx->cols, e.dw->rows, (uint32_t)slabs);
+    return pl_cuda_launched();
 }
 
-/* in: ids[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
+/* in: ids[N]i32, order[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
 extern "C" pl_err pl_cuda_embed_bwd(struct pl_device *dev, const struct pl_call *c) {
-    static void (*const launch[PL_PAIRS])(cudaStream_t, const struct embed_bwd_views &) =
+    static pl_err (*const launch[PL_PAIRS])(cudaStream_t, const struct embed_bwd_views &) =
         PL_PAIR_TABLE(launch_embed_bwd);
-    const struct embed_bwd_views e = {&c->in[0], &c->in[1], &c->out[0]};
+    const struct embed_bwd_views e = {&c->in[0], &c->in[1], &c->in[2], &c->out[0]};
     if (!pl_is_float(e.dx) || !pl_is_float(e.dw) || e.ids->dtype != PL_DTYPE_I32 ||
-        e.ids->rows < e.dx->rows || !pl_rows_fit(e.dx->rows))
+        e.order->dtype != PL_DTYPE_I32 || e.ids->rows < e.dx->rows || e.order->rows < e.dx->rows ||
+        e.dx->rows > INT32_MAX)
         return PL_ERR_PLAN_BROKEN;
     if (!pl_call_adds(c)) PL_TRY(pl_cuda_set_rows(dev, e.dw, NULL, false));
-    if (e.dx->rows == 0) return PL_ERR_OK;
-    launch[pl_pair_of(e.dx, NULL, e.dw)](pl_cuda_of(dev)->stream, e);
-    return pl_cuda_launched();
+    if (e.dx->rows == 0 || e.dx->cols == 0) return PL_ERR_OK;
+    return launch[pl_pair_of(e.dx, NULL, e.dw)](pl_cuda_of(dev)->stream, e);
 }
 
 PL_CUDA_PRELOAD(embed) = {PL_PAIR_KERNELS(embed), PL_PAIR_KERNELS(embed_bwd), NULL};
