@@ -107,7 +107,7 @@ static double operand_bytes(const struct pl_program *p, const struct pl_operand 
 static double embed_bytes(const struct pl_program *p, const struct pl_op *op,
                           const struct pl_load *load) {
     const bool backward = op->kind == PL_OP_EMBED_BWD;
-    const double x = operand_bytes(p, backward ? &op->in[1] : &op->out[0], 1, load);
+    const double x = operand_bytes(p, backward ? &op->in[2] : &op->out[0], 1, load);
     if (!backward) return 2 * x;
     const bool clears = op->attr.accumulate != PL_ACC_ADD;
     return 3 * x + (clears ? operand_bytes(p, &op->out[0], 1, load) : 0);
