@@ -49,7 +49,8 @@ static struct pl_run_state state_at(uint64_t step) {
                                  .global_batch = 12,
                                  .tokens = (UINT64_C(1) << 53) + 1,
                                  .oom_recoveries = 2,
-                                 .seed = UINT64_MAX - 5};
+                                 .seed = UINT64_MAX - 5,
+                                 .loss_chunk_tokens = 640};
 }
 
 /* What the trainer does; aborts on failure as it must. */
@@ -101,6 +102,7 @@ START_TEST(a_resumed_run_has_every_bit_it_had) {
     ck_assert_uint_eq(s.tokens, want.tokens);
     ck_assert_uint_eq(s.oom_recoveries, want.oom_recoveries);
     ck_assert_uint_eq(s.seed, want.seed);
+    ck_assert_uint_eq(s.loss_chunk_tokens, want.loss_chunk_tokens);
     rig_close(&a);
     rig_close(&b);
 }

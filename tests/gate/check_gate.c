@@ -150,6 +150,30 @@ START_TEST(every_remedy_saves_what_it_says) {
 }
 END_TEST
 
+/* Levels that take less time than `full` have a row where they are enough, and only there. */
+START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
+    static const char *const levels[] = {"light", "attention", "mlp"};
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n;
+    char change[64];
+    start(&f, "Qwen2.5-0.5B", "lora", 4);
+    f.job.gradient_checkpointing = PL_RECOMPUTE_NONE;
+    pl_planned_finish(&f.planned);
+    ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 4, NULL), PL_ERR_OK);
+    snprintf(change, sizeof change, "gradient_checkpointing: %s", levels[_i]);
+    for (uint64_t short_by = 0; short_by < 2; short_by++) {
+        struct pl_budget b = card(needed_with(&f, change) - short_by, 0, 0);
+        bool named = false;
+        ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
+        for (uint32_t i = 0; i < n; i++)
+            named |= strcmp(rows[i].change, change) == 0;
+        ck_assert_int_eq(named, !short_by);
+    }
+    finish(&f);
+}
+END_TEST
+
 START_TEST(what_no_single_change_cures_is_cured_together) {
     struct fixture f;
     struct pl_remedy rows[PL_MAX_REMEDIES];
@@ -176,6 +200,7 @@ int main(void) {
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 2);
+    tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_test(tc, what_no_single_change_cures_is_cured_together);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

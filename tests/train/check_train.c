@@ -205,6 +205,17 @@ START_TEST(a_checkpoint_of_another_run_is_refused) {
 }
 END_TEST
 
+/* Another chunk would sum in another order. */
+START_TEST(a_run_that_goes_on_keeps_its_chunk) {
+    tiny_make(dir, &(struct tiny){.mode = "full"}, "batch_size: 4\noutput_dir: out\n");
+    TRAIN(0, "max_steps=2", "save_steps=2", "loss_chunk_tokens=5");
+    TRAIN(0, "max_steps=4", "loss_chunk_tokens=auto");
+    char *text = file_read(in_dir(dir, "out/config.resolved.yaml"), NULL);
+    ck_assert_msg(strstr(text, "\nloss_chunk_tokens: 5\n") != NULL, "%s", text);
+    free(text);
+}
+END_TEST
+
 /* --- the books ---------------------------------------------------------------------------------
  */
 
@@ -327,6 +338,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_probe_leaves_no_trace_in_the_weights, 0, N_JOBS);
     tcase_add_test(tc, a_finished_run_says_that_nothing_is_left);
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused);
+    tcase_add_test(tc, a_run_that_goes_on_keeps_its_chunk);
     tcase_add_loop_test(tc, what_was_estimated_is_planned_and_allocated_to_the_byte, 0,
                         (int)(sizeof books / sizeof *books));
     tcase_add_test(tc, a_step_that_is_not_finite_ends_the_run);
