@@ -4,13 +4,16 @@
  * sim_hooks.c defines in place of the libraries of those sanitizers; barriers from sim_block.c; the
  * windows of the op's operands from watch_calls.c. Out: a message with kernel, block and threads,
  * and the end of the process. A fibre switches at barriers only, so the order of accesses here is
- * one of many; the rules are about all of them: W1  of two accesses of a byte by different threads
- * of a block, one being a write, a barrier lies between: __syncthreads, or a __syncwarp of both.
- * Shuffles, votes, mma and ldmatrix order no memory (CUDA C++ Programming Guide, "Warp Shuffle
- * Functions") W2  a byte that a block of a launch writes is touched by no other block of it W3  an
- * access is aligned to its type W4  a kernel touches the windows of its op's operands, and writes
- * those of outputs and of the workspace only; of shared memory as much as it was launched with; of
- * the host nothing but its own arguments W5  a block reads no shared memory that it has not written
+ * one of many; the rules are about all of them:
+ *   W1  of two accesses of a byte by different threads of a block, one being a write, a barrier
+ *       lies between: __syncthreads, or a __syncwarp of both. Shuffles, votes, mma and ldmatrix
+ *       order no memory (CUDA C++ Programming Guide, "Warp Shuffle Functions")
+ *   W2  a byte that a block of a launch writes is touched by no other block of it
+ *   W3  an access is aligned to its type
+ *   W4  a kernel touches the windows of its op's operands, and writes those of outputs and of the
+ *       workspace only; of shared memory as much as it was launched with; of the host nothing but
+ *       its own arguments, and operands in pinned memory
+ *   W5  a block reads no shared memory that it has not written
  * A cell remembers three readers at most, so W1 may miss one of many; what it says is true. */
 #ifndef PL_TESTS_CUDA_SIM_PLSIM_WATCH_H
 #define PL_TESTS_CUDA_SIM_PLSIM_WATCH_H

@@ -221,10 +221,10 @@ void plsim_watch_forget(struct plsim_allocation *a) {
 static void visit_device(const char *p, size_t bytes, bool writes) {
     struct plsim_allocation *a = find_holder(p);
     if (!a) die("that is not memory of the device", p, bytes, writes, "");
-    if (!a->device) die("that is pinned memory of the host", p, bytes, writes, "");
     if (bytes > (size_t)(a->p + a->bytes - p))
         die("that leaves its allocation", p, bytes, writes, "");
     const struct plsim_window *v = find_window(p, bytes, writes);
+    if (!v && !a->device) die("that is pinned memory of the host", p, bytes, writes, "");
     if (!v && w.n_windows > 0)
         die(writes && find_window(p, bytes, false) ? "that is in no output of the op"
                                                    : "that is in no operand of the op",
