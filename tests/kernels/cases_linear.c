@@ -5,11 +5,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Empty and single dimensions, sizes around the tiles, a long sum, few rows, then at random. */
+/* Empty and single dimensions, sizes around the tiles, a long sum, few rows, several parts and
+ * blocks, then at random. */
 static const struct ref_shape shapes[] = {
-    {0, 5, 7},    {5, 7, 0},     {1, 1, 1},     {1, 300, 40},  {300, 1, 40},
-    {40, 300, 1}, {2, 2, 1500},  {257, 65, 33}, {33, 257, 65}, {3, 600, 5},
-    {8, 96, 576}, {5, 1030, 64}, {64, 16, 400}, {130, 520, 9}, {16, 16, 385},
+    {0, 5, 7},     {5, 7, 0},     {1, 1, 1},     {1, 300, 40},    {300, 1, 40},   {40, 300, 1},
+    {2, 2, 1500},  {257, 65, 33}, {33, 257, 65}, {3, 600, 5},     {8, 96, 576},   {5, 1030, 64},
+    {64, 16, 400}, {130, 520, 9}, {16, 16, 385}, {300, 160, 800}, {400, 300, 16},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

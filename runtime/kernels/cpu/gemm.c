@@ -1,4 +1,5 @@
-/* gemm.c - products, by OpenBLAS on single-threaded parts. */
+/* gemm.c - products of fp32, by OpenBLAS on single-threaded parts; the others have kernels of their
+ * own. */
 #include "runtime/kernels/cpu/gemm.h"
 
 #include <limits.h>
@@ -83,102 +84,6 @@ static void part_fp32(void *arg, uint32_t task, uint32_t worker) {
              b, (int)g->b.ld, g->adds || g->bias.p ? 1.0f : 0.0f, c, (int)g->c.ld);
 }
 
-/* ---- any operand in bf16 ---- */
-
-/* Tasks that let threads even out; smaller tiles than 64 widen too much for each multiply. */
-#define ENOUGH_TILES  8
-#define SMALLEST_TILE 128
-
-/* By shape alone, so that results do not depend on the thread count. */
-static void split_widening(struct product *p) {
-    uint64_t limit_m = PL_GEMM_ROWS, limit_n = PL_GEMM_COLS;
-    p->depth = even_part(p->k, PL_GEMM_DEPTH);
-    for (;;) {
-        p->part_m = even_part(p->m, limit_m);
-        p->part_n = even_part(p->n, limit_n);
-        uint64_t tiles = pl_u64_div_up(p->m, p->part_m) * pl_u64_div_up(p->n, p->part_n);
-        if (tiles >= ENOUGH_TILES || (p->part_m <= SMALLEST_TILE && p->part_n <= SMALLEST_TILE))
-            return;
-        if (p->part_n >= p->part_m)
-            limit_n = p->part_n / 2;
-        else
-            limit_m = p->part_m / 2;
-    }
-}
-
-struct block { /* an fp32 matrix as sgemm takes it */
-    const float *p;
-    uint64_t ld;
-};
-
-/* Rows [row0, +rows) x columns [col0, +cols) of v: itself when fp32, else widened into panel. */
-static struct block widen_block(const struct pl_view *v, uint64_t row0, uint64_t rows,
-                                uint64_t col0, uint64_t cols, float *panel) {
-    if (v->dtype == PL_DTYPE_F32) return (struct block){pl_at(v, row0, col0), v->ld};
-    uint64_t ld = cols + PL_GEMM_PAD;
-    for (uint64_t i = 0; i < rows; i++)
-        pl_widen(panel + i * ld, pl_at(v, row0 + i, col0), v->dtype, cols);
-    return (struct block){panel, ld};
-}
-
-/* The stored block of op(X)[side0 : side0+side, k0 : k0+depth]. */
-static struct block operand_block(const struct pl_view *v, bool k_first, uint64_t side0,
-                                  uint64_t side, uint64_t k0, uint64_t depth, float *panel) {
-    return k_first ? widen_block(v, k0, depth, side0, side, panel)
-                   : widen_block(v, side0, side, k0, depth, panel);
-}
-
-/* row of C = sums (+ C) (+ bias), rounded once. */
-static void finish_row(const struct pl_gemm *g, uint64_t row, const struct part *t, float *sums) {
-    float buf[PL_GEMM_COLS];
-    void *c = pl_at(&g->c, row, t->n0);
-    if (g->adds) {
-        pl_widen(buf, c, g->c.dtype, t->cols);
-        for (uint64_t j = 0; j < t->cols; j++)
-            sums[j] += buf[j];
-    }
-    if (g->bias.p) {
-        pl_widen(buf, pl_vector_at(&g->bias, t->n0), g->bias.dtype, t->cols);
-        for (uint64_t j = 0; j < t->cols; j++)
-            sums[j] += buf[j];
-    }
-    pl_narrow(c, g->c.dtype, sums, t->cols);
-}
-
-static void part_widening(void *arg, uint32_t task, uint32_t worker) {
-    const struct product *p = arg;
-    const struct pl_gemm *g = p->g;
-    struct part t = part_of(p, task);
-    float *panel_a = (float *)((char *)g->ws.p + worker * PL_GEMM_WORKER_BYTES);
-    float *panel_b = panel_a + PL_GEMM_PANEL_ELEMENTS(PL_GEMM_ROWS);
-    float *sums = panel_b + PL_GEMM_PANEL_ELEMENTS(PL_GEMM_COLS);
-    const uint64_t ld = PL_GEMM_COLS + PL_GEMM_PAD;
-    for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth) {
-        uint64_t depth = pl_u64_min(p->depth, p->k - k0);
-        struct block a = operand_block(&g->a, g->trans_a, t.m0, t.rows, k0, depth, panel_a);
-        struct block b = operand_block(&g->b, !g->trans_b, t.n0, t.cols, k0, depth, panel_b);
-        p->sgemm(g->trans_a, g->trans_b, (int)t.rows, (int)t.cols, (int)depth, g->alpha, a.p,
-                 (int)a.ld, b.p, (int)b.ld, k0 ? 1.0f : 0.0f, sums, (int)ld);
-    }
-    for (uint64_t i = 0; i < t.rows; i++)
-        finish_row(g, t.m0 + i, &t, sums + i * ld);
-}
-
-/* ---- both ---- */
-
-/* No terms to sum: C = bias, or C stays. */
-static void no_depth(const struct pl_gemm *g) {
-    struct part t = {.rows = g->c.rows};
-    float sums[PL_GEMM_COLS];
-    for (t.n0 = 0; t.n0 < g->c.cols; t.n0 += PL_GEMM_COLS) {
-        t.cols = pl_u64_min(PL_GEMM_COLS, g->c.cols - t.n0);
-        for (uint64_t i = 0; i < g->c.rows; i++) {
-            memset(sums, 0, sizeof sums);
-            finish_row(g, i, &t, sums);
-        }
-    }
-}
-
 static bool is_fp32(const struct pl_gemm *g) {
     return g->a.dtype == PL_DTYPE_F32 && g->b.dtype == PL_DTYPE_F32 && g->c.dtype == PL_DTYPE_F32 &&
            (!g->bias.p || g->bias.dtype == PL_DTYPE_F32);
@@ -191,25 +96,16 @@ static bool fits_blas(const struct pl_view *v) {
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g) {
     const struct pl_cpu *cpu = pl_cpu_of(dev);
     struct product p = {.g = g, .sgemm = cpu->sgemm, .m = g->c.rows, .n = g->c.cols};
-    uint32_t threads = pl_pool_threads(cpu->pool);
     p.k = g->trans_a ? g->a.rows : g->a.cols;
     if (p.m == 0 || p.n == 0) return PL_ERR_OK;
     if (!fits_blas(&g->a) || !fits_blas(&g->b) || !fits_blas(&g->c)) return PL_ERR_OVERFLOW;
-    if (p.k == 0) {
-        no_depth(g);
-        return PL_ERR_OK;
-    }
-    if (PL_LEVEL_NAME(pl_cpu_has_few_rows)(g)) {
+    if (p.k > 0 && PL_LEVEL_NAME(pl_cpu_has_few_rows)(g)) {
         PL_LEVEL_NAME(pl_cpu_few_rows)(dev, g);
         return PL_ERR_OK;
     }
-    bool fp32 = is_fp32(g);
-    if (!fp32 && !pl_ws_holds(&g->ws, threads * PL_GEMM_WORKER_BYTES)) return PL_ERR_PLAN_BROKEN;
-    if (fp32)
-        split_fp32(&p, threads);
-    else
-        split_widening(&p);
+    if (p.k == 0 || !is_fp32(g)) return PL_LEVEL_NAME(pl_cpu_gemm_mixed)(dev, g);
+    split_fp32(&p, pl_pool_threads(cpu->pool));
     p.parts_n = pl_u64_div_up(p.n, p.part_n);
-    pl_pool_run(cpu->pool, n_parts(&p), fp32 ? part_fp32 : part_widening, &p);
+    pl_pool_run(cpu->pool, n_parts(&p), part_fp32, &p);
     return PL_ERR_OK;
 }

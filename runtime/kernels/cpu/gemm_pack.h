@@ -1,0 +1,43 @@
+/* gemm_pack.h - blocks of the operands of a product, laid out for its tiles.
+ *
+ * The right operand is copied into panels of at most PL_TILE_COLS columns, so that a tile reads it
+ * front to back; the left one is used where it lies when it is fp32 with k along its rows, since a
+ * tile asks for single elements of it. bf16 is widened on the way: a product of it costs what one
+ * of fp32 does.
+ *   P1  an element of a block is the stored number: packing rounds nothing
+ *   P2  columns of a panel behind the last are zeros, up to a whole vector
+ * Needs: simd.h, tile.h. */
+#ifndef PL_RUNTIME_KERNELS_CPU_GEMM_PACK_H
+#define PL_RUNTIME_KERNELS_CPU_GEMM_PACK_H
+
+#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/tile.h"
+
+/* Which part of an operand: `side` rows of op(A) or columns of op(B) from side0, and k. */
+struct pl_block {
+    uint64_t side0, side, k0, depth;
+};
+
+/* Rows of op(A) in fp32: element (r,k) is p[r/12*group + r%12*rs + k*ks], 12 = PL_TILE_MAX_ROWS. */
+struct pl_left {
+    const float *p;
+    size_t rs, ks, group;
+};
+/* Whether such rows are copied. k_first: A is stored [k][rows]. */
+static inline bool pl_left_is_copied(const struct pl_view *a, bool k_first) {
+    return k_first || a->dtype != PL_DTYPE_F32;
+}
+/* panel: PL_GEMM_PANEL_ELEMENTS(PL_GEMM_ROWS) where rows are copied; then side <= PL_GEMM_ROWS. */
+struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
+                                           const struct pl_block *at, float *panel);
+
+static inline const float *pl_left_at(const struct pl_left *l, uint64_t row) {
+    return l->p + row / PL_TILE_MAX_ROWS * l->group + row % PL_TILE_MAX_ROWS * l->rs;
+}
+
+/* panel[depth][width] = columns of op(B), at most PL_TILE_COLS; width = whole vectors.
+ * k_first: B is stored [k][columns]. */
+void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
+                                  uint32_t width, float *panel);
+
+#endif

@@ -1,0 +1,45 @@
+/* tile.h - the product of a few rows by a few vectors of columns that stays in registers.
+ *
+ * A product is a register-blocked outer product: sums of a group of rows times a group of vectors
+ * live in registers while k runs, and every step multiplies a broadcast element of each row by the
+ * vectors of one row of B (Goto and van de Geijn, "Anatomy of high-performance matrix
+ * multiplication", 2008, section 4). Many sums hide the latency of two fused multiply-adds a cycle.
+ *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
+ *       on the rows and columns that were computed with it
+ * Needs: vec.h. Use: pl_tile_run(&tile, rows, vectors), rows <= pl_tile_rows(vectors). */
+#ifndef PL_RUNTIME_KERNELS_CPU_TILE_H
+#define PL_RUNTIME_KERNELS_CPU_TILE_H
+
+#include "runtime/kernels/cpu/level.h"
+#include "runtime/kernels/cpu/vec.h"
+
+#include <stddef.h>
+
+/* Vectors of columns of the widest tile: with PL_TILE_ROWS rows, 24 of the 32 registers of AVX-512
+ * or 12 of the 16 of older levels are sums. */
+#if defined(__AVX512F__)
+#define PL_TILE_VECTORS 4
+#else
+#define PL_TILE_VECTORS 2
+#endif
+#define PL_TILE_ROWS     6
+#define PL_TILE_MAX_ROWS 12
+#define PL_TILE_COLS     (PL_TILE_VECTORS * PL_LANES)
+
+/* C[rows, vectors*PL_LANES] = alpha * A B (+ C). Element (r,k) of A is a[r*rs + k*ks];
+ * B and C are row-major with ldb and ldc. */
+struct pl_tile {
+    const float *a, *b;
+    float *c;
+    size_t rs, ks, ldb, ldc, k;
+    float alpha;
+    bool add;
+};
+void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
+
+/* The most rows of a tile: a narrow one needs more of them for as many sums. */
+static inline uint32_t pl_tile_rows(uint32_t vectors) {
+    return vectors <= PL_TILE_VECTORS / 2 ? PL_TILE_MAX_ROWS : PL_TILE_ROWS;
+}
+
+#endif
