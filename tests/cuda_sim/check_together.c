@@ -1,6 +1,7 @@
 /* check_together.c - calls that run as one: the bits of one by one, in a few launches. */
 #include "estimator/base/checked.h"
 #include "estimator/program/quant.h"
+#include "estimator/program/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
 #include "tests/cuda_sim/sim.h"
 #include "tests/kernels/machine.h"
@@ -145,6 +146,36 @@ START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
 }
 END_TEST
 
+/* Its blocks come round again, as many as it has, not as many as were launched. */
+START_TEST(a_large_tensor_beside_a_small_one_is_summed_whole) {
+    const uint64_t n = PL_CUDA_SQUARE_BLOCKS * PL_CUDA_SQUARE_ELEMENTS + 5001;
+    const struct runner *r = &machine.runners[0];
+    uint16_t *ones = malloc(n * sizeof *ones);
+    double sums[2] = {0};
+    machine_turn_to(r);
+    ck_assert_ptr_nonnull(ones);
+    for (uint64_t i = 0; i < n; i++)
+        ones[i] = 0x3F80;
+    void *g = machine_put(r, ones, n * sizeof *ones), *out = machine_put(r, sums, sizeof sums);
+    void *ws = machine_put(r, pool, 2 * 8 * PL_CUDA_SQUARE_BLOCKS);
+    for (int i = 0; i < 2; i++) {
+        calls[i] = (struct pl_call){.attr = &attrs[0], .batch = &batch};
+        calls[i].in[0] = (struct pl_view){g, i ? 300 : n, 1, 1, PL_DTYPE_BF16};
+        calls[i].in[1] = (struct pl_view){(double *)out + i, 1, 1, 1, PL_DTYPE_F64};
+        calls[i].in[2] = (struct pl_view){(double *)ws + i * (int)PL_CUDA_SQUARE_BLOCKS,
+                                          8 * PL_CUDA_SQUARE_BLOCKS, 1, 1, PL_DTYPE_U8};
+        calls[i].out[0] = calls[i].in[1];
+    }
+    ck_assert_int_eq(r->dev->groups[PL_OP_SQUARE_SUM](r->dev, calls, 2), PL_ERR_OK);
+    machine_take(r, ones, g, n * sizeof *ones);
+    machine_take(r, pool, ws, 2 * 8 * PL_CUDA_SQUARE_BLOCKS);
+    machine_take(r, sums, out, sizeof sums);
+    ck_assert_double_eq(sums[0], (double)n);
+    ck_assert_double_eq(sums[1], 300);
+    free(ones);
+}
+END_TEST
+
 START_TEST(one_broken_call_among_many_is_a_broken_plan) {
     const struct runner *r = &machine.runners[0];
     machine_turn_to(r);
@@ -163,6 +194,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, open_all, close_all);
     tcase_add_loop_test(tc, many_tensors_in_one_launch_get_the_bits_of_one_by_one, 0, n);
+    tcase_add_test(tc, a_large_tensor_beside_a_small_one_is_summed_whole);
     tcase_add_loop_test(tc, one_broken_call_among_many_is_a_broken_plan, 0, n);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
