@@ -104,11 +104,11 @@ static void add_adapters(struct pl_builder *b) {
 }
 
 static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_role role,
-                               uint64_t n) {
+                               enum pl_dtype dtype, uint64_t n) {
     return pl_build_tensor(b, (struct pl_tensor){.name = name,
                                                  .layer = PL_NONE,
                                                  .dims = {n, 1, 1},
-                                                 .dtype = PL_DTYPE_F64,
+                                                 .dtype = dtype,
                                                  .category = PL_CATEGORY_BATCH,
                                                  .scope = PL_SCOPE_JOB,
                                                  .role = role,
@@ -128,10 +128,17 @@ static void add_tables(struct pl_builder *b) {
                                   .scope = PL_SCOPE_JOB,
                                   .role = PL_ROLE_ROPE,
                                   .of = PL_NONE});
-    b->p->loss = b->p->clip = PL_NONE;
+}
+
+/* Kernels of a GPU read from its memory what differs between micro-batches of one shape: what was
+ * captured with the one can then be replayed for the other. */
+static void add_scalars(struct pl_builder *b) {
+    b->p->loss = b->p->clip = b->p->facts = PL_NONE;
+    if (b->p->traits.backend == PL_BACKEND_CUDA)
+        b->p->facts = add_scalar_row(b, "facts", PL_ROLE_FACTS, PL_DTYPE_U64, PL_FACTS_WORDS);
     if (b->s->inference) return;
-    b->p->loss = add_scalar_row(b, "loss", PL_ROLE_LOSS, 2);
-    b->p->clip = add_scalar_row(b, "clip", PL_ROLE_NORM, 2);
+    b->p->loss = add_scalar_row(b, "loss", PL_ROLE_LOSS, PL_DTYPE_F64, 2);
+    b->p->clip = add_scalar_row(b, "clip", PL_ROLE_NORM, PL_DTYPE_F64, 2);
 }
 
 void pl_build_job_tensors(struct pl_builder *b) {
@@ -139,9 +146,11 @@ void pl_build_job_tensors(struct pl_builder *b) {
     if (pl_mode_adapts(b->s->mode)) add_adapters(b);
     pl_build_states(b);
     add_tables(b);
+    add_scalars(b);
     if (b->s->inference) {
         pl_build_kv_cache(b);
         return;
     }
-    b->partials = add_scalar_row(b, "norm_partials", PL_ROLE_NONE, pl_u64_max(b->n_trainable, 1));
+    b->partials = add_scalar_row(b, "norm_partials", PL_ROLE_NONE, PL_DTYPE_F64,
+                                 pl_u64_max(b->n_trainable, 1));
 }

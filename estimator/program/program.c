@@ -145,6 +145,7 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     p->traits = *traits;
     p->model = m;
     p->tokens = tokens;
+    p->facts = PL_NONE;
     /* a packed sample that trains has two tokens at least: one to read, one to predict */
     p->seqs = shape->batch_size * (shape->packing ? pl_u64_max(shape->max_seq_length / 2, 1) : 1);
     p->chunk_tokens = chunk_tokens(shape, m, tokens);

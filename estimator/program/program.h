@@ -90,6 +90,7 @@ enum pl_role {
     PL_ROLE_ROPE,    /* cos and sin; layer 0 = default or short factors, 1 = long factors */
     PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
     PL_ROLE_NORM,    /* clip[2] */
+    PL_ROLE_FACTS,   /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */
     PL_ROLE_IDS,     /* batch inputs, filled by the trainer before each micro-batch */
     PL_ROLE_ORDER, /* tokens by ascending id, those of one id in token order */
     PL_ROLE_POSITIONS,
@@ -102,10 +103,10 @@ enum pl_role {
     PL_ROLE_MERGE_VALUES, /* its values in fp32 */
     PL_ROLE_MERGE_A,      /* [r,in] */
     PL_ROLE_MERGE_B,      /* [rows of a stretch, r] */
-    PL_ROLE_KEYS,   /* KV cache of a layer: [batch_size * max_seq_length, K] */
+    PL_ROLE_KEYS,         /* KV cache of a layer: [batch_size * max_seq_length, K] */
     PL_ROLE_VALUES,
     PL_ROLE_LOGITS, /* of GENERATE: a row per sequence that asks for a token */
-    PL_ROLE_COPY,    /* of tensor `of`, in another memory: offload.c */
+    PL_ROLE_COPY,   /* of tensor `of`, in another memory: offload.c */
 };
 
 struct pl_tensor {
@@ -141,6 +142,9 @@ struct pl_operand {
 /* The least buffer that files pass through, in bytes: less might hold no whole group of elements
  * (runtime/checkpoint/stream.c). */
 #define PL_STAGING_MIN 4096
+
+/* Of 8 bytes: struct pl_facts of runtime/kernels/kernels.h. */
+#define PL_FACTS_WORDS 6
 
 #define PL_OP_MAX_IN 8
 #define PL_OP_MAX_OUT 6
@@ -241,6 +245,7 @@ struct pl_program {
     uint64_t chunk_tokens;/* of the loss */
     struct pl_phase_range phases[PL_PHASE_COUNT];
     uint32_t loss, clip;  /* tensor ids; PL_NONE in inference */
+    uint32_t facts;       /* PL_NONE where kernels read the facts in host memory */
 };
 
 pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 struct pl_device;
+struct pl_graph; /* of the back-end */
 
 struct pl_device_ops {
     const char *name;    /* "cpu", "cuda", "null" */
@@ -48,6 +49,15 @@ struct pl_device_ops {
     pl_err (*post)(struct pl_device *dev, uint32_t place, uint64_t at, const void *src,
                    uint64_t bytes);
     pl_err (*collect)(struct pl_device *dev, uint32_t place, void *dst, uint64_t bytes);
+    /* Work that is the same every time, written down once. Between begin and end kernels are not
+     * run; end (keep) makes one thing of them, which replay starts in order with the kernels, with
+     * operands and arguments as they were. Whatever end returns, nothing has run. DEVICE_OOM: it
+     * would take more than dev->graphs grants. forget: sets *g to NULL. NULL = the device has
+     * no such thing. */
+    pl_err (*record_begin)(struct pl_device *dev);
+    pl_err (*record_end)(struct pl_device *dev, bool keep, struct pl_graph **out);
+    pl_err (*replay)(struct pl_device *dev, const struct pl_graph *g);
+    void (*forget)(struct pl_device *dev, struct pl_graph **g);
     /* Bytes free for arenas right now, before any budget. */
     pl_err (*free_bytes)(struct pl_device *dev, uint64_t *out, struct pl_diag *d);
 };
@@ -61,6 +71,19 @@ struct pl_inject { /* fail allocation number `at` (1-based), `count` times in a 
     uint64_t at, count; /* at 0 = off; count UINT64_MAX = for ever */
 };
 
+/* Graphs take memory of the driver: none is made unless limit_bytes grants it. */
+struct pl_graph_books {
+    uint64_t limit_bytes, node_bytes; /* of all; what one node is expected to take */
+    uint64_t bytes, nodes;            /* of those there are; bytes as measured */
+    uint64_t peak_bytes, peak_nodes;  /* at the time of the most bytes */
+    uint64_t made, replays;
+    const char *off; /* why none is made any more; static; NULL = they are */
+};
+static inline bool pl_graph_fits(const struct pl_graph_books *b, uint64_t nodes) {
+    return b->bytes <= b->limit_bytes &&
+           (b->node_bytes == 0 || nodes <= (b->limit_bytes - b->bytes) / b->node_bytes);
+}
+
 struct pl_device {
     const struct pl_device_ops *ops;
     const pl_kernel_fn *kernels; /* [PL_OP_COUNT]; NULL entry = not a kernel */
@@ -73,6 +96,7 @@ struct pl_device {
     uint64_t host_bytes[PL_PLACE_COUNT]; /* reserved of each host memory; row DEVICE stays 0 */
     uint64_t host_allocations;           /* pl_host_reserve() of bytes, successful and failed */
     struct pl_inject inject, inject_pinned;
+    struct pl_graph_books graphs;
     uint32_t ordinal; /* which of several devices */
     void *staging;    /* pinned host memory for files on their way; NULL = staging is in an arena */
     uint64_t staging_bytes;

@@ -1,5 +1,6 @@
 /* exec.c - binding views and running ops. */
 #include "runtime/exec/exec.h"
+#include "runtime/exec/repeats.h"
 
 #include "estimator/base/checked.h"
 
@@ -132,6 +133,7 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
                            (unsigned long long)e->plan->batch_bytes, (unsigned long long)job->bytes,
                            (unsigned long long)batch->bytes);
     PL_TRY(check_host_arenas(e, d));
+    pl_exec_forget(e);
     e->job = *job;
     e->batch_arena = *batch;
     PL_TRY(check_bounds(e, d));
@@ -148,6 +150,18 @@ pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct 
             bind_view(e, &op->out[k], &c->out[k]);
     }
     return PL_ERR_OK;
+}
+
+pl_err pl_exec_describe(struct pl_exec *e, const struct pl_batch *b, struct pl_diag *d) {
+    const uint32_t id = e->plan->program->facts;
+    struct pl_facts facts;
+    e->batch = *b;
+    if (id == PL_NONE) return PL_ERR_OK;
+    e->batch.facts = pl_exec_address(e, id);
+    pl_facts_fill(b, &facts);
+    pl_err err = pl_exec_upload(e, id, &facts, sizeof facts);
+    return err == PL_ERR_OK ? err
+                            : pl_diag_set(d, err, "the facts of a micro-batch did not arrive");
 }
 
 /* Cuts every window to the rows the micro-batch really has. */
@@ -209,9 +223,8 @@ static pl_err read_clock(struct pl_exec *e, uint32_t first, uint32_t n, double *
     return PL_ERR_OK;
 }
 
-pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     double since = 0;
-    cut_rows(e);
     if (e->times) {
         PL_TRY(finish_pending(e));
         since = now();
@@ -221,6 +234,12 @@ pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag
         PL_TRY(run_together(e, i, k, d));
         if (e->times) PL_TRY(read_clock(e, i, k, &since));
     }
+    return PL_ERR_OK;
+}
+
+pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    cut_rows(e);
+    PL_TRY(e->times ? run_ops(e, first, n, d) : pl_exec_replay(e, first, n, run_ops, d));
     e->ops_run += n;
     return PL_ERR_OK;
 }
@@ -231,6 +250,7 @@ pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag 
 }
 
 void pl_exec_finish(struct pl_exec *e) {
+    if (e->device) pl_exec_forget(e);
     free(e->calls);
     free(e->patches);
     *e = (struct pl_exec){0};

@@ -7,7 +7,8 @@
  *   E2  running allocates nothing; views are made once, only row counts change with the batch
  *   E3  an op of the host runs on the CPU's kernels, behind everything that was copied before it
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
- *      e.batch = ...; pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ... pl_exec_finish(&e); */
+ *      pl_exec_describe(&e, &facts, &d); pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ...
+ * pl_exec_finish(&e); */
 #ifndef PL_RUNTIME_EXEC_EXEC_H
 #define PL_RUNTIME_EXEC_EXEC_H
 
@@ -25,6 +26,19 @@ struct pl_op_time { /* what the runs of an op took, together; of ops that run as
     uint64_t runs;
 };
 
+/* A range of ops and what its grids and products follow from: repeats.h. */
+struct pl_exec_shape {
+    uint32_t first_op, n_ops; /* n_ops 0 = an entry that is free */
+    uint64_t n_tokens, n_seqs, n_targets;
+    bool opens_step;        /* its micro-batch is the first of the step */
+    bool refused;           /* it cannot be replayed, or its graph would be too large */
+    uint64_t used;          /* pl_exec.clock at the last run */
+    struct pl_graph *graph; /* NULL = none yet */
+};
+#define PL_EXEC_SHAPES     32
+#define PL_EXEC_GRAPHS     8
+#define PL_EXEC_RECORDINGS 32
+
 struct pl_exec {
     const struct pl_plan *plan; /* borrowed */
     struct pl_device *device;   /* borrowed */
@@ -32,13 +46,16 @@ struct pl_exec {
     struct pl_host_arenas host_arenas; /* set before binding; {0} where the plan has none */
     bool pending;               /* the device may still be working on what a host's op needs */
     struct pl_arena job, batch_arena;
-    struct pl_batch batch;      /* facts of the micro-batch at hand: set before a run */
+    struct pl_batch batch;      /* facts of the micro-batch at hand: pl_exec_describe() */
     struct pl_call *calls;      /* [n_ops] */
     struct pl_exec_patch *patches;
     uint32_t n_patches;
     uint64_t cut_tokens, cut_targets; /* row counts the views are cut to */
     uint64_t ops_run;
     struct pl_op_time *times; /* [n_ops], borrowed, added to; NULL: no clock is read */
+    struct pl_exec_shape shapes[PL_EXEC_SHAPES];
+    uint64_t clock;      /* runs that might have been replayed */
+    uint32_t recordings; /* since the binding */
 };
 
 /* Allocates everything the executor will ever need for this plan. */
@@ -47,6 +64,8 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
 /* Fills the views; arenas may be bound again after they moved. E1: RUNTIME_PLAN_BROKEN. */
 pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct pl_arena *batch,
                     struct pl_diag *d);
+/* The micro-batch that the runs from here on are for, behind those before; bound already. */
+pl_err pl_exec_describe(struct pl_exec *e, const struct pl_batch *b, struct pl_diag *d);
 pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d);
 /* Ops [first, first+n) of the list. */
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d);
@@ -55,6 +74,8 @@ pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint6
 pl_err pl_exec_download(struct pl_exec *e, uint32_t tensor, void *dst, uint64_t bytes);
 /* Address of a tensor in its memory. */
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
+/* Drops what was written down for replaying, and its memory: operands are about to move. */
+void pl_exec_forget(struct pl_exec *e);
 void pl_exec_finish(struct pl_exec *e); /* leaves {0} */
 
 #endif

@@ -19,6 +19,17 @@ struct pl_view {
     enum pl_dtype dtype;
 };
 
+/* What may change between two micro-batches of one shape, as kernels of a GPU read it from its
+ * memory (the program's tensor `facts`): nothing of it decides a grid or a product. */
+struct pl_facts {
+    uint64_t step, max_len;
+    float loss_scale;
+    float rate, kept;                /* learning rate; 1 - rate * weight decay */
+    float adam_step, adam_root;      /* ADAMW: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
+    float adam8_step, adam8_epsilon; /* ADAMW_8BIT, which scales both by sqrt(1 - beta2^t) */
+    uint32_t unused;                 /* 0 */
+};
+
 /* Facts of the micro-batch and the step; filled by the trainer, read by kernels. */
 struct pl_batch {
     uint64_t n_tokens, n_seqs, n_targets;
@@ -27,6 +38,8 @@ struct pl_batch {
     float loss_scale;     /* 1 / supervised tokens of the whole step */
     uint64_t seed, step;  /* step counts from 1 */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */
+    const struct pl_facts
+        *facts; /* the same in the device's memory; NULL = kernels need none there */
 };
 
 struct pl_call {
@@ -34,6 +47,9 @@ struct pl_call {
     const struct pl_attr *attr;
     const struct pl_batch *batch;
 };
+
+/* The derived figures are rounded once, from double. */
+void pl_facts_fill(const struct pl_batch *b, struct pl_facts *out);
 
 struct pl_device;
 typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);

@@ -7,7 +7,7 @@
  * remembered in the same way (speed.h).
  *   X1  a missing, broken or foreign file is the same as none: it never fails a run
  *   X2  the file is replaced whole or not at all
- * Use: pl_context_predict(&gpu, &c); ... pl_context_remember(&gpu, opened, final); */
+ * Use: pl_context_predict(&gpu, &c); ... pl_context_remember(&gpu, &seen); */
 #ifndef PL_RUNTIME_TRAIN_CONTEXT_H
 #define PL_RUNTIME_TRAIN_CONTEXT_H
 
@@ -23,12 +23,17 @@ struct pl_context {
     uint64_t bytes;        /* at the end of a run */
     uint64_t growth_bytes; /* of them, what comes after the context was opened: library kernels */
     uint64_t doubt_bytes;  /* `bytes` may be off by so much; 0 where an earlier run measured it */
+    uint64_t graph_node_bytes; /* of a node of a CUDA graph; graphs are not in `bytes` */
     const char *source;    /* "earlier runs", "card table", "default"; static */
 };
 
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out);
-/* opened <= final: bytes of this process without arenas, behind the opening and at the end. */
-void pl_context_remember(const struct pl_gpu *gpu, uint64_t opened_bytes, uint64_t final_bytes);
+struct pl_context_seen {
+    uint64_t opened_bytes, final_bytes; /* of this process without arenas and graphs, behind the
+                                         * opening and at the end; opened <= final */
+    uint64_t graph_bytes, graph_nodes;  /* of the graphs there were; 0 nodes = there were none */
+};
+void pl_context_remember(const struct pl_gpu *gpu, const struct pl_context_seen *seen);
 
 /* --- what runs remember: files in the cache directory, X1, X2 --- */
 

@@ -129,11 +129,12 @@ static pl_err compute(struct generator *g, struct pl_diag *d) {
     struct pl_run *r = &g->run;
     struct pl_rung *rung = pl_run_rung(r);
     const struct pl_micro_batch *mb = &r->micro;
-    rung->exec.batch = (struct pl_batch){.n_tokens = mb->n_tokens,
-                                         .n_seqs = mb->n_seqs,
-                                         .n_targets = mb->n_targets,
-                                         .max_len = mb->max_len,
-                                         .first = true};
+    const struct pl_batch batch = {.n_tokens = mb->n_tokens,
+                                   .n_seqs = mb->n_seqs,
+                                   .n_targets = mb->n_targets,
+                                   .max_len = mb->max_len,
+                                   .first = true};
+    PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
     PL_TRY(pl_run_upload_inputs(r, false));
     PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
     const uint64_t bytes = mb->n_targets * r->pf->model.vocab * sizeof(float);

@@ -1,4 +1,5 @@
 /* measure.c - what a GPU's driver took, against what was predicted. */
+#include "runtime/train/graphs.h"
 #include "runtime/train/run.h"
 
 #include "estimator/base/checked.h"
@@ -34,10 +35,13 @@ pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d) {
     struct pl_preflight *pf = r->pf;
     if (!pl_device_is_cuda(r->job->device)) return PL_ERR_OK;
     r->opened_bytes = process_bytes(r);
-    if (r->opened_bytes) pf->budget.context_bytes = r->opened_bytes + pf->context.growth_bytes;
-    pf->estimate.budget = pf->budget;
-    pf->estimate.verdict =
-        pl_gate_judge(pf->estimate.planned.plan, r->job, &pf->model, &pf->budget);
+    if (r->opened_bytes) {
+        pf->budget.context_bytes = r->opened_bytes + pf->context.growth_bytes;
+        pf->graph_bytes = 0;
+    }
+    pl_graphs_grant(pf);
+    r->device->graphs.limit_bytes = pf->graph_bytes;
+    r->device->graphs.node_bytes = pf->context.graph_node_bytes;
     r->device->budget_bytes =
         pf->budget.total_bytes - pl_u64_min(pf->budget.total_bytes, pf->budget.context_bytes);
     struct pl_diag refusal = {0};
@@ -55,7 +59,8 @@ static uint64_t resident_bytes(void) {
 }
 
 void pl_run_measure(struct pl_run *r, struct pl_train_result *out) {
-    out->predicted_bytes = pl_run_rung(r)->planned.plan->arena_bytes + r->pf->context.bytes;
+    out->predicted_bytes =
+        pl_run_rung(r)->planned.plan->arena_bytes + r->pf->context.bytes + r->pf->graph_bytes;
     if (!pl_device_is_cuda(r->job->device)) {
         out->measured_bytes = resident_bytes();
         return;
@@ -63,6 +68,11 @@ void pl_run_measure(struct pl_run *r, struct pl_train_result *out) {
     out->measured_bytes = process_bytes(r);
     if (out->measured_bytes <= r->device->used_bytes) return;
     out->context_bytes = out->measured_bytes - r->device->used_bytes;
-    pl_context_remember(&r->pf->gpu, r->opened_bytes,
-                        pl_u64_max(r->opened_bytes, out->context_bytes));
+    const struct pl_graph_books *g = &r->device->graphs;
+    const uint64_t final = out->context_bytes - pl_u64_min(out->context_bytes, g->bytes);
+    pl_context_remember(&r->pf->gpu,
+                        &(struct pl_context_seen){.opened_bytes = r->opened_bytes,
+                                                  .final_bytes = pl_u64_max(r->opened_bytes, final),
+                                                  .graph_bytes = g->peak_bytes,
+                                                  .graph_nodes = g->peak_nodes});
 }

@@ -1,6 +1,7 @@
 /* preflight.c - everything that is decided before a device is opened. */
 #include "runtime/train/adapter_job.h"
 #include "runtime/train/generate.h"
+#include "runtime/train/graphs.h"
 
 #include "estimator/api/question.h"
 #include "estimator/autobatch/autolevel.h"
@@ -247,6 +248,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(decide_steps(pf, d));
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, recommended, &pf->search.planned, d));
+    pl_graphs_grant(pf);
     record_decisions(pf);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
     PL_TRY(judge(pf, d));
@@ -280,6 +282,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, 0, &pf->search.planned, d));
+    pl_graphs_grant(pf);
     return judge(pf, d);
 }
 

@@ -75,6 +75,7 @@ struct pl_run {
     struct pl_io_fault io_fault;
     struct pl_oom_facts facts; /* of the last device failure */
     uint64_t tokens_computed;
+    bool graphs_off_told;        /* why there are none */
     uint64_t opened_bytes;       /* of a GPU's context, as measured behind the opening */
     uint64_t steady_allocations; /* device counter when it must stand still */
     char *config_json;           /* of the model, as read */

@@ -145,7 +145,10 @@ static pl_err reserve_host_job(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* Graphs know the addresses of what they work on. */
 void pl_run_release_batch(struct pl_run *r) {
+    for (uint32_t i = 0; i < r->n_rungs; i++)
+        pl_exec_forget(&r->rungs[i].exec);
     pl_arena_release(r->device, &r->batch_arena);
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         pl_host_release(r->device, place, &r->host_arenas.batch[place]);

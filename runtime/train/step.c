@@ -39,21 +39,21 @@ static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
     return pl_exec_download(&pl_run_rung(r)->exec, tensor, out, 2 * sizeof *out);
 }
 
-static void describe_batch(struct pl_run *r, bool first, uint64_t targets) {
-    struct pl_batch *b = &pl_run_rung(r)->exec.batch;
-    *b = (struct pl_batch){.n_tokens = r->micro.n_tokens,
-                           .n_seqs = r->micro.n_seqs,
-                           .n_targets = r->micro.n_targets,
-                           .max_len = r->micro.max_len,
-                           .first = first,
-                           .loss_scale = targets ? (float)(1.0 / (double)targets) : 0.0f,
-                           .seed = r->job->seed,
-                           .step = r->state.step + 1,
-                           .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1),
-                           .weight_decay = r->job->weight_decay,
-                           .beta1 = r->job->adam_beta1,
-                           .beta2 = r->job->adam_beta2,
-                           .epsilon = r->job->adam_epsilon};
+static pl_err describe_batch(struct pl_run *r, bool first, uint64_t targets, struct pl_diag *d) {
+    const struct pl_batch b = {.n_tokens = r->micro.n_tokens,
+                               .n_seqs = r->micro.n_seqs,
+                               .n_targets = r->micro.n_targets,
+                               .max_len = r->micro.max_len,
+                               .first = first,
+                               .loss_scale = targets ? (float)(1.0 / (double)targets) : 0.0f,
+                               .seed = r->job->seed,
+                               .step = r->state.step + 1,
+                               .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1),
+                               .weight_decay = r->job->weight_decay,
+                               .beta1 = r->job->adam_beta1,
+                               .beta2 = r->job->adam_beta2,
+                               .epsilon = r->job->adam_epsilon};
+    return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
 }
 
 /* device_oom@step=N strikes behind the first micro-batch, when gradients are half made. */
@@ -91,7 +91,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     PL_TRY(clear_loss(r));
     for (uint64_t first = 0; first < r->batch.slots; first += size) {
         pl_micro_batch_fill(&r->micro, &r->batch, first, size);
-        describe_batch(r, first == 0, r->batch.targets);
+        PL_TRY(describe_batch(r, first == 0, r->batch.targets, d));
         PL_TRY(pl_run_upload_inputs(r, false));
         PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
         if (first == 0 && fault_due(r)) return inject(r, d);
@@ -349,7 +349,7 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
     for (uint64_t row = 0; row < pf->eval_rows; row += r->batch.n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
         pl_micro_batch_fill(&r->micro, &r->batch, 0, size);
-        describe_batch(r, true, 0);
+        PL_TRY(describe_batch(r, true, 0, d));
         PL_TRY(pl_run_upload_inputs(r, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
         targets += r->batch.targets;

@@ -131,10 +131,21 @@ static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_t
     return PL_ERR_OK;
 }
 
+/* Once: the run is as right without, only slower. */
+static void tell_about_graphs(struct pl_run *r) {
+    char line[160];
+    if (!r->device->graphs.off || r->graphs_off_told) return;
+    r->graphs_off_told = true;
+    snprintf(line, sizeof line, "no graphs: %s; every kernel is launched by itself",
+             r->device->graphs.off);
+    pl_progress_note(&r->progress, line);
+}
+
 /* Whatever looks at the weights waits for all steps; a signal does, since a checkpoint follows. */
 static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *out,
                        struct pl_diag *d) {
     PL_TRY(pl_run_step(r, d));
+    tell_about_graphs(r);
     out->stopped_by = stop_signal(r);
     bool last = r->state.step == r->pf->total_steps;
     bool eval = due(r->job->eval_steps, r->state.step) || last;
@@ -193,21 +204,22 @@ pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct 
 }
 
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
+    const struct pl_graph_books *g = &r->device->graphs;
     return pl_log_event(
         r->log, "summary",
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I}", "steps",
-                  (json_int_t)t->steps, "planned_host_bytes", (json_int_t)t->planned_host_bytes,
-                  "allocated_host_bytes", (json_int_t)t->allocated_host_bytes,
-                  "planned_peak_bytes", (json_int_t)t->planned_bytes, "allocated_peak_bytes",
-                  (json_int_t)t->allocated_bytes, "measured_peak_bytes",
-                  (json_int_t)t->measured_bytes, "predicted_process_bytes",
-                  (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
-                  "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
-                  pl_log_real(t->wall_seconds), "data_wait_seconds",
-                  pl_log_real(t->data_wait_seconds), "predicted_step_seconds",
-                  pl_log_real(r->pf->forecast.step_seconds), "measured_step_seconds",
-                  pl_log_real(t->pace.seconds), "oom_recoveries",
-                  (json_int_t)t->oom_recoveries),
+        json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
+            "steps", (json_int_t)t->steps, "planned_host_bytes", (json_int_t)t->planned_host_bytes,
+            "allocated_host_bytes", (json_int_t)t->allocated_host_bytes, "planned_peak_bytes",
+            (json_int_t)t->planned_bytes, "allocated_peak_bytes", (json_int_t)t->allocated_bytes,
+            "measured_peak_bytes", (json_int_t)t->measured_bytes, "predicted_process_bytes",
+            (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
+            "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
+            pl_log_real(t->wall_seconds), "data_wait_seconds", pl_log_real(t->data_wait_seconds),
+            "predicted_step_seconds", pl_log_real(r->pf->forecast.step_seconds),
+            "measured_step_seconds", pl_log_real(t->pace.seconds), "oom_recoveries",
+            (json_int_t)t->oom_recoveries, "graphs", (json_int_t)g->made, "graph_replays",
+            (json_int_t)g->replays, "graph_bytes", (json_int_t)g->peak_bytes),
         d);
 }
 

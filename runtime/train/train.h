@@ -45,6 +45,7 @@ struct pl_preflight {
     struct pl_budget budget;
     struct pl_gpu gpu;         /* as NVML described it; {0} on the CPU */
     struct pl_context context; /* as predicted; 0 bytes on the CPU */
+    uint64_t graph_bytes;      /* of budget.context_bytes: granted to graphs of a step */
     struct pl_estimate estimate; /* the plan at the chosen batch, verdict, remedies, notes */
     struct pl_text notes;
     bool batch_was_auto;

@@ -199,18 +199,20 @@ void rig_fill_batch(struct rig *r) {
     put(r, PL_ROLE_TARGET_ROWS, list_targets(r, length, false));
     const uint64_t targets = list_targets(r, length, true);
     put(r, PL_ROLE_TARGETS, targets);
-    r->exec.batch = (struct pl_batch){.n_tokens = n,
-                                      .n_seqs = rows,
-                                      .n_targets = targets,
-                                      .max_len = length,
-                                      .first = true,
-                                      .loss_scale = 1.0f / (float)targets,
-                                      .seed = 1,
-                                      .step = 1,
-                                      .learning_rate = 1e-5,
-                                      .beta1 = 0.9,
-                                      .beta2 = 0.999,
-                                      .epsilon = 1e-8};
+    const struct pl_batch batch = {.n_tokens = n,
+                                   .n_seqs = rows,
+                                   .n_targets = targets,
+                                   .max_len = length,
+                                   .first = true,
+                                   .loss_scale = 1.0f / (float)targets,
+                                   .seed = 1,
+                                   .step = 1,
+                                   .learning_rate = 1e-5,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .epsilon = 1e-8};
+    struct pl_diag d = {0};
+    must(pl_exec_describe(&r->exec, &batch, &d), &d);
 }
 
 /* --- costs ----------------------------------------------------------------------------------- */

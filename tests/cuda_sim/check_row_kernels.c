@@ -75,6 +75,8 @@ static pl_err run(const struct runner *r, enum pl_op_kind kind, const struct pl_
     struct copies k = {0};
     struct pl_call c = *call;
     machine_turn_to(r);
+    const struct pl_batch described = machine_describe(r, call->batch);
+    c.batch = &described;
     for (int i = 0; i < PL_OP_MAX_IN; i++)
         place(&k, r, &c.in[i]);
     for (int i = 0; i < PL_OP_MAX_OUT; i++)
@@ -202,6 +204,8 @@ static struct pl_call sgd_call(const struct pl_attr *site, const struct pl_batch
 static pl_err run_off_16_bytes(const struct runner *r, const struct pl_call *call) {
     struct pl_call c = *call;
     machine_turn_to(r);
+    const struct pl_batch described = machine_describe(r, call->batch);
+    c.batch = &described;
     char *copy = machine_put(r, weights, sizeof weights);
     c.in[0].p = c.out[0].p = copy + sizeof *weights;
     c.in[1].p = machine_put(r, gradient, sizeof gradient);

@@ -273,6 +273,140 @@ START_TEST(an_access_outside_an_allocation_ends_the_process) {
 }
 END_TEST
 
+/* --- graphs ----------------------------------------------------------------------------------- */
+
+static cudaStream_t begin_capture(void) {
+    cudaStream_t stream = NULL;
+    ck_assert_int_eq(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    return stream;
+}
+
+/* A kernel, a fill and a copy with their arguments as they were when they were written down. */
+START_TEST(what_is_captured_runs_when_it_is_replayed) {
+    enum { N = 8 };
+    int *out = device(N * sizeof *out), *copy = device(N * sizeof *out), *pinned = NULL, n = N;
+    size_t nodes = 0;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    ck_assert_int_eq(cudaMallocHost((void **)&pinned, sizeof *pinned), cudaSuccess);
+    cudaStream_t stream = begin_capture();
+    *pinned = 1;
+    smoke_number_on(stream, out, n, 4);
+    n = 1;
+    ck_assert_int_eq(cudaMemsetAsync(out, 0, sizeof *out, stream), cudaSuccess);
+    ck_assert_int_eq(cudaMemcpyAsync(out + 1, pinned, sizeof *out, cudaMemcpyHostToDevice, stream),
+                     cudaSuccess);
+    ck_assert_int_eq(cudaMemcpyAsync(copy, out, N * sizeof *out, cudaMemcpyDeviceToDevice, stream),
+                     cudaSuccess);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ck_assert_int_eq(cudaGraphGetNodes(graph, NULL, &nodes), cudaSuccess);
+    ck_assert_uint_eq(nodes, 4);
+    ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    ck_assert_int_eq(cudaGraphDestroy(graph), cudaSuccess);
+    ck_assert_uint_eq(plsim_counters.launches, 0);
+    ck_assert_int_eq(copy[7], -1);
+    for (int round = 5; round < 7; round++) {
+        *pinned = round;
+        ck_assert_int_eq(cudaGraphLaunch(exec, stream), cudaSuccess);
+        ck_assert_int_eq(copy[0], 0);
+        ck_assert_int_eq(copy[1], round);
+        ck_assert_int_eq(copy[7], 7);
+    }
+    ck_assert_uint_eq(plsim_counters.graph_launches, 2);
+    ck_assert_uint_eq(plsim_counters.launches, 0);
+    ck_assert_int_eq(cudaGraphExecDestroy(exec), cudaSuccess);
+    cudaStreamDestroy(stream);
+}
+END_TEST
+
+static cudaError_t call_while_capturing(int which, cudaStream_t stream) {
+    static char host[8], *there;
+    cudaEvent_t event = NULL;
+    void *p = NULL;
+    if (!there) there = device(8);
+    ck_assert_int_eq(cudaEventCreate(&event), cudaSuccess);
+    ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    switch (which) {
+    case 0:
+        return cudaMalloc(&p, 8);
+    case 1:
+        return cudaStreamSynchronize(stream);
+    case 2:
+        return cudaDeviceSynchronize();
+    case 3:
+        return cudaMemcpy(there, host, 8, cudaMemcpyHostToDevice);
+    case 4:
+        return cudaMemcpyAsync(there, host, 8, cudaMemcpyHostToDevice, stream);
+    case 5:
+        return cudaEventQuery(event);
+    case 6:
+        return cudaMallocHost(&p, 8);
+    case 7:
+        return cudaFree(there);
+    case 8:
+        return cudaStreamQuery(stream);
+    default:
+        return cudaMemset(there, 0, 8);
+    }
+}
+
+START_TEST(what_no_capture_can_stand_spoils_it) {
+    cudaStream_t stream = NULL;
+    cudaGraph_t graph = NULL;
+    enum cudaStreamCaptureStatus status;
+    int *out = device(sizeof *out);
+    ck_assert_int_eq(cudaStreamCreate(&stream), cudaSuccess);
+    ck_assert_int_eq(call_while_capturing(_i, stream), cudaErrorStreamCaptureUnsupported);
+    ck_assert_int_eq(cudaStreamIsCapturing(stream, &status), cudaSuccess);
+    ck_assert_int_eq(status, cudaStreamCaptureStatusInvalidated);
+    (void)cudaGetLastError();
+    smoke_number_on(stream, out, 1, 1);
+    ck_assert_int_eq(cudaGetLastError(), cudaErrorStreamCaptureInvalidated);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    ck_assert_ptr_null(graph);
+    smoke_number_on(stream, out, 1, 1);
+    ck_assert_int_eq(*out, 0);
+    cudaStreamDestroy(stream);
+}
+END_TEST
+
+START_TEST(an_event_of_a_capture_cannot_be_waited_for) {
+    cudaEvent_t event = NULL;
+    cudaGraph_t graph = NULL;
+    ck_assert_int_eq(cudaEventCreate(&event), cudaSuccess);
+    cudaStream_t stream = begin_capture();
+    ck_assert_int_eq(cudaEventRecord(event, stream), cudaSuccess);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ck_assert_int_eq(cudaEventSynchronize(event), cudaErrorCapturedEvent);
+    cudaGraphDestroy(graph);
+    cudaEventDestroy(event);
+    cudaStreamDestroy(stream);
+}
+END_TEST
+
+START_TEST(a_graph_takes_memory_until_it_is_destroyed) {
+    size_t before = 0, during = 0, after = 0, total = 0;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    int *out = device(sizeof *out);
+    with("PLSIM_GRAPH_NODE_BYTES", "1000");
+    cudaStream_t stream = begin_capture();
+    smoke_number_on(stream, out, 1, 1);
+    smoke_number_on(stream, out, 1, 1);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ck_assert_int_eq(cudaMemGetInfo(&before, &total), cudaSuccess);
+    ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    ck_assert_int_eq(cudaMemGetInfo(&during, &total), cudaSuccess);
+    ck_assert_int_eq(cudaGraphExecDestroy(exec), cudaSuccess);
+    ck_assert_int_eq(cudaMemGetInfo(&after, &total), cudaSuccess);
+    ck_assert_uint_eq(before - during, 2000);
+    ck_assert_uint_eq(after, before);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+}
+END_TEST
+
 static TCase *facts(Suite *s, const char *name) {
     TCase *tc = tcase_create(name);
     tcase_add_checked_fixture(tc, plsim_restart, NULL);
@@ -305,6 +439,11 @@ int main(void) {
     tcase_add_test(tc, copies_keep_their_bytes);
     tcase_add_loop_test_raise_signal(tc, an_access_outside_an_allocation_ends_the_process, SIGABRT,
                                      0, 5);
+    tc = facts(s, "graphs");
+    tcase_add_test(tc, what_is_captured_runs_when_it_is_replayed);
+    tcase_add_loop_test(tc, what_no_capture_can_stand_spoils_it, 0, 10);
+    tcase_add_test(tc, an_event_of_a_capture_cannot_be_waited_for);
+    tcase_add_test(tc, a_graph_takes_memory_until_it_is_destroyed);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
     int failed = srunner_ntests_failed(sr);

@@ -111,7 +111,9 @@ static void run_calls(const struct runner *r, enum pl_op_kind kind, bool togethe
     make_calls(kind);
     machine_turn_to(r);
     unsigned char *copy = machine_put(r, pool, used);
+    const struct pl_batch described = machine_describe(r, &batch);
     for (uint32_t i = 0; i < CALLS; i++) {
+        calls[i].batch = &described;
         for (int k = 0; k < PL_OP_MAX_IN; k++)
             if (calls[i].in[k].p)
                 calls[i].in[k].p = copy + ((unsigned char *)calls[i].in[k].p - pool);
@@ -180,6 +182,8 @@ START_TEST(one_broken_call_among_many_is_a_broken_plan) {
     const struct runner *r = &machine.runners[0];
     machine_turn_to(r);
     make_calls(kinds[_i]);
+    const struct pl_batch described = machine_describe(r, &batch);
+    calls[0].batch = &described;
     calls[1] = calls[0]; /* without an element: nothing that lies in host memory is touched */
     calls[1].in[0].dtype = PL_DTYPE_I32;
     ck_assert_int_eq(r->dev->groups[kinds[_i]](r->dev, calls, 2), PL_ERR_PLAN_BROKEN);

@@ -1,10 +1,10 @@
 /* sim.h - the inside of the emulation of the CUDA runtime, and what tests may ask of it.
  *
- * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_block.c:
- * threads of a block as fibres. sim_fibre.c: the switch between two. sim_warp.c, sim_ptx.c: what a
- * warp computes together. sim_watch.c, sim_hooks.c: what its threads touch. sim_settings.c: the
- * environment. sim_lt.c, sim_nvml.c: libraries that the back-end loads by itself. Not thread-safe:
- * the back-end has one host thread.
+ * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_graph.c:
+ * capture and graphs. sim_block.c: threads of a block as fibres. sim_fibre.c: the switch between
+ * two. sim_warp.c, sim_ptx.c: what a warp computes together. sim_watch.c, sim_hooks.c: what its
+ * threads touch. sim_settings.c: the environment. sim_lt.c, sim_nvml.c: libraries that the back-end
+ * loads by itself. Not thread-safe: the back-end has one host thread.
  * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
 #ifndef PL_TESTS_CUDA_SIM_SIM_H
 #define PL_TESTS_CUDA_SIM_SIM_H
@@ -17,6 +17,7 @@
 struct plsim_counters {
     uint64_t mallocs, failed_mallocs, frees, host_mallocs, failed_host_mallocs;
     uint64_t launches, blocks, switches, copies, memsets, syncs;
+    uint64_t captures, graphs, graph_launches; /* graphs: instantiated */
     uint64_t idle_syncs; /* waits behind which a GPU would have had no kernel to run */
     uint64_t used_bytes, peak_bytes; /* of the device */
 };
@@ -39,11 +40,16 @@ enum plsim_site {
     PLSIM_COPY,
     PLSIM_SYNC,
     PLSIM_MATMUL,
+    PLSIM_CAPTURE,
+    PLSIM_CAPTURED,
+    PLSIM_INSTANTIATE,
+    PLSIM_UPLOAD,
+    PLSIM_REPLAY,
     PLSIM_SITES
 };
 
 struct plsim_settings {
-    uint64_t memory_bytes, context_bytes;
+    uint64_t memory_bytes, context_bytes, graph_node_bytes;
     uint64_t neighbour_bytes, neighbour_after; /* 0 bytes = none */
     int sm, sm_count;
     enum plsim_order { PLSIM_FORWARD, PLSIM_REVERSE, PLSIM_RANDOM } order;
@@ -88,6 +94,15 @@ struct plsim_allocation {
 struct plsim_allocation *plsim_holder(const void *p);
 /* sim_watch.c: the allocation goes away. */
 void plsim_watch_forget(struct plsim_allocation *a);
+
+/* sim_graph.c: whether work for this stream is to be written down rather than run, and doing so;
+ * data is copied. */
+bool plsim_captures(cudaStream_t stream);
+cudaError_t plsim_record(void (*run)(void *data), const void *data, size_t bytes, bool is_kernel);
+/* For calls that no capture can stand: it is spoilt, and they fail. cudaSuccess: none is there. */
+cudaError_t plsim_forbidden(void);
+/* Device memory of graphs. */
+uint64_t plsim_graph_bytes(void);
 
 /* Ends the process unless the range lies inside one allocation of device memory. */
 void plsim_check_device_range(const char *what, const void *p, size_t bytes);

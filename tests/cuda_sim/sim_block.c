@@ -15,7 +15,8 @@ enum {
     SHARED_ALIGN = 16,
     GUARD_BYTES = 4096,
     GUARD_BYTE = 0xA5,
-    POISON_BYTE = 0xFF
+    POISON_BYTE = 0xFF,
+    MOST_ARGUMENTS = 33792 /* 32,764 bytes and what binds them */
 };
 
 enum state { READY, AT_WARP, AT_BLOCK, ENDED };
@@ -350,16 +351,38 @@ static cudaError_t check_launch(const struct plsim_launch *l) {
     return l->shared_bytes > plsim_shared_limit(l->kernel) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
+/* A launch and, behind it, its arguments, aligned as malloc() aligns. */
+enum { ARGUMENTS_AT = (sizeof(struct plsim_launch) + 15) / 16 * 16 };
+
+static void run_recorded(void *data) {
+    struct plsim_launch launch;
+    memcpy(&launch, data, sizeof launch);
+    launch.arguments = (char *)data + ARGUMENTS_AT;
+    run_blocks(&launch);
+}
+
+static cudaError_t record(const struct plsim_launch *launch) {
+    unsigned char copy[ARGUMENTS_AT + MOST_ARGUMENTS];
+    if (launch->argument_bytes > MOST_ARGUMENTS)
+        plsim_die("kernel %s has %zu bytes of arguments", launch->name, launch->argument_bytes);
+    memcpy(copy, launch, sizeof *launch);
+    memcpy(copy + ARGUMENTS_AT, launch->arguments, launch->argument_bytes);
+    return plsim_record(run_recorded, copy, ARGUMENTS_AT + launch->argument_bytes, true);
+}
+
 void plsim_run(const struct plsim_launch *launch) {
     if (b.launch) plsim_die("kernel %s launches %s", b.launch->name, launch->name);
     plsim_check_loaded(launch->name, launch->kernel);
-    plsim_counters.launches++;
+    bool is_recorded = plsim_captures(launch->stream);
+    plsim_counters.launches += !is_recorded;
     int injected = plsim_injected(PLSIM_LAUNCH);
     cudaError_t e = plsim_sticky();
     if (e == cudaSuccess) e = check_launch(launch);
     if (e == cudaSuccess) e = (cudaError_t)injected;
-    if (e != cudaSuccess)
-        plsim_fail(e);
-    else
+    if (e == cudaSuccess && is_recorded)
+        (void)record(launch);
+    else if (e == cudaSuccess)
         run_blocks(launch);
+    else
+        plsim_fail(e);
 }

@@ -279,24 +279,59 @@ static float *multiply(const struct problem *p, const void *a, const void *b) {
     return sums;
 }
 
-static void check_use(const struct problem *p, const void *const operands[4],
-                      const struct algorithm *algo, void *workspace, size_t workspace_bytes) {
+/* A product with everything it was asked for with, as it was then. */
+struct product {
+    struct plsim_matmul desc;
+    struct plsim_layout layout[4]; /* a, b, c, d */
+    const void *operand[4];
+    float scale, keep;
+    struct algorithm algorithm;
+    void *workspace;
+    size_t workspace_bytes;
+};
+
+static void check_use(const struct product *t, const void *bias, uint64_t m) {
     static const char *const names[4] = {"cublasLtMatmul, A", "cublasLtMatmul, B",
                                          "cublasLtMatmul, C", "cublasLtMatmul, D"};
-    const struct plsim_layout *const layouts[4] = {p->a, p->b, p->c, p->d};
+    const struct algorithm *algo = &t->algorithm;
     if (algo->marker != MARKER) plsim_die("cublasLtMatmul: not an algorithm of the heuristic");
     for (int i = 0; i < 4; i++) {
-        plsim_check_device_range(names[i], operands[i], extent(layouts[i]));
-        if ((uintptr_t)operands[i] % algo->alignment[i] != 0)
+        plsim_check_device_range(names[i], t->operand[i], extent(&t->layout[i]));
+        if ((uintptr_t)t->operand[i] % algo->alignment[i] != 0)
             plsim_die("%s: %p is not aligned to the %u bytes it was chosen for", names[i],
-                      operands[i], algo->alignment[i]);
+                      t->operand[i], algo->alignment[i]);
     }
-    if (workspace_bytes < algo->workspace_bytes)
+    if (t->workspace_bytes < algo->workspace_bytes)
         plsim_die("cublasLtMatmul: %zu bytes of workspace for an algorithm that uses %zu",
-                  workspace_bytes, (size_t)algo->workspace_bytes);
-    if (workspace_bytes == 0) return;
-    plsim_check_device_range("cublasLtMatmul, workspace", workspace, workspace_bytes);
-    memset(workspace, 0xFF, algo->workspace_bytes);
+                  t->workspace_bytes, (size_t)algo->workspace_bytes);
+    if (bias)
+        plsim_check_device_range("cublasLtMatmul, bias", bias, m * size_of(t->layout[3].type));
+    if ((uintptr_t)bias % algo->alignment[3] != 0)
+        plsim_die("cublasLtMatmul: a bias at %p, the output was promised aligned to %u", bias,
+                  algo->alignment[3]);
+    if (t->workspace_bytes == 0) return;
+    plsim_check_device_range("cublasLtMatmul, workspace", t->workspace, t->workspace_bytes);
+}
+
+static void run_product(void *data) {
+    const struct product *t = data;
+    const struct plsim_layout *l = t->layout;
+    struct problem p = {.desc = &t->desc, .a = &l[0], .b = &l[1], .c = &l[2], .d = &l[3]};
+    const void *bias = t->desc.epilogue == CUBLASLT_EPILOGUE_BIAS ? t->desc.bias : NULL;
+    if (state(&p) != CUBLAS_STATUS_SUCCESS) plsim_die("a product changed since it was checked");
+    check_use(t, bias, p.m);
+    if (t->workspace_bytes) memset(t->workspace, 0xFF, t->algorithm.workspace_bytes);
+    float *sums = multiply(&p, t->operand[0], t->operand[1]);
+    for (uint64_t j = 0; j < p.n; j++)
+        for (uint64_t i = 0; i < p.m; i++) {
+            float sum = t->scale * sums[i * p.n + j];
+            uint64_t at = j * (uint64_t)p.d->ld + i;
+            if (t->keep != 0)
+                sum += t->keep * element(t->operand[2], p.c->type, j * (uint64_t)p.c->ld + i);
+            if (bias) sum += element(bias, p.d->type, i);
+            set_element((void *)(uintptr_t)t->operand[3], p.d->type, at, sum);
+        }
+    free(sums);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
@@ -306,9 +341,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
                               void *workspace, size_t workspace_bytes, cudaStream_t stream) {
     struct problem p = {.desc = desc, .a = a_layout, .b = b_layout, .c = c_layout, .d = d_layout};
-    const void *const operands[4] = {a, b, c, d};
-    struct algorithm chosen;
-    (void)stream;
     if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
     int injected = plsim_injected(PLSIM_MATMUL);
     if (injected) return (cublasStatus_t)injected;
@@ -316,24 +348,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!alpha || !beta || !algo) return CUBLAS_STATUS_INVALID_VALUE;
     cublasStatus_t s = state(&p);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    memcpy(&chosen, algo, sizeof chosen);
-    if (p.m > chosen.m || p.n > chosen.n || p.k > chosen.k) return CUBLAS_STATUS_INVALID_VALUE;
-    check_use(&p, operands, &chosen, workspace, workspace_bytes);
-    float scale = *(const float *)alpha, keep = *(const float *)beta;
-    const void *bias = desc->epilogue == CUBLASLT_EPILOGUE_BIAS ? desc->bias : NULL;
-    if (bias) plsim_check_device_range("cublasLtMatmul, bias", bias, p.m * size_of(p.d->type));
-    if ((uintptr_t)bias % chosen.alignment[3] != 0)
-        plsim_die("cublasLtMatmul: a bias at %p, the output was promised aligned to %u", bias,
-                  chosen.alignment[3]);
-    float *sums = multiply(&p, a, b);
-    for (uint64_t j = 0; j < p.n; j++)
-        for (uint64_t i = 0; i < p.m; i++) {
-            float sum = scale * sums[i * p.n + j];
-            uint64_t at = j * (uint64_t)p.d->ld + i;
-            if (keep != 0) sum += keep * element(c, p.c->type, j * (uint64_t)p.c->ld + i);
-            if (bias) sum += element(bias, p.d->type, i);
-            set_element(d, p.d->type, at, sum);
-        }
-    free(sums);
+    struct product t = {.desc = *desc,
+                        .layout = {*a_layout, *b_layout, *c_layout, *d_layout},
+                        .operand = {a, b, c, d},
+                        .scale = *(const float *)alpha,
+                        .keep = *(const float *)beta,
+                        .workspace = workspace,
+                        .workspace_bytes = workspace_bytes};
+    memcpy(&t.algorithm, algo, sizeof t.algorithm);
+    if (p.m > t.algorithm.m || p.n > t.algorithm.n || p.k > t.algorithm.k)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (plsim_captures(stream))
+        return plsim_record(run_product, &t, sizeof t, true) == cudaSuccess
+                   ? CUBLAS_STATUS_SUCCESS
+                   : CUBLAS_STATUS_EXECUTION_FAILED;
+    run_product(&t);
     return CUBLAS_STATUS_SUCCESS;
 }

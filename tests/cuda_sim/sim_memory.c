@@ -14,7 +14,8 @@ static uint64_t neighbour_bytes, calls;
 static bool has_context;
 
 uint64_t plsim_own_bytes(void) {
-    return plsim_counters.used_bytes + (has_context ? plsim_settings()->context_bytes : 0);
+    return plsim_counters.used_bytes + plsim_graph_bytes() +
+           (has_context ? plsim_settings()->context_bytes : 0);
 }
 
 uint64_t plsim_free_bytes(void) {
@@ -69,6 +70,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (e != cudaSuccess) return e;
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     *out = NULL;
+    if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     plsim_need_context();
     let_neighbour_in();
     if (bytes == 0) return cudaSuccess;
@@ -87,6 +89,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 cudaError_t cudaFree(void *p) {
     cudaError_t e = plsim_sticky();
     if (!p) return e;
+    if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     struct plsim_allocation *a = take(p, true);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     plsim_counters.frees++;
@@ -105,6 +108,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     if (e != cudaSuccess) return e;
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     *out = NULL;
+    if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     if (bytes == 0) return cudaSuccess;
     struct plsim_allocation *a = injected ? NULL : add(bytes, false);
     if (!a) {
@@ -122,6 +126,7 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 cudaError_t cudaFreeHost(void *p) {
     cudaError_t e = plsim_sticky();
     if (!p) return e;
+    if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     struct plsim_allocation *a = take(p, false);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     free(a->p);
@@ -166,65 +171,104 @@ static void check_host_range(const char *what, const void *p, size_t bytes) {
                   (size_t)((const char *)p - a->p), a->bytes);
 }
 
-static cudaError_t copy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
+struct transfer {
+    void *dst;
+    const void *src;
+    size_t bytes;
+    enum cudaMemcpyKind kind;
+};
+
+static void check_transfer(const struct transfer *t) {
     static const struct {
         bool dst_is_device, src_is_device;
     } sides[] = {[cudaMemcpyHostToHost] = {false, false},
                  [cudaMemcpyHostToDevice] = {true, false},
                  [cudaMemcpyDeviceToHost] = {false, true},
                  [cudaMemcpyDeviceToDevice] = {true, true}};
+    if (t->kind == cudaMemcpyDefault) return;
+    (sides[t->kind].dst_is_device ? plsim_check_device_range : check_host_range)("copy to", t->dst,
+                                                                                 t->bytes);
+    (sides[t->kind].src_is_device ? plsim_check_device_range : check_host_range)("copy from",
+                                                                                 t->src, t->bytes);
+}
+
+static void run_transfer(void *data) {
+    const struct transfer *t = data;
+    check_transfer(t);
+    memmove(t->dst, t->src, t->bytes);
+}
+
+/* stream NULL: the host waits for it. */
+static cudaError_t copy(const struct transfer *t, cudaStream_t stream) {
     int injected = plsim_injected(PLSIM_COPY);
     cudaError_t e = plsim_sticky();
     plsim_counters.copies++;
     if (e != cudaSuccess) return e;
     if (injected) return plsim_fail((cudaError_t)injected);
-    if (bytes == 0) return cudaSuccess;
-    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
+    if (t->bytes == 0) return cudaSuccess;
+    if (t->kind < cudaMemcpyHostToHost || t->kind > cudaMemcpyDefault)
         return plsim_fail(cudaErrorInvalidMemcpyDirection);
-    if (kind != cudaMemcpyDefault) {
-        (sides[kind].dst_is_device ? plsim_check_device_range : check_host_range)("copy to", dst,
-                                                                                  bytes);
-        (sides[kind].src_is_device ? plsim_check_device_range : check_host_range)("copy from", src,
-                                                                                  bytes);
+    if (plsim_captures(stream)) {
+        /* what is not pinned is read when the call is made, which a replay would not do */
+        if (!plsim_holder(t->dst) || !plsim_holder(t->src)) return plsim_forbidden();
+        check_transfer(t);
+        return plsim_record(run_transfer, t, sizeof *t, false);
     }
-    memmove(dst, src, bytes);
+    run_transfer((void *)(uintptr_t)t);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind) {
+    const struct transfer t = {dst, src, bytes, kind};
     plsim_counters.syncs++;
-    return copy(dst, src, bytes, kind);
+    if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    return copy(&t, NULL);
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream) {
-    (void)stream;
-    return copy(dst, src, bytes, kind);
+    const struct transfer t = {dst, src, bytes, kind};
+    return copy(&t, stream);
 }
 
 cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                               size_t width, size_t height, enum cudaMemcpyKind kind,
                               cudaStream_t stream) {
     cudaError_t e = cudaSuccess;
-    (void)stream;
     if (dst_pitch < width || src_pitch < width) return plsim_fail(cudaErrorInvalidPitchValue);
-    for (size_t i = 0; i < height && e == cudaSuccess; i++)
-        e = copy((char *)dst + i * dst_pitch, (const char *)src + i * src_pitch, width, kind);
+    for (size_t i = 0; i < height && e == cudaSuccess; i++) {
+        const struct transfer t = {(char *)dst + i * dst_pitch, (const char *)src + i * src_pitch,
+                                   width, kind};
+        e = copy(&t, stream);
+    }
     return e;
 }
 
+struct fill {
+    void *p;
+    int byte;
+    size_t bytes;
+};
+
+static void run_fill(void *data) {
+    const struct fill *f = data;
+    plsim_check_device_range("fill", f->p, f->bytes);
+    memset(f->p, f->byte, f->bytes);
+}
+
 cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t stream) {
+    struct fill f = {p, byte, bytes};
     cudaError_t e = plsim_sticky();
-    (void)stream;
     plsim_counters.memsets++;
     if (e != cudaSuccess || bytes == 0) return e;
-    plsim_check_device_range("fill", p, bytes);
-    memset(p, byte, bytes);
+    if (plsim_captures(stream)) return plsim_record(run_fill, &f, sizeof f, false);
+    run_fill(&f);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemset(void *p, int byte, size_t bytes) {
-    return cudaMemsetAsync(p, byte, bytes, NULL);
+    cudaError_t e = plsim_forbidden();
+    return e == cudaSuccess ? cudaMemsetAsync(p, byte, bytes, NULL) : e;
 }
 
 void plsim_memory_restart(void) {

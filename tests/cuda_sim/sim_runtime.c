@@ -128,18 +128,24 @@ cudaError_t cudaDeviceReset(void) {
     return plsim_sticky();
 }
 
-/* Waits for what was queued before the launches-th kernel. */
-static cudaError_t synchronize(uint64_t launches) {
+/* Kernels, and graphs of them, that were queued so far. */
+static uint64_t queued(void) {
+    return plsim_counters.launches + plsim_counters.graph_launches;
+}
+
+/* Waits for what was queued when `before` was all. */
+static cudaError_t synchronize(uint64_t before) {
     int injected = plsim_injected(PLSIM_SYNC);
     cudaError_t e = plsim_sticky();
     plsim_counters.syncs++;
-    plsim_counters.idle_syncs += launches == plsim_counters.launches;
+    plsim_counters.idle_syncs += before == queued();
     if (e != cudaSuccess) return e;
+    if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     return injected ? plsim_fail((cudaError_t)injected) : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-    return synchronize(plsim_counters.launches);
+    return synchronize(queued());
 }
 
 /* Numbers of an H100 SXM, compute capability and multiprocessors as the settings say. */
@@ -217,8 +223,9 @@ struct CUstream_st {
 };
 struct CUevent_st {
     unsigned flags;
-    uint64_t launches; /* kernels queued before it was recorded */
     struct timespec at;
+    uint64_t queued;  /* before it was recorded */
+    bool is_captured; /* recorded in a capture: what it stands for never runs by itself */
 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
@@ -242,10 +249,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return (void)stream, synchronize(plsim_counters.launches);
+    return (void)stream, synchronize(queued());
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    return (void)stream, plsim_sticky();
+    cudaError_t e = plsim_captures(stream) ? plsim_forbidden() : cudaSuccess;
+    return e == cudaSuccess ? plsim_sticky() : e;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
@@ -273,19 +281,23 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    (void)stream;
     if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
-    event->launches = plsim_counters.launches;
     (void)clock_gettime(CLOCK_MONOTONIC, &event->at);
+    event->queued = queued();
+    event->is_captured = plsim_captures(stream);
     return plsim_sticky();
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event ? synchronize(event->launches) : plsim_fail(cudaErrorInvalidResourceHandle);
+    if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
+    return event->is_captured ? plsim_fail(cudaErrorCapturedEvent) : synchronize(event->queued);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-    return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
+    if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
+    if (event->is_captured) return plsim_fail(cudaErrorCapturedEvent);
+    cudaError_t e = plsim_forbidden();
+    return e == cudaSuccess ? plsim_sticky() : e;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {

@@ -13,8 +13,9 @@ static struct plsim_settings settings;
 static bool is_read;
 static uint64_t calls[PLSIM_SITES];
 
-static const char *const site_names[PLSIM_SITES] = {"malloc", "hostalloc", "launch",
-                                                    "copy",   "sync",      "matmul"};
+static const char *const site_names[PLSIM_SITES] = {
+    "malloc",  "hostalloc", "launch",      "copy",   "sync",  "matmul",
+    "capture", "captured",  "instantiate", "upload", "replay"};
 
 void plsim_die(const char *format, ...) {
     va_list args;
@@ -82,6 +83,9 @@ static void read_fault(const char *text) {
     X(copies)                                                                                      \
     X(memsets)                                                                                     \
     X(syncs)                                                                                       \
+    X(captures)                                                                                    \
+    X(graphs)                                                                                      \
+    X(graph_launches)                                                                              \
     X(idle_syncs)                                                                                  \
     X(used_bytes)                                                                                  \
     X(peak_bytes)
@@ -127,6 +131,7 @@ static void read_settings(void) {
     memset(&settings, 0, sizeof settings);
     settings.memory_bytes = setting("PLSIM_MEMORY_BYTES", UINT64_C(8) << 30);
     settings.context_bytes = setting("PLSIM_CONTEXT_BYTES", 0);
+    settings.graph_node_bytes = setting("PLSIM_GRAPH_NODE_BYTES", 0);
     settings.sm = (int)setting("PLSIM_SM", 90);
     settings.sm_count = (int)setting("PLSIM_SMS", 132);
     if (order && *order) read_order(order);

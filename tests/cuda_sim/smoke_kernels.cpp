@@ -135,9 +135,12 @@ void smoke_product(const uint16_t *a, const uint16_t *b, int trans, float *c) {
 void smoke_half_mma(int *out) {
     PL_LAUNCH(half_mma_kernel, dim3(1), dim3(32), 0, nullptr, reinterpret_cast<float *>(out));
 }
-void smoke_number(int *out, int n, unsigned block) {
+void smoke_number_on(cudaStream_t stream, int *out, int n, unsigned block) {
     PL_LAUNCH(number_kernel, dim3((static_cast<unsigned>(n) + block - 1) / block), dim3(block), 0,
-              nullptr, out, n);
+              stream, out, n);
+}
+void smoke_number(int *out, int n, unsigned block) {
+    smoke_number_on(nullptr, out, n, block);
 }
 void smoke_sum(const float *x, float *out, int n, unsigned block) {
     PL_LAUNCH(sum_kernel, dim3(1), dim3(block), block / 32 * sizeof(float), nullptr, x, out, n);

@@ -9,6 +9,7 @@ extern "C" {
 #endif
 
 void smoke_number(int *out, int n, unsigned block); /* out[i] = i */
+void smoke_number_on(cudaStream_t stream, int *out, int n, unsigned block);
 void smoke_sum(const float *x, float *out, int n, unsigned block);
 /* what: 0 idx, 1 up, 2 down, 3 xor of the lane numbers; 4 ballot of lane % 3 == 0 */
 void smoke_exchange(int what, int operand, int width, int *out);

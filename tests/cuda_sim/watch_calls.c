@@ -34,6 +34,14 @@ static struct plsim_window window_of(const struct pl_view *v, const char *name, 
                                  .is_written = is_output || strncmp(name, "ws", 2) == 0};
 }
 
+static struct plsim_window facts_window(const struct pl_facts *facts) {
+    return (struct plsim_window){.name = "facts",
+                                 .p = (const char *)facts,
+                                 .rows = 1,
+                                 .row_bytes = sizeof *facts,
+                                 .stride_bytes = sizeof *facts};
+}
+
 /* Windows of the operands that are there; returns how many. */
 static int add_windows(const struct pl_view *views, int n, const char *names, bool are_outputs,
                        struct plsim_window *windows) {
@@ -48,7 +56,7 @@ static int add_windows(const struct pl_view *views, int n, const char *names, bo
 
 /* Says what n calls of one kind may touch. The windows live until the next calls are told of. */
 static void tell(const struct pl_call *calls, uint32_t n, enum pl_op_kind kind) {
-    enum { EACH = PL_OP_MAX_IN + PL_OP_MAX_OUT };
+    enum { EACH = PL_OP_MAX_IN + PL_OP_MAX_OUT + 1 };
     static struct plsim_window *windows;
     int count = 0;
     free(windows);
@@ -57,6 +65,8 @@ static void tell(const struct pl_call *calls, uint32_t n, enum pl_op_kind kind) 
     for (uint32_t i = 0; i < n; i++) {
         count += add_windows(calls[i].out, PL_OP_MAX_OUT, outs[kind], true, windows + count);
         count += add_windows(calls[i].in, PL_OP_MAX_IN, ins[kind], false, windows + count);
+        if (calls[i].batch && calls[i].batch->facts)
+            windows[count++] = facts_window(calls[i].batch->facts);
     }
     plsim_watch_call(windows, count);
 }

@@ -145,7 +145,8 @@ static pl_err update(const struct runner *r, const struct pl_attr *attr,
     memcpy(&after, &before, sizeof after);
     machine_turn_to(r);
     struct tensor *copy = machine_put(r, &after, sizeof after);
-    struct pl_call c = update_of(copy ? copy : &after, attr, batch, bf16);
+    const struct pl_batch described = machine_describe(r, batch);
+    struct pl_call c = update_of(copy ? copy : &after, attr, &described, bf16);
     for (int i = 0; i < 5; i++)
         c.out[i] = c.in[i < 1 ? 0 : i < 3 ? i + 1 : i + 2];
     const pl_err err = r->kernels[PL_OP_ADAMW_8BIT](r->dev, &c);

@@ -114,6 +114,8 @@ static void run(const struct runner *r, enum pl_op_kind kind, const struct pl_ca
     struct pl_call c = *host;
     void *copies[PL_OP_MAX_IN] = {0}, *fresh = NULL;
     machine_turn_to(r);
+    const struct pl_batch batch = machine_describe(r, host->batch);
+    c.batch = &batch;
     for (int i = 0; i < PL_OP_MAX_IN; i++) {
         const struct pl_view *v = &host->in[i];
         if (!v->p) continue;
@@ -317,7 +319,8 @@ static void check_matrix(const struct sample *s, bool nested, const char *dtype)
     struct scales scales = scales_of(s, nested);
     const struct pl_attr attr = {.quant = s->quant};
     void *w = room(want.bytes);
-    struct pl_call c = {.attr = &attr};
+    const struct pl_batch none = {0};
+    struct pl_call c = {.attr = &attr, .batch = &none};
     c.in[0] = vector(packed.data, packed.n, PL_DTYPE_U8);
     c.in[1] = vector(scales.values, scales.n - nested, PL_DTYPE_F32);
     c.in[2] = vector(scales.absmax8.data, scales.absmax8.n, PL_DTYPE_U8);

@@ -277,9 +277,10 @@ static struct pl_view place(const struct trial *t, const struct operand *o,
 
 /* Operands travel to the runner's memory and back when it has its own. */
 static void call(const struct trial *t, const struct runner *r) {
-    struct pl_call c = {.attr = &t->attr, .batch = &t->batch};
     unsigned char *mirrors[MAX_OPERANDS] = {0};
     machine_turn_to(r);
+    const struct pl_batch batch = machine_describe(r, &t->batch);
+    struct pl_call c = {.attr = &t->attr, .batch = &batch};
     for (uint32_t i = 0; i < t->n_operands; i++) {
         const struct operand *o = &t->operands[i];
         mirrors[i] = machine_put(r, o->memory + o->skew, o->bytes - o->skew);

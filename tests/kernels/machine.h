@@ -18,6 +18,8 @@ struct runner {
     char name[48];
     struct pl_device *dev;
     const pl_kernel_fn *kernels;
+    struct pl_facts
+        *facts;      /* of the batch at hand, in the runner's memory; NULL = kernels of the host */
     uint32_t number; /* in the machine */
     bool is_first;   /* of a family, whose members give the same bits */
 };
@@ -34,6 +36,9 @@ void machine_close(struct machine *m);
 
 /* The kernel calls that follow are this runner's. */
 void machine_turn_to(const struct runner *r);
+
+/* The batch with its facts where the runner's kernels read them, until the next. */
+struct pl_batch machine_describe(const struct runner *r, const struct pl_batch *b);
 
 /* A copy of host memory where the runner's kernels can reach it, aligned to 256 bytes; NULL where
  * they reach host memory. machine_take() waits for the kernels, brings it

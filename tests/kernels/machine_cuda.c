@@ -56,6 +56,11 @@ static void limit(struct machine *m) {
 }
 #endif
 
+/* No message where all is well: Check sends one to its parent, and these are called often. */
+static void need(cudaError_t e, const struct runner *r) {
+    if (e != cudaSuccess) ck_abort_msg("%s: %s", r->name, cudaGetErrorString(e));
+}
+
 void machine_open(struct machine *m) {
     struct pl_diag d = {0};
     m->n = sizeof gpus / sizeof *gpus;
@@ -72,17 +77,24 @@ void machine_open(struct machine *m) {
         if (pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &r->dev, &d) != PL_ERR_OK)
             ck_abort_msg("%s", d.message);
         r->kernels = r->dev->kernels;
+        need(cudaMalloc((void **)&r->facts, sizeof *r->facts), r);
     }
 }
 
 void machine_close(struct machine *m) {
-    for (uint32_t i = 0; i < m->n; i++)
+    for (uint32_t i = 0; i < m->n; i++) {
+        need(cudaFree(m->runners[i].facts), &m->runners[i]);
         pl_device_close(&m->runners[i].dev);
+    }
 }
 
-/* No message where all is well: Check sends one to its parent, and these are called often. */
-static void need(cudaError_t e, const struct runner *r) {
-    if (e != cudaSuccess) ck_abort_msg("%s: %s", r->name, cudaGetErrorString(e));
+struct pl_batch machine_describe(const struct runner *r, const struct pl_batch *b) {
+    struct pl_batch described = *b;
+    struct pl_facts facts;
+    pl_facts_fill(b, &facts);
+    need(cudaMemcpy(r->facts, &facts, sizeof facts, cudaMemcpyHostToDevice), r);
+    described.facts = r->facts;
+    return described;
 }
 
 void *machine_put(const struct runner *r, const void *host, uint64_t bytes) {

@@ -85,6 +85,11 @@ static const char *cache_file(void) {
 
 /* --- the memory of earlier runs -------------------------------------------------------------- */
 
+static void remember(const struct pl_gpu *of, uint64_t opened, uint64_t final) {
+    pl_context_remember(of,
+                        &(struct pl_context_seen){.opened_bytes = opened, .final_bytes = final});
+}
+
 static void expect_guess(uint64_t bytes, uint64_t growth, const char *source) {
     struct pl_context c;
     pl_context_predict(&gpu, &c);
@@ -102,9 +107,9 @@ START_TEST(without_an_earlier_run_the_table_speaks) {
 END_TEST
 
 START_TEST(what_was_measured_is_predicted) {
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     expect_guess(530 * MIB, 30 * MIB, "earlier runs");
-    pl_context_remember(&gpu, 510 * MIB, 510 * MIB);
+    remember(&gpu, 510 * MIB, 510 * MIB);
     expect_guess(510 * MIB, 0, "earlier runs");
 }
 END_TEST
@@ -112,11 +117,11 @@ END_TEST
 /* One file serves every GPU model, driver and build. */
 START_TEST(entries_of_others_stay_and_do_not_speak_for_us) {
     struct pl_gpu other = gpu;
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     strcpy(other.driver, "999.1");
-    pl_context_remember(&other, 700 * MIB, 700 * MIB);
+    remember(&other, 700 * MIB, 700 * MIB);
     strcpy(other.name, "NVIDIA L4");
-    pl_context_remember(&other, 200 * MIB, 200 * MIB);
+    remember(&other, 200 * MIB, 200 * MIB);
     expect_guess(530 * MIB, 30 * MIB, "earlier runs");
     gpu = other;
     expect_guess(200 * MIB, 0, "earlier runs");
@@ -127,7 +132,7 @@ END_TEST
 
 /* A stale file: the build that is in it is not this one. */
 START_TEST(an_entry_of_another_build_is_not_believed) {
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     char *text = file_read(cache_file(), NULL), *build = strstr(text, "\"build\": \"");
     ck_assert_ptr_nonnull(build);
     char *digit = build + strlen("\"build\": \"");
@@ -149,10 +154,10 @@ static const char *const broken[] = {
 };
 
 START_TEST(a_broken_file_is_no_file_and_is_replaced) {
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     file_write(cache_file(), broken[_i]);
     expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
-    pl_context_remember(&gpu, 400 * MIB, 410 * MIB);
+    remember(&gpu, 400 * MIB, 410 * MIB);
     expect_guess(410 * MIB, 10 * MIB, "earlier runs");
 }
 END_TEST
@@ -170,7 +175,7 @@ static const struct {
 };
 
 START_TEST(a_figure_that_cannot_be_is_not_believed) {
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     json_t *root = json_load_file(cache_file(), 0, NULL);
     json_t *entry = json_array_get(json_object_get(root, "entries"), 0);
     json_t *lie = json_loads(lies[_i].value, JSON_DECODE_ANY, NULL);
@@ -184,7 +189,7 @@ END_TEST
 START_TEST(without_a_home_nothing_is_remembered) {
     set("XDG_CACHE_HOME", "relative");
     unsetenv("HOME");
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     ck_assert(!path_exists("relative"));
     expect_guess(pl_card_find("H100")->context_bytes, 0, "card table");
 }
@@ -193,7 +198,7 @@ END_TEST
 START_TEST(the_file_does_not_grow_for_ever) {
     for (int i = 0; i < 100; i++) {
         snprintf(gpu.driver, sizeof gpu.driver, "%d", i);
-        pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+        remember(&gpu, 500 * MIB, 530 * MIB);
     }
     expect_guess(530 * MIB, 30 * MIB, "earlier runs");
     json_t *root = json_load_file(cache_file(), 0, NULL);
@@ -237,7 +242,8 @@ START_TEST(the_budget_is_what_the_gpu_has_free) {
     ck_assert_int_eq(preflight("device: cuda\n"), PL_ERR_OK);
     ck_assert_uint_eq(pf.budget.total_bytes, 20000000000);
     ck_assert_uint_eq(pf.budget.margin_bytes, 64 * MIB);
-    ck_assert_uint_eq(pf.budget.context_bytes, pl_card_find("H100")->context_bytes);
+    ck_assert_uint_eq(pf.budget.context_bytes,
+                      pl_card_find("H100")->context_bytes + pf.graph_bytes);
     ck_assert_int_eq(pf.traits.backend, PL_BACKEND_CUDA);
     ck_assert_uint_eq(pf.traits.sm, 90);
     ck_assert_uint_eq(pf.estimate.verdict.needed_bytes,
@@ -333,19 +339,19 @@ START_TEST(the_bytes_of_the_process_are_the_better_measure) {
     set("FAKE_NVML_PROCESS", "600000000");
     cuda.free_bytes = 4000 * MIB;
     ck_assert_int_eq(train(), PL_ERR_GPU_OOM);
-    ck_assert_uint_eq(pf.budget.context_bytes, 600000000);
+    ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + pf.graph_bytes);
     finish_job();
 }
 END_TEST
 
 /* Library kernels come after the context was opened: earlier runs know how much. */
 START_TEST(growth_is_added_to_what_was_measured) {
-    pl_context_remember(&gpu, 500 * MIB, 530 * MIB);
+    remember(&gpu, 500 * MIB, 530 * MIB);
     ck_assert_int_eq(preflight("device: cuda\n"), PL_ERR_OK);
-    ck_assert_uint_eq(pf.budget.context_bytes, 530 * MIB);
+    ck_assert_uint_eq(pf.budget.context_bytes, 530 * MIB + pf.graph_bytes);
     set("FAKE_NVML_PROCESS", "600000000");
     ck_assert_int_eq(train(), PL_ERR_GPU_OOM);
-    ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + 30 * MIB);
+    ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + 30 * MIB + pf.graph_bytes);
     finish_job();
 }
 END_TEST

@@ -6,6 +6,7 @@
  * memory that is not pinned would make the driver stop the stream first (CUDA runtime API, "API
  * synchronization behavior"), and a step may not wait for the host. */
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
 
 #include "estimator/base/checked.h"
@@ -288,5 +289,9 @@ const struct pl_device_ops pl_device_cuda = {
     .sync = cuda_sync,
     .post = cuda_post,
     .collect = cuda_collect,
+    .record_begin = pl_cuda_record_begin,
+    .record_end = pl_cuda_record_end,
+    .replay = pl_cuda_replay,
+    .forget = pl_cuda_forget,
     .free_bytes = cuda_free_bytes,
 };

@@ -29,10 +29,8 @@ template <typename S> struct moment {
 };
 
 struct rule {
-    float decay;                      /* of a tensor that decays */
+    const struct pl_facts *facts;
     float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
-    float step_size, epsilon;         /* bias corrections folded in */
-    uint64_t step;
     float signed_map[PL_QUANT_MAP_SIZE], unsigned_map[PL_QUANT_MAP_SIZE];
 };
 
@@ -162,15 +160,17 @@ __device__ __forceinline__ void keep(const struct moment<S> &s, const struct map
 
 /* p -= lr c2/c1 * m / (sqrt(v) + c2 eps) with the moments as they are before encoding, and only
  * then p *= 1 - lr*wd. */
-__device__ __forceinline__ void move(const struct rule &u, float decay, float clip,
+__device__ __forceinline__ void move(const struct rule &u, bool decays, float clip,
                                      const float (&g)[V], float (&m)[V], float (&v)[V],
                                      float (&p)[V]) {
+    const struct pl_facts now = *u.facts;
+    const float kept = decays ? now.kept : 1.0f;
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const float x = g[k] * clip;
         m[k] = u.beta1 * m[k] + u.rest1 * x;
         v[k] = u.beta2 * v[k] + u.rest2 * x * x;
-        p[k] = (p[k] - u.step_size * (m[k] / (sqrtf(v[k]) + u.epsilon))) * decay;
+        p[k] = (p[k] - now.adam8_step * (m[k] / (sqrtf(v[k]) + now.adam8_epsilon))) * kept;
     }
 }
 
@@ -187,9 +187,9 @@ __device__ __forceinline__ void update_lane(const update<W, G, S> &t, const stru
         load(t.g, i, t.n, g);
         decode<S>(t.m, m_map, i, t.n, m);
         decode<S>(t.v, v_map, i, t.n, v);
-        move(u, t.decays ? u.decay : 1.0f, (float)t.clip[1], g, m, v, p);
+        move(u, t.decays, (float)t.clip[1], g, m, v, p);
         if (t.master.p) store(t.master, i, t.n, p);
-        if (t.rounding.is_on) pl_round_elements(t.rounding, u.step, t.first + i, p);
+        if (t.rounding.is_on) pl_round_elements(t.rounding, u.facts->step, t.first + i, p);
         store(t.w, i, t.n, p);
     }
     keep<S>(t.m, m_map, true, i, t.n, m);
@@ -250,17 +250,12 @@ update<W, G, S> update_of(const struct pl_call *c) {
 }
 
 struct rule rule_of(const struct pl_batch *b) {
-    const double t = (double)b->step, lr = b->learning_rate;
-    const double c1 = 1.0 - pow(b->beta1, t), c2 = sqrt(1.0 - pow(b->beta2, t));
     struct rule r = {};
-    r.decay = (float)(1.0 - lr * b->weight_decay);
+    r.facts = b->facts;
     r.beta1 = (float)b->beta1;
     r.rest1 = (float)(1.0 - b->beta1);
     r.beta2 = (float)b->beta2;
     r.rest2 = (float)(1.0 - b->beta2);
-    r.step_size = (float)(lr * c2 / c1);
-    r.epsilon = (float)(c2 * b->epsilon);
-    r.step = b->step;
     pl_quant_map_values(true, r.signed_map);
     pl_quant_map_values(false, r.unsigned_map);
     return r;
@@ -314,8 +309,8 @@ const launch_fn launches[FORMS] = {launch<float, float, float>, launch<float, __
 /* At most PL_PARTS calls. */
 pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
-        if (!pl_adamw8_is_sound(&calls[i]) || !pl_is_float(&calls[i].in[0]) ||
-            !pl_is_float(&calls[i].in[1]))
+        if (!calls[i].batch->facts || !pl_adamw8_is_sound(&calls[i]) ||
+            !pl_is_float(&calls[i].in[0]) || !pl_is_float(&calls[i].in[1]))
             return PL_ERR_PLAN_BROKEN;
     for (int form = 0; form < FORMS; form++)
         PL_TRY(launches[form](dev, calls, n, form));

@@ -17,8 +17,8 @@ template <typename T> struct loss {
     pl_mat<T> logits; /* [T,V] */
     const int32_t *targets;
     double *row_loss; /* [T] */
+    const struct pl_facts *facts;
     uint32_t vocab;
-    float scale;
     bool gradient;
 };
 
@@ -66,20 +66,21 @@ __device__ __forceinline__ void sum_row(const loss<T> &t, uint64_t row, float &m
 template <typename T, int V>
 __device__ __forceinline__ void write_pack(const loss<T> &t, uint64_t row, uint32_t c,
                                            const pl_pack<T, V> &x, uint32_t target, float max,
-                                           float factor) {
+                                           float scale, float factor) {
     float f[V];
     pl_floats(x, f);
 #pragma unroll
     for (int i = 0; i < V; i++) {
         f[i] = expf(f[i] - max) * factor;
-        if (c + i == target) f[i] -= t.scale;
+        if (c + i == target) f[i] -= scale;
     }
     pl_store(t.logits, row, c, t.vocab, pl_packed(t.logits, f));
 }
 
 template <typename T, int V>
 __device__ __forceinline__ void write_gradient(const loss<T> &t, uint64_t row, uint32_t target,
-                                               float max, float factor) {
+                                               float max, float sum) {
+    const float scale = t.facts->loss_scale, factor = scale / sum;
     const uint32_t step = blockDim.x * V;
     for (uint32_t begin = threadIdx.x * V; begin < t.vocab; begin += BATCH * step) {
         pl_pack<T, V> x[BATCH];
@@ -90,7 +91,7 @@ __device__ __forceinline__ void write_gradient(const loss<T> &t, uint64_t row, u
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
             if (begin + k * step < t.vocab)
-                write_pack<T, V>(t, row, begin + k * step, x[k], target, max, factor);
+                write_pack<T, V>(t, row, begin + k * step, x[k], target, max, scale, factor);
     }
 }
 
@@ -106,7 +107,7 @@ template <typename T, int V> __global__ void __launch_bounds__(MOST) loss_rows(c
     if (threadIdx.x == 0) t.row_loss[row] = log(total) + ((double)top - (double)at_target);
     if (!t.gradient) return;
     __syncthreads(); /* the target's logit was read */
-    write_gradient<T, V>(t, row, target, top, t.scale / (float)total);
+    write_gradient<T, V>(t, row, target, top, (float)total);
 }
 
 #define ADDERS 256
@@ -125,14 +126,14 @@ struct loss_call {
     struct pl_view logits;
     const int32_t *targets;
     double *row_loss;
-    float scale;
+    const struct pl_facts *facts;
     bool gradient;
 };
 
 template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t stream) {
     const uint32_t vocab = (uint32_t)l->logits.cols;
     const loss<T> t = {
-        pl_mat_of<T>(l->logits), l->targets, l->row_loss, vocab, l->scale, l->gradient};
+        pl_mat_of<T>(l->logits), l->targets, l->row_loss, l->facts, vocab, l->gradient};
     const uint64_t warps = pl_u64_div_up(vocab, V * PL_WARP);
     const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
     PL_LAUNCH((loss_rows<T, V>), dim3((unsigned)l->logits.rows), dim3(threads),
@@ -146,13 +147,14 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
     static void (*const by_form[PL_FORMS])(const struct loss_call *, cudaStream_t) =
         PL_FORM_TABLE(launch);
     const struct loss_call l = {c->out[0], (const int32_t *)c->in[1].p, (double *)c->in[3].p,
-                                c->batch->loss_scale, c->attr->gradient};
+                                c->batch->facts, c->attr->gradient};
     const uint64_t rows = l.logits.rows;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows,
                                                 l.logits.cols, false);
     const struct pl_view *const views[] = {&l.logits};
     cudaStream_t stream = pl_cuda_of(dev)->stream;
-    if (!pl_ws_holds(&c->in[3], need) || rows > PL_GRID_MAX || l.logits.cols > INT32_MAX)
+    if (!l.facts || !pl_ws_holds(&c->in[3], need) || rows > PL_GRID_MAX ||
+        l.logits.cols > INT32_MAX)
         return PL_ERR_PLAN_BROKEN;
     if (rows == 0 || l.logits.cols == 0) return PL_ERR_OK;
     by_form[pl_form_of(views, 1)](&l, stream);

@@ -15,7 +15,8 @@
 struct mask {
     const int32_t *offsets;         /* [seqs+1] */
     const uint64_t *samples;        /* [seqs] */
-    uint64_t seed, step, threshold; /* threshold = p * 2^32 */
+    const struct pl_facts *facts;
+    uint64_t seed, threshold; /* threshold = p * 2^32 */
     uint32_t seqs, site, rows_per_block;
     float scale; /* 1 / (1 - p) */
 };
@@ -43,7 +44,7 @@ static __device__ uint32_t sequence_of(const struct mask &m, uint64_t row) {
 static __device__ struct row_stream stream_of(const struct mask &m, uint64_t row) {
     const uint32_t s = sequence_of(m, row);
     struct row_stream r;
-    r.stream = pl_rng_fork(pl_rng_init(m.seed, m.step, m.samples[s]), m.site);
+    r.stream = pl_rng_fork(pl_rng_init(m.seed, m.facts->step, m.samples[s]), m.site);
     r.position = row - (uint64_t)m.offsets[s];
     return r;
 }
@@ -127,7 +128,7 @@ static struct mask mask_of(const struct pl_call *c, const struct drop_views &t) 
     m.offsets = (const int32_t *)t.offsets->p;
     m.samples = (const uint64_t *)t.samples->p;
     m.seed = c->batch->seed;
-    m.step = c->batch->step;
+    m.facts = c->batch->facts;
     m.seqs = (uint32_t)c->batch->n_seqs;
     m.site = c->attr->site;
     m.threshold = (uint64_t)(p * 4294967296.0);
@@ -147,8 +148,9 @@ static pl_err run(struct pl_device *dev, const struct pl_call *c, const struct d
         PL_PAIR_TABLE(launch_drop);
     struct pl_cuda *cuda = pl_cuda_of(dev);
     if (t.y->rows == 0) return PL_ERR_OK;
-    if (!pl_is_float(t.x) || !pl_is_float(t.y) || t.offsets->dtype != PL_DTYPE_I32 ||
-        t.samples->dtype != PL_DTYPE_U64 || c->batch->n_seqs == 0 || c->batch->n_seqs > INT32_MAX ||
+    if (!c->batch->facts || !pl_is_float(t.x) || !pl_is_float(t.y) ||
+        t.offsets->dtype != PL_DTYPE_I32 || t.samples->dtype != PL_DTYPE_U64 ||
+        c->batch->n_seqs == 0 || c->batch->n_seqs > INT32_MAX ||
         t.offsets->rows <= c->batch->n_seqs || !pl_rows_fit(t.y->rows))
         return PL_ERR_PLAN_BROKEN;
     struct mask m = mask_of(c, t);

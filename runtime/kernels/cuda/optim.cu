@@ -145,10 +145,9 @@ __global__ void __launch_bounds__(BLOCK)
 /* ---- ADAMW and SGD ---- */
 
 struct rule {
-    float decay, rate;                /* p = p * decay - ...; of a tensor that decays */
+    const struct pl_facts *facts;
     float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
-    float step_size, inverse_root, epsilon;
-    uint64_t step;
+    float epsilon;
 };
 
 template <typename W, typename G, typename S> struct update {
@@ -164,25 +163,26 @@ template <typename W, typename G, typename S> struct update {
 };
 
 /* Kingma and Ba, arXiv 1412.6980, with the decay of Loshchilov and Hutter, arXiv 1711.05101; bias
- * corrections folded into step_size = lr/(1-b1^t) and inverse_root = 1/sqrt(1-b2^t). */
-__device__ __forceinline__ float adamw(const struct rule &u, float decay, float p, float g,
-                                       float &m, float &v) {
+ * corrections folded into adam_step = lr/(1-b1^t) and adam_root = 1/sqrt(1-b2^t). */
+__device__ __forceinline__ float adamw(const struct rule &u, const struct pl_facts &now, float kept,
+                                       float p, float g, float &m, float &v) {
     m = u.beta1 * m + u.rest1 * g;
     v = u.beta2 * v + u.rest2 * g * g;
-    const float root = sqrtf(v) * u.inverse_root + u.epsilon;
-    return p * decay - u.step_size * m / root;
+    const float root = sqrtf(v) * now.adam_root + u.epsilon;
+    return p * kept - now.adam_step * m / root;
 }
 
 template <typename W, typename G, typename S, int V>
 __device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struct rule &u,
                                            uint64_t row, uint64_t col, float (&p)[V]) {
-    const float clip = (float)t.clip[1], decay = t.decays ? u.decay : 1.0f;
+    const struct pl_facts now = *u.facts;
+    const float clip = (float)t.clip[1], kept = t.decays ? now.kept : 1.0f;
     float g[V];
     pl_floats(pl_load<G, V>(t.g, row, col, t.cols), g);
     if (!t.m.p) {
 #pragma unroll
         for (int i = 0; i < V; i++)
-            p[i] = p[i] * decay - u.rate * (g[i] * clip);
+            p[i] = p[i] * kept - now.rate * (g[i] * clip);
         return;
     }
     float m[V], v[V];
@@ -190,7 +190,7 @@ __device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struc
     pl_floats(pl_load<S, V>(t.v, row, col, t.cols), v);
 #pragma unroll
     for (int i = 0; i < V; i++)
-        p[i] = adamw(u, decay, p[i], g[i] * clip, m[i], v[i]);
+        p[i] = adamw(u, now, kept, p[i], g[i] * clip, m[i], v[i]);
     pl_store(t.m, row, col, t.cols, pl_packed(t.m, m));
     pl_store(t.v, row, col, t.cols, pl_packed(t.v, v));
 }
@@ -212,7 +212,8 @@ __global__ void __launch_bounds__(BLOCK)
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
     apply_rule<W, G, S, V>(t, u, row, col, p);
     if (t.master.p) pl_store(t.master, row, col, t.cols, pl_packed(t.master, p));
-    if (t.rounding.is_on) pl_round_elements(t.rounding, u.step, t.first + row * t.cols + col, p);
+    if (t.rounding.is_on)
+        pl_round_elements(t.rounding, u.facts->step, t.first + row * t.cols + col, p);
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
@@ -253,7 +254,7 @@ bool update_call_of(const struct pl_call *c, const struct slots *s, struct updat
     u->master = c->in[s->master];
     u->clip = (const double *)c->in[s->clip].p;
     u->form = form_of(u);
-    return pl_is_float(&u->w) && pl_is_float(&u->g);
+    return c->batch->facts && pl_is_float(&u->w) && pl_is_float(&u->g);
 }
 
 template <typename W, typename G, typename S, int V>
@@ -274,18 +275,13 @@ update<W, G, S> update_of(const struct update_call *u) {
 }
 
 struct rule rule_of(const struct pl_batch *b) {
-    const double t = (double)b->step;
     struct rule r = {};
-    r.decay = (float)(1.0 - b->learning_rate * b->weight_decay);
-    r.rate = (float)b->learning_rate;
+    r.facts = b->facts;
     r.beta1 = (float)b->beta1;
     r.rest1 = (float)(1.0 - b->beta1);
     r.beta2 = (float)b->beta2;
     r.rest2 = (float)(1.0 - b->beta2);
-    r.step_size = (float)(b->learning_rate / (1.0 - pow(b->beta1, t)));
-    r.inverse_root = (float)(1.0 / sqrt(1.0 - pow(b->beta2, t)));
     r.epsilon = (float)b->epsilon;
-    r.step = b->step;
     return r;
 }
 

@@ -13,12 +13,18 @@ namespace {
 
 #define MOST 512 /* threads of a block */
 
+struct angles {
+    const float *table; /* [S,rot] as (cos, sin) pairs; NULL = absent */
+    uint64_t ld;
+    uint32_t positions;
+};
+
 template <typename T> struct rope {
     pl_mat<T> x; /* [N,H*D] */
     const int32_t *pos;
-    const float *table; /* [S,rot] as (cos, sin) pairs */
-    uint64_t table_ld;
-    uint32_t positions, heads, dim, pairs;
+    struct angles near, far;      /* far: for batches with a sequence longer than long_from */
+    const struct pl_facts *facts; /* where there is `far` */
+    uint32_t heads, dim, pairs, long_from;
     float sign; /* of the sine */
 };
 
@@ -26,8 +32,9 @@ template <typename T> struct rope {
 template <typename T, int V> __global__ void __launch_bounds__(MOST) rope_rows(const rope<T> t) {
     const uint64_t row = blockIdx.x;
     const int32_t pos = t.pos[row];
-    const bool is_known = pos >= 0 && (uint32_t)pos < t.positions;
-    const float *angle = t.table + (is_known ? (uint64_t)pos * t.table_ld : 0);
+    const struct angles by = t.far.table && t.facts->max_len > t.long_from ? t.far : t.near;
+    const bool is_known = pos >= 0 && (uint32_t)pos < by.positions;
+    const float *angle = by.table + (is_known ? (uint64_t)pos * by.ld : 0);
     const float unknown = is_known ? 0.0f : NAN;
     const uint32_t per_head = t.pairs / V, items = t.heads * per_head;
     for (uint32_t item = threadIdx.x; item < items; item += blockDim.x) {
@@ -50,21 +57,27 @@ template <typename T, int V> __global__ void __launch_bounds__(MOST) rope_rows(c
 }
 
 struct rope_call {
-    struct pl_view x, table;
+    struct pl_view x, near, far;
     const int32_t *pos;
-    uint32_t heads, dim, pairs;
+    const struct pl_facts *facts;
+    uint32_t heads, dim, pairs, long_from;
     float sign;
 };
+
+struct angles angles_of(const struct pl_view *table) {
+    return {(const float *)table->p, table->ld, (uint32_t)table->rows};
+}
 
 template <typename T, int V> void launch(const struct rope_call *r, cudaStream_t stream) {
     const rope<T> t = {pl_mat_of<T>(r->x),
                        r->pos,
-                       (const float *)r->table.p,
-                       r->table.ld,
-                       (uint32_t)r->table.rows,
+                       angles_of(&r->near),
+                       angles_of(&r->far),
+                       r->facts,
                        r->heads,
                        r->dim,
                        r->pairs,
+                       r->long_from,
                        r->sign};
     const uint64_t items = (uint64_t)r->heads * r->pairs / V, warps = pl_u64_div_up(items, PL_WARP);
     const unsigned threads = (unsigned)pl_u64_min(warps * PL_WARP, MOST);
@@ -86,16 +99,13 @@ extern "C" pl_err pl_cuda_rope(struct pl_device *dev, const struct pl_call *c) {
     static void (*const by_form[PL_FORMS])(const struct rope_call *, cudaStream_t) =
         PL_FORM_TABLE(launch);
     const struct pl_attr *attr = c->attr;
-    const bool is_long = c->in[3].p && c->batch->max_len > attr->long_from;
-    struct rope_call r = {c->out[0],
-                          is_long ? c->in[3] : c->in[2],
-                          (const int32_t *)c->in[1].p,
-                          0,
-                          attr->head_dim,
-                          attr->rot_dim / 2,
-                          attr->inverse ? -1.0f : 1.0f};
+    struct rope_call r = {c->out[0],       c->in[2],
+                          c->in[3],        (const int32_t *)c->in[1].p,
+                          c->batch->facts, 0,
+                          attr->head_dim,  attr->rot_dim / 2,
+                          attr->long_from, attr->inverse ? -1.0f : 1.0f};
     if (r.dim == 0 || 2 * r.pairs > r.dim || r.x.cols > PL_GRID_MAX || r.x.rows > PL_GRID_MAX ||
-        r.table.rows > INT32_MAX)
+        r.near.rows > INT32_MAX || r.far.rows > INT32_MAX || (r.far.p && !r.facts))
         return PL_ERR_PLAN_BROKEN;
     r.heads = (uint32_t)(r.x.cols / r.dim);
     if (r.x.rows && r.heads && r.pairs) by_form[form_of(&r)](&r, pl_cuda_of(dev)->stream);

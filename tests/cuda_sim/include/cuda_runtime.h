@@ -10,8 +10,10 @@
  *   PLSIM_NEIGHBOUR       bytes@n: another process takes that much after n calls of cudaMalloc or
  *                         cudaMemGetInfo (it gets as much as is free at that time)
  *   PLSIM_FAIL            site@n:error[,count=k|,forever]: the n-th call at that site fails; sites
- *                         malloc, hostalloc, launch, copy, sync, matmul; errors that spoil a
- *                         context (700, 719, ...) stay
+ *                         malloc, hostalloc, launch, copy, sync, matmul, capture, captured,
+ *                         instantiate, upload, replay; errors that spoil a context (700, 719,
+ *                         ...) stay
+ *   PLSIM_GRAPH_NODE_BYTES what a graph takes of the device for each of its kernels, default 0
  *   PLSIM_SM, PLSIM_SMS   compute capability times ten (90), multiprocessors (132)
  *   PLSIM_ORDER           reverse: threads and blocks start in reverse order; random[:seed]: they
  *                         start, and go on after barriers, in an order that never comes again.
@@ -90,6 +92,10 @@ extern "C" {
     X(cudaErrorMpsMaxClientsReached, 808)                                                          \
     X(cudaErrorMpsMaxConnectionsReached, 809)                                                      \
     X(cudaErrorMpsClientTerminated, 810)                                                           \
+    X(cudaErrorStreamCaptureUnsupported, 900)                                                      \
+    X(cudaErrorStreamCaptureInvalidated, 901)                                                      \
+    X(cudaErrorStreamCaptureImplicit, 906)                                                         \
+    X(cudaErrorCapturedEvent, 907)                                                                 \
     X(cudaErrorTimeout, 909)                                                                       \
     X(cudaErrorExternalDevice, 911)                                                                \
     X(cudaErrorFunctionNotLoaded, 913)                                                             \
@@ -129,6 +135,18 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
+
+enum cudaStreamCaptureStatus {
+    cudaStreamCaptureStatusNone,
+    cudaStreamCaptureStatusActive,
+    cudaStreamCaptureStatusInvalidated
+};
+
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9
@@ -151,6 +169,9 @@ enum {
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
+typedef struct CUgraphNode_st *cudaGraphNode_t;
 typedef struct CUuuid_st {
     char bytes[16];
 } cudaUUID_t;
@@ -221,6 +242,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *kernel);

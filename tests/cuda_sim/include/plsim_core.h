@@ -28,6 +28,7 @@ struct plsim_launch {
     cudaStream_t stream;
     void (*body)(void *arguments); /* the kernel with its arguments bound */
     void *arguments;
+    size_t argument_bytes;
 };
 /* Checks the launch as the runtime does (the error becomes the last one), then runs it. */
 void plsim_run(const struct plsim_launch *launch);

@@ -113,7 +113,8 @@ void plsim_start(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, 
                                  shared_bytes,
                                  stream,
                                  plsim_bound<P...>::body,
-                                 &bound};
+                                 &bound,
+                                 sizeof bound};
     plsim_run(&launch);
 }
 

@@ -1,0 +1,106 @@
+/* repeats.c - see repeats.h. */
+#include "runtime/exec/repeats.h"
+
+#include <string.h>
+
+/* Fewer launches than this are not worth a graph. */
+#define LEAST_OPS 4
+
+static bool can_replay(const struct pl_exec *e, uint32_t n) {
+    const struct pl_device *dev = e->device;
+    return n >= LEAST_OPS && dev->ops->record_begin && dev->graphs.limit_bytes && !dev->graphs.off;
+}
+
+static bool has_host_op(const struct pl_exec *e, uint32_t first, uint32_t n) {
+    const struct pl_op *ops = e->plan->program->ops;
+    for (uint32_t i = first; i < first + n; i++)
+        if (ops[i].host) return true;
+    return false;
+}
+
+static bool is_of(const struct pl_exec_shape *s, uint32_t first, uint32_t n,
+                  const struct pl_batch *b) {
+    return s->n_ops == n && s->first_op == first && s->opens_step == b->first &&
+           s->n_tokens == b->n_tokens && s->n_seqs == b->n_seqs && s->n_targets == b->n_targets;
+}
+
+/* The entry of this key; a new one takes the place of the least recently used without a graph. */
+static struct pl_exec_shape *find(struct pl_exec *e, uint32_t first, uint32_t n) {
+    const struct pl_batch *b = &e->batch;
+    struct pl_exec_shape *oldest = NULL;
+    for (int i = 0; i < PL_EXEC_SHAPES; i++) {
+        struct pl_exec_shape *s = &e->shapes[i];
+        if (is_of(s, first, n, b)) return s;
+        if (!s->graph && (!oldest || s->used < oldest->used)) oldest = s;
+    }
+    *oldest = (struct pl_exec_shape){.first_op = first,
+                                     .n_ops = n,
+                                     .opens_step = b->first,
+                                     .n_tokens = b->n_tokens,
+                                     .n_seqs = b->n_seqs,
+                                     .n_targets = b->n_targets,
+                                     .refused = has_host_op(e, first, n)};
+    return oldest;
+}
+
+/* G3. */
+static void make_room(struct pl_exec *e) {
+    struct pl_exec_shape *oldest = NULL;
+    int n = 0;
+    for (int i = 0; i < PL_EXEC_SHAPES; i++) {
+        struct pl_exec_shape *s = &e->shapes[i];
+        if (!s->graph) continue;
+        n++;
+        if (!oldest || s->used < oldest->used) oldest = s;
+    }
+    if (n == PL_EXEC_GRAPHS) e->device->ops->forget(e->device, &oldest->graph);
+}
+
+static void stop(struct pl_exec *e, const char *why) {
+    e->device->graphs.off = why;
+    pl_exec_forget(e);
+}
+
+/* Nothing has run when this returns; s->graph says whether there is something to replay. */
+static void record(struct pl_exec *e, struct pl_exec_shape *s, pl_exec_run_fn run) {
+    const struct pl_device_ops *ops = e->device->ops;
+    struct pl_diag ignored = {0};
+    make_room(e);
+    e->recordings++;
+    if (ops->record_begin(e->device) != PL_ERR_OK) {
+        stop(e, "the driver does not record the work of a step");
+        return;
+    }
+    pl_err ran = run(e, s->first_op, s->n_ops, &ignored);
+    pl_err err = ops->record_end(e->device, ran == PL_ERR_OK, &s->graph);
+    if (ran != PL_ERR_OK)
+        stop(e, "an operation of a step cannot be recorded");
+    else if (err == PL_ERR_DEVICE_OOM)
+        s->refused = true;
+    else if (err != PL_ERR_OK)
+        stop(e, "the driver does not make a graph of a step");
+}
+
+pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run_fn run,
+                      struct pl_diag *d) {
+    if (!can_replay(e, n)) return run(e, first, n, d);
+    struct pl_exec_shape *s = find(e, first, n);
+    bool again = s->used != 0;
+    s->used = ++e->clock;
+    if (again && !s->graph && !s->refused && e->recordings < PL_EXEC_RECORDINGS) record(e, s, run);
+    if (!s->graph) return run(e, first, n, d);
+    if (e->device->ops->replay(e->device, s->graph) != PL_ERR_OK) {
+        stop(e, "the driver does not start a graph");
+        return run(e, first, n, d);
+    }
+    e->device->graphs.replays++;
+    e->pending = true;
+    return PL_ERR_OK;
+}
+
+void pl_exec_forget(struct pl_exec *e) {
+    for (int i = 0; i < PL_EXEC_SHAPES; i++)
+        if (e->shapes[i].graph) e->device->ops->forget(e->device, &e->shapes[i].graph);
+    memset(e->shapes, 0, sizeof e->shapes);
+    e->recordings = 0;
+}

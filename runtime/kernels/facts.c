@@ -1,0 +1,20 @@
+/* facts.c - the facts of a micro-batch as kernels of a GPU read them. */
+#include "runtime/kernels/kernels.h"
+
+#include <math.h>
+
+_Static_assert(sizeof(struct pl_facts) == 8 * PL_FACTS_WORDS, "what the program plans");
+
+void pl_facts_fill(const struct pl_batch *b, struct pl_facts *out) {
+    const double t = (double)b->step, rate = b->learning_rate;
+    const double left1 = 1.0 - pow(b->beta1, t), left2 = 1.0 - pow(b->beta2, t);
+    *out = (struct pl_facts){.step = b->step,
+                             .max_len = b->max_len,
+                             .loss_scale = b->loss_scale,
+                             .rate = (float)rate,
+                             .kept = (float)(1.0 - rate * b->weight_decay),
+                             .adam_step = (float)(rate / left1),
+                             .adam_root = (float)(1.0 / sqrt(left2)),
+                             .adam8_step = (float)(rate * sqrt(left2) / left1),
+                             .adam8_epsilon = (float)(sqrt(left2) * b->epsilon)};
+}
