@@ -263,6 +263,45 @@ START_TEST(copies_keep_their_bytes) {
 }
 END_TEST
 
+/* A pinned buffer that is used again before or after the stream was waited for. */
+START_TEST(a_buffer_that_is_used_again_too_early_shows) {
+    cudaStream_t stream;
+    int *pinned, *p = device(4);
+    with("PLSIM_STREAMS", "late");
+    ck_assert_int_eq(cudaStreamCreate(&stream), cudaSuccess);
+    ck_assert_int_eq(cudaMallocHost((void **)&pinned, 4), cudaSuccess);
+    *pinned = 1;
+    ck_assert_int_eq(cudaMemcpyAsync(p, pinned, 4, cudaMemcpyHostToDevice, stream), cudaSuccess);
+    if (_i == 1) ck_assert_int_eq(cudaStreamSynchronize(stream), cudaSuccess);
+    *pinned = 2;
+    ck_assert_int_eq(cudaStreamSynchronize(stream), cudaSuccess);
+    ck_assert_int_eq(*p, _i == 1 ? 1 : 2);
+    ck_assert_int_eq(cudaMemsetAsync(p, 0, 4, stream), cudaSuccess);
+    ck_assert_int_ne(*p, 0);
+    cudaFreeHost(_i == 2 ? pinned : NULL);
+}
+END_TEST
+
+/* Copies of the host's own stream do not hold others back; an event holds its stream's work. */
+START_TEST(streams_that_do_not_wait_for_each_other_show) {
+    cudaStream_t stream;
+    cudaEvent_t half;
+    int host = 1, *p = device(8), *q = p + 1;
+    with("PLSIM_STREAMS", "late");
+    *p = *q = 0;
+    ck_assert_int_eq(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    ck_assert_int_eq(cudaEventCreate(&half), cudaSuccess);
+    ck_assert_int_eq(cudaMemcpy(p, &host, 4, cudaMemcpyHostToDevice), cudaSuccess);
+    if (_i) ck_assert_int_eq(cudaDeviceSynchronize(), cudaSuccess);
+    host = 2;
+    ck_assert_int_eq(cudaMemcpyAsync(q, p, 4, cudaMemcpyDeviceToDevice, stream), cudaSuccess);
+    ck_assert_int_eq(cudaEventRecord(half, stream), cudaSuccess);
+    ck_assert_int_eq(cudaMemsetAsync(q, 0, 4, stream), cudaSuccess);
+    ck_assert_int_eq(cudaEventSynchronize(half), cudaSuccess);
+    ck_assert_int_eq(*q, _i);
+}
+END_TEST
+
 START_TEST(an_access_outside_an_allocation_ends_the_process) {
     char host[64] = {0}, *p = device(32);
     if (_i == 0) cudaMemcpyAsync(p + 1, host, 32, cudaMemcpyHostToDevice, NULL);
@@ -437,6 +476,10 @@ int main(void) {
     tcase_add_test(tc, a_spoilt_context_stays_spoilt);
     tcase_add_test(tc, an_injected_failure_lasts_as_long_as_asked);
     tcase_add_test(tc, copies_keep_their_bytes);
+    tcase_add_loop_test(tc, a_buffer_that_is_used_again_too_early_shows, 0, 2);
+    tcase_add_loop_test_raise_signal(tc, a_buffer_that_is_used_again_too_early_shows, SIGABRT, 2,
+                                     3);
+    tcase_add_loop_test(tc, streams_that_do_not_wait_for_each_other_show, 0, 2);
     tcase_add_loop_test_raise_signal(tc, an_access_outside_an_allocation_ends_the_process, SIGABRT,
                                      0, 5);
     tc = facts(s, "graphs");

@@ -3,8 +3,9 @@
  * sim_memory.c: allocations and copies. sim_runtime.c: errors, devices, streams. sim_graph.c:
  * capture and graphs. sim_block.c: threads of a block as fibres. sim_fibre.c: the switch between
  * two. sim_warp.c, sim_ptx.c: what a warp computes together. sim_watch.c, sim_hooks.c: what its
- * threads touch. sim_settings.c: the environment. sim_lt.c, sim_nvml.c: libraries that the back-end
- * loads by itself. Not thread-safe: the back-end has one host thread.
+ * threads touch. sim_stream.c: work that waits. sim_settings.c: the environment. sim_lt.c,
+ * sim_nvml.c: libraries that the back-end loads by itself. Not thread-safe: the back-end has one
+ * host thread.
  * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
 #ifndef PL_TESTS_CUDA_SIM_SIM_H
 #define PL_TESTS_CUDA_SIM_SIM_H
@@ -52,6 +53,7 @@ struct plsim_settings {
     uint64_t memory_bytes, context_bytes, graph_node_bytes;
     uint64_t neighbour_bytes, neighbour_after; /* 0 bytes = none */
     int sm, sm_count;
+    bool late;
     enum plsim_order { PLSIM_FORWARD, PLSIM_REVERSE, PLSIM_RANDOM } order;
     struct {
         uint64_t at, count; /* 1-based; at 0 = never */
@@ -103,6 +105,14 @@ cudaError_t plsim_record(void (*run)(void *data), const void *data, size_t bytes
 cudaError_t plsim_forbidden(void);
 /* Device memory of graphs. */
 uint64_t plsim_graph_bytes(void);
+
+/* sim_stream.c: does the work now, or writes it down for later; data is copied then. */
+void plsim_submit(cudaStream_t stream, void (*run)(void *data), void *data, size_t bytes);
+uint64_t plsim_submitted(void); /* number of the last that was written down */
+bool plsim_has_work(void);
+/* Does what the stream was given up to this number; what all were. */
+void plsim_drain(cudaStream_t stream, uint64_t number);
+void plsim_drain_all(void);
 
 /* Ends the process unless the range lies inside one allocation of device memory. */
 void plsim_check_device_range(const char *what, const void *p, size_t bytes);

@@ -361,13 +361,18 @@ static void run_recorded(void *data) {
     run_blocks(&launch);
 }
 
-static cudaError_t record(const struct plsim_launch *launch) {
-    unsigned char copy[ARGUMENTS_AT + MOST_ARGUMENTS];
+/* Puts a launch down in the graph that is captured, or gives it to its stream. */
+static void put_down(const struct plsim_launch *launch, bool is_recorded) {
+    static unsigned char copy[ARGUMENTS_AT + MOST_ARGUMENTS];
+    const size_t bytes = ARGUMENTS_AT + launch->argument_bytes;
     if (launch->argument_bytes > MOST_ARGUMENTS)
         plsim_die("kernel %s has %zu bytes of arguments", launch->name, launch->argument_bytes);
     memcpy(copy, launch, sizeof *launch);
     memcpy(copy + ARGUMENTS_AT, launch->arguments, launch->argument_bytes);
-    return plsim_record(run_recorded, copy, ARGUMENTS_AT + launch->argument_bytes, true);
+    if (is_recorded)
+        (void)plsim_record(run_recorded, copy, bytes, true);
+    else
+        plsim_submit(launch->stream, run_recorded, copy, bytes);
 }
 
 void plsim_run(const struct plsim_launch *launch) {
@@ -379,8 +384,8 @@ void plsim_run(const struct plsim_launch *launch) {
     cudaError_t e = plsim_sticky();
     if (e == cudaSuccess) e = check_launch(launch);
     if (e == cudaSuccess) e = (cudaError_t)injected;
-    if (e == cudaSuccess && is_recorded)
-        (void)record(launch);
+    if (e == cudaSuccess && (is_recorded || plsim_settings()->late))
+        put_down(launch, is_recorded);
     else if (e == cudaSuccess)
         run_blocks(launch);
     else

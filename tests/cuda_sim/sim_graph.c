@@ -13,6 +13,7 @@
 struct work {
     void (*run)(void *data);
     void *data; /* a copy */
+    size_t bytes;
     bool is_kernel;
     struct work *next;
 };
@@ -63,7 +64,7 @@ static void append(struct CUgraph_st *g, void (*run)(void *data), const void *da
     void *copy = malloc(bytes);
     if (!w || !copy) plsim_die("no memory to write a graph down");
     memcpy(copy, data, bytes);
-    *w = (struct work){.run = run, .data = copy, .is_kernel = is_kernel};
+    *w = (struct work){.run = run, .data = copy, .bytes = bytes, .is_kernel = is_kernel};
     *(g->first ? g->end : &g->first) = w;
     g->end = &w->next;
     g->works++;
@@ -184,6 +185,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     plsim_counters.graph_launches++;
     if (injected) return plsim_fail((cudaError_t)injected);
     for (const struct work *w = exec->graph.first; w; w = w->next)
-        w->run(w->data);
+        plsim_submit(stream, w->run, w->data, w->bytes);
     return cudaSuccess;
 }

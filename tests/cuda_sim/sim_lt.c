@@ -362,6 +362,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return plsim_record(run_product, &t, sizeof t, true) == cudaSuccess
                    ? CUBLAS_STATUS_SUCCESS
                    : CUBLAS_STATUS_EXECUTION_FAILED;
-    run_product(&t);
+    plsim_submit(stream, run_product, &t, sizeof t);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -90,6 +90,7 @@ cudaError_t cudaFree(void *p) {
     cudaError_t e = plsim_sticky();
     if (!p) return e;
     if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    plsim_drain_all(); /* cudaFree waits for the device */
     struct plsim_allocation *a = take(p, true);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     plsim_counters.frees++;
@@ -127,6 +128,8 @@ cudaError_t cudaFreeHost(void *p) {
     cudaError_t e = plsim_sticky();
     if (!p) return e;
     if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
+    /* Nothing that is documented makes it wait. */
+    if (plsim_has_work()) plsim_die("pinned memory is freed while a stream may use it");
     struct plsim_allocation *a = take(p, false);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
     free(a->p);
@@ -198,7 +201,25 @@ static void run_transfer(void *data) {
     memmove(t->dst, t->src, t->bytes);
 }
 
-/* stream NULL: the host waits for it. */
+/* A transfer and, behind it, its bytes. */
+static void run_staged(void *data) {
+    struct transfer t;
+    memcpy(&t, data, sizeof t);
+    memcpy(t.dst, (char *)data + sizeof t, t.bytes);
+}
+
+/* From memory that is not pinned the driver takes the bytes at once, and brings them when the
+ * stream is there. */
+static void submit_staged(const struct transfer *t, cudaStream_t stream) {
+    char *staged = malloc(sizeof *t + t->bytes);
+    if (!staged) plsim_die("no memory to stage a copy");
+    check_transfer(t);
+    memcpy(staged, t, sizeof *t);
+    memcpy(staged + sizeof *t, t->src, t->bytes);
+    plsim_submit(stream, run_staged, staged, sizeof *t + t->bytes);
+    free(staged);
+}
+
 static cudaError_t copy(const struct transfer *t, cudaStream_t stream) {
     int injected = plsim_injected(PLSIM_COPY);
     cudaError_t e = plsim_sticky();
@@ -214,7 +235,15 @@ static cudaError_t copy(const struct transfer *t, cudaStream_t stream) {
         check_transfer(t);
         return plsim_record(run_transfer, t, sizeof *t, false);
     }
-    run_transfer((void *)(uintptr_t)t);
+    if (!plsim_holder(t->dst)) { /* the host waits for copies to memory that is not pinned */
+        plsim_drain(stream, UINT64_MAX);
+        run_transfer((void *)(uintptr_t)t);
+    } else if (!plsim_holder(t->src)) {
+        submit_staged(t, stream);
+    } else {
+        check_transfer(t);
+        plsim_submit(stream, run_transfer, (void *)(uintptr_t)t, sizeof *t);
+    }
     return cudaSuccess;
 }
 
@@ -222,7 +251,9 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, enum cudaMemcpy
     const struct transfer t = {dst, src, bytes, kind};
     plsim_counters.syncs++;
     if (plsim_forbidden() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-    return copy(&t, NULL);
+    cudaError_t e = copy(&t, NULL);
+    if (plsim_holder(src)) plsim_drain(NULL, UINT64_MAX);
+    return e;
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
@@ -262,7 +293,8 @@ cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t stream
     plsim_counters.memsets++;
     if (e != cudaSuccess || bytes == 0) return e;
     if (plsim_captures(stream)) return plsim_record(run_fill, &f, sizeof f, false);
-    run_fill(&f);
+    plsim_check_device_range("fill", p, bytes);
+    plsim_submit(stream, run_fill, &f, sizeof f);
     return cudaSuccess;
 }
 

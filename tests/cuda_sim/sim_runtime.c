@@ -67,6 +67,7 @@ const char *cudaGetErrorString(cudaError_t e) {
 
 void plsim_restart(void) {
     last = sticky = cudaSuccess;
+    plsim_drain_all();
     plsim_memory_restart();
     plsim_settings_forget();
 }
@@ -145,6 +146,7 @@ static cudaError_t synchronize(uint64_t before) {
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
+    plsim_drain_all();
     return synchronize(queued());
 }
 
@@ -225,6 +227,8 @@ struct CUevent_st {
     unsigned flags;
     struct timespec at;
     uint64_t queued;  /* before it was recorded */
+    cudaStream_t stream;
+    uint64_t work; /* number of the last that it stands for */
     bool is_captured; /* recorded in a capture: what it stands for never runs by itself */
 };
 
@@ -244,12 +248,14 @@ cudaError_t cudaStreamCreate(cudaStream_t *out) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    plsim_drain(stream, UINT64_MAX);
     free(stream);
     return plsim_sticky();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return (void)stream, synchronize(queued());
+    if (!plsim_captures(stream)) plsim_drain(stream, UINT64_MAX);
+    return synchronize(queued());
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     cudaError_t e = plsim_captures(stream) ? plsim_forbidden() : cudaSuccess;
@@ -258,6 +264,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     (void)stream, (void)flags;
+    if (event) plsim_drain(event->stream, event->work); /* early, which is legal too */
     return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
 }
 
@@ -284,13 +291,17 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
     (void)clock_gettime(CLOCK_MONOTONIC, &event->at);
     event->queued = queued();
+    event->stream = stream;
+    event->work = plsim_submitted();
     event->is_captured = plsim_captures(stream);
     return plsim_sticky();
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
-    return event->is_captured ? plsim_fail(cudaErrorCapturedEvent) : synchronize(event->queued);
+    if (event->is_captured) return plsim_fail(cudaErrorCapturedEvent);
+    plsim_drain(event->stream, event->work);
+    return synchronize(event->queued);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -127,7 +127,7 @@ static void read_order(const char *text) {
 
 static void read_settings(void) {
     const char *neighbour = getenv("PLSIM_NEIGHBOUR"), *fail = getenv("PLSIM_FAIL");
-    const char *order = getenv("PLSIM_ORDER");
+    const char *order = getenv("PLSIM_ORDER"), *streams = getenv("PLSIM_STREAMS");
     memset(&settings, 0, sizeof settings);
     settings.memory_bytes = setting("PLSIM_MEMORY_BYTES", UINT64_C(8) << 30);
     settings.context_bytes = setting("PLSIM_CONTEXT_BYTES", 0);
@@ -135,6 +135,9 @@ static void read_settings(void) {
     settings.sm = (int)setting("PLSIM_SM", 90);
     settings.sm_count = (int)setting("PLSIM_SMS", 132);
     if (order && *order) read_order(order);
+    if (streams && *streams && strcmp(streams, "late") != 0)
+        plsim_die("PLSIM_STREAMS: late, not \"%s\"", streams);
+    settings.late = streams && *streams;
     if (neighbour && *neighbour) read_neighbour(neighbour);
     if (fail && *fail) read_fault(fail);
 }

@@ -170,13 +170,14 @@ static pl_err cuda_host_alloc(struct pl_device *dev, uint64_t bytes, bool pinned
     return PL_ERR_OK;
 }
 
-/* cudaFreeHost waits for the device, so no copy is still under way. */
+/* A copy may still be under way, and no promise of cudaFreeHost says that it waits. */
 static void cuda_host_release(struct pl_device *dev, void *p, uint64_t bytes, bool pinned) {
-    (void)dev;
-    if (pinned)
+    if (pinned) {
+        (void)cudaStreamSynchronize(pl_cuda_of(dev)->stream);
         (void)pl_cuda_error(cudaFreeHost(p));
-    else
+    } else {
         pl_host_unmap(p, bytes);
+    }
 }
 
 static pl_err cuda_pin(struct pl_device *dev, struct pl_diag *d) {
