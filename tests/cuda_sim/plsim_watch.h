@@ -34,6 +34,9 @@ struct plsim_window { /* rows of an operand */
  * stay the caller's. */
 void plsim_watch_call(const struct plsim_window *windows, int n);
 
+/* What was said last; returns how many. */
+int plsim_watch_windows(const struct plsim_window **out);
+
 /* sim_block.c: a launch and a block of it begin; all threads of a block, or these lanes of the warp
  * that starts with thread `first`, have met at a barrier. */
 void plsim_watch_launch(const struct plsim_launch *launch);

@@ -7,6 +7,7 @@
 #include "tests/cuda_sim/sim.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -15,8 +16,7 @@ enum {
     SHARED_ALIGN = 16,
     GUARD_BYTES = 4096,
     GUARD_BYTE = 0xA5,
-    POISON_BYTE = 0xFF,
-    MOST_ARGUMENTS = 33792 /* 32,764 bytes and what binds them */
+    POISON_BYTE = 0xFF
 };
 
 enum state { READY, AT_WARP, AT_BLOCK, ENDED };
@@ -351,28 +351,42 @@ static cudaError_t check_launch(const struct plsim_launch *l) {
     return l->shared_bytes > plsim_shared_limit(l->kernel) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-/* A launch and, behind it, its arguments, aligned as malloc() aligns. */
-enum { ARGUMENTS_AT = (sizeof(struct plsim_launch) + 15) / 16 * 16 };
-
-static void run_recorded(void *data) {
+/* A launch that waits. Behind it lie its arguments, and behind those the windows it may touch, all
+ * aligned as malloc() aligns. */
+struct waiting {
     struct plsim_launch launch;
-    memcpy(&launch, data, sizeof launch);
-    launch.arguments = (char *)data + ARGUMENTS_AT;
-    run_blocks(&launch);
+    size_t windows_at;
+    int n_windows;
+};
+enum { ARGUMENTS_AT = (sizeof(struct waiting) + 15) / 16 * 16 };
+
+static void run_waiting(void *data) {
+    struct waiting w;
+    memcpy(&w, data, sizeof w);
+    w.launch.arguments = (char *)data + ARGUMENTS_AT;
+    plsim_watch_call((const struct plsim_window *)(void *)((char *)data + w.windows_at),
+                     w.n_windows);
+    run_blocks(&w.launch);
+    plsim_watch_call(NULL, 0);
 }
 
 /* Puts a launch down in the graph that is captured, or gives it to its stream. */
 static void put_down(const struct plsim_launch *launch, bool is_recorded) {
-    static unsigned char copy[ARGUMENTS_AT + MOST_ARGUMENTS];
-    const size_t bytes = ARGUMENTS_AT + launch->argument_bytes;
-    if (launch->argument_bytes > MOST_ARGUMENTS)
-        plsim_die("kernel %s has %zu bytes of arguments", launch->name, launch->argument_bytes);
-    memcpy(copy, launch, sizeof *launch);
+    const struct plsim_window *windows = NULL;
+    const int n = plsim_watch_windows(&windows);
+    const size_t at = ARGUMENTS_AT + (launch->argument_bytes + 15) / 16 * 16;
+    const size_t bytes = at + (size_t)n * sizeof *windows;
+    const struct waiting w = {*launch, at, n};
+    char *copy = calloc(1, bytes);
+    if (!copy) plsim_die("no memory for a launch that waits");
+    memcpy(copy, &w, sizeof w);
     memcpy(copy + ARGUMENTS_AT, launch->arguments, launch->argument_bytes);
+    if (n > 0) memcpy(copy + at, windows, (size_t)n * sizeof *windows);
     if (is_recorded)
-        (void)plsim_record(run_recorded, copy, bytes, true);
+        (void)plsim_record(run_waiting, copy, bytes, true);
     else
-        plsim_submit(launch->stream, run_recorded, copy, bytes);
+        plsim_submit(launch->stream, run_waiting, copy, bytes);
+    free(copy);
 }
 
 void plsim_run(const struct plsim_launch *launch) {

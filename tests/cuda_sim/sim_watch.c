@@ -46,6 +46,11 @@ void plsim_watch_call(const struct plsim_window *windows, int n) {
     w.last_window = 0;
 }
 
+int plsim_watch_windows(const struct plsim_window **out) {
+    *out = w.windows;
+    return w.n_windows;
+}
+
 void plsim_watch_launch(const struct plsim_launch *launch) {
     w.launch = launch;
     w.launch_first = w.epoch + 1;
