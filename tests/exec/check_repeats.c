@@ -153,6 +153,24 @@ START_TEST(recordings_end_until_the_next_binding) {
 }
 END_TEST
 
+/* Other arenas may lie elsewhere, and libraries choose anew: nothing is left of what was known. */
+START_TEST(a_binding_forgets_every_range) {
+    static struct pl_call calls[OPS];
+    const struct pl_arena none = {0};
+    e.calls = calls;
+    run(10), run(10);
+    run(20);
+    ck_assert_int_eq(pl_exec_bind(&e, &none, &none, NULL), PL_ERR_OK);
+    ck_assert_int_eq(device.forgotten, 1);
+    run(10), run(20);
+    ck_assert_int_eq(device.runs, 4);
+    ck_assert_int_eq(device.begun, 1);
+    ck_assert_int_eq(device.replays, 1);
+    run(10), run(20);
+    ck_assert_int_eq(device.begun, 3);
+}
+END_TEST
+
 START_TEST(a_range_with_an_op_of_the_host_is_never_written_down) {
     list[5].host = true;
     run(10), run(10), run(10);
@@ -201,6 +219,7 @@ int main(void) {
     tcase_add_test(tc, facts_are_no_part_of_the_key);
     tcase_add_test(tc, the_least_recently_used_gives_way);
     tcase_add_test(tc, recordings_end_until_the_next_binding);
+    tcase_add_test(tc, a_binding_forgets_every_range);
     tcase_add_test(tc, a_range_with_an_op_of_the_host_is_never_written_down);
     tcase_add_test(tc, without_a_grant_nothing_is_written_down);
     tcase_add_loop_test(tc, what_fails_is_run_and_not_tried_again, 0,
