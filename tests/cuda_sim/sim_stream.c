@@ -62,9 +62,14 @@ void plsim_drain(cudaStream_t stream, uint64_t number) {
 
 /* The host's own stream comes last: streams that do not block may not count on it. */
 void plsim_drain_all(void) {
-    for (const struct work *w = first; w;) {
-        if (w->stream) plsim_drain(w->stream, UINT64_MAX);
-        w = w->stream ? first : w->next;
+    const struct work *w = first;
+    while (w) {
+        if (!w->stream) {
+            w = w->next;
+            continue;
+        }
+        plsim_drain(w->stream, UINT64_MAX);
+        w = first;
     }
     plsim_drain(NULL, UINT64_MAX);
 }
