@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -122,8 +123,9 @@ void outcome_finish(struct outcome *o) {
 }
 
 struct child plimsoll_start(const char *cwd, const char *const words[], bool piped) {
-    const char *argv[MAX_WORDS + 2] = {getenv("PLIMSOLL")};
-    ck_assert_msg(argv[0] != NULL, "set PLIMSOLL to the binary");
+    static char binary[PATH_MAX]; /* absolute: the child starts in another directory */
+    const char *argv[MAX_WORDS + 2] = {binary}, *given = getenv("PLIMSOLL");
+    ck_assert_msg(given && realpath(given, binary), "set PLIMSOLL to the binary");
     for (int i = 0; words[i]; i++) {
         ck_assert_int_lt(i, MAX_WORDS);
         argv[i + 1] = words[i];
