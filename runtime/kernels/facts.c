@@ -1,4 +1,4 @@
-/* facts.c - the facts of a micro-batch as kernels of a GPU read them. */
+/* facts.c - the facts of a micro-batch, derived from double once for every back-end. */
 #include "runtime/kernels/kernels.h"
 
 #include <math.h>

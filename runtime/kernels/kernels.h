@@ -33,14 +33,28 @@ struct pl_facts {
 /* Facts of the micro-batch and the step; filled by the trainer, read by kernels. */
 struct pl_batch {
     uint64_t n_tokens, n_seqs, n_targets;
-    uint64_t max_len;     /* longest sequence */
-    bool first;           /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
-    float loss_scale;     /* 1 / supervised tokens of the whole step */
-    uint64_t seed, step;  /* step counts from 1 */
+    uint64_t max_len;    /* longest sequence */
+    bool first;          /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
+    float loss_scale;    /* 1 / supervised tokens of the whole step */
+    uint64_t seed, step; /* step counts from 1 */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */
     const struct pl_facts
         *facts; /* the same in the device's memory; NULL = kernels need none there */
 };
+
+/* How moments move: m = beta1 m + rest1 g, v = beta2 v + rest2 g^2; rest = 1 - beta, rounded from
+ * double. */
+struct pl_moment_rates {
+    float beta1, rest1, beta2, rest2;
+};
+static inline struct pl_moment_rates pl_moment_rates_of(const struct pl_batch *b) {
+    struct pl_moment_rates r;
+    r.beta1 = (float)b->beta1;
+    r.rest1 = (float)(1.0 - b->beta1);
+    r.beta2 = (float)b->beta2;
+    r.rest2 = (float)(1.0 - b->beta2);
+    return r;
+}
 
 struct pl_call {
     struct pl_view in[PL_OP_MAX_IN], out[PL_OP_MAX_OUT];

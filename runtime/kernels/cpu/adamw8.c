@@ -27,7 +27,7 @@ struct update {
     struct moment m, v;
     uint64_t n;
     float clip, decay;
-    float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
+    struct pl_moment_rates rates;
     float step_size, epsilon;
 };
 
@@ -122,8 +122,8 @@ static void update_moments(const struct update *u, const float *restrict g, floa
                            float *restrict v) {
     for (int j = 0; j < BLOCK; j++) {
         const float x = g[j] * u->clip;
-        m[j] = u->beta1 * m[j] + u->rest1 * x;
-        v[j] = u->beta2 * v[j] + u->rest2 * x * x;
+        m[j] = u->rates.beta1 * m[j] + u->rates.rest1 * x;
+        v[j] = u->rates.beta2 * v[j] + u->rates.rest2 * x * x;
     }
 }
 
@@ -170,22 +170,18 @@ static void update_blocks(void *arg, uint64_t first, uint64_t end, uint32_t work
 }
 
 static struct update begin_update(const struct pl_call *c) {
-    const struct pl_batch *batch = c->batch;
-    const double t = (double)batch->step, lr = batch->learning_rate;
-    const double c1 = 1.0 - pow(batch->beta1, t), c2 = sqrt(1.0 - pow(batch->beta2, t));
+    struct pl_facts now;
+    pl_facts_fill(c->batch, &now);
     return (struct update){.store = pl_weight_store_of(c, &c->in[7]),
                            .g = c->in[1],
                            .m = {.p = c->in[2].p, .absmax = c->in[5].p},
                            .v = {.p = c->in[3].p, .absmax = c->in[6].p},
                            .n = pl_quant_elements(&c->in[0]),
                            .clip = (float)((const double *)c->in[4].p)[1],
-                           .decay = (float)(1.0 - (c->attr->decay ? lr * batch->weight_decay : 0)),
-                           .beta1 = (float)batch->beta1,
-                           .rest1 = (float)(1.0 - batch->beta1),
-                           .beta2 = (float)batch->beta2,
-                           .rest2 = (float)(1.0 - batch->beta2),
-                           .step_size = (float)(lr * c2 / c1),
-                           .epsilon = (float)(c2 * batch->epsilon)};
+                           .decay = c->attr->decay ? now.kept : 1.0f,
+                           .rates = pl_moment_rates_of(c->batch),
+                           .step_size = now.adam8_step,
+                           .epsilon = now.adam8_epsilon};
 }
 
 #define GRAIN UINT64_C(64) /* blocks */

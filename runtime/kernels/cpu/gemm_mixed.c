@@ -8,35 +8,19 @@
  * scratch, which are rounded once.
  *   M1  an element is one chain of fused additions along k in blocks of a depth that k alone
  *       decides, so its bits depend neither on the cut into parts nor on threads */
-#include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/gemm_pack.h"
+#include "runtime/kernels/cpu/gemm_parts.h"
 
 struct product {
     const struct pl_gemm *g;
-    uint64_t m, n, k;
-    uint64_t part_m, part_n; /* of one task */
-    uint64_t parts_n;        /* tasks along n */
-    uint64_t depth;          /* of a block */
-    bool turned;             /* computes the transpose of C */
-    bool direct;             /* tiles write to C */
+    struct pl_gemm_cut cut;
+    uint64_t depth; /* of a block */
+    bool turned;    /* computes the transpose of C */
+    bool direct;    /* tiles write to C */
 };
-
-/* Rows and columns of one task: C[m0:m0+rows, n0:n0+cols]. */
-struct part {
-    uint64_t m0, rows, n0, cols;
-};
-
-static struct part part_of(const struct product *p, uint32_t task) {
-    struct part t = {.m0 = task / p->parts_n * p->part_m, .n0 = task % p->parts_n * p->part_n};
-    t.rows = pl_u64_min(p->part_m, p->m - t.m0);
-    t.cols = pl_u64_min(p->part_n, p->n - t.n0);
-    return t;
-}
 
 /* ---- the cut into parts ---- */
 
-/* Below this many multiply-adds waking a thread costs more than it brings. */
-#define SERIAL_PRODUCT (UINT64_C(1) << 17)
 #define PARTS_A_THREAD 8
 #define PART_ROWS      (PL_GEMM_ROWS / PL_TILE_MAX_ROWS * PL_TILE_MAX_ROWS) /* at most, if copied */
 #define PART_COLS      64 /* whole panels of every level */
@@ -55,17 +39,17 @@ static uint64_t round_up(uint64_t x, uint64_t unit) {
 
 /* The time of the busiest thread, and an eighth of a part's: with smaller ones the others can help
  * a thread that is held up. */
-static double time_of(const struct product *p, const struct limits *l, uint32_t threads) {
-    const uint64_t parts = pl_u64_div_up(p->m, p->part_m) * pl_u64_div_up(p->n, p->part_n);
+static double time_of(const struct pl_gemm_cut *p, const struct limits *l, uint32_t threads) {
+    const uint64_t parts = pl_gemm_parts(p);
     const uint64_t rows = pl_u64_min(p->part_m, p->m), cols = pl_u64_min(p->part_n, p->n);
     const double part = (double)(rows * cols + rows * l->left_cost + cols * l->right_cost);
     return part * ((double)pl_u64_div_up(parts, threads) + 0.125);
 }
 
-static void split(struct product *p, const struct limits *l, uint32_t threads) {
+static void split(struct pl_gemm_cut *p, const struct limits *l, uint32_t threads) {
     const uint64_t most = (uint64_t)threads * PARTS_A_THREAD;
     const uint64_t least_m = pl_u64_div_up(p->m, l->rows), least_n = pl_u64_div_up(p->n, l->cols);
-    struct product best = *p;
+    struct pl_gemm_cut best = *p;
     double best_time = INFINITY;
     for (uint64_t parts_m = least_m; parts_m <= most || parts_m == least_m; parts_m *= 2) {
         p->part_m = round_up(pl_u64_div_up(p->m, parts_m), PL_TILE_MAX_ROWS);
@@ -104,22 +88,9 @@ static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_
     }
 }
 
-/* C = bias, or C += bias: the product then adds to it. */
-static void begin_with_bias(const struct pl_gemm *g, const struct part *t) {
-    const float *bias = pl_vector_at(&g->bias, t->n0);
-    for (uint64_t i = 0; i < t->rows; i++) {
-        float *restrict c = pl_at(&g->c, t->m0 + i, t->n0);
-        if (!g->adds)
-            memcpy(c, bias, t->cols * sizeof *c);
-        else
-            for (uint64_t j = 0; j < t->cols; j++)
-                c[j] += bias[j];
-    }
-}
-
 /* Adds the terms of [k0, k0+depth) of the part to C or to the sums. */
-static void add_block(const struct product *p, const struct part *t, uint64_t k0, uint64_t depth,
-                      const struct scratch *s) {
+static void add_block(const struct product *p, const struct pl_gemm_part *t, uint64_t k0,
+                      uint64_t depth, const struct scratch *s) {
     const struct pl_gemm *g = p->g;
     const struct pl_block rows = {t->m0, t->rows, k0, depth};
     const struct pl_left left = PL_LEVEL_NAME(pl_gemm_left)(&g->a, g->trans_a, &rows, s->left);
@@ -159,7 +130,8 @@ static void finish_row(const struct pl_gemm *g, uint64_t row, uint64_t col, uint
 }
 
 /* The sums are those of C^T: a column of them is a piece of a row of C. */
-static void finish_turned(const struct pl_gemm *g, const struct part *t, const float *sums) {
+static void finish_turned(const struct pl_gemm *g, const struct pl_gemm_part *t,
+                          const float *sums) {
     float row[PL_GEMM_COLS];
     for (uint64_t j = 0; j < t->cols; j++) {
         for (uint64_t i = 0; i < t->rows; i++)
@@ -170,11 +142,11 @@ static void finish_turned(const struct pl_gemm *g, const struct part *t, const f
 
 static void run_part(void *arg, uint32_t task, uint32_t worker) {
     const struct product *p = arg;
-    const struct part t = part_of(p, task);
+    const struct pl_gemm_part t = pl_gemm_part_of(&p->cut, task);
     const struct scratch s = scratch_of(p->g, worker);
-    if (p->direct && p->g->bias.p) begin_with_bias(p->g, &t);
-    for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth)
-        add_block(p, &t, k0, pl_u64_min(p->depth, p->k - k0), &s);
+    if (p->direct && p->g->bias.p) pl_gemm_begin_with_bias(p->g, &t);
+    for (uint64_t k0 = 0; k0 < p->cut.k; k0 += p->depth)
+        add_block(p, &t, k0, pl_u64_min(p->depth, p->cut.k - k0), &s);
     if (p->turned)
         finish_turned(p->g, &t, s.sums);
     else if (!p->direct)
@@ -220,7 +192,7 @@ static struct pl_gemm turn(const struct pl_gemm *g) {
 static bool goes_to_c(const struct product *p) {
     const struct pl_gemm *g = p->g;
     return g->c.dtype == PL_DTYPE_F32 && (!g->bias.p || g->bias.dtype == PL_DTYPE_F32) &&
-           !p->turned && p->n % PL_LANES == 0;
+           !p->turned && p->cut.n % PL_LANES == 0;
 }
 
 static struct limits limits_of(const struct product *p) {
@@ -245,19 +217,18 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm_mixed)(struct pl_device *dev, const struct pl_g
     const bool turned = is_turned(g);
     const struct pl_gemm transpose = turn(g);
     struct product p = {.g = turned ? &transpose : g, .turned = turned};
-    p.m = turned ? g->c.cols : g->c.rows;
-    p.n = turned ? g->c.rows : g->c.cols;
-    p.k = g->trans_a ? g->a.rows : g->a.cols;
-    if (p.k == 0) {
+    p.cut.m = turned ? g->c.cols : g->c.rows;
+    p.cut.n = turned ? g->c.rows : g->c.cols;
+    p.cut.k = g->trans_a ? g->a.rows : g->a.cols;
+    if (p.cut.k == 0) {
         no_depth(g);
         return PL_ERR_OK;
     }
     if (!pl_ws_holds(&g->ws, threads * PL_GEMM_WORKER_BYTES)) return PL_ERR_PLAN_BROKEN;
     p.direct = goes_to_c(&p);
     const struct limits limits = limits_of(&p);
-    p.depth = depth_of(p.k);
-    split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
-    p.parts_n = pl_u64_div_up(p.n, p.part_n);
-    pl_pool_run(pool, (uint32_t)(pl_u64_div_up(p.m, p.part_m) * p.parts_n), run_part, &p);
+    p.depth = depth_of(p.cut.k);
+    split(&p.cut, &limits, pl_gemm_is_serial(&p.cut) ? 1 : threads);
+    pl_pool_run(pool, pl_gemm_parts(&p.cut), run_part, &p);
     return PL_ERR_OK;
 }

@@ -72,8 +72,8 @@ pl_err PL_CPU(clip_scale)(struct pl_device *dev, const struct pl_call *c) {
 struct update {
     struct pl_weight_store store;
     struct pl_view g, m, v;
-    float clip, decay, rate;          /* p = p * decay - ... */
-    float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
+    float clip, decay, rate; /* p = p * decay - ... */
+    struct pl_moment_rates rates;
     float step_size, inverse_root, epsilon;
 };
 
@@ -87,8 +87,8 @@ static void adamw_block(const struct update *u, uint64_t n, struct block *b, flo
                         float *restrict v) {
     for (uint64_t j = 0; j < n; j++) {
         float g = b->g[j] * u->clip;
-        m[j] = u->beta1 * m[j] + u->rest1 * g;
-        v[j] = u->beta2 * v[j] + u->rest2 * g * g;
+        m[j] = u->rates.beta1 * m[j] + u->rates.rest1 * g;
+        v[j] = u->rates.beta2 * v[j] + u->rates.rest2 * g * g;
         float root = sqrtf(v[j]) * u->inverse_root + u->epsilon;
         b->p[j] = b->p[j] * u->decay - u->step_size * m[j] / root;
     }
@@ -125,33 +125,27 @@ static void update_range(void *arg, uint64_t first, uint64_t end, uint32_t worke
 
 static struct update begin_update(const struct pl_call *c, const struct pl_view *clip,
                                   const struct pl_view *master) {
-    const struct pl_batch *batch = c->batch;
-    double decay = c->attr->decay ? batch->learning_rate * batch->weight_decay : 0;
-    struct update u = {.store = pl_weight_store_of(c, master),
-                       .g = c->in[1],
-                       .clip = (float)((const double *)clip->p)[1],
-                       .decay = (float)(1.0 - decay),
-                       .rate = (float)batch->learning_rate};
-    return u;
+    struct pl_facts now;
+    pl_facts_fill(c->batch, &now);
+    return (struct update){.store = pl_weight_store_of(c, master),
+                           .g = c->in[1],
+                           .clip = (float)((const double *)clip->p)[1],
+                           .decay = c->attr->decay ? now.kept : 1.0f,
+                           .rate = now.rate,
+                           .rates = pl_moment_rates_of(c->batch),
+                           .step_size = now.adam_step,
+                           .inverse_root = now.adam_root,
+                           .epsilon = (float)c->batch->epsilon};
 }
 
 #define UPDATE_GRAIN UINT64_C(32768)
 
 /* in: w, g, m f32, v f32, clip[2]f64, master? f32; out: w, m, v, master?. */
 pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_batch *batch = c->batch;
     struct update u = begin_update(c, &c->in[4], &c->in[5]);
     if (isnan(u.clip)) return PL_ERR_OK;
-    double t = (double)batch->step;
     u.m = c->in[2];
     u.v = c->in[3];
-    u.beta1 = (float)batch->beta1;
-    u.rest1 = (float)(1.0 - batch->beta1);
-    u.beta2 = (float)batch->beta2;
-    u.rest2 = (float)(1.0 - batch->beta2);
-    u.step_size = (float)(batch->learning_rate / (1.0 - pow(batch->beta1, t)));
-    u.inverse_root = (float)(1.0 / sqrt(1.0 - pow(batch->beta2, t)));
-    u.epsilon = (float)batch->epsilon;
     pl_cpu_rows(dev, c->in[0].rows * c->in[0].cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;
 }

@@ -30,7 +30,7 @@ template <typename S> struct moment {
 
 struct rule {
     const struct pl_facts *facts;
-    float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
+    struct pl_moment_rates rates;
     float signed_map[PL_QUANT_MAP_SIZE], unsigned_map[PL_QUANT_MAP_SIZE];
 };
 
@@ -168,8 +168,8 @@ __device__ __forceinline__ void move(const struct rule &u, bool decays, float cl
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const float x = g[k] * clip;
-        m[k] = u.beta1 * m[k] + u.rest1 * x;
-        v[k] = u.beta2 * v[k] + u.rest2 * x * x;
+        m[k] = u.rates.beta1 * m[k] + u.rates.rest1 * x;
+        v[k] = u.rates.beta2 * v[k] + u.rates.rest2 * x * x;
         p[k] = (p[k] - now.adam8_step * (m[k] / (sqrtf(v[k]) + now.adam8_epsilon))) * kept;
     }
 }
@@ -252,10 +252,7 @@ update<W, G, S> update_of(const struct pl_call *c) {
 struct rule rule_of(const struct pl_batch *b) {
     struct rule r = {};
     r.facts = b->facts;
-    r.beta1 = (float)b->beta1;
-    r.rest1 = (float)(1.0 - b->beta1);
-    r.beta2 = (float)b->beta2;
-    r.rest2 = (float)(1.0 - b->beta2);
+    r.rates = pl_moment_rates_of(b);
     pl_quant_map_values(true, r.signed_map);
     pl_quant_map_values(false, r.unsigned_map);
     return r;

@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 struct rule {
     const struct pl_facts *facts;
-    float beta1, rest1, beta2, rest2; /* rest = 1 - beta, rounded from double */
+    struct pl_moment_rates rates;
     float epsilon;
 };
 
@@ -166,8 +166,8 @@ template <typename W, typename G, typename S> struct update {
  * corrections folded into adam_step = lr/(1-b1^t) and adam_root = 1/sqrt(1-b2^t). */
 __device__ __forceinline__ float adamw(const struct rule &u, const struct pl_facts &now, float kept,
                                        float p, float g, float &m, float &v) {
-    m = u.beta1 * m + u.rest1 * g;
-    v = u.beta2 * v + u.rest2 * g * g;
+    m = u.rates.beta1 * m + u.rates.rest1 * g;
+    v = u.rates.beta2 * v + u.rates.rest2 * g * g;
     const float root = sqrtf(v) * now.adam_root + u.epsilon;
     return p * kept - now.adam_step * m / root;
 }
@@ -277,10 +277,7 @@ update<W, G, S> update_of(const struct update_call *u) {
 struct rule rule_of(const struct pl_batch *b) {
     struct rule r = {};
     r.facts = b->facts;
-    r.beta1 = (float)b->beta1;
-    r.rest1 = (float)(1.0 - b->beta1);
-    r.beta2 = (float)b->beta2;
-    r.rest2 = (float)(1.0 - b->beta2);
+    r.rates = pl_moment_rates_of(b);
     r.epsilon = (float)b->epsilon;
     return r;
 }
