@@ -8,9 +8,9 @@ enum pl_backend { PL_BACKEND_CPU, PL_BACKEND_NULL, PL_BACKEND_CUDA };
 
 struct pl_traits {
     enum pl_backend backend;
-    uint64_t align_bytes; /* of every tensor */
-    uint32_t threads;     /* CPU: workers that need scratch of their own; 1 elsewhere */
-    uint32_t sm;          /* CUDA: compute capability times ten, 90 = 9.0; 0 elsewhere */
+    uint64_t align_bytes;  /* of every tensor */
+    uint32_t threads;      /* CPU: workers that need scratch of their own; 1 elsewhere */
+    uint32_t sm;           /* CUDA: compute capability times ten, 90 = 9.0; 0 elsewhere */
     uint64_t pinned_bytes; /* host memory that copies pass through; 0 = they need none, and files
                             * are staged in the arena, which the host can write */
 };
@@ -28,20 +28,22 @@ struct pl_traits pl_traits_cuda(uint32_t sm);
 
 /* Block sizes the CPU kernels work in; the workspace rule and the kernels both use them. */
 enum {
-    PL_GEMM_ROWS = 256,  /* bf16 products: panel of the left matrix */
-    PL_GEMM_COLS = 512,  /* panel of the right matrix */
-    PL_GEMM_DEPTH = 384, /* of both */
-    PL_GEMM_PAD = 16,    /* elements between panel rows, so that columns spread over cache sets */
+    PL_GEMM_ROWS = 396,  /* products: rows of a block of the left matrix, whole tiles of them */
+    PL_GEMM_COLS = 704,  /* of sums that are rounded at the end */
+    PL_GEMM_PANEL = 64,  /* columns of the right matrix that are multiplied at a time, at most */
+    PL_GEMM_DEPTH = 384, /* of a block of both */
+    PL_GEMM_PAD = 16,    /* elements between rows of a block, so that they spread over cache sets */
     PL_ATTENTION_Q = 64, /* query rows of a tile */
     PL_ATTENTION_K = 128 /* key rows of a tile */
 };
 
-/* Scratch of one worker of a bf16 product: both panels, stored along either dimension, and the fp32
- * sums of a tile. */
-#define PL_GEMM_PANEL_ELEMENTS(side) (((side) + PL_GEMM_PAD) * (PL_GEMM_DEPTH + PL_GEMM_PAD))
+/* Scratch of one worker of a product, in fp32: a block of the left matrix, stored along either
+ * dimension, a panel of the right one, and the sums of a part. */
+#define PL_GEMM_LEFT_ELEMENTS  (UINT64_C(1) * PL_GEMM_ROWS * (PL_GEMM_DEPTH + PL_GEMM_PAD))
+#define PL_GEMM_RIGHT_ELEMENTS (UINT64_C(1) * PL_GEMM_PANEL * PL_GEMM_DEPTH)
+#define PL_GEMM_SUM_ELEMENTS   (UINT64_C(1) * PL_GEMM_ROWS * PL_GEMM_COLS)
 #define PL_GEMM_WORKER_BYTES                                                                       \
-    (UINT64_C(4) * (PL_GEMM_PANEL_ELEMENTS(PL_GEMM_ROWS) + PL_GEMM_PANEL_ELEMENTS(PL_GEMM_COLS) +  \
-                    PL_GEMM_ROWS * (PL_GEMM_COLS + PL_GEMM_PAD)))
+    (4 * (PL_GEMM_LEFT_ELEMENTS + PL_GEMM_RIGHT_ELEMENTS + PL_GEMM_SUM_ELEMENTS))
 
 /* Elements of a gradient whose squares one task sums. */
 #define PL_SQUARE_SUM_CHUNK UINT64_C(65536)

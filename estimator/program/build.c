@@ -163,7 +163,7 @@ static struct pl_operand workspace(struct pl_builder *b, uint64_t bytes) {
 
 struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
                                      const struct pl_attr *attr, uint64_t rows, uint64_t cols) {
-    return workspace(b, pl_op_workspace_bytes(&b->p->traits, kind, attr, rows, cols, false));
+    return workspace(b, pl_op_workspace_bytes(&b->p->traits, kind, attr, rows, cols));
 }
 
 struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_kind kind,

@@ -410,7 +410,7 @@ static void move_workspace(struct mover *m, const struct pl_op *op) {
         if (t->category != PL_CATEGORY_WORKSPACE) continue;
         t->place = PL_PLACE_HOST;
         t->dims[0] = t->bytes =
-            pl_op_workspace_bytes(&cpu, op->kind, &op->attr, x->dims[0], x->dims[1], false);
+            pl_op_workspace_bytes(&cpu, op->kind, &op->attr, x->dims[0], x->dims[1]);
     }
 }
 

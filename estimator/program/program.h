@@ -287,12 +287,11 @@ static inline bool pl_role_is_moment_absmax(enum pl_role role) {
 }
 
 /* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then
- * absent). rows, cols: of the op's first matrix operand at capacity; widen: some matrix operand of
- * a product is not fp32, but see pl_product_workspace_bytes(). The kernels compute their layout
- * from the same function (workspace.c). */
+ * absent). rows, cols: of the op's first matrix operand at capacity; for a product see
+ * pl_product_workspace_bytes(). The kernels compute their layout from the same function
+ * (workspace.c). */
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
-                               const struct pl_attr *attr, uint64_t rows, uint64_t cols,
-                               bool widen);
+                               const struct pl_attr *attr, uint64_t rows, uint64_t cols);
 
 /* A matrix of a product: its window at capacity, and how it is stored. */
 struct pl_product_matrix {

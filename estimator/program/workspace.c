@@ -3,7 +3,7 @@
 
 #include "estimator/base/checked.h"
 
-/* One set of panels per worker; a product of fp32 operands needs none and is not asked about. */
+/* One set of blocks per worker. */
 static uint64_t ws_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                            uint64_t cols) {
     (void)attr, (void)rows, (void)cols;
@@ -19,34 +19,28 @@ static uint64_t ws_square_sum(const struct pl_traits *t, const struct pl_attr *a
     return pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
 }
 
-static const struct pl_ws_rule cpu_rules[PL_OP_COUNT] = {
-    [PL_OP_LINEAR] = {ws_product, true},
-    [PL_OP_LINEAR_DX] = {ws_product, true},
-    [PL_OP_LINEAR_DW] = {ws_product, true},
-    [PL_OP_SQUARE_SUM] = {ws_square_sum, false},
-    [PL_OP_ATTENTION] = {pl_ws_attention, false},
-    [PL_OP_ATTENTION_CACHED] = {pl_ws_attention, false},
-    [PL_OP_ATTENTION_BWD] = {pl_ws_attention_bwd, false},
-    [PL_OP_RMSNORM_BWD] = {pl_ws_rmsnorm_bwd, false},
-    [PL_OP_QK_NORM_BWD] = {pl_ws_qk_norm_bwd, false},
-    [PL_OP_CROSS_ENTROPY] = {pl_ws_cross_entropy, false},
+static const pl_ws_rule cpu_rules[PL_OP_COUNT] = {
+    [PL_OP_LINEAR] = ws_product,
+    [PL_OP_LINEAR_DX] = ws_product,
+    [PL_OP_LINEAR_DW] = ws_product,
+    [PL_OP_SQUARE_SUM] = ws_square_sum,
+    [PL_OP_ATTENTION] = pl_ws_attention,
+    [PL_OP_ATTENTION_CACHED] = pl_ws_attention,
+    [PL_OP_ATTENTION_BWD] = pl_ws_attention_bwd,
+    [PL_OP_RMSNORM_BWD] = pl_ws_rmsnorm_bwd,
+    [PL_OP_QK_NORM_BWD] = pl_ws_qk_norm_bwd,
+    [PL_OP_CROSS_ENTROPY] = pl_ws_cross_entropy,
 };
 
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
-                               const struct pl_attr *attr, uint64_t rows, uint64_t cols,
-                               bool widen) {
-    const struct pl_ws_rule *rule =
-        t->backend == PL_BACKEND_CUDA ? &pl_ws_cuda_rules[kind] : &cpu_rules[kind];
-    if (!rule->bytes || (rule->only_widening && !widen)) return 0;
-    return rule->bytes(t, attr, rows, cols);
+                               const struct pl_attr *attr, uint64_t rows, uint64_t cols) {
+    const pl_ws_rule *rules = t->backend == PL_BACKEND_CUDA ? pl_ws_cuda_rules : cpu_rules;
+    return rules[kind] ? rules[kind](t, attr, rows, cols) : 0;
 }
 
 uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                     const struct pl_attr *attr,
                                     const struct pl_product_matrix m[3]) {
-    bool widen = false;
-    for (int i = 0; i < 3; i++)
-        widen |= m[i].dtype != PL_DTYPE_F32;
-    uint64_t bytes = pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols, widen);
+    uint64_t bytes = pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols);
     return t->backend == PL_BACKEND_CUDA ? bytes + pl_ws_cuda_narrowed(m, 2) : bytes;
 }

@@ -9,13 +9,10 @@
 #include "estimator/program/program.h"
 #include "estimator/program/workspace_cuda.h"
 
-struct pl_ws_rule {
-    uint64_t (*bytes)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
-                      uint64_t cols);
-    bool only_widening; /* needed only where a matrix operand of a product is not fp32 */
-};
+typedef uint64_t (*pl_ws_rule)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                               uint64_t cols);
 
-extern const struct pl_ws_rule pl_ws_cuda_rules[PL_OP_COUNT];
+extern const pl_ws_rule pl_ws_cuda_rules[PL_OP_COUNT];
 
 /* workspace_attention.c */
 uint64_t pl_ws_attention(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
@@ -44,7 +41,7 @@ uint64_t pl_ws_cuda_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr 
                                 uint64_t rows, uint64_t cols);
 uint64_t pl_ws_cuda_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr,
                                   uint64_t rows, uint64_t cols);
-uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr,
-                               uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                               uint64_t cols);
 
 #endif

@@ -1,11 +1,13 @@
 /* bench_gemm.c - rate of the products a training step is made of, as JSON.
  *
- * Usage: bench_gemm [threads]. "reference" is one sgemm call per thread on a part of its own: what
- * the library gives when nothing stands between. */
+ * Usage: bench_gemm [threads] [level]. "reference" is one sgemm call of OpenBLAS per thread on a
+ * part of its own; 0 where it is not installed. */
 #include "runtime/device/cpu/cpu.h"
+#include "tests/bench/blas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 struct shape {
@@ -73,15 +75,14 @@ static void run_kernel(void *arg) {
 
 static void reference_part(void *arg, uint32_t task, uint32_t worker) {
     struct run *r = arg;
-    const struct pl_view *a = &r->call.in[0], *b = &r->call.in[1], *c = &r->call.out[0];
-    uint32_t threads = pl_pool_threads(pl_cpu_of(r->dev)->pool);
-    int n = (int)(c->cols / threads), k = (int)(r->kind == PL_OP_LINEAR_DW ? a->rows : a->cols);
-    const float *bp = b->p;
+    struct pl_view a = r->call.in[0], b = r->call.in[1], c = r->call.out[0];
+    const bool trans_b = r->kind == PL_OP_LINEAR;
+    const uint64_t n = c.cols / pl_pool_threads(pl_cpu_of(r->dev)->pool);
     (void)worker;
-    bp += (uint64_t)task * (uint64_t)n * (r->kind == PL_OP_LINEAR ? b->ld : 1);
-    pl_cpu_of(r->dev)->sgemm(r->kind == PL_OP_LINEAR_DW, r->kind == PL_OP_LINEAR, (int)c->rows, n,
-                             k, 1.0f, a->p, (int)a->ld, bp, (int)b->ld, 0.0f,
-                             (float *)c->p + (uint64_t)task * (uint64_t)n, (int)c->ld);
+    b.p = (float *)b.p + task * n * (trans_b ? b.ld : 1);
+    c.p = (float *)c.p + task * n;
+    c.cols = n;
+    blas_sgemm(r->kind == PL_OP_LINEAR_DW, trans_b, &a, &b, &c);
 }
 
 static void run_reference(void *arg) {
@@ -103,6 +104,7 @@ static double seconds(void (*once)(void *), void *arg) {
 }
 
 enum { FP32, BF16, REFERENCE, WAYS };
+static bool has_reference;
 
 /* The clock of a shared machine wanders, so the ways take turns; best of several rounds each. */
 static void measure(struct pl_device *dev, char *memory, const struct shape *s, bool last) {
@@ -115,7 +117,7 @@ static void measure(struct pl_device *dev, char *memory, const struct shape *s, 
         struct run runs[WAYS];
         char *at = memory;
         for (int w = 0; w < WAYS; w++) {
-            uint64_t ws = pl_op_workspace_bytes(&dev->traits, kinds[i], &attr, s->m, s->k, true);
+            uint64_t ws = pl_op_workspace_bytes(&dev->traits, kinds[i], &attr, s->m, s->k);
             runs[w] = (struct run){.dev = dev, .kind = kinds[i]};
             runs[w].call = make_call(s, kinds[i], w == BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32, ws, at);
             runs[w].call.attr = &attr;
@@ -124,14 +126,24 @@ static void measure(struct pl_device *dev, char *memory, const struct shape *s, 
         }
         for (int round = 0; round < 12; round++)
             for (int w = 0; w < WAYS; w++) {
+                if (w == REFERENCE && !has_reference) continue;
                 double t = seconds(w == REFERENCE ? run_reference : run_kernel, &runs[w]);
                 if (t < best[w]) best[w] = t;
             }
         printf("  {\"op\":\"%s\",\"shape\":\"%s\",\"fp32_gflops\":%.1f,\"bf16_gflops\":%.1f,"
                "\"reference_gflops\":%.1f}%s\n",
                pl_op_name(kinds[i]), s->name, gflop / best[FP32], gflop / best[BF16],
-               gflop / best[REFERENCE], last && i == 2 ? "" : ",");
+               has_reference ? gflop / best[REFERENCE] : 0, last && i == 2 ? "" : ",");
     }
+}
+
+static void take_level(struct pl_device *dev, const char *name) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    for (uint32_t i = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS); i-- > 0;)
+        if (strcmp(levels[i].name, name) == 0) {
+            dev->kernels = levels[i].kernels;
+            pl_cpu_of(dev)->level = levels[i].name;
+        }
 }
 
 int main(int argc, char **argv) {
@@ -145,6 +157,8 @@ int main(int argc, char **argv) {
         pl_device_close(&dev);
         return 1;
     }
+    if (argc > 2) take_level(dev, argv[2]);
+    has_reference = blas_load(pl_cpu_of(dev)->level);
     printf("{\"level\":\"%s\",\"threads\":%u,\"products\":[\n", pl_cpu_of(dev)->level, threads);
     for (int i = 0; i < N_SHAPES; i++)
         measure(dev, arena.base, &shapes[i], i == N_SHAPES - 1);

@@ -6,9 +6,8 @@
 #include <stdint.h>
 
 double median(double *values, int n); /* sorts them */
-/* GFLOP/s of an fp32 product 2048 x 2048 x 2048 by the CPU device: its pool, its OpenBLAS. Median
- * of
- * 7. Negative when there is no device. */
+/* GFLOP/s of an fp32 product 2048 x 2048 x 2048 by OpenBLAS, a part of it on each thread. Median
+ * of 7. Negative where OpenBLAS is not installed. */
 double machine_sgemm_gflops(uint32_t threads);
 
 /* Runs measurements that are written as tests, so that the helpers can report what goes wrong: in

@@ -127,7 +127,7 @@ START_TEST(a_workspace_one_byte_short_is_a_broken_plan) {
     const struct runner *r = &machine.runners[0];
     struct pl_call c = call_of(kind);
     struct pl_view *scratch = &c.in[scratch_users[_i].ws_slot];
-    scratch->rows = pl_op_workspace_bytes(&r->dev->traits, kind, &attr, ROWS, COLS, false);
+    scratch->rows = pl_op_workspace_bytes(&r->dev->traits, kind, &attr, ROWS, COLS);
     ck_assert_uint_gt(scratch->rows, 0);
     ck_assert_int_eq(run(r, kind, &c), PL_ERR_OK);
     scratch->rows--;

@@ -262,7 +262,7 @@ static struct pl_call product_call(enum pl_op_kind kind, enum pl_dtype dtype, ui
 static uint64_t need_of(enum pl_op_kind kind, enum pl_dtype dtype) {
     const struct pl_call c = product_call(kind, dtype, 0);
     if (kind == PL_OP_BIAS_GRAD)
-        return pl_op_workspace_bytes(&cuda->traits, kind, &plain, ROWS, COLS, false);
+        return pl_op_workspace_bytes(&cuda->traits, kind, &plain, ROWS, COLS);
     const struct pl_product_matrix m[] = {{c.in[0].rows, c.in[0].cols, c.in[0].dtype},
                                           {c.in[1].rows, c.in[1].cols, c.in[1].dtype},
                                           {c.out[0].rows, c.out[0].cols, c.out[0].dtype}};

@@ -92,8 +92,8 @@ static struct pl_call square_call(uint32_t i) {
     attrs[i] = (struct pl_attr){0};
     c.in[0] = tensor(n, i % 3 == 0 ? PL_DTYPE_F32 : PL_DTYPE_BF16, i % 13 == 5);
     c.in[1] = c.out[0] = tensor(1, PL_DTYPE_F64, 0);
-    const uint64_t ws = pl_op_workspace_bytes(&machine.runners[0].dev->traits, PL_OP_SQUARE_SUM,
-                                              &attrs[i], n, 1, false);
+    const uint64_t ws =
+        pl_op_workspace_bytes(&machine.runners[0].dev->traits, PL_OP_SQUARE_SUM, &attrs[i], n, 1);
     if (ws) c.in[2] = tensor(ws, PL_DTYPE_U8, 0);
     return c;
 }

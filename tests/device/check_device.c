@@ -168,18 +168,6 @@ START_TEST(every_level_has_every_kernel_but_staging) {
 }
 END_TEST
 
-START_TEST(sgemm_multiplies) {
-    struct pl_device *dev = open_device(0, PL_AUTO_BYTES);
-    const float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {7, 8, 9, 10, 11, 12};
-    float c[4] = {1, 1, 1, 1};
-    pl_cpu_of(dev)->sgemm(0, 1, 2, 2, 3, 2.0f, a, 3, b, 3, 1.0f, c, 2); /* 2 a b^T + 1 */
-    const float want[4] = {101, 137, 245, 335};
-    for (int i = 0; i < 4; i++)
-        ck_assert_float_eq(c[i], want[i]);
-    pl_device_close(&dev);
-}
-END_TEST
-
 START_TEST(the_null_device_only_counts) {
     struct pl_device *dev = open_device(1, PL_AUTO_BYTES);
     struct pl_call c = {0};
@@ -221,7 +209,6 @@ int main(void) {
     tcase_add_test(one, cpu_memory_holds_what_was_uploaded);
     tcase_add_test(one, the_cpu_device_runs_the_best_level);
     tcase_add_test(one, every_level_has_every_kernel_but_staging);
-    tcase_add_test(one, sgemm_multiplies);
     tcase_add_test(one, the_null_device_only_counts);
     tcase_add_test(one, at_least_one_core_is_ours);
     suite_add_tcase(s, both);

@@ -157,7 +157,7 @@ static void reference_backward(struct trial *t) {
 /* A probability carries the absolute error of its score, a sum of up to 256 products of normal
  * numbers over sqrt(256): a few units of 2^-24 times 16. */
 const struct kernel_case cases_attention[] = {
-    {"attention", PL_OP_ATTENTION, 40, 5e-6, false, build_forward, reference_forward},
-    {"attention_bwd", PL_OP_ATTENTION_BWD, 40, 5e-6, false, build_backward, reference_backward},
+    {"attention", PL_OP_ATTENTION, 40, 5e-6, build_forward, reference_forward},
+    {"attention_bwd", PL_OP_ATTENTION_BWD, 40, 5e-6, build_backward, reference_backward},
     {0},
 };

@@ -162,8 +162,7 @@ static void reference_attention(struct trial *t) {
 /* A cache row is a copy, rounded to its storage at most. The tolerance of attention is that of
  * cases_attention.c: the same sums. */
 const struct kernel_case cases_cached[] = {
-    {"kv_append", PL_OP_KV_APPEND, 30, 0, false, build_append, reference_append},
-    {"attention_cached", PL_OP_ATTENTION_CACHED, 40, 5e-6, false, build_attention,
-     reference_attention},
+    {"kv_append", PL_OP_KV_APPEND, 30, 0, build_append, reference_append},
+    {"attention_cached", PL_OP_ATTENTION_CACHED, 40, 5e-6, build_attention, reference_attention},
     {0},
 };

@@ -28,7 +28,7 @@ static void reference(struct trial *t) {
 }
 
 const struct kernel_case cases_copy[] = {
-    {"copy_in", PL_OP_COPY_IN, 24, 0, false, build, reference},
-    {"copy_out", PL_OP_COPY_OUT, 24, 0, false, build, reference},
+    {"copy_in", PL_OP_COPY_IN, 24, 0, build, reference},
+    {"copy_out", PL_OP_COPY_OUT, 24, 0, build, reference},
     {0},
 };

@@ -129,9 +129,9 @@ static void reference(struct trial *t) {
 #define TOLERANCE 1e-6
 
 #define FP32(name, kind)                                                                           \
-    { name, kind, N_SHAPES + 6, TOLERANCE, true, build_fp32, reference }
+    { name, kind, N_SHAPES + 6, TOLERANCE, build_fp32, reference }
 #define MIXED(name, kind)                                                                          \
-    { name, kind, N_SHAPES * 2, TOLERANCE, false, build_mixed, reference }
+    { name, kind, N_SHAPES * 2, TOLERANCE, build_mixed, reference }
 const struct kernel_case cases_linear[] = {
     FP32("linear, fp32", PL_OP_LINEAR),
     FP32("linear_dx, fp32", PL_OP_LINEAR_DX),

@@ -7,11 +7,10 @@
 #define EPS 1e-6
 
 static struct ref_norm draw_plain(struct trial *t) {
-    static const struct ref_norm edges[] = {{0, 1, 5, EPS},    {1, 1, 1, EPS},    {1, 1, 513, EPS},
-                                            {200, 1, 64, EPS}, {65, 1, 130, EPS}, {64, 1, 7, EPS},
-                                            {3, 1, 1500, EPS}, {400, 1, 3, EPS},
-                                            {2, 1, 700, EPS},  {260, 1, 8328, EPS},
-                                            {3, 1, 130, EPS},  {2, 1, 9001, EPS}};
+    static const struct ref_norm edges[] = {
+        {0, 1, 5, EPS},    {1, 1, 1, EPS},      {1, 1, 513, EPS},  {200, 1, 64, EPS},
+        {65, 1, 130, EPS}, {64, 1, 7, EPS},     {3, 1, 1500, EPS}, {400, 1, 3, EPS},
+        {2, 1, 700, EPS},  {260, 1, 8328, EPS}, {3, 1, 130, EPS},  {2, 1, 9001, EPS}};
     if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
     return (struct ref_norm){draw(t, 0, 200), 1, draw(t, 1, 600), EPS};
 }
@@ -195,12 +194,12 @@ static void reference_rope(struct trial *t) {
 }
 
 const struct kernel_case cases_norm[] = {
-    {"rmsnorm", PL_OP_RMSNORM, 20, 1e-6, false, build_rmsnorm, reference_norm},
-    {"add_rmsnorm", PL_OP_ADD_RMSNORM, 20, 1e-6, false, build_add_rmsnorm, reference_add_rmsnorm},
-    {"renorm", PL_OP_RENORM, 20, 1e-6, false, build_renorm, reference_renorm},
-    {"rmsnorm_bwd", PL_OP_RMSNORM_BWD, 40, 1e-6, false, build_rmsnorm_bwd, reference_norm_bwd},
-    {"qk_norm", PL_OP_QK_NORM, 20, 1e-6, false, build_qk_norm, reference_norm},
-    {"qk_norm_bwd", PL_OP_QK_NORM_BWD, 30, 1e-6, false, build_qk_norm_bwd, reference_norm_bwd},
-    {"rope", PL_OP_ROPE, 30, 1e-6, false, build_rope, reference_rope},
+    {"rmsnorm", PL_OP_RMSNORM, 20, 1e-6, build_rmsnorm, reference_norm},
+    {"add_rmsnorm", PL_OP_ADD_RMSNORM, 20, 1e-6, build_add_rmsnorm, reference_add_rmsnorm},
+    {"renorm", PL_OP_RENORM, 20, 1e-6, build_renorm, reference_renorm},
+    {"rmsnorm_bwd", PL_OP_RMSNORM_BWD, 40, 1e-6, build_rmsnorm_bwd, reference_norm_bwd},
+    {"qk_norm", PL_OP_QK_NORM, 20, 1e-6, build_qk_norm, reference_norm},
+    {"qk_norm_bwd", PL_OP_QK_NORM_BWD, 30, 1e-6, build_qk_norm_bwd, reference_norm_bwd},
+    {"rope", PL_OP_ROPE, 30, 1e-6, build_rope, reference_rope},
     {0},
 };

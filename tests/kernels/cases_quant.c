@@ -239,12 +239,10 @@ static void reference_8bit(struct trial *t) {
 }
 
 const struct kernel_case cases_quant[] = {
-    {"dequant4", PL_OP_DEQUANT4, 24, 1.5e-7, false, build_dequant_single, reference_dequant},
-    {"dequant4, nested", PL_OP_DEQUANT4, 24, 2e-7, false, build_dequant_double, reference_dequant},
-    {"adamw_8bit, fp32", PL_OP_ADAMW_8BIT, 24, 5e-7, false, build_8bit_fp32, reference_8bit},
-    {"adamw_8bit, bf16 and master", PL_OP_ADAMW_8BIT, 24, 5e-7, false, build_8bit_master,
-     reference_8bit},
-    {"adamw_8bit, fp32 moments", PL_OP_ADAMW_8BIT, 16, 5e-7, false, build_8bit_floats,
-     reference_8bit},
+    {"dequant4", PL_OP_DEQUANT4, 24, 1.5e-7, build_dequant_single, reference_dequant},
+    {"dequant4, nested", PL_OP_DEQUANT4, 24, 2e-7, build_dequant_double, reference_dequant},
+    {"adamw_8bit, fp32", PL_OP_ADAMW_8BIT, 24, 5e-7, build_8bit_fp32, reference_8bit},
+    {"adamw_8bit, bf16 and master", PL_OP_ADAMW_8BIT, 24, 5e-7, build_8bit_master, reference_8bit},
+    {"adamw_8bit, fp32 moments", PL_OP_ADAMW_8BIT, 16, 5e-7, build_8bit_floats, reference_8bit},
     {0},
 };

@@ -142,10 +142,10 @@ static void reference_bias(struct trial *t) {
 }
 
 const struct kernel_case cases_rows[] = {
-    {"embed", PL_OP_EMBED, 16, 0, false, build_embed, reference_embed},
-    {"embed_bwd", PL_OP_EMBED_BWD, 16, 1e-6, false, build_embed_bwd, reference_embed_bwd},
-    {"gather_add", PL_OP_GATHER_ADD, 16, 1e-7, false, build_gather, reference_gather},
-    {"scatter_rows", PL_OP_SCATTER_ROWS, 16, 0, false, build_scatter, reference_scatter},
-    {"bias_grad", PL_OP_BIAS_GRAD, 16, 1e-6, false, build_bias, reference_bias},
+    {"embed", PL_OP_EMBED, 16, 0, build_embed, reference_embed},
+    {"embed_bwd", PL_OP_EMBED_BWD, 16, 1e-6, build_embed_bwd, reference_embed_bwd},
+    {"gather_add", PL_OP_GATHER_ADD, 16, 1e-7, build_gather, reference_gather},
+    {"scatter_rows", PL_OP_SCATTER_ROWS, 16, 0, build_scatter, reference_scatter},
+    {"bias_grad", PL_OP_BIAS_GRAD, 16, 1e-6, build_bias, reference_bias},
     {0},
 };

@@ -102,7 +102,7 @@ START_TEST(a_workspace_one_byte_short_is_a_broken_plan) {
     const enum pl_op_kind kind = scratch_users[_i].kind;
     struct pl_call call = call_of(kind);
     struct pl_view *scratch = &call.in[scratch_users[_i].ws_slot];
-    scratch->rows = pl_op_workspace_bytes(&device->traits, kind, &attr, ROWS, COLS, false);
+    scratch->rows = pl_op_workspace_bytes(&device->traits, kind, &attr, ROWS, COLS);
     for (uint32_t l = 0; l < n_levels; l++)
         ck_assert_int_eq(run(kind, l, &call), PL_ERR_OK);
     scratch->rows--;

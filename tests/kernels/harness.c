@@ -220,7 +220,7 @@ static uint64_t ws_bytes(const struct trial *t, const struct runner *r) {
     const struct pl_traits *traits = &r->dev->traits;
     const enum pl_op_kind kind = t->test->kind;
     if (!is_product(kind))
-        return pl_op_workspace_bytes(traits, kind, &t->attr, t->ws_rows, t->ws_cols, false);
+        return pl_op_workspace_bytes(traits, kind, &t->attr, t->ws_rows, t->ws_cols);
     const struct pl_product_matrix m[] = {matrix_of(t->in[0]), matrix_of(t->in[1]),
                                           matrix_of(t->out[0])};
     return pl_product_workspace_bytes(traits, kind, &t->attr, m);
@@ -381,7 +381,7 @@ static void run_on(const struct trial *t, const struct runner *r, snapshot befor
     call(t, r);
     check_values(t, r->name);
     check_outside(t, before, r->name);
-    if (r->is_first || t->test->split_by_threads) {
+    if (r->is_first) {
         take_outputs(t, first);
         restore(t, before);
         call(t, r);

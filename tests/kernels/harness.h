@@ -5,7 +5,7 @@
  *   K1  |got - want| <= tolerance * scale + half a unit of the stored type
  *   K2  no byte outside the output windows changes, inputs and guard bytes included
  *   K3  the same call gives the same bits again
- *   K4  runners of one family give the same bits (unless the case says the split depends on them)
+ *   K4  runners of one family give the same bits
  * Workspace and outputs start as NaN, so nothing may rely on zeros.
  * Use: a row in an array of struct kernel_case, the array listed in check_kernels.c. */
 #ifndef PL_TESTS_KERNELS_HARNESS_H
@@ -49,8 +49,7 @@ struct kernel_case {
     const char *name;
     enum pl_op_kind kind;
     uint32_t rounds;
-    double tolerance;      /* of K1, per unit of scale */
-    bool split_by_threads; /* K4 does not hold; K1 still does for each */
+    double tolerance; /* of K1, per unit of scale */
     void (*build)(struct trial *t);
     void (*reference)(struct trial *t); /* fills want and scale of every output from x */
 };

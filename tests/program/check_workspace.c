@@ -28,7 +28,7 @@ START_TEST(on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy) {
     const struct pl_traits cuda = pl_traits_cuda(90);
     struct pl_product_matrix m[3];
     matrices(_i, m);
-    uint64_t library = pl_op_workspace_bytes(&cuda, PL_OP_LINEAR, &attr, 100, 8, true);
+    uint64_t library = pl_op_workspace_bytes(&cuda, PL_OP_LINEAR, &attr, 100, 8);
     ck_assert_uint_eq(pl_product_workspace_bytes(&cuda, PL_OP_LINEAR, &attr, m),
                       library + products[_i].copies);
     ck_assert_uint_eq(pl_ws_cuda_narrowed(m, 0), 0);
@@ -36,13 +36,12 @@ START_TEST(on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy) {
 }
 END_TEST
 
-START_TEST(on_the_cpu_copies_fit_the_panels) {
+START_TEST(on_the_cpu_every_product_has_blocks_for_each_worker) {
     const struct pl_traits cpu = pl_traits_cpu(3);
     struct pl_product_matrix m[3];
     matrices(_i, m);
-    bool all_fp32 = products[_i].a == F32 && products[_i].b == F32 && products[_i].c == F32;
     ck_assert_uint_eq(pl_product_workspace_bytes(&cpu, PL_OP_LINEAR, &attr, m),
-                      all_fp32 ? 0 : 3 * PL_GEMM_WORKER_BYTES);
+                      3 * PL_GEMM_WORKER_BYTES);
 }
 END_TEST
 
@@ -50,7 +49,7 @@ START_TEST(a_bias_gradient_has_a_partial_sum_per_chunk_of_rows) {
     static const uint64_t rows[] = {0, 1, PL_CUDA_BIAS_ROWS, PL_CUDA_BIAS_ROWS + 1};
     static const uint64_t chunks[] = {0, 1, 1, 2};
     const struct pl_traits cuda = pl_traits_cuda(80);
-    ck_assert_uint_eq(pl_op_workspace_bytes(&cuda, PL_OP_BIAS_GRAD, &attr, rows[_i], 24, false),
+    ck_assert_uint_eq(pl_op_workspace_bytes(&cuda, PL_OP_BIAS_GRAD, &attr, rows[_i], 24),
                       chunks[_i] * 24 * sizeof(float));
 }
 END_TEST
@@ -111,7 +110,7 @@ int main(void) {
     Suite *s = suite_create("workspace");
     TCase *tc = tcase_create("products");
     tcase_add_loop_test(tc, on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy, 0, PRODUCTS);
-    tcase_add_loop_test(tc, on_the_cpu_copies_fit_the_panels, 0, PRODUCTS);
+    tcase_add_loop_test(tc, on_the_cpu_every_product_has_blocks_for_each_worker, 0, PRODUCTS);
     tcase_add_loop_test(tc, a_bias_gradient_has_a_partial_sum_per_chunk_of_rows, 0, 4);
     tcase_add_loop_test(tc, a_plan_gives_every_product_what_its_kernel_asks_for, 0,
                         sizeof jobs / sizeof *jobs);

@@ -13,7 +13,6 @@ static void cpu_close(struct pl_device *dev) {
     struct pl_cpu *cpu = pl_cpu_of(dev);
     if (!cpu) return;
     pl_pool_destroy(&cpu->pool);
-    pl_blas_unload(cpu);
     free(cpu);
     dev->state = NULL;
 }
@@ -31,7 +30,6 @@ static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     }
     dev->kernels = level.kernels;
     cpu->level = level.name;
-    PL_TRY_GOTO(pl_blas_load(cpu, d), out);
     PL_TRY_GOTO(pl_pool_create(dev->traits.threads, &cpu->pool, d), out);
 out:
     if (err != PL_ERR_OK) cpu_close(dev);

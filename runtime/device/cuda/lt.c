@@ -1,4 +1,5 @@
-/* lt.c - cuBLASLt, loaded when a device opens rather than linked: see cpu/blas.c for why. */
+/* lt.c - cuBLASLt, loaded when a device opens rather than linked:
+ * estimates must not pay for it, and the program must start where it is missing. */
 #include "runtime/device/cuda/lt.h"
 
 #include <dlfcn.h>

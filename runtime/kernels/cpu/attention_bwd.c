@@ -304,7 +304,7 @@ static bool goes_together(const struct attention *a, uint32_t threads) {
 pl_err PL_CPU(attention_bwd)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_attr *attr = c->attr;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, attr,
-                                                c->in[0].rows, c->in[0].cols, false);
+                                                c->in[0].rows, c->in[0].cols);
     if (!pl_ws_holds(&c->in[7], need)) return PL_ERR_PLAN_BROKEN;
     const uint64_t delta_floats = pl_attention_delta_floats(c->in[0].rows, attr->heads);
     struct attention a = {.q = c->in[0],

@@ -153,7 +153,7 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
 pl_err PL_CPU(attention_cached)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *ws = &c->in[5];
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_CACHED, c->attr,
-                                                c->in[0].rows, c->in[0].cols, false);
+                                                c->in[0].rows, c->in[0].cols);
     struct cached a = {.walk = {.q = c->in[0],
                                 .k = c->in[1],
                                 .v = c->in[2],

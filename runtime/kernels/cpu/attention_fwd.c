@@ -208,8 +208,8 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
 /* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws; out: o[N,H*D] lse[N,H]f32. */
 pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_view *ws = &c->in[4];
-    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr,
-                                                c->in[0].rows, c->in[0].cols, false);
+    const uint64_t need =
+        pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr, c->in[0].rows, c->in[0].cols);
     struct attention a = {
         .walk = {.q = c->in[0],
                  .k = c->in[1],

@@ -98,7 +98,7 @@ pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
                               .scale = c->batch->loss_scale,
                               .gradient = c->attr->gradient};
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr,
-                                                t.logits.rows, t.logits.cols, false);
+                                                t.logits.rows, t.logits.cols);
     if (!pl_ws_holds(&c->in[3], need) || !are_in_range(t.targets, t.logits.rows, t.logits.cols))
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, t.logits.rows, pl_cpu_grain(t.logits.cols), loss_rows, &t);

@@ -1,78 +1,267 @@
-/* gemm.c - products of fp32, by OpenBLAS on single-threaded parts; the others have kernels of their
- * own. */
-#include "runtime/kernels/cpu/gemm_parts.h"
-
-#include <limits.h>
+/* gemm.c - products: blocks of both operands are packed (gemm_pack.h) and multiplied tile by tile
+ * (tile.h).
+ *
+ * A task owns a part of C and walks k in blocks of PL_GEMM_DEPTH. Within a block the columns go by
+ * in panels that stay in the nearest caches while the rows of A pass over them (the order of Goto
+ * and van de Geijn, 2008, with its two inner loops alone: parts are made small instead). Tiles add
+ * to C itself where it is fp32 and its rows are whole vectors; else to fp32 sums in the
+ * scratch, which are rounded once.
+ *   G1  an element is one chain of fused additions along k in blocks of a depth that k alone
+ *       decides, so its bits depend neither on the cut into parts nor on threads */
+#include "runtime/kernels/cpu/gemm.h"
+#include "runtime/kernels/cpu/gemm_pack.h"
 
 struct product {
     const struct pl_gemm *g;
-    pl_sgemm_fn sgemm;
-    struct pl_gemm_cut cut;
+    uint64_t m, n, k;
+    uint64_t part_m, part_n; /* of one task */
+    uint64_t parts_n;        /* tasks along n */
+    uint64_t depth;          /* of a block */
+    bool turned;             /* computes the transpose of C */
+    bool direct;             /* tiles write to C */
 };
 
-/* Size of the equal parts that `whole` splits into when none may exceed `limit`; multiples of 16
- * keep every part but the last on whole vectors. */
-static uint64_t even_part(uint64_t whole, uint64_t limit) {
-    uint64_t parts = pl_u64_div_up(whole, limit);
-    return (pl_u64_div_up(whole, parts) + 15) & ~UINT64_C(15);
+/* Rows and columns of one task: C[m0:m0+rows, n0:n0+cols]. */
+struct part {
+    uint64_t m0, rows, n0, cols;
+};
+
+static struct part part_of(const struct product *p, uint32_t task) {
+    struct part t = {.m0 = task / p->parts_n * p->part_m, .n0 = task % p->parts_n * p->part_n};
+    t.rows = pl_u64_min(p->part_m, p->m - t.m0);
+    t.cols = pl_u64_min(p->part_n, p->n - t.n0);
+    return t;
 }
 
-/* ---- fp32 ---- */
+/* ---- the cut into parts ---- */
 
-/* With few rows of x, copying the weights into its own layout is most of what OpenBLAS does. It
- * leaves that out for small products (on AVX-512 below 8e5 multiply-adds): twice as fast at 8
- * rows. */
-#define FEW_ROWS         16
-#define UNPACKED_PRODUCT UINT64_C(500000)
+/* Below this many multiply-adds waking a thread costs more than it brings. */
+#define SERIAL_PRODUCT (UINT64_C(1) << 17)
+#define PARTS_A_THREAD 8
+#define PART_COLS      64 /* whole panels of every level */
 
-static void split_fp32(struct pl_gemm_cut *p, bool trans_b, uint32_t threads) {
-    p->part_m = p->m;
-    p->part_n = p->n;
-    if (pl_gemm_is_serial(p)) return;
-    if (p->m <= FEW_ROWS && trans_b)
-        p->part_n = pl_u64_max(UNPACKED_PRODUCT / (p->m * p->k) & ~UINT64_C(15), 16);
-    else if (p->n >= p->m)
-        p->part_n = even_part(p->n, pl_u64_div_up(p->n, threads));
-    else
-        p->part_m = even_part(p->m, pl_u64_div_up(p->m, threads));
+/* What packing an element costs, in multiply-adds. */
+enum { COPIED = 3, TURNED = 10 };
+
+struct limits {
+    uint64_t rows, cols;            /* of a part */
+    uint64_t left_cost, right_cost; /* per row and per column of it */
+};
+
+static uint64_t round_up(uint64_t x, uint64_t unit) {
+    return pl_u64_div_up(x, unit) * unit;
 }
 
-static void part_fp32(void *arg, uint32_t task, uint32_t worker) {
-    const struct product *p = arg;
+/* The time of the busiest thread, and an eighth of a part's: with smaller ones the others can help
+ * a thread that is held up. */
+static double time_of(const struct product *p, const struct limits *l, uint32_t threads) {
+    const uint64_t parts = pl_u64_div_up(p->m, p->part_m) * pl_u64_div_up(p->n, p->part_n);
+    const uint64_t rows = pl_u64_min(p->part_m, p->m), cols = pl_u64_min(p->part_n, p->n);
+    const double part = (double)(rows * cols + rows * l->left_cost + cols * l->right_cost);
+    return part * ((double)pl_u64_div_up(parts, threads) + 0.125);
+}
+
+static void split(struct product *p, const struct limits *l, uint32_t threads) {
+    const uint64_t most = (uint64_t)threads * PARTS_A_THREAD;
+    const uint64_t least_m = pl_u64_div_up(p->m, l->rows), least_n = pl_u64_div_up(p->n, l->cols);
+    struct product best = *p;
+    double best_time = INFINITY;
+    for (uint64_t parts_m = least_m; parts_m <= most || parts_m == least_m; parts_m *= 2) {
+        p->part_m = round_up(pl_u64_div_up(p->m, parts_m), PL_TILE_MAX_ROWS);
+        for (uint64_t parts_n = least_n; parts_m * parts_n <= most || parts_n == least_n;
+             parts_n++) {
+            p->part_n = round_up(pl_u64_div_up(p->n, parts_n), PART_COLS);
+            const double time = time_of(p, l, threads);
+            if (time >= best_time) continue;
+            best_time = time;
+            best = *p;
+        }
+    }
+    *p = best;
+}
+
+/* ---- one part ---- */
+
+struct scratch { /* of a worker */
+    float *left, *right, *sums;
+};
+
+static struct scratch scratch_of(const struct pl_gemm *g, uint32_t worker) {
+    struct scratch s;
+    s.left = (float *)((char *)g->ws.p + worker * PL_GEMM_WORKER_BYTES);
+    s.right = s.left + PL_GEMM_LEFT_ELEMENTS;
+    s.sums = s.right + PL_GEMM_RIGHT_ELEMENTS;
+    return s;
+}
+
+/* All rows pass over one panel. tile: as of the first row. */
+static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_tile tile) {
+    const uint32_t vectors = (uint32_t)(tile.ldb / PL_LANES), most = pl_tile_rows(vectors);
+    for (uint64_t i = 0; i < rows; i += most, tile.c += most * tile.ldc) {
+        tile.a = pl_left_at(left, i);
+        PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)pl_u64_min(most, rows - i), vectors);
+    }
+}
+
+/* C = bias, or C += bias: the product then adds to it. */
+static void begin_with_bias(const struct pl_gemm *g, const struct part *t) {
+    const float *bias = pl_vector_at(&g->bias, t->n0);
+    for (uint64_t i = 0; i < t->rows; i++) {
+        float *restrict c = pl_at(&g->c, t->m0 + i, t->n0);
+        if (!g->adds)
+            memcpy(c, bias, t->cols * sizeof *c);
+        else
+            for (uint64_t j = 0; j < t->cols; j++)
+                c[j] += bias[j];
+    }
+}
+
+/* Adds the terms of [k0, k0+depth) of the part to C or to the sums. */
+static void add_block(const struct product *p, const struct part *t, uint64_t k0, uint64_t depth,
+                      const struct scratch *s) {
     const struct pl_gemm *g = p->g;
-    const struct pl_gemm_part t = pl_gemm_part_of(&p->cut, task);
-    const float *a = pl_at(&g->a, g->trans_a ? 0 : t.m0, g->trans_a ? t.m0 : 0);
-    const float *b = pl_at(&g->b, g->trans_b ? t.n0 : 0, g->trans_b ? 0 : t.n0);
-    float *c = pl_at(&g->c, t.m0, t.n0);
-    (void)worker;
-    if (g->bias.p) pl_gemm_begin_with_bias(g, &t);
-    p->sgemm(g->trans_a, g->trans_b, (int)t.rows, (int)t.cols, (int)p->cut.k, g->alpha, a,
-             (int)g->a.ld, b, (int)g->b.ld, g->adds || g->bias.p ? 1.0f : 0.0f, c, (int)g->c.ld);
+    const struct pl_block rows = {t->m0, t->rows, k0, depth};
+    const struct pl_left left = PL_LEVEL_NAME(pl_gemm_left)(&g->a, g->trans_a, &rows, s->left);
+    struct pl_tile tile = {.rs = left.rs,
+                           .ks = left.ks,
+                           .k = depth,
+                           .b = s->right,
+                           .alpha = g->alpha,
+                           .ldc = p->direct ? g->c.ld : PL_GEMM_COLS,
+                           .add = k0 || (p->direct && (g->adds || g->bias.p))};
+    for (uint64_t j = 0; j < t->cols; j += PL_TILE_COLS) {
+        const uint64_t cols = pl_u64_min(PL_TILE_COLS, t->cols - j);
+        const struct pl_block columns = {t->n0 + j, cols, k0, depth};
+        tile.ldb = round_up(cols, PL_LANES);
+        PL_LEVEL_NAME(pl_gemm_right)(&g->b, !g->trans_b, &columns, (uint32_t)tile.ldb, s->right);
+        tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + j) : s->sums + j;
+        multiply_panel(&left, t->rows, tile);
+    }
 }
 
-static bool is_fp32(const struct pl_gemm *g) {
-    return g->a.dtype == PL_DTYPE_F32 && g->b.dtype == PL_DTYPE_F32 && g->c.dtype == PL_DTYPE_F32 &&
-           (!g->bias.p || g->bias.dtype == PL_DTYPE_F32);
+/* C[row, col:col+n] = sums (+ C) (+ bias), rounded once. */
+static void finish_row(const struct pl_gemm *g, uint64_t row, uint64_t col, uint64_t n,
+                       float *sums) {
+    float buf[PL_GEMM_COLS];
+    void *c = pl_at(&g->c, row, col);
+    if (g->adds) {
+        pl_widen(buf, c, g->c.dtype, n);
+        for (uint64_t j = 0; j < n; j++)
+            sums[j] += buf[j];
+    }
+    if (g->bias.p) {
+        pl_widen(buf, pl_vector_at(&g->bias, col), g->bias.dtype, n);
+        for (uint64_t j = 0; j < n; j++)
+            sums[j] += buf[j];
+    }
+    pl_narrow(c, g->c.dtype, sums, n);
 }
 
-static bool fits_blas(const struct pl_view *v) {
-    return v->rows <= INT_MAX && v->cols <= INT_MAX && v->ld <= INT_MAX;
+/* The sums are those of C^T: a column of them is a piece of a row of C. */
+static void finish_turned(const struct pl_gemm *g, const struct part *t, const float *sums) {
+    float row[PL_GEMM_COLS];
+    for (uint64_t j = 0; j < t->cols; j++) {
+        for (uint64_t i = 0; i < t->rows; i++)
+            row[i] = sums[i * PL_GEMM_COLS + j];
+        finish_row(g, t->n0 + j, t->m0, t->rows, row);
+    }
+}
+
+static void run_part(void *arg, uint32_t task, uint32_t worker) {
+    const struct product *p = arg;
+    const struct part t = part_of(p, task);
+    const struct scratch s = scratch_of(p->g, worker);
+    if (p->direct && p->g->bias.p) begin_with_bias(p->g, &t);
+    for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth)
+        add_block(p, &t, k0, pl_u64_min(p->depth, p->k - k0), &s);
+    if (p->turned)
+        finish_turned(p->g, &t, s.sums);
+    else if (!p->direct)
+        for (uint64_t i = 0; i < t.rows; i++)
+            finish_row(p->g, t.m0 + i, t.n0, t.cols, s.sums + i * PL_GEMM_COLS);
+}
+
+/* ---- the whole ---- */
+
+/* No terms to sum: C = bias, or C stays. */
+static void no_depth(const struct pl_gemm *g) {
+    float sums[PL_GEMM_COLS];
+    for (uint64_t col = 0; col < g->c.cols; col += PL_GEMM_COLS) {
+        const uint64_t n = pl_u64_min(PL_GEMM_COLS, g->c.cols - col);
+        for (uint64_t i = 0; i < g->c.rows; i++) {
+            memset(sums, 0, sizeof sums);
+            finish_row(g, i, col, n, sums);
+        }
+    }
+}
+
+/* A narrow C is computed as its transpose where its rows would be the columns that tiles want, or
+ * where the other operand is the smaller one to turn. */
+#define NARROW_COLS 32
+#define FEW_ROWS    64
+
+static bool is_turned(const struct pl_gemm *g) {
+    if (g->trans_a) return g->c.cols <= NARROW_COLS && g->c.rows > g->c.cols;
+    return g->trans_b && g->c.rows <= FEW_ROWS && g->c.cols > g->c.rows;
+}
+
+/* C^T = op(B)^T op(A)^T. */
+static struct pl_gemm turn(const struct pl_gemm *g) {
+    struct pl_gemm t = *g;
+    t.a = g->b;
+    t.b = g->a;
+    t.trans_a = !g->trans_b;
+    t.trans_b = !g->trans_a;
+    return t;
+}
+
+/* By the whole product, so that parts have no say in how an element is rounded. */
+static bool goes_to_c(const struct product *p) {
+    const struct pl_gemm *g = p->g;
+    return g->c.dtype == PL_DTYPE_F32 && (!g->bias.p || g->bias.dtype == PL_DTYPE_F32) &&
+           !p->turned && p->n % PL_LANES == 0;
+}
+
+static struct limits limits_of(const struct product *p) {
+    const struct pl_gemm *g = p->g;
+    const bool copied = pl_left_is_copied(&g->a, g->trans_a);
+    return (struct limits){.rows = copied || !p->direct ? PL_GEMM_ROWS : UINT64_MAX / 2,
+                           .cols = p->direct ? UINT64_MAX / 2 : PL_GEMM_COLS,
+                           .left_cost = !copied      ? 0
+                                        : g->trans_a ? TURNED
+                                                     : COPIED,
+                           .right_cost = g->trans_b ? TURNED : COPIED};
+}
+
+/* The depth of even blocks: multiples of 16 keep all but the last on whole vectors. */
+static uint64_t depth_of(uint64_t k) {
+    return round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), 16);
 }
 
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g) {
-    const struct pl_cpu *cpu = pl_cpu_of(dev);
-    struct product p = {
-        .g = g,
-        .sgemm = cpu->sgemm,
-        .cut = {.m = g->c.rows, .n = g->c.cols, .k = g->trans_a ? g->a.rows : g->a.cols}};
-    if (p.cut.m == 0 || p.cut.n == 0) return PL_ERR_OK;
-    if (!fits_blas(&g->a) || !fits_blas(&g->b) || !fits_blas(&g->c)) return PL_ERR_OVERFLOW;
-    if (p.cut.k > 0 && PL_LEVEL_NAME(pl_cpu_has_few_rows)(g)) {
+    struct pl_pool *pool = pl_cpu_of(dev)->pool;
+    const uint32_t threads = pl_pool_threads(pool);
+    const bool turned = is_turned(g);
+    const struct pl_gemm transpose = turn(g);
+    struct product p = {.g = turned ? &transpose : g, .turned = turned};
+    p.m = turned ? g->c.cols : g->c.rows;
+    p.n = turned ? g->c.rows : g->c.cols;
+    p.k = g->trans_a ? g->a.rows : g->a.cols;
+    if (p.m == 0 || p.n == 0) return PL_ERR_OK;
+    if (p.k == 0) {
+        no_depth(g);
+        return PL_ERR_OK;
+    }
+    if (PL_LEVEL_NAME(pl_cpu_has_few_rows)(g)) {
         PL_LEVEL_NAME(pl_cpu_few_rows)(dev, g);
         return PL_ERR_OK;
     }
-    if (p.cut.k == 0 || !is_fp32(g)) return PL_LEVEL_NAME(pl_cpu_gemm_mixed)(dev, g);
-    split_fp32(&p.cut, g->trans_b, pl_pool_threads(cpu->pool));
-    pl_pool_run(cpu->pool, pl_gemm_parts(&p.cut), part_fp32, &p);
+    if (!pl_ws_holds(&g->ws, threads * PL_GEMM_WORKER_BYTES)) return PL_ERR_PLAN_BROKEN;
+    p.direct = goes_to_c(&p);
+    const struct limits limits = limits_of(&p);
+    p.depth = depth_of(p.k);
+    split(&p, &limits, p.m * p.n < SERIAL_PRODUCT / (p.k + 1) ? 1 : threads);
+    p.parts_n = pl_u64_div_up(p.n, p.part_n);
+    pl_pool_run(pool, (uint32_t)(pl_u64_div_up(p.m, p.part_m) * p.parts_n), run_part, &p);
     return PL_ERR_OK;
 }

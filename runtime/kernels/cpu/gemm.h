@@ -7,17 +7,14 @@
 /* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], where op transposes when
  * trans_* is set. m and n are C's rows and cols, k the other dimension of A. bias may be absent.
  * Operands are fp32 or bf16 in any mix; sums are fp32 over the whole of k, rounded once.
- * ws: pl_op_workspace_bytes() of a product, needed when an operand is not fp32.
- * The bits of fp32 products depend on shape and thread count, of others on shape only. */
+ * ws: pl_op_workspace_bytes() of a product.
+ * The bits depend on the shape and the level only, never on threads. */
 struct pl_gemm {
     bool trans_a, trans_b, adds;
     float alpha;
     struct pl_view a, b, c, bias, ws;
 };
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g);
-
-/* gemm_mixed.c: the same for operands of any float dtype; k may be 0, C has elements. */
-pl_err PL_LEVEL_NAME(pl_cpu_gemm_mixed)(struct pl_device *dev, const struct pl_gemm *g);
 
 /* few_rows.c: the same for at most PL_FEW_ROWS rows of A, B transposed, k > 0, without a library.
  * ws: room for A in fp32 where it is not. */

@@ -203,7 +203,7 @@ static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum 
     t->add_dw = pl_call_adds(c);
     if (t->dw.p) {
         const uint64_t need =
-            pl_op_workspace_bytes(&dev->traits, kind, c->attr, t->dy.rows, t->dy.cols, false);
+            pl_op_workspace_bytes(&dev->traits, kind, c->attr, t->dy.rows, t->dy.cols);
         if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;
         t->partial = ws->p;
     }

@@ -435,7 +435,7 @@ extern "C" pl_err pl_cuda_attention_bwd(struct pl_device *dev, const struct pl_c
     const struct pl_view *in = c->in, *out = c->out, *o = &in[3], *go = &in[5];
     const struct pl_view *const matrices[] = {&in[0], o, go, &out[0], &out[1], &out[2]};
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, c->attr,
-                                                in[0].rows, in[0].cols, false);
+                                                in[0].rows, in[0].cols);
     struct pl_attention a = {};
     if (!pl_attention_of(c, &in[4], &in[6], &a) || !all_matrices(matrices, 6) ||
         !pl_ws_holds(&in[7], need))

@@ -75,7 +75,7 @@ extern "C" pl_err pl_cuda_bias_grad(struct pl_device *dev, const struct pl_call 
         PL_FORM_TABLE(launch_chunks);
     const struct pl_view *dy = &c->in[0], *db = &c->out[0], *const views[] = {dy};
     const uint64_t need =
-        pl_op_workspace_bytes(&dev->traits, PL_OP_BIAS_GRAD, c->attr, dy->rows, dy->cols, false);
+        pl_op_workspace_bytes(&dev->traits, PL_OP_BIAS_GRAD, c->attr, dy->rows, dy->cols);
     const uint64_t chunks = pl_u64_div_up(dy->rows, PL_CUDA_BIAS_ROWS), cols = db->rows;
     float *partials = (float *)c->in[1].p;
     cudaStream_t stream = pl_cuda_of(dev)->stream;

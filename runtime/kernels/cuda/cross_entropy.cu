@@ -150,7 +150,7 @@ extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_c
                                 c->batch->facts, c->attr->gradient};
     const uint64_t rows = l.logits.rows;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows,
-                                                l.logits.cols, false);
+                                                l.logits.cols);
     const struct pl_view *const views[] = {&l.logits};
     cudaStream_t stream = pl_cuda_of(dev)->stream;
     if (!l.facts || !pl_ws_holds(&c->in[3], need) || rows > PL_GRID_MAX ||

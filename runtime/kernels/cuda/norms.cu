@@ -396,7 +396,7 @@ pl_err run_backward(struct pl_device *dev, const struct pl_call *c, enum pl_op_k
     b->add_dw = pl_call_adds(c);
     if (b->dw.p) {
         const uint64_t need =
-            pl_op_workspace_bytes(&dev->traits, kind, c->attr, b->dy.rows, b->dy.cols, false);
+            pl_op_workspace_bytes(&dev->traits, kind, c->attr, b->dy.rows, b->dy.cols);
         if (!pl_ws_holds(&c->in[4], need)) return PL_ERR_PLAN_BROKEN;
         b->partial = (float *)c->in[4].p;
     }

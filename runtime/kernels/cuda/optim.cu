@@ -84,7 +84,7 @@ struct square_call {
 bool square_call_of(struct pl_device *dev, const struct pl_call *c, struct square_call *s) {
     const struct pl_view g = pl_flat(&c->in[0]), *const views[] = {&g};
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_SQUARE_SUM, c->attr,
-                                                c->in[0].rows, c->in[0].cols, false);
+                                                c->in[0].rows, c->in[0].cols);
     s->g = g;
     s->form = g.rows <= 1 ? pl_form_of(views, 1) : PL_FORM_EITHER;
     s->blocks.sums = (const double *)c->in[2].p;
