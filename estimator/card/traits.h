@@ -28,22 +28,14 @@ struct pl_traits pl_traits_cuda(uint32_t sm);
 
 /* Block sizes the CPU kernels work in; the workspace rule and the kernels both use them. */
 enum {
-    PL_GEMM_ROWS = 396,  /* products: rows of a block of the left matrix, whole tiles of them */
-    PL_GEMM_COLS = 704,  /* of sums that are rounded at the end */
-    PL_GEMM_PANEL = 64,  /* columns of the right matrix that are multiplied at a time, at most */
-    PL_GEMM_DEPTH = 384, /* of a block of both */
+    PL_GEMM_ROWS = 432,  /* products: rows of a block of the left matrix, whole tiles of them */
+    PL_GEMM_COLS = 768,  /* of sums that are rounded at the end */
+    PL_GEMM_PANEL = 48,  /* columns of the right matrix that are multiplied at a time, at most */
+    PL_GEMM_DEPTH = 256, /* of a block of both */
     PL_GEMM_PAD = 16,    /* elements between rows of a block, so that they spread over cache sets */
     PL_ATTENTION_Q = 64, /* query rows of a tile */
     PL_ATTENTION_K = 128 /* key rows of a tile */
 };
-
-/* Scratch of one worker of a product, in fp32: a block of the left matrix, stored along either
- * dimension, a panel of the right one, and the sums of a part. */
-#define PL_GEMM_LEFT_ELEMENTS  (UINT64_C(1) * PL_GEMM_ROWS * (PL_GEMM_DEPTH + PL_GEMM_PAD))
-#define PL_GEMM_RIGHT_ELEMENTS (UINT64_C(1) * PL_GEMM_PANEL * PL_GEMM_DEPTH)
-#define PL_GEMM_SUM_ELEMENTS   (UINT64_C(1) * PL_GEMM_ROWS * PL_GEMM_COLS)
-#define PL_GEMM_WORKER_BYTES                                                                       \
-    (4 * (PL_GEMM_LEFT_ELEMENTS + PL_GEMM_RIGHT_ELEMENTS + PL_GEMM_SUM_ELEMENTS))
 
 /* Elements of a gradient whose squares one task sums. */
 #define PL_SQUARE_SUM_CHUNK UINT64_C(65536)

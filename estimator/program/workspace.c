@@ -2,13 +2,7 @@
 #include "estimator/program/workspace_internal.h"
 
 #include "estimator/base/checked.h"
-
-/* One set of blocks per worker. */
-static uint64_t ws_product(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
-                           uint64_t cols) {
-    (void)attr, (void)rows, (void)cols;
-    return t->threads * PL_GEMM_WORKER_BYTES;
-}
+#include "estimator/program/workspace_gemm.h"
 
 /* One double per chunk of the gradient. */
 static uint64_t ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
@@ -20,15 +14,9 @@ static uint64_t ws_square_sum(const struct pl_traits *t, const struct pl_attr *a
 }
 
 static const pl_ws_rule cpu_rules[PL_OP_COUNT] = {
-    [PL_OP_LINEAR] = ws_product,
-    [PL_OP_LINEAR_DX] = ws_product,
-    [PL_OP_LINEAR_DW] = ws_product,
-    [PL_OP_SQUARE_SUM] = ws_square_sum,
-    [PL_OP_ATTENTION] = pl_ws_attention,
-    [PL_OP_ATTENTION_CACHED] = pl_ws_attention,
-    [PL_OP_ATTENTION_BWD] = pl_ws_attention_bwd,
-    [PL_OP_RMSNORM_BWD] = pl_ws_rmsnorm_bwd,
-    [PL_OP_QK_NORM_BWD] = pl_ws_qk_norm_bwd,
+    [PL_OP_SQUARE_SUM] = ws_square_sum,          [PL_OP_ATTENTION] = pl_ws_attention,
+    [PL_OP_ATTENTION_CACHED] = pl_ws_attention,  [PL_OP_ATTENTION_BWD] = pl_ws_attention_bwd,
+    [PL_OP_RMSNORM_BWD] = pl_ws_rmsnorm_bwd,     [PL_OP_QK_NORM_BWD] = pl_ws_qk_norm_bwd,
     [PL_OP_CROSS_ENTROPY] = pl_ws_cross_entropy,
 };
 
@@ -38,9 +26,24 @@ uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
     return rules[kind] ? rules[kind](t, attr, rows, cols) : 0;
 }
 
+/* One set of blocks per worker. */
+static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
+                           const struct pl_product_matrix m[3]) {
+    struct pl_gemm_shape s = {.m = m[2].rows,
+                              .n = m[2].cols,
+                              .k = kind == PL_OP_LINEAR_DW ? m[0].rows : m[0].cols,
+                              .trans_a = kind == PL_OP_LINEAR_DW,
+                              .trans_b = kind == PL_OP_LINEAR,
+                              .is_fp32 = true};
+    for (int i = 0; i < 3; i++)
+        s.is_fp32 &= m[i].dtype == PL_DTYPE_F32;
+    const struct pl_gemm_room room = pl_gemm_room(&s);
+    return pl_u64_max(t->threads * pl_gemm_worker_bytes(&room), pl_few_rows_bytes(&s));
+}
+
 uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                     const struct pl_attr *attr,
                                     const struct pl_product_matrix m[3]) {
-    uint64_t bytes = pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols);
-    return t->backend == PL_BACKEND_CUDA ? bytes + pl_ws_cuda_narrowed(m, 2) : bytes;
+    if (t->backend != PL_BACKEND_CUDA) return ws_product(t, kind, m);
+    return pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols) + pl_ws_cuda_narrowed(m, 2);
 }

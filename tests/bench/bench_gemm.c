@@ -52,19 +52,32 @@ static struct pl_view matrix(char **at, uint64_t rows, uint64_t cols, enum pl_dt
     return v;
 }
 
+static struct pl_product_matrix matrix_of(const struct pl_view *v) {
+    return (struct pl_product_matrix){v->rows, v->cols, v->dtype};
+}
+
 /* y[m,n] = x[m,k] W[n,k]^T; dx[m,k] = dy[m,n] W; dW[n,k] = dy^T x. */
-static struct pl_call make_call(const struct shape *s, enum pl_op_kind kind, enum pl_dtype t,
-                                uint64_t ws_bytes, char *at) {
+static struct pl_call make_call(const struct pl_traits *traits, const struct shape *s,
+                                enum pl_op_kind kind, enum pl_dtype t, char *at) {
+    static const struct pl_attr attr = {.alpha = 1.0f};
+    static const struct pl_batch batch = {.first = true};
     struct pl_view x = matrix(&at, s->m, s->k, t), w = matrix(&at, s->n, s->k, t);
     struct pl_view y = matrix(&at, s->m, s->n, t);
-    struct pl_view ws = {.p = at, .rows = ws_bytes, .cols = 1, .ld = 1, .dtype = PL_DTYPE_U8};
-    struct pl_call c = {0};
+    struct pl_call c = {.attr = &attr, .batch = &batch};
     if (kind == PL_OP_LINEAR)
-        c.in[0] = x, c.in[1] = w, c.in[3] = ws, c.out[0] = y;
+        c.in[0] = x, c.in[1] = w, c.out[0] = y;
     else if (kind == PL_OP_LINEAR_DX)
-        c.in[0] = y, c.in[1] = w, c.in[2] = ws, c.out[0] = x;
+        c.in[0] = y, c.in[1] = w, c.out[0] = x;
     else
-        c.in[0] = y, c.in[1] = x, c.in[2] = ws, c.out[0] = w;
+        c.in[0] = y, c.in[1] = x, c.out[0] = w;
+    const struct pl_product_matrix m[] = {matrix_of(&c.in[0]), matrix_of(&c.in[1]),
+                                          matrix_of(&c.out[0])};
+    c.in[kind == PL_OP_LINEAR ? 3 : 2] =
+        (struct pl_view){.p = at,
+                         .rows = pl_product_workspace_bytes(traits, kind, &attr, m),
+                         .cols = 1,
+                         .ld = 1,
+                         .dtype = PL_DTYPE_U8};
     return c;
 }
 
@@ -109,19 +122,15 @@ static bool has_reference;
 /* The clock of a shared machine wanders, so the ways take turns; best of several rounds each. */
 static void measure(struct pl_device *dev, char *memory, const struct shape *s, bool last) {
     static const enum pl_op_kind kinds[] = {PL_OP_LINEAR, PL_OP_LINEAR_DX, PL_OP_LINEAR_DW};
-    static const struct pl_attr attr = {.alpha = 1.0f};
-    static const struct pl_batch batch = {.first = true};
     double gflop = 2e-9 * (double)s->m * (double)s->n * (double)s->k;
     for (int i = 0; i < 3; i++) {
         double best[WAYS] = {1e9, 1e9, 1e9};
         struct run runs[WAYS];
         char *at = memory;
         for (int w = 0; w < WAYS; w++) {
-            uint64_t ws = pl_op_workspace_bytes(&dev->traits, kinds[i], &attr, s->m, s->k);
+            const enum pl_dtype t = w == BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
             runs[w] = (struct run){.dev = dev, .kind = kinds[i]};
-            runs[w].call = make_call(s, kinds[i], w == BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32, ws, at);
-            runs[w].call.attr = &attr;
-            runs[w].call.batch = &batch;
+            runs[w].call = make_call(&dev->traits, s, kinds[i], t, at);
             at += MATRICES_BYTES / WAYS;
         }
         for (int round = 0; round < 12; round++)

@@ -1,12 +1,15 @@
 /* check_merge_program.c - the programs that merge and export an adapter. */
 #include "estimator/plan/plan.h"
 #include "estimator/program/merge_program.h"
+#include "estimator/program/workspace_gemm.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
 
 #define THREADS 2
+/* Of a product of fp32 whose rows are whole vectors: a panel of as many k as the adapter has. */
+#define PRODUCT_BYTES(rank) (UINT64_C(4) * THREADS * PL_GEMM_PANEL * (rank))
 
 static struct pl_diag diag;
 
@@ -96,7 +99,7 @@ START_TEST(bytes_do_not_grow_with_the_layers_nor_past_the_stretch) {
     /* hidden 8192, ffn 32768: a matrix of 1 GiB in fp32 passes in 2^21 elements, twice over, beside
      * A of 64 x 32768 and the blocks of the product */
     plan(&wide, pl_program_create_merge, "llama", 1, 8192, "all-linear", 64);
-    const uint64_t passing = wide.plan->arena_bytes - THREADS * PL_GEMM_WORKER_BYTES;
+    const uint64_t passing = wide.plan->arena_bytes - PRODUCT_BYTES(64);
     ck_assert_uint_gt(passing, UINT64_C(24) << 20);
     ck_assert_uint_lt(passing, UINT64_C(25) << 20);
     finish(&few);
@@ -119,7 +122,7 @@ START_TEST(the_scale_stands_in_the_product_and_the_operands_share_no_byte) {
                 sum += p.program->tensors[t].bytes;
         /* raw and values of [64,256], A of [4,256], B of [64,4], the blocks of the product */
         ck_assert_uint_eq(sum, UINT64_C(4) * (2 * 64 * 256 + 4 * 256 + 64 * 4) +
-                                   THREADS * PL_GEMM_WORKER_BYTES);
+                                   PRODUCT_BYTES(PL_GEMM_LINE));
     }
     finish(&p);
 }

@@ -1,6 +1,7 @@
 /* check_workspace.c - the scratch of products: who needs a converted copy, and that a plan gives
  * every product what its kernel will ask for. */
 #include "estimator/program/workspace_cuda.h"
+#include "estimator/program/workspace_gemm.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>
@@ -36,12 +37,35 @@ START_TEST(on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy) {
 }
 END_TEST
 
+/* a[100,8] b[40,8]^T, 3 workers: a panel of 48 columns and 16 of k, 144 x 48 sums since rows of C
+ * are not whole vectors; beside bf16 also a copy of 144 rows of 16 + 16. */
 START_TEST(on_the_cpu_every_product_has_blocks_for_each_worker) {
     const struct pl_traits cpu = pl_traits_cpu(3);
+    const bool fp32 = products[_i].a == F32 && products[_i].b == F32 && products[_i].c == F32;
     struct pl_product_matrix m[3];
     matrices(_i, m);
     ck_assert_uint_eq(pl_product_workspace_bytes(&cpu, PL_OP_LINEAR, &attr, m),
-                      3 * PL_GEMM_WORKER_BYTES);
+                      UINT64_C(3) * 4 * (48 * 16 + 144 * 48 + (fp32 ? 0 : 144 * 32)));
+}
+END_TEST
+
+static const struct pl_gemm_shape shapes[] = {
+    {256, 576, 1536, false, true, true},  {256, 576, 1536, false, false, true},
+    {576, 1536, 256, true, false, true},  {1536, 16, 256, true, false, true},
+    {256, 576, 1536, false, true, false}, {1, 49152, 576, false, true, false},
+    {300, 40, 7, false, true, true},      {5, 30, 2000, true, false, false}};
+
+/* The tokens of a run are at most those of its plan. */
+START_TEST(the_room_of_a_product_grows_with_its_dimensions) {
+    for (int dimension = 0; dimension < 2; dimension++)
+        for (uint64_t n = 1; n <= 800; n++) {
+            struct pl_gemm_shape less = shapes[_i], more;
+            *(dimension == 0 ? &less.m : &less.k) = n;
+            more = less;
+            *(dimension == 0 ? &more.m : &more.k) = n + 1;
+            const struct pl_gemm_room a = pl_gemm_room(&less), b = pl_gemm_room(&more);
+            ck_assert(a.left <= b.left && a.right <= b.right && a.sums <= b.sums);
+        }
 }
 END_TEST
 
@@ -111,6 +135,8 @@ int main(void) {
     TCase *tc = tcase_create("products");
     tcase_add_loop_test(tc, on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy, 0, PRODUCTS);
     tcase_add_loop_test(tc, on_the_cpu_every_product_has_blocks_for_each_worker, 0, PRODUCTS);
+    tcase_add_loop_test(tc, the_room_of_a_product_grows_with_its_dimensions, 0,
+                        sizeof shapes / sizeof *shapes);
     tcase_add_loop_test(tc, a_bias_gradient_has_a_partial_sum_per_chunk_of_rows, 0, 4);
     tcase_add_loop_test(tc, a_plan_gives_every_product_what_its_kernel_asks_for, 0,
                         sizeof jobs / sizeof *jobs);

@@ -122,7 +122,7 @@ static const struct {
 } cards[] = {
     {"full", "vram_budget=620KiB", ""},
     {"full", "vram_budget=2500KB", "gradient_checkpointing: none\nloss_chunk_tokens: 64\n"},
-    {"full", "vram_budget=4100KiB", "dtype: bf16\nmax_grad_norm: 0\n"},
+    {"full", "vram_budget=1500KiB", "dtype: bf16\nmax_grad_norm: 0\n"},
     {"lora", "vram_budget=700000", "lora_r: 4\n"},
 };
 

@@ -1,4 +1,5 @@
 /* check_merge.c - merging by files: the sums, the types, the books, and nothing half there. */
+#include "estimator/program/workspace_gemm.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/train/merge.h"
@@ -227,7 +228,8 @@ START_TEST(a_budget_shrinks_the_buffers_and_changes_no_bit) {
     OK(merge_all(&r));
     OK(pl_path_rename(in(dir, "merged"), in(dir, "unlimited"), &diag));
     /* the blocks of a product, and a few rows a stretch */
-    const uint64_t budget = pl_cpu_count() * PL_GEMM_WORKER_BYTES + 2048;
+    const uint64_t blocks = PL_GEMM_PANEL * PL_GEMM_LINE + PL_GEMM_UNIT * PL_GEMM_UNIT;
+    const uint64_t budget = 4 * pl_cpu_count() * blocks + 2048;
     r.budget_bytes = budget;
     OK(pl_merge_init(&m, &r, &diag));
     uint64_t planned = m.planned.plan->arena_bytes;

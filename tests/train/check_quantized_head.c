@@ -16,7 +16,7 @@
 
 /* Pieces of 256 rows: two whole ones, and one that ends inside a nest. */
 #define HIDDEN 64
-#define VOCAB  600
+#define VOCAB  1200
 
 static char dir[SCRATCH_PATH];
 

@@ -32,8 +32,7 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
         const uint32_t rows = t->m - row < PL_TILE_ROWS ? t->m - row : PL_TILE_ROWS;
         const struct extent e = extent_of(t, row, rows);
         for (uint32_t col = e.column; col < t->n;) {
-            uint32_t vectors = (t->n - col) / PL_LANES;
-            if (vectors > PL_TILE_VECTORS) vectors = PL_TILE_VECTORS;
+            const uint32_t cols = (uint32_t)pl_tile_cols(t->n - col);
             const struct pl_tile tile = {.a = t->a + row * t->rs + e.first * t->ks,
                                          .b = t->b + e.first * t->ldb + col,
                                          .c = t->c + row * t->ldc + col,
@@ -44,8 +43,8 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
                                          .k = e.end > e.first ? e.end - e.first : 0,
                                          .alpha = 1.0f,
                                          .add = t->add};
-            PL_LEVEL_NAME(pl_tile_run)(&tile, rows, vectors);
-            col += vectors * PL_LANES;
+            PL_LEVEL_NAME(pl_tile_run)(&tile, rows, cols / PL_LANES);
+            col += cols;
         }
     }
 }

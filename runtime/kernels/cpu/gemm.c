@@ -17,8 +17,9 @@ struct product {
     uint64_t part_m, part_n; /* of one task */
     uint64_t parts_n;        /* tasks along n */
     uint64_t depth;          /* of a block */
-    bool turned;             /* computes the transpose of C */
-    bool direct;             /* tiles write to C */
+    struct pl_gemm_room room;
+    bool turned; /* computes the transpose of C */
+    bool direct; /* tiles write to C */
 };
 
 /* Rows and columns of one task: C[m0:m0+rows, n0:n0+cols]. */
@@ -38,7 +39,6 @@ static struct part part_of(const struct product *p, uint32_t task) {
 /* Below this many multiply-adds waking a thread costs more than it brings. */
 #define SERIAL_PRODUCT (UINT64_C(1) << 17)
 #define PARTS_A_THREAD 8
-#define PART_COLS      64 /* whole panels of every level */
 
 /* What packing an element costs, in multiply-adds. */
 enum { COPIED = 3, TURNED = 10 };
@@ -70,7 +70,7 @@ static void split(struct product *p, const struct limits *l, uint32_t threads) {
         p->part_m = round_up(pl_u64_div_up(p->m, parts_m), PL_TILE_MAX_ROWS);
         for (uint64_t parts_n = least_n; parts_m * parts_n <= most || parts_n == least_n;
              parts_n++) {
-            p->part_n = round_up(pl_u64_div_up(p->n, parts_n), PART_COLS);
+            p->part_n = round_up(pl_u64_div_up(p->n, parts_n), PL_GEMM_UNIT);
             const double time = time_of(p, l, threads);
             if (time >= best_time) continue;
             best_time = time;
@@ -86,33 +86,38 @@ struct scratch { /* of a worker */
     float *left, *right, *sums;
 };
 
-static struct scratch scratch_of(const struct pl_gemm *g, uint32_t worker) {
+static struct scratch scratch_of(const struct product *p, uint32_t worker) {
     struct scratch s;
-    s.left = (float *)((char *)g->ws.p + worker * PL_GEMM_WORKER_BYTES);
-    s.right = s.left + PL_GEMM_LEFT_ELEMENTS;
-    s.sums = s.right + PL_GEMM_RIGHT_ELEMENTS;
+    s.left = (float *)((char *)p->g->ws.p + worker * pl_gemm_worker_bytes(&p->room));
+    s.right = s.left + p->room.left;
+    s.sums = s.right + p->room.right;
     return s;
 }
 
-/* All rows pass over one panel. tile: as of the first row. */
-static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_tile tile) {
+/* All rows pass over one panel. tile: as of the first row. The copy of the next panel would wait
+ * for memory, so a piece of it is asked for with each tile. */
+static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_tile tile,
+                           struct pl_ahead next) {
     const uint32_t vectors = (uint32_t)(tile.ldb / PL_LANES), most = pl_tile_rows(vectors);
+    const uint64_t piece = pl_u64_div_up(next.rows, pl_u64_div_up(rows, most));
     for (uint64_t i = 0; i < rows; i += most, tile.c += most * tile.ldc) {
         tile.a = pl_left_at(left, i);
+        pl_ask_for(&next, piece);
         PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)pl_u64_min(most, rows - i), vectors);
     }
 }
 
 /* C = bias, or C += bias: the product then adds to it. */
 static void begin_with_bias(const struct pl_gemm *g, const struct part *t) {
-    const float *bias = pl_vector_at(&g->bias, t->n0);
-    for (uint64_t i = 0; i < t->rows; i++) {
-        float *restrict c = pl_at(&g->c, t->m0 + i, t->n0);
-        if (!g->adds)
-            memcpy(c, bias, t->cols * sizeof *c);
-        else
-            for (uint64_t j = 0; j < t->cols; j++)
-                c[j] += bias[j];
+    float bias[PL_GEMM_COLS];
+    for (uint64_t col = 0, n; col < t->cols; col += n) {
+        n = pl_u64_min(PL_GEMM_COLS, t->cols - col);
+        pl_widen(bias, pl_vector_at(&g->bias, t->n0 + col), g->bias.dtype, n);
+        for (uint64_t i = 0; i < t->rows; i++) {
+            float *restrict c = pl_at(&g->c, t->m0 + i, t->n0 + col);
+            for (uint64_t j = 0; j < n; j++)
+                c[j] = g->adds ? c[j] + bias[j] : bias[j];
+        }
     }
 }
 
@@ -127,15 +132,17 @@ static void add_block(const struct product *p, const struct part *t, uint64_t k0
                            .k = depth,
                            .b = s->right,
                            .alpha = g->alpha,
-                           .ldc = p->direct ? g->c.ld : PL_GEMM_COLS,
+                           .ldc = p->direct ? g->c.ld : p->part_n,
                            .add = k0 || (p->direct && (g->adds || g->bias.p))};
-    for (uint64_t j = 0; j < t->cols; j += PL_TILE_COLS) {
-        const uint64_t cols = pl_u64_min(PL_TILE_COLS, t->cols - j);
-        const struct pl_block columns = {t->n0 + j, cols, k0, depth};
-        tile.ldb = round_up(cols, PL_LANES);
+    struct pl_block columns = {t->n0, pl_tile_cols(t->cols), k0, depth};
+    while (columns.side > 0) {
+        const uint64_t col = columns.side0 - t->n0;
+        tile.ldb = round_up(columns.side, PL_LANES);
         PL_LEVEL_NAME(pl_gemm_right)(&g->b, !g->trans_b, &columns, (uint32_t)tile.ldb, s->right);
-        tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + j) : s->sums + j;
-        multiply_panel(&left, t->rows, tile);
+        tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + col) : s->sums + col;
+        columns.side0 += columns.side;
+        columns.side = pl_tile_cols(t->cols - col - columns.side);
+        multiply_panel(&left, t->rows, tile, pl_ahead_of(&g->b, !g->trans_b, &columns));
     }
 }
 
@@ -158,27 +165,27 @@ static void finish_row(const struct pl_gemm *g, uint64_t row, uint64_t col, uint
 }
 
 /* The sums are those of C^T: a column of them is a piece of a row of C. */
-static void finish_turned(const struct pl_gemm *g, const struct part *t, const float *sums) {
+static void finish_turned(const struct product *p, const struct part *t, const float *sums) {
     float row[PL_GEMM_COLS];
     for (uint64_t j = 0; j < t->cols; j++) {
         for (uint64_t i = 0; i < t->rows; i++)
-            row[i] = sums[i * PL_GEMM_COLS + j];
-        finish_row(g, t->n0 + j, t->m0, t->rows, row);
+            row[i] = sums[i * p->part_n + j];
+        finish_row(p->g, t->n0 + j, t->m0, t->rows, row);
     }
 }
 
 static void run_part(void *arg, uint32_t task, uint32_t worker) {
     const struct product *p = arg;
     const struct part t = part_of(p, task);
-    const struct scratch s = scratch_of(p->g, worker);
+    const struct scratch s = scratch_of(p, worker);
     if (p->direct && p->g->bias.p) begin_with_bias(p->g, &t);
     for (uint64_t k0 = 0; k0 < p->k; k0 += p->depth)
         add_block(p, &t, k0, pl_u64_min(p->depth, p->k - k0), &s);
     if (p->turned)
-        finish_turned(p->g, &t, s.sums);
+        finish_turned(p, &t, s.sums);
     else if (!p->direct)
         for (uint64_t i = 0; i < t.rows; i++)
-            finish_row(p->g, t.m0 + i, t.n0, t.cols, s.sums + i * PL_GEMM_COLS);
+            finish_row(p->g, t.m0 + i, t.n0, t.cols, s.sums + i * p->part_n);
 }
 
 /* ---- the whole ---- */
@@ -197,12 +204,9 @@ static void no_depth(const struct pl_gemm *g) {
 
 /* A narrow C is computed as its transpose where its rows would be the columns that tiles want, or
  * where the other operand is the smaller one to turn. */
-#define NARROW_COLS 32
-#define FEW_ROWS    64
-
 static bool is_turned(const struct pl_gemm *g) {
-    if (g->trans_a) return g->c.cols <= NARROW_COLS && g->c.rows > g->c.cols;
-    return g->trans_b && g->c.rows <= FEW_ROWS && g->c.cols > g->c.rows;
+    if (g->trans_a) return g->c.cols <= PL_GEMM_NARROW_COLS && g->c.rows > g->c.cols;
+    return g->trans_b && g->c.rows <= PL_GEMM_FEW_ROWS && g->c.cols > g->c.rows;
 }
 
 /* C^T = op(B)^T op(A)^T. */
@@ -217,9 +221,7 @@ static struct pl_gemm turn(const struct pl_gemm *g) {
 
 /* By the whole product, so that parts have no say in how an element is rounded. */
 static bool goes_to_c(const struct product *p) {
-    const struct pl_gemm *g = p->g;
-    return g->c.dtype == PL_DTYPE_F32 && (!g->bias.p || g->bias.dtype == PL_DTYPE_F32) &&
-           !p->turned && p->n % PL_LANES == 0;
+    return p->g->c.dtype == PL_DTYPE_F32 && !p->turned && p->n % PL_GEMM_LINE == 0;
 }
 
 static struct limits limits_of(const struct product *p) {
@@ -238,12 +240,24 @@ static uint64_t depth_of(uint64_t k) {
     return round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), 16);
 }
 
+static struct pl_gemm_room room_of(const struct pl_gemm *g) {
+    const struct pl_gemm_shape s = {.m = g->c.rows,
+                                    .n = g->c.cols,
+                                    .k = g->trans_a ? g->a.rows : g->a.cols,
+                                    .trans_a = g->trans_a,
+                                    .trans_b = g->trans_b,
+                                    .is_fp32 = g->a.dtype == PL_DTYPE_F32 &&
+                                               g->b.dtype == PL_DTYPE_F32 &&
+                                               g->c.dtype == PL_DTYPE_F32};
+    return pl_gemm_room(&s);
+}
+
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g) {
     struct pl_pool *pool = pl_cpu_of(dev)->pool;
     const uint32_t threads = pl_pool_threads(pool);
     const bool turned = is_turned(g);
     const struct pl_gemm transpose = turn(g);
-    struct product p = {.g = turned ? &transpose : g, .turned = turned};
+    struct product p = {.g = turned ? &transpose : g, .turned = turned, .room = room_of(g)};
     p.m = turned ? g->c.cols : g->c.rows;
     p.n = turned ? g->c.rows : g->c.cols;
     p.k = g->trans_a ? g->a.rows : g->a.cols;
@@ -256,7 +270,7 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g
         PL_LEVEL_NAME(pl_cpu_few_rows)(dev, g);
         return PL_ERR_OK;
     }
-    if (!pl_ws_holds(&g->ws, threads * PL_GEMM_WORKER_BYTES)) return PL_ERR_PLAN_BROKEN;
+    if (!pl_ws_holds(&g->ws, threads * pl_gemm_worker_bytes(&p.room))) return PL_ERR_PLAN_BROKEN;
     p.direct = goes_to_c(&p);
     const struct limits limits = limits_of(&p);
     p.depth = depth_of(p.k);

@@ -2,12 +2,13 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_GEMM_H
 #define PL_RUNTIME_KERNELS_CPU_GEMM_H
 
+#include "estimator/program/workspace_gemm.h"
 #include "runtime/kernels/cpu/simd.h"
 
 /* C[m,n] = alpha * op(A)[m,k] op(B)[k,n] + (adds ? C : 0) + bias[n], where op transposes when
  * trans_* is set. m and n are C's rows and cols, k the other dimension of A. bias may be absent.
  * Operands are fp32 or bf16 in any mix; sums are fp32 over the whole of k, rounded once.
- * ws: pl_op_workspace_bytes() of a product.
+ * ws: pl_product_workspace_bytes().
  * The bits depend on the shape and the level only, never on threads. */
 struct pl_gemm {
     bool trans_a, trans_b, adds;
@@ -16,9 +17,8 @@ struct pl_gemm {
 };
 pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g);
 
-/* few_rows.c: the same for at most PL_FEW_ROWS rows of A, B transposed, k > 0, without a library.
+/* few_rows.c: the same for at most PL_FEW_ROWS rows of A, B transposed, k > 0.
  * ws: room for A in fp32 where it is not. */
-#define PL_FEW_ROWS 8
 bool PL_LEVEL_NAME(pl_cpu_has_few_rows)(const struct pl_gemm *g);
 void PL_LEVEL_NAME(pl_cpu_few_rows)(struct pl_device *dev, const struct pl_gemm *g);
 

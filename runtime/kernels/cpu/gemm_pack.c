@@ -9,19 +9,19 @@ typedef float vec4_unaligned __attribute__((vector_size(16), aligned(sizeof(floa
 
 /* ---- left ---- */
 
-/* Groups whose pieces of a row are read together, so that memory is read in stretches. */
-#define GROUPS 8
-
-/* Columns [first, first + rows) of A as groups of [depth][GROUP], zeros behind the last column. */
-static inline __attribute__((always_inline)) void
-pack_groups(const struct pl_view *a, const struct pl_block *at, uint64_t first, uint64_t rows,
-            const enum pl_dtype dtype, float *dst) {
-    const uint64_t whole = rows / GROUP, rest = rows % GROUP;
-    for (uint64_t k = 0; k < at->depth; k++) {
-        const char *src = pl_at(a, at->k0 + k, at->side0 + first);
-        float *to = dst + k * GROUP;
-        for (uint64_t i = 0; i < whole;
-             i++, to += GROUP * at->depth, src += GROUP * pl_float_bytes(dtype))
+/* Columns of A as groups of [depth][GROUP], zeros behind the last column. Whole rows of the block
+ * are read, so that memory is read in stretches; the groups lie PL_GEMM_PAD rows apart. */
+static inline __attribute__((always_inline)) void pack_columns(const struct pl_view *a,
+                                                               const struct pl_block *at,
+                                                               const enum pl_dtype dtype,
+                                                               const size_t group, float *panel) {
+    const uint64_t whole = at->side / GROUP, rest = at->side % GROUP;
+    const uint64_t row_bytes = a->ld * pl_float_bytes(dtype);
+    const char *row = pl_at(a, at->k0, at->side0);
+    for (uint64_t k = at->depth; k > 0; k--, row += row_bytes, panel += GROUP) {
+        const char *src = row;
+        float *to = panel;
+        for (uint64_t i = 0; i < whole; i++, to += group, src += GROUP * pl_float_bytes(dtype))
             pl_widen(to, src, dtype, GROUP);
         if (!rest) continue;
         pl_widen(to, src, dtype, rest);
@@ -30,16 +30,12 @@ pack_groups(const struct pl_view *a, const struct pl_block *at, uint64_t first, 
     }
 }
 
-static struct pl_left pack_columns(const struct pl_view *a, const struct pl_block *at,
-                                   float *panel) {
-    const size_t group = GROUP * at->depth;
-    for (uint64_t i = 0; i < at->side; i += GROUPS * GROUP) {
-        const uint64_t rows = pl_u64_min(at->side - i, GROUPS * GROUP);
-        if (a->dtype == PL_DTYPE_F32)
-            pack_groups(a, at, i, rows, PL_DTYPE_F32, panel + i * at->depth);
-        else
-            pack_groups(a, at, i, rows, PL_DTYPE_BF16, panel + i * at->depth);
-    }
+static struct pl_left turn_left(const struct pl_view *a, const struct pl_block *at, float *panel) {
+    const size_t group = GROUP * (at->depth + PL_GEMM_PAD);
+    if (a->dtype == PL_DTYPE_F32)
+        pack_columns(a, at, PL_DTYPE_F32, group, panel);
+    else
+        pack_columns(a, at, PL_DTYPE_BF16, group, panel);
     return (struct pl_left){.p = panel, .rs = 1, .ks = GROUP, .group = group};
 }
 
@@ -52,7 +48,7 @@ static struct pl_left widen_rows(const struct pl_view *a, const struct pl_block 
 
 struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
                                            const struct pl_block *at, float *panel) {
-    if (k_first) return pack_columns(a, at, panel);
+    if (k_first) return turn_left(a, at, panel);
     if (pl_left_is_copied(a, k_first)) return widen_rows(a, at, panel);
     return (struct pl_left){
         .p = pl_at(a, at->side0, at->k0), .rs = a->ld, .ks = 1, .group = GROUP * a->ld};
@@ -60,23 +56,29 @@ struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first
 
 /* ---- right ---- */
 
-static void copy_rows(const struct pl_view *b, const struct pl_block *at, uint32_t width,
-                      float *panel) {
-    for (uint64_t k = 0; k < at->depth; k++, panel += width) {
-        const void *src = pl_at(b, at->k0 + k, at->side0);
-        if (at->side == PL_TILE_COLS) {
-            pl_widen(panel, src, b->dtype, PL_TILE_COLS);
-            continue;
-        }
-        pl_widen(panel, src, b->dtype, at->side);
-        for (uint64_t j = at->side; j < width; j++)
+static inline __attribute__((always_inline)) void
+copy_vectors(const struct pl_view *b, const struct pl_block *at, uint32_t width,
+             const enum pl_dtype dtype, float *panel) {
+    const uint64_t whole = at->side / PL_LANES * PL_LANES, side = at->side;
+    const uint64_t element = pl_float_bytes(dtype), row_bytes = b->ld * element;
+    const char *row = pl_at(b, at->k0, at->side0);
+    for (uint64_t k = at->depth; k > 0; k--, row += row_bytes, panel += width) {
+        for (uint64_t j = 0; j < whole; j += PL_LANES)
+            pl_widen(panel + j, row + j * element, dtype, PL_LANES);
+        if (whole == side) continue;
+        pl_widen(panel + whole, row + whole * element, dtype, side - whole);
+        for (uint64_t j = side; j < width; j++)
             panel[j] = 0.0f;
     }
 }
 
-/* Rows of B that are turned together before k goes on: their part of the panel stays in the first
- * cache. */
-#define TURNED_DEPTH 128
+static void copy_rows(const struct pl_view *b, const struct pl_block *at, uint32_t width,
+                      float *panel) {
+    if (b->dtype == PL_DTYPE_F32)
+        copy_vectors(b, at, width, PL_DTYPE_F32, panel);
+    else
+        copy_vectors(b, at, width, PL_DTYPE_BF16, panel);
+}
 
 static inline __attribute__((always_inline)) vec4 load_4(const char *src,
                                                          const enum pl_dtype dtype) {
@@ -86,22 +88,56 @@ static inline __attribute__((always_inline)) vec4 load_4(const char *src,
     return x;
 }
 
-/* Four rows of `depth` elements, a multiple of 4, become four columns: the shuffles of every level
- * turn 4 x 4 in registers. */
-static inline __attribute__((always_inline)) void turn_4(const char *src, uint64_t row_bytes,
-                                                         uint64_t depth, uint32_t width,
-                                                         const enum pl_dtype dtype, float *dst) {
+#define JOIN_4(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7)
+#define JOIN_8(a, b)                                                                               \
+    __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+
+/* Four elements at the same place of rows 0, 4, 8, ... */
+static inline __attribute__((always_inline)) pl_vec every_fourth(const char *src, uint64_t four,
+                                                                 const enum pl_dtype dtype) {
+    const vec4 row0 = load_4(src, dtype);
+#if PL_LANES == 16
+    const vec4 row4 = load_4(src + four, dtype), row8 = load_4(src + 2 * four, dtype);
+    const vec4 row12 = load_4(src + 3 * four, dtype);
+    return JOIN_8(JOIN_4(row0, row4), JOIN_4(row8, row12));
+#elif PL_LANES == 8
+    return JOIN_4(row0, load_4(src + four, dtype));
+#else
+    (void)four;
+    return row0;
+#endif
+}
+
+/* In every four lanes: elements i, j of x, then k, l of y. */
+#define QUAD(at, i, j, k, l) (at) + (i), (at) + (j), (at) + PL_LANES + (k), (at) + PL_LANES + (l)
+#if PL_LANES == 16
+#define QUADS(x, y, i, j, k, l)                                                                    \
+    __builtin_shufflevector(x, y, QUAD(0, i, j, k, l), QUAD(4, i, j, k, l), QUAD(8, i, j, k, l),   \
+                            QUAD(12, i, j, k, l))
+#elif PL_LANES == 8
+#define QUADS(x, y, i, j, k, l)                                                                    \
+    __builtin_shufflevector(x, y, QUAD(0, i, j, k, l), QUAD(4, i, j, k, l))
+#else
+#define QUADS(x, y, i, j, k, l) __builtin_shufflevector(x, y, QUAD(0, i, j, k, l))
+#endif
+
+/* PL_LANES rows of `depth` elements, a multiple of 4, become as many columns: the shuffles of every
+ * level turn 4 x 4 in each quarter of a register. */
+static inline __attribute__((always_inline)) void turn(const char *src, uint64_t row_bytes,
+                                                       uint64_t depth, uint32_t width,
+                                                       const enum pl_dtype dtype, float *dst) {
+    const uint64_t four = 4 * row_bytes;
     for (uint64_t k = 0; k < depth; k += 4, src += 4 * pl_float_bytes(dtype), dst += 4 * width) {
-        const vec4 r0 = load_4(src, dtype), r1 = load_4(src + row_bytes, dtype);
-        const vec4 r2 = load_4(src + 2 * row_bytes, dtype), r3 = load_4(src + 3 * row_bytes, dtype);
-        const vec4 p = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-        const vec4 q = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-        const vec4 s = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-        const vec4 t = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-        *(vec4_unaligned *)dst = __builtin_shufflevector(p, q, 0, 1, 4, 5);
-        *(vec4_unaligned *)(dst + width) = __builtin_shufflevector(p, q, 2, 3, 6, 7);
-        *(vec4_unaligned *)(dst + 2 * width) = __builtin_shufflevector(s, t, 0, 1, 4, 5);
-        *(vec4_unaligned *)(dst + 3 * width) = __builtin_shufflevector(s, t, 2, 3, 6, 7);
+        const pl_vec r0 = every_fourth(src, four, dtype);
+        const pl_vec r1 = every_fourth(src + row_bytes, four, dtype);
+        const pl_vec r2 = every_fourth(src + 2 * row_bytes, four, dtype);
+        const pl_vec r3 = every_fourth(src + 3 * row_bytes, four, dtype);
+        const pl_vec p = QUADS(r0, r1, 0, 1, 0, 1), q = QUADS(r2, r3, 0, 1, 0, 1);
+        const pl_vec s = QUADS(r0, r1, 2, 3, 2, 3), t = QUADS(r2, r3, 2, 3, 2, 3);
+        *(pl_vec_unaligned *)dst = QUADS(p, q, 0, 2, 0, 2);
+        *(pl_vec_unaligned *)(dst + width) = QUADS(p, q, 1, 3, 1, 3);
+        *(pl_vec_unaligned *)(dst + 2 * width) = QUADS(s, t, 0, 2, 0, 2);
+        *(pl_vec_unaligned *)(dst + 3 * width) = QUADS(s, t, 1, 3, 1, 3);
     }
 }
 
@@ -113,18 +149,14 @@ static float element(const struct pl_view *b, uint64_t row, uint64_t col) {
 
 static void turn_rows(const struct pl_view *b, const struct pl_block *at, uint32_t width,
                       float *panel) {
-    const uint64_t rows = at->side / 4 * 4, whole = at->depth / 4 * 4;
+    const uint64_t rows = at->side / PL_LANES * PL_LANES, whole = at->depth / 4 * 4;
     const uint64_t row_bytes = b->ld * pl_float_bytes(b->dtype);
-    for (uint64_t k = 0, depth; k < whole; k += depth) {
-        depth = pl_u64_min(TURNED_DEPTH, whole - k);
-        for (uint64_t j = 0; j < rows; j += 4) {
-            const char *src = pl_at(b, at->side0 + j, at->k0 + k);
-            float *dst = panel + k * width + j;
-            if (b->dtype == PL_DTYPE_F32)
-                turn_4(src, row_bytes, depth, width, PL_DTYPE_F32, dst);
-            else
-                turn_4(src, row_bytes, depth, width, PL_DTYPE_BF16, dst);
-        }
+    for (uint64_t j = 0; j < rows; j += PL_LANES) {
+        const char *src = pl_at(b, at->side0 + j, at->k0);
+        if (b->dtype == PL_DTYPE_F32)
+            turn(src, row_bytes, whole, width, PL_DTYPE_F32, panel + j);
+        else
+            turn(src, row_bytes, whole, width, PL_DTYPE_BF16, panel + j);
     }
     for (uint64_t j = 0; j < width; j++) {
         const uint64_t from = j < rows ? whole : 0;

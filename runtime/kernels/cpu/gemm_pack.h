@@ -18,7 +18,7 @@ struct pl_block {
     uint64_t side0, side, k0, depth;
 };
 
-/* Rows of op(A) in fp32: element (r,k) is p[r/12*group + r%12*rs + k*ks], 12 = PL_TILE_MAX_ROWS. */
+/* Rows of op(A) in fp32: element (r,k) is p[r/G*group + r%G*rs + k*ks], G = PL_TILE_MAX_ROWS. */
 struct pl_left {
     const float *p;
     size_t rs, ks, group;
@@ -39,5 +39,29 @@ static inline const float *pl_left_at(const struct pl_left *l, uint64_t row) {
  * k_first: B is stored [k][columns]. */
 void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,
                                   uint32_t width, float *panel);
+
+/* What a panel will be copied from, so that it can be in the second cache by then. */
+struct pl_ahead {
+    const char *p;
+    uint64_t rows, row_bytes, bytes; /* rows left, from one to the next, of each */
+};
+
+static inline struct pl_ahead pl_ahead_of(const struct pl_view *b, bool k_first,
+                                          const struct pl_block *at) {
+    const uint64_t row = k_first ? at->k0 : at->side0, col = k_first ? at->side0 : at->k0;
+    const uint64_t element = pl_float_bytes(b->dtype);
+    if (at->side == 0) return (struct pl_ahead){0};
+    return (struct pl_ahead){.p = pl_at(b, row, col),
+                             .rows = k_first ? at->depth : at->side,
+                             .row_bytes = b->ld * element,
+                             .bytes = (k_first ? at->side : at->depth) * element};
+}
+
+#define PL_CACHE_LINE 64
+static inline void pl_ask_for(struct pl_ahead *a, uint64_t rows) {
+    for (rows = pl_u64_min(rows, a->rows), a->rows -= rows; rows > 0; rows--, a->p += a->row_bytes)
+        for (uint64_t i = 0; i < a->bytes; i += PL_CACHE_LINE)
+            __builtin_prefetch(a->p + i, 0, 2);
+}
 
 #endif

@@ -2,7 +2,7 @@
 #include "runtime/kernels/cpu/tile.h"
 
 /* Sums are registers only if every loop over them is unrolled. */
-#define UNROLLED _Pragma("GCC unroll 12")
+#define UNROLLED _Pragma("GCC unroll 16")
 
 /* rows and vectors are constants wherever this is expanded. */
 static inline __attribute__((always_inline)) void
@@ -46,38 +46,50 @@ static inline __attribute__((always_inline)) void multiply(const struct pl_tile 
     static void TILE_NAME(rows, vectors)(const struct pl_tile *t) {                                \
         multiply(t, rows, vectors);                                                                \
     }
-#if PL_TILE_VECTORS == 4
-#define SIZES(X, rows)        X(rows, 1) X(rows, 2) X(rows, 3) X(rows, 4)
-#define NARROW_SIZES(X, rows) X(rows, 1) X(rows, 2)
-#define ENTRIES(rows)                                                                              \
-    { TILE_NAME(rows, 1), TILE_NAME(rows, 2), TILE_NAME(rows, 3), TILE_NAME(rows, 4) }
-#define NARROW_ENTRIES(rows)                                                                       \
-    { TILE_NAME(rows, 1), TILE_NAME(rows, 2) }
-#else
-#define SIZES(X, rows)        X(rows, 1) X(rows, 2)
-#define NARROW_SIZES(X, rows) X(rows, 1)
-#define ENTRIES(rows)                                                                              \
-    { TILE_NAME(rows, 1), TILE_NAME(rows, 2) }
-#define NARROW_ENTRIES(rows)                                                                       \
+#define NARROW(rows) TILE(rows, 1)
+#define NARROW_ENTRY(rows)                                                                         \
     { TILE_NAME(rows, 1) }
+#if PL_TILE_VECTORS == 3
+#define WIDE(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
+#define WIDE_ENTRY(rows)                                                                           \
+    { TILE_NAME(rows, 1), TILE_NAME(rows, 2), TILE_NAME(rows, 3) }
+#else
+#define WIDE(rows) TILE(rows, 1) TILE(rows, 2)
+#define WIDE_ENTRY(rows)                                                                           \
+    { TILE_NAME(rows, 1), TILE_NAME(rows, 2) }
 #endif
-SIZES(TILE, 1)
-SIZES(TILE, 2)
-SIZES(TILE, 3)
-SIZES(TILE, 4)
-SIZES(TILE, 5)
-SIZES(TILE, 6)
-NARROW_SIZES(TILE, 7)
-NARROW_SIZES(TILE, 8)
-NARROW_SIZES(TILE, 9)
-NARROW_SIZES(TILE, 10)
-NARROW_SIZES(TILE, 11)
-NARROW_SIZES(TILE, 12)
+WIDE(1)
+WIDE(2)
+WIDE(3)
+WIDE(4)
+WIDE(5)
+WIDE(6)
+#if PL_TILE_ROWS == 8
+WIDE(7)
+WIDE(8)
+NARROW(13)
+NARROW(14)
+NARROW(15)
+NARROW(16)
+#else
+NARROW(7)
+NARROW(8)
+#endif
+NARROW(9)
+NARROW(10)
+NARROW(11)
+NARROW(12)
 
 static void (*const tiles[PL_TILE_MAX_ROWS][PL_TILE_VECTORS])(const struct pl_tile *t) = {
-    ENTRIES(1),        ENTRIES(2),         ENTRIES(3),         ENTRIES(4),
-    ENTRIES(5),        ENTRIES(6),         NARROW_ENTRIES(7),  NARROW_ENTRIES(8),
-    NARROW_ENTRIES(9), NARROW_ENTRIES(10), NARROW_ENTRIES(11), NARROW_ENTRIES(12),
+    WIDE_ENTRY(1),    WIDE_ENTRY(2),    WIDE_ENTRY(3),    WIDE_ENTRY(4),    WIDE_ENTRY(5),
+    WIDE_ENTRY(6),
+#if PL_TILE_ROWS == 8
+    WIDE_ENTRY(7),    WIDE_ENTRY(8),    NARROW_ENTRY(9),  NARROW_ENTRY(10), NARROW_ENTRY(11),
+    NARROW_ENTRY(12), NARROW_ENTRY(13), NARROW_ENTRY(14), NARROW_ENTRY(15), NARROW_ENTRY(16),
+#else
+    NARROW_ENTRY(7),  NARROW_ENTRY(8),  NARROW_ENTRY(9),
+    NARROW_ENTRY(10), NARROW_ENTRY(11), NARROW_ENTRY(12),
+#endif
 };
 
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors) {

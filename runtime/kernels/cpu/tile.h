@@ -10,21 +10,24 @@
 #ifndef PL_RUNTIME_KERNELS_CPU_TILE_H
 #define PL_RUNTIME_KERNELS_CPU_TILE_H
 
+#include "estimator/base/checked.h"
 #include "runtime/kernels/cpu/level.h"
 #include "runtime/kernels/cpu/vec.h"
 
 #include <stddef.h>
 
-/* Vectors of columns of the widest tile: with PL_TILE_ROWS rows, 24 of the 32 registers of AVX-512
- * or 12 of the 16 of older levels are sums. */
+/* The widest tile: 24 of the 32 registers of AVX-512 or 12 of the 16 of older levels are sums. A
+ * tile of one vector may have more rows, for as many sums. */
 #if defined(__AVX512F__)
-#define PL_TILE_VECTORS 4
+#define PL_TILE_VECTORS  3
+#define PL_TILE_ROWS     8
+#define PL_TILE_MAX_ROWS 16
 #else
-#define PL_TILE_VECTORS 2
-#endif
+#define PL_TILE_VECTORS  2
 #define PL_TILE_ROWS     6
 #define PL_TILE_MAX_ROWS 12
-#define PL_TILE_COLS     (PL_TILE_VECTORS * PL_LANES)
+#endif
+#define PL_TILE_COLS (PL_TILE_VECTORS * PL_LANES)
 
 /* C[rows, vectors*PL_LANES] = alpha * A B (+ C). Element (r,k) of A is a[r*rs + k*ks];
  * B and C are row-major with ldb and ldc. */
@@ -37,9 +40,17 @@ struct pl_tile {
 };
 void PL_LEVEL_NAME(pl_tile_run)(const struct pl_tile *t, uint32_t rows, uint32_t vectors);
 
-/* The most rows of a tile: a narrow one needs more of them for as many sums. */
+/* The most rows of a tile. */
 static inline uint32_t pl_tile_rows(uint32_t vectors) {
-    return vectors <= PL_TILE_VECTORS / 2 ? PL_TILE_MAX_ROWS : PL_TILE_ROWS;
+    return vectors == 1 ? PL_TILE_MAX_ROWS : PL_TILE_ROWS;
+}
+
+/* Columns of the next tile when `left` are left, as evenly as they can be cut into whole vectors:
+ * a narrow tile at the end would be a slow one. */
+static inline uint64_t pl_tile_cols(uint64_t left) {
+    const uint64_t vectors = pl_u64_div_up(left, PL_LANES);
+    const uint64_t tiles = pl_u64_max(pl_u64_div_up(vectors, PL_TILE_VECTORS), 1);
+    return pl_u64_min(pl_u64_div_up(vectors, tiles) * PL_LANES, left);
 }
 
 #endif
