@@ -1,19 +1,24 @@
 /* tile.c - one function per size of a tile, so that its sums are registers. */
+#include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/tile.h"
 
 /* Sums are registers only if every loop over them is unrolled. */
 #define UNROLLED _Pragma("GCC unroll 16")
 
-/* rows and vectors are constants wherever this is expanded. */
+/* rows and vectors are constants wherever this is expanded. The product is rounded before it is
+ * added: a compiler that fused the two in some tiles only would let the cut into tiles show. */
 static inline __attribute__((always_inline)) void
 store(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int rows, const int vectors) {
     const pl_vec alpha = t->alpha - (pl_vec){0};
     UNROLLED for (int r = 0; r < rows; r++) {
         pl_vec_unaligned *c = (pl_vec_unaligned *)(t->c + (size_t)r * t->ldc);
-        if (t->add)
-            UNROLLED for (int v = 0; v < vectors; v++) c[v] += alpha * sum[r][v];
-        else
-            UNROLLED for (int v = 0; v < vectors; v++) c[v] = alpha * sum[r][v];
+        UNROLLED for (int v = 0; v < vectors; v++) {
+            const pl_vec scaled = PL_FENCE(alpha * sum[r][v]);
+            if (t->add)
+                c[v] += scaled;
+            else
+                c[v] = scaled;
+        }
     }
 }
 
