@@ -11,6 +11,12 @@
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/gemm_pack.h"
 
+_Static_assert(PL_TILE_COLS <= PL_GEMM_PANEL, "a panel is as wide as the widest tile");
+_Static_assert(PL_GEMM_UNIT % PL_TILE_COLS == 0 && PL_GEMM_UNIT % PL_TILE_MAX_ROWS == 0,
+               "parts are whole tiles");
+_Static_assert(PL_GEMM_ROWS % PL_GEMM_UNIT == 0 && PL_GEMM_COLS % PL_GEMM_UNIT == 0,
+               "the largest part is whole tiles");
+
 struct product {
     const struct pl_gemm *g;
     uint64_t m, n, k;
@@ -237,13 +243,13 @@ static struct limits limits_of(const struct product *p) {
 
 /* The depth of even blocks: multiples of 16 keep all but the last on whole vectors. */
 static uint64_t depth_of(uint64_t k) {
-    return round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), 16);
+    return round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), PL_GEMM_LINE);
 }
 
-static struct pl_gemm_room room_of(const struct pl_gemm *g) {
+static struct pl_gemm_room room_of(const struct pl_gemm *g, uint64_t k) {
     const struct pl_gemm_shape s = {.m = g->c.rows,
                                     .n = g->c.cols,
-                                    .k = g->trans_a ? g->a.rows : g->a.cols,
+                                    .k = k,
                                     .trans_a = g->trans_a,
                                     .trans_b = g->trans_b,
                                     .is_fp32 = g->a.dtype == PL_DTYPE_F32 &&
@@ -257,7 +263,7 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g
     const uint32_t threads = pl_pool_threads(pool);
     const bool turned = is_turned(g);
     const struct pl_gemm transpose = turn(g);
-    struct product p = {.g = turned ? &transpose : g, .turned = turned, .room = room_of(g)};
+    struct product p = {.g = turned ? &transpose : g, .turned = turned};
     p.m = turned ? g->c.cols : g->c.rows;
     p.n = turned ? g->c.rows : g->c.cols;
     p.k = g->trans_a ? g->a.rows : g->a.cols;
@@ -270,6 +276,7 @@ pl_err PL_LEVEL_NAME(pl_cpu_gemm)(struct pl_device *dev, const struct pl_gemm *g
         PL_LEVEL_NAME(pl_cpu_few_rows)(dev, g);
         return PL_ERR_OK;
     }
+    p.room = room_of(g, p.k);
     if (!pl_ws_holds(&g->ws, threads * pl_gemm_worker_bytes(&p.room))) return PL_ERR_PLAN_BROKEN;
     p.direct = goes_to_c(&p);
     const struct limits limits = limits_of(&p);

@@ -141,10 +141,16 @@ static inline __attribute__((always_inline)) void turn(const char *src, uint64_t
     }
 }
 
-static float element(const struct pl_view *b, uint64_t row, uint64_t col) {
-    float x;
-    pl_widen(&x, pl_at(b, row, col), b->dtype, 1);
-    return x;
+/* Fewer rows than a vector has lanes, from copies beside rows of zeros. */
+static void turn_few(const struct pl_view *b, const struct pl_block *at, uint64_t first,
+                     uint64_t depth, uint32_t width, float *panel) {
+    float rows[PL_LANES][PL_GEMM_DEPTH];
+    for (uint64_t i = 0; i < PL_LANES; i++)
+        if (first + i < at->side)
+            pl_widen(rows[i], pl_at(b, at->side0 + first + i, at->k0), b->dtype, depth);
+        else
+            memset(rows[i], 0, depth * sizeof(float));
+    turn((const char *)rows, sizeof rows[0], depth, width, PL_DTYPE_F32, panel + first);
 }
 
 static void turn_rows(const struct pl_view *b, const struct pl_block *at, uint32_t width,
@@ -158,11 +164,13 @@ static void turn_rows(const struct pl_view *b, const struct pl_block *at, uint32
         else
             turn(src, row_bytes, whole, width, PL_DTYPE_BF16, panel + j);
     }
-    for (uint64_t j = 0; j < width; j++) {
-        const uint64_t from = j < rows ? whole : 0;
-        for (uint64_t k = from; k < at->depth; k++)
-            panel[k * width + j] = j < at->side ? element(b, at->side0 + j, at->k0 + k) : 0.0f;
-    }
+    if (rows < width) turn_few(b, at, rows, whole, width, panel);
+    for (uint64_t k = whole; k < at->depth; k++)
+        for (uint64_t j = 0; j < width; j++)
+            if (j < at->side)
+                pl_widen(panel + k * width + j, pl_at(b, at->side0 + j, at->k0 + k), b->dtype, 1);
+            else
+                panel[k * width + j] = 0.0f;
 }
 
 void PL_LEVEL_NAME(pl_gemm_right)(const struct pl_view *b, bool k_first, const struct pl_block *at,

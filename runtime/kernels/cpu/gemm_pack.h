@@ -27,7 +27,7 @@ struct pl_left {
 static inline bool pl_left_is_copied(const struct pl_view *a, bool k_first) {
     return k_first || a->dtype != PL_DTYPE_F32;
 }
-/* panel: PL_GEMM_LEFT_ELEMENTS where rows are copied; then side <= PL_GEMM_ROWS. */
+/* panel: pl_gemm_room().left where rows are copied; then side <= PL_GEMM_ROWS. */
 struct pl_left PL_LEVEL_NAME(pl_gemm_left)(const struct pl_view *a, bool k_first,
                                            const struct pl_block *at, float *panel);
 

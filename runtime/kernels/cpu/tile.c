@@ -10,15 +10,14 @@
 static inline __attribute__((always_inline)) void
 store(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int rows, const int vectors) {
     const pl_vec alpha = t->alpha - (pl_vec){0};
-    UNROLLED for (int r = 0; r < rows; r++) {
-        pl_vec_unaligned *c = (pl_vec_unaligned *)(t->c + (size_t)r * t->ldc);
-        UNROLLED for (int v = 0; v < vectors; v++) {
-            const pl_vec scaled = PL_FENCE(alpha * sum[r][v]);
-            if (t->add)
-                c[v] += scaled;
-            else
-                c[v] = scaled;
-        }
+    const bool add = t->add;
+    float *row = t->c;
+    UNROLLED for (int r = 0; r < rows; r++, row += t->ldc) {
+        pl_vec_unaligned *c = (pl_vec_unaligned *)row;
+        if (add)
+            UNROLLED for (int v = 0; v < vectors; v++) c[v] += PL_FENCE(alpha * sum[r][v]);
+        else
+            UNROLLED for (int v = 0; v < vectors; v++) c[v] = alpha * sum[r][v];
     }
 }
 
