@@ -34,9 +34,9 @@ static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
                               .k = kind == PL_OP_LINEAR_DW ? m[0].rows : m[0].cols,
                               .trans_a = kind == PL_OP_LINEAR_DW,
                               .trans_b = kind == PL_OP_LINEAR,
-                              .is_fp32 = true};
-    for (int i = 0; i < 3; i++)
-        s.is_fp32 &= m[i].dtype == PL_DTYPE_F32;
+                              .a_fp32 = m[0].dtype == PL_DTYPE_F32,
+                              .b_fp32 = m[1].dtype == PL_DTYPE_F32,
+                              .c_fp32 = m[2].dtype == PL_DTYPE_F32};
     const struct pl_gemm_room room = pl_gemm_room(&s);
     return pl_u64_max(t->threads * pl_gemm_worker_bytes(&room), pl_few_rows_bytes(&s));
 }

@@ -42,20 +42,21 @@ static struct pl_view matrix(uint64_t rows, uint64_t cols, enum pl_dtype t) {
 }
 
 struct weights {
-    enum pl_dtype dtype;
+    enum pl_dtype dtype, rows; /* of W; of x and y */
     struct pl_view *w[SHAPES], x, y, ws;
 };
 
-static void create_weights(struct weights *s, enum pl_dtype t) {
+static void create_weights(struct weights *s, enum pl_dtype t, enum pl_dtype rows) {
     s->dtype = t;
+    s->rows = rows;
     for (int i = 0; i < SHAPES; i++) {
         s->w[i] = calloc(shapes[i].copies, sizeof *s->w[i]);
         if (!s->w[i]) exit(1);
         for (uint64_t c = 0; c < shapes[i].copies; c++)
             s->w[i][c] = matrix(shapes[i].n, shapes[i].k, t);
     }
-    s->x = matrix(MAX_ROWS, MAX_K, t);
-    s->y = matrix(MAX_ROWS, MAX_N, t);
+    s->x = matrix(MAX_ROWS, MAX_K, rows);
+    s->y = matrix(MAX_ROWS, MAX_N, rows);
     s->ws = matrix(WS_BYTES, 1, PL_DTYPE_U8);
 }
 
@@ -97,7 +98,8 @@ static double rate(pl_kernel_fn linear, const struct weights *s, uint64_t rows) 
 }
 
 static void measure(const struct pl_cpu_level *level, const struct weights *s, bool last) {
-    printf("  {\"level\":\"%s\",\"weights\":\"%s\"", level->name, pl_dtype_name(s->dtype));
+    printf("  {\"level\":\"%s\",\"weights\":\"%s\",\"rows\":\"%s\"", level->name,
+           pl_dtype_name(s->dtype), pl_dtype_name(s->rows));
     for (uint64_t rows = 1; rows <= MAX_ROWS; rows *= 2)
         printf(",\"rows_%llu\":%.1f", (unsigned long long)rows,
                rate(level->kernels[PL_OP_LINEAR], s, rows));
@@ -108,7 +110,10 @@ int main(int argc, char **argv) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
     const uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
-    static const enum pl_dtype types[] = {PL_DTYPE_F32, PL_DTYPE_BF16};
+    static const enum pl_dtype types[][2] = {{PL_DTYPE_F32, PL_DTYPE_F32},
+                                             {PL_DTYPE_BF16, PL_DTYPE_BF16},
+                                             {PL_DTYPE_BF16, PL_DTYPE_F32}};
+    enum { TYPES = sizeof types / sizeof *types };
     struct pl_diag d = {0};
     if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK) {
         fprintf(stderr, "bench_few_rows: %s\n", d.message);
@@ -116,11 +121,11 @@ int main(int argc, char **argv) {
     }
     if (threads == 1) clock_used = CLOCK_THREAD_CPUTIME_ID;
     printf("{\"threads\":%u,\"gigabytes_a_second\":[\n", threads);
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < TYPES; t++) {
         struct weights s = {0};
-        create_weights(&s, types[t]);
+        create_weights(&s, types[t][0], types[t][1]);
         for (uint32_t l = 0; l < n; l++)
-            measure(&levels[l], &s, t == 1 && l == n - 1);
+            measure(&levels[l], &s, t == TYPES - 1 && l == n - 1);
         destroy_weights(&s);
     }
     printf("]}\n");

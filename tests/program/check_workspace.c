@@ -38,10 +38,10 @@ START_TEST(on_cuda_fp32_beside_bf16_is_multiplied_as_a_copy) {
 END_TEST
 
 /* a[100,8] b[40,8]^T, 3 workers: a panel of 48 columns and 16 of k, 144 x 48 sums since rows of C
- * are not whole vectors; beside bf16 also a copy of 144 rows of 16 + 16. */
+ * are not whole vectors; of bf16 also a copy of 144 rows of 16 + 16. */
 START_TEST(on_the_cpu_every_product_has_blocks_for_each_worker) {
     const struct pl_traits cpu = pl_traits_cpu(3);
-    const bool fp32 = products[_i].a == F32 && products[_i].b == F32 && products[_i].c == F32;
+    const bool fp32 = products[_i].a == F32 && products[_i].b == F32;
     struct pl_product_matrix m[3];
     matrices(_i, m);
     ck_assert_uint_eq(pl_product_workspace_bytes(&cpu, PL_OP_LINEAR, &attr, m),
@@ -49,11 +49,17 @@ START_TEST(on_the_cpu_every_product_has_blocks_for_each_worker) {
 }
 END_TEST
 
-static const struct pl_gemm_shape shapes[] = {
-    {256, 576, 1536, false, true, true},  {256, 576, 1536, false, false, true},
-    {576, 1536, 256, true, false, true},  {1536, 16, 256, true, false, true},
-    {256, 576, 1536, false, true, false}, {1, 49152, 576, false, true, false},
-    {300, 40, 7, false, true, true},      {5, 30, 2000, true, false, false}};
+/* trans_a, trans_b; a, b, c in fp32 */
+static const struct pl_gemm_shape shapes[] = {{256, 576, 1536, false, true, true, true, true},
+                                              {256, 576, 1536, false, false, true, true, true},
+                                              {576, 1536, 256, true, false, true, true, true},
+                                              {1536, 16, 256, true, false, true, true, true},
+                                              {256, 576, 1536, false, true, false, false, false},
+                                              {1, 49152, 576, false, true, false, false, false},
+                                              {256, 576, 1536, false, true, true, false, true},
+                                              {256, 576, 1536, false, false, true, false, true},
+                                              {300, 40, 7, false, true, true, true, true},
+                                              {5, 30, 2000, true, false, false, false, false}};
 
 /* The tokens of a run are at most those of its plan. */
 START_TEST(the_room_of_a_product_grows_with_its_dimensions) {

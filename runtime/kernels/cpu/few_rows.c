@@ -3,10 +3,12 @@
  * A general product copies both operands into a layout of its own, and widens bf16 on the way. With
  * one token a sequence that is more work than the product: here a worker walks rows of W with the
  * rows of x beside it, a vector of each at a time, and the speed is that of memory.
- * bf16 is taken apart two numbers at a time, so the rows of x are laid out as that gives them: even
- * and odd elements of a stretch apart.
+ * Between bf16 operands the weights are taken apart two numbers at a time, and the rows of x are
+ * laid out as that gives them: even and odd elements of a stretch apart. Beside fp32 rows of x
+ * bf16 is widened in order, which costs a little more.
  *   F1  an element is one chain of vector additions along K and one tree over the lanes, so its
- * bits do not depend on the other rows of x, on the threads, or on where its column stands */
+ *       bits do not depend on the other rows of x, on the threads, or on where its column stands
+ *   F2  beside fp32 rows of x a weight gives the same bits from either type that holds it */
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/vec.h"
 
@@ -19,12 +21,12 @@
 #endif
 #define TASK_BYTES 65536 /* of W: worth handing out, and little enough that threads even out */
 
-/* Elements of a row that one step takes. */
-#define BF16_STEP (2 * PL_LANES)
+/* Elements of a row that one step takes the even and the odd ones of. */
+#define APART_STEP (2 * PL_LANES)
 
 struct few_rows {
     const struct pl_gemm *g;
-    const float *x; /* [m, k]; with bf16 weights in stretches of BF16_STEP, zeros behind the last */
+    const float *x; /* [m, k]; taken apart in stretches of APART_STEP, zeros behind the last */
     uint64_t ldx, m, n, k;
 };
 
@@ -53,16 +55,23 @@ static inline void ask_for(const void *w, uint64_t ahead) {
     __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 2);
 }
 
-/* rows and cols are constants wherever this is expanded, so `sum` lives in registers. x: at the
- * rows of the corner; w: at its rows of W; both at the step. */
-static inline __attribute__((always_inline)) void step_fp32(pl_vec (*sum)[W_ROWS], const float *x,
-                                                            uint64_t ldx, const float *const *w,
-                                                            uint64_t k, uint64_t ahead,
-                                                            const int rows, const int cols) {
+/* A vector of a row of W from element k on. */
+static inline __attribute__((always_inline)) pl_vec load_w(const char *w, uint64_t k,
+                                                           const enum pl_dtype dtype) {
+    return dtype == PL_DTYPE_F32 ? pl_vec_load((const float *)w + k)
+                                 : pl_vec_widen_bf16((const uint16_t *)w + k);
+}
+
+/* rows, cols and dtype are constants wherever this is expanded, so `sum` lives in registers. x: at
+ * the rows of the corner; w: at its rows of W. F2 wants one step a turn of the loop: terms of two
+ * could be added to each other first, in the one type and not in the other. */
+static inline __attribute__((always_inline)) void
+step_in_order(pl_vec (*sum)[W_ROWS], const float *x, uint64_t ldx, const char *const *w, uint64_t k,
+              uint64_t ahead, const int rows, const int cols, const enum pl_dtype dtype) {
     pl_vec v[W_ROWS];
     for (int j = 0; j < cols; j++) {
-        ask_for(w[j] + k, ahead);
-        v[j] = pl_vec_load(w[j] + k);
+        ask_for(w[j] + k * pl_float_bytes(dtype), ahead);
+        v[j] = load_w(w[j], k, dtype);
     }
     for (int i = 0; i < rows; i++) {
         const pl_vec a = pl_vec_load(x + (uint64_t)i * ldx + k);
@@ -71,10 +80,10 @@ static inline __attribute__((always_inline)) void step_fp32(pl_vec (*sum)[W_ROWS
     }
 }
 
-static inline __attribute__((always_inline)) void step_bf16(pl_vec (*sum)[W_ROWS], const float *x,
-                                                            uint64_t ldx, const uint16_t *const *w,
-                                                            uint64_t k, uint64_t ahead,
-                                                            const int rows, const int cols) {
+static inline __attribute__((always_inline)) void step_apart(pl_vec (*sum)[W_ROWS], const float *x,
+                                                             uint64_t ldx, const uint16_t *const *w,
+                                                             uint64_t k, uint64_t ahead,
+                                                             const int rows, const int cols) {
     pl_vec even[W_ROWS], odd[W_ROWS];
     for (int j = 0; j < cols; j++) {
         ask_for(w[j] + k, ahead);
@@ -97,90 +106,113 @@ store_all(const struct corner *c, pl_vec (*sum)[W_ROWS], const int rows, const i
             store(c, i, j, pl_vec_sum(sum[i][j]));
 }
 
-/* The elements behind the last whole step are copied among zeros: reading past a row would leave
+/* The elements behind the last whole vector are copied among zeros: reading past a row would leave
  * the matrix at its end. */
-static inline __attribute__((always_inline)) void multiply_fp32(const struct corner *c,
-                                                                const int rows, const int cols) {
+static inline __attribute__((always_inline)) void multiply_in_order(const struct corner *c,
+                                                                    const int rows, const int cols,
+                                                                    const enum pl_dtype dtype) {
     const struct few_rows *f = c->f;
+    const uint64_t size = pl_float_bytes(dtype);
     const uint64_t whole = f->k / PL_LANES * PL_LANES, rest = f->k - whole;
-    const uint64_t ahead = (uint64_t)cols * f->g->b.ld * sizeof(float);
-    const float *x = f->x + c->row * f->ldx, *w[W_ROWS];
+    const uint64_t ahead = (uint64_t)cols * f->g->b.ld * size;
+    const float *x = f->x + c->row * f->ldx;
+    const char *w[W_ROWS];
     pl_vec sum[X_ROWS][W_ROWS] = {0};
     for (int j = 0; j < cols; j++)
         w[j] = pl_at(&f->g->b, c->col + (uint64_t)j, 0);
     for (uint64_t k = 0; k < whole; k += PL_LANES)
-        step_fp32(sum, x, f->ldx, w, k, ahead, rows, cols);
+        step_in_order(sum, x, f->ldx, w, k, ahead, rows, cols, dtype);
     if (rest) {
         float x_end[X_ROWS][PL_LANES] = {{0}}, w_end[W_ROWS][PL_LANES] = {{0}};
         for (int i = 0; i < rows; i++)
             memcpy(x_end[i], x + (uint64_t)i * f->ldx + whole, rest * sizeof(float));
         for (int j = 0; j < cols; j++) {
-            memcpy(w_end[j], w[j] + whole, rest * sizeof(float));
-            w[j] = w_end[j];
+            memcpy(w_end[j], w[j] + whole * size, rest * size);
+            w[j] = (const char *)w_end[j];
         }
-        step_fp32(sum, x_end[0], PL_LANES, w, 0, 0, rows, cols);
+        step_in_order(sum, x_end[0], PL_LANES, w, 0, 0, rows, cols, dtype);
     }
     store_all(c, sum, rows, cols);
 }
 
-static inline __attribute__((always_inline)) void multiply_bf16(const struct corner *c,
-                                                                const int rows, const int cols) {
+static inline __attribute__((always_inline)) void multiply_apart(const struct corner *c,
+                                                                 const int rows, const int cols) {
     const struct few_rows *f = c->f;
-    const uint64_t whole = f->k / BF16_STEP * BF16_STEP, rest = f->k - whole;
+    const uint64_t whole = f->k / APART_STEP * APART_STEP, rest = f->k - whole;
     const uint64_t ahead = (uint64_t)cols * f->g->b.ld * sizeof(uint16_t);
     const float *x = f->x + c->row * f->ldx;
     const uint16_t *w[W_ROWS];
     pl_vec sum[X_ROWS][W_ROWS] = {0};
     for (int j = 0; j < cols; j++)
         w[j] = pl_at(&f->g->b, c->col + (uint64_t)j, 0);
-    for (uint64_t k = 0; k < whole; k += BF16_STEP)
-        step_bf16(sum, x, f->ldx, w, k, ahead, rows, cols);
+    for (uint64_t k = 0; k < whole; k += APART_STEP)
+        step_apart(sum, x, f->ldx, w, k, ahead, rows, cols);
     if (rest) {
-        uint16_t w_end[W_ROWS][BF16_STEP] = {{0}};
+        uint16_t w_end[W_ROWS][APART_STEP] = {{0}};
         for (int j = 0; j < cols; j++) {
             memcpy(w_end[j], w[j] + whole, rest * sizeof(uint16_t));
             w[j] = w_end[j];
         }
-        step_bf16(sum, x + whole, f->ldx, w, 0, 0, rows, cols);
+        step_apart(sum, x + whole, f->ldx, w, 0, 0, rows, cols);
     }
     store_all(c, sum, rows, cols);
 }
 
-#define CORNER(rows, width, cols, type)                                                            \
-    static void multiply_##rows##_##width##_##type(const struct corner *c) {                       \
-        multiply_##type(c, rows, cols);                                                            \
+/* How operands are stored, as far as the loops differ. */
+enum storage { FP32, MIXED, BF16, STORAGES }; /* MIXED: x in fp32, W in bf16 */
+
+static inline __attribute__((always_inline)) void
+multiply(const struct corner *c, const int rows, const int cols, const enum storage storage) {
+    if (storage == BF16)
+        multiply_apart(c, rows, cols);
+    else
+        multiply_in_order(c, rows, cols, storage == FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16);
+}
+
+#define CORNER(rows, width, cols, storage)                                                         \
+    static void multiply_##rows##_##width##_##storage(const struct corner *c) {                    \
+        multiply(c, rows, cols, storage);                                                          \
     }
-#define CORNERS(width, cols, type)                                                                 \
-    CORNER(1, width, cols, type)                                                                   \
-    CORNER(2, width, cols, type)                                                                   \
-    CORNER(3, width, cols, type)                                                                   \
-    CORNER(4, width, cols, type)
-CORNERS(whole, W_ROWS, fp32)
-CORNERS(whole, W_ROWS, bf16)
-CORNERS(single, 1, fp32)
-CORNERS(single, 1, bf16)
+#define CORNERS(width, cols, storage)                                                              \
+    CORNER(1, width, cols, storage)                                                                \
+    CORNER(2, width, cols, storage)                                                                \
+    CORNER(3, width, cols, storage)                                                                \
+    CORNER(4, width, cols, storage)
+CORNERS(whole, W_ROWS, FP32)
+CORNERS(whole, W_ROWS, MIXED)
+CORNERS(whole, W_ROWS, BF16)
+CORNERS(single, 1, FP32)
+CORNERS(single, 1, MIXED)
+CORNERS(single, 1, BF16)
 
 typedef void (*corner_fn)(const struct corner *c);
-#define ENTRIES(width, type)                                                                       \
+#define ENTRIES(width, storage)                                                                    \
     {                                                                                              \
-        multiply_1_##width##_##type, multiply_2_##width##_##type, multiply_3_##width##_##type,     \
-            multiply_4_##width##_##type                                                            \
+        multiply_1_##width##_##storage, multiply_2_##width##_##storage,                            \
+            multiply_3_##width##_##storage, multiply_4_##width##_##storage                         \
     }
-/* [is bf16][is a single row of W][rows of x - 1] */
-static const corner_fn corners[2][2][X_ROWS] = {
-    {ENTRIES(whole, fp32), ENTRIES(single, fp32)},
-    {ENTRIES(whole, bf16), ENTRIES(single, bf16)},
+/* [storage][is a single row of W][rows of x - 1] */
+static const corner_fn corners[STORAGES][2][X_ROWS] = {
+    [FP32] = {ENTRIES(whole, FP32), ENTRIES(single, FP32)},
+    [MIXED] = {ENTRIES(whole, MIXED), ENTRIES(single, MIXED)},
+    [BF16] = {ENTRIES(whole, BF16), ENTRIES(single, BF16)},
 };
+
+/* Rows of x in bf16 beside weights in fp32 are copied as fp32. */
+static enum storage storage_of(const struct pl_gemm *g) {
+    if (g->b.dtype == PL_DTYPE_F32) return FP32;
+    return g->a.dtype == PL_DTYPE_F32 ? MIXED : BF16;
+}
 
 static void multiply_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
     const struct few_rows *f = arg;
-    const bool bf16 = f->g->b.dtype == PL_DTYPE_BF16;
+    const enum storage storage = storage_of(f->g);
     (void)worker;
     for (uint64_t col = col0; col < col1;) {
         const bool single = col1 - col < W_ROWS;
         for (uint64_t row = 0; row < f->m; row += X_ROWS) {
             const uint64_t rows = pl_u64_min(X_ROWS, f->m - row);
-            corners[bf16][single][rows - 1](&(struct corner){f, row, col});
+            corners[storage][single][rows - 1](&(struct corner){f, row, col});
         }
         col += single ? 1 : W_ROWS;
     }
@@ -188,12 +220,11 @@ static void multiply_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t w
 
 /* Elements of a row of x as the weights want it. */
 static uint64_t laid_out(const struct pl_gemm *g) {
-    return g->b.dtype == PL_DTYPE_BF16 ? pl_u64_div_up(g->a.cols, BF16_STEP) * BF16_STEP
-                                       : g->a.cols;
+    return storage_of(g) == BF16 ? pl_u64_div_up(g->a.cols, APART_STEP) * APART_STEP : g->a.cols;
 }
 
 static bool is_laid_out(const struct pl_gemm *g) {
-    return g->a.dtype == PL_DTYPE_F32 && g->b.dtype == PL_DTYPE_F32;
+    return g->a.dtype == PL_DTYPE_F32;
 }
 
 bool PL_LEVEL_NAME(pl_cpu_has_few_rows)(const struct pl_gemm *g) {
@@ -204,9 +235,9 @@ bool PL_LEVEL_NAME(pl_cpu_has_few_rows)(const struct pl_gemm *g) {
 /* dst[n] = row of x, element by element: a few rows, once for the whole product. */
 static void lay_out(const struct pl_gemm *g, uint64_t row, uint64_t n, float *dst) {
     const void *src = pl_at(&g->a, row, 0);
-    const bool apart = g->b.dtype == PL_DTYPE_BF16;
+    const bool apart = storage_of(g) == BF16;
     for (uint64_t k = 0; k < n; k++) {
-        const uint64_t in = k % BF16_STEP;
+        const uint64_t in = k % APART_STEP;
         const uint64_t to = apart ? k - in + in / 2 + in % 2 * PL_LANES : k;
         dst[to] = 0;
         if (k < g->a.cols)

@@ -252,9 +252,9 @@ static struct pl_gemm_room room_of(const struct pl_gemm *g, uint64_t k) {
                                     .k = k,
                                     .trans_a = g->trans_a,
                                     .trans_b = g->trans_b,
-                                    .is_fp32 = g->a.dtype == PL_DTYPE_F32 &&
-                                               g->b.dtype == PL_DTYPE_F32 &&
-                                               g->c.dtype == PL_DTYPE_F32};
+                                    .a_fp32 = g->a.dtype == PL_DTYPE_F32,
+                                    .b_fp32 = g->b.dtype == PL_DTYPE_F32,
+                                    .c_fp32 = g->c.dtype == PL_DTYPE_F32};
     return pl_gemm_room(&s);
 }
 

@@ -20,6 +20,9 @@ typedef float pl_vec_unaligned
 typedef uint32_t pl_vec_bits __attribute__((vector_size(PL_LANES * sizeof(uint32_t))));
 typedef uint32_t pl_vec_bits_unaligned
     __attribute__((vector_size(PL_LANES * sizeof(uint32_t)), aligned(sizeof(uint16_t)), may_alias));
+typedef uint16_t pl_vec_halves __attribute__((vector_size(PL_LANES * sizeof(uint16_t))));
+typedef uint16_t pl_vec_halves_unaligned
+    __attribute__((vector_size(PL_LANES * sizeof(uint16_t)), aligned(sizeof(uint16_t)), may_alias));
 
 static inline pl_vec pl_vec_load(const float *p) {
     return *(const pl_vec_unaligned *)p;
@@ -31,6 +34,12 @@ static inline void pl_vec_load_bf16(const uint16_t *p, pl_vec *even, pl_vec *odd
     const pl_vec_bits both = *(const pl_vec_bits_unaligned *)p;
     *even = (pl_vec)(both << 16);
     *odd = (pl_vec)(both & 0xFFFF0000u);
+}
+
+/* PL_LANES numbers in bf16, in order. */
+static inline pl_vec pl_vec_widen_bf16(const uint16_t *p) {
+    const pl_vec_halves h = *(const pl_vec_halves_unaligned *)p;
+    return (pl_vec)(__builtin_convertvector(h, pl_vec_bits) << 16);
 }
 
 /* Lanes added as a tree: halves, quarters, ... */
