@@ -42,8 +42,10 @@ static void ask_request(const struct scene *s) {
 static void ask_precision(const struct scene *s) {
     bool wide = s->shape->dtype == PL_DTYPE_F32;
     begin(s, wide ? CHANGE : FINE, "precision");
-    pl_text_addf(s->out, "weights and activations are %s%s\n", pl_dtype_name(s->shape->dtype),
-                 wide ? "; `dtype: bf16` takes half" : "");
+    pl_text_addf(s->out, "%s %s%s\n",
+                 s->shape->base_bf16 ? "weights are bf16, activations"
+                                     : "weights and activations are",
+                 pl_dtype_name(s->shape->dtype), wide ? "; `dtype: bf16` takes half" : "");
 }
 
 static void ask_checkpointing(const struct scene *s) {

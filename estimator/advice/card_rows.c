@@ -18,8 +18,10 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
         if (plans[i].sm == sm) return PL_ERR_OK;
     }
     if (*n == MAX_SM) return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "more kinds of GPU than expected");
-    PL_TRY(pl_planned_init(&plans[*n].planned, a->q.job, a->q.model, &traits,
-                           a->estimate.batch_size, d));
+    struct pl_job job = *a->q.job; /* shallow; as a GPU would run it */
+    job.base_dtype = PL_BASE_AUTO;
+    PL_TRY(
+        pl_planned_init(&plans[*n].planned, &job, a->q.model, &traits, a->estimate.batch_size, d));
     plans[*n].sm = sm;
     *out = plans[(*n)++].planned.plan;
     return PL_ERR_OK;

@@ -44,6 +44,8 @@ static const struct knob_row {
     {PL_KEY_master_weights, IN_FULL, AS_WRITTEN, "true"},
     {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "bf16"},
     {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "fp32"},
+    {PL_KEY_base_dtype, IN_LORA, AS_WRITTEN, "bf16"},
+    {PL_KEY_base_dtype, IN_LORA, AS_WRITTEN, "fp32"},
     {PL_KEY_dtype, IN_BOTH, AS_WRITTEN, "bf16"},
     {PL_KEY_dtype, IN_BOTH, AS_WRITTEN, "fp32"},
     {PL_KEY_mode, IN_LORA, AS_WRITTEN, "lora"},
@@ -75,10 +77,13 @@ static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, 
 }
 
 /* False when the row does not apply: another mode, out of range, refused beside the other keys. */
-static bool apply(const struct knob_row *row, const struct pl_model *m, struct pl_setting *s) {
+static bool apply(const struct knob_row *row, const struct pl_advice_question *q,
+                  struct pl_setting *s) {
+    const struct pl_model *m = q->model;
     uint32_t n, now = 0;
     if (!(row->modes & (s->job.mode == PL_MODE_FULL ? IN_FULL : IN_LORA))) return false;
     if (row->key == PL_KEY_embedding_device && m->tied) return false;
+    if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&s->job, q->traits)) return false;
     if (row->scale == AS_WRITTEN)
         return pl_job_set(&s->job, pl_key_table(&n)[row->key].key, row->value, NULL) == PL_ERR_OK &&
                pl_job_validate(&s->job, NULL) == PL_ERR_OK;
@@ -102,7 +107,7 @@ pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
         struct pl_knob *k = &a->knobs[a->n_knobs];
         struct pl_setting s = pl_setting_of(&a->q, batch_size);
         describe(&s, rows[i].key, k->from, sizeof k->from);
-        if (!apply(&rows[i], a->q.model, &s)) continue;
+        if (!apply(&rows[i], &a->q, &s)) continue;
         describe(&s, rows[i].key, k->change, sizeof k->change);
         if (strcmp(k->from, k->change) == 0) continue;
         PL_TRY(pl_setting_price(&a->q, &s, &k->price, d));

@@ -67,7 +67,7 @@ static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size
     const struct pl_job trial = trial_of(s, rung, batch_size);
     struct pl_job_shape shape;
     struct pl_program *p;
-    PL_TRY(pl_job_shape_init(&trial, s->m, batch_size, &shape, s->d));
+    PL_TRY(pl_job_shape_init(&trial, s->m, s->traits, batch_size, &shape, s->d));
     PL_TRY(pl_program_create(s->m, &shape, s->traits, &p, s->d));
     *seconds = pl_program_seconds_per_token(p, &s->speed);
     pl_program_destroy(&p);

@@ -23,6 +23,8 @@ static const struct {
      "fp16 overflows without loss scaling, which is not done here: use bf16"},
     {PL_KEY_dtype, "bfloat16", "write `bf16`"},
     {PL_KEY_dtype, "float32", "write `fp32`"},
+    {PL_KEY_base_dtype, "bfloat16", "write `bf16`"},
+    {PL_KEY_base_dtype, "float32", "write `fp32`"},
     {PL_KEY_optimizer, "adamw_bnb_8bit", "write `adamw_8bit`"},
     {PL_KEY_optimizer, "adamw8bit", "write `adamw_8bit`"},
     {PL_KEY_optimizer, "paged_adamw_8bit", "write `adamw_8bit`: states are planned, not paged"},

@@ -21,12 +21,17 @@
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
     X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
       "train every weight, or LoRA adapters on a frozen base; qlora: the base in 4 bits")          \
-    X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32", "storage of weights and activations")                \
+    X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32",                                                      \
+      "storage of weights and activations; of frozen weights see `base_dtype`")                    \
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
       "fp32 master copy beside bf16 weights; without it updates round stochastically")             \
     X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
       "auto: fp32, or bf16 under `dtype: bf16` without accumulation")                              \
     X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
+    X(base_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                            \
+      "storage of the weights that adapters train beside, or that generate; auto: bf16 where "     \
+      "`dtype` is fp32, config.json says bfloat16 and the CPU computes, which changes no bit; "    \
+      "else as `dtype`")                                                                           \
     X(quant_type, ENUM, "nf4", 0, 0, "nf4|fp4", "4-bit code of a qlora base")                      \
     X(double_quant, BOOL, "true", 0, 0, "", "the scales of a qlora base in 8 bits")                \
     X(quantize_head, BOOL, "false", 0, 0, "",                                                      \

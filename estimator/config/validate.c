@@ -16,6 +16,7 @@ static const struct {
 } conditions[] = {
     {PL_KEY_model_config, PL_KEY_init, VALUE(PL_INIT_RANDOM)},
     {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS},
     {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS},
     {PL_KEY_lora_alpha, PL_KEY_mode, ADAPTERS},
     {PL_KEY_lora_dropout, PL_KEY_mode, ADAPTERS},
@@ -40,6 +41,8 @@ static uint32_t choice_of(const struct pl_job *job, enum pl_key_id key) {
 }
 
 static bool holds(const struct pl_job *job, size_t condition) {
+    /* all weights of inference are frozen, whatever `mode` made them */
+    if (job->inference && conditions[condition].key == PL_KEY_base_dtype) return true;
     uint32_t v = choice_of(job, conditions[condition].on);
     return v == PL_UNSET_U32 || (conditions[condition].values >> v & 1);
 }
@@ -75,6 +78,11 @@ static pl_err conflict(const struct pl_job *job, enum pl_key_id key, struct pl_d
 }
 
 static pl_err check_precision(const struct pl_job *job, struct pl_diag *d) {
+    if (job->dtype != PL_JOB_DTYPE_FP32 && job->base_dtype == PL_BASE_FP32)
+        return conflict(
+            job, PL_KEY_base_dtype, d,
+            "`base_dtype: fp32` beside `dtype: bf16`: values in bf16 need no wider base",
+            "remove `base_dtype`, or set `dtype: fp32`");
     if (job->dtype != PL_JOB_DTYPE_FP32) return PL_ERR_OK;
     if (job->master_weights == PL_TRI_TRUE)
         return conflict(job, PL_KEY_master_weights, d,

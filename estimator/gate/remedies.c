@@ -12,6 +12,7 @@ struct trial { /* a job under change; strings and lists stay borrowed from the u
     struct pl_job job;
     uint32_t batch_size;
     const struct pl_model *m;
+    const struct pl_traits *traits;
 };
 
 /* Applies one change and describes it; false when it does not apply. */
@@ -125,10 +126,22 @@ static bool bf16_gradients(struct trial *t, char *text, size_t size) {
     return true;
 }
 
+/* Rounds the weights of an fp32 checkpoint; of a bf16 one, back from `base_dtype: fp32`. */
+static bool bf16_base(struct trial *t, char *text, size_t size) {
+    if (t->job.dtype == PL_JOB_DTYPE_BF16 || !pl_job_base_may_be_bf16(&t->job, t->traits) ||
+        pl_job_base_is_bf16(&t->job, t->m, t->traits))
+        return false;
+    t->job.base_dtype = PL_BASE_BF16;
+    snprintf(text, size, "base_dtype: bf16");
+    return true;
+}
+
 static bool bf16_storage(struct trial *t, char *text, size_t size) {
+    bool given = t->job.given[PL_KEY_base_dtype];
     if (t->job.dtype == PL_JOB_DTYPE_BF16) return false;
     t->job.dtype = PL_JOB_DTYPE_BF16;
-    snprintf(text, size, "dtype: bf16");
+    t->job.base_dtype = PL_BASE_AUTO;
+    snprintf(text, size, "dtype: bf16%s", given ? " without `base_dtype`" : "");
     return true;
 }
 
@@ -185,7 +198,7 @@ static bool use_qlora(struct trial *t, char *text, size_t size) {
 }
 
 /* Of the changes of one key only the last counts: a combination shows no other. */
-enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_MODE };
+enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_STORAGE, KEY_MODE };
 
 /* Cheaper than `full` in time: worth a row where that is enough. */
 static bool only_if_it_fits(remedy_fn f) {
@@ -208,7 +221,8 @@ static const struct {
     {embedding_on_host, KEY_OWN},
     {offload_all, KEY_OFFLOAD},
     {bf16_gradients, KEY_OWN},
-    {bf16_storage, KEY_OWN},
+    {bf16_base, KEY_STORAGE},
+    {bf16_storage, KEY_STORAGE},
     {no_master, KEY_OWN},
     {small_states, KEY_OWN},
     {half_length, KEY_OWN},
@@ -224,7 +238,6 @@ _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the co
 /* What every row is compared with. */
 struct start {
     struct trial trial;
-    const struct pl_traits *traits;
     const struct pl_budget *budget;
     uint64_t needed_bytes;
 };
@@ -232,7 +245,7 @@ struct start {
 static pl_err price(const struct start *from, const struct trial *t, struct pl_remedy *r,
                     struct pl_diag *d) {
     struct pl_planned planned;
-    PL_TRY(pl_planned_init(&planned, &t->job, t->m, from->traits, t->batch_size, d));
+    PL_TRY(pl_planned_init(&planned, &t->job, t->m, t->traits, t->batch_size, d));
     struct pl_verdict v = pl_gate_judge(planned.plan, &t->job, t->m, from->budget);
     r->total_bytes = v.needed_bytes;
     r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
@@ -316,8 +329,10 @@ pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
                         uint32_t *n, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
     const struct start from = {
-        .trial = {.job = *job, .batch_size = (uint32_t)p->shape.batch_size, .m = p->model},
-        .traits = &p->traits,
+        .trial = {.job = *job,
+                  .batch_size = (uint32_t)p->shape.batch_size,
+                  .m = p->model,
+                  .traits = &p->traits},
         .budget = budget,
         .needed_bytes = pl_gate_judge(plan, job, p->model, budget).needed_bytes,
     };

@@ -17,7 +17,7 @@ pl_err pl_planned_init(struct pl_planned *out, const struct pl_job *job, const s
                        const struct pl_traits *traits, uint32_t batch_size, struct pl_diag *d) {
     struct pl_job_shape shape;
     *out = (struct pl_planned){0};
-    PL_TRY(pl_job_shape_init(job, m, batch_size, &shape, d));
+    PL_TRY(pl_job_shape_init(job, m, traits, batch_size, &shape, d));
     return pl_planned_init_shape(out, &shape, m, traits, d);
 }
 
@@ -42,7 +42,7 @@ pl_err pl_planned_init_from(struct pl_planned *out, struct pl_planned *made,
     struct pl_job_shape shape;
     struct pl_planned ready = *made;
     *made = *out = (struct pl_planned){0};
-    pl_err err = pl_job_shape_init(job, m, batch_size, &shape, d);
+    pl_err err = pl_job_shape_init(job, m, traits, batch_size, &shape, d);
     if (err == PL_ERR_OK && answers(&ready, &shape, m, traits)) {
         *out = ready;
         return PL_ERR_OK;

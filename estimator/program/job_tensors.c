@@ -25,6 +25,10 @@ static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t 
     return shape.per_layer ? !layer_is_frozen(b, layer) : true;
 }
 
+static enum pl_dtype weight_dtype(const struct pl_builder *b) {
+    return b->s->base_bf16 ? PL_DTYPE_BF16 : b->s->dtype;
+}
+
 static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
     struct pl_slot_shape shape;
     pl_model_slot(b->m, slot, &shape);
@@ -39,7 +43,7 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
         pl_build_tensor(b, (struct pl_tensor){.name = shape.name,
                                               .layer = shape.per_layer ? (uint32_t)layer : PL_NONE,
                                               .dims = {shape.rows, shape.cols, 1},
-                                              .dtype = b->s->dtype,
+                                              .dtype = weight_dtype(b),
                                               .category = PL_CATEGORY_WEIGHTS,
                                               .scope = PL_SCOPE_JOB,
                                               .role = PL_ROLE_WEIGHT,

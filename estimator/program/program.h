@@ -203,6 +203,7 @@ struct pl_job_shape {
     uint64_t batch_size, max_seq_length;
     bool packing;               /* a sample's room may hold several short ones */
     enum pl_dtype dtype;        /* weights and activations */
+    bool base_bf16;             /* frozen weights are held in bf16 beside activations in fp32 */
     enum pl_dtype adapter_dtype, gradient_dtype;
     bool master_weights;
     uint32_t optimizer;         /* PL_OPTIMIZER_* */
@@ -228,8 +229,15 @@ struct pl_job_shape {
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. */
-pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
+pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
+                         const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d);
+/* base_dtype decided: shape.base_bf16 of such a job. Under `auto` only where no bit of the run
+ * changes: the checkpoint is bf16, and the products of the back-end widen one type to the other. */
+bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
+                         const struct pl_traits *traits);
+/* Whether all of the model's own weights are frozen, and products take two types. */
+bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
 
 struct pl_program {
     struct pl_job_shape shape;

@@ -39,10 +39,35 @@ static pl_err check_head(const struct pl_job *job, const struct pl_model *m, str
     return PL_ERR_CONFIG_CONFLICT;
 }
 
-pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uint32_t batch_size,
+bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits) {
+    return (job->inference || pl_mode_adapts(job->mode)) && traits->backend != PL_BACKEND_CUDA;
+}
+
+/* Values made at random have no type that they come in. */
+bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
+                         const struct pl_traits *traits) {
+    if (job->dtype != PL_JOB_DTYPE_FP32 || !pl_job_base_may_be_bf16(job, traits)) return false;
+    if (job->base_dtype != PL_BASE_AUTO) return job->base_dtype == PL_BASE_BF16;
+    return job->init == PL_INIT_PRETRAINED && strcmp(m->torch_dtype, "bfloat16") == 0;
+}
+
+static pl_err check_base(const struct pl_job *job, const struct pl_traits *traits,
+                         struct pl_diag *d) {
+    if (job->base_dtype != PL_BASE_BF16 || job->dtype != PL_JOB_DTYPE_FP32 ||
+        traits->backend != PL_BACKEND_CUDA)
+        return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_base_dtype, PL_ERR_CONFIG_CONFLICT, d,
+                 "`base_dtype: bf16` beside `dtype: fp32`: a GPU multiplies numbers of one type");
+    pl_diag_hint(d, "remove `base_dtype`, or set `dtype: bf16`");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
+                         const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d) {
     PL_TRY(check_codes(job, m, d));
     PL_TRY(check_head(job, m, d));
+    PL_TRY(check_base(job, traits, d));
     /* padding too: plans are told apart by the bytes of their shapes */
     memset(out, 0, sizeof *out);
     out->mode = job->mode;
@@ -50,6 +75,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m, uin
     out->max_seq_length = job->max_seq_length;
     out->packing = job->packing;
     out->dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    out->base_bf16 = pl_job_base_is_bf16(job, m, traits);
     out->adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     out->gradient_dtype = gradient_dtype(job, batch_size);
     out->optimizer = job->optimizer;

@@ -38,9 +38,11 @@ struct pl_run_state {
     uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
 };
 
-/* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
                             struct pl_diag *d); /* C3 */
+/* The same, and that no weight would be rounded on its way into the tensors. */
+pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d);
+/* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 /* Masters, where there are any, get the same values before rounding; so they do on loading.
  * normal(0, initializer_range); norms 1, biases 0; a function of (seed, tensor, element) alone, and

@@ -35,6 +35,30 @@ pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct 
     return err;
 }
 
+/* Codes are made of values of any type, and fp32 holds all of them. */
+static pl_err check_rounding(const struct pl_windows *w, struct pl_diag *d) {
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct pl_window *x = &w->items[i];
+        if (x->quantised || x->dtype == PL_DTYPE_F32 || x->dtype == x->entry->dtype) continue;
+        pl_diag_at(d, PL_ERR_MODEL_WEIGHTS, x->file->path, 0, 0,
+                   "%s: tensor `%s` is stored as %s, but config.json says bfloat16", x->file->path,
+                   x->entry->name, x->entry->dtype_name);
+        pl_diag_hint(d, "set `base_dtype: fp32` to keep it, or `base_dtype: bf16` to round it");
+        return PL_ERR_MODEL_WEIGHTS;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct pl_weight_files f = {0};
+    pl_err err = find_weights(&w, &f, p, dir, d);
+    if (err == PL_ERR_OK) err = check_rounding(&w, d);
+    pl_weight_files_close(&f);
+    pl_windows_finish(&w);
+    return err;
+}
+
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {
     struct pl_windows w = {0};
     struct pl_weight_files f = {0};

@@ -39,8 +39,17 @@ out:
     return err;
 }
 
+/* The choice of `auto` changes no bit, so nothing may be rounded by it. */
+static pl_err check_base(const struct pl_preflight *pf, struct pl_diag *d) {
+    const struct pl_program *p = pf->estimate.planned.program;
+    if (!pf->base_was_auto || !p->shape.base_bf16 || pf->job->device == PL_DEVICE_NULL)
+        return PL_ERR_OK;
+    return pl_model_check_exact(p, pf->model_dir, d);
+}
+
 pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_diag *d) {
-    if (pf->job->init != PL_INIT_PRETRAINED || pf->model_dir) return PL_ERR_OK;
+    if (pf->job->init != PL_INIT_PRETRAINED) return PL_ERR_OK;
+    if (pf->model_dir) return check_base(pf, d);
     pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
                 pf->job->model);
     pl_diag_hint(d, "download them into the hub cache or a directory; `--dry-run`, or `init: "
@@ -176,7 +185,10 @@ static void record_decisions(struct pl_preflight *pf) {
         job->gradient_dtype =
             p->shape.gradient_dtype == PL_DTYPE_BF16 ? PL_GRADIENT_BF16 : PL_GRADIENT_FP32;
     }
-    if (pl_mode_adapts(job->mode) && isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
+    if (!pl_mode_adapts(job->mode)) return;
+    job->base_dtype =
+        p->shape.base_bf16 || p->shape.dtype == PL_DTYPE_BF16 ? PL_BASE_BF16 : PL_BASE_FP32;
+    if (isnan(job->lora_alpha)) job->lora_alpha = 2.0 * job->lora_r;
 }
 
 static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
@@ -237,7 +249,7 @@ static pl_err check_merging(const struct pl_preflight *pf, struct pl_diag *d) {
 
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     uint32_t recommended = 0;
-    *pf = (struct pl_preflight){.job = job};
+    *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
     PL_TRY(find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
@@ -271,7 +283,7 @@ static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
-    *pf = (struct pl_preflight){.job = job};
+    *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
     job->inference = true;
     job->oom_recovery = false; /* there is no smaller batch of the same prompts */
     pf->global_batch = job->batch_size;

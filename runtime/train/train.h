@@ -48,7 +48,7 @@ struct pl_preflight {
     uint64_t graph_bytes;      /* of budget.context_bytes: granted to graphs of a step */
     struct pl_estimate estimate; /* the plan at the chosen batch, verdict, remedies, notes */
     struct pl_text notes;
-    bool batch_was_auto;
+    bool batch_was_auto, base_was_auto;
     struct pl_autobatch search;
     uint64_t global_batch, total_steps, warmup_steps;
     struct pl_forecast forecast; /* of a step; nothing was decided by it */
@@ -63,8 +63,9 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
 /* Model facts, data and the walk over it alone, for looking at the samples; no device is asked. */
 pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d);
 void pl_preflight_finish(struct pl_preflight *pf);
-/* What training needs beyond a plan: PL_ERR_MODEL_WEIGHTS when a pretrained model is known, but no
- * weights of it are on this machine. */
+/* What a run needs beyond a plan: PL_ERR_MODEL_WEIGHTS when a pretrained model is known, but no
+ * weights of it are on this machine, or `base_dtype: auto` took config.json at its word and the
+ * files hold wider numbers. */
 pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_diag *d);
 
 struct pl_probe { /* what the steps on the longest samples showed */

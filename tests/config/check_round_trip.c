@@ -186,11 +186,11 @@ static void set(struct pl_job *job, const char *key, const char *value) {
 
 /* Drops what would conflict, so that the rest of a random job may stay. */
 static void make_valid(struct pl_job *job) {
-    static const char *const lora_keys[] = {
-        "adapter_dtype",       "lora_r",     "lora_alpha",   "lora_dropout",
-        "lora_target_modules", "use_rslora", "adapter_path", "save_merged"};
+    static const char *const lora_keys[] = {"adapter_dtype", "base_dtype",   "lora_r",
+                                            "lora_alpha",    "lora_dropout", "lora_target_modules",
+                                            "use_rslora",    "adapter_path", "save_merged"};
     static const char *const qlora_keys[] = {"quant_type", "double_quant", "quantize_head",
-                                              "compute_dtype"};
+                                             "compute_dtype"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};
     static const char *const faults[] = {"", "device_oom@alloc=5,forever",
                                          "disk_full@write=2,count=3;device_oom@step=1"};
@@ -209,6 +209,8 @@ static void make_valid(struct pl_job *job) {
     if (job->dtype == PL_JOB_DTYPE_FP32) {
         set(job, "master_weights", "auto");
         set(job, "gradient_dtype", "fp32");
+    } else if (job->base_dtype == PL_BASE_FP32) {
+        set(job, "base_dtype", "auto");
     }
     set(job, random_below(2) ? "warmup_ratio" : "warmup_steps", "");
     set(job, random_below(2) ? "global_batch_size" : "gradient_accumulation_steps", "");

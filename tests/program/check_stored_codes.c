@@ -45,12 +45,13 @@ START_TEST(codes_in_the_files_want_qlora_with_the_same_codes) {
     struct pl_diag d = {0};
     struct pl_job job;
     struct pl_job_shape shape;
+    const struct pl_traits traits = pl_traits_cpu(1);
     ck_assert_int_eq(pl_job_defaults(&job, &d), PL_ERR_OK);
     for (int i = 0; i < 3 && cases[_i].set[i][0]; i++)
         ck_assert_int_eq(pl_job_set(&job, cases[_i].set[i][0], cases[_i].set[i][1], &d), PL_ERR_OK);
     pl_err err = pl_model_parse("config.json", cases[_i].config, strlen(cases[_i].config), &m, &d);
     ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
-    err = pl_job_shape_init(&job, &m, 1, &shape, &d);
+    err = pl_job_shape_init(&job, &m, &traits, 1, &shape, &d);
     ck_assert_str_eq(pl_err_code(err), pl_err_code(cases[_i].err));
     ck_assert_msg(strstr(d.message, cases[_i].says), "%s", d.message);
     ck_assert_msg(strstr(d.hint, cases[_i].hint), "%s", d.hint);
