@@ -141,7 +141,7 @@ static bool bf16_storage(struct trial *t, char *text, size_t size) {
     if (t->job.dtype == PL_JOB_DTYPE_BF16) return false;
     t->job.dtype = PL_JOB_DTYPE_BF16;
     t->job.base_dtype = PL_BASE_AUTO;
-    snprintf(text, size, "dtype: bf16%s", given ? " without `base_dtype`" : "");
+    snprintf(text, size, "dtype: bf16%s", given ? ", base_dtype: auto" : "");
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -422,6 +423,25 @@ START_TEST(every_line_of_the_ledger_says_where_it_comes_from) {
 }
 END_TEST
 
+/* A bf16 base beside fp32 is for the CPU; a card is planned as a GPU, which has one type. */
+START_TEST(a_base_in_bf16_is_assumed_and_priced_on_the_cpu_alone) {
+    bool wide = false;
+    set(&job, "dtype", "fp32");
+    set(&job, "base_dtype", "bf16");
+    struct pl_advice a = advise();
+    json_t *o = pl_advice_json(&a, "");
+    char *text = json_dumps(o, 0);
+    ck_assert_ptr_nonnull(strstr(text, "frozen weights are held in bf16"));
+    for (uint32_t i = 0; i < a.n_knobs; i++)
+        wide |= strcmp(a.knobs[i].change, "base_dtype: fp32") == 0 && a.knobs[i].saves_bytes < 0;
+    ck_assert(wide);
+    ck_assert_uint_gt(a.n_cards, 0);
+    free(text);
+    json_decref(o);
+    pl_advice_finish(&a);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("advice.advice");
     TCase *tc = tcase_create("advice");
@@ -435,6 +455,7 @@ int main(void) {
     tcase_add_loop_test(tc, without_room_for_the_smallest_there_is_no_wall, 0, N_AXES);
     tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);
     tcase_add_test(tc, a_knob_costs_what_the_changed_job_costs);
+    tcase_add_test(tc, a_base_in_bf16_is_assumed_and_priced_on_the_cpu_alone);
     tcase_add_test(tc, recomputing_saves_bytes_and_costs_work);
     tcase_add_test(tc, the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_a_row);
     tcase_add_test(tc, the_frontier_is_planned_point_by_point);

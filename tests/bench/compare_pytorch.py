@@ -4,6 +4,10 @@
 Usage: PLIMSOLL=path/to/plimsoll compare_pytorch.py path/to/bench_train [SHAPE ...] [--rounds N]
 Runs both in turn, `--rounds` times, and prints one JSON object with every reading and the median
 of the ratios. Exits 77 (skipped) when torch, transformers or peft is missing.
+
+Both compute in fp32. The frozen base of 135m-lora is held in bf16 by Plimsoll, as SmolLM2-135M is
+published, and widened on its way into products: to the bit what fp32 storage of it gives. PyTorch
+holds it in fp32.
 """
 import argparse
 import importlib.metadata

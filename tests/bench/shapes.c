@@ -7,12 +7,12 @@
 
 /* The larger one is SmolLM2-135M (huggingface.co/HuggingFaceTB/SmolLM2-135M, config.json). */
 const struct shape shapes[] = {
-    {"tiny-full", "full", 256, 6, 8, 4, 768, 4096, 4, 256},
-    {"tiny-lora", "lora", 256, 6, 8, 4, 768, 4096, 4, 256},
-    {"tiny-qlora", "qlora", 256, 6, 8, 4, 768, 4096, 4, 256},
-    {"135m-full", "full", 576, 30, 9, 3, 1536, 49152, 1, 256},
-    {"135m-lora", "lora", 576, 30, 9, 3, 1536, 49152, 1, 256},
-    {"135m-qlora", "qlora", 576, 30, 9, 3, 1536, 49152, 1, 256},
+    {"tiny-full", "full", 256, 6, 8, 4, 768, 4096, 4, 256, "float32"},
+    {"tiny-lora", "lora", 256, 6, 8, 4, 768, 4096, 4, 256, "float32"},
+    {"tiny-qlora", "qlora", 256, 6, 8, 4, 768, 4096, 4, 256, "float32"},
+    {"135m-full", "full", 576, 30, 9, 3, 1536, 49152, 1, 256, "bfloat16"},
+    {"135m-lora", "lora", 576, 30, 9, 3, 1536, 49152, 1, 256, "bfloat16"},
+    {"135m-qlora", "qlora", 576, 30, 9, 3, 1536, 49152, 1, 256, "bfloat16"},
 };
 const int n_shapes = sizeof shapes / sizeof *shapes;
 
@@ -34,11 +34,11 @@ char *shape_config(const struct shape *s) {
         " \"num_attention_heads\": %llu, \"num_key_value_heads\": %llu, \"vocab_size\": %llu,\n"
         " \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0,\n"
         " \"tie_word_embeddings\": true, \"hidden_act\": \"silu\", \"initializer_range\": 0.02,\n"
-        " \"torch_dtype\": \"float32\"}\n";
+        " \"torch_dtype\": \"%s\"}\n";
     char *text = NULL;
     if (asprintf(&text, format, (unsigned long long)s->hidden, (unsigned long long)s->ffn,
                  (unsigned long long)s->layers, (unsigned long long)s->heads,
-                 (unsigned long long)s->kv_heads, (unsigned long long)s->vocab) < 0)
+                 (unsigned long long)s->kv_heads, (unsigned long long)s->vocab, s->stored) < 0)
         die("config.json");
     return text;
 }
@@ -89,6 +89,12 @@ static void write_rows(FILE *f, const struct shape *s, uint64_t rows) {
     free(ids);
 }
 
+/* Random weights come in no type, so `base_dtype: auto` would leave them as `dtype`. */
+static const char *adapter_keys(const struct shape *s) {
+    if (strcmp(s->mode, "full") == 0) return "";
+    return strcmp(s->stored, "bfloat16") == 0 ? "lora_r: 16\nbase_dtype: bf16\n" : "lora_r: 16\n";
+}
+
 void shape_write(const struct shape *s, const char *dir, uint64_t steps, uint32_t threads) {
     char *config = shape_config(s);
     FILE *f = create(dir, "config.json");
@@ -105,7 +111,7 @@ void shape_write(const struct shape *s, const char *dir, uint64_t steps, uint32_
             "%slearning_rate: 1e-4\nlr_scheduler: constant\nmax_grad_norm: 1.0\n"
             "gradient_checkpointing: none\ndevice: cpu\noutput_dir: out\n",
             s->mode, (unsigned long long)s->batch, (unsigned long long)s->length,
-            (unsigned long long)steps, threads, strcmp(s->mode, "full") == 0 ? "" : "lora_r: 16\n");
+            (unsigned long long)steps, threads, adapter_keys(s));
     finish(f);
 }
 

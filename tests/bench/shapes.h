@@ -9,6 +9,7 @@ struct shape {
     const char *mode; /* "full"; "lora" and "qlora": r 16 on all linears */
     uint64_t hidden, layers, heads, kv_heads, ffn, vocab; /* llama, tied */
     uint64_t batch, length;                               /* of a step */
+    const char *stored; /* torch_dtype: what a checkpoint of this shape is published in */
 };
 
 extern const struct shape shapes[];
@@ -19,7 +20,8 @@ const struct shape *shape_find(const char *name); /* NULL = no such shape */
 char *shape_config(const struct shape *s);
 void shape_model(const struct shape *s, struct pl_model *out);
 /* Writes dir/config.json, dir/train.jsonl (random tokens, every row of full length) and
- * dir/run.yaml: fp32, random weights, AdamW, clip 1, no recomputation, output in dir/out. */
+ * dir/run.yaml: fp32, random weights (frozen ones held in what they would be published in), AdamW,
+ * clip 1, no recomputation, output in dir/out. */
 void shape_write(const struct shape *s, const char *dir, uint64_t steps, uint32_t threads);
 
 /* Floating-point operations that one token of a step needs: 2 per weight of a product forward, as

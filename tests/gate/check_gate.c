@@ -174,6 +174,49 @@ START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
 }
 END_TEST
 
+static const struct {
+    const char *dtype, *base_dtype, *stored;
+    bool on_gpu;
+    const char *base, *both; /* what is offered; "" = nothing */
+} storages[] = {
+    {"fp32", "auto", "float32", false, "base_dtype: bf16", "dtype: bf16"},
+    {"fp32", "fp32", "bfloat16", false, "base_dtype: bf16", "dtype: bf16, base_dtype: auto"},
+    {"fp32", "auto", "bfloat16", false, "", "dtype: bf16"},
+    {"fp32", "auto", "float32", true, "", "dtype: bf16"},
+    {"bf16", "auto", "float32", false, "", ""},
+};
+
+/* A base in bf16 where the back-end can and has none yet; every offer is a valid setting. */
+START_TEST(narrower_storage_is_offered_where_there_is_some) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n;
+    bool base = false, both = false;
+    start(&f, "Qwen2.5-0.5B", "lora", 1);
+    set(&f.job, "dtype", storages[_i].dtype);
+    set(&f.job, "base_dtype", storages[_i].base_dtype);
+    f.job.given[PL_KEY_base_dtype] = strcmp(storages[_i].base_dtype, "auto") != 0;
+    strcpy(f.m.torch_dtype, storages[_i].stored);
+    if (storages[_i].on_gpu) f.traits = pl_traits_cuda(90);
+    pl_planned_finish(&f.planned);
+    ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 1, NULL), PL_ERR_OK);
+    struct pl_budget b = card(f.planned.plan->arena_bytes / 2, 0, 0);
+    ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        if (strncmp(rows[i].change, "base_dtype", 10) != 0 &&
+            strncmp(rows[i].change, "dtype", 5) != 0)
+            continue;
+        base |= strcmp(rows[i].change, storages[_i].base) == 0;
+        both |= strcmp(rows[i].change, storages[_i].both) == 0;
+        if (storages[_i].base[0] == 0) ck_assert_str_ne(rows[i].change, "base_dtype: bf16");
+        ck_assert_uint_eq(needed_with(&f, rows[i].change), rows[i].total_bytes);
+    }
+    ck_assert_int_eq(base, storages[_i].base[0] != 0);
+    ck_assert_int_eq(both, storages[_i].both[0] != 0);
+    finish(&f);
+}
+END_TEST
+
 START_TEST(what_no_single_change_cures_is_cured_together) {
     struct fixture f;
     struct pl_remedy rows[PL_MAX_REMEDIES];
@@ -201,6 +244,8 @@ int main(void) {
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 2);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
+    tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
+                        sizeof storages / sizeof *storages);
     tcase_add_test(tc, what_no_single_change_cures_is_cured_together);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -78,6 +78,16 @@ START_TEST(a_question_is_marked_when_there_is_something_to_change) {
 }
 END_TEST
 
+START_TEST(a_base_in_bf16_is_told_from_its_activations) {
+    toy.program.shape.dtype = PL_DTYPE_F32;
+    toy.program.shape.base_bf16 = true;
+    ask(PL_AUTO_BYTES);
+    ck_assert_str_eq(
+        line_of("precision"),
+        "[!]  precision: weights are bf16, activations fp32; `dtype: bf16` takes half");
+}
+END_TEST
+
 START_TEST(every_n_is_named_with_its_n) {
     toy.program.shape.recompute = PL_RECOMPUTE_EVERY_N(3);
     ask(PL_AUTO_BYTES);
@@ -182,6 +192,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_question_is_marked_when_there_is_something_to_change, 0,
                         (int)(sizeof answers / sizeof *answers));
     tcase_add_test(tc, every_n_is_named_with_its_n);
+    tcase_add_test(tc, a_base_in_bf16_is_told_from_its_activations);
     tcase_add_loop_test(tc, what_the_budget_lacks_is_somebody_elses, 0,
                         (int)(sizeof neighbours / sizeof *neighbours));
     tcase_add_test(tc, the_largest_ledger_lines_come_first);
