@@ -164,6 +164,45 @@ START_TEST(weights_that_do_not_fit_the_model_are_named) {
 }
 END_TEST
 
+static bool call_f16(struct st_edit *e, const void *arg) {
+    (void)arg;
+    strcpy(e->dtype, "F16");
+    return true;
+}
+
+static const struct {
+    enum pl_dtype files;
+    bool f16; /* 16 bits of the files are called F16 */
+    uint32_t mode;
+    enum pl_dtype tensors;
+    const char *says; /* NULL: exact */
+} exact[] = {
+    {PL_DTYPE_BF16, false, PL_MODE_FULL, PL_DTYPE_BF16, NULL},
+    {PL_DTYPE_BF16, false, PL_MODE_FULL, PL_DTYPE_F32, NULL},
+    {PL_DTYPE_BF16, true, PL_MODE_FULL, PL_DTYPE_F32, NULL},
+    {PL_DTYPE_F32, false, PL_MODE_FULL, PL_DTYPE_F32, NULL},
+    {PL_DTYPE_F32, false, PL_MODE_QLORA, PL_DTYPE_F32, NULL}, /* codes round by intent */
+    {PL_DTYPE_F32, false, PL_MODE_FULL, PL_DTYPE_BF16, "is stored as F32"},
+    {PL_DTYPE_F32, false, PL_MODE_QLORA, PL_DTYPE_BF16, "embed_tokens.weight` is stored as F32"},
+    {PL_DTYPE_BF16, true, PL_MODE_FULL, PL_DTYPE_BF16, "is stored as F16"},
+};
+
+START_TEST(files_that_would_be_rounded_are_told_from_those_that_fit) {
+    struct rig files, r;
+    rig_open(&files, &(struct rig_options){.dtype = exact[_i].files});
+    rig_open(&r, &(struct rig_options){.dtype = exact[_i].tensors, .mode = exact[_i].mode});
+    OK(pl_model_save(&files.io, dir, "{}", NULL, &diag));
+    if (exact[_i].f16) st_rewrite(in(dir, FILE_NAME), call_f16, NULL);
+    OK(pl_model_check_files(r.program, dir, &diag));
+    if (exact[_i].says)
+        FAILS(pl_model_check_exact(r.program, dir, &diag), PL_ERR_MODEL_WEIGHTS, exact[_i].says);
+    else
+        OK(pl_model_check_exact(r.program, dir, &diag));
+    rig_close(&files);
+    rig_close(&r);
+}
+END_TEST
+
 static bool drop_norms(struct st_edit *e, const void *arg) {
     (void)arg;
     return !strstr(e->name, "input_layernorm");
@@ -461,6 +500,8 @@ int main(void) {
     tcase_add_test(t, fused_slots_are_gathered_by_name);
     tcase_add_loop_test(t, weights_that_do_not_fit_the_model_are_named, 0,
                         sizeof wrong / sizeof *wrong);
+    tcase_add_loop_test(t, files_that_would_be_rounded_are_told_from_those_that_fit, 0,
+                        sizeof exact / sizeof *exact);
     tcase_add_test(t, missing_tensors_are_counted);
     tcase_add_test(t, a_tied_head_and_extra_tensors_are_ignored);
     tcase_add_test(t, a_missing_shard_and_a_tensor_outside_its_shard_are_named);
