@@ -25,7 +25,6 @@ static inline uint64_t pl_attention_delta_floats(uint64_t tokens, uint64_t heads
 
 /* Parts of one worker's scratch. Dp = padded head size. X(name, floats) */
 #define PL_ATTENTION_FWD_PARTS(X, Dp)                                                              \
-    X(q, PL_ATTENTION_Q *(Dp))                                                                     \
     X(qt, PL_ATTENTION_Q *(Dp))                                                                    \
     X(k, PL_ATTENTION_K *(Dp))                                                                     \
     X(v, PL_ATTENTION_K *(Dp))                                                                     \

@@ -30,10 +30,12 @@ static void tear_down(void) {
 
 #define TRAIN(...) plimsoll_train_expect(0, dir, (const char *[]){__VA_ARGS__, NULL})
 
+/* Plain descent carries a difference of rounding on as it is; Adam blows it up in values whose
+ * gradient is next to nothing. */
 static void make(bool untied, const char *more) {
     tiny_make(dir,
               &(struct tiny){.mode = "qlora", .hidden = HIDDEN, .vocab = VOCAB, .untied = untied},
-              textf("learning_rate: 0.01\nmax_steps: 4\nlora_r: 4\n%s", more));
+              textf("optimizer: sgd\nlearning_rate: 0.1\nmax_steps: 4\nlora_r: 4\n%s", more));
 }
 
 /* Every block has the largest code and so its own absmax; nested scales are exact where all are

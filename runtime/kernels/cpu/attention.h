@@ -3,18 +3,20 @@
  * A tile is PL_ATTENTION_Q queries by PL_ATTENTION_K keys of one head, in fp32 scratch. Scores are
  * held transposed, [key][query]: then the maximum and the sum over keys run down columns, a whole
  * vector of queries at a time, and no horizontal reduction is needed. Columns of a packed head are
- * padded with zeros to a multiple of PL_ATTENTION_PAD, so that products have no column tail.
+ * padded with zeros to a multiple of PL_ATTENTION_PAD, queries to whole vectors, so that products
+ * have no column tail.
  *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
  *       on which tile, task or instruction-level grouping of rows computes it
  *   T2  only valid elements of a result are meaningful: padded columns and queries hold finite
  *       values that nobody reads
- * Needs: simd.h (views as fp32 rows). */
+ * Needs: gemm_pack.h (rows as fp32, turned or not), tile.h. */
 #ifndef PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 #define PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 
 #include "estimator/base/checked.h"
 #include "estimator/program/workspace_attention.h"
 #include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/vec.h"
 
 #include <stddef.h>
 
@@ -27,14 +29,15 @@ enum pl_triangle {
     PL_TRIANGLE_SUM_KEYS         /* rows are queries, the sum runs over keys: ends early */
 };
 
-/* C[m,n] (=|+=) A B. Element (r,k) of A is a[r*rs + k*ks]; B[K,n] and C[m,n] are row-major with ldb
- * and ldc; n is a multiple of PL_ATTENTION_PAD. Elements that the triangle leaves out of C keep
- * what they held (KEYS_BY_QUERIES). */
+/* C[m,n] (=|+=) alpha A B. Element (r,k) of A is a[r*rs + k*ks]; B[K,n] and C[m,n] are row-major
+ * with ldb and ldc; n is whole vectors. Elements that the triangle leaves out of C keep what they
+ * held (KEYS_BY_QUERIES). */
 struct pl_tile_product {
     uint32_t m, n, k;
     const float *a, *b;
     float *c;
     size_t rs, ks, ldb, ldc;
+    float alpha;
     bool add;
     enum pl_triangle triangle;
     int64_t diag;
@@ -49,12 +52,11 @@ struct pl_head_rows {
 };
 /* dst[n][ld]: the rows as fp32, columns past dim zero. ld = D padded. */
 void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst);
-/* dst[D padded][PL_ATTENTION_Q] = scale * src^T with src[n][ld] as packed; columns past n zero. */
-void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld, float scale,
-                                      float *dst);
-/* Columns of a tile that hold n queries: n rounded up to whole vectors. */
+/* dst[dim][ld]: the rows as columns in fp32, columns past n zero. ld = pl_tile_columns(n). */
+void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, float *dst);
+/* Columns of a tile that hold n queries: whole vectors. */
 static inline uint32_t pl_tile_columns(uint32_t n) {
-    return (n + PL_ATTENTION_PAD - 1) / PL_ATTENTION_PAD * PL_ATTENTION_PAD;
+    return (n + PL_LANES - 1) / PL_LANES * PL_LANES;
 }
 
 /* The queries [first, end) of a tile starting at q0 that see a key: itself and later ones, up to
@@ -67,6 +69,11 @@ static inline struct pl_seen pl_tile_seen(uint64_t q0, uint64_t key, uint64_t wi
     if (key > q0) s.first = (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_Q);
     if (window) s.end = (uint32_t)pl_u64_min(key + window - pl_u64_min(q0, key + window), s.end);
     return s;
+}
+
+/* The first query of a tile starting at q0 whose vector has one that sees the key. */
+static inline uint32_t pl_tile_seen_vector(uint64_t q0, uint64_t key) {
+    return key > q0 ? (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_Q) / PL_LANES * PL_LANES : 0;
 }
 
 /* First and last+1 key block that the queries [q0, q0+n) look at. */

@@ -30,9 +30,9 @@ struct attention {
 struct task {
     const struct attention *a;
     struct scratch s;
-    uint64_t row0, length; /* of the sequence */
-    uint64_t q0, k0;       /* of the tile, within the sequence */
-    uint32_t kv_head, head, n_queries, n_keys;
+    uint64_t row0, length;                              /* of the sequence */
+    uint64_t q0, k0;                                    /* of the tile, within the sequence */
+    uint32_t kv_head, head, n_queries, n_keys, columns; /* whole vectors of queries */
 };
 
 static struct scratch carve(float *base, uint64_t padded) {
@@ -68,31 +68,33 @@ static void compute_delta(void *arg, uint64_t row0, uint64_t row1, uint32_t work
                 a->attr->scale * head_dot(&a->go, &a->o, i, (uint64_t)h * dim, dim);
 }
 
-static void load_head(const struct task *t, const struct pl_view *view, uint64_t row, uint32_t head,
-                      uint32_t n, float *dst) {
+static struct pl_head_rows head_rows(const struct task *t, const struct pl_view *view, uint64_t row,
+                                     uint32_t head, uint32_t n) {
     const uint32_t dim = t->a->attr->head_dim;
-    const struct pl_head_rows h = {view, t->row0 + row, (uint64_t)head * dim, n, dim};
-    PL_LEVEL_NAME(pl_tile_pack)(&h, t->a->ld, dst);
+    return (struct pl_head_rows){view, t->row0 + row, (uint64_t)head * dim, n, dim};
 }
 
 static void load_keys(struct task *t, uint64_t k0) {
     t->k0 = k0;
     t->n_keys = (uint32_t)pl_u64_min(t->length - k0, PL_ATTENTION_K);
-    load_head(t, &t->a->k, k0, t->kv_head, t->n_keys, t->s.k);
-    load_head(t, &t->a->v, k0, t->kv_head, t->n_keys, t->s.v);
+    const struct pl_head_rows k = head_rows(t, &t->a->k, k0, t->kv_head, t->n_keys);
+    const struct pl_head_rows v = head_rows(t, &t->a->v, k0, t->kv_head, t->n_keys);
+    PL_LEVEL_NAME(pl_tile_pack)(&k, t->a->ld, t->s.k);
+    PL_LEVEL_NAME(pl_tile_pack)(&v, t->a->ld, t->s.v);
 }
 
-/* Scores come out times log2(e), so that their exponential is a power of two, and do v^T times
- * attr.scale, so that ds does. */
 static void load_queries(struct task *t, uint64_t q0) {
     const struct attention *a = t->a;
     const uint32_t n = (uint32_t)pl_u64_min(t->length - q0, PL_ATTENTION_Q);
     t->q0 = q0;
     t->n_queries = n;
-    load_head(t, &a->q, q0, t->head, n, t->s.q);
-    load_head(t, &a->go, q0, t->head, n, t->s.go);
-    PL_LEVEL_NAME(pl_tile_transpose)(t->s.q, n, a->ld, a->attr->scale * LOG2_E, t->s.qt);
-    PL_LEVEL_NAME(pl_tile_transpose)(t->s.go, n, a->ld, a->attr->scale, t->s.got);
+    t->columns = pl_tile_columns(n);
+    const struct pl_head_rows q = head_rows(t, &a->q, q0, t->head, n);
+    const struct pl_head_rows go = head_rows(t, &a->go, q0, t->head, n);
+    PL_LEVEL_NAME(pl_tile_pack)(&q, a->ld, t->s.q);
+    PL_LEVEL_NAME(pl_tile_pack)(&go, a->ld, t->s.go);
+    PL_LEVEL_NAME(pl_tile_turn)(&q, t->columns, t->s.qt);
+    PL_LEVEL_NAME(pl_tile_turn)(&go, t->columns, t->s.got);
     for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
         const uint64_t row = t->row0 + q0 + i;
         t->s.lse[i] = i < n ? LOG2_E * *(const float *)pl_at(&a->lse, row, t->head) : 0.0f;
@@ -100,43 +102,51 @@ static void load_queries(struct task *t, uint64_t q0) {
     }
 }
 
-/* p from scores and ds from do v^T, in place; both 0 where the mask is. */
+/* p from scores and ds from do v^T, for the queries of a vector. */
+static inline void gradient_of(float *restrict p, float *restrict ds, const float *restrict lse,
+                               const float *restrict delta) {
+    for (uint32_t i = 0; i < PL_LANES; i++) {
+        p[i] = pl_exp2_nonpositive(p[i] - lse[i]);
+        ds[i] = p[i] * (ds[i] - delta[i]);
+    }
+}
+
+/* The whole tile, in place; both 0 where the mask is. */
 static void softmax_gradient(const struct task *t) {
-    const float *restrict lse = t->s.lse, *restrict delta = t->s.delta;
     const uint64_t window = t->a->attr->window;
     for (uint32_t j = 0; j < t->n_keys; j++) {
-        float *restrict p = t->s.p + j * PL_ATTENTION_Q;
-        float *restrict ds = t->s.ds + j * PL_ATTENTION_Q;
-        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
-            p[i] = pl_exp2_nonpositive(p[i] - lse[i]);
-            ds[i] = p[i] * (ds[i] - delta[i]);
-        }
+        float *p = t->s.p + j * PL_ATTENTION_Q, *ds = t->s.ds + j * PL_ATTENTION_Q;
+        for (uint32_t i = pl_tile_seen_vector(t->q0, t->k0 + j); i < t->columns; i += PL_LANES)
+            gradient_of(p + i, ds + i, t->s.lse + i, t->s.delta + i);
         const struct pl_seen seen = pl_tile_seen(t->q0, t->k0 + j, window);
         for (uint32_t i = 0; i < seen.first; i++)
             p[i] = ds[i] = 0.0f;
-        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++)
+        for (uint32_t i = seen.end; i < t->columns; i++)
             p[i] = ds[i] = 0.0f;
     }
 }
 
-/* p and ds of the tile at hand, [key][query]. */
+/* p and ds of the tile at hand, [key][query]. Scores come out times log2(e), so that their
+ * exponential is a power of two, and do v^T times attr.scale, so that ds does. */
 static void compute_tile(const struct task *t) {
     struct pl_tile_product scores = {.m = t->n_keys,
-                                     .n = pl_tile_columns(t->n_queries),
+                                     .n = t->columns,
                                      .k = t->a->attr->head_dim,
                                      .a = t->s.k,
                                      .rs = t->a->ld,
                                      .ks = 1,
                                      .b = t->s.qt,
-                                     .ldb = PL_ATTENTION_Q,
+                                     .ldb = t->columns,
                                      .c = t->s.p,
                                      .ldc = PL_ATTENTION_Q,
+                                     .alpha = t->a->attr->scale * LOG2_E,
                                      .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
                                      .diag = (int64_t)t->k0 - (int64_t)t->q0};
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
     scores.a = t->s.v;
     scores.b = t->s.got;
     scores.c = t->s.ds;
+    scores.alpha = t->a->attr->scale;
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
     softmax_gradient(t);
 }
@@ -153,6 +163,7 @@ static void add_key_gradients(const struct task *t, bool add) {
                                 .ldb = t->a->ld,
                                 .c = t->s.dk,
                                 .ldc = t->a->ld,
+                                .alpha = 1.0f,
                                 .add = add,
                                 .triangle = PL_TRIANGLE_SUM_QUERIES,
                                 .diag = (int64_t)t->k0 - (int64_t)t->q0};
@@ -175,6 +186,7 @@ static void add_query_gradient(const struct task *t, float *dst, uint64_t ld) {
                                       .ldb = t->a->ld,
                                       .c = t->s.dq,
                                       .ldc = t->a->ld,
+                                      .alpha = 1.0f,
                                       .triangle = PL_TRIANGLE_SUM_KEYS,
                                       .diag = (int64_t)t->k0 - (int64_t)t->q0};
     const uint32_t dim = t->a->attr->head_dim;

@@ -20,6 +20,7 @@ struct scratch {
 struct task {
     const struct pl_attention_walk *w;
     struct scratch s;
+    uint32_t columns; /* whole vectors of queries */
 };
 
 static struct scratch carve(float *base, uint64_t padded) {
@@ -32,47 +33,6 @@ static struct scratch carve(float *base, uint64_t padded) {
     return s;
 }
 
-/* Turns scores [n][Q] into exp2(score - new maximum) and updates maximum and sum; keep = factor of
- * what was summed before. Rows up to the next multiple of SOFTMAX_ROWS belong to the scratch and
- * are made to count for nothing. */
-static void online_softmax(const struct scratch *s, uint32_t n) {
-    float *restrict max = s->max, *restrict sum = s->sum, *restrict keep = s->keep;
-    for (; n % SOFTMAX_ROWS; n++)
-        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++)
-            s->scores[n * PL_ATTENTION_Q + i] = -INFINITY;
-    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++)
-        keep[i] = max[i];
-    for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
-        const float *restrict r = s->scores + j * PL_ATTENTION_Q;
-        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
-            float a = r[i], b = r[i + PL_ATTENTION_Q];
-            float c = r[i + 2 * PL_ATTENTION_Q], d = r[i + 3 * PL_ATTENTION_Q];
-            a = a > b ? a : b;
-            c = c > d ? c : d;
-            a = a > c ? a : c;
-            max[i] = max[i] > a ? max[i] : a;
-        }
-    }
-    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
-        keep[i] = pl_exp2_nonpositive(keep[i] - max[i]);
-        sum[i] *= keep[i];
-    }
-    for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
-        float *restrict r = s->scores + j * PL_ATTENTION_Q;
-        for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
-            float a = pl_exp2_nonpositive(r[i] - max[i]);
-            float b = pl_exp2_nonpositive(r[i + PL_ATTENTION_Q] - max[i]);
-            float c = pl_exp2_nonpositive(r[i + 2 * PL_ATTENTION_Q] - max[i]);
-            float d = pl_exp2_nonpositive(r[i + 3 * PL_ATTENTION_Q] - max[i]);
-            r[i] = a;
-            r[i + PL_ATTENTION_Q] = b;
-            r[i + 2 * PL_ATTENTION_Q] = c;
-            r[i + 3 * PL_ATTENTION_Q] = d;
-            sum[i] += (a + b) + (c + d);
-        }
-    }
-}
-
 /* The queries of a level tile see a key together or not at all. */
 static struct pl_seen seen_by(const struct pl_attention_walk *w, uint64_t key) {
     const uint64_t window = w->attr->window;
@@ -80,22 +40,83 @@ static struct pl_seen seen_by(const struct pl_attention_walk *w, uint64_t key) {
     return (struct pl_seen){0, window && key + window <= w->q0 ? 0 : PL_ATTENTION_Q};
 }
 
-/* Scores of keys that a query must not see become -infinity. */
+/* First query of the vectors that have scores of this key. */
+static uint32_t first_column(const struct pl_attention_walk *w, uint64_t key) {
+    return w->level ? 0 : pl_tile_seen_vector(w->q0, key);
+}
+
+/* Scores of keys that a query must not see become -infinity; so do those of the rows up to the next
+ * multiple of SOFTMAX_ROWS, which belong to the scratch. */
 static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
-    for (uint32_t j = 0; j < n_keys; j++) {
+    for (uint32_t j = 0; j % SOFTMAX_ROWS || j < n_keys; j++) {
         float *scores = t->s.scores + j * PL_ATTENTION_Q;
         const struct pl_seen seen = seen_by(t->w, k0 + j);
-        for (uint32_t i = 0; i < seen.first; i++)
+        const uint32_t first = j < n_keys ? seen.first : t->columns;
+        for (uint32_t i = 0; i < first; i++)
             scores[i] = -INFINITY;
-        for (uint32_t i = seen.end; i < PL_ATTENTION_Q; i++)
+        for (uint32_t i = seen.end; i < t->columns; i++)
             scores[i] = -INFINITY;
     }
 }
 
-static void scale_rows(float *x, uint32_t n, uint32_t ld, const float *factor) {
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t d = 0; d < ld; d++)
-            x[i * ld + d] *= factor[i];
+/* max[i] = the largest of it and four scores, for the queries of a vector. */
+static inline void take_max(const float *restrict r, float *restrict max) {
+    for (uint32_t i = 0; i < PL_LANES; i++) {
+        float a = r[i], b = r[i + PL_ATTENTION_Q];
+        float c = r[i + 2 * PL_ATTENTION_Q], d = r[i + 3 * PL_ATTENTION_Q];
+        a = a > b ? a : b;
+        c = c > d ? c : d;
+        a = a > c ? a : c;
+        max[i] = max[i] > a ? max[i] : a;
+    }
+}
+
+/* Four scores become exp2(score - max), which sum[i] takes in. */
+static inline void take_exp(float *restrict r, const float *restrict max, float *restrict sum) {
+    for (uint32_t i = 0; i < PL_LANES; i++) {
+        float a = pl_exp2_nonpositive(r[i] - max[i]);
+        float b = pl_exp2_nonpositive(r[i + PL_ATTENTION_Q] - max[i]);
+        float c = pl_exp2_nonpositive(r[i + 2 * PL_ATTENTION_Q] - max[i]);
+        float d = pl_exp2_nonpositive(r[i + 3 * PL_ATTENTION_Q] - max[i]);
+        r[i] = a;
+        r[i + PL_ATTENTION_Q] = b;
+        r[i + 2 * PL_ATTENTION_Q] = c;
+        r[i + 3 * PL_ATTENTION_Q] = d;
+        sum[i] += (a + b) + (c + d);
+    }
+}
+
+/* Turns scores [n][Q] of the keys from k0 into exp2(score - new maximum) and updates maximum and
+ * sum; keep = factor of what was summed before. Vectors of queries that see none of SOFTMAX_ROWS
+ * keys are left alone but for zeros. */
+static void online_softmax(const struct task *t, uint64_t k0, uint32_t n) {
+    float *restrict max = t->s.max, *restrict sum = t->s.sum, *restrict keep = t->s.keep;
+    for (uint32_t i = 0; i < t->columns; i++)
+        keep[i] = max[i];
+    for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS)
+        for (uint32_t i = first_column(t->w, k0 + j); i < t->columns; i += PL_LANES)
+            take_max(t->s.scores + j * PL_ATTENTION_Q + i, max + i);
+    for (uint32_t i = 0; i < t->columns; i++) {
+        keep[i] = pl_exp2_nonpositive(keep[i] - max[i]);
+        sum[i] *= keep[i];
+    }
+    for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
+        const uint32_t first = first_column(t->w, k0 + j);
+        float *scores = t->s.scores + j * PL_ATTENTION_Q;
+        for (uint32_t i = first; i < t->columns; i += PL_LANES)
+            take_exp(scores + i, max + i, sum + i);
+        for (uint32_t r = 0; r < SOFTMAX_ROWS; r++)
+            memset(scores + r * PL_ATTENTION_Q, 0, first * sizeof *scores);
+    }
+}
+
+static void scale_rows(float *x, uint32_t n, size_t ld, const float *restrict factor) {
+    for (uint32_t i = 0; i < n; i++) {
+        float *restrict row = x + i * ld;
+        const float f = factor[i];
+        for (size_t d = 0; d < ld; d++)
+            row[d] *= f;
+    }
 }
 
 static void add_key_block(const struct task *t, uint64_t k0, bool first) {
@@ -106,16 +127,18 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
     const int64_t diag = (int64_t)k0 - (int64_t)w->q0;
     const struct pl_head_rows k = {&w->k, w->kv_row + k0, w->kv_col, n, dim};
     const struct pl_head_rows v = {&w->v, w->kv_row + k0, w->kv_col, n, dim};
-    PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
+    const bool is_copied = w->k.dtype != PL_DTYPE_F32; /* single elements are asked for */
+    if (is_copied) PL_LEVEL_NAME(pl_tile_pack)(&k, ld, t->s.k);
     PL_LEVEL_NAME(pl_tile_pack)(&v, ld, t->s.v);
     const struct pl_tile_product scores = {.m = n,
-                                           .n = pl_tile_columns(w->n_queries),
+                                           .n = t->columns,
                                            .k = dim,
-                                           .a = t->s.k,
-                                           .rs = ld,
+                                           .a = is_copied ? t->s.k : pl_at(&w->k, k.row, k.col),
+                                           .rs = is_copied ? ld : w->k.ld,
                                            .ks = 1,
                                            .b = t->s.qt,
-                                           .ldb = PL_ATTENTION_Q,
+                                           .ldb = t->columns,
+                                           .alpha = w->attr->scale * LOG2_E,
                                            .c = t->s.scores,
                                            .ldc = PL_ATTENTION_Q,
                                            .triangle = w->level ? PL_TRIANGLE_NONE
@@ -123,7 +146,7 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
                                            .diag = diag};
     PL_LEVEL_NAME(pl_tile_multiply)(&scores);
     mask(t, k0, n);
-    online_softmax(&t->s, n);
+    online_softmax(t, k0, n);
     if (!first) scale_rows(t->s.o, w->n_queries, ld, t->s.keep);
     const struct pl_tile_product out = {.m = w->n_queries,
                                         .n = ld,
@@ -135,6 +158,7 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
                                         .ldb = ld,
                                         .c = t->s.o,
                                         .ldc = ld,
+                                        .alpha = 1.0f,
                                         .add = !first,
                                         .triangle =
                                             w->level ? PL_TRIANGLE_NONE : PL_TRIANGLE_SUM_KEYS,
@@ -159,10 +183,9 @@ static void finish(const struct task *t) {
 }
 
 void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w) {
-    const struct task t = {w, carve(w->scratch, w->ld)};
+    const struct task t = {w, carve(w->scratch, w->ld), pl_tile_columns(w->n_queries)};
     const struct pl_head_rows q = {&w->q, w->q_row, w->q_col, w->n_queries, w->attr->head_dim};
-    PL_LEVEL_NAME(pl_tile_pack)(&q, w->ld, t.s.q);
-    PL_LEVEL_NAME(pl_tile_transpose)(t.s.q, w->n_queries, w->ld, w->attr->scale * LOG2_E, t.s.qt);
+    PL_LEVEL_NAME(pl_tile_turn)(&q, t.columns, t.s.qt);
     for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
         t.s.max[i] = NO_MAX;
         t.s.sum[i] = 0.0f;

@@ -1,12 +1,6 @@
 /* attention_tile.c - small products and packing of tiles of attention. */
 #include "runtime/kernels/cpu/attention.h"
-#include "runtime/kernels/cpu/simd.h"
-#include "runtime/kernels/cpu/tile.h"
-
-#include <string.h>
-
-typedef float vec4 __attribute__((vector_size(16)));
-typedef float vec4_unaligned __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
+#include "runtime/kernels/cpu/gemm_pack.h"
 
 static uint32_t clamp_to(int64_t v, uint32_t limit) {
     return v < 0 ? 0 : v > limit ? limit : (uint32_t)v;
@@ -41,7 +35,7 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
                                          .ldb = t->ldb,
                                          .ldc = t->ldc,
                                          .k = e.end > e.first ? e.end - e.first : 0,
-                                         .alpha = 1.0f,
+                                         .alpha = t->alpha,
                                          .add = t->add};
             PL_LEVEL_NAME(pl_tile_run)(&tile, rows, cols / PL_LANES);
             col += cols;
@@ -50,38 +44,15 @@ void PL_LEVEL_NAME(pl_tile_multiply)(const struct pl_tile_product *t) {
 }
 
 void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, float *dst) {
-    for (uint32_t r = 0; r < h->n; r++, dst += ld) {
-        pl_widen(dst, pl_at(h->view, h->row + r, h->col), h->view->dtype, h->dim);
-        for (uint32_t d = h->dim; d < ld; d++)
-            dst[d] = 0.0f;
-    }
+    const struct pl_block at = {.side0 = h->col, .side = h->dim, .k0 = h->row, .depth = h->n};
+    PL_LEVEL_NAME(pl_gemm_right)(h->view, true, &at, ld, dst);
 }
 
-/* Four rows by four columns at a time: the shuffles of every level handle that in registers. */
-static void transpose_4x4(const float *src, size_t ld, float scale, float *dst) {
-    vec4 r0 = *(const vec4_unaligned *)src, r1 = *(const vec4_unaligned *)(src + ld);
-    vec4 r2 = *(const vec4_unaligned *)(src + 2 * ld), r3 = *(const vec4_unaligned *)(src + 3 * ld);
-    vec4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5) * scale;
-    vec4 b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5) * scale;
-    vec4 c = __builtin_shufflevector(r0, r1, 2, 6, 3, 7) * scale;
-    vec4 d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7) * scale;
-    *(vec4_unaligned *)dst = __builtin_shufflevector(a, b, 0, 1, 4, 5);
-    *(vec4_unaligned *)(dst + PL_ATTENTION_Q) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    *(vec4_unaligned *)(dst + 2 * PL_ATTENTION_Q) = __builtin_shufflevector(c, d, 0, 1, 4, 5);
-    *(vec4_unaligned *)(dst + 3 * PL_ATTENTION_Q) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
-}
-
-void PL_LEVEL_NAME(pl_tile_transpose)(const float *src, uint32_t n, uint32_t ld, float scale,
-                                      float *dst) {
-    const uint32_t whole = n / 4 * 4;
-    for (uint32_t d = 0; d < ld; d += 4)
-        for (uint32_t r = 0; r < whole; r += 4)
-            transpose_4x4(src + (size_t)r * ld + d, ld, scale, dst + d * PL_ATTENTION_Q + r);
-    for (uint32_t d = 0; d < ld; d++) {
-        float *row = dst + d * PL_ATTENTION_Q;
-        for (uint32_t r = whole; r < n; r++)
-            row[r] = scale * src[(size_t)r * ld + d];
-        for (uint32_t r = n; r < PL_ATTENTION_Q; r++)
-            row[r] = 0.0f;
+void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, float *dst) {
+    struct pl_block at = {.side0 = h->row, .side = h->n};
+    for (uint64_t d = 0; d < h->dim; d += at.depth, dst += at.depth * ld) {
+        at.k0 = h->col + d;
+        at.depth = pl_u64_min(h->dim - d, PL_GEMM_DEPTH);
+        PL_LEVEL_NAME(pl_gemm_right)(h->view, false, &at, ld, dst);
     }
 }

@@ -1,5 +1,4 @@
 /* tile.c - one function per size of a tile, so that its sums are registers. */
-#include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/cpu/tile.h"
 
 /* Sums are registers only if every loop over them is unrolled. */
@@ -15,7 +14,7 @@ store(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int rows, c
     UNROLLED for (int r = 0; r < rows; r++, row += t->ldc) {
         pl_vec_unaligned *c = (pl_vec_unaligned *)row;
         if (add)
-            UNROLLED for (int v = 0; v < vectors; v++) c[v] += PL_FENCE(alpha * sum[r][v]);
+            UNROLLED for (int v = 0; v < vectors; v++) c[v] += pl_vec_rounded(alpha * sum[r][v]);
         else
             UNROLLED for (int v = 0; v < vectors; v++) c[v] = alpha * sum[r][v];
     }

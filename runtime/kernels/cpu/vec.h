@@ -28,6 +28,19 @@ static inline pl_vec pl_vec_load(const float *p) {
     return *(const pl_vec_unaligned *)p;
 }
 
+/* x, rounded before it is used: a compiler must not fuse the product that made it with a sum. An
+ * empty instruction, since PL_FENCE of a vector makes GCC take it apart lane by lane. */
+static inline pl_vec pl_vec_rounded(pl_vec x) {
+#if defined(__x86_64__)
+    __asm__("" : "+v"(x));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(x));
+#else
+    __asm__("" : "+m"(x));
+#endif
+    return x;
+}
+
 /* 2 x PL_LANES numbers in bf16, the even ones and the odd ones: a shift and a mask, where widening
  * them in order would move every second one to another lane. */
 static inline void pl_vec_load_bf16(const uint16_t *p, pl_vec *even, pl_vec *odd) {
