@@ -28,9 +28,10 @@ static void sum_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) 
     double total = 0;
     (void)worker;
     for (uint64_t i = first, n; i < end; i += n) {
+        const void *g = pl_element(&s->g, i);
         n = pl_stretch(&s->g, i, pl_u64_min(end - i, SQUARES));
-        pl_widen(buf, pl_element(&s->g, i), s->g.dtype, n);
-        total += squares(buf, n);
+        if (s->g.dtype != PL_DTYPE_F32) pl_widen(buf, g, s->g.dtype, n);
+        total += squares(s->g.dtype == PL_DTYPE_F32 ? g : buf, n);
     }
     s->partial[first / PL_SQUARE_SUM_CHUNK] = total;
 }
