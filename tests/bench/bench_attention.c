@@ -4,11 +4,11 @@
  * keys that a query sees; `share` is of the rate of a product of 2048^3 in the same round. */
 #include "runtime/device/cpu/cpu.h"
 #include "tests/bench/machine.h"
+#include "tests/support/child.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct shape {
     uint32_t seqs, length, heads, kv_heads, dim;
@@ -29,12 +29,6 @@ struct run {
     struct pl_call call;
     double gflop;
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static struct pl_view take(char **at, uint64_t rows, uint64_t cols, enum pl_dtype dtype) {
     struct pl_view v = {.p = *at, .rows = rows, .cols = cols, .ld = cols, .dtype = dtype};
@@ -84,12 +78,12 @@ static void make(struct run *r, const struct shape *s, enum pl_op_kind kind, cha
 /* GFLOP/s over at least 10 ms. */
 static double rate(const struct run *r) {
     int calls = 0;
-    const double start = now();
+    const double start = seconds_now();
     do {
         if (r->dev->kernels[r->kind](r->dev, &r->call) != PL_ERR_OK) abort();
         calls++;
-    } while (now() - start < 0.01);
-    return calls * r->gflop / (now() - start);
+    } while (seconds_now() - start < 0.01);
+    return calls * r->gflop / (seconds_now() - start);
 }
 
 static void measure(struct pl_device *dev, char *memory, const struct shape *s, bool last) {
