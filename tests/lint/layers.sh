@@ -1,5 +1,6 @@
 #!/bin/sh
-# layers.sh SOURCE-ROOT - who may include whom. An include that no row of the table allows fails.
+# layers.sh SOURCE-ROOT - who may include whom, and which folders there are. An include that no row of
+# the table allows fails, and so does a folder at the top that is no room.
 set -eu
 . "$(dirname "$0")/files.sh"
 cd "$1"
@@ -78,6 +79,22 @@ report=$(
             if (!ok) print file ": " room " may not include \"" header "\""
         }'
 )
+# is_ignored FOLDER: .gitignore names it.
+is_ignored() {
+    [ -f .gitignore ] || return 1
+    while read -r pattern; do
+        # shellcheck disable=SC2254 # a pattern
+        case /$1/ in /${pattern#/}) return 0 ;; esac
+    done <.gitignore
+    return 1
+}
+strangers=$(
+    for folder in */; do
+        case " $rooms configs " in *" ${folder%/} "*) continue ;; esac
+        is_ignored "${folder%/}" || echo "$folder: no room of the source tree"
+    done
+)
+report=$(printf '%s\n%s' "$report" "$strangers" | sed '/^$/d')
 [ -z "$report" ] && exit 0
 echo "$report" >&2
 finish layers "$(echo "$report" | wc -l)"

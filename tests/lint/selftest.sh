@@ -64,6 +64,12 @@ fresh
 mkdir -p "$tree/runtime/elsewhere"
 echo '#include "estimator/base/errors.h"' >"$tree/runtime/elsewhere/x.c"
 expect layers 'lies in no room'
+fresh
+mkdir "$tree/corpus"
+expect layers 'corpus/: no room of the source tree'
+echo '/corpus/' >"$tree/.gitignore"
+expect layers ''
+rm "$tree/.gitignore"
 
 fresh
 echo 'uint64_t bytes(void);' >"$tree/runtime/report/report.h"
