@@ -26,5 +26,9 @@ bool pl_u64_align(uint64_t v, uint64_t align, uint64_t *out);
 static inline uint64_t pl_u64_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t pl_u64_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static inline uint64_t pl_u64_div_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+/* The next multiple of `unit`, for counts that cannot come near 2^64; else pl_u64_align. */
+static inline uint64_t pl_u64_round_up(uint64_t x, uint64_t unit) {
+    return pl_u64_div_up(x, unit) * unit;
+}
 
 #endif

@@ -136,7 +136,7 @@ static uint64_t staging_bytes(const struct pl_builder *b) {
     }
     uint64_t n = pl_u64_max(pl_u64_min(largest, STAGING_BYTES), pl_u64_max(row, PL_STAGING_MIN));
     if (b->quant) n = pl_u64_max(n, PL_QUANT_STAGING);
-    return pl_u64_div_up(n, ROW_ALIGN) * ROW_ALIGN;
+    return pl_u64_round_up(n, ROW_ALIGN);
 }
 
 /* Tensors pass through the buffer one after another; one op gives it its place. */

@@ -5,6 +5,7 @@
 #ifndef PL_ESTIMATOR_PROGRAM_WORKSPACE_ATTENTION_H
 #define PL_ESTIMATOR_PROGRAM_WORKSPACE_ATTENTION_H
 
+#include "estimator/base/checked.h"
 #include "estimator/card/traits.h"
 
 #include <stdint.h>
@@ -15,12 +16,12 @@
 #define PL_PARTIAL_ROWS 64
 
 static inline uint64_t pl_attention_padded(uint64_t head_dim) {
-    return (head_dim + PL_ATTENTION_PAD - 1) / PL_ATTENTION_PAD * PL_ATTENTION_PAD;
+    return pl_u64_round_up(head_dim, PL_ATTENTION_PAD);
 }
 
 /* delta[N,H] of the backward pass. */
 static inline uint64_t pl_attention_delta_floats(uint64_t tokens, uint64_t heads) {
-    return (tokens * heads + PL_ATTENTION_PAD - 1) / PL_ATTENTION_PAD * PL_ATTENTION_PAD;
+    return pl_u64_round_up(tokens * heads, PL_ATTENTION_PAD);
 }
 
 /* Parts of one worker's scratch. Dp = padded head size. X(name, floats) */

@@ -33,7 +33,7 @@ struct pl_gemm_room {
 };
 
 static inline uint64_t pl_gemm_whole(uint64_t x, uint64_t unit, uint64_t most) {
-    return x < most ? pl_u64_div_up(x, unit) * unit : most;
+    return x < most ? pl_u64_round_up(x, unit) : most;
 }
 
 static inline uint64_t pl_gemm_sums(const struct pl_gemm_shape *s) {

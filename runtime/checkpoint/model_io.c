@@ -26,15 +26,6 @@ static pl_err find_weights(struct pl_windows *w, struct pl_weight_files *f,
     return pl_windows_resolve(w, f, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
 }
 
-pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {
-    struct pl_windows w = {0};
-    struct pl_weight_files f = {0};
-    pl_err err = find_weights(&w, &f, p, dir, d);
-    pl_weight_files_close(&f);
-    pl_windows_finish(&w);
-    return err;
-}
-
 /* Codes are made of values of any type, and fp32 holds all of them. */
 static pl_err check_rounding(const struct pl_windows *w, struct pl_diag *d) {
     for (uint32_t i = 0; i < w->n; i++) {
@@ -49,14 +40,23 @@ static pl_err check_rounding(const struct pl_windows *w, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d) {
+static pl_err check_files(const struct pl_program *p, const char *dir, bool exact,
+                          struct pl_diag *d) {
     struct pl_windows w = {0};
     struct pl_weight_files f = {0};
     pl_err err = find_weights(&w, &f, p, dir, d);
-    if (err == PL_ERR_OK) err = check_rounding(&w, d);
+    if (err == PL_ERR_OK && exact) err = check_rounding(&w, d);
     pl_weight_files_close(&f);
     pl_windows_finish(&w);
     return err;
+}
+
+pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    return check_files(p, dir, false, d);
+}
+
+pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    return check_files(p, dir, true, d);
 }
 
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {

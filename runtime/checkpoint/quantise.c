@@ -33,7 +33,7 @@ struct work {
 /* ---- staging ---- */
 
 static uint64_t aligned(uint64_t bytes) {
-    return pl_u64_div_up(bytes, 64) * 64;
+    return pl_u64_round_up(bytes, 64);
 }
 
 static void *take(char **at, uint64_t bytes) {

@@ -56,7 +56,7 @@ void PL_LEVEL_NAME(pl_tile_pack)(const struct pl_head_rows *h, uint32_t ld, floa
 void PL_LEVEL_NAME(pl_tile_turn)(const struct pl_head_rows *h, uint32_t ld, float *dst);
 /* Columns of a tile that hold n queries: whole vectors. */
 static inline uint32_t pl_tile_columns(uint32_t n) {
-    return (n + PL_LANES - 1) / PL_LANES * PL_LANES;
+    return (uint32_t)pl_u64_round_up(n, PL_LANES);
 }
 
 /* The queries [first, end) of a tile starting at q0 that see a key: itself and later ones, up to

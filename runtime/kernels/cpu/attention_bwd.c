@@ -30,9 +30,10 @@ struct attention {
 struct task {
     const struct attention *a;
     struct scratch s;
-    uint64_t row0, length;                              /* of the sequence */
-    uint64_t q0, k0;                                    /* of the tile, within the sequence */
-    uint32_t kv_head, head, n_queries, n_keys, columns; /* whole vectors of queries */
+    uint64_t row0, length; /* of the sequence */
+    uint64_t q0, k0;       /* of the tile, within the sequence */
+    uint32_t kv_head, head, n_queries, n_keys;
+    uint32_t columns; /* whole vectors of queries */
 };
 
 static struct scratch carve(float *base, uint64_t padded) {

@@ -40,19 +40,19 @@ static struct pl_seen seen_by(const struct pl_attention_walk *w, uint64_t key) {
     return (struct pl_seen){0, window && key + window <= w->q0 ? 0 : PL_ATTENTION_Q};
 }
 
-/* First query of the vectors that have scores of this key. */
-static uint32_t first_column(const struct pl_attention_walk *w, uint64_t key) {
-    return w->level ? 0 : pl_tile_seen_vector(w->q0, key);
+/* First query of the vectors that see any of the SOFTMAX_ROWS keys that row j is one of. */
+static uint32_t first_column(const struct task *t, uint64_t k0, uint32_t j) {
+    return t->w->level ? 0 : pl_tile_seen_vector(t->w->q0, k0 + j / SOFTMAX_ROWS * SOFTMAX_ROWS);
 }
 
-/* Scores of keys that a query must not see become -infinity; so do those of the rows up to the next
- * multiple of SOFTMAX_ROWS, which belong to the scratch. */
+/* Scores of keys that a query must not see become -infinity, in vectors that see others; so do
+ * those of the rows up to the next multiple of SOFTMAX_ROWS, which belong to the scratch. */
 static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
     for (uint32_t j = 0; j % SOFTMAX_ROWS || j < n_keys; j++) {
         float *scores = t->s.scores + j * PL_ATTENTION_Q;
         const struct pl_seen seen = seen_by(t->w, k0 + j);
         const uint32_t first = j < n_keys ? seen.first : t->columns;
-        for (uint32_t i = 0; i < first; i++)
+        for (uint32_t i = first_column(t, k0, j); i < first; i++)
             scores[i] = -INFINITY;
         for (uint32_t i = seen.end; i < t->columns; i++)
             scores[i] = -INFINITY;
@@ -94,14 +94,14 @@ static void online_softmax(const struct task *t, uint64_t k0, uint32_t n) {
     for (uint32_t i = 0; i < t->columns; i++)
         keep[i] = max[i];
     for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS)
-        for (uint32_t i = first_column(t->w, k0 + j); i < t->columns; i += PL_LANES)
+        for (uint32_t i = first_column(t, k0, j); i < t->columns; i += PL_LANES)
             take_max(t->s.scores + j * PL_ATTENTION_Q + i, max + i);
     for (uint32_t i = 0; i < t->columns; i++) {
         keep[i] = pl_exp2_nonpositive(keep[i] - max[i]);
         sum[i] *= keep[i];
     }
     for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
-        const uint32_t first = first_column(t->w, k0 + j);
+        const uint32_t first = first_column(t, k0, j);
         float *scores = t->s.scores + j * PL_ATTENTION_Q;
         for (uint32_t i = first; i < t->columns; i += PL_LANES)
             take_exp(scores + i, max + i, sum + i);

@@ -220,7 +220,7 @@ static void multiply_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t w
 
 /* Elements of a row of x as the weights want it. */
 static uint64_t laid_out(const struct pl_gemm *g) {
-    return storage_of(g) == BF16 ? pl_u64_div_up(g->a.cols, APART_STEP) * APART_STEP : g->a.cols;
+    return storage_of(g) == BF16 ? pl_u64_round_up(g->a.cols, APART_STEP) : g->a.cols;
 }
 
 static bool is_laid_out(const struct pl_gemm *g) {

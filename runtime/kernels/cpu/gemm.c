@@ -54,10 +54,6 @@ struct limits {
     uint64_t left_cost, right_cost; /* per row and per column of it */
 };
 
-static uint64_t round_up(uint64_t x, uint64_t unit) {
-    return pl_u64_div_up(x, unit) * unit;
-}
-
 /* The time of the busiest thread, and an eighth of a part's: with smaller ones the others can help
  * a thread that is held up. */
 static double time_of(const struct product *p, const struct limits *l, uint32_t threads) {
@@ -73,10 +69,10 @@ static void split(struct product *p, const struct limits *l, uint32_t threads) {
     struct product best = *p;
     double best_time = INFINITY;
     for (uint64_t parts_m = least_m; parts_m <= most || parts_m == least_m; parts_m *= 2) {
-        p->part_m = round_up(pl_u64_div_up(p->m, parts_m), PL_TILE_MAX_ROWS);
+        p->part_m = pl_u64_round_up(pl_u64_div_up(p->m, parts_m), PL_TILE_MAX_ROWS);
         for (uint64_t parts_n = least_n; parts_m * parts_n <= most || parts_n == least_n;
              parts_n++) {
-            p->part_n = round_up(pl_u64_div_up(p->n, parts_n), PL_GEMM_UNIT);
+            p->part_n = pl_u64_round_up(pl_u64_div_up(p->n, parts_n), PL_GEMM_UNIT);
             const double time = time_of(p, l, threads);
             if (time >= best_time) continue;
             best_time = time;
@@ -143,7 +139,7 @@ static void add_block(const struct product *p, const struct part *t, uint64_t k0
     struct pl_block columns = {t->n0, pl_tile_cols(t->cols), k0, depth};
     while (columns.side > 0) {
         const uint64_t col = columns.side0 - t->n0;
-        tile.ldb = round_up(columns.side, PL_LANES);
+        tile.ldb = pl_u64_round_up(columns.side, PL_LANES);
         PL_LEVEL_NAME(pl_gemm_right)(&g->b, !g->trans_b, &columns, (uint32_t)tile.ldb, s->right);
         tile.c = p->direct ? pl_at(&g->c, t->m0, t->n0 + col) : s->sums + col;
         columns.side0 += columns.side;
@@ -243,7 +239,7 @@ static struct limits limits_of(const struct product *p) {
 
 /* The depth of even blocks: multiples of 16 keep all but the last on whole vectors. */
 static uint64_t depth_of(uint64_t k) {
-    return round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), PL_GEMM_LINE);
+    return pl_u64_round_up(pl_u64_div_up(k, pl_u64_div_up(k, PL_GEMM_DEPTH)), PL_GEMM_LINE);
 }
 
 static struct pl_gemm_room room_of(const struct pl_gemm *g, uint64_t k) {
