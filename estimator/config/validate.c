@@ -7,16 +7,17 @@
 #include <string.h>
 
 /* `key` has a meaning only while the choice `on` has one of these values; the first is the one a
- * hint names. */
-#define VALUE(v) (1u << (v))
-#define ADAPTERS (VALUE(PL_MODE_LORA) | VALUE(PL_MODE_QLORA))
+ * hint names. INFERENCE: and wherever nothing is trained, since all weights are frozen there. */
+#define VALUE(v)  (1u << (v))
+#define ADAPTERS  (VALUE(PL_MODE_LORA) | VALUE(PL_MODE_QLORA))
+#define INFERENCE VALUE(31) /* above the choices of every key */
 static const struct {
     enum pl_key_id key, on;
-    uint32_t values; /* VALUE()s */
+    uint32_t values; /* VALUE()s, INFERENCE */
 } conditions[] = {
     {PL_KEY_model_config, PL_KEY_init, VALUE(PL_INIT_RANDOM)},
     {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS | INFERENCE},
     {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS},
     {PL_KEY_lora_alpha, PL_KEY_mode, ADAPTERS},
     {PL_KEY_lora_dropout, PL_KEY_mode, ADAPTERS},
@@ -41,10 +42,9 @@ static uint32_t choice_of(const struct pl_job *job, enum pl_key_id key) {
 }
 
 static bool holds(const struct pl_job *job, size_t condition) {
-    /* all weights of inference are frozen, whatever `mode` made them */
-    if (job->inference && conditions[condition].key == PL_KEY_base_dtype) return true;
-    uint32_t v = choice_of(job, conditions[condition].on);
-    return v == PL_UNSET_U32 || (conditions[condition].values >> v & 1);
+    uint32_t v = choice_of(job, conditions[condition].on), values = conditions[condition].values;
+    if (job->inference && (values & INFERENCE)) return true;
+    return v == PL_UNSET_U32 || (values >> v & 1);
 }
 
 bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key) {

@@ -63,37 +63,27 @@ static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model
     return want == 0 ? n : pl_u64_min(want, n);
 }
 
-static pl_err check_sizes(const struct pl_model *m, const struct pl_job_shape *s, uint64_t *tokens,
-                          struct pl_diag *d) {
-    if (!pl_u64_mul(s->batch_size, s->max_seq_length, tokens) || *tokens > INT32_MAX)
-        return pl_diag_set(d, PL_ERR_OVERFLOW,
-                           "batch_size x max_seq_length = %" PRIu64 " x %" PRIu64
-                           " tokens is more than 2^31",
-                           s->batch_size, s->max_seq_length);
+static pl_err check_sizes(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d) {
+    if (!pl_u64_mul(s->batch_size, s->max_seq_length, tokens) || *tokens > INT32_MAX) {
+        pl_diag_set(d, PL_ERR_OVERFLOW,
+                    "batch_size x max_seq_length = %" PRIu64 " x %" PRIu64
+                    " tokens is more than 2^31",
+                    s->batch_size, s->max_seq_length);
+        pl_diag_hint(d, "lower `batch_size` or `max_seq_length`");
+        return PL_ERR_OVERFLOW;
+    }
     if (s->inference) *tokens = pl_build_generate_tokens(s);
     if (s->batch_size == 0 || s->max_seq_length == 0)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
     uint64_t chunk = s->loss_chunk_tokens;
-    if (chunk && chunk != PL_AUTO && *tokens / chunk > CHUNKS_MAX)
-        return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
-                           "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
-                           " tokens into more than %d chunks",
-                           chunk, *tokens, CHUNKS_MAX);
-    if (s->embedding_on_host && m->tied)
-        return pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
-                           "`embedding_device: host`, but the embedding is the output layer too");
-    if (s->embedding_on_host && s->mode == PL_MODE_FULL && !s->inference && !s->freeze_layers)
-        return pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
-                           "`embedding_device: host`, but the embedding is trained: freeze it, or "
-                           "choose an `offload`");
-    if (s->mode == PL_MODE_FULL && s->freeze_layers > m->layers)
-        return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
-                           "freeze_layers is %" PRIu64 ", the model has %" PRIu64 " layers",
-                           s->freeze_layers, m->layers);
-    if (pl_mode_adapts(s->mode) && s->freeze_layers >= m->layers)
-        return pl_diag_set(d, PL_ERR_CONFIG_RANGE,
-                           "freeze_layers %" PRIu64 " leaves none of %" PRIu64 " layers an adapter",
-                           s->freeze_layers, m->layers);
+    if (chunk && chunk != PL_AUTO && *tokens / chunk > CHUNKS_MAX) {
+        pl_diag_set(d, PL_ERR_CONFIG_RANGE,
+                    "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
+                    " tokens into more than %d chunks",
+                    chunk, *tokens, CHUNKS_MAX);
+        pl_diag_hint(d, "raise `loss_chunk_tokens`, or leave it at `auto`");
+        return PL_ERR_CONFIG_RANGE;
+    }
     return PL_ERR_OK;
 }
 
@@ -175,7 +165,7 @@ pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *sh
                          struct pl_diag *d) {
     uint64_t tokens = 0;
     *out = NULL;
-    PL_TRY(check_sizes(m, shape, &tokens, d));
+    PL_TRY(check_sizes(shape, &tokens, d));
     return create(m, shape, traits, tokens, build_run, out, d);
 }
 

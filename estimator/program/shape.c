@@ -22,9 +22,9 @@ static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, st
         return err;
     }
     if ((m->codes == PL_CODES_NF4) == nf4 && m->nested_codes == job->double_quant) return PL_ERR_OK;
-    err = pl_diag_set(d, PL_ERR_CONFIG_CONFLICT,
-                      "the weights of this model are %s codes with%s double quantisation",
-                      m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "" : "out");
+    err = pl_job_error(job, PL_KEY_quant_type, PL_ERR_CONFIG_CONFLICT, d,
+                       "the weights of this model are %s codes with%s double quantisation",
+                       m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "" : "out");
     pl_diag_hint(d, "set `quant_type: %s` and `double_quant: %s`",
                  m->codes == PL_CODES_NF4 ? "nf4" : "fp4", m->nested_codes ? "true" : "false");
     return err;
@@ -37,6 +37,32 @@ static pl_err check_head(const struct pl_job *job, const struct pl_model *m, str
                  "the output head of this model is its embedding, which is not quantised");
     pl_diag_hint(d, "remove `quantize_head`");
     return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* Only an embedding that nothing but lookups read can wait for them in host memory. */
+static pl_err check_embedding(const struct pl_job *job, const struct pl_model *m,
+                              struct pl_diag *d) {
+    bool trained = job->mode == PL_MODE_FULL && !job->inference && !job->freeze_layers;
+    if (job->embedding_device != PL_EMBEDDING_HOST || !(m->tied || trained)) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_embedding_device, PL_ERR_CONFIG_CONFLICT, d,
+                 "`embedding_device: host`, but the embedding is %s",
+                 m->tied ? "the output layer too" : "trained");
+    pl_diag_hint(d, m->tied ? "remove `embedding_device`"
+                            : "freeze it with `freeze_layers`, or choose an `offload`");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* Adapters need a layer to sit in; without any, `mode: full` still trains the last norm. */
+static pl_err check_freeze(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
+    const unsigned long long most = pl_mode_adapts(job->mode) ? m->layers - 1 : m->layers;
+    if (job->freeze_layers <= most) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_freeze_layers, PL_ERR_CONFIG_RANGE, d,
+                 "`freeze_layers` is %u: of the %llu layers of this model at most %llu can be "
+                 "frozen",
+                 job->freeze_layers, (unsigned long long)m->layers, most);
+    pl_diag_hint(d, pl_mode_adapts(job->mode) ? "a layer at least must be left for adapters"
+                                              : "lower `freeze_layers`");
+    return PL_ERR_CONFIG_RANGE;
 }
 
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits) {
@@ -62,11 +88,25 @@ static pl_err check_base(const struct pl_job *job, const struct pl_traits *trait
     return PL_ERR_CONFIG_CONFLICT;
 }
 
+/* Which modules there are, only the model knows; where they were named, only the job. */
+static pl_err find_targets(const struct pl_job *job, const struct pl_model *m, uint32_t *out,
+                           struct pl_diag *d) {
+    struct pl_diag why = {0};
+    const struct pl_str_list *names = &job->lora_target_modules;
+    pl_err err = pl_model_lora_targets(m, (const char *const *)names->items, names->n, out, &why);
+    if (err == PL_ERR_OK) return err;
+    pl_job_error(job, PL_KEY_lora_target_modules, err, d, "%s", why.message);
+    pl_diag_hint(d, "%s", why.hint);
+    return err;
+}
+
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d) {
     PL_TRY(check_codes(job, m, d));
     PL_TRY(check_head(job, m, d));
+    PL_TRY(check_embedding(job, m, d));
+    PL_TRY(check_freeze(job, m, d));
     PL_TRY(check_base(job, traits, d));
     /* padding too: plans are told apart by the bytes of their shapes */
     memset(out, 0, sizeof *out);
@@ -111,6 +151,5 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
         return PL_ERR_OK;
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;
-    return pl_model_lora_targets(m, (const char *const *)job->lora_target_modules.items,
-                                 job->lora_target_modules.n, &out->lora_targets, d);
+    return find_targets(job, m, &out->lora_targets, d);
 }

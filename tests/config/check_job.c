@@ -420,7 +420,6 @@ START_TEST(a_fault_is_read_or_refused) {
         {"disk_full@step=1", false, 0, 0, 0},
         {"device_oom@step=1,forever,count=1", false, 0, 0, 0},
         {"device_oom@step=1,count=", false, 0, 0, 0},
-        {"pinned_oom@alloc=1", false, 0, 0, 0},
     };
     struct pl_fault f = {.kind = 0};
     ck_assert(pl_fault_parse(cases[_i].text, &f) == cases[_i].ok);

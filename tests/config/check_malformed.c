@@ -346,7 +346,7 @@ int main(void) {
     tcase_add_test(tc, a_thousand_brackets_are_refused_without_reading_them_all);
     tcase_add_test(tc, long_and_wild_values_are_shown_short_and_printable);
     tcase_add_loop_test(tc, a_file_that_cannot_be_read_is_named, 0, 2);
-    tcase_add_loop_test(tc, training_needs_data_and_a_step, 0, 4);
+    tcase_add_loop_test(tc, training_needs_data_and_a_step, 0, 5);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -1,0 +1,73 @@
+/* check_shape.c - what a model does not allow is refused at the line of the key that asked for it.
+ */
+#include "estimator/program/program.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CONFIG(more)                                                                               \
+    "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":40" more "}"
+#define UNTIED CONFIG(",\"tie_word_embeddings\":false")
+#define TIED   CONFIG(",\"tie_word_embeddings\":true")
+#define CODES                                                                                      \
+    CONFIG(",\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}")
+
+static const struct {
+    const char *config, *yaml; /* `model: m` stands before it */
+    pl_err err;
+    uint64_t line, column;
+    const char *says, *hint;
+} cases[] = {
+    {TIED, "mode: lora\nembedding_device: host\n", PL_ERR_CONFIG_CONFLICT, 3, 19,
+     "output layer too", "remove `embedding_device`"},
+    {UNTIED, "mode: full\nembedding_device: host\n", PL_ERR_CONFIG_CONFLICT, 3, 19, "is trained",
+     "`freeze_layers`"},
+    {UNTIED, "mode: full\nembedding_device: host\nfreeze_layers: 1\n", PL_ERR_OK, 0, 0, "", ""},
+    {UNTIED, "mode: lora\nembedding_device: host\n", PL_ERR_OK, 0, 0, "", ""},
+    {UNTIED, "mode: full\nfreeze_layers: 3\n", PL_ERR_CONFIG_RANGE, 3, 16, "at most 2", "lower"},
+    {UNTIED, "mode: full\nfreeze_layers: 2\n", PL_ERR_OK, 0, 0, "", ""},
+    {UNTIED, "mode: lora\nfreeze_layers: 2\n", PL_ERR_CONFIG_RANGE, 3, 16, "at most 1", "adapters"},
+    {UNTIED, "mode: lora\nfreeze_layers: 1\n", PL_ERR_OK, 0, 0, "", ""},
+    {UNTIED, "mode: lora\nlora_target_modules: [q_prj]\n", PL_ERR_CONFIG_RANGE, 3, 22, "`q_proj`",
+     "its modules are: all-linear, q_proj"},
+    {CODES, "mode: qlora\nquant_type: nf4\n", PL_ERR_CONFIG_CONFLICT, 3, 13, "are fp4 codes",
+     "`quant_type: fp4`"},
+};
+
+START_TEST(what_the_model_does_not_allow_is_refused_at_the_line_of_its_key) {
+    static struct pl_model m;
+    char yaml[256];
+    struct pl_diag d = {0};
+    struct pl_job job;
+    struct pl_job_shape shape;
+    const struct pl_traits traits = pl_traits_cpu(1);
+    snprintf(yaml, sizeof yaml, "model: m\n%s", cases[_i].yaml);
+    pl_err err = pl_job_parse(&job, "run.yaml", yaml, strlen(yaml), NULL, 0, NULL, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
+    err = pl_model_parse("config.json", cases[_i].config, strlen(cases[_i].config), &m, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
+    err = pl_job_shape_init(&job, &m, &traits, 1, &shape, &d);
+    ck_assert_str_eq(pl_err_code(err), pl_err_code(cases[_i].err));
+    ck_assert_str_eq(d.file, err == PL_ERR_OK ? "" : "run.yaml");
+    ck_assert_uint_eq(d.line, cases[_i].line);
+    ck_assert_uint_eq(d.column, cases[_i].column);
+    ck_assert_msg(strstr(d.message, cases[_i].says), "%s", d.message);
+    ck_assert_msg(strstr(d.hint, cases[_i].hint), "%s", d.hint);
+    pl_job_finish(&job);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("program.shape");
+    TCase *t = tcase_create("shape");
+    tcase_add_loop_test(t, what_the_model_does_not_allow_is_refused_at_the_line_of_its_key, 0,
+                        sizeof cases / sizeof *cases);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
