@@ -11,9 +11,10 @@
 #include "estimator/model/hf_json.h"
 #include "estimator/model/model.h"
 
-/* Limits that keep every product of sizes below 2^63 (M2): widths 2^20, layers 2^12, vocab 2^31. */
+/* Limits that keep every product of sizes below 2^63 (M2), and programs from being endless where a
+ * matrix is worked through in windows of its rows: widths 2^20, layers 2^12, vocab 2^24. */
 #define PL_MODEL_MAX_WIDTH     1048576
-#define PL_MODEL_MAX_VOCAB     2147483647
+#define PL_MODEL_MAX_VOCAB     16777216
 #define PL_MODEL_MAX_POSITIONS 2147483647
 
 enum {

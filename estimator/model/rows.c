@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Extents: products of model sizes, each below 2^22 but for V (see families.h), so sums and
+/* Extents: products of model sizes, each below 2^22 but for V, 2^24 (see families.h), so sums and
  * products of two of them stay far below 2^64. */
 enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
 

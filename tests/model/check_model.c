@@ -220,6 +220,7 @@ static const struct {
     pl_err err;
     const char *says;
 } changed_refusals[] = {
+    {"{\"vocab_size\":16777217}", PL_ERR_MODEL_FIELD, "from 1 to 16777216"},
     {"{\"attention_dropout\":0.1}", PL_ERR_MODEL_UNSUPPORTED, "`attention_dropout` is 0.1"},
     {"{\"model_type\":\"phi3\",\"resid_pdrop\":0.1}", PL_ERR_MODEL_UNSUPPORTED, "`resid_pdrop`"},
     {"{\"lm_head_bias\":true}", PL_ERR_MODEL_UNSUPPORTED, "`lm_head_bias`"},
