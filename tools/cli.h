@@ -194,9 +194,12 @@ void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e
 /* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
 json_t *pl_cli_json_string(const char *s);
 
-/* SIGINT and SIGTERM set the flag that is returned to their number; a second one ends the process
- * with 128 + number. One process, one flag. */
+/* SIGINT, SIGTERM and, unless it is ignored, SIGHUP set the flag that is returned to their number.
+ * A second SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process,
+ * one flag. */
 volatile sig_atomic_t *pl_cli_catch_signals(void);
+/* For work that is worth more than who watches it: a pipe that nobody reads is a failed write. */
+void pl_cli_outlive_readers(void);
 
 /* --- commands, one file each ----------------------------------------------------------------- */
 int pl_cmd_help(const struct pl_cli *cli);

@@ -125,6 +125,7 @@ int pl_cmd_merge(const struct pl_cli *cli) {
     struct pl_diag d = {0};
     struct pl_merge m = {0};
     const volatile sig_atomic_t *stop = pl_cli_catch_signals();
+    pl_cli_outlive_readers();
     pl_err err = merge(cli, stop, &m, &d);
     int status = err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
     pl_merge_finish(&m);

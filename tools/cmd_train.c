@@ -107,6 +107,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
                                              .probe_only = pl_cli_has(cli, PL_FLAG_PROBE),
                                              .profile = pl_cli_has(cli, PL_FLAG_PROFILE),
                                              .stop = pl_cli_catch_signals()};
+    pl_cli_outlive_readers();
     pl_err err = pl_train(pf, &options, &result, &d);
     if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf, &result, stderr);
     if (err == PL_ERR_OK) return 0;

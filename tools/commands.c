@@ -13,8 +13,9 @@ static const struct pl_command commands[] = {
                     "plimsoll train run.yaml --dry-run\n"
                     "plimsoll train run.yaml --probe\n",
         .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit\n"
-                "is refused with exit 3 before anything is allocated. SIGINT or SIGTERM finishes\n"
-                "the step, saves a checkpoint and exits 130 or 143; the same command resumes.\n"
+                "is refused with exit 3 before anything is allocated. SIGINT, SIGTERM or SIGHUP\n"
+                "finishes the step, saves a checkpoint and exits 130, 143 or 129; the same\n"
+                "command resumes.\n"
                 "Where an earlier run of this kind was timed on this machine, the seconds of a\n"
                 "step are predicted from it; nothing is decided by them. --profile says at the\n"
                 "end what the operations took, by kind; a GPU is waited for behind each of them,\n"
@@ -23,9 +24,8 @@ static const struct pl_command commands[] = {
         .arg = PL_ARG_FILE,
         .min_args = 1,
         .max_args = 1,
-        .flags =
-            PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(PROFILE) | PL_FLAG_BIT(VRAM) |
-            PL_FLAG_BIT(VRAM_GB),
+        .flags = PL_FLAG_BIT(DRY_RUN) | PL_FLAG_BIT(PROBE) | PL_FLAG_BIT(PROFILE) |
+                 PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB),
         .keys = true,
     },
     {
@@ -266,7 +266,7 @@ static const struct pl_cli_exit exits[] = {
     {"4", "out of memory after recovery was exhausted"},
     {"5", "bad model, tokenizer, data or checkpoint file"},
     {"6", "no usable device"},
-    {"130, 143", "stopped by SIGINT, SIGTERM"},
+    {"129, 130, 143", "stopped by SIGHUP, SIGINT, SIGTERM"},
 };
 
 const struct pl_cli_exit *pl_cli_exits(size_t *n) {

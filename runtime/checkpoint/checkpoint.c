@@ -139,11 +139,12 @@ static pl_err remove_checkpoint(const char *path, struct pl_diag *d) {
     return err;
 }
 
-/* Keeps `written` and the keep - 1 newest others. */
+/* Keeps `written` and the keep - 1 newest before it. Later steps are those of a run that was
+ * started over, or gone back behind: left there they would be what resuming finds. */
 static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
                      struct pl_diag *d) {
     struct step_list list = {0};
-    uint32_t kept = 1;
+    uint32_t kept = 0;
     pl_err err = list_steps(output_dir, &list, d);
     for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
         char *path = step_path(output_dir, list.steps[i]);
@@ -151,7 +152,8 @@ static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
             err = pl_host_oom(d, "a path");
             break;
         }
-        if (strcmp(path, written) != 0 && ++kept > keep) err = remove_checkpoint(path, d);
+        kept += kept || strcmp(path, written) == 0;
+        if (kept == 0 || kept > keep) err = remove_checkpoint(path, d);
         free(path);
     }
     free(list.steps);

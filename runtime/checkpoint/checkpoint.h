@@ -36,6 +36,7 @@ struct pl_run_state {
     uint64_t oom_recoveries;
     uint64_t seed;
     uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
+    uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
 };
 
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
@@ -75,8 +76,9 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
 /* Optimizer states (optimizer.safetensors), counters (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct pl_diag *d);
-/* C1; then removes all but the newest `keep` checkpoints of output_dir, never this one. A
- * checkpoint of the same step is replaced. On success c->final_path stays valid until
+/* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
+ * steps: later ones belong to what this run has started over. A checkpoint of the same step is
+ * replaced. On success c->final_path stays valid until
  * pl_checkpoint_abort, which is how *c is always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d);

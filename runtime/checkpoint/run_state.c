@@ -15,16 +15,18 @@ static const char fixed_state[] =
     " \"is_world_process_zero\": true, \"log_history\": [], \"stateful_callbacks\": {},"
     " \"trial_name\": null, \"trial_params\": null}";
 
-/* Every field of struct pl_run_state and its largest value. */
+/* Every field of struct pl_run_state, its largest value, and whether it was always there. */
 #define RUN_STATE_MAP(X)                                                                           \
-    X(step, UINT64_MAX)                                                                            \
-    X(position, UINT64_MAX)                                                                        \
-    X(batch_size, UINT32_MAX)                                                                      \
-    X(global_batch, UINT64_MAX)                                                                    \
-    X(tokens, UINT64_MAX)                                                                          \
-    X(oom_recoveries, UINT64_MAX)                                                                  \
-    X(seed, UINT64_MAX)                                                                            \
-    X(loss_chunk_tokens, UINT32_MAX)
+    X(step, UINT64_MAX, true)                                                                      \
+    X(position, UINT64_MAX, true)                                                                  \
+    X(batch_size, UINT32_MAX, true)                                                                \
+    X(global_batch, UINT64_MAX, true)                                                              \
+    X(tokens, UINT64_MAX, true)                                                                    \
+    X(oom_recoveries, UINT64_MAX, true)                                                            \
+    X(seed, UINT64_MAX, true)                                                                      \
+    X(loss_chunk_tokens, UINT32_MAX, false)                                                        \
+    X(epoch_rows, UINT64_MAX, false)                                                               \
+    X(data_tokens, UINT64_MAX, false)
 
 /* JSON readers promise whole numbers up to 2^53 only (RFC 8259, section 6); what is larger, such as
  * a seed of 64 bits, is a decimal string. */
@@ -40,7 +42,7 @@ static bool set_counter(json_t *o, const char *key, uint64_t v) {
 static json_t *make_counters(const struct pl_run_state *s) {
     json_t *o = json_object();
     bool whole = o != NULL;
-#define X(field, largest) whole = set_counter(o, #field, s->field) && whole;
+#define X(field, largest, always) whole = set_counter(o, #field, s->field) && whole;
     RUN_STATE_MAP(X)
 #undef X
     if (whole) return o;
@@ -73,11 +75,12 @@ static bool parse_counter(const json_t *v, uint64_t *out) {
     return *end == 0 && errno == 0;
 }
 
+/* `always`: no checkpoint is older than this counter; others stay 0 where they are missing. */
 static pl_err get_counter(const json_t *counters, const char *path, const char *key,
-                          uint64_t largest, uint64_t *out, struct pl_diag *d) {
+                          uint64_t largest, bool always, uint64_t *out, struct pl_diag *d) {
     const json_t *v = json_object_get(counters, key);
     *out = 0;
-    if (!v && strcmp(key, "loss_chunk_tokens") == 0) return PL_ERR_OK; /* older than this counter */
+    if (!v && !always) return PL_ERR_OK;
     if (parse_counter(v, out) && *out <= largest) return PL_ERR_OK;
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s: plimsoll.%s is not a counter",
                       path, key);
@@ -87,8 +90,8 @@ static pl_err get_counters(const json_t *counters, const char *path, struct pl_r
                            struct pl_diag *d) {
     struct pl_run_state s = {0};
     uint64_t v = 0;
-#define X(field, largest)                                                                          \
-    PL_TRY(get_counter(counters, path, #field, largest, &v, d));                                   \
+#define X(field, largest, always)                                                                  \
+    PL_TRY(get_counter(counters, path, #field, largest, always, &v, d));                           \
     s.field = v;
     RUN_STATE_MAP(X)
 #undef X

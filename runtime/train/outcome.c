@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char *in_output(const struct pl_run *r, const char *name) {
     struct pl_text t = {0};
@@ -38,14 +39,21 @@ static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
-pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
-    const struct pl_plan *plan = r->pf->estimate.planned.plan;
+static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
     struct pl_text resolved = {0};
     pl_job_write(r->job, &resolved);
     pl_err err = write_text(r, "config.resolved.yaml", &resolved, d);
     pl_text_finish(&resolved);
-    if (err == PL_ERR_OK) err = write_estimate(r, d);
-    if (err != PL_ERR_OK) return err;
+    return err;
+}
+
+/* The files are those of a run that trains: a probe leaves them alone. */
+pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_plan *plan = r->pf->estimate.planned.plan;
+    if (!r->opt->probe_only) {
+        PL_TRY(write_resolved(r, d));
+        PL_TRY(write_estimate(r, d));
+    }
     json_t *o =
         json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "verdict",
                   pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
@@ -65,6 +73,10 @@ static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
     uint64_t n = 0, n_marks = 0;
     struct pl_text svg = {0};
     char *log = in_output(r, "train_log.jsonl");
+    if (log && access(log, F_OK) != 0) { /* somebody rotated it away */
+        free(log);
+        return PL_ERR_OK;
+    }
     pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d)
                      : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     if (err == PL_ERR_OK) err = pl_log_read_recoveries(log, &marks, &n_marks, d);

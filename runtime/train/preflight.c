@@ -108,6 +108,19 @@ static uint32_t batch_limit(const struct pl_preflight *pf) {
     return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job), pl_u64_max(pf->walk.epoch_rows, 1));
 }
 
+/* The walk is a function of the position and the rows, so with other rows it is another walk. */
+static void compare_data(struct pl_preflight *pf) {
+    const struct pl_run_state *then = &pf->resume_state;
+    uint64_t rows = pf->walk.epoch_rows, tokens = pl_data_stats(pf->data)->tokens;
+    if (!then->epoch_rows || (then->epoch_rows == rows && then->data_tokens == tokens)) return;
+    pl_text_addf(&pf->notes,
+                 "%s was saved over other data: an epoch had %llu rows, the files %llu tokens; now "
+                 "%llu and %llu. Rows may be seen twice, or not at all, in this epoch\n",
+                 pf->resume_path, (unsigned long long)then->epoch_rows,
+                 (unsigned long long)then->data_tokens, (unsigned long long)rows,
+                 (unsigned long long)tokens);
+}
+
 static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     const char *resume = pf->job->resume;
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
@@ -116,18 +129,34 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     else if (!(pf->resume_path = strdup(resume)))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     if (!pf->resume_path) return PL_ERR_OK;
-    return pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d);
+    PL_TRY(pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d));
+    compare_data(pf);
+    return PL_ERR_OK;
+}
+
+/* Recovery has made the micro-batch smaller, not the step. */
+static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
+    uint64_t product = (uint64_t)job->batch_size * pl_job_accumulation(job, job->batch_size);
+    if (job->global_batch_size != PL_UNSET_U32) return;
+    if (job->batch_size == PL_AUTO) product = s->global_batch;
+    job->global_batch_size = (uint32_t)pl_u64_min(product, PL_UNSET_U32 - 1);
+    job->gradient_accumulation_steps = PL_UNSET_U32;
+}
+
+/* A run that goes on keeps the micro-batch and the chunk it had: the sums of a step depend on them
+ * in their last bits. */
+static void keep_batch(struct pl_job *job, const struct pl_run_state *s) {
+    if (s->oom_recoveries) keep_step_size(job, s);
+    if (job->batch_size == PL_AUTO || s->oom_recoveries) job->batch_size = s->batch_size;
+    if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
+        job->loss_chunk_tokens = s->loss_chunk_tokens;
 }
 
 /* batch_size: auto becomes the largest that fits beside the level and the chunk, or 1 so that the
- * refusal shows a ledger. A run that goes on keeps the micro-batch and the chunk it had: the sums
- * of a step depend on them in their last bits. */
+ * refusal shows a ledger. */
 static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struct pl_diag *d) {
     struct pl_job *job = pf->job;
-    if (pf->resume_path && (job->batch_size == PL_AUTO || pf->resume_state.oom_recoveries))
-        job->batch_size = pf->resume_state.batch_size;
-    if (pf->resume_path && job->loss_chunk_tokens == PL_AUTO && pf->resume_state.loss_chunk_tokens)
-        job->loss_chunk_tokens = pf->resume_state.loss_chunk_tokens;
+    if (pf->resume_path) keep_batch(job, &pf->resume_state);
     PL_TRY(pl_autolevel_decide(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
                                &pf->notes, d));
     PL_TRY(pl_autobatch_solve(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),

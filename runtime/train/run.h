@@ -59,6 +59,8 @@ struct pl_run {
     uint32_t n_rungs, rung; /* in use */
     struct pl_oom oom;
     struct pl_run_state state;
+    uint64_t saved_step; /* of the newest checkpoint that holds what `state` came from */
+    bool committing;     /* an update is being queued: the weights are those of no step */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
@@ -101,6 +103,11 @@ pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d);
  * for the next prediction. */
 void pl_run_measure(struct pl_run *r, struct pl_train_result *out);
 
+/* --- output_dir.c --- */
+/* Makes output_dir and locks it until *lock, -1 before, is closed: two runs would remove each
+ * other's files. PL_ERR_IO: another run has it. */
+pl_err pl_run_take_output_dir(const struct pl_preflight *pf, int *lock, struct pl_diag *d);
+
 /* --- step.c --- */
 struct pl_step_result {
     uint64_t step, position; /* behind the step */
@@ -124,8 +131,10 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
  * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. */
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
 /* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
- * or norm; neither it nor a step behind it has changed a weight. */
+ * or norm; neither it nor a step behind it has changed a weight, and it stays pending. */
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* Collects what ended well and counts the other steps as if they had not been queued. */
+void pl_run_undo_pending(struct pl_run *r);
 /* Steps that may stay uncollected while the next one is queued. */
 static inline uint32_t pl_run_lag(const struct pl_run *r) {
     return r->device->ops->post ? PL_MAX_PENDING - 1 : 0;
@@ -139,6 +148,9 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 /* --- weights_io.c: load, initialise, resume, save --- */
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
+/* What a failure between two steps leaves in memory, as a checkpoint of the last whole step beside
+ * those that are there; the hint of d then says so. */
+void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d);
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d);
 
 /* --- train.c --- */

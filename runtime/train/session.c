@@ -133,7 +133,9 @@ static void init_counters(struct pl_run *r) {
     r->state = (struct pl_run_state){.batch_size = r->job->batch_size,
                                      .global_batch = pf->global_batch,
                                      .seed = r->job->seed,
-                                     .loss_chunk_tokens = r->job->loss_chunk_tokens};
+                                     .loss_chunk_tokens = r->job->loss_chunk_tokens,
+                                     .epoch_rows = pf->walk.epoch_rows,
+                                     .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0};
     pl_oom_init(&r->oom, r->job->oom_recovery, r->job->oom_max_retries, r->job->batch_size,
                 pf->global_batch);
 }

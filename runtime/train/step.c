@@ -261,8 +261,6 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
     struct pl_pending *p = &r->pending[r->oldest_pending];
     pl_err err = PL_ERR_OK;
     if (p->posted) err = ops->collect(r->device, r->oldest_pending, p->values, sizeof p->values);
-    r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
-    r->n_pending--;
     if (err != PL_ERR_OK)
         return pl_diag_set(d, err, "step %llu did not end", (unsigned long long)p->step);
     const double loss = p->values[0][0], norm = p->values[1][0];
@@ -276,14 +274,31 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .samples = p->samples,
                                    .batch_size = p->batch_size,
                                    .cost = p->cost};
-    if (isfinite(loss) && isfinite(norm)) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_NOT_FINITE,
-                       "step %llu: loss %g, gradient norm %g; the weights were not touched",
-                       (unsigned long long)p->step, out->loss, out->grad_norm);
+    if (!isfinite(loss) || !isfinite(norm))
+        return pl_diag_set(d, PL_ERR_NOT_FINITE,
+                           "step %llu: loss %g, gradient norm %g; the weights were not touched",
+                           (unsigned long long)p->step, out->loss, out->grad_norm);
+    r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
+    r->n_pending--;
+    return PL_ERR_OK;
+}
+
+void pl_run_undo_pending(struct pl_run *r) {
+    struct pl_step_result ignored;
+    while (r->n_pending && pl_run_collect(r, &ignored, NULL) == PL_ERR_OK)
+        continue;
+    for (; r->n_pending; r->n_pending--) {
+        const struct pl_pending *p =
+            &r->pending[(r->oldest_pending + r->n_pending - 1) % PL_MAX_PENDING];
+        r->state.step--;
+        r->state.position -= p->samples;
+        r->state.tokens -= p->targets;
+    }
 }
 
 static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(recoverable(r, false, d));
+    r->committing = true;
     PL_TRY(commit(r, d));
     if (allocations(r) == r->steady_allocations) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
@@ -329,6 +344,7 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     r->state.step++;
     r->state.position += r->batch.n;
     r->state.tokens += r->batch.targets;
+    r->committing = false;
     r->tokens_computed += r->batch.tokens;
     return PL_ERR_OK;
 }

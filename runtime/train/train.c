@@ -6,24 +6,9 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/train/merge.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-static pl_err make_output_dir(const char *path, struct pl_diag *d) {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
-    char *copy = errno == ENOENT ? strdup(path) : NULL;
-    for (char *p = copy ? copy + 1 : NULL; p && *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        mkdir(copy, 0777); /* an error shows in the mkdir of the whole path */
-        *p = '/';
-    }
-    free(copy);
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
-    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be made: %s", strerror(errno));
-}
+#include <unistd.h>
 
 static bool wants(const struct pl_job *job, const char *what) {
     for (uint32_t i = 0; i < job->report_to.n; i++)
@@ -33,10 +18,10 @@ static bool wants(const struct pl_job *job, const char *what) {
 
 static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
     struct pl_text path = {0};
-    PL_TRY(make_output_dir(r->job->output_dir, d));
+    /* A probe is no run of its own: it adds to the log of the one that is there. */
+    uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->pf->resume_state.step;
     pl_text_addf(&path, "%s/train_log.jsonl", r->job->output_dir);
-    pl_err err =
-        pl_log_open(pl_text_str(&path), r->pf->resume_state.step, r->opt->json, &r->log, d);
+    pl_err err = pl_log_open(pl_text_str(&path), keep_steps, r->opt->json, &r->log, d);
     if (err == PL_ERR_OK && wants(r->job, "tensorboard")) {
         pl_text_finish(&path);
         pl_text_addf(&path, "%s/runs", r->job->output_dir);
@@ -161,7 +146,9 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
 static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     double since = pl_run_clock();
     while (r->state.step < r->pf->total_steps) {
-        PL_TRY(one_step(r, &since, out, d));
+        pl_err err = one_step(r, &since, out, d);
+        if (err != PL_ERR_OK) pl_run_rescue(r, err, d);
+        if (err != PL_ERR_OK) return err;
         if (out->stopped_by)
             return pl_diag_set(d, PL_ERR_INTERRUPTED,
                                "stopped by signal %d behind step %llu, saved", out->stopped_by,
@@ -252,11 +239,12 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     out->tokens_per_second = seconds > 0 ? (double)r->tokens_computed / seconds : 0;
     pl_progress_end(&r->progress);
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
+    /* First of all: nothing that follows is worth the weights. */
+    if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
     if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->pf, &out->pace);
     PL_TRY(tell_profile(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(pl_run_write_pictures(r, out->measured_bytes, d));
-    if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
     PL_TRY(summarise(r, out, d));
     return err;
 }
@@ -291,8 +279,10 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
                 struct pl_train_result *out, struct pl_diag *d) {
     struct pl_run run;
+    int lock = -1; /* on output_dir, up to the end */
     *out = (struct pl_train_result){0};
     pl_err err = pl_run_open(&run, pf, opt, d);
+    if (err == PL_ERR_OK) err = pl_run_take_output_dir(pf, &lock, d);
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&run);
@@ -301,5 +291,6 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
         err = save_merged(pf, opt, d);
         if (err == PL_ERR_INTERRUPTED) out->stopped_by = (int)*opt->stop;
     }
+    if (lock >= 0) close(lock);
     return err;
 }

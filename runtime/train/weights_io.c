@@ -53,18 +53,25 @@ static pl_err load_adapter(struct pl_run *r, const struct pl_tensor_io *io, stru
 
 static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
     const char *path = r->pf->resume_path;
-    uint64_t global = r->state.global_batch;
-    PL_TRY(pl_checkpoint_load(io, path, d));
+    const struct pl_run_state now = r->state;
+    pl_err err = pl_checkpoint_load(io, path, d);
+    if (err == PL_ERR_CHECKPOINT_FORMAT)
+        pl_diag_hint(d, "the checkpoint is damaged: move it away to go on from the one before it");
+    if (err != PL_ERR_OK) return err;
     r->state = r->pf->resume_state;
-    if (r->state.global_batch != global)
+    r->saved_step = r->state.step;
+    if (r->state.global_batch != now.global_batch)
         return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0,
                           "was saved with %llu samples a step, this run has %llu",
-                          (unsigned long long)r->state.global_batch, (unsigned long long)global);
+                          (unsigned long long)r->state.global_batch,
+                          (unsigned long long)now.global_batch);
     if (r->state.seed != r->job->seed)
         return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0,
                           "was saved with seed %llu, this run has %llu",
                           (unsigned long long)r->state.seed, (unsigned long long)r->job->seed);
     r->state.batch_size = r->oom.batch_size;
+    r->state.epoch_rows = now.epoch_rows;
+    r->state.data_tokens = now.data_tokens;
     return PL_ERR_OK;
 }
 
@@ -112,7 +119,7 @@ out:
     return err;
 }
 
-pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
+static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d) {
     if (!has_memory(r)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
     struct pl_checkpoint c = {0};
@@ -120,13 +127,33 @@ pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->job->output_dir, r->state.step, d), out);
     PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, d), out);
-    err = pl_checkpoint_commit(&c, r->job->output_dir, r->job->save_total_limit, d);
+    err = pl_checkpoint_commit(&c, r->job->output_dir, keep, d);
 out:
     pl_checkpoint_abort(&c);
-    if (err == PL_ERR_OK)
-        err = pl_log_event(r->log, "checkpoint",
-                           json_pack("{s:I}", "step", (json_int_t)r->state.step), d);
-    return err;
+    if (err != PL_ERR_OK) return err;
+    r->saved_step = r->state.step;
+    return pl_log_event(r->log, "checkpoint", json_pack("{s:I}", "step", (json_int_t)r->state.step),
+                        d);
+}
+
+pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
+    return save_checkpoint(r, r->job->save_total_limit, d);
+}
+
+/* Where a save has just failed, or the device answers no more, another try is in vain. Older
+ * checkpoints stay, whatever save_total_limit says: what went wrong may have begun behind them. */
+void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
+    char hint[sizeof d->hint];
+    bool staged = r->device->staging || r->batch_arena.base;
+    if (cause == PL_ERR_CHECKPOINT_WRITE || cause == PL_ERR_DEVICE_LOST) return;
+    if (r->committing || !staged || !has_memory(r)) return;
+    pl_run_undo_pending(r);
+    if (r->state.step <= r->saved_step) return;
+    (void)save_checkpoint(r, UINT32_MAX, NULL);
+    if (r->saved_step != r->state.step || !d) return;
+    snprintf(hint, sizeof hint, "%s", pl_diag_hint_text(d));
+    pl_diag_hint(d, "%s; step %llu is saved: the same command goes on behind it", hint,
+                 (unsigned long long)r->saved_step);
 }
 
 /* The files of output_dir change together or not at all: pl_model_save and pl_adapter_save see to

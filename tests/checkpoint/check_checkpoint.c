@@ -50,7 +50,9 @@ static struct pl_run_state state_at(uint64_t step) {
                                  .tokens = (UINT64_C(1) << 53) + 1,
                                  .oom_recoveries = 2,
                                  .seed = UINT64_MAX - 5,
-                                 .loss_chunk_tokens = 640};
+                                 .loss_chunk_tokens = 640,
+                                 .epoch_rows = 1200,
+                                 .data_tokens = UINT64_C(1) << 41};
 }
 
 /* What the trainer does; aborts on failure as it must. */
@@ -103,6 +105,8 @@ START_TEST(a_resumed_run_has_every_bit_it_had) {
     ck_assert_uint_eq(s.oom_recoveries, want.oom_recoveries);
     ck_assert_uint_eq(s.seed, want.seed);
     ck_assert_uint_eq(s.loss_chunk_tokens, want.loss_chunk_tokens);
+    ck_assert_uint_eq(s.epoch_rows, want.epoch_rows);
+    ck_assert_uint_eq(s.data_tokens, want.data_tokens);
     rig_close(&a);
     rig_close(&b);
 }
@@ -239,6 +243,23 @@ START_TEST(rotation_keeps_the_newest_and_touches_nothing_else) {
     /* an older step than those that are there: never the one just written */
     OK(save(&r, 5, 1, &diag));
     ck_assert(exists(in(dir, "checkpoint-5")) && !exists(in(dir, "checkpoint-12")));
+    rig_close(&r);
+}
+END_TEST
+
+/* Steps beyond the one just written are of a run that was started over. */
+START_TEST(rotation_removes_what_was_started_over) {
+    struct rig r;
+    char *newest = NULL;
+    rig_open(&r, &kinds[3]);
+    for (uint64_t step = 10; step <= 40; step += 10)
+        OK(save(&r, step, 9, &diag));
+    OK(save(&r, 25, 9, &diag));
+    ck_assert(exists(in(dir, "checkpoint-10")) && exists(in(dir, "checkpoint-20")));
+    ck_assert(!exists(in(dir, "checkpoint-30")) && !exists(in(dir, "checkpoint-40")));
+    OK(pl_checkpoint_find(dir, &newest, &diag));
+    ck_assert_str_eq(newest, in(dir, "checkpoint-25"));
+    free(newest);
     rig_close(&r);
 }
 END_TEST
@@ -382,6 +403,7 @@ int main(void) {
     tcase_add_loop_test(t, a_damaged_trainer_state_is_refused, 0,
                         sizeof bad_states / sizeof *bad_states);
     tcase_add_test(t, rotation_keeps_the_newest_and_touches_nothing_else);
+    tcase_add_test(t, rotation_removes_what_was_started_over);
     tcase_add_test(t, a_stale_temporary_of_the_step_is_cleared);
     tcase_add_test(t, a_failed_begin_leaves_nothing);
     tcase_add_test(t, the_final_path_outlives_the_commit);

@@ -1,0 +1,58 @@
+/* output_dir.c - the directory of a run: made, and taken for this run alone. */
+#include "runtime/train/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static pl_err make(const char *path, struct pl_diag *d) {
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
+    char *copy = errno == ENOENT ? strdup(path) : NULL;
+    for (char *p = copy ? copy + 1 : NULL; p && *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        mkdir(copy, 0777); /* an error shows in the mkdir of the whole path */
+        *p = '/';
+    }
+    free(copy);
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be made: %s", strerror(errno));
+}
+
+/* The lock ends with the process, whatever ends that. Some network file systems lock no
+ * directories: there a run is as safe as its user makes it. */
+static pl_err lock_dir(const char *path, int *lock, struct pl_diag *d) {
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0)
+        return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be opened: %s",
+                          strerror(errno));
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_IO, path, 0, 0, "another run writes into this output_dir");
+    pl_diag_hint(d, "wait until it has ended, or set another `output_dir`");
+    return PL_ERR_IO;
+}
+
+/* The pre-flight looked for checkpoints before the directory was locked. */
+static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
+    char *newest = NULL;
+    if (strcmp(pf->job->resume, "auto") != 0) return PL_ERR_OK;
+    PL_TRY(pl_checkpoint_find(pf->job->output_dir, &newest, d));
+    bool same = newest && pf->resume_path ? strcmp(newest, pf->resume_path) == 0
+                                          : !newest && !pf->resume_path;
+    free(newest);
+    if (same) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_IO, pf->job->output_dir, 0, 0,
+               "another run has changed the checkpoints while this one was starting");
+    pl_diag_hint(d, "start the same command again");
+    return PL_ERR_IO;
+}
+
+pl_err pl_run_take_output_dir(const struct pl_preflight *pf, int *lock, struct pl_diag *d) {
+    PL_TRY(make(pf->job->output_dir, d));
+    PL_TRY(lock_dir(pf->job->output_dir, lock, d));
+    return check_resume(pf, d);
+}
