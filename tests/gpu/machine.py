@@ -1,5 +1,6 @@
 """The programs of a build, the GPU they run on, and how they are run: with a limit, keeping what
 they said. `Rehearsal` puts the emulation of tests/cuda_sim in place of a GPU."""
+import ctypes
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "tests/model/configs"
 OK, FAILED, LATE = "ok", "failed", "out of time"
 HEAD, TAIL = 900, 1600  # of what a command said
+DYING = 10  # seconds that what was ended may take to go
 
 
 class Outcome:
@@ -44,19 +46,49 @@ class Outcome:
         return [o for o in found if event is None or o.get("event") == event]
 
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_the_report():
+    """In the command before it starts: it does not outlive a report that is killed."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def end_session(leader):
+    """Ends all that a command has started. Its tests have process groups of their own, which the
+    signal to one group would miss, and hold the GPU's memory and our end of the pipe."""
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.getsid(int(name)) == leader:
+                os.kill(int(name), signal.SIGKILL)
+        except OSError:
+            continue  # it went by itself
+
+
+def last_words(child):
+    """What an ended command said. A process that hangs in the driver does not go, so this does not
+    wait for it."""
+    try:
+        return child.communicate(timeout=DYING)[0]
+    except subprocess.TimeoutExpired as hanging:
+        return (hanging.output or b"").decode(errors="replace")
+
+
 def run(command, seconds, env=None):
     before = time.monotonic()
     child = subprocess.Popen([str(c) for c in command], cwd=ROOT, env={**os.environ, **(env or {})},
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True, errors="replace",
-                             start_new_session=True)
+                             start_new_session=True, preexec_fn=die_with_the_report)
     try:
         text, _ = child.communicate(timeout=max(seconds, 1))
         code = child.returncode
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        text, _ = child.communicate()
-        code = None
+        end_session(child.pid)
+        text, code = last_words(child), None
+    finally:
+        end_session(child.pid)
     return Outcome(code, text, time.monotonic() - before)
 
 
@@ -78,9 +110,10 @@ class Machine:
         if not shutil.which("nvidia-smi"):
             sys.exit("gpu_report: no nvidia-smi, so no GPU to report on")
         out = run(["nvidia-smi", "--query-gpu=" + ",".join(names), "--format=csv,noheader"], 30)
-        if out.exit != 0:
+        rows = [line.split(",") for line in out.text.splitlines() if line.count(",") == 5]
+        if out.exit != 0 or not rows:
             sys.exit("gpu_report: nvidia-smi finds no GPU\n" + out.text)
-        fields = [f.strip() for f in out.text.splitlines()[0].split(",")]
+        fields = [f.strip() for f in rows[0]]
         facts = dict(zip(["name", "driver", "memory", "sm", "power", "clock"], fields))
         facts["sm"] = facts["sm"].replace(".", "")
         return facts
@@ -89,7 +122,7 @@ class Machine:
         """Configures and builds; a program that does not build costs only its own parts."""
         setup = ["meson", "setup", self.build, "-Dtests=enabled", "-Dcuda=enabled",
                  f"-Dcuda-arch={facts['sm']}", "--buildtype=release"]
-        if (self.build / "build.ninja").exists():
+        if (self.build / "meson-private/coredata.dat").exists():
             setup.insert(2, "--reconfigure")
         out = run(setup, seconds)
         if out.exit == 0:
@@ -102,7 +135,10 @@ class Machine:
         return []
 
     def has_torch(self):
-        return run([self.python, "-c", "import torch, transformers, peft"], 120).exit == 0
+        try:
+            return run([self.python, "-c", "import torch, transformers, peft"], 120).exit == 0
+        except OSError:
+            return False  # no such interpreter
 
 
 class Rehearsal(Machine):

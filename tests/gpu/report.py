@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import sys
 import tempfile
 
@@ -101,7 +102,14 @@ def speed(machine, scratch, gpu, shapes):
 
 
 def samples(machine, scratch, only_refused):
-    for published in runs.samples(machine) if machine.plimsoll.exists() else []:
+    try:
+        table = runs.samples(machine)
+    except Exception as broken:  # a row that says so, and the others are still to come
+        def fail(seconds, why=broken):
+            raise why
+        yield Task(45, "samples", "the table of samples", 1, 1, fail)
+        return
+    for published in table:
         if not only_refused or "refused" in published["document_says"]:
             yield Task(45, "samples", published["id"], 30, 90,
                        lambda s, p=published: runs.sample(machine, scratch, p, s),
@@ -172,7 +180,11 @@ class Book:
     def resume(self, path, forget_failed):
         if not path.exists():
             return
-        old = json.loads(path.read_text())
+        try:
+            old = json.loads(path.read_text())
+        except ValueError as broken:  # of a machine that went down; what it held comes again
+            print(f"gpu_report: {path}: {broken}; beginning anew", file=sys.stderr)
+            return
         if old["gpu"]["name"] != self.gpu["name"]:
             sys.exit(f"gpu_report: {path} is about another GPU, {old['gpu']['name']}")
         self.calls = old["calls"]
@@ -190,11 +202,14 @@ class Book:
         texts = {"RESULTS.json": json.dumps(result, indent=1) + "\n",
                  "RESULTS.md": self.text}
         for place in self.places:
-            place.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():
-                temporary = place / (name + ".new")
-                temporary.write_text(text)
-                os.replace(temporary, place / name)
+                try:
+                    place.mkdir(parents=True, exist_ok=True)
+                    temporary = place / (name + ".new")
+                    temporary.write_text(text)
+                    os.replace(temporary, place / name)
+                except OSError as refused:  # the other place has it, or the next row writes it
+                    print(f"gpu_report: {refused}", file=sys.stderr, flush=True)
 
 
 def perform(task, seconds):
@@ -252,8 +267,17 @@ def arguments():
     return parser.parse_args()
 
 
+def end_on_signals():
+    """By way of what cleans up: the command that runs is ended, and the scratch goes."""
+    def end(number, _):
+        sys.exit(128 + number)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
 def main():
     args = arguments()
+    end_on_signals()
     bundle = ["--bundle", os.environ["GPU_BUNDLE"]] if "GPU_BUNDLE" in os.environ else []
     clock = Clock(args.minutes)
     python = None if args.python == "none" else args.python

@@ -164,7 +164,10 @@ def samples(machine):
     figures were published for, and offloading with states in 8 bits, which less memory holds."""
     out = run([machine.plimsoll, "estimate-vram", "--rule-of-thumb", "--table", "samples",
                "--json"], 30, machine.env)
-    rows = json.loads(out.text)["rows"] if out.exit == 0 else []
+    answers = out.lines()
+    if out.exit != 0 or not answers:
+        raise RuntimeError("the table of samples did not come: " + out.text[-600:])
+    rows = answers[-1]["rows"]
     return rows + [variant(r, ", 4-bit", "--mode lora", "--mode qlora") for r in rows
                    if "--mode lora" in r["estimate_vram"]] + [
         variant(r, ", 8-bit states", "--full-ft-offload", "--full-ft-offload --optimizer "
@@ -206,23 +209,33 @@ def sample(machine, scratch, published, seconds):
 
 def flops_per_token(machine, shape):
     """2 a weight of a product forward, 2 for the gradient of its input, 2 for its own where it
-    trains. Attention, adapters and recomputation do not count."""
+    trains. Attention, adapters and recomputation do not count. None: there was no answer."""
+    if not machine.plimsoll.exists():
+        return None
     out = run([machine.plimsoll, "estimate-vram", config_path(shape.model), "--json", "--mode",
                "lora", "--batch-size", "1", "device=cpu"], 30, machine.env)
     config = json.loads((ROOT / config_path(shape.model) / "config.json").read_text())
-    params = json.loads(out.text)["param_count"] if out.exit in (0, 3) else 0
+    answers = out.lines()
+    params = answers[-1].get("param_count") if answers else None
+    if not params:
+        return None
     embedding = config["vocab_size"] * config["hidden_size"]
     if not config.get("tie_word_embeddings", False):
         params -= embedding
     return (6 if shape.mode == "full" else 4) * params
 
 
+def utilisation(gpu, flops, row):
+    peak = next((v for k, v in PEAK.items() if k in gpu["name"]), None)
+    if not (flops and peak and row.get("tokens_per_second")):
+        return {}
+    return {"mfu": flops * row["tokens_per_second"] / peak}
+
+
 def speed(machine, scratch, gpu, shape, seconds):
     row = memory(machine, scratch, shape, seconds)
     row["flops_per_token"] = flops_per_token(machine, shape)
-    peak = next((v for k, v in PEAK.items() if k in gpu["name"]), None)
-    if row.get("tokens_per_second") and peak:
-        row["mfu"] = row["flops_per_token"] * row["tokens_per_second"] / peak
+    row.update(utilisation(gpu, row["flops_per_token"], row))
     return row
 
 
@@ -235,9 +248,7 @@ def speed_pytorch(machine, gpu, shape, seconds):
     answers = out.lines()
     if row["status"] == OK and answers:
         row.update(answers[-1])
-        peak = next((v for k, v in PEAK.items() if k in gpu["name"]), None)
-        if peak:
-            row["mfu"] = flops_per_token(machine, shape) * row["tokens_per_second"] / peak
+        row.update(utilisation(gpu, flops_per_token(machine, shape), row))
     elif row["status"] == OK:
         row.update(status=FAILED, tail=out.text[-600:])
     return row
