@@ -35,6 +35,7 @@ void plsim_restart(void);
 /* ---- inside ---- */
 
 enum plsim_site {
+    PLSIM_OPEN,
     PLSIM_MALLOC,
     PLSIM_HOSTALLOC,
     PLSIM_LAUNCH,

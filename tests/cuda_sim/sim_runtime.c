@@ -108,7 +108,8 @@ cudaError_t cudaRuntimeGetVersion(int *out) {
     return store(out, CUDART_VERSION);
 }
 cudaError_t cudaGetDeviceCount(int *out) {
-    return store(out, 1);
+    int injected = plsim_injected(PLSIM_OPEN);
+    return injected ? plsim_fail((cudaError_t)injected) : store(out, 1);
 }
 cudaError_t cudaGetDevice(int *out) {
     return store(out, 0);

@@ -14,8 +14,8 @@ static bool is_read;
 static uint64_t calls[PLSIM_SITES];
 
 static const char *const site_names[PLSIM_SITES] = {
-    "malloc",  "hostalloc", "launch",      "copy",   "sync",  "matmul",
-    "capture", "captured",  "instantiate", "upload", "replay"};
+    "open",   "malloc",  "hostalloc", "launch",      "copy",   "sync",
+    "matmul", "capture", "captured",  "instantiate", "upload", "replay"};
 
 void plsim_die(const char *format, ...) {
     va_list args;

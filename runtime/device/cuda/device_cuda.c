@@ -97,6 +97,12 @@ static void cuda_close(struct pl_device *dev) {
     dev->state = NULL;
 }
 
+/* A GPU that was never had is not lost: drivers refuse one with many codes that no table knows. */
+static pl_err not_had(struct pl_diag *d) {
+    if (d && d->err == PL_ERR_DEVICE_LOST) d->err = PL_ERR_NO_DEVICE;
+    return PL_ERR_NO_DEVICE;
+}
+
 static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cuda *cuda = calloc(1, sizeof *cuda);
@@ -120,7 +126,7 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     err = pl_cuda_preload(dev, d);
 out:
     if (err != PL_ERR_OK) cuda_close(dev);
-    return err;
+    return err == PL_ERR_DEVICE_LOST ? not_had(d) : err;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */

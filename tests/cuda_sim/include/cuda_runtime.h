@@ -10,9 +10,9 @@
  *   PLSIM_NEIGHBOUR       bytes@n: another process takes that much after n calls of cudaMalloc or
  *                         cudaMemGetInfo (it gets as much as is free at that time)
  *   PLSIM_FAIL            site@n:error[,count=k|,forever]: the n-th call at that site fails; sites
- *                         malloc, hostalloc, launch, copy, sync, matmul, capture, captured,
- *                         instantiate, upload, replay; errors that spoil a context (700, 719,
- *                         ...) stay
+ *                         open (cudaGetDeviceCount), malloc, hostalloc, launch, copy, sync, matmul,
+ *                         capture, captured, instantiate, upload, replay; errors that spoil a
+ *                         context (700, 719, ...) stay
  *   PLSIM_GRAPH_NODE_BYTES what a graph takes of the device for each of its kernels, default 0
  *   PLSIM_SM, PLSIM_SMS   compute capability times ten (90), multiprocessors (132)
  *   PLSIM_ORDER           reverse: threads and blocks start in reverse order; random[:seed]: they
