@@ -33,6 +33,31 @@ START_TEST(a_mistake_ends_the_process) {
 }
 END_TEST
 
+/* Work that waited is done in the middle of an op's call: its windows are those of its launch, and
+ * the launches behind it keep those of the op. */
+static void drain_within(bool right) {
+    int *words = NULL;
+    const size_t bytes = WATCH_WORDS * sizeof *words;
+    ck_assert_int_eq(setenv("PLSIM_STREAMS", "late", 1), 0);
+    plsim_restart();
+    ck_assert_int_eq(cudaMalloc((void **)&words, 2 * bytes), cudaSuccess);
+    memset(words, 0, 2 * bytes);
+    const struct plsim_window window = {"words", (const char *)words, 1, bytes, bytes, true};
+    plsim_watch_call(&window, 1);
+    watch_run(WATCH_WINDOW, 1, words);
+    ck_assert_int_eq(cudaDeviceSynchronize(), cudaSuccess);
+    watch_run(WATCH_WINDOW, right, words);
+    plsim_watch_call(NULL, 0);
+    ck_assert_int_eq(cudaDeviceSynchronize(), cudaSuccess);
+    ck_assert_int_eq(words[0], 1);
+    ck_assert_int_eq(cudaFree(words), cudaSuccess);
+}
+
+START_TEST(work_that_waited_leaves_the_windows_of_the_op) {
+    drain_within(_i);
+}
+END_TEST
+
 START_TEST(an_input_is_not_written) {
     int *words = NULL;
     ck_assert_int_eq(cudaMalloc((void **)&words, WATCH_WORDS * sizeof *words), cudaSuccess);
@@ -79,6 +104,9 @@ int main(void) {
     tcase_add_loop_test_raise_signal(tc, a_mistake_ends_the_process, SIGABRT, 0, WATCH_KERNELS);
     tcase_add_loop_test(tc, a_random_order_is_complete_and_never_the_same, 0, 2);
     tcase_add_test_raise_signal(tc, an_input_is_not_written, SIGABRT);
+    tcase_add_loop_test_raise_signal(tc, work_that_waited_leaves_the_windows_of_the_op, SIGABRT, 0,
+                                     1);
+    tcase_add_loop_test(tc, work_that_waited_leaves_the_windows_of_the_op, 1, 2);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
     int failed = srunner_ntests_failed(sr);

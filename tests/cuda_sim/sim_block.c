@@ -360,14 +360,17 @@ struct waiting {
 };
 enum { ARGUMENTS_AT = (sizeof(struct waiting) + 15) / 16 * 16 };
 
+/* The host may wait for it in the middle of an op whose launches are still to come. */
 static void run_waiting(void *data) {
+    const struct plsim_window *windows = NULL;
+    const int n = plsim_watch_windows(&windows);
     struct waiting w;
     memcpy(&w, data, sizeof w);
     w.launch.arguments = (char *)data + ARGUMENTS_AT;
     plsim_watch_call((const struct plsim_window *)(void *)((char *)data + w.windows_at),
                      w.n_windows);
     run_blocks(&w.launch);
-    plsim_watch_call(NULL, 0);
+    plsim_watch_call(windows, n);
 }
 
 /* Puts a launch down in the graph that is captured, or gives it to its stream. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { WARP = 32, ARGUMENT_BYTES = 32768, TEXT_BYTES = 200 };
+enum { WARP = 32, TEXT_BYTES = 200 };
 
 struct visit {
     uint32_t epoch; /* interval between two barriers of a block; 0 = nobody */
@@ -254,7 +254,7 @@ static bool is_within(const char *p, const void *start, size_t bytes) {
 /* Locals, where a thread is, and the arguments of its kernel. */
 static bool is_of_thread(const char *p) {
     return plsim_fibre_holds(p) || is_within(p, &plsim_here, sizeof plsim_here) ||
-           is_within(p, w.launch->arguments, ARGUMENT_BYTES);
+           is_within(p, w.launch->arguments, w.launch->argument_bytes);
 }
 
 void plsim_watch_access(const void *p, size_t bytes, bool writes) {

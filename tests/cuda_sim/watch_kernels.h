@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 enum { WATCH_KERNELS = 14, WATCH_WORDS = 64 };
+enum { WATCH_WINDOW = 7 }; /* the kernel that leaves the window */
 /* out[WATCH_WORDS], zeros; right 0: with the mistake that the kernel of this number is made for. */
 void watch_run(int what, int right, int *out);
 /* out[1 + i]: the block, or the warp, that came as number i; out[0] counts. 33 zeros. */
