@@ -3,8 +3,8 @@
 
 #include "estimator/base/units.h"
 #include "estimator/card/cards.h"
+#include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cuda/nvml.h"
-#include "runtime/device/device.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 
 struct machine {
     char cpu[PL_CPU_NAME_TEXT];
+    struct pl_cpu_level level;
     uint32_t cores;
     uint64_t total_bytes, available_bytes; /* 0: unknown */
     struct pl_gpu gpus[GPUS_MAX];
@@ -20,15 +21,18 @@ struct machine {
     struct pl_diag why_no_gpu;
 };
 
-static void read_machine(struct machine *m) {
+/* NO_DEVICE: as pl_cpu_level(). */
+static pl_err read_machine(struct machine *m, struct pl_diag *d) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     pl_cpu_name(m->cpu);
+    if (pl_cpu_level(&m->level, d) != PL_ERR_OK) return d->err;
     m->cores = pl_cpu_count();
     if (pages > 0 && page > 0) m->total_bytes = (uint64_t)pages * (uint64_t)page;
     if (pl_cpu_available_bytes(&m->available_bytes, NULL) != PL_ERR_OK) m->available_bytes = 0;
     while (m->n_gpus < GPUS_MAX && pl_nvml_query(m->n_gpus, &m->gpus[m->n_gpus],
                                                  m->n_gpus ? NULL : &m->why_no_gpu) == PL_ERR_OK)
         m->n_gpus++;
+    return PL_ERR_OK;
 }
 
 static json_t *gpu_json(uint32_t ordinal, const struct pl_gpu *g) {
@@ -50,17 +54,19 @@ static json_t *machine_json(const struct machine *m) {
             json_decref(gpus);
             return NULL;
         }
-    return json_pack("{s:{s:o, s:I, s:I, s:I}, s:o, s:s?, s:b}", "cpu", "name",
-                     pl_cli_json_string(m->cpu), "cores", (json_int_t)m->cores, "total_bytes",
-                     (json_int_t)m->total_bytes, "available_bytes", (json_int_t)m->available_bytes,
+    return json_pack("{s:{s:o, s:s, s:I, s:I, s:I}, s:o, s:s?, s:b}", "cpu", "name",
+                     pl_cli_json_string(m->cpu), "kernels", m->level.name, "cores",
+                     (json_int_t)m->cores, "total_bytes", (json_int_t)m->total_bytes,
+                     "available_bytes", (json_int_t)m->available_bytes,
                      "gpus", gpus, "no_gpu_because", m->n_gpus ? NULL : m->why_no_gpu.message,
                      "cuda_built", pl_device_cuda.missing ? 0 : 1);
 }
 
 static void print_machine(const struct machine *m) {
     char total[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
-    printf("cpu     %s, %u core%s, %s, %s available\n", m->cpu, m->cores, m->cores == 1 ? "" : "s",
-           pl_bytes_text(m->total_bytes, total), pl_bytes_text(m->available_bytes, left));
+    printf("cpu     %s, %s kernels, %u core%s, %s, %s available\n", m->cpu, m->level.name, m->cores,
+           m->cores == 1 ? "" : "s", pl_bytes_text(m->total_bytes, total),
+           pl_bytes_text(m->available_bytes, left));
     for (uint32_t i = 0; i < m->n_gpus; i++) {
         const struct pl_gpu *g = &m->gpus[i];
         const struct pl_card *c = pl_card_find(g->name);
@@ -75,7 +81,7 @@ static void print_machine(const struct machine *m) {
 int pl_cmd_devices(const struct pl_cli *cli) {
     static struct machine m;
     struct pl_diag d = {0};
-    read_machine(&m);
+    if (read_machine(&m, &d) != PL_ERR_OK) return pl_cli_fail(cli, &d);
     if (!pl_cli_has(cli, PL_FLAG_JSON)) {
         print_machine(&m);
         return 0;

@@ -4,7 +4,7 @@
 
 #include "estimator/base/checked.h"
 #include "oom_recovery/recovery.h"
-#include "runtime/device/device.h"
+#include "runtime/device/cpu/cpu.h"
 #include "runtime/train/train.h"
 
 #include <math.h>
@@ -16,6 +16,7 @@
 
 struct owner {
     char device[PL_CPU_NAME_TEXT], threads[16];
+    const char *kernels; /* of a CPU: their instruction set */
     struct pl_text dtype;
 };
 
@@ -26,10 +27,13 @@ static const char *backend_name(enum pl_backend b) {
 }
 
 static void describe_owner(const struct pl_preflight *pf, struct owner *o) {
+    struct pl_cpu_level level;
     *o = (struct owner){0};
     pl_cpu_name(o->device);
     if (pl_device_is_cuda(pf->job->device))
         snprintf(o->device, sizeof o->device, "%s", pf->gpu.name);
+    else if (pl_cpu_level(&level, NULL) == PL_ERR_OK)
+        o->kernels = level.name;
     snprintf(o->threads, sizeof o->threads, "%u", pf->job->threads);
     pl_job_write_key(pf->job, PL_KEY_dtype, &o->dtype);
 }
@@ -39,7 +43,8 @@ static struct pl_memory memory_of(const struct pl_preflight *pf, const struct ow
                               {{"device", o->device},
                                {"backend", backend_name(pf->traits.backend)},
                                {"threads", o->threads},
-                               {"dtype", pl_text_str(&o->dtype)}}};
+                               {"dtype", pl_text_str(&o->dtype)},
+                               {o->kernels ? "kernels" : NULL, o->kernels}}};
 }
 
 static void finish_owner(struct owner *o) {

@@ -98,6 +98,7 @@ START_TEST(devices_always_has_a_processor_and_says_why_there_is_no_gpu) {
     json_t *root = ask((const char *[]){"devices", "--json", NULL}, 0);
     const json_t *cpu = json_object_get(root, "cpu");
     ck_assert_double_ge(number(cpu, "cores"), 1);
+    ck_assert_ptr_nonnull(text(cpu, "kernels"));
     ck_assert_double_ge(number(cpu, "total_bytes"), number(cpu, "available_bytes"));
     ck_assert_double_gt(number(cpu, "available_bytes"), 0);
     ck_assert_uint_eq(json_array_size(json_object_get(root, "gpus")), 0);

@@ -156,6 +156,34 @@ START_TEST(the_cpu_device_runs_the_best_level) {
 }
 END_TEST
 
+START_TEST(the_environment_names_a_level) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS], chosen;
+    uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
+    for (uint32_t i = 0; i < n; i++) {
+        ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", levels[i].name, 1), 0);
+        struct pl_device *dev = open_device(0, PL_AUTO_BYTES);
+        ck_assert_ptr_eq(dev->kernels, levels[i].kernels);
+        pl_device_close(&dev);
+    }
+    ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", "", 1), 0);
+    ck_assert_int_eq(pl_cpu_level(&chosen, NULL), PL_ERR_OK);
+    ck_assert_ptr_eq(chosen.kernels, levels[0].kernels);
+}
+END_TEST
+
+START_TEST(a_level_that_does_not_run_here_is_refused_with_those_that_do) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    struct pl_device *dev = NULL;
+    struct pl_diag d = {0};
+    ck_assert_uint_ge(pl_cpu_levels(levels, PL_CPU_MAX_LEVELS), 1);
+    ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", "x86-64-v9", 1), 0);
+    ck_assert_int_eq(pl_device_open(&pl_device_cpu, 1, PL_AUTO_BYTES, &dev, &d), PL_ERR_NO_DEVICE);
+    ck_assert_ptr_null(dev);
+    ck_assert_msg(strstr(d.message, "PLIMSOLL_CPU_LEVEL=x86-64-v9"), "%s", d.message);
+    ck_assert_msg(strstr(pl_diag_hint_text(&d), levels[0].name), "%s", pl_diag_hint_text(&d));
+}
+END_TEST
+
 START_TEST(every_level_has_every_kernel_but_staging) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
@@ -208,6 +236,8 @@ int main(void) {
     tcase_add_test(one, the_machine_is_a_limit_without_a_budget);
     tcase_add_test(one, cpu_memory_holds_what_was_uploaded);
     tcase_add_test(one, the_cpu_device_runs_the_best_level);
+    tcase_add_test(one, the_environment_names_a_level);
+    tcase_add_test(one, a_level_that_does_not_run_here_is_refused_with_those_that_do);
     tcase_add_test(one, every_level_has_every_kernel_but_staging);
     tcase_add_test(one, the_null_device_only_counts);
     tcase_add_test(one, at_least_one_core_is_ours);

@@ -1,6 +1,6 @@
 /* check_speed.c - the time of a step, predicted from the roofline and what an earlier run measured:
- * where the
- * ratios come from, that each class has its own, and that nothing is decided by them. */
+ * where the ratios come from, that each class has its own, and that nothing is decided by them. */
+#include "runtime/device/cpu/cpu.h"
 #include "runtime/train/train.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
@@ -234,6 +234,17 @@ START_TEST(a_run_of_another_kind_is_not_predicted) {
 }
 END_TEST
 
+START_TEST(a_run_by_other_kernels_is_not_predicted) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
+    if (n < 2) return; /* an architecture of one level, or a machine of the least */
+    TRAIN("max_steps=6", "output_dir=first");
+    ck_assert_int_eq(setenv("PLIMSOLL_CPU_LEVEL", levels[n - 1].name, 1), 0);
+    TRAIN("max_steps=2", "output_dir=second");
+    expect_no_prediction("second");
+}
+END_TEST
+
 static double predicted_of(const char *out) {
     json_t *e = event(out, "preflight");
     double seconds = joblog_number(e, "predicted_step_seconds");
@@ -386,6 +397,7 @@ int main(void) {
     tcase_add_test(runs, people_are_told_both);
     tcase_add_test(runs, too_few_steps_leave_nothing);
     tcase_add_loop_test(runs, a_run_of_another_kind_is_not_predicted, 0, N(others));
+    tcase_add_test(runs, a_run_by_other_kernels_is_not_predicted);
     tcase_add_test(runs, every_class_has_its_own_ratio);
     tcase_add_test(runs, another_mode_is_predicted_and_takes_only_what_it_measured);
     tcase_add_test(runs, a_profile_names_every_kind_and_changes_nothing);

@@ -13,6 +13,9 @@ struct pl_cpu_level {
 #define PL_CPU_MAX_LEVELS 4
 /* The levels this machine can run, best first; returns how many of `cap` were written. */
 uint32_t pl_cpu_levels(struct pl_cpu_level *out, uint32_t cap);
+/* The level of this process: the one that PLIMSOLL_CPU_LEVEL in the environment names, by which a
+ * machine gives the bits of a lesser one; else the best. NO_DEVICE: the machine cannot run it. */
+pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d);
 
 struct pl_cpu {
     struct pl_pool *pool;

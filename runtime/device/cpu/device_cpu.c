@@ -17,17 +17,43 @@ static void cpu_close(struct pl_device *dev) {
     dev->state = NULL;
 }
 
+static pl_err no_such_level(const char *wanted, const struct pl_cpu_level *levels, uint32_t n,
+                            struct pl_diag *d) {
+    char names[128] = "";
+    for (uint32_t i = 0, at = 0; i < n && at < sizeof names; i++)
+        at += (uint32_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
+                                 levels[i].name);
+    pl_err err = pl_diag_set(
+        d, PL_ERR_NO_DEVICE, "PLIMSOLL_CPU_LEVEL=%s: no kernels that this machine runs", wanted);
+    pl_diag_hint(d, "it runs %s; without the variable, the first", names);
+    return err;
+}
+
+pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d) {
+    struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
+    const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
+    const char *wanted = getenv("PLIMSOLL_CPU_LEVEL");
+    uint32_t i = 0;
+    if (n == 0) {
+        pl_err err =
+            pl_diag_set(d, PL_ERR_NO_DEVICE, "the CPU device needs an x86-64-v2 processor");
+        pl_diag_hint(d, "x86-64-v2 means SSE4.2, which every x86 machine since 2009 has");
+        return err;
+    }
+    while (wanted && *wanted && i < n && strcmp(levels[i].name, wanted) != 0)
+        i++;
+    if (i == n) return no_such_level(wanted, levels, n, d);
+    *out = levels[i];
+    return PL_ERR_OK;
+}
+
 static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cpu_level level;
     struct pl_cpu *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the CPU device");
     dev->state = cpu;
-    if (pl_cpu_levels(&level, 1) == 0) {
-        err = pl_diag_set(d, PL_ERR_NO_DEVICE, "the CPU device needs an x86-64-v2 processor");
-        pl_diag_hint(d, "x86-64-v2 means SSE4.2, which every x86 machine since 2009 has");
-        goto out;
-    }
+    PL_TRY_GOTO(pl_cpu_level(&level, d), out);
     dev->kernels = level.kernels;
     cpu->level = level.name;
     PL_TRY_GOTO(pl_pool_create(dev->traits.threads, &cpu->pool, d), out);
