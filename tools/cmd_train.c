@@ -24,9 +24,14 @@ static void print_forecast(const struct pl_preflight *pf, FILE *out) {
     if (f->ratio == 0) return;
     fprintf(out,
             "  predicted: %.3g s a step, %.3g %s for the steps of the run (by an earlier run here, "
-            "of %s parameters)\n",
+            "of %s parameters",
             f->step_seconds, seconds < 120 ? seconds : seconds / 60, seconds < 120 ? "s" : "min",
             pl_count_text(f->params, params));
+    if (f->judged == 1) fprintf(out, "; the last forecast was %.0f %% off", 100 * f->off);
+    if (f->judged > 1)
+        fprintf(out, "; the last %u were %.0f %% off, at most %.0f %%", f->judged, 100 * f->off,
+                100 * f->most_off);
+    fputs(")\n", out);
 }
 
 static void print_pace(const struct pl_forecast *f, const struct pl_train_result *r, FILE *out) {

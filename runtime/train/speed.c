@@ -1,5 +1,6 @@
 /* speed.c - see speed.h. An entry's figures: {"ratio", "classes": {name: ratio, ...},
- * "step_seconds", "steps", "params"}. */
+ * "step_seconds", "steps", "params", "errors": [of the latest forecast, of the one before, ...]}.
+ */
 #include "runtime/train/speed.h"
 
 #include "estimator/base/checked.h"
@@ -64,11 +65,11 @@ static struct pl_load load_of(const struct pl_preflight *pf) {
     }
     if (pf->job->packing) row = (double)pf->job->max_seq_length;
     const double all = (double)pf->global_batch * row;
-    return (struct pl_load){
-        .micro_batches = (double)pl_oom_accumulation(pf->global_batch, pf->job->batch_size),
-        .tokens = all,
-        .targets = tokens > 0 ? all * (double)s->supervised_tokens / tokens : 0,
-        .length = tokens > 0 ? squares / tokens : 0};
+    return (struct pl_load){.micro_batches =
+                                (double)pl_oom_accumulation(pf->global_batch, pf->job->batch_size),
+                            .tokens = all,
+                            .targets = tokens > 0 ? all * (double)s->supervised_tokens / tokens : 0,
+                            .length = tokens > 0 ? squares / tokens : 0};
 }
 
 static bool is_ratio(double x) {
@@ -79,6 +80,32 @@ static double class_ratio(const json_t *entry, enum pl_cost c) {
     const json_t *classes = json_object_get(entry, "classes");
     const double ratio = json_number_value(json_object_get(classes, pl_cost_name(c)));
     return is_ratio(ratio) ? ratio : 0;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(const double *v, uint64_t n) { /* n <= PL_PACE_STEPS */
+    double sorted[PL_PACE_STEPS];
+    memcpy(sorted, v, n * sizeof *v);
+    qsort(sorted, n, sizeof *sorted, ascending);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* V5. */
+static void read_errors(const json_t *entry, struct pl_forecast *f) {
+    const json_t *errors = json_object_get(entry, "errors");
+    double off[PL_FORECASTS_JUDGED];
+    for (size_t i = 0; i < json_array_size(errors) && f->judged < PL_FORECASTS_JUDGED; i++) {
+        const json_t *error = json_array_get(errors, i);
+        const double x = json_number_value(error);
+        if (!json_is_number(error) || x < 0) continue;
+        f->most_off = f->judged ? fmax(f->most_off, x) : x;
+        off[f->judged++] = x;
+    }
+    if (f->judged) f->off = median_of(off, f->judged);
 }
 
 /* False: figures that no clock can have shown. */
@@ -95,6 +122,7 @@ static bool read_figures(const json_t *entry, const double nominal[PL_COST_COUNT
     f->step_seconds = seconds;
     f->ratio = seconds / f->nominal_step_seconds;
     f->params = (uint64_t)params;
+    read_errors(entry, f);
     return true;
 }
 
@@ -104,7 +132,7 @@ void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, stru
     double nominal[PL_COST_COUNT];
     struct owner o;
     bool broken = false;
-    *f = (struct pl_forecast){.step_seconds = NAN};
+    *f = (struct pl_forecast){.step_seconds = NAN, .off = NAN, .most_off = NAN};
     f->nominal_step_seconds =
         pl_program_step_seconds(pf->estimate.planned.program, &speed, &load, nominal);
     describe_owner(pf, &o);
@@ -136,18 +164,6 @@ void pl_pace_add(struct pl_pace *p, const struct pl_pace_step *step) {
             p->classes[c][timed_at] = step->measured[c] / step->nominal[c];
     }
     p->timed += step->timed;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_of(const double *v, uint64_t n) {
-    double sorted[PL_PACE_STEPS];
-    memcpy(sorted, v, n * sizeof *v);
-    qsort(sorted, n, sizeof *sorted, ascending);
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
 /* V3, V4. */
@@ -191,16 +207,28 @@ static json_t *classes_json(const struct pl_pace_medians *m, const json_t *earli
     return o;
 }
 
+/* Of this run's forecast, where it had one, and of those before. */
+static json_t *errors_json(const struct pl_forecast *f, double measured, const json_t *earlier) {
+    json_t *o = json_array(), *errors = json_object_get(earlier, "errors");
+    const double off = fabs(f->step_seconds / measured - 1);
+    if (o && isfinite(off)) (void)json_array_append_new(o, json_real(off));
+    for (size_t i = 0; o && i < json_array_size(errors); i++)
+        if (json_array_size(o) < PL_FORECASTS_JUDGED)
+            (void)json_array_append(o, json_array_get(errors, i));
+    return o;
+}
+
 void pl_speed_remember(const struct pl_preflight *pf, const struct pl_pace_medians *m) {
     struct owner o;
     if (!is_ratio(m->ratio)) return;
     describe_owner(pf, &o);
     const struct pl_memory memory = memory_of(pf, &o);
     json_t *earlier = pl_memory_find(&memory, NULL);
-    pl_memory_put(&memory, json_pack("{s:f, s:o, s:f, s:I, s:I}", "ratio", m->ratio, "classes",
-                                     classes_json(m, earlier), "step_seconds", m->seconds, "steps",
-                                     (json_int_t)m->steps, "params",
-                                     (json_int_t)pf->estimate.param_count));
+    pl_memory_put(&memory,
+                  json_pack("{s:f, s:o, s:f, s:I, s:I, s:o}", "ratio", m->ratio, "classes",
+                            classes_json(m, earlier), "step_seconds", m->seconds, "steps",
+                            (json_int_t)m->steps, "params", (json_int_t)pf->estimate.param_count,
+                            "errors", errors_json(&pf->forecast, m->seconds, earlier)));
     json_decref(earlier);
     finish_owner(&o);
 }

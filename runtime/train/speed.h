@@ -11,6 +11,7 @@
  *       earlier run found stays, else the ratio of all classes together stands for it
  *   V4  the ratios of a run give, summed over its own steps, the median of its steps: what passes
  *       between the ops is shared out
+ *   V5  a forecast comes with how far the latest ones of its owner were off
  * Use: pl_forecast_init(&f, pf, &notes); ... pl_pace_add(&pace, &step); ...
  *      if (pl_pace_median(&pace, &m)) pl_speed_remember(pf, &m); */
 #ifndef PL_RUNTIME_TRAIN_SPEED_H
@@ -29,7 +30,10 @@ struct pl_forecast {
     double ratio;                /* step_seconds over nominal; 0: nothing was measured here */
     double step_seconds;         /* NaN without a ratio */
     uint64_t params;             /* of the model that the last run trained */
+    uint32_t judged;             /* of the latest forecasts, PL_FORECASTS_JUDGED at most */
+    double off, most_off; /* |predicted / measured - 1| of those, median and worst; NaN: none */
 };
+#define PL_FORECASTS_JUDGED 8
 /* From the plan and the data of *pf. notes gets a line where the file is broken. */
 void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, struct pl_text *notes);
 

@@ -164,8 +164,8 @@ static double stored_ratio(void) {
 /* 0: none. */
 static double stored_class(enum pl_cost c) {
     json_t *entry = stored();
-    double ratio = json_number_value(
-        json_object_get(json_object_get(entry, "classes"), pl_cost_name(c)));
+    double ratio =
+        json_number_value(json_object_get(json_object_get(entry, "classes"), pl_cost_name(c)));
     json_decref(entry);
     return ratio;
 }
@@ -212,6 +212,50 @@ START_TEST(people_are_told_both) {
     ck_assert_msg(strstr(o.err, "  predicted: ") && strstr(o.err, " s a step, measured "), "%s",
                   o.err);
     outcome_finish(&o);
+}
+END_TEST
+
+/* |predicted / measured - 1| of a run. */
+static double off_of(const char *out) {
+    return fabs(joblog_summary(in_dir(dir, out), "predicted_step_seconds") /
+                    joblog_summary(in_dir(dir, out), "measured_step_seconds") -
+                1);
+}
+
+START_TEST(a_forecast_says_how_far_the_latest_were_off) {
+    struct outcome o;
+    TRAIN("max_steps=6", "output_dir=a");
+    TRAIN("max_steps=6", "output_dir=b");
+    json_t *e = event("b", "preflight");
+    ck_assert(json_is_null(json_object_get(e, "earlier_predictions_off")));
+    json_decref(e);
+    TRAIN("max_steps=6", "output_dir=c");
+    e = event("c", "preflight");
+    ck_assert_double_eq_tol(joblog_number(e, "earlier_predictions_off"), off_of("b"), 1e-9);
+    json_decref(e);
+    json_t *entry = stored(), *errors = json_object_get(entry, "errors");
+    ck_assert_uint_eq(json_array_size(errors), 2);
+    ck_assert_double_eq_tol(json_number_value(json_array_get(errors, 0)), off_of("c"), 1e-9);
+    json_decref(entry);
+    store("errors", json_pack("[f, f, f, s, f]", 0.5, 0.02, 0.04, "x", -1.0));
+    o = plimsoll_train(dir, (const char *[]){"max_steps=6", "output_dir=d", NULL});
+    ck_assert_msg(strstr(o.err, "; the last 3 were 4 % off, at most 50 %)"), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
+START_TEST(no_more_than_the_latest_errors_are_kept) {
+    json_t *many = json_array();
+    TRAIN("max_steps=6", "output_dir=a");
+    for (int i = 0; i < 2 * PL_FORECASTS_JUDGED; i++)
+        ck_assert_int_eq(json_array_append_new(many, json_real(i)), 0);
+    store("errors", many);
+    TRAIN("max_steps=6", "output_dir=b");
+    json_t *entry = stored(), *errors = json_object_get(entry, "errors");
+    ck_assert_uint_eq(json_array_size(errors), PL_FORECASTS_JUDGED);
+    ck_assert_double_eq_tol(json_number_value(json_array_get(errors, 0)), off_of("b"), 1e-9);
+    ck_assert_double_eq(json_number_value(json_array_get(errors, 1)), 0);
+    json_decref(entry);
 }
 END_TEST
 
@@ -360,9 +404,8 @@ static json_int_t profiled_calls(const json_t *e, const char *op) {
 START_TEST(a_profile_names_every_kind_and_changes_nothing) {
     char a[SCRATCH_PATH + 16], b[SCRATCH_PATH + 16];
     TRAIN("max_steps=3", "global_batch_size=4", "output_dir=without");
-    struct outcome o = plimsoll_train(
-        dir, (const char *[]){"max_steps=3", "global_batch_size=4", "output_dir=with", "--profile",
-                              NULL});
+    struct outcome o = plimsoll_train(dir, (const char *[]){"max_steps=3", "global_batch_size=4",
+                                                            "output_dir=with", "--profile", NULL});
     ck_assert_msg(strstr(o.err, "in the operations of 3 steps") && strstr(o.err, "linear_dw"), "%s",
                   o.err);
     outcome_finish(&o);
@@ -395,6 +438,8 @@ int main(void) {
     tcase_add_checked_fixture(runs, set_up, tear_down);
     tcase_add_test(runs, a_run_is_predicted_by_the_one_before);
     tcase_add_test(runs, people_are_told_both);
+    tcase_add_test(runs, a_forecast_says_how_far_the_latest_were_off);
+    tcase_add_test(runs, no_more_than_the_latest_errors_are_kept);
     tcase_add_test(runs, too_few_steps_leave_nothing);
     tcase_add_loop_test(runs, a_run_of_another_kind_is_not_predicted, 0, N(others));
     tcase_add_test(runs, a_run_by_other_kernels_is_not_predicted);
