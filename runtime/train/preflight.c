@@ -57,6 +57,18 @@ pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_dia
     return PL_ERR_MODEL_WEIGHTS;
 }
 
+/* A file that is named to be trained on, and whose rows are all among those held out. */
+static void note_untrained_files(struct pl_preflight *pf) {
+    for (uint32_t i = 0; i < pl_data_files(pf->data); i++) {
+        const struct pl_data_file *f = pl_data_file(pf->data, i);
+        if (!f->rows || f->first < pf->train_rows) continue;
+        pl_text_addf(&pf->notes,
+                     "%s: nothing of it is trained on: `val_set_size` holds out the last rows of "
+                     "all files; `split: eval` names rows for evaluation\n",
+                     f->path);
+    }
+}
+
 /* Held-out rows are the last ones of the data, so that they stay out whatever the seed. */
 static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
@@ -75,6 +87,7 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     pf->eval_first = pf->train_rows;
     pf->eval_rows = held;
     pf->eval_data = pf->data;
+    note_untrained_files(pf);
     return PL_ERR_OK;
 }
 

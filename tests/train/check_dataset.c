@@ -186,6 +186,26 @@ START_TEST(an_epoch_of_a_mix_has_the_tokens_of_its_weights) {
 }
 END_TEST
 
+START_TEST(a_file_that_is_held_out_as_a_whole_is_named) {
+    static const struct {
+        const char *held;
+        bool three, five;
+    } rows[] = {{"val_set_size=11", false, false},
+                {"val_set_size=0.3", false, false},
+                {"val_set_size=12", false, true},
+                {"val_set_size=0.7", true, true}};
+    make_mix((const char *[]){"", "", ""}, "");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct outcome o = plimsoll_expect(
+            0, dir, (const char *[]){"train", "run.yaml", "--dry-run", rows[i].held, NULL});
+        ck_assert(!strstr(o.err, "two.jsonl: nothing"));
+        ck_assert_msg(rows[i].three == !!strstr(o.err, "three.jsonl: nothing of it"), "%s", o.err);
+        ck_assert_msg(rows[i].five == !!strstr(o.err, "five.jsonl: nothing of it"), "%s", o.err);
+        outcome_finish(&o);
+    }
+}
+END_TEST
+
 START_TEST(a_mixed_run_goes_on_bit_for_bit) {
     make_mix((const char *[]){", weight: 3", ", weight: 0.5", ""}, "save_steps: 5\n");
     TRAIN(0, "max_steps=25", "lr_scheduler=constant", "output_dir=straight");
@@ -306,6 +326,7 @@ int main(void) {
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, an_epoch_of_a_mix_has_the_tokens_of_its_weights);
+    tcase_add_test(t, a_file_that_is_held_out_as_a_whole_is_named);
     tcase_add_test(t, a_mixed_run_goes_on_bit_for_bit);
     tcase_add_test(t, an_entry_of_the_split_eval_is_evaluated_and_not_trained);
     suite_add_tcase(s, t);
