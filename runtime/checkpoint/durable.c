@@ -172,6 +172,13 @@ pl_err pl_dir_sync(const char *path, struct pl_diag *d) {
     return err != PL_ERR_OK ? err : closed;
 }
 
+pl_err pl_dir_sync_parent(const char *path, struct pl_diag *d) {
+    char *parent = pl_path_join(path, "..");
+    pl_err err = parent ? pl_dir_sync(parent, d) : pl_host_oom(d, "a path");
+    free(parent);
+    return err;
+}
+
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d) {
     if (fault_strikes() || rename(from, to) != 0) return write_error(d, "rename to", to);
     return PL_ERR_OK;

@@ -47,6 +47,8 @@ void pl_outbox_finish(struct pl_outbox *o);
 
 pl_err pl_dir_create(const char *path, struct pl_diag *d);
 pl_err pl_dir_sync(const char *path, struct pl_diag *d);
+/* The directory that a new directory is named in: a power cut must not take the name away. */
+pl_err pl_dir_sync_parent(const char *path, struct pl_diag *d);
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d);
 /* Removes a file or a directory with all it holds; links are removed, not followed. A path that
  * does not exist is OK. */

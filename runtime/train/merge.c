@@ -162,10 +162,7 @@ static pl_err make_directory(struct pl_merge *m, struct pl_diag *d) {
         return m->request.replace ? PL_ERR_OK : check_empty(m->request.output, d);
     PL_TRY(pl_dir_create(m->request.output, d));
     m->made_directory = true;
-    char *parent = pl_path_join(m->request.output, "..");
-    pl_err err = parent ? pl_dir_sync(parent, d) : pl_host_oom(d, "a path");
-    free(parent);
-    return err;
+    return pl_dir_sync_parent(m->request.output, d);
 }
 
 static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, struct pl_diag *d) {

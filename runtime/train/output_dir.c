@@ -1,4 +1,5 @@
 /* output_dir.c - the directory of a run: made, and taken for this run alone. */
+#include "runtime/checkpoint/durable.h"
 #include "runtime/train/run.h"
 
 #include <errno.h>
@@ -10,17 +11,23 @@
 #include <unistd.h>
 
 static pl_err make(const char *path, struct pl_diag *d) {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
-    char *copy = errno == ENOENT ? strdup(path) : NULL;
-    for (char *p = copy ? copy + 1 : NULL; p && *p; p++) {
-        if (*p != '/') continue;
+    if (mkdir(path, 0777) == 0) return pl_dir_sync_parent(path, d);
+    if (errno == EEXIST) return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be made: %s", strerror(errno));
+}
+
+static pl_err make_all(const char *path, struct pl_diag *d) {
+    struct stat st;
+    char *copy = strdup(path);
+    pl_err err = copy ? PL_ERR_OK : pl_host_oom(d, "a path");
+    for (char *p = copy ? strchr(copy + (*copy == '/'), '/') : NULL; p && err == PL_ERR_OK;
+         p = strchr(p + 1, '/')) {
         *p = 0;
-        mkdir(copy, 0777); /* an error shows in the mkdir of the whole path */
+        if (stat(copy, &st) != 0) err = make(copy, d);
         *p = '/';
     }
     free(copy);
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return PL_ERR_OK;
-    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be made: %s", strerror(errno));
+    return err == PL_ERR_OK ? make(path, d) : err;
 }
 
 /* The lock ends with the process, whatever ends that. Some network file systems lock no
@@ -52,7 +59,7 @@ static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
 }
 
 pl_err pl_run_take_output_dir(const struct pl_preflight *pf, int *lock, struct pl_diag *d) {
-    PL_TRY(make(pf->job->output_dir, d));
+    PL_TRY(make_all(pf->job->output_dir, d));
     PL_TRY(lock_dir(pf->job->output_dir, lock, d));
     return check_resume(pf, d);
 }

@@ -1,4 +1,5 @@
 /* preflight.c - everything that is decided before a device is opened. */
+#include "runtime/checkpoint/adapter_config.h"
 #include "runtime/train/adapter_job.h"
 #include "runtime/train/generate.h"
 #include "runtime/train/graphs.h"
@@ -134,6 +135,21 @@ static void compare_data(struct pl_preflight *pf) {
                  (unsigned long long)tokens);
 }
 
+/* An adapter fits any base of the same shapes, and means something on one of them. */
+static void compare_base(struct pl_preflight *pf) {
+    const struct pl_job *job = pf->job;
+    const char *now = job->model ? job->model : job->model_config;
+    struct pl_adapter_config c;
+    if (!pl_mode_adapts(job->mode) ||
+        pl_adapter_config_read(&c, pf->resume_path, NULL) != PL_ERR_OK)
+        return; /* loading it will say what is wrong */
+    const char *then = json_string_value(json_object_get(c.root, "base_model_name_or_path"));
+    if (then && now && strcmp(then, now) != 0)
+        pl_text_addf(&pf->notes, "the adapter of %s was trained on `%s`, and goes on on `%s`\n",
+                     pf->resume_path, then, now);
+    pl_adapter_config_finish(&c);
+}
+
 static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     const char *resume = pf->job->resume;
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
@@ -144,6 +160,7 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     if (!pf->resume_path) return PL_ERR_OK;
     PL_TRY(pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d));
     compare_data(pf);
+    compare_base(pf);
     return PL_ERR_OK;
 }
 

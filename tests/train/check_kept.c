@@ -208,6 +208,19 @@ END_TEST
 /* --- one directory, one run --------------------------------------------------------------------
  */
 
+START_TEST(a_directory_is_made_with_those_above_it) {
+    tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nmax_steps: 1\n");
+    file_write(in_dir(dir, "file"), "");
+    TRAIN_WELL("output_dir=a/b//c/");
+    ck_assert(path_exists(in_dir(dir, "a/b/c/model.safetensors")));
+    TRAIN_WELL(textf("output_dir=%s/d/e", dir));
+    ck_assert(path_exists(in_dir(dir, "d/e/model.safetensors")));
+    struct outcome o = TRAIN("output_dir=file/b");
+    ck_assert_msg(o.status != 0 && strstr(o.err, "Not a directory"), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_directory_takes_one_run_at_a_time) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
     struct child c = start_long_run();
@@ -299,6 +312,19 @@ START_TEST(going_on_over_other_data_is_told) {
 }
 END_TEST
 
+START_TEST(going_on_over_another_base_is_told) {
+    tiny_make(dir, &(struct tiny){.mode = "lora"}, "batch_size: 2\nsave_steps: 1\nlora_r: 2\n");
+    TRAIN_WELL("max_steps=1");
+    struct outcome o = TRAIN("max_steps=2");
+    ck_assert_msg(o.status == 0 && !strstr(o.err, "was trained on"), "%s", o.err);
+    outcome_finish(&o);
+    ck_assert_int_eq(rename(in_dir(dir, "config.json"), in_dir(dir, "other.json")), 0);
+    o = TRAIN("max_steps=3", "model_config=other.json");
+    ck_assert_msg(o.status == 0 && strstr(o.err, "was trained on `config.json`"), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_damaged_checkpoint_names_the_way_out) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
     TRAIN_WELL("max_steps=2");
@@ -327,12 +353,14 @@ int main(void) {
     tcase_add_test(tc, a_log_that_was_moved_away_costs_the_picture_alone);
     tcase_add_test(tc, a_terminal_that_closes_is_told_once);
     tcase_add_test(tc, nohup_is_obeyed);
+    tcase_add_test(tc, a_directory_is_made_with_those_above_it);
     tcase_add_test(tc, a_directory_takes_one_run_at_a_time);
     tcase_add_test(tc, a_run_that_starts_over_is_the_one_that_goes_on);
     tcase_add_test(tc, a_probe_leaves_the_files_of_a_run_alone);
     tcase_add_loop_test(tc, a_run_that_recovered_goes_on, 0,
                         (int)(sizeof batches / sizeof *batches));
     tcase_add_test(tc, going_on_over_other_data_is_told);
+    tcase_add_test(tc, going_on_over_another_base_is_told);
     tcase_add_test(tc, a_damaged_checkpoint_names_the_way_out);
     suite_add_tcase(s, in_need);
     suite_add_tcase(s, tc);
