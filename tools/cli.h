@@ -186,7 +186,8 @@ void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
 void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
 /* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
-/* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). */
+/* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). What
+ * stdout does not take is reported at the end of the process, once, as for every other answer. */
 pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d);
 /* Ledger, verdict and remedies, coloured and fitted to `out`. */
 struct pl_estimate;

@@ -2,7 +2,6 @@
 #include "runtime/report/report.h"
 #include "tools/cli.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -147,9 +146,9 @@ pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the JSON answer");
         goto out;
     }
-    if (json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17)) != 0 ||
-        putchar('\n') == EOF)
-        err = pl_diag_set(d, PL_ERR_IO, "cannot write to stdout: %s", strerror(errno));
+    if (json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17)) != 0 && !ferror(stdout))
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the JSON answer");
+    putchar('\n');
 out:
     json_decref(fields);
     json_decref(object);

@@ -2,12 +2,22 @@
 #include "tools/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Re-planning frees and takes the same megabytes many times over; giving them back to the kernel in
  * between costs more than the planning. */
 #define KEEP_BYTES (64 << 20)
+
+/* A stream that the caller closed would be the next file that is opened: progress would be written
+ * into train_log.jsonl. Read-only, so that an answer which cannot be shown still is a failure. */
+static bool hold_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) return false;
+    return true;
+}
 
 static int run(const struct pl_cli *cli) {
     if (pl_cli_has(cli, PL_FLAG_HELP)) return pl_cmd_help(cli);
@@ -27,6 +37,7 @@ static int check_stdout(const struct pl_cli *cli, int status) {
 int main(int argc, char *argv[]) {
     struct pl_cli cli;
     struct pl_diag d = {0};
+    if (!hold_streams()) return pl_err_exit_status(PL_ERR_IO); /* and nowhere to say so */
     mallopt(M_MMAP_THRESHOLD, KEEP_BYTES);
     mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
     pl_err err = pl_cli_parse(&cli, argc, argv, &d);

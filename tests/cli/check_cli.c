@@ -1,6 +1,9 @@
 /* check_cli.c - the plimsoll binary as a user or a script sees it: exit status, streams, JSON.
  * PLIMSOLL names the binary. */
 #include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tiny.h"
 #include "tools/cli.h"
 
 #include <check.h>
@@ -114,6 +117,30 @@ START_TEST(a_full_disk_under_stdout_is_a_failure) {
 }
 END_TEST
 
+START_TEST(what_stdout_does_not_take_is_said_once) {
+    if (access("/dev/full", W_OK) != 0) return;
+    const char *const argv[] = {"sh", "-c", "exec \"$PLIMSOLL\" cards --json >/dev/full", NULL};
+    struct outcome p = child_run(argv, NULL, SECONDS);
+    const char *first = strstr(p.err, "error[RUNTIME_IO]: cannot write to stdout");
+    ck_assert_int_eq(p.status, 1);
+    ck_assert_msg(first && !strstr(first + 1, "error["), "%s", p.err);
+    outcome_finish(&p);
+}
+END_TEST
+
+START_TEST(streams_that_were_closed_are_no_file_of_the_run) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    tiny_make(dir, &(struct tiny){0}, "max_steps: 2\n");
+    const char *const argv[] = {"sh", "-c", "exec \"$PLIMSOLL\" train run.yaml <&- 2>&-", NULL};
+    struct outcome p = child_run(argv, dir, SECONDS);
+    ck_assert_int_eq(p.status, 0);
+    json_decref(joblog_read(in_dir(dir, "out"))); /* every line is an event */
+    outcome_finish(&p);
+    scratch_remove(dir);
+}
+END_TEST
+
 START_TEST(colour_appears_only_where_it_was_asked_for) {
     struct outcome with = plimsoll_run(NULL, (const char *[]){"--color=always", "nonsense", NULL});
     struct outcome without = plimsoll_run(NULL, (const char *[]){"nonsense", NULL});
@@ -184,6 +211,8 @@ int main(void) {
                         (int)(sizeof answers / sizeof *answers));
     tcase_add_test(tc, every_command_explains_itself_with_examples_first);
     tcase_add_test(tc, a_full_disk_under_stdout_is_a_failure);
+    tcase_add_test(tc, what_stdout_does_not_take_is_said_once);
+    tcase_add_test(tc, streams_that_were_closed_are_no_file_of_the_run);
     tcase_add_test(tc, colour_appears_only_where_it_was_asked_for);
     tcase_add_loop_test(tc, bash_offers_commands_flags_and_choices, 0,
                         (int)(sizeof completions / sizeof *completions));
