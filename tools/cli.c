@@ -52,18 +52,9 @@ static int find_flag(const struct pl_command *c, const char *name) {
     return -1;
 }
 
-static const struct pl_key_info *find_key(const char *name) {
+static bool is_switch_key(enum pl_key_id key) {
     uint32_t n;
-    const struct pl_key_info *keys = pl_key_table(&n);
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(keys[i].key, name) == 0) return &keys[i];
-    return NULL;
-}
-
-static bool is_synonym(const char *name) {
-    for (size_t i = 0; i < N_SYNONYMS; i++)
-        if (strcmp(synonyms[i], name) == 0) return true;
-    return false;
+    return key != PL_KEY_COUNT && strcmp(pl_key_table(&n)[key].type, "BOOL") == 0;
 }
 
 static const char *nearest_flag(const struct pl_command *c, const char *name) {
@@ -192,11 +183,10 @@ static pl_err take_flag(struct pl_cli *cli, int id, const char *value, struct cu
 }
 
 /* A switch among the keys may stand alone: --use-rslora, --no-oom-recovery. */
-static pl_err take_key(struct pl_cli *cli, const char *name, const struct pl_key_info *key,
-                       const char *value, struct cursor *c, struct pl_diag *d) {
+static pl_err take_key(struct pl_cli *cli, const char *name, enum pl_key_id key, const char *value,
+                       struct cursor *c, struct pl_diag *d) {
     char text[PL_FLAG_TEXT];
-    bool is_switch = key && strcmp(key->type, "BOOL") == 0;
-    if (!value && is_switch) {
+    if (!value && is_switch_key(key)) {
         bool follows = c->i < c->argc && is_choice("true|false", c->argv[c->i]);
         value = follows ? c->argv[c->i++] : "true";
     }
@@ -218,12 +208,10 @@ static pl_err take_long(struct pl_cli *cli, const char *word, struct cursor *c, 
     int id = find_flag(command, name);
     if (id >= 0) return take_flag(cli, id, value, c, d);
     if (command && command->keys) {
-        const struct pl_key_info *key = find_key(name);
-        if (key || is_synonym(name)) return take_key(cli, name, key, value, c, d);
-        bool negated = strncmp(name, "no_", 3) == 0 && !value;
-        key = negated ? find_key(name + 3) : NULL;
-        if (key && strcmp(key->type, "BOOL") == 0)
-            return add_override(cli, key->key, "false", "", d);
+        const enum pl_key_id key = pl_key_find(name);
+        if (key != PL_KEY_COUNT) return take_key(cli, name, key, value, c, d);
+        if (!value && strncmp(name, "no_", 3) == 0 && is_switch_key(pl_key_find(name + 3)))
+            return add_override(cli, name + 3, "false", "", d);
     }
     return unknown_flag(command, word, name, d);
 }
@@ -322,10 +310,10 @@ void pl_cli_finish(struct pl_cli *cli) {
     *cli = (struct pl_cli){0};
 }
 
-/* Digits alone: strtod would also take "nan", "inf" and hexadecimal. */
+/* Digits, and no plus before them: strtod would also take "nan", "inf" and hexadecimal. */
 static bool parse_number(const char *text, double *out) {
     char *end;
-    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text)) return false;
+    if (!*text || *text == '+' || strspn(text, "0123456789.eE+-") != strlen(text)) return false;
     *out = strtod(text, &end);
     return end != text && *end == 0 && isfinite(*out);
 }
@@ -337,7 +325,7 @@ pl_err pl_cli_number(const struct pl_cli *cli, enum pl_cli_flag flag, double low
     double v;
     if (!value) return PL_ERR_OK;
     if (!parse_number(value, &v) || v < low || v > high || (whole && v != floor(v)))
-        return pl_diag_set(d, PL_ERR_USAGE, "%s wants a %snumber from %g to %g, not `%s`",
+        return pl_diag_set(d, PL_ERR_USAGE, "%s wants a %snumber from %.10g to %.10g, not `%.80s`",
                            pl_cli_flag_text(pl_cli_flags()[flag].name, text), whole ? "whole " : "",
                            low, high, value);
     *out = v;

@@ -34,7 +34,6 @@
     X(HELP, "help", 'h', "", "", "", "show help and stop")                                         \
     X(VERSION, "version", 'V', "", "", "", "show the version and stop")                            \
     X(QUIET, "quiet", 'q', "", "", "", "errors only")                                              \
-    X(VERBOSE, "verbose", 'v', "", "", "", "more notes on stderr")                                 \
     X(JSON, "json", 0, "", "", "", "answer in JSON on stdout, errors included")                    \
     X(COLOR, "color", 0, "auto|always|never", "", "", "colours on stderr; auto asks the terminal") \
     X(NO_PROGRESS, "no_progress", 0, "", "", "", "no progress line")                               \
@@ -102,8 +101,8 @@ enum pl_cli_flag {
 };
 #define PL_FLAG_BIT(id) (UINT64_C(1) << PL_FLAG_##id)
 #define PL_FLAGS_GLOBAL                                                                            \
-    (PL_FLAG_BIT(HELP) | PL_FLAG_BIT(VERSION) | PL_FLAG_BIT(QUIET) | PL_FLAG_BIT(VERBOSE) |        \
-     PL_FLAG_BIT(JSON) | PL_FLAG_BIT(COLOR) | PL_FLAG_BIT(NO_PROGRESS))
+    (PL_FLAG_BIT(HELP) | PL_FLAG_BIT(VERSION) | PL_FLAG_BIT(QUIET) | PL_FLAG_BIT(JSON) |           \
+     PL_FLAG_BIT(COLOR) | PL_FLAG_BIT(NO_PROGRESS))
 
 struct pl_flag_info {
     const char *name, *value, *key, *unit, *help;

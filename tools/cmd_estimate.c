@@ -47,8 +47,10 @@ pl_err pl_estimate_read_question(const struct pl_cli *cli, struct pl_question *q
 
 static json_t *lines_json(const char *lines) {
     json_t *list = json_array();
-    for (; *lines; lines += strcspn(lines, "\n") + 1)
-        json_array_append_new(list, json_stringn(lines, strcspn(lines, "\n")));
+    for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
+        n = strcspn(lines, "\n");
+        json_array_append_new(list, json_stringn(lines, n));
+    }
     return list;
 }
 
@@ -111,23 +113,31 @@ int pl_cmd_estimate(const struct pl_cli *cli) {
     return status;
 }
 
+static pl_err print_program(const struct pl_cli *cli, const struct pl_question *q,
+                            const struct pl_plan *plan, struct pl_diag *d) {
+    struct pl_text text = {0};
+    pl_plan_print(plan, &text);
+    if (!pl_cli_has(cli, PL_FLAG_JSON)) {
+        pl_cli_print_notes(cli, &q->notes);
+        return pl_cli_print_text(&text, d);
+    }
+    json_t *o = text.failed ? NULL
+                            : json_pack("{s:o, s:o}", "program", lines_json(pl_text_str(&text)),
+                                        "notes", lines_json(pl_text_str(&q->notes)));
+    pl_text_finish(&text);
+    return pl_cli_print_json(o, d);
+}
+
 int pl_cmd_inspect(const struct pl_cli *cli) {
     struct pl_question q = {0};
     struct pl_planned planned = {0};
     struct pl_diag d = {0};
-    struct pl_text text = {0};
-    int status = 0;
     pl_err err = pl_estimate_read_question(cli, &q, &d);
     if (err == PL_ERR_OK) err = pl_question_choose_batch(&q, &d);
     if (err == PL_ERR_OK) err = pl_question_plan(&q, &planned, &d);
     if (err == PL_ERR_OK) err = pl_plan_check(planned.plan, &d);
-    if (err == PL_ERR_OK) {
-        pl_plan_print(planned.plan, &text);
-        fputs(pl_text_str(&text), stdout);
-    } else {
-        status = pl_cli_fail(cli, &d);
-    }
-    pl_text_finish(&text);
+    if (err == PL_ERR_OK) err = print_program(cli, &q, planned.plan, &d);
+    int status = err == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
     pl_planned_finish(&planned);
     pl_question_finish(&q);
     return status;

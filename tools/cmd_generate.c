@@ -19,8 +19,13 @@ static pl_err print_answer(const struct pl_generate_text *text, const struct pl_
                            struct pl_diag *d) {
     const struct pl_generated_sequence *s = &g->sequences[0];
     struct pl_text words = {0};
-    if (text->tokenizer)
-        PL_TRY(pl_generate_text_decode(text, s->ids + s->prompt, s->n - s->prompt, &words, d));
+    if (text->tokenizer) {
+        pl_err err = pl_generate_text_decode(text, s->ids + s->prompt, s->n - s->prompt, &words, d);
+        if (err != PL_ERR_OK) {
+            pl_text_finish(&words);
+            return err;
+        }
+    }
     json_t *o = json_pack(
         "{s:o, s:o, s:s, s:I, s:I, s:I, s:f, s:f}", "ids", ids_json(s), "text",
         text->tokenizer ? json_stringn(pl_text_str(&words), words.len) : json_null(), "end",
@@ -34,10 +39,11 @@ static pl_err print_answer(const struct pl_generate_text *text, const struct pl_
 
 static void print_summary(const struct pl_generated *g, FILE *out) {
     char planned[PL_BYTES_TEXT];
-    fprintf(out,
-            "prompt %llu tokens, %.1f tokens/s; answer %.1f tokens/s; planned and allocated "
-            "%s\n",
-            (unsigned long long)g->prompt_tokens, rate(g->prompt_tokens, g->prompt_seconds),
+    uint64_t prompt = g->sequences[0].prompt;
+    fprintf(out, "prompt %llu token%s", (unsigned long long)prompt, prompt == 1 ? "" : "s");
+    if (g->prompt_tokens) /* a prompt of one token is computed as those of the answer are */
+        fprintf(out, ", %.1f tokens/s", rate(g->prompt_tokens, g->prompt_seconds));
+    fprintf(out, "; answer %.1f tokens/s; planned and allocated %s\n",
             rate(g->new_tokens, g->new_seconds), pl_bytes_text(g->allocated_bytes, planned));
 }
 
@@ -69,6 +75,7 @@ static int run(const struct pl_cli *cli, struct pl_generate_question *q, struct 
     const struct pl_prompt prompt = {q->ids, q->n};
     const struct pl_generate_options opt = {.messages = stderr,
                                             .quiet = quiet,
+                                            .colour = pl_cli_colour(cli, stderr),
                                             .max_new_tokens = q->max_new_tokens,
                                             .ignore_eos = q->ignore_eos,
                                             .turn_end =

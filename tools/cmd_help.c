@@ -63,18 +63,29 @@ static void print_command(const struct pl_command *c) {
     print_flags(PL_FLAGS_GLOBAL);
 }
 
+/* A row of what the reference says of a key, without the marks that Markdown needs. */
+static void print_part(const char *label, struct pl_text *part) {
+    if (part->len) printf("  %-8s ", label);
+    for (const char *c = pl_text_str(part); *c; c++)
+        if (*c != '`') putchar(*c);
+    if (part->len) putchar('\n');
+    pl_text_finish(part);
+}
+
 static bool print_key(const char *name) {
     uint32_t n;
-    const struct pl_key_info *keys = pl_key_table(&n), *k = keys;
-    while (k < keys + n && strcmp(k->key, name) != 0)
-        k++;
-    if (k == keys + n) return false;
+    enum pl_key_id id = pl_key_find(name);
+    if (id == PL_KEY_COUNT) return false;
+    const struct pl_key_info *k = &pl_key_table(&n)[id];
+    struct pl_text values = {0}, synonyms = {0};
     char text[PL_FLAG_TEXT];
-    printf("%s: %s\n\n  type     %s\n", k->key, k->help, k->type);
-    if (k->choices[0]) printf("  choices  %s\n", k->choices);
-    if (k->hi > k->lo) printf("  range    %.15g to %.15g\n", k->lo, k->hi);
+    pl_key_write_values(id, &values);
+    pl_key_write_synonyms(id, &synonyms);
+    printf("%s: %s\n\n  type     %s\n", k->key, k->help, pl_key_type_label(id));
+    print_part("values", &values);
     printf("  default  %s\n  flag     %s\n", k->def[0] ? k->def : "unset",
            pl_cli_flag_text(k->key, text));
+    print_part("also", &synonyms);
     return true;
 }
 

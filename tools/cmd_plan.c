@@ -10,22 +10,14 @@
 #include "tools/estimate_args.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /* A positive whole number given to a flag; *out stays when the flag is absent. */
 static pl_err read_count(const struct pl_cli *cli, enum pl_cli_flag flag, uint32_t most,
                          uint32_t *out, struct pl_diag *d) {
-    char name[PL_FLAG_TEXT], *end;
-    const char *text = cli->flag[flag];
-    if (!text) return PL_ERR_OK;
-    errno = 0;
-    unsigned long long v = strtoull(text, &end, 10);
-    bool digits = text[0] >= '0' && text[0] <= '9';
-    if (!digits || *end || errno || v < 1 || v > most)
-        return pl_diag_set(d, PL_ERR_USAGE, "%s wants a whole number from 1 to %u, not `%.80s`",
-                           pl_cli_flag_text(pl_cli_flags()[flag].name, name), most, text);
+    double v = *out;
+    PL_TRY(pl_cli_number(cli, flag, 1, most, true, &v, d));
     *out = (uint32_t)v;
     return PL_ERR_OK;
 }
@@ -82,8 +74,10 @@ static pl_err read_lengths(const struct pl_cli *cli, struct pl_question *q, stru
 /* --- files ----------------------------------------------------------------------------------- */
 
 static pl_err write_file(const char *path, const struct pl_text *text, struct pl_diag *d) {
+    struct pl_diag why = {0}; /* told as of a checkpoint, which this is not */
     if (text->failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
-    return pl_file_write(path, pl_text_str(text), text->len, d);
+    if (pl_file_write(path, pl_text_str(text), text->len, &why) == PL_ERR_OK) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_IO, "%s", why.message);
 }
 
 enum picture { PICTURE_BILL, PICTURE_TIMELINE, PICTURE_GRID, N_PICTURES };

@@ -47,10 +47,22 @@ static pl_err add_answer(const struct session *s, struct pl_text *out, struct pl
     return PL_ERR_OK;
 }
 
+void pl_tokenize_add_visible(struct pl_text *out, const char *word) {
+    for (size_t n; *word; word += n) {
+        n = strcspn(word, "\n\t");
+        pl_cli_add_safe(out, word, n);
+        if (!word[n]) continue;
+        pl_text_add(out, word[n] == '\n' ? "\\n" : "\\t");
+        n++;
+    }
+}
+
 static void add_listing(const struct session *s, struct pl_text *out) {
-    for (uint64_t i = 0; i < s->tokens.n; i++)
-        pl_text_addf(out, "%7ld  %s\n", (long)s->tokens.ids[i],
-                     pl_tokenizer_piece(s->t, s->tokens.ids[i]));
+    for (uint64_t i = 0; i < s->tokens.n; i++) {
+        pl_text_addf(out, "%7ld  ", (long)s->tokens.ids[i]);
+        pl_tokenize_add_visible(out, pl_tokenizer_piece(s->t, s->tokens.ids[i]));
+        pl_text_add(out, "\n");
+    }
     pl_text_add(out, "\n");
 }
 

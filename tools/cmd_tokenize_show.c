@@ -97,17 +97,6 @@ static void end_line(struct line *l) {
     pl_text_add(l->out, "\n");
 }
 
-/* A line is cut by words alone: a newline in a token is shown, not obeyed. */
-static void add_visible(struct pl_text *out, const char *word) {
-    for (size_t n; *word; word += n) {
-        n = strcspn(word, "\n\t");
-        pl_cli_add_safe(out, word, n);
-        if (!word[n]) continue;
-        pl_text_add(out, word[n] == '\n' ? "\\n" : "\\t");
-        n++;
-    }
-}
-
 static void add_word(struct line *l, const char *word) {
     unsigned n = width(word);
     if (l->at > INDENT && l->at + n >= l->show->columns) {
@@ -115,7 +104,7 @@ static void add_word(struct line *l, const char *word) {
         begin_line(l, "");
     }
     if (l->at > INDENT) pl_text_add(l->out, " ");
-    add_visible(l->out, word);
+    pl_tokenize_add_visible(l->out, word);
     l->at += n + 1;
 }
 

@@ -108,7 +108,9 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     bool quiet = pl_cli_has(cli, PL_FLAG_QUIET);
     const struct pl_train_options options = {.messages = stderr,
                                              .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
-                                             .quiet = quiet || pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
+                                             .quiet = quiet,
+                                             .no_progress = pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
+                                             .colour = pl_cli_colour(cli, stderr),
                                              .probe_only = pl_cli_has(cli, PL_FLAG_PROBE),
                                              .profile = pl_cli_has(cli, PL_FLAG_PROFILE),
                                              .stop = pl_cli_catch_signals()};

@@ -11,13 +11,6 @@ static bool is_yaml(const char *path) {
     return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-static pl_err set_override(struct pl_job *job, const char *assignment, struct pl_diag *d) {
-    char key[PL_FLAG_NAME]; /* the command line cut the name to this size */
-    size_t n = strcspn(assignment, "=");
-    snprintf(key, sizeof key, "%.*s", (int)n, assignment);
-    return pl_job_set(job, key, assignment + n + 1, d);
-}
-
 /* What is asked about beside the keys: `mode` knows this word only in a question. */
 static bool asks_inference(const char *override) {
     return strcmp(override, "mode=inference") == 0;
@@ -28,7 +21,8 @@ static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, bool 
     PL_TRY(pl_job_defaults(job, d));
     if (cli->n_args) PL_TRY(pl_job_set(job, "model", cli->args[0], d));
     for (uint32_t i = 0; i < cli->n_overrides; i++)
-        if (!asks_inference(cli->overrides[i])) PL_TRY(set_override(job, cli->overrides[i], d));
+        if (!asks_inference(cli->overrides[i]))
+            PL_TRY(pl_job_assign(job, cli->overrides[i], notes, d));
     if (!inference && job->mode == PL_UNSET_U32) {
         PL_TRY(pl_job_set(job, "mode", "lora", d));
         pl_text_add(notes, "`mode` is not given: planning for lora; `--mode full` is the other\n");

@@ -37,13 +37,8 @@ static pl_err check_keys(const struct pl_job *job, struct pl_diag *d) {
 
 static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_diag *d) {
     PL_TRY(pl_job_defaults(job, d));
-    for (uint32_t i = 0; i < cli->n_overrides; i++) {
-        char key[PL_FLAG_NAME]; /* the command line cut the name to this size */
-        const char *assignment = cli->overrides[i];
-        size_t n = strcspn(assignment, "=");
-        snprintf(key, sizeof key, "%.*s", (int)n, assignment);
-        PL_TRY(pl_job_set(job, key, assignment + n + 1, d));
-    }
+    for (uint32_t i = 0; i < cli->n_overrides; i++)
+        PL_TRY(pl_job_assign(job, cli->overrides[i], NULL, d));
     if (pl_cli_has(cli, PL_FLAG_ADAPTER))
         PL_TRY(pl_job_set(job, "adapter_path", cli->flag[PL_FLAG_ADAPTER], d));
     PL_TRY(check_keys(job, d));
@@ -84,6 +79,9 @@ static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) 
     if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for a path");
     pl_err err = PL_ERR_OK;
     if (!job->tokenizer) err = pl_model_resolve(path, &ref, NULL, d);
+    if (err == PL_ERR_OK && !job->tokenizer && !ref.weights_dir)
+        err = pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
+                          job->model);
     if (err == PL_ERR_OK)
         err = pl_generate_text_open(&q->text, ref.weights_dir ? ref.weights_dir : path, d);
     pl_model_ref_finish(&ref);

@@ -17,6 +17,7 @@ static const enum pl_cli_flag own_flags[] = {
     PL_FLAG_INFERENCE,       PL_FLAG_LORA,
     PL_FLAG_NUM_LAYERS,      PL_FLAG_HIDDEN_DIM,
     PL_FLAG_TRAINED_LAYERS,  PL_FLAG_NO_GRADIENT_CHECKPOINTING,
+    PL_FLAG_EFFECTIVE_BATCH,
 };
 
 static const char *own_flag(const struct pl_cli *cli) {
@@ -41,7 +42,8 @@ pl_err pl_rule_refuse_misplaced(const struct pl_cli *cli, struct pl_diag *d) {
     char text[PL_FLAG_TEXT];
     const char *own = own_flag(cli);
     if (!own) return PL_ERR_OK;
-    pl_diag_set(d, PL_ERR_USAGE, "%s belongs to --rule-of-thumb", pl_cli_flag_text(own, text));
+    pl_diag_set(d, PL_ERR_USAGE, "%s belongs to --rule-of-thumb and --table",
+                pl_cli_flag_text(own, text));
     pl_diag_hint(d, "a MODEL brings its own; `plimsoll help keys` lists what can be set");
     return PL_ERR_USAGE;
 }
@@ -96,13 +98,8 @@ static pl_err refuse_unknown_keys(const struct pl_job *job, struct pl_diag *d) {
 }
 
 static pl_err set_keys(const struct pl_cli *cli, struct pl_job *job, struct pl_diag *d) {
-    for (uint32_t i = 0; i < cli->n_overrides; i++) {
-        const char *s = cli->overrides[i];
-        char key[PL_FLAG_NAME];
-        size_t n = strcspn(s, "=");
-        snprintf(key, sizeof key, "%.*s", (int)n, s);
-        PL_TRY(pl_job_set(job, key, s + n + 1, d));
-    }
+    for (uint32_t i = 0; i < cli->n_overrides; i++)
+        PL_TRY(pl_job_assign(job, cli->overrides[i], NULL, d));
     return refuse_unknown_keys(job, d);
 }
 
@@ -154,6 +151,8 @@ static pl_err check_arguments(const struct pl_cli *cli, const struct pl_rule_que
         pl_diag_hint(d, "plimsoll estimate-vram %s --vram-gb 16", cli->args[0]);
         return PL_ERR_USAGE;
     }
+    if (pl_cli_has(cli, PL_FLAG_CHECKLIST))
+        return pl_diag_set(d, PL_ERR_USAGE, "--checklist is about a job, and needs a MODEL");
     if (!q->calculator || pl_cli_has(cli, PL_FLAG_PARAMS_BILLIONS)) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "--rule-of-thumb needs --params-billions N");
     pl_diag_hint(d, "plimsoll estimate-vram --rule-of-thumb --params-billions 8 "

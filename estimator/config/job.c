@@ -208,14 +208,14 @@ static pl_err set_text(struct pl_job *job, const char *key, size_t key_len, cons
     return PL_ERR_OK;
 }
 
-static pl_err apply_override(struct pl_job *job, const char *text, struct pl_text *notes,
-                             struct pl_diag *d) {
+pl_err pl_job_assign(struct pl_job *job, const char *assignment, struct pl_text *notes,
+                     struct pl_diag *d) {
     char buf[PL_EXCERPT_BYTES];
-    const char *equals = strchr(text, '=');
+    const char *equals = strchr(assignment, '=');
     if (!equals)
         return pl_diag_set(d, PL_ERR_USAGE, "`%s` is not of the form key=value",
-                           pl_scalar_excerpt(text, buf));
-    return set_text(job, text, (size_t)(equals - text), equals + 1, notes, d);
+                           pl_scalar_excerpt(assignment, buf));
+    return set_text(job, assignment, (size_t)(equals - assignment), equals + 1, notes, d);
 }
 
 pl_err pl_job_set(struct pl_job *job, const char *key, const char *value, struct pl_diag *d) {
@@ -248,7 +248,7 @@ pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint
     }
     PL_TRY_GOTO(read_yaml(job, name, yaml, yaml_bytes, notes, d), out);
     for (uint32_t i = 0; i < n_overrides; i++)
-        PL_TRY_GOTO(apply_override(job, overrides[i], notes, d), out);
+        PL_TRY_GOTO(pl_job_assign(job, overrides[i], notes, d), out);
     PL_TRY_GOTO(pl_job_require_keys(job, d), out);
     PL_TRY_GOTO(pl_job_validate(job, d), out);
 out:

@@ -5,7 +5,7 @@
  *   J2  combinations that cannot run together were refused by name (pl_job_validate)
  *   J3  pl_job_write() -> pl_job_read() gives an equal job
  * Use: struct pl_job job = {0};
- *      pl_job_read(&job, "run.yaml", overrides, n, &diag); ... pl_job_finish(&job); */
+ *      pl_job_read(&job, "run.yaml", overrides, n, NULL, &diag); ... pl_job_finish(&job); */
 #ifndef PL_ESTIMATOR_CONFIG_JOB_H
 #define PL_ESTIMATOR_CONFIG_JOB_H
 
@@ -135,6 +135,9 @@ bool pl_job_names_adapter(const struct pl_job *job);
 pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d);
 /* Sets one key from text; value as in YAML. */
 pl_err pl_job_set(struct pl_job *job, const char *key, const char *value, struct pl_diag *d);
+/* The same from one override, "key=value"; notes as in pl_job_read. */
+pl_err pl_job_assign(struct pl_job *job, const char *assignment, struct pl_text *notes,
+                     struct pl_diag *d);
 /* Combinations (J2); pl_job_read has already called it. */
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
 /* What training needs beyond an estimate: data to train on, and at least one step. */
@@ -184,6 +187,8 @@ struct pl_key_info {
     double lo, hi;
 };
 const struct pl_key_info *pl_key_table(uint32_t *n); /* n = PL_KEY_COUNT */
+/* By its name or a synonym; PL_KEY_COUNT: nothing is called so. */
+enum pl_key_id pl_key_find(const char *name);
 void pl_key_reference(struct pl_text *out);          /* configs/REFERENCE.md */
 /* The parts of the reference, for other forms of it; names and values stand in `backquotes`. */
 const char *pl_key_introduction(void);

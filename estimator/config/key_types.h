@@ -78,9 +78,7 @@ bool pl_key_is_null(const struct pl_key_info *info, const struct pl_node *node);
 /* "1 to 4096", for keys that are numbers. */
 void pl_key_write_limits(enum pl_key_id id, struct pl_text *out);
 
-/* keys.c: the key of this name or synonym, PL_KEY_COUNT when there is none, and the nearest key
- * (NULL when nothing is near). */
-enum pl_key_id pl_key_find(const char *name);
+/* keys.c: the key that is called nearly so, under whichever of its names; NULL: nothing is near. */
 const char *pl_key_nearest(const char *name);
 
 #endif

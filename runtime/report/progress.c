@@ -170,7 +170,7 @@ static void print_pieces(const struct pl_progress *p, const struct line *l, bool
 
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r) {
     double now = monotonic_seconds();
-    if (is_silent(p)) return;
+    if (is_silent(p) || p->notes_alone) return;
     if (p->terminal && now - p->last_drawn < REDRAW_SECONDS && r->step < r->total_steps) return;
     p->last_drawn = now;
     struct line l;
@@ -197,7 +197,7 @@ void pl_progress_note(struct pl_progress *p, const char *text) {
 }
 
 void pl_progress_end(struct pl_progress *p) {
-    if (is_silent(p) || !p->terminal) return;
+    if (is_silent(p) || p->notes_alone || !p->terminal) return;
     fputs("\n", p->out);
     fflush(p->out);
 }

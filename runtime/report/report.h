@@ -3,10 +3,11 @@
  * In: numbers of the trainer.  Out: train_log.jsonl, a progress line on stderr, loss.svg, vram.svg,
  * TensorBoard events. Needs: estimator.
  *   L1  the log is appended line by line and survives a crash up to the last whole line; a line
- * that could not be written whole is taken back L2  every line is JSON whatever the numbers: what
- * is not finite is written as null L3  pictures need no font, script or file but themselves, and
- * have a layout for any input Use: pl_log_open("out/train_log.jsonl", 0, NULL, &log, &diag);
- * pl_log_step(log, &r, &diag); ... pl_log_close(&log); */
+ *       that could not be written whole is taken back
+ *   L2  every line is JSON whatever the numbers: what is not finite is written as null
+ *   L3  pictures need no font, script or file but themselves, and have a layout for any input
+ * Use: pl_log_open("out/train_log.jsonl", 0, NULL, &log, &diag);
+ *      pl_log_step(log, &r, &diag); ... pl_log_close(&log); */
 #ifndef PL_RUNTIME_REPORT_REPORT_H
 #define PL_RUNTIME_REPORT_REPORT_H
 
@@ -55,6 +56,7 @@ struct pl_progress {
     FILE *out;
     bool terminal, colour;      /* one rewritten line, else a plain line each time */
     bool quiet;                 /* neither steps nor notes are shown */
+    bool notes_alone;           /* steps are not */
     double started, last_drawn; /* seconds, monotonic */
     uint64_t first_step;        /* steps done before this process began, for the ETA */
 };

@@ -251,7 +251,7 @@ pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *op
                    const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                    struct pl_diag *d) {
     const struct pl_train_options run_options = {
-        .messages = opt->messages, .quiet = opt->quiet, .stop = opt->stop};
+        .messages = opt->messages, .quiet = opt->quiet, .colour = opt->colour, .stop = opt->stop};
     *out = (struct pl_generated){0};
     PL_TRY(copy_prompts(pf, opt, prompts, n, out, d));
     struct generator *g = calloc(1, sizeof *g);

@@ -23,7 +23,7 @@ struct pl_prompt {
 
 struct pl_generate_options {
     FILE *messages; /* never NULL */
-    bool quiet;
+    bool quiet, colour;      /* of messages */
     uint64_t max_new_tokens; /* of a sequence; with its prompt at most job->max_seq_length */
     bool ignore_eos;
     const int32_t *turn_end; /* nullable: an id that ends an answer as the model's own do */

@@ -112,7 +112,7 @@ void pl_run_explain_oom(struct pl_run *r) {
     struct pl_rung *rung = pl_run_rung(r);
     if (pl_estimate_init(&e, r->job, &r->pf->model, &r->pf->traits, &r->pf->budget,
                          rung->batch_size, 0, NULL, NULL) == PL_ERR_OK) {
-        pl_estimate_text(&e, pl_colour_wanted(r->opt->messages), 80, &text);
+        pl_estimate_text(&e, r->opt->colour, 80, &text);
         pl_oom_checklist(rung->planned.plan, &r->facts, r->device->budget_bytes,
                          r->job_arena.bytes + r->batch_arena.bytes, &text);
     }

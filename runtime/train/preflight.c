@@ -53,8 +53,9 @@ pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_dia
     if (pf->model_dir) return check_base(pf, d);
     pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
                 pf->job->model);
-    pl_diag_hint(d, "download them into the hub cache or a directory; `--dry-run`, or `init: "
-                    "random` with `model_config`, needs none");
+    if (!pf->job->inference)
+        pl_diag_hint(d, "download them into the hub cache or a directory; `--dry-run`, or `init: "
+                        "random` with `model_config`, needs none");
     return PL_ERR_MODEL_WEIGHTS;
 }
 

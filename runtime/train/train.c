@@ -225,6 +225,8 @@ static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
 
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->pf->resume_state.step);
+    r->progress.notes_alone = r->opt->no_progress;
+    r->progress.colour = r->opt->colour;
     PL_TRY(pl_run_reserve(r, d));
     PL_TRY(pl_run_load(r, d));
     PL_TRY(pl_run_write_preflight(r, d));

@@ -7,7 +7,7 @@
  *   T3  planned == bound == allocated, byte for byte, asserted in every run
  *   T4  on a GPU the context is measured before the arenas are taken; a verdict that it turns ends
  *       the run there, with the exit status a refusal has
- * Use: struct pl_preflight pf; pl_preflight_init(&pf, &job, &opt, &d);
+ * Use: struct pl_preflight pf; pl_preflight_init(&pf, &job, &d);
  *      pl_train(&pf, &opt, &result, &d); pl_preflight_finish(&pf); */
 #ifndef PL_RUNTIME_TRAIN_TRAIN_H
 #define PL_RUNTIME_TRAIN_TRAIN_H
@@ -27,6 +27,8 @@ struct pl_train_options {
     FILE *messages;  /* ledger, notes, progress; never NULL */
     FILE *json;      /* one event a line; NULL = off */
     bool quiet;      /* errors only */
+    bool no_progress; /* notes, but no steps */
+    bool colour;      /* of messages */
     bool probe_only; /* the probe alone: nothing is trained or saved */
     bool profile;    /* time every op of every step; a table on messages, an event in the log */
     volatile sig_atomic_t *stop; /* nullable; non-zero signal number: finish the step, save, stop */

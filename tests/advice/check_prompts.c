@@ -238,6 +238,16 @@ START_TEST(a_bad_value_is_a_sentence_and_exit_2) {
 }
 END_TEST
 
+START_TEST(a_file_that_cannot_be_written_is_no_checkpoint) {
+    struct outcome p =
+        plimsoll_expect(1, NULL,
+                        (const char *[]){"plan", "SmolLM2-135M", "--mode", "lora", "--batch-size",
+                                         "1", "--snapshot", "/proc/none/step.pickle", NULL});
+    ck_assert_msg(strstr(p.err, "error[RUNTIME_IO]: ") != NULL, "%s", p.err);
+    outcome_finish(&p);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("advice.prompts");
     TCase *tc = tcase_create("prompts");
@@ -250,6 +260,7 @@ int main(void) {
     tcase_add_test(tc, the_csv_is_the_grid_and_nothing_else);
     tcase_add_loop_test(tc, a_bad_value_is_a_sentence_and_exit_2, 0,
                         (int)(sizeof bad / sizeof *bad));
+    tcase_add_test(tc, a_file_that_cannot_be_written_is_no_checkpoint);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -56,6 +56,8 @@ static const struct {
     {"learn --use-rslora a.yaml", "use_rslora=true"},
     {"learn --use-rslora false a.yaml", "use_rslora=false"},
     {"learn --no-oom-recovery a.yaml", "oom_recovery=false"},
+    {"learn --sample-packing a.yaml", "sample_packing=true"},
+    {"learn --no-sample-packing a.yaml", "sample_packing=false"},
     {"learn a.yaml --vram 16GiB", "vram_budget=16GiB"},
     {"learn a.yaml --vram-gb 24", "vram_budget=24GB"},
     {"learn a.yaml --vram-gb=7.5", "vram_budget=7.5GB"},
@@ -123,10 +125,10 @@ START_TEST(global_flags_stand_before_and_after_the_command) {
     struct words w;
     struct pl_cli cli;
     struct pl_diag d = {0};
-    split(&w, "-q --color never show one -v --no-progress");
+    split(&w, "-q --color never show one -V --no-progress");
     ck_assert_int_eq(pl_cli_parse(&cli, w.argc, w.argv, &d), PL_ERR_OK);
     ck_assert_str_eq(cli.flag[PL_FLAG_COLOR], "never");
-    ck_assert(pl_cli_has(&cli, PL_FLAG_QUIET) && pl_cli_has(&cli, PL_FLAG_VERBOSE));
+    ck_assert(pl_cli_has(&cli, PL_FLAG_QUIET) && pl_cli_has(&cli, PL_FLAG_VERSION));
     ck_assert(pl_cli_has(&cli, PL_FLAG_NO_PROGRESS) && !pl_cli_has(&cli, PL_FLAG_JSON));
     ck_assert_str_eq(cli.command->name, "show");
     ck_assert_str_eq(cli.args[0], "one");

@@ -8,6 +8,7 @@
 
 #include <check.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -68,6 +69,7 @@ static const struct {
     {{"help"}, "Exit status:\n  0          done"},
     {{"help", "help"}, "Examples:\n  plimsoll help"},
     {{"help", "lora_r"}, "flag     --lora-r\n"},
+    {{"help", "lora_rank"}, "lora_r: LoRA rank\n\n  type     whole number\n  values   1 to 4096\n"},
     {{"help", "keys"}, "max_seq_length"},
     {{"version"}, "plimsoll "},
     {{"-V"}, "plimsoll "},
@@ -136,6 +138,27 @@ START_TEST(streams_that_were_closed_are_no_file_of_the_run) {
     struct outcome p = child_run(argv, dir, SECONDS);
     ck_assert_int_eq(p.status, 0);
     json_decref(joblog_read(in_dir(dir, "out"))); /* every line is an event */
+    outcome_finish(&p);
+    scratch_remove(dir);
+}
+END_TEST
+
+/* Where nobody watches, FORCE_COLOR alone would colour the story of a failure. */
+START_TEST(a_run_keeps_to_the_flags_that_are_about_its_messages) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    tiny_make(dir, &(struct tiny){0}, "max_steps: 2\n");
+    struct outcome p =
+        plimsoll_run(dir, (const char *[]){"train", "run.yaml", "--probe", "--no-progress", NULL});
+    ck_assert_int_eq(p.status, 0);
+    ck_assert_msg(strstr(p.err, "\nprobe: 2 steps") && !strstr(p.err, "step 1/"), "%s", p.err);
+    outcome_finish(&p);
+    setenv("FORCE_COLOR", "1", 1);
+    p = plimsoll_run(dir, (const char *[]){"train", "run.yaml", "--color", "never",
+                                           "--debug-inject", "device_oom@step=1,forever", NULL});
+    unsetenv("FORCE_COLOR");
+    ck_assert_int_eq(p.status, 4);
+    ck_assert_msg(!strchr(p.err, '\033'), "%s", p.err);
     outcome_finish(&p);
     scratch_remove(dir);
 }
@@ -213,6 +236,7 @@ int main(void) {
     tcase_add_test(tc, a_full_disk_under_stdout_is_a_failure);
     tcase_add_test(tc, what_stdout_does_not_take_is_said_once);
     tcase_add_test(tc, streams_that_were_closed_are_no_file_of_the_run);
+    tcase_add_test(tc, a_run_keeps_to_the_flags_that_are_about_its_messages);
     tcase_add_test(tc, colour_appears_only_where_it_was_asked_for);
     tcase_add_loop_test(tc, bash_offers_commands_flags_and_choices, 0,
                         (int)(sizeof completions / sizeof *completions));

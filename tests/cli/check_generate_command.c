@@ -49,6 +49,9 @@ static const struct {
     {5,
      {"generate", "--json", "--model", "SmolLM2-135M", "--prompt-ids", "1"},
      "not on this machine"},
+    {5,
+     {"generate", "--json", "--model", "SmolLM2-135M", "--prompt", "a"},
+     "the weights of `SmolLM2-135M` are not on this machine"},
 };
 #define N_REFUSED (int)(sizeof refused / sizeof *refused)
 

@@ -1,5 +1,6 @@
 /* check_show.c - `plimsoll tokenize CONFIG --show N`: what it prints is what training takes.
  * PLIMSOLL names the binary. */
+#include "estimator/base/text.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
@@ -52,6 +53,27 @@ START_TEST(a_person_sees_what_is_trained_on_and_what_is_masked) {
                             "\n"
                             "2 rows, 14 tokens, 10 trained; longest 8; 1 cut, 0 dropped, 0 without "
                             "a token to train on\n");
+    outcome_finish(&o);
+}
+END_TEST
+
+/* A token that clears the screen of whoever prints it. */
+START_TEST(a_listing_shows_what_a_token_would_do_to_the_terminal) {
+    char *text = file_read("tests/data/tokenizer/gpt2_style/tokenizer.json", NULL);
+    struct pl_text clears = {0};
+    for (char *at = text, *mark; at; at = mark ? mark + strlen("<|endoftext|>") : NULL) {
+        mark = strstr(at, "<|endoftext|>");
+        pl_text_addn(&clears, at, mark ? (size_t)(mark - at) : strlen(at));
+        if (mark) pl_text_add(&clears, "\\u001b[2J");
+    }
+    file_write(in_dir(dir, "tokenizer.json"), pl_text_str(&clears));
+    pl_text_finish(&clears);
+    free(text);
+    static const char script[] =
+        "printf 'a\\033[2Jb\\n' | \"$PLIMSOLL\" tokenize --tokenizer tokenizer.json";
+    struct outcome o = child_run((const char *[]){"sh", "-c", script, NULL}, dir, 30);
+    ck_assert_int_eq(o.status, 0);
+    ck_assert_str_eq(o.out, "     64  a\n   2000  \\x1b[2J\n     65  b\n\n");
     outcome_finish(&o);
 }
 END_TEST
@@ -156,6 +178,7 @@ int main(void) {
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_person_sees_what_is_trained_on_and_what_is_masked);
+    tcase_add_test(t, a_listing_shows_what_a_token_would_do_to_the_terminal);
     tcase_add_test(t, colours_are_asked_for_or_left_out);
     tcase_add_test(t, a_line_is_wrapped_between_tokens);
     tcase_add_test(t, a_program_gets_ids_labels_and_pieces);

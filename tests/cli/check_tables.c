@@ -147,6 +147,12 @@ START_TEST(every_command_that_names_a_model_finds_it_by_name) {
                                          "--batch-size", "1", "--max-seq-length", "32", NULL});
     ck_assert_ptr_nonnull(strstr(p.out, "layers.29"));
     outcome_finish(&p);
+    json_t *program =
+        ask((const char *[]){"inspect", "SmolLM2-135M", "--batch-size", "1", "--json", NULL}, 0);
+    ck_assert_uint_gt(json_array_size(json_object_get(program, "program")), 1000);
+    ck_assert_ptr_nonnull(
+        strstr(json_string_value(json_array_get(json_object_get(program, "notes"), 0)), "`mode`"));
+    json_decref(program);
 
     char dir[SCRATCH_PATH];
     scratch_make(dir);

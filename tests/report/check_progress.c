@@ -228,6 +228,16 @@ START_TEST(quiet_says_nothing) {
 }
 END_TEST
 
+START_TEST(notes_alone_leave_out_the_line) {
+    struct pl_progress p = start();
+    p.notes_alone = true;
+    pl_progress_step(&p, &report);
+    pl_progress_note(&p, "note");
+    pl_progress_end(&p);
+    ck_assert_str_eq(drawn(), "\r\033[Knote\r\n");
+}
+END_TEST
+
 START_TEST(a_progress_that_was_never_begun_is_silent) {
     struct pl_progress p = {0};
     pl_progress_step(&p, &report);
@@ -295,6 +305,7 @@ int main(void) {
                         (int)(sizeof paces / sizeof *paces));
     tcase_add_test(tc, off_a_terminal_every_step_is_a_plain_line);
     tcase_add_test(tc, quiet_says_nothing);
+    tcase_add_test(tc, notes_alone_leave_out_the_line);
     tcase_add_test(tc, a_progress_that_was_never_begun_is_silent);
     tcase_add_test(tc, an_unlimited_budget_is_not_shown);
     tcase_add_loop_test(tc, colour_follows_the_environment, 0,
