@@ -6,7 +6,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { NVML_SUCCESS = 0, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_INSUFFICIENT_SIZE = 7 };
+enum {
+    NVML_SUCCESS = 0,
+    NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
+    NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_INSUFFICIENT_SIZE = 7
+};
 
 struct memory { /* nvmlMemory_t */
     unsigned long long total, free, used;
@@ -22,6 +28,10 @@ int nvmlShutdown(void);
 int nvmlSystemGetDriverVersion(char *out, unsigned size);
 int nvmlDeviceGetCount_v2(unsigned *out);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out);
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out);
+int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next);
+int nvmlDeviceGetMigDeviceHandleByIndex(void *gpu, unsigned index, void **out);
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *slice, void **out);
 int nvmlDeviceGetName(void *gpu, char *out, unsigned size);
 int nvmlDeviceGetUUID(void *gpu, char *out, unsigned size);
 int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *out);
@@ -50,6 +60,20 @@ int nvmlDeviceGetCount_v2(unsigned *out) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
     *out = &plsim_counters;
     return index == 0 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+/* It is in one piece. */
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
+    return (void)uuid, (void)out, NVML_ERROR_NOT_FOUND;
+}
+int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next) {
+    return (void)gpu, (void)now, (void)next, NVML_ERROR_NOT_SUPPORTED;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *gpu, unsigned index, void **out) {
+    return (void)gpu, (void)index, (void)out, NVML_ERROR_NOT_FOUND;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *slice, void **out) {
+    return (void)slice, (void)out, NVML_ERROR_INVALID_ARGUMENT;
 }
 
 int nvmlDeviceGetName(void *gpu, char *out, unsigned size) {

@@ -97,6 +97,49 @@ START_TEST(a_gpu_is_found_as_cuda_counts) {
 }
 END_TEST
 
+static const struct {
+    const char *visible;
+    uint32_t ordinal;
+    const char *uuid; /* NULL = none */
+} slices[] = {
+    {"MIG-fake-1-1", 0, "MIG-fake-1-1"},
+    {"MIG-fake-1-1,MIG-fake-0-1", 1, "MIG-fake-0-1"},
+    {"MIG-fake-1-2", 0, NULL},
+    {NULL, 0, "MIG-fake-0-0"},
+    {"1", 0, "MIG-fake-1-0"},
+    {"GPU-fake-1", 0, "MIG-fake-1-0"},
+    {NULL, 2, NULL},
+};
+
+/* CUDA sees the slice that is named, and of a GPU that is cut into them the first. */
+START_TEST(a_slice_is_described_and_not_its_gpu) {
+    struct pl_gpu gpu;
+    struct pl_diag d = {0};
+    fake();
+    set("FAKE_NVML_GPUS", "2");
+    set("FAKE_NVML_MIG", "2");
+    set("FAKE_NVML_TOTAL", "160000000000");
+    if (slices[_i].visible) set("CUDA_VISIBLE_DEVICES", slices[_i].visible);
+    pl_err err = pl_nvml_query(slices[_i].ordinal, &gpu, &d);
+    ck_assert_int_eq(err, slices[_i].uuid ? PL_ERR_OK : PL_ERR_NO_DEVICE);
+    if (!slices[_i].uuid) return;
+    ck_assert_str_eq(gpu.uuid, slices[_i].uuid);
+    ck_assert_uint_lt(gpu.total_bytes, 10000000001);
+    ck_assert_uint_gt(gpu.total_bytes, 9990000000);
+    ck_assert_uint_eq(gpu.sm, 90);
+}
+END_TEST
+
+START_TEST(a_gpu_in_slices_that_has_none_says_so) {
+    struct pl_gpu gpu;
+    struct pl_diag d = {0};
+    fake();
+    set("FAKE_NVML_MIG", "0");
+    ck_assert_int_eq(pl_nvml_query(0, &gpu, &d), PL_ERR_NO_DEVICE);
+    ck_assert_msg(strstr(d.message, "has no slice") != NULL, "%s", d.message);
+}
+END_TEST
+
 START_TEST(a_library_that_cannot_answer_is_no_device) {
     static const struct {
         const char *library, *word;
@@ -179,6 +222,8 @@ int main(void) {
     tcase_add_test(tc, only_the_bytes_of_this_process_count);
     tcase_add_test(tc, an_unknown_figure_is_none);
     tcase_add_loop_test(tc, a_gpu_is_found_as_cuda_counts, 0, N(choices));
+    tcase_add_loop_test(tc, a_slice_is_described_and_not_its_gpu, 0, N(slices));
+    tcase_add_test(tc, a_gpu_in_slices_that_has_none_says_so);
     tcase_add_loop_test(tc, a_library_that_cannot_answer_is_no_device, 0, 3);
     tcase_add_loop_test(tc, a_card_is_known_by_the_words_of_its_name, 0, N(names));
     tcase_add_test(tc, a_row_of_the_table_is_plausible);

@@ -8,10 +8,13 @@
  *   FAKE_NVML_SM       compute capability times ten (90)
  *   FAKE_NVML_PROCESS  bytes the calling process holds; unset: the driver does not tell
  *   FAKE_NVML_DRIVER   "580.65.06"
+ *   FAKE_NVML_MIG      every GPU is cut into so many slices: slice k of GPU i has the UUID
+ *                      MIG-fake-i-k and a sixteenth of the memory, of which only slices tell
  *   FAKE_NVML_FAIL     nvmlInit_v2 fails */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct memory {
@@ -28,6 +31,10 @@ int nvmlShutdown(void);
 int nvmlSystemGetDriverVersion(char *out, unsigned size);
 int nvmlDeviceGetCount_v2(unsigned *out);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out);
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out);
+int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next);
+int nvmlDeviceGetMigDeviceHandleByIndex(void *gpu, unsigned index, void **out);
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *slice, void **out);
 int nvmlDeviceGetName(void *gpu, char *out, unsigned size);
 int nvmlDeviceGetUUID(void *gpu, char *out, unsigned size);
 int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *out);
@@ -63,6 +70,9 @@ int nvmlDeviceGetCount_v2(unsigned *out) {
     return 0;
 }
 
+enum { NVML_INVALID = 2, NVML_NOT_SUPPORTED = 3, NVML_NO_PERMISSION = 4, NVML_NOT_FOUND = 6 };
+enum { SLICE = 1 << 8 }; /* in a handle: number of the slice and 1, times SLICE */
+
 /* A handle is the index and 1: never NULL. */
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
     *out = (void *)(uintptr_t)(index + 1);
@@ -70,7 +80,42 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
 }
 
 static unsigned index_of(void *gpu) {
-    return (unsigned)(uintptr_t)gpu - 1;
+    return (unsigned)((uintptr_t)gpu % SLICE) - 1;
+}
+
+/* 0 = a whole GPU. */
+static unsigned slice_of(void *gpu) {
+    return (unsigned)((uintptr_t)gpu / SLICE);
+}
+
+int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next) {
+    if (slice_of(gpu)) return NVML_INVALID;
+    *now = *next = getenv("FAKE_NVML_MIG") ? 1 : 0;
+    return number("FAKE_NVML_SM", 90) < 80 ? NVML_NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *gpu, unsigned index, void **out) {
+    if (slice_of(gpu) || index >= number("FAKE_NVML_MIG", 0)) return NVML_NOT_FOUND;
+    *out = (void *)((uintptr_t)gpu + (index + 1) * SLICE);
+    return 0;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *slice, void **out) {
+    if (!slice_of(slice)) return NVML_INVALID;
+    *out = (void *)((uintptr_t)slice % SLICE);
+    return 0;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
+    char other[96];
+    for (unsigned i = 0; i < number("FAKE_NVML_GPUS", 1); i++)
+        for (unsigned k = 0; k < number("FAKE_NVML_MIG", 0); k++) {
+            void *gpu = (void *)(uintptr_t)(i + 1);
+            if (nvmlDeviceGetMigDeviceHandleByIndex(gpu, k, out) != 0) return NVML_NOT_FOUND;
+            nvmlDeviceGetUUID(*out, other, sizeof other);
+            if (strcmp(uuid, other) == 0) return 0;
+        }
+    return NVML_NOT_FOUND;
 }
 
 int nvmlDeviceGetName(void *gpu, char *out, unsigned size) {
@@ -79,12 +124,17 @@ int nvmlDeviceGetName(void *gpu, char *out, unsigned size) {
 }
 
 int nvmlDeviceGetUUID(void *gpu, char *out, unsigned size) {
-    snprintf(out, size, "GPU-fake-%u", index_of(gpu));
+    if (slice_of(gpu))
+        snprintf(out, size, "MIG-fake-%u-%u", index_of(gpu), slice_of(gpu) - 1);
+    else
+        snprintf(out, size, "GPU-fake-%u", index_of(gpu));
     return 0;
 }
 
 int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *out) {
     out->total = number("FAKE_NVML_TOTAL", 80ULL << 30) - ((unsigned long long)index_of(gpu) << 20);
+    if (getenv("FAKE_NVML_MIG") && !slice_of(gpu)) return NVML_NO_PERMISSION;
+    if (slice_of(gpu)) out->total /= 16;
     out->free = number("FAKE_NVML_FREE", out->total);
     out->used = out->total - out->free;
     return 0;
@@ -92,7 +142,7 @@ int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *out) {
 
 int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor) {
     int sm = (int)number("FAKE_NVML_SM", 90);
-    (void)gpu;
+    if (slice_of(gpu)) return NVML_NOT_SUPPORTED;
     *major = sm / 10;
     *minor = sm % 10;
     return 0;

@@ -21,6 +21,7 @@ struct process { /* nvmlProcessInfo_v2_t */
 };
 #define PROCESS_UNKNOWN UINT64_MAX /* used, where the driver does not count by process */
 #define MAX_PROCESSES   256
+#define MAX_SLICES      16
 
 typedef void *gpu_handle;
 
@@ -31,6 +32,10 @@ typedef void *gpu_handle;
     X(int, driver, "nvmlSystemGetDriverVersion", (char *, unsigned))                               \
     X(int, count, "nvmlDeviceGetCount_v2", (unsigned *))                                           \
     X(int, by_index, "nvmlDeviceGetHandleByIndex_v2", (unsigned, gpu_handle *))                    \
+    X(int, by_uuid, "nvmlDeviceGetHandleByUUID", (const char *, gpu_handle *))                     \
+    X(int, mig_mode, "nvmlDeviceGetMigMode", (gpu_handle, unsigned *, unsigned *))                 \
+    X(int, slice, "nvmlDeviceGetMigDeviceHandleByIndex", (gpu_handle, unsigned, gpu_handle *))     \
+    X(int, whole, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", (gpu_handle, gpu_handle *))      \
     X(int, name, "nvmlDeviceGetName", (gpu_handle, char *, unsigned))                              \
     X(int, uuid, "nvmlDeviceGetUUID", (gpu_handle, char *, unsigned))                              \
     X(int, memory, "nvmlDeviceGetMemoryInfo", (gpu_handle, struct memory *))                       \
@@ -100,6 +105,20 @@ static bool has_uuid(const struct nvml *n, gpu_handle gpu, const char *beginning
            strncmp(uuid, beginning, strlen(beginning)) == 0;
 }
 
+/* Of a GPU that is cut into slices CUDA sees the first (MIG User Guide, "CUDA Device Enumeration"),
+ * and what it has only the slice can tell. Numbers of slices that went stay free. */
+static pl_err choose_slice(const struct nvml *n, gpu_handle *gpu, struct pl_diag *d) {
+    unsigned now = 0, next = 0;
+    gpu_handle slice = NULL;
+    if (n->mig_mode(*gpu, &now, &next) != NVML_SUCCESS || !now) return PL_ERR_OK;
+    for (unsigned i = 0; i < MAX_SLICES; i++) {
+        if (n->slice(*gpu, i, &slice) != NVML_SUCCESS) continue;
+        *gpu = slice;
+        return PL_ERR_OK;
+    }
+    return pl_diag_set(d, PL_ERR_NO_DEVICE, "the GPU is in MIG mode and has no slice");
+}
+
 static pl_err find_visible(const struct nvml *n, uint32_t count, uint32_t ordinal, gpu_handle *out,
                            struct pl_diag *d) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -107,11 +126,16 @@ static pl_err find_visible(const struct nvml *n, uint32_t count, uint32_t ordina
     uint32_t index = ordinal;
     bool known = !visible || visible_entry(visible, ordinal, entry, sizeof entry);
     if (visible && known && is_number(entry)) index = (uint32_t)strtoul(entry, NULL, 10);
+    if (visible && known && strncmp(entry, "MIG-", 4) == 0)
+        return failed(n, n->by_uuid(entry, out), "the slice that CUDA_VISIBLE_DEVICES names", d);
     if (visible && known && !is_number(entry)) {
         for (index = 0; index < count; index++)
             if (n->by_index(index, out) == NVML_SUCCESS && has_uuid(n, *out, entry)) break;
     }
-    if (known && index < count) return failed(n, n->by_index(index, out), "access to the GPU", d);
+    if (known && index < count) {
+        PL_TRY(failed(n, n->by_index(index, out), "access to the GPU", d));
+        return choose_slice(n, out, d);
+    }
     return pl_diag_set(d, PL_ERR_NO_DEVICE, "cuda:%" PRIu32 " is not among the %" PRIu32 " GPUs%s",
                        ordinal, count, visible ? " that CUDA_VISIBLE_DEVICES leaves" : "");
 }
@@ -133,12 +157,14 @@ static uint64_t own_bytes(const struct nvml *n, gpu_handle gpu) {
 static pl_err describe(const struct nvml *n, gpu_handle gpu, struct pl_gpu *out,
                        struct pl_diag *d) {
     struct memory m = {0};
+    gpu_handle whole = gpu; /* slices are not asked for their capability */
     int major = 0, minor = 0;
+    if (n->whole(gpu, &whole) != NVML_SUCCESS) whole = gpu;
     PL_TRY(failed(n, n->driver(out->driver, sizeof out->driver), "its version", d));
     PL_TRY(failed(n, n->name(gpu, out->name, sizeof out->name), "the name of the GPU", d));
     PL_TRY(failed(n, n->uuid(gpu, out->uuid, sizeof out->uuid), "the UUID of the GPU", d));
     PL_TRY(failed(n, n->memory(gpu, &m), "the memory of the GPU", d));
-    PL_TRY(failed(n, n->capability(gpu, &major, &minor), "the compute capability", d));
+    PL_TRY(failed(n, n->capability(whole, &major, &minor), "the compute capability", d));
     out->total_bytes = m.total;
     out->free_bytes = m.free;
     out->sm = (uint32_t)(major * 10 + minor);

@@ -5,7 +5,8 @@
  * Out: struct pl_gpu. Needs: estimator/base. No CUDA toolkit.
  *   N1  every call loads, asks and unloads: nothing is kept, no thread is made
  *   N2  GPUs are counted as CUDA counts them under CUDA_DEVICE_ORDER=PCI_BUS_ID: in the order of
- *       the bus, and only those that CUDA_VISIBLE_DEVICES names
+ *       the bus, and only those that CUDA_VISIBLE_DEVICES names; of a GPU that is cut into slices
+ *       (MIG) it is the slice that is described
  * Environment: PLIMSOLL_NVML names the library.
  * Use: struct pl_gpu gpu; pl_nvml_query(0, &gpu, &d); */
 #ifndef PL_RUNTIME_DEVICE_CUDA_NVML_H
