@@ -51,6 +51,7 @@ static void ask_precision(const struct scene *s) {
 static void ask_checkpointing(const struct scene *s) {
     uint32_t level = s->shape->recompute;
     bool full = level == PL_RECOMPUTE_FULL || level == PL_RECOMPUTE_OFFLOAD;
+    if (s->shape->inference) return; /* nothing is kept for a way back */
     begin(s, full ? FINE : CHANGE, "gradient checkpointing");
     pl_recompute_print(level, s->out);
     pl_text_add(s->out, full ? "\n"
@@ -61,7 +62,9 @@ static void ask_batch(const struct scene *s) {
     uint64_t n = s->shape->batch_size;
     begin(s, n > 1 ? CHANGE : FINE, "batch size");
     pl_text_addf(s->out, "%llu%s\n", (unsigned long long)n,
-                 n > 1 ? "; batch_size 1 with more accumulation trains the same" : " already");
+                 n == 1                ? " already"
+                 : s->shape->inference ? "; fewer sequences at a time take less"
+                                       : "; batch_size 1 with more accumulation trains the same");
 }
 
 static void ask_length(const struct scene *s) {
@@ -76,6 +79,7 @@ static void ask_length(const struct scene *s) {
 static void ask_adapters(const struct scene *s) {
     const uint64_t *job = s->plan->job_by_category;
     bool full = s->shape->mode == PL_MODE_FULL;
+    if (s->shape->inference) return; /* nothing is trained */
     begin(s, full ? CHANGE : FINE, "LoRA");
     if (full)
         pl_text_add(s->out, "off, every weight is trained: gradients and optimizer hold ");

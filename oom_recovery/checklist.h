@@ -5,6 +5,7 @@
  *   C1  a line starts with "[!]" where there is something to change, "[ok]" where there is not,
  *       and "[i]" where it only informs
  *   C2  every figure is of the plan or the device, none is estimated here
+ *   C3  questions about training are not asked of inference
  * Use: pl_oom_checklist(plan, &machine.last, budget, held, &text); */
 #ifndef PL_OOM_RECOVERY_CHECKLIST_H
 #define PL_OOM_RECOVERY_CHECKLIST_H

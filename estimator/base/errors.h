@@ -48,7 +48,8 @@
     X(DEVICE_LOST, 1, "RUNTIME_DEVICE_LOST",                                                       \
       "the device reported an error it cannot recover from; resume from the last checkpoint")      \
     X(NO_DEVICE, 6, "RUNTIME_NO_DEVICE", "`device: cpu` always works")                             \
-    X(DEVICE_OOM, 4, "RUNTIME_DEVICE_OOM", "recovery halves the batch first")                      \
+    X(DEVICE_OOM, 4, "RUNTIME_DEVICE_OOM",                                                         \
+      "nothing can be halved here: free memory on the device, or start with a smaller plan")       \
     X(PLAN_BROKEN, 1, "RUNTIME_PLAN_BROKEN", "this is a defect in Plimsoll: please report it")     \
     X(NOT_FINITE, 1, "RUNTIME_NOT_FINITE", "lower `learning_rate` or set `max_grad_norm: 1.0`")    \
     X(OVERFLOW, 2, "RUNTIME_SIZE_OVERFLOW", "the sizes asked for do not fit 64 bits")              \

@@ -105,6 +105,13 @@ static pl_err check_host(struct pl_device *dev, enum pl_tensor_place place, uint
         pl_bytes_text(available, left), available);
 }
 
+/* A back-end has one word for memory that it did not get; here it was the machine's. */
+static pl_err refused_by_host(pl_err err, const char *what, const struct pl_diag *failure,
+                              struct pl_diag *d) {
+    return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_HOST_OOM : err, "%s: %s", what,
+                       failure->message);
+}
+
 pl_err pl_host_reserve(struct pl_device *dev, enum pl_tensor_place place, uint64_t bytes,
                        const char *what, struct pl_arena *out, struct pl_diag *d) {
     void *base = NULL;
@@ -114,9 +121,7 @@ pl_err pl_host_reserve(struct pl_device *dev, enum pl_tensor_place place, uint64
     PL_TRY(check_host(dev, place, bytes, what, d));
     struct pl_diag failure = {0};
     pl_err err = dev->ops->host_alloc(dev, bytes, place == PL_PLACE_PINNED, &base, &failure);
-    if (err != PL_ERR_OK)
-        return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_HOST_OOM : err, "%s: %s", what,
-                           failure.message);
+    if (err != PL_ERR_OK) return refused_by_host(err, what, &failure, d);
     dev->host_bytes[place] += bytes;
     *out = (struct pl_arena){.base = base, .bytes = bytes};
     return PL_ERR_OK;
@@ -131,9 +136,10 @@ void pl_host_release(struct pl_device *dev, enum pl_tensor_place place, struct p
 }
 
 pl_err pl_staging_reserve(struct pl_device *dev, struct pl_diag *d) {
+    static const char what[] = "memory that copies pass through";
+    struct pl_diag failure = {0};
     if (!dev->ops->pin || dev->staging) return PL_ERR_OK;
-    dev->pinned_allocations++;
-    if (!is_injected(&dev->inject_pinned, dev->pinned_allocations)) return dev->ops->pin(dev, d);
-    return pl_diag_set(d, PL_ERR_DEVICE_OOM, "pinned host memory: %" PRIu64 " bytes refused",
-                       dev->traits.pinned_bytes);
+    PL_TRY(check_host(dev, PL_PLACE_PINNED, dev->traits.pinned_bytes, what, d));
+    pl_err err = dev->ops->pin(dev, &failure);
+    return err == PL_ERR_OK ? err : refused_by_host(err, what, &failure, d);
 }

@@ -109,7 +109,8 @@ pl_err pl_device_open(const struct pl_device_ops *ops, uint32_t threads, uint64_
 /* The same for one of several devices of a back-end. */
 pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
                          uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d);
-/* Takes the planned pinned memory, once; a second call does nothing. Refused: DEVICE_OOM. */
+/* Takes the planned pinned memory, once; a second call does nothing. Refused: HOST_OOM, since no
+ * smaller batch needs less of it. */
 pl_err pl_staging_reserve(struct pl_device *dev, struct pl_diag *d);
 void pl_device_close(struct pl_device **dev); /* NULL-safe; sets *dev to NULL */
 

@@ -165,11 +165,16 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* Recovery has made the micro-batch smaller, not the step. */
+/* Recovery has made the micro-batch smaller, not the step: what it holds, and the type of its
+ * gradients, stay what the configuration asks for. */
 static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
-    uint64_t product = (uint64_t)job->batch_size * pl_job_accumulation(job, job->batch_size);
-    if (job->global_batch_size != PL_UNSET_U32) return;
-    if (job->batch_size == PL_AUTO) product = s->global_batch;
+    bool open = job->batch_size == PL_AUTO, together = job->global_batch_size != PL_UNSET_U32;
+    uint64_t accumulation = pl_job_accumulation(job, job->batch_size);
+    uint64_t product = open ? s->global_batch : job->batch_size * accumulation;
+    if (job->gradient_dtype == PL_GRADIENT_AUTO && job->dtype == PL_JOB_DTYPE_BF16 &&
+        job->mode == PL_MODE_FULL && !(open && together)) /* else the first cut is not known */
+        job->gradient_dtype = accumulation > 1 ? PL_GRADIENT_FP32 : PL_GRADIENT_BF16;
+    if (together) return;
     job->global_batch_size = (uint32_t)pl_u64_min(product, PL_UNSET_U32 - 1);
     job->gradient_accumulation_steps = PL_UNSET_U32;
 }

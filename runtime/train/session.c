@@ -144,7 +144,7 @@ static pl_err reserve_host_job(struct pl_run *r, struct pl_diag *d) {
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         PL_TRY(pl_host_reserve(r->device, place, r->rungs[0].planned.plan->host[place].job_bytes,
                                "job arena of the host", &r->host_arenas.job[place], d));
-    return PL_ERR_OK;
+    return pl_staging_reserve(r->device, d);
 }
 
 /* Graphs know the addresses of what they work on. */
@@ -169,9 +169,16 @@ pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d) {
     struct pl_diag failure = {0};
     pl_err err = pl_arena_reserve(r->device, bytes, "job arena", &r->job_arena, &failure);
     if (err == PL_ERR_OK) return reserve_host_job(r, d);
-    r->facts = (struct pl_oom_facts){.what = "job arena", .requested_bytes = bytes};
-    r->facts.free_bytes = pl_run_free_bytes(r);
-    return pl_diag_set(d, err == PL_ERR_DEVICE_OOM ? PL_ERR_GPU_OOM : err, "%s", failure.message);
+    r->facts = (struct pl_oom_facts){.what = "job arena",
+                                     .requested_bytes = bytes,
+                                     .free_bytes = pl_run_free_bytes(r),
+                                     .injected = r->device->inject.at != 0};
+    if (err != PL_ERR_DEVICE_OOM) return pl_diag_set(d, err, "%s", failure.message);
+    pl_diag_set(d, PL_ERR_GPU_OOM, "%s", failure.message);
+    pl_diag_hint(d, "no batch size makes the job arena smaller: %s",
+                 r->job->inference ? "a smaller context or a 4-bit base does"
+                                   : "`offload`, `mode: lora` or `mode: qlora` does");
+    return PL_ERR_GPU_OOM;
 }
 
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,

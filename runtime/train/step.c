@@ -120,19 +120,9 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no plan was made for micro-batch %u", batch_size);
 }
 
-/* Only a refusal needs the facts. What is free is of the machine, not of the device: a limit on
- * pinned memory shows as a refusal in spite of it. Without a figure it stays 0. */
-static pl_err reserve_staging(struct pl_run *r, struct pl_diag *d) {
-    pl_err err = pl_staging_reserve(r->device, d);
-    if (err == PL_ERR_OK) return PL_ERR_OK;
-    r->facts = (struct pl_oom_facts){.what = "pinned host memory",
-                                     .requested_bytes = r->device->traits.pinned_bytes,
-                                     .injected = r->device->inject_pinned.at != 0};
-    (void)pl_cpu_available_bytes(&r->facts.free_bytes, NULL);
-    return err;
-}
-
-/* What a smaller micro-batch would need less of, so a refusal is one that halving answers. */
+/* What a smaller micro-batch would need less of, so a refusal is one that halving answers. What is
+ * free is of the machine, not of the device: a limit on pinned memory shows as a refusal in spite
+ * of it. Without a figure it stays 0. */
 static pl_err reserve_host_batch(struct pl_run *r, struct pl_diag *d) {
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
         uint64_t bytes = pl_run_rung(r)->planned.plan->host[place].batch_bytes;
@@ -159,7 +149,6 @@ static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     struct pl_rung *rung = pl_run_rung(r);
     pl_run_release_batch(r);
-    PL_TRY(reserve_staging(r, d));
     PL_TRY(reserve_host_batch(r, d));
     r->facts = (struct pl_oom_facts){.what = "batch arena",
                                      .requested_bytes = rung->planned.plan->batch_bytes,
@@ -189,11 +178,11 @@ static void event(void *ctx, const struct pl_oom_event *e) {
     pl_progress_note(&r->progress, line);
     json_t *o = json_pack(
         "{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "step", (json_int_t)e->step, "attempt",
-        (json_int_t)e->attempt, "cause", e->facts.injected ? "injected" : "device out of memory",
-        "what", e->facts.what, "requested_bytes", (json_int_t)e->facts.requested_bytes,
-        "free_bytes", (json_int_t)e->facts.free_bytes, "old_batch_size",
-        (json_int_t)e->old_batch_size, "new_batch_size", (json_int_t)e->new_batch_size,
-        "gradient_accumulation_steps", (json_int_t)e->gradient_accumulation_steps);
+        (json_int_t)e->attempt, "cause", e->facts.injected ? "injected" : "out of memory", "what",
+        e->facts.what, "requested_bytes", (json_int_t)e->facts.requested_bytes, "free_bytes",
+        (json_int_t)e->facts.free_bytes, "old_batch_size", (json_int_t)e->old_batch_size,
+        "new_batch_size", (json_int_t)e->new_batch_size, "gradient_accumulation_steps",
+        (json_int_t)e->gradient_accumulation_steps);
     if (r->log)
         pl_log_event(r->log, "oom_recovery", o, NULL);
     else

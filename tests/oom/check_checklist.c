@@ -78,6 +78,18 @@ START_TEST(a_question_is_marked_when_there_is_something_to_change) {
 }
 END_TEST
 
+START_TEST(inference_is_not_asked_about_training) {
+    toy.program.shape.inference = true;
+    toy.program.shape.mode = PL_MODE_FULL;
+    toy.program.shape.batch_size = 4;
+    ask(PL_AUTO_BYTES);
+    ck_assert_str_eq(line_of("gradient checkpointing"), "");
+    ck_assert_str_eq(line_of("LoRA"), "");
+    ck_assert_str_eq(line_of("batch size"),
+                     "[!]  batch size: 4; fewer sequences at a time take less");
+}
+END_TEST
+
 START_TEST(a_base_in_bf16_is_told_from_its_activations) {
     toy.program.shape.dtype = PL_DTYPE_F32;
     toy.program.shape.base_bf16 = true;
@@ -191,6 +203,7 @@ int main(void) {
     tcase_add_test(tc, what_failed_names_asked_and_free_bytes);
     tcase_add_loop_test(tc, a_question_is_marked_when_there_is_something_to_change, 0,
                         (int)(sizeof answers / sizeof *answers));
+    tcase_add_test(tc, inference_is_not_asked_about_training);
     tcase_add_test(tc, every_n_is_named_with_its_n);
     tcase_add_test(tc, a_base_in_bf16_is_told_from_its_activations);
     tcase_add_loop_test(tc, what_the_budget_lacks_is_somebody_elses, 0,

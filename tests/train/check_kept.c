@@ -271,6 +271,8 @@ static const char *const batches[] = {
     "batch_size: 2\ngradient_accumulation_steps: 3\n",
     "batch_size: auto\nvram_budget: 3MiB\n",
     "batch_size: 4\nglobal_batch_size: 8\n",
+    "batch_size: 7\n",              /* 4 and 3 */
+    "batch_size: 8\ndtype: bf16\n", /* gradients in bf16, as those of one micro-batch */
 };
 
 /* A step has as many samples behind a recovery as before it, in the next run too. */

@@ -218,6 +218,10 @@ START_TEST(an_allocation_that_fails_ends_in_a_recovery_or_in_exit_4) {
             recovered = summary_number("out", "oom_recoveries");
         } else {
             expect_clean_exhaustion(&o);
+            bool job_arena = strstr(o.err, "what failed: job arena") != NULL;
+            ck_assert_msg(job_arena == (at == 1), "%s", o.err);
+            ck_assert_msg(strstr(o.err, "(injected by debug_inject)"), "%s", o.err);
+            ck_assert_msg(!strstr(o.err, "no batch size makes") == !job_arena, "%s", o.err);
             failed++;
         }
         outcome_finish(&o);
