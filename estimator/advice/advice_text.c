@@ -172,15 +172,25 @@ static void add_percent(struct pl_text *out, double percent) {
         pl_text_addf(out, "%+7.1f %%", percent);
 }
 
+#define KNOB_COLUMNS 42 /* and more where a name needs more */
+#define KNOB_TEXT    96
+
+static int knob_name(const struct pl_knob *k, char row[KNOB_TEXT]) {
+    const char *from = strchr(k->from, ':'), *to = strchr(k->change, ':');
+    snprintf(row, KNOB_TEXT, "%.*s%s ->%s", (int)(from - k->from), k->from, from, to + 1);
+    return (int)strlen(row);
+}
+
 static void add_knobs(const struct page *p) {
+    char row[KNOB_TEXT];
+    int columns = KNOB_COLUMNS;
     heading(p, "knobs", ", each planned again; work = planned FLOPs per token, not seconds");
+    for (uint32_t i = 0; i < p->a->n_knobs; i++)
+        if (knob_name(&p->a->knobs[i], row) > columns) columns = (int)strlen(row);
     for (uint32_t i = 0; i < p->a->n_knobs; i++) {
         const struct pl_knob *k = &p->a->knobs[i];
-        char row[96];
-        const char *from = strchr(k->from, ':');
-        const char *to = strchr(k->change, ':');
-        snprintf(row, sizeof row, "%.*s%s ->%s", (int)(from - k->from), k->from, from, to + 1);
-        pl_text_addf(p->out, "  %-42s", row);
+        knob_name(k, row);
+        pl_text_addf(p->out, "  %-*s", columns, row);
         add_signed(p->out, -k->saves_bytes);
         add_bytes(p->out, k->price.needed_bytes);
         add_percent(p->out, k->time_percent);

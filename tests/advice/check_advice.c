@@ -408,6 +408,22 @@ START_TEST(the_text_stays_in_the_width_and_is_plain_without_colour) {
 }
 END_TEST
 
+/* Some names of levels are long. */
+START_TEST(the_knobs_line_up) {
+    struct pl_text text = {0};
+    set(&job, "gradient_checkpointing", "attention:12+light");
+    struct pl_advice a = advise();
+    pl_advice_text(&a, false, 80, &text);
+    const char *row = strchr(strstr(pl_text_str(&text), "\nknobs") + 1, '\n') + 1;
+    size_t columns = strcspn(row, "\n");
+    ck_assert_uint_gt(columns, 80);
+    for (; *row != '\n'; row += strcspn(row, "\n") + 1)
+        ck_assert_uint_eq(strcspn(row, "\n"), columns);
+    pl_text_finish(&text);
+    pl_advice_finish(&a);
+}
+END_TEST
+
 START_TEST(every_line_of_the_ledger_says_where_it_comes_from) {
     struct pl_advice a = advise();
     json_t *o = pl_advice_json(&a, ""), *row;
@@ -466,6 +482,7 @@ int main(void) {
     tcase_add_test(tc, the_command_quotes_what_a_shell_would_take_apart);
     tcase_add_test(tc, a_card_is_judged_as_its_own_estimate);
     tcase_add_test(tc, the_text_stays_in_the_width_and_is_plain_without_colour);
+    tcase_add_test(tc, the_knobs_line_up);
     tcase_add_test(tc, every_line_of_the_ledger_says_where_it_comes_from);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -107,16 +107,9 @@ static void measure(struct pl_device *dev, char *memory, const struct shape *s, 
 }
 
 int main(int argc, char **argv) {
-    struct pl_diag d = {0};
-    struct pl_device *dev = NULL;
     struct pl_arena arena = {0};
     const uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : pl_cpu_count();
-    if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK ||
-        pl_arena_reserve(dev, MEMORY_BYTES, "attention", &arena, &d) != PL_ERR_OK) {
-        fprintf(stderr, "bench_attention: %s\n", d.message);
-        pl_device_close(&dev);
-        return 1;
-    }
+    struct pl_device *dev = bench_cpu_open("bench_attention", threads, MEMORY_BYTES, &arena);
     printf("{\"level\":\"%s\",\"threads\":%u,\"attention\":[\n", pl_cpu_of(dev)->level, threads);
     for (int i = 0; i < N_SHAPES; i++)
         measure(dev, arena.base, &shapes[i], i == N_SHAPES - 1);

@@ -4,10 +4,10 @@
  * Usage: bench_few_rows [threads]. The weights are the matrices of SmolLM2-135M one after another,
  * each in its own place: 540 MB in fp32, which no cache should hold. */
 #include "runtime/device/cpu/cpu.h"
+#include "tests/bench/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const struct {
     uint64_t n, k, copies;
@@ -21,12 +21,6 @@ static struct pl_device *dev;
 
 /* Of the processor for one thread, so that neighbours on the machine do not count. */
 static clockid_t clock_used = CLOCK_MONOTONIC;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(clock_used, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static struct pl_view matrix(uint64_t rows, uint64_t cols, enum pl_dtype t) {
     struct pl_view v = {.rows = rows, .cols = cols, .ld = cols, .dtype = t};
@@ -88,10 +82,10 @@ static double rate(pl_kernel_fn linear, const struct weights *s, uint64_t rows) 
     for (int i = 0; i < SHAPES; i++)
         bytes += (double)(shapes[i].n * shapes[i].k * shapes[i].copies * pl_dtype_bytes(s->dtype));
     for (int r = 0; r < ROUNDS; r++) {
-        const double start = now();
+        const double start = seconds_of(clock_used);
         for (int i = 0; i < SHAPES; i++)
             multiply(linear, s, i, rows);
-        const double spent = now() - start;
+        const double spent = seconds_of(clock_used) - start;
         best = spent < best ? spent : best;
     }
     return 1e-9 * bytes / best;
@@ -114,11 +108,7 @@ int main(int argc, char **argv) {
                                              {PL_DTYPE_BF16, PL_DTYPE_BF16},
                                              {PL_DTYPE_BF16, PL_DTYPE_F32}};
     enum { TYPES = sizeof types / sizeof *types };
-    struct pl_diag d = {0};
-    if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK) {
-        fprintf(stderr, "bench_few_rows: %s\n", d.message);
-        return 1;
-    }
+    dev = bench_cpu_open("bench_few_rows", threads, 0, NULL);
     if (threads == 1) clock_used = CLOCK_THREAD_CPUTIME_ID;
     printf("{\"threads\":%u,\"gigabytes_a_second\":[\n", threads);
     for (int t = 0; t < TYPES; t++) {

@@ -4,11 +4,11 @@
  * part of its own; 0 where it is not installed. */
 #include "runtime/device/cpu/cpu.h"
 #include "tests/bench/blas.h"
+#include "tests/bench/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct shape {
     const char *name;
@@ -24,12 +24,6 @@ static const struct shape shapes[] = {
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 #define MATRICES_BYTES (UINT64_C(750) << 20)
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct run {
     struct pl_device *dev;
@@ -107,11 +101,11 @@ static void run_reference(void *arg) {
 /* Seconds per call over at least 4 ms. */
 static double seconds(void (*once)(void *), void *arg) {
     int calls = 0;
-    double start = now(), spent;
+    double start = seconds_of(CLOCK_MONOTONIC), spent;
     do {
         once(arg);
         calls++;
-        spent = now() - start;
+        spent = seconds_of(CLOCK_MONOTONIC) - start;
     } while (spent < 0.004);
     return spent / calls;
 }
@@ -156,16 +150,9 @@ static void take_level(struct pl_device *dev, const char *name) {
 }
 
 int main(int argc, char **argv) {
-    struct pl_diag d = {0};
-    struct pl_device *dev = NULL;
     struct pl_arena arena = {0};
     uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : pl_cpu_count();
-    if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK ||
-        pl_arena_reserve(dev, MATRICES_BYTES, "matrices", &arena, &d) != PL_ERR_OK) {
-        fprintf(stderr, "bench_gemm: %s\n", d.message);
-        pl_device_close(&dev);
-        return 1;
-    }
+    struct pl_device *dev = bench_cpu_open("bench_gemm", threads, MATRICES_BYTES, &arena);
     if (argc > 2) take_level(dev, argv[2]);
     has_reference = blas_load(pl_cpu_of(dev)->level);
     printf("{\"level\":\"%s\",\"threads\":%u,\"products\":[\n", pl_cpu_of(dev)->level, threads);

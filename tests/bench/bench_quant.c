@@ -4,10 +4,10 @@
  * Usage: bench_quant [threads]. adamw stands beside adamw_8bit to compare with. */
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/kernels/quant.h"
+#include "tests/bench/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* A matrix that a cache holds, and one that it does not. */
 static const uint64_t sizes[] = {UINT64_C(1) << 17, UINT64_C(1) << 23};
@@ -24,12 +24,6 @@ static const struct pl_batch batch = {.step = 3,
 
 /* Of the processor for one thread, so that neighbours on the machine do not count. */
 static clockid_t clock_used = CLOCK_MONOTONIC;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(clock_used, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Zeros, aligned as tensors in an arena are. */
 static void *memory(uint64_t bytes) {
@@ -69,10 +63,10 @@ static void quantise(struct work *w) {
 static double rate(void (*fn)(struct work *), struct work *w) {
     double best = 0;
     for (int r = 0; r < ROUNDS; r++) {
-        const double start = now();
+        const double start = seconds_of(clock_used);
         double spent = 0;
         int calls = 0;
-        for (; spent < 0.005; calls++, spent = now() - start)
+        for (; spent < 0.005; calls++, spent = seconds_of(clock_used) - start)
             fn(w);
         const double got = (double)calls * (double)w->n / spent;
         best = got > best ? got : best;
@@ -198,11 +192,7 @@ int main(int argc, char **argv) {
     struct pl_cpu_level levels[PL_CPU_MAX_LEVELS];
     const uint32_t n = pl_cpu_levels(levels, PL_CPU_MAX_LEVELS);
     const uint32_t threads = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
-    struct pl_diag d = {0};
-    if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) != PL_ERR_OK) {
-        fprintf(stderr, "bench_quant: %s\n", d.message);
-        return 1;
-    }
+    dev = bench_cpu_open("bench_quant", threads, 0, NULL);
     if (threads == 1) clock_used = CLOCK_THREAD_CPUTIME_ID;
     printf("{\"threads\":%u,\"millions_a_second\":[\n", threads);
     for (uint32_t l = 0; l < n; l++)

@@ -30,22 +30,16 @@ static void *address(void *ctx, uint32_t tensor) {
     return (char *)r->arena.base + r->planned.plan->places[tensor].offset;
 }
 
-static double now(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The second of two: the first one pays for fresh pages. */
 static void report(const char *job, const char *by, const struct pl_tensor_io *io) {
     struct pl_diag d = {0};
     double wall = 0, cpu = 0;
     for (int i = 0; i < 2; i++) {
-        wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+        wall = seconds_of(CLOCK_MONOTONIC), cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
         must(pl_model_init_random(io, 1, &d), &d);
     }
     printf("{%s,\"by\":\"%s\",\"seconds\":%.2f,\"processor_seconds\":%.2f}\n", job, by,
-           now(CLOCK_MONOTONIC) - wall, now(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+           seconds_of(CLOCK_MONOTONIC) - wall, seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu);
     fflush(stdout);
 }
 

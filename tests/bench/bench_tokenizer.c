@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { BYTES = 1 << 20, ROUNDS = 7 };
 
@@ -30,9 +29,7 @@ enum { N_TEXTS = sizeof texts / sizeof *texts };
 
 /* Processor time: other work of the machine does not count. */
 static double cpu_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static size_t fill(char *text, const char *unit, size_t n) {

@@ -8,6 +8,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+double seconds_of(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct pl_device *bench_cpu_open(const char *name, uint32_t threads, uint64_t bytes,
+                                 struct pl_arena *arena) {
+    struct pl_diag d = {0};
+    struct pl_device *dev = NULL;
+    if (pl_device_open(&pl_device_cpu, threads, PL_AUTO_BYTES, &dev, &d) == PL_ERR_OK &&
+        (!bytes || pl_arena_reserve(dev, bytes, name, arena, &d) == PL_ERR_OK))
+        return dev;
+    fprintf(stderr, "%s: %s\n", name, d.message);
+    exit(1);
+}
+
 enum { SIDE = 2048, ROUNDS = 7 };
 
 static int ascending(const void *a, const void *b) {
