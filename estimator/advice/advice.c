@@ -18,8 +18,9 @@ uint32_t pl_advice_step_samples(const struct pl_advice_question *q) {
 
 static void add_choice(struct pl_advice *a, uint32_t length) {
     uint32_t n, at = a->n_choices;
-    if (length < (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].lo || at == PL_MAX_CHOICES)
-        return;
+    const struct pl_key_info *key = &pl_key_table(&n)[PL_KEY_max_seq_length];
+    length = (uint32_t)pl_u64_min(length, (uint64_t)key->hi); /* a longer one no file may ask for */
+    if (length < (uint32_t)key->lo || at == PL_MAX_CHOICES) return;
     for (uint32_t i = 0; i < at; i++)
         if (a->choices[i].length == length) return;
     for (; at && a->choices[at - 1].length > length; at--)

@@ -315,6 +315,21 @@ START_TEST(the_advised_length_is_that_of_the_longest_sample_where_it_fits) {
 }
 END_TEST
 
+START_TEST(no_length_is_advised_that_no_file_may_ask_for) {
+    struct pl_lengths l;
+    uint32_t n;
+    const uint32_t most = (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].hi;
+    ck_assert_int_eq(pl_lengths_describe(&l, 10, 20000000, 20000000, NULL), PL_ERR_OK);
+    ask.lengths = &l;
+    budget.known = false;
+    struct pl_advice a = advise();
+    ck_assert_uint_eq(a.length, most);
+    for (uint32_t i = 0; i < a.n_choices; i++)
+        ck_assert_uint_le(a.choices[i].length, most);
+    pl_advice_finish(&a);
+}
+END_TEST
+
 START_TEST(the_yaml_is_a_job_that_needs_what_was_promised) {
     struct pl_text yaml = {0};
     struct pl_job read;
@@ -478,6 +493,7 @@ int main(void) {
     tcase_add_test(tc, a_level_that_fits_nothing_has_no_point);
     tcase_add_loop_test(tc, the_recommended_batch_divides_the_effective_one_and_fits, 0, 5);
     tcase_add_loop_test(tc, the_advised_length_is_that_of_the_longest_sample_where_it_fits, 0, 3);
+    tcase_add_test(tc, no_length_is_advised_that_no_file_may_ask_for);
     tcase_add_test(tc, the_yaml_is_a_job_that_needs_what_was_promised);
     tcase_add_test(tc, the_command_quotes_what_a_shell_would_take_apart);
     tcase_add_test(tc, a_card_is_judged_as_its_own_estimate);
