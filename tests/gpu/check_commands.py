@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True  # the modules lie in the source tree
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import machine
+import pytorch_run
 import runs
 
 # A child with a process group of its own, as Check gives every test, that keeps the pipe open.
@@ -85,6 +86,16 @@ class Commands(unittest.TestCase):
     def test_a_report_that_is_killed_takes_its_command_along(self):
         self.assertEqual(self.end_report(signal.SIGKILL), -signal.SIGKILL)
         self.assertTrue(wait_for(lambda: sum(map(is_there, self.pids())) < 2))
+
+    def test_free_memory_that_is_not_told_is_no_figure(self):
+        program = pathlib.Path(self.scratch.name) / "nvidia-smi"
+        path = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", path)
+        os.environ["PATH"] = f"{program.parent}:{path}"
+        for script, told in (("echo 1024", 1 << 30), ("echo '[N/A]'", None), ("exit 9", None)):
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o755)
+            self.assertEqual(pytorch_run.free_bytes(), told, script)
 
     def test_a_warning_does_not_hide_an_answer(self):
         program = pathlib.Path(self.scratch.name) / "plimsoll"

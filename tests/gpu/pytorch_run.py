@@ -20,13 +20,15 @@ WARM_UP = 2
 
 
 def free_bytes():
-    """Asked of the driver by another process; None where there is none."""
+    """Asked of the driver by another process; None where it does not tell: the rate is worth more.
+    """
     if not shutil.which("nvidia-smi"):
         return None
     text = subprocess.run(["nvidia-smi", "--query-gpu=memory.free",
                            "--format=csv,noheader,nounits"],
-                          stdout=subprocess.PIPE, text=True, check=True).stdout
-    return int(float(text.splitlines()[0])) << 20
+                          stdout=subprocess.PIPE, text=True, check=False).stdout
+    number = next(iter(text.split()), "")
+    return int(number) << 20 if number.isdigit() else None
 
 
 def build(directory, mode, recompute, device):
@@ -86,7 +88,7 @@ def main():
         "tokens_per_second": batch * length / min(timed),
         "median_tokens_per_second": batch * length / statistics.median(timed),
         "allocated_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else None,
-        "process_bytes": before_cuda - after if before_cuda else None,
+        "process_bytes": before_cuda - after if before_cuda and after else None,
         "first_loss": losses[0], "last_loss": losses[-1], "grad_norm": norm.item(),
         "versions": {"torch": torch.__version__,
                      "transformers": sys.modules["transformers"].__version__}}))
