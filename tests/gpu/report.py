@@ -7,6 +7,7 @@ written again after each, so a report that is cut short keeps what it had. Rows 
 """
 import argparse
 import datetime
+import errno
 import json
 import os
 import pathlib
@@ -66,6 +67,8 @@ def suites(machine):
 
 
 def sanitize(machine, tool, command, env, seconds):
+    if not command[0].exists():  # the sanitizer would say so, and fail
+        raise FileNotFoundError(errno.ENOENT, "not built", str(command[0]))
     out = run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--target-processes",
                "all", *command], seconds, {**machine.env, **env})
     return out.row(errors=number_after("SUMMARY:", out.text))
