@@ -39,7 +39,8 @@
     X(CHECKPOINT_FORMAT, 5, "CHECKPOINT_FORMAT", "the file is damaged or not safetensors")         \
     X(CHECKPOINT_MISMATCH, 5, "CHECKPOINT_MISMATCH", "resume with the configuration it was "       \
                                                      "saved with, or set `resume: never`")         \
-    X(CHECKPOINT_WRITE, 1, "CHECKPOINT_WRITE", "free disk space; the previous checkpoint is kept") \
+    X(CHECKPOINT_WRITE, 1, "CHECKPOINT_WRITE", "check disk space and permissions; what was "       \
+                                               "there before is kept")                             \
     X(DOES_NOT_FIT, 3, "RUNTIME_DOES_NOT_FIT", "apply one of the remedies listed above")           \
     X(FULL_FT_MODEL_TOO_LARGE, 3, "RUNTIME_FULL_FT_MODEL_TOO_LARGE",                               \
       "use `full_ft_offload: true` or `mode: lora`, or raise `full_ft_ceiling_billions`")          \

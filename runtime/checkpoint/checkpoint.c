@@ -160,6 +160,38 @@ static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
     return err;
 }
 
+/* NAME.tmp or NAME.old.tmp of a save that was cut short. */
+static bool is_leftover(const char *name) {
+    static const char *const suffixes[] = {".old.tmp", ".tmp"};
+    char stem[64];
+    uint64_t step;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const char *end = strstr(name, suffixes[i]);
+        if (!end || strcmp(end, suffixes[i]) != 0 || (size_t)(end - name) >= sizeof stem) continue;
+        snprintf(stem, sizeof stem, "%.*s", (int)(end - name), name);
+        return parse_step(stem, &step);
+    }
+    return false;
+}
+
+/* A process that was killed while it saved leaves a directory as large as a checkpoint, and nobody
+ * comes by the same step again. */
+static pl_err remove_leftovers(const char *output_dir, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    DIR *dir = opendir(output_dir);
+    if (!dir)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, output_dir, 0, 0, "cannot list %s: %s",
+                          output_dir, strerror(errno));
+    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
+        if (!is_leftover(e->d_name)) continue;
+        char *path = pl_path_join(output_dir, e->d_name);
+        err = path ? pl_tree_remove(path, d) : pl_host_oom(d, "a path");
+        free(path);
+    }
+    closedir(dir);
+    return err;
+}
+
 /* rename cannot replace a directory that holds files, so a checkpoint of the same step left by an
  * earlier run steps aside first. Until the parent is synced the new name may not survive a power
  * cut; should that fail, everything goes back (C2). Should going back fail as well, both are still
@@ -193,6 +225,7 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
     PL_TRY_GOTO(pl_dir_sync(c->tmp_path, d), out);
     PL_TRY_GOTO(take_name(c, output_dir, aside, d), out);
     PL_TRY_GOTO(pl_tree_remove(aside, d), out);
+    PL_TRY_GOTO(remove_leftovers(output_dir, d), out);
     err = rotate(output_dir, c->final_path, keep, d);
 out:
     free(aside);

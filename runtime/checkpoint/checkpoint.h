@@ -77,9 +77,10 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct pl_diag *d);
 /* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
- * steps: later ones belong to what this run has started over. A checkpoint of the same step is
- * replaced. On success c->final_path stays valid until
- * pl_checkpoint_abort, which is how *c is always finished; on failure *c is already finished. */
+ * steps: later ones belong to what this run has started over; and what saves that were killed have
+ * left there, so nobody else may be saving into output_dir. A checkpoint of the same step is
+ * replaced. On success c->final_path stays valid until pl_checkpoint_abort, which is how *c is
+ * always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d);
 void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit and

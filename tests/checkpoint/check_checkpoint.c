@@ -264,6 +264,32 @@ START_TEST(rotation_removes_what_was_started_over) {
 }
 END_TEST
 
+START_TEST(what_a_killed_save_left_goes_with_the_next_one) {
+    static const struct {
+        const char *name;
+        bool stays;
+    } rows[] = {{"checkpoint-3.tmp", false},
+                {"checkpoint-8.tmp", false},
+                {"checkpoint-5.old.tmp", false},
+                {"checkpoint-best.tmp", true},
+                {"checkpoint-3.tmp.tmp", true},
+                {"checkpoint-.tmp", true},
+                {"notes.tmp", true},
+                {"checkpoint-3.tmp2", true}};
+    struct rig r;
+    rig_open(&r, &kinds[3]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_int_eq(mkdir(in(dir, rows[i].name), 0777), 0);
+        if (!rows[i].stays) spill(in(in(dir, rows[i].name), "model.safetensors.tmp"), "x", 1);
+    }
+    OK(save(&r, 5, 2, &diag));
+    ck_assert(exists(in(dir, "checkpoint-5")));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ck_assert_msg(exists(in(dir, rows[i].name)) == rows[i].stays, "%s", rows[i].name);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_stale_temporary_of_the_step_is_cleared) {
     struct pl_checkpoint c;
     ck_assert_int_eq(mkdir(in(dir, "checkpoint-4.tmp"), 0777), 0);
@@ -404,6 +430,7 @@ int main(void) {
                         sizeof bad_states / sizeof *bad_states);
     tcase_add_test(t, rotation_keeps_the_newest_and_touches_nothing_else);
     tcase_add_test(t, rotation_removes_what_was_started_over);
+    tcase_add_test(t, what_a_killed_save_left_goes_with_the_next_one);
     tcase_add_test(t, a_stale_temporary_of_the_step_is_cleared);
     tcase_add_test(t, a_failed_begin_leaves_nothing);
     tcase_add_test(t, the_final_path_outlives_the_commit);
