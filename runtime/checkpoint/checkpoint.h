@@ -37,6 +37,7 @@ struct pl_run_state {
     uint64_t seed;
     uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
     uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
+    uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
 };
 
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir,

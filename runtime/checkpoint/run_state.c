@@ -26,7 +26,8 @@ static const char fixed_state[] =
     X(seed, UINT64_MAX, true)                                                                      \
     X(loss_chunk_tokens, UINT32_MAX, false)                                                        \
     X(epoch_rows, UINT64_MAX, false)                                                               \
-    X(data_tokens, UINT64_MAX, false)
+    X(data_tokens, UINT64_MAX, false)                                                              \
+    X(chat_day, UINT32_MAX, false)
 
 /* JSON readers promise whole numbers up to 2^53 only (RFC 8259, section 6); what is larger, such as
  * a seed of 64 bits, is a decimal string. */

@@ -151,6 +151,15 @@ static void compare_base(struct pl_preflight *pf) {
     pl_adapter_config_finish(&c);
 }
 
+/* Chats of a run that goes on show the day that they showed when it began. */
+static pl_err keep_chat_day(struct pl_job *job, uint32_t day, struct pl_diag *d) {
+    if (!day || job->chat_date) return PL_ERR_OK;
+    if (asprintf(&job->chat_date, "%04u-%02u-%02u", day / 10000, day / 100 % 100, day % 100) >= 0)
+        return PL_ERR_OK;
+    job->chat_date = NULL;
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+}
+
 static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     const char *resume = pf->job->resume;
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
@@ -160,9 +169,7 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
         return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     if (!pf->resume_path) return PL_ERR_OK;
     PL_TRY(pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d));
-    compare_data(pf);
-    compare_base(pf);
-    return PL_ERR_OK;
+    return keep_chat_day(pf->job, pf->resume_state.chat_day, d);
 }
 
 /* Recovery has made the micro-batch smaller, not the step: what it holds, and the type of its
@@ -319,8 +326,10 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
     PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
-    PL_TRY(open_data(pf, d));
     PL_TRY(find_resume(pf, d));
+    PL_TRY(open_data(pf, d));
+    if (pf->resume_path) compare_data(pf);
+    if (pf->resume_path) compare_base(pf);
     PL_TRY(decide_batch(pf, &recommended, d));
     PL_TRY(decide_steps(pf, d));
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,

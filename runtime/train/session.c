@@ -3,6 +3,7 @@
 
 #include "estimator/base/checked.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -123,6 +124,13 @@ static uint32_t most_ops(const struct pl_run *r) {
     return most;
 }
 
+/* As pl_run_state has it. */
+static uint32_t chat_day(const struct pl_job *job) {
+    unsigned year, month, day;
+    bool known = job->chat_date && sscanf(job->chat_date, "%4u-%2u-%2u", &year, &month, &day) == 3;
+    return known ? (year * 100 + month) * 100 + day : 0;
+}
+
 static void init_counters(struct pl_run *r) {
     const struct pl_preflight *pf = r->pf;
     r->schedule = (struct pl_schedule){.kind = r->job->lr_scheduler,
@@ -135,6 +143,7 @@ static void init_counters(struct pl_run *r) {
                                      .seed = r->job->seed,
                                      .loss_chunk_tokens = r->job->loss_chunk_tokens,
                                      .epoch_rows = pf->walk.epoch_rows,
+                                     .chat_day = chat_day(r->job),
                                      .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0};
     pl_oom_init(&r->oom, r->job->oom_recovery, r->job->oom_max_retries, r->job->batch_size,
                 pf->global_batch);

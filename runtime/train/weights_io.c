@@ -72,6 +72,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
     r->state.batch_size = r->oom.batch_size;
     r->state.epoch_rows = now.epoch_rows;
     r->state.data_tokens = now.data_tokens;
+    r->state.chat_day = now.chat_day;
     return PL_ERR_OK;
 }
 

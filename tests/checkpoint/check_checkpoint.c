@@ -52,7 +52,8 @@ static struct pl_run_state state_at(uint64_t step) {
                                  .seed = UINT64_MAX - 5,
                                  .loss_chunk_tokens = 640,
                                  .epoch_rows = 1200,
-                                 .data_tokens = UINT64_C(1) << 41};
+                                 .data_tokens = UINT64_C(1) << 41,
+                                 .chat_day = 20240229};
 }
 
 /* What the trainer does; aborts on failure as it must. */
@@ -107,6 +108,7 @@ START_TEST(a_resumed_run_has_every_bit_it_had) {
     ck_assert_uint_eq(s.loss_chunk_tokens, want.loss_chunk_tokens);
     ck_assert_uint_eq(s.epoch_rows, want.epoch_rows);
     ck_assert_uint_eq(s.data_tokens, want.data_tokens);
+    ck_assert_uint_eq(s.chat_day, want.chat_day);
     rig_close(&a);
     rig_close(&b);
 }

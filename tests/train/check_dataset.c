@@ -297,6 +297,20 @@ START_TEST(a_run_on_chats_records_their_template_and_day) {
 }
 END_TEST
 
+START_TEST(chats_of_a_run_that_goes_on_show_the_day_it_began) {
+    tiny_make(dir, &(struct tiny){.vocab = 300},
+              "batch_size: 2\nsave_steps: 1\ntokenizer: byte\nchat_template: llama32\n");
+    file_write(in_dir(dir, "chats.jsonl"), chats);
+    TRAIN(0, "max_steps=1", "datasets=[{path: chats.jsonl}]", "max_seq_length=600",
+          "chat_date=2024-02-29");
+    TRAIN(0, "max_steps=2", "datasets=[{path: chats.jsonl}]", "max_seq_length=600");
+    TRAIN(0, "max_steps=3", "datasets=[{path: chats.jsonl}]", "max_seq_length=600");
+    char *resolved = file_read(in_dir(dir, "out/config.resolved.yaml"), NULL);
+    ck_assert_msg(strstr(resolved, "\nchat_date: 2024-02-29\n") != NULL, "%s", resolved);
+    free(resolved);
+}
+END_TEST
+
 START_TEST(a_run_on_chats_records_the_template_it_found_and_no_day_that_none_shows) {
     tiny_make(dir, &(struct tiny){.vocab = 3000},
               "batch_size: 2\nmax_steps: 1\nlearning_rate: 1e-2\n");
@@ -340,6 +354,7 @@ int main(void) {
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_run_on_chats_records_their_template_and_day);
+    tcase_add_test(t, chats_of_a_run_that_goes_on_show_the_day_it_began);
     tcase_add_test(t, a_run_on_chats_records_the_template_it_found_and_no_day_that_none_shows);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
