@@ -32,12 +32,12 @@ static pl_err refuse_mixed_window(const struct pl_hf *h) {
     return PL_ERR_OK;
 }
 
-/* A window as wide as the longest sequence hides nothing. */
+/* Kept however wide: sequences may be longer than max_position_embeddings. */
 static pl_err read_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
     uint64_t window = pl_hf_absent(h, "sliding_window") ? when_absent : 0;
     if (pl_hf_given(h, "sliding_window"))
         PL_TRY(pl_hf_uint(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
-    m->sliding_window = window >= m->max_positions ? 0 : window;
+    m->sliding_window = window;
     return PL_ERR_OK;
 }
 

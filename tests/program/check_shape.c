@@ -1,5 +1,5 @@
-/* check_shape.c - what a model does not allow is refused at the line of the key that asked for it.
- */
+/* check_shape.c - what a job asks of a model: done in the program, or refused at the line of the
+ * key that asked. */
 #include "estimator/program/program.h"
 
 #include <check.h>
@@ -59,11 +59,44 @@ START_TEST(what_the_model_does_not_allow_is_refused_at_the_line_of_its_key) {
 }
 END_TEST
 
+/* max_position_embeddings limits no sequence, so it says nothing about what a window hides. */
+START_TEST(a_window_hides_positions_of_every_longer_sequence) {
+    static const char config[] =
+        "{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":128,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+        "\"vocab_size\":40,\"max_position_embeddings\":16,\"sliding_window\":16}";
+    static const struct {
+        const char *length;
+        uint32_t window;
+    } rows[] = {{"8", 0}, {"16", 0}, {"17", 16}, {"64", 16}};
+    static struct pl_model m;
+    const struct pl_traits traits = pl_traits_cpu(1);
+    ck_assert_int_eq(pl_model_parse("config.json", config, strlen(config), &m, NULL), PL_ERR_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pl_job job;
+        struct pl_job_shape shape;
+        struct pl_program *p;
+        ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_job_set(&job, "mode", "full", NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_job_set(&job, "max_seq_length", rows[i].length, NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_job_shape_init(&job, &m, &traits, 1, &shape, NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_program_create(&m, &shape, &traits, &p, NULL), PL_ERR_OK);
+        uint32_t op = 0;
+        while (p->ops[op].kind != PL_OP_ATTENTION)
+            op++;
+        ck_assert_uint_eq(p->ops[op].attr.window, rows[i].window);
+        pl_program_destroy(&p);
+        pl_job_finish(&job);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("program.shape");
     TCase *t = tcase_create("shape");
     tcase_add_loop_test(t, what_the_model_does_not_allow_is_refused_at_the_line_of_its_key, 0,
                         sizeof cases / sizeof *cases);
+    tcase_add_test(t, a_window_hides_positions_of_every_longer_sequence);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
