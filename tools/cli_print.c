@@ -40,8 +40,9 @@ void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n) {
     }
 }
 
+/* Nothing where the sentence names the file itself, and there is no line of it to name. */
 static void add_place(struct pl_text *t, const struct pl_diag *d) {
-    if (!d->file[0]) return;
+    if (!d->file[0] || (!d->line && strstr(d->message, d->file))) return;
     pl_cli_add_safe(t, d->file, strlen(d->file));
     if (d->line) pl_text_addf(t, ":%llu", (unsigned long long)d->line);
     if (d->line && d->column) pl_text_addf(t, ":%llu", (unsigned long long)d->column);

@@ -111,11 +111,10 @@ static const struct pl_command commands[] = {
         .text =
             "Weights, the KV cache of prompt and answer, and everything else on the device are\n"
             "planned, and refused with exit 3 where they do not fit, before a device is opened.\n"
-            "Text goes through the tokenizer of --tokenizer, or of the model's directory, and "
-            "comes\n"
-            "out as it is made. --max-seq-length makes the cache longer than they need. Of the "
-            "keys of a job only\n"
-            "those that say what to load and where to run have a meaning here.\n",
+            "Text goes through the tokenizer of --tokenizer, or of the model's directory, and\n"
+            "comes out as it is made. --max-seq-length makes the cache longer than they need. Of\n"
+            "the keys of a job only those that say what to load and where to run have a meaning\n"
+            "here.\n",
         .run = pl_cmd_generate,
         .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(ADAPTER) |
                  PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |
