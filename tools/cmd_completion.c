@@ -17,11 +17,15 @@ static void print_choices(const char *choices) {
 
 /* Keys whose value is a path; the shell completes file names for them. */
 static bool key_is_path(const struct pl_key_info *k) {
-    static const char *const names[] = {"model",   "model_config", "adapter_path",
-                                        "dataset", "output_dir",   "resume"};
+    static const char *const names[] = {"model",     "model_config",  "adapter_path", "dataset",
+                                        "tokenizer", "dataset_cache", "output_dir",   "resume"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(k->key, names[i]) == 0) return true;
     return false;
+}
+
+static bool flag_is_path(const struct pl_flag_info *f) {
+    return !strcmp(f->value, "DIR") || !strcmp(f->value, "FILE") || !strcmp(f->value, "PATH");
 }
 
 static const char *key_choices(const struct pl_key_info *k) {
@@ -176,7 +180,8 @@ static void zsh_flags(uint64_t mask) {
             printf(" '%s%s[", text, f->value[0] ? "=" : "");
         zsh_help(f->help);
         putchar(']');
-        if (f->value[0]) zsh_action(f->value, is_choices(f->value) ? f->value : "", false);
+        if (f->value[0])
+            zsh_action(f->value, is_choices(f->value) ? f->value : "", flag_is_path(f));
         putchar('\'');
     }
 }
@@ -279,7 +284,8 @@ static void fish_flags(const char *command, uint64_t mask) {
     for (int i = 0; i < PL_FLAG_COUNT; i++)
         if (mask >> i & 1)
             fish_flag(command, flags[i].name, flags[i].letter, flags[i].value,
-                      is_choices(flags[i].value) ? flags[i].value : "", false, flags[i].help);
+                      is_choices(flags[i].value) ? flags[i].value : "", flag_is_path(&flags[i]),
+                      flags[i].help);
 }
 
 static void fish_command(const struct pl_command *c) {

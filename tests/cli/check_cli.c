@@ -77,6 +77,8 @@ static const struct {
     {{"completion", "bash"}, "complete -o default -F _plimsoll plimsoll"},
     {{"completion", "zsh"}, "#compdef plimsoll"},
     {{"completion", "fish"}, "complete -c plimsoll"},
+    {{"completion", "zsh"}, "'--adapter=[a PEFT adapter directory]:DIR:_files'"},
+    {{"completion", "fish"}, "-l adapter -r -F -d"},
 };
 
 START_TEST(an_answer_goes_to_stdout_alone_with_status_0) {
