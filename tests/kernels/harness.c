@@ -348,9 +348,13 @@ static void check_outside(const struct trial *t, snapshot before, const char *wh
         const struct operand *o = &t->operands[k];
         uint64_t size = pl_dtype_bytes(o->view.dtype), at = 0;
         uint64_t row = (uint64_t)((unsigned char *)o->view.p - o->memory);
-        for (uint64_t i = 0; o->is_output && i < o->view.rows; i++, row += o->view.ld * size) {
+        /* Rows without a gap are one: those of a workspace are its bytes, and millions. */
+        const bool whole = o->view.ld == o->view.cols;
+        const uint64_t rows = whole ? 1 : o->view.rows;
+        const uint64_t row_bytes = (whole ? o->view.rows : 1) * o->view.cols * size;
+        for (uint64_t i = 0; o->is_output && i < rows; i++, row += o->view.ld * size) {
             check_untouched(t, o, before[k], at, row, where);
-            at = row + o->view.cols * size;
+            at = row + row_bytes;
         }
         check_untouched(t, o, before[k], at, o->bytes, where);
     }
