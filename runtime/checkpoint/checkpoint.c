@@ -47,6 +47,26 @@ static pl_err add_trained(struct pl_windows *w, const struct pl_program *p, stru
                                          : pl_windows_add_model(w, p, d);
 }
 
+static uint64_t bytes_of(const struct pl_windows *w) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < w->n; i++)
+        bytes += w->items[i].count * pl_dtype_bytes(w->items[i].dtype);
+    return bytes;
+}
+
+pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out,
+                           struct pl_diag *d) {
+    struct pl_windows trained = {0}, states = {0};
+    *out = (struct pl_save_bytes){0};
+    pl_err err = add_trained(&trained, p, d);
+    if (err == PL_ERR_OK) err = pl_windows_add_states(&states, &trained, p, d);
+    if (err == PL_ERR_OK)
+        *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
+    pl_windows_finish(&states);
+    pl_windows_finish(&trained);
+    return err;
+}
+
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
@@ -121,6 +141,14 @@ static pl_err list_steps(const char *output_dir, struct step_list *list, struct 
             err = add_step(list, step, d);
     closedir(dir);
     if (list->n) qsort(list->steps, list->n, sizeof *list->steps, newest_first);
+    return err;
+}
+
+pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d) {
+    struct step_list list = {0};
+    pl_err err = list_steps(output_dir, &list, d);
+    *out = list.n;
+    free(list.steps);
     return err;
 }
 

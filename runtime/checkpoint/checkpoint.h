@@ -74,6 +74,15 @@ struct pl_checkpoint {
 };
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d);
+/* Of the tensors of a save, without the headers of files: the model or the adapter, and what a
+ * checkpoint holds beside it. */
+struct pl_save_bytes {
+    uint64_t weights, states;
+};
+pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out,
+                           struct pl_diag *d);
+/* Checkpoints of output_dir, by their names; none where there is no such directory. */
+pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d);
 /* Optimizer states (optimizer.safetensors), counters (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct pl_diag *d);

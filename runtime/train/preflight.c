@@ -1,6 +1,7 @@
 /* preflight.c - everything that is decided before a device is opened. */
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/train/adapter_job.h"
+#include "runtime/train/disk.h"
 #include "runtime/train/generate.h"
 #include "runtime/train/graphs.h"
 
@@ -338,7 +339,8 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     record_decisions(pf);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
     PL_TRY(judge(pf, d));
-    return judge_host(pf, d);
+    PL_TRY(judge_host(pf, d));
+    return pl_disk_note(pf, d);
 }
 
 static void take_stored_dtype(struct pl_preflight *pf) {

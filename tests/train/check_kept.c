@@ -327,6 +327,31 @@ START_TEST(going_on_over_another_base_is_told) {
 }
 END_TEST
 
+/* 13 TB of weights, which no disk of a test has room for. */
+static const struct tiny vast = {.hidden = 1024, .layers = 1000, .ffn = 1 << 20};
+
+START_TEST(a_disk_that_is_too_small_is_told_before_the_first_step) {
+    static const char told[] = "output_dir may come to need ";
+    tiny_make(dir, &vast, "batch_size: 2\npreflight: warn\nmax_steps: 4\noutput_dir: a/b\n");
+    struct outcome o = TRAIN("--dry-run", "save_steps=0");
+    ck_assert_msg(strstr(o.err, told) && strstr(o.err, ", 0 checkpoints of "), "%s", o.err);
+    outcome_finish(&o);
+    o = TRAIN("--dry-run", "save_steps=1", "save_total_limit=2");
+    ck_assert_msg(strstr(o.err, ", 3 checkpoints of "), "%s", o.err);
+    outcome_finish(&o);
+    ck_assert_int_eq(mkdir(in_dir(dir, "a"), 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir(dir, "a/b"), 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir(dir, "a/b/checkpoint-9"), 0777), 0);
+    o = TRAIN("--dry-run", "save_steps=1", "save_total_limit=2", "resume=never");
+    ck_assert_msg(strstr(o.err, ", 2 checkpoints of "), "%s", o.err);
+    outcome_finish(&o);
+    tiny_make(dir, &(struct tiny){0}, "batch_size: 2\n");
+    o = TRAIN("--dry-run");
+    ck_assert_msg(o.status == 0 && !strstr(o.err, told), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_damaged_checkpoint_names_the_way_out) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
     TRAIN_WELL("max_steps=2");
@@ -364,6 +389,7 @@ int main(void) {
     tcase_add_test(tc, going_on_over_other_data_is_told);
     tcase_add_test(tc, going_on_over_another_base_is_told);
     tcase_add_test(tc, a_damaged_checkpoint_names_the_way_out);
+    tcase_add_test(tc, a_disk_that_is_too_small_is_told_before_the_first_step);
     suite_add_tcase(s, in_need);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

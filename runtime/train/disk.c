@@ -1,0 +1,55 @@
+/* disk.c - see disk.h. */
+#include "runtime/train/disk.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/base/units.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/train/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+/* Of the directory, or of the nearest one above it that is there; 0: nobody knows. */
+static uint64_t free_bytes(const char *dir) {
+    struct statvfs fs;
+    char *path = strdup(dir);
+    int found = path ? statvfs(path, &fs) : -1;
+    for (char *slash; path && found != 0 && (slash = strrchr(path, '/')) && slash != path;) {
+        *slash = 0;
+        found = statvfs(path, &fs);
+    }
+    if (path && found != 0) found = statvfs(*path == '/' ? "/" : ".", &fs);
+    free(path);
+    return found == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
+}
+
+/* The most that may come to lie there at a time beside those of before: the oldest goes only when
+ * the newest is there. */
+static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) {
+    const struct pl_job *job = pf->job;
+    const uint64_t left = pf->total_steps - pl_u64_min(pf->total_steps, pf->resume_state.step);
+    if (!job->save_steps) return 0;
+    return pl_u64_min(pl_u64_div_up(left, job->save_steps),
+                      1 + job->save_total_limit - pl_u64_min(there, job->save_total_limit));
+}
+
+pl_err pl_disk_note(struct pl_preflight *pf, struct pl_diag *d) {
+    char need[PL_BYTES_TEXT], weights[PL_BYTES_TEXT], each[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
+    struct pl_save_bytes save;
+    uint64_t there, needed, free_there = free_bytes(pf->job->output_dir);
+    if (pf->job->device == PL_DEVICE_NULL || pf->job->inference || !free_there) return PL_ERR_OK;
+    PL_TRY(pl_checkpoint_count(pf->job->output_dir, &there, d));
+    PL_TRY(pl_checkpoint_bytes(pf->estimate.planned.program, &save, d));
+    const uint64_t checkpoint = save.weights + save.states, n = more_checkpoints(pf, there);
+    if (!pl_u64_mul(n, checkpoint, &needed) || !pl_u64_add(needed, save.weights, &needed))
+        needed = UINT64_MAX;
+    if (needed <= free_there) return PL_ERR_OK;
+    pl_text_addf(&pf->notes,
+                 "output_dir may come to need %s (weights %s, %llu checkpoint%s of %s each), and "
+                 "%s are free there\n",
+                 pl_bytes_text(needed, need), pl_bytes_text(save.weights, weights),
+                 (unsigned long long)n, n == 1 ? "" : "s", pl_bytes_text(checkpoint, each),
+                 pl_bytes_text(free_there, left));
+    return PL_ERR_OK;
+}
