@@ -104,7 +104,7 @@ static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_
     const uint64_t piece = pl_u64_div_up(next.rows, pl_u64_div_up(rows, most));
     for (uint64_t i = 0; i < rows; i += most, tile.c += most * tile.ldc) {
         tile.a = pl_left_at(left, i);
-        pl_ask_for(&next, piece);
+        pl_ask_for_rows(&next, piece);
         PL_LEVEL_NAME(pl_tile_run)(&tile, (uint32_t)pl_u64_min(most, rows - i), vectors);
     }
 }

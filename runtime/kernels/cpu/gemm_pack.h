@@ -57,11 +57,9 @@ static inline struct pl_ahead pl_ahead_of(const struct pl_view *b, bool k_first,
                              .bytes = (k_first ? at->side : at->depth) * element};
 }
 
-#define PL_CACHE_LINE 64
-static inline void pl_ask_for(struct pl_ahead *a, uint64_t rows) {
+static inline void pl_ask_for_rows(struct pl_ahead *a, uint64_t rows) {
     for (rows = pl_u64_min(rows, a->rows), a->rows -= rows; rows > 0; rows--, a->p += a->row_bytes)
-        for (uint64_t i = 0; i < a->bytes; i += PL_CACHE_LINE)
-            __builtin_prefetch(a->p + i, 0, 2);
+        pl_ask_for((uintptr_t)a->p, a->bytes);
 }
 
 #endif

@@ -77,6 +77,13 @@ static inline void pl_narrow(void *restrict dst, enum pl_dtype t, const float *r
 
 /* ---- rows and windows of a view ---- */
 
+/* Asks for bytes that will be read, into the second cache. To ask for any address does no harm. */
+#define PL_CACHE_LINE 64
+static inline void pl_ask_for(uintptr_t at, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes; i += PL_CACHE_LINE)
+        __builtin_prefetch((const void *)(at + i), 0, 2);
+}
+
 static inline uint64_t pl_float_bytes(enum pl_dtype t) { return t == PL_DTYPE_F32 ? 4 : 2; }
 
 /* Address of element (row, col) of a float view. */
