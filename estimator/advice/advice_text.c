@@ -185,8 +185,10 @@ static void add_knobs(const struct page *p) {
     char row[KNOB_TEXT];
     int columns = KNOB_COLUMNS;
     heading(p, "knobs", ", each planned again; work = planned FLOPs per token, not seconds");
-    for (uint32_t i = 0; i < p->a->n_knobs; i++)
-        if (knob_name(&p->a->knobs[i], row) > columns) columns = (int)strlen(row);
+    for (uint32_t i = 0; i < p->a->n_knobs; i++) {
+        const int n = knob_name(&p->a->knobs[i], row);
+        if (n > columns) columns = n;
+    }
     for (uint32_t i = 0; i < p->a->n_knobs; i++) {
         const struct pl_knob *k = &p->a->knobs[i];
         knob_name(k, row);

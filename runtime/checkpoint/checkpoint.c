@@ -47,6 +47,12 @@ static pl_err add_trained(struct pl_windows *w, const struct pl_program *p, stru
                                          : pl_windows_add_model(w, p, d);
 }
 
+static pl_err add_all(struct pl_windows *trained, struct pl_windows *states,
+                      const struct pl_program *p, struct pl_diag *d) {
+    PL_TRY(add_trained(trained, p, d));
+    return pl_windows_add_states(states, trained, p, d);
+}
+
 static uint64_t bytes_of(const struct pl_windows *w) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < w->n; i++)
@@ -58,8 +64,7 @@ pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out
                            struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
     *out = (struct pl_save_bytes){0};
-    pl_err err = add_trained(&trained, p, d);
-    if (err == PL_ERR_OK) err = pl_windows_add_states(&states, &trained, p, d);
+    pl_err err = add_all(&trained, &states, p, d);
     if (err == PL_ERR_OK)
         *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
     pl_windows_finish(&states);
@@ -72,9 +77,8 @@ pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor
     struct pl_windows trained = {0}, states = {0};
     struct pl_outbox o = {0};
     const struct pl_window_source source = pl_window_source_device(io);
-    pl_err err = add_trained(&trained, io->program, d);
+    pl_err err = add_all(&trained, &states, io->program, d);
     if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(pl_windows_add_states(&states, &trained, io->program, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, c->tmp_path, d), out);
     PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, &source, &o, STATES_FILE, d), out);
     PL_TRY_GOTO(pl_run_state_put(&o, s, d), out);
@@ -188,11 +192,13 @@ static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
     return err;
 }
 
-/* NAME.tmp or NAME.old.tmp of a save that was cut short. */
-static bool is_leftover(const char *name) {
+/* NAME.tmp or NAME.old.tmp: a process that was killed while it saved leaves a directory as large as
+ * a checkpoint, and nobody comes by the same step again. */
+static bool is_leftover(const char *name, const void *unused) {
     static const char *const suffixes[] = {".old.tmp", ".tmp"};
     char stem[64];
     uint64_t step;
+    (void)unused;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         const char *end = strstr(name, suffixes[i]);
         if (!end || strcmp(end, suffixes[i]) != 0 || (size_t)(end - name) >= sizeof stem) continue;
@@ -200,24 +206,6 @@ static bool is_leftover(const char *name) {
         return parse_step(stem, &step);
     }
     return false;
-}
-
-/* A process that was killed while it saved leaves a directory as large as a checkpoint, and nobody
- * comes by the same step again. */
-static pl_err remove_leftovers(const char *output_dir, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
-    DIR *dir = opendir(output_dir);
-    if (!dir)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, output_dir, 0, 0, "cannot list %s: %s",
-                          output_dir, strerror(errno));
-    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
-        if (!is_leftover(e->d_name)) continue;
-        char *path = pl_path_join(output_dir, e->d_name);
-        err = path ? pl_tree_remove(path, d) : pl_host_oom(d, "a path");
-        free(path);
-    }
-    closedir(dir);
-    return err;
 }
 
 /* rename cannot replace a directory that holds files, so a checkpoint of the same step left by an
@@ -253,7 +241,7 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
     PL_TRY_GOTO(pl_dir_sync(c->tmp_path, d), out);
     PL_TRY_GOTO(take_name(c, output_dir, aside, d), out);
     PL_TRY_GOTO(pl_tree_remove(aside, d), out);
-    PL_TRY_GOTO(remove_leftovers(output_dir, d), out);
+    PL_TRY_GOTO(pl_dir_clear(output_dir, is_leftover, NULL, d), out);
     err = rotate(output_dir, c->final_path, keep, d);
 out:
     free(aside);
@@ -311,9 +299,8 @@ pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struc
     struct part trained = {0}, states = {0};
     const struct pl_program *p = io->program;
     const char *stem = pl_mode_adapts(p->shape.mode) ? "adapter_model" : "model";
-    pl_err err = add_trained(&trained.windows, p, d);
+    pl_err err = add_all(&trained.windows, &states.windows, p, d);
     if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(pl_windows_add_states(&states.windows, &trained.windows, p, d), out);
     PL_TRY_GOTO(find_part(&trained, path, stem, d), out);
     PL_TRY_GOTO(find_part(&states, path, STATES_STEM, d), out);
     PL_TRY_GOTO(pl_windows_load(&trained.windows, io, false, d), out);

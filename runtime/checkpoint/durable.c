@@ -3,6 +3,7 @@
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -193,6 +194,23 @@ pl_err pl_tree_remove(const char *path, struct pl_diag *d) {
     if (nftw(path, remove_entry, REMOVE_FDS, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
         return PL_ERR_OK;
     return write_error(d, "remove", path);
+}
+
+pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const void *ctx),
+                    const void *ctx, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0, "cannot list %s: %s", path,
+                          strerror(errno));
+    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
+        if (!unwanted(e->d_name, ctx)) continue;
+        char *entry = pl_path_join(path, e->d_name);
+        err = entry ? pl_tree_remove(entry, d) : pl_host_oom(d, "a path");
+        free(entry);
+    }
+    closedir(dir);
+    return err;
 }
 
 static pl_err read_error(struct pl_diag *d, const char *path) {

@@ -53,6 +53,9 @@ pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d);
 /* Removes a file or a directory with all it holds; links are removed, not followed. A path that
  * does not exist is OK. */
 pl_err pl_tree_remove(const char *path, struct pl_diag *d);
+/* Removes what a directory holds under names that are `unwanted`, as pl_tree_remove does. */
+pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const void *ctx),
+                    const void *ctx, struct pl_diag *d);
 
 /* malloc'd "dir/name", NULL when out of memory. */
 char *pl_path_join(const char *dir, const char *name);

@@ -4,7 +4,6 @@
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/windows.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -197,20 +196,8 @@ static bool in_outbox(const struct pl_outbox *o, const char *name) {
 
 /* Weights of an earlier save under other names: readers prefer model.safetensors to an index, so a
  * leftover would be loaded in place of what was just written. */
-static pl_err remove_leftovers(const struct pl_outbox *o, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
-    DIR *dir = opendir(o->dir);
-    if (!dir)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, o->dir, 0, 0, "cannot list %s: %s", o->dir,
-                          strerror(errno));
-    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
-        if (!is_weight_file(e->d_name) || in_outbox(o, e->d_name)) continue;
-        char *path = pl_path_join(o->dir, e->d_name);
-        err = path ? pl_tree_remove(path, d) : pl_host_oom(d, "a path");
-        free(path);
-    }
-    closedir(dir);
-    return err;
+static bool is_leftover(const char *name, const void *outbox) {
+    return is_weight_file(name) && !in_outbox(outbox, name);
 }
 
 static pl_err put_texts(struct pl_outbox *o, const char *config_json, const char *source_dir,
@@ -232,7 +219,7 @@ pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source 
     PL_TRY_GOTO(put_weights(&o, w, &s, source, d), out);
     PL_TRY_GOTO(put_texts(&o, config_json, source_dir, source, d), out);
     PL_TRY_GOTO(pl_outbox_commit(&o, d), out);
-    err = remove_leftovers(&o, d);
+    err = pl_dir_clear(o.dir, is_leftover, &o, d);
 out:
     free(s.first);
     pl_outbox_finish(&o);

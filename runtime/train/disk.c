@@ -37,8 +37,10 @@ static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) 
 pl_err pl_disk_note(struct pl_preflight *pf, struct pl_diag *d) {
     char need[PL_BYTES_TEXT], weights[PL_BYTES_TEXT], each[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
     struct pl_save_bytes save;
-    uint64_t there, needed, free_there = free_bytes(pf->job->output_dir);
-    if (pf->job->device == PL_DEVICE_NULL || pf->job->inference || !free_there) return PL_ERR_OK;
+    uint64_t there, needed;
+    if (pf->job->device == PL_DEVICE_NULL || pf->job->inference) return PL_ERR_OK;
+    const uint64_t free_there = free_bytes(pf->job->output_dir);
+    if (!free_there) return PL_ERR_OK;
     PL_TRY(pl_checkpoint_count(pf->job->output_dir, &there, d));
     PL_TRY(pl_checkpoint_bytes(pf->estimate.planned.program, &save, d));
     const uint64_t checkpoint = save.weights + save.states, n = more_checkpoints(pf, there);

@@ -329,8 +329,10 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
     PL_TRY(find_resume(pf, d));
     PL_TRY(open_data(pf, d));
-    if (pf->resume_path) compare_data(pf);
-    if (pf->resume_path) compare_base(pf);
+    if (pf->resume_path) {
+        compare_data(pf);
+        compare_base(pf);
+    }
     PL_TRY(decide_batch(pf, &recommended, d));
     PL_TRY(decide_steps(pf, d));
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,

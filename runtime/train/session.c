@@ -2,8 +2,8 @@
 #include "runtime/train/run.h"
 
 #include "estimator/base/checked.h"
+#include "runtime/data/chat/chat.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -126,9 +126,9 @@ static uint32_t most_ops(const struct pl_run *r) {
 
 /* As pl_run_state has it. */
 static uint32_t chat_day(const struct pl_job *job) {
-    unsigned year, month, day;
-    bool known = job->chat_date && sscanf(job->chat_date, "%4u-%2u-%2u", &year, &month, &day) == 3;
-    return known ? (year * 100 + month) * 100 + day : 0;
+    struct pl_chat_date date;
+    if (!job->chat_date || !pl_chat_date_parse(job->chat_date, &date)) return 0;
+    return (uint32_t)((date.year * 100 + date.month) * 100 + date.day);
 }
 
 static void init_counters(struct pl_run *r) {

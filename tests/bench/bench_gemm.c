@@ -5,6 +5,7 @@
 #include "runtime/device/cpu/cpu.h"
 #include "tests/bench/blas.h"
 #include "tests/bench/machine.h"
+#include "tests/support/child.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,11 +102,11 @@ static void run_reference(void *arg) {
 /* Seconds per call over at least 4 ms. */
 static double seconds(void (*once)(void *), void *arg) {
     int calls = 0;
-    double start = seconds_of(CLOCK_MONOTONIC), spent;
+    double start = seconds_now(), spent;
     do {
         once(arg);
         calls++;
-        spent = seconds_of(CLOCK_MONOTONIC) - start;
+        spent = seconds_now() - start;
     } while (spent < 0.004);
     return spent / calls;
 }

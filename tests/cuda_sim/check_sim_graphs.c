@@ -1,6 +1,7 @@
 /* check_sim_graphs.c - steps replayed as graphs on the emulated GPU: the bits of a run that
  * launches every kernel, what a step then asks of the driver, and every refusal of the graph API.
  */
+#include "tests/cuda_sim/counters.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
@@ -98,15 +99,8 @@ END_TEST
 /* --- what a step asks of the driver ----------------------------------------------------------- */
 
 static long counter(const char *report, const char *name) {
-    char line[128], found[64], path[SCRATCH_PATH + 16];
-    long value = -1, v;
-    FILE *f = fopen(path_of(report, path), "r");
-    ck_assert_ptr_nonnull(f);
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "%63s %ld", found, &v) == 2 && strcmp(found, name) == 0) value = v;
-    fclose(f);
-    ck_assert_int_ge(value, 0);
-    return value;
+    char path[SCRATCH_PATH + 16];
+    return plsim_counter(path_of(report, path), name);
 }
 
 /* What ten more steps add to a counter. */

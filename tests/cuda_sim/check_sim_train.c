@@ -1,5 +1,6 @@
 /* check_sim_train.c - whole runs of the command on the emulated GPU: memory that gives out in every
  * way a GPU has, a context that is lost, what a step may not do, and the CPU's losses. */
+#include "tests/cuda_sim/counters.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
@@ -91,18 +92,6 @@ START_TEST(a_neighbour_between_verdict_and_reservation_is_survived_by_halving) {
 }
 END_TEST
 
-static long counter(const char *report, const char *name) {
-    char line[128], found[64];
-    long value = -1, v;
-    FILE *f = fopen(report, "r");
-    ck_assert_ptr_nonnull(f);
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "%63s %ld", found, &v) == 2 && strcmp(found, name) == 0) value = v;
-    fclose(f);
-    ck_assert_int_ge(value, 0);
-    return value;
-}
-
 /* What a smaller micro-batch does not cure is not answered by one: memory that copies pass through,
  * the job arena, a kernel and a copy of loading. */
 static const struct {
@@ -140,7 +129,7 @@ START_TEST(an_out_of_memory_in_an_evaluation_does_not_shrink_the_batch_of_traini
     make("full", "batch_size: 4\n");
     set("PLSIM_REPORT", textf("%s/plain", dir));
     TRAIN_WELL("output_dir=plain.out", "max_steps=1");
-    set("PLSIM_FAIL", textf("launch@%ld:2", counter(textf("%s/plain", dir), "launches") + 1));
+    set("PLSIM_FAIL", textf("launch@%ld:2", plsim_counter(textf("%s/plain", dir), "launches") + 1));
     struct outcome o = TRAIN("max_steps=1", "val_set_size=4");
     ck_assert_msg(o.status == 4, "exit %d: %s", o.status, o.err);
     ck_assert_msg(strstr(o.err, "error[RUNTIME_DEVICE_OOM]"), "%s", o.err);
@@ -177,7 +166,7 @@ static long added(const char *name) {
     char few[SCRATCH_PATH + 16], many[SCRATCH_PATH + 16];
     snprintf(few, sizeof few, "%s/few", dir);
     snprintf(many, sizeof many, "%s/many", dir);
-    return counter(many, name) - counter(few, name);
+    return plsim_counter(many, name) - plsim_counter(few, name);
 }
 
 /* The host waits for loss and norm of a step while the next one is queued already. */

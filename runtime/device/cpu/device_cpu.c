@@ -2,6 +2,7 @@
 #include "runtime/device/cpu/cpu.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,13 +20,13 @@ static void cpu_close(struct pl_device *dev) {
 
 static pl_err no_such_level(const char *wanted, const struct pl_cpu_level *levels, uint32_t n,
                             struct pl_diag *d) {
-    char names[128] = "";
-    for (uint32_t i = 0, at = 0; i < n && at < sizeof names; i++)
-        at += (uint32_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
-                                 levels[i].name);
+    struct pl_text names = {0};
+    for (uint32_t i = 0; i < n; i++)
+        pl_text_addf(&names, "%s%s", i ? ", " : "", levels[i].name);
     pl_err err = pl_diag_set(
         d, PL_ERR_NO_DEVICE, "PLIMSOLL_CPU_LEVEL=%s: no kernels that this machine runs", wanted);
-    pl_diag_hint(d, "it runs %s; without the variable, the first", names);
+    pl_diag_hint(d, "it runs %s; without the variable, the first", pl_text_str(&names));
+    pl_text_finish(&names);
     return err;
 }
 
