@@ -1,6 +1,7 @@
 /* cli.c - argv -> struct pl_cli. */
 #include "tools/cli.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/units.h"
 
 #include <math.h>
@@ -117,7 +118,7 @@ struct cursor {
 static pl_err add_override(struct pl_cli *cli, const char *key, const char *value, const char *unit,
                            struct pl_diag *d) {
     size_t size = strlen(key) + strlen(value) + strlen(unit) + 2;
-    char *s = malloc(size);
+    char *s = pl_malloc(size);
     if (!s) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
     snprintf(s, size, "%s=%s%s", key, value, unit);
     cli->owned[cli->n_overrides] = s;
@@ -290,9 +291,9 @@ pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_
         if (strcmp(argv[i], "--json") == 0) cli->flag[PL_FLAG_JSON] = "";
 
     size_t most = (size_t)(argc > 0 ? argc : 1);
-    cli->args = calloc(most, sizeof *cli->args);
-    cli->overrides = calloc(most, sizeof *cli->overrides);
-    cli->owned = calloc(most, sizeof *cli->owned);
+    cli->args = pl_calloc(most, sizeof *cli->args);
+    cli->overrides = pl_calloc(most, sizeof *cli->overrides);
+    cli->owned = pl_calloc(most, sizeof *cli->owned);
     if (!cli->args || !cli->overrides || !cli->owned)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
     struct cursor c = {argc, 1, argv};

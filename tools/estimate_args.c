@@ -2,6 +2,7 @@
 #include "tools/estimate_args.h"
 
 #include "estimator/api/question.h"
+#include "estimator/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, bool 
 static pl_err job_from_file(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes,
                             struct pl_diag *d) {
     uint32_t n = 0;
-    const char **keys = calloc(cli->n_overrides + 1, sizeof *keys);
+    const char **keys = pl_calloc(cli->n_overrides + 1, sizeof *keys);
     if (!keys) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
     for (uint32_t i = 0; i < cli->n_overrides; i++)
         if (!asks_inference(cli->overrides[i])) keys[n++] = cli->overrides[i];

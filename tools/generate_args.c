@@ -2,6 +2,7 @@
 #include "tools/generate_args.h"
 
 #include "estimator/api/question.h"
+#include "estimator/base/alloc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
     uint64_t most = 1;
     for (const char *p = text; *p; p++)
         most += *p == ',';
-    q->ids = malloc((size_t)most * sizeof *q->ids);
+    q->ids = pl_malloc((size_t)most * sizeof *q->ids);
     if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
     for (const char *p = text;; p++) {
         char *end;
@@ -102,7 +103,7 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
                ? pl_generate_text_encode_chat(&q->text, prompt, q->job.chat_template, d)
                : pl_generate_text_encode(&q->text, prompt, d));
     q->n = q->text.prompt.n;
-    q->ids = malloc((size_t)q->n * sizeof *q->ids);
+    q->ids = pl_malloc((size_t)q->n * sizeof *q->ids);
     if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
     memcpy(q->ids, q->text.prompt.ids, (size_t)q->n * sizeof *q->ids);
     return PL_ERR_OK;

@@ -1,6 +1,7 @@
 /* generate_text.c - see generate_text.h. */
 #include "tools/generate_text.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/config/job.h"
 #include "runtime/data/chat/chat.h"
 
@@ -83,7 +84,7 @@ pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, s
 pl_err pl_generate_text_decode(const struct pl_generate_text *t, const int32_t *ids, uint64_t n,
                                struct pl_text *out, struct pl_diag *d) {
     uint64_t known = 0;
-    int32_t *list = malloc((size_t)(n ? n : 1) * sizeof *list);
+    int32_t *list = pl_malloc((size_t)(n ? n : 1) * sizeof *list);
     if (!list) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for an answer");
     for (uint64_t i = 0; i < n; i++)
         if (pl_tokenizer_piece(t->tokenizer, ids[i])) list[known++] = ids[i];
@@ -118,7 +119,7 @@ static void write_new(struct pl_generate_text *t, bool all, FILE *out) {
 static bool append(struct pl_generate_text *t, int32_t id) {
     if (t->n == t->cap) {
         uint64_t cap = t->cap ? 2 * t->cap : 256;
-        int32_t *bigger = realloc(t->ids, (size_t)cap * sizeof *bigger);
+        int32_t *bigger = pl_realloc(t->ids, (size_t)cap * sizeof *bigger);
         if (!bigger) return false;
         t->ids = bigger;
         t->cap = cap;

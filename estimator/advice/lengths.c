@@ -1,6 +1,7 @@
 /* lengths.c - sorted lengths and what can be read off them. */
 #include "estimator/advice/lengths.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ pl_err pl_lengths_add(struct pl_lengths *l, uint32_t tokens, struct pl_diag *d) 
         uint64_t cap = l->cap ? 2 * l->cap : 1024, bytes;
         uint32_t *of = NULL;
         if (pl_u64_mul(cap, sizeof *of, &bytes) && bytes <= SIZE_MAX)
-            of = realloc(l->of, (size_t)bytes);
+            of = pl_realloc(l->of, (size_t)bytes);
         if (!of)
             return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the lengths of %llu samples",
                                (unsigned long long)cap);

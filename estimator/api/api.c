@@ -5,6 +5,7 @@
 
 #include "estimator/api/answer.h"
 #include "estimator/api/question.h"
+#include "estimator/base/alloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +124,7 @@ static void fill_fields(struct pl_vram_estimate *e, const json_t *root) {
 static void *array_for(const json_t *list, size_t size, size_t *n, bool *ok) {
     *n = json_array_size(list);
     if (*n == 0) return NULL;
-    void *p = calloc(*n, size);
+    void *p = pl_calloc(*n, size);
     if (!p) *ok = false;
     return p;
 }
@@ -166,7 +167,7 @@ static bool fill_notes(const json_t *list, struct pl_vram_estimate *e) {
 
 /* Takes `json`; NULL when memory ran out, here or before. */
 static struct answer *make_answer(json_t *json, const struct pl_estimate *planned) {
-    struct answer *a = json ? calloc(1, sizeof *a) : NULL;
+    struct answer *a = json ? pl_calloc(1, sizeof *a) : NULL;
     if (!a) {
         json_decref(json);
         return NULL;
@@ -260,7 +261,7 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     struct answer *a = NULL;
     pl_err err = PL_ERR_OK;
     /* the model's facts alone are 12 KiB, too much for the stack of somebody else's thread */
-    struct pl_question *q = calloc(1, sizeof *q);
+    struct pl_question *q = pl_calloc(1, sizeof *q);
     if (!q) {
         err = pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the question");
         goto out;

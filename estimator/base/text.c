@@ -1,5 +1,6 @@
 /* text.c - growable byte string and spelling hints. */
 #include "estimator/base/text.h"
+#include "estimator/base/alloc.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@ static bool text_reserve(struct pl_text *t, size_t extra) {
         if (cap > SIZE_MAX / 2) return !(t->failed = true);
         cap *= 2;
     }
-    char *data = realloc(t->data, cap);
+    char *data = pl_realloc(t->data, cap);
     if (!data) return !(t->failed = true);
     t->data = data;
     t->cap = cap;

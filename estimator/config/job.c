@@ -1,6 +1,7 @@
 /* job.c - defaults, file and overrides -> struct pl_job; writing it back; derived values. */
 #include "estimator/config/job.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/config/document.h"
 #include "estimator/config/key_types.h"
 #include "estimator/config/scalar.h"
@@ -177,7 +178,7 @@ static pl_err assign_text(struct pl_job *job, struct pl_key_input *in, const cha
     size_t len = strlen(value);
     while (len && value[len - 1] == ' ')
         len--;
-    char *text = strndup(value, len);
+    char *text = pl_strndup(value, len);
     if (!text) return out_of_memory(in->d);
     const struct pl_node node = {.kind = PL_NODE_SCALAR, .plain = true, .text = text};
     in->node = &node;
@@ -242,7 +243,7 @@ pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint
                     struct pl_diag *d) {
     pl_err err = pl_job_defaults(job, d);
     if (err != PL_ERR_OK) return err;
-    if (name && !(job->path = strdup(name))) {
+    if (name && !(job->path = pl_strdup(name))) {
         err = out_of_memory(d);
         goto out;
     }
@@ -378,10 +379,10 @@ char *pl_job_input_path(const struct pl_job *job, const char *path) {
     const char *slash = job->path ? strrchr(job->path, '/') : NULL;
     if (path[0] != '/' && slash && access(path, F_OK) != 0) {
         char *beside = NULL;
-        if (asprintf(&beside, "%.*s/%s", (int)(slash - job->path), job->path, path) < 0)
+        if (pl_asprintf(&beside, "%.*s/%s", (int)(slash - job->path), job->path, path) < 0)
             return NULL;
         if (access(beside, F_OK) == 0) return beside;
         free(beside);
     }
-    return strdup(path);
+    return pl_strdup(path);
 }

@@ -1,6 +1,7 @@
 /* key_types.c - parse, print and free the values of each type of key. */
 #include "estimator/config/key_types.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/config/scalar.h"
 
 #include <math.h>
@@ -276,7 +277,7 @@ static pl_err copy_text(const struct pl_key_input *in, const struct pl_node *nod
                                     "`%s` holds an empty text", in->written);
         return fail_hint(in, err, "give a value, or leave the key out for its default");
     }
-    *out = strdup(node->text);
+    *out = pl_strdup(node->text);
     return *out ? PL_ERR_OK : out_of_memory(in);
 }
 
@@ -316,7 +317,7 @@ static pl_err add_text(const struct pl_key_input *in, const struct pl_node *node
     if (node != in->node && node->kind == PL_NODE_SCALAR && node->plain &&
         pl_scalar_null(node->text))
         return wrong_type(in, node, wanted);
-    char **items = realloc(list->items, (list->n + 1) * sizeof *items);
+    char **items = pl_realloc(list->items, (list->n + 1) * sizeof *items);
     if (!items) return out_of_memory(in);
     list->items = items;
     PL_TRY(copy_text(in, node, wanted, &items[list->n]));
@@ -335,7 +336,7 @@ static pl_err split_texts(const struct pl_key_input *in, struct pl_str_list *lis
         more = *end;
         while (len > lead && s[len - 1] == ' ')
             len--;
-        char *text = strndup(s + lead, len > lead ? len - lead : 0);
+        char *text = pl_strndup(s + lead, len > lead ? len - lead : 0);
         if (!text) return out_of_memory(in);
         pl_err err = add_text(in, &(struct pl_node){.text = text}, list);
         free(text);
@@ -493,7 +494,7 @@ static void clear_DATASETS(void *field) {
 
 static pl_err add_dataset(const struct pl_key_input *in, const struct pl_node *node,
                           struct pl_dataset_list *list) {
-    struct pl_dataset *items = realloc(list->items, (list->n + 1) * sizeof *items);
+    struct pl_dataset *items = pl_realloc(list->items, (list->n + 1) * sizeof *items);
     if (!items) return out_of_memory(in);
     list->items = items;
     struct pl_dataset *item = &items[list->n++]; /* counted first: freed with the list on failure */

@@ -1,4 +1,5 @@
 /* yaml.c - libyaml events -> struct pl_document. The only file that sees <yaml.h>. */
+#include "estimator/base/alloc.h"
 #include "estimator/config/document.h"
 #include "estimator/config/scalar.h"
 
@@ -107,7 +108,7 @@ static pl_err add_node(struct reader *r, const yaml_event_t *ev, enum pl_node_ki
     struct pl_document *doc = r->doc;
     if (doc->n == doc->cap) {
         uint32_t cap = doc->cap ? 2 * doc->cap : 128; /* n is bounded by the text's length */
-        struct pl_node *nodes = realloc(doc->nodes, cap * sizeof *nodes);
+        struct pl_node *nodes = pl_realloc(doc->nodes, cap * sizeof *nodes);
         if (!nodes) return out_of_memory(r->d);
         doc->nodes = nodes;
         doc->cap = cap;

@@ -1,6 +1,7 @@
 /* model.c - config.json text -> struct pl_model: what every family reads the same way. */
 #include "estimator/model/model.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
 
@@ -239,7 +240,7 @@ pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct
 static pl_err read_file(const char *path, FILE *f, char **text, uint64_t *bytes,
                         struct pl_diag *d) {
     size_t room = CONFIG_MAX_BYTES + 1u, n = 0;
-    char *buf = malloc(room + 1);
+    char *buf = pl_malloc(room + 1);
     if (!buf) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
     n = fread(buf, 1, room, f);
     pl_err err = PL_ERR_OK;
@@ -262,7 +263,7 @@ static pl_err read_known(const char *name, char **text, uint64_t *bytes, struct 
     const struct pl_known_model *k = pl_catalogue_find(name);
     if (!k)
         return pl_diag_set(d, PL_ERR_MODEL_FILE, "no model of the catalogue is called `%s`", name);
-    *text = strdup(k->config);
+    *text = pl_strdup(k->config);
     if (!*text) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", name);
     *bytes = strlen(*text);
     return PL_ERR_OK;

@@ -1,6 +1,7 @@
 /* resolve.c - directory, hub cache, catalogue: in this order. */
 #include "estimator/model/resolve.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/model/catalogue.h"
 
 #include <errno.h>
@@ -48,8 +49,8 @@ static pl_err set_ref(struct pl_model_ref *out, enum pl_model_origin origin, cha
 }
 
 static pl_err as_path(const char *path, struct pl_model_ref *out, struct pl_diag *d) {
-    char *config = is_directory(path) ? joined(path, "config.json") : strdup(path);
-    return set_ref(out, PL_ORIGIN_PATH, config, strdup(path), d);
+    char *config = is_directory(path) ? joined(path, "config.json") : pl_strdup(path);
+    return set_ref(out, PL_ORIGIN_PATH, config, pl_strdup(path), d);
 }
 
 static pl_err as_known(const struct pl_known_model *k, struct pl_model_ref *out,
@@ -167,7 +168,7 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
     enum cached cached = repository ? find_snapshot(repository, &dir, &why) : CACHED_NO;
     if (cached == CACHED_YES) {
         char *config = joined(pl_text_str(&dir), "config.json");
-        err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, strdup(pl_text_str(&dir)), d);
+        err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, pl_strdup(pl_text_str(&dir)), d);
     } else if (k) {
         if (cached == CACHED_BROKEN && notes)
             pl_text_addf(notes, "the hub cache of `%s` is broken (%s): taken from the catalogue\n",

@@ -1,4 +1,5 @@
 /* svg_vram.c - every planned byte over the ops of a phase. */
+#include "estimator/base/alloc.h"
 #include "estimator/picture/picture.h"
 
 #include "estimator/base/checked.h"
@@ -68,7 +69,7 @@ struct picture {
 static bool sweep(struct picture *s) {
     const struct pl_program *p = s->plan->program;
     uint32_t n = s->ops->n_ops, first = s->ops->first_op;
-    s->live = calloc((size_t)n + 1, PL_CATEGORY_COUNT * sizeof *s->live);
+    s->live = pl_calloc((size_t)n + 1, PL_CATEGORY_COUNT * sizeof *s->live);
     if (!s->live) return false;
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];

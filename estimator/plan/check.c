@@ -2,6 +2,7 @@
  *
  * Nothing here is shared with the code that made the plan: versions are replayed, in-place rights
  * are read from the op table, and overlaps are found by sweeping the ops with the live tensors. */
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/plan/plan.h"
 
@@ -312,9 +313,9 @@ static pl_err check_ops(struct checker *c) {
 
 pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d) {
     struct checker c = {.plan = plan, .p = plan->program, .d = d};
-    c.version = calloc(c.p->n_tensors + 1, sizeof *c.version);
-    c.touched = calloc(c.p->n_tensors + 1, sizeof *c.touched);
-    uint32_t *live = malloc(((size_t)c.p->n_tensors + 1) * PL_PLACE_COUNT * sizeof *live);
+    c.version = pl_calloc(c.p->n_tensors + 1, sizeof *c.version);
+    c.touched = pl_calloc(c.p->n_tensors + 1, sizeof *c.touched);
+    uint32_t *live = pl_malloc(((size_t)c.p->n_tensors + 1) * PL_PLACE_COUNT * sizeof *live);
     pl_err err;
     if (!c.version || !c.touched || !live) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "checking the plan ran out of host memory");

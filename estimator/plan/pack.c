@@ -10,6 +10,7 @@
  * few starts is kept. */
 #include "estimator/plan/pack.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
@@ -195,13 +196,13 @@ static bool attempt(struct packer *p, struct start start, struct pl_packing *out
 
 static pl_err packer_init(struct packer *p, struct pl_diag *d) {
     size_t ops = (size_t)p->n_ops + 2, n = (size_t)p->n + 2;
-    p->l.begin = malloc(ops * sizeof(uint32_t));
-    p->l.end = malloc(ops * sizeof(uint32_t));
-    p->l.by_first = malloc(n * sizeof(uint32_t));
-    p->l.by_last = malloc(n * sizeof(uint32_t));
-    p->space.gaps = malloc(n * sizeof(struct gap));
-    p->at_pivot.gaps = malloc(n * sizeof(struct gap));
-    p->best = malloc(n * sizeof(uint64_t));
+    p->l.begin = pl_malloc(ops * sizeof(uint32_t));
+    p->l.end = pl_malloc(ops * sizeof(uint32_t));
+    p->l.by_first = pl_malloc(n * sizeof(uint32_t));
+    p->l.by_last = pl_malloc(n * sizeof(uint32_t));
+    p->space.gaps = pl_malloc(n * sizeof(struct gap));
+    p->at_pivot.gaps = pl_malloc(n * sizeof(struct gap));
+    p->best = pl_malloc(n * sizeof(uint64_t));
     if (!p->l.begin || !p->l.end || !p->l.by_first || !p->l.by_last || !p->space.gaps ||
         !p->at_pivot.gaps || !p->best)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");

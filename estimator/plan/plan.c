@@ -1,6 +1,7 @@
 /* plan.c - lifetimes, the arenas, the ledger, the timeline. */
 #include "estimator/plan/plan.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/plan/pack.h"
 
@@ -170,11 +171,11 @@ static pl_err fill_ledger(struct pl_plan *plan, struct pl_diag *d) {
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d) {
     *out = NULL;
-    struct pl_plan *plan = calloc(1, sizeof *plan);
-    struct pl_interval *rows = malloc((p->n_tensors + 1) * sizeof *rows);
-    uint32_t *ids = malloc((p->n_tensors + 1) * sizeof *ids);
+    struct pl_plan *plan = pl_calloc(1, sizeof *plan);
+    struct pl_interval *rows = pl_malloc((p->n_tensors + 1) * sizeof *rows);
+    uint32_t *ids = pl_malloc((p->n_tensors + 1) * sizeof *ids);
     pl_err err = PL_ERR_OK;
-    if (plan) plan->places = malloc((p->n_tensors + 1) * sizeof *plan->places);
+    if (plan) plan->places = pl_malloc((p->n_tensors + 1) * sizeof *plan->places);
     if (!plan || !plan->places || !rows || !ids) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
         goto out;

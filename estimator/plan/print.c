@@ -1,4 +1,5 @@
 /* print.c - the text form of a planned program: one op a line, so that two plans can be diffed. */
+#include "estimator/base/alloc.h"
 #include "estimator/plan/plan.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void print_op(const struct pl_plan *plan, uint32_t i, uint64_t live, stru
 
 void pl_plan_print(const struct pl_plan *plan, struct pl_text *out) {
     const struct pl_program *p = plan->program;
-    uint64_t *live = malloc((p->n_ops + 1) * sizeof *live);
+    uint64_t *live = pl_malloc((p->n_ops + 1) * sizeof *live);
     if (!live) {
         out->failed = true;
         return;

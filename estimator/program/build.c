@@ -1,6 +1,7 @@
 /* build.c - appending tensors and ops. */
 #include "estimator/program/build.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/program/cost.h"
 
@@ -14,7 +15,7 @@ static void fail(struct pl_builder *b, pl_err err, const char *what) {
 
 /* Doubles an array of `n` of `cap` elements when it is full. */
 static bool grow(struct pl_builder *b, void **array, uint32_t cap, size_t size) {
-    void *bigger = realloc(*array, (size_t)cap * size);
+    void *bigger = pl_realloc(*array, (size_t)cap * size);
     if (!bigger) {
         fail(b, PL_ERR_HOST_OOM, "ran out of host memory");
         return false;

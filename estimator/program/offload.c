@@ -10,6 +10,7 @@
  * run beside the products of the layer at hand: two layers are on the device at a time. Gradients
  * come and go around the op that adds to them. An update runs in windows of rows, the next window
  * arriving while one is at work: an embedding needs no more device memory for it than a layer. */
+#include "estimator/base/alloc.h"
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"
@@ -474,9 +475,9 @@ static bool mover_init(struct mover *m, struct pl_builder *b) {
     *m = (struct mover){.b = b, .n_ops = p->n_ops - first, .n_tensors = p->n_tensors};
     for (uint32_t i = first; i < p->n_ops; i++)
         n_operands += p->ops[i].n_in + p->ops[i].n_out;
-    m->ops = malloc(m->n_ops * sizeof *m->ops);
-    m->operands = malloc(n_operands * sizeof *m->operands);
-    m->twins = malloc(m->n_tensors * sizeof *m->twins);
+    m->ops = pl_malloc(m->n_ops * sizeof *m->ops);
+    m->operands = pl_malloc(n_operands * sizeof *m->operands);
+    m->twins = pl_malloc(m->n_tensors * sizeof *m->twins);
     if (!m->ops || !m->operands || !m->twins) return false;
     memcpy(m->ops, &p->ops[first], m->n_ops * sizeof *m->ops);
     p->n_ops = first;

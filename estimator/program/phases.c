@@ -1,5 +1,6 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
  * in their place for inference is inference.c. */
+#include "estimator/base/alloc.h"
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"
@@ -95,7 +96,7 @@ static void backward(struct pl_builder *b, const struct pl_block *kept, uint32_t
 
 static void micro_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_MICRO);
-    struct pl_block *kept = calloc(b->m->layers, sizeof *kept);
+    struct pl_block *kept = pl_calloc(b->m->layers, sizeof *kept);
     if (!kept) {
         b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
         return;

@@ -1,6 +1,7 @@
 /* program.c - building, naming and finding. */
 #include "estimator/program/program.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/program/build.h"
 #include "estimator/program/merge_program.h"
@@ -92,17 +93,17 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->cap_tensors = 64 + (uint32_t)layers * TENSORS_PER_LAYER;
     b->cap_ops = 64 + (uint32_t)layers * OPS_PER_LAYER;
     b->cap_operands = b->cap_ops * OPERANDS_PER_OP;
-    p->tensors = malloc(b->cap_tensors * sizeof *p->tensors);
-    p->ops = malloc(b->cap_ops * sizeof *p->ops);
-    p->operands = malloc(b->cap_operands * sizeof *p->operands);
-    b->version = malloc(b->cap_tensors * sizeof *b->version);
-    b->grad = malloc(b->cap_tensors * sizeof *b->grad);
-    b->grad_begun = malloc(b->cap_tensors * sizeof *b->grad_begun);
-    b->weight = malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
+    p->tensors = pl_malloc(b->cap_tensors * sizeof *p->tensors);
+    p->ops = pl_malloc(b->cap_ops * sizeof *p->ops);
+    p->operands = pl_malloc(b->cap_operands * sizeof *p->operands);
+    b->version = pl_malloc(b->cap_tensors * sizeof *b->version);
+    b->grad = pl_malloc(b->cap_tensors * sizeof *b->grad);
+    b->grad_begun = pl_malloc(b->cap_tensors * sizeof *b->grad_begun);
+    b->weight = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
     bool adapts = pl_mode_adapts(b->s->mode), quantises = b->s->mode == PL_MODE_QLORA;
-    if (adapts) b->adapter = calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
-    if (quantises) b->quant = calloc(layers * PL_SLOT_COUNT, sizeof *b->quant);
-    if (b->s->inference) b->kv = malloc(layers * 2 * sizeof *b->kv);
+    if (adapts) b->adapter = pl_calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
+    if (quantises) b->quant = pl_calloc(layers * PL_SLOT_COUNT, sizeof *b->quant);
+    if (b->s->inference) b->kv = pl_malloc(layers * 2 * sizeof *b->kv);
     return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
            b->weight && (b->adapter || !adapts) && (b->quant || !quantises) &&
            (b->kv || !b->s->inference);
@@ -129,7 +130,7 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                      void (*build)(struct pl_builder *b), struct pl_program **out,
                      struct pl_diag *d) {
     *out = NULL;
-    struct pl_program *p = calloc(1, sizeof *p);
+    struct pl_program *p = pl_calloc(1, sizeof *p);
     if (!p) return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
     p->shape = *shape;
     p->traits = *traits;

@@ -3,6 +3,7 @@
  * With states in 8 bits each part of a tensor (pl_tensor_parts) has states of its own and is
  * updated by an op of its own; parts below PL_STATE8_MIN elements keep fp32 moments (Dettmers
  * et al., 8-bit Optimizers via Block-wise Quantization, arXiv 2110.02861). */
+#include "estimator/base/alloc.h"
 #include "estimator/program/build.h"
 
 #include "estimator/base/checked.h"
@@ -110,7 +111,7 @@ static uint32_t part_of_state(const struct pl_builder *b, const struct pl_tensor
 static bool index_states(struct pl_builder *b, struct state_index *index) {
     uint32_t n = b->p->n_tensors;
     size_t per_tensor = sizeof *index->id / sizeof(uint32_t);
-    index->id = malloc(n * sizeof *index->id);
+    index->id = pl_malloc(n * sizeof *index->id);
     if (!index->id) {
         b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
         return false;

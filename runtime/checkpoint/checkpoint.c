@@ -6,6 +6,7 @@
  *     +------------------+  abort, or any failure of these
  */
 #include "runtime/checkpoint/checkpoint.h"
+#include "estimator/base/alloc.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/windows.h"
@@ -31,9 +32,10 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
                            struct pl_diag *d) {
     *c = (struct pl_checkpoint){0};
     pl_err err = PL_ERR_OK;
-    if (asprintf(&c->final_path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step) < 0)
+    if (pl_asprintf(&c->final_path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step) < 0)
         c->final_path = NULL;
-    if (!c->final_path || asprintf(&c->tmp_path, "%s.tmp", c->final_path) < 0) c->tmp_path = NULL;
+    if (!c->final_path || pl_asprintf(&c->tmp_path, "%s.tmp", c->final_path) < 0)
+        c->tmp_path = NULL;
     if (!c->tmp_path) err = pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_tree_remove(c->tmp_path, d);
     if (err == PL_ERR_OK) err = pl_dir_create(c->tmp_path, d);
@@ -122,7 +124,7 @@ static bool is_directory(const char *output_dir, const char *name) {
 static pl_err add_step(struct step_list *list, uint64_t step, struct pl_diag *d) {
     if (list->n == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 16;
-        uint64_t *steps = realloc(list->steps, cap * sizeof *steps);
+        uint64_t *steps = pl_realloc(list->steps, cap * sizeof *steps);
         if (!steps) return pl_host_oom(d, "the list of checkpoints");
         list->steps = steps;
         list->cap = cap;
@@ -158,7 +160,7 @@ pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag
 
 static char *step_path(const char *output_dir, uint64_t step) {
     char *path = NULL;
-    int n = asprintf(&path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step);
+    int n = pl_asprintf(&path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step);
     return n < 0 ? NULL : path;
 }
 
@@ -233,7 +235,7 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
                             struct pl_diag *d) {
     char *aside = NULL;
     pl_err err = PL_ERR_OK;
-    if (asprintf(&aside, "%s.old.tmp", c->final_path) < 0) {
+    if (pl_asprintf(&aside, "%s.old.tmp", c->final_path) < 0) {
         aside = NULL;
         err = pl_host_oom(d, "a path");
         goto out;

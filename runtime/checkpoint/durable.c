@@ -1,5 +1,6 @@
 /* durable.c - temp, fsync, rename, fsync the directory; and what makes any of them fail. */
 #include "runtime/checkpoint/durable.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/checkpoint.h"
 
@@ -41,7 +42,7 @@ pl_err pl_host_oom(struct pl_diag *d, const char *what) {
 
 char *pl_path_join(const char *dir, const char *name) {
     char *path = NULL;
-    return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+    return pl_asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
 }
 
 static pl_err fd_sync(int fd, const char *path, struct pl_diag *d) {
@@ -60,14 +61,15 @@ static pl_err fd_close(int fd, const char *path, struct pl_diag *d) {
 
 pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d) {
     *o = (struct pl_outbox){.fd = -1};
-    o->dir = strdup(dir);
+    o->dir = pl_strdup(dir);
     return o->dir ? PL_ERR_OK : pl_host_oom(d, "a path");
 }
 
 pl_err pl_outbox_init_file(struct pl_outbox *o, const char *path, const char **name,
                            struct pl_diag *d) {
     const char *slash = strrchr(path, '/');
-    char *dir = !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    char *dir =
+        !slash ? pl_strdup(".") : pl_strndup(path, slash == path ? 1 : (size_t)(slash - path));
     pl_err err = dir ? pl_outbox_init(o, dir, d) : pl_host_oom(d, "a path");
     *name = slash ? slash + 1 : path;
     free(dir);
@@ -76,18 +78,18 @@ pl_err pl_outbox_init_file(struct pl_outbox *o, const char *path, const char **n
 
 static char *temporary_path(const struct pl_outbox *o, const char *name) {
     char *path = NULL;
-    return asprintf(&path, "%s/%s.tmp", o->dir, name) < 0 ? NULL : path;
+    return pl_asprintf(&path, "%s/%s.tmp", o->dir, name) < 0 ? NULL : path;
 }
 
 static bool remember_name(struct pl_outbox *o, const char *name) {
     if (o->n == o->cap) {
         uint32_t cap = o->cap ? 2 * o->cap : 8;
-        char **names = realloc(o->names, cap * sizeof *names);
+        char **names = pl_realloc(o->names, cap * sizeof *names);
         if (!names) return false;
         o->names = names;
         o->cap = cap;
     }
-    o->names[o->n] = strdup(name);
+    o->names[o->n] = pl_strdup(name);
     return o->names[o->n] && ++o->n;
 }
 
@@ -248,7 +250,7 @@ pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t
                          (unsigned long long)limit_bytes);
         goto out;
     }
-    data = malloc((size_t)st.st_size + 1);
+    data = pl_malloc((size_t)st.st_size + 1);
     if (!data) {
         err = pl_host_oom(d, path);
         goto out;

@@ -1,5 +1,6 @@
 /* gguf.c - see gguf.h. */
 #include "runtime/checkpoint/gguf.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 
@@ -127,7 +128,7 @@ static uint64_t layer_of(const struct pl_window *w) {
 static pl_err name_tensors(struct export *x, struct pl_diag *d) {
     const struct pl_windows *w = &x->files->matrices;
     pl_model_rows(x->model, x->rows);
-    x->tensors = calloc(w->n, sizeof *x->tensors);
+    x->tensors = pl_calloc(w->n, sizeof *x->tensors);
     if (!x->tensors) return pl_host_oom(d, "the list of tensors");
     for (uint32_t i = 0; i < w->n; i++) {
         const struct pl_window *item = &w->items[i];

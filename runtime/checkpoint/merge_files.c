@@ -1,5 +1,6 @@
 /* merge_files.c - see merge_files.h. */
 #include "runtime/checkpoint/merge_files.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/model_io.h"
@@ -47,7 +48,7 @@ static pl_err add_tensor(struct pl_merge_files *f, const struct pl_param_row *ro
 static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_rows(m, rows);
-    f->a_of = malloc((m->layers + 1) * n_rows * sizeof *f->a_of);
+    f->a_of = pl_malloc((m->layers + 1) * n_rows * sizeof *f->a_of);
     if (!f->a_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
         for (uint32_t r = 0; r < n_rows; r++)

@@ -1,5 +1,6 @@
 /* model_io.c - Hugging Face model directories. */
 #include "runtime/checkpoint/model_io.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/windows.h"
@@ -78,7 +79,7 @@ struct shards {
 static pl_err cut_shards(const struct pl_windows *w, uint64_t shard_bytes, struct shards *s,
                          struct pl_diag *d) {
     uint64_t filled = 0;
-    s->first = calloc((size_t)w->n + 2, sizeof *s->first);
+    s->first = pl_calloc((size_t)w->n + 2, sizeof *s->first);
     if (!s->first) return pl_host_oom(d, "the list of shards");
     s->n = 1;
     for (uint32_t i = 0; i < w->n; i++) {

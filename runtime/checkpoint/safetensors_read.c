@@ -1,4 +1,5 @@
 /* safetensors_read.c - headers are hostile until every sum in them was checked. */
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -154,7 +155,7 @@ static pl_err parse_entry(const struct pl_st_file *f, const char *name, const js
                           struct pl_st_entry *e, struct pl_diag *d) {
     uint64_t elements = 0;
     const char *dtype = json_string_value(json_object_get(v, "dtype"));
-    e->name = strdup(name);
+    e->name = pl_strdup(name);
     if (!e->name) return pl_host_oom(d, "the header of a safetensors file");
     if (!json_is_object(v)) return format_error(f, d, "tensor `%s` is not an object", name);
     if (!dtype) return format_error(f, d, "tensor `%s` has no dtype", name);
@@ -180,7 +181,7 @@ static pl_err check_metadata(const struct pl_st_file *f, json_t *v, struct pl_di
 static pl_err parse_entries(struct pl_st_file *f, json_t *root, struct pl_diag *d) {
     const char *name;
     json_t *value;
-    f->entries = calloc(json_object_size(root) + 1, sizeof *f->entries);
+    f->entries = pl_calloc(json_object_size(root) + 1, sizeof *f->entries);
     if (!f->entries) return pl_host_oom(d, "the header of a safetensors file");
     json_object_foreach(root, name, value) {
         if (strcmp(name, "__metadata__") == 0)
@@ -263,7 +264,7 @@ static pl_err read_header(struct pl_st_file *f, uint64_t file_bytes, struct pl_d
                             (unsigned long long)bytes, (unsigned long long)file_bytes);
     f->data_offset = sizeof word + bytes;
     f->data_bytes = file_bytes - f->data_offset;
-    char *text = malloc((size_t)bytes);
+    char *text = pl_malloc((size_t)bytes);
     if (!text) return pl_host_oom(d, "the header of a safetensors file");
     pl_err err = read_at(f, sizeof word, text, bytes, d);
     if (err == PL_ERR_OK) err = parse_header(f, text, bytes, d);
@@ -286,7 +287,7 @@ static pl_err open_file(struct pl_st_file *f, uint64_t *file_bytes, struct pl_di
 
 pl_err pl_st_open(struct pl_st_file *f, const char *path, struct pl_diag *d) {
     uint64_t file_bytes = 0;
-    *f = (struct pl_st_file){.fd = -1, .path = strdup(path)};
+    *f = (struct pl_st_file){.fd = -1, .path = pl_strdup(path)};
     if (!f->path) return pl_host_oom(d, "a path");
     pl_err err = open_file(f, &file_bytes, d);
     if (err == PL_ERR_OK) err = read_header(f, file_bytes, d);

@@ -2,6 +2,7 @@
  *
  * A piece is a group of elements that fits the staging buffer together with what it is converted
  * to; a tensor may be larger than staging. Results do not depend on the size of the pieces. */
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/windows.h"
@@ -210,7 +211,7 @@ struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io) {
 
 static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
                           struct pl_text *out, struct pl_diag *d) {
-    struct pl_st_item *items = calloc((size_t)(end - begin) + 1, sizeof *items);
+    struct pl_st_item *items = pl_calloc((size_t)(end - begin) + 1, sizeof *items);
     if (!items) return pl_host_oom(d, "the header of a safetensors file");
     for (uint32_t i = begin; i < end; i++)
         items[i - begin] = (struct pl_st_item){.name = w->items[i].name,

@@ -1,4 +1,5 @@
 /* weight_files.c - one safetensors file, or shards with an index; and finding windows in them. */
+#include "estimator/base/alloc.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/windows.h"
@@ -59,7 +60,7 @@ static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err abs
                           struct pl_diag *d) {
     const char *tensor;
     json_t *value;
-    f->files = calloc(json_object_size(f->weight_map) + 1, sizeof *f->files);
+    f->files = pl_calloc(json_object_size(f->weight_map) + 1, sizeof *f->files);
     if (!f->files) return pl_host_oom(d, "the list of shards");
     json_object_foreach(f->weight_map, tensor, value) {
         const char *shard = json_string_value(value);
@@ -88,7 +89,7 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
     f->path = pl_path_join(dir, single);
     if (!f->path) return pl_host_oom(d, "a path");
     if (access(f->path, F_OK) == 0) {
-        f->files = calloc(1, sizeof *f->files);
+        f->files = pl_calloc(1, sizeof *f->files);
         return f->files ? open_shard(f, dir, single, absent, d) : pl_host_oom(d, "a file");
     }
     free(f->path);

@@ -1,5 +1,6 @@
 /* windows.c - the lists: base model, adapter, optimizer states. */
 #include "runtime/checkpoint/windows.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static bool tensor_elements(const struct pl_tensor *t, uint64_t *out) {
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d) {
     if (w->n == w->cap) {
         uint32_t cap = w->cap ? 2 * w->cap : 64;
-        struct pl_window *items = realloc(w->items, cap * sizeof *items);
+        struct pl_window *items = pl_realloc(w->items, cap * sizeof *items);
         if (!items) return pl_host_oom(d, "the list of tensors");
         w->items = items;
         w->cap = cap;

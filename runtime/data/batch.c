@@ -1,5 +1,6 @@
 /* batch.c - the samples of a step, and the inputs of the micro-batches cut from them. */
 #include "runtime/data/batch.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ void pl_step_batch_finish(struct pl_step_batch *b) {
 static void *grown(void *array, uint64_t n, size_t bytes_each) {
     uint64_t bytes;
     if (!pl_u64_mul(n, bytes_each, &bytes) || bytes > SIZE_MAX) return NULL;
-    return realloc(array, (size_t)bytes);
+    return pl_realloc(array, (size_t)bytes);
 }
 
 /* Room for one more sample than the step holds. */
@@ -118,7 +119,7 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
 
 /* n items of `bytes` each, at least one, so that NULL only ever means no memory. */
 static void *array(uint64_t n, size_t bytes) {
-    return n < SIZE_MAX / bytes ? calloc((size_t)n + 1, bytes) : NULL;
+    return n < SIZE_MAX / bytes ? pl_calloc((size_t)n + 1, bytes) : NULL;
 }
 
 pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,

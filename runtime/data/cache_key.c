@@ -1,6 +1,7 @@
 /* cache_key.c - see cache_key.h. */
 #include "runtime/data/cache_key.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/cache_dir.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static void add(struct pl_digest h[2], const void *data, size_t n) {
 }
 
 static bool add_file(struct pl_digest h[2], int fd) {
-    char *buf = malloc(CHUNK);
+    char *buf = pl_malloc(CHUNK);
     ssize_t got = -1;
     for (off_t at = 0; buf; at += got) {
         do

@@ -1,4 +1,5 @@
 /* cache_read.c - tokens of a data file out of the cache. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/cache.h"
 #include "runtime/data/cache_file.h"
 
@@ -48,7 +49,7 @@ static const char *check_body(struct pl_cache *c) {
     const struct pl_cache_header *h = &c->header;
     struct pl_digest digest;
     uint64_t words = h->words * sizeof(uint32_t), rows = h->rows * sizeof *c->rows;
-    char *buf = malloc(CHUNK);
+    char *buf = pl_malloc(CHUNK);
     bool read = buf != NULL;
     pl_digest_init(&digest, 0);
     for (uint64_t at = 0; read && at < words; at += CHUNK) {
@@ -57,7 +58,7 @@ static const char *check_body(struct pl_cache *c) {
         if (read) pl_digest_add(&digest, buf, (size_t)n);
     }
     free(buf);
-    c->rows = read ? malloc((size_t)rows + 1) : NULL;
+    c->rows = read ? pl_malloc((size_t)rows + 1) : NULL;
     if (!c->rows || !read_at(c->fd, c->rows, rows, sizeof *h + words)) return "it cannot be read";
     pl_digest_add(&digest, c->rows, (size_t)rows);
     return pl_digest_value(&digest) == h->body_digest ? NULL : "its content is damaged";

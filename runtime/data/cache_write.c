@@ -1,4 +1,5 @@
 /* cache_write.c - tokens of a data file into the cache. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/cache.h"
 #include "runtime/data/cache_file.h"
 
@@ -17,8 +18,8 @@
 
 char *pl_cache_path(const char *dir, const struct pl_cache_key *key, const char *suffix) {
     char *path = NULL;
-    int n = asprintf(&path, "%s/%016llx%016llx.%s", dir, (unsigned long long)key->half[0],
-                     (unsigned long long)key->half[1], suffix);
+    int n = pl_asprintf(&path, "%s/%016llx%016llx.%s", dir, (unsigned long long)key->half[0],
+                        (unsigned long long)key->half[1], suffix);
     return n < 0 ? NULL : path;
 }
 
@@ -64,10 +65,10 @@ bool pl_cache_create(struct pl_cache_writer *w, const char *dir, const struct pl
     *w = (struct pl_cache_writer){.fd = -1, .header = {.magic = PL_CACHE_MAGIC, .key = *key}};
     pl_digest_init(&w->body, 0);
     errno = ENOMEM;
-    w->dir = strdup(dir);
+    w->dir = pl_strdup(dir);
     w->part = pl_cache_path(dir, key, "part");
     w->path = pl_cache_path(dir, key, "tokens");
-    w->buf = malloc(BUF_WORDS * sizeof *w->buf);
+    w->buf = pl_malloc(BUF_WORDS * sizeof *w->buf);
     if (w->dir && w->part && w->path && w->buf && take_part(w)) return true;
     if (why && errno == EWOULDBLOCK)
         pl_text_addf(why, "another run is writing %s", w->path);
@@ -108,7 +109,7 @@ static bool add_row(struct pl_cache_writer *w, struct pl_cache_row row) {
         uint64_t cap = w->cap_rows ? 2 * w->cap_rows : 1024, bytes;
         struct pl_cache_row *rows = NULL;
         if (pl_u64_mul(cap, sizeof *rows, &bytes) && bytes <= SIZE_MAX)
-            rows = realloc(w->rows, (size_t)bytes);
+            rows = pl_realloc(w->rows, (size_t)bytes);
         if (!rows) return false;
         w->rows = rows;
         w->cap_rows = cap;

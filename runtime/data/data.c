@@ -1,5 +1,6 @@
 /* data.c - opens data files: every row is read once and checked, its place is kept. */
 #include "runtime/data/data.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/formats.h"
@@ -73,7 +74,7 @@ static pl_err keep_place(struct pl_data *data, struct data_file *f, struct row_p
         uint64_t cap = data->cap_rows ? 2 * data->cap_rows : 1024, bytes;
         struct row_place *rows = NULL;
         if (pl_u64_mul(cap, sizeof *rows, &bytes) && bytes <= SIZE_MAX)
-            rows = realloc(data->rows, (size_t)bytes);
+            rows = pl_realloc(data->rows, (size_t)bytes);
         if (!rows)
             return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the places of %llu rows",
                                (unsigned long long)cap);
@@ -351,13 +352,13 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
                     const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
                     struct pl_diag *d) {
     pl_err err;
-    struct pl_data *data = calloc(1, sizeof *data);
+    struct pl_data *data = pl_calloc(1, sizeof *data);
     *out = NULL;
     if (!data || pthread_mutex_init(&data->lock, NULL) != 0) {
         free(data);
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
     }
-    data->files = calloc((size_t)list->n + 1, sizeof *data->files);
+    data->files = pl_calloc((size_t)list->n + 1, sizeof *data->files);
     if (!data->files) {
         err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
         goto out;
@@ -382,7 +383,7 @@ pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, ui
                           struct pl_text *notes, struct pl_data **out, struct pl_diag *d) {
     const struct pl_dataset_list *all = whole_list(job, split);
     bool single = job->dataset && split == PL_SPLIT_TRAIN;
-    struct pl_dataset_list list = {.items = calloc((size_t)all->n + 1, sizeof *list.items)};
+    struct pl_dataset_list list = {.items = pl_calloc((size_t)all->n + 1, sizeof *list.items)};
     pl_err err = PL_ERR_OK;
     *out = NULL;
     if (!list.items) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the list of data files");
@@ -486,7 +487,7 @@ static pl_err changed(const struct data_file *f, const struct row_place *r, stru
 static pl_err read_row(struct pl_data *data, const struct data_file *f, const struct row_place *r,
                        struct pl_diag *d) {
     if (r->bytes > data->buf_cap) {
-        char *buf = realloc(data->buf, r->bytes);
+        char *buf = pl_realloc(data->buf, r->bytes);
         if (!buf)
             return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %u bytes", r->bytes);
         data->buf = buf;

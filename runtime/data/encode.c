@@ -1,5 +1,6 @@
 /* encode.c - text and conversations as tokens and labels. */
 #include "runtime/data/encode.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/model/resolve.h"
 #include "runtime/data/digest.h"
@@ -22,9 +23,9 @@ bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
     while (cap < n)
         if (!pl_u64_mul(cap, 2, &cap)) return false;
     if (!pl_u64_mul(cap, sizeof(int32_t), &bytes) || bytes > SIZE_MAX) return false;
-    int32_t *ids = realloc(s->ids, (size_t)bytes);
+    int32_t *ids = pl_realloc(s->ids, (size_t)bytes);
     if (ids) s->ids = ids;
-    int32_t *labels = ids ? realloc(s->labels, (size_t)bytes) : NULL;
+    int32_t *labels = ids ? pl_realloc(s->labels, (size_t)bytes) : NULL;
     if (!labels) return false;
     s->labels = labels;
     s->cap = cap;
@@ -68,7 +69,7 @@ out:
 static pl_err tokenizer_path(const struct pl_job *job, char **out, struct pl_diag *d) {
     bool byte = job->tokenizer && strcmp(job->tokenizer, "byte") == 0;
     if (!job->tokenizer || !job->tokenizer[0]) return model_directory(job, out, d);
-    *out = byte ? strdup(job->tokenizer) : pl_job_input_path(job, job->tokenizer);
+    *out = byte ? pl_strdup(job->tokenizer) : pl_job_input_path(job, job->tokenizer);
     return *out ? PL_ERR_OK
                 : pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the tokenizer");
 }

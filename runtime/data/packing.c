@@ -2,6 +2,7 @@
  * (Johnson, "Near-optimal bin packing algorithms", 1973). */
 #include "runtime/data/packing.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static pl_err reserve_tree(struct pl_packer *p, struct pl_diag *d) {
         p->leaves *= 2;
     if (2 * p->leaves <= p->cap) return PL_ERR_OK;
     if (pl_u64_mul(2 * p->leaves, sizeof *room, &bytes) && bytes <= SIZE_MAX)
-        room = realloc(p->room, (size_t)bytes);
+        room = pl_realloc(p->room, (size_t)bytes);
     if (!room)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to pack %llu slots",
                            (unsigned long long)p->slots);

@@ -1,5 +1,6 @@
 /* split.c - cuts a data file into rows. */
 #include "runtime/data/split.h"
+#include "estimator/base/alloc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
                           PL_ROW_MOST_BYTES >> 20);
     if (s->cap - s->end >= CHUNK) return PL_ERR_OK;
     size_t cap = s->cap ? 2 * s->cap : 2 * (size_t)CHUNK;
-    char *buf = cap > s->cap ? realloc(s->buf, cap) : NULL;
+    char *buf = cap > s->cap ? pl_realloc(s->buf, cap) : NULL;
     if (!buf)
         return pl_diag_at(d, PL_ERR_HOST_OOM, s->path, s->line, 0,
                           "no memory for a row of %zu bytes", s->end);

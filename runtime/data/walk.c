@@ -6,6 +6,7 @@
  * epoch and the other half in the next. */
 #include "runtime/data/walk.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <math.h>
@@ -46,7 +47,7 @@ pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, uint64_t first
     pl_walk_init(w, first, n, shuffle, seed);
     if (!weighted(data)) return PL_ERR_OK;
     w->epoch_rows = 0;
-    w->parts = calloc(pl_data_files(data), sizeof *w->parts);
+    w->parts = pl_calloc(pl_data_files(data), sizeof *w->parts);
     if (!w->parts) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the mix of the data");
     pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < pl_data_files(data) && err == PL_ERR_OK; i++)

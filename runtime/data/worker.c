@@ -1,6 +1,7 @@
 /* worker.c - see worker.h. The batch belongs to the thread while `state` is WANTED, to the taker
  * otherwise; the lock guards the state and nothing else. */
 #include "runtime/data/worker.h"
+#include "estimator/base/alloc.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -67,7 +68,7 @@ static int start(struct pl_worker *w) {
 
 pl_err pl_worker_start(const struct pl_batch_source *from, uint64_t slots, struct pl_worker **out,
                        struct pl_diag *d) {
-    struct pl_worker *w = calloc(1, sizeof *w);
+    struct pl_worker *w = pl_calloc(1, sizeof *w);
     int e = ENOMEM;
     if (w) {
         w->from = from;

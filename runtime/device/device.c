@@ -1,6 +1,7 @@
 /* device.c - what all back-ends share: opening, budgets, counters, injected failures. */
 #include "runtime/device/device.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 
@@ -10,7 +11,7 @@
 pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint32_t threads,
                          uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d) {
     *out = NULL;
-    struct pl_device *dev = calloc(1, sizeof *dev);
+    struct pl_device *dev = pl_calloc(1, sizeof *dev);
     if (!dev) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening device %s", ops->name);
     dev->ops = ops;
     dev->ordinal = ordinal;

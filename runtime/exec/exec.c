@@ -1,5 +1,6 @@
 /* exec.c - binding views and running ops. */
 #include "runtime/exec/exec.h"
+#include "estimator/base/alloc.h"
 #include "runtime/exec/repeats.h"
 
 #include "estimator/base/checked.h"
@@ -33,8 +34,8 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
                     struct pl_diag *d) {
     const struct pl_program *p = plan->program;
     *e = (struct pl_exec){.plan = plan, .device = dev, .host = dev};
-    e->calls = calloc(p->n_ops + 1, sizeof *e->calls);
-    e->patches = malloc((count_patches(p) + 1) * sizeof *e->patches);
+    e->calls = pl_calloc(p->n_ops + 1, sizeof *e->calls);
+    e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
     if (e->calls && e->patches) return PL_ERR_OK;
     pl_exec_finish(e);
     return pl_diag_set(d, PL_ERR_HOST_OOM, "binding the plan ran out of host memory");

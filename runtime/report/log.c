@@ -1,4 +1,5 @@
 /* log.c - train_log.jsonl: one JSON object a line, whole lines only. */
+#include "estimator/base/alloc.h"
 #include "runtime/report/report.h"
 
 #include <errno.h>
@@ -65,11 +66,11 @@ struct series { /* pairs that grow; y stays NULL when only x is wanted */
 };
 
 static bool series_reserve(struct series *s, uint64_t cap) {
-    double *x = realloc(s->x, cap * sizeof *x);
+    double *x = pl_realloc(s->x, cap * sizeof *x);
     if (!x) return false;
     s->x = x;
     if (s->y_key) {
-        double *y = realloc(s->y, cap * sizeof *y);
+        double *y = pl_realloc(s->y, cap * sizeof *y);
         if (!y) return false;
         s->y = y;
     }
@@ -148,7 +149,7 @@ static pl_err rewrite_line(void *ctx, const char *line, json_t *o) {
 static pl_err sync_directory_of(const char *path, struct pl_diag *d) {
     const char *slash = strrchr(path, '/');
     size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    char *dir = strndup(slash ? path : ".", len);
+    char *dir = pl_strndup(slash ? path : ".", len);
     if (!dir) return no_memory(d);
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     pl_err err = fd >= 0 && fsync(fd) == 0 ? PL_ERR_OK : io_error(d, dir, "sync");
@@ -191,11 +192,11 @@ pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_
     *out = NULL;
     if (access(path, F_OK) == 0) PL_TRY(drop_lines_beyond(path, keep_steps, d));
     pl_err err = PL_ERR_OK;
-    struct pl_log *log = calloc(1, sizeof *log);
+    struct pl_log *log = pl_calloc(1, sizeof *log);
     if (!log) return no_memory(d);
     log->echo = echo;
     log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    log->path = strdup(path);
+    log->path = pl_strdup(path);
     if (!log->path)
         err = no_memory(d);
     else if (log->fd < 0 || (log->whole = lseek(log->fd, 0, SEEK_END)) < 0)

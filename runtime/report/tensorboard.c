@@ -4,6 +4,7 @@
  * Record: u64 length, u32 masked crc of those 8 bytes, data, u32 masked crc of data, little-endian.
  * Event: 1 wall_time double, 2 step int64, 3 file_version string, 5 summary message.
  * Summary: 1 value message, repeated. Value: 1 tag string, 2 simple_value float. */
+#include "estimator/base/alloc.h"
 #include "runtime/report/report.h"
 
 #include <errno.h>
@@ -162,7 +163,7 @@ pl_err pl_tensorboard_open(const char *dir, struct pl_tensorboard **out, struct 
     *out = NULL;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return pl_diag_at(d, PL_ERR_IO, dir, 0, 0, "cannot create '%s': %s", dir, strerror(errno));
-    struct pl_tensorboard *t = calloc(1, sizeof *t);
+    struct pl_tensorboard *t = pl_calloc(1, sizeof *t);
     if (!t) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for TensorBoard events");
     pl_err err = create_file(t, dir, d);
     if (err == PL_ERR_OK) err = write_version(t, d);

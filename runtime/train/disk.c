@@ -1,6 +1,7 @@
 /* disk.c - see disk.h. */
 #include "runtime/train/disk.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -13,7 +14,7 @@
 /* Of the directory, or of the nearest one above it that is there; 0: nobody knows. */
 static uint64_t free_bytes(const char *dir) {
     struct statvfs fs;
-    char *path = strdup(dir);
+    char *path = pl_strdup(dir);
     int found = path ? statvfs(path, &fs) : -1;
     for (char *slash; path && found != 0 && (slash = strrchr(path, '/')) && slash != path;) {
         *slash = 0;

@@ -5,6 +5,7 @@
  * last row choose the next token. */
 #include "runtime/train/generate.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/train/run.h"
 
@@ -55,13 +56,13 @@ static pl_err copy_prompts(const struct pl_preflight *pf, const struct pl_genera
                            const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                            struct pl_diag *d) {
     const uint64_t context = pf->job->max_seq_length, most = opt->max_new_tokens;
-    out->sequences = calloc(n, sizeof *out->sequences);
+    out->sequences = pl_calloc(n, sizeof *out->sequences);
     if (!out->sequences) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompts");
     out->n = n;
     for (uint32_t i = 0; i < n; i++) {
         struct pl_generated_sequence *s = &out->sequences[i];
         PL_TRY(check_prompt(&prompts[i], pf->model.vocab, context, most, d));
-        s->ids = malloc((size_t)(prompts[i].n + most) * sizeof *s->ids);
+        s->ids = pl_malloc((size_t)(prompts[i].n + most) * sizeof *s->ids);
         if (!s->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the answers");
         memcpy(s->ids, prompts[i].ids, (size_t)prompts[i].n * sizeof *s->ids);
         s->n = s->prompt = prompts[i].n;
@@ -213,9 +214,9 @@ static pl_err open_generator(struct generator *g, struct pl_preflight *pf,
     PL_TRY(pl_run_open(&g->run, pf, opt, d));
     const struct pl_program *p = pl_run_rung(&g->run)->planned.program;
     g->logits_tensor = pl_program_find(p, PL_ROLE_LOGITS, 0, PL_NONE);
-    g->sequences = calloc(g->n, sizeof *g->sequences);
-    g->wanted = calloc(g->n, sizeof *g->wanted);
-    g->logits = malloc((size_t)(g->n * m->vocab) * sizeof *g->logits);
+    g->sequences = pl_calloc(g->n, sizeof *g->sequences);
+    g->wanted = pl_calloc(g->n, sizeof *g->wanted);
+    g->logits = pl_malloc((size_t)(g->n * m->vocab) * sizeof *g->logits);
     if (!g->sequences || !g->wanted || !g->logits)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the logits");
     for (uint32_t i = 0; i < g->n; i++)
@@ -254,7 +255,7 @@ pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *op
         .messages = opt->messages, .quiet = opt->quiet, .colour = opt->colour, .stop = opt->stop};
     *out = (struct pl_generated){0};
     PL_TRY(copy_prompts(pf, opt, prompts, n, out, d));
-    struct generator *g = calloc(1, sizeof *g);
+    struct generator *g = pl_calloc(1, sizeof *g);
     if (!g) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory to generate");
     g->opt = opt;
     g->out = out;

@@ -1,4 +1,5 @@
 /* output_dir.c - the directory of a run: made, and taken for this run alone. */
+#include "estimator/base/alloc.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/train/run.h"
 
@@ -18,7 +19,7 @@ static pl_err make(const char *path, struct pl_diag *d) {
 
 static pl_err make_all(const char *path, struct pl_diag *d) {
     struct stat st;
-    char *copy = strdup(path);
+    char *copy = pl_strdup(path);
     pl_err err = copy ? PL_ERR_OK : pl_host_oom(d, "a path");
     for (char *p = copy ? strchr(copy + (*copy == '/'), '/') : NULL; p && err == PL_ERR_OK;
          p = strchr(p + 1, '/')) {

@@ -1,4 +1,5 @@
 /* preflight.c - everything that is decided before a device is opened. */
+#include "estimator/base/alloc.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/train/adapter_job.h"
 #include "runtime/train/disk.h"
@@ -102,7 +103,7 @@ static pl_err record_chat(struct pl_job *job, const struct pl_data *data, struct
     if (chosen == PL_CHAT_TEMPLATE_AUTO) return PL_ERR_OK;
     job->chat_template = chosen;
     if (job->chat_date || !pl_data_chat_date(data, day)[0]) return PL_ERR_OK;
-    job->chat_date = strdup(day);
+    job->chat_date = pl_strdup(day);
     return job->chat_date ? PL_ERR_OK : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
 }
 
@@ -155,7 +156,8 @@ static void compare_base(struct pl_preflight *pf) {
 /* Chats of a run that goes on show the day that they showed when it began. */
 static pl_err keep_chat_day(struct pl_job *job, uint32_t day, struct pl_diag *d) {
     if (!day || job->chat_date) return PL_ERR_OK;
-    if (asprintf(&job->chat_date, "%04u-%02u-%02u", day / 10000, day / 100 % 100, day % 100) >= 0)
+    if (pl_asprintf(&job->chat_date, "%04u-%02u-%02u", day / 10000, day / 100 % 100, day % 100) >=
+        0)
         return PL_ERR_OK;
     job->chat_date = NULL;
     return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
@@ -166,7 +168,7 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
     if (strcmp(resume, "auto") == 0)
         PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, d));
-    else if (!(pf->resume_path = strdup(resume)))
+    else if (!(pf->resume_path = pl_strdup(resume)))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     if (!pf->resume_path) return PL_ERR_OK;
     PL_TRY(pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d));

@@ -4,6 +4,7 @@
  * nucleus of a few tokens costs a pass over the vocabulary and not a sort of it. */
 #include "runtime/train/sampler.h"
 
+#include "estimator/base/alloc.h"
 #include "runtime/kernels/rng.h"
 
 #include <math.h>
@@ -17,9 +18,9 @@ pl_err pl_sampler_init(struct pl_sampler *s, const struct pl_sampling *how, uint
                        struct pl_diag *d) {
     *s = (struct pl_sampler){.how = *how, .vocab = vocab};
     bool heap = how->temperature > 0 && is_ordered(how), seen = how->repetition_penalty != 1;
-    if (heap) s->heap = malloc((size_t)vocab * sizeof *s->heap);
-    if (how->temperature > 0) s->weights = malloc((size_t)vocab * sizeof *s->weights);
-    if (seen) s->seen = calloc((size_t)vocab, sizeof *s->seen);
+    if (heap) s->heap = pl_malloc((size_t)vocab * sizeof *s->heap);
+    if (how->temperature > 0) s->weights = pl_malloc((size_t)vocab * sizeof *s->weights);
+    if (seen) s->seen = pl_calloc((size_t)vocab, sizeof *s->seen);
     if ((s->heap || !heap) && (s->weights || how->temperature <= 0) && (s->seen || !seen))
         return PL_ERR_OK;
     pl_sampler_finish(s);

@@ -1,4 +1,5 @@
 /* weights_io.c - what goes into the job arena before the first step, and what comes out of it. */
+#include "estimator/base/alloc.h"
 #include "runtime/train/run.h"
 
 #include "estimator/base/checked.h"
@@ -93,7 +94,7 @@ static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag 
     struct stat st;
     *out = NULL;
     if (!named && !r->pf->model_dir) return PL_ERR_OK;
-    *out = named ? pl_job_input_path(r->job, given) : strdup(r->pf->model_dir);
+    *out = named ? pl_job_input_path(r->job, given) : pl_strdup(r->pf->model_dir);
     if (!*out) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     char *slash = strrchr(*out, '/');
     if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode))) return PL_ERR_OK;

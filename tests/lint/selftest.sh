@@ -42,7 +42,7 @@ expect() {
 }
 
 fresh
-for lint in layers headers lengths text words errors names; do
+for lint in layers headers allocation lengths text words errors names; do
     expect "$lint" ""
 done
 
@@ -77,6 +77,14 @@ expect headers 'report.h: does not compile alone'
 fresh
 echo 'struct twice { int a; };' >"$tree/runtime/report/report.h"
 expect headers 'report.h: does not compile alone'
+
+fresh
+echo 'char *p = strdup(s);' >"$tree/runtime/report/log.c"
+expect allocation 'runtime/report/log.c:1:'
+echo 'void *p = x->malloc(8), *q = pl_malloc(8);' >"$tree/runtime/report/log.c"
+expect allocation ''
+echo 'char *p = malloc(8);' >"$tree/tests/base/check_base.c"
+expect allocation ''
 
 # long_function LINES: a body with braces where they do not count
 long_function() {

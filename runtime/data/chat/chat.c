@@ -1,5 +1,6 @@
 /* chat.c - renders conversations by the rows of templates.c. */
 #include "runtime/data/chat/chat.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/data/chat/render.h"
 
@@ -204,7 +205,7 @@ static bool reserve_spans(struct pl_chat_text *out, size_t n) {
     if (n > out->cap_spans) {
         struct pl_chat_span *spans = NULL;
         if (pl_u64_mul(n, sizeof *spans, &bytes) && bytes <= SIZE_MAX)
-            spans = realloc(out->spans, (size_t)bytes);
+            spans = pl_realloc(out->spans, (size_t)bytes);
         if (!spans) return false;
         out->spans = spans;
         out->cap_spans = n;

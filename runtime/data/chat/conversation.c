@@ -1,5 +1,6 @@
 /* conversation.c - reads messages. */
 #include "runtime/data/chat/conversation.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
@@ -73,11 +74,11 @@ static bool no_memory(struct pl_scan *s) {
 static bool reserve(struct pl_conversation *c, size_t cap) {
     uint64_t bytes;
     if (!pl_u64_mul(cap, sizeof *c->messages, &bytes) || bytes > SIZE_MAX) return false;
-    struct pl_chat_message *messages = realloc(c->messages, (size_t)bytes);
+    struct pl_chat_message *messages = pl_realloc(c->messages, (size_t)bytes);
     if (messages) c->messages = messages;
-    enum pl_message_train *train = messages ? realloc(c->train, cap * sizeof *train) : NULL;
+    enum pl_message_train *train = messages ? pl_realloc(c->train, cap * sizeof *train) : NULL;
     if (train) c->train = train;
-    size_t *begins = train ? realloc(c->begins, cap * sizeof *begins) : NULL;
+    size_t *begins = train ? pl_realloc(c->begins, cap * sizeof *begins) : NULL;
     if (!begins) return false;
     c->begins = begins;
     c->cap = cap;

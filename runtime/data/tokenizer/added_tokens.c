@@ -1,5 +1,6 @@
 /* added_tokens.c - finding added tokens: a sorted list, narrowed byte by byte. */
 #include "runtime/data/tokenizer/added_tokens.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -8,12 +9,12 @@
 bool pl_added_set_put(struct pl_added_set *set, const struct pl_added_token *token) {
     if (set->n == set->cap) {
         uint32_t cap = set->cap ? 2 * set->cap : 64;
-        struct pl_added_token *tokens = realloc(set->tokens, cap * sizeof *tokens);
+        struct pl_added_token *tokens = pl_realloc(set->tokens, cap * sizeof *tokens);
         if (!tokens) return false;
         set->tokens = tokens;
         set->cap = cap;
     }
-    char *s = malloc(token->n);
+    char *s = pl_malloc(token->n);
     if (!s) return false;
     memcpy(s, token->s, token->n);
     set->tokens[set->n] = *token;

@@ -1,5 +1,6 @@
 /* bpe.c - byte-pair encoding: a scan for short pieces, a heap for long ones, a cache in front. */
 #include "runtime/data/tokenizer/bpe.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/byte_chars.h"
 #include "runtime/data/tokenizer/hash.h"
 #include "runtime/data/tokenizer/utf8.h"
@@ -20,8 +21,8 @@ bool pl_bpe_reserve(struct pl_bpe *b, uint32_t n) {
     uint64_t slots = 256;
     while (slots < 2 * (uint64_t)n)
         slots *= 2;
-    b->merges = malloc((size_t)slots * sizeof *b->merges);
-    b->result = malloc(((size_t)n + 1) * sizeof *b->result);
+    b->merges = pl_malloc((size_t)slots * sizeof *b->merges);
+    b->result = pl_malloc(((size_t)n + 1) * sizeof *b->result);
     if (!b->merges || !b->result) return false;
     for (uint64_t i = 0; i < slots; i++)
         b->merges[i].pair = FREE_PAIR;
@@ -50,7 +51,7 @@ void pl_bpe_finish(struct pl_bpe *b) {
 }
 
 bool pl_bpe_scratch_init(struct pl_bpe_scratch *s) {
-    *s = (struct pl_bpe_scratch){.cache = calloc(CACHE_ENTRIES, sizeof *s->cache)};
+    *s = (struct pl_bpe_scratch){.cache = pl_calloc(CACHE_ENTRIES, sizeof *s->cache)};
     return s->cache != NULL;
 }
 
@@ -142,7 +143,7 @@ static bool make_symbols(const struct pl_bpe *b, struct pl_bpe_scratch *s, const
                          size_t n) {
     if (2 * n > s->cap_symbols) {
         size_t cap = 2 * n > 4096 ? 3 * n : 4096;
-        struct pl_bpe_symbol *symbols = realloc(s->symbols, cap * sizeof *symbols);
+        struct pl_bpe_symbol *symbols = pl_realloc(s->symbols, cap * sizeof *symbols);
         if (!symbols) return false;
         s->symbols = symbols;
         s->cap_symbols = cap;
@@ -220,7 +221,7 @@ static void rank_pair(const struct pl_bpe *b, struct pl_bpe_scratch *s, uint32_t
 static bool heap_fill(const struct pl_bpe *b, struct pl_bpe_scratch *s) {
     size_t n = s->n_symbols;
     if (2 * n > s->cap_heap) {
-        uint64_t *heap = realloc(s->heap, 3 * n * sizeof *heap);
+        uint64_t *heap = pl_realloc(s->heap, 3 * n * sizeof *heap);
         if (!heap) return false;
         s->heap = heap;
         s->cap_heap = 3 * n;

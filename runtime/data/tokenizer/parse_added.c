@@ -1,4 +1,5 @@
 /* parse_added.c - added tokens and post-processor of a tokenizer.json, and the byte tokenizer. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/byte_chars.h"
 #include "runtime/data/tokenizer/json_fields.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
@@ -46,7 +47,7 @@ static pl_err read_added(const struct pl_fields *f, struct added *a, uint64_t *i
 
 static bool flag(struct pl_tokenizer *t, uint32_t id, uint8_t bits) {
     if (id >= t->n_flags) {
-        uint8_t *flags = realloc(t->flags, (size_t)id + 1);
+        uint8_t *flags = pl_realloc(t->flags, (size_t)id + 1);
         if (!flags) return false;
         memset(flags + t->n_flags, 0, id + 1 - t->n_flags);
         t->flags = flags;

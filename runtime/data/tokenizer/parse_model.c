@@ -1,4 +1,5 @@
 /* parse_model.c - vocabulary, merges, added tokens and post-processor of a tokenizer.json. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/byte_chars.h"
 #include "runtime/data/tokenizer/json_fields.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
@@ -47,7 +48,7 @@ static pl_err read_vocab(struct pl_tokenizer *t, const struct pl_fields *f) {
 
 /* Byte-level: the pieces as bytes. One that is not in the alphabet cannot be reached by merging. */
 static pl_err make_bytes(struct pl_tokenizer *t, struct pl_diag *d) {
-    char *bytes = malloc(PL_VOCAB_MOST_BYTES);
+    char *bytes = pl_malloc(PL_VOCAB_MOST_BYTES);
     pl_err err = bytes ? PL_ERR_OK : no_memory(d);
     for (uint32_t id = 0; err == PL_ERR_OK && id < t->model.size; id++) {
         size_t n, n_bytes;
@@ -108,7 +109,7 @@ static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f) {
     PL_TRY(pl_fields_array(f, "merges", &list));
     size_t n = json_array_size(list);
     if (n > PL_BPE_MOST_MERGES) return pl_fields_wrong(f, "merges", "is too long");
-    char *joined = malloc(PL_VOCAB_MOST_BYTES);
+    char *joined = pl_malloc(PL_VOCAB_MOST_BYTES);
     if (!joined || !pl_bpe_reserve(&t->bpe, (uint32_t)n)) err = no_memory(f->d);
     for (size_t i = 0; err == PL_ERR_OK && i < n; i++) {
         const json_t *v = json_array_get(list, i);

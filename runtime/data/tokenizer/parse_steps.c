@@ -1,4 +1,5 @@
 /* parse_steps.c - normalizer, pre_tokenizer and decoder of a tokenizer.json as lists of steps. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/json_fields.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 
@@ -60,7 +61,7 @@ static pl_err read_content(const struct pl_fields *f, const char *key, char **ou
     const char *s;
     PL_TRY(pl_fields_string(f, key, &s, n));
     if (*n > 64) return pl_fields_wrong(f, key, "is longer than 64 bytes");
-    *out = malloc(*n + 1);
+    *out = pl_malloc(*n + 1);
     if (!*out) return pl_diag_set(f->d, PL_ERR_HOST_OOM, "no memory for `%s.%s`", f->name, key);
     memcpy(*out, s, *n);
     return PL_ERR_OK;

@@ -1,5 +1,6 @@
 /* pattern.c - matching by PCRE2, and by plain search where the pattern is a plain string. */
 #include "runtime/data/tokenizer/pattern.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/regex_translate.h"
 #include "runtime/data/tokenizer/utf8.h"
 
@@ -31,7 +32,7 @@ static pl_err no_memory(struct pl_diag *d) {
 }
 
 pl_err pl_pattern_literal(struct pl_pattern **out, const char *s, size_t n, struct pl_diag *d) {
-    struct pl_pattern *p = malloc(sizeof *p + n);
+    struct pl_pattern *p = pl_malloc(sizeof *p + n);
     *out = p;
     if (!p) return no_memory(d);
     *p = (struct pl_pattern){.n = n};
@@ -66,7 +67,7 @@ pl_err pl_pattern_compile(struct pl_pattern **out, const char *regex, size_t n, 
     if (n > PL_PATTERN_MOST_BYTES)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "a regular expression of %zu bytes", n);
     PL_TRY_GOTO(pl_regex_translate(regex, n, &translated, d), out);
-    *out = calloc(1, sizeof **out);
+    *out = pl_calloc(1, sizeof **out);
     err = *out ? compile(*out, &translated, d) : no_memory(d);
     if (err != PL_ERR_OK) pl_pattern_destroy(out);
 out:
@@ -81,7 +82,7 @@ void pl_pattern_destroy(struct pl_pattern **p) {
 }
 
 pl_err pl_pattern_scratch_create(struct pl_pattern_scratch **out, struct pl_diag *d) {
-    *out = calloc(1, sizeof **out);
+    *out = pl_calloc(1, sizeof **out);
     return *out ? PL_ERR_OK : no_memory(d);
 }
 

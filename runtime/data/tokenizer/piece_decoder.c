@@ -1,5 +1,6 @@
 /* piece_decoder.c - the steps of a decoder. */
 #include "runtime/data/tokenizer/piece_decoder.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/byte_chars.h"
 #include "runtime/data/tokenizer/utf8.h"
 
@@ -24,7 +25,7 @@ void pl_piece_list_finish(struct pl_piece_list *list) {
 static void close_piece(struct pl_piece_list *list) {
     if (list->n == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 256;
-        size_t *ends = realloc(list->ends, cap * sizeof *ends);
+        size_t *ends = pl_realloc(list->ends, cap * sizeof *ends);
         if (!ends) {
             list->failed = true;
             return;

@@ -1,5 +1,6 @@
 /* span.c - growing buffers of text with origins. */
 #include "runtime/data/tokenizer/span.h"
+#include "estimator/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,9 @@ static bool reserve(struct pl_span_buf *b, size_t extra) {
         if (cap > SIZE_MAX / (2 * sizeof *b->origin)) return !(b->failed = true);
         cap *= 2;
     }
-    char *s = realloc(b->s, cap);
+    char *s = pl_realloc(b->s, cap);
     if (s) b->s = s;
-    uint64_t *origin = s ? realloc(b->origin, cap * sizeof *origin) : NULL;
+    uint64_t *origin = s ? pl_realloc(b->origin, cap * sizeof *origin) : NULL;
     if (!origin) return !(b->failed = true);
     b->origin = origin;
     b->cap = cap;

@@ -1,5 +1,6 @@
 /* token_list.c - growing the list of tokens. */
 #include "runtime/data/tokenizer/token_list.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
@@ -11,9 +12,9 @@ bool pl_token_list_reserve(struct pl_token_list *list, uint64_t extra) {
     while (cap < n)
         if (!pl_u64_mul(cap, 2, &cap)) return false;
     if (!pl_u64_mul(cap, sizeof *list->starts, &bytes) || bytes > SIZE_MAX) return false;
-    int32_t *ids = realloc(list->ids, (size_t)cap * sizeof *ids);
+    int32_t *ids = pl_realloc(list->ids, (size_t)cap * sizeof *ids);
     if (ids) list->ids = ids;
-    uint64_t *starts = ids ? realloc(list->starts, (size_t)bytes) : NULL;
+    uint64_t *starts = ids ? pl_realloc(list->starts, (size_t)bytes) : NULL;
     if (!starts) return false;
     list->starts = starts;
     list->cap = cap;

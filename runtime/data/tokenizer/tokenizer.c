@@ -1,4 +1,5 @@
 /* tokenizer.c - encoding and decoding by the parts of an open tokenizer. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 #include "runtime/data/tokenizer/utf8.h"
 
@@ -36,7 +37,7 @@ void pl_tokenizer_close(struct pl_tokenizer **t) {
 pl_err pl_tokenizer_scratch_create(const struct pl_tokenizer *t, struct pl_tokenizer_scratch **out,
                                    struct pl_diag *d) {
     (void)t;
-    struct pl_tokenizer_scratch *s = calloc(1, sizeof *s);
+    struct pl_tokenizer_scratch *s = pl_calloc(1, sizeof *s);
     *out = s;
     if (!s || !pl_bpe_scratch_init(&s->bpe)) {
         pl_tokenizer_scratch_destroy(out);

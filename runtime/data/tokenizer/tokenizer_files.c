@@ -1,5 +1,6 @@
 /* tokenizer_files.c - the files of a tokenizer: tokenizer.json, plain or gzip, and what stands
  * beside it. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 
 static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struct pl_diag *d) {
     enum { BLOCK = 1 << 16 };
-    char *block = malloc(BLOCK);
+    char *block = pl_malloc(BLOCK);
     pl_err err = PL_ERR_OK;
     int n = 0, code;
     if (!block) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
@@ -97,7 +98,7 @@ static const char *template_of(const json_t *config) {
 }
 
 static pl_err keep_template(struct pl_tokenizer *t, const char *text, struct pl_diag *d) {
-    t->chat_template = strdup(text);
+    t->chat_template = pl_strdup(text);
     if (t->chat_template) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a chat template");
 }
@@ -174,7 +175,7 @@ static pl_err open_files(struct pl_tokenizer *t, const char *file, const char *d
 
 pl_err pl_tokenizer_open(const char *path, struct pl_tokenizer **out, struct pl_diag *d) {
     char file[PATH_BYTES], directory[PATH_BYTES];
-    struct pl_tokenizer *t = *out = calloc(1, sizeof *t);
+    struct pl_tokenizer *t = *out = pl_calloc(1, sizeof *t);
     if (!t) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a tokenizer");
     t->bos = t->eos = -1;
     pl_err err;

@@ -1,5 +1,6 @@
 /* unicode_forms.c - NFC, NFD, NFKC, NFKD by utf8proc's tables, cluster by cluster. */
 #include "runtime/data/tokenizer/unicode_forms.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -17,9 +18,9 @@ void pl_form_scratch_finish(struct pl_form_scratch *s) {
 static bool reserve(struct pl_form_scratch *s, size_t extra) {
     if (extra <= s->cap - s->n) return true;
     size_t cap = 2 * (s->cap + extra);
-    int32_t *cluster = realloc(s->cluster, cap * sizeof *cluster);
+    int32_t *cluster = pl_realloc(s->cluster, cap * sizeof *cluster);
     if (cluster) s->cluster = cluster;
-    int32_t *sorted = cluster ? realloc(s->sorted, cap * sizeof *sorted) : NULL;
+    int32_t *sorted = cluster ? pl_realloc(s->sorted, cap * sizeof *sorted) : NULL;
     if (!sorted) return false;
     s->sorted = sorted;
     s->cap = cap;

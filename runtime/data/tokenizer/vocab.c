@@ -1,5 +1,6 @@
 /* vocab.c - pieces and ids: one block of text, an array by id, an open-addressing table by text. */
 #include "runtime/data/tokenizer/vocab.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/hash.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ static bool grow(void **data, size_t *cap, size_t n, size_t element) {
     if (n <= *cap) return true;
     while (want < n)
         want *= 2; /* n is bounded by UINT32_MAX, far below overflow */
-    void *grown = realloc(*data, want * element);
+    void *grown = pl_realloc(*data, want * element);
     if (!grown) return false;
     *data = grown;
     *cap = want;
@@ -29,7 +30,7 @@ static bool grow_slots(struct pl_vocab *v) {
     if (v->n_pieces < v->n_slots / 2) return true;
     struct pl_vocab old = *v;
     v->n_slots = old.n_slots ? 2 * old.n_slots : 1024;
-    v->slots = malloc(v->n_slots * sizeof *v->slots);
+    v->slots = pl_malloc(v->n_slots * sizeof *v->slots);
     if (!v->slots) {
         v->slots = old.slots;
         v->n_slots = old.n_slots;

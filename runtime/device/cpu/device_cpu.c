@@ -1,4 +1,5 @@
 /* device_cpu.c - the processor and its memory as a device. */
+#include "estimator/base/alloc.h"
 #include "runtime/device/cpu/cpu.h"
 
 #include "estimator/base/checked.h"
@@ -51,7 +52,7 @@ pl_err pl_cpu_level(struct pl_cpu_level *out, struct pl_diag *d) {
 static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cpu_level level;
-    struct pl_cpu *cpu = calloc(1, sizeof *cpu);
+    struct pl_cpu *cpu = pl_calloc(1, sizeof *cpu);
     if (!cpu) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the CPU device");
     dev->state = cpu;
     PL_TRY_GOTO(pl_cpu_level(&level, d), out);

@@ -5,6 +5,7 @@
  * n_tasks, read before, belong to it. The caller waits for tasks to be done, not for workers to
  * notice: a worker that was scheduled away costs nothing once the others have finished. */
 #include "runtime/device/cpu/pool.h"
+#include "estimator/base/alloc.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -141,8 +142,8 @@ void pl_pool_run(struct pl_pool *pool, uint32_t n_tasks, pl_task_fn fn, void *ct
 pl_err pl_pool_create(uint32_t threads, struct pl_pool **out, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     *out = NULL;
-    struct pl_pool *pool = calloc(1, sizeof *pool);
-    struct worker *workers = calloc(threads ? threads : 1, sizeof *workers);
+    struct pl_pool *pool = pl_calloc(1, sizeof *pool);
+    struct worker *workers = pl_calloc(threads ? threads : 1, sizeof *workers);
     if (!pool || !workers) {
         free(workers);
         free(pool);

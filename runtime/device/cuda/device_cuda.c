@@ -5,6 +5,7 @@
  * checkpoint room converts files in, at its end the mailbox, and the ring of cuda.h. A copy from
  * memory that is not pinned would make the driver stop the stream first (CUDA runtime API, "API
  * synchronization behavior"), and a step may not wait for the host. */
+#include "estimator/base/alloc.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
@@ -105,7 +106,7 @@ static pl_err not_had(struct pl_diag *d) {
 
 static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
-    struct pl_cuda *cuda = calloc(1, sizeof *cuda);
+    struct pl_cuda *cuda = pl_calloc(1, sizeof *cuda);
     if (!cuda) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the GPU");
     dev->state = cuda;
     /* NVML, which judged the job before, numbers GPUs by bus; CUDA would put the fastest first. */

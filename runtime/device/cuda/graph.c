@@ -8,6 +8,7 @@
  */
 #include "runtime/device/cuda/graph.h"
 
+#include "estimator/base/alloc.h"
 #include "runtime/device/cuda/cuda.h"
 
 #include "estimator/base/checked.h"
@@ -55,7 +56,7 @@ static pl_err make(struct pl_device *dev, cudaGraph_t recorded, struct pl_graph 
     pl_err err;
     PL_TRY(pl_cuda_error(cudaGraphGetNodes(recorded, NULL, &nodes)));
     if (!pl_graph_fits(books, nodes)) return PL_ERR_DEVICE_OOM;
-    struct pl_graph *g = calloc(1, sizeof *g);
+    struct pl_graph *g = pl_calloc(1, sizeof *g);
     if (!g) return PL_ERR_HOST_OOM;
     g->nodes = nodes;
     PL_TRY_GOTO(instantiate(dev, recorded, g), fail);

@@ -1,6 +1,7 @@
 /* lt.c - cuBLASLt, loaded when a device opens rather than linked:
  * estimates must not pay for it, and the program must start where it is missing. */
 #include "runtime/device/cuda/lt.h"
+#include "estimator/base/alloc.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static const char *find_functions(struct pl_lt *lt) {
 pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d) {
     const char *lacks = NULL;
     *out = NULL;
-    struct pl_lt *lt = calloc(1, sizeof *lt);
+    struct pl_lt *lt = pl_calloc(1, sizeof *lt);
     if (!lt) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory loading cuBLASLt");
     lt->library = open_library();
     if (lt->library) lacks = find_functions(lt);

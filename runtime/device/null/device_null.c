@@ -2,6 +2,7 @@
  *
  * For the gate, auto-batch and recovery: everything that reserves and counts runs as on a real
  * device, arithmetic does nothing. Its memory reads as zeros. */
+#include "estimator/base/alloc.h"
 #include "runtime/device/null/null.h"
 
 #include "estimator/base/checked.h"
@@ -24,7 +25,7 @@ static const pl_kernel_fn kernels[PL_OP_COUNT] = {
 };
 
 static pl_err null_open(struct pl_device *dev, struct pl_diag *d) {
-    struct pl_null *null = calloc(1, sizeof *null);
+    struct pl_null *null = pl_calloc(1, sizeof *null);
     if (!null) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the null device");
     null->next_address = FIRST_ADDRESS;
     dev->kernels = kernels;

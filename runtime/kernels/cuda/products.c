@@ -12,6 +12,7 @@
  * it says so before it runs anything, and the exact shape gets an entry of its own. */
 #include "runtime/kernels/cuda/products.h"
 
+#include "estimator/base/alloc.h"
 #include "runtime/device/cuda/lt.h"
 
 #include <stdlib.h>
@@ -90,10 +91,10 @@ static cublasStatus_t make_descriptors(struct pl_products *p) {
 }
 
 pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, struct pl_diag *d) {
-    struct pl_products *p = calloc(1, sizeof *p);
+    struct pl_products *p = pl_calloc(1, sizeof *p);
     cublasStatus_t s;
     *out = p;
-    if (!p || !(p->entries = calloc(ENTRIES, sizeof *p->entries))) {
+    if (!p || !(p->entries = pl_calloc(ENTRIES, sizeof *p->entries))) {
         pl_products_destroy(out);
         return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for the products of the GPU");
     }
