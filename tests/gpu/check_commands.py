@@ -9,10 +9,12 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True  # the modules lie in the source tree
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import command
 import machine
 import pytorch_run
 import runs
@@ -32,7 +34,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, sys.argv[1])
 import report
 report.end_on_signals()
-report.run([sys.executable, "-c", sys.argv[2], sys.argv[3]], 60)
+report.parts.run([sys.executable, "-c", sys.argv[2], sys.argv[3]], 60)
 """
 
 
@@ -66,8 +68,8 @@ class Commands(unittest.TestCase):
 
     def test_a_limit_ends_children_in_groups_of_their_own(self):
         before = time.monotonic()
-        out = machine.run([sys.executable, "-c", STRAY, self.noted], 2)
-        self.assertLess(time.monotonic() - before, 2 + machine.DYING)
+        out = command.run([sys.executable, "-c", STRAY, self.noted], 2)
+        self.assertLess(time.monotonic() - before, 2 + command.DYING)
         self.assertIsNone(out.exit)
         self.assertEqual(out.text, "begun\n")
         self.assertEqual(len(self.pids()), 2)
@@ -96,6 +98,24 @@ class Commands(unittest.TestCase):
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
             self.assertEqual(pytorch_run.free_bytes(), told, script)
+
+    def test_pytorch_recomputes_where_memory_makes_it(self):
+        words = ["pytorch_run.py", "--cpu", "directory", "lora", "1", "16", "auto", "2"]
+        for words, error, again in (
+                (words, RuntimeError("CUDA out of memory. Tried"), True),
+                (words, RuntimeError("something else"), False),
+                (["full" if w == "auto" else w for w in words], RuntimeError("out of memory"),
+                 False)):
+            with mock.patch.object(sys, "argv", words), \
+                    mock.patch.object(pytorch_run, "measure", side_effect=error), \
+                    mock.patch.object(os, "execv") as execv:
+                if again:
+                    pytorch_run.main()
+                    execv.assert_called_once_with(
+                        sys.executable, [sys.executable, *words[:6], "full", "2"])
+                else:
+                    self.assertRaises(RuntimeError, pytorch_run.main)
+                    execv.assert_not_called()
 
     def test_a_warning_does_not_hide_an_answer(self):
         program = pathlib.Path(self.scratch.name) / "plimsoll"

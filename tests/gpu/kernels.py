@@ -1,8 +1,11 @@
 """Parts of the report that are measured op by op: attention, products, what memory allows, and the
 time between kernels. The figures of an op - FLOPs, bytes - are those of the plan."""
+import csv
+import errno
 import json
+import shutil
 
-from machine import FAILED, OK, ROOT, run
+from command import FAILED, OK, ROOT, need_built, run
 from runs import Shape, config_path
 
 # Bound by memory when written well; the rest are products and attention, or read what they choose.
@@ -50,9 +53,12 @@ def config_of(scratch, model, layers):
 
 
 def measure(machine, what, config, keys, seconds):
-    words = [f"{k}={v}" for k, v in {"dtype": "bf16", **keys}.items()]
-    out = run_bench(machine, [what, config, *words], seconds)
+    out = run_bench(machine, [what, config, *words_of(keys)], seconds)
     return out, out.row()
+
+
+def words_of(keys):
+    return [f"{k}={v}" for k, v in {"dtype": "bf16", **keys}.items()]
 
 
 def run_bench(machine, words, seconds):
@@ -101,12 +107,15 @@ def attention_facts(shape, tokens):
             "batch": tokens // shape[0]}
 
 
+def attention_keys(shape, tokens):
+    return {"mode": "full", "batch_size": tokens // shape[0], "max_seq_length": shape[0],
+            "master_weights": "false", "gradient_checkpointing": "none"}
+
+
 def attention(machine, scratch, shape, tokens, seconds):
     """Forward and backward of one shape: seconds and planned FLOPs."""
-    length, heads, kv_heads, size = shape
-    keys = {"mode": "full", "batch_size": tokens // length, "max_seq_length": length,
-            "master_weights": "false", "gradient_checkpointing": "none"}
-    out, row = measure(machine, "ops", attention_config(scratch, shape), keys, seconds)
+    out, row = measure(machine, "ops", attention_config(scratch, shape),
+                       attention_keys(shape, tokens), seconds)
     row.update(attention_facts(shape, tokens))
     for op in out.lines("op"):
         if op["op"] in ("attention", "attention_bwd"):
@@ -121,4 +130,64 @@ def attention_pytorch(machine, shapes, tokens, seconds):
     words = [",".join(str(n) for n in (tokens // s[0], *s)) for s in shapes]
     out = run([machine.python, ROOT / "tests/gpu/pytorch_attention.py",
                *machine.torch_arguments(), *words], seconds)
-    return {**out.row(), "shapes": out.lines()}
+    row = {**out.row(), "shapes": out.lines()}
+    if row["status"] == OK:
+        row.update(judge_attention(row["shapes"], len(shapes)))
+    return row
+
+
+def judge_attention(answers, asked):
+    """A back-end that takes none of the shapes has not been measured."""
+    took = [[n for n in ("flash", "cudnn") if "ms" in a.get(n, {})] for a in answers]
+    if not any(took):
+        why = {a.get(n, {}).get("refused", "no answer") for a in answers for n in ("flash", "cudnn")}
+        return {"status": FAILED, "tail": "every shape was refused: " + "; ".join(sorted(why))}
+    refused = asked - sum(bool(t) for t in took)
+    return {"checks": [f"{refused} of {asked} shapes were refused"]} if refused else {}
+
+
+# --- counters of the hardware ---------------------------------------------------------------------
+
+SECTIONS = ["SpeedOfLight", "MemoryWorkloadAnalysis", "Occupancy", "WarpStateStats", "LaunchStats"]
+# (what, kernels by name, launches, step): attention forward and backward, and the largest norms.
+PROFILES = [
+    ("attention, forward and backward", "forward_tensor|keys_tensor|queries_tensor", 3,
+     (4096, 32, 8, 128)),
+    ("norms of Qwen2.5-7B, forward and backward", "forward_norms|backward_norms", 8,
+     (Shape("Qwen2.5-7B", "full", 4, 2048, "none"), 2)),
+]
+
+
+def profile(machine, scratch, what, tokens, seconds):
+    """Some launches under Nsight Compute; the clocks of the card stay as they are."""
+    name, kernels, launches, step_of = what
+    if not shutil.which("ncu"):
+        raise FileNotFoundError(errno.ENOENT, "not installed", "ncu")
+    need_built(machine.bench)  # the profiler would say so, and fail
+    if isinstance(step_of[0], Shape):
+        config = config_of(scratch, step_of[0].model, step_of[1])
+        keys = step_of[0].keys()
+    else:
+        config = attention_config(scratch, step_of)
+        keys = attention_keys(step_of, tokens)
+    sections = [word for s in SECTIONS for word in ("--section", s)]
+    out = run(["ncu", "--clock-control", "none", "--csv", *sections, "--kernel-name",
+               f"regex:{kernels}", "--launch-count", launches, machine.bench, "ops", config,
+               *words_of(keys)], seconds, machine.env)
+    row = out.row(profile=name, counters=counters(out.text))
+    if row["status"] == OK and not row["counters"]:
+        row.update(status=FAILED, tail="no counter was read: " + out.text[-600:])
+    return row
+
+
+def counters(text):
+    """A dictionary of each launch from the table among what ncu and the program said."""
+    lines = [x for x in text.splitlines() if x.startswith('"')]
+    launches = {}
+    for line in csv.DictReader(lines):
+        launch = launches.setdefault(line.get("ID"), {"kernel": line.get("Kernel Name"),
+                                                      "grid": line.get("Grid Size")})
+        unit = line.get("Metric Unit")
+        launch[line.get("Metric Name")] = f"{line.get('Metric Value')} {unit}" if unit else \
+            line.get("Metric Value")
+    return list(launches.values())

@@ -1,177 +1,264 @@
-"""The programs of a build, the GPU they run on, and how they are run: with a limit, keeping what
-they said. `Rehearsal` puts the emulation of tests/cuda_sim in place of a GPU."""
+"""The GPU of this machine and the programs that are run on it. `Rehearsal` puts the emulation of
+tests/cuda_sim in place of a GPU."""
 import ctypes
+import importlib.util
 import json
 import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import prebuilt
+from command import FAILED, OK, ROOT, Outcome, end_session, run, start
+
 CONFIGS = ROOT / "tests/model/configs"
-OK, FAILED, LATE = "ok", "failed", "out of time"
-HEAD, TAIL = 900, 1600  # of what a command said
-DYING = 10  # seconds that what was ended may take to go
+CUBLASLT = ("libcublasLt.so.13", "libcublasLt.so.12")
+TOOLKIT_LIBRARIES = pathlib.Path("/usr/local/cuda/lib64")  # where the program looks as well
+
+# Asked of the interpreter with PyTorch; importing it would take a minute, and the time of the GPU.
+ASK = """
+import importlib.util, json, sys
+lacks = [m for m in ("torch", "transformers", "peft") if importlib.util.find_spec(m) is None]
+print(json.dumps({"lacks": lacks, "paths": [p for p in sys.path if p]}))
+"""
 
 
-class Outcome:
-    """exit: None when the limit ran out, and everything the command had started was ended."""
-
-    def __init__(self, code, text, seconds):
-        self.exit, self.text, self.seconds = code, text, seconds
-
-    def row(self, **more):
-        """What every row says of the command behind it."""
-        status = LATE if self.exit is None else OK if self.exit == 0 else FAILED
-        row = {"status": status, "exit": self.exit, "seconds": round(self.seconds, 1), **more}
-        if status != OK:
-            row["tail"] = self.text
-            if len(self.text) > HEAD + TAIL:
-                row["tail"] = self.text[:HEAD] + "\n[...]\n" + self.text[-TAIL:]
-        return row
-
-    def lines(self, event=None):
-        """The JSON objects among the lines, of one event or all."""
-        found = []
-        for line in self.text.splitlines():
-            if line.startswith("{"):
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    continue  # a program that was ended in the middle of a line
-        return [o for o in found if event is None or o.get("event") == event]
-
-
-LIBC = ctypes.CDLL(None)
-PR_SET_PDEATHSIG = 1
-
-
-def die_with_the_report():
-    """In the command before it starts: it does not outlive a report that is killed."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def end_session(leader):
-    """Ends all that a command has started. Its tests have process groups of their own, which the
-    signal to one group would miss, and hold the GPU's memory and our end of the pipe."""
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and os.getsid(int(name)) == leader:
-                os.kill(int(name), signal.SIGKILL)
-        except OSError:
-            continue  # it went by itself
-
-
-def last_words(child):
-    """What an ended command said. A process that hangs in the driver does not go, so this does not
-    wait for it."""
-    try:
-        return child.communicate(timeout=DYING)[0]
-    except subprocess.TimeoutExpired as hanging:
-        return (hanging.output or b"").decode(errors="replace")
-
-
-def run(command, seconds, env=None):
-    before = time.monotonic()
-    child = subprocess.Popen([str(c) for c in command], cwd=ROOT, env={**os.environ, **(env or {})},
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, text=True, errors="replace",
-                             start_new_session=True, preexec_fn=die_with_the_report)
-    try:
-        text, _ = child.communicate(timeout=max(seconds, 1))
-        code = child.returncode
-    except subprocess.TimeoutExpired:
-        end_session(child.pid)
-        text, code = last_words(child), None
-    finally:
-        end_session(child.pid)
-    return Outcome(code, text, time.monotonic() - before)
+class Unusable(Exception):
+    """There is no GPU to report on."""
 
 
 class Machine:
     is_gpu = True
+    programs = prebuilt.ON_GPU
 
     def __init__(self, build, python):
         self.build, self.python = build, python
-        self.plimsoll = build / "tools/plimsoll"
-        self.bench = build / "tests/bench/bench_cuda"
-        self.kernels = build / "tests/gpu/check_kernels_gpu"
-        self.env = {}
         # What runs remember of a GPU's context belongs to the report, not to the user.
-        self.env["XDG_CACHE_HOME"] = str(build / "report-cache")
+        self.env = {"XDG_CACHE_HOME": str(build / "report-cache")}
+        libraries = os.environ.get("GPU_BUNDLE_LIBRARIES")
+        if libraries:  # for these programs alone: PyTorch brings its own
+            more = os.environ.get("LD_LIBRARY_PATH")
+            self.env["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
+        self.use(build)
+        self.interpreter = {"lacks": ["an interpreter"], "paths": []}
+        self.importing = self.nvml = None
+        self.is_warm = False  # a run of this call has measured the context
+        self.warm_up_shape = None
+
+    def use(self, root):
+        self.at = {name: root / path for name, path in self.programs.items()}
+        self.plimsoll, self.bench, self.kernels = (self.at[n] for n in ("plimsoll", "bench",
+                                                                       "kernels"))
+
+    def arch(self, facts):
+        return facts["sm"]
 
     def facts(self):
         names = ["name", "driver_version", "memory.total", "compute_cap", "power.limit",
                  "clocks.max.sm"]
         if not shutil.which("nvidia-smi"):
-            sys.exit("gpu_report: no nvidia-smi, so no GPU to report on")
-        out = run(["nvidia-smi", "--query-gpu=" + ",".join(names), "--format=csv,noheader"], 30)
+            raise Unusable("no nvidia-smi, so no GPU to report on")
+        out = run(["nvidia-smi", "--query-gpu=" + ",".join(names), "--format=csv,noheader"], 60)
         rows = [line.split(",") for line in out.text.splitlines() if line.count(",") == 5]
         if out.exit != 0 or not rows:
-            sys.exit("gpu_report: nvidia-smi finds no GPU\n" + out.text)
+            raise Unusable("nvidia-smi finds no GPU\n" + out.text)
         fields = [f.strip() for f in rows[0]]
         facts = dict(zip(["name", "driver", "memory", "sm", "power", "clock"], fields))
         facts["sm"] = facts["sm"].replace(".", "")
         return facts
 
-    def make(self, facts, seconds):
-        """Configures and builds; a program that does not build costs only its own parts."""
-        setup = ["meson", "setup", self.build, "-Dtests=enabled", "-Dcuda=enabled",
+    # --- programs ---
+
+    def make(self, facts, seconds, log):
+        """Those of the bundle where they start, else those that are built here. A program that does
+        not build costs only its own parts; `log` gets all that the build said."""
+        before = time.monotonic()
+        bundle = os.environ.get("GPU_BUNDLE")
+        why = "no bundle"
+        if bundle:
+            place = self.build / "prebuilt"
+            try:
+                made = prebuilt.take(prebuilt.archive_of(ROOT / bundle, self.arch(facts)), place,
+                                     self.programs, facts["driver"], self.env)
+                self.use(place)
+                return {"status": OK, "exit": 0, "how": f"came with the bundle: {made['made']}",
+                        "seconds": round(time.monotonic() - before, 1)}
+            except (prebuilt.Unusable, OSError) as refused:
+                why = str(refused)
+        self.use(self.build)
+        out = self.build_here(facts, seconds)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(out.text)
+        return out.row(how=f"built here: {why}")
+
+    def build_here(self, facts, seconds):
+        meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+        if importlib.util.find_spec("mesonbuild") is None:
+            meson = ["meson"]
+            if not shutil.which("meson"):
+                return Outcome(127, "there is no meson, with Python or on PATH: name a bundle "
+                               "(tools/gpu_bundle makes one)\n", 0)
+        setup = [*meson, "setup", self.build, "-Dtests=enabled", "-Dcuda=enabled",
                  f"-Dcuda-arch={facts['sm']}", "--buildtype=release"]
         if (self.build / "meson-private/coredata.dat").exists():
-            setup.insert(2, "--reconfigure")
-        out = run(setup, seconds)
+            setup.insert(len(meson) + 1, "--reconfigure")
+        env = {**self.env, **self.cublas_headers()}
+        out = run(setup, seconds, env)
         if out.exit == 0:
             targets = ["tools/plimsoll", "tests/bench/bench_cuda", "gpu-tests"]
-            done = run(["ninja", "-k", "0", "-C", self.build, *targets], seconds - out.seconds)
-            out = Outcome(done.exit, done.text, out.seconds + done.seconds)
-        return out.row()
+            done = run(["ninja", "-k", "0", "-C", self.build, *targets], seconds - out.seconds, env)
+            failed = [x for x in done.text.splitlines() if x.startswith("FAILED")]
+            out = Outcome(done.exit, "\n".join([*failed, out.text, done.text]),
+                          out.seconds + done.seconds)
+        return out
+
+    # --- what it finds on the machine ---
+
+    def ask_interpreter(self):
+        """Which packages self.python has, and where it looks for them."""
+        try:
+            answers = run([self.python, "-c", ASK], 60).lines() if self.python else []
+        except OSError:
+            answers = []  # no such interpreter
+        self.interpreter = answers[-1] if answers else self.interpreter
+        return self.interpreter["lacks"]
+
+    def has_torch(self, mode="full"):
+        needed = {"torch", "transformers"} | ({"peft"} if mode != "full" else set())
+        return not needed & set(self.interpreter["lacks"]) and bool(self.interpreter["paths"])
+
+    def begin_importing(self):
+        """Reads PyTorch from a cold disk into memory while rows without it run."""
+        if self.has_torch():
+            self.importing = start(["nice", self.python, "-c", "import torch, transformers"], None,
+                                   subprocess.DEVNULL)
+
+    def end_importing(self, seconds):
+        """Before the first row whose time counts."""
+        if self.importing:
+            try:
+                self.importing.wait(max(seconds, 1))
+            except subprocess.TimeoutExpired:
+                end_session(self.importing.pid)
+            self.importing = None
+
+    def nvidia_folders(self):
+        """Where PyTorch's packages keep the libraries of the toolkit, newest first."""
+        return [pathlib.Path(path) / "nvidia" / name for name in ("cu13", "cublas")
+                for path in self.interpreter["paths"]]
+
+    def find_cublas(self):
+        """A row that says which cuBLASLt the programs load; the loader's own comes first."""
+        given = os.environ.get("PLIMSOLL_CUBLASLT")
+        if given:
+            return {"status": OK, "exit": None, "seconds": 0, "how": f"PLIMSOLL_CUBLASLT: {given}"}
+        for name in (n for c in CUBLASLT for n in (c, TOOLKIT_LIBRARIES / c)):
+            if can_load(name):
+                return {"status": OK, "exit": None, "seconds": 0, "how": str(name)}
+        for folder in self.nvidia_folders():
+            for path in (folder / "lib" / name for name in CUBLASLT):
+                if path.exists() and can_load(path):
+                    self.env["PLIMSOLL_CUBLASLT"] = str(path)
+                    return {"status": OK, "exit": None, "seconds": 0, "how": f"Python's: {path}"}
+        return {"status": FAILED, "exit": None, "seconds": 0, "tail":
+                f"no {' or '.join(CUBLASLT)}: not with the loader, not in {TOOLKIT_LIBRARIES}, not "
+                "in the nvidia/cu13/lib of Python's packages; no program can open the GPU"}
+
+    def cublas_headers(self):
+        """A toolkit may come without them: those of Python's packages, and no other header of
+        theirs, since the rest must be the toolkit's."""
+        for folder in self.nvidia_folders():
+            if (folder / "include/cublasLt.h").exists():
+                links = self.build.with_name(self.build.name + "-cublas")
+                shutil.rmtree(links, ignore_errors=True)
+                links.mkdir(parents=True)
+                for header in (folder / "include").glob("cublas*.h"):
+                    (links / header.name).symlink_to(header)
+                # Compilers look there after what -I names and before the system's.
+                return {"CPATH": os.pathsep.join(filter(None, [os.environ.get("CPATH"),
+                                                               str(links)]))}
+        return {}
+
+    def hold_driver(self):
+        """Keeps the GPU initialised between programs: without persistence mode the driver begins
+        anew, seconds each time, whenever nothing has it open. True: it is held."""
+        path = self.env.get("PLIMSOLL_NVML", os.environ.get("PLIMSOLL_NVML", "libnvidia-ml.so.1"))
+        try:
+            library = ctypes.CDLL(path)
+            count, handle = ctypes.c_uint(), ctypes.c_void_p()
+            if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+                return False
+            held = [library.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(handle)) == 0
+                    for i in range(count.value)]
+        except (OSError, AttributeError):
+            return False
+        self.nvml = library
+        return any(held)
+
+    def smoke(self, seconds):
+        """Opens the GPU and copies: what fails here fails in every row."""
+        out = run([self.bench, "copy"], seconds, self.env)
+        row = out.row()
+        for line in out.lines("copy"):
+            row.update(bytes_per_second=line["bytes_per_second"])
+        if row["status"] == OK and not row.get("bytes_per_second"):
+            row.update(status=FAILED, tail="nothing was copied: " + out.text[-600:])
+        return row
 
     def torch_arguments(self):
         return []
 
-    def has_torch(self):
-        try:
-            return run([self.python, "-c", "import torch, transformers, peft"], 120).exit == 0
-        except OSError:
-            return False  # no such interpreter
+
+def can_load(path):
+    """In a process of its own: the library stays out of the report."""
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    return run([sys.executable, "-c", code, path], 60).exit == 0
 
 
 class Rehearsal(Machine):
     is_gpu = False
+    programs = prebuilt.EMULATED
 
     def __init__(self, build, python):
         super().__init__(build, python)
-        sim = build / "tests/cuda_sim"
-        self.plimsoll = sim / "plimsoll_cuda_sim"
-        self.bench = build / "tests/bench/bench_cuda_sim"
-        self.kernels = sim / "check_kernels_cuda"
-        self.env.update(PLIMSOLL_CUBLASLT=str(sim / "plsim_lt.so"),
-                        PLIMSOLL_NVML=str(sim / "plsim_nvml.so"),
-                        PLSIM_CONTEXT_BYTES=str(256 << 20))
+        self.env["PLSIM_CONTEXT_BYTES"] = str(256 << 20)
         fake = pathlib.Path(__file__).parent / "rehearsal"
         os.environ["PATH"] = f"{fake}:{os.environ['PATH']}"
 
-    def make(self, facts, seconds):
-        return {"status": OK if self.plimsoll.exists() else FAILED, "exit": 0, "seconds": 0}
+    def use(self, root):
+        super().use(root)
+        self.env.update(PLIMSOLL_CUBLASLT=str(self.at["lt"]), PLIMSOLL_NVML=str(self.at["nvml"]))
+
+    def arch(self, facts):
+        return "emulated"
+
+    def build_here(self, facts, seconds):
+        """An emulation is built with the tests."""
+        missing = [str(p) for p in self.at.values() if not p.exists()]
+        return Outcome(int(bool(missing)), "".join(f"not built: {p}\n" for p in missing), 0)
+
+    def find_cublas(self):
+        return {"status": OK, "exit": None, "seconds": 0, "how": self.env["PLIMSOLL_CUBLASLT"]}
 
     def torch_arguments(self):
         return ["--cpu"]
-
-
-class Clock:
-    def __init__(self, minutes):
-        self.end = time.monotonic() + 60 * minutes
-
-    def left(self):
-        return self.end - time.monotonic()
 
 
 def number_after(word, text):
     """The last number behind a word, None without one."""
     found = re.findall(re.escape(word) + r"\D*(\d+)", text)
     return int(found[-1]) if found else None
+
+
+def write_whole(path, text):
+    """A file is what it was or what it becomes, also when the machine goes down."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, path)

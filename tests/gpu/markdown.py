@@ -1,6 +1,6 @@
 """RESULTS.md from what RESULTS.json holds."""
 from kernels import STREAMING
-from machine import OK
+from command import OK
 
 NONE = "-"
 DEAREST = 14  # rows of a step
@@ -38,12 +38,15 @@ def learns(row):
 
 def shape(row):
     more = "".join(f", {k} {v}" for k, v in row.get("more", {}).items())
+    level = row.get("level", row["recompute"])
+    times = f" x {row['accumulation']}" if row.get("accumulation", 1) > 1 else ""
     return [row["model"].rsplit("/", 1)[-1], row["mode"] + more,
-            f"{row['batch']} x {row['length']}", row["recompute"]]
+            f"{row['batch']} x {row['length']}{times}",
+            f"auto: {level}" if row["recompute"] == "auto" else level]
 
 
 def error(row):
-    measured = row.get("measured_peak_bytes")
+    measured = row.get("measured_bytes")
     return row["predicted_process_bytes"] / measured - 1 if measured else None
 
 
@@ -51,31 +54,35 @@ def error(row):
 
 def suites(result):
     rows = [[r["part"], r["key"], what_failed(r), number(r.get("errors"), "{}"), r["seconds"],
-             r.get("summary", "")]
+             r.get("summary", r.get("how", ""))]
             for part in ("build", "suites", "sanitizers") for r in of(result, part)]
     return "## Suites\n\n" + table(["part", "what", "status", "sanitizer errors", "seconds",
                                     "it said"], rows)
 
 
 def memory_cells(row):
-    if "planned_peak_bytes" not in row:
-        return [what_failed(row)] + [""] * 6
-    equal = row["planned_peak_bytes"] == row["allocated_peak_bytes"]
-    return [gib(row["planned_peak_bytes"]), "equal" if equal else "DIFFERENT",
-            gib(row["predicted_process_bytes"]), gib(row.get("measured_peak_bytes")),
-            number(error(row), "{:+.3f}", 100), learns(row), "; ".join(row.get("checks", []))]
+    if "planned_bytes" not in row:
+        return [what_failed(row)] + [""] * 7
+    equal = row["planned_bytes"] == row["allocated_bytes"]
+    return [gib(row["planned_bytes"]), "equal" if equal else "DIFFERENT",
+            gib(row["predicted_process_bytes"]), CONTEXTS.get(row.get("context_from"), NONE),
+            gib(row.get("measured_bytes")), number(error(row), "{:+.3f}", 100), learns(row), "; ".join(row.get("checks", []))]
 
 
-MEMORY_HEADS = ["planned GiB", "allocated", "predicted process", "measured", "error %",
+# Where a prediction takes the context from.
+CONTEXTS = {"measured": "an earlier run", "profiled": "the table of cards"}
+MEMORY_HEADS = ["planned GiB", "allocated", "predicted process", "context from", "measured", "error %",
                 "loss, gradient", "amiss"]
 
 
 def memory(result):
     rows = of(result, "memory")
-    known = [error(r) for r in rows if "planned_peak_bytes" in r and error(r) is not None]
-    equal = sum(r.get("planned_peak_bytes", 0) == r.get("allocated_peak_bytes", 1) for r in rows)
+    known = [error(r) for r in rows if r.get("context_from") == "measured" and
+             "planned_bytes" in r and error(r) is not None]
+    equal = sum(r.get("planned_bytes", 0) == r.get("allocated_bytes", 1) for r in rows)
     head = (f"{equal} of {len(rows)} runs allocated exactly what was planned; "
-            f"{sum(abs(e) <= 0.01 for e in known)} of {len(known)} were predicted within 1 %.")
+            f"{sum(abs(e) <= 0.01 for e in known)} of {len(known)} whose context an earlier run had "
+            "measured were predicted within 1 %.")
     return f"""## Memory
 
 `planned` is the plan's arenas, `allocated` what was asked of the device, `predicted` the total
@@ -88,7 +95,7 @@ before any CUDA call, `measured` what the driver counts for the process. {head}
 def samples(result):
     def cells(r):
         if "refused" in r:
-            return ["refused: " + r["refused"]] + [""] * 6
+            return ["refused: " + r["refused"]] + [""] * 7
         return memory_cells(r)
     return """## Published sample estimates, run
 
@@ -96,6 +103,19 @@ The first two figures are the published ones, in GB.
 
 """ + table(["sample", "published GB", "says", *MEMORY_HEADS],
             [[r["id"], r["published_gb"], r["says"], *cells(r)] for r in of(result, "samples")])
+
+
+def both_mfu(row):
+    return f"{number(row.get('mfu'), '{:.1f}', 100)} / " + \
+        number(row.get("mfu_attention"), "{:.1f}", 100)
+
+
+def published(rows):
+    """What other programs' tables say of the same shape, and in what ours differs from it."""
+    return "".join(
+        f"\n\n{r['key']}: {p['who']} publishes {p['tokens_per_second']} tokens/s on one {p['gpu']}, "
+        f"MFU {number(p['mfu_attention'], '{:.1f}', 100)} % with attention. {p['differs']}."
+        for r in rows if (p := r.get("published")))
 
 
 def speed(result):
@@ -107,22 +127,23 @@ def speed(result):
         missing = "no 4-bit package" if r["mode"] == "qlora" else \
             what_failed(t) if t else "not run"
         rows.append(shape(r) + [
-            number(ours, "{:.0f}") if ours else what_failed(r), number(r.get("mfu"), "{:.1f}", 100),
-            gib(r.get("measured_peak_bytes")), number(other, "{:.0f}") if other else missing,
-            number(t.get("mfu"), "{:.1f}", 100), gib(t.get("process_bytes")),
+            number(ours, "{:.0f}") if ours else what_failed(r), both_mfu(r),
+            gib(r.get("measured_bytes")), number(other, "{:.0f}") if other else missing,
+            both_mfu(t), t.get("level", NONE), gib(t.get("measured_bytes")),
             number(ours / other) if ours and other else NONE, learns(r), learns(t)])
     versions = next((t["versions"] for t in theirs.values() if "versions" in t), {})
     named = ", ".join(f"{k} {v}" for k, v in versions.items()) or "PyTorch"
     return f"""## Speed, beside {named}
 
 Tokens a second of the fastest of six steps on both sides; every row of full length, no padding.
-MFU = FLOPs of the products over the card's dense bf16 peak: 6 a weight and token in `full`, 4 in
-`lora` and `qlora`; attention, adapters and recomputation do not count. Both sides: bf16 weights,
-fused AdamW, clip 1, the same recomputation; PyTorch with SDPA, and its moments are bf16 where ours
-are fp32 (`full`).
+MFU, by two definitions: FLOPs of the products over the card's dense bf16 peak, 6 a weight and token
+in `full`, 4 in `lora` and `qlora`; and with causal attention, forward and twice that backward.
+Adapters and recomputation do not count. Both sides: bf16 weights, fused AdamW, clip 1, and the same
+recomputation but for `auto`, where each recomputes what its memory makes it; PyTorch with SDPA, and
+its moments are bf16 where ours are fp32, or 8 bits as named (`full`).{published(of(result, "speed"))}
 
 """ + table(["model", "mode", "batch x length", "recompute", "tokens/s", "MFU %", "process GiB",
-             "PyTorch tokens/s", "MFU %", "process GiB", "ratio", "loss, gradient",
+             "PyTorch tokens/s", "MFU %", "recompute", "process GiB", "ratio", "loss, gradient",
              "PyTorch's"], rows)
 
 
@@ -230,8 +251,21 @@ algorithm/tile/stages/split.
              "number", "gain %"], cells)
 
 
+# What is shown of the counters; RESULTS.json has them all.
+COUNTERS = ["Duration", "Compute (SM) Throughput", "Memory Throughput", "DRAM Throughput",
+            "L2 Hit Rate", "Achieved Occupancy", "Registers Per Thread"]
+
+
+def profiles(result):
+    cells = [[r["profile"], c["kernel"], c["grid"], *(c.get(n, NONE) for n in COUNTERS)]
+             for r in of(result, "profiles") for c in r.get("counters", [])]
+    return "## Counters of the hardware\n\n" + table(["what", "kernel", "grid", *COUNTERS], cells)
+
+
 def not_run(result):
     lines = [f"- {part}: {key}: {why}" for part, key, why in result["not_run"]]
+    if result.get("running"):
+        lines.append("- %s: %s: was running" % tuple(result["running"]))
     if not of(result, "pytorch"):
         lines.append("- PyTorch: the interpreter had none, or its rows were not asked for")
     return "## Not run\n\n" + ("\n".join(lines) or "Nothing was left out.")
@@ -261,6 +295,6 @@ def report(result):
 
 {calls}
 """
-    parts = [suites, memory, samples, speed, attention, streaming, steps, products, not_run,
+    parts = [suites, memory, samples, speed, attention, streaming, steps, products, profiles, not_run,
              failures]
     return "\n\n".join([head.rstrip(), *(written(part, result) for part in parts)]) + "\n"

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """One training shape in PyTorch + transformers (+ peft) on the GPU; prints one JSON object.
 
-Usage: pytorch_run.py [--cpu] CONFIG_DIRECTORY full|lora BATCH LENGTH none|full STEPS
+Usage: pytorch_run.py [--cpu] CONFIG_DIRECTORY full|lora BATCH LENGTH none|full|auto STEPS
+`auto`: nothing is recomputed where memory holds it, else whole layers; `level` says which.
 bf16 weights, fused AdamW, clip 1, SDPA attention, random tokens at full length, the same ones in
 every step. `process_bytes` is what free memory of the GPU lost from before CUDA was touched until
 behind the last step, context included; `allocated_bytes` the peak of PyTorch's allocator. The rate
 is that of the fastest step, as for ours; the median stands beside it.
 """
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -53,7 +55,22 @@ def build(directory, mode, recompute, device):
     return config, model.train()
 
 
+def recompute_instead():
+    """In a process of its own, since what this one has taken would stay with it."""
+    at = sys.argv.index("auto")
+    os.execv(sys.executable, [sys.executable, *sys.argv[:at], "full", *sys.argv[at + 1:]])
+
+
 def main():
+    try:
+        measure()
+    except RuntimeError as broken:  # torch.OutOfMemoryError is one
+        if "auto" not in sys.argv or "out of memory" not in str(broken):
+            raise
+        recompute_instead()
+
+
+def measure():
     words = sys.argv[1:]
     device = "cuda"
     if words[0] == "--cpu":
@@ -89,6 +106,7 @@ def main():
         "median_tokens_per_second": batch * length / statistics.median(timed),
         "allocated_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else None,
         "process_bytes": before_cuda - after if before_cuda and after else None,
+        "level": "full" if level == "full" else "none",
         "first_loss": losses[0], "last_loss": losses[-1], "grad_norm": norm.item(),
         "versions": {"torch": torch.__version__,
                      "transformers": sys.modules["transformers"].__version__}}))

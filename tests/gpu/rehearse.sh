@@ -15,7 +15,7 @@ fail() {
 }
 
 report --only suites,memory,samples --minutes 5 >/dev/null || fail "the first call failed"
-grep -q '3 of 3 runs allocated exactly' "$out/RESULTS.md" || fail "no memory table"
+grep -q '4 of 4 runs allocated exactly' "$out/RESULTS.md" || fail "no memory table"
 grep -q 'refused: RUNTIME_FULL_FT_MODEL_TOO_LARGE' "$out/RESULTS.md" || fail "no refusal"
 
 # As if the call had ended inside a row, and another row had been lost.
@@ -25,16 +25,19 @@ book = json.load(open(sys.argv[1]))
 book["rows"] = [r for r in book["rows"] if "lora 1x16" not in r["key"] or r["part"] != "memory"]
 json.dump(book, open(sys.argv[1], "w"))
 EOF_PYTHON
-report --resume "$out/RESULTS.json" --only memory,speed,attention,kernels,products --minutes 5 \
+report --resume "$out/RESULTS.json" --only memory,speed,attention,kernels,products,profiles --minutes 5 \
     >/dev/null 2>"$out/said" || fail "the second call failed: $(cat "$out/said")"
 grep -q 'memory: tiny qlora' "$out/said" || fail "a lost row was not run again"
 ! grep -q 'memory: tiny full' "$out/said" || fail "a row was run twice"
-for part in memory speed attention kernels products suites samples; do
+for part in memory speed attention kernels products profiles suites samples; do
     grep -q "\"part\": \"$part\"" "$out/RESULTS.json" || fail "no row of $part"
 done
 ! grep -q 'No table' "$out/RESULTS.md" || fail "a table could not be written"
 grep -q '| linear ' "$out/RESULTS.md" || fail "no product"
 grep -q '| 2 x 16 | 2/1 | 16 | 0' "$out/RESULTS.md" || fail "no attention"
+grep -q '| 1 x 16 | auto: none |' "$out/RESULTS.md" || fail "no level that was decided"
+grep -q 'the table of cards' "$out/RESULTS.md" || fail "no prediction without an earlier run"
+grep -q 'LLMQ publishes' "$out/RESULTS.md" || fail "no row beside another table"
 grep -q '| dequant4 ' "$out/RESULTS.md" || fail "no kernel of 4-bit weights"
 
 # Without binaries nothing runs, all of it is listed, and a later call may still run it.
