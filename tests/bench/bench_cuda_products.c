@@ -60,7 +60,7 @@ static cublasStatus_t propose(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatmulPreference_t preference, int requested,
                               cublasLtMatmulHeuristicResult_t results[], int *found) {
     cublasLtMatmulHeuristicResult_t all[MOST];
-    (void)requested; /* 1 */
+    (void)requested; /* at least 1 */
     *found = 0;
     cublasStatus_t s = question.real->cublasLtMatmulAlgoGetHeuristic(
         handle, desc, a, b, c, d, preference, MOST, all, &question.found);

@@ -23,10 +23,13 @@ struct chosen {
 };
 
 static struct {
-    int created, destroyed, asked, ran;
+    int created, destroyed, asked, checked, tried, ran;
     int fail_at;                 /* creation that fails, 1-based; 0 = none */
-    bool only_exact;             /* algorithms refuse any shape but their own */
-    cublasStatus_t status;       /* of the next product */
+    int no_proposals;            /* that come first among those of a question */
+    cublasStatus_t refuses;      /* what a check of any other shape than its own says */
+    uint64_t wants_bytes;        /* of workspace, for a shape that is not its own */
+    cublasStatus_t status;       /* of the next products */
+    cublasStatus_t reused;       /* of those whose algorithm is that of another shape */
     struct chosen used, at_hand; /* of the last product */
     struct object first, second, out, desc, preference; /* of the last question or product */
     float beta;
@@ -150,11 +153,36 @@ static cublasStatus_t fake_ask(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cubla
     ck_assert_int_ge(most, 1);
     memcpy(&lt.preference, (void *)p, sizeof lt.preference);
     choice.alignment_a = lt.preference.alignment[0];
-    memset(result, 0, sizeof *result);
-    memcpy(&result->algo, &choice, sizeof choice);
     lt.asked++;
-    *found = 1;
+    for (*found = 0; *found < most; ++*found) {
+        cublasLtMatmulHeuristicResult_t *r = &result[*found];
+        const bool is_one = *found >= lt.no_proposals;
+        memset(r, is_one ? 0 : 0xFF, sizeof *r);
+        if (is_one)
+            memcpy(&r->algo, &choice, sizeof choice);
+        else
+            r->state = CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     return CUBLAS_STATUS_SUCCESS;
+}
+
+static bool is_own_shape(const cublasLtMatmulAlgo_t *algo, const struct chosen *shape) {
+    struct chosen own;
+    memcpy(&own, algo, sizeof own);
+    return own.m == shape->m && own.n == shape->n && own.k == shape->k;
+}
+
+static cublasStatus_t fake_check(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
+                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+                                 const cublasLtMatmulAlgo_t *algo,
+                                 cublasLtMatmulHeuristicResult_t *result) {
+    const struct chosen shape = note(d, a, b, c);
+    (void)h, (void)out;
+    lt.checked++;
+    if (is_own_shape(algo, &shape)) return CUBLAS_STATUS_SUCCESS;
+    result->workspaceSize = lt.wants_bytes;
+    return lt.refuses;
 }
 
 static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
@@ -168,16 +196,17 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
     lt.at_hand = note(d, la, lb, lc);
     memcpy(&lt.used, algo, sizeof lt.used);
     memcpy(&lt.beta, beta, sizeof lt.beta);
-    if (lt.only_exact &&
-        (lt.used.m != lt.at_hand.m || lt.used.n != lt.at_hand.n || lt.used.k != lt.at_hand.k))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    lt.ran++;
-    return lt.status;
+    const bool is_own = is_own_shape(algo, &lt.at_hand);
+    const cublasStatus_t s = is_own || lt.reused == CUBLAS_STATUS_SUCCESS ? lt.status : lt.reused;
+    lt.tried++;
+    lt.ran += s == CUBLAS_STATUS_SUCCESS;
+    return s;
 }
 
 static const struct pl_lt fake = {.cublasLtCreate = fake_create,
                                   .cublasLtDestroy = fake_destroy,
                                   .cublasLtMatmul = fake_matmul,
+                                  .cublasLtMatmulAlgoCheck = fake_check,
                                   .cublasLtMatmulAlgoGetHeuristic = fake_ask,
                                   .cublasLtMatmulDescCreate = fake_desc_create,
                                   .cublasLtMatmulDescDestroy = fake_desc_destroy,
@@ -350,14 +379,81 @@ START_TEST(what_an_algorithm_depends_on_tells_shapes_apart) {
 }
 END_TEST
 
-START_TEST(a_shape_that_is_refused_gets_an_algorithm_of_its_own) {
-    lt.only_exact = true;
+/* What the check says of a shape that is not the algorithm's own: a refusal, or that it would take
+ * more workspace than there is. */
+static const struct {
+    cublasStatus_t refuses;
+    uint64_t wants_bytes;
+} illegal[] = {{CUBLAS_STATUS_NOT_SUPPORTED, 0},
+               {CUBLAS_STATUS_INVALID_VALUE, 0},
+               {CUBLAS_STATUS_ARCH_MISMATCH, 0},
+               {CUBLAS_STATUS_SUCCESS, 4097}};
+
+START_TEST(an_algorithm_that_may_not_run_a_shape_is_not_run_on_it) {
+    struct pl_product g = linear(1001);
+    g.ws_bytes = 4096;
+    lt.refuses = illegal[_i].refuses;
+    lt.wants_bytes = illegal[_i].wants_bytes;
+    for (int times = 0; times < 2; times++) {
+        multiply(g);
+        ck_assert_uint_eq(lt.used.n, 1001);
+        ck_assert_int_eq(lt.asked, 2);
+        ck_assert_int_eq(lt.checked, 1);
+    }
+    ck_assert_int_eq(lt.tried, 2);
+}
+END_TEST
+
+START_TEST(each_exact_shape_is_checked_once) {
+    for (int times = 0; times < 3; times++)
+        for (uint64_t n = 961; n <= 1024; n++)
+            multiply(linear(n));
+    ck_assert_int_eq(lt.checked, 63); /* 1,024 is what the algorithm was chosen for */
+}
+END_TEST
+
+/* A check that succeeds does not promise that the product runs. */
+static const cublasStatus_t failures[] = {
+    CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,  CUBLAS_STATUS_INVALID_VALUE,
+    CUBLAS_STATUS_ARCH_MISMATCH,   CUBLAS_STATUS_MAPPING_ERROR, CUBLAS_STATUS_EXECUTION_FAILED,
+    CUBLAS_STATUS_INTERNAL_ERROR,  CUBLAS_STATUS_NOT_SUPPORTED};
+
+START_TEST(a_reused_algorithm_that_fails_is_replaced_by_that_of_the_exact_shape) {
+    lt.reused = failures[_i];
     multiply(linear(1001));
     ck_assert_uint_eq(lt.used.n, 1001);
-    ck_assert_int_eq(lt.asked, 2);
+    ck_assert_int_eq(lt.tried, 2);
     multiply(linear(1001));
+    ck_assert_int_eq(lt.tried, 3);
     ck_assert_int_eq(lt.asked, 2);
-    ck_assert_int_eq(lt.ran, 2);
+    multiply(linear(1024));
+    ck_assert_int_eq(lt.asked, 2);
+}
+END_TEST
+
+START_TEST(a_product_is_tried_twice_at_most) {
+    const struct pl_product own = linear(1024), reused = linear(1001);
+    lt.status = CUBLAS_STATUS_EXECUTION_FAILED;
+    ck_assert_int_eq(pl_products_run(&cuda, &own), PL_ERR_DEVICE_LOST);
+    ck_assert_int_eq(lt.tried, 1);
+    ck_assert_int_eq(pl_products_run(&cuda, &reused), PL_ERR_DEVICE_LOST);
+    ck_assert_int_eq(lt.tried, 3);
+}
+END_TEST
+
+START_TEST(a_proposal_whose_state_is_no_success_is_passed_over) {
+    lt.no_proposals = 1;
+    multiply(linear(1024));
+    ck_assert_uint_eq(lt.used.n, 1024);
+    ck_assert_uint_eq(lt.used.m, O);
+}
+END_TEST
+
+START_TEST(a_shape_without_a_proposal_is_refused) {
+    const struct pl_product g = linear(1001);
+    lt.no_proposals = 1000;
+    ck_assert_int_eq(pl_products_run(&cuda, &g), PL_ERR_PLAN_BROKEN);
+    ck_assert_int_eq(lt.tried, 0);
 }
 END_TEST
 
@@ -428,7 +524,14 @@ int main(void) {
     tcase_add_test(tc, a_weight_gradient_has_its_tokens_in_the_sum);
     tcase_add_test(tc, the_choice_does_not_depend_on_what_ran_before);
     tcase_add_test(tc, what_an_algorithm_depends_on_tells_shapes_apart);
-    tcase_add_test(tc, a_shape_that_is_refused_gets_an_algorithm_of_its_own);
+    tcase_add_loop_test(tc, an_algorithm_that_may_not_run_a_shape_is_not_run_on_it, 0,
+                        sizeof illegal / sizeof *illegal);
+    tcase_add_test(tc, each_exact_shape_is_checked_once);
+    tcase_add_loop_test(tc, a_reused_algorithm_that_fails_is_replaced_by_that_of_the_exact_shape, 0,
+                        sizeof failures / sizeof *failures);
+    tcase_add_test(tc, a_product_is_tried_twice_at_most);
+    tcase_add_test(tc, a_proposal_whose_state_is_no_success_is_passed_over);
+    tcase_add_test(tc, a_shape_without_a_proposal_is_refused);
     tcase_add_test(tc, a_full_table_still_multiplies);
     tcase_add_loop_test(tc, a_status_of_the_library_becomes_an_error, 0,
                         sizeof statuses / sizeof *statuses);

@@ -56,9 +56,10 @@ static void expect_same_run(const char *a, const char *b) {
 
 /* --- out of memory ---------------------------------------------------------------------------- */
 
-/* The batch arena; a product and a kernel of step 1, whose library or driver wanted memory of its
- * own; the kernel of the gradients' norm. */
-static const char *const failures[] = {"malloc@2:2", "matmul@20:3", "launch@41:2", "launch@71:2"};
+/* The batch arena; a product, also when it is tried again, and a kernel of step 1, whose library or
+ * driver wanted memory of its own; the kernel of the gradients' norm. */
+static const char *const failures[] = {"malloc@2:2", "matmul@20:3,count=2", "launch@41:2",
+                                       "launch@71:2"};
 
 START_TEST(an_out_of_memory_of_the_gpu_is_survived_by_halving) {
     make("full", "seed: 3\n");
@@ -69,6 +70,16 @@ START_TEST(an_out_of_memory_of_the_gpu_is_survived_by_halving) {
     ck_assert(summary_number("large", "planned_peak_bytes") ==
               summary_number("large", "allocated_peak_bytes"));
     expect_same_run("small", "large");
+}
+END_TEST
+
+START_TEST(a_product_that_fails_with_a_reused_algorithm_is_tried_with_its_own) {
+    make("full", "seed: 3\nbatch_size: 8\n");
+    TRAIN_WELL("output_dir=well");
+    set("PLSIM_FAIL", "matmul@20:13");
+    TRAIN_WELL("output_dir=failed");
+    ck_assert(summary_number("failed", "oom_recoveries") == 0);
+    expect_same_run("well", "failed");
 }
 END_TEST
 
@@ -250,6 +261,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, an_out_of_memory_of_the_gpu_is_survived_by_halving, 0,
                         (int)(sizeof failures / sizeof *failures));
+    tcase_add_test(tc, a_product_that_fails_with_a_reused_algorithm_is_tried_with_its_own);
     tcase_add_test(tc, a_neighbour_between_verdict_and_reservation_is_survived_by_halving);
     tcase_add_loop_test(tc, memory_that_stays_away_ends_the_run_and_is_named, 0,
                         (int)(sizeof shortages / sizeof *shortages));

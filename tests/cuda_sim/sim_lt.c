@@ -2,8 +2,10 @@
  *
  * Slow, plain and strict: what the real library leaves to the caller's care ends the process here -
  * operands outside device memory, an algorithm used with less workspace or alignment than it was
- * chosen for. The workspace is overwritten, because the real one may be. Symbols of the
- * emulation come from the executable that loads this. */
+ * chosen for, or for another shape before it was checked for that one. One proposal in four is
+ * none, and one smaller shape in four is refused, as the real library is free to do. The workspace
+ * is overwritten, because the real one may be. Symbols of the emulation come from the executable
+ * that loads this. */
 #include "tests/cuda_sim/sim.h"
 
 #include <cublasLt.h>
@@ -188,6 +190,58 @@ static cublasStatus_t state(struct problem *p) {
     return types_work(p) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+/* ---- algorithms ---- */
+
+/* FNV-1a of an algorithm and a shape. */
+static uint64_t hash_of(const struct algorithm *algo, const struct problem *p) {
+    const uint64_t words[] = {algo->m, algo->n, algo->k, algo->workspace_bytes, p->m, p->n, p->k};
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        h = (h ^ words[i]) * UINT64_C(0x100000001b3);
+    return h ^ h >> 32;
+}
+
+/* What the caller has asked about. Two questions may share a place: then a missing one is not
+ * noticed, but none that was asked is missed. */
+enum { CHECKED = 1 << 20 };
+static bool checked[CHECKED];
+
+static bool is_own_shape(const struct algorithm *algo, const struct problem *p) {
+    return p->m == algo->m && p->n == algo->n && p->k == algo->k;
+}
+
+static cublasStatus_t may_run(const struct algorithm *algo, const struct problem *p) {
+    if (p->m > algo->m || p->n > algo->n || p->k > algo->k) return CUBLAS_STATUS_INVALID_VALUE;
+    return is_own_shape(algo, p) || hash_of(algo, p) / CHECKED % 4 ? CUBLAS_STATUS_SUCCESS
+                                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    struct problem p = {.desc = desc, .a = a, .b = b, .c = c, .d = d};
+    struct algorithm own;
+    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!algo || !result) return CUBLAS_STATUS_INVALID_VALUE;
+    cublasStatus_t s = state(&p);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    memcpy(&own, algo, sizeof own);
+    if (own.marker != MARKER) plsim_die("cublasLtMatmulAlgoCheck: not one of the heuristic");
+    checked[hash_of(&own, &p) % CHECKED] = true;
+    result->workspaceSize = own.workspace_bytes;
+    return may_run(&own, &p);
+}
+
+/* What a caller must not use: nothing but the state is valid. */
+static cublasLtMatmulHeuristicResult_t no_proposal(void) {
+    cublasLtMatmulHeuristicResult_t none;
+    memset(&none, 0xFF, sizeof none);
+    none.state = CUBLAS_STATUS_NOT_SUPPORTED;
+    return none;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -209,10 +263,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                .k = p.k,
                                .marker = MARKER};
     memcpy(chosen.alignment, preference->alignment, sizeof chosen.alignment);
-    memset(results, 0, sizeof *results);
-    memcpy(&results->algo, &chosen, sizeof chosen);
-    results->workspaceSize = chosen.workspace_bytes;
-    *found = 1;
+    if (requested > 1 && hash_of(&chosen, &p) % 4 == 0) results[(*found)++] = no_proposal();
+    cublasLtMatmulHeuristicResult_t *best = &results[(*found)++];
+    memset(best, 0, sizeof *best);
+    memcpy(&best->algo, &chosen, sizeof chosen);
+    best->workspaceSize = chosen.workspace_bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -356,8 +411,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         .workspace = workspace,
                         .workspace_bytes = workspace_bytes};
     memcpy(&t.algorithm, algo, sizeof t.algorithm);
-    if (p.m > t.algorithm.m || p.n > t.algorithm.n || p.k > t.algorithm.k)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    s = may_run(&t.algorithm, &p);
+    if (!is_own_shape(&t.algorithm, &p) && !checked[hash_of(&t.algorithm, &p) % CHECKED])
+        plsim_die("cublasLtMatmul: an algorithm of another shape, which was not checked for this");
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
     if (plsim_captures(stream))
         return plsim_record(run_product, &t, sizeof t, true) == cudaSuccess
                    ? CUBLAS_STATUS_SUCCESS

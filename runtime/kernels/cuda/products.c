@@ -5,11 +5,14 @@
  * nothing is moved. (cuBLAS Library documentation, "Data Layout" and "cublasLtMatmul()".)
  *
  * Choosing an algorithm takes the library tens of microseconds, as long as a small product runs,
- * and batches of different lengths would bring a new shape every time. So algorithms are kept by
- * shape with the token count rounded up to one of eight steps per octave, and chosen for the
- * rounded count: the choice depends on the shape alone, not on which batch came first. An algorithm
- * is a tile and a split, so it also computes the smaller shape; where the library does not agree,
- * it says so before it runs anything, and the exact shape gets an entry of its own. */
+ * and batches of different lengths would bring a new shape every time. So an algorithm is chosen
+ * for the shape with the token count rounded up to one of eight steps per octave: the choice
+ * depends on the shape alone, not on which batch came first. An algorithm is a tile and a split, so
+ * it should compute the smaller shape as well, but nothing promises that: the library is asked by
+ * cublasLtMatmulAlgoCheck() before the first product of each exact shape, and where it refuses, the
+ * exact shape gets an algorithm of its own. A check that succeeds does not promise that the product
+ * runs either (cublasLt.h), so one that fails with a reused algorithm is tried again with its own.
+ */
 #include "runtime/kernels/cuda/products.h"
 
 #include "estimator/base/alloc.h"
@@ -18,10 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries of the table, a power of two. A model has a dozen kinds of products, and token counts up
- * to a million round to 150; a table that is full replaces. */
-#define ENTRIES 2048
-#define PROBES  16
+/* Entries of the table, a power of two. A model has two dozen kinds of products, token counts up to
+ * a million round to 150, and an epoch has hundreds of exact ones; a table that is full replaces.
+ */
+#define ENTRIES   8192
+#define PROBES    16
+#define PROPOSALS 4 /* asked for at a time: the first of them that is one is taken */
 
 #define STEPS_PER_OCTAVE 8
 #define MOST_ALIGNMENT   256                   /* bytes; cuBLASLt asks about no more */
@@ -38,6 +43,7 @@ struct key {
 struct entry {
     struct key key; /* m = 0: empty */
     cublasLtMatmulAlgo_t algorithm;
+    bool is_reused; /* chosen for the rounded shape, and checked for this one */
 };
 
 struct pl_products {
@@ -249,47 +255,93 @@ static cublasStatus_t set_preference(const struct pl_products *p, const struct p
     return s;
 }
 
-/* The library's first choice for this shape. */
+static bool is_of(const struct entry *e, const struct key *key) {
+    return memcmp(&e->key, key, sizeof *key) == 0;
+}
+
+/* The library's first choice for this shape. What a proposal holds is valid only where its state is
+ * success (cuBLAS Library documentation, "cublasLtMatmulHeuristicResult_t"). */
 static cublasStatus_t choose(const struct pl_products *p, const struct pl_product *g,
                              const struct key *key, struct entry *e) {
-    cublasLtMatmulHeuristicResult_t result;
-    int found = 0;
+    cublasLtMatmulHeuristicResult_t proposals[PROPOSALS];
+    int found = 0, i = 0;
     cublasStatus_t s = set_layouts(p, g, key);
     if (s == CUBLAS_STATUS_SUCCESS) s = set_preference(p, g, key);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = p->lt->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->layout[1], p->layout[0],
-                                                  p->layout[2], p->layout[2], p->preference, 1,
-                                                  &result, &found);
+                                                  p->layout[2], p->layout[2], p->preference,
+                                                  PROPOSALS, proposals, &found);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    if (found == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
-    e->key = *key;
-    e->algorithm = result.algo;
+    while (i < found && proposals[i].state != CUBLAS_STATUS_SUCCESS)
+        i++;
+    if (i >= found) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *e = (struct entry){.key = *key, .algorithm = proposals[i].algo};
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Runs the exact shape with the algorithm of `key`. */
+/* Whether the algorithm may run this shape in the workspace there is. */
+static bool is_legal(const struct pl_products *p, const struct pl_product *g, const struct key *key,
+                     const cublasLtMatmulAlgo_t *algorithm) {
+    cublasLtMatmulHeuristicResult_t found = {0};
+    return set_layouts(p, g, key) == CUBLAS_STATUS_SUCCESS &&
+           p->lt->cublasLtMatmulAlgoCheck(p->handle, p->desc, p->layout[1], p->layout[0],
+                                          p->layout[2], p->layout[2], algorithm,
+                                          &found) == CUBLAS_STATUS_SUCCESS &&
+           found.workspaceSize <= g->ws_bytes;
+}
+
+/* The algorithm of the rounded shape as the one of the exact shape; false: it cannot be. */
+static bool reuse(const struct pl_products *p, const struct pl_product *g, const struct key *exact,
+                  struct entry *out) {
+    struct key rounded = *exact;
+    uint64_t *tokens = tokens_of(g, &rounded);
+    *tokens = round_tokens(*tokens);
+    if (memcmp(&rounded, exact, sizeof rounded) == 0) return false;
+    struct entry *e = find(p, &rounded);
+    if (!is_of(e, &rounded) && choose(p, g, &rounded, e) != CUBLAS_STATUS_SUCCESS) return false;
+    if (!is_legal(p, g, exact, &e->algorithm)) return false;
+    *out = (struct entry){.key = *exact, .algorithm = e->algorithm, .is_reused = true};
+    return true;
+}
+
+/* What stands in the table for this shape. */
+static cublasStatus_t enter(const struct pl_products *p, const struct pl_product *g,
+                            const struct key *exact, struct entry *out) {
+    struct entry *e = find(p, exact);
+    *out = *e;
+    if (is_of(e, exact)) return CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t s = reuse(p, g, exact, out) ? CUBLAS_STATUS_SUCCESS : choose(p, g, exact, out);
+    if (s == CUBLAS_STATUS_SUCCESS) *find(p, exact) = *out;
+    return s;
+}
+
 static cublasStatus_t run_as(struct pl_cuda *cuda, const struct pl_product *g,
-                             const struct key *exact, const struct key *key) {
+                             const struct entry *e) {
     const struct pl_products *p = cuda->products;
     const float beta = g->adds ? 1.0f : 0.0f;
-    struct entry *e = find(p, key);
-    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
-    if (memcmp(&e->key, key, sizeof *key) != 0) s = choose(p, g, key, e);
-    if (s == CUBLAS_STATUS_SUCCESS) s = set_layouts(p, g, exact);
+    cublasStatus_t s = set_layouts(p, g, &e->key);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     return p->lt->cublasLtMatmul(p->handle, p->desc, &g->alpha, g->b.p, p->layout[1], g->a.p,
                                  p->layout[0], &beta, g->c.p, p->layout[2], g->c.p, p->layout[2],
                                  &e->algorithm, g->ws, g->ws_bytes, cuda->stream);
 }
 
-pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *g) {
+/* A call that fails has launched nothing, or only parts into the workspace: C is what it was, and
+ * the product may be tried again. On a context that is spoilt the second call fails as well. */
+static cublasStatus_t multiply(struct pl_cuda *cuda, const struct pl_product *g) {
+    const struct pl_products *p = cuda->products;
     const struct key exact = key_of(g);
-    struct key rounded = exact;
-    uint64_t *tokens = tokens_of(g, &rounded);
-    *tokens = round_tokens(*tokens);
-    cublasStatus_t s = set_operation(cuda->products, g);
-    if (s == CUBLAS_STATUS_SUCCESS) s = run_as(cuda, g, &exact, &rounded);
-    bool refused = s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE;
-    if (refused && memcmp(&exact, &rounded, sizeof exact) != 0) s = run_as(cuda, g, &exact, &exact);
-    return classify(s);
+    struct entry e;
+    cublasStatus_t s = set_operation(p, g);
+    if (s == CUBLAS_STATUS_SUCCESS) s = enter(p, g, &exact, &e);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    s = run_as(cuda, g, &e);
+    if (s == CUBLAS_STATUS_SUCCESS || !e.is_reused) return s;
+    if (choose(p, g, &exact, &e) != CUBLAS_STATUS_SUCCESS) return s;
+    *find(p, &exact) = e;
+    return run_as(cuda, g, &e);
+}
+
+pl_err pl_products_run(struct pl_cuda *cuda, const struct pl_product *g) {
+    return classify(multiply(cuda, g));
 }

@@ -3,8 +3,11 @@
  * In: matrices of one storage type in device memory.  Out: their product, in the device's stream.
  * Needs: runtime/device/cuda.
  *   M1  sums run in fp32; fp32 inputs are never rounded to TF32
- *   M2  a call of the same shapes gives the same bits whatever ran before it
- *   M3  after pl_products_create() no host memory is allocated and no descriptor is made */
+ *   M2  a call of the same shapes gives the same bits whatever ran before it, as long as no product
+ *       failed: a shape whose product failed has another algorithm from then on
+ *   M3  after pl_products_create() no host memory is allocated and no descriptor is made
+ *   M4  an algorithm that was chosen for another shape runs only where the library says it may, and
+ *       where it fails all the same one of the exact shape is tried before the device is lost */
 #ifndef PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
 #define PL_RUNTIME_KERNELS_CUDA_PRODUCTS_H
 
