@@ -1,8 +1,9 @@
-/* check_open.c - what is said of a GPU that cannot be had. */
+/* check_open.c - what is said of a GPU that cannot be had, and what opening one leaves behind. */
 #include "runtime/device/device.h"
 #include "tests/cuda_sim/sim.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,50 @@ START_TEST(a_gpu_that_was_not_had_is_not_lost) {
 }
 END_TEST
 
+static struct pl_device *open_gpu(void) {
+    struct pl_diag d = {0};
+    struct pl_device *dev = NULL;
+    plsim_restart();
+    ck_assert_msg(pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &dev, &d) == PL_ERR_OK, "%s",
+                  d.message);
+    return dev;
+}
+
+/* The context outlives the device, and holds kernels of the library. */
+START_TEST(the_library_stays_when_the_device_is_closed) {
+    struct pl_device *dev = open_gpu();
+    pl_device_close(&dev);
+    void *library = dlopen(getenv("PLIMSOLL_CUBLASLT"), RTLD_NOW | RTLD_NOLOAD);
+    ck_assert_ptr_nonnull(library);
+    dlclose(library);
+}
+END_TEST
+
+/* The emulated context is twice as large where modules are loaded eagerly. */
+static const char *const inherited[] = {NULL, "EAGER", "LAZY", "DEFAULT"};
+enum { CONTEXT_BYTES = 1000000 };
+
+START_TEST(modules_are_loaded_lazily_whatever_the_environment_says) {
+    const char *const given = inherited[_i];
+    ck_assert_int_eq(
+        given ? setenv("CUDA_MODULE_LOADING", given, 1) : unsetenv("CUDA_MODULE_LOADING"), 0);
+    ck_assert_int_eq(setenv("PLSIM_CONTEXT_BYTES", "1000000", 1), 0);
+    struct pl_device *dev = open_gpu();
+    ck_assert_uint_eq(plsim_own_bytes() - plsim_counters.used_bytes, CONTEXT_BYTES);
+    pl_device_close(&dev);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cuda.open");
     TCase *tc = tcase_create("errors");
     tcase_add_loop_test(tc, a_gpu_that_was_not_had_is_not_lost, 0,
                         (int)(sizeof cases / sizeof *cases));
+    suite_add_tcase(s, tc);
+    tc = tcase_create("left behind");
+    tcase_add_test(tc, the_library_stays_when_the_device_is_closed);
+    tcase_add_loop_test(tc, modules_are_loaded_lazily_whatever_the_environment_says, 0,
+                        (int)(sizeof inherited / sizeof *inherited));
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -81,6 +81,8 @@ void plsim_check_loaded(const char *name, const void *kernel);
 /* sim_memory.c: what the device has left, and what this process takes of it. */
 uint64_t plsim_free_bytes(void);
 uint64_t plsim_own_bytes(void);
+/* The driver starts, and reads the environment for the last time. */
+void plsim_start(void);
 /* The context exists from now on. */
 void plsim_need_context(void);
 /* The neighbour and the context leave. */

@@ -11,11 +11,19 @@ enum { ALIGN_BYTES = 256, POISON_BYTE = 0xFF };
 
 static struct plsim_allocation *allocations;
 static uint64_t neighbour_bytes, calls;
-static bool has_context;
+static bool has_context, has_started, is_eager;
 
 uint64_t plsim_own_bytes(void) {
     return plsim_counters.used_bytes + plsim_graph_bytes() +
-           (has_context ? plsim_settings()->context_bytes : 0);
+           (has_context ? plsim_settings()->context_bytes << is_eager : 0);
+}
+
+/* As CUDA before 12.2, which loads lazily only where it is told to. */
+void plsim_start(void) {
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    if (has_started) return;
+    has_started = true;
+    is_eager = !loading || strcmp(loading, "LAZY") != 0;
 }
 
 uint64_t plsim_free_bytes(void) {
@@ -25,6 +33,7 @@ uint64_t plsim_free_bytes(void) {
 }
 
 void plsim_need_context(void) {
+    plsim_start();
     has_context = true;
 }
 
@@ -306,5 +315,5 @@ cudaError_t cudaMemset(void *p, int byte, size_t bytes) {
 void plsim_memory_restart(void) {
     neighbour_bytes = 0;
     calls = 0;
-    has_context = false;
+    has_context = has_started = false;
 }

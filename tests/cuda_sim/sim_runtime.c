@@ -108,6 +108,7 @@ cudaError_t cudaRuntimeGetVersion(int *out) {
     return store(out, CUDART_VERSION);
 }
 cudaError_t cudaGetDeviceCount(int *out) {
+    plsim_start();
     int injected = plsim_injected(PLSIM_OPEN);
     return injected ? plsim_fail((cudaError_t)injected) : store(out, 1);
 }

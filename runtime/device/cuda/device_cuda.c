@@ -35,6 +35,25 @@ static pl_err check(cudaError_t e, const char *what, struct pl_diag *d) {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+/* Before the first call of CUDA, which reads them. */
+static pl_err set_environment(struct pl_diag *d) {
+    static const struct {
+        const char *name, *value;
+        int replaces; /* what was inherited */
+    } rows[] = {
+        /* NVML, which judged the job before, numbers GPUs by bus; CUDA would put the fastest first.
+         */
+        {"CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0},
+        /* EAGER, which is also what CUDA before 12.2 does when unset, loads every kernel of every
+         * library into the context: of PyTorch's 666 MB lazy loading left 287 (its pull request
+         * 86509). Ours are loaded at once anyway, by pl_cuda_preload(). */
+        {"CUDA_MODULE_LOADING", "LAZY", 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (setenv(rows[i].name, rows[i].value, rows[i].replaces))
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for the environment");
+    return PL_ERR_OK;
+}
+
 static pl_err choose_device(struct pl_cuda *cuda, uint32_t ordinal, struct pl_diag *d) {
     int count = 0;
     pl_err err = check(cudaGetDeviceCount(&count), "looking for a GPU", d);
@@ -109,9 +128,7 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     struct pl_cuda *cuda = pl_calloc(1, sizeof *cuda);
     if (!cuda) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the GPU");
     dev->state = cuda;
-    /* NVML, which judged the job before, numbers GPUs by bus; CUDA would put the fastest first. */
-    if (setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0))
-        PL_TRY_GOTO(pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for the environment"), out);
+    PL_TRY_GOTO(set_environment(d), out);
     PL_TRY_GOTO(choose_device(cuda, dev->ordinal, d), out);
     PL_TRY_GOTO(read_attributes(cuda, d), out);
     PL_TRY_GOTO(check(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),

@@ -16,12 +16,16 @@ static const char *const names[] = {
     "/usr/local/cuda/lib64/libcublasLt.so.12",
 };
 
+/* The context of the GPU lives until the process ends, with kernels in it that this library put
+ * there: its code must not go before, so dlclose() only gives the reference back. */
+#define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+
 static void *open_library(void) {
     const char *given = getenv("PLIMSOLL_CUBLASLT");
     void *library = NULL;
-    if (given && *given) return dlopen(given, RTLD_NOW | RTLD_LOCAL);
+    if (given && *given) return dlopen(given, FLAGS);
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        library = dlopen(names[i], FLAGS);
     return library;
 }
 

@@ -42,7 +42,8 @@ struct pl_lt {
  * known to have these functions, newest first - and fills the table. RUNTIME_NO_DEVICE says what is
  * missing. */
 pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d);
-void pl_lt_unload(const struct pl_lt **lt); /* NULL-safe; sets it to NULL */
+/* The table goes, the library stays in the process. NULL-safe; sets it to NULL. */
+void pl_lt_unload(const struct pl_lt **lt);
 
 /* kernels/cuda/products.c: the handle, descriptors and algorithms, for as long as the device is
  * open. RUNTIME_HOST_OOM; RUNTIME_NO_DEVICE where cuBLASLt refuses to start. lt must outlive *out.

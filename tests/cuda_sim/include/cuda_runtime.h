@@ -6,7 +6,8 @@
  * are those of the CUDA Runtime API reference manual. Valid C and C++; device code is C++ only
  * (plsim_device.h). Environment, read when the first function is called:
  *   PLSIM_MEMORY_BYTES    memory of the device, default 8 GiB
- *   PLSIM_CONTEXT_BYTES   what the context takes of it once there is one, default 0
+ *   PLSIM_CONTEXT_BYTES   what the context takes of it once there is one, default 0; twice
+ *                         that unless CUDA_MODULE_LOADING is LAZY
  *   PLSIM_NEIGHBOUR       bytes@n: another process takes that much after n calls of cudaMalloc or
  *                         cudaMemGetInfo (it gets as much as is free at that time)
  *   PLSIM_FAIL            site@n:error[,count=k|,forever]: the n-th call at that site fails; sites
