@@ -142,6 +142,15 @@ static void add_host(const struct pl_plan *plan, struct pl_text *out) {
                      pl_bytes_text(total - pageable, pinned));
 }
 
+/* By how much the total may be off: by the context, as long as nobody has measured it. */
+static void add_doubt(const struct pl_budget *b, struct pl_text *out) {
+    char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
+    if (b->doubt_bytes == 0) return;
+    pl_text_addf(out, "  %-14s %11s %16s  the context is a guess until a run has measured it\n",
+                 "give or take", pl_bytes_text(b->doubt_bytes, size),
+                 pl_count_text(b->doubt_bytes, exact));
+}
+
 static void add_ledger(const struct pl_estimate *e, const struct style *s, unsigned columns,
                        struct pl_text *out) {
     const struct pl_plan *plan = e->planned.plan;
@@ -155,6 +164,7 @@ static void add_ledger(const struct pl_estimate *e, const struct style *s, unsig
     pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
                  pl_bytes_text(total, size), pl_count_text(total, exact), s->off,
                  pl_bytes_text(plan->job_bytes, job), pl_bytes_text(plan->batch_bytes, batch));
+    add_doubt(&e->budget, out);
     add_host(plan, out);
 }
 
@@ -264,6 +274,7 @@ static json_t *bytes_json(const struct pl_estimate *e) {
     put_int(o, "job_arena", plan->job_bytes);
     put_int(o, "batch_arena", plan->batch_bytes);
     put_int(o, "context", e->budget.context_bytes);
+    put_int(o, "context_doubt", e->budget.doubt_bytes);
     put_int(o, "host", pl_plan_host_total(plan));
     put_int(o, "host_pageable", pl_plan_host_bytes(plan, PL_PLACE_HOST));
     for (int c = 0; c < PL_CATEGORY_COUNT; c++)

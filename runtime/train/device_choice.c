@@ -64,6 +64,7 @@ pl_err pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_
     if (on_gpu) {
         pl_context_predict(gpu, context);
         budget->context_bytes = context->bytes;
+        budget->doubt_bytes = context->doubt_bytes;
         gpu_budget(job, gpu, budget);
         job->vram_budget = budget->total_bytes;
     } else {

@@ -37,6 +37,7 @@ pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d) {
     r->opened_bytes = process_bytes(r);
     if (r->opened_bytes) {
         pf->budget.context_bytes = r->opened_bytes + pf->context.growth_bytes;
+        pf->budget.doubt_bytes = 0;
         pf->graph_bytes = 0;
     }
     pl_graphs_grant(pf);

@@ -55,13 +55,14 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
         PL_TRY(write_estimate(r, d));
     }
     json_t *o =
-        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "verdict",
+        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "verdict",
                   pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
                   "budget_bytes", (json_int_t)r->pf->budget.total_bytes, "context_bytes",
                   (json_int_t)r->pf->budget.context_bytes, "context_predicted_bytes",
-                  (json_int_t)r->pf->context.bytes, "batch_size", (json_int_t)r->job->batch_size,
-                  "gradient_accumulation_steps",
+                  (json_int_t)r->pf->context.bytes, "context_doubt_bytes",
+                  (json_int_t)r->pf->context.doubt_bytes, "batch_size",
+                  (json_int_t)r->job->batch_size, "gradient_accumulation_steps",
                   (json_int_t)pl_oom_accumulation(r->pf->global_batch, r->job->batch_size),
                   "nominal_step_seconds", r->pf->forecast.nominal_step_seconds,
                   "predicted_step_seconds", pl_log_real(r->pf->forecast.step_seconds),

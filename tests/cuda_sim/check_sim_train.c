@@ -170,6 +170,49 @@ START_TEST(a_lost_device_is_not_tried_again) {
 }
 END_TEST
 
+/* --- what the context takes --------------------------------------------------------------------
+ */
+
+static double preflight_number(const char *out, const char *key) {
+    json_t *log = log_of(out);
+    double x = joblog_number(joblog_event(log, "preflight", 0), key);
+    json_decref(log);
+    return x;
+}
+
+/* Nothing is known of this GPU: the figure is that of the table, doubted in the text and in the
+ * log, until the run has measured it. The second run knows, and doubts nothing. */
+START_TEST(a_first_context_is_predicted_with_a_doubt_and_then_measured) {
+    static const char doubt[] =
+        "give or take     280.0 MiB      293,601,280  the context is a guess";
+    make("full", "");
+    set("XDG_CACHE_HOME", dir);
+    struct outcome first = TRAIN("output_dir=first"), second = TRAIN("output_dir=second");
+    ck_assert_msg(first.status == 0 && second.status == 0, "%s%s", first.err, second.err);
+    ck_assert_msg(strstr(first.err, doubt) != NULL, "%s", first.err);
+    ck_assert_msg(strstr(second.err, "give or take") == NULL, "%s", second.err);
+    ck_assert(preflight_number("first", "context_predicted_bytes") == 560 << 20);
+    ck_assert(preflight_number("first", "context_doubt_bytes") == 280 << 20);
+    const double graphs = preflight_number("first", "context_bytes") - (256 << 20);
+    ck_assert(graphs >= 0 && graphs < 2 << 20); /* what they are granted is of the same line */
+    ck_assert(preflight_number("second", "context_predicted_bytes") == 256 << 20);
+    ck_assert(preflight_number("second", "context_doubt_bytes") == 0);
+    outcome_finish(&first);
+    outcome_finish(&second);
+}
+END_TEST
+
+/* The arenas and the figure of the table fit, but not with what the figure may be off by. */
+START_TEST(what_fits_without_the_doubt_of_a_first_context_is_tight) {
+    make("full", "");
+    set("XDG_CACHE_HOME", dir);
+    set("PLSIM_MEMORY_BYTES", textf("%d", 800 << 20));
+    struct outcome o = TRAIN("output_dir=tight", "--dry-run");
+    ck_assert_msg(strstr(o.err, "tight") || strstr(o.out, "tight"), "%s%s", o.out, o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 /* --- what a step may not do ------------------------------------------------------------------- */
 
 /* What ten more steps add to a counter. */
@@ -267,6 +310,8 @@ int main(void) {
                         (int)(sizeof shortages / sizeof *shortages));
     tcase_add_test(tc, an_out_of_memory_in_an_evaluation_does_not_shrink_the_batch_of_training);
     tcase_add_loop_test(tc, a_lost_device_is_not_tried_again, 0, 4);
+    tcase_add_test(tc, a_first_context_is_predicted_with_a_doubt_and_then_measured);
+    tcase_add_test(tc, what_fits_without_the_doubt_of_a_first_context_is_tight);
     tcase_add_test(tc, a_step_allocates_nothing_and_never_lets_the_gpu_run_dry);
     tcase_add_test(tc, a_profile_and_a_prediction_change_no_bit);
     tcase_add_loop_test(tc, the_order_of_threads_changes_no_bit, 0, 2);
