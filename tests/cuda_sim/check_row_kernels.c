@@ -256,6 +256,71 @@ START_TEST(infinity_and_nan_survive_rounding) {
 }
 END_TEST
 
+/* ---- the order of a sum of squares ---- */
+
+enum { BLOCK = 256, WARP = 32, RUN = PL_CUDA_SQUARE_ELEMENTS, SUMMED = 2 * RUN + 777 };
+
+static float sum_in_pairs(float *x, int n) {
+    for (int half = n / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
+}
+
+/* Of a thread of the block whose run begins at `run`, which reads packs of `pack`. */
+static float thread_squares(const float *g, int run, int thread, int pack) {
+    float packs[RUN / BLOCK] = {0}, f[8];
+    for (int p = 0; p < RUN / BLOCK / pack; p++) {
+        for (int k = 0; k < pack; k++) {
+            const int i = run + (p * BLOCK + thread) * pack + k;
+            f[k] = i < SUMMED ? g[i] * g[i] : 0;
+        }
+        packs[p] = sum_in_pairs(f, pack);
+    }
+    return sum_in_pairs(packs, RUN / BLOCK / pack);
+}
+
+/* A warp in fp32, in pairs; warps and blocks in fp64, where these sums are exact. */
+static double squares_in_order(const float *g, int pack) {
+    double sum = 0;
+    for (int run = 0; run < SUMMED; run += RUN)
+        for (int warp = 0; warp < BLOCK; warp += WARP) {
+            float lanes[WARP];
+            for (int lane = 0; lane < WARP; lane++)
+                lanes[lane] = thread_squares(g, run, warp + lane, pack);
+            sum += (double)sum_in_pairs(lanes, WARP);
+        }
+    return sum;
+}
+
+static const struct {
+    enum pl_dtype dtype;
+    int pack, least; /* the least of the integers that are squared, a power of two */
+} summed[] = {{PL_DTYPE_F32, 4, 2048}, {PL_DTYPE_BF16, 8, 128}};
+
+/* Integers whose squares are exact in fp32, so that it does not matter whether a compiler fuses the
+ * product with the sum. */
+START_TEST(squares_are_summed_in_pairs_in_fp32_and_beyond_a_warp_in_fp64) {
+    static float g[SUMMED];
+    static uint16_t narrow[SUMMED];
+    const int least = summed[_i].least;
+    double exact = 0;
+    for (int i = 0; i < SUMMED; i++) {
+        g[i] = (float)(least + (i * 997 + 1) % least);
+        exact += (double)g[i] * (double)g[i];
+        uint32_t bits;
+        memcpy(&bits, &g[i], sizeof bits);
+        narrow[i] = (uint16_t)(bits >> 16);
+    }
+    struct pl_call c = call_of(PL_OP_SQUARE_SUM);
+    void *stored = summed[_i].dtype == PL_DTYPE_F32 ? (void *)g : narrow;
+    c.in[0] = vector(stored, SUMMED, summed[_i].dtype);
+    ck_assert_int_eq(run(&machine.runners[0], PL_OP_SQUARE_SUM, &c), PL_ERR_OK);
+    ck_assert_double_eq(partials[0], squares_in_order(g, summed[_i].pack));
+    ck_assert_double_le(fabs(partials[0] - exact), 10 * 0x1p-24 * exact);
+}
+END_TEST
+
 /* ---- sizes ---- */
 
 /* More runs than blocks: the blocks come round again, the last with a part of a run. */
@@ -285,6 +350,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_position_outside_the_table_makes_its_row_nan_and_no_other, 0, 3);
     tcase_add_loop_test(tc, an_element_rounds_with_the_random_bits_of_the_cpu, 0, 2);
     tcase_add_test(tc, infinity_and_nan_survive_rounding);
+    tcase_add_loop_test(tc, squares_are_summed_in_pairs_in_fp32_and_beyond_a_warp_in_fp64, 0, 2);
     tcase_add_test(tc, a_square_sum_counts_every_element_of_a_large_tensor);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

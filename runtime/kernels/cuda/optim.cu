@@ -15,9 +15,20 @@ namespace {
 #define BLOCK 256
 
 /* ---- SQUARE_SUM ----
- * A block of a tensor sums every blocks-th run of PL_CUDA_SQUARE_ELEMENTS in fp64, a second launch
- * the blocks of each tensor; their number follows from the elements, so the order is that of the
- * shape. */
+ * A block of a tensor sums every blocks-th run of PL_CUDA_SQUARE_ELEMENTS, a second launch the
+ * blocks of each tensor; their number follows from the elements, so the order is that of the shape.
+ *
+ * Of a run, the 1,024 squares of a warp are added in pairs in fp32, those of a thread first, then
+ * those of the lanes; all the rest is fp64. Consumer GPUs have one fp64 unit for 64 of fp32 (CUDA
+ * C++ Programming Guide, "Arithmetic Instructions"), and with an fp64 operation for each element
+ * the kernel would wait for them rather than for memory.
+ *
+ * A square is rounded once and passes through ten additions of numbers that are not negative, each
+ * of which errs by at most u = 2^-24 of its result: 11 u. Squares that underflow err by half of
+ * 2^-149 each, together by 2^-140, which is u of SQUARES_LEAST. So a warp's sum that is at least
+ * that and no infinity is right to 12 u. Any other, of gradients below 2^-63 or above 2^64 or so,
+ * is done again in fp64. Nothing cancels, so 12 u, 7.2e-7, bounds the error of the whole as well.
+ */
 
 template <typename T> struct square_sum {
     pl_mat<T> g;
@@ -26,30 +37,92 @@ template <typename T> struct square_sum {
     uint32_t blocks;
 };
 
+#define SQUARES_LEAST 0x1p-116f
+constexpr int SQUARES_EACH = PL_CUDA_SQUARE_ELEMENTS / BLOCK; /* elements of a run for a thread */
+
+/* N is a power of two. */
+template <int N> __device__ __forceinline__ float sum_in_pairs(float (&x)[N]) {
+#pragma unroll
+    for (int half = N / 2; half; half /= 2)
+#pragma unroll
+        for (int i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void load_gradient(const square_sum<T> &t, uint64_t i, float (&f)[V]) {
+    const uint64_t row = t.cols == t.n ? 0 : i / t.cols;
+    pl_floats(pl_load<T, V>(t.g, row, i - row * t.cols, t.cols), f);
+}
+
+/* The thread's elements of the run that has `end`. */
+template <typename T, int V>
+__device__ __forceinline__ float thread_squares(const square_sum<T> &t, uint64_t run,
+                                                uint32_t end) {
+    float packs[SQUARES_EACH / V];
+#pragma unroll
+    for (int p = 0; p < SQUARES_EACH / V; p++) {
+        const uint32_t e = (p * BLOCK + threadIdx.x) * V;
+        float f[V];
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            f[k] = 0.0f;
+        if (e < end) load_gradient<T, V>(t, run + e, f);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            f[k] *= f[k];
+        packs[p] = sum_in_pairs(f);
+    }
+    return sum_in_pairs(packs);
+}
+
+/* The same in fp64. Most packs that are asked for here are zeros: rows of an embedding that no
+ * token of the batch has. */
+template <typename T, int V>
+__device__ __forceinline__ double thread_squares_fp64(const square_sum<T> &t, uint64_t run,
+                                                      uint32_t end) {
+    double sum = 0;
+#pragma unroll 1
+    for (uint32_t e = threadIdx.x * V; e < end; e += BLOCK * V) {
+        float f[V];
+        bool any = false;
+        load_gradient<T, V>(t, run + e, f);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            any = any || f[k] != 0.0f;
+        if (!any) continue;
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            sum += (double)f[k] * (double)f[k];
+    }
+    return sum;
+}
+
 template <typename T, int V>
 __global__ void __launch_bounds__(BLOCK)
     sum_squares(const __grid_constant__ pl_parts<square_sum<T>> parts) {
     PL_SHARED(double, shared);
     const uint32_t of = pl_part_of(parts, blockIdx.x), block = blockIdx.x - parts.begin[of];
     const square_sum<T> &t = parts.part[of];
-    double sum = 0;
+    double sum = 0; /* of the warp */
     for (uint64_t run = block * PL_CUDA_SQUARE_ELEMENTS; run < t.n;
          run += t.blocks * PL_CUDA_SQUARE_ELEMENTS) {
         const uint64_t left = t.n - run;
         const uint32_t end =
             (uint32_t)(left < PL_CUDA_SQUARE_ELEMENTS ? left : PL_CUDA_SQUARE_ELEMENTS);
-#pragma unroll 4
-        for (uint32_t e = threadIdx.x * V; e < end; e += BLOCK * V) {
-            const uint64_t i = run + e, row = t.cols == t.n ? 0 : i / t.cols;
-            float f[V];
-            pl_floats(pl_load<T, V>(t.g, row, i - row * t.cols, t.cols), f);
-#pragma unroll
-            for (int k = 0; k < V; k++)
-                sum += (double)f[k] * (double)f[k];
-        }
+        const float quick = pl_warp_reduce<pl_add>(thread_squares<T, V>(t, run, end));
+        if (quick >= SQUARES_LEAST && quick <= FLT_MAX)
+            sum += (double)quick;
+        else
+            sum += pl_warp_reduce<pl_add>(thread_squares_fp64<T, V>(t, run, end));
     }
-    sum = pl_team_reduce<pl_add>(sum, shared);
-    if (threadIdx.x == 0) t.sums[block] = sum;
+    if (threadIdx.x % PL_WARP == 0) shared[threadIdx.x / PL_WARP] = sum;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int warp = 1; warp < BLOCK / PL_WARP; warp++)
+        sum += shared[warp];
+    t.sums[block] = sum;
 }
 
 /* The n numbers by one block, each thread its share, then the threads in order. */
