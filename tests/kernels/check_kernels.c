@@ -1,4 +1,5 @@
-/* check_kernels.c - every kernel against its reference. */
+/* check_kernels.c - every kernel against its reference: what the builder could emit, which it must
+ * compute, and what it could not, which may be refused. */
 #include "tests/kernels/cases.h"
 
 #include <check.h>
@@ -19,7 +20,12 @@ static const struct kernel_case *case_at(int i) {
 }
 
 START_TEST(a_kernel_agrees_with_its_reference) {
-    run_case(case_at(_i));
+    run_case(case_at(_i), TRIALS_EMITTED);
+}
+END_TEST
+
+START_TEST(a_kernel_refuses_what_no_plan_holds_or_agrees) {
+    run_case(case_at(_i), TRIALS_OUTSIDE);
 }
 END_TEST
 
@@ -31,6 +37,10 @@ int main(void) {
     TCase *tc = tcase_create("conformance");
     tcase_set_timeout(tc, 240);
     tcase_add_loop_test(tc, a_kernel_agrees_with_its_reference, 0, n);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("outside");
+    tcase_set_timeout(tc, 240);
+    tcase_add_loop_test(tc, a_kernel_refuses_what_no_plan_holds_or_agrees, 0, n);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

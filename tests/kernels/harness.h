@@ -6,6 +6,8 @@
  *   K2  no byte outside the output windows changes, inputs and guard bytes included
  *   K3  the same call gives the same bits again
  *   K4  runners of one family give the same bits
+ * A call that the builder could emit (emitted.h) must run. Any other may be refused, and then
+ *   K5  the refusal is that of a broken plan, and no byte of an operand has changed
  * Workspace and outputs start as NaN, so nothing may rely on zeros.
  * Use: a row in an array of struct kernel_case, the array listed in check_kernels.c. */
 #ifndef PL_TESTS_KERNELS_HARNESS_H
@@ -91,8 +93,10 @@ static inline double *value_at(const struct operand *o, double *base, uint64_t r
     return base + row * o->view.cols + col;
 }
 
-/* Runs all rounds of a case on all runners; fails the running Check test. */
-void run_case(const struct kernel_case *test);
+/* Runs the rounds of a case that are of this list on all runners; fails the running Check test,
+ * also where no round is one that the builder could emit. */
+enum trial_list { TRIALS_EMITTED, TRIALS_OUTSIDE, TRIAL_LISTS };
+void run_case(const struct kernel_case *test, enum trial_list list);
 
 /* Central differences of loss(ctx) by each x[i] against gradient[i]: proves a reference backward
  * function by its forward one. loss must be smooth and of order 1 around x. */

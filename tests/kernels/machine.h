@@ -27,7 +27,7 @@ struct runner {
 struct machine {
     struct runner runners[MACHINE_RUNNERS];
     uint32_t n;
-    uint32_t most_rounds; /* of a case; the rounds with edge shapes come first */
+    uint32_t most_rounds; /* of a case in each list; the rounds with edge shapes come first */
 };
 
 /* Fail the running Check test. */

@@ -15,8 +15,8 @@
 #include "tests/cuda_sim/plsim_watch.h"
 #include "tests/cuda_sim/sim.h"
 
-enum { WATCHED_ROUNDS = 8 };
-enum { ROUNDS = 16 }; /* an emulated GPU is a thousand times slower than one core */
+enum { WATCHED_ROUNDS = 4 };
+enum { ROUNDS = 8 }; /* an emulated GPU is a thousand times slower than one core */
 
 static const struct {
     const char *name, *sm, *sm_count, *order;

@@ -1,0 +1,77 @@
+/* emitted.c - the table of emitted.h. */
+#include "tests/kernels/emitted.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Both back-ends together: only on the CPU do bf16 weights and biases of a frozen base stand beside
+ * activations in fp32. */
+static const struct {
+    enum pl_op_kind kind;
+    const char *signatures;
+} rows[] = {
+    {PL_OP_LINEAR, "bb>b bb>f bbb>b bf>b bf>f bfb>b fb>b fb>f fbb>f fbf>f ff>b ff>f ffb>f fff>f"},
+    {PL_OP_LINEAR_DX, "bb>b bb>f bf>b bf>f fb>b fb>f ff>b ff>f"},
+    {PL_OP_LINEAR_DW, "bb>b bb>f bf>b bf>f fb>b fb>f ff>b ff>f"},
+    {PL_OP_COPY_IN, "b>b f>f"},
+    {PL_OP_COPY_OUT, "b>b f>f"},
+    {PL_OP_EMBED, "-b>b -b>f -f>f"},
+    {PL_OP_EMBED_BWD, "--b>b --b>f --f>f"},
+    {PL_OP_GATHER_ADD, "bb>b ff>f"},
+    {PL_OP_SCATTER_ROWS, "b>b f>f"},
+    {PL_OP_BIAS_GRAD, "b>b b>f f>f"},
+    {PL_OP_RMSNORM, "bb>bf fb>ff ff>ff"},
+    {PL_OP_ADD_RMSNORM, "-bb>bbf -fb>fff -ff>fff"},
+    {PL_OP_RENORM, "bbf>b fbf>f fff>f"},
+    {PL_OP_RMSNORM_BWD, "-bbf>b -bbf>bb -bbf>bf -fbf>f -fff>f -fff>ff bbbf>b bbbf>bb bbbf>bf "
+                        "bbbf>-b bbbf>-f ffbf>f ffff>f ffff>ff ffff>-f"},
+    {PL_OP_QK_NORM, "bb>bf fb>ff ff>ff"},
+    {PL_OP_QK_NORM_BWD, "-bbf>b -bbf>bb -bbf>bf -fbf>f -fff>f -fff>ff"},
+    {PL_OP_ROPE, "--f>b --f>f --ff>b --ff>f"},
+    {PL_OP_ATTENTION, "bbb>bf fff>ff"},
+    {PL_OP_ATTENTION_BWD, "bbbbfb>bbb ffffff>fff"},
+    {PL_OP_KV_APPEND, "bb>bb ff>ff"},
+    {PL_OP_ATTENTION_CACHED, "bbb>b fff>f"},
+    {PL_OP_SWIGLU, "b>b f>f"},
+    {PL_OP_SWIGLU_BWD, "-b>b -f>f"},
+    {PL_OP_CROSS_ENTROPY, ">b >f"},
+    {PL_OP_SQUARE_SUM, "b> f>"},
+    {PL_OP_CLIP_SCALE, ">"},
+    {PL_OP_ADAMW, "-b>bff -b>bfff -f>bfff -f>fff"},
+    {PL_OP_ADAMW_8BIT, "-b>b--ff -b>b--fff -b>bff -b>bff--f -f>b--fff -f>bff--f -f>f--ff -f>fff"},
+    {PL_OP_SGD, "-b>b -b>b-f -b>bf -f>bf -f>f"},
+    {PL_OP_DEQUANT4, "-f-f>b -f-f>f -f>b -f>f"},
+};
+
+static char *add_letters(const int *types, int n, char *to) {
+    char *end = to;
+    for (int i = 0; i < n; i++) {
+        to[i] = types[i] == PL_DTYPE_F32 ? 'f' : types[i] == PL_DTYPE_BF16 ? 'b' : '-';
+        if (to[i] != '-') end = to + i + 1;
+    }
+    return end;
+}
+
+void emitted_signature(const int in[PL_OP_MAX_IN], const int out[PL_OP_MAX_OUT],
+                       char text[EMITTED_TEXT]) {
+    char *end = add_letters(in, PL_OP_MAX_IN, text);
+    *end++ = '>';
+    *add_letters(out, PL_OP_MAX_OUT, end) = '\0';
+}
+
+bool emitted_storage(enum pl_op_kind kind, const char *signature) {
+    const size_t n = strlen(signature);
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        if (rows[r].kind != kind) continue;
+        for (const char *at = rows[r].signatures; *at; at += strcspn(at, " ")) {
+            at += strspn(at, " ");
+            if (strcspn(at, " ") == n && memcmp(at, signature, n) == 0) return true;
+        }
+    }
+    return false;
+}
+
+bool emitted_layout(enum pl_dtype dtype, uint64_t first, uint64_t cols, uint64_t ld) {
+    if (cols == 1 && ld == 1) return true;
+    return cols > 0 && first % 16 == 0 && (ld == cols || ld * pl_dtype_bytes(dtype) % 16 == 0);
+}

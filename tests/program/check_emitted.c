@@ -1,0 +1,145 @@
+/* check_emitted.c - the builder emits no operands but those that every kernel is tested with. */
+#include "tests/kernels/emitted.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+static bool is_float(enum pl_dtype t) {
+    return t == PL_DTYPE_F32 || t == PL_DTYPE_BF16;
+}
+
+/* Kinds that the conformance suite has no cases for: START, QUANT4 and others have tests of their
+ * own. */
+static bool is_tested_elsewhere(enum pl_op_kind kind) {
+    static const enum pl_op_kind kinds[] = {PL_OP_DROPOUT,   PL_OP_DROPOUT_BWD, PL_OP_STAGE_IN,
+                                            PL_OP_STAGE_OUT, PL_OP_START,       PL_OP_QUANT4,
+                                            PL_OP_NEST4};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i] == kind) return true;
+    return false;
+}
+
+static int type_of(const struct pl_program *p, const struct pl_operand *o) {
+    return o->id == PL_NONE ? EMITTED_ABSENT : (int)p->tensors[o->id].dtype;
+}
+
+static bool is_output(const struct pl_op *op, uint32_t id) {
+    bool found = false;
+    for (uint32_t i = 0; i < op->n_out; i++)
+        found = found || op->out[i].id == id;
+    return found;
+}
+
+static void sign(const struct pl_program *p, const struct pl_op *op, char text[EMITTED_TEXT]) {
+    int in[PL_OP_MAX_IN], out[PL_OP_MAX_OUT];
+    for (uint32_t i = 0; i < PL_OP_MAX_IN; i++)
+        in[i] =
+            i < op->n_in && !is_output(op, op->in[i].id) ? type_of(p, &op->in[i]) : EMITTED_ABSENT;
+    for (uint32_t i = 0; i < PL_OP_MAX_OUT; i++)
+        out[i] = i < op->n_out ? type_of(p, &op->out[i]) : EMITTED_ABSENT;
+    emitted_signature(in, out, text);
+}
+
+static void check_window(const struct pl_program *p, const struct pl_op *op,
+                         const struct pl_operand *o) {
+    if (o->id == PL_NONE || !is_float(p->tensors[o->id].dtype)) return;
+    const struct pl_tensor *t = &p->tensors[o->id];
+    const uint64_t ld = t->dims[1] * t->dims[2], cols = o->cols ? o->cols : ld;
+    const uint64_t first = (o->row0 * ld + o->col) * pl_dtype_bytes(t->dtype);
+    if (!emitted_layout(t->dtype, first, cols, ld))
+        ck_abort_msg("%s: %s is a window that no kernel is tested with: from byte %llu, %llu of "
+                     "%llu columns",
+                     pl_op_name(op->kind), t->name, (unsigned long long)first,
+                     (unsigned long long)cols, (unsigned long long)ld);
+}
+
+static void check_program(const struct pl_program *p, const char *model) {
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        char text[EMITTED_TEXT];
+        if (is_tested_elsewhere(op->kind)) continue;
+        sign(p, op, text);
+        if (!emitted_storage(op->kind, text))
+            ck_abort_msg("%s: the builder emits %s with operands %s, which the table of "
+                         "tests/kernels/emitted.c lacks",
+                         model, pl_op_name(op->kind), text);
+        for (uint32_t k = 0; k < op->n_in; k++)
+            check_window(p, op, &op->in[k]);
+        for (uint32_t k = 0; k < op->n_out; k++)
+            check_window(p, op, &op->out[k]);
+    }
+}
+
+/* Bits of a variation. */
+enum {
+    RECOMPUTES = 1,
+    DROPS = 2,
+    FP32 = 4,
+    OTHER_ADAPTER = 8,
+    OTHER_BASE = 16, /* and gradients: fp32, or bf16 where the job is in fp32 */
+    EIGHT_BIT = 32,
+    INFERS = 64,
+    VARIATIONS = 128
+};
+
+static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, int v) {
+    struct pl_job_shape s =
+        pl_test_shape(m, mode, v & RECOMPUTES ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE, 2, 128);
+    const bool frozen = mode != PL_MODE_FULL;
+    s.lora_dropout = v & DROPS ? 0.1 : 0;
+    if (v & FP32) {
+        s.dtype = s.gradient_dtype = PL_DTYPE_F32;
+        s.master_weights = false;
+    }
+    if (v & OTHER_ADAPTER) s.adapter_dtype = PL_DTYPE_BF16;
+    if (v & OTHER_BASE) {
+        s.gradient_dtype = PL_DTYPE_F32;
+        s.compute_dtype = PL_DTYPE_F32;
+        s.double_quant = false;
+        s.base_bf16 = v & FP32 && frozen;
+    }
+    if (v & EIGHT_BIT) {
+        s.optimizer = PL_OPTIMIZER_ADAMW_8BIT;
+        s.loss_chunk_tokens = 100;
+    }
+    if (v & INFERS) {
+        s.inference = true;
+        s.load = s.save = s.eval = false;
+    }
+    return s;
+}
+
+static const char *const models[] = {"Llama-3.2-1B", "Qwen2.5-0.5B", "Qwen3-0.6B",
+                                     "Phi-4-mini",   "SmolLM2-135M", "SmolLM3-3B"};
+
+START_TEST(every_kernel_is_tested_with_what_the_builder_emits) {
+    struct pl_model m;
+    pl_test_model(models[_i], &m);
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++)
+        for (int v = 0; v < VARIATIONS; v++) {
+            const struct pl_job_shape s = vary(&m, mode, v);
+            const struct pl_traits traits = s.base_bf16 ? pl_traits_cpu(2) : pl_traits_cuda(90);
+            struct pl_diag d = {0};
+            struct pl_planned p;
+            ck_assert_msg(pl_planned_init_shape(&p, &s, &m, &traits, &d) == PL_ERR_OK, "%s",
+                          d.message);
+            check_program(p.program, models[_i]);
+            pl_planned_finish(&p);
+        }
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("emitted");
+    TCase *tc = tcase_create("builder");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, every_kernel_is_tested_with_what_the_builder_emits, 0,
+                        (int)(sizeof models / sizeof *models));
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
