@@ -75,7 +75,7 @@
     /* dx += d * keep / (1-p), the mask of DROPOUT */                                              \
     X(DROPOUT_BWD, "dropout_bwd", "dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64", "dx[N,K]!")      \
     /* dW (=|+=) rows of dx summed by id, in token order; order: the tokens by ascending id, those \
-     * of one id in token order */                                                                 \
+     * of one id in token order. Row attr.padding_idx gets nothing, as in nn.Embedding */          \
     X(EMBED_BWD, "embed_bwd", "ids[N]i32 order[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                \
     /* partial = sum(g^2) in f64 */                                                                \
     X(SQUARE_SUM, "square_sum", "g[..] partial[1]f64! ws", "partial[1]f64!")                       \

@@ -61,7 +61,7 @@ static struct pl_val embed(struct pl_builder *b) {
 static void embed_bwd(struct pl_builder *b, uint32_t dx) {
     uint32_t w = pl_build_weight(b, PL_SLOT_EMBED);
     if (!pl_build_trains(b, w)) return;
-    struct pl_attr attr = {0};
+    struct pl_attr attr = {.padding_idx = b->m->pad};
     struct pl_operand g = pl_build_grad(b, w, &attr);
     struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(b->in.order), pl_arg(pl_build_now(b, dx)),
                               g};

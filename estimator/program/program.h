@@ -179,6 +179,7 @@ struct pl_attr {
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
+    int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
 };
 
 struct pl_op {

@@ -2,7 +2,11 @@
  *
  * With states in 8 bits each part of a tensor (pl_tensor_parts) has states of its own and is
  * updated by an op of its own; parts below PL_STATE8_MIN elements keep fp32 moments (Dettmers
- * et al., 8-bit Optimizers via Block-wise Quantization, arXiv 2110.02861). */
+ * et al., 8-bit Optimizers via Block-wise Quantization, arXiv 2110.02861). So do the embedding and
+ * the head, of which a step sees few rows: a second moment that is small beside the largest of its
+ * block becomes 0 as a code while the first moment does not, and m / (sqrt(0) + eps) moves a weight
+ * by a thousand learning rates. The paper recommends it for embeddings (section 2.3), and
+ * transformers' Trainer registers fp32 states for every nn.Embedding. */
 #include "estimator/base/alloc.h"
 #include "estimator/program/build.h"
 
@@ -52,15 +56,15 @@ static void add_part_state(struct pl_builder *b, uint32_t of, size_t kind,
     const struct pl_tensor *w = &b->p->tensors[of];
     bool absmax = pl_role_is_moment_absmax(kinds[kind].role);
     uint64_t n = part->rows * w->dims[1];
-    bool small = n < PL_STATE8_MIN;
-    if (absmax && small) return;
+    bool exact = n < PL_STATE8_MIN || w->slot == PL_SLOT_EMBED || w->slot == PL_SLOT_HEAD;
+    if (absmax && exact) return;
     struct pl_tensor t = {
         .name = kinds[kind].name,
         .layer = w->layer,
         .row = part->row,
         .of = of,
         .dims = {absmax ? pl_state8_blocks(n) : part->rows, absmax ? 1 : w->dims[1], 1},
-        .dtype = absmax || small ? PL_DTYPE_F32 : PL_DTYPE_U8,
+        .dtype = absmax || exact ? PL_DTYPE_F32 : PL_DTYPE_U8,
         .category = PL_CATEGORY_OPTIMIZER,
         .scope = PL_SCOPE_JOB,
         .role = kinds[kind].role,

@@ -141,7 +141,7 @@ END_TEST
 
 /* ---- numbers that point outside ---- */
 
-static const struct pl_attr plain = {.alpha = 1};
+static const struct pl_attr plain = {.alpha = 1, .padding_idx = -1};
 static const struct pl_batch first = {.first = true, .n_tokens = 4};
 static const int32_t wrong[] = {-1, VOCAB, INT32_MIN, INT32_MAX};
 

@@ -53,6 +53,7 @@ static void build_embed_bwd(struct trial *t) {
     struct shape s = draw_shape(t);
     enum pl_dtype dtype = draw_float(t);
     t->attr.accumulate = PL_ACC_FIRST_WRITES;
+    t->attr.padding_idx = (int64_t)draw(t, 0, s.others) - 1;
     t->batch.first = draw(t, 0, 1);
     draw_ids(t, s.rows, s.others);
     add_order(t, 1, s.others);
@@ -67,7 +68,8 @@ static void reference_embed_bwd(struct trial *t) {
     struct operand *dx = t->in[2], *dw = t->out[0];
     for (uint64_t i = 0; i < dw->view.rows * dw->view.cols; i++)
         dw->scale[i] = fabs(dw->want[i]);
-    ref_embed_bwd(dx->view.rows, dx->view.cols, t->in[0]->x, dx->x, dw->want, dw->scale);
+    ref_embed_bwd(dx->view.rows, dx->view.cols, t->in[0]->x, t->attr.padding_idx, dx->x, dw->want,
+                  dw->scale);
 }
 
 /* ---- gather, scatter ---- */

@@ -39,9 +39,9 @@ void ref_embed(uint64_t m, uint64_t k, const double *ids, const double *w, doubl
             x[i * k + c] = w[(uint64_t)ids[i] * k + c];
 }
 
-void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, const double *dx, double *dw,
-                   double *magnitude) {
+void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, int64_t padding_idx, const double *dx,
+                   double *dw, double *magnitude) {
     for (uint64_t i = 0; i < m; i++)
-        for (uint64_t c = 0; c < k; c++)
+        for (uint64_t c = 0; c < k && (int64_t)ids[i] != padding_idx; c++)
             add(dw, magnitude, (uint64_t)ids[i] * k + c, dx[i * k + c]);
 }

@@ -21,8 +21,8 @@ void ref_linear_dw(struct ref_shape s, double alpha, const double *dy, const dou
                    double *magnitude);
 /* x[i] = w[ids[i]]; columns k. */
 void ref_embed(uint64_t m, uint64_t k, const double *ids, const double *w, double *x);
-/* dw[ids[i]] += dx[i] */
-void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, const double *dx, double *dw,
-                   double *magnitude);
+/* dw[ids[i]] += dx[i] where ids[i] is not padding_idx; -1 = every id */
+void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, int64_t padding_idx, const double *dx,
+                   double *dw, double *magnitude);
 
 #endif

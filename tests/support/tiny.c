@@ -22,18 +22,21 @@ static uint64_t draw(uint64_t *state) {
 
 static void write_config(const char *dir, const struct tiny *t) {
     uint64_t hidden = or_else(t->hidden, 32);
+    char pad[64] = "";
+    if (t->pad)
+        snprintf(pad, sizeof pad, " \"pad_token_id\": %llu,\n", (unsigned long long)t->pad);
     file_write(in_dir(dir, "config.json"),
                textf("{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\",\n"
                      " \"hidden_size\": %llu, \"intermediate_size\": %llu,\n"
                      " \"num_hidden_layers\": %llu, \"num_attention_heads\": 4,\n"
                      " \"num_key_value_heads\": 2, \"vocab_size\": %llu,\n"
-                     " \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n"
+                     "%s \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-5,\n"
                      " \"rope_theta\": 10000.0, \"tie_word_embeddings\": %s,\n"
                      " \"hidden_act\": \"silu\", \"initializer_range\": 0.1,\n"
                      " \"torch_dtype\": \"float32\"}\n",
                      (unsigned long long)hidden, (unsigned long long)or_else(t->ffn, 48),
                      (unsigned long long)or_else(t->layers, 2),
-                     (unsigned long long)or_else(t->vocab, 61), t->untied ? "false" : "true"));
+                     (unsigned long long)or_else(t->vocab, 61), pad, t->untied ? "false" : "true"));
 }
 
 static void print_list(FILE *f, const int64_t *list, uint64_t n) {

@@ -14,6 +14,7 @@ struct tiny {
     uint64_t longest;                    /* tokens of a row; 0 = 16 */
     uint64_t hidden, layers, ffn, vocab; /* 0 = 32, 2, 48, 61 */
     bool untied;                         /* the head is a matrix of its own */
+    uint64_t pad;                        /* pad_token_id; 0 = none */
 };
 
 /* Writes dir/config.json (llama, 4 heads, 2 of keys and values), dir/train.jsonl (rows of

@@ -50,6 +50,7 @@ pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
 struct embed_bwd {
     struct pl_view dx, dw; /* [N,C], [V,C] */
     const int32_t *ids, *order;
+    int64_t padding_idx;
 };
 
 static void add_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
@@ -59,6 +60,10 @@ static void add_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker
     (void)worker;
     for (uint64_t i = 0; i < e->dx.rows;) {
         int32_t id = e->ids[e->order[i]];
+        if (id == e->padding_idx) {
+            i++;
+            continue;
+        }
         void *dst = pl_at(&e->dw, (uint64_t)id, col0);
         pl_widen(sum, dst, e->dw.dtype, n);
         for (; i < e->dx.rows && e->ids[e->order[i]] == id; i++) {
@@ -79,7 +84,11 @@ static void zero_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
 
 /* in: ids[N]i32, order[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
 pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct embed_bwd e = {.dx = c->in[2], .dw = c->out[0], .ids = c->in[0].p, .order = c->in[1].p};
+    struct embed_bwd e = {.dx = c->in[2],
+                          .dw = c->out[0],
+                          .ids = c->in[0].p,
+                          .order = c->in[1].p,
+                          .padding_idx = c->attr->padding_idx};
     if (c->in[1].rows < e.dx.rows || !are_in_range(&c->in[0], e.dw.rows) ||
         !are_in_range(&c->in[1], c->in[0].rows))
         return PL_ERR_PLAN_BROKEN;

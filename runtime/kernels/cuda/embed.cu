@@ -105,12 +105,13 @@ static __device__ __forceinline__ void add_tokens(const pl_mat<S> &dx, uint32_t 
 template <typename S, typename D, int V>
 static __global__ void __launch_bounds__(BWD_BLOCK)
     embed_bwd(const int32_t *__restrict__ ids, const int32_t *__restrict__ order, pl_mat<S> dx,
-              pl_mat<D> dw, uint32_t n, uint64_t cols, uint64_t vocab, uint32_t slabs) {
+              pl_mat<D> dw, uint32_t n, uint64_t cols, uint64_t vocab, int64_t padding_idx,
+              uint32_t slabs) {
     const uint32_t first = blockIdx.x / slabs, lane = threadIdx.x % PL_WARP;
     const uint64_t c = ((uint64_t)(blockIdx.x % slabs) * blockDim.x + threadIdx.x) * V;
     if ((uint32_t)order[first] >= n) return;
     const int32_t id = ids[order[first]];
-    if (id < 0 || (uint64_t)id >= vocab) return;
+    if (id < 0 || (uint64_t)id >= vocab || id == padding_idx) return;
     if (first && look_at(ids, order, first - 1, n, id).has_id) return;
     float sum[V] = {};
     if (c < cols) pl_floats(pl_load<D, V>(dw, (uint64_t)id, c, cols), sum);
@@ -126,6 +127,7 @@ static __global__ void __launch_bounds__(BWD_BLOCK)
 
 struct embed_bwd_views {
     const struct pl_view *ids, *order, *dx, *dw;
+    int64_t padding_idx;
 };
 
 template <typename S, typename D, int V>
@@ -137,7 +139,8 @@ static pl_err launch_embed_bwd(cudaStream_t stream, const struct embed_bwd_views
     if (slabs > PL_GRID_MAX / e.dx->rows) return PL_ERR_PLAN_BROKEN;
     PL_LAUNCH((embed_bwd<S, D, V>), dim3((unsigned)(e.dx->rows * slabs)), dim3(threads), 0, stream,
               (const int32_t *)e.ids->p, (const int32_t *)e.order->p, pl_mat_of<S>(*e.dx),
-              pl_mat_of<D>(*e.dw), (uint32_t)e.dx->rows, e.dx->cols, e.dw->rows, (uint32_t)slabs);
+              pl_mat_of<D>(*e.dw), (uint32_t)e.dx->rows, e.dx->cols, e.dw->rows, e.padding_idx,
+              (uint32_t)slabs);
     return pl_cuda_launched();
 }
 
@@ -145,7 +148,8 @@ static pl_err launch_embed_bwd(cudaStream_t stream, const struct embed_bwd_views
 extern "C" pl_err pl_cuda_embed_bwd(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const launch[PL_PAIRS])(cudaStream_t, const struct embed_bwd_views &) =
         PL_PAIR_TABLE(launch_embed_bwd);
-    const struct embed_bwd_views e = {&c->in[0], &c->in[1], &c->in[2], &c->out[0]};
+    const struct embed_bwd_views e = {&c->in[0], &c->in[1], &c->in[2], &c->out[0],
+                                      c->attr->padding_idx};
     if (!pl_is_float(e.dx) || !pl_is_float(e.dw) || e.ids->dtype != PL_DTYPE_I32 ||
         e.order->dtype != PL_DTYPE_I32 || e.ids->rows < e.dx->rows || e.order->rows < e.dx->rows ||
         e.dx->rows > INT32_MAX)
