@@ -11,6 +11,7 @@
 #define PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
 
 #include "estimator/base/diag.h"
+#include "estimator/base/text.h"
 #include "estimator/config/job.h"
 #include "estimator/program/program.h"
 #include "runtime/device/device.h"
@@ -44,6 +45,9 @@ pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
                             struct pl_diag *d); /* C3 */
 /* The same, and that no weight would be rounded on its way into the tensors. */
 pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d);
+/* Adds a note when the files hold tensors that the model has no place for. */
+pl_err pl_model_note_surplus(const struct pl_program *p, const char *dir, struct pl_text *notes,
+                             struct pl_diag *d);
 /* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 /* Masters, where there are any, get the same values before rounding; so they do on loading.

@@ -69,7 +69,8 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
                               PL_ERR_CHECKPOINT_MISMATCH, d));
     if (!model_dir) return PL_ERR_OK;
     PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
-    return pl_windows_resolve(&f->weights, &f->base, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
+    PL_TRY(pl_windows_resolve(&f->weights, &f->base, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d));
+    return m->tied ? pl_windows_check_tied_head(&f->weights, &f->base, d) : PL_ERR_OK;
 }
 
 pl_err pl_merge_files_open(struct pl_merge_files *f, const struct pl_model *m,

@@ -18,12 +18,14 @@
 #define SHARD_NAME  64
 #define MAX_SHARDS  99999 /* five digits in the name */
 
-/* Opens the files and finds every weight in them; no tensor byte is read (C3). */
+/* Opens the files and finds every weight in them; of tensor bytes at most those of a head beside a
+ * tied embedding are read, and none before all were found (C3). */
 static pl_err find_weights(struct pl_windows *w, struct pl_weight_files *f,
                            const struct pl_program *p, const char *dir, struct pl_diag *d) {
     PL_TRY(pl_windows_add_model(w, p, d));
     PL_TRY(pl_weight_files_open(f, dir, MODEL_STEM, PL_ERR_MODEL_FILE, d));
-    return pl_windows_resolve(w, f, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d);
+    PL_TRY(pl_windows_resolve(w, f, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d));
+    return p->model->tied ? pl_windows_check_tied_head(w, f, d) : PL_ERR_OK;
 }
 
 /* Codes are made of values of any type, and fp32 holds all of them. */
@@ -57,6 +59,18 @@ pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct 
 
 pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d) {
     return check_files(p, dir, true, d);
+}
+
+pl_err pl_model_note_surplus(const struct pl_program *p, const char *dir, struct pl_text *notes,
+                             struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct pl_weight_files f = {0};
+    pl_err err = pl_windows_add_model(&w, p, d);
+    if (err == PL_ERR_OK) err = pl_weight_files_open(&f, dir, MODEL_STEM, PL_ERR_MODEL_FILE, d);
+    if (err == PL_ERR_OK) err = pl_windows_note_surplus(&w, &f, notes, d);
+    pl_weight_files_close(&f);
+    pl_windows_finish(&w);
+    return err;
 }
 
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {

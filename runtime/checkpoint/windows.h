@@ -88,6 +88,16 @@ enum pl_window_match {
 pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
                           enum pl_window_match match, pl_err err, struct pl_diag *d);
 
+/* surplus.c: tensors that no window asks for.
+ * Of a model whose head is its embedding: a head of its own in the files must hold the same values,
+ * else PL_ERR_MODEL_WEIGHTS. transformers trains such a head, whatever the configuration says. */
+pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_weight_files *f,
+                                  struct pl_diag *d);
+/* A line with the number and the first names of the others; a tied head is none of them. Terminal
+ * controls in names are the printer's business, as in all notes. */
+pl_err pl_windows_note_surplus(const struct pl_windows *w, const struct pl_weight_files *f,
+                               struct pl_text *notes, struct pl_diag *d);
+
 /* prequantised.c: codes of bitsandbytes, which are copied bit for bit.
  * Finds the scales of a window whose tensor in the files is codes, and checks that they were made
  * the way the program reads them. */

@@ -50,6 +50,12 @@ static pl_err check_base(const struct pl_preflight *pf, struct pl_diag *d) {
     return pl_model_check_exact(p, pf->model_dir, d);
 }
 
+/* Files that cannot be read are refused by what reads the weights. */
+static void note_surplus(struct pl_preflight *pf) {
+    const struct pl_program *p = pf->estimate.planned.program;
+    if (pf->model_dir) (void)pl_model_note_surplus(p, pf->model_dir, &pf->notes, NULL);
+}
+
 pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_diag *d) {
     if (pf->job->init != PL_INIT_PRETRAINED) return PL_ERR_OK;
     if (pf->model_dir) return check_base(pf, d);
@@ -342,6 +348,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     pl_graphs_grant(pf);
     record_decisions(pf);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
+    note_surplus(pf);
     PL_TRY(judge(pf, d));
     PL_TRY(judge_host(pf, d));
     return pl_disk_note(pf, d);

@@ -1,0 +1,95 @@
+/* surplus.c - tensors of a model's files that its program has no row for. */
+#include "estimator/base/alloc.h"
+#include "runtime/checkpoint/windows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD "lm_head.weight"
+#define PIECE UINT64_C(65536) /* bytes compared at a time */
+
+static const struct pl_window *find_embedding(const struct pl_windows *w) {
+    for (uint32_t i = 0; i < w->n; i++)
+        if (strcmp(w->items[i].name, "model.embed_tokens.weight") == 0) return &w->items[i];
+    return NULL;
+}
+
+static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool *same,
+                      struct pl_diag *d) {
+    uint64_t bytes = a->entry->end - a->entry->begin;
+    char *buffer = pl_malloc(2 * PIECE);
+    if (!buffer) return pl_host_oom(d, "a buffer");
+    *same = a->entry->dtype == b->entry->dtype && bytes == b->entry->end - b->entry->begin;
+    pl_err err = PL_ERR_OK;
+    for (uint64_t at = 0; at < bytes && *same && err == PL_ERR_OK; at += PIECE) {
+        uint64_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        err = pl_st_read(a->file, a->entry, at, buffer, n, d);
+        if (err == PL_ERR_OK) err = pl_st_read(b->file, b->entry, at, buffer + PIECE, n, d);
+        *same = err != PL_ERR_OK || memcmp(buffer, buffer + PIECE, n) == 0;
+    }
+    free(buffer);
+    return err;
+}
+
+pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_weight_files *f,
+                                  struct pl_diag *d) {
+    const struct pl_window *embedding = find_embedding(w);
+    struct pl_window head = {.name = HEAD};
+    bool same;
+    if (!embedding || !embedding->entry || !pl_window_find(f, &head)) return PL_ERR_OK;
+    PL_TRY(compare(embedding, &head, &same, d));
+    if (same) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_MODEL_WEIGHTS, head.file->path, 0, 0,
+               "%s: `" HEAD "` differs from the embedding, but config.json says "
+               "tie_word_embeddings: true",
+               head.file->path);
+    pl_diag_hint(d, "write \"tie_word_embeddings\": false into config.json to train both, as "
+                    "transformers does; or remove `" HEAD "` from the file to train one");
+    return PL_ERR_MODEL_WEIGHTS;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Scales of 4-bit codes bear the name of their matrix and a suffix. */
+static bool is_used(const char *const *names, uint32_t n, const char *name) {
+    char prefix[PL_WINDOW_NAME];
+    const char *key = prefix, *weight = strstr(name, ".weight.");
+    size_t length = weight ? (size_t)(weight - name) + strlen(".weight") : strlen(name);
+    if (length >= sizeof prefix) return false;
+    memcpy(prefix, name, length);
+    prefix[length] = 0;
+    return bsearch(&key, names, n, sizeof *names, compare_names) != NULL;
+}
+
+#define NAMED 3 /* of them are named in a note; the rest is counted */
+
+static void add_note(struct pl_text *notes, const char *const *surplus, uint64_t n,
+                     const char *path) {
+    pl_text_addf(notes, "%s: %llu tensor%s not of this model and not used: ", path,
+                 (unsigned long long)n, n == 1 ? " is" : "s are");
+    for (uint64_t i = 0; i < n && i < NAMED; i++)
+        pl_text_addf(notes, "%s`%s`", i ? ", " : "", surplus[i]);
+    pl_text_add(notes, n > NAMED ? ", ...\n" : "\n");
+}
+
+pl_err pl_windows_note_surplus(const struct pl_windows *w, const struct pl_weight_files *f,
+                               struct pl_text *notes, struct pl_diag *d) {
+    const char *named[NAMED], **names = pl_malloc(((size_t)w->n + 1) * sizeof *names);
+    uint64_t n = 0;
+    if (!names) return pl_host_oom(d, "the names of tensors");
+    for (uint32_t i = 0; i < w->n; i++)
+        names[i] = w->items[i].name;
+    qsort(names, w->n, sizeof *names, compare_names);
+    for (uint32_t i = 0; i < f->n; i++)
+        for (uint64_t k = 0; k < f->files[i].n; k++) {
+            const char *name = f->files[i].entries[k].name;
+            if (strcmp(name, HEAD) == 0 || is_used(names, w->n, name)) continue;
+            if (n < NAMED) named[n] = name;
+            n++;
+        }
+    if (n) add_note(notes, named, n, f->path);
+    free(names);
+    return PL_ERR_OK;
+}
