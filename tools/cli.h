@@ -65,7 +65,7 @@
     X(SAMPLES, "samples", 0, "N", "", "", "data without a file: how many samples")                 \
     X(MEAN_TOKENS, "mean_tokens", 0, "N", "", "", "data without a file: their average length")     \
     X(LONGEST_TOKENS, "longest_tokens", 0, "N", "", "", "data without a file: the longest")        \
-    X(TOKENIZER, "tokenizer", 0, "PATH", "tokenizer", "", "a model directory, its file, or byte") \
+    X(TOKENIZER, "tokenizer", 0, "PATH", "tokenizer", "", "a model directory, its file, or byte")  \
     X(CHAT_TEMPLATE, "chat_template", 0, "NAME", "chat_template", "", "how chats are rendered")    \
     X(CHAT_DATE, "chat_date", 0, "DAY", "chat_date", "", "day that templates show, 2025-01-31")    \
     X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "nothing before or behind the text")  \
@@ -76,7 +76,8 @@
     X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
     X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
-    X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "", "what to store; without it, as the base is")    \
+    X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "",                                                 \
+      "what to store; without it, each as in the base")                                            \
     X(GGUF, "gguf", 0, "FILE", "", "", "the adapter alone, as llama.cpp loads it")                 \
     X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")                \
     X(SHARD_SIZE, "shard_size", 0, "SIZE", "", "", "largest weight file; 5GB unless given")        \

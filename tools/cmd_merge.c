@@ -37,8 +37,6 @@ static enum pl_dtype dtype_named(const char *name) {
 /* A model or a file, and one of them. */
 static pl_err read_output(const struct pl_cli *cli, struct pl_merge_request *r, struct pl_diag *d) {
     r->gguf = cli->flag[PL_FLAG_GGUF];
-    if (!r->gguf && r->dtype == PL_DTYPE_F16)
-        return pl_diag_set(d, PL_ERR_USAGE, "--dtype fp16 is for --gguf; a model is bf16 or fp32");
     if (!r->gguf) return require(cli, PL_FLAG_OUTPUT, &r->output, d);
     if (!cli->flag[PL_FLAG_OUTPUT]) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_USAGE, "--output and --gguf are two different merges");

@@ -66,6 +66,75 @@ static const struct {
     {"alpha_pattern", JSON_OBJECT},
 };
 
+/* Read here, or of no effect on what the matrices mean: where they came from, who runs them, the
+ * settings of starts that init_lora_weights names. */
+static const char *const known[] = {
+    "auto_mapping",
+    "base_model_name_or_path",
+    "bias",
+    "corda_config",
+    "ensure_weight_tying",
+    "eva_config",
+    "exclude_modules",
+    "inference_mode",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "loftq_config",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_ga_config",
+    "megatron_config",
+    "megatron_core",
+    "peft_type",
+    "peft_version",
+    "qalora_group_size",
+    "r",
+    "revision",
+    "runtime_config",
+    "target_modules",
+    "task_type",
+    "use_rslora",
+};
+
+static bool is_known(const char *key) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i], key) == 0) return true;
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if (strcmp(features[i].key, key) == 0) return true;
+    return false;
+}
+
+/* Python's idea of it: what PEFT's `if config.key` takes for set. */
+static bool is_truthy(const json_t *v) {
+    switch (json_typeof(v)) {
+    case JSON_TRUE:
+        return true;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return json_number_value(v) != 0;
+    case JSON_STRING:
+        return json_string_length(v) > 0;
+    case JSON_ARRAY:
+        return json_array_size(v) > 0;
+    case JSON_OBJECT:
+        return json_object_size(v) > 0;
+    default:
+        return false;
+    }
+}
+
+/* A key of a later PEFT that is set asks for something that this reader cannot know of. */
+static pl_err check_unknown(const struct pl_adapter_config *c, struct pl_diag *d) {
+    const char *key;
+    json_t *v;
+    json_object_foreach(c->root, key, v) {
+        if (is_truthy(v) && !is_known(key))
+            return unsupported(c, d, "%.64s is set, and its meaning is not known", key);
+    }
+    return PL_ERR_OK;
+}
+
 /* Starts that leave the base as it is; the others subtract something from it, so that the adapter
  * does not belong to the model it names. */
 static const char *const starts[] = {"gaussian", "orthogonal", "eva"};
@@ -91,6 +160,7 @@ static pl_err check_features(const struct pl_adapter_config *c, struct pl_diag *
         if (!off || json_object_size(v) > 0)
             return unsupported(c, d, "%s is set, which is not supported", features[i].key);
     }
+    PL_TRY(check_unknown(c, d));
     return check_start(c, d);
 }
 

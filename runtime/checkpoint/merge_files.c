@@ -93,15 +93,14 @@ void pl_merge_files_close(struct pl_merge_files *f) {
     *f = (struct pl_merge_files){0};
 }
 
-enum pl_dtype pl_merge_files_dtype(const struct pl_merge_files *f) {
-    return f->weights.items[0].entry->dtype == PL_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-}
-
-uint64_t pl_windows_bytes(const struct pl_windows *w, enum pl_dtype dtype) {
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < w->n; i++)
-        elements += w->items[i].count;
-    return elements * pl_dtype_bytes(dtype);
+uint64_t pl_windows_set_dtype(struct pl_windows *w, enum pl_dtype dtype) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        struct pl_window *x = &w->items[i];
+        x->dtype = dtype == PL_DTYPE_COUNT ? x->entry->dtype : dtype;
+        bytes += x->count * pl_dtype_bytes(x->dtype);
+    }
+    return bytes;
 }
 
 pl_err pl_window_values(const struct pl_window *w, uint64_t first, uint64_t n,
@@ -178,8 +177,6 @@ pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work
     struct pl_merge_buffers buffers = work->buffers(work->ctx, PL_NONE);
     struct pl_window_source source = {write_window, &x, buffers.raw,
                                       buffers.elements * sizeof(float)};
-    for (uint32_t i = 0; i < f->weights.n; i++)
-        f->weights.items[i].dtype = target->dtype;
     return pl_model_write(&f->weights, &source, target->dir, target->config_json,
                           target->source_dir, target->shard_bytes, d);
 }

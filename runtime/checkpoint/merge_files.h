@@ -29,10 +29,9 @@ struct pl_merge_files {
 pl_err pl_merge_files_open(struct pl_merge_files *f, const struct pl_model *m,
                            const char *model_dir, const char *adapter_dir, struct pl_diag *d);
 void pl_merge_files_close(struct pl_merge_files *f); /* safe on {0} */
-/* What the base is stored in: bf16 where its first matrix is, else fp32. */
-enum pl_dtype pl_merge_files_dtype(const struct pl_merge_files *f);
-/* Bytes of all windows of a list in that type. */
-uint64_t pl_windows_bytes(const struct pl_windows *w, enum pl_dtype dtype);
+/* Decides what each window of a list is written in: `dtype`, or with PL_DTYPE_COUNT what its own
+ * file stores. Returns the bytes of all. */
+uint64_t pl_windows_set_dtype(struct pl_windows *w, enum pl_dtype dtype);
 
 struct pl_merge_buffers {
     void *raw;         /* elements x 4 bytes */
@@ -55,9 +54,9 @@ struct pl_merge_target {
     const char *dir;         /* exists */
     const char *config_json; /* to be written as config.json */
     const char *source_dir;  /* tokenizer and the like are copied from here */
-    enum pl_dtype dtype;     /* F32 or BF16 */
     uint64_t shard_bytes;
 };
+/* The weights in the types that pl_windows_set_dtype() decided. */
 pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,
                             const struct pl_merge_target *target, struct pl_diag *d);
 

@@ -153,11 +153,17 @@ static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
     "generation_config.json",
     "chat_template.jinja",
     "vocab.json",
     "merges.txt",
     "tokenizer.model",
+    "LICENSE",
+    "LICENSE.txt",
+    "LICENSE.md",
+    "NOTICE",
+    "USE_POLICY.md",
 };
 
 static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path,
@@ -257,9 +263,20 @@ pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char 
     return pl_model_save_shards(io, dir, config_json, source_dir, PL_SHARD_BYTES, d);
 }
 
+static const char *torch_name(enum pl_dtype dtype) {
+    switch (dtype) {
+    case PL_DTYPE_BF16:
+        return "bfloat16";
+    case PL_DTYPE_F16:
+        return "float16";
+    default:
+        return "float32";
+    }
+}
+
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype) {
     json_t *root = json_loads(config_json, JSON_ALLOW_NUL, NULL);
-    const char *name = dtype == PL_DTYPE_BF16 ? "bfloat16" : "float32";
+    const char *name = torch_name(dtype);
     char *text = NULL;
     if (root && json_object_set_new(root, json_object_get(root, "dtype") ? "dtype" : "torch_dtype",
                                     json_string(name)) == 0)

@@ -68,14 +68,11 @@ static pl_err plan_within_budget(struct pl_merge *m, struct pl_diag *d) {
 
 /* What is written, and in which type. */
 static void decide_output(struct pl_merge *m) {
-    bool chosen = m->request.dtype != PL_DTYPE_COUNT;
-    if (m->request.gguf) {
-        m->dtype = chosen ? m->request.dtype : PL_DTYPE_F32;
-        m->total_bytes = pl_windows_bytes(&m->files.matrices, m->dtype);
-    } else {
-        m->dtype = chosen ? m->request.dtype : pl_merge_files_dtype(&m->files);
-        m->total_bytes = pl_windows_bytes(&m->files.weights, m->dtype);
-    }
+    enum pl_dtype asked = m->request.dtype;
+    struct pl_windows *w = m->request.gguf ? &m->files.matrices : &m->files.weights;
+    if (m->request.gguf && asked == PL_DTYPE_COUNT) asked = PL_DTYPE_F32;
+    m->total_bytes = pl_windows_set_dtype(w, asked);
+    m->dtype = w->items[0].dtype;
 }
 
 pl_err pl_merge_init(struct pl_merge *m, const struct pl_merge_request *request,
@@ -172,7 +169,7 @@ static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, 
     config = pl_model_config_text(read, m->dtype);
     free(read);
     if (!config) return pl_host_oom(d, "config.json");
-    const struct pl_merge_target target = {m->request.output, config, m->ref.weights_dir, m->dtype,
+    const struct pl_merge_target target = {m->request.output, config, m->ref.weights_dir,
                                            m->request.shard_bytes ? m->request.shard_bytes
                                                                   : PL_SHARD_BYTES};
     pl_err err = pl_merge_files_write(&m->files, work, &target, d);

@@ -27,7 +27,7 @@ struct pl_merge_request {
     const char *output;    /* directory: new, or empty */
     bool replace;          /* files of an earlier merge in `output` are replaced */
     const char *gguf;      /* nullable: the file to write instead; needs no weights of the model */
-    enum pl_dtype dtype;   /* F32, BF16, in GGUF also F16. PL_DTYPE_COUNT: as the base; GGUF F32 */
+    enum pl_dtype dtype;   /* F32, BF16, F16. PL_DTYPE_COUNT: each tensor as the base; GGUF F32 */
     uint64_t budget_bytes; /* 0 = what the machine has */
     uint64_t shard_bytes;  /* 0 = as transformers cuts */
     const volatile sig_atomic_t *stop; /* nullable; non-zero: leave */
@@ -45,7 +45,7 @@ struct pl_merge {
     struct pl_device *device; /* CPU; opened by pl_merge_run */
     struct pl_arena arena;
     struct pl_exec exec;
-    enum pl_dtype dtype;  /* of the output */
+    enum pl_dtype dtype;  /* of the output, of its first tensor where they differ */
     uint64_t total_bytes; /* of tensors to be written */
     uint64_t done_bytes, allocated_bytes;
     bool made_directory;

@@ -50,7 +50,8 @@ static pl_err check_base(const struct pl_preflight *pf, struct pl_diag *d) {
     return pl_model_check_exact(p, pf->model_dir, d);
 }
 
-/* Files that cannot be read are refused by what reads the weights. */
+/* Only of a job that was admitted: a refused one opens no weights. Files that cannot be read are
+ * refused by what reads them. */
 static void note_surplus(struct pl_preflight *pf) {
     const struct pl_program *p = pf->estimate.planned.program;
     if (pf->model_dir) (void)pl_model_note_surplus(p, pf->model_dir, &pf->notes, NULL);
@@ -348,9 +349,9 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     pl_graphs_grant(pf);
     record_decisions(pf);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
-    note_surplus(pf);
     PL_TRY(judge(pf, d));
     PL_TRY(judge_host(pf, d));
+    note_surplus(pf);
     return pl_disk_note(pf, d);
 }
 

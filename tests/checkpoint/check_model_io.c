@@ -426,6 +426,8 @@ START_TEST(companions_are_copied_and_leftovers_removed) {
     memset(big, 'x', 20000);
     spill(in(source, "tokenizer.json"), big, 20000);
     spill(in(source, "merges.txt"), "a b\n", 4);
+    spill(in(source, "added_tokens.json"), "{}", 2);
+    spill(in(source, "LICENSE"), "terms", 5);
     spill(in(source, "README.md"), "no", 2);
     OK(pl_model_save_shards(&r.io, dir, "{\"a\": 1}", NULL, 4000, &diag));
     OK(pl_model_save(&r.io, dir, "{\"a\": 2}", source, &diag));
@@ -433,6 +435,7 @@ START_TEST(companions_are_copied_and_leftovers_removed) {
     ck_assert_str_eq(config, "{\"a\": 2}");
     ck_assert_uint_eq(strlen(copy), 20000);
     ck_assert(exists(in(dir, "merges.txt")) && !exists(in(dir, "README.md")));
+    ck_assert(exists(in(dir, "added_tokens.json")) && exists(in(dir, "LICENSE")));
     ck_assert(!exists(in(dir, "vocab.json")));
     ck_assert(exists(in(dir, FILE_NAME)) && !exists(in(dir, INDEX_NAME)));
     ck_assert(!exists(in(dir, "model-00001-of-00005.safetensors")));

@@ -121,8 +121,8 @@ START_TEST(a_4_bit_matrix_is_unpacked_where_the_last_one_was) {
 }
 END_TEST
 
-/* 8-bit moments have a byte a value and an fp32 absmax per 256; below 4096 values they are fp32, and
- * so are those of the embedding and the head. */
+/* 8-bit moments have a byte a value and an fp32 absmax per 256; below 4096 values they are fp32,
+ * and so are those of the embedding and the head. */
 static uint64_t moments_of(uint64_t n, bool has_rare_rows) {
     return n < 4096 || has_rare_rows ? 8 * n : 2 * n + 2 * 4 * ((n + 255) / 256);
 }

@@ -124,9 +124,9 @@ static void check_tensor(const struct pl_st_file *base, const struct pl_st_file 
         for (uint64_t i = 0; i < n; i++) {
             float want = w[i];
             uint16_t half;
-            if (out->dtype == PL_DTYPE_BF16) {
-                pl_convert_from_f32(&half, &w[i], PL_DTYPE_BF16, 1);
-                pl_convert_to_f32(&want, &half, PL_DTYPE_BF16, 1);
+            if (out->dtype != PL_DTYPE_F32) {
+                pl_convert_from_f32(&half, &w[i], out->dtype, 1);
+                pl_convert_to_f32(&want, &half, out->dtype, 1);
             }
             ck_assert_msg(memcmp(&want, &got[i], 4) == 0, "%s[%d]", out->name, (int)i);
         }
@@ -140,8 +140,11 @@ static void check_tensor(const struct pl_st_file *base, const struct pl_st_file 
         double want = w[i];
         for (uint64_t k = 0; k < r; k++)
             want += scale * b[i / cols * r + k] * a[k * cols + i % cols];
-        /* fp32 sums of at most 5 terms below 1; bf16: half a unit of its 8 digits */
-        double slack = out->dtype == PL_DTYPE_BF16 ? fabs(want) * 0x1p-8 + 1e-6 : 1e-6;
+        /* fp32 sums of at most 5 terms below 4; half a unit of bf16's 8 digits, of fp16's 11 */
+        double unit = out->dtype == PL_DTYPE_BF16  ? 0x1p-8
+                      : out->dtype == PL_DTYPE_F16 ? 0x1p-11
+                                                   : 0;
+        double slack = fabs(want) * unit + 1e-6;
         ck_assert_msg(fabs(got[i] - want) <= slack, "%s[%d]: %g, not %g", out->name, (int)i,
                       (double)got[i], want);
     }
@@ -149,6 +152,7 @@ static void check_tensor(const struct pl_st_file *base, const struct pl_st_file 
     free(w), free(got), free(a), free(b);
 }
 
+/* dtype PL_DTYPE_COUNT: each tensor in the type of the base's. */
 static uint32_t check_merged(enum pl_dtype dtype, double scale) {
     struct pl_st_file base, adapter, merged;
     uint32_t adapted = 0;
@@ -157,7 +161,8 @@ static uint32_t check_merged(enum pl_dtype dtype, double scale) {
     OK(pl_st_open(&merged, in(dir, "merged/model.safetensors"), &diag));
     ck_assert_uint_eq(merged.n, base.n);
     for (uint64_t i = 0; i < merged.n; i++) {
-        ck_assert_int_eq(merged.entries[i].dtype, dtype);
+        const struct pl_st_entry *from = pl_st_find(&base, merged.entries[i].name);
+        ck_assert_int_eq(merged.entries[i].dtype, dtype == PL_DTYPE_COUNT ? from->dtype : dtype);
         check_tensor(&base, &adapter, &merged, &merged.entries[i], scale, &adapted);
     }
     ck_assert_uint_eq(adapter.n, 2 * adapted);
@@ -167,16 +172,22 @@ static uint32_t check_merged(enum pl_dtype dtype, double scale) {
     return adapted;
 }
 
+static const struct {
+    enum pl_dtype dtype;
+    const char *name; /* in config.json */
+} outputs[] = {{PL_DTYPE_F32, "float32"}, {PL_DTYPE_BF16, "bfloat16"}, {PL_DTYPE_F16, "float16"}};
+enum { N_OUTPUTS = sizeof outputs / sizeof *outputs };
+
 START_TEST(a_merged_model_is_the_base_plus_the_scaled_product) {
     const struct kind *k = &kinds[_i % N_KINDS];
-    enum pl_dtype dtype = _i / N_KINDS ? PL_DTYPE_BF16 : PL_DTYPE_F32;
+    enum pl_dtype dtype = outputs[_i / N_KINDS].dtype;
     struct pl_merge_request r = request(dtype);
     make_sources(k);
     OK(merge_all(&r));
     ck_assert_uint_gt(check_merged(dtype, 2), 0);
     json_t *config = json_load_file(in(dir, "merged/config.json"), 0, NULL);
     ck_assert_str_eq(json_string_value(json_object_get(config, "torch_dtype")),
-                     dtype == PL_DTYPE_BF16 ? "bfloat16" : "float32");
+                     outputs[_i / N_KINDS].name);
     ck_assert_int_eq(json_integer_value(json_object_get(config, "hidden_size")), 16);
     json_decref(config);
     ck_assert(exists(in(dir, "merged/tokenizer.json")));
@@ -188,6 +199,21 @@ START_TEST(without_a_type_the_output_is_stored_as_the_base) {
     make_sources(&kinds[_i]);
     OK(merge_all(&r));
     check_merged(kinds[_i].base.dtype, 2);
+}
+END_TEST
+
+static bool call_half_f16(struct st_edit *e, const void *all) {
+    if (all || strstr(e->name, "layers.1.")) strcpy(e->dtype, "F16");
+    return true;
+}
+
+/* 16 bits that were made as bf16 are fp16 numbers too. */
+START_TEST(a_base_in_fp16_merges_to_fp16_and_a_mixed_one_to_the_same_mix) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&kinds[1]);
+    st_rewrite(in(dir, "base/model.safetensors"), call_half_f16, _i ? "all" : NULL);
+    OK(merge_all(&r));
+    ck_assert_uint_gt(check_merged(PL_DTYPE_COUNT, 2), 0);
 }
 END_TEST
 
@@ -363,7 +389,9 @@ int main(void) {
     TCase *t = tcase_create("merge");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, a_merged_model_is_the_base_plus_the_scaled_product, 0, 2 * N_KINDS);
+    tcase_add_loop_test(t, a_merged_model_is_the_base_plus_the_scaled_product, 0,
+                        N_OUTPUTS * N_KINDS);
+    tcase_add_loop_test(t, a_base_in_fp16_merges_to_fp16_and_a_mixed_one_to_the_same_mix, 0, 2);
     tcase_add_loop_test(t, without_a_type_the_output_is_stored_as_the_base, 0, 2);
     tcase_add_test(t, rank_stabilised_adapters_scale_by_the_root_of_the_rank);
     tcase_add_test(t, shards_hold_what_one_file_holds);
