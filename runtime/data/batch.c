@@ -133,6 +133,8 @@ pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t 
         .target_rows = array(tokens, sizeof *mb->target_rows),
         .targets = array(tokens, sizeof *mb->targets),
         .samples = array(seqs, sizeof *mb->samples),
+        .cap_tokens = tokens,
+        .cap_seqs = seqs,
     };
     if (mb->ids && mb->positions && mb->order && mb->spare && mb->offsets && mb->target_rows &&
         mb->targets && mb->samples)
@@ -170,15 +172,27 @@ static void add_sample(struct pl_micro_batch *mb, const struct pl_sample *s, uin
     mb->max_len = pl_u64_max(mb->max_len, s->n);
 }
 
-void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
-                         uint64_t n) {
+static bool has_room(const struct pl_micro_batch *mb, const struct pl_sample *s) {
+    return mb->n_seqs < mb->cap_seqs && s->n <= mb->cap_tokens - mb->n_tokens;
+}
+
+pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
+                           uint64_t n, struct pl_diag *d) {
     mb->n_tokens = mb->n_seqs = mb->n_targets = mb->max_len = 0;
     mb->offsets[0] = 0;
     uint64_t end = b->slot_start[pl_u64_min(first + n, b->slots)];
     for (uint64_t k = b->slot_start[pl_u64_min(first, b->slots)]; k < end; k++) {
         uint64_t i = b->by_slot[k];
-        if (b->samples[i].n) add_sample(mb, &b->samples[i], i);
+        if (!b->samples[i].n) continue;
+        if (!has_room(mb, &b->samples[i])) /* B3 */
+            return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
+                               "a micro-batch of %llu tokens and %llu samples was planned, and a "
+                               "sample of %llu tokens is too much for it",
+                               (unsigned long long)mb->cap_tokens, (unsigned long long)mb->cap_seqs,
+                               (unsigned long long)b->samples[i].n);
+        add_sample(mb, &b->samples[i], i);
     }
+    return PL_ERR_OK;
 }
 
 /* Two passes for a vocabulary of four million. */

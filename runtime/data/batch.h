@@ -6,6 +6,7 @@
  *       whenever, gets the same
  *   B2  a sample has the number it was drawn by, whatever slot or micro-batch it lands in: dropout
  *       is keyed by it
+ *   B3  a micro-batch never takes more tokens or samples than it was made for, whatever the data
  * Use: pl_step_batch_load(&b, &source, position, slots, UINT64_MAX, &d);
  *      pl_micro_batch_fill(&mb, &b, first, n); ... position += b.n; */
 #ifndef PL_RUNTIME_DATA_BATCH_H
@@ -46,16 +47,18 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
 struct pl_micro_batch {
     int32_t *ids, *positions, *offsets, *target_rows, *targets;
     int32_t *order, *spare; /* pl_micro_batch_sort() */
-    uint64_t *samples; /* number of the sample within the step */
+    uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
+    uint64_t cap_tokens, cap_seqs;
 };
 pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
                            struct pl_diag *d);
 void pl_micro_batch_finish(struct pl_micro_batch *mb);
 /* Slots [first, first+n) of the step, samples without targets left out. Position t predicts label
- * t+1: target row t with target labels[t+1], where that is not masked. */
-void pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
-                         uint64_t n);
+ * t+1: target row t with target labels[t+1], where that is not masked. PL_ERR_PLAN_BROKEN, and
+ * nothing is written beyond the capacity: the samples are more than was planned for. */
+pl_err pl_micro_batch_fill(struct pl_micro_batch *mb, const struct pl_step_batch *b, uint64_t first,
+                           uint64_t n, struct pl_diag *d);
 /* Fills `order` with the tokens by ascending id, those of one id in token order. Linear in the
  * tokens; nothing is allocated. */
 void pl_micro_batch_sort(struct pl_micro_batch *mb);

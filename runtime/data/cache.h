@@ -4,15 +4,19 @@
  * In: samples in order.  Out: a file DIR/KEY.tokens, and its samples by row.  Needs: digest.
  *   H1  the key is a digest of everything the tokens depend on; the file repeats it
  *   H2  a file has its name only when it is whole and synced (written as KEY.part, renamed)
- *   H3  nothing is trusted: sizes, places and a digest over every byte are checked on opening, ids
- *       on reading; what fails is as if it were not there
+ *   H3  nothing is trusted: sizes, places, the length of every row and a digest over every byte are
+ *       checked on opening, length and ids again on reading; what fails is as if it were not there
  *   H4  samples are read with pread, not mapped: a file that is cut short under a run is an error
  *       of a read, not a SIGBUS
+ *   H5  the digests find damage, not forgery: they have no key. Against forgery the cache is
+ * private: directories are made 0700 and files 0600, and a directory or a file that another user
+ * owns or may write to is not used. A forged file that passes for one of ours can still only give
+ *       wrong tokens: H3 bounds every row by what the reader has room for
  * Layout, in the machine's byte order: struct pl_cache_header; words (uint32_t), row after row;
  * struct pl_cache_row of every row. A row of labels that are its ids or masked takes a word a
  * token, the id with its top bit set where it is masked; any other row takes ids, then labels.
  * Use: pl_cache_create(&w, dir, &key, &why); pl_cache_add(&w, &sample); ... pl_cache_commit(&w);
- *      if (pl_cache_open(&c, dir, &key, vocab, &why)) pl_cache_read(&c, &row, &sample, &d); */
+ *      if (pl_cache_open(&c, dir, &key, vocab, max, &why)) pl_cache_read(&c, &row, &sample, &d); */
 #ifndef PL_RUNTIME_DATA_CACHE_H
 #define PL_RUNTIME_DATA_CACHE_H
 
@@ -77,17 +81,19 @@ void pl_cache_abandon(struct pl_cache_writer *w); /* removes what was written; s
 struct pl_cache {
     char *path; /* owned */
     int fd;
-    uint64_t vocab;
+    uint64_t vocab, max_tokens; /* what its ids and rows stay below, and within */
     struct pl_cache_header header;
     struct pl_cache_row *rows; /* [header.rows], owned; may be freed and set to NULL */
 };
 /* False when there is none, or none that holds (H3): *why (nullable) then says what is wrong with
  * it, and nothing when it is merely absent. */
 bool pl_cache_open(struct pl_cache *c, const char *dir, const struct pl_cache_key *key,
-                   uint64_t vocab, struct pl_text *why);
-/* One row of the file into *out, grown as needed. Several threads may read. */
+                   uint64_t vocab, uint64_t max_tokens, struct pl_text *why);
+/* One row of the file into *out, grown as needed, at most max_tokens. Several threads may read. */
 pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
                      struct pl_sample *out, struct pl_diag *d);
+/* PL_ERR_DATA_FILE: a row is not what the file said on opening. */
+pl_err pl_cache_changed(const struct pl_cache *c, struct pl_diag *d);
 void pl_cache_close(struct pl_cache *c); /* safe on {0} */
 
 #endif

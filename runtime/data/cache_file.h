@@ -4,6 +4,8 @@
 
 #include "runtime/data/cache.h"
 
+#include <sys/stat.h>
+
 #define PL_CACHE_MAGIC                                                                             \
     { 'P', 'L', 'T', 'O', 'K', 'E', 'N', '1' }
 #define PL_CACHE_MASK UINT32_C(0x80000000)
@@ -11,5 +13,7 @@
 /* malloc'd "dir/KEY.suffix", NULL when out of memory. */
 char *pl_cache_path(const char *dir, const struct pl_cache_key *key, const char *suffix);
 uint64_t pl_cache_head_digest(const struct pl_cache_header *h);
+/* H5: why a file or directory is not trusted; NULL: it is. */
+const char *pl_cache_distrust(const struct stat *st);
 
 #endif

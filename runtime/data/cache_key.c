@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/cache_dir.h"
+#include "runtime/data/cache_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,32 +13,34 @@
 
 #define CHUNK (1u << 18)
 
-static bool make_dir(const struct pl_text *path, mode_t mode) {
-    return !path->failed && (mkdir(pl_text_str(path), mode) == 0 || errno == EEXIST);
+static bool make_dir(const struct pl_text *path) {
+    return !path->failed && (mkdir(pl_text_str(path), 0700) == 0 || errno == EEXIST);
 }
 
 static bool make_own_dir(struct pl_text *dir) {
     if (!pl_cache_dir(dir, true)) return false;
     pl_text_add(dir, "/tokens");
-    return make_dir(dir, 0700);
+    return make_dir(dir);
 }
 
 void pl_cache_choose_dir(const struct pl_job *job, bool costly, struct pl_text *dir,
                          struct pl_text *why) {
     const char *wish = job->dataset_cache ? job->dataset_cache : "auto";
     bool automatic = strcmp(wish, "auto") == 0, there;
+    struct stat st;
     dir->len = 0;
     if (strcmp(wish, "off") == 0 || (automatic && !costly)) return;
     if (automatic) {
         there = make_own_dir(dir);
     } else {
         pl_text_add(dir, wish);
-        there = make_dir(dir, 0777);
-        if (!there)
-            pl_text_addf(why, "tokens are not kept: `dataset_cache: %s`: %s", wish,
-                         strerror(errno));
+        there = make_dir(dir);
     }
-    if (!there) dir->len = 0;
+    bool seen = there && stat(pl_text_str(dir), &st) == 0;
+    const char *problem = seen ? pl_cache_distrust(&st) : strerror(errno);
+    if (problem && (seen || !automatic))
+        pl_text_addf(why, "tokens are not kept: dataset_cache %s: %s", pl_text_str(dir), problem);
+    if (problem) dir->len = 0;
 }
 
 static void add(struct pl_digest h[2], const void *data, size_t n) {

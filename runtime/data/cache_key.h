@@ -9,8 +9,8 @@
 #include "runtime/data/cache.h"
 
 /* The directory for the tokens of a job's files, made where it is missing; empty: they are not
- * kept, and *why says so where they were to be. `dataset_cache: auto` keeps only what is `costly`
- * to make. */
+ * kept, and *why says so where they were to be, or where the directory is not private (H5 of
+ * cache.h). `dataset_cache: auto` keeps only what is `costly` to make. */
 void pl_cache_choose_dir(const struct pl_job *job, bool costly, struct pl_text *dir,
                          struct pl_text *why);
 /* False when the file cannot be read, or the program has no build id. */

@@ -29,6 +29,11 @@ static bool read_at(int fd, void *to, uint64_t n, uint64_t at) {
     return true;
 }
 
+const char *pl_cache_distrust(const struct stat *st) {
+    if (st->st_uid != geteuid()) return "it belongs to another user";
+    return st->st_mode & (S_IWGRP | S_IWOTH) ? "other users may write to it" : NULL;
+}
+
 static const char *check_head(const struct pl_cache *c, const struct pl_cache_key *key,
                               uint64_t file_bytes) {
     static const char magic[8] = PL_CACHE_MAGIC;
@@ -64,13 +69,14 @@ static const char *check_body(struct pl_cache *c) {
     return pl_digest_value(&digest) == h->body_digest ? NULL : "its content is damaged";
 }
 
-/* Rows follow each other without a gap. */
+/* Rows follow each other without a gap, and none is longer than a batch has room for. */
 static const char *check_rows(const struct pl_cache *c) {
     uint64_t word = 0;
     for (uint64_t i = 0; i < c->header.rows; i++) {
         const struct pl_cache_row *r = &c->rows[i];
         if (r->place / 4 != word || r->targets > r->tokens || r->tokens > INT32_MAX)
             return "its rows make no sense";
+        if (r->tokens > c->max_tokens) return "a row of it is longer than max_seq_length";
         word += (uint64_t)r->tokens * (r->place % 2 + 1);
         if (word > c->header.words) return "its rows make no sense";
     }
@@ -80,15 +86,20 @@ static const char *check_rows(const struct pl_cache *c) {
 static const char *check(struct pl_cache *c, const struct pl_cache_key *key) {
     struct stat st;
     if (fstat(c->fd, &st) != 0 || !S_ISREG(st.st_mode)) return "it is no regular file";
+    const char *problem = pl_cache_distrust(&st);
+    if (problem) return problem;
     if (!read_at(c->fd, &c->header, sizeof c->header, 0)) return "it is cut short, or too long";
-    const char *problem = check_head(c, key, (uint64_t)st.st_size);
+    problem = check_head(c, key, (uint64_t)st.st_size);
     if (!problem) problem = check_body(c);
     return problem ? problem : check_rows(c);
 }
 
 bool pl_cache_open(struct pl_cache *c, const char *dir, const struct pl_cache_key *key,
-                   uint64_t vocab, struct pl_text *why) {
-    *c = (struct pl_cache){.fd = -1, .vocab = vocab, .path = pl_cache_path(dir, key, "tokens")};
+                   uint64_t vocab, uint64_t max_tokens, struct pl_text *why) {
+    *c = (struct pl_cache){.fd = -1,
+                           .vocab = vocab,
+                           .max_tokens = max_tokens,
+                           .path = pl_cache_path(dir, key, "tokens")};
     const char *problem = NULL;
     if (c->path) c->fd = open(c->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (c->fd >= 0) problem = check(c, key);
@@ -127,11 +138,18 @@ static bool check_words(const struct pl_cache *c, const struct pl_sample *s) {
     return true;
 }
 
+pl_err pl_cache_changed(const struct pl_cache *c, struct pl_diag *d) {
+    pl_diag_at(d, PL_ERR_DATA_FILE, c->path, 0, 0, "the cached tokens changed under the run");
+    pl_diag_hint(d, "delete the file: it is made again");
+    return PL_ERR_DATA_FILE;
+}
+
 pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
                      struct pl_sample *out, struct pl_diag *d) {
     const uint64_t bytes = (uint64_t)tokens * sizeof(uint32_t), wide = place % 2;
     const uint64_t at = sizeof c->header + place / 4 * sizeof(uint32_t);
     out->n = 0;
+    if (tokens > c->max_tokens) return pl_cache_changed(c, d);
     if (!pl_sample_reserve(out, tokens))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %u tokens", tokens);
     bool good = read_at(c->fd, out->ids, bytes, at) &&
@@ -140,7 +158,5 @@ pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
     if (good) good = wide ? check_words(c, out) : split_words(c, out);
     if (good) return PL_ERR_OK;
     out->n = 0;
-    pl_diag_at(d, PL_ERR_DATA_FILE, c->path, 0, 0, "the cached tokens changed under the run");
-    pl_diag_hint(d, "delete the file: it is made again");
-    return PL_ERR_DATA_FILE;
+    return pl_cache_changed(c, d);
 }

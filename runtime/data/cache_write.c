@@ -44,11 +44,19 @@ static void release(struct pl_cache_writer *w) {
     *w = (struct pl_cache_writer){.fd = -1};
 }
 
+/* A name that was there before may be a link to a file of the user that is none of ours. */
+static bool is_private(int fd, const struct stat *st) {
+    if (st->st_uid == geteuid() && st->st_nlink == 1 && S_ISREG(st->st_mode))
+        return fchmod(fd, 0600) == 0;
+    errno = EPERM;
+    return false;
+}
+
 /* The lock is of the inode: between open and flock another run may have finished this very file and
  * renamed it, and it must not be written over. */
 static bool take_part(struct pl_cache_writer *w) {
     struct stat held, named;
-    w->fd = open(w->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    w->fd = open(w->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (w->fd < 0) return false;
     if (flock(w->fd, LOCK_EX | LOCK_NB) != 0) return false;
     if (fstat(w->fd, &held) != 0 || stat(w->part, &named) != 0) return false;
@@ -56,7 +64,7 @@ static bool take_part(struct pl_cache_writer *w) {
         errno = EWOULDBLOCK;
         return false;
     }
-    return ftruncate(w->fd, 0) == 0 &&
+    return is_private(w->fd, &held) && ftruncate(w->fd, 0) == 0 &&
            lseek(w->fd, (off_t)sizeof w->header, SEEK_SET) == (off_t)sizeof w->header;
 }
 

@@ -235,8 +235,8 @@ static bool unchanged(const struct data_file *f, const struct stat *before) {
 static bool open_cache(const struct pl_data *data, struct data_file *f, const struct kept *k,
                        struct pl_text *notes) {
     struct pl_text why = {0};
-    bool opened = k->dir.len &&
-                  pl_cache_open(&f->cache, pl_text_str(&k->dir), &k->key, data->parser.vocab, &why);
+    bool opened = k->dir.len && pl_cache_open(&f->cache, pl_text_str(&k->dir), &k->key,
+                                              data->parser.vocab, data->max_tokens, &why);
     add_note(notes, &why);
     pl_text_finish(&why);
     return opened;
@@ -505,11 +505,24 @@ static pl_err read_row(struct pl_data *data, const struct data_file *f, const st
     return PL_ERR_OK;
 }
 
+/* Packing has counted on the tokens that a row had. */
+static bool is_as_counted(const struct row_place *r, const struct pl_sample *s) {
+    return (supervised(s) ? s->n : 0) == (r->tokens & ~CUT);
+}
+
+static pl_err take_cached_row(const struct data_file *f, const struct row_place *r,
+                              struct pl_sample *out, struct pl_diag *d) {
+    PL_TRY(pl_cache_read(&f->cache, r->offset, r->bytes, out, d));
+    if (is_as_counted(r, out)) return PL_ERR_OK;
+    out->n = 0;
+    return pl_cache_changed(&f->cache, d);
+}
+
 static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *out,
                         struct pl_diag *d) {
     const struct row_place *r = &data->rows[row];
     const struct data_file *f = file_of(data, row);
-    if (f->cache.path) return pl_cache_read(&f->cache, r->offset, r->bytes, out, d);
+    if (f->cache.path) return take_cached_row(f, r, out, d);
     PL_TRY(read_row(data, f, r, d));
     if (!pl_row_parse(&data->parser, f->format, data->buf, r->bytes, false, out)) {
         out->n = 0;
@@ -522,9 +535,9 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
         return changed(f, r, d);
     }
     out->n = pl_u64_min(out->n, data->max_tokens);
-    if ((supervised(out) ? out->n : 0) == (r->tokens & ~CUT)) return PL_ERR_OK;
+    if (is_as_counted(r, out)) return PL_ERR_OK;
     out->n = 0;
-    return changed(f, r, d); /* packing has counted on the tokens it had */
+    return changed(f, r, d);
 }
 
 pl_err pl_data_sample(struct pl_data *data, uint64_t row, struct pl_sample *out,

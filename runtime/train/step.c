@@ -90,7 +90,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     uint64_t size = r->oom.batch_size;
     PL_TRY(clear_loss(r));
     for (uint64_t first = 0; first < r->batch.slots; first += size) {
-        pl_micro_batch_fill(&r->micro, &r->batch, first, size);
+        PL_TRY(pl_micro_batch_fill(&r->micro, &r->batch, first, size, d));
         PL_TRY(describe_batch(r, first == 0, r->batch.targets, d));
         PL_TRY(pl_run_upload_inputs(r, false));
         PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
@@ -353,7 +353,7 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
     PL_TRY(clear_loss(r));
     for (uint64_t row = 0; row < pf->eval_rows; row += r->batch.n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
-        pl_micro_batch_fill(&r->micro, &r->batch, 0, size);
+        PL_TRY(pl_micro_batch_fill(&r->micro, &r->batch, 0, size, d));
         PL_TRY(describe_batch(r, true, 0, d));
         PL_TRY(pl_run_upload_inputs(r, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));

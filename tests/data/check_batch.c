@@ -134,8 +134,8 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
     fixture_rows(&f, PL_FORMAT_TOKENS, rows);
     ck_assert_int_eq(load(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
     ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 3, &f.d), PL_ERR_OK);
-    pl_micro_batch_fill(&mb, &b, 4, 1);
-    pl_micro_batch_fill(&mb, &b, 0, 4);
+    ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 4, 1, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 0, 4, &f.d), PL_ERR_OK);
     ck_assert_uint_eq(mb.n_tokens, 8);
     ck_assert_uint_eq(mb.n_seqs, 3);
     ck_assert_uint_eq(mb.n_targets, 4);
@@ -146,8 +146,25 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
     ck_assert_mem_eq(mb.target_rows, target_rows, sizeof target_rows);
     ck_assert_mem_eq(mb.targets, targets, sizeof targets);
     ck_assert_mem_eq(mb.samples, samples, sizeof samples);
-    pl_micro_batch_fill(&mb, &b, 1, 1);
+    ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 1, 1, &f.d), PL_ERR_OK);
     ck_assert_uint_eq(mb.n_tokens + mb.n_seqs + mb.n_targets + mb.max_len, 0);
+    pl_micro_batch_finish(&mb);
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_micro_batch_takes_no_more_than_it_was_made_for) {
+    static const struct { uint64_t tokens, seqs; } sizes[] = {{7, 3}, {8, 2}, {0, 3}, {2, 0}};
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    struct pl_micro_batch mb;
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    ck_assert_int_eq(load(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_init(&mb, sizes[_i].tokens, sizes[_i].seqs, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 0, 4, &f.d), PL_ERR_PLAN_BROKEN);
+    ck_assert_uint_le(mb.n_tokens, sizes[_i].tokens);
+    ck_assert_uint_le(mb.n_seqs, sizes[_i].seqs);
     pl_micro_batch_finish(&mb);
     pl_step_batch_finish(&b);
     fixture_finish(&f);
@@ -188,7 +205,7 @@ START_TEST(micro_batches_of_a_step_add_up_to_it) {
     for (uint64_t size = 1; size <= 11; size++) {
         uint64_t tokens = 0, targets = 0;
         for (uint64_t first = 0; first < b.n; first += size) {
-            pl_micro_batch_fill(&mb, &b, first, size);
+            ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, first, size, &f.d), PL_ERR_OK);
             tokens += mb.n_tokens;
             targets += mb.n_targets;
         }
@@ -222,6 +239,7 @@ int main(void) {
     tcase_add_test(t, a_step_counts_targets_and_computed_tokens);
     tcase_add_test(t, a_range_of_rows_stays_in_its_range);
     tcase_add_test(t, a_micro_batch_joins_samples_and_shifts_labels);
+    tcase_add_loop_test(t, a_micro_batch_takes_no_more_than_it_was_made_for, 0, 4);
     tcase_add_test(t, tokens_are_sorted_by_id_and_then_by_place);
     tcase_add_test(t, micro_batches_of_a_step_add_up_to_it);
     tcase_add_test(t, sizes_beyond_memory_are_refused);

@@ -1,4 +1,5 @@
 /* check_cache.c - tokens kept on disk: they come back as they were, or not at all. */
+#include "runtime/data/batch.h"
 #include "runtime/data/cache.h"
 #include "tests/data/fixture.h"
 #include "tests/support/scratch.h"
@@ -250,7 +251,7 @@ START_TEST(the_tokens_of_other_data_are_not_taken) {
     snprintf(target, sizeof target, "%s", name);
     ck_assert(pl_cache_create(&w, dir, &other, NULL));
     ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
-    ck_assert(pl_cache_open(&c, dir, &other, 1000, &why));
+    ck_assert(pl_cache_open(&c, dir, &other, 1000, 8, &why));
     ck_assert_int_eq(rename(c.path, target), 0);
     pl_cache_close(&c);
     expect_mended(&f, "another key");
@@ -279,7 +280,7 @@ START_TEST(rows_that_make_no_sense_are_not_taken) {
         w.rows[0].tokens += edited ? edits[i].tokens : 0;
         w.rows[0].targets += edited ? edits[i].targets : 0;
         ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
-        ck_assert_msg(pl_cache_open(&c, dir, &key, 1000, &why) == !edited, "edit %zu", i);
+        ck_assert_msg(pl_cache_open(&c, dir, &key, 1000, 8, &why) == !edited, "edit %zu", i);
         ck_assert(!edited || strstr(pl_text_str(&why), "its rows make no sense"));
         pl_cache_close(&c);
         pl_text_finish(&why);
@@ -299,7 +300,7 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
     s.labels = odd;
     pl_cache_add(&w, &s, 1, false);
     ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
-    ck_assert(pl_cache_open(&c, dir, &key, 1000, NULL));
+    ck_assert(pl_cache_open(&c, dir, &key, 1000, 8, NULL));
     ck_assert_uint_eq(c.header.rows, 2);
     for (int i = 0; i < 2; i++) {
         d = (struct pl_diag){0};
@@ -310,6 +311,9 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
     c.vocab = 1001;
     ck_assert_int_eq(pl_cache_read(&c, c.rows[0].place, 2, &out, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_cache_read(&c, c.rows[1].place, 2, &out, &d), PL_ERR_DATA_FILE);
+    c.max_tokens = 1;
+    ck_assert_int_eq(pl_cache_read(&c, c.rows[0].place, 2, &out, &d), PL_ERR_DATA_FILE);
+    ck_assert_uint_eq(out.n, 0);
     pl_cache_close(&c);
     pl_sample_finish(&out);
 }
@@ -325,6 +329,161 @@ START_TEST(a_cache_cut_short_under_a_run_is_an_error_of_the_read) {
     ck_assert_int_eq(pl_data_sample(f.data, 4, &s, &f.d), PL_ERR_DATA_FILE);
     ck_assert_str_eq(f.d.file, name);
     pl_sample_finish(&s);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* --- forged files ----------------------------------------------------------------------------- */
+
+/* The cached file of the fixture anew, under its own key and with right digests: a row of `tokens`
+ * tokens that says how many of them are targets, and `denying` more that say that none is. */
+static void forge(uint64_t tokens, uint64_t denying) {
+    struct pl_cache_header was;
+    struct pl_cache_writer w;
+    int32_t ids[256];
+    const struct pl_sample s = {ids, ids, tokens, tokens};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        ids[i] = (int32_t)i;
+    ck_assert_int_eq(files_kept(), 1);
+    char *bytes = file_read(name, NULL);
+    memcpy(&was, bytes, sizeof was);
+    free(bytes);
+    ck_assert(pl_cache_create(&w, dir, &was.key, NULL));
+    for (uint64_t i = 0; i <= denying; i++)
+        pl_cache_add(&w, &s, i ? 0 : tokens - 1, false);
+    ck_assert(pl_cache_commit(&w, &was.remarks, NULL));
+}
+
+/* The first step of the opened data, into a micro-batch of the size that is planned for it. */
+static pl_err first_step(struct fixture *f, uint64_t pack_tokens) {
+    struct pl_walk walk;
+    struct pl_step_batch b = {0};
+    struct pl_micro_batch mb;
+    pl_walk_init(&walk, 0, pl_data_rows(f->data), false, 1);
+    const struct pl_batch_source from = {f->data, &walk, pack_tokens};
+    ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 4, &f->d), PL_ERR_OK);
+    pl_err err = pl_step_batch_load(&b, &from, 0, 1, UINT64_MAX, &f->d);
+    if (err == PL_ERR_OK) err = pl_micro_batch_fill(&mb, &b, 0, 1, &f->d);
+    pl_step_batch_finish(&b);
+    pl_micro_batch_finish(&mb);
+    return err;
+}
+
+START_TEST(a_row_longer_than_the_job_allows_is_not_taken) {
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    forge(200, 0);
+    open_ok(&f);
+    ck_assert_int_eq(first_step(&f, 0), PL_ERR_OK);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "is not used: a row of it is longer"));
+    expect_rows(&f);
+    fixture_finish(&f);
+}
+END_TEST
+
+/* A row that trains nothing takes no room in a pack, so one that trains may not claim to be such.
+ */
+START_TEST(a_row_that_denies_its_targets_is_an_error_of_the_read) {
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    forge(8, 0);
+    open_ok(&f);
+    ck_assert_int_eq(first_step(&f, 8), PL_ERR_OK);
+    forge(8, 3);
+    open_ok(&f);
+    ck_assert_int_eq(first_step(&f, 8), PL_ERR_DATA_FILE);
+    ck_assert_str_eq(f.d.file, name);
+    ck_assert_ptr_nonnull(strstr(pl_diag_hint_text(&f.d), "delete the file"));
+    fixture_finish(&f);
+}
+END_TEST
+
+/* --- whose the files are ---------------------------------------------------------------------- */
+
+static mode_t mode_of(const char *path) {
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+START_TEST(a_cache_is_for_its_user_alone) {
+    struct fixture f;
+    char made[SCRATCH_PATH + 8];
+    start(&f);
+    snprintf(made, sizeof made, "%s/made", dir);
+    f.job.dataset_cache = made;
+    mode_t before = umask(0);
+    open_ok(&f);
+    umask(before);
+    ck_assert_uint_eq(mode_of(made), 0700);
+    strcat(dir, "/made");
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_uint_eq(mode_of(name), 0600);
+    *strrchr(dir, '/') = 0;
+    fixture_finish(&f);
+}
+END_TEST
+
+START_TEST(a_file_that_others_may_write_to_is_not_used) {
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    ck_assert_int_eq(chmod(name, 0620), 0);
+    expect_mended(&f, "other users may write to it");
+    ck_assert_uint_eq(mode_of(name), 0600);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(name, 1, (gid_t)-1), 0);
+        expect_mended(&f, "it belongs to another user");
+    }
+    fixture_finish(&f);
+}
+END_TEST
+
+static void expect_not_kept(struct fixture *f, const char *reason) {
+    open_ok(f);
+    ck_assert_msg(strstr(pl_text_str(&f->notes), reason) != NULL, "%s: %s", reason,
+                  pl_text_str(&f->notes));
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f->notes), "tokens are not kept"));
+    expect_rows(f);
+}
+
+START_TEST(a_directory_that_others_may_write_to_is_not_used) {
+    struct fixture f;
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(chmod(dir, 0702), 0);
+    expect_not_kept(&f, "other users may write to it");
+    ck_assert_int_eq(chmod(dir, 0700), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(dir, 1, (gid_t)-1), 0);
+        expect_not_kept(&f, "it belongs to another user");
+    }
+    fixture_finish(&f);
+}
+END_TEST
+
+/* A hard link needs no right to write to what it names. */
+START_TEST(a_file_that_has_another_name_is_not_written_to) {
+    struct fixture f;
+    char part[sizeof name + 8], mine[SCRATCH_PATH + 8];
+    start(&f);
+    open_ok(&f);
+    ck_assert_int_eq(files_kept(), 1);
+    snprintf(part, sizeof part, "%.*s.part", (int)(strlen(name) - strlen(".tokens")), name);
+    snprintf(mine, sizeof mine, "%s-mine", dir);
+    ck_assert_int_eq(unlink(name), 0);
+    file_write(mine, "precious");
+    ck_assert_int_eq(link(mine, part), 0);
+    open_ok(&f);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "cannot write into"));
+    expect_rows(&f);
+    char *text = file_read(mine, NULL);
+    ck_assert_str_eq(text, "precious");
+    free(text);
+    unlink(mine);
     fixture_finish(&f);
 }
 END_TEST
@@ -578,6 +737,12 @@ int main(void) {
     tcase_add_test(t, rows_that_make_no_sense_are_not_taken);
     tcase_add_test(t, an_id_outside_the_vocabulary_is_an_error_of_the_read);
     tcase_add_test(t, a_cache_cut_short_under_a_run_is_an_error_of_the_read);
+    tcase_add_test(t, a_row_longer_than_the_job_allows_is_not_taken);
+    tcase_add_test(t, a_row_that_denies_its_targets_is_an_error_of_the_read);
+    tcase_add_test(t, a_cache_is_for_its_user_alone);
+    tcase_add_test(t, a_file_that_others_may_write_to_is_not_used);
+    tcase_add_test(t, a_directory_that_others_may_write_to_is_not_used);
+    tcase_add_test(t, a_file_that_has_another_name_is_not_written_to);
     tcase_add_test(t, whatever_tokens_depend_on_gives_another_file);
     tcase_add_test(t, what_a_tokenizer_read_is_kept_until_something_changes);
     tcase_add_test(t, bytes_and_tokens_are_not_worth_a_file);

@@ -259,7 +259,7 @@ START_TEST(a_packed_micro_batch_fits_its_plan_and_loses_nothing) {
         uint64_t tokens = 0, targets = 0;
         ck_assert_int_eq(pl_micro_batch_init(&mb, size * SLOT, size * SLOT / 2, &f.d), PL_ERR_OK);
         for (uint64_t first = 0; first < b.slots; first += size) {
-            pl_micro_batch_fill(&mb, &b, first, size);
+            ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, first, size, &f.d), PL_ERR_OK);
             ck_assert_uint_le(mb.n_tokens, size * SLOT);
             ck_assert_uint_le(mb.n_seqs, size * SLOT / 2);
             ck_assert_uint_le(mb.max_len, SLOT);
