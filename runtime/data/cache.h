@@ -20,8 +20,8 @@
 #ifndef PL_RUNTIME_DATA_CACHE_H
 #define PL_RUNTIME_DATA_CACHE_H
 
+#include "estimator/base/digest.h"
 #include "runtime/data/data.h"
-#include "runtime/data/digest.h"
 
 #include <stdbool.h>
 

@@ -2,8 +2,8 @@
 #include "runtime/data/encode.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/digest.h"
 #include "estimator/model/resolve.h"
-#include "runtime/data/digest.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* digest.c - see digest.h. */
-#include "runtime/data/digest.h"
+#include "estimator/base/digest.h"
 
 #include <endian.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * For telling changed files and damaged ones, not against somebody who makes collisions. Two seeds
  * give 128 bits. Use: pl_digest_init(&h, seed); pl_digest_add(&h, p, n); v = pl_digest_value(&h);
  */
-#ifndef PL_RUNTIME_DATA_DIGEST_H
-#define PL_RUNTIME_DATA_DIGEST_H
+#ifndef PL_ESTIMATOR_BASE_DIGEST_H
+#define PL_ESTIMATOR_BASE_DIGEST_H
 
 #include <stddef.h>
 #include <stdint.h>
