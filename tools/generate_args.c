@@ -3,6 +3,7 @@
 
 #include "estimator/api/question.h"
 #include "estimator/base/alloc.h"
+#include "runtime/checkpoint/save_set.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) 
     if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for a path");
     pl_err err = PL_ERR_OK;
     if (!job->tokenizer) err = pl_model_resolve(path, &ref, NULL, d);
+    if (err == PL_ERR_OK && ref.weights_dir) err = pl_save_set_settle(ref.weights_dir, d);
     if (err == PL_ERR_OK && !job->tokenizer && !ref.weights_dir)
         err = pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
                           job->model);

@@ -1,6 +1,7 @@
 /* adapter_config.c - see adapter_config.h. */
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/save_set.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -182,7 +183,8 @@ static pl_err read_numbers(struct pl_adapter_config *c, struct pl_diag *d) {
 
 pl_err pl_adapter_config_read(struct pl_adapter_config *c, const char *dir, struct pl_diag *d) {
     *c = (struct pl_adapter_config){.path = pl_path_join(dir, PL_ADAPTER_CONFIG)};
-    pl_err err = c->path ? pl_json_read(c->path, &c->root, d) : pl_host_oom(d, "a path");
+    pl_err err = c->path ? pl_save_set_settle(dir, d) : pl_host_oom(d, "a path");
+    if (err == PL_ERR_OK) err = pl_json_read(c->path, &c->root, d);
     if (err == PL_ERR_OK) err = check_features(c, d);
     if (err == PL_ERR_OK) err = read_numbers(c, d);
     if (err != PL_ERR_OK) pl_adapter_config_finish(c);

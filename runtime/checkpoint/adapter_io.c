@@ -1,6 +1,7 @@
 /* adapter_io.c - PEFT adapter directories. */
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <math.h>
@@ -100,10 +101,11 @@ pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const str
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_adapter(&w, io->program, d);
     if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
     PL_TRY_GOTO(pl_windows_save(&w, 0, w.n, &source, &o, ADAPTER_FILE, d), out);
     PL_TRY_GOTO(put_config(&o, io->program, job, d), out);
-    err = pl_outbox_commit(&o, d);
+    err = pl_save_set_commit(&o, NULL, NULL, d);
 out:
     pl_outbox_finish(&o);
     pl_windows_finish(&w);

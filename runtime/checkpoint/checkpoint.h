@@ -4,7 +4,9 @@
  * Needs: estimator, device. All traffic goes through one staging buffer that the plan placed.
  *   C1  a directory appears under its final name only when every file in it is complete and synced:
  *       written as NAME.tmp, files fsynced, directory fsynced, renamed, parent fsynced
- *   C2  a failed write, fsync or rename leaves what was there before and no temporary
+ *   C2  a failed write, fsync or rename leaves what was there before and no temporary; only a save
+ *       into a directory that keeps its name may leave the rest of its work to who comes next
+ *       (save_set.h)
  *   C3  files are read header first; no weight byte is read before every name, shape and dtype of
  *       the model was found right */
 #ifndef PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
@@ -36,7 +38,7 @@ struct pl_run_state {
     uint64_t tokens;       /* supervised tokens seen */
     uint64_t oom_recoveries;
     uint64_t seed;
-    uint32_t loss_chunk_tokens; /* in use; 0: not recorded */
+    uint32_t loss_chunk_tokens;       /* in use; 0: not recorded */
     uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
     uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
 };
@@ -61,9 +63,10 @@ pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_d
  * PL_ERR_CHECKPOINT_MISMATCH names both sides. Names with and without `.default` are read. */
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 
-/* Writes into an existing directory. config_json: text to write as config.json. Files of
- * `source_dir` (nullable) that belong to a model directory - tokenizer, generation config, chat
- * template - are copied unchanged. Weights are written in their storage dtype. */
+/* Writes into an existing directory, all files or none (save_set.h). config_json: text to write as
+ * config.json. Files of `source_dir` (nullable) that belong to a model directory - tokenizer,
+ * generation config, chat template - are copied unchanged. Weights are written in their storage
+ * dtype. */
 pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char *config_json,
                      const char *source_dir, struct pl_diag *d);
 pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
@@ -109,11 +112,12 @@ pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, stru
  * or type. */
 pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struct pl_diag *d);
 
-/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename and mkdir
- * together (1-based; 0 = none) fails with ENOSPC, count times. Process-wide counter owned by the
- * caller. NULL = off. */
+/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename, mkdir and
+ * unlink of a file together (1-based; 0 = none) fails with ENOSPC, count times, or the process is
+ * killed before it. Process-wide counter owned by the caller. NULL = off. */
 struct pl_io_fault {
     uint64_t at, count, calls;
+    bool kills;
 };
 void pl_checkpoint_set_fault(struct pl_io_fault *f);
 

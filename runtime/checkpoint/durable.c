@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +29,7 @@ static bool fault_strikes(void) {
     if (!fault) return false;
     uint64_t call = ++fault->calls;
     if (!fault->at || call < fault->at || call - fault->at >= fault->count) return false;
+    if (fault->kills) (void)raise(SIGKILL);
     errno = ENOSPC;
     return true;
 }
@@ -85,10 +88,13 @@ static bool remember_name(struct pl_outbox *o, const char *name) {
     if (o->n == o->cap) {
         uint32_t cap = o->cap ? 2 * o->cap : 8;
         char **names = pl_realloc(o->names, cap * sizeof *names);
-        if (!names) return false;
-        o->names = names;
+        if (names) o->names = names;
+        struct pl_outbox_mark *marks = names ? pl_realloc(o->marks, cap * sizeof *marks) : NULL;
+        if (!marks) return false;
+        o->marks = marks;
         o->cap = cap;
     }
+    o->marks[o->n] = (struct pl_outbox_mark){0};
     o->names[o->n] = pl_strdup(name);
     return o->names[o->n] && ++o->n;
 }
@@ -96,6 +102,7 @@ static bool remember_name(struct pl_outbox *o, const char *name) {
 pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d) {
     o->open_path = temporary_path(o, name);
     if (!o->open_path || !remember_name(o, name)) return pl_host_oom(d, "a file name");
+    pl_digest_init(&o->digest, 0);
     if (!fault_strikes())
         o->fd = open(o->open_path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     return o->fd < 0 ? write_error(d, "create", o->open_path) : PL_ERR_OK;
@@ -108,6 +115,7 @@ pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, st
         if (!fault_strikes()) n = write(o->fd, p, (size_t)pl_u64_min(bytes, WRITE_CHUNK));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return write_error(d, "write", o->open_path);
+        pl_digest_add(&o->digest, p, (size_t)n);
         p += n;
         bytes -= (uint64_t)n;
     }
@@ -117,6 +125,7 @@ pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, st
 pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
     pl_err err = fd_sync(o->fd, o->open_path, d);
     pl_err closed = fd_close(o->fd, o->open_path, d);
+    o->marks[o->n - 1] = (struct pl_outbox_mark){o->digest.bytes, pl_digest_value(&o->digest)};
     o->fd = -1;
     free(o->open_path);
     o->open_path = NULL;
@@ -154,6 +163,7 @@ void pl_outbox_finish(struct pl_outbox *o) {
         free(o->names[i]);
     }
     free(o->names);
+    free(o->marks);
     free(o->open_path);
     free(o->dir);
     *o = (struct pl_outbox){.fd = -1};
@@ -182,8 +192,25 @@ pl_err pl_dir_sync_parent(const char *path, struct pl_diag *d) {
     return err;
 }
 
+pl_err pl_dir_lock(const char *path, int *lock, struct pl_diag *d) {
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0) return write_error(d, "open", path);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return PL_ERR_OK;
+    close(*lock);
+    *lock = -1;
+    pl_diag_at(d, PL_ERR_IO, path, 0, 0, "another run writes into %s", path);
+    pl_diag_hint(d, "wait until it has ended, or name another directory");
+    return PL_ERR_IO;
+}
+
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d) {
     if (fault_strikes() || rename(from, to) != 0) return write_error(d, "rename to", to);
+    return PL_ERR_OK;
+}
+
+pl_err pl_path_unlink(const char *path, struct pl_diag *d) {
+    if (fault_strikes() || (unlink(path) != 0 && errno != ENOENT))
+        return write_error(d, "remove", path);
     return PL_ERR_OK;
 }
 

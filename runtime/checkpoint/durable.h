@@ -5,28 +5,36 @@
  *   U1  a name is taken only by rename, after the content was written, fsynced and closed
  *   U2  a failed fsync is the loss of the file: it is removed and never synced again, because the
  *       kernel may have dropped the dirty pages and would answer OK the second time
- *   U3  every open-for-writing, write, fsync, close, rename and mkdir passes the fault counter
- * Use: struct pl_outbox o = {0};
- *      pl_outbox_init(&o, dir, &d); pl_outbox_open(&o, "config.json", &d);
- *      pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);
+ *   U3  every open-for-writing, write, fsync, close, rename, mkdir and unlink of one file passes
+ * the fault counter Use: struct pl_outbox o = {0}; pl_outbox_init(&o, dir, &d); pl_outbox_open(&o,
+ * "config.json", &d); pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);
  *      pl_outbox_commit(&o, &d); ... pl_outbox_finish(&o); */
 #ifndef PL_RUNTIME_CHECKPOINT_DURABLE_H
 #define PL_RUNTIME_CHECKPOINT_DURABLE_H
 
 #include "estimator/base/diag.h"
+#include "estimator/base/digest.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Files of one directory that change together. Each is written as NAME.tmp; commit gives all of
- * them their names once every one is on disk, in the order they were opened. */
+struct pl_outbox_mark { /* of a whole file: size, and digest of seed 0 */
+    uint64_t bytes, digest;
+};
+
+/* Files of one directory. Each is written as NAME.tmp; commit gives them their names once every one
+ * is on disk, in the order they were opened. Where they must change together, the directory is one
+ * that takes its own name afterwards, or pl_save_set_commit (save_set.h) takes the place of commit.
+ */
 struct pl_outbox {
-    char *dir;    /* owned */
-    char **names; /* owned, final names */
+    char *dir;                    /* owned */
+    char **names;                 /* owned, final names */
+    struct pl_outbox_mark *marks; /* owned, [n], of the files that were closed */
     uint32_t n, cap;
-    uint32_t n_named; /* files that commit has renamed */
-    char *open_path;  /* owned; the temporary being written, NULL when none */
-    int fd;           /* of open_path */
+    uint32_t n_named;        /* files whose temporaries are no longer the outbox's to remove */
+    char *open_path;         /* owned; the temporary being written, NULL when none */
+    int fd;                  /* of open_path */
+    struct pl_digest digest; /* of what was written to it */
 };
 
 pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d);
@@ -50,6 +58,11 @@ pl_err pl_dir_sync(const char *path, struct pl_diag *d);
 /* The directory that a new directory is named in: a power cut must not take the name away. */
 pl_err pl_dir_sync_parent(const char *path, struct pl_diag *d);
 pl_err pl_path_rename(const char *from, const char *to, struct pl_diag *d);
+/* Of a file; one that does not exist is OK. */
+pl_err pl_path_unlink(const char *path, struct pl_diag *d);
+/* Locks a directory until *lock is closed, whatever ends the process. PL_ERR_IO: another run has
+ * it. Some network file systems lock no directories: there it is always OK. */
+pl_err pl_dir_lock(const char *path, int *lock, struct pl_diag *d);
 /* Removes a file or a directory with all it holds; links are removed, not followed. A path that
  * does not exist is OK. */
 pl_err pl_tree_remove(const char *path, struct pl_diag *d);

@@ -6,7 +6,7 @@
  *       no tensor of the adapter is left without a place
  *   F2  a matrix without adapter whose type stays the same is copied bit for bit
  *   F3  sums are fp32; each element is rounded once, to the type of the output
- *   F4  files appear under their names together, once all are on disk (durable.h)
+ *   F4  files appear under their names together, or none does (save_set.h)
  * Use: pl_merge_files_open(&f, &model, "base", "adapter", &d);
  *      pl_merge_files_write(&f, &work, &target, &d); pl_merge_files_close(&f); */
 #ifndef PL_RUNTIME_CHECKPOINT_MERGE_FILES_H

@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #define MODEL_STEM  "model"
+#define CONFIG_FILE "config.json"
 #define SINGLE_FILE "model.safetensors"
 #define INDEX_FILE  "model.safetensors.index.json"
 #define SHARD_NAME  64
@@ -215,15 +217,38 @@ static bool in_outbox(const struct pl_outbox *o, const char *name) {
     return false;
 }
 
+/* The NAME of NAME.tmp; false: it is none, or none of ours. */
+static bool stem_of(const char *name, char out[SHARD_NAME]) {
+    static const char suffix[] = ".tmp";
+    size_t n = strlen(name);
+    if (n < sizeof suffix || n - strlen(suffix) >= SHARD_NAME) return false;
+    n -= strlen(suffix);
+    memcpy(out, name, n);
+    out[n] = 0;
+    return strcmp(name + n, suffix) == 0;
+}
+
+bool pl_model_is_temporary(const char *name) {
+    char stem[SHARD_NAME];
+    if (!stem_of(name, stem)) return false;
+    for (size_t i = 0; i < sizeof companions / sizeof *companions; i++)
+        if (strcmp(stem, companions[i]) == 0) return true;
+    return is_weight_file(stem) || strcmp(stem, CONFIG_FILE) == 0 ||
+           strcmp(stem, PL_SAVE_JOURNAL) == 0;
+}
+
 /* Weights of an earlier save under other names: readers prefer model.safetensors to an index, so a
- * leftover would be loaded in place of what was just written. */
+ * leftover would be loaded in place of what was just written. A save that was killed may have left
+ * temporaries as large as the model. */
 static bool is_leftover(const char *name, const void *outbox) {
-    return is_weight_file(name) && !in_outbox(outbox, name);
+    char stem[SHARD_NAME];
+    const char *file = stem_of(name, stem) ? stem : name;
+    return is_weight_file(file) && !in_outbox(outbox, file);
 }
 
 static pl_err put_texts(struct pl_outbox *o, const char *config_json, const char *source_dir,
                         const struct pl_window_source *source, struct pl_diag *d) {
-    PL_TRY(pl_outbox_put(o, "config.json", config_json, strlen(config_json), d));
+    PL_TRY(pl_outbox_put(o, CONFIG_FILE, config_json, strlen(config_json), d));
     for (size_t i = 0; source_dir && i < sizeof companions / sizeof *companions; i++)
         PL_TRY(copy_companion(o, source_dir, companions[i], source, d));
     return PL_ERR_OK;
@@ -236,11 +261,11 @@ pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source 
     struct shards s = {0};
     pl_err err = cut_shards(w, shard_bytes, &s, d);
     if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
     PL_TRY_GOTO(put_weights(&o, w, &s, source, d), out);
     PL_TRY_GOTO(put_texts(&o, config_json, source_dir, source, d), out);
-    PL_TRY_GOTO(pl_outbox_commit(&o, d), out);
-    err = pl_dir_clear(o.dir, is_leftover, &o, d);
+    err = pl_save_set_commit(&o, is_leftover, &o, d);
 out:
     free(s.first);
     pl_outbox_finish(&o);

@@ -10,6 +10,8 @@
 /* pl_model_save with shards of at most shard_bytes of tensor data (one tensor may exceed it). */
 pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
                             const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
+/* NAME.tmp of a file that saving a model writes: what is left of a save that was killed. */
+bool pl_model_is_temporary(const char *name);
 /* The same of any windows, whose tensors come from `source`. */
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
                       const char *dir, const char *config_json, const char *source_dir,

@@ -2,6 +2,7 @@
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <errno.h>
@@ -104,7 +105,8 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d) {
     *f = (struct pl_weight_files){0};
-    pl_err err = open_files(f, dir, stem, absent, d);
+    pl_err err = pl_save_set_check(dir, d);
+    if (err == PL_ERR_OK) err = open_files(f, dir, stem, absent, d);
     if (err != PL_ERR_OK) pl_weight_files_close(f);
     return err;
 }

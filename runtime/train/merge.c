@@ -7,16 +7,18 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/save_set.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
+#include <unistd.h>
 
 static pl_err find_model(struct pl_merge *m, struct pl_diag *d) {
     PL_TRY(pl_model_resolve(m->request.model, &m->ref, &m->notes, d));
+    if (m->ref.weights_dir) PL_TRY(pl_save_set_settle(m->ref.weights_dir, d));
     PL_TRY(pl_model_read(m->ref.config, &m->model, d));
     if (m->request.gguf) return PL_ERR_OK;
     if (m->model.codes != PL_CODES_NONE) {
@@ -135,31 +137,65 @@ static pl_err advance(void *ctx, uint64_t bytes, struct pl_diag *d) {
     return PL_ERR_INTERRUPTED;
 }
 
+static bool is_dot(const char *name) {
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
 /* A directory that holds anything may be a model somebody needs. */
-static pl_err check_empty(const char *path, struct pl_diag *d) {
+static pl_err check_empty(const char *path, bool settled, struct pl_diag *d) {
     DIR *dir = opendir(path);
     if (!dir)
         return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0, "cannot list %s: %s", path,
                           strerror(errno));
     const struct dirent *e;
-    while ((e = readdir(dir)) && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0))
+    while ((e = readdir(dir)) && (is_dot(e->d_name) || pl_model_is_temporary(e->d_name)))
         continue;
     pl_err err = PL_ERR_OK;
     if (e) {
         err = pl_diag_set(d, PL_ERR_USAGE, "%s is not empty: it holds %.60s", path, e->d_name);
-        pl_diag_hint(d, "name a new directory with --output");
+        pl_diag_hint(d, settled ? "it is whole: a save that was cut short there has been finished; "
+                                  "to make another, name a new directory with --output"
+                                : "name a new directory with --output");
     }
     closedir(dir);
     return err;
 }
 
+static bool is_temporary(const char *name, const void *unused) {
+    (void)unused;
+    return pl_model_is_temporary(name);
+}
+
+/* Of a directory that was there: what a merge that was killed has left is finished where that was
+ * its end, and else removed. */
+static pl_err clear_directory(const struct pl_merge *m, struct pl_diag *d) {
+    const char *path = m->request.output;
+    bool unfinished = pl_save_set_check(path, NULL) != PL_ERR_OK;
+    PL_TRY(pl_save_set_begin(path, d));
+    if (m->request.replace) return PL_ERR_OK;
+    PL_TRY(check_empty(path, unfinished, d));
+    return pl_dir_clear(path, is_temporary, NULL, d);
+}
+
 static pl_err make_directory(struct pl_merge *m, struct pl_diag *d) {
     struct stat st;
-    if (stat(m->request.output, &st) == 0)
-        return m->request.replace ? PL_ERR_OK : check_empty(m->request.output, d);
-    PL_TRY(pl_dir_create(m->request.output, d));
-    m->made_directory = true;
-    return pl_dir_sync_parent(m->request.output, d);
+    bool there = stat(m->request.output, &st) == 0;
+    if (!there) {
+        PL_TRY(pl_dir_create(m->request.output, d));
+        m->made_directory = true;
+        PL_TRY(pl_dir_sync_parent(m->request.output, d));
+    }
+    PL_TRY(pl_dir_lock(m->request.output, &m->lock, d));
+    m->locks = true;
+    return there ? clear_directory(m, d) : PL_ERR_OK;
+}
+
+/* M3. config.json first: what is left when this is cut short is taken for no model. */
+static void remove_output(const struct pl_merge *m) {
+    char *config = pl_path_join(m->request.output, "config.json");
+    if (config) (void)pl_tree_remove(config, NULL);
+    (void)pl_tree_remove(m->request.output, NULL);
+    free(config);
 }
 
 static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, struct pl_diag *d) {
@@ -199,7 +235,7 @@ pl_err pl_merge_run(struct pl_merge *m, struct pl_diag *d) {
     if (err == PL_ERR_OK) err = check_books(m, d);
     if (err == PL_ERR_OK) err = write_output(m, d);
     if (err == PL_ERR_OK) err = check_books(m, d);
-    if (err != PL_ERR_OK && m->made_directory) (void)pl_tree_remove(m->request.output, NULL);
+    if (err != PL_ERR_OK && m->made_directory) remove_output(m);
     return err;
 }
 
@@ -211,5 +247,6 @@ void pl_merge_finish(struct pl_merge *m) {
     pl_merge_files_close(&m->files);
     pl_model_ref_finish(&m->ref);
     pl_text_finish(&m->notes);
+    if (m->locks) close(m->lock);
     *m = (struct pl_merge){0};
 }

@@ -4,12 +4,13 @@
  * In: paths and a budget.  Out: a model directory, or a file.
  * Needs: checkpoint, exec, the CPU device, estimator.
  *   M1  pl_merge_init reads headers and plans; it allocates no arena, reads no weight and writes
- *       nothing. Under a budget the buffers are planned smaller; when even rows alone do not fit,
- *       the merge is refused there
- *   M2  planned == bound == allocated, byte for byte, asserted in every run; the bytes depend on
- *       the widest matrix and the rank, not on the number of layers
- *   M3  a merge that fails or is stopped leaves no file, and no directory that it made; only where
- * a rename fails in an empty directory that was there before may whole files stay Use:
+ *       nothing, but that it finishes a save that was cut short in what it reads (save_set.h).
+ * Under a budget the buffers are planned smaller; when even rows alone do not fit, the merge is
+ * refused there M2  planned == bound == allocated, byte for byte, asserted in every run; the bytes
+ * depend on the widest matrix and the rank, not on the number of layers M3  a merge that fails or
+ * is stopped leaves no file, and no directory that it made; only where a rename fails in a
+ * directory that was there before may the whole set stay, as save_set.h says. One that was killed
+ * leaves the set or temporaries, which do not keep the same command from starting over Use:
  * pl_merge_init(&m, &request, &d); pl_merge_run(&m, &d); ... pl_merge_finish(&m); */
 #ifndef PL_RUNTIME_TRAIN_MERGE_H
 #define PL_RUNTIME_TRAIN_MERGE_H
@@ -49,6 +50,8 @@ struct pl_merge {
     uint64_t total_bytes; /* of tensors to be written */
     uint64_t done_bytes, allocated_bytes;
     bool made_directory;
+    bool locks;
+    int lock; /* on the output, where it `locks` */
     struct pl_text notes;
 };
 

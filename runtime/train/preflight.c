@@ -1,6 +1,7 @@
 /* preflight.c - everything that is decided before a device is opened. */
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/train/adapter_job.h"
 #include "runtime/train/disk.h"
 #include "runtime/train/generate.h"
@@ -18,6 +19,11 @@
 #define DEFAULT_WARMUP_RATIO 0.03
 #define ROWS_MAX             9007199254740992.0 /* 2^53: a double counts them one by one */
 
+/* Before any file of a model is read. */
+static pl_err settle(const struct pl_model_ref *ref, struct pl_diag *d) {
+    return ref->weights_dir ? pl_save_set_settle(ref->weights_dir, d) : PL_ERR_OK;
+}
+
 /* The config.json to read, and the directory of the weights when there are weights to read. */
 static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
@@ -26,12 +32,14 @@ static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY_GOTO(pl_question_resolve(job, job->model_config ? job->model_config : job->model,
                                     &pf->notes, &config, d),
                 out);
+    PL_TRY_GOTO(settle(&config, d), out);
     pf->config_path = config.config;
     config.config = NULL;
     if (job->init == PL_INIT_PRETRAINED) {
         struct pl_model_ref *from = job->model_config ? &weights : &config;
         if (job->model_config)
             PL_TRY_GOTO(pl_question_resolve(job, job->model, &pf->notes, &weights, d), out);
+        PL_TRY_GOTO(settle(from, d), out);
         pf->model_dir = from->weights_dir;
         from->weights_dir = NULL;
     }
@@ -293,8 +301,7 @@ static pl_err judge_host(struct pl_preflight *pf, struct pl_diag *d) {
     char need[PL_BYTES_TEXT], have[PL_BYTES_TEXT];
     uint64_t needed = pl_plan_host_total(plan), available;
     bool plans_host = needed > pf->traits.pinned_bytes;
-    if (!plans_host || pf->job->device == PL_DEVICE_NULL ||
-        pf->job->preflight == PL_PREFLIGHT_OFF)
+    if (!plans_host || pf->job->device == PL_DEVICE_NULL || pf->job->preflight == PL_PREFLIGHT_OFF)
         return PL_ERR_OK;
     if (!pl_device_is_cuda(pf->job->device)) needed += plan->arena_bytes;
     PL_TRY(pl_cpu_available_bytes(&available, d));

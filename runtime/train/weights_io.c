@@ -158,8 +158,7 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
                  (unsigned long long)r->saved_step);
 }
 
-/* The files of output_dir change together or not at all: pl_model_save and pl_adapter_save see to
- * that. */
+/* The files of output_dir change together or not at all (save_set.h). */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (!has_memory(r)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);

@@ -2,6 +2,7 @@
 #include "estimator/program/workspace_gemm.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/train/merge.h"
 #include "tests/checkpoint/rig.h"
 #include "tests/support/scratch.h"
@@ -12,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char dir[64];
 static struct pl_diag diag;
@@ -67,6 +70,8 @@ static void make_sources(const struct kind *k) {
 static void setup(void) {
     diag = (struct pl_diag){0};
     OK(pl_job_defaults(&job, &diag));
+    /* A kill takes nothing from the kernel, so a disk would only make this slow. */
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
     dir_make(dir);
 }
 static void teardown(void) {
@@ -310,6 +315,107 @@ START_TEST(a_failure_at_any_write_leaves_nothing) {
 }
 END_TEST
 
+/* In a process of its own, killed before its at-th call; false: it came to its end. */
+static bool killed_at(const struct pl_merge_request *r, uint64_t at) {
+    struct pl_io_fault fault = {.at = at, .count = 1, .kills = true};
+    int status;
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (!child) {
+        pl_checkpoint_set_fault(&fault);
+        _exit(merge_all(r) == PL_ERR_OK ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status)) ck_assert_int_eq(WEXITSTATUS(status), 0);
+    return WIFSIGNALED(status);
+}
+
+struct pair {
+    const char *a, *b;
+    bool same;
+};
+
+static void compare_file(const char *name, void *ctx) {
+    struct pair *p = ctx;
+    if (strstr(name, ".tmp")) return; /* of one that was killed: as good as not there */
+    const char *a = textf("%s/%s", p->a, name), *b = textf("%s/%s", p->b, name);
+    p->same = p->same && exists(a) && exists(b) && file_same(a, b);
+}
+
+static bool same_set(const char *a, const char *b) {
+    struct pair p = {a, b, true};
+    dir_each(a, compare_file, &p);
+    dir_each(b, compare_file, &p);
+    return p.same;
+}
+
+/* The same command starts over, or finds the model of the killed one whole and says so. */
+START_TEST(a_killed_merge_does_not_block_the_same_one) {
+    struct pl_merge_request r = request(PL_DTYPE_F32);
+    char whole[128];
+    unsigned finished = 0;
+    bool killed = true;
+    make_sources(&kinds[0]);
+    r.shard_bytes = 9000;
+    OK(merge_all(&r));
+    snprintf(whole, sizeof whole, "%s/whole", dir);
+    ck_assert_int_eq(rename(r.output, whole), 0);
+    for (uint64_t at = 1; killed; at++) {
+        dir_remove(r.output);
+        killed = killed_at(&r, at);
+        diag = (struct pl_diag){0};
+        pl_err err = merge_all(&r);
+        bool told = strstr(pl_diag_hint_text(&diag), "it is whole") != NULL;
+        ck_assert_msg(err == PL_ERR_OK || err == PL_ERR_USAGE, "call %d: %s", (int)at,
+                      diag.message);
+        ck_assert_msg(same_set(r.output, whole), "call %d", (int)at);
+        finished += told;
+    }
+    ck_assert_uint_gt(finished, 5);
+    ck_assert(!exists(in(r.output, "model.safetensors.index.json.tmp")));
+}
+END_TEST
+
+/* An export that takes the place of an earlier one is one of the two. */
+START_TEST(a_killed_merge_leaves_the_model_before_it_or_its_own) {
+    struct pl_merge_request r = request(PL_DTYPE_BF16);
+    char paths[2][128];
+    int seen[2] = {0};
+    bool killed = true;
+    make_sources(&kinds[0]);
+    for (int i = 0; i < 2; i++) {
+        r.dtype = i ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+        r.shard_bytes = i ? 9000 : 4500;
+        OK(merge_all(&r));
+        snprintf(paths[i], sizeof paths[i], "%s/whole%d", dir, i);
+        ck_assert_int_eq(rename(r.output, paths[i]), 0);
+    }
+    r.replace = true;
+    for (uint64_t at = 1; killed; at++) {
+        dir_remove(r.output);
+        scratch_copy(paths[0], r.output);
+        killed = killed_at(&r, at);
+        OK(pl_save_set_settle(r.output, &diag));
+        bool old = same_set(r.output, paths[0]), new = same_set(r.output, paths[1]);
+        ck_assert_msg(old != new, "call %d", (int)at);
+        seen[new]++;
+    }
+    ck_assert(seen[0] > 20 && seen[1] > 5);
+}
+END_TEST
+
+START_TEST(two_merges_do_not_write_one_directory) {
+    struct pl_merge_request r = request(PL_DTYPE_F32);
+    int lock;
+    make_sources(&kinds[0]);
+    ck_assert_int_eq(mkdir(r.output, 0777), 0);
+    OK(pl_dir_lock(r.output, &lock, &diag));
+    FAILS(merge_all(&r), PL_ERR_IO, "another run writes into");
+    close(lock);
+    OK(merge_all(&r));
+}
+END_TEST
+
 static volatile sig_atomic_t stop;
 static int stretches;
 static void stop_at_the_ninth(void *ctx, uint64_t done_bytes, uint64_t total_bytes) {
@@ -398,6 +504,9 @@ int main(void) {
     tcase_add_loop_test(t, a_budget_shrinks_the_buffers_and_changes_no_bit, 0, N_KINDS);
     tcase_add_test(t, what_the_last_halving_needs_is_the_least_that_is_taken);
     tcase_add_test(t, a_failure_at_any_write_leaves_nothing);
+    tcase_add_test(t, a_killed_merge_does_not_block_the_same_one);
+    tcase_add_test(t, a_killed_merge_leaves_the_model_before_it_or_its_own);
+    tcase_add_test(t, two_merges_do_not_write_one_directory);
     tcase_add_test(t, a_signal_ends_it_and_leaves_nothing);
     tcase_add_test(t, a_directory_with_something_in_it_is_left_alone);
     tcase_add_loop_test(t, an_adapter_that_does_not_fit_is_refused_by_the_tensor, 0,
