@@ -186,7 +186,8 @@ static void expect_whole_checkpoint(const char *name, void *count) {
     ++*(int *)count;
 }
 
-/* Returns how many checkpoints there are. A save that failed behind its journal is finished first. */
+/* Returns how many checkpoints there are. A save that failed after its journal is finished first.
+ */
 static int expect_whole_output(void) {
     int count = 0;
     struct pl_diag d = {0};
