@@ -195,9 +195,10 @@ void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e
 /* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
 json_t *pl_cli_json_string(const char *s);
 
-/* SIGINT, SIGTERM and, unless it is ignored, SIGHUP set the flag that is returned to their number.
- * A second SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process,
- * one flag. */
+/* SIGINT, SIGTERM and, unless they are ignored, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU set the flag
+ * that is returned to the number of the first of them. SIGINT or SIGTERM a second or more after the
+ * first SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process, one
+ * flag. */
 volatile sig_atomic_t *pl_cli_catch_signals(void);
 /* For work that is worth more than who watches it: a pipe that nobody reads is a failed write. */
 void pl_cli_outlive_readers(void);

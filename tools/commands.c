@@ -14,8 +14,9 @@ static const struct pl_command commands[] = {
                     "plimsoll train run.yaml --probe\n",
         .text = "Prints the memory ledger and the verdict, then trains. A job that does not fit\n"
                 "is refused with exit 3 before anything is allocated. SIGINT, SIGTERM or SIGHUP\n"
-                "finishes the step, saves a checkpoint and exits 130, 143 or 129; the same\n"
-                "command resumes.\n"
+                "finishes the step, saves a checkpoint and exits 130, 143 or 129; SIGUSR1,\n"
+                "SIGUSR2 and SIGXCPU do so too, with 138, 140 and 152. The same command\n"
+                "resumes.\n"
                 "Where an earlier run of this kind was timed on this machine, the seconds of a\n"
                 "step are predicted from it; nothing is decided by them. --profile says at the\n"
                 "end what the operations took, by kind; a GPU is waited for behind each of them,\n"
@@ -266,6 +267,7 @@ static const struct pl_cli_exit exits[] = {
     {"5", "bad model, tokenizer, data or checkpoint file"},
     {"6", "no usable device"},
     {"129, 130, 143", "stopped by SIGHUP, SIGINT, SIGTERM"},
+    {"138, 140, 152", "stopped by SIGUSR1, SIGUSR2, SIGXCPU"},
 };
 
 const struct pl_cli_exit *pl_cli_exits(size_t *n) {

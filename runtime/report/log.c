@@ -8,15 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 /* 17 significant digits give back the same double. */
 #define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(17))
 
+#define STOP_WAITS   20
+#define STOP_WAIT_NS 10000000L
+
 struct pl_log {
     int fd;
     off_t whole; /* bytes up to the end of the last whole line */
     FILE *echo;
+    const volatile sig_atomic_t *stop; /* nullable */
     char *path;
 };
 
@@ -230,6 +235,27 @@ static bool write_all(int fd, const char *p, size_t n) {
     return true;
 }
 
+void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop) {
+    log->stop = stop;
+}
+
+/* The signal may still be on its way when the other end of the pipe has died of it. */
+static bool told_to_stop(const struct pl_log *log) {
+    const struct timespec wait = {0, STOP_WAIT_NS};
+    for (int i = 0; log->stop && !*log->stop && i < STOP_WAITS; i++)
+        nanosleep(&wait, NULL);
+    return log->stop && *log->stop;
+}
+
+static pl_err echo_line(struct pl_log *log, const char *text, size_t n, struct pl_diag *d) {
+    if (fwrite(text, 1, n, log->echo) == n && fflush(log->echo) == 0) return PL_ERR_OK;
+    const int error = errno;
+    if (error != EPIPE || !told_to_stop(log))
+        return pl_diag_set(d, PL_ERR_IO, "cannot write to standard output: %s", strerror(error));
+    log->echo = NULL;
+    return PL_ERR_OK;
+}
+
 /* text ends in a newline. A line cut short by a full disk is taken back, so that the next one does
  * not grow from its stump. */
 static pl_err write_line(struct pl_log *log, const char *text, size_t n, struct pl_diag *d) {
@@ -240,9 +266,7 @@ static pl_err write_line(struct pl_log *log, const char *text, size_t n, struct 
         return err;
     }
     log->whole += (off_t)n;
-    if (!log->echo) return PL_ERR_OK;
-    if (fwrite(text, 1, n, log->echo) == n && fflush(log->echo) == 0) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+    return log->echo ? echo_line(log, text, n, d) : PL_ERR_OK;
 }
 
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d) {

@@ -15,6 +15,7 @@
 #include "estimator/picture/picture.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -37,6 +38,9 @@ struct pl_log;
  * (`train --json`). */
 pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_log **out,
                    struct pl_diag *d);
+/* A reader of `echo` that leaves when *stop is set, or is about to be, is no failure: Ctrl-C tells
+ * both ends of a pipe, in no order. The echo then ends. */
+void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
 /* Writes {"event":name, ...fields} as one line and flushes; steals `fields`, also on failure; NULL
  * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d);

@@ -22,6 +22,7 @@ static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
     uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->pf->resume_state.step;
     pl_text_addf(&path, "%s/train_log.jsonl", r->job->output_dir);
     pl_err err = pl_log_open(pl_text_str(&path), keep_steps, r->opt->json, &r->log, d);
+    if (err == PL_ERR_OK) pl_log_set_stop(r->log, r->opt->stop);
     if (err == PL_ERR_OK && wants(r->job, "tensorboard")) {
         pl_text_finish(&path);
         pl_text_addf(&path, "%s/runs", r->job->output_dir);

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -176,12 +177,16 @@ START_TEST(a_signal_saves_and_the_same_command_goes_on_bit_for_bit) {
 }
 END_TEST
 
-/* Nobody reads the pipe any more: the run hangs in a write until it is told twice. */
+/* Nobody reads the pipe any more: the run hangs in a write until it is told twice, and not in one
+ * second. */
 START_TEST(a_second_signal_is_obeyed_at_once) {
     make_job(0, "");
     struct child c = start_long_run("output_dir=out");
     kill(c.pid, signals[_i].number);
-    pause_ms(50);
+    pause_ms(600);
+    kill(c.pid, signals[_i].number);
+    pause_ms(600);
+    ck_assert_int_eq(waitpid(c.pid, NULL, WNOHANG), 0);
     kill(c.pid, signals[_i].number);
     struct outcome o = child_wait(&c, 20);
     ck_assert_msg(!o.timed_out && o.status == signals[_i].status, "exit %d: %s", o.status, o.err);
