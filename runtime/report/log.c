@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -163,6 +164,14 @@ static pl_err sync_directory_of(const char *path, struct pl_diag *d) {
     return err;
 }
 
+/* A link that somebody has put in the place of the file is not followed. */
+static FILE *create(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!f && fd >= 0) close(fd);
+    return f;
+}
+
 /* Leaves the old log or the new one, never a mixture: write beside, sync, rename, sync. */
 static pl_err drop_lines_beyond(const char *path, uint64_t keep_steps, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
@@ -172,7 +181,7 @@ static pl_err drop_lines_beyond(const char *path, uint64_t keep_steps, struct pl
         err = no_memory(d);
         goto out;
     }
-    FILE *to = fopen(beside.data, "w");
+    FILE *to = create(beside.data);
     if (!to) {
         err = io_error(d, beside.data, "write");
         goto out;
@@ -195,12 +204,13 @@ out:
 pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_log **out,
                    struct pl_diag *d) {
     *out = NULL;
-    if (access(path, F_OK) == 0) PL_TRY(drop_lines_beyond(path, keep_steps, d));
+    struct stat st;
+    if (lstat(path, &st) == 0) PL_TRY(drop_lines_beyond(path, keep_steps, d));
     pl_err err = PL_ERR_OK;
     struct pl_log *log = pl_calloc(1, sizeof *log);
     if (!log) return no_memory(d);
     log->echo = echo;
-    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     log->path = pl_strdup(path);
     if (!log->path)
         err = no_memory(d);

@@ -5,7 +5,8 @@
  *   L1  the log is appended line by line and survives a crash up to the last whole line; a line
  *       that could not be written whole is taken back
  *   L2  every line is JSON whatever the numbers: what is not finite is written as null
- *   L3  pictures need no font, script or file but themselves, and have a layout for any input
+ *   L3  a link in the place of the log or its temporary is replaced or refused, never written
+ * through L4  pictures need no font, script or file but themselves, and have a layout for any input
  * Use: pl_log_open("out/train_log.jsonl", 0, NULL, &log, &diag);
  *      pl_log_step(log, &r, &diag); ... pl_log_close(&log); */
 #ifndef PL_RUNTIME_REPORT_REPORT_H

@@ -248,6 +248,35 @@ START_TEST(a_rewrite_that_fails_keeps_the_old_log) {
 }
 END_TEST
 
+/* _i: the log is a link to a file, or to none; its temporary is one. */
+START_TEST(a_link_in_the_place_of_the_log_is_not_written_through) {
+    char mine[64], beside[sizeof path + 4], text[64] = "";
+    struct pl_log *log = NULL;
+    struct pl_diag d = {0};
+    snprintf(mine, sizeof mine, "%s/mine", dir);
+    snprintf(beside, sizeof beside, "%s.tmp", path);
+    if (_i != 1) {
+        FILE *f = fopen(mine, "w");
+        ck_assert(f && fputs("precious\n", f) >= 0 && fclose(f) == 0);
+    }
+    if (_i == 2) write_file(OLD_LOG);
+    ck_assert_int_eq(symlink(mine, _i == 2 ? beside : path), 0);
+    pl_err err = pl_log_open(path, 0, NULL, &log, &d);
+    if (err == PL_ERR_OK) err = pl_log_event(log, "next", json_object(), &d);
+    ck_assert_int_eq(err, _i == 2 ? PL_ERR_IO : PL_ERR_OK);
+    pl_log_close(&log);
+    ck_assert_str_eq(read_file(), _i == 2 ? OLD_LOG : "{\"event\":\"next\"}\n");
+    FILE *f = fopen(mine, "r");
+    if (f) {
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+    }
+    ck_assert_str_eq(text, _i == 1 ? "" : "precious\n");
+    unlink(mine);
+    unlink(beside);
+}
+END_TEST
+
 START_TEST(a_log_that_cannot_be_opened_names_its_path) {
     struct pl_log *log = NULL;
     struct pl_diag d = {0};
@@ -276,6 +305,7 @@ int main(void) {
     tcase_add_test(tc, a_long_log_reads_back_whole);
     tcase_add_test(tc, a_line_cut_short_by_a_full_disk_is_taken_back);
     tcase_add_test(tc, a_rewrite_that_fails_keeps_the_old_log);
+    tcase_add_loop_test(tc, a_link_in_the_place_of_the_log_is_not_written_through, 0, 3);
     tcase_add_test(tc, a_log_that_cannot_be_opened_names_its_path);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
