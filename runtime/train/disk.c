@@ -35,8 +35,21 @@ static uint64_t more_checkpoints(const struct pl_preflight *pf, uint64_t there) 
                       1 + job->save_total_limit - pl_u64_min(there, job->save_total_limit));
 }
 
+/* Of the export of save_merged: the whole model, in the type that config.json says it is stored in;
+ * the files of the base are not opened for this. */
+static uint64_t merged_bytes(const struct pl_preflight *pf) {
+    bool wide = strcmp(pf->model.torch_dtype, "float32") == 0;
+    uint64_t bytes;
+    if (!pf->job->save_merged || !pl_mode_adapts(pf->job->mode)) return 0;
+    return pl_u64_mul(pl_model_param_count(&pf->model),
+                      pl_dtype_bytes(wide ? PL_DTYPE_F32 : PL_DTYPE_BF16), &bytes)
+               ? bytes
+               : UINT64_MAX;
+}
+
 pl_err pl_disk_note(struct pl_preflight *pf, struct pl_diag *d) {
     char need[PL_BYTES_TEXT], weights[PL_BYTES_TEXT], each[PL_BYTES_TEXT], left[PL_BYTES_TEXT];
+    char export[PL_BYTES_TEXT];
     struct pl_save_bytes save;
     uint64_t there, needed;
     if (pf->job->device == PL_DEVICE_NULL || pf->job->inference) return PL_ERR_OK;
@@ -45,14 +58,18 @@ pl_err pl_disk_note(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_checkpoint_count(pf->job->output_dir, &there, d));
     PL_TRY(pl_checkpoint_bytes(pf->estimate.planned.program, &save, d));
     const uint64_t checkpoint = save.weights + save.states, n = more_checkpoints(pf, there);
-    if (!pl_u64_mul(n, checkpoint, &needed) || !pl_u64_add(needed, save.weights, &needed))
+    const uint64_t merged = merged_bytes(pf);
+    if (!pl_u64_mul(n, checkpoint, &needed) || !pl_u64_add(needed, save.weights, &needed) ||
+        !pl_u64_add(needed, merged, &needed))
         needed = UINT64_MAX;
     if (needed <= free_there) return PL_ERR_OK;
-    pl_text_addf(&pf->notes,
-                 "output_dir may come to need %s (weights %s, %llu checkpoint%s of %s each), and "
-                 "%s are free there\n",
-                 pl_bytes_text(needed, need), pl_bytes_text(save.weights, weights),
-                 (unsigned long long)n, n == 1 ? "" : "s", pl_bytes_text(checkpoint, each),
-                 pl_bytes_text(free_there, left));
+    pl_text_addf(
+        &pf->notes,
+        "output_dir may come to need %s (weights %s, %s%s%llu checkpoint%s of %s each), and "
+        "%s are free there\n",
+        pl_bytes_text(needed, need), pl_bytes_text(save.weights, weights),
+        merged ? pl_bytes_text(merged, export) : "", merged ? " merged, " : "",
+        (unsigned long long)n, n == 1 ? "" : "s", pl_bytes_text(checkpoint, each),
+        pl_bytes_text(free_there, left));
     return PL_ERR_OK;
 }

@@ -1,8 +1,8 @@
 /* disk.h - whether what a run saves has room where it is saved.
  *
  * In: a planned job.  Out: a note.  Needs: checkpoint.h.
- *   D1  the bytes are those of the tensors that saving walks over; headers, logs, pictures and the
- *       merged export, which a run can be done without, are left out
+ *   D1  the bytes are those of the tensors that saving walks over, of `save_merged` too; headers,
+ *       logs and pictures are left out
  * Use: PL_TRY(pl_disk_note(pf, &d)); */
 #ifndef PL_RUNTIME_TRAIN_DISK_H
 #define PL_RUNTIME_TRAIN_DISK_H

@@ -352,6 +352,23 @@ START_TEST(a_disk_that_is_too_small_is_told_before_the_first_step) {
 }
 END_TEST
 
+START_TEST(the_merged_export_counts_in_what_a_disk_has_room_for) {
+    tiny_make(dir,
+              &(struct tiny){
+                  .mode = "lora", .hidden = vast.hidden, .layers = vast.layers, .ffn = vast.ffn},
+              "batch_size: 2\npreflight: warn\nmax_steps: 4\nmodel: .\ninit: pretrained\n"
+              "model_config: ~\nsave_steps: 0\nlora_r: 1\n");
+    struct outcome o = TRAIN("--dry-run");
+    ck_assert_msg(o.status == 0 && !strstr(o.err, " merged, "), "%s", o.err);
+    outcome_finish(&o);
+    o = TRAIN("--dry-run", "save_merged=true");
+    ck_assert_msg(o.status == 0 && strstr(o.err, "output_dir may come to need ") &&
+                      strstr(o.err, " merged, 0 checkpoints of "),
+                  "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_damaged_checkpoint_names_the_way_out) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
     TRAIN_WELL("max_steps=2");
@@ -390,6 +407,7 @@ int main(void) {
     tcase_add_test(tc, going_on_over_another_base_is_told);
     tcase_add_test(tc, a_damaged_checkpoint_names_the_way_out);
     tcase_add_test(tc, a_disk_that_is_too_small_is_told_before_the_first_step);
+    tcase_add_test(tc, the_merged_export_counts_in_what_a_disk_has_room_for);
     suite_add_tcase(s, in_need);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
