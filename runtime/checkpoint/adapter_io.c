@@ -103,6 +103,7 @@ pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const str
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
+    o.manifest = io->manifest;
     PL_TRY_GOTO(pl_windows_save(&w, 0, w.n, &source, &o, ADAPTER_FILE, d), out);
     PL_TRY_GOTO(put_config(&o, io->program, job, d), out);
     err = pl_save_set_commit(&o, NULL, NULL, d);

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/windows.h"
 
@@ -25,6 +26,7 @@
 static void forget(struct pl_checkpoint *c) {
     free(c->final_path);
     free(c->tmp_path);
+    json_decref(c->files);
     *c = (struct pl_checkpoint){0};
 }
 
@@ -36,7 +38,8 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
         c->final_path = NULL;
     if (!c->final_path || pl_asprintf(&c->tmp_path, "%s.tmp", c->final_path) < 0)
         c->tmp_path = NULL;
-    if (!c->tmp_path) err = pl_host_oom(d, "a path");
+    c->files = json_object();
+    if (!c->tmp_path || !c->files) err = pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_tree_remove(c->tmp_path, d);
     if (err == PL_ERR_OK) err = pl_dir_create(c->tmp_path, d);
     if (err != PL_ERR_OK) forget(c);
@@ -67,23 +70,25 @@ pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out
     struct pl_windows trained = {0}, states = {0};
     *out = (struct pl_save_bytes){0};
     pl_err err = add_all(&trained, &states, p, d);
-    if (err == PL_ERR_OK)
-        *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
+    if (err == PL_ERR_OK) *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
     pl_windows_finish(&states);
     pl_windows_finish(&trained);
     return err;
 }
 
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
-                                 const struct pl_run_state *s, struct pl_diag *d) {
+                                 const struct pl_run_state *s, struct json_t *job,
+                                 struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
     struct pl_outbox o = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = add_all(&trained, &states, io->program, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_outbox_init(&o, c->tmp_path, d), out);
+    o.manifest = c->files;
     PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, &source, &o, STATES_FILE, d), out);
-    PL_TRY_GOTO(pl_run_state_put(&o, s, d), out);
+    o.manifest = NULL; /* the list is in the file that follows */
+    PL_TRY_GOTO(pl_run_record_put(&o, s, job, c->files, d), out);
     err = pl_outbox_commit(&o, d);
 out:
     pl_outbox_finish(&o);
@@ -113,12 +118,16 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static bool is_directory(const char *output_dir, const char *name) {
-    struct stat st;
+/* What has gone meanwhile is none. */
+static pl_err is_directory(const char *output_dir, const char *name, bool *out, struct pl_diag *d) {
+    struct stat st = {0};
     char *path = pl_path_join(output_dir, name);
-    bool yes = path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!path) return pl_host_oom(d, "a path");
+    bool answers = lstat(path, &st) == 0 || errno == ENOENT;
+    *out = answers && S_ISDIR(st.st_mode);
+    pl_err err = answers ? PL_ERR_OK : pl_file_read_error(d, path);
     free(path);
-    return yes;
+    return err;
 }
 
 static pl_err add_step(struct step_list *list, uint64_t step, struct pl_diag *d) {
@@ -133,18 +142,30 @@ static pl_err add_step(struct step_list *list, uint64_t step, struct pl_diag *d)
     return PL_ERR_OK;
 }
 
-/* A directory that is not there holds no checkpoints. */
+static pl_err list_error(struct pl_diag *d, const char *output_dir) {
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, output_dir, 0, 0, "cannot list %s: %s", output_dir,
+                      strerror(errno));
+}
+
+static pl_err take_entry(struct step_list *list, const char *output_dir, const char *name,
+                         struct pl_diag *d) {
+    uint64_t step;
+    bool directory = false;
+    if (!parse_step(name, &step)) return PL_ERR_OK;
+    PL_TRY(is_directory(output_dir, name, &directory, d));
+    return directory ? add_step(list, step, d) : PL_ERR_OK;
+}
+
+/* A directory that is not there holds no checkpoints; one that does not answer may hold some. */
 static pl_err list_steps(const char *output_dir, struct step_list *list, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
-    uint64_t step;
+    const struct dirent *e;
     DIR *dir = opendir(output_dir);
     if (!dir && errno == ENOENT) return PL_ERR_OK;
-    if (!dir)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, output_dir, 0, 0, "cannot list %s: %s",
-                          output_dir, strerror(errno));
-    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));)
-        if (parse_step(e->d_name, &step) && is_directory(output_dir, e->d_name))
-            err = add_step(list, step, d);
+    if (!dir) return list_error(d, output_dir);
+    while (err == PL_ERR_OK && (errno = 0, e = readdir(dir)))
+        err = take_entry(list, output_dir, e->d_name, d);
+    if (err == PL_ERR_OK && errno) err = list_error(d, output_dir);
     closedir(dir);
     if (list->n) qsort(list->steps, list->n, sizeof *list->steps, newest_first);
     return err;
@@ -173,8 +194,16 @@ static pl_err remove_checkpoint(const char *path, struct pl_diag *d) {
     return err;
 }
 
+/* What cannot be read may be anybody's, and whole once its disk answers again: it stays. */
+static bool may_be_removed(const char *path) {
+    struct pl_run_state s;
+    bool there = false;
+    if (pl_run_record_exists(path, &there, NULL) != PL_ERR_OK) return false;
+    return !there || pl_checkpoint_read_state(path, &s, NULL) == PL_ERR_OK;
+}
+
 /* Keeps `written` and the keep - 1 newest before it. Later steps are those of a run that was
- * started over, or gone back behind: left there they would be what resuming finds. */
+ * started over, or gone back behind. */
 static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
                      struct pl_diag *d) {
     struct step_list list = {0};
@@ -187,7 +216,7 @@ static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
             break;
         }
         kept += kept || strcmp(path, written) == 0;
-        if (kept == 0 || kept > keep) err = remove_checkpoint(path, d);
+        if ((kept == 0 || kept > keep) && may_be_removed(path)) err = remove_checkpoint(path, d);
         free(path);
     }
     free(list.steps);
@@ -257,24 +286,75 @@ void pl_checkpoint_abort(struct pl_checkpoint *c) {
     forget(c);
 }
 
-static bool is_complete(const char *path) {
-    struct pl_run_state s;
-    return pl_checkpoint_read_state(path, &s, NULL) == PL_ERR_OK;
+/* The newest checkpoint that was seen, and one of a run that cannot be told from its run. */
+struct newest {
+    char *path, *rival; /* owned */
+    struct pl_run_state state;
+};
+
+static void take_newest(struct newest *n, char *path, const struct pl_run_state *s) {
+    free(n->path);
+    free(n->rival);
+    *n = (struct newest){.path = path, .state = *s};
 }
 
-pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_diag *d) {
+/* Runs that started over count up, so a lesser step may be the newer one. Takes `path`. Called with
+ * the latest step first. */
+static void consider(struct newest *n, char *path, const struct pl_run_state *s) {
+    if (!n->path || s->run_number > n->state.run_number) {
+        take_newest(n, path, s);
+    } else if (s->run_number == n->state.run_number && !n->rival &&
+               strcmp(s->run_id, n->state.run_id) != 0) {
+        n->rival = path;
+    } else {
+        free(path);
+    }
+}
+
+/* C4. Takes `path`. */
+static pl_err look_at(struct newest *n, char *path, struct pl_text *notes, struct pl_diag *d) {
+    struct pl_run_state s;
+    bool there = false;
+    pl_err err = pl_run_record_exists(path, &there, d);
+    if (err == PL_ERR_OK && there) err = pl_checkpoint_read_state(path, &s, d);
+    if (err == PL_ERR_OK && there) {
+        consider(n, path, &s);
+        return PL_ERR_OK;
+    }
+    if (err == PL_ERR_OK && notes)
+        pl_text_addf(notes,
+                     "%s has no " PL_STATE_FILE ": its removal was cut short, so it is "
+                     "passed over\n",
+                     path);
+    if ((err == PL_ERR_CHECKPOINT_FILE || err == PL_ERR_CHECKPOINT_FORMAT) && d && !d->hint[0])
+        pl_diag_hint(d, "make it readable, or move the checkpoint away to do without it; nothing "
+                        "was removed");
+    free(path);
+    return err;
+}
+
+pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *notes,
+                          struct pl_diag *d) {
     struct step_list list = {0};
+    struct newest n = {0};
     *out = NULL;
     pl_err err = list_steps(output_dir, &list, d);
-    for (size_t i = 0; i < list.n && err == PL_ERR_OK && !*out; i++) {
-        *out = step_path(output_dir, list.steps[i]);
-        if (!*out) {
-            err = pl_host_oom(d, "a path");
-        } else if (!is_complete(*out)) {
-            free(*out);
-            *out = NULL;
-        }
+    for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
+        char *path = step_path(output_dir, list.steps[i]);
+        err = path ? look_at(&n, path, notes, d) : pl_host_oom(d, "a path");
     }
+    if (err == PL_ERR_OK && n.rival) {
+        err = pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, n.rival, 0, 0,
+                         "%s and %s are of two runs, and nothing says which is the later one",
+                         n.path, n.rival);
+        pl_diag_hint(d, "move one of them away");
+    }
+    if (err == PL_ERR_OK) {
+        *out = n.path;
+        n.path = NULL;
+    }
+    free(n.path);
+    free(n.rival);
     free(list.steps);
     return err;
 }
@@ -283,6 +363,16 @@ struct part { /* one set of files of a checkpoint */
     struct pl_windows windows;
     struct pl_weight_files files;
 };
+
+/* Every byte of every file is the one that was saved; nothing is known of checkpoints of versions
+ * that wrote no digests. */
+static pl_err check_bytes(const char *path, struct pl_diag *d) {
+    struct pl_run_record r;
+    pl_err err = pl_run_record_read(&r, path, d);
+    if (err == PL_ERR_OK) err = pl_manifest_check(r.files, path, d);
+    pl_run_record_finish(&r);
+    return err;
+}
 
 static pl_err find_part(struct part *part, const char *path, const char *stem, struct pl_diag *d) {
     PL_TRY(pl_weight_files_open(&part->files, path, stem, PL_ERR_CHECKPOINT_MISMATCH, d));
@@ -295,14 +385,15 @@ static void finish_part(struct part *part) {
     pl_windows_finish(&part->windows);
 }
 
-/* Both parts are found right before a byte of either is read (C3). Masters are states of their own
- * and come back bit for bit, so loading does not derive them from the weights. */
+/* Both parts are found right before a byte of either is loaded (C3). Masters are states of their
+ * own and come back bit for bit, so loading does not derive them from the weights. */
 pl_err pl_checkpoint_load(const struct pl_tensor_io *io, const char *path, struct pl_diag *d) {
     struct part trained = {0}, states = {0};
     const struct pl_program *p = io->program;
     const char *stem = pl_mode_adapts(p->shape.mode) ? "adapter_model" : "model";
     pl_err err = add_all(&trained.windows, &states.windows, p, d);
     if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(check_bytes(path, d), out);
     PL_TRY_GOTO(find_part(&trained, path, stem, d), out);
     PL_TRY_GOTO(find_part(&states, path, STATES_STEM, d), out);
     PL_TRY_GOTO(pl_windows_load(&trained.windows, io, false, d), out);

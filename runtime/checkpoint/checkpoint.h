@@ -8,7 +8,10 @@
  *       into a directory that keeps its name may leave the rest of its work to who comes next
  *       (save_set.h)
  *   C3  files are read header first; no weight byte is read before every name, shape and dtype of
- *       the model was found right */
+ *       the model was found right, nor one of a checkpoint before all of it had its digest
+ *   C4  a checkpoint that cannot be read is an error and never "no checkpoint"; only a directory
+ *       without trainer_state.json is passed over: removing begins with that file, and saving ends
+ *       with it before the directory has its name */
 #ifndef PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
 #define PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
 
@@ -17,6 +20,8 @@
 #include "estimator/config/job.h"
 #include "estimator/program/program.h"
 #include "runtime/device/device.h"
+
+struct json_t; /* jansson's */
 
 /* What the room needs to reach the tensors of a running job. */
 struct pl_tensor_io {
@@ -27,7 +32,10 @@ struct pl_tensor_io {
     void *ctx;
     void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
     uint64_t staging_bytes;
+    struct json_t *manifest; /* nullable: the files that are written are listed there */
 };
+
+#define PL_RUN_ID_TEXT 33 /* 128 bits in hex and a NUL */
 
 /* Counters of a run: everything but tensors that a bit-equal resume needs. */
 struct pl_run_state {
@@ -41,6 +49,10 @@ struct pl_run_state {
     uint32_t loss_chunk_tokens;       /* in use; 0: not recorded */
     uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
     uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
+    /* Runs that start over, or go back, in one output_dir count up; a run that goes on keeps both.
+     * 0 and "": of a version that recorded neither. */
+    uint64_t run_number;
+    char run_id[PL_RUN_ID_TEXT]; /* at random: runs of equal number in one place are told apart */
 };
 
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
@@ -78,6 +90,7 @@ char *pl_model_config_text(const char *config_json, enum pl_dtype dtype);
 /* A checkpoint directory under construction. */
 struct pl_checkpoint {
     char *final_path, *tmp_path; /* owned */
+    struct json_t *files;        /* owned; for pl_tensor_io.manifest: what lies in tmp_path */
 };
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d);
@@ -90,9 +103,11 @@ pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out
                            struct pl_diag *d);
 /* Checkpoints of output_dir, by their names; none where there is no such directory. */
 pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d);
-/* Optimizer states (optimizer.safetensors), counters (trainer_state.json). */
+/* Optimizer states (optimizer.safetensors), then counters, `job` (nullable: what the run is, for
+ * whoever compares) and the list of files (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
-                                 const struct pl_run_state *s, struct pl_diag *d);
+                                 const struct pl_run_state *s, struct json_t *job,
+                                 struct pl_diag *d);
 /* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
  * steps: later ones belong to what this run has started over; and what saves that were killed have
  * left there, so nobody else may be saving into output_dir. A checkpoint of the same step is
@@ -103,8 +118,11 @@ pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uin
 void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; safe after commit and
                                                     * on {0}; frees both paths */
 
-/* Newest complete checkpoint-<step> in output_dir: malloc'd path, or NULL in *out when none. */
-pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_diag *d);
+/* C4. The newest checkpoint-<step> in output_dir: of the run of the largest number, the latest
+ * step. malloc'd path, or NULL in *out when there is none. notes (nullable): what was passed over.
+ */
+pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *notes,
+                          struct pl_diag *d);
 pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, struct pl_diag *d);
 /* Trainable weights (mode full: every weight) and optimizer states back into the job arena, bit for
  * bit. What the checkpoint holds must be exactly what the program trains:

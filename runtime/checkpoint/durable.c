@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/manifest.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -122,6 +123,12 @@ pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, st
     return PL_ERR_OK;
 }
 
+/* The file that was just closed. */
+static pl_err list_file(const struct pl_outbox *o, struct pl_diag *d) {
+    const struct pl_file_digest digest = {o->digest.bytes, pl_digest_value(&o->digest)};
+    return o->manifest ? pl_manifest_add(o->manifest, o->names[o->n - 1], &digest, d) : PL_ERR_OK;
+}
+
 pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
     pl_err err = fd_sync(o->fd, o->open_path, d);
     pl_err closed = fd_close(o->fd, o->open_path, d);
@@ -129,7 +136,8 @@ pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
     o->fd = -1;
     free(o->open_path);
     o->open_path = NULL;
-    return err != PL_ERR_OK ? err : closed;
+    if (err == PL_ERR_OK) err = closed;
+    return err == PL_ERR_OK ? list_file(o, d) : err;
 }
 
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
@@ -242,7 +250,7 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
     return err;
 }
 
-static pl_err read_error(struct pl_diag *d, const char *path) {
+pl_err pl_file_read_error(struct pl_diag *d, const char *path) {
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
                       strerror(errno));
 }
@@ -251,7 +259,7 @@ static pl_err read_whole(int fd, char *data, uint64_t bytes, const char *path, s
     while (bytes > 0) {
         ssize_t n = read(fd, data, (size_t)bytes);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return read_error(d, path);
+        if (n < 0) return pl_file_read_error(d, path);
         if (n == 0)
             return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "%s shrank while it was read",
                               path);
@@ -268,7 +276,7 @@ pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0) {
-        err = read_error(d, path);
+        err = pl_file_read_error(d, path);
         goto out;
     }
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > limit_bytes) {

@@ -35,6 +35,7 @@ struct pl_outbox {
     char *open_path;         /* owned; the temporary being written, NULL when none */
     int fd;                  /* of open_path */
     struct pl_digest digest; /* of what was written to it */
+    struct json_t *manifest; /* borrowed; files are listed there as they are closed; NULL = not */
 };
 
 pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d);
@@ -73,6 +74,8 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
 /* malloc'd "dir/name", NULL when out of memory. */
 char *pl_path_join(const char *dir, const char *name);
 pl_err pl_host_oom(struct pl_diag *d, const char *what);
+/* "cannot read PATH: " and errno. */
+pl_err pl_file_read_error(struct pl_diag *d, const char *path);
 /* Whole file into malloc'd NUL-terminated *out. */
 pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t *bytes,
                     struct pl_diag *d);

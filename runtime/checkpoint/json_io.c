@@ -1,10 +1,11 @@
 /* json_io.c - see json_io.h. */
 #include "runtime/checkpoint/json_io.h"
+#include "estimator/base/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define JSON_LIMIT 100000000u /* bytes, as for a safetensors header */
 /* Seventeen digits bring every double back; fewer would not. */
 #define JSON_STYLE (JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17))
 
@@ -15,18 +16,13 @@ bool pl_json_is_small(const char *text, uint64_t n) {
     return values <= PL_JSON_MOST_VALUES;
 }
 
-pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d) {
-    char *text = NULL;
-    uint64_t bytes;
+pl_err pl_json_parse(const char *path, const char *text, uint64_t bytes, json_t **out,
+                     struct pl_diag *d) {
     json_error_t error;
-    PL_TRY(pl_file_read(path, JSON_LIMIT, &text, &bytes, d));
-    if (!pl_json_is_small(text, bytes)) {
-        free(text);
+    if (!pl_json_is_small(text, bytes))
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s: more than %u values", path,
                           PL_JSON_MOST_VALUES);
-    }
     *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
-    free(text);
     if (!*out)
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, (uint64_t)error.line,
                           (uint64_t)error.column, "%s: not valid JSON: %s", path, error.text);
@@ -36,13 +32,25 @@ pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d) {
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 1, 1, "%s: not a JSON object", path);
 }
 
+pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d) {
+    char *text = NULL;
+    uint64_t bytes;
+    PL_TRY(pl_file_read(path, PL_JSON_LIMIT, &text, &bytes, d));
+    pl_err err = pl_json_parse(path, text, bytes, out, d);
+    free(text);
+    return err;
+}
+
+char *pl_json_text(const json_t *value) {
+    char *text = NULL, *dump = json_dumps(value, JSON_STYLE);
+    if (dump && pl_asprintf(&text, "%s\n", dump) < 0) text = NULL;
+    free(dump);
+    return text;
+}
+
 pl_err pl_json_put(struct pl_outbox *o, const char *name, const json_t *value, struct pl_diag *d) {
-    char *text = value ? json_dumps(value, JSON_STYLE) : NULL;
-    if (!text) return pl_host_oom(d, name);
-    pl_err err = pl_outbox_open(o, name, d);
-    if (err == PL_ERR_OK) err = pl_outbox_write(o, text, strlen(text), d);
-    if (err == PL_ERR_OK) err = pl_outbox_write(o, "\n", 1, d);
-    if (err == PL_ERR_OK) err = pl_outbox_close(o, d);
+    char *text = value ? pl_json_text(value) : NULL;
+    pl_err err = text ? pl_outbox_put(o, name, text, strlen(text), d) : pl_host_oom(d, name);
     free(text);
     return err;
 }

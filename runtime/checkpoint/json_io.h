@@ -11,10 +11,17 @@
 #define PL_JSON_MOST_VALUES 4000000u
 /* No more than PL_JSON_MOST_VALUES can stand in text[0, n), by the commas and brackets of it. */
 bool pl_json_is_small(const char *text, uint64_t n);
+#define PL_JSON_LIMIT 100000000u /* bytes, as for a safetensors header */
+/* The object that text[0, bytes) is; errors name `path`. */
+pl_err pl_json_parse(const char *path, const char *text, uint64_t bytes, json_t **out,
+                     struct pl_diag *d);
 /* An object; the caller owns *out. PL_ERR_CHECKPOINT_FILE, or PL_ERR_CHECKPOINT_FORMAT with line
  * and column. No key may stand twice. */
 pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d);
-/* Sorted keys, indent 2, one newline at the end, as Hugging Face writes them. NULL value: reported
+/* Sorted keys, indent 2, one newline at the end, as Hugging Face writes them; malloc'd, NULL when
+ * out of memory. */
+char *pl_json_text(const json_t *value);
+/* That text as a file. NULL value: reported
  * as out of memory, which is why building it failed. */
 pl_err pl_json_put(struct pl_outbox *o, const char *name, const json_t *value, struct pl_diag *d);
 

@@ -175,8 +175,10 @@ pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work
                             const struct pl_merge_target *target, struct pl_diag *d) {
     struct writer x = {f, work};
     struct pl_merge_buffers buffers = work->buffers(work->ctx, PL_NONE);
-    struct pl_window_source source = {write_window, &x, buffers.raw,
-                                      buffers.elements * sizeof(float)};
+    struct pl_window_source source = {.write = write_window,
+                                      .ctx = &x,
+                                      .buffer = buffers.raw,
+                                      .buffer_bytes = buffers.elements * sizeof(float)};
     return pl_model_write(&f->weights, &source, target->dir, target->config_json,
                           target->source_dir, target->shard_bytes, d);
 }

@@ -263,6 +263,7 @@ pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source 
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
+    o.manifest = source->manifest;
     PL_TRY_GOTO(put_weights(&o, w, &s, source, d), out);
     PL_TRY_GOTO(put_texts(&o, config_json, source_dir, source, d), out);
     err = pl_save_set_commit(&o, is_leftover, &o, d);

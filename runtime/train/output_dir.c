@@ -48,7 +48,7 @@ static pl_err lock_dir(const char *path, int *lock, struct pl_diag *d) {
 static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
     char *newest = NULL;
     if (strcmp(pf->job->resume, "auto") != 0) return PL_ERR_OK;
-    PL_TRY(pl_checkpoint_find(pf->job->output_dir, &newest, d));
+    PL_TRY(pl_checkpoint_find(pf->job->output_dir, &newest, NULL, d));
     bool same = newest && pf->resume_path ? strcmp(newest, pf->resume_path) == 0
                                           : !newest && !pf->resume_path;
     free(newest);

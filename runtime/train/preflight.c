@@ -182,7 +182,7 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     const char *resume = pf->job->resume;
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
     if (strcmp(resume, "auto") == 0)
-        PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, d));
+        PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, &pf->notes, d));
     else if (!(pf->resume_path = pl_strdup(resume)))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     if (!pf->resume_path) return PL_ERR_OK;

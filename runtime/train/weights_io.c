@@ -127,8 +127,9 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d
     struct pl_checkpoint c = {0};
     pl_err err;
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->job->output_dir, r->state.step, d), out);
+    io.manifest = c.files;
     PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
-    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, d), out);
+    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, NULL, d), out);
     err = pl_checkpoint_commit(&c, r->job->output_dir, keep, d);
 out:
     pl_checkpoint_abort(&c);
