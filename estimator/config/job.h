@@ -11,6 +11,7 @@
 
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"
+#include "estimator/config/key_classes.h"
 #include "estimator/config/keys.h"
 #include "estimator/config/recompute.h"
 
@@ -186,6 +187,8 @@ struct pl_key_info {
     const char *key, *type, *def, *choices, *help;
     double lo, hi;
 };
+/* What another value of the key means for a run that goes on. */
+enum pl_key_class pl_key_class(enum pl_key_id key);
 const struct pl_key_info *pl_key_table(uint32_t *n); /* n = PL_KEY_COUNT */
 /* By its name or a synonym; PL_KEY_COUNT: nothing is called so. */
 enum pl_key_id pl_key_find(const char *name);

@@ -15,6 +15,12 @@ const struct pl_key_field pl_key_fields[PL_KEY_COUNT] = {
 #undef X
 };
 
+static const enum pl_key_class classes[PL_KEY_COUNT] = {
+#define X(key, class) [PL_KEY_##key] = PL_KEY_##class,
+    PL_CONFIG_KEY_CLASSES(X)
+#undef X
+};
+
 static const struct {
     const char *name;
     enum pl_key_id key;
@@ -44,6 +50,10 @@ static const struct {
 const struct pl_key_info *pl_key_table(uint32_t *n) {
     *n = PL_KEY_COUNT;
     return infos;
+}
+
+enum pl_key_class pl_key_class(enum pl_key_id key) {
+    return classes[key];
 }
 
 enum pl_key_id pl_key_find(const char *name) {

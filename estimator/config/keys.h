@@ -134,8 +134,11 @@
     X(save_total_limit, U32, "3", 1, 1000000, "", "checkpoints kept")                              \
     X(save_merged, BOOL, "false", 0, 0, "",                                                        \
       "at the end also base and adapter in one, in output_dir/merged")                             \
-    X(resume, STR, "auto", 0, 0, "", "auto, never, or a checkpoint directory")                     \
+    X(resume, STR, "auto", 0, 0, "",                                                               \
+      "auto, never, a checkpoint directory, or force: as auto, under other settings too")          \
     X(output_dir, STR, "output", 0, 0, "", "where everything is written")                          \
+    X(overwrite_output_dir, BOOL, "false", 0, 0, "",                                               \
+      "replace what another job, or the base model, has in output_dir")                            \
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \
     X(report_to, LIST, "jsonl", 0, 0, "", "jsonl, tensorboard, none")                              \
     X(seed, U64, "42", 0, 9e15, "", "of initialisation, order, dropout and rounding")              \

@@ -453,6 +453,11 @@ const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data) {
     return data->parser.encoder.tokenizer;
 }
 
+bool pl_data_tokenizer_identity(const struct pl_data *data, uint64_t *out) {
+    *out = data->parser.encoder.identity;
+    return data->parser.encoder.tokenizer != NULL;
+}
+
 uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row) {
     return row < data->n_rows ? data->rows[row].tokens & ~CUT : 0;
 }

@@ -69,6 +69,8 @@ const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 const struct pl_longest *pl_data_longest(const struct pl_data *data);
 /* The tokenizer that the rows went through; NULL: they brought their tokens. */
 const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data);
+/* A digest of the tokenizer's files; false: there is none, or it has none. */
+bool pl_data_tokenizer_identity(const struct pl_data *data, uint64_t *out);
 /* Tokens that training computes for a row; 0 when nothing in it is supervised. */
 uint64_t pl_data_tokens(const struct pl_data *data, uint64_t row);
 /* Whether the row was longer than max_seq_length, and was cut to it. */

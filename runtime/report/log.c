@@ -205,7 +205,8 @@ pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_
                    struct pl_diag *d) {
     *out = NULL;
     struct stat st;
-    if (lstat(path, &st) == 0) PL_TRY(drop_lines_beyond(path, keep_steps, d));
+    const bool fresh = lstat(path, &st) != 0;
+    if (!fresh) PL_TRY(drop_lines_beyond(path, keep_steps, d));
     pl_err err = PL_ERR_OK;
     struct pl_log *log = pl_calloc(1, sizeof *log);
     if (!log) return no_memory(d);
@@ -216,6 +217,8 @@ pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_
         err = no_memory(d);
     else if (log->fd < 0 || (log->whole = lseek(log->fd, 0, SEEK_END)) < 0)
         err = io_error(d, path, "open");
+    else if (fresh) /* the name, too, must outlive a power cut */
+        err = sync_directory_of(path, d);
     if (err == PL_ERR_OK)
         *out = log;
     else
@@ -296,6 +299,12 @@ out:
     json_decref(line);
     json_decref(fields);
     return err;
+}
+
+/* EINVAL, EROFS: not a file that has a disk, such as /dev/null. */
+pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d) {
+    if (fsync(log->fd) == 0 || errno == EINVAL || errno == EROFS) return PL_ERR_OK;
+    return io_error(d, log->path, "sync");
 }
 
 json_t *pl_log_real(double v) {

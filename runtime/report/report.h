@@ -46,6 +46,8 @@ void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
  * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d);
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d);
+/* What was logged so far survives a power cut. */
+pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d);
 /* A JSON number, or null where v is not finite: JSON has no word for those. */
 json_t *pl_log_real(double v);
 void pl_log_close(struct pl_log **log); /* NULL-safe; sets *log to NULL */

@@ -55,7 +55,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
         PL_TRY(write_estimate(r, d));
     }
     json_t *o =
-        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "verdict",
+        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s}", "verdict",
                   pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
                   "budget_bytes", (json_int_t)r->pf->budget.total_bytes, "context_bytes",
@@ -66,7 +66,8 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
                   (json_int_t)pl_oom_accumulation(r->pf->global_batch, r->job->batch_size),
                   "nominal_step_seconds", r->pf->forecast.nominal_step_seconds,
                   "predicted_step_seconds", pl_log_real(r->pf->forecast.step_seconds),
-                  "earlier_predictions_off", pl_log_real(r->pf->forecast.off));
+                  "earlier_predictions_off", pl_log_real(r->pf->forecast.off), "run_id",
+                  r->state.run_id);
     return pl_log_event(r->log, "preflight", o, d);
 }
 

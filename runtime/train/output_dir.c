@@ -1,13 +1,19 @@
-/* output_dir.c - the directory of a run: made, and taken for this run alone. */
+/* output_dir.c - the directory of a run: made, taken for this run alone, and not of another job. */
 #include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/run_state.h"
+#include "runtime/train/record.h"
 #include "runtime/train/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,7 +53,8 @@ static pl_err lock_dir(const char *path, int *lock, struct pl_diag *d) {
 /* The pre-flight looked for checkpoints before the directory was locked. */
 static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
     char *newest = NULL;
-    if (strcmp(pf->job->resume, "auto") != 0) return PL_ERR_OK;
+    if (strcmp(pf->job->resume, "auto") != 0 && strcmp(pf->job->resume, "force") != 0)
+        return PL_ERR_OK;
     PL_TRY(pl_checkpoint_find(pf->job->output_dir, &newest, NULL, d));
     bool same = newest && pf->resume_path ? strcmp(newest, pf->resume_path) == 0
                                           : !newest && !pf->resume_path;
@@ -59,8 +66,158 @@ static pl_err check_resume(const struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_IO;
 }
 
-pl_err pl_run_take_output_dir(const struct pl_preflight *pf, int *lock, struct pl_diag *d) {
+/* --- what is there already ---------------------------------------------------------------------
+ */
+
+PL_PRINTF(3, 4)
+static pl_err refuse(const struct pl_preflight *pf, struct pl_diag *d, const char *fmt, ...) {
+    char text[sizeof d->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    pl_err err = pl_job_error(pf->job, PL_KEY_output_dir, PL_ERR_CONFIG_CONFLICT, d, "%s", text);
+    pl_diag_hint(d, "set another `output_dir`, or `overwrite_output_dir: true` to replace it");
+    return err;
+}
+
+static bool is_same_directory(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static bool holds(const char *dir, const char *name) {
+    struct stat st;
+    char *path = pl_path_join(dir, name);
+    bool there = path && lstat(path, &st) == 0;
+    free(path);
+    return there;
+}
+
+/* Weights under the names that this run will take, from somebody who left no record of a run. A run
+ * that was killed between its weights and its record has left its configuration. */
+static bool holds_foreign_weights(const struct pl_job *job) {
+    static const char *const full[] = {"model.safetensors", "model.safetensors.index.json"};
+    const char *dir = job->output_dir;
+    if (holds(dir, "config.resolved.yaml")) return false;
+    if (pl_mode_adapts(job->mode)) return holds(dir, "adapter_model.safetensors");
+    return holds(dir, full[0]) || holds(dir, full[1]);
+}
+
+/* The checkpoint that `auto` found is of a run before the finished one, or of the same one, which
+ * would now end earlier. From an earlier step of the same run to the same end, or a later one,
+ * nothing is lost: it passes by what is there. */
+static pl_err check_stale(const struct pl_preflight *pf, const struct pl_run_state *finished,
+                          struct pl_diag *d) {
+    const struct pl_run_state *from = &pf->resume_state;
+    const bool named = strcmp(pf->job->resume, "auto") != 0;
+    if (!pf->resume_path || named || from->run_number > finished->run_number) return PL_ERR_OK;
+    if (from->run_number == finished->run_number &&
+        pl_u64_max(from->step, pf->total_steps) >= finished->step)
+        return PL_ERR_OK;
+    return refuse(pf, d, "%s was saved before the run that is finished in %s, at step %llu of %llu",
+                  pf->resume_path, pf->job->output_dir, (unsigned long long)from->step,
+                  (unsigned long long)finished->step);
+}
+
+/* Training the same job again gives what is there, or goes on from it. */
+static pl_err check_finished(const struct pl_preflight *pf, const struct pl_run_record *finished,
+                             struct pl_diag *d) {
+    struct pl_record_differences x;
+    pl_record_compare(finished->job, pf->record, &x);
+    pl_err err = PL_ERR_OK;
+    if (x.meaning.failed)
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    else if (x.meaning.len && strcmp(pf->job->resume, "force") != 0)
+        err = refuse(pf, d, "%s holds the finished run of another job: %s", pf->job->output_dir,
+                     pl_text_str(&x.meaning));
+    pl_record_differences_finish(&x);
+    return err == PL_ERR_OK ? check_stale(pf, &finished->state, d) : err;
+}
+
+/* What is finished in output_dir; {0} where nothing is. */
+static pl_err check_contents(const struct pl_preflight *pf, struct pl_run_state *finished,
+                             struct pl_diag *d) {
+    struct pl_run_record r = {0};
+    const struct pl_job *job = pf->job;
+    bool there = false;
+    if (job->mode == PL_MODE_FULL && pf->model_dir && !job->overwrite_output_dir &&
+        is_same_directory(pf->model_dir, job->output_dir))
+        return refuse(pf, d,
+                      "output_dir is the directory of the model that is trained, whose "
+                      "weights would be replaced");
+    PL_TRY(pl_run_record_exists(job->output_dir, &there, d));
+    if (!there && !job->overwrite_output_dir && holds_foreign_weights(job))
+        return refuse(pf, d, "%s holds weights of which no run here is known", job->output_dir);
+    if (!there) return PL_ERR_OK;
+    pl_err err = pl_run_record_read(&r, job->output_dir, job->overwrite_output_dir ? NULL : d);
+    if (err == PL_ERR_OK) *finished = r.state;
+    if (job->overwrite_output_dir)
+        err = PL_ERR_OK;
+    else if (err == PL_ERR_OK)
+        err = check_finished(pf, &r, d);
+    else
+        pl_diag_hint(d, "move it away, set another `output_dir`, or `overwrite_output_dir: true`");
+    pl_run_record_finish(&r);
+    return err;
+}
+
+/* --- which run this is -------------------------------------------------------------------------
+ */
+
+static pl_err make_id(char id[PL_RUN_ID_TEXT], struct pl_diag *d) {
+    unsigned char bits[(PL_RUN_ID_TEXT - 1) / 2];
+    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        return pl_diag_set(d, PL_ERR_IO, "no random bits for the run's id: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bits; i++)
+        snprintf(id + 2 * i, 3, "%02x", bits[i]);
+    return PL_ERR_OK;
+}
+
+/* A run that goes on from the newest checkpoint is that run. Any other starts over, or goes back:
+ * its number is the largest from its first checkpoint on, so that whatever the earlier run still
+ * has there - at later steps, too - is not resumed, whenever this one is killed. */
+static pl_err identify(const struct pl_preflight *pf, const struct pl_run_state *finished,
+                       struct pl_run_state *out, struct pl_diag *d) {
+    struct pl_run_state newest = {0};
+    char *path = NULL;
+    PL_TRY(pl_checkpoint_find(pf->job->output_dir, &path, NULL, d));
+    pl_err err = path ? pl_checkpoint_read_state(path, &newest, d) : PL_ERR_OK;
+    const bool same = path && pf->resume_path && is_same_directory(path, pf->resume_path);
+    free(path);
+    if (err != PL_ERR_OK) return err;
+    const uint64_t last = pl_u64_max(newest.run_number, finished->run_number);
+    if (same && newest.run_number && newest.run_number == last) {
+        out->run_number = newest.run_number;
+        memcpy(out->run_id, newest.run_id, sizeof out->run_id);
+        return PL_ERR_OK;
+    }
+    out->run_number = last + 1;
+    return make_id(out->run_id, d);
+}
+
+/* What the pre-flight compared, and the weights, which it does not read. */
+static pl_err check_base(struct pl_run *r, struct pl_diag *d) {
+    struct pl_text told_before = {0};
+    PL_TRY(pl_record_add_weights(r->pf, d));
+    pl_err err = pl_record_check_resumed(r->pf, &told_before, d);
+    pl_text_finish(&told_before);
+    if (err == PL_ERR_OK && !r->opt->quiet && !pl_record_same_weights(r->pf))
+        fprintf(r->opt->messages,
+                "plimsoll: note: resume: force - %s was trained on other base "
+                "weights\n",
+                r->pf->resume_path);
+    return err;
+}
+
+pl_err pl_run_take_output_dir(struct pl_run *r, int *lock, struct pl_diag *d) {
+    const struct pl_preflight *pf = r->pf;
+    struct pl_run_state finished = {0};
     PL_TRY(make_all(pf->job->output_dir, d));
     PL_TRY(lock_dir(pf->job->output_dir, lock, d));
-    return check_resume(pf, d);
+    PL_TRY(check_resume(pf, d));
+    if (r->opt->probe_only) return PL_ERR_OK;
+    PL_TRY(check_base(r, d));
+    PL_TRY(check_contents(pf, &finished, d));
+    return identify(pf, &finished, &r->state, d);
 }

@@ -1,11 +1,13 @@
 /* preflight.c - everything that is decided before a device is opened. */
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/train/adapter_job.h"
 #include "runtime/train/disk.h"
 #include "runtime/train/generate.h"
 #include "runtime/train/graphs.h"
+#include "runtime/train/record.h"
 
 #include "estimator/api/question.h"
 #include "estimator/autobatch/autolevel.h"
@@ -140,11 +142,14 @@ static uint32_t batch_limit(const struct pl_preflight *pf) {
     return (uint32_t)pl_u64_min(pl_autobatch_limit(pf->job), pl_u64_max(pf->walk.epoch_rows, 1));
 }
 
-/* The walk is a function of the position and the rows, so with other rows it is another walk. */
+/* The walk is a function of the position and the rows, so with other rows it is another walk. A
+ * checkpoint that records its job is compared by the data's content. */
 static void compare_data(struct pl_preflight *pf) {
     const struct pl_run_state *then = &pf->resume_state;
     uint64_t rows = pf->walk.epoch_rows, tokens = pl_data_stats(pf->data)->tokens;
-    if (!then->epoch_rows || (then->epoch_rows == rows && then->data_tokens == tokens)) return;
+    if (pf->resume_job || !then->epoch_rows ||
+        (then->epoch_rows == rows && then->data_tokens == tokens))
+        return;
     pl_text_addf(&pf->notes,
                  "%s was saved over other data: an epoch had %llu rows, the files %llu tokens; now "
                  "%llu and %llu. Rows may be seen twice, or not at all, in this epoch\n",
@@ -178,16 +183,39 @@ static pl_err keep_chat_day(struct pl_job *job, uint32_t day, struct pl_diag *d)
     return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
 }
 
+static pl_err read_resumed(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_run_record r;
+    PL_TRY(pl_run_record_read(&r, pf->resume_path, d));
+    pf->resume_state = r.state;
+    pf->resume_job = r.job ? json_incref(r.job) : NULL;
+    if (!r.files)
+        pl_text_addf(&pf->notes,
+                     "%s is of an earlier version: it has no digests to compare its bytes with, "
+                     "and does not say what it was trained by and on\n",
+                     pf->resume_path);
+    pl_run_record_finish(&r);
+    return PL_ERR_OK;
+}
+
 static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     const char *resume = pf->job->resume;
     if (strcmp(resume, "never") == 0) return PL_ERR_OK;
-    if (strcmp(resume, "auto") == 0)
+    if (strcmp(resume, "auto") == 0 || strcmp(resume, "force") == 0)
         PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, &pf->notes, d));
     else if (!(pf->resume_path = pl_strdup(resume)))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
     if (!pf->resume_path) return PL_ERR_OK;
-    PL_TRY(pl_checkpoint_read_state(pf->resume_path, &pf->resume_state, d));
+    PL_TRY(read_resumed(pf, d));
     return keep_chat_day(pf->job, pf->resume_state.chat_day, d);
+}
+
+/* What `gradient_dtype: auto` became when the run began: by its first micro-batch, which recovery
+ * and other settings may have made smaller. */
+static void keep_gradients(struct pl_job *job, const json_t *then) {
+    const char *type = pl_record_get(then, "gradient_dtype");
+    if (job->gradient_dtype != PL_GRADIENT_AUTO || !type) return;
+    if (strcmp(type, "bf16") == 0) job->gradient_dtype = PL_GRADIENT_BF16;
+    if (strcmp(type, "fp32") == 0) job->gradient_dtype = PL_GRADIENT_FP32;
 }
 
 /* Recovery has made the micro-batch smaller, not the step: what it holds, and the type of its
@@ -197,7 +225,7 @@ static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
     uint64_t accumulation = pl_job_accumulation(job, job->batch_size);
     uint64_t product = open ? s->global_batch : job->batch_size * accumulation;
     if (job->gradient_dtype == PL_GRADIENT_AUTO && job->dtype == PL_JOB_DTYPE_BF16 &&
-        job->mode == PL_MODE_FULL && !(open && together)) /* else the first cut is not known */
+        job->mode == PL_MODE_FULL && !(open && together)) /* of a version that did not record it */
         job->gradient_dtype = accumulation > 1 ? PL_GRADIENT_FP32 : PL_GRADIENT_BF16;
     if (together) return;
     job->global_batch_size = (uint32_t)pl_u64_min(product, PL_UNSET_U32 - 1);
@@ -206,7 +234,8 @@ static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
 
 /* A run that goes on keeps the micro-batch and the chunk it had: the sums of a step depend on them
  * in their last bits. */
-static void keep_batch(struct pl_job *job, const struct pl_run_state *s) {
+static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const json_t *then) {
+    keep_gradients(job, then);
     if (s->oom_recoveries) keep_step_size(job, s);
     if (job->batch_size == PL_AUTO || s->oom_recoveries) job->batch_size = s->batch_size;
     if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
@@ -217,7 +246,7 @@ static void keep_batch(struct pl_job *job, const struct pl_run_state *s) {
  * refusal shows a ledger. */
 static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struct pl_diag *d) {
     struct pl_job *job = pf->job;
-    if (pf->resume_path) keep_batch(job, &pf->resume_state);
+    if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
     PL_TRY(pl_autolevel_decide(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
                                &pf->notes, d));
     PL_TRY(pl_autobatch_solve(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
@@ -249,13 +278,14 @@ static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {
                            : (uint64_t)job->batch_size * pl_job_accumulation(job, job->batch_size);
     pf->total_steps = job->max_steps;
     if (!job->max_steps) PL_TRY(steps_of_epochs(pf, d));
+    pf->warmup_ratio = NAN;
     if (job->lr_scheduler == PL_SCHEDULE_CONSTANT) {
         pf->warmup_steps = 0;
     } else if (job->warmup_steps != PL_UNSET_U32) {
         pf->warmup_steps = job->warmup_steps;
     } else {
-        double ratio = isnan(job->warmup_ratio) ? DEFAULT_WARMUP_RATIO : job->warmup_ratio;
-        pf->warmup_steps = (uint64_t)ceil(ratio * (double)pf->total_steps);
+        pf->warmup_ratio = isnan(job->warmup_ratio) ? DEFAULT_WARMUP_RATIO : job->warmup_ratio;
+        pf->warmup_steps = (uint64_t)ceil(pf->warmup_ratio * (double)pf->total_steps);
     }
     return PL_ERR_OK;
 }
@@ -359,6 +389,8 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(judge(pf, d));
     PL_TRY(judge_host(pf, d));
     note_surplus(pf);
+    PL_TRY(pl_record_make(pf, &pf->record, d));
+    PL_TRY(pl_record_check_resumed(pf, &pf->notes, d));
     return pl_disk_note(pf, d);
 }
 
@@ -403,5 +435,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     free(pf->model_dir);
     free(pf->config_path);
     free(pf->resume_path);
+    json_decref(pf->resume_job);
+    json_decref(pf->record);
     *pf = (struct pl_preflight){0};
 }

@@ -105,8 +105,9 @@ void pl_run_measure(struct pl_run *r, struct pl_train_result *out);
 
 /* --- output_dir.c --- */
 /* Makes output_dir and locks it until *lock, -1 before, is closed: two runs would remove each
- * other's files. PL_ERR_IO: another run has it. */
-pl_err pl_run_take_output_dir(const struct pl_preflight *pf, int *lock, struct pl_diag *d);
+ * other's files. PL_ERR_IO: another run has it. PL_ERR_CONFIG_CONFLICT: it holds what is not this
+ * job's to replace. Gives the run its number and id. */
+pl_err pl_run_take_output_dir(struct pl_run *r, int *lock, struct pl_diag *d);
 
 /* --- step.c --- */
 struct pl_step_result {
@@ -151,6 +152,7 @@ pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
 /* What a failure between two steps leaves in memory, as a checkpoint of the last whole step beside
  * those that are there; the hint of d then says so. */
 void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d);
+/* The weights, then the record of the run that made them. */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d);
 
 /* --- train.c --- */

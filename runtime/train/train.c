@@ -285,7 +285,7 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     int lock = -1; /* on output_dir, up to the end */
     *out = (struct pl_train_result){0};
     pl_err err = pl_run_open(&run, pf, opt, d);
-    if (err == PL_ERR_OK) err = pl_run_take_output_dir(pf, &lock, d);
+    if (err == PL_ERR_OK) err = pl_run_take_output_dir(&run, &lock, d);
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&run);

@@ -53,9 +53,12 @@ struct pl_preflight {
     bool batch_was_auto, base_was_auto;
     struct pl_autobatch search;
     uint64_t global_batch, total_steps, warmup_steps;
+    double warmup_ratio; /* that warmup_steps were made of; NaN: they were given */
     struct pl_forecast forecast; /* of a step; nothing was decided by it */
     char *resume_path;           /* checkpoint to continue from, NULL = from the start */
     struct pl_run_state resume_state;
+    struct json_t *resume_job; /* owned; what it recorded of its run; NULL: nothing */
+    struct json_t *record;     /* owned; of this run, for its checkpoints (record.h) */
 };
 
 /* Reads configuration, model facts and data, decides every auto, plans, judges. A refusal is the

@@ -1,7 +1,8 @@
 /* weights_io.c - what goes into the job arena before the first step, and what comes out of it. */
-#include "estimator/base/alloc.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/train/run.h"
 
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/train/rope_table.h"
 
@@ -53,27 +54,18 @@ static pl_err load_adapter(struct pl_run *r, const struct pl_tensor_io *io, stru
 }
 
 static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
-    const char *path = r->pf->resume_path;
-    const struct pl_run_state now = r->state;
-    pl_err err = pl_checkpoint_load(io, path, d);
+    const struct pl_run_state *then = &r->pf->resume_state;
+    pl_err err = pl_checkpoint_load(io, r->pf->resume_path, d);
     if (err == PL_ERR_CHECKPOINT_FORMAT)
         pl_diag_hint(d, "the checkpoint is damaged: move it away to go on from the one before it");
     if (err != PL_ERR_OK) return err;
-    r->state = r->pf->resume_state;
-    r->saved_step = r->state.step;
-    if (r->state.global_batch != now.global_batch)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0,
-                          "was saved with %llu samples a step, this run has %llu",
-                          (unsigned long long)r->state.global_batch,
-                          (unsigned long long)now.global_batch);
-    if (r->state.seed != r->job->seed)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, path, 0, 0,
-                          "was saved with seed %llu, this run has %llu",
-                          (unsigned long long)r->state.seed, (unsigned long long)r->job->seed);
+    /* What was counted; all else is this run's, and was compared before. */
+    r->state.step = then->step;
+    r->state.position = then->position;
+    r->state.tokens = then->tokens;
+    r->state.oom_recoveries = then->oom_recoveries;
     r->state.batch_size = r->oom.batch_size;
-    r->state.epoch_rows = now.epoch_rows;
-    r->state.data_tokens = now.data_tokens;
-    r->state.chat_day = now.chat_day;
+    r->saved_step = then->step;
     return PL_ERR_OK;
 }
 
@@ -129,7 +121,10 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->job->output_dir, r->state.step, d), out);
     io.manifest = c.files;
     PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
-    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, NULL, d), out);
+    PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, r->pf->record, d), out);
+    /* The steps that led here are on disk before the checkpoint has its name, so that a run which
+     * goes on from it has a log without holes. */
+    PL_TRY_GOTO(pl_log_sync(r->log, d), out);
     err = pl_checkpoint_commit(&c, r->job->output_dir, keep, d);
 out:
     pl_checkpoint_abort(&c);
@@ -163,5 +158,14 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (!has_memory(r)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
-    return save_weights(r, &io, r->job->output_dir, d);
+    struct pl_outbox o = {0};
+    io.manifest = json_object();
+    pl_err err = io.manifest ? PL_ERR_OK : pl_host_oom(d, "the list of files");
+    if (err == PL_ERR_OK) err = save_weights(r, &io, r->job->output_dir, d);
+    if (err == PL_ERR_OK) err = pl_outbox_init(&o, r->job->output_dir, d);
+    if (err == PL_ERR_OK) err = pl_run_record_put(&o, &r->state, r->pf->record, io.manifest, d);
+    if (err == PL_ERR_OK) err = pl_outbox_commit(&o, d);
+    pl_outbox_finish(&o);
+    json_decref(io.manifest);
+    return err;
 }

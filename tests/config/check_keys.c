@@ -29,6 +29,14 @@ START_TEST(every_key_has_help_and_a_default_in_range) {
 }
 END_TEST
 
+START_TEST(every_key_says_what_another_value_means_for_a_run_that_goes_on) {
+    uint32_t n;
+    const struct pl_key_info *k = &pl_key_table(&n)[_i];
+    ck_assert_msg(pl_key_class((enum pl_key_id)_i) != PL_KEY_CLASS_NONE,
+                  "`%s` has no row in key_classes.h", k->key);
+}
+END_TEST
+
 START_TEST(every_choice_and_both_limits_are_accepted) {
     uint32_t n;
     const struct pl_key_info *k = &pl_key_table(&n)[_i];
@@ -117,6 +125,8 @@ int main(void) {
     Suite *s = suite_create("config.keys");
     TCase *tc = tcase_create("keys");
     tcase_add_loop_test(tc, every_key_has_help_and_a_default_in_range, 0, PL_KEY_COUNT);
+    tcase_add_loop_test(tc, every_key_says_what_another_value_means_for_a_run_that_goes_on, 0,
+                        PL_KEY_COUNT);
     tcase_add_loop_test(tc, every_choice_and_both_limits_are_accepted, 0, PL_KEY_COUNT);
     tcase_add_loop_test(tc, a_synonym_is_neither_a_key_nor_given_twice, 0, N_SYNONYMS);
     tcase_add_loop_test(tc, a_synonym_reaches_its_key, 0, N_SYNONYMS);

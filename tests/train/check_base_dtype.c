@@ -219,7 +219,7 @@ END_TEST
 /* Weights in fp32 under a config.json that says bfloat16: rounding them must be asked for. */
 static void make_mislabelled_base(void) {
     make_base(0);
-    TRAIN(0, "output_dir=base", "dtype=fp32", "resume=never", "max_steps=1");
+    TRAIN(0, "output_dir=base", "dtype=fp32", "max_steps=1", "overwrite_output_dir=true");
     char *config = file_read(in_dir(dir, "base/config.json"), NULL),
          *at = strstr(config, "float32");
     ck_assert_ptr_nonnull(at);

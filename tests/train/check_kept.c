@@ -2,6 +2,7 @@
  */
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
+#include "tests/support/saved.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tensorset.h"
 #include "tests/support/tiny.h"
@@ -54,19 +55,8 @@ static struct outcome drain(struct child *c) {
     return child_wait(c, 20);
 }
 
-static void expect_same_file(const char *name, void *paths) {
-    const char *const *p = paths;
-    ck_assert_msg(file_same(textf("%s/%s", p[0], name), textf("%s/%s", p[1], name)),
-                  "%s differs between %s and %s", name, p[0], p[1]);
-}
-
-/* Weights, states and counters, bit for bit. */
 static void expect_same_checkpoint(const char *a, const char *b) {
-    char paths[2][2 * SCRATCH_PATH];
-    snprintf(paths[0], sizeof paths[0], "%s/%s", dir, a);
-    snprintf(paths[1], sizeof paths[1], "%s/%s", dir, b);
-    const char *both[] = {paths[0], paths[1]};
-    ck_assert_uint_ge(dir_each(paths[0], expect_same_file, both), 4);
+    checkpoint_assert_same(in_dir(dir, a), in_dir(dir, b));
 }
 
 /* --- a run that cannot go on -------------------------------------------------------------------
@@ -297,20 +287,18 @@ static void append(const char *path, const char *text) {
     ck_assert_int_eq(fclose(f), 0);
 }
 
-START_TEST(going_on_over_other_data_is_told) {
-    static const char other[] = "was saved over other data";
+START_TEST(going_on_over_other_data_is_refused_unless_forced) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
     TRAIN_WELL("max_steps=1");
-    struct outcome o = TRAIN("max_steps=2");
-    ck_assert_msg(o.status == 0 && !strstr(o.err, other), "%s", o.err);
-    outcome_finish(&o);
+    TRAIN_WELL("max_steps=2");
     append(in_dir(dir, "train.jsonl"), "{\"input_ids\":[1,2,3,4]}\n");
-    o = TRAIN("max_steps=3");
-    ck_assert_msg(o.status == 0 && strstr(o.err, other), "%s", o.err);
+    struct outcome o = TRAIN("max_steps=3");
+    expect_failure(&o, 5, "was trained otherwise: data: 24 rows, ");
     outcome_finish(&o);
-    o = TRAIN("max_steps=4");
-    ck_assert_msg(o.status == 0 && !strstr(o.err, other), "%s", o.err);
+    o = TRAIN("max_steps=3", "resume=force");
+    ck_assert_msg(o.status == 0 && strstr(o.err, "resume: force - "), "%s", o.err);
     outcome_finish(&o);
+    TRAIN_WELL("max_steps=4");
 }
 END_TEST
 
@@ -403,7 +391,7 @@ int main(void) {
     tcase_add_test(tc, a_probe_leaves_the_files_of_a_run_alone);
     tcase_add_loop_test(tc, a_run_that_recovered_goes_on, 0,
                         (int)(sizeof batches / sizeof *batches));
-    tcase_add_test(tc, going_on_over_other_data_is_told);
+    tcase_add_test(tc, going_on_over_other_data_is_refused_unless_forced);
     tcase_add_test(tc, going_on_over_another_base_is_told);
     tcase_add_test(tc, a_damaged_checkpoint_names_the_way_out);
     tcase_add_test(tc, a_disk_that_is_too_small_is_told_before_the_first_step);

@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/save_set.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
+#include "tests/support/saved.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tensorset.h"
 #include "tests/support/tiny.h"
@@ -170,19 +171,10 @@ static void expect_no_temporary(const char *name, void *ctx) {
 }
 
 /* Every checkpoint in out/ is one of ref/, byte for byte, and there is nothing half made. */
-static void expect_whole_file(const char *name, void *checkpoint) {
-    ck_assert_msg(file_same(textf("%s/out/%s/%s", dir, (const char *)checkpoint, name),
-                            textf("%s/ref/%s/%s", dir, (const char *)checkpoint, name)),
-                  "%s in %s is damaged", name, (const char *)checkpoint);
-}
-
 static void expect_whole_checkpoint(const char *name, void *count) {
     expect_no_temporary(name, NULL);
     if (strncmp(name, "checkpoint-", 11) != 0) return;
-    char copy[64];
-    snprintf(copy, sizeof copy, "%s", name);
-    ck_assert_uint_eq(dir_each(textf("%s/out/%s", dir, name), expect_whole_file, copy),
-                      dir_each(textf("%s/ref/%s", dir, name), expect_no_temporary, NULL));
+    checkpoint_assert_same(textf("%s/out/%s", dir, name), textf("%s/ref/%s", dir, name));
     ++*(int *)count;
 }
 

@@ -1,0 +1,15 @@
+/* saved.h - checkpoints that two runs have left. Failures end the test.
+ *
+ * Use: checkpoint_assert_same(in_dir(dir, "a/checkpoint-4"), in_dir(dir, "b/checkpoint-4")); */
+#ifndef PL_TESTS_SUPPORT_SAVED_H
+#define PL_TESTS_SUPPORT_SAVED_H
+
+#include <jansson.h>
+
+/* dir/trainer_state.json, and the object "plimsoll" of it, borrowed. */
+json_t *saved_state(const char *dir, json_t **plimsoll);
+/* Weights, states and whatever else lies in `a`, byte for byte, and every counter. Which run it
+ * was, and the settings that it was started with, may differ. */
+void checkpoint_assert_same(const char *a, const char *b);
+
+#endif
