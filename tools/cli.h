@@ -215,6 +215,7 @@ int pl_cmd_inspect(const struct pl_cli *cli);
 int pl_cmd_plan(const struct pl_cli *cli);
 int pl_cmd_tokenize(const struct pl_cli *cli);
 int pl_cmd_merge(const struct pl_cli *cli);
+int pl_cmd_verify(const struct pl_cli *cli);
 int pl_cmd_cards(const struct pl_cli *cli);
 int pl_cmd_models(const struct pl_cli *cli);
 int pl_cmd_devices(const struct pl_cli *cli);

@@ -189,6 +189,23 @@ static const struct pl_command commands[] = {
                  PL_FLAG_BIT(SHARD_SIZE),
     },
     {
+        .name = "verify",
+        .summary = "check a checkpoint, an adapter or a model for damage, byte by byte",
+        .synopsis = "DIR",
+        .examples = "plimsoll verify output\n"
+                    "plimsoll verify output/checkpoint-500\n"
+                    "plimsoll verify path/to/model --json | jq '.files[] | select(.problem)'\n",
+        .text = "What Plimsoll has saved is compared with the digests in trainer_state.json. Of\n"
+                "these files and those of others: the headers are well-formed, every number is\n"
+                "finite, the shapes are those of config.json or adapter_config.json. Of an\n"
+                "output_dir its checkpoints are checked too. Exit 0: no damage was found; exit 5:\n"
+                "some was, and every damaged file is named.\n",
+        .run = pl_cmd_verify,
+        .arg = PL_ARG_FILE,
+        .min_args = 1,
+        .max_args = 1,
+    },
+    {
         .name = "cards",
         .summary = "the GPUs that --gpu knows, with what a process can get of each",
         .synopsis = "",

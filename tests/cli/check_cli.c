@@ -190,7 +190,7 @@ static struct outcome complete_in_bash(const char *words, const char *current) {
 static const struct {
     const char *words, *current, *offered; /* offered: all lines */
 } completions[] = {
-    {"", "ver", "version\n"},
+    {"", "ver", "verify\nversion\n"},
     {"completion", "", "bash\nzsh\nfish\n"},
     {"version", "--js", "--json\n"},
     {"version --color", "a", "auto\nalways\n"},

@@ -1,0 +1,374 @@
+/* verify.c - see verify.h. */
+#include "runtime/checkpoint/verify.h"
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+#include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/windows.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK (1u << 20)
+
+/* --- rows --------------------------------------------------------------------------------------
+ */
+
+static struct pl_verify_file *find_row(struct pl_verify *v, const char *path) {
+    for (uint32_t i = 0; i < v->n; i++)
+        if (strcmp(v->files[i].path, path) == 0) return &v->files[i];
+    return NULL;
+}
+
+static bool grow(struct pl_verify *v) {
+    const uint32_t cap = v->cap ? 2 * v->cap : 16;
+    struct pl_verify_file *files =
+        v->n < v->cap ? v->files : pl_realloc(v->files, cap * sizeof *files);
+    if (!files) return false;
+    if (v->n == v->cap) v->cap = cap;
+    v->files = files;
+    return true;
+}
+
+/* The row of a file, added where there is none; NULL when out of memory. */
+static struct pl_verify_file *row_of(struct pl_verify *v, const char *path, struct pl_diag *d) {
+    struct stat st;
+    struct pl_verify_file *row = find_row(v, path);
+    if (row) return row;
+    char *copy = pl_strdup(path);
+    if (!copy || !grow(v)) {
+        free(copy);
+        pl_host_oom(d, "the list of files");
+        return NULL;
+    }
+    row = &v->files[v->n++];
+    *row = (struct pl_verify_file){.path = copy};
+    if (stat(path, &st) == 0) row->bytes = (uint64_t)st.st_size;
+    return row;
+}
+
+/* V1: what a check said of a file becomes its row; memory that is not there stays an error. */
+static pl_err take(struct pl_verify *v, const char *path, pl_err err, const struct pl_diag *said,
+                   struct pl_diag *d) {
+    struct pl_verify_file *row = row_of(v, path, d);
+    if (!row || err == PL_ERR_HOST_OOM) return pl_host_oom(d, path);
+    if (err == PL_ERR_OK || row->problem) return PL_ERR_OK;
+    row->problem = pl_strdup(said->message);
+    v->problems++;
+    return row->problem ? PL_ERR_OK : pl_host_oom(d, path);
+}
+
+/* --- numbers -----------------------------------------------------------------------------------
+ */
+
+/* The types whose numbers can be other than finite: those bits are all set in them then. */
+static const struct {
+    enum pl_dtype dtype;
+    uint32_t bytes;
+    uint64_t exponent;
+} floats[] = {
+    {PL_DTYPE_F32, 4, UINT64_C(0x7f800000)},
+    {PL_DTYPE_BF16, 2, UINT64_C(0x7f80)},
+    {PL_DTYPE_F16, 2, UINT64_C(0x7c00)},
+    {PL_DTYPE_F64, 8, UINT64_C(0x7ff0000000000000)},
+};
+
+/* Files are little-endian. */
+static uint64_t load(const unsigned char *p, uint32_t bytes) {
+    uint64_t v = 0;
+    for (uint32_t i = bytes; i-- > 0;)
+        v = v << 8 | p[i];
+    return v;
+}
+
+static pl_err check_finite(const struct pl_st_file *f, const struct pl_st_entry *e,
+                           unsigned char *buf, struct pl_diag *d) {
+    size_t k = 0;
+    const size_t n_kinds = sizeof floats / sizeof *floats;
+    while (k < n_kinds && floats[k].dtype != e->dtype)
+        k++;
+    if (k == n_kinds) return PL_ERR_OK;
+    const uint64_t bytes = e->end - e->begin, mask = floats[k].exponent;
+    for (uint64_t at = 0; at < bytes; at += CHUNK) {
+        const uint64_t n = pl_u64_min(CHUNK, bytes - at);
+        PL_TRY(pl_st_read(f, e, at, buf, n, d));
+        for (uint64_t i = 0; i < n; i += floats[k].bytes)
+            if ((load(buf + i, floats[k].bytes) & mask) == mask)
+                return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
+                                  "%s: tensor `%s`: element %llu is not a finite number", f->path,
+                                  e->name, (unsigned long long)((at + i) / floats[k].bytes));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err check_numbers(struct pl_verify *v, const struct pl_st_file *f, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    struct pl_diag said = {0};
+    unsigned char *buf = pl_malloc(CHUNK);
+    struct pl_verify_file *row = row_of(v, f->path, d);
+    if (!buf || !row) err = PL_ERR_HOST_OOM;
+    if (row) row->tensors = f->n;
+    for (uint64_t i = 0; i < f->n && err == PL_ERR_OK; i++)
+        err = check_finite(f, &f->entries[i], buf, &said);
+    free(buf);
+    return take(v, f->path, err, &said, d);
+}
+
+/* --- shapes ------------------------------------------------------------------------------------
+ */
+
+static pl_err check_shape(const struct pl_st_entry *e, const struct pl_window *w, const char *path,
+                          struct pl_diag *d) {
+    char have[PL_ST_SHAPE_TEXT], want[PL_ST_SHAPE_TEXT];
+    bool same = e->rank == w->rank;
+    for (uint32_t i = 0; same && i < w->rank; i++)
+        same = e->dims[i] == w->dims[i];
+    if (same) return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0,
+                      "%s: tensor `%s` has shape %s, where %s belongs", path, e->name,
+                      pl_st_shape_text(e->rank, e->dims, have),
+                      pl_st_shape_text(w->rank, w->dims, want));
+}
+
+static pl_err missing(const struct pl_weight_files *f, const char *name, struct pl_diag *d) {
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0, "%s: tensor `%s` is missing",
+                      f->path, name);
+}
+
+/* Codes of bitsandbytes in place of a matrix lie in a shape of their own. */
+static pl_err check_row(const struct pl_weight_files *f, const struct pl_param_row *row,
+                        uint64_t layer, struct pl_diag *d) {
+    char name[128];
+    struct pl_window w = {.rank = row->vector ? 1 : 2, .dims = {row->rows, row->cols}};
+    pl_model_row_name(row, layer, name);
+    snprintf(w.name, sizeof w.name, "%s", name);
+    if (!pl_window_find(f, &w)) return missing(f, name, d);
+    if (row->module && w.entry->dtype == PL_DTYPE_U8) return PL_ERR_OK;
+    return check_shape(w.entry, &w, w.file->path, d);
+}
+
+static pl_err check_model(const struct pl_weight_files *f, const char *dir, struct pl_diag *d) {
+    struct pl_model m;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    char *path = pl_path_join(dir, "config.json");
+    pl_err err = path ? pl_model_read(path, &m, d) : pl_host_oom(d, "a path");
+    free(path);
+    if (err != PL_ERR_OK) return err;
+    const uint32_t n = pl_model_rows(&m, rows);
+    for (uint32_t r = 0; r < n; r++)
+        for (uint64_t layer = 0; layer < (rows[r].per_layer ? m.layers : 1); layer++)
+            PL_TRY(check_row(f, &rows[r], layer, d));
+    return PL_ERR_OK;
+}
+
+/* The other matrix of the pair: lora_A and lora_B have names of one length. */
+static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_file *file,
+                         const struct pl_st_entry *e, uint64_t r, struct pl_diag *d) {
+    struct pl_window other = {0};
+    const char *mark = strstr(e->name, ".lora_");
+    const bool a = mark && mark[6] == 'A';
+    if (!mark || (!a && mark[6] != 'B'))
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
+                          "%s: tensor `%s` is no matrix of LoRA", file->path, e->name);
+    if (e->rank != 2 || e->dims[a ? 0 : 1] != r) {
+        char have[PL_ST_SHAPE_TEXT];
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
+                          "%s: tensor `%s` has shape %s, and " PL_ADAPTER_CONFIG " says rank %llu",
+                          file->path, e->name, pl_st_shape_text(e->rank, e->dims, have),
+                          (unsigned long long)r);
+    }
+    snprintf(other.name, sizeof other.name, "%s", e->name);
+    if (strlen(e->name) < sizeof other.name) other.name[mark - e->name + 6] = a ? 'B' : 'A';
+    return pl_window_find(f, &other) ? PL_ERR_OK : missing(f, other.name, d);
+}
+
+static pl_err check_adapter(const struct pl_weight_files *f, const char *dir, struct pl_diag *d) {
+    struct pl_adapter_config c;
+    PL_TRY(pl_adapter_config_read(&c, dir, d));
+    const uint64_t r = c.r;
+    pl_adapter_config_finish(&c);
+    for (uint32_t i = 0; i < f->n; i++)
+        for (uint64_t k = 0; k < f->files[i].n; k++)
+            PL_TRY(check_pair(f, &f->files[i], &f->files[i].entries[k], r, d));
+    return PL_ERR_OK;
+}
+
+/* --- sets of files -----------------------------------------------------------------------------
+ */
+
+/* A set of weight files, and what its shapes are held against. */
+static const struct set {
+    const char *stem;
+    pl_err (*check)(const struct pl_weight_files *f, const char *dir, struct pl_diag *d);
+} sets[] = {
+    {"model", check_model},
+    {PL_ADAPTER_STEM, check_adapter},
+};
+
+static const char *const state_suffixes[] = {".exp_avg", ".exp_avg_sq", ".master"};
+
+/* The tensor that a state is of, by the name without what the state adds. Scales of states in 8
+ * bits have a shape of their own. */
+static pl_err check_state(const struct pl_weight_files *trained, const struct pl_st_file *f,
+                          const struct pl_st_entry *e, struct pl_diag *d) {
+    const size_t length = strlen(e->name);
+    for (size_t i = 0; i < sizeof state_suffixes / sizeof *state_suffixes; i++) {
+        const size_t n = strlen(state_suffixes[i]);
+        struct pl_window of = {.rank = e->rank, .dims = {e->dims[0], e->dims[1]}};
+        if (length <= n || strcmp(e->name + length - n, state_suffixes[i]) != 0) continue;
+        snprintf(of.name, sizeof of.name, "%.*s", (int)(length - n), e->name);
+        if (!pl_window_find(trained, &of))
+            return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
+                              "%s: `%s` is the state of no tensor beside it", f->path, e->name);
+        return check_shape(of.entry, &of, of.file->path, d);
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err check_states(const struct pl_weight_files *states,
+                           const struct pl_weight_files *trained, struct pl_diag *d) {
+    for (uint32_t i = 0; i < states->n; i++)
+        for (uint64_t k = 0; k < states->files[i].n; k++)
+            PL_TRY(check_state(trained, &states->files[i], &states->files[i].entries[k], d));
+    return PL_ERR_OK;
+}
+
+static bool holds(const char *dir, const char *stem, const char *suffix) {
+    char name[96];
+    struct stat st;
+    snprintf(name, sizeof name, "%s%s", stem, suffix);
+    char *path = pl_path_join(dir, name);
+    bool there = path && lstat(path, &st) == 0;
+    free(path);
+    return there;
+}
+
+static bool holds_set(const char *dir, const char *stem) {
+    return holds(dir, stem, ".safetensors") || holds(dir, stem, ".safetensors.index.json");
+}
+
+/* Headers and numbers of a set that is there; *f is open afterwards where its headers are right. */
+static pl_err open_set(struct pl_verify *v, struct pl_weight_files *f, const char *dir,
+                       const char *stem, struct pl_diag *d) {
+    struct pl_diag said = {0};
+    pl_err err = pl_weight_files_open(f, dir, stem, PL_ERR_CHECKPOINT_FILE, &said);
+    if (err != PL_ERR_OK) return take(v, said.file[0] ? said.file : dir, err, &said, d);
+    for (uint32_t i = 0; i < f->n; i++)
+        PL_TRY(check_numbers(v, &f->files[i], d));
+    return PL_ERR_OK;
+}
+
+static pl_err verify_set(struct pl_verify *v, const struct set *set, const char *dir,
+                         struct pl_diag *d) {
+    struct pl_weight_files f = {0}, states = {0};
+    struct pl_diag said = {0}, of_states = {0};
+    if (!holds_set(dir, set->stem)) return PL_ERR_OK;
+    pl_err err = open_set(v, &f, dir, set->stem, d);
+    if (err != PL_ERR_OK || !f.n) goto out;
+    PL_TRY_GOTO(take(v, f.path, set->check(&f, dir, &said), &said, d), out);
+    if (!holds_set(dir, "optimizer")) goto out;
+    PL_TRY_GOTO(open_set(v, &states, dir, "optimizer", d), out);
+    if (states.n) err = take(v, states.path, check_states(&states, &f, &of_states), &of_states, d);
+out:
+    pl_weight_files_close(&f);
+    pl_weight_files_close(&states);
+    return err;
+}
+
+/* --- directories -------------------------------------------------------------------------------
+ */
+
+static pl_err verify_digests(struct pl_verify *v, const char *dir, json_t *files,
+                             struct pl_diag *d) {
+    const char *name;
+    json_t *entry;
+    json_object_foreach(files, name, entry) {
+        struct pl_diag said = {0};
+        char *path = pl_path_join(dir, name);
+        pl_err found = pl_manifest_check_file(dir, name, entry, &said);
+        pl_err err = path ? take(v, path, found, &said, d) : pl_host_oom(d, "a path");
+        if (err == PL_ERR_OK) find_row(v, path)->digested = true;
+        free(path);
+        PL_TRY(err);
+    }
+    return PL_ERR_OK;
+}
+
+/* Other trainers write a file of this name, too. */
+static bool is_ours(const char *path) {
+    json_t *root = NULL;
+    const bool ours =
+        pl_json_read(path, &root, NULL) != PL_ERR_OK || json_object_get(root, "plimsoll") != NULL;
+    json_decref(root);
+    return ours;
+}
+
+static pl_err verify_state(struct pl_verify *v, const char *dir, struct pl_diag *d) {
+    struct pl_run_record r = {0};
+    struct pl_diag said = {0};
+    char *path = pl_path_join(dir, PL_STATE_FILE);
+    pl_err err = path ? PL_ERR_OK : pl_host_oom(d, "a path");
+    if (path && holds(dir, PL_STATE_FILE, "") && is_ours(path)) {
+        pl_err found = pl_run_record_read(&r, dir, &said);
+        err = take(v, path, found, &said, d);
+        if (err == PL_ERR_OK && r.files) find_row(v, path)->digested = true;
+        if (err == PL_ERR_OK) err = verify_digests(v, dir, r.files, d);
+    }
+    pl_run_record_finish(&r);
+    free(path);
+    return err;
+}
+
+static pl_err verify_one(struct pl_verify *v, const char *dir, struct pl_diag *d) {
+    PL_TRY(verify_state(v, dir, d));
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        PL_TRY(verify_set(v, &sets[i], dir, d));
+    return PL_ERR_OK;
+}
+
+/* checkpoint-N of an output_dir. */
+static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag *d) {
+    static const char prefix[] = "checkpoint-";
+    pl_err err = PL_ERR_OK;
+    const struct dirent *e;
+    DIR *list = opendir(dir);
+    if (!list) return pl_file_read_error(d, dir);
+    while (err == PL_ERR_OK && (errno = 0, e = readdir(list))) {
+        const char *digits = e->d_name + strlen(prefix);
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 || !*digits ||
+            digits[strspn(digits, "0123456789")])
+            continue;
+        char *path = pl_path_join(dir, e->d_name);
+        err = path ? verify_one(v, path, d) : pl_host_oom(d, "a path");
+        free(path);
+    }
+    if (err == PL_ERR_OK && errno) err = pl_file_read_error(d, dir);
+    closedir(list);
+    return err;
+}
+
+pl_err pl_verify_dir(struct pl_verify *v, const char *dir, struct pl_diag *d) {
+    *v = (struct pl_verify){0};
+    pl_err err = verify_one(v, dir, d);
+    if (err == PL_ERR_OK) err = verify_inside(v, dir, d);
+    if (err == PL_ERR_OK && !v->n)
+        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, dir, 0, 0,
+                         "%s holds no checkpoint, adapter or model", dir);
+    if (err != PL_ERR_OK) pl_verify_finish(v);
+    return err;
+}
+
+void pl_verify_finish(struct pl_verify *v) {
+    for (uint32_t i = 0; i < v->n; i++) {
+        free(v->files[i].path);
+        free(v->files[i].problem);
+    }
+    free(v->files);
+    *v = (struct pl_verify){0};
+}
