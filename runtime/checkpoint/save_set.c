@@ -2,7 +2,6 @@
 #include "runtime/checkpoint/save_set.h"
 
 #include "estimator/base/alloc.h"
-#include "estimator/base/checked.h"
 #include "estimator/base/text.h"
 
 #include <dirent.h>
@@ -19,7 +18,7 @@
 
 #define HEAD         "plimsoll save 1"
 #define MOST_BYTES   (UINT64_C(64) << 20) /* of a journal: 10^5 shards */
-#define READ_CHUNK   (1u << 18)
+#define READ_CHUNK   (1u << 15)
 #define LOCK_TRIES   100
 #define LOCK_WAIT_NS 50000000L
 
@@ -114,16 +113,11 @@ static char *path_of(const char *dir, const char *name, const char *suffix) {
 }
 
 static bool digest_file(int fd, struct pl_digest *h) {
-    char *buf = pl_malloc(READ_CHUNK);
-    ssize_t n = buf ? 1 : -1;
+    char buf[READ_CHUNK];
+    ssize_t n;
     pl_digest_init(h, 0);
-    while (n > 0) {
-        do
-            n = read(fd, buf, READ_CHUNK);
-        while (n < 0 && errno == EINTR);
+    while ((n = read(fd, buf, sizeof buf)) > 0 || (n < 0 && errno == EINTR))
         if (n > 0) pl_digest_add(h, buf, (size_t)n);
-    }
-    free(buf);
     return n == 0;
 }
 

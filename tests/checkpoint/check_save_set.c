@@ -50,6 +50,9 @@ static const struct kind {
     {false, 0, 8000},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
+/* An adapter, a file that becomes shards, and a first save: for what is killed twice. */
+static const struct kind *const some[] = {&kinds[0], &kinds[3], &kinds[5]};
+enum { N_SOME = sizeof some / sizeof *some };
 
 static struct rig_options options_of(const struct kind *k) {
     return (struct rig_options){.mode = k->adapter ? PL_MODE_LORA : PL_MODE_FULL,
@@ -193,7 +196,7 @@ END_TEST
 
 /* What finishes a save may be killed as well, any number of times. */
 START_TEST(a_kill_of_who_finishes_the_save_changes_nothing) {
-    const struct kind *k = &kinds[_i];
+    const struct kind *k = some[_i];
     unsigned finished = 0;
     for (uint64_t at = 1;; at++) {
         start(k);
@@ -209,7 +212,7 @@ END_TEST
 
 /* And so may the same save, which is started again. */
 START_TEST(a_save_after_a_kill_is_a_save) {
-    const struct kind *k = &kinds[_i];
+    const struct kind *k = some[_i];
     for (uint64_t at = 1;; at++) {
         start(k);
         if (!killed_at(k, SAVE, at)) break;
@@ -350,8 +353,8 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, a_kill_at_any_call_leaves_the_old_files_or_the_new_ones, 0, N_KINDS);
-    tcase_add_loop_test(t, a_kill_of_who_finishes_the_save_changes_nothing, 0, N_KINDS);
-    tcase_add_loop_test(t, a_save_after_a_kill_is_a_save, 0, N_KINDS);
+    tcase_add_loop_test(t, a_kill_of_who_finishes_the_save_changes_nothing, 0, N_SOME);
+    tcase_add_loop_test(t, a_save_after_a_kill_is_a_save, 0, N_SOME);
     tcase_add_loop_test(t, a_failure_of_any_call_leaves_the_old_files_or_the_new_ones, 0,
                         2 * N_KINDS);
     tcase_add_test(t, who_comes_too_late_to_finish_refuses);
