@@ -27,7 +27,7 @@ bool fuzz_outcome(pl_err err, const struct pl_diag *d) {
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-#define FILES_MAX 4
+#define FILES_MAX 8
 
 static char dir[64];
 static char files[FILES_MAX][128]; /* to be removed with it */
