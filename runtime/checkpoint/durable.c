@@ -90,12 +90,12 @@ static bool remember_name(struct pl_outbox *o, const char *name) {
         uint32_t cap = o->cap ? 2 * o->cap : 8;
         char **names = pl_realloc(o->names, cap * sizeof *names);
         if (names) o->names = names;
-        struct pl_outbox_mark *marks = names ? pl_realloc(o->marks, cap * sizeof *marks) : NULL;
+        struct pl_file_digest *marks = names ? pl_realloc(o->marks, cap * sizeof *marks) : NULL;
         if (!marks) return false;
         o->marks = marks;
         o->cap = cap;
     }
-    o->marks[o->n] = (struct pl_outbox_mark){0};
+    o->marks[o->n] = (struct pl_file_digest){0};
     o->names[o->n] = pl_strdup(name);
     return o->names[o->n] && ++o->n;
 }
@@ -125,14 +125,15 @@ pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, st
 
 /* The file that was just closed. */
 static pl_err list_file(const struct pl_outbox *o, struct pl_diag *d) {
-    const struct pl_file_digest digest = {o->digest.bytes, pl_digest_value(&o->digest)};
-    return o->manifest ? pl_manifest_add(o->manifest, o->names[o->n - 1], &digest, d) : PL_ERR_OK;
+    const uint32_t last = o->n - 1;
+    if (!o->manifest) return PL_ERR_OK;
+    return pl_manifest_add(o->manifest, o->names[last], &o->marks[last], d);
 }
 
 pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
     pl_err err = fd_sync(o->fd, o->open_path, d);
     pl_err closed = fd_close(o->fd, o->open_path, d);
-    o->marks[o->n - 1] = (struct pl_outbox_mark){o->digest.bytes, pl_digest_value(&o->digest)};
+    o->marks[o->n - 1] = (struct pl_file_digest){o->digest.bytes, pl_digest_value(&o->digest)};
     o->fd = -1;
     free(o->open_path);
     o->open_path = NULL;

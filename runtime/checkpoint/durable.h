@@ -5,9 +5,11 @@
  *   U1  a name is taken only by rename, after the content was written, fsynced and closed
  *   U2  a failed fsync is the loss of the file: it is removed and never synced again, because the
  *       kernel may have dropped the dirty pages and would answer OK the second time
- *   U3  every open-for-writing, write, fsync, close, rename, mkdir and unlink of one file passes
- * the fault counter Use: struct pl_outbox o = {0}; pl_outbox_init(&o, dir, &d); pl_outbox_open(&o,
- * "config.json", &d); pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);
+ *   U3  every open-for-writing, write, fsync, close, rename, mkdir and unlink of one file passes the
+ *       fault counter
+ * Use: struct pl_outbox o = {0};
+ *      pl_outbox_init(&o, dir, &d); pl_outbox_open(&o, "config.json", &d);
+ *      pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);
  *      pl_outbox_commit(&o, &d); ... pl_outbox_finish(&o); */
 #ifndef PL_RUNTIME_CHECKPOINT_DURABLE_H
 #define PL_RUNTIME_CHECKPOINT_DURABLE_H
@@ -18,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct pl_outbox_mark { /* of a whole file: size, and digest of seed 0 */
-    uint64_t bytes, digest;
+struct pl_file_digest { /* of a whole file: its size, and XXH64 of seed 0 */
+    uint64_t bytes, xxh64;
 };
 
 /* Files of one directory. Each is written as NAME.tmp; commit gives them their names once every one
@@ -29,7 +31,7 @@ struct pl_outbox_mark { /* of a whole file: size, and digest of seed 0 */
 struct pl_outbox {
     char *dir;                    /* owned */
     char **names;                 /* owned, final names */
-    struct pl_outbox_mark *marks; /* owned, [n], of the files that were closed */
+    struct pl_file_digest *marks; /* owned, [n], of the files that were closed */
     uint32_t n, cap;
     uint32_t n_named;        /* files whose temporaries are no longer the outbox's to remove */
     char *open_path;         /* owned; the temporary being written, NULL when none */

@@ -1,25 +1,23 @@
 /* manifest.h - which bytes the files of a directory hold, as trainer_state.json says it.
  *
- * In: files as they are written, or as they lie there.  Out: {"NAME": {"bytes": N, "xxh64":
- * "..."}}. Needs: base (digest.h: XXH64 of the xxHash specification), jansson. M1  the digest is of
- * the bytes that were handed to write(2), not of what a later read gives M2  it tells damage, and
- * not somebody who makes collisions: 64 bits miss one change in 2^64, and run at the speed of
- * memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer than the disk Use:
- * outbox.manifest = json_object(); ...; pl_manifest_check(files, dir, &d); */
+ * In:    files as they are written, or as they lie there.
+ * Out:   {"NAME": {"bytes": N, "xxh64": "..."}}.
+ * Needs: base (digest.h: XXH64 of the xxHash specification), durable, jansson.
+ *   M1  the digest is of the bytes that were handed to write(2), not of what a later read gives
+ *   M2  it tells damage, and not somebody who makes collisions: 64 bits miss one change in 2^64, and
+ *       run at the speed of memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer than
+ *       the disk
+ * Use: outbox.manifest = json_object(); ...; pl_manifest_check(files, dir, &d); */
 #ifndef PL_RUNTIME_CHECKPOINT_MANIFEST_H
 #define PL_RUNTIME_CHECKPOINT_MANIFEST_H
 
-#include "estimator/base/diag.h"
+#include "runtime/checkpoint/durable.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define PL_DIGEST_TEXT 17 /* sixteen digits of hex and a NUL */
-
-struct pl_file_digest {
-    uint64_t bytes, xxh64;
-};
 
 char *pl_digest_text(uint64_t xxh64, char buf[PL_DIGEST_TEXT]);
 /* Reads the whole file. PL_ERR_CHECKPOINT_FILE: it cannot be read, or is no regular file. */

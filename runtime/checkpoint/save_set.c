@@ -26,7 +26,7 @@
 
 struct entry {
     const char *name;
-    struct pl_outbox_mark mark;
+    struct pl_file_digest mark;
     bool drop; /* the name goes */
 };
 
@@ -61,7 +61,7 @@ static bool read_entry(char *line, struct entry *e) {
     if (strncmp(line, "drop ", 5) == 0) {
         e->drop = true;
         e->name = line + 5;
-    } else if (sscanf(line, "file %20" SCNu64 " %16" SCNx64 "%n", &e->mark.bytes, &e->mark.digest,
+    } else if (sscanf(line, "file %20" SCNu64 " %16" SCNx64 "%n", &e->mark.bytes, &e->mark.xxh64,
                       &end) == 2 &&
                line[end] == ' ') {
         e->name = line + end + 1;
@@ -122,7 +122,7 @@ static bool digest_file(int fd, struct pl_digest *h) {
 }
 
 /* A trusted file, which this process has just written, is not read again. */
-static pl_err look(const char *path, const struct pl_outbox_mark *mark, bool trusted,
+static pl_err look(const char *path, const struct pl_file_digest *mark, bool trusted,
                    enum found *out, struct pl_diag *d) {
     struct pl_digest h;
     struct stat st;
@@ -139,7 +139,7 @@ static pl_err look(const char *path, const struct pl_outbox_mark *mark, bool tru
     else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == mark->bytes && !digest_file(fd, &h))
         err = PL_ERR_CHECKPOINT_FILE;
     else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == mark->bytes)
-        *out = pl_digest_value(&h) == mark->digest ? SAME : OTHER;
+        *out = pl_digest_value(&h) == mark->xxh64 ? SAME : OTHER;
     if (err != PL_ERR_OK)
         pl_diag_at(d, err, path, 0, 0, "cannot read %s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
@@ -343,7 +343,7 @@ static pl_err write_journal(const struct pl_outbox *o,
     for (uint32_t i = 0; i < o->n; i++) {
         PL_TRY(check_target(o->dir, o->names[i], d));
         pl_text_addf(out, "file %" PRIu64 " %016" PRIx64 " %s\n", o->marks[i].bytes,
-                     o->marks[i].digest, o->names[i]);
+                     o->marks[i].xxh64, o->names[i]);
     }
     if (unwanted) PL_TRY(list_drops(o, unwanted, ctx, out, d));
     pl_text_addf(out, "end %016" PRIx64 "\n", digest_of(pl_text_str(out), out->len));

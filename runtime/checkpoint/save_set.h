@@ -10,19 +10,21 @@
  *   4  the journal is unlinked, the directory synced
  *
  * Needs: durable.h.
- *   S1  the rename of the journal is the moment of the save. Ended before it, by a kill, a power
- * cut or an error, the old files are all there; ended after it, the new ones are all on the disk S2
- * steps 3 and 4 can be done any number of times, by any process: whoever finds a journal does what
- * is left of them before it reads or writes a file of the directory. Committing is writing the
- * journal and then doing the same S3  one process at a time does so: it holds a lock on the
- * journal, which ends with the process S4  what a journal says is not believed of a file whose size
- * or digest is another. When a file is lost, but no other has its name yet, the old files are whole
- * and the journal is dropped. When some have, the directory is refused by name until it is saved
- * into again; the journal stays until the new one takes its name S5  a journal names plain files of
- * its own directory alone A directory under construction that gets its own name by rename
- * afterwards needs none of this. Use: pl_save_set_begin(dir, &d); pl_outbox_init(&o, dir, &d);
- * pl_outbox_put(&o, ...); pl_save_set_commit(&o, NULL, NULL, &d); ... pl_save_set_settle(dir, &d);
- * read files of it */
+ *   S1  the rename of the journal is the moment of the save. Ended before it, by a kill, a power cut
+ *       or an error, the old files are all there; ended after it, the new ones are all on the disk
+ *   S2  steps 3 and 4 can be done any number of times, by any process: whoever finds a journal does
+ *       what is left of them before it reads or writes a file of the directory. Committing is
+ *       writing the journal and then doing the same
+ *   S3  one process at a time does so: it holds a lock on the journal, which ends with the process
+ *   S4  what a journal says is not believed of a file whose size or digest is another. When a file
+ *       is lost, but no other has its name yet, the old files are whole and the journal is dropped.
+ *       When some have, the directory is refused by name until it is saved into again; the journal
+ *       stays until the new one takes its name
+ *   S5  a journal names plain files of its own directory alone
+ * A directory under construction that gets its own name by rename afterwards needs none of this.
+ * Use: pl_save_set_begin(dir, &d); pl_outbox_init(&o, dir, &d); pl_outbox_put(&o, ...);
+ *      pl_save_set_commit(&o, NULL, NULL, &d); ...
+ *      pl_save_set_settle(dir, &d); read files of it */
 #ifndef PL_RUNTIME_CHECKPOINT_SAVE_SET_H
 #define PL_RUNTIME_CHECKPOINT_SAVE_SET_H
 

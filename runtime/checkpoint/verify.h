@@ -1,12 +1,14 @@
 /* verify.h - whether the files of a directory are whole, without a run that wants them.
  *
- * In: a checkpoint, an adapter, a model, or an output_dir with checkpoints in it.  Out: a row a
- * file. Needs: safetensors, model, run_state. V1  every problem is a row; only a directory that
- * cannot be listed, or that holds nothing of these, is an error V2  what was saved with digests is
- * compared with them byte for byte V3  whoever wrote it: headers are well-formed, every number is
- * finite, the shapes are those of config.json or adapter_config.json, optimizer states those of
- * what they belong to Use: pl_verify_dir(&v, dir, &d); for (i < v.n) v.files[i].problem; ...
- * pl_verify_finish(&v); */
+ * In:    a checkpoint, an adapter, a model, or an output_dir with checkpoints in it.
+ * Out:   a row a file.
+ * Needs: safetensors, model, run_state.
+ *   V1  every problem is a row; only a directory that cannot be listed, or that holds nothing of
+ *       these, is an error
+ *   V2  what was saved with digests is compared with them byte for byte
+ *   V3  whoever wrote it: headers are well-formed, every number is finite, the shapes are those of
+ *       config.json or adapter_config.json, optimizer states those of what they belong to
+ * Use: pl_verify_dir(&v, dir, &d); for (i < v.n) v.files[i].problem; ... pl_verify_finish(&v); */
 #ifndef PL_RUNTIME_CHECKPOINT_VERIFY_H
 #define PL_RUNTIME_CHECKPOINT_VERIFY_H
 
