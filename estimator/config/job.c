@@ -2,12 +2,14 @@
 #include "estimator/config/job.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/open_file.h"
 #include "estimator/config/document.h"
 #include "estimator/config/key_types.h"
 #include "estimator/config/scalar.h"
 #include "estimator/config/validate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -257,13 +259,31 @@ out:
     return err;
 }
 
+/* `-` and the names that a shell gives to what it opened for the process; -1 for other paths. */
+static int inherited(const char *path) {
+    int fd = -1, end = 0;
+    if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0) return STDIN_FILENO;
+    return sscanf(path, "/dev/fd/%9d%n", &fd, &end) == 1 && !path[end] ? fd : -1;
+}
+
+/* A stream that is open already is read whatever it is: its writer is there, or it ends. */
+static FILE *open_config(const char *path, const char **why) {
+    const int given = inherited(path);
+    if (given < 0) return pl_fopen_file(path, why);
+    const int fd = fcntl(given, F_DUPFD_CLOEXEC, 0);
+    FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (!f) *why = strerror(errno);
+    if (!f && fd >= 0) close(fd);
+    return f;
+}
+
 /* One byte more than allowed is read, so that a longer file is seen to be one. */
 static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d) {
     char buf[8192];
     pl_err err = PL_ERR_OK;
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "cannot open: %s", strerror(errno));
+    const char *why;
+    FILE *f = open_config(path, &why);
+    if (!f) return pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "cannot open: %s", why);
     while (out->len <= PL_DOCUMENT_BYTES) {
         size_t n = fread(buf, 1, sizeof buf, f);
         if (!n) break;

@@ -2,6 +2,7 @@
 #include "estimator/model/model.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
 
@@ -274,8 +275,9 @@ pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct
     *text = NULL;
     if (strncmp(path, scheme, strlen(scheme)) == 0)
         return read_known(path + strlen(scheme), text, bytes, d);
-    FILE *f = fopen(path, "rb");
-    if (!f) return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot open: %s", strerror(errno));
+    const char *why;
+    FILE *f = pl_fopen_file(path, &why);
+    if (!f) return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot open: %s", why);
     pl_err err = read_file(path, f, text, bytes, d);
     fclose(f);
     return err;

@@ -2,6 +2,7 @@
 #include "estimator/model/resolve.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ static char *repository_dir(const char *id) {
 }
 
 static bool read_ref(const char *path, char ref[REF_MAX]) {
-    FILE *f = fopen(path, "r");
+    FILE *f = pl_fopen_file(path, NULL);
     if (!f) return false;
     size_t n = fread(ref, 1, REF_MAX - 1, f);
     bool ok = !ferror(f);

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/open_file.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/manifest.h"
 
@@ -275,14 +276,15 @@ pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t
     pl_err err = PL_ERR_OK;
     char *data = NULL;
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        err = pl_file_read_error(d, path);
+    const char *why;
+    int fd = pl_open_file(path, &st, &why);
+    if (fd < 0) {
+        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path, why);
         goto out;
     }
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > limit_bytes) {
+    if ((uint64_t)st.st_size > limit_bytes) {
         err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0,
-                         "%s is not a regular file of at most %llu bytes", path,
+                         "%s is not a file of at most %llu bytes", path,
                          (unsigned long long)limit_bytes);
         goto out;
     }

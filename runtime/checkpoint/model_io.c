@@ -2,12 +2,12 @@
 #include "runtime/checkpoint/model_io.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/open_file.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,11 +187,11 @@ static pl_err copy_companion(struct pl_outbox *o, const char *source_dir, const 
     pl_err err = PL_ERR_OK;
     char *path = pl_path_join(source_dir, name);
     if (!path) return pl_host_oom(d, "a path");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const char *why;
+    int fd = pl_open_file(path, NULL, &why);
     if (fd < 0 && errno == ENOENT) goto out;
     if (fd < 0) {
-        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot open %s: %s", path,
-                         strerror(errno));
+        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot open %s: %s", path, why);
         goto out;
     }
     PL_TRY_GOTO(pl_outbox_open(o, name, d), out);

@@ -1,11 +1,11 @@
 /* safetensors_read.c - headers are hostile until every sum in them was checked. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/open_file.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,13 +274,11 @@ static pl_err read_header(struct pl_st_file *f, uint64_t file_bytes, struct pl_d
 
 static pl_err open_file(struct pl_st_file *f, uint64_t *file_bytes, struct pl_diag *d) {
     struct stat st;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    if (f->fd < 0 || fstat(f->fd, &st) != 0)
+    const char *why;
+    f->fd = pl_open_file(f->path, &st, &why);
+    if (f->fd < 0)
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, f->path, 0, 0, "cannot open %s: %s", f->path,
-                          strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, f->path, 0, 0, "%s is not a regular file",
-                          f->path);
+                          why);
     *file_bytes = (uint64_t)st.st_size;
     return PL_ERR_OK;
 }

@@ -2,12 +2,12 @@
 #include "runtime/data/data.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/open_file.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/split.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -305,18 +305,14 @@ out:
 /* A failure to open is the configuration's: it points at the line that names the file. */
 static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                         struct pl_diag *d) {
-    struct stat st = {0};
+    const char *why;
     f->path = pl_job_input_path(job, ds->path);
     if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
-    /* O_NONBLOCK: a FIFO must be refused, not waited for */
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0)
-        return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
-                          "cannot open %s: %s", f->path, strerror(errno));
-    if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column, "%s is not a regular file",
-                   f->path);
-        if (S_ISDIR(st.st_mode)) pl_diag_hint(d, "name each of its files under `datasets`");
+    f->fd = pl_open_file(f->path, NULL, &why);
+    if (f->fd < 0) {
+        pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column, "cannot open %s: %s",
+                   f->path, why);
+        if (errno == EISDIR) pl_diag_hint(d, "name each of its files under `datasets`");
         return PL_ERR_DATA_FILE;
     }
     f->format = pl_format_find(ds->format);

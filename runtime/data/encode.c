@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/digest.h"
+#include "estimator/base/open_file.h"
 #include "estimator/model/resolve.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static pl_err check_size(const struct pl_encoder *e, const char *path, struct pl
 static pl_err add_file(struct pl_digest *h, const char *path, struct pl_diag *d) {
     char buf[4096];
     pl_err err = PL_ERR_OK;
-    FILE *f = fopen(path, "rb");
+    FILE *f = pl_fopen_file(path, NULL);
     if (!f) return PL_ERR_OK; /* the tokenizer does without it as well */
     for (size_t n; (n = fread(buf, 1, sizeof buf, f)) != 0;)
         pl_digest_add(h, buf, n);

@@ -1,10 +1,10 @@
 /* tokenizer_files.c - the files of a tokenizer: tokenizer.json, plain or gzip, and what stands
  * beside it. */
 #include "estimator/base/alloc.h"
+#include "estimator/base/open_file.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +38,17 @@ static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struc
 
 /* *there = false, and no error, when there is no such file. */
 static pl_err read_file(const char *path, struct pl_text *out, bool *there, struct pl_diag *d) {
-    struct stat st;
-    /* O_NONBLOCK: a FIFO must be refused, not waited for */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const char *why;
+    int fd = pl_open_file(path, NULL, &why);
     *there = fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
     if (fd < 0 && !*there) return PL_ERR_OK;
     if (fd < 0)
         return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file cannot be opened: %s",
-                          strerror(errno));
-    gzFile z = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? gzdopen(fd, "rb") : NULL;
+                          why);
+    gzFile z = gzdopen(fd, "rb");
     if (!z) {
         close(fd);
-        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "this is no file of a tokenizer");
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
     }
     pl_err err = read_stream(z, path, out, d);
     gzclose(z);

@@ -1,0 +1,21 @@
+/* open_file.h - opening what must be a file.
+ *
+ * In: a path from a person or from elsewhere.  Out: a descriptor to read from.
+ *   R1  no call waits: a FIFO without a writer, a terminal and a device are refused, not read
+ *   R2  what was looked at is what is read: the kind is that of the open descriptor
+ * Use: int fd = pl_open_file(path, NULL, &why);
+ *      if (fd < 0) return pl_diag_at(d, err, path, 0, 0, "cannot open: %s", why); */
+#ifndef PL_ESTIMATOR_BASE_OPEN_FILE_H
+#define PL_ESTIMATOR_BASE_OPEN_FILE_H
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* A descriptor for reading, -1 unless `path` is a regular file: errno and *why then say why, errno
+ * EISDIR for a directory and EINVAL for another kind. *why lives until the next strerror(). `st`
+ * and `why` may be NULL. */
+int pl_open_file(const char *path, struct stat *st, const char **why);
+/* The same as a stream; NULL with errno and *why. */
+FILE *pl_fopen_file(const char *path, const char **why);
+
+#endif
