@@ -3,6 +3,7 @@
 
 #include "estimator/base/units.h"
 #include "estimator/card/cards.h"
+#include "runtime/device/available.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/device/cuda/nvml.h"
 
@@ -28,7 +29,7 @@ static pl_err read_machine(struct machine *m, struct pl_diag *d) {
     PL_TRY(pl_cpu_level(&m->level, d));
     m->cores = pl_cpu_count();
     if (pages > 0 && page > 0) m->total_bytes = (uint64_t)pages * (uint64_t)page;
-    if (pl_cpu_available_bytes(&m->available_bytes, NULL) != PL_ERR_OK) m->available_bytes = 0;
+    m->available_bytes = pl_cpu_available().bytes;
     while (m->n_gpus < GPUS_MAX && pl_nvml_query(m->n_gpus, &m->gpus[m->n_gpus],
                                                  m->n_gpus ? NULL : &m->why_no_gpu) == PL_ERR_OK)
         m->n_gpus++;
@@ -57,9 +58,9 @@ static json_t *machine_json(const struct machine *m) {
     return json_pack("{s:{s:o, s:s, s:I, s:I, s:I}, s:o, s:s?, s:b}", "cpu", "name",
                      pl_cli_json_string(m->cpu), "kernels", m->level.name, "cores",
                      (json_int_t)m->cores, "total_bytes", (json_int_t)m->total_bytes,
-                     "available_bytes", (json_int_t)m->available_bytes,
-                     "gpus", gpus, "no_gpu_because", m->n_gpus ? NULL : m->why_no_gpu.message,
-                     "cuda_built", pl_device_cuda.missing ? 0 : 1);
+                     "available_bytes", (json_int_t)m->available_bytes, "gpus", gpus,
+                     "no_gpu_because", m->n_gpus ? NULL : m->why_no_gpu.message, "cuda_built",
+                     pl_device_cuda.missing ? 0 : 1);
 }
 
 static void print_machine(const struct machine *m) {

@@ -117,8 +117,9 @@
       "largest model `mode: full` may train without full_ft_offload")                              \
     X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \
       "card size to live in, such as 16GiB; auto: the device")                                     \
-    X(vram_margin, BYTES, "auto", 0, 0, "", "kept free of the budget; auto: 0, or "            \
-                                         "64MiB of a GPU without `vram_budget`")                  \
+    X(vram_margin, BYTES, "auto", 0, 0, "",                                                        \
+      "kept free of the budget; auto: 0, or without `vram_budget` 64MiB of a GPU and 16MiB of a "  \
+      "limit of the process or its cgroup")                                                        \
     X(preflight, ENUM, "enforce", 0, 0, "enforce|warn|off",                                        \
       "refuse, warn about or skip the verdict")                                                    \
     X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \

@@ -23,6 +23,10 @@ enum pl_provenance pl_budget_provenance(const struct pl_budget *b) {
     } rows[] = {{"vram_budget", PL_PROVENANCE_USER},
                 {"--vram-gb", PL_PROVENANCE_USER},
                 {"available memory", PL_PROVENANCE_MEASURED},
+                {"memory of the machine", PL_PROVENANCE_MEASURED},
+                {"memory limit of the cgroup", PL_PROVENANCE_MEASURED},
+                {"RLIMIT_AS", PL_PROVENANCE_MEASURED},
+                {"RLIMIT_DATA", PL_PROVENANCE_MEASURED},
                 {"free memory of the GPU", PL_PROVENANCE_MEASURED}};
     for (size_t i = 0; b->source && i < sizeof rows / sizeof *rows; i++)
         if (strcmp(b->source, rows[i].source) == 0) return rows[i].is;

@@ -4,6 +4,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "runtime/device/available.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static pl_err check_host(struct pl_device *dev, enum pl_tensor_place place, uint
     }
     if (!injected) {
         if (dev->ops == &pl_device_null) return PL_ERR_OK;
-        PL_TRY(pl_cpu_available_bytes(&available, d));
+        available = pl_cpu_available().bytes;
         if (bytes <= available) return PL_ERR_OK;
     }
     return pl_diag_set(

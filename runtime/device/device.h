@@ -132,8 +132,6 @@ void pl_host_release(struct pl_device *dev, enum pl_tensor_place place, struct p
 void *pl_host_map(uint64_t bytes);
 void pl_host_unmap(void *p, uint64_t bytes);
 
-/* Host memory that can be had without swapping. Needs no open device. */
-pl_err pl_cpu_available_bytes(uint64_t *out, struct pl_diag *d);
 /* What the processor calls itself; "CPU" where the kernel does not say. */
 #define PL_CPU_NAME_TEXT 128
 void pl_cpu_name(char out[PL_CPU_NAME_TEXT]);

@@ -24,7 +24,7 @@ struct pl_context {
     uint64_t growth_bytes; /* of them, what comes after the context was opened: library kernels */
     uint64_t doubt_bytes;  /* `bytes` may be off by so much; 0 where an earlier run measured it */
     uint64_t graph_node_bytes; /* of a node of a CUDA graph; graphs are not in `bytes` */
-    const char *source;    /* "earlier runs", "card table", "default"; static */
+    const char *source;        /* "earlier runs", "card table", "default"; static */
 };
 
 void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out);
@@ -38,7 +38,7 @@ void pl_context_remember(const struct pl_gpu *gpu, const struct pl_context_seen 
 /* --- what runs remember: files in the cache directory, X1, X2 --- */
 
 #define PL_MEMORY_OWNERS 6
-struct pl_memory { /* all borrowed */
+struct pl_memory {    /* all borrowed */
     const char *file; /* name in the directory */
     struct {
         const char *key, *value;
@@ -55,8 +55,9 @@ void pl_memory_put(const struct pl_memory *m, json_t *figures);
  * is made. NO_DEVICE: the GPU the job names cannot be used. */
 pl_err pl_device_decide(struct pl_job *job, struct pl_gpu *gpu, struct pl_diag *d);
 /* Traits and budget of the device that was decided. The budget of a GPU is what is free on it, or
- * less where vram_budget asks for less. job->vram_budget and vram_margin are decided in place. */
-pl_err pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_traits *traits,
-                        struct pl_budget *budget, struct pl_context *context, struct pl_diag *d);
+ * less where vram_budget asks for less; on the CPU it is what the process may still take.
+ * job->vram_budget and vram_margin are decided in place. */
+void pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_traits *traits,
+                      struct pl_budget *budget, struct pl_context *context);
 
 #endif

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
+#include "runtime/device/available.h"
 #include "runtime/train/adapter_job.h"
 #include "runtime/train/disk.h"
 #include "runtime/train/generate.h"
@@ -334,7 +335,7 @@ static pl_err judge_host(struct pl_preflight *pf, struct pl_diag *d) {
     if (!plans_host || pf->job->device == PL_DEVICE_NULL || pf->job->preflight == PL_PREFLIGHT_OFF)
         return PL_ERR_OK;
     if (!pl_device_is_cuda(pf->job->device)) needed += plan->arena_bytes;
-    PL_TRY(pl_cpu_available_bytes(&available, d));
+    available = pl_cpu_available().bytes;
     if (needed <= available) return PL_ERR_OK;
     pl_bytes_text(needed, need);
     pl_bytes_text(available, have);
@@ -372,7 +373,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_
     PL_TRY(find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
-    PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
+    pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context);
     PL_TRY(find_resume(pf, d));
     PL_TRY(open_data(pf, d));
     if (pf->resume_path) {
@@ -418,7 +419,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     take_stored_dtype(pf);
     PL_TRY(take_adapter(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
-    PL_TRY(pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context, d));
+    pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context);
     PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
                             job->batch_size, 0, &pf->search.planned, d));
     pl_graphs_grant(pf);

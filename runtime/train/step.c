@@ -2,6 +2,7 @@
 #include "runtime/train/run.h"
 
 #include "estimator/base/checked.h"
+#include "runtime/device/available.h"
 
 #include <math.h>
 
@@ -122,7 +123,7 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
 
 /* What a smaller micro-batch would need less of, so a refusal is one that halving answers. What is
  * free is of the machine, not of the device: a limit on pinned memory shows as a refusal in spite
- * of it. Without a figure it stays 0. */
+ * of it. */
 static pl_err reserve_host_batch(struct pl_run *r, struct pl_diag *d) {
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
         uint64_t bytes = pl_run_rung(r)->planned.plan->host[place].batch_bytes;
@@ -132,8 +133,8 @@ static pl_err reserve_host_batch(struct pl_run *r, struct pl_diag *d) {
         if (err == PL_ERR_OK) continue;
         r->facts = (struct pl_oom_facts){.what = "batch arena of the host",
                                          .requested_bytes = bytes,
+                                         .free_bytes = pl_cpu_available().bytes,
                                          .injected = r->device->inject_pinned.at != 0};
-        (void)pl_cpu_available_bytes(&r->facts.free_bytes, NULL);
         return pl_diag_set(d, err == PL_ERR_HOST_OOM ? PL_ERR_DEVICE_OOM : err, "%s",
                            failure.message);
     }
@@ -308,11 +309,11 @@ static struct pl_load load_of_step(const struct pl_run *r) {
     double squares = 0, tokens = (double)r->batch.tokens;
     for (uint64_t i = 0; i < r->batch.n; i++)
         squares += (double)r->batch.samples[i].n * (double)r->batch.samples[i].n;
-    return (struct pl_load){
-        .micro_batches = (double)pl_u64_div_up(r->batch.slots, r->oom.batch_size),
-        .tokens = tokens,
-        .targets = (double)r->batch.targets,
-        .length = tokens > 0 ? squares / tokens : 0};
+    return (struct pl_load){.micro_batches =
+                                (double)pl_u64_div_up(r->batch.slots, r->oom.batch_size),
+                            .tokens = tokens,
+                            .targets = (double)r->batch.targets,
+                            .length = tokens > 0 ? squares / tokens : 0};
 }
 
 /* The step that was queued last. */

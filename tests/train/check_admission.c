@@ -79,6 +79,37 @@ START_TEST(a_refused_job_touches_nothing) {
 }
 END_TEST
 
+/* A job whose plan is above what this machine, or this process, may take. */
+static const struct {
+    const char *more, *limit, *bound;
+} beyond[] = {
+    {"vram_budget: 900TiB", "true", "memory"}, /* of the machine, or of the group it runs in */
+#ifndef __SANITIZE_ADDRESS__
+    {"vram_budget: 900TiB", "ulimit -v 500000", "RLIMIT_AS"},
+    {"vram_budget: auto", "ulimit -v 500000", "RLIMIT_AS"},
+    {"vram_budget: auto", "ulimit -d 400000", "RLIMIT_DATA"},
+    {"vram_budget: auto", "ulimit -v 500000", "margin 16.00 MiB"},
+    {"vram_margin: 1MiB", "ulimit -v 500000", "margin 1.00 MiB"},
+#endif
+};
+static const char *const asked[] = {"train --dry-run", "validate", "train"};
+#define N_ASKED (int)(sizeof asked / sizeof *asked)
+
+START_TEST(what_is_there_bounds_every_answer_on_the_cpu) {
+    tiny_make(
+        dir, &(struct tiny){.hidden = 2048, .ffn = 1000000, .layers = 40},
+        textf("max_steps: 1\nfull_ft_ceiling_billions: 100000\n%s\n", beyond[_i / N_ASKED].more));
+    const char *command =
+        textf("%s && exec \"$0\" %s run.yaml", beyond[_i / N_ASKED].limit, asked[_i % N_ASKED]);
+    struct outcome o =
+        child_run((const char *[]){"sh", "-c", command, getenv("PLIMSOLL"), NULL}, dir, 60);
+    ck_assert_msg(o.status == 3, "%s: %d: %s", command, o.status, o.err);
+    ck_assert_msg(strstr(o.err, "RUNTIME_DOES_NOT_FIT"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, beyond[_i / N_ASKED].bound), "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 /* The refusal is about this byte, not about a margin somewhere. */
 START_TEST(a_job_fits_a_card_of_its_exact_size_and_no_smaller) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 4\nmax_steps: 1\n");
@@ -180,6 +211,8 @@ int main(void) {
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_refused_job_touches_nothing, 0,
                         (int)(sizeof refusals / sizeof *refusals));
+    tcase_add_loop_test(tc, what_is_there_bounds_every_answer_on_the_cpu, 0,
+                        N_ASKED * (int)(sizeof beyond / sizeof *beyond));
     tcase_add_test(tc, a_job_fits_a_card_of_its_exact_size_and_no_smaller);
     tcase_add_test(tc, a_warning_is_printed_where_a_refusal_was_waived);
     tcase_add_loop_test(tc, auto_takes_the_largest_micro_batch_that_fits, 0,

@@ -1,8 +1,8 @@
 /* device_cpu.c - the processor and its memory as a device. */
 #include "estimator/base/alloc.h"
+#include "runtime/device/available.h"
 #include "runtime/device/cpu/cpu.h"
 
-#include "estimator/base/checked.h"
 #include "estimator/base/text.h"
 
 #include <errno.h>
@@ -64,24 +64,11 @@ out:
     return err;
 }
 
-/* MemAvailable: what the kernel can hand out without swapping, page cache it can drop included. */
-pl_err pl_cpu_available_bytes(uint64_t *out, struct pl_diag *d) {
-    char line[256];
-    uint64_t kib;
-    bool found = false;
-    FILE *f = fopen("/proc/meminfo", "re");
-    if (!f) return pl_diag_set(d, PL_ERR_IO, "/proc/meminfo: %s", strerror(errno));
-    while (!found && fgets(line, sizeof line, f))
-        found = sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1;
-    fclose(f);
-    if (!found) return pl_diag_set(d, PL_ERR_IO, "/proc/meminfo has no line MemAvailable");
-    *out = kib * 1024;
-    return PL_ERR_OK;
-}
-
 static pl_err cpu_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_diag *d) {
     (void)dev;
-    return pl_cpu_available_bytes(out, d);
+    (void)d;
+    *out = pl_cpu_available().bytes;
+    return PL_ERR_OK;
 }
 
 static pl_err cpu_alloc(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d) {
