@@ -2,6 +2,7 @@
 #include "estimator/model/model.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/json_weight.h"
 #include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
@@ -13,6 +14,8 @@
 #include <string.h>
 
 #define CONFIG_MAX_BYTES (4u << 20) /* the largest published ones are a few 100 kB */
+/* Lists of labels, the longest of what is there, have a comma in eight bytes at least. */
+#define CONFIG_WEIGHT(bytes) (8192 + (bytes) / 8)
 
 /* Sizes that no class default may stand in for: a file without them is not a model's. */
 static const struct {
@@ -225,6 +228,9 @@ pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct
         bytes -= 3;
     }
     PL_TRY(check_not_json(name, json, bytes, d));
+    if (pl_json_weight(json, bytes) > CONFIG_WEIGHT(bytes))
+        return pl_diag_at(d, PL_ERR_MODEL_FILE, name, 0, 0,
+                          "more values than a config.json of its size has");
     json_t *root = json_loadb(json, (size_t)bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root)
         return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, e.line > 0 ? (uint64_t)e.line : 0,

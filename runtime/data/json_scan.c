@@ -72,9 +72,9 @@ static const struct {
 static bool fail_here(struct pl_scan *s, const char *wanted) {
     int c = byte_at(s, s->at);
     if (c < 0)
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at,
-                            s->ends_file ? hint_truncated : hint_lines,
-                            "the row ends where %s is expected", wanted);
+        return pl_scan_fail(
+            s, PL_ERR_DATA_SYNTAX, s->at, s->ends_file ? hint_truncated : hint_lines,
+            "%s ends where %s is expected", s->whole ? s->whole : "the row", wanted);
     if (c == 0)
         return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at,
                             "the program that wrote the file crashed, or it is not text",

@@ -34,9 +34,10 @@ enum pl_scan_kind {
 struct pl_scan {
     const char *text;
     size_t n, at;
-    bool ends_file; /* the text runs to the end of its file: an early end means truncation */
-    bool inside;    /* a member was read: the next one needs a comma */
-    pl_err err;     /* PL_ERR_OK, or what is wrong at byte `where` */
+    bool ends_file;    /* the text runs to the end of its file: an early end means truncation */
+    const char *whole; /* what the text is; NULL = "the row" */
+    bool inside;       /* a member was read: the next one needs a comma */
+    pl_err err;        /* PL_ERR_OK, or what is wrong at byte `where` */
     size_t where;
     char what[160];
     const char *hint; /* NULL = the default of the code */

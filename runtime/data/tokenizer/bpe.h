@@ -15,7 +15,7 @@
 #include "runtime/data/tokenizer/vocab.h"
 
 #define PL_BPE_NO_RANK     UINT32_MAX
-#define PL_BPE_MOST_MERGES (1u << 24)
+#define PL_BPE_MOST_MERGES (1u << 21) /* three times the longest known list */
 
 struct pl_bpe_merge {
     uint64_t pair; /* left id << 32 | right id; UINT64_MAX: free */

@@ -225,7 +225,9 @@ pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, s
 
 /* --- whole ------------------------------------------------------------------------------------ */
 
-pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d) {
+pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
+                          struct pl_diag *d) {
+    const json_t *root = doc->root;
     struct pl_fields f;
     const char *type;
     PL_TRY(pl_fields_open(&f, root, "tokenizer.json", &type, d));
@@ -242,7 +244,7 @@ pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const json_t *root, struct pl_
                                "`%s` is set in tokenizer.json; set it to null", off[i]);
     }
     PL_TRY(pl_tokenizer_parse_steps(t, root, d));
-    PL_TRY(pl_tokenizer_parse_model(t, root, d));
+    PL_TRY(pl_tokenizer_parse_model(t, doc, d));
     PL_TRY(pl_tokenizer_parse_added(t, root, d));
     return pl_tokenizer_parse_template(t, root, d);
 }

@@ -18,32 +18,55 @@ static pl_err no_memory(struct pl_diag *d) {
 
 /* --- vocabulary ------------------------------------------------------------------------------- */
 
-static pl_err add_piece(struct pl_tokenizer *t, const char *s, size_t n, const json_t *id,
+/* Digits of an id; false for every other value, which is passed over. */
+static bool read_id(struct pl_scan *s, uint32_t *out) {
+    const char *digits;
+    size_t n;
+    uint32_t v = 0;
+    if (pl_scan_peek(s) != PL_SCAN_NUMBER) return pl_scan_skip(s) && false;
+    if (!pl_scan_number(s, &digits, &n)) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (digits[i] < '0' || digits[i] > '9') return false;
+        v = 10 * v + (uint32_t)(digits[i] - '0');
+        if (v >= PL_VOCAB_MOST_IDS) return false;
+    }
+    *out = v;
+    return true;
+}
+
+static pl_err add_piece(struct pl_tokenizer *t, const struct pl_text *piece, struct pl_scan *id,
                         struct pl_diag *d) {
-    json_int_t v = json_integer_value(id);
-    if (!json_is_integer(id) || v < 0 || v >= PL_VOCAB_MOST_IDS)
+    const char *s = pl_text_str(piece);
+    uint32_t v;
+    if (piece->failed) return no_memory(d);
+    if (!read_id(id, &v))
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
                            "`model.vocab` gives `%.60s` an id that is no integer below %u", s,
                            PL_VOCAB_MOST_IDS);
-    if (n > PL_VOCAB_MOST_BYTES)
-        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has a piece of %zu bytes", n);
+    if (piece->len > PL_VOCAB_MOST_BYTES)
+        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has a piece of %zu bytes",
+                           piece->len);
     const char *twin = pl_vocab_piece(&t->model, v, NULL);
     if (twin)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
-                           "`model.vocab` gives `%.60s` and `%.60s` the id %lld", twin, s,
-                           (long long)v);
-    return pl_vocab_put(&t->model, (uint32_t)v, s, n) ? PL_ERR_OK : no_memory(d);
+                           "`model.vocab` gives `%.60s` and `%.60s` the id %u", twin, s, v);
+    if (pl_vocab_find(&t->model, s, piece->len) >= 0)
+        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has `%.60s` twice", s);
+    return pl_vocab_put(&t->model, v, s, piece->len) ? PL_ERR_OK : no_memory(d);
 }
 
-static pl_err read_vocab(struct pl_tokenizer *t, const struct pl_fields *f) {
-    json_t *vocab = (json_t *)(uintptr_t)pl_fields_get(f, "vocab");
+static pl_err read_vocab(struct pl_tokenizer *t, const struct pl_fields *f,
+                         const struct pl_tokenizer_document *doc) {
+    const json_t *vocab = pl_fields_get(f, "vocab");
+    struct pl_text piece = {0};
+    pl_err err = PL_ERR_OK;
     if (!json_is_object(vocab))
         return pl_fields_wrong(f, "vocab", vocab ? "is no object" : "is missing");
-    for (void *i = json_object_iter(vocab); i; i = json_object_iter_next(vocab, i)) {
-        const char *s = json_object_iter_key(i);
-        PL_TRY(add_piece(t, s, strlen(s), json_object_iter_value(i), f->d));
-    }
-    return PL_ERR_OK;
+    struct pl_scan s = pl_tokenizer_list_scan(doc, &doc->vocab);
+    for (bool more = pl_scan_enter(&s); more && err == PL_ERR_OK;)
+        if ((more = pl_scan_next_key(&s, &piece))) err = add_piece(t, &piece, &s, f->d);
+    pl_text_finish(&piece);
+    return err;
 }
 
 /* Byte-level: the pieces as bytes. One that is not in the alphabet cannot be reached by merging. */
@@ -63,63 +86,92 @@ static pl_err make_bytes(struct pl_tokenizer *t, struct pl_diag *d) {
 /* --- merges ----------------------------------------------------------------------------------- */
 
 struct merge_text {
-    const char *left, *right;
-    size_t n_left, n_right;
+    struct pl_text whole, right;
+    const char *s[2]; /* of the two */
+    size_t n[2];
 };
 
-/* "left right", or ["left", "right"]. */
-static bool split_merge(const json_t *v, struct merge_text *m) {
-    if (json_is_array(v)) {
-        const json_t *left = json_array_get(v, 0), *right = json_array_get(v, 1);
-        if (json_array_size(v) != 2 || !json_is_string(left) || !json_is_string(right))
-            return false;
-        *m = (struct merge_text){json_string_value(left), json_string_value(right),
-                                 json_string_length(left), json_string_length(right)};
-        return true;
+static void finish_merge(struct merge_text *m) {
+    pl_text_finish(&m->whole);
+    pl_text_finish(&m->right);
+}
+
+/* The pair between the brackets at the cursor. */
+static bool read_pair(struct pl_scan *s, struct merge_text *m) {
+    struct pl_text *const sides[] = {&m->whole, &m->right};
+    if (!pl_scan_enter_array(s)) return false;
+    for (size_t i = 0; i < 2; i++) {
+        if (!pl_scan_next_element(s) || pl_scan_peek(s) != PL_SCAN_STRING) return false;
+        sides[i]->len = 0;
+        if (!pl_scan_string(s, sides[i])) return false;
+        m->s[i] = pl_text_str(sides[i]);
+        m->n[i] = sides[i]->len;
     }
-    const char *s = json_string_value(v), *space = s ? strchr(s, ' ') : NULL;
-    if (!space || strchr(space + 1, ' ')) return false;
-    size_t n = json_string_length(v), n_left = (size_t)(space - s);
-    *m = (struct merge_text){s, space + 1, n_left, n - n_left - 1};
+    return !pl_scan_next_element(s);
+}
+
+/* "left right" at the cursor. */
+static bool read_words(struct pl_scan *s, struct merge_text *m, bool *comment) {
+    m->whole.len = 0;
+    if (pl_scan_peek(s) != PL_SCAN_STRING || !pl_scan_string(s, &m->whole)) return false;
+    const char *text = pl_text_str(&m->whole), *end = text + m->whole.len;
+    const char *space = m->whole.len ? memchr(text, ' ', m->whole.len) : NULL;
+    *comment = strncmp(text, "#version", 8) == 0;
+    if (*comment) return true;
+    if (!space || memchr(space + 1, ' ', (size_t)(end - space - 1))) return false;
+    m->s[0] = text;
+    m->n[0] = (size_t)(space - text);
+    m->s[1] = space + 1;
+    m->n[1] = (size_t)(end - space - 1);
     return true;
 }
 
-static pl_err add_merge(struct pl_tokenizer *t, const struct merge_text *m, size_t number,
+static pl_err add_merge(struct pl_tokenizer *t, const struct merge_text *m, uint64_t number,
                         char *joined, struct pl_diag *d) {
-    int32_t result = -1, left = pl_vocab_find(&t->model, m->left, m->n_left);
-    int32_t right = pl_vocab_find(&t->model, m->right, m->n_right);
-    if (left >= 0 && right >= 0 && m->n_left + m->n_right <= PL_VOCAB_MOST_BYTES) {
-        memcpy(joined, m->left, m->n_left);
-        memcpy(joined + m->n_left, m->right, m->n_right);
-        result = pl_vocab_find(&t->model, joined, m->n_left + m->n_right);
+    int32_t result = -1, left = pl_vocab_find(&t->model, m->s[0], m->n[0]);
+    int32_t right = pl_vocab_find(&t->model, m->s[1], m->n[1]);
+    if (left >= 0 && right >= 0 && m->n[0] + m->n[1] <= PL_VOCAB_MOST_BYTES) {
+        memcpy(joined, m->s[0], m->n[0]);
+        memcpy(joined + m->n[0], m->s[1], m->n[1]);
+        result = pl_vocab_find(&t->model, joined, m->n[0] + m->n[1]);
     }
     if (result < 0)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
-                           "`model.merges`, number %zu: `%.60s`, `%.60s` or both together are not "
+                           "`model.merges`, number %llu: `%.*s`, `%.60s` or both together are not "
                            "in the vocabulary",
-                           number, m->left, m->right);
+                           (unsigned long long)number, m->n[0] < 60 ? (int)m->n[0] : 60, m->s[0],
+                           m->s[1]);
     pl_bpe_add_merge(&t->bpe, left, right, result);
     return PL_ERR_OK;
 }
 
-static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f) {
+static pl_err read_merge(struct pl_tokenizer *t, struct pl_scan *s, struct merge_text *m,
+                         uint64_t number, char *joined, struct pl_diag *d) {
+    bool comment = false;
+    const bool sound =
+        pl_scan_peek(s) == PL_SCAN_ARRAY ? read_pair(s, m) : read_words(s, m, &comment);
+    if (m->whole.failed || m->right.failed) return no_memory(d);
+    if (!sound)
+        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.merges`, number %llu is not a pair",
+                           (unsigned long long)number);
+    return comment ? PL_ERR_OK : add_merge(t, m, number, joined, d);
+}
+
+static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f,
+                          const struct pl_tokenizer_document *doc) {
     const json_t *list;
-    struct merge_text m;
+    struct merge_text m = {0};
     pl_err err = PL_ERR_OK;
+    uint64_t number = 0;
     PL_TRY(pl_fields_array(f, "merges", &list));
-    size_t n = json_array_size(list);
-    if (n > PL_BPE_MOST_MERGES) return pl_fields_wrong(f, "merges", "is too long");
-    char *joined = pl_malloc(PL_VOCAB_MOST_BYTES);
-    if (!joined || !pl_bpe_reserve(&t->bpe, (uint32_t)n)) err = no_memory(f->d);
-    for (size_t i = 0; err == PL_ERR_OK && i < n; i++) {
-        const json_t *v = json_array_get(list, i);
-        if (json_is_string(v) && strncmp(json_string_value(v), "#version", 8) == 0) continue;
-        if (split_merge(v, &m))
-            err = add_merge(t, &m, i, joined, f->d);
-        else
-            err = pl_diag_set(f->d, PL_ERR_TOKENIZER_FIELD,
-                              "`model.merges`, number %zu is not a pair", i);
-    }
+    if (doc->merges.elements > PL_BPE_MOST_MERGES)
+        return pl_fields_wrong(f, "merges", "is too long");
+    struct pl_scan s = pl_tokenizer_list_scan(doc, &doc->merges);
+    char *joined = malloc(PL_VOCAB_MOST_BYTES);
+    if (!joined || !pl_bpe_reserve(&t->bpe, (uint32_t)doc->merges.elements)) err = no_memory(f->d);
+    for (bool more = pl_scan_enter_array(&s); more && err == PL_ERR_OK; number++)
+        if ((more = pl_scan_next_element(&s))) err = read_merge(t, &s, &m, number, joined, f->d);
+    finish_merge(&m);
     free(joined);
     return err;
 }
@@ -198,11 +250,12 @@ static void add_boundary(struct pl_tokenizer *t) {
     memcpy(step->replacement, metaspace, METASPACE_BYTES);
 }
 
-pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d) {
+pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
+                                struct pl_diag *d) {
     struct pl_fields f;
     const char *type;
     bool fallback = false;
-    PL_TRY(pl_fields_open(&f, json_object_get(root, "model"), "model", &type, d));
+    PL_TRY(pl_fields_open(&f, json_object_get(doc->root, "model"), "model", &type, d));
     /* old files name no type; a model with vocabulary and merges is BPE */
     if (*type && strcmp(type, "BPE") != 0) return pl_fields_unsupported(&f, type);
     PL_TRY(pl_fields_known(&f, "type", "dropout", "unk_token", "continuing_subword_prefix",
@@ -212,8 +265,8 @@ pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const json_t *root, stru
     PL_TRY(pl_fields_bool(&f, "fuse_unk", &t->bpe.fuse_unk));
     PL_TRY(pl_fields_bool(&f, "ignore_merges", &t->bpe.ignore_merges));
     PL_TRY(pl_fields_bool(&f, "byte_fallback", &fallback));
-    PL_TRY(read_vocab(t, &f));
-    PL_TRY(read_merges(t, &f));
+    PL_TRY(read_vocab(t, &f, doc));
+    PL_TRY(read_merges(t, &f, doc));
     t->bpe.vocab = &t->model;
     if (t->bpe.byte_level) {
         PL_TRY(make_bytes(t, d));

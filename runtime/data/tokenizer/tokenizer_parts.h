@@ -5,19 +5,18 @@
  *       bytes they stand for; both by the same ids
  *   O2  an added token's id is the one the library gives it: that of the piece with its content,
  *       else the next free one; a file that says another is refused
- * Use: pl_tokenizer_parse(t, root, &d), then encode. */
+ * Use: pl_tokenizer_parse(t, &doc, &d), then encode. */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
 #define PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
 
 #include "runtime/data/tokenizer/added_tokens.h"
 #include "runtime/data/tokenizer/bpe.h"
+#include "runtime/data/tokenizer/document.h"
 #include "runtime/data/tokenizer/normalizer.h"
 #include "runtime/data/tokenizer/piece_decoder.h"
 #include "runtime/data/tokenizer/pretokenizer.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/data/tokenizer/vocab.h"
-
-#include <jansson.h>
 
 #define PL_TOKENIZER_MOST_TEMPLATE 32 /* tokens on one side */
 
@@ -45,12 +44,14 @@ struct pl_tokenizer {
     char *chat_template;
 };
 
-/* Fills *t, zeroed before, from a parsed tokenizer.json. What was made is freed by
+/* Fills *t, zeroed before, from a tokenizer.json. What was made is freed by
  * pl_tokenizer_close in any case. */
-pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
+                          struct pl_diag *d);
 /* The parts, in the order in which they need each other. */
 pl_err pl_tokenizer_parse_steps(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
-pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
+                                struct pl_diag *d);
 pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
 pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
 /* The tokenizer of the word `byte`. */

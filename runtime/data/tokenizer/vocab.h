@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PL_VOCAB_MOST_IDS   (1u << 23)
+#define PL_VOCAB_MOST_IDS   (1u << 21) /* eight times the largest known vocabulary */
 #define PL_VOCAB_MOST_BYTES 65535u /* of one piece */
 #define PL_VOCAB_NO_PIECE   UINT32_MAX
 
