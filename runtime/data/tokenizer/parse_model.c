@@ -167,7 +167,7 @@ static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f,
     if (doc->merges.elements > PL_BPE_MOST_MERGES)
         return pl_fields_wrong(f, "merges", "is too long");
     struct pl_scan s = pl_tokenizer_list_scan(doc, &doc->merges);
-    char *joined = malloc(PL_VOCAB_MOST_BYTES);
+    char *joined = pl_malloc(PL_VOCAB_MOST_BYTES);
     if (!joined || !pl_bpe_reserve(&t->bpe, (uint32_t)doc->merges.elements)) err = no_memory(f->d);
     for (bool more = pl_scan_enter_array(&s); more && err == PL_ERR_OK; number++)
         if ((more = pl_scan_next_element(&s))) err = read_merge(t, &s, &m, number, joined, f->d);
