@@ -22,6 +22,7 @@
 
 #include "estimator/base/digest.h"
 #include "runtime/data/data.h"
+#include "runtime/data/row_keys.h"
 
 #include <stdbool.h>
 
@@ -35,6 +36,7 @@ struct pl_remark {
 };
 struct pl_remarks {
     struct pl_remark unsupervised, truncated, dropped;
+    struct pl_told_keys told;
 };
 
 struct pl_cache_row {

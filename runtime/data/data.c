@@ -172,12 +172,15 @@ static void note(struct pl_text *notes, const struct data_file *f, const struct 
 
 static void end_remarks(struct pl_data *data, const struct data_file *f, const struct pl_remarks *r,
                         struct pl_text *notes) {
+    char reader[64];
     data->stats.unsupervised_rows += r->unsupervised.n;
     data->stats.truncated_rows += r->truncated.n;
     data->stats.dropped_rows += r->dropped.n;
     note(notes, f, &r->unsupervised, "without a token to train on");
     note(notes, f, &r->truncated, "longer than max_seq_length, cut to it");
     note(notes, f, &r->dropped, "longer than max_seq_length, dropped");
+    snprintf(reader, sizeof reader, "format %s", pl_format_name(f->format));
+    if (notes) pl_told_keys_note(&r->told, f->path, reader, notes);
 }
 
 /* Parses and counts every row of the file. */
@@ -185,6 +188,7 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
                         struct pl_diag *d) {
     for (; ix->more;) {
         const struct pl_raw_row *row = &ix->row;
+        data->parser.line = row->line;
         if (!pl_row_parse(&data->parser, f->format, row->text, row->n, row->ends_file, ix->sample))
             return report(&data->parser.scan, f->path, row, d);
         PL_TRY(take_row(data, f, row, ix->sample, ix, d));
@@ -262,7 +266,9 @@ static pl_err take_file(struct pl_data *data, struct data_file *f, struct index 
     const struct pl_longest longest = data->longest;
     struct pl_text why = {0};
     if (k->dir.len) pl_cache_create(&ix->writer, pl_text_str(&k->dir), &k->key, &why);
+    data->parser.told = &ix->remarks.told;
     pl_err err = take_rows(data, f, ix, d);
+    data->parser.told = NULL;
     bool whole = err == PL_ERR_OK && k->dir.len && unchanged(f, &k->before) &&
                  pl_cache_commit(&ix->writer, &ix->remarks, &why);
     add_note(notes, &why);

@@ -1,31 +1,11 @@
-/* formats.c - data formats and the row parser. */
-#include "runtime/data/formats.h"
-#include "estimator/base/checked.h"
+/* formats.c - data formats, and the driver of their readers. */
+#include "runtime/data/format_rows.h"
+#include "runtime/data/row_keys.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum key_use { OPTIONAL, REQUIRED, REFUSED };
-#define KIND(name) (1u << PL_SCAN_##name)
-
-struct format_key {
-    const char *name; /* NULL ends the list */
-    enum key_use use;
-    unsigned kinds;                        /* KIND()s of its value */
-    const char *expected;                  /* the same in words; of a refused key, the hint */
-    bool (*read)(struct pl_row_parser *p); /* NULL: `complete` reads it, from p->at */
-};
-
-struct pl_format {
-    const char *name;
-    uint32_t id; /* PL_FORMAT_* of a job */
-    struct format_key keys[PL_FORMAT_MAX_KEYS];
-    bool needs_tokenizer, needs_chat, may_need_chat;
-    bool (*complete)(struct pl_row_parser *p); /* after the last key */
-};
-
-static bool no_memory(struct pl_row_parser *p) {
+bool pl_row_no_memory(struct pl_row_parser *p) {
     return pl_scan_fail(&p->scan, PL_ERR_HOST_OOM, p->scan.at, NULL, "no memory for the row");
 }
 
@@ -38,266 +18,87 @@ static bool wrong_type(struct pl_row_parser *p, const char *key, const char *exp
                         "`%s` is %s, expected %s", key, pl_scan_kind_name(kind), expected);
 }
 
-/* What an encoder said about the value of key k. */
-static bool fail_with_problem(struct pl_row_parser *p, int k) {
+bool pl_row_fail_with_problem(struct pl_row_parser *p, int k) {
     return pl_scan_fail(&p->scan, p->problem.err, p->at[k],
                         p->problem.hint[0] ? p->problem.hint : NULL, "%s", p->problem.message);
 }
 
-/* Sets the scanner back to the value of key k, which was passed over before. */
-static void go_to(struct pl_row_parser *p, int k) {
+void pl_row_go_to(struct pl_row_parser *p, int k) {
     p->scan.at = p->at[k];
 }
 
-/* Appends the string of key k to p->text; nothing where the key is absent or null. */
-static bool add_string(struct pl_row_parser *p, int k) {
+bool pl_row_add_string(struct pl_row_parser *p, int k) {
     if (!p->seen[k]) return true;
-    go_to(p, k);
+    pl_row_go_to(p, k);
     if (pl_scan_peek(&p->scan) == PL_SCAN_NULL) return true;
     return pl_scan_string(&p->scan, &p->text);
 }
 
-static bool encode(struct pl_row_parser *p, int k, size_t prompt_bytes) {
-    if (p->text.failed) return no_memory(p);
-    return pl_encode_text(&p->encoder, pl_text_str(&p->text), p->text.len, prompt_bytes, p->out,
-                          &p->problem) == PL_ERR_OK ||
-           fail_with_problem(p, k);
-}
-
-static bool encode_messages(struct pl_row_parser *p, int k, size_t n_prompt) {
-    return pl_encode_conversation(&p->encoder, &p->conversation, n_prompt, p->out, &p->problem) ==
-               PL_ERR_OK ||
-           fail_with_problem(p, k);
-}
-
-/* --- text ------------------------------------------------------------------------------------- */
-static bool complete_text(struct pl_row_parser *p) {
-    return add_string(p, 0) && encode(p, 0, 0);
-}
-
-/* --- tokens ----------------------------------------------------------------------------------- */
-/* An integer as written; *v saturates far outside any vocabulary. False: a problem was recorded. */
-static bool read_integer(struct pl_row_parser *p, const char *what, uint64_t index, int64_t *v) {
-    const char *digits;
-    char shown[PL_SHOWN];
-    size_t n, i = 0;
-    enum pl_scan_kind kind = pl_scan_peek(&p->scan);
-    size_t start = p->scan.at;
-    if (kind == PL_SCAN_NONE) return pl_scan_skip(&p->scan);
-    if (kind != PL_SCAN_NUMBER)
-        return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, start,
-                            kind == PL_SCAN_ARRAY ? "one row per line: this looks like a batch"
-                                                  : NULL,
-                            "%s %llu is %s, expected an integer", what, (unsigned long long)index,
-                            pl_scan_kind_name(kind));
-    if (!pl_scan_number(&p->scan, &digits, &n)) return false;
-    bool negative = digits[0] == '-';
-    *v = 0;
-    for (i = negative; i < n && digits[i] >= '0' && digits[i] <= '9'; i++)
-        if (*v < INT64_MAX / 16) *v = *v * 10 + (digits[i] - '0');
-    if (i < n)
-        return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, start, NULL,
-                            "%s %llu is %s, expected an integer without point or exponent", what,
-                            (unsigned long long)index, pl_scan_show(digits, n, shown));
-    if (negative) *v = -*v;
-    return true;
-}
-
-static bool outside(struct pl_row_parser *p, size_t where, const char *what, uint64_t index,
-                    int64_t v, const char *or_masked) {
-    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, where,
-                        "the rows must come from this model's own tokenizer",
-                        "%s %llu is %s%lld, expected an id from 0 to %llu%s", what,
-                        (unsigned long long)index, v >= INT64_MAX / 16 ? "above " : "",
-                        (long long)v, (unsigned long long)p->vocab - 1, or_masked);
-}
-
-static bool read_ids(struct pl_row_parser *p) {
-    int64_t v = 0;
-    if (!pl_scan_enter_array(&p->scan)) return false;
-    for (p->out->n = 0; pl_scan_next_element(&p->scan); p->out->n++) {
-        pl_scan_peek(&p->scan);
-        size_t where = p->scan.at;
-        if (!read_integer(p, "id", p->out->n, &v)) return false;
-        if (v < 0 || (uint64_t)v >= p->vocab) return outside(p, where, "id", p->out->n, v, "");
-        if (!pl_sample_reserve(p->out, p->out->n + 1)) return no_memory(p);
-        p->out->ids[p->out->n] = (int32_t)v;
-    }
-    return p->scan.err == PL_ERR_OK;
-}
-
-static bool read_labels(struct pl_row_parser *p) {
-    int64_t v = 0;
-    if (!pl_scan_enter_array(&p->scan)) return false;
-    for (p->n_labels = 0; pl_scan_next_element(&p->scan); p->n_labels++) {
-        pl_scan_peek(&p->scan);
-        size_t where = p->scan.at;
-        if (!read_integer(p, "label", p->n_labels, &v)) return false;
-        if (v != PL_LABEL_MASKED && (v < 0 || (uint64_t)v >= p->vocab))
-            return outside(p, where, "label", p->n_labels, v, ", or -100");
-        if (!pl_sample_reserve(p->out, p->n_labels + 1)) return no_memory(p);
-        p->out->labels[p->n_labels] = (int32_t)v;
-    }
-    return p->scan.err == PL_ERR_OK;
-}
-
-static bool complete_tokens(struct pl_row_parser *p) {
-    struct pl_sample *out = p->out;
-    if (!p->seen[1]) {
-        if (out->n) memcpy(out->labels, out->ids, (size_t)out->n * sizeof *out->ids);
-        return true;
-    }
-    if (p->n_labels == out->n) return true;
-    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->at[1], NULL,
-                        "%llu labels for %llu input_ids", (unsigned long long)p->n_labels,
-                        (unsigned long long)out->n);
-}
-
-/* --- alpaca ----------------------------------------------------------------------------------- */
-enum { ALPACA_INSTRUCTION, ALPACA_OUTPUT, ALPACA_INPUT, ALPACA_SYSTEM };
-
-/* The prompt of stanford_alpaca (tatsu-lab/stanford_alpaca, train.py, PROMPT_DICT). A system text,
- * which its rows do not have, takes the place of the first paragraph. */
-static bool add_alpaca_prompt(struct pl_row_parser *p) {
-    static const char plain[] = "Below is an instruction that describes a task. Write a response "
-                                "that appropriately completes the request.";
-    static const char with_input[] =
-        "Below is an instruction that describes a task, paired with an input that provides further "
-        "context. Write a response that appropriately completes the request.";
-    p->text.len = 0;
-    if (!add_string(p, ALPACA_INPUT)) return false;
-    bool input = p->text.len > 0;
-    p->text.len = 0;
-    if (!add_string(p, ALPACA_SYSTEM)) return false;
-    if (!p->text.len) pl_text_add(&p->text, input ? with_input : plain);
-    pl_text_add(&p->text, "\n\n### Instruction:\n");
-    if (!add_string(p, ALPACA_INSTRUCTION)) return false;
-    if (input) pl_text_add(&p->text, "\n\n### Input:\n");
-    if (!add_string(p, ALPACA_INPUT)) return false;
-    pl_text_add(&p->text, "\n\n### Response:");
-    return true;
-}
-
-static bool complete_alpaca(struct pl_row_parser *p) {
-    if (!add_alpaca_prompt(p)) return false;
-    size_t prompt_bytes = p->text.len;
-    return add_string(p, ALPACA_OUTPUT) && encode(p, ALPACA_OUTPUT, prompt_bytes);
-}
-
-/* --- conversations ---------------------------------------------------------------------------- */
-static bool complete_messages(struct pl_row_parser *p) {
-    go_to(p, 0);
-    return pl_conversation_read(&p->conversation, &p->scan, PL_SPELLING_OPENAI) &&
-           encode_messages(p, 0, 0);
-}
-
-enum { SHAREGPT_CONVERSATIONS, SHAREGPT_SYSTEM };
-
-static bool complete_sharegpt(struct pl_row_parser *p) {
-    if (p->seen[SHAREGPT_SYSTEM]) {
-        go_to(p, SHAREGPT_SYSTEM);
-        if (pl_scan_peek(&p->scan) == PL_SCAN_STRING &&
-            !pl_conversation_read_text(&p->conversation, &p->scan, PL_CHAT_SYSTEM))
-            return false;
-        if (p->conversation.text.len == 0) p->conversation.n = 0; /* empty says nothing */
-    }
-    go_to(p, SHAREGPT_CONVERSATIONS);
-    return pl_conversation_read(&p->conversation, &p->scan, PL_SPELLING_SHAREGPT) &&
-           encode_messages(p, SHAREGPT_CONVERSATIONS, 0);
-}
-
-/* --- prompt and completion -------------------------------------------------------------------- */
-enum { PAIR_PROMPT, PAIR_COMPLETION };
-
-static bool pair_of_messages(struct pl_row_parser *p) {
-    if (p->no_chat.err != PL_ERR_OK) {
-        p->problem = p->no_chat;
-        return fail_with_problem(p, PAIR_PROMPT);
-    }
-    go_to(p, PAIR_PROMPT);
-    if (!pl_conversation_read(&p->conversation, &p->scan, PL_SPELLING_OPENAI)) return false;
-    size_t n_prompt = p->conversation.n;
-    go_to(p, PAIR_COMPLETION);
-    return pl_conversation_read(&p->conversation, &p->scan, PL_SPELLING_OPENAI) &&
-           encode_messages(p, PAIR_PROMPT, n_prompt);
-}
-
-static bool complete_pair(struct pl_row_parser *p) {
-    static const char *const kinds[] = {"a string", "a list of messages"};
-    bool list[2];
-    for (int k = PAIR_PROMPT; k <= PAIR_COMPLETION; k++) {
-        go_to(p, k);
-        list[k] = pl_scan_peek(&p->scan) == PL_SCAN_ARRAY;
-    }
-    if (list[0] != list[1])
-        return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, p->at[PAIR_COMPLETION], NULL,
-                            "`prompt` is %s but `completion` %s", kinds[list[0]], kinds[list[1]]);
-    if (list[0]) return pair_of_messages(p);
-    if (!add_string(p, PAIR_PROMPT)) return false;
-    size_t prompt_bytes = p->text.len;
-    return add_string(p, PAIR_COMPLETION) && encode(p, PAIR_PROMPT, prompt_bytes);
-}
-
 /* --- the table -------------------------------------------------------------------------------- */
-static const char hint_tools[] = "tools are not rendered: give `prompt` and `completion`, or "
-                                 "`input_ids`, with the tools written out";
-static const char hint_history[] = "write the row as `messages`, the earlier turns first";
-
 #define TEXT(key)                                                                                  \
-    { key, REQUIRED, KIND(STRING), "a string", NULL }
-#define TEXT_OR_NOT(key)                                                                           \
-    { key, OPTIONAL, KIND(STRING) | KIND(NULL), "a string", NULL }
-#define LIST(key)                                                                                  \
-    { key, REQUIRED, KIND(ARRAY), "an array", NULL }
-#define TOOLS                                                                                      \
-    { "tools", REFUSED, 0, hint_tools, NULL }
+    { .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(STRING), .expected = "a string" }
+#define TEXT_OR_NOT(key, other)                                                                    \
+    { .name = key, .kinds = PL_KIND(STRING) | PL_KIND(NULL), .expected = "a string", .also = other }
+#define LIST(key, reader)                                                                          \
+    {                                                                                              \
+        .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(ARRAY), .expected = "an array",      \
+        .read = reader                                                                             \
+    }
+#define LIST_OR_NOT(key, reader)                                                                   \
+    { .name = key, .kinds = PL_KIND(ARRAY) | PL_KIND(NULL), .expected = "an array", .read = reader }
+#define TEXT_OR_LIST(key)                                                                          \
+    {                                                                                              \
+        .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(STRING) | PL_KIND(ARRAY),            \
+        .expected = "a string or a list of messages"                                               \
+    }
 
 /* In the order of detection: a row that brings its tokens is not tokenised again, one with turns is
  * not read as a text, and a text beside a pair is what somebody made of the pair. */
 static const struct pl_format formats[] = {
     {.name = "tokens",
      .id = PL_FORMAT_TOKENS,
-     .keys = {{"input_ids", REQUIRED, KIND(ARRAY), "an array", read_ids},
-              {"labels", OPTIONAL, KIND(ARRAY), "an array", read_labels}},
-     .complete = complete_tokens},
+     .keys = {[PL_TOKENS_IDS] = LIST("input_ids", pl_tokens_read_ids),
+              [PL_TOKENS_LABELS] = LIST_OR_NOT("labels", pl_tokens_read_labels),
+              [PL_TOKENS_ATTENTION] = LIST_OR_NOT("attention_mask", NULL),
+              [PL_TOKENS_ASSISTANT] = LIST_OR_NOT("assistant_masks", NULL),
+              [PL_TOKENS_COMPLETION] = LIST_OR_NOT("completion_mask", NULL),
+              [PL_TOKENS_LOSS] = LIST_OR_NOT("loss_mask", NULL),
+              [PL_TOKENS_POSITIONS] = LIST_OR_NOT("position_ids", NULL),
+              [PL_TOKENS_LENGTHS] = LIST_OR_NOT("seq_lengths", NULL)},
+     .complete = pl_tokens_complete},
     {.name = "messages",
      .id = PL_FORMAT_MESSAGES,
-     .keys = {LIST("messages"), TOOLS},
+     .keys = {LIST("messages", NULL), TEXT_OR_NOT("system", "system_prompt")},
      .needs_tokenizer = true,
      .needs_chat = true,
-     .complete = complete_messages},
+     .complete = pl_messages_complete},
     {.name = "sharegpt",
      .id = PL_FORMAT_SHAREGPT,
-     .keys = {LIST("conversations"), TEXT_OR_NOT("system"), TOOLS},
+     .keys = {LIST("conversations", NULL), TEXT_OR_NOT("system", "system_prompt")},
      .needs_tokenizer = true,
      .needs_chat = true,
-     .complete = complete_sharegpt},
+     .complete = pl_sharegpt_complete},
     {.name = "prompt_completion",
      .id = PL_FORMAT_PROMPT_COMPLETION,
-     .keys = {{"prompt", REQUIRED, KIND(STRING) | KIND(ARRAY), "a string or a list of messages",
-               NULL},
-              {"completion", REQUIRED, KIND(STRING) | KIND(ARRAY), "a string or a list of messages",
-               NULL},
-              TOOLS},
+     .keys = {TEXT_OR_LIST("prompt"), TEXT_OR_LIST("completion"),
+              TEXT_OR_NOT("system", "system_prompt")},
      .needs_tokenizer = true,
      .may_need_chat = true,
-     .complete = complete_pair},
+     .complete = pl_pair_complete},
     {.name = "alpaca",
      .id = PL_FORMAT_ALPACA,
-     .keys = {TEXT("instruction"),
-              TEXT("output"),
-              TEXT_OR_NOT("input"),
-              TEXT_OR_NOT("system"),
-              {"history", REFUSED, 0, hint_history, NULL}},
+     .keys = {TEXT("instruction"), TEXT("output"), TEXT_OR_NOT("input", NULL),
+              TEXT_OR_NOT("system", "system_prompt")},
      .needs_tokenizer = true,
-     .complete = complete_alpaca},
+     .complete = pl_alpaca_complete},
     {.name = "text",
      .id = PL_FORMAT_TEXT,
      .keys = {TEXT("text")},
      .needs_tokenizer = true,
-     .complete = complete_text},
+     .complete = pl_text_complete},
 };
-#define N_FORMATS (sizeof formats / sizeof *formats)
+#define N_FORMATS  (sizeof formats / sizeof *formats)
+#define ANY_FORMAT (1u << PL_FORMAT_AUTO) /* meanings that a key has in rows of every format */
 
 static const char formats_known[] =
     "formats by their keys: text {text}, messages {messages}, sharegpt {conversations}, alpaca "
@@ -355,7 +156,7 @@ static bool key_is(const struct pl_row_parser *p, const char *name) {
 /* The key in p->key as a key of the format, -1 = it is none. */
 static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
-        if (key_is(p, f->keys[k].name)) return k;
+        if (key_is(p, f->keys[k].name) || (f->keys[k].also && key_is(p, f->keys[k].also))) return k;
     return -1;
 }
 
@@ -367,7 +168,7 @@ struct guess {
 static unsigned all_required(const struct pl_format *f) {
     unsigned all = 0;
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
-        all |= (unsigned)(f->keys[k].use == REQUIRED) << k;
+        all |= (unsigned)(f->keys[k].use == PL_KEY_REQUIRED) << k;
     return all;
 }
 
@@ -386,7 +187,7 @@ static const struct pl_format *guess_format(struct pl_row_parser *p, struct pl_s
     while (pl_scan_next_key(s, &p->key) && pl_scan_skip(s)) {
         for (size_t i = 0; i < N_FORMATS; i++) {
             int k = key_of(p, &formats[i]);
-            if (k >= 0 && formats[i].keys[k].use == REQUIRED) g.required[i] |= 1u << k;
+            if (k >= 0 && formats[i].keys[k].use == PL_KEY_REQUIRED) g.required[i] |= 1u << k;
         }
     }
     return s->err == PL_ERR_OK ? best_guess(&g) : NULL;
@@ -411,24 +212,38 @@ static bool missing_key(struct pl_row_parser *p, const struct pl_format *f, cons
 }
 
 /* The value of key k: read now, or checked for its kind and passed over. */
-static bool read_value(struct pl_row_parser *p, const struct format_key *key) {
+static bool read_value(struct pl_row_parser *p, const struct pl_format_key *key, int k) {
     enum pl_scan_kind kind = pl_scan_peek(&p->scan);
-    if (key->use == REFUSED) return pl_conversation_refuse(&p->scan, key->name, key->expected);
     if (!(key->kinds >> kind & 1)) return wrong_type(p, key->name, key->expected);
-    return key->read ? key->read(p) : pl_scan_skip(&p->scan);
+    return key->read ? key->read(p, k) : pl_scan_skip(&p->scan);
+}
+
+/* The value of a key that the format does not read (K1). */
+static bool pass_over(struct pl_row_parser *p, const struct pl_format *f) {
+    const struct pl_row_key *known = pl_row_key_find(p->key.data, p->key.len, 1u << f->id);
+    if (known) return pl_row_key_check(known, &p->scan);
+    if (p->told) pl_told_keys_add(p->told, "", p->key.data, p->key.len, p->line);
+    return pl_scan_skip(&p->scan);
+}
+
+static bool key_twice(struct pl_row_parser *p, const struct pl_format_key *key, size_t key_at) {
+    char shown[PL_SHOWN];
+    pl_scan_show(p->key.data, p->key.len, shown);
+    return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, key_at, "keep one of them",
+                        key->also ? "key `%s` comes after another key of its meaning"
+                                  : "key `%s` twice in one row",
+                        shown);
 }
 
 /* The value of the key in p->key: by the format when it is one of its keys, else passed over. */
 static bool read_member(struct pl_row_parser *p, const struct pl_format *f, size_t key_at) {
     int k = key_of(p, f);
-    if (k < 0) return pl_scan_skip(&p->scan);
-    if (p->seen[k])
-        return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, key_at, "keep one of them",
-                            "key `%s` twice in one row", f->keys[k].name);
+    if (k < 0) return pass_over(p, f);
+    if (p->seen[k]) return key_twice(p, &f->keys[k], key_at);
     p->seen[k] = true;
     pl_scan_peek(&p->scan);
     p->at[k] = p->scan.at;
-    return read_value(p, &f->keys[k]);
+    return read_value(p, &f->keys[k], k);
 }
 
 static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends_file) {
@@ -439,6 +254,8 @@ static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends
     p->text.failed = false;
     p->problem = (struct pl_diag){0};
     pl_conversation_start(&p->conversation);
+    p->conversation.told = p->told;
+    p->conversation.line = p->line;
 }
 
 bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char *text, size_t n,
@@ -448,13 +265,27 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
     out->n = 0;
     if (!expect_object(p)) return false;
     for (size_t key_at = 0; pl_scan_next_key(&p->scan, &p->key); key_at = p->scan.at) {
-        if (p->key.failed) return no_memory(p);
+        if (p->key.failed) return pl_row_no_memory(p);
         if (!read_member(p, f, key_at)) return false;
     }
     if (!pl_scan_end(&p->scan)) return false;
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
-        if (f->keys[k].use == REQUIRED && !p->seen[k]) return missing_key(p, f, f->keys[k].name);
+        if (f->keys[k].use == PL_KEY_REQUIRED && !p->seen[k])
+            return missing_key(p, f, f->keys[k].name);
     return f->complete(p);
+}
+
+/* A row of no format may be of a kind that is known and refused. */
+static bool is_refused_kind(struct pl_row_parser *p, const char *text, size_t n) {
+    struct pl_scan s = {.text = text, .n = n};
+    if (!pl_scan_enter(&s)) return false;
+    while (pl_scan_next_key(&s, &p->key)) {
+        const struct pl_row_key *known = pl_row_key_find(p->key.data, p->key.len, ANY_FORMAT);
+        if (!(known ? pl_row_key_check(known, &s) : pl_scan_skip(&s))) break;
+    }
+    if (s.err == PL_ERR_OK) return false;
+    p->scan = s;
+    return true;
 }
 
 const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *text, size_t n,
@@ -464,6 +295,7 @@ const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *te
     if (!expect_object(p)) return NULL;
     const struct pl_format *found = guess_format(p, &p->scan);
     if (found || p->scan.err != PL_ERR_OK || !pl_scan_end(&p->scan)) return found;
+    if (is_refused_kind(p, text, n)) return NULL;
     list_keys(p, text, n, NULL, list);
     pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, 0, formats_known,
                  "the format is not recognised; the row has %s", list);

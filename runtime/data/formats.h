@@ -1,11 +1,12 @@
 /* formats.h - the formats a data row can have, and the one parser that reads a row by them.
  *
  * In: the bytes of one row.  Out: its tokens and labels, or what is wrong at which byte.
- *   F1  a row is one JSON object; keys that its format does not know are checked and ignored
- *   F2  keys of the format stand at most once; the required ones stand exactly once; what cannot be
- *       trained on (tools, histories) is refused by name
+ *   F1  a row is one JSON object; a key that its format does not read is inert, refused by name or
+ *       told (row_keys.h)
+ *   F2  keys of the format stand at most once; the required ones stand exactly once
  *   F3  every id is in the vocabulary; labels are ids or PL_LABEL_MASKED, one per id
- * A new format is a row in formats.c: its keys, the values they take, what completes a row. */
+ * A new format is a row in formats.c: its keys, the values they take, and what completes a row, in
+ * one of the files rows_*.c. */
 #ifndef PL_RUNTIME_DATA_FORMATS_H
 #define PL_RUNTIME_DATA_FORMATS_H
 
@@ -13,7 +14,7 @@
 #include "runtime/data/encode.h"
 #include "runtime/data/json_scan.h"
 
-#define PL_FORMAT_MAX_KEYS 5
+#define PL_FORMAT_MAX_KEYS 8
 
 struct pl_row_parser {
     struct pl_scan scan;
@@ -26,6 +27,8 @@ struct pl_row_parser {
     bool seen[PL_FORMAT_MAX_KEYS];
     size_t at[PL_FORMAT_MAX_KEYS]; /* where the value of a key begins */
     uint64_t n_labels;             /* labels may stand before ids, and be more or fewer */
+    struct pl_told_keys *told;     /* borrowed, nullable: gets the keys that nothing reads */
+    uint64_t line;                 /* of the row, for `told` */
     struct pl_diag no_chat; /* why there is no template; reported by the row that needs one */
     struct pl_diag problem; /* of the last row: scan.hint may point into it */
 };

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char hint_lines[] = "JSONL wants one complete JSON object per line";
@@ -382,6 +383,25 @@ bool pl_scan_skip(struct pl_scan *s) {
         if (closed) return true;
         if (is_object(&n) && !member_key(s, NULL)) return false;
     }
+}
+
+/* The value of a number that is written in few digits; 0.5 stands for every other one. */
+static double short_number(const char *digits, size_t n) {
+    char number[32];
+    if (n >= sizeof number) return 0.5;
+    memcpy(number, digits, n);
+    number[n] = 0;
+    return strtod(number, NULL);
+}
+
+int pl_scan_flag(struct pl_scan *s) {
+    enum pl_scan_kind kind = pl_scan_peek(s);
+    size_t at = s->at;
+    if (!pl_scan_skip(s)) return -1;
+    if (kind == PL_SCAN_BOOLEAN) return s->text[at] == 't';
+    if (kind != PL_SCAN_NUMBER) return -1;
+    double v = short_number(s->text + at, s->at - at);
+    return v == 0 ? 0 : v == 1 ? 1 : -1;
 }
 
 bool pl_scan_end(struct pl_scan *s) {

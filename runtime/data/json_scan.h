@@ -64,6 +64,8 @@ bool pl_scan_next_element(struct pl_scan *s);
 bool pl_scan_string(struct pl_scan *s, struct pl_text *out);
 /* The span of a number. */
 bool pl_scan_number(struct pl_scan *s, const char **begin, size_t *n);
+/* Passes over a value: 0 or 1 where it is that number or boolean, -1 for any other. */
+int pl_scan_flag(struct pl_scan *s);
 /* Passes over one value of any kind. */
 bool pl_scan_skip(struct pl_scan *s);
 /* Nothing but space is left. */

@@ -250,7 +250,7 @@ START_TEST(the_tokens_of_other_data_are_not_taken) {
     char target[sizeof name];
     snprintf(target, sizeof target, "%s", name);
     ck_assert(pl_cache_create(&w, dir, &other, NULL));
-    ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
+    ck_assert(pl_cache_commit(&w, &(struct pl_remarks){.dropped = {0}}, NULL));
     ck_assert(pl_cache_open(&c, dir, &other, 1000, 8, &why));
     ck_assert_int_eq(rename(c.path, target), 0);
     pl_cache_close(&c);
@@ -279,7 +279,7 @@ START_TEST(rows_that_make_no_sense_are_not_taken) {
         w.rows[0].place += edited ? edits[i].place : 0;
         w.rows[0].tokens += edited ? edits[i].tokens : 0;
         w.rows[0].targets += edited ? edits[i].targets : 0;
-        ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
+        ck_assert(pl_cache_commit(&w, &(struct pl_remarks){.dropped = {0}}, NULL));
         ck_assert_msg(pl_cache_open(&c, dir, &key, 1000, 8, &why) == !edited, "edit %zu", i);
         ck_assert(!edited || strstr(pl_text_str(&why), "its rows make no sense"));
         pl_cache_close(&c);
@@ -299,7 +299,7 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
     pl_cache_add(&w, &s, 1, false);
     s.labels = odd;
     pl_cache_add(&w, &s, 1, false);
-    ck_assert(pl_cache_commit(&w, &(struct pl_remarks){{0, 0}, {0, 0}, {0, 0}}, NULL));
+    ck_assert(pl_cache_commit(&w, &(struct pl_remarks){.dropped = {0}}, NULL));
     ck_assert(pl_cache_open(&c, dir, &key, 1000, 8, NULL));
     ck_assert_uint_eq(c.header.rows, 2);
     for (int i = 0; i < 2; i++) {

@@ -140,19 +140,6 @@ START_TEST(nothing_of_a_row_is_lost_or_changed) {
 END_TEST
 
 /* --- texts and masks -------------------------------------------------------------------------- */
-/* The ids as text, eos as `$`; with `trained`, each run of masked ones as one dot. */
-static const char *show(const struct pl_sample *s, bool trained, char buf[2048]) {
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < s->n && n < 2047; i++) {
-        bool masked = trained && s->labels[i] == PL_LABEL_MASKED;
-        if (!masked) ck_assert(!trained || s->labels[i] == s->ids[i]);
-        if (masked && n && buf[n - 1] == '.' && s->labels[i - 1] == PL_LABEL_MASKED) continue;
-        buf[n++] = masked ? '.' : (char)(s->ids[i] == 500 ? '$' : s->ids[i]);
-    }
-    buf[n] = 0;
-    return buf;
-}
-
 #define PREAMBLE                                                                                   \
     "Below is an instruction that describes a task. Write a response that appropriately "          \
     "completes the request.\n\n"
@@ -196,7 +183,7 @@ START_TEST(a_row_becomes_the_text_of_its_format) {
     char buf[2048];
     fixture_rows(&f, PL_FORMAT_AUTO, texts[_i].row);
     ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
-    ck_assert_str_eq(show(&s, false, buf), texts[_i].text);
+    ck_assert_str_eq(fixture_show(&s, false, buf), texts[_i].text);
     pl_sample_finish(&s);
     fixture_finish(&f);
 }
@@ -257,7 +244,7 @@ START_TEST(a_mask_is_what_train_on_and_the_messages_say) {
     pl_err err = fixture_open(&f);
     ck_assert_msg(err == PL_ERR_OK, "%s", f.d.message);
     ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
-    ck_assert_str_eq(show(&s, true, buf), masks[_i].trained);
+    ck_assert_str_eq(fixture_show(&s, true, buf), masks[_i].trained);
     pl_sample_finish(&s);
     fixture_finish(&f);
 }
@@ -362,7 +349,7 @@ START_TEST(a_template_with_a_date_shows_the_given_day_or_notes_today) {
     ck_assert_str_eq(pl_text_str(&f.notes), "");
     ck_assert_str_eq(pl_data_chat_date(f.data, day), "2025-01-02");
     ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
-    ck_assert_ptr_nonnull(strstr(show(&s, false, buf), "Today Date: 02 Jan 2025"));
+    ck_assert_ptr_nonnull(strstr(fixture_show(&s, false, buf), "Today Date: 02 Jan 2025"));
     f.job.chat_date = (char *)(uintptr_t) "2025-02-30";
     ck_assert_int_eq(fixture_open(&f), PL_ERR_CONFIG_RANGE);
     pl_sample_finish(&s);

@@ -74,4 +74,18 @@ static inline void fixture_rows(struct fixture *f, uint32_t format, const char *
     ck_assert_msg(err == PL_ERR_OK, "%s", f->d.message);
 }
 
+/* The ids as text, eos as `$`; with `trained`, each run of masked ones as one dot. */
+static inline const char *fixture_show(const struct pl_sample *s, bool trained,
+                                       char buf[2048]) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n && n < 2047; i++) {
+        bool masked = trained && s->labels[i] == PL_LABEL_MASKED;
+        if (!masked) ck_assert(!trained || s->labels[i] == s->ids[i]);
+        if (masked && n && buf[n - 1] == '.' && s->labels[i - 1] == PL_LABEL_MASKED) continue;
+        buf[n++] = masked ? '.' : (char)(s->ids[i] == 500 ? '$' : s->ids[i]);
+    }
+    buf[n] = 0;
+    return buf;
+}
+
 #endif

@@ -2,6 +2,7 @@
 #include "runtime/data/chat/conversation.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "runtime/data/row_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,17 @@ const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c
     return c->messages;
 }
 
+bool pl_conversation_join_system(struct pl_conversation *c) {
+    const struct pl_chat_message *m = pl_conversation_messages(c);
+    if (c->n < 2 || m[0].role != PL_CHAT_SYSTEM || m[1].role != PL_CHAT_SYSTEM) return true;
+    if (m[0].n != m[1].n || memcmp(m[0].content, m[1].content, m[0].n) != 0) return false;
+    c->n--;
+    memmove(c->messages, c->messages + 1, c->n * sizeof *c->messages);
+    memmove(c->train, c->train + 1, c->n * sizeof *c->train);
+    memmove(c->begins, c->begins + 1, c->n * sizeof *c->begins);
+    return true;
+}
+
 static bool is_blank(const char *text, size_t n) {
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;
@@ -168,6 +180,15 @@ static bool wrong_content(struct reading *r, enum pl_scan_kind kind, const char 
                         pl_scan_kind_name(kind), expected);
 }
 
+/* The value of the key in c->key, which is not read: told as WHERE and its name. */
+static bool pass_over(struct pl_conversation *c, struct pl_scan *s, unsigned of,
+                      const char *where) {
+    const struct pl_row_key *known = pl_row_key_find(c->key.data, c->key.len, of);
+    if (known) return pl_row_key_check(known, s);
+    if (c->told) pl_told_keys_add(c->told, where, c->key.data, c->key.len, c->line);
+    return pl_scan_skip(s);
+}
+
 /* {"type": "text", "text": "..."}, appended to the contents. */
 static bool read_part(struct reading *r) {
     struct pl_scan *s = r->s;
@@ -181,7 +202,7 @@ static bool read_part(struct reading *r) {
     while (pl_scan_next_key(s, word)) {
         bool type = is_word(word, "type"), text = is_word(word, "text");
         if (!(type || text) || pl_scan_peek(s) != PL_SCAN_STRING) {
-            if (!pl_scan_skip(s)) return false;
+            if (!pass_over(r->c, s, PL_KEYS_OF_PART, "content[].")) return false;
             continue;
         }
         size_t at = s->at;
@@ -215,29 +236,18 @@ static bool read_content(struct reading *r) {
     return r->s->err == PL_ERR_OK;
 }
 
-/* 0 or 1, whatever the spelling of the number; 0.5 stands for everything else. */
-static double weight_of(const char *digits, size_t n) {
-    char number[32];
-    if (n >= sizeof number) return 0.5;
-    memcpy(number, digits, n);
-    number[n] = 0;
-    return strtod(number, NULL);
-}
-
 static bool read_train(struct reading *r, const char *key) {
     enum pl_message_train *train = &r->c->train[r->c->n - 1];
     enum pl_scan_kind kind = pl_scan_peek(r->s);
     char shown[PL_SHOWN];
     size_t at = r->s->at;
     const char *value = r->s->text + at;
-    if (!pl_scan_skip(r->s)) return false;
+    int flag = pl_scan_flag(r->s);
     size_t n = r->s->at - at;
+    if (r->s->err != PL_ERR_OK) return false;
     if (kind == PL_SCAN_NULL) return true;
-    double weight = kind == PL_SCAN_BOOLEAN  ? value[0] == 't'
-                    : kind == PL_SCAN_NUMBER ? weight_of(value, n)
-                                             : 0.5;
-    *train = weight == 1 ? PL_MESSAGE_TRAINED : PL_MESSAGE_MASKED;
-    if (weight == 0 || weight == 1) return true;
+    *train = flag == 1 ? PL_MESSAGE_TRAINED : PL_MESSAGE_MASKED;
+    if (flag >= 0) return true;
     return pl_scan_fail(
         r->s, PL_ERR_DATA_FIELD, at, "1 or true trains the message, 0 or false masks it",
         "%s %zu: `%s` is %s; only 0 and 1 are known", spellings[r->spelling].message, r->index, key,
@@ -269,7 +279,7 @@ static bool read_member(struct reading *r, size_t key_at) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (is_word(&r->c->key, fields[i].key))
             return read_field(r, fields[i].field, fields[i].key, key_at);
-    return pl_scan_skip(r->s);
+    return pass_over(r->c, r->s, PL_KEYS_OF_MESSAGE, "messages[].");
 }
 
 static bool complete_message(struct reading *r) {

@@ -2,7 +2,7 @@
  *
  * In: a scanner at a value.  Out: messages in order, and what they say about their own training.
  * Needs: json_scan, chat.
- *   V1  a key is read, refused by name or of no meaning to training: tool calls, images and
+ *   V1  a key is read, refused by name, inert or told (row_keys.h): tool calls, images and
  *       reasoning kept in a field of its own are refused, never dropped
  *   V2  both spellings are known: role and content (OpenAI), from and value (ShareGPT); content is
  *       a string or a list of text parts, which are joined with nothing between
@@ -16,6 +16,8 @@
 #include "runtime/data/chat/chat.h"
 #include "runtime/data/json_scan.h"
 
+struct pl_told_keys; /* row_keys.h */
+
 /* How the keys are called in what is said about them; both are read. */
 enum pl_spelling { PL_SPELLING_OPENAI, PL_SPELLING_SHAREGPT };
 
@@ -28,6 +30,8 @@ struct pl_conversation {
     size_t *begins;                   /* [n], owned: of the contents in `text` */
     size_t n, cap;
     struct pl_text text, key; /* contents one after the other; scratch */
+    struct pl_told_keys *told; /* borrowed, nullable: gets the keys that are not read */
+    uint64_t line;             /* of the row, for `told` */
 };
 
 void pl_conversation_start(struct pl_conversation *c);  /* forgets the messages, keeps the memory */
@@ -40,6 +44,9 @@ bool pl_conversation_read_text(struct pl_conversation *c, struct pl_scan *s,
                                enum pl_chat_role role);
 /* [n]; valid until the next call that adds. */
 const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c);
+/* Of a system message that was put before a list: false when the list begins with another one, true
+ * after dropping it when the list says the same. */
+bool pl_conversation_join_system(struct pl_conversation *c);
 
 /* Passes over a value that must be absent in meaning: null, "", [] or {}. Else fails with "`key` is
  * not supported" and the hint. */
