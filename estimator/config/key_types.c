@@ -33,12 +33,12 @@ static const struct {
     {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
 };
 
-static pl_err fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {
+pl_err pl_key_fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {
     pl_diag_hint(in->d, "%s", hint);
     return err;
 }
 
-static pl_err wrong_type(const struct pl_key_input *in, const struct pl_node *node,
+pl_err pl_key_wrong_type(const struct pl_key_input *in, const struct pl_node *node,
                          const char *wanted) {
     static const char *const kinds[] = {"", "a list", "a mapping"};
     char buf[PL_EXCERPT_BYTES];
@@ -54,13 +54,13 @@ static pl_err wrong_type(const struct pl_key_input *in, const struct pl_node *no
 }
 
 static pl_err wrong_number(const struct pl_key_input *in, const char *wanted) {
-    pl_err err = wrong_type(in, in->node, wanted);
+    pl_err err = pl_key_wrong_type(in, in->node, wanted);
     if (in->node->kind == PL_NODE_SCALAR && !in->node->plain)
-        return fail_hint(in, err, "a number is written without quotes");
+        return pl_key_fail_hint(in, err, "a number is written without quotes");
     return err;
 }
 
-static pl_err out_of_memory(const struct pl_key_input *in) {
+pl_err pl_key_out_of_memory(const struct pl_key_input *in) {
     return pl_diag_set(in->d, PL_ERR_HOST_OOM, "out of memory while reading `%s`", in->written);
 }
 
@@ -97,7 +97,7 @@ static pl_err parse_whole(const struct pl_key_input *in, const char *wanted, uin
     if (r == PL_INT_NONE) {
         pl_err err = wrong_number(in, wanted);
         if (plain && pl_scalar_float(in->node->text, &as_float))
-            return fail_hint(in, err, "write it with digits only: no point, no exponent");
+            return pl_key_fail_hint(in, err, "write it with digits only: no point, no exponent");
         return err;
     }
     if (r != PL_INT_OK || (double)v < in->info->lo || (double)v > in->info->hi)
@@ -145,11 +145,13 @@ static pl_err parse_BYTES(const struct pl_key_input *in, void *field) {
     uint64_t v = PL_AUTO_BYTES;
     double bare;
     if (is_word(node, "auto")) goto done;
-    if (node->kind != PL_NODE_SCALAR) return wrong_type(in, node, wanted);
+    if (node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, node, wanted);
     enum pl_int r = pl_scalar_int(node->text, &v); /* exact where a double would round */
     if (r == PL_INT_NONE && pl_scalar_float(node->text, &bare))
-        return fail_hint(in, wrong_type(in, node, wanted), "a fraction needs a unit: 1.5GiB");
-    if (r == PL_INT_NONE && !pl_scalar_bytes(node->text, &v)) return wrong_type(in, node, wanted);
+        return pl_key_fail_hint(in, pl_key_wrong_type(in, node, wanted),
+                                "a fraction needs a unit: 1.5GiB");
+    if (r == PL_INT_NONE && !pl_scalar_bytes(node->text, &v))
+        return pl_key_wrong_type(in, node, wanted);
     if (r == PL_INT_NEGATIVE || r == PL_INT_TOO_LARGE || v > BYTES_MAX)
         return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
                               "`%s` is %s, outside 0 to 2^63 bytes", in->written,
@@ -165,8 +167,8 @@ static pl_err parse_BOOL(const struct pl_key_input *in, void *field) {
     if (in->node->kind == PL_NODE_SCALAR && in->node->plain &&
         pl_scalar_bool(in->node->text, field))
         return PL_ERR_OK;
-    return fail_hint(in, wrong_type(in, in->node, "true or false"),
-                     "write true or false, without quotes");
+    return pl_key_fail_hint(in, pl_key_wrong_type(in, in->node, "true or false"),
+                            "write true or false, without quotes");
 }
 
 bool pl_key_choice(const char *choices, uint32_t i, char buf[PL_CHOICE_BYTES]) {
@@ -217,7 +219,7 @@ static pl_err wrong_choice(const struct pl_key_input *in, const char *word) {
 
 static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
     char choice[PL_CHOICE_BYTES];
-    if (in->node->kind != PL_NODE_SCALAR) return wrong_type(in, in->node, "one word");
+    if (in->node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, in->node, "one word");
     const char *word = canonical_word(in->node);
     for (uint32_t i = 0; pl_key_choice(in->info->choices, i, choice); i++) {
         if (strcmp(word, choice) != 0) continue;
@@ -230,7 +232,7 @@ static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
 static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
     uint32_t *out = field;
     bool flag, outside;
-    if (in->node->kind != PL_NODE_SCALAR) return wrong_type(in, in->node, "one word");
+    if (in->node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, in->node, "one word");
     const char *word = in->node->text;
     if (in->node->plain && pl_scalar_bool(word, &flag)) {
         *out = flag ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE;
@@ -266,32 +268,33 @@ static pl_err parse_DEVICE(const struct pl_key_input *in, void *field) {
 
 /* A non-empty text. Plain numbers pass (a run may be called 2024); a plain true is more likely a
  * misunderstanding of the key, and an empty text never means anything. */
-static pl_err copy_text(const struct pl_key_input *in, const struct pl_node *node,
+pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *node,
                         const char *wanted, char **out) {
     bool flag;
-    if (node->kind != PL_NODE_SCALAR) return wrong_type(in, node, wanted);
+    if (node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, node, wanted);
     if (node->plain && pl_scalar_bool(node->text, &flag))
-        return fail_hint(in, wrong_type(in, node, wanted), "put it in quotes if it is a name");
+        return pl_key_fail_hint(in, pl_key_wrong_type(in, node, wanted),
+                                "put it in quotes if it is a name");
     if (!*node->text) {
         pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
                                     "`%s` holds an empty text", in->written);
-        return fail_hint(in, err, "give a value, or leave the key out for its default");
+        return pl_key_fail_hint(in, err, "give a value, or leave the key out for its default");
     }
     *out = pl_strdup(node->text);
-    return *out ? PL_ERR_OK : out_of_memory(in);
+    return *out ? PL_ERR_OK : pl_key_out_of_memory(in);
 }
 
 static pl_err parse_STR(const struct pl_key_input *in, void *field) {
-    return copy_text(in, in->node, "text", field);
+    return pl_key_copy_text(in, in->node, "text", field);
 }
 
 /* First node of a sequence, or the one node itself where a scalar stands for a list of one. */
-static const struct pl_node *first_item(const struct pl_key_input *in) {
+const struct pl_node *pl_key_first_item(const struct pl_key_input *in) {
     if (in->node->kind == PL_NODE_SCALAR) return in->node;
     return in->node->first ? &in->doc->nodes[in->node->first] : NULL;
 }
 
-static const struct pl_node *next_item(const struct pl_key_input *in, const struct pl_node *item) {
+const struct pl_node *pl_key_next_item(const struct pl_key_input *in, const struct pl_node *item) {
     return item != in->node && item->next ? &in->doc->nodes[item->next] : NULL;
 }
 
@@ -300,7 +303,7 @@ static pl_err check_not_empty(const struct pl_key_input *in) {
     if (in->node->kind != PL_NODE_SEQUENCE || in->node->n || !in->info->def[0]) return PL_ERR_OK;
     pl_err err = pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
                                 "`%s` is an empty list", in->written);
-    return fail_hint(in, err, "leave the key out for its default");
+    return pl_key_fail_hint(in, err, "leave the key out for its default");
 }
 
 static void clear_LIST(void *field) {
@@ -316,11 +319,11 @@ static pl_err add_text(const struct pl_key_input *in, const struct pl_node *node
     static const char wanted[] = "a list of texts";
     if (node != in->node && node->kind == PL_NODE_SCALAR && node->plain &&
         pl_scalar_null(node->text))
-        return wrong_type(in, node, wanted);
+        return pl_key_wrong_type(in, node, wanted);
     char **items = pl_realloc(list->items, (list->n + 1) * sizeof *items);
-    if (!items) return out_of_memory(in);
+    if (!items) return pl_key_out_of_memory(in);
     list->items = items;
-    PL_TRY(copy_text(in, node, wanted, &items[list->n]));
+    PL_TRY(pl_key_copy_text(in, node, wanted, &items[list->n]));
     list->n++;
     return PL_ERR_OK;
 }
@@ -337,7 +340,7 @@ static pl_err split_texts(const struct pl_key_input *in, struct pl_str_list *lis
         while (len > lead && s[len - 1] == ' ')
             len--;
         char *text = pl_strndup(s + lead, len > lead ? len - lead : 0);
-        if (!text) return out_of_memory(in);
+        if (!text) return pl_key_out_of_memory(in);
         pl_err err = add_text(in, &(struct pl_node){.text = text}, list);
         free(text);
         PL_TRY(err);
@@ -348,170 +351,17 @@ static pl_err split_texts(const struct pl_key_input *in, struct pl_str_list *lis
 
 static pl_err parse_LIST(const struct pl_key_input *in, void *field) {
     pl_err err = PL_ERR_OK;
-    if (in->node->kind == PL_NODE_MAPPING) return wrong_type(in, in->node, "a list of texts");
+    if (in->node->kind == PL_NODE_MAPPING)
+        return pl_key_wrong_type(in, in->node, "a list of texts");
     PL_TRY(check_not_empty(in));
     if (in->split) {
         PL_TRY_GOTO(split_texts(in, field), out);
     } else {
-        for (const struct pl_node *i = first_item(in); i; i = next_item(in, i))
+        for (const struct pl_node *i = pl_key_first_item(in); i; i = pl_key_next_item(in, i))
             PL_TRY_GOTO(add_text(in, i, field), out);
     }
 out:
     if (err != PL_ERR_OK) clear_LIST(field);
-    return err;
-}
-
-static const char *const dataset_formats[] = {/* PL_FORMAT_* */
-                                              "auto",     "tokens",   "text",
-                                              "alpaca",   "messages", "sharegpt",
-                                              "prompt_completion"};
-static const char *const dataset_splits[] = {"train", "eval", "validation",
-                                             "test"}; /* PL_SPLIT_*; behind eval: its synonyms */
-
-#define WEIGHT_MIN 0.001
-#define WEIGHT_MAX 1000.0
-
-static bool is_null(const struct pl_node *node) {
-    return node->kind == PL_NODE_SCALAR && node->plain && pl_scalar_null(node->text);
-}
-
-/* The number of the word in `words`; an empty value leaves *out alone. */
-static pl_err parse_word(const struct pl_key_input *in, const struct pl_node *node, const char *key,
-                         const char *const *words, uint32_t n, uint32_t *out) {
-    char buf[PL_EXCERPT_BYTES];
-    struct pl_text list = {0};
-    if (node->kind != PL_NODE_SCALAR)
-        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
-                              "`%s` of an entry of `%s` must be one word", key, in->written);
-    if (is_null(node)) return PL_ERR_OK;
-    for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(node->text, words[i]) == 0) {
-            *out = i;
-            pl_text_finish(&list);
-            return PL_ERR_OK;
-        }
-        pl_text_addf(&list, "%s%s", i ? ", " : "", words[i]);
-    }
-    pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
-                                "`%s: %s` is not among the choices: %s", key,
-                                pl_scalar_excerpt(node->text, buf), pl_text_str(&list));
-    pl_text_finish(&list);
-    const char *near = pl_text_nearest(node->text, words, n);
-    if (near) pl_diag_hint(in->d, "did you mean `%s`?", near);
-    return err;
-}
-
-static pl_err parse_format(const struct pl_key_input *in, const struct pl_node *node,
-                           struct pl_dataset *out) {
-    return parse_word(in, node, "format", dataset_formats,
-                      sizeof dataset_formats / sizeof *dataset_formats, &out->format);
-}
-
-static pl_err parse_split(const struct pl_key_input *in, const struct pl_node *node,
-                          struct pl_dataset *out) {
-    pl_err err = parse_word(in, node, "split", dataset_splits,
-                            sizeof dataset_splits / sizeof *dataset_splits, &out->split);
-    if (err == PL_ERR_CONFIG_RANGE && strchr(node->text, '['))
-        pl_diag_hint(in->d, "slices are not cut here: `val_set_size` holds out the last rows");
-    if (out->split > PL_SPLIT_EVAL) out->split = PL_SPLIT_EVAL;
-    return err;
-}
-
-static pl_err parse_weight(const struct pl_key_input *in, const struct pl_node *node,
-                           struct pl_dataset *out) {
-    char buf[PL_EXCERPT_BYTES];
-    double v;
-    if (is_null(node)) return PL_ERR_OK;
-    if (node->kind != PL_NODE_SCALAR || !node->plain || !pl_scalar_float(node->text, &v))
-        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
-                              "`weight` of an entry of `%s` must be a number", in->written);
-    if (!(v >= WEIGHT_MIN && v <= WEIGHT_MAX))
-        return fail_hint(in,
-                         pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
-                                        "`weight` is %s, outside %g to %g",
-                                        pl_scalar_excerpt(node->text, buf), WEIGHT_MIN, WEIGHT_MAX),
-                         "2 passes over the file twice an epoch, 0.5 over half of it; to leave a "
-                         "file out, remove its entry");
-    out->weight = v;
-    return PL_ERR_OK;
-}
-
-static pl_err parse_path(const struct pl_key_input *in, const struct pl_node *node,
-                         struct pl_dataset *out) {
-    if (is_null(node)) return wrong_type(in, node, "a list with a path each");
-    PL_TRY(copy_text(in, node, "a list with a path each", &out->path));
-    out->line = node->line;
-    out->column = node->column;
-    return PL_ERR_OK;
-}
-
-/* Keys of an entry; the first is required. */
-static const char *const dataset_keys[] = {"path", "format", "weight", "split"};
-static pl_err (*const dataset_parsers[])(const struct pl_key_input *, const struct pl_node *,
-                                         struct pl_dataset *) = {parse_path, parse_format,
-                                                                 parse_weight, parse_split};
-#define N_DATASET_KEYS (sizeof dataset_keys / sizeof *dataset_keys)
-
-static pl_err unknown_dataset_key(const struct pl_key_input *in, const struct pl_node *key) {
-    char buf[PL_EXCERPT_BYTES];
-    pl_err err = pl_origin_fail(in->origin, key, PL_ERR_CONFIG_UNKNOWN_KEY, in->d,
-                                "`%s` is not a key of an entry of `%s`",
-                                pl_scalar_excerpt(key->text, buf), in->written);
-    const char *near = pl_text_nearest(key->text, dataset_keys, N_DATASET_KEYS);
-    if (near) pl_diag_hint(in->d, "did you mean `%s`?", near);
-    return near ? err : fail_hint(in, err, "an entry has `path`, `format`, `weight` and `split`");
-}
-
-static pl_err parse_dataset_mapping(const struct pl_key_input *in, const struct pl_node *node,
-                                    struct pl_dataset *out) {
-    const struct pl_node *nodes = in->doc->nodes, *seen[N_DATASET_KEYS] = {NULL};
-    for (uint32_t i = node->first; i; i = nodes[nodes[i].next].next) {
-        const struct pl_node *key = &nodes[i], *value = &nodes[key->next];
-        uint32_t k = 0;
-        while (k < N_DATASET_KEYS && strcmp(key->text, dataset_keys[k]) != 0)
-            k++;
-        if (k == N_DATASET_KEYS) return unknown_dataset_key(in, key);
-        if (seen[k])
-            return pl_origin_fail(in->origin, key, PL_ERR_CONFIG_DUPLICATE_KEY, in->d,
-                                  "`%s` on line %llu was given on line %llu already", key->text,
-                                  (unsigned long long)key->line, (unsigned long long)seen[k]->line);
-        seen[k] = key;
-        PL_TRY(dataset_parsers[k](in, value, out));
-    }
-    if (seen[0]) return PL_ERR_OK;
-    pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_MISSING, in->d,
-                                "an entry of `%s` has no `path`", in->written);
-    return fail_hint(in, err, "write `- path: FILE`");
-}
-
-static void clear_DATASETS(void *field) {
-    struct pl_dataset_list *list = field;
-    for (uint32_t i = 0; i < list->n; i++)
-        free(list->items[i].path);
-    free(list->items);
-    *list = (struct pl_dataset_list){0};
-}
-
-static pl_err add_dataset(const struct pl_key_input *in, const struct pl_node *node,
-                          struct pl_dataset_list *list) {
-    struct pl_dataset *items = pl_realloc(list->items, (list->n + 1) * sizeof *items);
-    if (!items) return out_of_memory(in);
-    list->items = items;
-    struct pl_dataset *item = &items[list->n++]; /* counted first: freed with the list on failure */
-    *item = PL_DATASET_DEFAULT;
-    return node->kind == PL_NODE_MAPPING ? parse_dataset_mapping(in, node, item)
-                                         : parse_path(in, node, item);
-}
-
-static pl_err parse_DATASETS(const struct pl_key_input *in, void *field) {
-    pl_err err = PL_ERR_OK;
-    if (in->node->kind == PL_NODE_MAPPING)
-        return fail_hint(in, wrong_type(in, in->node, "a list of datasets"),
-                         "start each entry with a dash: `- path: FILE`");
-    for (const struct pl_node *i = first_item(in); i; i = next_item(in, i))
-        PL_TRY_GOTO(add_dataset(in, i, field), out);
-out:
-    if (err != PL_ERR_OK) clear_DATASETS(field);
     return err;
 }
 
@@ -588,29 +438,6 @@ static void print_LIST(const struct pl_key_info *info, const void *field, struct
     pl_text_add(out, "]");
 }
 
-/* What most entries leave at its default is not spelled out. */
-static void print_mixing(const struct pl_dataset *ds, struct pl_text *out) {
-    if (ds->weight != 1) {
-        pl_text_add(out, ", weight: ");
-        pl_scalar_write_f64(out, ds->weight);
-    }
-    if (ds->split != PL_SPLIT_TRAIN) pl_text_addf(out, ", split: %s", dataset_splits[ds->split]);
-}
-
-static void print_DATASETS(const struct pl_key_info *info, const void *field, struct pl_text *out) {
-    (void)info;
-    const struct pl_dataset_list *list = field;
-    pl_text_add(out, "[");
-    for (uint32_t i = 0; i < list->n; i++) {
-        pl_text_add(out, i ? ", {path: " : "{path: ");
-        pl_scalar_write(out, list->items[i].path);
-        pl_text_addf(out, ", format: %s", dataset_formats[list->items[i].format]);
-        print_mixing(&list->items[i], out);
-        pl_text_add(out, "}");
-    }
-    pl_text_add(out, "]");
-}
-
 static bool is_set_STR(const void *field) {
     return *(char *const *)field != NULL;
 }
@@ -651,6 +478,9 @@ static void clear_F64(void *field) {
     *(double *)field = (double)NAN;
 }
 
+#define parse_DATASETS   pl_datasets_parse
+#define print_DATASETS   pl_datasets_print
+#define clear_DATASETS   pl_datasets_clear
 #define is_set_ENUM      is_set_U32
 #define is_set_AUTO      is_set_U32
 #define is_set_RECOMPUTE is_set_U32

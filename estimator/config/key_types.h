@@ -81,4 +81,21 @@ void pl_key_write_limits(enum pl_key_id id, struct pl_text *out);
 /* keys.c: the key that is called nearly so, under whichever of its names; NULL: nothing is near. */
 const char *pl_key_nearest(const char *name);
 
+/* Shared by the parsers of values: a failure that says what was wanted, and the items of a list, of
+ * which a scalar is one. */
+pl_err pl_key_fail_hint(const struct pl_key_input *in, pl_err err, const char *hint);
+pl_err pl_key_wrong_type(const struct pl_key_input *in, const struct pl_node *node,
+                         const char *wanted);
+pl_err pl_key_out_of_memory(const struct pl_key_input *in);
+/* A non-empty text into *out, owned. */
+pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *node,
+                        const char *wanted, char **out);
+const struct pl_node *pl_key_first_item(const struct pl_key_input *in);
+const struct pl_node *pl_key_next_item(const struct pl_key_input *in, const struct pl_node *item);
+
+/* datasets.c: the type DATASETS. */
+pl_err pl_datasets_parse(const struct pl_key_input *in, void *field);
+void pl_datasets_print(const struct pl_key_info *info, const void *field, struct pl_text *out);
+void pl_datasets_clear(void *field);
+
 #endif
