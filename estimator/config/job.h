@@ -78,8 +78,36 @@ struct pl_str_list {
 
 enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
 
+/* What the columns of a data file are called instead of our names for them, and the words of its
+ * roles: X(column, key of an entry). Words are separated by commas. */
+#define PL_COLUMNS(X)                                                                              \
+    X(TEXT, field_text)                                                                            \
+    X(INSTRUCTION, field_instruction)                                                              \
+    X(INPUT, field_input)                                                                          \
+    X(OUTPUT, field_output)                                                                        \
+    X(SYSTEM, field_system)                                                                        \
+    X(PROMPT, field_prompt)                                                                        \
+    X(COMPLETION, field_completion)                                                                \
+    X(MESSAGES, field_messages)                                                                    \
+    X(ROLE, message_field_role)                                                                    \
+    X(CONTENT, message_field_content)                                                              \
+    X(USER_WORDS, role_user)                                                                       \
+    X(ASSISTANT_WORDS, role_assistant)                                                             \
+    X(SYSTEM_WORDS, role_system)                                                                   \
+    X(PROMPT_FORMAT, prompt_format)
+enum pl_column {
+#define X(column, key) PL_COLUMN_##column,
+    PL_COLUMNS(X)
+#undef X
+        PL_COLUMN_COUNT
+};
+struct pl_columns {
+    char *name[PL_COLUMN_COUNT]; /* owned; NULL = as we call it */
+};
+
 struct pl_dataset {
     char *path; /* owned */
+    struct pl_columns columns;
     uint32_t format;
     uint32_t split; /* PL_SPLIT_*: an entry of `datasets` may be for evaluation */
     double weight;  /* passes over the file in an epoch; 1 = every row once */
@@ -163,6 +191,12 @@ bool pl_job_updates_on_host(const struct pl_job *job);
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);
+const char *pl_column_key(enum pl_column column); /* "field_text" */
+/* *out is what a copy of `from` owns; false: no memory, and *out is empty. */
+bool pl_columns_copy(struct pl_columns *out, const struct pl_columns *from);
+void pl_columns_finish(struct pl_columns *c); /* leaves {0} */
+/* ", key: name" for every column that has one. */
+void pl_columns_write(const struct pl_columns *c, struct pl_text *out);
 /* The first entry of this split, NULL when there is none. */
 const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split);
 /* Input paths are tried from the current directory, then from the YAML file's directory.

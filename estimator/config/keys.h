@@ -49,7 +49,10 @@
     X(datasets, DATASETS, "", 0, 0, "",                                                            \
       "list of {path, format, weight, split}; formats: auto, text, alpaca, messages, sharegpt, "   \
       "prompt_completion, tokens; weight: passes over the file in an epoch; split: train, or "     \
-      "eval for evaluation data")                                                                  \
+      "eval for evaluation data; names of columns: field_text, field_instruction, field_input, "   \
+      "field_output, field_system, field_prompt, field_completion, field_messages, "               \
+      "message_field_role, message_field_content, role_user, role_assistant, role_system; "        \
+      "prompt_format: text with {columns} in braces")                                              \
     X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
     X(dataset_cache, STR, "auto", 0, 0, "",                                                        \
       "where tokens of data files are kept: auto (in the user's cache what a tokenizer has "       \

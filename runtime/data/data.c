@@ -29,6 +29,7 @@ struct data_file {
     int fd;
     struct pl_cache cache; /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
+    struct pl_row_shape shape;
     bool detected;
 };
 
@@ -154,6 +155,7 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
 static pl_err choose_format(struct pl_data *data, const struct pl_job *job, struct data_file *f,
                             const struct pl_raw_row *row, struct pl_text *notes,
                             struct pl_diag *d) {
+    data->parser.shape = &f->shape;
     if (!f->format) {
         f->detected = true;
         f->format = pl_format_detect(&data->parser, row->text, row->n, row->ends_file);
@@ -308,6 +310,24 @@ out:
     return err;
 }
 
+/* The format and the columns that the entry names. */
+static pl_err take_shape(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
+                         struct pl_diag *d) {
+    f->format = pl_format_find(ds->format);
+    if (ds->columns.name[PL_COLUMN_PROMPT_FORMAT]) {
+        if (f->format) {
+            pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, ds->line, ds->column,
+                       "`prompt_format` and `format: %s` are both given",
+                       pl_format_name(f->format));
+            pl_diag_hint(d, "`prompt_format` is a format of its own: remove `format`");
+            return PL_ERR_CONFIG_CONFLICT;
+        }
+        f->format = pl_format_prompted();
+    }
+    PL_TRY(pl_row_shape_init(&f->shape, job, ds, d));
+    return pl_format_check_columns(f->format, job, ds, d);
+}
+
 /* A failure to open is the configuration's: it points at the line that names the file. */
 static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                         struct pl_diag *d) {
@@ -321,7 +341,7 @@ static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, s
         if (errno == EISDIR) pl_diag_hint(d, "name each of its files under `datasets`");
         return PL_ERR_DATA_FILE;
     }
-    f->format = pl_format_find(ds->format);
+    PL_TRY(take_shape(job, ds, f, d));
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
     return PL_ERR_OK;
 }
@@ -407,6 +427,7 @@ void pl_data_close(struct pl_data **data) {
     for (uint32_t i = 0; i < x->n_files; i++) {
         if (x->files[i].fd >= 0) close(x->files[i].fd);
         pl_cache_close(&x->files[i].cache);
+        pl_row_shape_finish(&x->files[i].shape);
         free(x->files[i].path);
     }
     pthread_mutex_destroy(&x->lock);
@@ -531,6 +552,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
     const struct data_file *f = file_of(data, row);
     if (f->cache.path) return take_cached_row(f, r, out, d);
     PL_TRY(read_row(data, f, r, d));
+    data->parser.shape = &f->shape;
     if (!pl_row_parse(&data->parser, f->format, data->buf, r->bytes, false, out)) {
         out->n = 0;
         if (data->parser.scan.err == PL_ERR_HOST_OOM)

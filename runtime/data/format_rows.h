@@ -15,9 +15,10 @@ enum pl_key_use { PL_KEY_OPTIONAL, PL_KEY_REQUIRED };
 struct pl_format_key {
     const char *name; /* NULL ends the list */
     enum pl_key_use use;
-    unsigned kinds;                               /* PL_KIND()s of its value */
-    const char *expected;                         /* the same in words */
-    const char *also;                             /* another name of the same, NULL = none */
+    unsigned kinds;        /* PL_KIND()s of its value */
+    const char *expected;  /* the same in words */
+    const char *also;      /* another name of the same, NULL = none */
+    enum pl_column column; /* that may give it another name; PL_COLUMN_COUNT = none */
     bool (*read)(struct pl_row_parser *p, int k); /* NULL: `complete` reads it, from p->at */
 };
 
@@ -26,6 +27,7 @@ struct pl_format {
     uint32_t id; /* PL_FORMAT_* of a job */
     struct pl_format_key keys[PL_FORMAT_MAX_KEYS];
     bool needs_tokenizer, needs_chat, may_need_chat;
+    unsigned meanings;                         /* what its other keys mean: bits of row_keys.h */
     bool (*complete)(struct pl_row_parser *p); /* after the last key */
 };
 
@@ -55,6 +57,10 @@ bool pl_tokens_complete(struct pl_row_parser *p);
 
 enum { PL_ALPACA_INSTRUCTION, PL_ALPACA_OUTPUT, PL_ALPACA_INPUT, PL_ALPACA_SYSTEM };
 enum { PL_PAIR_PROMPT, PL_PAIR_COMPLETION, PL_PAIR_SYSTEM };
+enum { PL_PROMPTED_OUTPUT };
+/* The key that column j of a prompt format is read as. */
+#define PL_PROMPTED_KEY(j) (PL_FORMAT_MAX_KEYS + (int)(j))
+bool pl_prompted_complete(struct pl_row_parser *p);
 bool pl_text_complete(struct pl_row_parser *p);
 bool pl_alpaca_complete(struct pl_row_parser *p);
 bool pl_pair_complete(struct pl_row_parser *p); /* of strings; lists go to the one below */

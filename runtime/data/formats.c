@@ -35,29 +35,40 @@ bool pl_row_add_string(struct pl_row_parser *p, int k) {
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
-#define TEXT(key)                                                                                  \
-    { .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(STRING), .expected = "a string" }
-#define TEXT_OR_NOT(key, other)                                                                    \
-    { .name = key, .kinds = PL_KIND(STRING) | PL_KIND(NULL), .expected = "a string", .also = other }
-#define LIST(key, reader)                                                                          \
+#define TEXT(key, slot)                                                                            \
+    {                                                                                              \
+        .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(STRING), .expected = "a string",     \
+        .column = PL_COLUMN_##slot                                                                 \
+    }
+#define TEXT_OR_NOT(key, other, slot)                                                              \
+    {                                                                                              \
+        .name = key, .kinds = PL_KIND(STRING) | PL_KIND(NULL), .expected = "a string",             \
+        .also = other, .column = PL_COLUMN_##slot                                                  \
+    }
+#define LIST(key, reader, slot)                                                                    \
     {                                                                                              \
         .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(ARRAY), .expected = "an array",      \
-        .read = reader                                                                             \
+        .read = reader, .column = PL_COLUMN_##slot                                                 \
     }
 #define LIST_OR_NOT(key, reader)                                                                   \
-    { .name = key, .kinds = PL_KIND(ARRAY) | PL_KIND(NULL), .expected = "an array", .read = reader }
-#define TEXT_OR_LIST(key)                                                                          \
+    {                                                                                              \
+        .name = key, .kinds = PL_KIND(ARRAY) | PL_KIND(NULL), .expected = "an array",              \
+        .read = reader, .column = PL_COLUMN_COUNT                                                  \
+    }
+#define TEXT_OR_LIST(key, slot)                                                                    \
     {                                                                                              \
         .name = key, .use = PL_KEY_REQUIRED, .kinds = PL_KIND(STRING) | PL_KIND(ARRAY),            \
-        .expected = "a string or a list of messages"                                               \
+        .expected = "a string or a list of messages", .column = PL_COLUMN_##slot                   \
     }
+#define SYSTEM_OR_NOT TEXT_OR_NOT("system", "system_prompt", SYSTEM)
 
 /* In the order of detection: a row that brings its tokens is not tokenised again, one with turns is
  * not read as a text, and a text beside a pair is what somebody made of the pair. */
 static const struct pl_format formats[] = {
     {.name = "tokens",
      .id = PL_FORMAT_TOKENS,
-     .keys = {[PL_TOKENS_IDS] = LIST("input_ids", pl_tokens_read_ids),
+     .meanings = 1u << PL_FORMAT_TOKENS,
+     .keys = {[PL_TOKENS_IDS] = LIST("input_ids", pl_tokens_read_ids, COUNT),
               [PL_TOKENS_LABELS] = LIST_OR_NOT("labels", pl_tokens_read_labels),
               [PL_TOKENS_ATTENTION] = LIST_OR_NOT("attention_mask", NULL),
               [PL_TOKENS_ASSISTANT] = LIST_OR_NOT("assistant_masks", NULL),
@@ -68,34 +79,48 @@ static const struct pl_format formats[] = {
      .complete = pl_tokens_complete},
     {.name = "messages",
      .id = PL_FORMAT_MESSAGES,
-     .keys = {LIST("messages", NULL), TEXT_OR_NOT("system", "system_prompt")},
+     .meanings = 1u << PL_FORMAT_MESSAGES,
+     .keys = {LIST("messages", NULL, MESSAGES), SYSTEM_OR_NOT},
      .needs_tokenizer = true,
      .needs_chat = true,
      .complete = pl_messages_complete},
     {.name = "sharegpt",
      .id = PL_FORMAT_SHAREGPT,
-     .keys = {LIST("conversations", NULL), TEXT_OR_NOT("system", "system_prompt")},
+     .meanings = 1u << PL_FORMAT_SHAREGPT,
+     .keys = {LIST("conversations", NULL, MESSAGES), SYSTEM_OR_NOT},
      .needs_tokenizer = true,
      .needs_chat = true,
      .complete = pl_sharegpt_complete},
     {.name = "prompt_completion",
      .id = PL_FORMAT_PROMPT_COMPLETION,
-     .keys = {TEXT_OR_LIST("prompt"), TEXT_OR_LIST("completion"),
-              TEXT_OR_NOT("system", "system_prompt")},
+     .meanings = 1u << PL_FORMAT_PROMPT_COMPLETION,
+     .keys = {TEXT_OR_LIST("prompt", PROMPT), TEXT_OR_LIST("completion", COMPLETION),
+              SYSTEM_OR_NOT},
      .needs_tokenizer = true,
      .may_need_chat = true,
      .complete = pl_pair_complete},
     {.name = "alpaca",
      .id = PL_FORMAT_ALPACA,
-     .keys = {TEXT("instruction"), TEXT("output"), TEXT_OR_NOT("input", NULL),
-              TEXT_OR_NOT("system", "system_prompt")},
+     .meanings = 1u << PL_FORMAT_ALPACA,
+     .keys = {TEXT("instruction", INSTRUCTION), TEXT("output", OUTPUT),
+              TEXT_OR_NOT("input", NULL, INPUT), SYSTEM_OR_NOT},
      .needs_tokenizer = true,
      .complete = pl_alpaca_complete},
     {.name = "text",
      .id = PL_FORMAT_TEXT,
-     .keys = {TEXT("text")},
+     .meanings = 1u << PL_FORMAT_TEXT,
+     .keys = {TEXT("text", TEXT)},
      .needs_tokenizer = true,
      .complete = pl_text_complete},
+};
+/* Rows that `prompt_format` reads; its other keys are those in braces. */
+static const struct pl_format prompted = {
+    .name = "of `prompt_format`",
+    .id = PL_FORMAT_AUTO,
+    .meanings = PL_KEYS_OF_PROMPTED,
+    .keys = {TEXT("output", OUTPUT)},
+    .needs_tokenizer = true,
+    .complete = pl_prompted_complete,
 };
 #define N_FORMATS  (sizeof formats / sizeof *formats)
 #define ANY_FORMAT (1u << PL_FORMAT_AUTO) /* meanings that a key has in rows of every format */
@@ -113,6 +138,80 @@ const struct pl_format *pl_format_find(uint32_t id) {
 
 const char *pl_format_name(const struct pl_format *f) {
     return f->name;
+}
+
+const struct pl_format *pl_format_prompted(void) {
+    return &prompted;
+}
+
+/* --- columns ---------------------------------------------------------------------------------- */
+/* Whether rows of the format have a column of this kind. */
+static bool has_column(const struct pl_format *f, enum pl_column column) {
+    bool of_messages = column >= PL_COLUMN_ROLE && column <= PL_COLUMN_SYSTEM_WORDS;
+    if (of_messages) return f->needs_chat || f->may_need_chat;
+    if (column == PL_COLUMN_PROMPT_FORMAT) return f == &prompted;
+    for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
+        if (f->keys[k].column == column) return true;
+    return false;
+}
+
+/* The first column that is named and that the format does not have, PL_COLUMN_COUNT = none. */
+static enum pl_column first_strange(const struct pl_format *f, const struct pl_columns *c) {
+    int i = 0;
+    while (i < PL_COLUMN_COUNT && (!c->name[i] || has_column(f, (enum pl_column)i)))
+        i++;
+    return (enum pl_column)i;
+}
+
+/* "field_instruction, field_output" */
+static void list_columns(const struct pl_format *f, struct pl_text *out) {
+    for (int i = 0; i < PL_COLUMN_COUNT; i++)
+        if (has_column(f, (enum pl_column)i))
+            pl_text_addf(out, "%s`%s`", out->len ? ", " : "", pl_column_key((enum pl_column)i));
+}
+
+/* No format has them all: names two that do not go together. */
+static pl_err no_format_has(const struct pl_job *job, const struct pl_dataset *entry,
+                            struct pl_diag *d) {
+    const struct pl_columns *c = &entry->columns;
+    int first = 0;
+    while (!c->name[first])
+        first++;
+    enum pl_column other = PL_COLUMN_COUNT;
+    for (size_t i = 0; i < N_FORMATS && other == PL_COLUMN_COUNT; i++)
+        if (has_column(&formats[i], (enum pl_column)first)) other = first_strange(&formats[i], c);
+    return pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, entry->line, entry->column,
+                      "no format has the columns of both `%s` and `%s`",
+                      pl_column_key((enum pl_column)first), pl_column_key(other));
+}
+
+pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *job,
+                               const struct pl_dataset *entry, struct pl_diag *d) {
+    struct pl_text list = {0};
+    for (size_t i = 0; !f && i < N_FORMATS; i++)
+        if (first_strange(&formats[i], &entry->columns) == PL_COLUMN_COUNT) return PL_ERR_OK;
+    if (!f) return no_format_has(job, entry, d);
+    enum pl_column strange = first_strange(f, &entry->columns);
+    if (strange == PL_COLUMN_COUNT) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_CONFIG_CONFLICT, job->path, entry->line, entry->column,
+               "`%s` names a column that %s%s does not have", pl_column_key(strange),
+               f == &prompted ? "" : "format ", f == &prompted ? "`prompt_format`" : f->name);
+    list_columns(f, &list);
+    pl_diag_hint(d, "an entry of this format may have %s",
+                 list.len ? pl_text_str(&list) : "no names of columns");
+    pl_text_finish(&list);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* The name that the file has for key k of the format, NULL = none of its own. */
+static const char *own_name(const struct pl_row_parser *p, const struct pl_format_key *key) {
+    if (!p->shape || key->column == PL_COLUMN_COUNT) return NULL;
+    return p->shape->columns.name[key->column];
+}
+
+static const char *name_of(const struct pl_row_parser *p, const struct pl_format_key *key) {
+    const char *own = own_name(p, key);
+    return own ? own : key->name;
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -155,8 +254,16 @@ static bool key_is(const struct pl_row_parser *p, const char *name) {
 
 /* The key in p->key as a key of the format, -1 = it is none. */
 static int key_of(const struct pl_row_parser *p, const struct pl_format *f) {
-    for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
-        if (key_is(p, f->keys[k].name) || (f->keys[k].also && key_is(p, f->keys[k].also))) return k;
+    for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++) {
+        const struct pl_format_key *key = &f->keys[k];
+        if (key_is(p, name_of(p, key)) || (key->also && !own_name(p, key) && key_is(p, key->also)))
+            return k;
+    }
+    for (uint32_t j = 0; f == &prompted && j < p->shape->n_names; j++) {
+        const struct pl_span *name = &p->shape->names[j];
+        if (p->key.len == name->n && memcmp(p->key.data, name->at, name->n) == 0)
+            return PL_PROMPTED_KEY(j);
+    }
     return -1;
 }
 
@@ -172,12 +279,18 @@ static unsigned all_required(const struct pl_format *f) {
     return all;
 }
 
+/* Whether the format has every column that the file has a name for. */
+static bool may_be(const struct pl_row_parser *p, const struct pl_format *f) {
+    return !p->shape || first_strange(f, &p->shape->columns) == PL_COLUMN_COUNT;
+}
+
 /* The first format all of whose required keys are there, else the first whose first one is. */
-static const struct pl_format *best_guess(const struct guess *g) {
+static const struct pl_format *best_guess(const struct pl_row_parser *p, const struct guess *g) {
     for (size_t i = 0; i < N_FORMATS; i++)
-        if (g->required[i] == all_required(&formats[i])) return &formats[i];
+        if (may_be(p, &formats[i]) && g->required[i] == all_required(&formats[i]))
+            return &formats[i];
     for (size_t i = 0; i < N_FORMATS; i++)
-        if (g->required[i] & 1) return &formats[i];
+        if (may_be(p, &formats[i]) && g->required[i] & 1) return &formats[i];
     return NULL;
 }
 
@@ -190,7 +303,7 @@ static const struct pl_format *guess_format(struct pl_row_parser *p, struct pl_s
             if (k >= 0 && formats[i].keys[k].use == PL_KEY_REQUIRED) g.required[i] |= 1u << k;
         }
     }
-    return s->err == PL_ERR_OK ? best_guess(&g) : NULL;
+    return s->err == PL_ERR_OK ? best_guess(p, &g) : NULL;
 }
 
 /* A required key is not there: names what is, and the format the row seems to have. */
@@ -214,13 +327,15 @@ static bool missing_key(struct pl_row_parser *p, const struct pl_format *f, cons
 /* The value of key k: read now, or checked for its kind and passed over. */
 static bool read_value(struct pl_row_parser *p, const struct pl_format_key *key, int k) {
     enum pl_scan_kind kind = pl_scan_peek(&p->scan);
-    if (!(key->kinds >> kind & 1)) return wrong_type(p, key->name, key->expected);
+    char shown[PL_SHOWN];
+    if (!(key->kinds >> kind & 1))
+        return wrong_type(p, pl_scan_show(p->key.data, p->key.len, shown), key->expected);
     return key->read ? key->read(p, k) : pl_scan_skip(&p->scan);
 }
 
 /* The value of a key that the format does not read (K1). */
 static bool pass_over(struct pl_row_parser *p, const struct pl_format *f) {
-    const struct pl_row_key *known = pl_row_key_find(p->key.data, p->key.len, 1u << f->id);
+    const struct pl_row_key *known = pl_row_key_find(p->key.data, p->key.len, f->meanings);
     if (known) return pl_row_key_check(known, &p->scan);
     if (p->told) pl_told_keys_add(p->told, "", p->key.data, p->key.len, p->line);
     return pl_scan_skip(&p->scan);
@@ -230,20 +345,36 @@ static bool key_twice(struct pl_row_parser *p, const struct pl_format_key *key, 
     char shown[PL_SHOWN];
     pl_scan_show(p->key.data, p->key.len, shown);
     return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, key_at, "keep one of them",
-                        key->also ? "key `%s` comes after another key of its meaning"
-                                  : "key `%s` twice in one row",
+                        key->also && !own_name(p, key)
+                            ? "key `%s` comes after another key of its meaning"
+                            : "key `%s` twice in one row",
                         shown);
 }
+
+/* A column that `prompt_format` names. */
+static const struct pl_format_key in_braces = {
+    .use = PL_KEY_REQUIRED,
+    .kinds = PL_KIND(STRING) | PL_KIND(NUMBER) | PL_KIND(NULL),
+    .expected = "a string or a number",
+    .column = PL_COLUMN_COUNT,
+};
 
 /* The value of the key in p->key: by the format when it is one of its keys, else passed over. */
 static bool read_member(struct pl_row_parser *p, const struct pl_format *f, size_t key_at) {
     int k = key_of(p, f);
     if (k < 0) return pass_over(p, f);
-    if (p->seen[k]) return key_twice(p, &f->keys[k], key_at);
+    const struct pl_format_key *key = k < PL_FORMAT_MAX_KEYS ? &f->keys[k] : &in_braces;
+    if (p->seen[k]) return key_twice(p, key, key_at);
     p->seen[k] = true;
     pl_scan_peek(&p->scan);
     p->at[k] = p->scan.at;
-    return read_value(p, &f->keys[k], k);
+    return read_value(p, key, k);
+}
+
+static bool missing_column(struct pl_row_parser *p, const struct pl_format *f,
+                           const struct pl_span *name) {
+    char shown[PL_SHOWN];
+    return missing_key(p, f, pl_scan_show(name->at, name->n, shown));
 }
 
 static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends_file) {
@@ -256,6 +387,7 @@ static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends
     pl_conversation_start(&p->conversation);
     p->conversation.told = p->told;
     p->conversation.line = p->line;
+    p->conversation.columns = p->shape ? &p->shape->columns : NULL;
 }
 
 bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char *text, size_t n,
@@ -271,7 +403,9 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
     if (!pl_scan_end(&p->scan)) return false;
     for (int k = 0; k < PL_FORMAT_MAX_KEYS && f->keys[k].name; k++)
         if (f->keys[k].use == PL_KEY_REQUIRED && !p->seen[k])
-            return missing_key(p, f, f->keys[k].name);
+            return missing_key(p, f, name_of(p, &f->keys[k]));
+    for (uint32_t j = 0; f == &prompted && j < p->shape->n_names; j++)
+        if (!p->seen[PL_PROMPTED_KEY(j)]) return missing_column(p, f, &p->shape->names[j]);
     return f->complete(p);
 }
 
@@ -320,6 +454,7 @@ pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
 void pl_row_parser_add_facts(const struct pl_row_parser *p, const struct pl_format *f,
                              struct pl_text *out) {
     pl_text_addf(out, "format %s, vocabulary %llu\n", f->name, (unsigned long long)p->vocab);
+    if (p->shape) pl_columns_write(&p->shape->columns, out);
     if (f->needs_tokenizer) pl_encoder_add_facts(&p->encoder, out);
 }
 

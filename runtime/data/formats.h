@@ -13,24 +13,27 @@
 #include "runtime/data/data.h"
 #include "runtime/data/encode.h"
 #include "runtime/data/json_scan.h"
+#include "runtime/data/row_shape.h"
 
 #define PL_FORMAT_MAX_KEYS 8
+#define PL_ROW_MAX_KEYS    (PL_FORMAT_MAX_KEYS + PL_SHAPE_NAMES)
 
 struct pl_row_parser {
     struct pl_scan scan;
     struct pl_encoder encoder;
     uint64_t vocab;
-    bool detected;            /* the format was found by looking at the first row */
-    struct pl_text key, text; /* scratch */
+    const struct pl_row_shape *shape; /* borrowed, nullable: of the file the rows are in */
+    bool detected;                    /* the format was found by looking at the first row */
+    struct pl_text key, text;         /* scratch */
     struct pl_conversation conversation;
     struct pl_sample *out;
-    bool seen[PL_FORMAT_MAX_KEYS];
-    size_t at[PL_FORMAT_MAX_KEYS]; /* where the value of a key begins */
-    uint64_t n_labels;             /* labels may stand before ids, and be more or fewer */
-    struct pl_told_keys *told;     /* borrowed, nullable: gets the keys that nothing reads */
-    uint64_t line;                 /* of the row, for `told` */
-    struct pl_diag no_chat; /* why there is no template; reported by the row that needs one */
-    struct pl_diag problem; /* of the last row: scan.hint may point into it */
+    bool seen[PL_ROW_MAX_KEYS];
+    size_t at[PL_ROW_MAX_KEYS]; /* where the value of a key begins */
+    uint64_t n_labels;          /* labels may stand before ids, and be more or fewer */
+    struct pl_told_keys *told;  /* borrowed, nullable: gets the keys that nothing reads */
+    uint64_t line;              /* of the row, for `told` */
+    struct pl_diag no_chat;     /* why there is no template; reported by the row that needs one */
+    struct pl_diag problem;     /* of the last row: scan.hint may point into it */
 };
 
 struct pl_format;
@@ -41,6 +44,13 @@ const char *pl_format_name(const struct pl_format *f);
 /* The format whose required keys the row has; NULL after recording a problem in p->scan. */
 const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *text, size_t n,
                                          bool ends_file);
+
+/* The format that reads `prompt_format`. */
+const struct pl_format *pl_format_prompted(void);
+/* Whether rows of this format (NULL: of some) have the columns that the entry names.
+ * PL_ERR_CONFIG_CONFLICT at its line: they do not. */
+pl_err pl_format_check_columns(const struct pl_format *f, const struct pl_job *job,
+                               const struct pl_dataset *entry, struct pl_diag *d);
 
 /* What rows of this format need besides the row: opens the tokenizer, chooses the chat template.
  * To be called before the first row of a file. Errors are those of encode.h. */

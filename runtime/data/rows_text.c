@@ -1,6 +1,8 @@
 /* rows_text.c - rows that are texts: one, or a prompt and what follows it. */
 #include "runtime/data/format_rows.h"
 
+#include <string.h>
+
 static bool encode(struct pl_row_parser *p, int k, size_t prompt_bytes) {
     if (p->text.failed) return pl_row_no_memory(p);
     return pl_encode_text(&p->encoder, pl_text_str(&p->text), p->text.len, prompt_bytes, p->out,
@@ -64,4 +66,31 @@ bool pl_pair_complete(struct pl_row_parser *p) {
     if (!check_no_system(p) || !pl_row_add_string(p, PL_PAIR_PROMPT)) return false;
     size_t prompt_bytes = p->text.len;
     return pl_row_add_string(p, PL_PAIR_COMPLETION) && encode(p, PL_PAIR_PROMPT, prompt_bytes);
+}
+
+/* The value of the column in braces: a string, a number as it is written, nothing for null. */
+static bool add_column(struct pl_row_parser *p, struct pl_span name) {
+    const char *digits;
+    size_t n;
+    uint32_t j = 0;
+    while (p->shape->names[j].n != name.n || memcmp(p->shape->names[j].at, name.at, name.n) != 0)
+        j++;
+    pl_row_go_to(p, PL_PROMPTED_KEY(j));
+    if (pl_scan_peek(&p->scan) != PL_SCAN_NUMBER) return pl_row_add_string(p, PL_PROMPTED_KEY(j));
+    if (!pl_scan_number(&p->scan, &digits, &n)) return false;
+    pl_text_addn(&p->text, digits, n);
+    return true;
+}
+
+bool pl_prompted_complete(struct pl_row_parser *p) {
+    const char *at = p->shape->columns.name[PL_COLUMN_PROMPT_FORMAT], *problem;
+    struct pl_prompt_piece piece;
+    while (pl_prompt_next(&at, &piece, &problem)) {
+        if (!piece.name)
+            pl_text_addn(&p->text, piece.span.at, piece.span.n);
+        else if (!add_column(p, piece.span))
+            return false;
+    }
+    size_t prompt_bytes = p->text.len;
+    return pl_row_add_string(p, PL_PROMPTED_OUTPUT) && encode(p, PL_PROMPTED_OUTPUT, prompt_bytes);
 }

@@ -121,16 +121,21 @@ FILL(LIST) {
 }
 FILL(DATASETS) {
     UNUSED;
-    for (uint32_t i = 0; i < v->n; i++)
+    for (uint32_t i = 0; i < v->n; i++) {
         free(v->items[i].path);
+        pl_columns_finish(&v->items[i].columns);
+    }
     v->n = 1 + (uint32_t)random_below(4);
     v->items = realloc(v->items, v->n * sizeof *v->items);
     ck_assert_ptr_nonnull(v->items);
-    for (uint32_t i = 0; i < v->n; i++)
+    for (uint32_t i = 0; i < v->n; i++) {
         v->items[i] = (struct pl_dataset){.path = random_text(),
                                           .format = (uint32_t)random_below(3),
                                           .split = (uint32_t)random_below(2),
                                           .weight = 0.001 * (double)(1 + random_below(999999))};
+        for (int k = 0; k < PL_COLUMN_COUNT; k++)
+            if (random_below(3) == 0) v->items[i].columns.name[k] = random_text();
+    }
 }
 
 #define SAME(type) static bool same_##type(const pl_type_##type *a, const pl_type_##type *b)
@@ -156,12 +161,19 @@ SAME(LIST) {
         same = strcmp(a->items[i], b->items[i]) == 0;
     return same;
 }
+static bool same_columns(const struct pl_columns *a, const struct pl_columns *b) {
+    bool same = true;
+    for (int k = 0; same && k < PL_COLUMN_COUNT; k++)
+        same = same_STR(&a->name[k], &b->name[k]);
+    return same;
+}
 SAME(DATASETS) {
     bool same = a->n == b->n;
     for (uint32_t i = 0; same && i < a->n; i++)
         same = strcmp(a->items[i].path, b->items[i].path) == 0 &&
                a->items[i].format == b->items[i].format && a->items[i].split == b->items[i].split &&
-               a->items[i].weight == b->items[i].weight;
+               a->items[i].weight == b->items[i].weight &&
+               same_columns(&a->items[i].columns, &b->items[i].columns);
     return same;
 }
 #define same_ENUM      same_U32

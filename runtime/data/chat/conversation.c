@@ -32,7 +32,7 @@ static const char hint_tools[] = "rows with tools cannot be trained on: render t
 static const char hint_thoughts[] = "write the reasoning into the content, as the template "
                                     "expects it: <think>...</think>";
 
-enum field { ROLE, CONTENT, TRAIN, TOOLS, THOUGHTS };
+enum field { ROLE, CONTENT, TRAIN, QUESTION, ANSWER, TOOLS, THOUGHTS };
 static const struct {
     const char *key;
     enum field field;
@@ -44,6 +44,8 @@ static const struct {
     {"weight", TRAIN},
     {"loss_weight", TRAIN},
     {"train", TRAIN},
+    {"input", QUESTION},
+    {"output", ANSWER},
     {"tool_calls", TOOLS},
     {"function_call", TOOLS},
     {"tools", TOOLS},
@@ -51,7 +53,7 @@ static const struct {
     {"reasoning", THOUGHTS},
     {"thinking", THOUGHTS},
 };
-#define N_FIELDS 5
+#define N_FIELDS 7
 
 void pl_conversation_start(struct pl_conversation *c) {
     c->n = 0;
@@ -137,11 +139,39 @@ struct reading {
     struct pl_scan *s;
     enum pl_spelling spelling;
     size_t index, begins_at, null_at;
+    size_t at[N_FIELDS]; /* of the values */
     bool seen[N_FIELDS], null_content;
 };
 
 static bool is_word(const struct pl_text *t, const char *word) {
     return t->len == strlen(word) && memcmp(t->data, word, t->len) == 0;
+}
+
+static const char *own_name(const struct pl_conversation *c, enum pl_column column) {
+    return c->columns ? c->columns->name[column] : NULL;
+}
+
+/* Whether the word is one of `words`, which commas separate. */
+static bool is_among(const struct pl_text *word, const char *words) {
+    for (const char *w = words; w; w = strchr(w, ',') ? strchr(w, ',') + 1 : NULL)
+        if (strcspn(w, ",") == word->len && memcmp(w, word->data, word->len) == 0) return true;
+    return false;
+}
+
+/* A role by the words that the configuration gives it; those of the table stay. */
+static bool find_own_role(struct pl_conversation *c) {
+    static const struct {
+        enum pl_column column;
+        enum pl_chat_role role;
+    } own[] = {{PL_COLUMN_USER_WORDS, PL_CHAT_USER},
+               {PL_COLUMN_ASSISTANT_WORDS, PL_CHAT_ASSISTANT},
+               {PL_COLUMN_SYSTEM_WORDS, PL_CHAT_SYSTEM}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (!is_among(&c->key, own_name(c, own[i].column))) continue;
+        c->messages[c->n - 1].role = own[i].role;
+        return true;
+    }
+    return false;
 }
 
 static bool read_role(struct reading *r) {
@@ -157,6 +187,7 @@ static bool read_role(struct reading *r) {
     word->len = 0;
     if (!pl_scan_string(r->s, word)) return false;
     if (word->failed) return no_memory(r->s);
+    if (find_own_role(r->c)) return true;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (!is_word(word, roles[i].name)) continue;
         r->c->messages[r->c->n - 1].role = roles[i].role;
@@ -255,11 +286,13 @@ static bool read_train(struct reading *r, const char *key) {
 }
 
 static bool read_field(struct reading *r, enum field field, const char *key, size_t key_at) {
-    if (r->seen[field] && field <= TRAIN)
+    if (r->seen[field] && field <= ANSWER)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, key_at, "keep one of them",
                             "%s %zu: key `%s` comes after another of its meaning",
                             spellings[r->spelling].message, r->index, key);
     r->seen[field] = true;
+    pl_scan_peek(r->s);
+    r->at[field] = r->s->at;
     switch (field) {
     case ROLE:
         return read_role(r);
@@ -267,6 +300,9 @@ static bool read_field(struct reading *r, enum field field, const char *key, siz
         return read_content(r);
     case TRAIN:
         return read_train(r, key);
+    case QUESTION:
+    case ANSWER:
+        return pl_scan_skip(r->s); /* read in their order, once both are known */
     case TOOLS:
         return pl_conversation_refuse(r->s, key, hint_tools);
     case THOUGHTS:
@@ -276,22 +312,47 @@ static bool read_field(struct reading *r, enum field field, const char *key, siz
 }
 
 static bool read_member(struct reading *r, size_t key_at) {
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (is_word(&r->c->key, fields[i].key))
-            return read_field(r, fields[i].field, fields[i].key, key_at);
+    static const enum pl_column own[] = {[ROLE] = PL_COLUMN_ROLE, [CONTENT] = PL_COLUMN_CONTENT};
+    for (enum field f = ROLE; f <= CONTENT; f++) {
+        const char *name = own_name(r->c, own[f]);
+        if (name && is_word(&r->c->key, name)) return read_field(r, f, name, key_at);
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        enum field f = fields[i].field;
+        if (!is_word(&r->c->key, fields[i].key) || (f <= CONTENT && own_name(r->c, own[f])))
+            continue;
+        return read_field(r, f, fields[i].key, key_at);
+    }
     return pass_over(r->c, r->s, PL_KEYS_OF_MESSAGE, "messages[].");
+}
+
+/* A turn of `input` and `output`: two messages. */
+static bool complete_pair(struct reading *r) {
+    size_t end = r->s->at;
+    r->s->at = r->at[QUESTION];
+    if (!pl_scan_string(r->s, &r->c->text)) return false;
+    if (!add_message(r->c, r->s, PL_CHAT_ASSISTANT)) return false;
+    r->s->at = r->at[ANSWER];
+    if (!pl_scan_string(r->s, &r->c->text)) return false;
+    r->s->at = end;
+    return !r->c->text.failed || no_memory(r->s);
 }
 
 static bool complete_message(struct reading *r) {
     const char *message = spellings[r->spelling].message;
-    const char *content = spellings[r->spelling].content;
+    const char *own_role = own_name(r->c, PL_COLUMN_ROLE);
+    const char *own_content = own_name(r->c, PL_COLUMN_CONTENT);
+    const char *role = own_role ? own_role : spellings[r->spelling].role;
+    const char *content = own_content ? own_content : spellings[r->spelling].content;
     if (r->s->err != PL_ERR_OK) return false;
     if (r->c->text.failed) return no_memory(r->s);
+    if (r->seen[QUESTION] && r->seen[ANSWER] && !r->seen[ROLE] && !r->seen[CONTENT])
+        return complete_pair(r);
     for (enum field f = ROLE; f <= CONTENT; f++)
         if (!r->seen[f])
             return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at, NULL, "%s %zu has no `%s`",
                                 message, r->index,
-                                f == ROLE ? spellings[r->spelling].role : content);
+                                f == ROLE ? role : content);
     if (r->null_content)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->null_at, NULL, "%s %zu: `%s` is null",
                             message, r->index, content);

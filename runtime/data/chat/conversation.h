@@ -5,7 +5,8 @@
  *   V1  a key is read, refused by name, inert or told (row_keys.h): tool calls, images and
  *       reasoning kept in a field of its own are refused, never dropped
  *   V2  both spellings are known: role and content (OpenAI), from and value (ShareGPT); content is
- *       a string or a list of text parts, which are joined with nothing between
+ *       a string or a list of text parts, which are joined with nothing between. A turn of `input`
+ *       and `output` is a question and its answer
  * Use: pl_conversation_start(&c);
  *      if (pl_conversation_read(&c, &scan, PL_SPELLING_OPENAI))
  *          pl_chat_render(t, &o, pl_conversation_messages(&c), c.n, &out, &d); ...
@@ -16,6 +17,7 @@
 #include "runtime/data/chat/chat.h"
 #include "runtime/data/json_scan.h"
 
+struct pl_columns;   /* job.h */
 struct pl_told_keys; /* row_keys.h */
 
 /* How the keys are called in what is said about them; both are read. */
@@ -29,9 +31,10 @@ struct pl_conversation {
     enum pl_message_train *train;     /* [n], owned */
     size_t *begins;                   /* [n], owned: of the contents in `text` */
     size_t n, cap;
-    struct pl_text text, key; /* contents one after the other; scratch */
-    struct pl_told_keys *told; /* borrowed, nullable: gets the keys that are not read */
-    uint64_t line;             /* of the row, for `told` */
+    struct pl_text text, key;         /* contents one after the other; scratch */
+    struct pl_told_keys *told;        /* borrowed, nullable: gets the keys that are not read */
+    uint64_t line;                    /* of the row, for `told` */
+    const struct pl_columns *columns; /* borrowed, nullable: other names of keys and roles */
 };
 
 void pl_conversation_start(struct pl_conversation *c);  /* forgets the messages, keeps the memory */

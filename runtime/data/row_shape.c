@@ -1,0 +1,60 @@
+/* row_shape.c - see row_shape.h. */
+#include "runtime/data/row_shape.h"
+
+#include <string.h>
+
+bool pl_prompt_next(const char **at, struct pl_prompt_piece *piece, const char **problem) {
+    const char *s = *at;
+    bool doubled = *s && (*s == '{' || *s == '}') && s[1] == *s;
+    *problem = NULL;
+    *piece = (struct pl_prompt_piece){{s, doubled ? 1 : strcspn(s, "{}")}, false};
+    *at = s + piece->span.n + doubled;
+    if (!*s || doubled || piece->span.n) return *s;
+    const size_t n = strcspn(s + 1, "{}");
+    *piece = (struct pl_prompt_piece){{s + 1, n}, true};
+    *at = s + n + 2;
+    if (*s == '}')
+        *problem = "has a brace that is not open";
+    else if (s[n + 1] != '}')
+        *problem = "has a brace that is not closed";
+    else if (!n)
+        *problem = "has a brace without a column";
+    return !*problem;
+}
+
+static bool is_known(const struct pl_row_shape *s, struct pl_span name) {
+    for (uint32_t i = 0; i < s->n_names; i++)
+        if (s->names[i].n == name.n && memcmp(s->names[i].at, name.at, name.n) == 0) return true;
+    return false;
+}
+
+/* What is wrong with the prompt format, NULL = nothing. */
+static const char *find_names(struct pl_row_shape *s) {
+    const char *at = s->columns.name[PL_COLUMN_PROMPT_FORMAT], *problem = NULL;
+    struct pl_prompt_piece piece;
+    while (at && pl_prompt_next(&at, &piece, &problem)) {
+        if (!piece.name || is_known(s, piece.span)) continue;
+        if (s->n_names == PL_SHAPE_NAMES) return "names more columns than 8";
+        s->names[s->n_names++] = piece.span;
+    }
+    return problem;
+}
+
+pl_err pl_row_shape_init(struct pl_row_shape *s, const struct pl_job *job,
+                         const struct pl_dataset *entry, struct pl_diag *d) {
+    *s = (struct pl_row_shape){.n_names = 0};
+    if (!pl_columns_copy(&s->columns, &entry->columns))
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the columns of %s", entry->path);
+    const char *problem = find_names(s);
+    if (!problem) return PL_ERR_OK;
+    pl_row_shape_finish(s);
+    pl_diag_at(d, PL_ERR_CONFIG_RANGE, job->path, entry->line, entry->column, "`prompt_format` %s",
+               problem);
+    pl_diag_hint(d, "write {column} for the value of a column, {{ and }} for braces of the text");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+void pl_row_shape_finish(struct pl_row_shape *s) {
+    pl_columns_finish(&s->columns);
+    *s = (struct pl_row_shape){.n_names = 0};
+}

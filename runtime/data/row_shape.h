@@ -1,0 +1,44 @@
+/* row_shape.h - what the rows of one data file look like: the names of its columns, and the prompt
+ * that is made of them.
+ *
+ * In: an entry of `datasets`.  Out: names by column, names in braces.  Needs: job.
+ *   P1  `prompt_format` was checked: every brace is closed, {{ and }} are braces of the text, and
+ *       what stands between two is the name of a column
+ * Use: struct pl_row_shape s; pl_row_shape_init(&s, job, entry, &d); ... pl_row_shape_finish(&s);
+ */
+#ifndef PL_RUNTIME_DATA_ROW_SHAPE_H
+#define PL_RUNTIME_DATA_ROW_SHAPE_H
+
+#include "estimator/base/diag.h"
+#include "estimator/config/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PL_SHAPE_NAMES 8
+
+struct pl_span {
+    const char *at; /* borrowed */
+    size_t n;
+};
+
+struct pl_row_shape {
+    struct pl_columns columns;            /* owned */
+    struct pl_span names[PL_SHAPE_NAMES]; /* in braces, each once, in the order of the text */
+    uint32_t n_names;
+};
+
+/* PL_ERR_CONFIG_RANGE, at the line of the entry: P1 does not hold. On failure *s is empty. */
+pl_err pl_row_shape_init(struct pl_row_shape *s, const struct pl_job *job,
+                         const struct pl_dataset *entry, struct pl_diag *d);
+void pl_row_shape_finish(struct pl_row_shape *s); /* leaves {0} */
+
+/* The next piece of a prompt format at *at: text, or the name of a column. False at the end, and
+ * where *problem (NULL otherwise) says what is wrong. */
+struct pl_prompt_piece {
+    struct pl_span span;
+    bool name;
+};
+bool pl_prompt_next(const char **at, struct pl_prompt_piece *piece, const char **problem);
+
+#endif
