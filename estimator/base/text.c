@@ -56,6 +56,7 @@ void pl_text_finish(struct pl_text *t) {
 }
 
 #define NEAREST_MAX 64 /* longer words are not keys */
+#define NEAREST_FEW 16 /* at most so many names are asked for */
 
 static size_t edit_distance(const char *a, const char *b) {
     size_t row[NEAREST_MAX + 1], la = strlen(a), lb = strlen(b);
@@ -99,14 +100,21 @@ static void lower(const char *s, char out[NEAREST_MAX + 2]) {
 size_t pl_text_nearest_few(const char *word, const char *const *names, size_t n, const char **out,
                            size_t most) {
     char a[NEAREST_MAX + 2], b[NEAREST_MAX + 2];
-    size_t found = 0, length = strlen(word), limit = 1 + length / 2;
-    if (length > NEAREST_MAX) return 0;
+    size_t distances[NEAREST_FEW], found = 0, length = strlen(word), limit = 1 + length / 2;
+    if (length > NEAREST_MAX || most > NEAREST_FEW) return 0;
     lower(word, a);
-    /* few names, fewer wanted: distance by distance keeps equal ones in the order of the table */
-    for (size_t want = 0; want <= limit && found < most; want++)
-        for (size_t i = 0; i < n && found < most; i++) {
-            lower(names[i], b);
-            if (edit_distance(a, b) == want) out[found++] = names[i];
-        }
+    for (size_t i = 0; i < n; i++) {
+        lower(names[i], b);
+        size_t d = edit_distance(a, b), at = found;
+        if (d > limit) continue;
+        while (at > 0 && distances[at - 1] > d) /* equal ones keep the order of the table */
+            at--;
+        if (at == most) continue;
+        found += found < most;
+        memmove(out + at + 1, out + at, (found - at - 1) * sizeof *out);
+        memmove(distances + at + 1, distances + at, (found - at - 1) * sizeof *distances);
+        out[at] = names[i];
+        distances[at] = d;
+    }
     return found;
 }

@@ -75,6 +75,7 @@ uint64_t pl_card_context_doubt(const struct pl_card *c) {
 /* --- what people type ------------------------------------------------------------------------- */
 
 #define PLAIN_MAX 64
+#define TYPED_MAX 256 /* no GPU has a longer name */
 
 /* Lower case, letters and digits only, without the words that say no more than "a GPU". */
 static void make_plain(const char *s, char out[PLAIN_MAX]) {
@@ -100,8 +101,9 @@ static const struct pl_card *find_exact(const char *typed) {
 }
 
 const struct pl_card *pl_card_named(const char *typed, bool *ambiguous) {
-    const struct pl_card *best = find_exact(typed);
     *ambiguous = false;
+    if (strnlen(typed, TYPED_MAX + 1) > TYPED_MAX) return NULL;
+    const struct pl_card *best = find_exact(typed);
     if (!best) best = pl_card_find(typed);
     if (best) return best;
     for (size_t i = 0; i < N_CARDS; i++) {

@@ -1,12 +1,12 @@
-/* fuzz_data_rows.c - a data file, read in every format there is. */
+/* fuzz_data_rows.c - a data file, read by its own keys and in one format after the other. */
 #include "runtime/data/formats.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
 
-#define FORMATS_MOST 32
-#define VOCABULARY   300
-#define LENGTH       40
+#define FORMATS    (PL_FORMAT_PROMPT_COMPLETION + 1)
+#define VOCABULARY 300
+#define LENGTH     40
 
 static void check_rows(struct pl_data *data) {
     struct pl_sample s = {0};
@@ -39,6 +39,13 @@ static void read_as(const struct pl_job *job, const char *path, uint32_t format)
     pl_text_finish(&notes);
 }
 
+static uint32_t sum_of(const uint8_t *data, size_t size) {
+    uint32_t sum = 0;
+    while (size > 0)
+        sum += data[--size];
+    return sum;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *path = fuzz_file("rows", data, size);
     struct pl_job job;
@@ -46,8 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_CHECK(pl_job_set(&job, "tokenizer", "byte", NULL) == PL_ERR_OK);
     job.max_seq_length = LENGTH;
     read_as(&job, path, PL_FORMAT_AUTO);
-    for (uint32_t f = 0; f < FORMATS_MOST; f++)
-        if (f != PL_FORMAT_AUTO && pl_format_find(f)) read_as(&job, path, f);
+    /* All formats would cost seven openings an input: which one it is follows from the bytes, and
+     * mutations of an input meet them all. */
+    uint32_t f = sum_of(data, size) % FORMATS;
+    if (f != PL_FORMAT_AUTO) read_as(&job, path, f);
     pl_job_finish(&job);
     return 0;
 }

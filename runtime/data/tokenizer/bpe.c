@@ -50,8 +50,9 @@ void pl_bpe_finish(struct pl_bpe *b) {
     *b = (struct pl_bpe){0};
 }
 
-bool pl_bpe_scratch_init(struct pl_bpe_scratch *s) {
-    *s = (struct pl_bpe_scratch){.cache = pl_calloc(CACHE_ENTRIES, sizeof *s->cache)};
+/* A megabyte, which readers that encode nothing do without. */
+static bool need_cache(struct pl_bpe_scratch *s) {
+    if (!s->cache) s->cache = pl_calloc(CACHE_ENTRIES, sizeof *s->cache);
     return s->cache != NULL;
 }
 
@@ -324,6 +325,7 @@ pl_err pl_bpe_encode(const struct pl_bpe *b, struct pl_bpe_scratch *s, const str
     bool ok, small = piece->n <= PL_BPE_CACHED_BYTES;
     struct pl_bpe_cached *c = NULL;
     if (small) {
+        if (!need_cache(s)) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a cache of words");
         c = &s->cache[pl_hash_bytes(piece->s, piece->n) & (CACHE_ENTRIES - 1)];
         if (c->n_bytes == piece->n && memcmp(c->bytes, piece->s, piece->n) == 0) {
             if (add_cached(c, piece, out)) return PL_ERR_OK;

@@ -65,7 +65,6 @@ struct pl_bpe_scratch {
     uint64_t *heap; /* rank << 32 | symbol */
     size_t n_heap, cap_heap;
 };
-bool pl_bpe_scratch_init(struct pl_bpe_scratch *s); /* false: out of memory */
 void pl_bpe_scratch_finish(struct pl_bpe_scratch *s);
 
 /* Adds the tokens of `piece` (n > 0, below 2^31) to *out. PL_ERR_HOST_OOM. */

@@ -39,10 +39,8 @@ pl_err pl_tokenizer_scratch_create(const struct pl_tokenizer *t, struct pl_token
     (void)t;
     struct pl_tokenizer_scratch *s = pl_calloc(1, sizeof *s);
     *out = s;
-    if (!s || !pl_bpe_scratch_init(&s->bpe)) {
-        pl_tokenizer_scratch_destroy(out);
+    if (!s)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the buffers of a tokenizer");
-    }
     pl_err err = pl_pattern_scratch_create(&s->patterns, d);
     if (err != PL_ERR_OK) pl_tokenizer_scratch_destroy(out);
     return err;
