@@ -4,8 +4,11 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 #include "runtime/data/cache_key.h"
+#include "runtime/data/csv.h"
 #include "runtime/data/formats.h"
+#include "runtime/data/paths.h"
 #include "runtime/data/split.h"
+#include "runtime/data/unpack.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -30,6 +33,8 @@ struct data_file {
     struct pl_cache cache; /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
     struct pl_row_shape shape;
+    bool csv;
+    struct pl_csv header; /* of a CSV file */
     bool detected;
 };
 
@@ -45,6 +50,7 @@ struct pl_data {
     uint64_t max_tokens;
     uint32_t overlength;
     pthread_mutex_t lock; /* of what follows, and of the parser */
+    struct pl_text json;  /* a CSV record as a row */
     char *buf;            /* of one row */
     size_t buf_cap;
 };
@@ -56,8 +62,40 @@ static uint64_t supervised(const struct pl_sample *s) {
     return n;
 }
 
-static pl_err report(const struct pl_scan *s, const char *path, const struct pl_raw_row *row,
-                     struct pl_diag *d) {
+/* The row as JSON; false: the scanner of the parser says what is wrong. */
+static bool as_json(struct pl_data *data, struct data_file *f, const char **text, size_t *n) {
+    struct pl_scan *s = &data->parser.scan;
+    if (!f->csv) return true;
+    *s = (struct pl_scan){.err = PL_ERR_OK};
+    if (!pl_csv_record(&f->header, *text, *n, &data->json))
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, 0,
+                            "a field with a comma, a quote or a line feed stands in quotes, and a "
+                            "quote in it is written \"\"",
+                            "%s", f->header.problem);
+    if (data->json.failed)
+        return pl_scan_fail(s, PL_ERR_HOST_OOM, 0, NULL, "no memory for the row");
+    *text = pl_text_str(&data->json);
+    *n = data->json.len;
+    return true;
+}
+
+/* One row of f into *out. */
+static bool parse_text(struct pl_data *data, struct data_file *f, const char *text, size_t n,
+                       bool ends_file, struct pl_sample *out) {
+    data->parser.shape = &f->shape;
+    return as_json(data, f, &text, &n) &&
+           pl_row_parse(&data->parser, f->format, text, n, ends_file, out);
+}
+
+/* Of a CSV record the line alone: columns are those of the row that was made of it. */
+static pl_err report(const struct pl_scan *s, const struct data_file *f,
+                     const struct pl_raw_row *row, struct pl_diag *d) {
+    const char *path = f->path;
+    if (f->csv) {
+        pl_err code = pl_diag_at(d, s->err, path, row->line, 0, "%s", s->what);
+        if (s->hint) pl_diag_hint(d, "%s", s->hint);
+        return code;
+    }
     uint64_t line = row->line, start = row->line_start, at = row->offset + s->where;
     for (size_t i = 0; i < s->where; i++) {
         if (row->text[i] != '\n') continue;
@@ -158,8 +196,11 @@ static pl_err choose_format(struct pl_data *data, const struct pl_job *job, stru
     data->parser.shape = &f->shape;
     if (!f->format) {
         f->detected = true;
-        f->format = pl_format_detect(&data->parser, row->text, row->n, row->ends_file);
-        if (!f->format) return report(&data->parser.scan, f->path, row, d);
+        const char *text = row->text;
+        size_t n = row->n;
+        if (as_json(data, f, &text, &n))
+            f->format = pl_format_detect(&data->parser, text, n, row->ends_file);
+        if (!f->format) return report(&data->parser.scan, f, row, d);
     }
     data->parser.detected = f->detected;
     return pl_row_parser_prepare(&data->parser, f->format, job, data->model, notes, d);
@@ -191,8 +232,8 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
     for (; ix->more;) {
         const struct pl_raw_row *row = &ix->row;
         data->parser.line = row->line;
-        if (!pl_row_parse(&data->parser, f->format, row->text, row->n, row->ends_file, ix->sample))
-            return report(&data->parser.scan, f->path, row, d);
+        if (!parse_text(data, f, row->text, row->n, row->ends_file, ix->sample))
+            return report(&data->parser.scan, f, row, d);
         PL_TRY(take_row(data, f, row, ix->sample, ix, d));
         PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
     }
@@ -283,12 +324,25 @@ static pl_err take_file(struct pl_data *data, struct data_file *f, struct index 
     return take_cache(data, f, d);
 }
 
+/* The first record of a CSV file. */
+static pl_err read_header(struct data_file *f, struct index *ix, struct pl_diag *d) {
+    PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
+    if (!ix->more) return PL_ERR_OK;
+    bool ok = pl_csv_header(&f->header, ix->row.text, ix->row.n);
+    if (f->header.keys.failed)
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the header of %s", f->path);
+    return ok ? PL_ERR_OK
+              : pl_diag_at(d, PL_ERR_DATA_SYNTAX, f->path, ix->row.line, 0, "%s",
+                           f->header.problem);
+}
+
 static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct data_file *f,
                          struct pl_sample *s, struct pl_text *notes, struct pl_diag *d) {
     struct index ix = {.sample = s, .writer = {.fd = -1}};
     struct kept kept = {0};
-    PL_TRY(pl_split_open(&ix.split, f->fd, f->path, d));
+    PL_TRY(pl_split_open(&ix.split, f->fd, f->path, f->csv, d));
     pl_err err;
+    if (f->csv) PL_TRY_GOTO(read_header(f, &ix, d), out);
     PL_TRY_GOTO(pl_split_next(&ix.split, &ix.row, &ix.more, d), out);
     if (!ix.more) {
         err = pl_diag_at(d, PL_ERR_DATA_EMPTY, f->path, 0, 0, "no rows in the file");
@@ -332,15 +386,17 @@ static pl_err take_shape(const struct pl_job *job, const struct pl_dataset *ds, 
 static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                         struct pl_diag *d) {
     const char *why;
-    f->path = pl_job_input_path(job, ds->path);
+    int content = -1;
+    f->path = pl_strdup(ds->path);
     if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
     f->fd = pl_open_file(f->path, NULL, &why);
-    if (f->fd < 0) {
-        pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column, "cannot open %s: %s",
-                   f->path, why);
-        if (errno == EISDIR) pl_diag_hint(d, "name each of its files under `datasets`");
-        return PL_ERR_DATA_FILE;
-    }
+    if (f->fd < 0)
+        return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
+                          "cannot open %s: %s", f->path, why);
+    PL_TRY(pl_unpack(f->fd, f->path, &content, d));
+    if (content != f->fd) close(f->fd);
+    f->fd = content;
+    f->csv = pl_csv_is_named(f->path, pl_unpacked_length(f->path));
     PL_TRY(take_shape(job, ds, f, d));
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
     return PL_ERR_OK;
@@ -374,24 +430,28 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
                     const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
                     struct pl_diag *d) {
     pl_err err;
-    struct pl_data *data = pl_calloc(1, sizeof *data);
+    struct pl_dataset_list files = {0};
     *out = NULL;
+    PL_TRY(pl_paths_expand(job, list, &files, d));
+    struct pl_data *data = pl_calloc(1, sizeof *data);
     if (!data || pthread_mutex_init(&data->lock, NULL) != 0) {
         free(data);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
+        pl_paths_finish(&files);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", files.n);
     }
-    data->files = pl_calloc((size_t)list->n + 1, sizeof *data->files);
+    data->files = pl_calloc((size_t)files.n + 1, sizeof *data->files);
     if (!data->files) {
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
+        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", files.n);
         goto out;
     }
     data->max_tokens = job->max_seq_length;
     data->overlength = job->overlength;
     data->model = m;
-    PL_TRY_GOTO(open_all(data, job, list, notes, d), out);
+    PL_TRY_GOTO(open_all(data, job, &files, notes, d), out);
     *out = data;
     data = NULL;
 out:
+    pl_paths_finish(&files);
     pl_data_close(&data);
     return err;
 }
@@ -428,6 +488,7 @@ void pl_data_close(struct pl_data **data) {
         if (x->files[i].fd >= 0) close(x->files[i].fd);
         pl_cache_close(&x->files[i].cache);
         pl_row_shape_finish(&x->files[i].shape);
+        pl_csv_finish(&x->files[i].header);
         free(x->files[i].path);
     }
     pthread_mutex_destroy(&x->lock);
@@ -435,6 +496,7 @@ void pl_data_close(struct pl_data **data) {
     free(x->files);
     free(x->rows);
     free(x->buf);
+    pl_text_finish(&x->json);
     free(x);
     *data = NULL;
 }
@@ -490,7 +552,7 @@ bool pl_data_is_cut(const struct pl_data *data, uint64_t row) {
 }
 
 /* The last file that begins at the row or before it; empty files begin where the next one does. */
-static const struct data_file *file_of(const struct pl_data *data, uint64_t row) {
+static struct data_file *file_of(const struct pl_data *data, uint64_t row) {
     uint32_t low = 0, high = data->n_files;
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
@@ -549,11 +611,10 @@ static pl_err take_cached_row(const struct data_file *f, const struct row_place 
 static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *out,
                         struct pl_diag *d) {
     const struct row_place *r = &data->rows[row];
-    const struct data_file *f = file_of(data, row);
+    struct data_file *f = file_of(data, row);
     if (f->cache.path) return take_cached_row(f, r, out, d);
     PL_TRY(read_row(data, f, r, d));
-    data->parser.shape = &f->shape;
-    if (!pl_row_parse(&data->parser, f->format, data->buf, r->bytes, false, out)) {
+    if (!parse_text(data, f, data->buf, r->bytes, false, out)) {
         out->n = 0;
         if (data->parser.scan.err == PL_ERR_HOST_OOM)
             return pl_diag_set(d, PL_ERR_HOST_OOM, "%s", data->parser.scan.what);

@@ -1,5 +1,7 @@
 /* split.c - cuts a data file into rows. */
 #include "runtime/data/split.h"
+
+#include "runtime/data/csv.h"
 #include "estimator/base/alloc.h"
 
 #include <errno.h>
@@ -10,18 +12,27 @@
 
 #define CHUNK (1u << 18)
 
+#define PYTHON(imports, call) "python3 -c \"" imports "; " call "\""
+#define TO_JSONL              ".to_json('FILE.jsonl', orient='records', lines=True)"
+
 /* First bytes of files that people pass by mistake. */
 static const struct {
     const char *bytes;
     size_t n;
     const char *what, *hint;
 } magics[] = {
-    {"\x1F\x8B", 2, "the file is compressed (gzip)", "unpack it first: gunzip FILE"},
-    {"\x28\xB5\x2F\xFD", 4, "the file is compressed (zstd)", "unpack it first: unzstd FILE"},
     {"PK\x03\x04", 4, "the file is a zip archive", "unpack it first: unzip FILE"},
     {"BZh", 3, "the file is compressed (bzip2)", "unpack it first: bunzip2 FILE"},
-    {"PAR1", 4, "a parquet file, not JSON", "convert it to JSONL first"},
-    {"ARROW1", 6, "an Arrow file, not JSON", "convert it to JSONL first"},
+    {"\xFD"
+     "7zXZ",
+     5, "the file is compressed (xz)", "unpack it first: unxz FILE"},
+    {"PAR1", 4, "a parquet file, not JSON",
+     "convert it: " PYTHON("import pandas", "pandas.read_parquet('FILE')" TO_JSONL)},
+    {"ARROW1", 6, "an Arrow file, not JSON",
+     "convert it: " PYTHON("import pandas", "pandas.read_feather('FILE')" TO_JSONL)},
+    {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream, not JSON",
+     "convert it: " PYTHON("import datasets",
+                           "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')")},
     {"\xFF\xFE", 2, "UTF-16 byte order mark: the file is not UTF-8",
      "convert it: iconv -f utf-16 -t utf-8"},
     {"\xFE\xFF", 2, "UTF-16 byte order mark: the file is not UTF-8",
@@ -110,15 +121,15 @@ static pl_err skip_space(struct pl_split *s, int *c, struct pl_diag *d) {
     }
 }
 
-pl_err pl_split_open(struct pl_split *s, int fd, const char *path, struct pl_diag *d) {
+pl_err pl_split_open(struct pl_split *s, int fd, const char *path, bool csv, struct pl_diag *d) {
     int c = -1;
-    *s = (struct pl_split){.fd = fd, .path = path, .line = 1};
+    *s = (struct pl_split){.fd = fd, .path = path, .line = 1, .csv = csv};
     pl_err err = fill(s, d);
     if (err == PL_ERR_OK) err = check_magic(s, d);
     if (err == PL_ERR_OK && s->end >= 3 && memcmp(s->buf, "\xEF\xBB\xBF", 3) == 0) s->begin = 3;
     if (err == PL_ERR_OK && s->end == 0)
         err = pl_diag_at(d, PL_ERR_DATA_EMPTY, path, 0, 0, "the file is empty");
-    if (err == PL_ERR_OK) err = skip_space(s, &c, d);
+    if (err == PL_ERR_OK && !csv) err = skip_space(s, &c, d);
     if (err != PL_ERR_OK) {
         pl_split_finish(s);
         return err;
@@ -163,6 +174,37 @@ static pl_err next_line(struct pl_split *s, struct pl_raw_row *row, bool *more, 
         }
         if (s->eof) {
             hand_out(s, held, 0, row);
+            return PL_ERR_OK;
+        }
+        seen = held;
+        PL_TRY(fill(s, d));
+    }
+}
+
+/* Lines without anything are passed over: blanks belong to a field. */
+static pl_err skip_empty_lines(struct pl_split *s, struct pl_diag *d) {
+    for (;;) {
+        size_t held = s->end - s->begin;
+        const char *p = s->buf + s->begin;
+        size_t n = held && p[0] == '\r' ? 1 : 0;
+        if (held > n && p[n] == '\n')
+            advance(s, n + 1);
+        else if (held > n || s->eof)
+            return PL_ERR_OK;
+        else
+            PL_TRY(fill(s, d));
+    }
+}
+
+static pl_err next_record(struct pl_split *s, struct pl_raw_row *row, bool *more,
+                          struct pl_diag *d) {
+    bool quoted = false;
+    PL_TRY(skip_empty_lines(s, d));
+    for (size_t seen = 0;;) {
+        size_t held = s->end - s->begin, n = pl_csv_cut(s->buf + s->begin, held, seen, &quoted);
+        if (n || s->eof) {
+            *more = held > 0;
+            hand_out(s, n ? n : held, 0, row);
             return PL_ERR_OK;
         }
         seen = held;
@@ -238,5 +280,6 @@ static pl_err next_element(struct pl_split *s, struct pl_raw_row *row, bool *mor
 }
 
 pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d) {
+    if (s->csv) return next_record(s, row, more, d);
     return s->array ? next_element(s, row, more, d) : next_line(s, row, more, d);
 }

@@ -1,4 +1,5 @@
-/* split.h - cuts a data file into rows: lines of a JSONL file, elements of a JSON array.
+/* split.h - cuts a data file into rows: lines of a JSONL file, elements of a JSON array, records of
+ * CSV.
  *
  * In: a path.  Out: the bytes of one row after the other with offset, line and column.  Needs:
  * base. L1  the file is read once, front to back; the buffer holds one row, whatever the file's
@@ -26,6 +27,7 @@ struct pl_split {
     uint64_t line;       /* of buf[begin], 1-based */
     uint64_t line_start; /* file offset of that line */
     bool array, started, closed, eof;
+    bool csv; /* records of comma-separated values, the header among them */
 };
 
 struct pl_raw_row {
@@ -35,9 +37,9 @@ struct pl_raw_row {
     bool ends_file; /* nothing follows, not even a newline */
 };
 
-/* Starts reading `fd` (at its beginning, regular file). Refuses what is no JSON file by its first
- * bytes: compressed files, parquet, UTF-16, HTML, Git LFS pointers. On failure nothing is held. */
-pl_err pl_split_open(struct pl_split *s, int fd, const char *path, struct pl_diag *d);
+/* Starts reading `fd` (at its beginning, regular file). Refuses what is no text by its first
+ * bytes: archives, parquet, UTF-16, HTML, Git LFS pointers. On failure nothing is held. */
+pl_err pl_split_open(struct pl_split *s, int fd, const char *path, bool csv, struct pl_diag *d);
 /* *more = false at the end. PL_ERR_DATA_SYNTAX: a row above PL_ROW_MOST_BYTES. */
 pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d);
 void pl_split_finish(struct pl_split *s);

@@ -1,0 +1,33 @@
+/* csv.h - records of comma-separated values (RFC 4180) as JSON objects, so that one parser reads
+ * the rows of every file.
+ *
+ * In: the bytes of a record.  Out: {"column": "field", ...}, every value a string.  Needs: text.
+ *   V1  the first record names the columns; every other has as many fields
+ *   V2  a field in quotes holds commas, line feeds and doubled quotes; blanks belong to a field
+ *   V3  bytes are passed on as they are: the JSON scanner says what is wrong with them
+ * Use: pl_csv_header(&csv, text, n); pl_csv_record(&csv, text, n, &json); pl_csv_finish(&csv); */
+#ifndef PL_RUNTIME_DATA_CSV_H
+#define PL_RUNTIME_DATA_CSV_H
+
+#include "estimator/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pl_csv {
+    struct pl_text keys; /* `"name":` of each column, a NUL behind each */
+    uint64_t columns;    /* 0: the header was not read */
+    char problem[160];   /* of the last call that failed */
+};
+
+bool pl_csv_is_named(const char *path, size_t n); /* by its ending */
+/* Where the record that begins at text[0] ends, its line feed included; `seen` bytes were looked at
+ * before, with *quoted as it was left. 0: not within these n. */
+size_t pl_csv_cut(const char *text, size_t n, size_t seen, bool *quoted);
+bool pl_csv_header(struct pl_csv *csv, const char *text, size_t n);
+/* Replaces *json; its `failed` says that there was no memory. */
+bool pl_csv_record(struct pl_csv *csv, const char *text, size_t n, struct pl_text *json);
+void pl_csv_finish(struct pl_csv *csv); /* leaves {0} */
+
+#endif

@@ -1,0 +1,166 @@
+/* check_files.c - data files that are packed, CSV, many, or of a kind that is answered with the
+ * command that converts them. */
+#include "tests/data/fixture.h"
+#include "tests/support/scratch.h"
+
+#define FILES DATA "/files/"
+
+static pl_err open_path(struct fixture *f, const char *path) {
+    fixture_start(f, PL_FORMAT_AUTO);
+    snprintf(f->path, sizeof f->path, "%s", path);
+    return fixture_open(f);
+}
+
+/* The texts of all rows, one after the other. */
+static const char *all_rows(struct fixture *f, char all[2048]) {
+    struct pl_sample s = {0};
+    char buf[2048];
+    size_t n = 0;
+    all[0] = 0;
+    for (uint64_t row = 0; row < pl_data_rows(f->data); row++) {
+        ck_assert_int_eq(pl_data_sample(f->data, row, &s, &f->d), PL_ERR_OK);
+        n += (size_t)snprintf(all + n, 2048 - n, "%s", fixture_show(&s, false, buf));
+    }
+    pl_sample_finish(&s);
+    return all;
+}
+
+static const struct {
+    const char *path, *rows;
+    uint32_t files;
+} texts[] = {
+    {FILES "two.jsonl.gz", "ab$cd$", 1},      {FILES "twice.jsonl.gz", "ab$cd$ab$cd$", 1},
+#if PL_TEST_ZSTD
+    {FILES "two.jsonl.zst", "ab$cd$", 1},     {FILES "twice.jsonl.zst", "ab$cd$ab$cd$", 1},
+    {FILES "two.jsonl.*", "ab$cd$ab$cd$", 2},
+#endif
+    {FILES "dir", "two$one$three$", 3},       {FILES "dir/", "two$one$three$", 3},
+    {FILES "dir/[ac].*", "two$three$", 2},    {FILES "dir/b.jso?l", "one$", 1},
+};
+
+START_TEST(packed_files_directories_and_patterns_are_read) {
+    struct fixture f;
+    char all[2048];
+    pl_err err = open_path(&f, texts[_i].path);
+    ck_assert_msg(err == PL_ERR_OK, "%s: %s", texts[_i].path, f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), texts[_i].rows);
+    ck_assert_uint_eq(pl_data_files(f.data), texts[_i].files);
+    fixture_finish(&f);
+}
+END_TEST
+
+static const char *const csv[] = {FILES "rows.csv", FILES "rows.csv.gz"};
+
+START_TEST(rows_of_csv_are_rows) {
+    struct fixture f;
+    char all[2048];
+    fixture_start(&f, PL_FORMAT_AUTO);
+    f.set.columns.name[PL_COLUMN_PROMPT_FORMAT] = (char *)(uintptr_t) "<{question}>";
+    f.set.columns.name[PL_COLUMN_OUTPUT] = (char *)(uintptr_t) "answer";
+    snprintf(f.path, sizeof f.path, "%s", csv[_i]);
+    pl_err err = fixture_open(&f);
+    ck_assert_msg(err == PL_ERR_OK, "%s", f.d.message);
+    ck_assert_str_eq(all_rows(&f, all), "<a \"q\", yes>line 1\nline 2\\$<  q2>$<r>s$");
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), ":2: 3 rows with a key `note`"));
+    fixture_finish(&f);
+}
+END_TEST
+
+static const struct {
+    const char *name, *content, *says, *hint;
+    pl_err err;
+    uint64_t line;
+} refusals[] = {
+    {"a.csv", "text,n\na,1\nb\n", "the row has 1 field, the header 2", "", PL_ERR_DATA_SYNTAX, 3},
+    {"a.csv", "text\na\n\"b\nc\n", "a quote that is not closed", "", PL_ERR_DATA_SYNTAX, 3},
+    {"a.csv", "text\n\"b\"c\n", "text behind the closing quote", "\"\"", PL_ERR_DATA_SYNTAX, 2},
+    {"a.csv", "text\nb\"c\"\n", "a quote inside a field without quotes", "\"\"", PL_ERR_DATA_SYNTAX,
+     2},
+    {"a.csv", "text,text\na,b\n", "the header has two columns `text`", "", PL_ERR_DATA_SYNTAX, 1},
+    {"a.csv", "text\n", "no rows in the file", "", PL_ERR_DATA_EMPTY, 0},
+    {"a.csv", "text\n\"x\n\xE9\"\n", "invalid UTF-8 byte 0xE9", "", PL_ERR_DATA_SYNTAX, 2},
+    {"a.csv", "answer\nx\n", "the format is not recognised", "", PL_ERR_DATA_FIELD, 2},
+    {"a.parquet", "PAR1....PAR1", "parquet", "read_parquet('FILE').to_json", PL_ERR_DATA_SYNTAX, 1},
+    {"a.arrow", "ARROW1..", "Arrow", "read_feather('FILE').to_json", PL_ERR_DATA_SYNTAX, 1},
+    {"a.arrow", "\xFF\xFF\xFF\xFFx", "Arrow", "Dataset.from_file('FILE').to_json",
+     PL_ERR_DATA_SYNTAX, 1},
+};
+
+START_TEST(what_cannot_be_read_says_where_and_what_to_do) {
+    struct fixture f;
+    char path[600];
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    snprintf(path, sizeof path, "%s/%s", dir, refusals[_i].name);
+    FILE *out = fopen(path, "w");
+    ck_assert_ptr_nonnull(out);
+    ck_assert_int_ge(fputs(refusals[_i].content, out), 0);
+    ck_assert_int_eq(fclose(out), 0);
+    ck_assert_int_eq(open_path(&f, path), refusals[_i].err);
+    ck_assert_msg(strstr(f.d.message, refusals[_i].says), "%s", f.d.message);
+    ck_assert_msg(strstr(pl_diag_hint_text(&f.d), refusals[_i].hint), "%s",
+                  pl_diag_hint_text(&f.d));
+    ck_assert_uint_eq(f.d.line, refusals[_i].line);
+    fixture_finish(&f);
+    scratch_remove(dir);
+}
+END_TEST
+
+static const struct {
+    const char *path, *says, *hint;
+    pl_err err;
+} paths[] = {
+    {FILES "damaged.jsonl.gz", "the compressed file is damaged, or cut short", "",
+     PL_ERR_DATA_SYNTAX},
+#if PL_TEST_ZSTD
+    {FILES "damaged.jsonl.zst", "the compressed file is damaged, or cut short", "",
+     PL_ERR_DATA_SYNTAX},
+#endif
+    {FILES "nothing*.jsonl", "no file matches", "", PL_ERR_DATA_FILE},
+    {FILES "converted", "no data file in the directory", "jsonl", PL_ERR_DATA_FILE},
+    {FILES "converted/*", "parquet", "to_json", PL_ERR_DATA_SYNTAX},
+};
+
+START_TEST(a_path_without_data_is_refused) {
+    struct fixture f;
+    ck_assert_int_eq(open_path(&f, paths[_i].path), paths[_i].err);
+    ck_assert_msg(strstr(f.d.message, paths[_i].says), "%s", f.d.message);
+    ck_assert_msg(strstr(pl_diag_hint_text(&f.d), paths[_i].hint), "%s", pl_diag_hint_text(&f.d));
+    fixture_finish(&f);
+}
+END_TEST
+
+/* What is unpacked lies in a file without a name: nothing is left in TMPDIR. */
+START_TEST(nothing_is_left_where_files_are_unpacked) {
+    struct fixture f;
+    char all[2048];
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    ck_assert_int_eq(setenv("TMPDIR", dir, 1), 0);
+    ck_assert_int_eq(open_path(&f, FILES "two.jsonl.gz"), PL_ERR_OK);
+    ck_assert_int_eq(rmdir(dir), 0);
+    ck_assert_str_eq(all_rows(&f, all), "ab$cd$");
+    pl_data_close(&f.data);
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_FILE);
+    ck_assert_msg(strstr(f.d.message, dir), "%s", f.d.message);
+    fixture_finish(&f);
+}
+END_TEST
+
+#define ROWS(a) ((int)(sizeof(a) / sizeof *(a)))
+
+int main(void) {
+    Suite *suite = suite_create("files");
+    TCase *t = tcase_create("files");
+    tcase_add_loop_test(t, packed_files_directories_and_patterns_are_read, 0, ROWS(texts));
+    tcase_add_loop_test(t, rows_of_csv_are_rows, 0, ROWS(csv));
+    tcase_add_loop_test(t, what_cannot_be_read_says_where_and_what_to_do, 0, ROWS(refusals));
+    tcase_add_loop_test(t, a_path_without_data_is_refused, 0, ROWS(paths));
+    tcase_add_test(t, nothing_is_left_where_files_are_unpacked);
+    suite_add_tcase(suite, t);
+    SRunner *sr = srunner_create(suite);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
