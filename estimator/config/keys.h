@@ -130,7 +130,8 @@
     X(probe_steps, U32, "0", 0, 1000, "",                                                          \
       "steps on the longest samples before the run, to compare planned and measured; undone")      \
     X(val_set_size, F64, "0", 0, 1e9, "",                                                          \
-      "rows held out for evaluation, the last ones of all files: below 1 a share, else a count")   \
+      "rows held out for evaluation, drawn by `seed` from every file: below 1 a share, else a "    \
+      "count")                                                                                     \
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
     X(eval_steps, U32, "0", 0, 1000000000, "", "evaluate every N steps; 0: at the end")            \
     X(logging_steps, U32, "1", 1, 1000000000, "", "log every N steps")                             \

@@ -30,11 +30,12 @@ static bool weighted(const struct pl_data *data) {
 
 /* Weights are at most 1000 and rows below 2^48, so that the product is exact to the row. */
 static pl_err add_part(struct pl_walk *w, const struct pl_data_file *f, struct pl_diag *d) {
-    uint64_t end = pl_u64_min(f->first + f->rows, w->first + w->rows);
-    uint64_t first = pl_u64_max(f->first, w->first);
-    struct pl_walk_part part = {.first = first, .start = w->epoch_rows};
-    if (end <= first) return PL_ERR_OK;
-    part.rows = end - first;
+    const struct pl_holdout *h = w->held;
+    uint64_t before = h ? pl_holdout_below(h, f->first) : 0;
+    uint64_t held = h ? pl_holdout_below(h, f->first + f->rows) - before : 0;
+    struct pl_walk_part part = {
+        .first = f->first - before, .rows = f->rows - held, .start = w->epoch_rows};
+    if (!part.rows) return PL_ERR_OK;
     part.take = pl_u64_max(1, (uint64_t)llround(f->weight * (double)part.rows));
     if (!pl_u64_add(w->epoch_rows, part.take, &w->epoch_rows))
         return pl_diag_set(d, PL_ERR_OVERFLOW, "an epoch of that many rows cannot be counted");
@@ -42,9 +43,10 @@ static pl_err add_part(struct pl_walk *w, const struct pl_data_file *f, struct p
     return PL_ERR_OK;
 }
 
-pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, uint64_t first, uint64_t n,
+pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, const struct pl_holdout *held,
                    bool shuffle, uint64_t seed, struct pl_diag *d) {
-    pl_walk_init(w, first, n, shuffle, seed);
+    pl_walk_init(w, 0, pl_data_rows(data) - (held ? held->n : 0), shuffle, seed);
+    w->held = held;
     if (!weighted(data)) return PL_ERR_OK;
     w->epoch_rows = 0;
     w->parts = pl_calloc(pl_data_files(data), sizeof *w->parts);
@@ -54,6 +56,12 @@ pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, uint64_t first
         err = add_part(w, pl_data_file(data, i), d);
     if (err != PL_ERR_OK) pl_walk_finish(w);
     return err;
+}
+
+void pl_walk_held(struct pl_walk *w, const struct pl_holdout *held) {
+    pl_walk_init(w, 0, held->n, false, 0);
+    w->held = held;
+    w->of_held = true;
 }
 
 /* The part that holds a place of an epoch. */
@@ -69,7 +77,8 @@ static uint32_t part_of(const struct pl_walk *w, uint64_t place) {
     return low;
 }
 
-uint64_t pl_walk_row(const struct pl_walk *w, uint64_t position) {
+/* Row `position` of the walk, among those that it counts. */
+static uint64_t counted(const struct pl_walk *w, uint64_t position) {
     if (!w->parts) return pl_data_order(position, w->first, w->rows, w->shuffle, w->seed);
     uint64_t epoch = position / w->epoch_rows;
     uint64_t place = pl_data_order(position, 0, w->epoch_rows, w->shuffle, w->seed);
@@ -78,4 +87,10 @@ uint64_t pl_walk_row(const struct pl_walk *w, uint64_t position) {
     uint64_t visit = epoch * part->take + (place - part->start);
     /* a seed of its own: files of one length must not run in step */
     return pl_data_order(visit, part->first, part->rows, w->shuffle, w->seed + 1 + p);
+}
+
+uint64_t pl_walk_row(const struct pl_walk *w, uint64_t position) {
+    uint64_t i = counted(w, position);
+    if (!w->held) return i;
+    return w->of_held ? w->held->rows[i] : pl_holdout_kept(w->held, i);
 }

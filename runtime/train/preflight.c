@@ -79,23 +79,23 @@ pl_err pl_preflight_require_weights(const struct pl_preflight *pf, struct pl_dia
     return PL_ERR_MODEL_WEIGHTS;
 }
 
-/* A file that is named to be trained on, and whose rows are all among those held out. */
+/* A file that is named to be trained on, and whose rows are all held out. */
 static void note_untrained_files(struct pl_preflight *pf) {
     for (uint32_t i = 0; i < pl_data_files(pf->data); i++) {
         const struct pl_data_file *f = pl_data_file(pf->data, i);
-        if (!f->rows || f->first < pf->train_rows) continue;
+        uint64_t held =
+            pl_holdout_below(&pf->held, f->first + f->rows) - pl_holdout_below(&pf->held, f->first);
+        if (!f->rows || held < f->rows) continue;
         pl_text_addf(&pf->notes,
-                     "%s: nothing of it is trained on: `val_set_size` holds out the last rows of "
-                     "all files; `split: eval` names rows for evaluation\n",
-                     f->path);
+                     "%s: nothing of it is trained on: `val_set_size` holds out all of its %llu "
+                     "rows; `split: eval` names rows for evaluation\n",
+                     f->path, (unsigned long long)f->rows);
     }
 }
 
-/* Held-out rows are the last ones of the data, so that they stay out whatever the seed. */
 static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     uint64_t rows = pl_data_rows(pf->data);
-    pf->train_rows = rows;
     PL_TRY(pl_data_open_split(job, &pf->model, PL_SPLIT_EVAL, &pf->notes, &pf->eval_data, d));
     if (pf->eval_data) pf->eval_rows = pl_data_rows(pf->eval_data);
     if (pf->eval_data || job->val_set_size <= 0) return PL_ERR_OK;
@@ -105,8 +105,7 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
         return pl_job_error(job, PL_KEY_val_set_size, PL_ERR_CONFIG_RANGE, d,
                             "val_set_size holds out %llu of %llu rows, none is left to train on",
                             (unsigned long long)held, (unsigned long long)rows);
-    pf->train_rows = rows - held;
-    pf->eval_first = pf->train_rows;
+    PL_TRY(pl_holdout_draw(&pf->held, pf->data, held, job->seed, d));
     pf->eval_rows = held;
     pf->eval_data = pf->data;
     note_untrained_files(pf);
@@ -133,10 +132,13 @@ static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(split_rows(pf, d));
     if (pf->eval_data) PL_TRY(record_chat(job, pf->eval_data, d));
     uint64_t pack_tokens = job->packing ? job->max_seq_length : 0;
-    pl_walk_init(&pf->eval_walk, pf->eval_first, pf->eval_rows, false, 0);
+    if (pf->held.n)
+        pl_walk_held(&pf->eval_walk, &pf->held);
+    else
+        pl_walk_init(&pf->eval_walk, 0, pf->eval_rows, false, 0);
     pf->source = (struct pl_batch_source){pf->data, &pf->walk, pack_tokens};
     pf->eval_source = (struct pl_batch_source){pf->eval_data, &pf->eval_walk, pack_tokens};
-    return pl_walk_mix(&pf->walk, pf->data, 0, pf->train_rows, job->shuffle, job->seed, d);
+    return pl_walk_mix(&pf->walk, pf->data, &pf->held, job->shuffle, job->seed, d);
 }
 
 static uint32_t batch_limit(const struct pl_preflight *pf) {
@@ -432,6 +434,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     if (pf->eval_data != pf->data) pl_data_close(&pf->eval_data);
     pl_data_close(&pf->data);
     pl_walk_finish(&pf->walk);
+    pl_holdout_finish(&pf->held);
     pl_text_finish(&pf->notes);
     free(pf->model_dir);
     free(pf->config_path);

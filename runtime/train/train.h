@@ -40,7 +40,8 @@ struct pl_preflight {
     char *model_dir;      /* directory of the weights; NULL: init: random, or none is here */
     char *config_path;    /* the config.json that was read, for pl_model_read_text */
     struct pl_data *data, *eval_data; /* eval_data may equal data (held-out rows) */
-    uint64_t train_rows, eval_first, eval_rows;
+    struct pl_holdout held; /* rows of data that are evaluated */
+    uint64_t eval_rows;
     struct pl_walk walk, eval_walk; /* over the rows of each */
     struct pl_batch_source source, eval_source;
     struct pl_traits traits;

@@ -131,6 +131,7 @@ END_TEST
 START_TEST(samples_come_in_the_order_of_training) {
     tiny_make(dir, &(struct tiny){.mode = "full"}, "seed: 9\nbatch_size: 1\nval_set_size: 5\n");
     plimsoll_train_expect(0, dir, (const char *[]){"max_steps=12", NULL});
+    bool seen[24] = {false};
     json_t *root = show_json("12"), *log = joblog_read(in_dir(dir, "out"));
     for (size_t i = 0; i < 12; i++) {
         const json_t *sample = json_array_get(json_object_get(root, "samples"), i);
@@ -139,7 +140,10 @@ START_TEST(samples_come_in_the_order_of_training) {
         ck_assert(trained == joblog_number(step, "tokens"));
         ck_assert((trained > 0 ? joblog_number(sample, "tokens") : 0) ==
                   joblog_number(step, "computed_tokens"));
-        ck_assert(joblog_number(sample, "row") < 19);
+        uint64_t row = (uint64_t)joblog_number(sample, "row");
+        ck_assert_uint_lt(row, 24);
+        ck_assert(!seen[row]);
+        seen[row] = true;
     }
     json_decref(root);
     json_decref(log);

@@ -35,8 +35,7 @@ static void mix_open(struct mix *m, const uint64_t rows[FILES], const double wei
     }
     m->f[0].list = (struct pl_dataset_list){m->sets, FILES};
     ck_assert_msg(fixture_open(&m->f[0]) == PL_ERR_OK, "%s", m->f[0].d.message);
-    ck_assert_int_eq(pl_walk_mix(&m->w, m->f[0].data, 0, m->n, shuffle, seed, &m->f[0].d),
-                     PL_ERR_OK);
+    ck_assert_int_eq(pl_walk_mix(&m->w, m->f[0].data, NULL, shuffle, seed, &m->f[0].d), PL_ERR_OK);
 }
 
 static void mix_close(struct mix *m) {
@@ -136,15 +135,92 @@ START_TEST(without_shuffle_the_files_follow_each_other) {
 }
 END_TEST
 
+/* Of each row: 1 when it is held out. */
+static void mark_held(const struct mix *m, const struct pl_holdout *h, bool marks[64]) {
+    memset(marks, 0, 64 * sizeof *marks);
+    for (uint64_t i = 0; i < h->n; i++) {
+        ck_assert_uint_lt(h->rows[i], m->n);
+        ck_assert(!marks[h->rows[i]]);
+        marks[h->rows[i]] = true;
+    }
+}
+
 START_TEST(held_out_rows_are_in_no_epoch) {
     struct mix m;
-    struct pl_walk w;
+    struct pl_walk w, e;
+    struct pl_holdout h;
+    bool held[64];
+    uint64_t seen = 0;
     mix_open(&m, sizes, weights[1], true, 5);
-    ck_assert_int_eq(pl_walk_mix(&w, m.f[0].data, 0, 38, true, 5, &m.f[0].d), PL_ERR_OK);
-    ck_assert_uint_eq(w.epoch_rows, 5 + 28);
+    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, 9, 5, &m.f[0].d), PL_ERR_OK);
+    ck_assert_uint_eq(h.n, 9);
+    mark_held(&m, &h, held);
+    ck_assert_int_eq(pl_walk_mix(&w, m.f[0].data, &h, true, 5, &m.f[0].d), PL_ERR_OK);
     for (uint64_t p = 0; p < 1000; p++)
-        ck_assert_uint_lt(pl_walk_row(&w, p), 38);
+        ck_assert(!held[pl_walk_row(&w, p)]);
+    pl_walk_held(&e, &h);
+    for (uint64_t p = 0; p < 9; p++)
+        seen += held[pl_walk_row(&e, p)];
+    ck_assert_uint_eq(seen, 9);
     pl_walk_finish(&w);
+    pl_holdout_finish(&h);
+    mix_close(&m);
+}
+END_TEST
+
+START_TEST(every_file_gives_its_share_of_what_is_held_out) {
+    struct mix m;
+    struct pl_holdout h;
+    bool held[64];
+    uint64_t of[FILES] = {0};
+    mix_open(&m, sizes, ones, true, 5);
+    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, (uint64_t)_i, 5, &m.f[0].d), PL_ERR_OK);
+    ck_assert_uint_eq(h.n, _i);
+    mark_held(&m, &h, held);
+    for (uint64_t row = 0; row < m.n; row++)
+        of[file_of(&m, row)] += held[row];
+    for (int i = 0; i < FILES; i++) {
+        double share = (double)_i * (double)sizes[i] / (double)m.n;
+        ck_assert_msg((double)of[i] > share - 1.01 && (double)of[i] < share + 1.01,
+                      "file %d: %llu of %.2f", i, (unsigned long long)of[i], share);
+    }
+    pl_holdout_finish(&h);
+    mix_close(&m);
+}
+END_TEST
+
+START_TEST(what_is_kept_stays_in_its_order) {
+    struct mix m;
+    struct pl_holdout h;
+    bool held[64];
+    uint64_t i = 0;
+    mix_open(&m, sizes, ones, false, 5);
+    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, 20, 5, &m.f[0].d), PL_ERR_OK);
+    mark_held(&m, &h, held);
+    for (uint64_t row = 0, below = 0; row < m.n; below += held[row++]) {
+        ck_assert_uint_eq(pl_holdout_below(&h, row), below);
+        if (!held[row]) ck_assert_uint_eq(pl_holdout_kept(&h, i++), row);
+    }
+    ck_assert_uint_eq(i, m.n - 20);
+    pl_holdout_finish(&h);
+    mix_close(&m);
+}
+END_TEST
+
+START_TEST(the_seed_decides_what_is_held_out) {
+    struct mix m;
+    struct pl_holdout h[3];
+    const uint64_t seeds[] = {5, 5, 6};
+    bool held[3][64];
+    mix_open(&m, sizes, ones, true, 5);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(pl_holdout_draw(&h[i], m.f[0].data, 12, seeds[i], &m.f[0].d), PL_ERR_OK);
+        mark_held(&m, &h[i], held[i]);
+    }
+    ck_assert_mem_eq(held[0], held[1], sizeof held[0]);
+    ck_assert_mem_ne(held[0], held[2], sizeof held[0]);
+    for (int i = 0; i < 3; i++)
+        pl_holdout_finish(&h[i]);
     mix_close(&m);
 }
 END_TEST
@@ -326,6 +402,9 @@ int main(void) {
     tcase_add_test(t, the_mix_is_even_along_an_epoch);
     tcase_add_test(t, without_shuffle_the_files_follow_each_other);
     tcase_add_test(t, held_out_rows_are_in_no_epoch);
+    tcase_add_loop_test(t, every_file_gives_its_share_of_what_is_held_out, 0, 47);
+    tcase_add_test(t, what_is_kept_stays_in_its_order);
+    tcase_add_test(t, the_seed_decides_what_is_held_out);
     tcase_add_test(t, the_entries_of_a_split_are_opened_and_no_others);
     suite_add_tcase(suite, t);
     t = tcase_create("packing");

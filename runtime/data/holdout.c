@@ -1,0 +1,65 @@
+/* holdout.c - see holdout.h. */
+#include "runtime/data/holdout.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* How many of the n the first `rows` rows hold: rounded sums, so that the parts add up to n. Rows
+ * are below 2^48, which a double counts one by one. */
+static uint64_t share_up_to(uint64_t rows, uint64_t n, uint64_t all) {
+    return (uint64_t)llround((double)rows * ((double)n / (double)all));
+}
+
+static int by_number(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data, uint64_t n, uint64_t seed,
+                       struct pl_diag *d) {
+    const uint64_t all = pl_data_rows(data);
+    uint64_t bytes;
+    *h = (struct pl_holdout){0};
+    if (!n) return PL_ERR_OK;
+    if (pl_u64_mul(n, sizeof *h->rows, &bytes) && bytes <= SIZE_MAX)
+        h->rows = pl_malloc((size_t)bytes);
+    if (!h->rows) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for rows that are held out");
+    for (uint32_t i = 0; i < pl_data_files(data); i++) {
+        const struct pl_data_file *f = pl_data_file(data, i);
+        const uint64_t until = share_up_to(f->first + f->rows, n, all);
+        for (uint64_t at = 0; h->n < until; at++)
+            h->rows[h->n++] = pl_data_order(at, f->first, f->rows, true, ~seed - i);
+    }
+    qsort(h->rows, (size_t)h->n, sizeof *h->rows, by_number);
+    return PL_ERR_OK;
+}
+
+void pl_holdout_finish(struct pl_holdout *h) {
+    free(h->rows);
+    *h = (struct pl_holdout){0};
+}
+
+/* The number of held rows that satisfy rows[k] - (by_rank ? k : 0) <= limit, of which those come
+ * first: rows[k] - k does not fall. */
+static uint64_t count(const struct pl_holdout *h, uint64_t limit, bool by_rank) {
+    uint64_t low = 0, high = h->n;
+    while (low < high) {
+        const uint64_t mid = low + (high - low) / 2;
+        if (h->rows[mid] - (by_rank ? mid : 0) <= limit)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+uint64_t pl_holdout_kept(const struct pl_holdout *h, uint64_t i) {
+    return i + count(h, i, true);
+}
+
+uint64_t pl_holdout_below(const struct pl_holdout *h, uint64_t row) {
+    return row ? count(h, row - 1, false) : 0;
+}

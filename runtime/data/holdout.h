@@ -1,0 +1,30 @@
+/* holdout.h - rows that are held out of a data set for evaluation.
+ *
+ * In: an open data set, how many rows, a seed.  Out: which rows, and the rows that are kept by
+ * number.  Needs: data.h.
+ *   O1  every file gives its share of the rows, to within one: a sorted list of files is not
+ *       evaluated by the last of them alone
+ *   O2  which rows of a file those are is a function of (seed, number of the file, its rows, its
+ *       share) alone, so a run that is resumed holds out the same
+ *   O3  what is kept stays in the order of the files
+ * Use: pl_holdout_draw(&h, data, 100, seed, &d); row = pl_holdout_kept(&h, i); ...
+ *      pl_holdout_finish(&h); */
+#ifndef PL_RUNTIME_DATA_HOLDOUT_H
+#define PL_RUNTIME_DATA_HOLDOUT_H
+
+#include "runtime/data/data.h"
+
+struct pl_holdout {
+    uint64_t *rows; /* [n], owned, ascending */
+    uint64_t n;
+};
+
+/* n is below the rows of the data. On failure *h is empty. */
+pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data, uint64_t n, uint64_t seed,
+                       struct pl_diag *d);
+void pl_holdout_finish(struct pl_holdout *h); /* leaves {0} */
+/* Row i of those that are kept; how many rows below `row` are held out. */
+uint64_t pl_holdout_kept(const struct pl_holdout *h, uint64_t i);
+uint64_t pl_holdout_below(const struct pl_holdout *h, uint64_t row);
+
+#endif
