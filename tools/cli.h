@@ -184,6 +184,8 @@ void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
 /* Appends s[0, n) with control characters but newline and tab as \\xNN: names of files, words of
  * the command line and tokens must not drive the terminal. */
 void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
+/* The same for each line of `lines`. */
+void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines);
 /* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). What

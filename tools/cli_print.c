@@ -40,6 +40,13 @@ void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n) {
     }
 }
 
+void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines) {
+    for (const char *s = pl_text_str(lines); *s; s += strcspn(s, "\n") + 1) {
+        pl_cli_add_safe(out, s, strcspn(s, "\n"));
+        pl_text_add(out, "\n");
+    }
+}
+
 /* Nothing where the sentence names the file itself, and there is no line of it to name. */
 static void add_place(struct pl_text *t, const struct pl_diag *d) {
     if (!d->file[0] || (!d->line && strstr(d->message, d->file))) return;

@@ -3,6 +3,7 @@
 #include "tools/cmd_tokenize.h"
 
 #include "runtime/data/encode.h"
+#include "runtime/data/summary.h"
 #include "runtime/train/train.h"
 
 #include <string.h>
@@ -150,6 +151,10 @@ static void add_sample(const struct show *s, uint64_t position, uint64_t row, st
 
 static void add_totals(const struct show *s, struct pl_text *out) {
     const struct pl_data_stats *st = pl_data_stats(s->data.data);
+    struct pl_text files = {0};
+    pl_data_write_files(s->data.data, &files);
+    pl_cli_add_safe_lines(out, &files);
+    pl_text_finish(&files);
     pl_text_addf(out,
                  "%llu rows, %llu tokens, %llu trained; longest %llu; %llu cut, %llu dropped, "
                  "%llu without a token to train on\n",
@@ -188,12 +193,13 @@ static json_t *sample_object(const struct show *s, uint64_t position, uint64_t r
 
 static json_t *answer_object(const struct show *s, json_t *samples) {
     const struct pl_data_stats *st = pl_data_stats(s->data.data);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "rows", (json_int_t)st->rows,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rows", (json_int_t)st->rows,
                      "tokens", (json_int_t)st->tokens, "supervised_tokens",
                      (json_int_t)st->supervised_tokens, "longest", (json_int_t)st->longest,
                      "truncated_rows", (json_int_t)st->truncated_rows, "dropped_rows",
                      (json_int_t)st->dropped_rows, "unsupervised_rows",
-                     (json_int_t)st->unsupervised_rows, "samples", samples);
+                     (json_int_t)st->unsupervised_rows, "files", pl_data_files_json(s->data.data),
+                     "samples", samples);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #include "estimator/api/answer.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "runtime/data/summary.h"
 #include "runtime/train/train.h"
 
 #include <stdlib.h>
@@ -41,9 +42,20 @@ static void print_pace(const struct pl_forecast *f, const struct pl_train_result
             (unsigned long long)r->pace.steps);
 }
 
+static void print_data(const struct pl_preflight *pf, FILE *out) {
+    struct pl_text text = {0}, safe = {0};
+    pl_data_write_files(pf->data, &text);
+    if (pf->eval_data && pf->eval_data != pf->data) pl_data_write_files(pf->eval_data, &text);
+    pl_cli_add_safe_lines(&safe, &text);
+    fputs(pl_text_str(&safe), out);
+    pl_text_finish(&text);
+    pl_text_finish(&safe);
+}
+
 static void print_batch(const struct pl_preflight *pf, FILE *out) {
     char next[PL_BYTES_TEXT];
     const struct pl_job *job = pf->job;
+    print_data(pf, out);
     fprintf(out, "  batch: %u x %u tokens", job->batch_size, job->max_seq_length);
     if (pf->batch_was_auto && pf->search.batch_size == job->batch_size && pf->search.next_bytes)
         fprintf(out, " (auto: the largest that fits; the next tried needs %s)",

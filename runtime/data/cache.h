@@ -36,6 +36,8 @@ struct pl_remark {
 };
 struct pl_remarks {
     struct pl_remark unsupervised, truncated, dropped;
+    struct pl_remark cut_off; /* before all that would have been trained on */
+    uint64_t whole;           /* tokens of the longest of those */
     struct pl_told_keys told;
 };
 

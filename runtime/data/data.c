@@ -157,7 +157,11 @@ static void remember_longest(struct pl_longest *l, uint64_t row, uint64_t tokens
 /* Counts a row of n tokens and keeps its place; place.tokens, CUT or 0, is filled in. */
 static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_place place,
                         uint64_t n, uint64_t targets, struct pl_diag *d) {
-    struct pl_data_stats *st = &data->stats;
+    struct pl_data_stats *st = &data->stats, *own = &f->info.stats;
+    own->rows++;
+    own->tokens += n;
+    own->supervised_tokens += targets;
+    own->longest = pl_u64_max(own->longest, n);
     if (targets) remember_longest(&data->longest, st->rows, n);
     st->rows++;
     st->tokens += n;
@@ -180,10 +184,15 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
         bool drop = data->overlength == PL_OVERLENGTH_DROP;
         remember(drop ? &r->dropped : &r->truncated, row->line);
         if (drop) return PL_ERR_OK;
-        s->n = data->max_tokens;
     }
+    const uint64_t whole = s->n, of_whole = cut ? supervised(s) : 0;
+    s->n = pl_u64_min(s->n, data->max_tokens);
     uint64_t targets = supervised(s);
     if (!targets) remember(&r->unsupervised, row->line);
+    if (!targets && of_whole) {
+        remember(&r->cut_off, row->line);
+        r->whole = pl_u64_max(r->whole, whole);
+    }
     pl_cache_add(&ix->writer, s, targets, cut);
     const struct row_place place = {row->offset, (uint32_t)row->n, cut ? CUT : 0};
     return count_row(data, f, place, s->n, targets, d);
@@ -213,16 +222,38 @@ static void note(struct pl_text *notes, const struct data_file *f, const struct 
                  (unsigned long long)r->line, (unsigned long long)r->n, r->n == 1 ? "" : "s", what);
 }
 
-static void end_remarks(struct pl_data *data, const struct data_file *f, const struct pl_remarks *r,
+/* What a file would waste a run on, and the number to raise. */
+static void warn(const struct data_file *f, const struct pl_remarks *r, struct pl_text *notes) {
+    const struct pl_data_stats *s = &f->info.stats;
+    if (r->cut_off.n)
+        pl_text_addf(notes,
+                     "warning: %s:%llu: %llu row%s cut by max_seq_length before the first token to "
+                     "train on; this is the first; `max_seq_length: %llu` cuts none of them\n",
+                     f->path, (unsigned long long)r->cut_off.line,
+                     (unsigned long long)r->cut_off.n, r->cut_off.n == 1 ? "" : "s",
+                     (unsigned long long)r->whole);
+    if (s->supervised_tokens < s->tokens / 100)
+        pl_text_addf(notes,
+                     "warning: %s: %llu of %llu tokens are trained on, below 1 %%; `plimsoll "
+                     "tokenize CONFIG --show` shows which\n",
+                     f->path, (unsigned long long)s->supervised_tokens,
+                     (unsigned long long)s->tokens);
+}
+
+static void end_remarks(struct pl_data *data, struct data_file *f, const struct pl_remarks *r,
                         struct pl_text *notes) {
     char reader[64];
     data->stats.unsupervised_rows += r->unsupervised.n;
     data->stats.truncated_rows += r->truncated.n;
     data->stats.dropped_rows += r->dropped.n;
+    f->info.stats.unsupervised_rows = r->unsupervised.n;
+    f->info.stats.truncated_rows = r->truncated.n;
+    f->info.stats.dropped_rows = r->dropped.n;
     note(notes, f, &r->unsupervised, "without a token to train on");
     note(notes, f, &r->truncated, "longer than max_seq_length, cut to it");
     note(notes, f, &r->dropped, "longer than max_seq_length, dropped");
     snprintf(reader, sizeof reader, "format %s", pl_format_name(f->format));
+    if (notes) warn(f, r, notes);
     if (notes) pl_told_keys_note(&r->told, f->path, reader, notes);
 }
 
@@ -321,6 +352,7 @@ static pl_err take_file(struct pl_data *data, struct data_file *f, struct index 
     data->longest = longest;
     data->n_rows = f->info.first;
     f->info.rows = 0;
+    f->info.stats = (struct pl_data_stats){0};
     return take_cache(data, f, d);
 }
 

@@ -44,6 +44,7 @@ struct pl_data_file {
     const char *path; /* as opened */
     uint64_t first, rows;
     double weight;
+    struct pl_data_stats stats;
 };
 
 /* Opens the files of `list` (paths resolved by pl_job_input_path). Rules for length, vocabulary and

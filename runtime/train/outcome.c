@@ -3,6 +3,7 @@
 
 #include "estimator/api/answer.h"
 #include "estimator/base/units.h"
+#include "runtime/data/summary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
         PL_TRY(write_estimate(r, d));
     }
     json_t *o =
-        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s}", "verdict",
+        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o}", "verdict",
                   pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
                   "budget_bytes", (json_int_t)r->pf->budget.total_bytes, "context_bytes",
@@ -67,7 +68,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
                   "nominal_step_seconds", r->pf->forecast.nominal_step_seconds,
                   "predicted_step_seconds", pl_log_real(r->pf->forecast.step_seconds),
                   "earlier_predictions_off", pl_log_real(r->pf->forecast.off), "run_id",
-                  r->state.run_id);
+                  r->state.run_id, "data", pl_data_files_json(r->pf->data));
     return pl_log_event(r->log, "preflight", o, d);
 }
 

@@ -51,6 +51,9 @@ START_TEST(a_person_sees_what_is_trained_on_and_what_is_masked) {
                             "  trained b c d e f g h\n"
                             "          98 99 100 101 102 103 104\n"
                             "\n"
+                            "  data: one.jsonl: 1 row, 6 tokens, 50.0 % trained on, longest 6\n"
+                            "  data: two.jsonl: 1 row, 8 tokens, 87.5 % trained on, longest 8, "
+                            "1 cut\n"
                             "2 rows, 14 tokens, 10 trained; longest 8; 1 cut, 0 dropped, 0 without "
                             "a token to train on\n");
     outcome_finish(&o);
@@ -114,6 +117,9 @@ START_TEST(a_program_gets_ids_labels_and_pieces) {
     ck_assert(joblog_number(root, "schema") == 1);
     ck_assert(joblog_number(root, "rows") == 2);
     ck_assert(joblog_number(root, "truncated_rows") == 1);
+    const json_t *two = json_array_get(json_object_get(root, "files"), 1);
+    ck_assert_str_eq(json_string_value(json_object_get(two, "file")), "two.jsonl");
+    ck_assert(joblog_number(two, "supervised_tokens") == 7);
     const json_t *samples = json_object_get(root, "samples");
     ck_assert_uint_eq(json_array_size(samples), 1);
     char *text = json_dumps(json_array_get(samples, 0), JSON_COMPACT);

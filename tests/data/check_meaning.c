@@ -7,7 +7,7 @@
 #define IDS(ids) "{\"input_ids\":[" ids "]"
 #define ABCD     IDS("97,98,99,100")
 #define QUESTION "{\"role\":\"user\",\"content\":\"q\"}"
-#define TURNS "[" QUESTION ",{\"role\":\"assistant\",\"content\":\"a\"}]"
+#define TURNS    "[" QUESTION ",{\"role\":\"assistant\",\"content\":\"a\"}]"
 #define SYSTEM_TURNS(s)                                                                            \
     "[{\"role\":\"system\",\"content\":\"" s "\"},{\"role\":\"user\",\"content\":\"q\"},"          \
     "{\"role\":\"assistant\",\"content\":\"a\"}]"
@@ -204,6 +204,49 @@ START_TEST(of_many_keys_some_are_named_and_all_are_counted) {
 }
 END_TEST
 
+/* --- what is wasted --------------------------------------------------------------------------- */
+START_TEST(a_row_cut_before_its_answer_names_the_length_that_keeps_it) {
+    struct fixture f;
+    char kept[] = "/tmp/plimsoll-kept-XXXXXX", command[128], line[700];
+    static const char rows[] = "{\"prompt\":\"q\",\"completion\":\"a\"}\n"
+                               "{\"prompt\":\"qqqqqqqqqq\",\"completion\":\"aa\"}\n"
+                               "{\"prompt\":\"qqqqqqqqqqqq\",\"completion\":\"aa\"}\n";
+    ck_assert_ptr_nonnull(mkdtemp(kept));
+    fixture_start(&f, PL_FORMAT_AUTO);
+    f.job.max_seq_length = 8;
+    f.job.dataset_cache = kept;
+    fixture_write(&f, rows, sizeof rows - 1);
+    snprintf(line, sizeof line,
+             "warning: %s:2: 2 rows cut by max_seq_length before the first token to train on; this "
+             "is the first; `max_seq_length: 15` cuts none",
+             f.path);
+    for (int run = 0; run < 2; run++) {
+        ck_assert_int_eq(fixture_open(&f), PL_ERR_OK);
+        ck_assert_msg(strstr(pl_text_str(&f.notes), line), "%s", pl_text_str(&f.notes));
+        ck_assert_uint_eq(pl_data_file(f.data, 0)->stats.truncated_rows, 2);
+        ck_assert_uint_eq(pl_data_file(f.data, 0)->stats.tokens, 3 + 8 + 8);
+    }
+    fixture_finish(&f);
+    snprintf(command, sizeof command, "rm -r %s", kept);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+START_TEST(a_file_that_trains_next_to_nothing_is_named) {
+    struct fixture f;
+    struct pl_text row = {0};
+    pl_text_add(&row, "{\"completion\":\"a\",\"prompt\":\"");
+    for (int i = 0; i < 400; i++)
+        pl_text_add(&row, "q");
+    pl_text_add(&row, "\"}\n");
+    fixture_rows(&f, PL_FORMAT_AUTO, pl_text_str(&row));
+    ck_assert_msg(strstr(pl_text_str(&f.notes), ": 2 of 402 tokens are trained on, below 1 %"),
+                  "%s", pl_text_str(&f.notes));
+    pl_text_finish(&row);
+    fixture_finish(&f);
+}
+END_TEST
+
 #define ROWS(a) ((int)(sizeof(a) / sizeof *(a)))
 
 int main(void) {
@@ -215,6 +258,8 @@ int main(void) {
     tcase_add_test(t, a_key_that_nothing_reads_is_told_once_with_its_count);
     tcase_add_test(t, keys_are_told_of_a_file_whose_tokens_were_kept);
     tcase_add_test(t, of_many_keys_some_are_named_and_all_are_counted);
+    tcase_add_test(t, a_row_cut_before_its_answer_names_the_length_that_keeps_it);
+    tcase_add_test(t, a_file_that_trains_next_to_nothing_is_named);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

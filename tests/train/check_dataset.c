@@ -199,6 +199,23 @@ START_TEST(every_file_is_trained_on_and_held_out) {
 }
 END_TEST
 
+START_TEST(a_run_says_what_its_files_hold) {
+    make_mix((const char *[]){"", "", ""}, "max_steps: 1\n");
+    struct outcome o =
+        plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", "output_dir=run", NULL});
+    ck_assert_msg(strstr(o.err, "  data: three.jsonl: 12 rows, 36 tokens, 66.7 % trained on, "
+                                "longest 3\n"),
+                  "%s", o.err);
+    json_t *log = joblog_read(in_dir(dir, "run"));
+    const json_t *list = json_object_get(joblog_event(log, "preflight", 0), "data");
+    ck_assert_uint_eq(json_array_size(list), 3);
+    ck_assert(joblog_number(json_array_get(list, 2), "supervised_tokens") == 48);
+    ck_assert(joblog_number(json_array_get(list, 0), "rows") == 12);
+    json_decref(log);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_file_that_is_held_out_as_a_whole_is_named) {
     make_mix((const char *[]){"", "", ""}, "");
     file_write(in_dir(dir, "two.jsonl"), "{\"input_ids\":[1,2]}\n");
@@ -279,11 +296,10 @@ END_TEST
 
 /* --- chats ------------------------------------------------------------------------------------ */
 
-static const char *const chats =
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"To be?\"},"
-    "{\"role\":\"assistant\",\"content\":\"Or not to be.\"}]}\n"
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"Who is there?\"},"
-    "{\"role\":\"assistant\",\"content\":\"Nay, answer me.\"}]}\n";
+static const char *const chats = "{\"messages\":[{\"role\":\"user\",\"content\":\"To be?\"},"
+                                 "{\"role\":\"assistant\",\"content\":\"Or not to be.\"}]}\n"
+                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"Who is there?\"},"
+                                 "{\"role\":\"assistant\",\"content\":\"Nay, answer me.\"}]}\n";
 
 START_TEST(a_run_on_chats_records_their_template_and_day) {
     tiny_make(dir, &(struct tiny){.vocab = 300},
@@ -345,6 +361,7 @@ int main(void) {
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, an_epoch_of_a_mix_has_the_tokens_of_its_weights);
     tcase_add_test(t, every_file_is_trained_on_and_held_out);
+    tcase_add_test(t, a_run_says_what_its_files_hold);
     tcase_add_test(t, a_file_that_is_held_out_as_a_whole_is_named);
     tcase_add_test(t, a_mixed_run_goes_on_bit_for_bit);
     tcase_add_test(t, an_entry_of_the_split_eval_is_evaluated_and_not_trained);

@@ -1,0 +1,19 @@
+/* summary.h - what the files of a data set hold, for people and for programs.
+ *
+ * In: an open data set.  Out: a line a file, or a JSON list.  Needs: data.h, jansson.
+ * Use: pl_data_write_files(data, &text); json_t *list = pl_data_files_json(data); */
+#ifndef PL_RUNTIME_DATA_SUMMARY_H
+#define PL_RUNTIME_DATA_SUMMARY_H
+
+#include "runtime/data/data.h"
+
+#include <jansson.h>
+
+/* "  data: one.jsonl: 2 rows, 12 tokens, 50.0 % trained on, longest 6\n" for each; what was cut,
+ * dropped or trains nothing where there is some. */
+void pl_data_write_files(const struct pl_data *data, struct pl_text *out);
+/* [{"file", "rows", "tokens", "supervised_tokens", "longest", "truncated_rows", "dropped_rows",
+ * "unsupervised_rows"}, ...]; NULL: no memory. */
+json_t *pl_data_files_json(const struct pl_data *data);
+
+#endif
