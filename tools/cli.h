@@ -179,7 +179,8 @@ json_t *pl_cli_failure_json(const struct pl_diag *d);
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields);
 /* A warning on stderr; nothing under --quiet. */
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
-/* Every line of `notes` on stderr, marked as a note; nothing under --quiet. */
+/* Every line of `notes` on stderr, marked as a note where it does not begin with "warning: ";
+ * nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
 /* Appends s[0, n) with control characters but newline and tab as \\xNN: names of files, words of
  * the command line and tokens must not drive the terminal. */

@@ -138,7 +138,8 @@ void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes) {
     struct pl_text t = {0};
     for (const char *s = pl_text_str(notes); *s;) {
         size_t n = strcspn(s, "\n");
-        pl_text_add(&t, "plimsoll: note: ");
+        bool warns = strncmp(s, "warning: ", 9) == 0; /* says so itself */
+        pl_text_add(&t, warns ? "plimsoll: " : "plimsoll: note: ");
         pl_cli_add_safe(&t, s, n);
         pl_text_add(&t, "\n");
         s += n + (s[n] == '\n');

@@ -81,6 +81,17 @@ START_TEST(a_listing_shows_what_a_token_would_do_to_the_terminal) {
 }
 END_TEST
 
+START_TEST(a_row_cut_before_its_answer_is_a_warning) {
+    make_pairs();
+    file_write(in_dir(dir, "one.jsonl"), "{\"prompt\":\"12345678\",\"completion\":\"yo\"}\n");
+    struct outcome o = SHOW(0, "--show", "1");
+    ck_assert_msg(strstr(o.err, "plimsoll: warning: one.jsonl:1: 1 row cut"), "%s", o.err);
+    ck_assert_ptr_nonnull(strstr(o.err, "`max_seq_length: 11`"));
+    ck_assert_ptr_nonnull(strstr(o.err, "plimsoll: note: one.jsonl:1: 1 row longer"));
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(colours_are_asked_for_or_left_out) {
     make_pairs();
     struct outcome plain = SHOW(0, "--show", "1");
@@ -189,6 +200,7 @@ int main(void) {
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_person_sees_what_is_trained_on_and_what_is_masked);
     tcase_add_test(t, a_listing_shows_what_a_token_would_do_to_the_terminal);
+    tcase_add_test(t, a_row_cut_before_its_answer_is_a_warning);
     tcase_add_test(t, colours_are_asked_for_or_left_out);
     tcase_add_test(t, a_line_is_wrapped_between_tokens);
     tcase_add_test(t, a_program_gets_ids_labels_and_pieces);
