@@ -2,6 +2,7 @@
 #include "tools/cmd_tokenize.h"
 
 #include "runtime/data/chat/conversation.h"
+#include "runtime/data/chat/own.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -15,7 +16,9 @@ struct request {
 };
 
 struct chat_session {
-    const struct pl_chat_template *t;
+    const struct pl_chat_template *t; /* NULL: `program` renders */
+    struct pl_chat_program program;
+    struct pl_jinja_memory memory;
     struct pl_tokenizer *tokenizer; /* of --tokenizer, NULL without */
     struct pl_chat_options options; /* of the command line */
     struct request r;
@@ -104,17 +107,71 @@ static pl_err print_rendered(const struct chat_session *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* --- by a program ----------------------------------------------------------------------------- */
+static pl_err scan_failure(const struct pl_scan *scan, struct pl_diag *d) {
+    pl_err err = pl_diag_at(d, scan->err, NULL, 0, scan->where + 1, "%s", scan->what);
+    if (scan->hint) pl_diag_hint(d, "%s", scan->hint);
+    return err;
+}
+
+static pl_err take_member(struct pl_jinja_memory *m, struct pl_chat_request *r,
+                          const struct pl_jinja_entry *e, struct pl_diag *d) {
+    const struct pl_jinja_value *key = &e->key, *v = &e->value;
+    struct pl_jinja_value *const known = pl_jinja_is(key, "messages")    ? &r->messages
+                                         : pl_jinja_is(key, "tools")     ? &r->tools
+                                         : pl_jinja_is(key, "documents") ? &r->documents
+                                                                         : NULL;
+    if (known) {
+        *known = *v;
+    } else if (pl_jinja_is(key, "add_generation_prompt")) {
+        r->generate = pl_jinja_truth(v);
+    } else if (pl_jinja_is(key, "date")) {
+        char day[16] = "";
+        if (v->kind == PL_JINJA_STRING && v->n < sizeof day) memcpy(day, v->s, v->n);
+        if (!pl_chat_date_parse(day, &r->date))
+            return pl_diag_set(d, PL_ERR_DATA_FIELD, "`date` is not a day such as 2025-01-31");
+    } else if (!pl_jinja_map_set(&m->arena, r->more.map, key, v)) {
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the line");
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err read_values(struct chat_session *s, const char *line, size_t n,
+                          struct pl_chat_request *r, struct pl_diag *d) {
+    struct pl_scan scan = {.text = line, .n = n};
+    struct pl_jinja_value all;
+    if (!pl_jinja_read_json(&s->memory, &scan, &all) || !pl_scan_end(&scan))
+        return scan_failure(&scan, d);
+    struct pl_jinja_map *more = pl_jinja_map_new(&s->memory.arena, 0);
+    if (!more) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the line");
+    r->more = pl_jinja_map(more);
+    for (size_t i = 0; all.kind == PL_JINJA_MAP && i < all.map->n; i++)
+        PL_TRY(take_member(&s->memory, r, &all.map->entries[i], d));
+    return r->messages.kind == PL_JINJA_LIST
+               ? pl_chat_alias_reasoning(&s->memory, &r->messages, d)
+               : pl_diag_set(d, PL_ERR_DATA_FIELD, "key `messages` is missing");
+}
+
+static pl_err render_by_program(struct chat_session *s, const char *line, size_t n,
+                                struct pl_diag *d) {
+    struct pl_chat_request r = {
+        .bos = s->options.bos, .eos = s->options.eos, .date = s->options.date};
+    pl_jinja_begin(&s->memory);
+    PL_TRY(read_values(s, line, n, &r, d));
+    return pl_chat_program_render(&s->program, &s->memory, &r, &s->out.text, NULL, d);
+}
+
+static pl_err render_by_table(struct chat_session *s, const char *line, size_t n,
+                              struct pl_diag *d) {
+    struct pl_scan scan = {.text = line, .n = n};
+    return read_request(&s->r, &scan) ? render(s, d) : scan_failure(&scan, d);
+}
+
 /* A conversation that the template refuses is an answer like another; a line that is no
  * conversation ends the command. */
 static pl_err answer_line(void *session, const char *line, size_t n, struct pl_diag *d) {
     struct chat_session *s = session;
-    struct pl_scan scan = {.text = line, .n = n};
-    if (!read_request(&s->r, &scan)) {
-        pl_err err = pl_diag_at(d, scan.err, NULL, 0, scan.where + 1, "%s", scan.what);
-        if (scan.hint) pl_diag_hint(d, "%s", scan.hint);
-        return err;
-    }
-    pl_err err = render(s, d);
+    pl_err err = s->t ? render_by_table(s, line, n, d) : render_by_program(s, line, n, d);
     if (err == PL_ERR_OK) return print_rendered(s, d);
     if (err != PL_ERR_DATA_TEMPLATE || !s->json) return err;
     struct pl_diag refusal = *d;
@@ -143,6 +200,9 @@ static pl_err choose_template(const struct pl_cli *cli, struct chat_session *s, 
     bool automatic = strcmp(name, "auto") == 0;
     const char *jinja = automatic && s->tokenizer ? pl_tokenizer_chat_template(s->tokenizer) : NULL;
     struct pl_text names = {0};
+    size_t length = strlen(name);
+    if (length > 6 && strcmp(name + length - 6, ".jinja") == 0)
+        return pl_chat_program_read(&s->program, name, d);
     s->t = !automatic ? pl_chat_find(name) : jinja ? pl_chat_recognise(jinja) : NULL;
     if (s->t) return PL_ERR_OK;
     if (!automatic)
@@ -172,6 +232,8 @@ static void close_session(struct chat_session *s) {
     pl_text_finish(&r->eos);
     pl_text_finish(&r->date);
     pl_chat_text_finish(&s->out);
+    pl_chat_program_finish(&s->program);
+    pl_jinja_memory_finish(&s->memory);
     pl_tokenizer_close(&s->tokenizer);
 }
 

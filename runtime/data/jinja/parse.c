@@ -1,0 +1,479 @@
+/* parse.c - statements, by the grammar of jinja2/parser.py. */
+#include "runtime/data/jinja/parse.h"
+#include "runtime/data/jinja/run.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_SYMBOLS    4096
+#define MAX_TEXT_BYTES (1 << 20)
+#define MAX_TREE_BYTES (UINT64_C(12) << 20)
+
+/* --- tokens ----------------------------------------------------------------------------------- */
+bool pl_jinja_token_is(const struct pl_jinja_token *t, enum pl_jinja_token_kind kind,
+                       const char *text) {
+    return t->kind == kind && t->n == strlen(text) && memcmp(t->s, text, t->n) == 0;
+}
+
+bool pl_jinja_sees(const struct pl_jinja_parser *p, const char *op) {
+    return pl_jinja_token_is(pl_jinja_peek(p), PL_JINJA_TOKEN_OPERATOR, op);
+}
+
+bool pl_jinja_sees_name(const struct pl_jinja_parser *p, const char *name) {
+    return pl_jinja_token_is(pl_jinja_peek(p), PL_JINJA_TOKEN_NAME, name);
+}
+
+bool pl_jinja_takes(struct pl_jinja_parser *p, const char *op) {
+    bool seen = pl_jinja_sees(p, op);
+    p->at += seen;
+    return seen;
+}
+
+bool pl_jinja_takes_name(struct pl_jinja_parser *p, const char *name) {
+    bool seen = pl_jinja_sees_name(p, name);
+    p->at += seen;
+    return seen;
+}
+
+void *pl_jinja_refuse_at(struct pl_jinja_parser *p, const struct pl_jinja_token *t, const char *fmt,
+                         ...) {
+    char what[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    pl_diag_at(p->d, PL_ERR_DATA_TEMPLATE, p->program->name, t->line, t->column, "%s", what);
+    return NULL;
+}
+
+void *pl_jinja_refuse(struct pl_jinja_parser *p, const char *fmt, ...) {
+    char what[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    return pl_jinja_refuse_at(p, pl_jinja_peek(p), "%s", what);
+}
+
+bool pl_jinja_expects(struct pl_jinja_parser *p, const char *op) {
+    return pl_jinja_takes(p, op) || pl_jinja_refuse(p, "`%s` is expected", op);
+}
+
+bool pl_jinja_expects_name(struct pl_jinja_parser *p, const char *name) {
+    return pl_jinja_takes_name(p, name) || pl_jinja_refuse(p, "`%s` is expected", name);
+}
+
+const struct pl_jinja_token *pl_jinja_name(struct pl_jinja_parser *p) {
+    const struct pl_jinja_token *t = pl_jinja_peek(p);
+    if (t->kind != PL_JINJA_TOKEN_NAME) return pl_jinja_refuse(p, "a name is expected");
+    p->at++;
+    return t;
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+bool pl_jinja_deepen(struct pl_jinja_parser *p) {
+    return ++p->depth <= PL_JINJA_TREE_DEPTH || pl_jinja_refuse(p, "nested too deeply");
+}
+
+struct pl_jinja_node *pl_jinja_node_new(struct pl_jinja_parser *p, int kind,
+                                        const struct pl_jinja_token *at) {
+    struct pl_jinja_node *n = pl_jinja_alloc(&p->program->arena, sizeof *n);
+    if (!n) return pl_jinja_refuse_at(p, at, "no memory for the template");
+    n->kind = (uint8_t)kind;
+    n->line = at->line;
+    n->column = at->column;
+    return n;
+}
+
+bool pl_jinja_chain_add(struct pl_jinja_chain *c, struct pl_jinja_node *n) {
+    if (!n) return false;
+    *c->last = n;
+    c->last = &n->next;
+    return true;
+}
+
+static bool add_symbol(struct pl_jinja *program, const char *name, size_t n) {
+    if (program->n_symbols == program->cap_symbols) {
+        size_t cap = program->cap_symbols ? 2 * program->cap_symbols : 64;
+        struct pl_jinja_symbol *all = pl_jinja_alloc_array(&program->arena, cap, sizeof *all);
+        if (!all) return false;
+        if (program->n_symbols) memcpy(all, program->symbols, program->n_symbols * sizeof *all);
+        program->symbols = all;
+        program->cap_symbols = cap;
+    }
+    program->symbols[program->n_symbols++] =
+        (struct pl_jinja_symbol){name, n, pl_jinja_find_global(name, n)};
+    return true;
+}
+
+bool pl_jinja_intern(struct pl_jinja_parser *p, const struct pl_jinja_token *name, uint32_t *out) {
+    struct pl_jinja *program = p->program;
+    for (size_t i = 0; i < program->n_symbols; i++) {
+        const struct pl_jinja_symbol *s = &program->symbols[i];
+        *out = (uint32_t)i;
+        if (s->n == name->n && memcmp(s->name, name->s, name->n) == 0) return true;
+    }
+    *out = (uint32_t)program->n_symbols;
+    return (program->n_symbols < MAX_SYMBOLS && add_symbol(program, name->s, name->n)) ||
+           pl_jinja_refuse_at(p, name, "the template has too many names");
+}
+
+/* --- targets ---------------------------------------------------------------------------------- */
+static struct pl_jinja_node *read_target(struct pl_jinja_parser *p, bool attributes) {
+    static const char *const constants[] = {"true", "True", "false", "False", "none", "None"};
+    const struct pl_jinja_token *t = pl_jinja_name(p);
+    struct pl_jinja_node *n = t ? pl_jinja_node_new(p, PL_JINJA_NODE_TARGET, t) : NULL;
+    if (!n || !pl_jinja_intern(p, t, &n->symbol)) return NULL;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (pl_jinja_token_is(t, PL_JINJA_TOKEN_NAME, constants[i]))
+            return pl_jinja_refuse_at(p, t, "`%s` cannot be set", constants[i]);
+    if (!attributes || !pl_jinja_takes(p, ".")) return n;
+    if (!(t = pl_jinja_name(p))) return NULL;
+    n->value = pl_jinja_string(t->s, t->n);
+    return n;
+}
+
+static struct pl_jinja_node *read_targets(struct pl_jinja_parser *p, bool attributes);
+
+static struct pl_jinja_node *read_target_or_group(struct pl_jinja_parser *p, bool attributes) {
+    if (!pl_jinja_takes(p, "(")) return read_target(p, attributes);
+    if (!pl_jinja_deepen(p)) return NULL;
+    struct pl_jinja_node *n = read_targets(p, attributes);
+    p->depth--;
+    return n && pl_jinja_expects(p, ")") ? n : NULL;
+}
+
+/* One target, or a TUPLE of them. */
+static struct pl_jinja_node *read_targets(struct pl_jinja_parser *p, bool attributes) {
+    const struct pl_jinja_token *t = pl_jinja_peek(p);
+    struct pl_jinja_node *first = read_target_or_group(p, attributes);
+    if (!first || !pl_jinja_sees(p, ",")) return first;
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_TUPLE, t);
+    if (!n) return NULL;
+    struct pl_jinja_chain items = {NULL, &n->a};
+    pl_jinja_chain_add(&items, first);
+    while (pl_jinja_takes(p, ",")) {
+        if (pl_jinja_peek(p)->kind != PL_JINJA_TOKEN_NAME && !pl_jinja_sees(p, "(")) break;
+        if (pl_jinja_sees_name(p, "in")) break;
+        if (!pl_jinja_chain_add(&items, read_target_or_group(p, attributes))) return NULL;
+    }
+    return n;
+}
+
+/* --- blocks ----------------------------------------------------------------------------------- */
+static bool read_statements(struct pl_jinja_parser *p, const char *const *ends,
+                            struct pl_jinja_node **out);
+
+static bool block_end(struct pl_jinja_parser *p) {
+    if (pl_jinja_peek(p)->kind != PL_JINJA_TOKEN_BLOCK_END)
+        return pl_jinja_refuse(p, "the end of the block is expected");
+    p->at++;
+    return true;
+}
+
+/* The rest of a tag, its body, and the tag `end`, whose name is passed over. */
+static bool read_body(struct pl_jinja_parser *p, const char *end, struct pl_jinja_node **out) {
+    const char *const ends[] = {end, NULL};
+    if (!block_end(p) || !read_statements(p, ends, out)) return false;
+    p->at++;
+    return true;
+}
+
+/* A body with variables of its own: a condition around does not count, a break cannot leave it. */
+static bool read_scoped_body(struct pl_jinja_parser *p, const char *end,
+                             struct pl_jinja_node **out) {
+    bool conditional = p->conditional;
+    uint32_t loops = p->loops;
+    p->conditional = false;
+    p->loops = 0;
+    bool ok = read_body(p, end, out);
+    p->conditional = conditional;
+    p->loops = loops;
+    return ok;
+}
+
+static struct pl_jinja_node *read_if(struct pl_jinja_parser *p, const struct pl_jinja_token *t) {
+    static const char *const ends[] = {"elif", "else", "endif", NULL};
+    struct pl_jinja_node *first = pl_jinja_node_new(p, PL_JINJA_NODE_IF, t), *n = first;
+    bool conditional = p->conditional;
+    p->conditional = true;
+    while (n) {
+        n->a = pl_jinja_parse_tuple(p, false, NULL);
+        if (!n->a || !block_end(p) || !read_statements(p, ends, &n->body)) return NULL;
+        t = pl_jinja_peek(p);
+        if (!pl_jinja_takes_name(p, "elif")) break;
+        n->c = pl_jinja_node_new(p, PL_JINJA_NODE_IF, t);
+        n = n->c;
+    }
+    if (!n) return NULL;
+    if (!pl_jinja_takes_name(p, "else"))
+        p->at++;
+    else if (!read_body(p, "endif", &n->otherwise))
+        return NULL;
+    p->conditional = conditional;
+    return first;
+}
+
+static bool read_loop_body(struct pl_jinja_parser *p, struct pl_jinja_node *n) {
+    static const char *const ends[] = {"endfor", "else", NULL};
+    if (!block_end(p)) return false;
+    p->loops++;
+    bool ok = read_statements(p, ends, &n->body);
+    p->loops--;
+    if (!ok) return false;
+    if (pl_jinja_takes_name(p, "else")) return read_body(p, "endfor", &n->otherwise);
+    p->at++;
+    return true;
+}
+
+static struct pl_jinja_node *read_for(struct pl_jinja_parser *p, const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_FOR, t);
+    bool conditional = p->conditional;
+    if (!n || !(n->a = read_targets(p, false)) || !pl_jinja_expects_name(p, "in") ||
+        !(n->b = pl_jinja_parse_tuple(p, false, "recursive")))
+        return NULL;
+    p->conditional = false;
+    if (pl_jinja_takes_name(p, "if") && !(n->c = pl_jinja_parse_expression(p, true))) return NULL;
+    if (pl_jinja_sees_name(p, "recursive"))
+        return pl_jinja_refuse(p, "recursive loops are not supported");
+    if (!read_loop_body(p, n)) return NULL;
+    p->conditional = conditional;
+    return n;
+}
+
+static struct pl_jinja_node *read_set(struct pl_jinja_parser *p, const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_SET, t);
+    if (!n || !(n->a = read_targets(p, true))) return NULL;
+    if (pl_jinja_takes(p, "=")) {
+        n->b = pl_jinja_parse_tuple(p, true, NULL);
+        return n->b ? n : NULL;
+    }
+    n->kind = PL_JINJA_NODE_SET_BLOCK;
+    if (pl_jinja_takes(p, "|") && !(n->b = pl_jinja_parse_filters(p, NULL))) return NULL;
+    return read_scoped_body(p, "endset", &n->body) ? n : NULL;
+}
+
+static bool read_parameter(struct pl_jinja_parser *p, struct pl_jinja_chain *to, bool *defaults) {
+    const struct pl_jinja_token *t = pl_jinja_peek(p);
+    struct pl_jinja_node *n = read_target(p, false);
+    if (!n) return false;
+    n->kind = PL_JINJA_NODE_PARAMETER;
+    n->value = pl_jinja_string(t->s, t->n);
+    if (n->symbol < PL_JINJA_SYMBOL_varargs + 1u && n->symbol != PL_JINJA_SYMBOL_loop)
+        return pl_jinja_refuse_at(p, t, "a parameter called `%.*s` is not supported", (int)t->n,
+                                  t->s);
+    if (pl_jinja_takes(p, "=")) {
+        *defaults = true;
+        n->a = pl_jinja_parse_expression(p, true);
+        return n->a && pl_jinja_chain_add(to, n);
+    }
+    if (*defaults) return pl_jinja_refuse_at(p, t, "a parameter without a default after one");
+    return pl_jinja_chain_add(to, n);
+}
+
+/* Past the opening bracket. */
+static bool read_parameters(struct pl_jinja_parser *p, struct pl_jinja_node **out) {
+    struct pl_jinja_chain items = {NULL, out};
+    bool defaults = false;
+    while (!pl_jinja_sees(p, ")")) {
+        if (items.last != out && !pl_jinja_expects(p, ",")) return false;
+        if (!read_parameter(p, &items, &defaults)) return false;
+    }
+    p->at++;
+    return true;
+}
+
+/* The parameters and the body of the macro n, whose end is called `end`. */
+static bool read_macro_body(struct pl_jinja_parser *p, struct pl_jinja_node *n, const char *end) {
+    if (p->n_macros == PL_JINJA_MACROS_DEPTH) return pl_jinja_refuse(p, "nested too deeply");
+    p->macros[p->n_macros++] = n;
+    bool ok = read_scoped_body(p, end, &n->body);
+    p->n_macros--;
+    return ok;
+}
+
+static struct pl_jinja_node *read_macro(struct pl_jinja_parser *p, const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_MACRO, t);
+    if (!n || !(t = pl_jinja_name(p)) || !pl_jinja_intern(p, t, &n->symbol)) return NULL;
+    n->value = pl_jinja_string(t->s, t->n);
+    if (!pl_jinja_expects(p, "(") || !read_parameters(p, &n->a)) return NULL;
+    return read_macro_body(p, n, "endmacro") ? n : NULL;
+}
+
+static struct pl_jinja_node *read_call_block(struct pl_jinja_parser *p,
+                                             const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_CALL_BLOCK, t);
+    if (!n || !(n->b = pl_jinja_node_new(p, PL_JINJA_NODE_MACRO, t))) return NULL;
+    n->b->value = pl_jinja_literal("caller");
+    if (pl_jinja_takes(p, "(") && !read_parameters(p, &n->b->a)) return NULL;
+    t = pl_jinja_peek(p);
+    if (!(n->a = pl_jinja_parse_expression(p, true))) return NULL;
+    if (n->a->kind != PL_JINJA_NODE_CALL) return pl_jinja_refuse_at(p, t, "a call is expected");
+    return read_macro_body(p, n->b, "endcall") ? n : NULL;
+}
+
+static struct pl_jinja_node *read_filtered(struct pl_jinja_parser *p,
+                                           const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_FILTERED, t);
+    if (!n || !(n->b = pl_jinja_parse_filters(p, NULL))) return NULL;
+    return read_scoped_body(p, "endfilter", &n->body) ? n : NULL;
+}
+
+static struct pl_jinja_node *read_with(struct pl_jinja_parser *p, const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_WITH, t);
+    if (!n) return NULL;
+    struct pl_jinja_chain targets = {NULL, &n->a}, values = {NULL, &n->b};
+    while (pl_jinja_peek(p)->kind != PL_JINJA_TOKEN_BLOCK_END) {
+        if (n->a && !pl_jinja_expects(p, ",")) return NULL;
+        if (!pl_jinja_chain_add(&targets, read_target(p, false)) || !pl_jinja_expects(p, "=") ||
+            !pl_jinja_chain_add(&values, pl_jinja_parse_expression(p, true)))
+            return NULL;
+    }
+    return read_scoped_body(p, "endwith", &n->body) ? n : NULL;
+}
+
+static struct pl_jinja_node *read_generation(struct pl_jinja_parser *p,
+                                             const struct pl_jinja_token *t) {
+    struct pl_jinja_node *n = pl_jinja_node_new(p, PL_JINJA_NODE_GENERATION, t);
+    p->program->marks_answers = true;
+    return n && read_scoped_body(p, "endgeneration", &n->body) ? n : NULL;
+}
+
+static struct pl_jinja_node *read_jump(struct pl_jinja_parser *p, const struct pl_jinja_token *t) {
+    bool is_break = pl_jinja_token_is(t, PL_JINJA_TOKEN_NAME, "break");
+    if (!p->loops) return pl_jinja_refuse_at(p, t, "`%.*s` outside of a loop", (int)t->n, t->s);
+    return pl_jinja_node_new(p, is_break ? PL_JINJA_NODE_BREAK : PL_JINJA_NODE_CONTINUE, t);
+}
+
+static const struct {
+    const char *name;
+    struct pl_jinja_node *(*read)(struct pl_jinja_parser *p, const struct pl_jinja_token *t);
+} statements[] = {
+    {"if", read_if},           {"for", read_for},
+    {"set", read_set},         {"macro", read_macro},
+    {"call", read_call_block}, {"filter", read_filtered},
+    {"with", read_with},       {"generation", read_generation},
+    {"break", read_jump},      {"continue", read_jump},
+};
+
+static struct pl_jinja_node *read_statement(struct pl_jinja_parser *p) {
+    const struct pl_jinja_token *t = pl_jinja_name(p);
+    struct pl_jinja_node *n = NULL;
+    if (!t || !pl_jinja_deepen(p)) return NULL;
+    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+        if (!pl_jinja_token_is(t, PL_JINJA_TOKEN_NAME, statements[i].name)) continue;
+        n = statements[i].read(p, t);
+        p->depth--;
+        return n && block_end(p) ? n : NULL;
+    }
+    return pl_jinja_refuse_at(p, t, "the statement `%.*s` is not supported",
+                              t->n < 64 ? (int)t->n : 64, t->s);
+}
+
+static struct pl_jinja_node *read_text_or_print(struct pl_jinja_parser *p) {
+    const struct pl_jinja_token *t = pl_jinja_peek(p);
+    bool text = t->kind == PL_JINJA_TOKEN_TEXT;
+    struct pl_jinja_node *n =
+        pl_jinja_node_new(p, text ? PL_JINJA_NODE_TEXT : PL_JINJA_NODE_PRINT, t);
+    if (!n) return NULL;
+    p->at++;
+    if (text) {
+        n->value = pl_jinja_string(t->s, t->n);
+        return n;
+    }
+    if (!(n->a = pl_jinja_parse_tuple(p, true, NULL))) return NULL;
+    if (pl_jinja_peek(p)->kind != PL_JINJA_TOKEN_PRINT_END)
+        return pl_jinja_refuse(p, "`}}` is expected");
+    p->at++;
+    return n;
+}
+
+static bool ends_here(const struct pl_jinja_parser *p, const char *const *ends) {
+    for (; *ends; ends++)
+        if (pl_jinja_sees_name(p, *ends)) return true;
+    return false;
+}
+
+/* Statements up to a tag of one of these names; the cursor is left at the name. `ends` NULL: up to
+ * the end of the program. */
+static bool read_statements(struct pl_jinja_parser *p, const char *const *ends,
+                            struct pl_jinja_node **out) {
+    struct pl_jinja_chain items = {NULL, out};
+    for (;;) {
+        enum pl_jinja_token_kind kind = pl_jinja_peek(p)->kind;
+        struct pl_jinja_node *n;
+        if (kind == PL_JINJA_TOKEN_END) {
+            return !ends || pl_jinja_refuse(p, "`%s` is expected before the template ends",
+                                            ends[ends[1] && ends[2] ? 2 : 0]);
+        } else if (kind == PL_JINJA_TOKEN_BLOCK_BEGIN) {
+            p->at++;
+            if (ends && ends_here(p, ends)) return true;
+            n = read_statement(p);
+        } else {
+            n = read_text_or_print(p);
+        }
+        if (!pl_jinja_chain_add(&items, n)) return false;
+    }
+}
+
+/* --- programs --------------------------------------------------------------------------------- */
+static pl_err parse(struct pl_jinja_parser *p) {
+#define X(name) #name,
+    static const char *const known[] = {PL_JINJA_SYMBOLS(X)};
+#undef X
+    struct pl_jinja_node *root = NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!add_symbol(p->program, known[i], strlen(known[i])))
+            return pl_diag_set(p->d, PL_ERR_HOST_OOM, "no memory for the chat template");
+    if (!read_statements(p, NULL, &root)) return PL_ERR_DATA_TEMPLATE;
+    p->program->root = root;
+    if (!p->unknown) return PL_ERR_OK;
+    pl_jinja_refuse_at(p, p->unknown, "there is no filter or test `%.*s`",
+                       p->unknown->n < 64 ? (int)p->unknown->n : 64, p->unknown->s);
+    return PL_ERR_DATA_TEMPLATE;
+}
+
+static pl_err open_program(const char *text, size_t n, const char *name, struct pl_jinja *program,
+                           struct pl_diag *d) {
+    struct pl_jinja_parser p = {.program = program, .d = d};
+    program->arena.limit_bytes = MAX_TREE_BYTES;
+    char *copy = pl_jinja_alloc(&program->arena, strlen(name) + 1);
+    if (!copy) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chat template");
+    program->name = strcpy(copy, name);
+    if (n > MAX_TEXT_BYTES)
+        return pl_diag_at(d, PL_ERR_DATA_TEMPLATE, name, 0, 0,
+                          "a chat template of %zu bytes is too large", n);
+    pl_err err = pl_jinja_lex(&program->arena, text, n, name, &p.tokens, d);
+    return err == PL_ERR_OK ? parse(&p) : err;
+}
+
+pl_err pl_jinja_parse(const char *text, size_t n, const char *name, struct pl_jinja **out,
+                      struct pl_diag *d) {
+    struct pl_diag ignored = {0};
+    if (!d) d = &ignored;
+    *out = calloc(1, sizeof **out);
+    if (!*out) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chat template");
+    pl_err err = open_program(text, n, name, *out, d);
+    if (err != PL_ERR_OK) pl_jinja_close(out);
+    return err;
+}
+
+void pl_jinja_close(struct pl_jinja **program) {
+    if (!*program) return;
+    pl_jinja_arena_finish(&(*program)->arena);
+    free(*program);
+    *program = NULL;
+}
+
+bool pl_jinja_marks_answers(const struct pl_jinja *program) {
+    return program->marks_answers;
+}
+
+bool pl_jinja_mentions(const struct pl_jinja *program, const char *name) {
+    for (size_t i = PL_JINJA_SYMBOL_varargs + 1; i < program->n_symbols; i++)
+        if (program->symbols[i].n == strlen(name) &&
+            memcmp(program->symbols[i].name, name, program->symbols[i].n) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,458 @@
+/* statements.c - what a program does: output, branches, loops, variables, macros. */
+#include "runtime/data/jinja/run.h"
+
+#include <stdlib.h>
+
+enum flow { NEXT, BREAK, CONTINUE, FAILED };
+
+static enum flow run_all(struct pl_jinja_run *r, const struct pl_jinja_node *first);
+
+static enum flow flow_of(bool ok) {
+    return ok ? NEXT : FAILED;
+}
+
+/* --- output ----------------------------------------------------------------------------------- */
+static bool put(struct pl_jinja_run *r, const char *s, size_t n) {
+    if (n > PL_JINJA_MAX_OUTPUT - r->out->len)
+        return pl_jinja_fail(r, "the template renders more than %llu MiB",
+                             (unsigned long long)(PL_JINJA_MAX_OUTPUT >> 20));
+    pl_text_addn(r->out, s, n);
+    return pl_jinja_spend(r, n);
+}
+
+static enum flow run_text(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    return flow_of(put(r, n->value.s, n->value.n));
+}
+
+static enum flow run_print(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value v, text;
+    return flow_of(pl_jinja_eval(r, n->a, &v) && pl_jinja_str(r, &v, &text) &&
+                   put(r, text.s, text.n));
+}
+
+/* --- scopes ----------------------------------------------------------------------------------- */
+static struct pl_jinja_scope *open_scope(struct pl_jinja_run *r, struct pl_jinja_scope *parent) {
+    struct pl_jinja_scope *s = pl_jinja_alloc(r->arena, sizeof *s);
+    if (!s) {
+        pl_jinja_fail_memory(r);
+        return NULL;
+    }
+    s->parent = parent;
+    return s;
+}
+
+/* Statements with variables of their own. */
+static enum flow run_scoped(struct pl_jinja_run *r, const struct pl_jinja_node *body,
+                            struct pl_jinja_scope *scope) {
+    struct pl_jinja_scope *outer = r->scope;
+    if (!scope) return FAILED;
+    r->scope = scope;
+    enum flow flow = run_all(r, body);
+    r->scope = outer;
+    return flow;
+}
+
+bool pl_jinja_capture(struct pl_jinja_run *r, const struct pl_jinja_node *body,
+                      struct pl_jinja_scope *scope, struct pl_jinja_value *out) {
+    size_t begin = r->out->len;
+    r->captures++;
+    enum flow flow = run_scoped(r, body, scope);
+    r->captures--;
+    if (flow == FAILED || r->out->failed) return false;
+    if (!pl_jinja_copy(r, r->out->data + begin, r->out->len - begin, out)) return false;
+    r->out->len = begin;
+    return true;
+}
+
+/* --- branches and variables ------------------------------------------------------------------- */
+static enum flow run_if(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value v;
+    for (;;) {
+        if (!pl_jinja_eval(r, n->a, &v)) return FAILED;
+        if (pl_jinja_truth(&v)) return run_all(r, n->body);
+        if (!n->c) return run_all(r, n->otherwise);
+        n = n->c;
+    }
+}
+
+/* Only namespaces can be assigned to, which is looked at before the value is worked out. */
+static bool check_target(struct pl_jinja_run *r, const struct pl_jinja_node *t) {
+    struct pl_jinja_value v;
+    if (t->kind == PL_JINJA_NODE_TUPLE) {
+        for (t = t->a; t; t = t->next)
+            if (!check_target(r, t)) return false;
+        return true;
+    }
+    if (t->value.kind == PL_JINJA_ABSENT) return true;
+    pl_jinja_get_variable(r, t->symbol, &v);
+    return v.kind == PL_JINJA_NAMESPACE ||
+           pl_jinja_fail(r, "cannot assign attribute on non-namespace object");
+}
+
+static bool assign_each(struct pl_jinja_run *r, const struct pl_jinja_node *targets,
+                        const struct pl_jinja_value *v) {
+    struct pl_jinja_list *l;
+    size_t n = 0;
+    for (const struct pl_jinja_node *t = targets; t; t = t->next)
+        n++;
+    if (!pl_jinja_list_of(r, v, &l)) return false;
+    if (l->n != n) return pl_jinja_fail(r, "%zu values to unpack into %zu names", l->n, n);
+    for (const struct pl_jinja_node *t = targets; t; t = t->next)
+        if (!pl_jinja_assign(r, t, &l->items[l->n - n--])) return false;
+    return true;
+}
+
+bool pl_jinja_assign(struct pl_jinja_run *r, const struct pl_jinja_node *target,
+                     const struct pl_jinja_value *v) {
+    struct pl_jinja_value of;
+    if (target->kind == PL_JINJA_NODE_TUPLE) return assign_each(r, target->a, v);
+    if (target->value.kind == PL_JINJA_ABSENT) return pl_jinja_set_variable(r, target->symbol, v);
+    pl_jinja_get_variable(r, target->symbol, &of);
+    if (target->value.s[0] == '_')
+        return pl_jinja_fail(r, "a namespace cannot store names that begin with _");
+    return pl_jinja_put(r, of.map, &target->value, v);
+}
+
+static enum flow run_set(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value v;
+    r->at = n;
+    return flow_of(check_target(r, n->a) && pl_jinja_eval(r, n->b, &v) &&
+                   pl_jinja_assign(r, n->a, &v));
+}
+
+static enum flow run_set_block(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value v;
+    r->at = n;
+    if (!check_target(r, n->a)) return FAILED;
+    if (!pl_jinja_capture(r, n->body, open_scope(r, r->scope), &v)) return FAILED;
+    if (n->b && !pl_jinja_eval_filters(r, n->b, &v, &v)) return FAILED;
+    return flow_of(pl_jinja_assign(r, n->a, &v));
+}
+
+static enum flow run_filtered(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value v, text;
+    return flow_of(pl_jinja_capture(r, n->body, open_scope(r, r->scope), &v) &&
+                   pl_jinja_eval_filters(r, n->b, &v, &v) && pl_jinja_str(r, &v, &text) &&
+                   put(r, text.s, text.n));
+}
+
+static enum flow run_with(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_scope *scope = open_scope(r, r->scope), *outer = r->scope;
+    const struct pl_jinja_node *value = n->b;
+    struct pl_jinja_value v;
+    if (!scope) return FAILED;
+    for (const struct pl_jinja_node *t = n->a; t; t = t->next, value = value->next) {
+        if (!pl_jinja_eval(r, value, &v)) return FAILED; /* the names around, not those before */
+        r->scope = scope;
+        bool ok = pl_jinja_assign(r, t, &v);
+        r->scope = outer;
+        if (!ok) return FAILED;
+    }
+    return run_scoped(r, n->body, scope);
+}
+
+/* --- macros ----------------------------------------------------------------------------------- */
+static bool make_macro(struct pl_jinja_run *r, const struct pl_jinja_node *n,
+                       struct pl_jinja_value *out) {
+    struct pl_jinja_macro *m = pl_jinja_alloc(r->arena, sizeof *m);
+    if (!m) return pl_jinja_fail_memory(r);
+    *m = (struct pl_jinja_macro){n, r->scope};
+    for (struct pl_jinja_scope *s = r->scope; s; s = s->parent)
+        s->kept = true;
+    *out = (struct pl_jinja_value){.kind = PL_JINJA_MACRO, .macro = m};
+    return true;
+}
+
+static enum flow run_macro(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value v;
+    return flow_of(make_macro(r, n, &v) && pl_jinja_set_variable(r, n->symbol, &v));
+}
+
+static enum flow run_call_block(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_value caller, v, text;
+    return flow_of(make_macro(r, n->b, &caller) && pl_jinja_eval_call(r, n->a, &caller, &v) &&
+                   pl_jinja_str(r, &v, &text) && put(r, text.s, text.n));
+}
+
+static bool add_span(struct pl_jinja_run *r, size_t begin, size_t end) {
+    struct pl_jinja_spans *s = r->spans;
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : 16;
+        struct pl_jinja_span *items = realloc(s->items, cap * sizeof *items);
+        if (!items) {
+            r->arena->shortage = PL_JINJA_NO_MEMORY;
+            return pl_jinja_fail_memory(r);
+        }
+        s->items = items;
+        s->cap = cap;
+    }
+    s->items[s->n++] = (struct pl_jinja_span){begin, end};
+    return true;
+}
+
+static enum flow run_generation(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    size_t begin = r->out->len;
+    r->at = n;
+    if (r->spans && r->captures) {
+        pl_jinja_fail(r, "a generation block whose text goes into a value is not supported");
+        return FAILED;
+    }
+    enum flow flow = run_scoped(r, n->body, open_scope(r, r->scope));
+    return flow == NEXT && r->spans ? flow_of(add_span(r, begin, r->out->len)) : flow;
+}
+
+/* --- loops ------------------------------------------------------------------------------------ */
+struct pl_jinja_loop {
+    struct pl_jinja_iterator *it;
+    struct pl_jinja_value before, current, after; /* ABSENT: there is none, or not looked for */
+    int64_t index0;
+    size_t length; /* once known */
+    bool has_length, ended;
+    bool completed; /* a body came to its end: `else` does not run */
+};
+
+/* The element after the current one, looked for once. */
+static bool peek_next(struct pl_jinja_run *r, struct pl_jinja_loop *l) {
+    bool done;
+    if (l->after.kind != PL_JINJA_ABSENT || l->ended) return true;
+    if (!pl_jinja_next(r, l->it, &l->after, &done)) return false;
+    if (done) l->after = (struct pl_jinja_value){0};
+    l->ended = done;
+    return true;
+}
+
+/* All elements are taken in to count them. */
+static bool count_all(struct pl_jinja_run *r, struct pl_jinja_loop *l) {
+    const struct pl_jinja_value rest = {.kind = PL_JINJA_ITERATOR, .iterator = l->it};
+    struct pl_jinja_list *items;
+    if (l->has_length) return true;
+    if (pl_jinja_length(&l->it->over, &l->length) && !l->it->source && !l->it->node) {
+        l->has_length = true;
+        return true;
+    }
+    if (!pl_jinja_list_of(r, &rest, &items)) return false;
+    l->length = items->n + (size_t)l->index0 + 1 + (l->after.kind != PL_JINJA_ABSENT);
+    l->has_length = true;
+    const struct pl_jinja_value list = pl_jinja_list(items, PL_JINJA_PLAIN);
+    return pl_jinja_iterate(r, &list, &l->it);
+}
+
+enum loop_member {
+    INDEX,
+    INDEX0,
+    REVINDEX,
+    REVINDEX0,
+    FIRST,
+    LAST,
+    LENGTH,
+    DEPTH,
+    DEPTH0,
+    PREV,
+    AFTER
+};
+static const struct {
+    const char *name;
+    enum loop_member member;
+} loop_members[] = {
+    {"index", INDEX},   {"index0", INDEX0}, {"revindex", REVINDEX}, {"revindex0", REVINDEX0},
+    {"first", FIRST},   {"last", LAST},     {"length", LENGTH},     {"depth", DEPTH},
+    {"depth0", DEPTH0}, {"previtem", PREV}, {"nextitem", AFTER},
+};
+
+static void or_undefined(struct pl_jinja_value *v, const char *name) {
+    if (v->kind == PL_JINJA_ABSENT)
+        *v = (struct pl_jinja_value){
+            .kind = PL_JINJA_UNDEFINED, .s = name, .n = (uint32_t)strlen(name)};
+}
+
+static bool member_of_loop(struct pl_jinja_run *r, struct pl_jinja_loop *l, enum loop_member m,
+                           struct pl_jinja_value *out) {
+    if ((m == LAST || m == AFTER) && !peek_next(r, l)) return false;
+    if ((m == REVINDEX || m == REVINDEX0 || m == LENGTH) && !count_all(r, l)) return false;
+    int64_t length = (int64_t)l->length;
+    switch (m) {
+    case INDEX:
+        *out = pl_jinja_int(l->index0 + 1);
+        break;
+    case INDEX0:
+        *out = pl_jinja_int(l->index0);
+        break;
+    case REVINDEX:
+        *out = pl_jinja_int(length - l->index0);
+        break;
+    case REVINDEX0:
+        *out = pl_jinja_int(length - l->index0 - 1);
+        break;
+    case FIRST:
+        *out = pl_jinja_bool(l->index0 == 0);
+        break;
+    case LAST:
+        *out = pl_jinja_bool(l->after.kind == PL_JINJA_ABSENT);
+        break;
+    case LENGTH:
+        *out = pl_jinja_int(length);
+        break;
+    case DEPTH:
+        *out = pl_jinja_int(1);
+        break; /* loops that call themselves are not supported */
+    case DEPTH0:
+        *out = pl_jinja_int(0);
+        break;
+    case PREV:
+        *out = l->before;
+        break;
+    case AFTER:
+        *out = l->after;
+        break;
+    }
+    return true;
+}
+
+bool pl_jinja_loop_member(struct pl_jinja_run *r, struct pl_jinja_loop *loop, const char *name,
+                          size_t n, struct pl_jinja_value *out) {
+    for (size_t i = 0; i < sizeof loop_members / sizeof *loop_members; i++) {
+        if (strlen(loop_members[i].name) != n || memcmp(loop_members[i].name, name, n) != 0)
+            continue;
+        if (!member_of_loop(r, loop, loop_members[i].member, out)) return false;
+        or_undefined(out, loop_members[i].name);
+        return true;
+    }
+    if ((n == 5 && memcmp(name, "cycle", 5) == 0) || (n == 7 && memcmp(name, "changed", 7) == 0))
+        return pl_jinja_fail(r, "loop.%.*s is not supported", (int)n, name);
+    *out = (struct pl_jinja_value){0};
+    return true;
+}
+
+/* The elements of another iterator for which the condition of the loop holds. */
+static bool next_wanted(struct pl_jinja_run *r, struct pl_jinja_iterator *it,
+                        struct pl_jinja_value *out, bool *done) {
+    struct pl_jinja_scope *outer = r->scope;
+    struct pl_jinja_value holds = {0};
+    bool ok = true;
+    do {
+        *done = false;
+        if (!pl_jinja_next(r, it->source, out, done)) return false;
+        if (*done) return true;
+        it->scope->n = 0;
+        r->scope = it->scope;
+        ok = pl_jinja_assign(r, it->node->a, out) && pl_jinja_eval(r, it->node->c, &holds);
+        r->scope = outer;
+    } while (ok && !pl_jinja_truth(&holds));
+    return ok;
+}
+
+static bool open_loop(struct pl_jinja_run *r, const struct pl_jinja_node *n,
+                      struct pl_jinja_loop *l) {
+    struct pl_jinja_value over;
+    if (!pl_jinja_eval(r, n->b, &over) || !pl_jinja_iterate(r, &over, &l->it)) return false;
+    if (!n->c) return true;
+    struct pl_jinja_iterator *it = pl_jinja_alloc(r->arena, sizeof *it);
+    if (!it) return pl_jinja_fail_memory(r);
+    it->next = next_wanted;
+    it->source = l->it;
+    it->node = n;
+    it->scope = open_scope(r, r->scope);
+    l->it = it;
+    return it->scope != NULL;
+}
+
+/* The next element becomes the current one. */
+static bool advance(struct pl_jinja_run *r, struct pl_jinja_loop *l, bool *done) {
+    if (!peek_next(r, l)) return false;
+    *done = l->after.kind == PL_JINJA_ABSENT;
+    if (*done) return true;
+    l->before = l->current;
+    l->current = l->after;
+    l->after = (struct pl_jinja_value){0};
+    l->index0++;
+    return true;
+}
+
+static enum flow run_iterations(struct pl_jinja_run *r, const struct pl_jinja_node *n,
+                                struct pl_jinja_loop *l, struct pl_jinja_scope *outer) {
+    const struct pl_jinja_value loop = {.kind = PL_JINJA_LOOP, .loop = l};
+    struct pl_jinja_scope *scope = NULL;
+    enum flow flow = NEXT;
+    bool done;
+    for (;;) {
+        r->scope = outer;
+        if (!advance(r, l, &done)) return FAILED;
+        if (done) return NEXT;
+        if (!scope || scope->kept) scope = open_scope(r, outer);
+        if (!scope) return FAILED;
+        scope->n = 0;
+        r->scope = scope;
+        if (!pl_jinja_set_variable(r, PL_JINJA_SYMBOL_loop, &loop) ||
+            !pl_jinja_assign(r, n->a, &l->current))
+            return FAILED;
+        flow = run_all(r, n->body);
+        if (flow == BREAK || flow == FAILED) return flow;
+        l->completed |= flow == NEXT; /* Jinja's own: one left by `continue` does not count */
+    }
+}
+
+static enum flow run_for(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    struct pl_jinja_scope *outer = r->scope;
+    struct pl_jinja_loop *l = pl_jinja_alloc(r->arena, sizeof *l);
+    if (!l) {
+        pl_jinja_fail_memory(r);
+        return FAILED;
+    }
+    l->index0 = -1;
+    r->at = n;
+    if (!open_loop(r, n, l)) return FAILED;
+    enum flow flow = run_iterations(r, n, l, outer);
+    r->scope = outer;
+    if (flow == FAILED) return FAILED;
+    if (!l->completed) return run_scoped(r, n->otherwise, open_scope(r, outer));
+    return NEXT;
+}
+
+static enum flow run_break(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    (void)r, (void)n;
+    return BREAK;
+}
+
+static enum flow run_continue(struct pl_jinja_run *r, const struct pl_jinja_node *n) {
+    (void)r, (void)n;
+    return CONTINUE;
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+typedef enum flow runner(struct pl_jinja_run *r, const struct pl_jinja_node *n);
+#define AT(name) [PL_JINJA_NODE_##name - PL_JINJA_NODE_TEXT]
+
+static runner *const runners[] = {
+    AT(TEXT) = run_text,
+    AT(PRINT) = run_print,
+    AT(IF) = run_if,
+    AT(FOR) = run_for,
+    AT(SET) = run_set,
+    AT(SET_BLOCK) = run_set_block,
+    AT(MACRO) = run_macro,
+    AT(CALL_BLOCK) = run_call_block,
+    AT(FILTERED) = run_filtered,
+    AT(WITH) = run_with,
+    AT(GENERATION) = run_generation,
+    AT(BREAK) = run_break,
+    AT(CONTINUE) = run_continue,
+};
+
+static enum flow run_all(struct pl_jinja_run *r, const struct pl_jinja_node *first) {
+    const struct pl_jinja_node *outer = r->at;
+    enum flow flow = NEXT;
+    if (r->depth >= PL_JINJA_MAX_DEPTH) return flow_of(pl_jinja_fail(r, "nested too deeply"));
+    r->depth++;
+    for (const struct pl_jinja_node *n = first; n && flow == NEXT; n = n->next) {
+        r->at = n;
+        flow = flow_of(pl_jinja_spend(r, 0));
+        if (flow == NEXT) flow = runners[n->kind - PL_JINJA_NODE_TEXT](r, n);
+    }
+    r->depth--;
+    r->at = outer;
+    return flow;
+}
+
+bool pl_jinja_run_program(struct pl_jinja_run *r) {
+    return run_all(r, r->program->root) != FAILED;
+}

@@ -1,0 +1,318 @@
+/* value.c - arena, lists, maps, and what Python says of truth, equality and order. */
+#include "runtime/data/jinja/value.h"
+#include "estimator/base/checked.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* --- memory ----------------------------------------------------------------------------------- */
+#define BLOCK_BYTES 16384
+#define ALIGNMENT   16
+
+struct pl_jinja_block {
+    struct pl_jinja_block *next;
+    uint64_t bytes; /* of `data` */
+    _Alignas(ALIGNMENT) char data[];
+};
+
+/* Blocks double, so that there are few of them. */
+static bool add_block(struct pl_jinja_arena *a, uint64_t least) {
+    uint64_t bytes = a->blocks ? 2 * a->blocks->bytes : BLOCK_BYTES, total;
+    uint64_t left = a->limit_bytes > a->used_bytes ? a->limit_bytes - a->used_bytes : 0;
+    bytes = pl_u64_min(bytes, left);
+    bytes = pl_u64_max(bytes, least);
+    a->shortage = bytes > left ? PL_JINJA_OVER_LIMIT : PL_JINJA_NO_MEMORY;
+    if (bytes > left || !pl_u64_add(bytes, sizeof(struct pl_jinja_block), &total) ||
+        total > SIZE_MAX)
+        return false;
+    struct pl_jinja_block *b = malloc((size_t)total);
+    if (!b) return false;
+    b->next = a->blocks;
+    b->bytes = bytes;
+    a->blocks = b;
+    a->used_bytes += bytes;
+    a->at = b->data;
+    a->end = b->data + bytes;
+    return true;
+}
+
+static char *take(struct pl_jinja_arena *a, uint64_t bytes) {
+    uintptr_t misaligned = (uintptr_t)a->at % ALIGNMENT;
+    uint64_t room = (uint64_t)(a->end - a->at), pad = misaligned ? ALIGNMENT - misaligned : 0;
+    if (!a->blocks || pad > room || bytes > room - pad) {
+        if (!add_block(a, bytes)) return NULL;
+        pad = 0;
+    }
+    char *p = a->at + pad;
+    a->at = p + bytes;
+    return p;
+}
+
+void *pl_jinja_alloc(struct pl_jinja_arena *a, uint64_t bytes) {
+    char *p = take(a, bytes);
+    return p ? memset(p, 0, (size_t)bytes) : NULL;
+}
+
+void *pl_jinja_alloc_array(struct pl_jinja_arena *a, uint64_t n, uint64_t size) {
+    uint64_t bytes;
+    if (pl_u64_mul(n, size, &bytes)) return pl_jinja_alloc(a, bytes);
+    a->shortage = PL_JINJA_OVER_LIMIT;
+    return NULL;
+}
+
+char *pl_jinja_alloc_joined(struct pl_jinja_arena *a, const char *s, size_t n, const char *more,
+                            size_t m) {
+    uint64_t bytes = 0;
+    if (n && s + n == a->at && m <= (size_t)(a->end - a->at)) {
+        memmove(a->at, more, m);
+        a->at += m;
+        return a->at - m - n;
+    }
+    char *p = pl_u64_add(n, m, &bytes) && bytes <= UINT32_MAX ? take(a, bytes) : NULL;
+    if (bytes > UINT32_MAX) a->shortage = PL_JINJA_OVER_LIMIT;
+    if (!p) return NULL;
+    if (n) memcpy(p, s, n);
+    if (m) memcpy(p + n, more, m);
+    return p;
+}
+
+void pl_jinja_arena_empty(struct pl_jinja_arena *a) {
+    if (!a->blocks) return;
+    while (a->blocks->next) {
+        struct pl_jinja_block *b = a->blocks;
+        a->blocks = b->next;
+        free(b);
+    }
+    a->used_bytes = a->blocks->bytes;
+    a->at = a->blocks->data;
+    a->end = a->at + a->blocks->bytes;
+}
+
+void pl_jinja_arena_finish(struct pl_jinja_arena *a) {
+    pl_jinja_arena_empty(a);
+    free(a->blocks);
+    *a = (struct pl_jinja_arena){0};
+}
+
+/* --- kinds ------------------------------------------------------------------------------------ */
+const char *pl_jinja_type_name(const struct pl_jinja_value *v) {
+    static const char *const sequences[PL_JINJA_SEQUENCES] = {
+        "list", "tuple", "range", "dict_keys", "dict_values", "dict_items"};
+    static const char *const names[PL_JINJA_KINDS] = {
+        "nothing", "Undefined", "NoneType",  "bool",        "int",   "float",    "str",   "list",
+        "dict",    "Namespace", "generator", "LoopContext", "Macro", "function", "method"};
+    return v->kind == PL_JINJA_LIST ? sequences[v->sequence] : names[v->kind];
+}
+
+bool pl_jinja_truth(const struct pl_jinja_value *v) {
+    switch ((enum pl_jinja_kind)v->kind) {
+    case PL_JINJA_ABSENT:
+    case PL_JINJA_UNDEFINED:
+    case PL_JINJA_NONE:
+        return false;
+    case PL_JINJA_BOOL:
+        return v->b;
+    case PL_JINJA_INT:
+        return v->i != 0;
+    case PL_JINJA_FLOAT:
+        return v->f != 0;
+    case PL_JINJA_STRING:
+        return v->n != 0;
+    case PL_JINJA_LIST:
+        return v->list->n != 0;
+    case PL_JINJA_MAP:
+        return v->map->n != 0;
+    default:
+        return true;
+    }
+}
+
+bool pl_jinja_integer(const struct pl_jinja_value *v, int64_t *out) {
+    if (v->kind != PL_JINJA_INT && v->kind != PL_JINJA_BOOL) return false;
+    *out = v->kind == PL_JINJA_INT ? v->i : v->b;
+    return true;
+}
+
+bool pl_jinja_number(const struct pl_jinja_value *v, double *out) {
+    int64_t i;
+    if (v->kind == PL_JINJA_FLOAT)
+        *out = v->f;
+    else if (pl_jinja_integer(v, &i))
+        *out = (double)i;
+    else
+        return false;
+    return true;
+}
+
+bool pl_jinja_is_number(const struct pl_jinja_value *v) {
+    return v->kind == PL_JINJA_BOOL || v->kind == PL_JINJA_INT || v->kind == PL_JINJA_FLOAT;
+}
+
+bool pl_jinja_hashable(const struct pl_jinja_value *v) {
+    if (v->kind == PL_JINJA_MAP) return false;
+    if (v->kind != PL_JINJA_LIST) return true;
+    if (v->sequence != PL_JINJA_TUPLE) return v->sequence == PL_JINJA_RANGE;
+    for (size_t i = 0; i < v->list->n; i++)
+        if (!pl_jinja_hashable(&v->list->items[i])) return false;
+    return true;
+}
+
+/* --- equality and order ----------------------------------------------------------------------- */
+/* 2^63 as a double separates what an int64_t can hold. */
+static int compare_numbers(const struct pl_jinja_value *a, const struct pl_jinja_value *b,
+                           bool *ordered) {
+    int64_t x, y;
+    double f, g;
+    *ordered = true;
+    if (pl_jinja_integer(a, &x) && pl_jinja_integer(b, &y)) return (x > y) - (x < y);
+    (void)pl_jinja_number(a, &f);
+    (void)pl_jinja_number(b, &g);
+    *ordered = !isnan(f) && !isnan(g);
+    if (f != g || f >= 0x1p63 || f < -0x1p63) return (f > g) - (f < g);
+    /* equal as doubles: an integer beyond 2^53 may still differ from the float beside it */
+    x = pl_jinja_integer(a, &x) ? x : (int64_t)f;
+    y = pl_jinja_integer(b, &y) ? y : (int64_t)g;
+    return (x > y) - (x < y);
+}
+
+static bool equal_lists(const struct pl_jinja_list *a, const struct pl_jinja_list *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!pl_jinja_equal(&a->items[i], &b->items[i])) return false;
+    return true;
+}
+
+static bool equal_maps(const struct pl_jinja_map *a, const struct pl_jinja_map *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const struct pl_jinja_value *v = pl_jinja_map_get(b, &a->entries[i].key);
+        if (!v || !pl_jinja_equal(&a->entries[i].value, v)) return false;
+    }
+    return true;
+}
+
+bool pl_jinja_equal(const struct pl_jinja_value *a, const struct pl_jinja_value *b) {
+    bool ordered;
+    if (pl_jinja_is_number(a) && pl_jinja_is_number(b))
+        return compare_numbers(a, b, &ordered) == 0 && ordered;
+    if (a->kind != b->kind) return false;
+    switch ((enum pl_jinja_kind)a->kind) {
+    case PL_JINJA_UNDEFINED:
+    case PL_JINJA_NONE:
+        return true;
+    case PL_JINJA_STRING:
+        return a->n == b->n && memcmp(a->s, b->s, a->n) == 0;
+    case PL_JINJA_LIST:
+        return a->sequence == b->sequence && equal_lists(a->list, b->list);
+    case PL_JINJA_MAP:
+        return equal_maps(a->map, b->map);
+    default:
+        return a->map == b->map; /* the same object */
+    }
+}
+
+static int compare_bytes(const char *a, size_t n, const char *b, size_t m) {
+    int order = memcmp(a, b, n < m ? n : m); /* the order of UTF-8 is that of code points */
+    return order ? (order > 0) - (order < 0) : (n > m) - (n < m);
+}
+
+static bool order_lists(const struct pl_jinja_list *a, const struct pl_jinja_list *b, int *order) {
+    for (size_t i = 0; i < a->n && i < b->n; i++)
+        if (!pl_jinja_equal(&a->items[i], &b->items[i]))
+            return pl_jinja_order(&a->items[i], &b->items[i], order);
+    *order = (a->n > b->n) - (a->n < b->n);
+    return true;
+}
+
+bool pl_jinja_order(const struct pl_jinja_value *a, const struct pl_jinja_value *b, int *order) {
+    bool ordered;
+    if (pl_jinja_is_number(a) && pl_jinja_is_number(b)) {
+        *order = compare_numbers(a, b, &ordered);
+        return ordered;
+    }
+    if (a->kind == PL_JINJA_STRING && b->kind == PL_JINJA_STRING) {
+        *order = compare_bytes(a->s, a->n, b->s, b->n);
+        return true;
+    }
+    return a->kind == PL_JINJA_LIST && b->kind == PL_JINJA_LIST && a->sequence == b->sequence &&
+           a->sequence <= PL_JINJA_TUPLE && order_lists(a->list, b->list, order);
+}
+
+/* --- lists and maps --------------------------------------------------------------------------- */
+struct pl_jinja_list *pl_jinja_list_new(struct pl_jinja_arena *a, size_t cap) {
+    struct pl_jinja_list *l = pl_jinja_alloc(a, sizeof *l);
+    if (!l || !cap) return l;
+    l->items = pl_jinja_alloc_array(a, cap, sizeof *l->items);
+    l->cap = cap;
+    return l->items ? l : NULL;
+}
+
+static bool deepen(struct pl_jinja_arena *a, uint32_t *depth, const struct pl_jinja_value *v) {
+    uint32_t below = v->kind == PL_JINJA_LIST  ? v->list->depth + 1
+                     : v->kind == PL_JINJA_MAP ? v->map->depth + 1
+                                               : 0;
+    if (below > *depth) *depth = below;
+    if (below <= PL_JINJA_DEPTH) return true;
+    a->shortage = PL_JINJA_TOO_DEEP;
+    return false;
+}
+
+bool pl_jinja_list_add(struct pl_jinja_arena *a, struct pl_jinja_list *l,
+                       const struct pl_jinja_value *v) {
+    if (!deepen(a, &l->depth, v)) return false;
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 8;
+        struct pl_jinja_value *items = pl_jinja_alloc_array(a, cap, sizeof *items);
+        if (!items) return false;
+        if (l->n) memcpy(items, l->items, l->n * sizeof *items);
+        l->items = items;
+        l->cap = cap;
+    }
+    l->items[l->n++] = *v;
+    return true;
+}
+
+struct pl_jinja_map *pl_jinja_map_new(struct pl_jinja_arena *a, size_t cap) {
+    struct pl_jinja_map *m = pl_jinja_alloc(a, sizeof *m);
+    if (!m || !cap) return m;
+    m->entries = pl_jinja_alloc_array(a, cap, sizeof *m->entries);
+    m->cap = cap;
+    return m->entries ? m : NULL;
+}
+
+struct pl_jinja_value *pl_jinja_map_find(const struct pl_jinja_map *m, const char *key, size_t n) {
+    for (size_t i = 0; i < m->n; i++) {
+        const struct pl_jinja_value *k = &m->entries[i].key;
+        if (k->kind == PL_JINJA_STRING && k->n == n && memcmp(k->s, key, n) == 0)
+            return &m->entries[i].value;
+    }
+    return NULL;
+}
+
+struct pl_jinja_value *pl_jinja_map_get(const struct pl_jinja_map *m,
+                                        const struct pl_jinja_value *key) {
+    if (key->kind == PL_JINJA_STRING) return pl_jinja_map_find(m, key->s, key->n);
+    for (size_t i = 0; i < m->n; i++)
+        if (pl_jinja_equal(&m->entries[i].key, key)) return &m->entries[i].value;
+    return NULL;
+}
+
+bool pl_jinja_map_set(struct pl_jinja_arena *a, struct pl_jinja_map *m,
+                      const struct pl_jinja_value *key, const struct pl_jinja_value *value) {
+    struct pl_jinja_value *old = pl_jinja_map_get(m, key);
+    if (!deepen(a, &m->depth, key) || !deepen(a, &m->depth, value)) return false;
+    if (old) {
+        *old = *value;
+        return true;
+    }
+    if (m->n == m->cap) {
+        size_t cap = m->cap ? 2 * m->cap : 8;
+        struct pl_jinja_entry *entries = pl_jinja_alloc_array(a, cap, sizeof *entries);
+        if (!entries) return false;
+        if (m->n) memcpy(entries, m->entries, m->n * sizeof *entries);
+        m->entries = entries;
+        m->cap = cap;
+    }
+    m->entries[m->n++] = (struct pl_jinja_entry){*key, *value};
+    return true;
+}
