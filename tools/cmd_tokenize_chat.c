@@ -197,23 +197,19 @@ static pl_err open_tokenizer(const struct pl_cli *cli, struct chat_session *s, s
 
 static pl_err choose_template(const struct pl_cli *cli, struct chat_session *s, struct pl_diag *d) {
     const char *name = cli->flag[PL_FLAG_CHAT_TEMPLATE];
-    bool automatic = strcmp(name, "auto") == 0;
-    const char *jinja = automatic && s->tokenizer ? pl_tokenizer_chat_template(s->tokenizer) : NULL;
     struct pl_text names = {0};
     size_t length = strlen(name);
     if (length > 6 && strcmp(name + length - 6, ".jinja") == 0)
         return pl_chat_program_read(&s->program, name, d);
-    s->t = !automatic ? pl_chat_find(name) : jinja ? pl_chat_recognise(jinja) : NULL;
+    if (strcmp(name, "auto") == 0)
+        return s->tokenizer ? pl_chat_program_take(&s->program, s->tokenizer, d)
+                            : pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
+                                          "--chat-template auto needs --tokenizer PATH");
+    s->t = pl_chat_find(name);
     if (s->t) return PL_ERR_OK;
-    if (!automatic)
-        pl_diag_set(d, PL_ERR_USAGE, "--chat-template %.40s is not known", name);
-    else
-        pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "%s",
-                    !s->tokenizer ? "--chat-template auto needs --tokenizer PATH"
-                    : jinja       ? "the tokenizer's chat template is not a known one"
-                                  : "the tokenizer brings no chat template");
+    pl_diag_set(d, PL_ERR_USAGE, "--chat-template %.40s is not known", name);
     pl_chat_list_names(&names);
-    pl_diag_hint(d, "known templates: %s", pl_text_str(&names));
+    pl_diag_hint(d, "known templates: %s; or auto, or FILE.jinja", pl_text_str(&names));
     pl_text_finish(&names);
     return d->err;
 }

@@ -154,8 +154,9 @@ static const struct pl_command commands[] = {
                 "add_generation_prompt, enable_thinking, bos_token, eos_token, date. Under --json\n"
                 "its answer is {\"rendered\":...}, or {\"error\":...} where the template\n"
                 "refuses it.\n"
-                "NAME is one that `chat_template` takes; auto is that of --tokenizer, whose marks\n"
-                "are then written.\n"
+                "NAME is what `chat_template` takes; auto is that of --tokenizer, whose marks are\n"
+                "then written. By auto and FILE.jinja a line may also have tools, documents and\n"
+                "further variables of the template.\n"
                 "With a job: its first samples, in the order training takes them, with what is\n"
                 "trained on and what is masked, and the counts of the data. No device is asked.\n",
         .run = pl_cmd_tokenize,

@@ -102,7 +102,7 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
     PL_TRY(open_tokenizer(q, d));
     const char *prompt = cli->flag[PL_FLAG_PROMPT];
     PL_TRY(pl_cli_has(cli, PL_FLAG_CHAT)
-               ? pl_generate_text_encode_chat(&q->text, prompt, q->job.chat_template, d)
+               ? pl_generate_text_encode_chat(&q->text, prompt, &q->job.chat_template, d)
                : pl_generate_text_encode(&q->text, prompt, d));
     q->n = q->text.prompt.n;
     q->ids = pl_malloc((size_t)q->n * sizeof *q->ids);

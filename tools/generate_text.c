@@ -3,7 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/config/job.h"
-#include "runtime/data/chat/chat.h"
+#include "runtime/data/chat/own.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +30,6 @@ static const char *special_piece(const struct pl_tokenizer *t, int64_t id) {
     return id < 0 ? NULL : pl_tokenizer_piece(t, (int32_t)id);
 }
 
-static pl_err find_template(const struct pl_tokenizer *t, uint32_t number,
-                            const struct pl_chat_template **out, struct pl_diag *d) {
-    const char *jinja = pl_tokenizer_chat_template(t);
-    *out = number != PL_CHAT_TEMPLATE_AUTO ? pl_chat_nth(number - 1)
-           : jinja                         ? pl_chat_recognise(jinja)
-                                           : NULL;
-    if (*out) return PL_ERR_OK;
-    pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the tokenizer has %s chat template",
-                jinja ? "an unknown" : "no");
-    pl_diag_hint(d, "name one by --chat-template, or leave out --chat and write the whole prompt");
-    return PL_ERR_DATA_TEMPLATE;
-}
-
 /* A mark that is one token to this tokenizer. */
 static void find_turn_end(struct pl_generate_text *t, const struct pl_chat_template *by) {
     const char *mark = pl_chat_turn_end(by);
@@ -51,23 +38,76 @@ static void find_turn_end(struct pl_generate_text *t, const struct pl_chat_templ
     t->turn_end = t->ends_turns ? (int32_t)id : 0;
 }
 
-/* The template writes what the tokenizer would add. */
-pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
-                                    uint32_t chat_template, struct pl_diag *d) {
-    const struct pl_chat_template *by;
+/* The first special token that the program writes after an answer ends it. */
+static pl_err find_own_turn_end(struct pl_generate_text *t, struct pl_chat_own *own,
+                                const struct pl_text *prompt, struct pl_diag *d) {
+    static const struct pl_jinja_value word = {.kind = PL_JINJA_STRING, .s = "x", .n = 1};
+    struct pl_jinja_value answer;
+    pl_err err = PL_ERR_OK;
+    PL_TRY(pl_chat_make_message(&own->memory, "assistant", &word, &answer, d));
+    if (!pl_jinja_list_add(&own->memory.arena, own->request.messages.list, &answer))
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the prompt");
+    own->request.generate = false;
+    PL_TRY(pl_chat_program_render(&own->program, &own->memory, &own->request, &own->part, NULL, d));
+    size_t from = own->part.len > prompt->len ? prompt->len : 0;
+    PL_TRY(pl_tokenizer_encode(t->tokenizer, t->scratch, own->part.data + from,
+                               own->part.len - from, false, &t->prompt, d));
+    for (uint64_t i = 0; i < t->prompt.n && !t->ends_turns; i++) {
+        t->ends_turns = pl_tokenizer_is_special(t->tokenizer, t->prompt.ids[i]);
+        if (t->ends_turns) t->turn_end = t->prompt.ids[i];
+    }
+    return err;
+}
+
+/* By the model's own program, or that of a file. */
+static pl_err render_own(struct pl_generate_text *t, struct pl_chat_own *own, const char *prompt,
+                         struct pl_text *out, struct pl_diag *d) {
+    const struct pl_jinja_value content = pl_jinja_literal(prompt);
+    struct pl_jinja_value message;
+    pl_jinja_begin(&own->memory);
+    PL_TRY(pl_chat_make_message(&own->memory, "user", &content, &message, d));
+    struct pl_jinja_list *list = pl_jinja_list_new(&own->memory.arena, 2);
+    if (!list || !pl_jinja_list_add(&own->memory.arena, list, &message))
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the prompt");
+    own->request =
+        (struct pl_chat_request){.messages = pl_jinja_list(list, PL_JINJA_PLAIN),
+                                 .bos = special_piece(t->tokenizer, pl_tokenizer_bos(t->tokenizer)),
+                                 .eos = special_piece(t->tokenizer, pl_tokenizer_eos(t->tokenizer)),
+                                 .generate = true};
+    PL_TRY(pl_chat_program_render(&own->program, &own->memory, &own->request, out, NULL, d));
+    return find_own_turn_end(t, own, out, d);
+}
+
+static pl_err render_named(struct pl_generate_text *t, const struct pl_chat_template *by,
+                           const char *prompt, struct pl_chat_text *out, struct pl_diag *d) {
     const struct pl_chat_options how = {
         .bos = special_piece(t->tokenizer, pl_tokenizer_bos(t->tokenizer)),
         .eos = special_piece(t->tokenizer, pl_tokenizer_eos(t->tokenizer)),
         .generate = true};
     const struct pl_chat_message message = {PL_CHAT_USER, prompt, strlen(prompt)};
-    struct pl_chat_text text = {0};
-    PL_TRY(find_template(t->tokenizer, chat_template, &by, d));
     find_turn_end(t, by);
-    pl_err err = pl_chat_render(by, &how, &message, 1, &text, d);
-    if (err == PL_ERR_OK)
-        err = pl_tokenizer_encode(t->tokenizer, t->scratch, pl_text_str(&text.text), text.text.len,
-                                  false, &t->prompt, d);
+    return pl_chat_render(by, &how, &message, 1, out, d);
+}
+
+/* The template writes what the tokenizer would add. */
+pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
+                                    const struct pl_template_choice *choice, struct pl_diag *d) {
+    struct pl_chat_own own = {.part = {0}};
+    struct pl_chat_text text = {0};
+    pl_err err;
+    if (choice->choice == PL_CHAT_TEMPLATE_FILE)
+        PL_TRY_GOTO(pl_chat_program_read(&own.program, choice->path, d), out);
+    else if (choice->choice == PL_CHAT_TEMPLATE_AUTO)
+        PL_TRY_GOTO(pl_chat_program_take(&own.program, t->tokenizer, d), out);
+    if (own.program.plain || own.program.with_tools)
+        PL_TRY_GOTO(render_own(t, &own, prompt, &text.text, d), out);
+    else
+        PL_TRY_GOTO(render_named(t, pl_chat_nth(choice->choice - 1), prompt, &text, d), out);
+    err = pl_tokenizer_encode(t->tokenizer, t->scratch, pl_text_str(&text.text), text.text.len,
+                              false, &t->prompt, d);
+out:
     pl_chat_text_finish(&text);
+    pl_chat_own_finish(&own);
     return err;
 }
 

@@ -9,6 +9,7 @@
 #ifndef PL_TOOLS_GENERATE_TEXT_H
 #define PL_TOOLS_GENERATE_TEXT_H
 
+#include "estimator/config/job.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -32,7 +33,8 @@ pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, s
 /* Of a conversation that begins with it, by a choice of the key `chat_template`; auto: the
  * tokenizer's own. */
 pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
-                                    uint32_t chat_template, struct pl_diag *d);
+                                    const struct pl_template_choice *choice,
+                                    struct pl_diag *d);
 /* Writes what `id` completes. */
 void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out);
 void pl_generate_text_flush(struct pl_generate_text *t, FILE *out); /* what was held back */

@@ -70,10 +70,16 @@ enum {
 };
 enum { PL_TRAIN_ON_ALL, PL_TRAIN_ON_RESPONSES, PL_TRAIN_ON_LAST };
 enum { PL_CHAT_TEMPLATE_AUTO }; /* the others in the order of the row's choices */
+#define PL_CHAT_TEMPLATE_FILE (UINT32_MAX - 2) /* the template is that of a file */
 
 struct pl_str_list {
     char **items; /* owned */
     uint32_t n;
+};
+
+struct pl_template_choice {
+    uint32_t choice; /* PL_CHAT_TEMPLATE_* */
+    char *path;      /* owned; of PL_CHAT_TEMPLATE_FILE, else NULL */
 };
 
 enum { PL_SPLIT_TRAIN, PL_SPLIT_EVAL };
@@ -125,6 +131,7 @@ typedef bool pl_type_BOOL;
 typedef uint32_t pl_type_U32, pl_type_ENUM, pl_type_AUTO, pl_type_RECOMPUTE, pl_type_DEVICE;
 typedef uint64_t pl_type_U64, pl_type_BYTES;
 typedef double pl_type_F64;
+typedef struct pl_template_choice pl_type_TEMPLATE;
 typedef struct pl_str_list pl_type_LIST;
 typedef struct pl_dataset_list pl_type_DATASETS;
 

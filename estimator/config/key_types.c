@@ -229,6 +229,22 @@ static pl_err parse_ENUM(const struct pl_key_input *in, void *field) {
     return wrong_choice(in, word);
 }
 
+static bool is_template_file(const char *text) {
+    static const char end[] = ".jinja";
+    size_t n = strlen(text);
+    return n >= sizeof end && strcmp(text + n - (sizeof end - 1), end) == 0;
+}
+
+static pl_err parse_TEMPLATE(const struct pl_key_input *in, void *field) {
+    struct pl_template_choice *out = field;
+    if (in->node->kind != PL_NODE_SCALAR || !is_template_file(in->node->text))
+        return parse_ENUM(in, &out->choice);
+    out->path = pl_strdup(in->node->text);
+    if (!out->path) return pl_key_out_of_memory(in);
+    out->choice = PL_CHAT_TEMPLATE_FILE;
+    return PL_ERR_OK;
+}
+
 static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
     uint32_t *out = field;
     bool flag, outside;
@@ -399,6 +415,14 @@ static void print_ENUM(const struct pl_key_info *info, const void *field, struct
     pl_text_addf(out, null ? "\"%s\"" : "%s", choice);
 }
 
+static void print_TEMPLATE(const struct pl_key_info *info, const void *field, struct pl_text *out) {
+    const struct pl_template_choice *t = field;
+    if (t->choice == PL_CHAT_TEMPLATE_FILE)
+        pl_scalar_write(out, t->path);
+    else
+        print_ENUM(info, &t->choice, out);
+}
+
 static void print_AUTO(const struct pl_key_info *info, const void *field, struct pl_text *out) {
     if (*(const uint32_t *)field == PL_AUTO)
         pl_text_add(out, "auto");
@@ -461,6 +485,10 @@ static bool is_set_BOOL(const void *field) {
     return true;
 }
 
+static bool is_set_TEMPLATE(const void *field) {
+    return is_set_U32(&((const struct pl_template_choice *)field)->choice);
+}
+
 static void clear_STR(void *field) {
     free(*(char **)field);
     *(char **)field = NULL;
@@ -476,6 +504,12 @@ static void clear_U64(void *field) {
 }
 static void clear_F64(void *field) {
     *(double *)field = (double)NAN;
+}
+
+static void clear_TEMPLATE(void *field) {
+    struct pl_template_choice *t = field;
+    free(t->path);
+    *t = (struct pl_template_choice){.choice = PL_UNSET_U32};
 }
 
 #define parse_DATASETS   pl_datasets_parse

@@ -20,6 +20,7 @@
     X(U64, "whole number")                                                                         \
     X(F64, "number")                                                                               \
     X(ENUM, "choice")                                                                              \
+    X(TEMPLATE, "choice or path")                                                                  \
     X(AUTO, "whole number or auto")                                                                \
     X(BYTES, "size or auto")                                                                       \
     X(RECOMPUTE, "level")                                                                          \

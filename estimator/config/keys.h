@@ -7,6 +7,7 @@
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
  * Types: STR char *, BOOL bool, U32 uint32_t, U64 uint64_t, F64 double, ENUM uint32_t,
  *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
+ *   TEMPLATE struct pl_template_choice (a choice, or the path of a .jinja file),
  *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*),
  *   LIST struct pl_str_list (a scalar is a list of one),
  *   DATASETS struct pl_dataset_list. */
@@ -59,10 +60,10 @@
       "read), off, or a directory")                                                                \
     X(tokenizer, STR, "", 0, 0, "",                                                                \
       "tokenizer.json, its directory, or `byte`; unset: the model's; `format: tokens` needs none") \
-    X(chat_template, ENUM, "auto", 0, 0,                                                           \
+    X(chat_template, TEMPLATE, "auto", 0, 0,                                                       \
       "auto|chatml|llama2|llama3|llama31|llama32|mistral|mistral_sysfirst|mistral_small3|qwen25|"  \
       "qwen25_base|qwen3|qwen3_nothink|phi4_mini|smollm2|smollm3|smollm3_nothink|zephyr|alpaca",   \
-      "how conversations become text; auto: the tokenizer's own template, if it is one of these")  \
+      "how conversations become text; auto: the model's own template; FILE.jinja: that of a file") \
     X(chat_date, STR, "", 0, 0, "",                                                                \
       "day that templates with a date show, such as 2025-01-31; unset: today")                     \
     X(train_on, ENUM, "responses", 0, 0, "all|responses|last",                                     \

@@ -536,16 +536,11 @@ void pl_data_close(struct pl_data **data) {
 uint64_t pl_data_rows(const struct pl_data *data) {
     return data->n_rows;
 }
-uint32_t pl_data_chat_template(const struct pl_data *data) {
-    const struct pl_chat_template *t = data->parser.encoder.chat;
-    return t ? PL_CHAT_TEMPLATE_AUTO + 1 + (uint32_t)pl_chat_number(t) : PL_CHAT_TEMPLATE_AUTO;
-}
-
 const char *pl_data_chat_date(const struct pl_data *data, char buf[PL_DAY_TEXT]) {
     const struct pl_encoder *e = &data->parser.encoder;
     const struct pl_chat_date *day = &e->options.date;
     buf[0] = 0;
-    if (e->chat && pl_chat_shows_date(e->chat))
+    if (pl_encoder_shows_date(e))
         snprintf(buf, PL_DAY_TEXT, "%04d-%02d-%02d", day->year, day->month, day->day);
     return buf;
 }

@@ -61,9 +61,7 @@ uint32_t pl_data_files(const struct pl_data *data);
 const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i);
 const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t row);
 uint64_t pl_data_rows(const struct pl_data *data);
-/* What chats were rendered by: the value of `chat_template`, PL_CHAT_TEMPLATE_AUTO = no template
- * was chosen; and the day they show as `chat_date` takes it, "" = none. */
-uint32_t pl_data_chat_template(const struct pl_data *data);
+/* The day that chats show, as `chat_date` takes it; "" = they show none. */
 #define PL_DAY_TEXT 16
 const char *pl_data_chat_date(const struct pl_data *data, char buf[PL_DAY_TEXT]);
 const struct pl_data_stats *pl_data_stats(const struct pl_data *data);

@@ -5,6 +5,7 @@
 #include "estimator/base/digest.h"
 #include "estimator/base/open_file.h"
 #include "estimator/model/resolve.h"
+#include "runtime/data/jinja/chars.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -150,6 +151,8 @@ void pl_encoder_finish(struct pl_encoder *e) {
     pl_tokenizer_scratch_destroy(&e->scratch);
     pl_tokenizer_close(&e->tokenizer);
     pl_chat_text_finish(&e->rendered);
+    pl_chat_own_finish(&e->own);
+    free(e->wanted);
     pl_token_list_finish(&e->tokens);
     *e = (struct pl_encoder){0};
 }
@@ -165,21 +168,33 @@ static pl_err no_template(const struct pl_job *job, struct pl_diag *d, const cha
     return PL_ERR_DATA_TEMPLATE;
 }
 
+static pl_err take_own(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
+    return pl_tokenizer_template(e->tokenizer, 0)
+               ? pl_chat_program_take(&e->own.program, e->tokenizer, d)
+               : no_template(job, d,
+                             "conversations need a chat template, and the tokenizer brings none");
+}
+
+static pl_err read_own(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
+    char *path = pl_job_input_path(job, job->chat_template.path);
+    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the template");
+    pl_err err = pl_chat_program_read(&e->own.program, path, d);
+    free(path);
+    return err;
+}
+
 static pl_err find_template(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
-    if (job->chat_template != PL_CHAT_TEMPLATE_AUTO) {
-        e->chat = pl_chat_nth(job->chat_template - 1);
-        return PL_ERR_OK;
-    }
-    const char *jinja = pl_tokenizer_chat_template(e->tokenizer);
-    if (!jinja)
-        return no_template(job, d,
-                           "conversations need a chat template, and the tokenizer "
-                           "brings none");
-    e->chat = pl_chat_recognise(jinja);
-    return e->chat ? PL_ERR_OK
-                   : no_template(job, d,
-                                 "the tokenizer's chat template is not one that is known "
-                                 "here");
+    uint32_t choice = job->chat_template.choice;
+    e->by_program = choice == PL_CHAT_TEMPLATE_AUTO || choice == PL_CHAT_TEMPLATE_FILE;
+    if (choice == PL_CHAT_TEMPLATE_FILE) return read_own(e, job, d);
+    if (choice == PL_CHAT_TEMPLATE_AUTO) return take_own(e, job, d);
+    e->chat = pl_chat_nth(choice - 1);
+    return PL_ERR_OK;
+}
+
+/* Programs count by their text, which is a fact of its own. */
+static const char *template_name(const struct pl_encoder *e) {
+    return e->by_program ? "of its own" : pl_chat_name(e->chat);
 }
 
 /* The spelling of an id; NULL = it has none. */
@@ -190,16 +205,24 @@ static const char *piece(const struct pl_encoder *e, int64_t id) {
 /* A byte tokenizer has no marks of its own: the template's are spelled out. Another one writes what
  * it has, as its Jinja program would. */
 static pl_err spell_marks(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
-    const char *name = pl_chat_name(e->chat);
     if (e->bytes) return PL_ERR_OK;
     const char *bos = piece(e, pl_tokenizer_bos(e->tokenizer));
+    e->own.request.bos = bos;
     e->options.bos = bos ? bos : "";
-    e->options.eos = piece(e, e->eos);
-    if (e->options.eos || !pl_chat_writes_eos(e->chat)) return PL_ERR_OK;
+    e->options.eos = e->own.request.eos = piece(e, e->eos);
+    if (e->by_program || e->options.eos || !pl_chat_writes_eos(e->chat)) return PL_ERR_OK;
     return pl_job_error(job, PL_KEY_chat_template, PL_ERR_DATA_TEMPLATE, d,
                         "template %s ends answers with the end of sequence, and neither tokenizer "
                         "nor model names one",
-                        name);
+                        pl_chat_name(e->chat));
+}
+
+bool pl_encoder_shows_date(const struct pl_encoder *e) {
+    static const char name[] = "strftime_now";
+    const struct pl_chat_program *p = &e->own.program;
+    if (!e->by_program) return e->chat && pl_chat_shows_date(e->chat);
+    return (p->plain && pl_jinja_mentions(p->plain, name, sizeof name - 1)) ||
+           (p->with_tools && pl_jinja_mentions(p->with_tools, name, sizeof name - 1));
 }
 
 static pl_err choose_date(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
@@ -208,28 +231,39 @@ static pl_err choose_date(struct pl_encoder *e, const struct pl_job *job, struct
     if (job->chat_date && !pl_chat_date_parse(job->chat_date, date))
         return pl_job_error(job, PL_KEY_chat_date, PL_ERR_CONFIG_RANGE, d,
                             "`chat_date: %.40s` is not a day such as 2025-01-31", job->chat_date);
-    if (job->chat_date || !pl_chat_shows_date(e->chat)) return PL_ERR_OK;
-    *date = pl_chat_today();
-    if (notes)
-        pl_text_addf(notes, "template %s shows the date: `chat_date: %04d-%02d-%02d` repeats it\n",
-                     pl_chat_name(e->chat), date->year, date->month, date->day);
+    if (!job->chat_date && pl_encoder_shows_date(e)) {
+        *date = pl_chat_today();
+        if (notes)
+            pl_text_addf(notes,
+                         "template %s shows the date: `chat_date: %04d-%02d-%02d` repeats it\n",
+                         template_name(e), date->year, date->month, date->day);
+    }
+    e->own.request.date = *date;
     return PL_ERR_OK;
+}
+
+/* A mark that ends turns and is not one token is trained on letter by letter. */
+static void note_turn_end(const struct pl_encoder *e, struct pl_text *notes) {
+    if (!notes || e->by_program || e->bytes || pl_chat_writes_eos(e->chat)) return;
+    const char *end = pl_chat_turn_end(e->chat);
+    if (pl_tokenizer_id(e->tokenizer, end) < 0)
+        pl_text_addf(notes, "template %s: `%s` is no token of the tokenizer, but several\n",
+                     pl_chat_name(e->chat), end);
 }
 
 pl_err pl_encoder_choose_chat(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
                               struct pl_diag *d) {
-    if (e->chat) return PL_ERR_OK;
+    if (e->chat || e->by_program) return PL_ERR_OK;
     pl_err err;
     PL_TRY_GOTO(find_template(e, job, d), out);
     PL_TRY_GOTO(spell_marks(e, job, d), out);
     PL_TRY_GOTO(choose_date(e, job, notes, d), out);
-    const char *end = pl_chat_turn_end(e->chat);
-    if (notes && !e->bytes && !pl_chat_writes_eos(e->chat) &&
-        pl_tokenizer_id(e->tokenizer, end) < 0)
-        pl_text_addf(notes, "template %s: `%s` is no token of the tokenizer, but several\n",
-                     pl_chat_name(e->chat), end);
+    note_turn_end(e, notes);
 out:
-    if (err != PL_ERR_OK) e->chat = NULL;
+    if (err == PL_ERR_OK) return err;
+    e->chat = NULL;
+    e->by_program = false;
+    pl_chat_own_finish(&e->own);
     return err;
 }
 
@@ -237,10 +271,11 @@ void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out) {
     const struct pl_chat_options *o = &e->options;
     pl_text_addf(out, "tokenizer %016llx, end %lld, train_on %u\n", (unsigned long long)e->identity,
                  (long long)e->eos, e->train_on);
-    if (!e->chat) return;
-    pl_text_addf(out, "template %s, marks %s %s", pl_chat_name(e->chat), o->bos ? o->bos : "-",
+    if (!e->chat && !e->by_program) return;
+    pl_text_addf(out, "template %s %016llx, marks %s %s", template_name(e),
+                 (unsigned long long)e->own.program.identity, o->bos ? o->bos : "-",
                  o->eos ? o->eos : "-");
-    if (pl_chat_shows_date(e->chat))
+    if (pl_encoder_shows_date(e))
         pl_text_addf(out, ", date %d-%d-%d", o->date.year, o->date.month, o->date.day);
     pl_text_add(out, "\n");
 }
@@ -322,24 +357,73 @@ static bool trained_by_role(const struct pl_encoder *e, const struct pl_chat_mes
     return e->train_on == PL_TRAIN_ON_RESPONSES || i == last_answer;
 }
 
+/* What `train_on` or the message itself says of message i. */
+static bool is_trained(const struct pl_encoder *e, const struct pl_conversation *c, size_t i,
+                       size_t n_prompt, size_t last_answer) {
+    return c->train[i] == PL_MESSAGE_BY_ROLE
+               ? trained_by_role(e, c->messages, i, n_prompt, last_answer)
+               : c->train[i] == PL_MESSAGE_TRAINED;
+}
+
+static size_t last_answer_of(const struct pl_conversation *c) {
+    size_t last = c->n;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->messages[i].role == PL_CHAT_ASSISTANT) last = i;
+    return last;
+}
+
+/* By the program: only what differs from the rest of the row has to be found in its text. */
+static pl_err render_own(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
+                         struct pl_diag *d) {
+    bool all = e->train_on == PL_TRAIN_ON_ALL;
+    size_t last = last_answer_of(c);
+    bool *wanted = pl_realloc(e->wanted, (c->n ? c->n : 1) * sizeof *wanted);
+    if (!wanted)
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %zu messages", c->n);
+    e->wanted = wanted;
+    for (size_t i = 0; i < c->n; i++)
+        wanted[i] = is_trained(e, c, i, n_prompt, last) != all;
+    PL_TRY(pl_chat_own_take(&e->own, c, d));
+    return pl_chat_own_render(&e->own, c, wanted, &e->rendered, &e->ends_loose, d);
+}
+
+/* The end of a span without the white space after the token that ends the turn, which belongs to
+ * the form of the conversation and is never generated. A mark that is in it by half is not. */
+static size_t tight_end(const struct pl_encoder *e, const struct pl_chat_span *span) {
+    const char *text = pl_text_str(&e->rendered.text);
+    for (uint64_t i = token_at(e, span->end); i && e->tokens.starts[i - 1] >= span->begin; i--) {
+        size_t begin = e->tokens.starts[i - 1];
+        size_t end = i < e->tokens.n ? e->tokens.starts[i] : e->rendered.text.len;
+        bool special = pl_tokenizer_is_special(e->tokenizer, e->tokens.ids[i - 1]);
+        if (special && end > span->end) continue;
+        if (special) return end;
+        const struct pl_jinja_value token = pl_jinja_string(text + begin, end - begin);
+        if (end < begin || !pl_jinja_is_blank(&token)) break;
+    }
+    return span->end;
+}
+
 pl_err pl_encode_conversation(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
                               struct pl_sample *out, struct pl_diag *d) {
     const struct pl_chat_message *m = pl_conversation_messages(c);
-    size_t last_answer = c->n;
+    bool all = e->train_on == PL_TRAIN_ON_ALL;
+    size_t last = last_answer_of(c);
     out->n = 0;
-    PL_TRY(pl_chat_render(e->chat, &e->options, m, c->n, &e->rendered, d));
-    PL_TRY(check_lost(e, m, c->n, d));
+    if (e->by_program) {
+        PL_TRY(render_own(e, c, n_prompt, d));
+    } else {
+        e->ends_loose = false;
+        PL_TRY(pl_chat_render(e->chat, &e->options, m, c->n, &e->rendered, d));
+        PL_TRY(check_lost(e, m, c->n, d));
+    }
     PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, pl_text_str(&e->rendered.text),
                                e->rendered.text.len, false, &e->tokens, d));
-    PL_TRY(take_tokens(e, e->train_on == PL_TRAIN_ON_ALL, out, d));
-    for (size_t i = 0; i < c->n; i++)
-        if (m[i].role == PL_CHAT_ASSISTANT) last_answer = i;
+    PL_TRY(take_tokens(e, all, out, d));
     for (size_t i = 0; i < c->n; i++) {
         const struct pl_chat_span *s = &e->rendered.spans[i];
-        bool trained = c->train[i] == PL_MESSAGE_BY_ROLE
-                           ? trained_by_role(e, m, i, n_prompt, last_answer)
-                           : c->train[i] == PL_MESSAGE_TRAINED;
-        label(e, out, s->begin, s->end, trained);
+        bool trained = is_trained(e, c, i, n_prompt, last);
+        if (e->by_program && trained == all) continue;
+        label(e, out, s->begin, e->ends_loose ? tight_end(e, s) : s->end, trained);
     }
     return PL_ERR_OK;
 }

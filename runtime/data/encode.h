@@ -12,14 +12,18 @@
 #ifndef PL_RUNTIME_DATA_ENCODE_H
 #define PL_RUNTIME_DATA_ENCODE_H
 
-#include "runtime/data/chat/conversation.h"
+#include "runtime/data/chat/own.h"
 #include "runtime/data/data.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 struct pl_encoder {
     struct pl_tokenizer *tokenizer; /* NULL until opened */
     struct pl_tokenizer_scratch *scratch;
-    const struct pl_chat_template *chat; /* NULL until chosen */
+    const struct pl_chat_template *chat; /* a row of the table; NULL: none is chosen */
+    bool by_program;                     /* `own` renders */
+    struct pl_chat_own own;
+    bool *wanted;    /* messages of a row that are looked for, owned */
+    bool ends_loose; /* of the last row: spans may end in white space after the turn's end */
     struct pl_chat_options options;
     struct pl_chat_text rendered;
     struct pl_token_list tokens;
@@ -34,11 +38,13 @@ struct pl_encoder {
  * is named or found, or it has more tokens than the model. */
 pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const struct pl_model *m,
                        struct pl_diag *d);
-/* The template of `chat_template:`; auto: the tokenizer's own, if it is a known one. Needs an open
- * encoder. PL_ERR_DATA_TEMPLATE: there is none to use; the hint lists the names. notes (nullable)
- * gets what is odd about the choice. */
+/* The template of `chat_template:`; auto: the tokenizer's own. Needs an open encoder.
+ * PL_ERR_DATA_TEMPLATE: there is none to use; the hint lists the names. notes (nullable) gets what
+ * is odd about the choice. */
 pl_err pl_encoder_choose_chat(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
                               struct pl_diag *d);
+/* There is a template, and its text depends on the day it is rendered. */
+bool pl_encoder_shows_date(const struct pl_encoder *e);
 /* Appends all that samples depend on besides the text: two encoders with equal facts make the same
  * samples of it. */
 void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out);

@@ -335,6 +335,9 @@ static bool read_value(struct pl_row_parser *p, const struct pl_format_key *key,
 
 /* The value of a key that the format does not read (K1). */
 static bool pass_over(struct pl_row_parser *p, const struct pl_format *f) {
+    bool has_chat = f->needs_chat || f->may_need_chat;
+    if (has_chat && p->conversation.whole && pl_conversation_takes(&p->key))
+        return pl_conversation_note(&p->conversation, &p->scan, p->key.data);
     const struct pl_row_key *known = pl_row_key_find(p->key.data, p->key.len, f->meanings);
     if (known) return pl_row_key_check(known, &p->scan);
     if (p->told) pl_told_keys_add(p->told, "", p->key.data, p->key.len, p->line);
@@ -442,10 +445,12 @@ pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
     p->vocab = m->vocab;
     if (!f->needs_tokenizer) return PL_ERR_OK;
     PL_TRY(pl_encoder_open(&p->encoder, job, m, d));
-    if (f->needs_chat) return pl_encoder_choose_chat(&p->encoder, job, notes, d);
-    if (!f->may_need_chat) return PL_ERR_OK;
+    p->conversation.whole = false;
+    if (!f->needs_chat && !f->may_need_chat) return PL_ERR_OK;
     p->no_chat = (struct pl_diag){0};
-    pl_encoder_choose_chat(&p->encoder, job, notes, &p->no_chat);
+    pl_err err = pl_encoder_choose_chat(&p->encoder, job, notes, f->needs_chat ? d : &p->no_chat);
+    p->conversation.whole = p->encoder.by_program;
+    if (f->needs_chat) return err;
     return p->no_chat.err == PL_ERR_HOST_OOM
                ? pl_diag_set(d, PL_ERR_HOST_OOM, "%s", p->no_chat.message)
                : PL_ERR_OK;

@@ -20,11 +20,9 @@ static const char hint_kto[] = "KTO trains away from such an answer, which is no
                                "the row out";
 static const char hint_packed[] = "the row packs several samples: give each a row of its own, and "
                                   "set `packing: true`";
-static const char hint_tools[] = "tools are not rendered: give `prompt` and `completion`, or "
-                                 "`input_ids`, with the tools written out";
-static const char hint_arguments[] = "arguments of a template are not passed on: choose the "
-                                     "`chat_template` that writes what they ask for";
-static const char hint_documents[] = "documents are not rendered: write them into the question";
+static const char hint_tools[] = "named templates do not render it: `chat_template: auto` is the "
+                                 "model's own, FILE.jinja that of a file";
+static const char hint_arguments[] = "write it into `chat_template_kwargs` of the row";
 static const char hint_history[] = "write the row as `messages`, the earlier turns first";
 static const char hint_context[] = "`field_input: context` reads it as the input; `prompt_format` "
                                    "puts columns where you want them";
@@ -61,9 +59,9 @@ static const char hint_tree[] = "the row is one message of a tree: write each co
     X("functions", RENDERED, REFUSED, hint_tools)                                                  \
     X("tool_calls", RENDERED, REFUSED, hint_tools)                                                 \
     X("function_call", RENDERED, REFUSED, hint_tools)                                              \
-    X("chat_template_kwargs", CHATS, REFUSED, hint_arguments)                                      \
+    X("chat_template_kwargs", CHATS, REFUSED, hint_tools)                                          \
     X("enable_thinking", CHATS, REFUSED, hint_arguments)                                           \
-    X("documents", RENDERED, REFUSED, hint_documents)                                              \
+    X("documents", RENDERED, REFUSED, hint_tools)                                                  \
     X("history", RENDERED, REFUSED, hint_history)                                                  \
     X("context", PROMPTS, REFUSED, hint_context)                                                   \
     X("role", OF(TEXT), REFUSED, hint_tree)                                                        \

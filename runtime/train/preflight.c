@@ -112,13 +112,10 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* The template and the day that chats were rendered by: written back before other data is opened,
- * so that it is rendered by the same, on a run over midnight as well. */
+/* The day that chats were rendered on: written back before other data is opened, so that it shows
+ * the same, on a run over midnight as well. */
 static pl_err record_chat(struct pl_job *job, const struct pl_data *data, struct pl_diag *d) {
     char day[PL_DAY_TEXT];
-    uint32_t chosen = pl_data_chat_template(data);
-    if (chosen == PL_CHAT_TEMPLATE_AUTO) return PL_ERR_OK;
-    job->chat_template = chosen;
     if (job->chat_date || !pl_data_chat_date(data, day)[0]) return PL_ERR_OK;
     job->chat_date = pl_strdup(day);
     return job->chat_date ? PL_ERR_OK : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");

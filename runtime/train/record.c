@@ -39,7 +39,7 @@ static pl_err write_data(const struct pl_preflight *pf, struct pl_text *out, str
         pl_digest_add(&h, &f->weight, sizeof f->weight);
     }
     pl_text_addf(out, "%llu rows, %llu tokens (%llu supervised), xxh64 %016llx",
-                 (unsigned long long)pf->train_rows, (unsigned long long)s->tokens,
+                 (unsigned long long)(s->rows - pf->held.n), (unsigned long long)s->tokens,
                  (unsigned long long)s->supervised_tokens, (unsigned long long)pl_digest_value(&h));
     return PL_ERR_OK;
 }

@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,19 @@ FILL(ENUM) {
     for (const char *c = choices; *c; c++)
         n += *c == '|';
     *v = (uint32_t)random_below(n);
+}
+FILL(TEMPLATE) {
+    fill_ENUM(&v->choice, lo, hi, choices);
+    free(v->path);
+    v->path = NULL;
+    if (random_below(2)) return;
+    char *name = random_text();
+    size_t room = strlen(name) + sizeof ".jinja";
+    v->path = malloc(room);
+    ck_assert_ptr_nonnull(v->path);
+    snprintf(v->path, room, "%s.jinja", name);
+    v->choice = PL_CHAT_TEMPLATE_FILE;
+    free(name);
 }
 FILL(AUTO) {
     UNUSED;
@@ -175,6 +189,9 @@ SAME(DATASETS) {
                a->items[i].weight == b->items[i].weight &&
                same_columns(&a->items[i].columns, &b->items[i].columns);
     return same;
+}
+SAME(TEMPLATE) {
+    return a->choice == b->choice && same_STR(&a->path, &b->path);
 }
 #define same_ENUM      same_U32
 #define same_AUTO      same_U32

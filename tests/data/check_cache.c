@@ -554,7 +554,7 @@ static void start_chats(struct fixture *f) {
     fixture_start(f, PL_FORMAT_MESSAGES);
     f->model.vocab = 100000;
     f->job.tokenizer = tokenizer;
-    f->job.chat_template = PL_CHAT_TEMPLATE_AUTO + 1; /* chatml */
+    f->job.chat_template.choice = PL_CHAT_TEMPLATE_AUTO + 1; /* chatml */
     f->job.train_on = PL_TRAIN_ON_RESPONSES;
     fixture_write(f, chats, strlen(chats));
 }
@@ -588,7 +588,7 @@ static void another_tokenizer(struct fixture *f) {
     take_tokenizer("llama3_style");
 }
 static void another_template(struct fixture *f) {
-    f->job.chat_template++;
+    f->job.chat_template.choice++;
 }
 static void another_mask(struct fixture *f) {
     f->job.train_on = PL_TRAIN_ON_ALL;

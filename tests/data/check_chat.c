@@ -2,6 +2,7 @@
  *
  * With the argument `external` the rows come from $PLIMSOLL_TOKENIZERS_DIR/chat, all of them. */
 #include "runtime/data/chat/chat.h"
+#include "runtime/data/chat/own.h"
 #include "runtime/data/chat/render.h"
 
 #include <check.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MESSAGES_MAX 16
 #define REFUSED      6 /* rows of llama2 and mistral that their programs refuse, of 30 */
@@ -268,42 +270,62 @@ START_TEST(strip_is_that_of_python) {
 }
 END_TEST
 
-/* --- templates by their program ----------------------------------------------------------------
+/* --- templates beside their programs -----------------------------------------------------------
  */
-static char *read_jinja(const char *name) {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s%s.jinja", dir, external ? "templates/" : "", name);
-    FILE *f = fopen(path, "r");
-    if (!f) return NULL;
-    char *text = calloc(1, 65536);
-    ck_assert_ptr_nonnull(text);
-    ck_assert_uint_lt(fread(text, 1, 65535, f), 65535);
-    fclose(f);
-    return text;
+static pl_err render_program(const struct pl_chat_program *p, const struct pl_chat_template *t,
+                             const json_t *row, struct pl_jinja_memory *m, struct pl_text *out,
+                             struct pl_diag *d) {
+    char *text = json_dumps(json_object_get(row, "messages"), 0);
+    struct pl_scan scan = {.text = text, .n = strlen(text)};
+    struct pl_chat_request r = {.bos = t->bos,
+                                .eos = t->eos,
+                                .date = fixed_day.date,
+                                .generate =
+                                    json_is_true(json_object_get(row, "add_generation_prompt"))};
+    pl_jinja_begin(m);
+    ck_assert_msg(pl_jinja_read_json(m, &scan, &r.messages), "%s", scan.what);
+    free(text);
+    return pl_chat_program_render(p, m, &r, out, NULL, d);
 }
 
-START_TEST(a_template_is_known_by_its_program) {
-    struct pl_text crlf = {0};
-    size_t found = 0;
+/* Every row of the table whose program is here: both give the text that Python gave. */
+START_TEST(a_row_of_the_table_and_its_program_render_the_same) {
+    struct pl_jinja_memory m = {.arena = {0}};
+    struct pl_text out = {0};
+    char path[600], *line = NULL;
+    size_t cap = 0, programs = 0, rows = 0;
     for (size_t i = 0; i < pl_chat_table_rows; i++) {
-        const char *name = pl_chat_name(&pl_chat_table[i]);
-        char *text = read_jinja(name);
-        if (!text) continue;
-        ck_assert_ptr_eq(pl_chat_recognise(text), &pl_chat_table[i]);
-        crlf.len = 0;
-        pl_text_add(&crlf, "\r\n ");
-        for (const char *c = text; *c; c++)
-            pl_text_addf(&crlf, "%s%c", *c == '\n' ? "\r" : "", *c);
-        pl_text_add(&crlf, "\n\n");
-        ck_assert_ptr_eq(pl_chat_recognise(pl_text_str(&crlf)), &pl_chat_table[i]);
-        pl_text_add(&crlf, "{# edited #}");
-        ck_assert_ptr_null(pl_chat_recognise(pl_text_str(&crlf)));
-        free(text);
-        found++;
+        const struct pl_chat_template *t = &pl_chat_table[i];
+        struct pl_chat_program p = {.plain = NULL};
+        struct pl_diag d = {0};
+        snprintf(path, sizeof path, "%s/%s%s.jinja", dir, external ? "templates/" : "", t->name);
+        if (access(path, R_OK) != 0) continue;
+        ck_assert_msg(pl_chat_program_read(&p, path, &d) == PL_ERR_OK, "%s", d.message);
+        programs++;
+        snprintf(path, sizeof path, "%s/%s.jsonl", dir, t->name);
+        FILE *f = fopen(path, "r");
+        ck_assert_ptr_nonnull(f);
+        for (ssize_t n; (n = getline(&line, &cap, f)) >= 0; rows++) {
+            json_t *row = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL);
+            const json_t *want = json_object_get(row, "rendered");
+            d = (struct pl_diag){0};
+            pl_err err = render_program(&p, t, row, &m, &out, &d);
+            ck_assert_msg(json_is_null(want)
+                              ? err == PL_ERR_DATA_TEMPLATE
+                              : err == PL_ERR_OK && out.len == json_string_length(want) &&
+                                    memcmp(out.data, json_string_value(want), out.len) == 0,
+                          "%s: want %s, got %s %s", t->name, json_string_value(want),
+                          pl_text_str(&out), d.message);
+            json_decref(row);
+        }
+        fclose(f);
+        pl_chat_program_finish(&p);
     }
-    ck_assert_uint_eq(found, external ? 16 : 5);
-    ck_assert_ptr_null(pl_chat_recognise(""));
-    pl_text_finish(&crlf);
+    free(line);
+    ck_assert_uint_eq(programs, external ? 16 : 5);
+    ck_assert_uint_ge(rows, 18 * programs);
+    pl_text_finish(&out);
+    pl_jinja_memory_finish(&m);
 }
 END_TEST
 
@@ -351,7 +373,7 @@ int main(int argc, char **argv) {
     tcase_add_test(t, a_text_shows_today_unless_told_another_day);
     tcase_add_loop_test(t, only_a_day_of_the_calendar_is_a_date, 0, ROWS(dates));
     tcase_add_test(t, strip_is_that_of_python);
-    tcase_add_test(t, a_template_is_known_by_its_program);
+    tcase_add_test(t, a_row_of_the_table_and_its_program_render_the_same);
     tcase_add_test(t, names_are_listed_and_found);
     tcase_add_test(t, a_conversation_has_messages);
     suite_add_tcase(suite, t);

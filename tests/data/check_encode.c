@@ -98,10 +98,12 @@ static void check_conversation(struct fixture *f, const json_t *ids, const json_
     fixture_write(f, pl_text_str(&rows), rows.len);
     pl_err err = fixture_open(f);
     if (err == PL_ERR_DATA_TEMPLATE && strcmp(where, "mistral") == 0) {
-        ck_assert_ptr_nonnull(strstr(f->d.message, "leaves out message 0"));
+        /* its program writes the system text before the last question only */
+        ck_assert_msg(strstr(f->d.message, "leaves out message 0") ||
+                          strstr(f->d.message, "cannot be found in what the template renders"),
+                      "%s", f->d.message);
     } else {
         ck_assert_msg(err == PL_ERR_OK, "%s: %s", where, f->d.message);
-        ck_assert_uint_eq(pl_data_chat_template(f->data), template_id(where));
         ck_assert_int_eq(pl_data_sample(f->data, 0, &s, &f->d), PL_ERR_OK);
         ck_assert_msg(s.n == json_array_size(ids), "%s: %llu tokens for %zu", where,
                       (unsigned long long)s.n, json_array_size(ids));
@@ -127,7 +129,7 @@ START_TEST(a_conversation_has_the_ids_of_its_model_and_trains_its_answers) {
     fixture_start(&f, PL_FORMAT_AUTO);
     snprintf(dir, sizeof dir, "%s/%s", tokenizers, pairs[_i].tokenizer);
     f.job.tokenizer = dir;
-    f.job.chat_template = pairs[_i].own ? PL_CHAT_TEMPLATE_AUTO : template_id(template);
+    f.job.chat_template.choice = pairs[_i].own ? PL_CHAT_TEMPLATE_AUTO : template_id(template);
     f.model.vocab = 1 << 20;
     ck_assert_int_eq(pl_tokenizer_open(dir, &t, &f.d), PL_ERR_OK);
     int64_t end = pl_tokenizer_id(t, pl_chat_turn_end(pl_chat_find(template)));
@@ -264,13 +266,13 @@ START_TEST(an_unknown_template_lists_the_known_ones) {
     fixture_start(&f, PL_FORMAT_AUTO);
     snprintf(dir, sizeof dir, "%s/gpt2_style", tokenizers);
     f.job.tokenizer = dir;
-    f.job.chat_template = PL_CHAT_TEMPLATE_AUTO;
+    f.job.chat_template.choice = PL_CHAT_TEMPLATE_AUTO;
     f.model.vocab = 1 << 20;
     fixture_write(&f, row, strlen(row));
     ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_TEMPLATE);
     ck_assert_ptr_nonnull(strstr(f.d.message, "the tokenizer brings none"));
     ck_assert_ptr_nonnull(strstr(pl_diag_hint_text(&f.d), "chatml, llama2"));
-    f.job.chat_template = template_id("chatml");
+    f.job.chat_template.choice = template_id("chatml");
     ck_assert_int_eq(fixture_open(&f), PL_ERR_OK);
     ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "`<|im_end|>` is no token"));
     fixture_finish(&f);
@@ -309,7 +311,7 @@ static void facts_of(const char *tokenizer, uint32_t train_on, const char *templ
     snprintf(dir, sizeof dir, "%s/%s", tokenizers, tokenizer);
     f.job.tokenizer = dir;
     f.job.train_on = train_on;
-    f.job.chat_template = template_id(template);
+    f.job.chat_template.choice = template_id(template);
     f.job.chat_date = (char *)(uintptr_t)date;
     f.model.vocab = 1 << 20;
     ck_assert_int_eq(

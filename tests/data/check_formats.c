@@ -270,7 +270,7 @@ static const struct {
     {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"hm\"}]}",
      NULL, PL_ERR_DATA_FIELD, "`reasoning_content` is not supported", "<think>"},
     {"{\"messages\":[" ANSWER "],\"tools\":[{\"type\":\"function\"}]}", NULL, PL_ERR_DATA_FIELD,
-     "`tools` is not supported", "prompt"},
+     "`tools` is not supported", "FILE.jinja"},
     {"{\"messages\":[\"hi\"]}", NULL, PL_ERR_DATA_FIELD, "message 0 is a string", ""},
     {"{\"messages\":[{\"role\":7,\"content\":\"a\"}]}", NULL, PL_ERR_DATA_FIELD,
      "`role` is a number", ""},
@@ -312,7 +312,7 @@ static uint32_t template_id(const char *name) {
 START_TEST(a_row_that_cannot_be_trained_on_is_refused_by_name) {
     struct fixture f;
     fixture_start(&f, PL_FORMAT_AUTO);
-    f.job.chat_template = template_id(refusals[_i].template);
+    f.job.chat_template.choice = template_id(refusals[_i].template);
     fixture_write(&f, refusals[_i].row, strlen(refusals[_i].row));
     pl_err err = fixture_open(&f);
     ck_assert_msg(err == refusals[_i].err, "%s: %s", refusals[_i].row, f.d.message);
@@ -327,7 +327,7 @@ START_TEST(a_file_of_pairs_as_text_needs_no_template) {
     struct fixture f;
     static const char row[] = "{\"prompt\":\"a\",\"completion\":\"b\"}";
     fixture_start(&f, PL_FORMAT_AUTO);
-    f.job.chat_template = PL_CHAT_TEMPLATE_AUTO;
+    f.job.chat_template.choice = PL_CHAT_TEMPLATE_AUTO;
     fixture_write(&f, row, strlen(row));
     ck_assert_int_eq(fixture_open(&f), PL_ERR_OK);
     fixture_finish(&f);
@@ -340,7 +340,7 @@ START_TEST(a_template_with_a_date_shows_the_given_day_or_notes_today) {
     char buf[2048], day[PL_DAY_TEXT];
     static const char row[] = "{\"messages\":[" ANSWER "]}";
     fixture_start(&f, PL_FORMAT_AUTO);
-    f.job.chat_template = template_id("llama32");
+    f.job.chat_template.choice = template_id("llama32");
     fixture_write(&f, row, strlen(row));
     ck_assert_int_eq(fixture_open(&f), PL_ERR_OK);
     ck_assert_ptr_nonnull(strstr(pl_text_str(&f.notes), "template llama32 shows the date"));

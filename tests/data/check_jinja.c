@@ -77,10 +77,101 @@ START_TEST(templates_are_rendered_as_python_renders_them) {
 }
 END_TEST
 
+#define BIG "{% set s = 'x' * 1000 * 1000 %}"
+
+/* No program hangs, or takes more than its share of memory. */
+static const struct {
+    const char *template, *said;
+} limits[] = {
+    {"{% set s = 'x' * 90000 %}{% for a in s %}{% for b in s %}{% endfor %}{% endfor %}",
+     "does not come to an end"},
+    {"{% for a in range(90000) %}{% set b = 'y' in 'x' * 90000 %}{% endfor %}",
+     "does not come to an end|MiB for its values"},
+    {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested too deeply"},
+    {"{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}"
+     "{{ ns.l }}",
+     "nested too deeply"},
+    {BIG "{% for a in range(99) %}{{ s }}{% endfor %}", "renders more than 8 MiB"},
+    {BIG "{% for a in range(99) %}{% set t = s * 2 %}{% endfor %}", "24 MiB for its values"},
+    {"{{ 'x' * 9223372036854775807 }}", "24 MiB for its values"},
+    {"{{ [1] * 9223372036854775807 }}", "24 MiB for its values"},
+    {"{{ 'abc'.replace('', 'x' * 1000000) * 99 }}", "24 MiB for its values"},
+    {"{% for a in range(9, -9223372036854775807, -9223372036854775807) %}{{ a }}{% endfor %}"
+     "{{ 'abc'[::-9223372036854775807] }}{{ 'abc'[9223372036854775807::] }}!",
+     NULL},
+};
+
+START_TEST(a_program_meets_its_limits_soon) {
+    struct pl_text out = {0};
+    struct pl_diag d = {0};
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    pl_err err = render(limits[_i].template, strlen(limits[_i].template), "{}", &out, NULL, &d);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    bool said = false;
+    char all[128];
+    snprintf(all, sizeof all, "%s", limits[_i].said ? limits[_i].said : "");
+    for (char *rest = all, *one; (one = strsep(&rest, "|")) != NULL;)
+        said |= strstr(d.message, one) != NULL;
+    ck_assert_msg(said && (err == PL_ERR_OK) == !limits[_i].said, "%s", d.message);
+    ck_assert_uint_le(memory.arena.used_bytes, 24u << 20);
+    ck_assert_int_lt(end.tv_sec - begin.tv_sec, 60); /* a second or two on an idle machine */
+    pl_text_finish(&out);
+}
+END_TEST
+
+START_TEST(brackets_and_blocks_nest_only_so_deep) {
+    static const char *const open[] = {"(", "[", "{1:", "-", "not ", "x if y else ", "x(", "x["};
+    struct pl_text text = {0}, out = {0};
+    struct pl_diag d = {0};
+    pl_text_add(&text, "{{ ");
+    for (int i = 0; i < 20000; i++)
+        pl_text_add(&text, open[_i]);
+    pl_text_add(&text, " }}");
+    ck_assert_int_eq(render(pl_text_str(&text), text.len, "{}", &out, NULL, &d),
+                     PL_ERR_DATA_TEMPLATE);
+    ck_assert_msg(strstr(d.message, "nested too deeply") != NULL, "%s", d.message);
+    text.len = 0;
+    for (int i = 0; i < 20000; i++)
+        pl_text_add(&text, "{% if x %}");
+    d = (struct pl_diag){0};
+    ck_assert_int_eq(render(pl_text_str(&text), text.len, "{}", &out, NULL, &d),
+                     PL_ERR_DATA_TEMPLATE);
+    ck_assert_msg(strstr(d.message, "nested too deeply") != NULL, "%s", d.message);
+    pl_text_finish(&text);
+    pl_text_finish(&out);
+}
+END_TEST
+
+START_TEST(generation_blocks_are_told_by_bytes) {
+    static const char text[] = "\xC3\xA9{% for a in 'xy' %}{% generation %}\xC3\xA9{{ a }}"
+                               "{% endgeneration %}-{% endfor %}";
+    static const char captured[] = "{% set a %}{% generation %}x{% endgeneration %}{% endset %}";
+    struct pl_jinja_spans spans = {0};
+    struct pl_text out = {0};
+    struct pl_diag d = {0};
+    ck_assert_int_eq(render(text, sizeof text - 1, "{}", &out, &spans, &d), PL_ERR_OK);
+    ck_assert_uint_eq(spans.n, 2);
+    ck_assert(spans.items[0].begin == 2 && spans.items[0].end == 5);
+    ck_assert(spans.items[1].begin == 6 && spans.items[1].end == 9);
+    ck_assert_int_eq(render(captured, sizeof captured - 1, "{}", &out, &spans, &d),
+                     PL_ERR_DATA_TEMPLATE);
+    ck_assert_ptr_nonnull(strstr(d.message, "goes into a value is not supported"));
+    pl_jinja_spans_finish(&spans);
+    pl_text_finish(&out);
+}
+END_TEST
+
+#define ROWS(a) ((int)(sizeof(a) / sizeof *(a)))
+
 int main(void) {
     Suite *suite = suite_create("jinja");
     TCase *t = tcase_create("jinja");
+    tcase_set_timeout(t, 300);
     tcase_add_test(t, templates_are_rendered_as_python_renders_them);
+    tcase_add_loop_test(t, a_program_meets_its_limits_soon, 0, ROWS(limits));
+    tcase_add_loop_test(t, brackets_and_blocks_nest_only_so_deep, 0, 8);
+    tcase_add_test(t, generation_blocks_are_told_by_bytes);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

@@ -28,7 +28,7 @@ static inline void fixture_start(struct fixture *f, uint32_t format) {
     f->job.max_seq_length = 8192;
     f->job.tokenizer = (char *)(uintptr_t) "byte";
     f->job.train_on = PL_TRAIN_ON_RESPONSES;
-    f->job.chat_template = PL_CHAT_TEMPLATE_AUTO + 1; /* the first: chatml */
+    f->job.chat_template.choice = PL_CHAT_TEMPLATE_AUTO + 1; /* the first: chatml */
     f->model.vocab = 1000;
     f->model.eos[0] = 500;
     f->model.n_eos = 1;

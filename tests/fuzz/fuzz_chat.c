@@ -1,5 +1,5 @@
 /* fuzz_chat.c - a conversation through every template: a line is a message, its first letter the
- * role; and the whole text taken for a template. */
+ * role. */
 #include "estimator/config/scalar.h"
 #include "runtime/data/chat/render.h"
 #include "tests/fuzz/fuzz.h"
@@ -52,7 +52,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     text[size] = 0;
     if (pl_chat_date_parse(text, &date)) FUZZ_CHECK(date.month >= 1 && date.month <= 12);
     if (pl_utf8_valid(text)) { /* every reader of conversations has made sure of it */
-        (void)pl_chat_recognise(text);
         size_t n = cut_messages(text, messages);
         for (size_t i = 0; n && i < 2 * pl_chat_table_rows; i++)
             render(&pl_chat_table[i / 2], messages, n, i % 2);

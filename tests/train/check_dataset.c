@@ -331,7 +331,7 @@ START_TEST(chats_of_a_run_that_goes_on_show_the_day_it_began) {
 }
 END_TEST
 
-START_TEST(a_run_on_chats_records_the_template_it_found_and_no_day_that_none_shows) {
+START_TEST(a_run_by_its_model_s_own_template_records_no_day_that_it_does_not_show) {
     tiny_make(dir, &(struct tiny){.vocab = 3000},
               "batch_size: 2\nmax_steps: 1\nlearning_rate: 1e-2\n");
     file_write(in_dir(dir, "chats.jsonl"), chats);
@@ -339,7 +339,7 @@ START_TEST(a_run_on_chats_records_the_template_it_found_and_no_day_that_none_sho
     TRAIN(0, "output_dir=first", "datasets=[{path: chats.jsonl}]", "max_seq_length=600",
           "tokenizer=tokenizer", "train_on=all");
     char *resolved = file_read(in_dir(dir, "first/config.resolved.yaml"), NULL);
-    ck_assert_ptr_nonnull(strstr(resolved, "\nchat_template: smollm2\n"));
+    ck_assert_ptr_nonnull(strstr(resolved, "\nchat_template: auto\n"));
     ck_assert_ptr_null(strstr(resolved, "\nchat_date:"));
     free(resolved);
 }
@@ -377,7 +377,7 @@ int main(void) {
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_run_on_chats_records_their_template_and_day);
     tcase_add_test(t, chats_of_a_run_that_goes_on_show_the_day_it_began);
-    tcase_add_test(t, a_run_on_chats_records_the_template_it_found_and_no_day_that_none_shows);
+    tcase_add_test(t, a_run_by_its_model_s_own_template_records_no_day_that_it_does_not_show);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -95,6 +95,7 @@ static bool train_killed_at(const struct kind *k, int at) {
                            "run.yaml",
                            "-q",
                            "output_dir=out",
+                           "overwrite_output_dir=true",
                            k->new,
                            NULL};
     struct outcome o = child_run(words, dir, 60);

@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/data/chat/render.h"
+#include "runtime/data/jinja/chars.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,34 +105,14 @@ void pl_chat_put_turn(struct pl_chat_render *r, const struct pl_chat_turn *turn,
     pl_chat_put(r, turn->after);
 }
 
-/* White space of Python's str.isspace() beyond ASCII (Unicode 15, bidirectional class B, S, WS or
- * category Zs), as UTF-8. */
-static const char *const wide_spaces[] = {
-    "\xC2\x85",     "\xC2\xA0",     "\xE1\x9A\x80", "\xE2\x80\x80", "\xE2\x80\x81",
-    "\xE2\x80\x82", "\xE2\x80\x83", "\xE2\x80\x84", "\xE2\x80\x85", "\xE2\x80\x86",
-    "\xE2\x80\x87", "\xE2\x80\x88", "\xE2\x80\x89", "\xE2\x80\x8A", "\xE2\x80\xA8",
-    "\xE2\x80\xA9", "\xE2\x80\xAF", "\xE2\x81\x9F", "\xE3\x80\x80"};
-
-/* Bytes of the white space at the start (or end) of p, 0 = there is none. */
-static size_t space_length(struct pl_chat_piece p, bool at_end) {
-    if (!p.n) return 0;
-    unsigned char c = (unsigned char)p.s[at_end ? p.n - 1 : 0];
-    if ((c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20)) return 1;
-    for (size_t i = 0; c >= 0x80 && i < sizeof wide_spaces / sizeof *wide_spaces; i++) {
-        size_t n = strlen(wide_spaces[i]);
-        if (p.n >= n && memcmp(at_end ? p.s + p.n - n : p.s, wide_spaces[i], n) == 0) return n;
-    }
-    return 0;
-}
-
 struct pl_chat_piece pl_chat_rstrip(struct pl_chat_piece p) {
-    for (size_t n; (n = space_length(p, true)) != 0;)
+    for (size_t n; (n = pl_jinja_space_at(p.s, p.n, true)) != 0;)
         p.n -= n;
     return p;
 }
 
 struct pl_chat_piece pl_chat_strip(struct pl_chat_piece p) {
-    for (size_t n; (n = space_length(p, false)) != 0; p.n -= n)
+    for (size_t n; (n = pl_jinja_space_at(p.s, p.n, false)) != 0; p.n -= n)
         p.s += n;
     return pl_chat_rstrip(p);
 }
@@ -200,7 +181,7 @@ static void put_all(struct pl_chat_render *r) {
     if (!r->o->generate && t->close) pl_chat_put(r, t->close);
 }
 
-static bool reserve_spans(struct pl_chat_text *out, size_t n) {
+bool pl_chat_reserve_spans(struct pl_chat_text *out, size_t n) {
     uint64_t bytes;
     if (n > out->cap_spans) {
         struct pl_chat_span *spans = NULL;
@@ -222,7 +203,7 @@ pl_err pl_chat_render(const struct pl_chat_template *t, const struct pl_chat_opt
     out->text.failed = false;
     out->n_spans = 0;
     if (!n) return pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "a conversation without messages");
-    if (!reserve_spans(out, n))
+    if (!pl_chat_reserve_spans(out, n))
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %zu messages", n);
     struct pl_chat_render r = {t,     o, messages, n, &out->text, out->spans, .reasons = t->reasons,
                                .d = d};

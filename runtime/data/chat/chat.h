@@ -2,15 +2,14 @@
  *
  * In: messages (role, UTF-8 content), a template's name.  Out: the rendered text, and for every
  * message the bytes that its speaker wrote.  Needs: base.
- * Models bring their template as a Jinja program.  There is no Jinja here: the templates in use are
- * few, so each is a row of a table, byte for byte equal to what its program renders without tools,
- * and a program is recognised by its hash.
+ * Models bring their template as a Jinja program, which own.h renders.  The templates of this table
+ * need none: each is a row, byte for byte equal to what its program renders without tools, and
+ * rendered faster.
  *   H1  a conversation that the Jinja program refuses is refused, with the message at fault
  *   H2  spans[i] is what an author of message i writes: the content and the token that ends the
  *       turn, without the header before and the line feed behind; for an answer it is exactly what
  *       generation would continue with
  *   H3  a template that leaves a message out says so: spans[i].lost
- *   H4  nothing is guessed: an unknown Jinja text is no template
  * Use: const struct pl_chat_template *t = pl_chat_find("chatml");
  *      struct pl_chat_text out = {0};
  *      pl_chat_render(t, &(struct pl_chat_options){0}, messages, n, &out, &d); ...
@@ -58,6 +57,8 @@ struct pl_chat_text {
     size_t n_spans, cap_spans;
 };
 void pl_chat_text_finish(struct pl_chat_text *t); /* frees; leaves {0} */
+/* n empty spans. */
+bool pl_chat_reserve_spans(struct pl_chat_text *t, size_t n);
 
 struct pl_chat_template;
 
@@ -66,9 +67,6 @@ const struct pl_chat_template *pl_chat_find(const char *name);
 /* In the order of the choices of `chat_template` behind `auto`. */
 const struct pl_chat_template *pl_chat_nth(size_t i);
 size_t pl_chat_number(const struct pl_chat_template *t); /* pl_chat_nth of it is t */
-/* The template of a Jinja text, white space around it and the kind of its line ends aside; NULL =
- * not known. Programs with a switch for reasoning give the one in its default position. */
-const struct pl_chat_template *pl_chat_recognise(const char *jinja);
 const char *pl_chat_name(const struct pl_chat_template *t);
 /* The same template without reasoning ("qwen3" -> "qwen3_nothink"); NULL = it knows none. */
 const struct pl_chat_template *pl_chat_without_reasoning(const struct pl_chat_template *t);

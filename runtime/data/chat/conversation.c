@@ -27,8 +27,9 @@ static const struct {
 static const char *const tool_roles[] = {"tool",        "function",      "ipython",
                                          "observation", "function_call", "tool_call"};
 
-static const char hint_tools[] = "rows with tools cannot be trained on: render them yourself, and "
-                                 "give `prompt` and `completion` or `input_ids`";
+static const char hint_tools[] =
+    "named templates do not render tools: `chat_template: auto` is the "
+    "model's own, FILE.jinja that of a file";
 static const char hint_thoughts[] = "write the reasoning into the content, as the template "
                                     "expects it: <think>...</think>";
 
@@ -55,8 +56,13 @@ static const struct {
 };
 #define N_FIELDS 7
 
+static bool is_word(const struct pl_text *t, const char *word) {
+    return t->len == strlen(word) && memcmp(t->data, word, t->len) == 0;
+}
+
 void pl_conversation_start(struct pl_conversation *c) {
     c->n = 0;
+    c->tools = c->documents = c->more = (struct pl_json_span){0, 0};
     c->text.len = 0;
     c->text.failed = c->key.failed = false;
 }
@@ -65,6 +71,7 @@ void pl_conversation_finish(struct pl_conversation *c) {
     free(c->messages);
     free(c->train);
     free(c->begins);
+    free(c->json);
     pl_text_finish(&c->text);
     pl_text_finish(&c->key);
     *c = (struct pl_conversation){0};
@@ -82,8 +89,10 @@ static bool reserve(struct pl_conversation *c, size_t cap) {
     enum pl_message_train *train = messages ? pl_realloc(c->train, cap * sizeof *train) : NULL;
     if (train) c->train = train;
     size_t *begins = train ? pl_realloc(c->begins, cap * sizeof *begins) : NULL;
-    if (!begins) return false;
-    c->begins = begins;
+    if (begins) c->begins = begins;
+    struct pl_json_span *json = begins ? pl_realloc(c->json, cap * sizeof *json) : NULL;
+    if (!json) return false;
+    c->json = json;
     c->cap = cap;
     return true;
 }
@@ -93,6 +102,7 @@ static bool add_message(struct pl_conversation *c, struct pl_scan *s, enum pl_ch
     if (c->n == c->cap && !reserve(c, c->cap ? 2 * c->cap : 16)) return no_memory(s);
     c->messages[c->n] = (struct pl_chat_message){.role = role};
     c->train[c->n] = PL_MESSAGE_BY_ROLE;
+    c->json[c->n] = (struct pl_json_span){0, 0};
     c->begins[c->n++] = c->text.len;
     return true;
 }
@@ -114,6 +124,7 @@ bool pl_conversation_join_system(struct pl_conversation *c) {
     memmove(c->messages, c->messages + 1, c->n * sizeof *c->messages);
     memmove(c->train, c->train + 1, c->n * sizeof *c->train);
     memmove(c->begins, c->begins + 1, c->n * sizeof *c->begins);
+    memmove(c->json, c->json + 1, c->n * sizeof *c->json);
     return true;
 }
 
@@ -121,6 +132,23 @@ static bool is_blank(const char *text, size_t n) {
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;
     return n == 0;
+}
+
+bool pl_conversation_takes(const struct pl_text *key) {
+    return is_word(key, "tools") || is_word(key, "documents") ||
+           is_word(key, "chat_template_kwargs");
+}
+
+bool pl_conversation_note(struct pl_conversation *c, struct pl_scan *s, const char *key) {
+    struct pl_json_span *to = strcmp(key, "tools") == 0       ? &c->tools
+                              : strcmp(key, "documents") == 0 ? &c->documents
+                                                              : &c->more;
+    pl_scan_peek(s);
+    to->begin = s->at;
+    if (!pl_scan_skip(s)) return false;
+    to->end = s->at;
+    c->row = s->text;
+    return true;
 }
 
 bool pl_conversation_refuse(struct pl_scan *s, const char *key, const char *hint) {
@@ -142,10 +170,6 @@ struct reading {
     size_t at[N_FIELDS]; /* of the values */
     bool seen[N_FIELDS], null_content;
 };
-
-static bool is_word(const struct pl_text *t, const char *word) {
-    return t->len == strlen(word) && memcmp(t->data, word, t->len) == 0;
-}
 
 static const char *own_name(const struct pl_conversation *c, enum pl_column column) {
     return c->columns ? c->columns->name[column] : NULL;
@@ -174,6 +198,12 @@ static bool find_own_role(struct pl_conversation *c) {
     return false;
 }
 
+/* The message reaches the program as it stands: `whole`, and under its own names. */
+static bool passes_on(const struct reading *r) {
+    return r->c->whole && r->spelling == PL_SPELLING_OPENAI && !own_name(r->c, PL_COLUMN_ROLE) &&
+           !own_name(r->c, PL_COLUMN_CONTENT);
+}
+
 static bool read_role(struct reading *r) {
     struct pl_text *word = &r->c->key;
     char shown[PL_SHOWN];
@@ -193,6 +223,7 @@ static bool read_role(struct reading *r) {
         r->c->messages[r->c->n - 1].role = roles[i].role;
         return true;
     }
+    if (passes_on(r)) return true; /* the program's business */
     for (size_t i = 0; i < sizeof tool_roles / sizeof *tool_roles; i++)
         if (is_word(word, tool_roles[i]))
             return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, hint_tools,
@@ -286,6 +317,7 @@ static bool read_train(struct reading *r, const char *key) {
 }
 
 static bool read_field(struct reading *r, enum field field, const char *key, size_t key_at) {
+    if (field >= TOOLS && passes_on(r)) return pl_scan_skip(r->s);
     if (r->seen[field] && field <= ANSWER)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, key_at, "keep one of them",
                             "%s %zu: key `%s` comes after another of its meaning",
@@ -326,6 +358,10 @@ static bool read_member(struct reading *r, size_t key_at) {
     return pass_over(r->c, r->s, PL_KEYS_OF_MESSAGE, "messages[].");
 }
 
+static bool is_pair(const struct reading *r) {
+    return r->seen[QUESTION] && r->seen[ANSWER] && !r->seen[ROLE] && !r->seen[CONTENT];
+}
+
 /* A turn of `input` and `output`: two messages. */
 static bool complete_pair(struct reading *r) {
     size_t end = r->s->at;
@@ -346,14 +382,14 @@ static bool complete_message(struct reading *r) {
     const char *content = own_content ? own_content : spellings[r->spelling].content;
     if (r->s->err != PL_ERR_OK) return false;
     if (r->c->text.failed) return no_memory(r->s);
-    if (r->seen[QUESTION] && r->seen[ANSWER] && !r->seen[ROLE] && !r->seen[CONTENT])
-        return complete_pair(r);
+    if (is_pair(r)) return complete_pair(r);
+    bool any = passes_on(r); /* tool calls have no content */
     for (enum field f = ROLE; f <= CONTENT; f++)
-        if (!r->seen[f])
+        if (!r->seen[f] && !(any && f == CONTENT))
             return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at, NULL, "%s %zu has no `%s`",
                                 message, r->index,
                                 f == ROLE ? role : content);
-    if (r->null_content)
+    if (r->null_content && !any)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->null_at, NULL, "%s %zu: `%s` is null",
                             message, r->index, content);
     return true;
@@ -372,6 +408,10 @@ static bool read_message(struct pl_conversation *c, struct pl_scan *s, enum pl_s
     for (size_t key_at = s->at; pl_scan_next_key(s, &c->key); key_at = s->at) {
         if (c->key.failed) return no_memory(s);
         if (!read_member(&r, key_at)) return false;
+    }
+    if (passes_on(&r) && !is_pair(&r)) {
+        c->json[c->n - 1] = (struct pl_json_span){r.begins_at, s->at};
+        c->row = s->text;
     }
     return complete_message(&r);
 }

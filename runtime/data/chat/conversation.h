@@ -4,6 +4,8 @@
  * Needs: json_scan, chat.
  *   V1  a key is read, refused by name, inert or told (row_keys.h): tool calls, images and
  *       reasoning kept in a field of its own are refused, never dropped
+ *   V3  `whole`: a program renders the messages, which sees all of their keys. Then any role is
+ *       taken, tool calls and reasoning are passed on, and only what is no text is refused
  *   V2  both spellings are known: role and content (OpenAI), from and value (ShareGPT); content is
  *       a string or a list of text parts, which are joined with nothing between. A turn of `input`
  *       and `output` is a question and its answer
@@ -26,7 +28,16 @@ enum pl_spelling { PL_SPELLING_OPENAI, PL_SPELLING_SHAREGPT };
 /* `weight`, `train` or `loss_weight` of a message. */
 enum pl_message_train { PL_MESSAGE_BY_ROLE, PL_MESSAGE_MASKED, PL_MESSAGE_TRAINED };
 
+/* Where a value stands in the row; end 0: it is not there. */
+struct pl_json_span {
+    size_t begin, end;
+};
+
 struct pl_conversation {
+    bool whole;      /* set by the caller, and kept by pl_conversation_start */
+    const char *row; /* what the spans lie in, borrowed */
+    struct pl_json_span tools, documents, more; /* of the row; more: chat_template_kwargs */
+    struct pl_json_span *json; /* [n], owned: each message; end 0 = role and content are all */
     struct pl_chat_message *messages; /* [n], owned; content is set by pl_conversation_messages */
     enum pl_message_train *train;     /* [n], owned */
     size_t *begins;                   /* [n], owned: of the contents in `text` */
@@ -51,6 +62,10 @@ const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c
  * after dropping it when the list says the same. */
 bool pl_conversation_join_system(struct pl_conversation *c);
 
+/* Whether a key of the row is one of these, which a program is handed. */
+bool pl_conversation_takes(const struct pl_text *key);
+/* Takes note of the value at the cursor as `tools`, `documents` or `chat_template_kwargs`. */
+bool pl_conversation_note(struct pl_conversation *c, struct pl_scan *s, const char *key);
 /* Passes over a value that must be absent in meaning: null, "", [] or {}. Else fails with "`key` is
  * not supported" and the hint. */
 bool pl_conversation_refuse(struct pl_scan *s, const char *key, const char *hint);

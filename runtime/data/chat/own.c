@@ -1,5 +1,6 @@
 /* own.c - chat templates that are Jinja programs. */
 #include "runtime/data/chat/own.h"
+#include "estimator/base/digest.h"
 #include "runtime/data/tokenizer/utf8.h"
 
 #include <errno.h>
@@ -16,6 +17,10 @@ pl_err pl_chat_program_add(struct pl_chat_program *p, const char *kind, const ch
     if (pl_utf8_valid_bytes(text, n) != n)
         return pl_diag_at(d, PL_ERR_DATA_TEMPLATE, where, 0, 0, "the template is not UTF-8");
     pl_jinja_close(to);
+    struct pl_digest h;
+    pl_digest_init(&h, p->identity + tools);
+    pl_digest_add(&h, text, n);
+    p->identity = pl_digest_value(&h);
     return pl_jinja_parse(text, n, where, to, d);
 }
 
@@ -41,13 +46,23 @@ pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct 
     return err;
 }
 
+pl_err pl_chat_program_take(struct pl_chat_program *p, const struct pl_tokenizer *tokenizer,
+                            struct pl_diag *d) {
+    const struct pl_tokenizer_template *t;
+    for (size_t i = 0; (t = pl_tokenizer_template(tokenizer, i)) != NULL; i++)
+        PL_TRY(pl_chat_program_add(p, t->name, t->text, strlen(t->text), t->where, d));
+    if (p->plain || p->with_tools) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the tokenizer brings no chat template");
+}
+
 void pl_chat_program_finish(struct pl_chat_program *p) {
     pl_jinja_close(&p->plain);
     pl_jinja_close(&p->with_tools);
+    p->identity = 0;
 }
 
 const struct pl_jinja *pl_chat_program_for(const struct pl_chat_program *p, bool tools) {
-    return (tools && p->with_tools) || !p->plain ? p->with_tools : p->plain;
+    return tools && p->with_tools ? p->with_tools : p->plain;
 }
 
 /* --- variables -------------------------------------------------------------------------------- */
@@ -59,6 +74,16 @@ static bool put(struct pl_jinja_memory *m, struct pl_jinja_map *map, const char 
 
 static struct pl_jinja_value or_none(struct pl_jinja_value v) {
     return v.kind == PL_JINJA_ABSENT ? pl_jinja_none() : v;
+}
+
+pl_err pl_chat_make_message(struct pl_jinja_memory *m, const char *role,
+                            const struct pl_jinja_value *content, struct pl_jinja_value *out,
+                            struct pl_diag *d) {
+    struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 2);
+    if (!map || !put(m, map, "role", pl_jinja_literal(role)) || !put(m, map, "content", *content))
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a message");
+    *out = pl_jinja_map(map);
+    return PL_ERR_OK;
 }
 
 /* Names that reasoning is stored under; the first one is what templates read. */
@@ -116,13 +141,19 @@ pl_err pl_chat_program_render(const struct pl_chat_program *p, struct pl_jinja_m
                               const struct pl_chat_request *r, struct pl_text *out,
                               struct pl_jinja_spans *spans, struct pl_diag *d) {
     bool tools = r->tools.kind != PL_JINJA_ABSENT && r->tools.kind != PL_JINJA_NONE;
+    const struct pl_jinja_mark mark = pl_jinja_arena_mark(&m->arena);
     const struct pl_chat_date day = r->date.year ? r->date : pl_chat_today();
     struct pl_jinja_inputs in = {.year = day.year, .month = day.month, .day = day.day};
+    const struct pl_jinja *program = pl_chat_program_for(p, tools);
     const struct pl_jinja_map *map = variables(m, r);
+    if (!program)
+        return pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the model has no chat template `default`");
     if (!map)
         return pl_diag_set(
             d, m->arena.shortage == PL_JINJA_NO_MEMORY ? PL_ERR_HOST_OOM : PL_ERR_DATA_TEMPLATE,
             "no room for the variables of a chat template");
     in.variables = map;
-    return pl_jinja_render(pl_chat_program_for(p, tools), m, &in, out, spans, d);
+    pl_err err = pl_jinja_render(program, m, &in, out, spans, d);
+    pl_jinja_arena_release(&m->arena, &mark);
+    return err;
 }

@@ -10,11 +10,13 @@
 #ifndef PL_RUNTIME_DATA_CHAT_OWN_H
 #define PL_RUNTIME_DATA_CHAT_OWN_H
 
-#include "runtime/data/chat/chat.h"
+#include "runtime/data/chat/conversation.h"
 #include "runtime/data/jinja/jinja.h"
+#include "runtime/data/tokenizer/tokenizer.h"
 
 struct pl_chat_program {
     struct pl_jinja *plain, *with_tools; /* owned; with_tools NULL: plain renders those rows too */
+    uint64_t identity;                   /* digest of their texts */
 };
 
 /* kind: NULL or "default", "tool_use"; others are passed over. `where` is named in messages. */
@@ -22,6 +24,9 @@ pl_err pl_chat_program_add(struct pl_chat_program *p, const char *kind, const ch
                            const char *where, struct pl_diag *d);
 /* The program of a file. */
 pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct pl_diag *d);
+/* Those that came with a tokenizer. PL_ERR_DATA_TEMPLATE: there are none. */
+pl_err pl_chat_program_take(struct pl_chat_program *p, const struct pl_tokenizer *t,
+                            struct pl_diag *d);
 void pl_chat_program_finish(struct pl_chat_program *p); /* leaves {0} */
 
 /* Values live in the memory they were made in. */
@@ -34,6 +39,10 @@ struct pl_chat_request {
     bool generate;                          /* end with the header of an answer */
 };
 
+/* {"role": role, "content": content} */
+pl_err pl_chat_make_message(struct pl_jinja_memory *m, const char *role,
+                            const struct pl_jinja_value *content, struct pl_jinja_value *out,
+                            struct pl_diag *d);
 /* Reasoning under any of its names, under all that templates read, as transformers does it. In
  * place; a list of messages is given to it once. */
 pl_err pl_chat_alias_reasoning(struct pl_jinja_memory *m, struct pl_jinja_value *messages,
@@ -44,5 +53,27 @@ const struct pl_jinja *pl_chat_program_for(const struct pl_chat_program *p, bool
 pl_err pl_chat_program_render(const struct pl_chat_program *p, struct pl_jinja_memory *m,
                               const struct pl_chat_request *r, struct pl_text *out,
                               struct pl_jinja_spans *spans, struct pl_diag *d);
+
+/* A program with what it needs from one row to the next. */
+struct pl_chat_own {
+    struct pl_chat_program program;
+    struct pl_jinja_memory memory;
+    struct pl_chat_request request; /* bos, eos and date are set by the caller */
+    struct pl_text part;            /* renders of parts of a conversation */
+    struct pl_jinja_spans marked;
+};
+void pl_chat_own_finish(struct pl_chat_own *o); /* leaves {0} */
+
+/* The values of a conversation that was read as `whole`, into o->request. Tools may be a list or
+ * JSON in a string, as data sets store them. */
+pl_err pl_chat_own_take(struct pl_chat_own *o, struct pl_conversation *c, struct pl_diag *d);
+
+/* Renders what was taken: text and spans of the messages of c, of which `wanted` ones are looked
+ * for; the others are left empty. A span is what a generation block marks, else what is rendered
+ * between the messages before and those up to it (`ends_loose` is set: white space after the token
+ * that ends the turn belongs to it still). PL_ERR_DATA_TEMPLATE: the program refuses the
+ * conversation, leaves a part of it out, or does not let an answer be found. */
+pl_err pl_chat_own_render(struct pl_chat_own *o, struct pl_conversation *c, const bool *wanted,
+                          struct pl_chat_text *out, bool *ends_loose, struct pl_diag *d);
 
 #endif

@@ -63,9 +63,6 @@ struct pl_chat_template {
 extern const struct pl_chat_template pl_chat_table[];
 extern const size_t pl_chat_table_rows;
 
-/* FNV-1a, 64 bits, of a Jinja text: white space around it left out, CR LF read as LF. */
-uint64_t pl_chat_hash(const char *jinja);
-
 /* --- building blocks ------------------------------------------------------------------------- */
 struct pl_chat_piece {
     const char *s;

@@ -80,6 +80,12 @@ void pl_jinja_strip(struct pl_jinja_value *v, const struct pl_jinja_value *set, 
         v->n -= (uint32_t)n;
 }
 
+bool pl_jinja_is_blank(const struct pl_jinja_value *v) {
+    struct pl_jinja_value s = *v;
+    pl_jinja_strip(&s, NULL, true, false);
+    return s.n == 0;
+}
+
 ptrdiff_t pl_jinja_find(const char *s, size_t n, const char *part, size_t m) {
     if (!m) return 0;
     const char *at = n >= m ? memmem(s, n, part, m) : NULL;

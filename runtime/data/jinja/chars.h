@@ -20,6 +20,8 @@ size_t pl_jinja_byte_of(const char *s, size_t n, size_t index);
 /* str.strip(set) on the chosen sides; set NULL: white space. v becomes a part of itself. */
 void pl_jinja_strip(struct pl_jinja_value *v, const struct pl_jinja_value *set, bool left,
                     bool right);
+/* Nothing but white space. */
+bool pl_jinja_is_blank(const struct pl_jinja_value *v);
 /* First or last place of `part` in s[0, n), -1 = it is not there. */
 ptrdiff_t pl_jinja_find(const char *s, size_t n, const char *part, size_t m);
 ptrdiff_t pl_jinja_rfind(const char *s, size_t n, const char *part, size_t m);

@@ -31,7 +31,7 @@ void pl_jinja_close(struct pl_jinja **program); /* frees; leaves NULL */
 /* It marks what a model writes by {% generation %}. */
 bool pl_jinja_marks_answers(const struct pl_jinja *program);
 /* It mentions a variable of this name. */
-bool pl_jinja_mentions(const struct pl_jinja *program, const char *name);
+bool pl_jinja_mentions(const struct pl_jinja *program, const char *name, size_t n);
 
 /* Where values of one rendering live. */
 struct pl_jinja_memory {

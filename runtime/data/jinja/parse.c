@@ -1,5 +1,6 @@
 /* parse.c - statements, by the grammar of jinja2/parser.py. */
 #include "runtime/data/jinja/parse.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/jinja/run.h"
 
 #include <stdarg.h>
@@ -452,7 +453,7 @@ pl_err pl_jinja_parse(const char *text, size_t n, const char *name, struct pl_ji
                       struct pl_diag *d) {
     struct pl_diag ignored = {0};
     if (!d) d = &ignored;
-    *out = calloc(1, sizeof **out);
+    *out = pl_calloc(1, sizeof **out);
     if (!*out) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chat template");
     pl_err err = open_program(text, n, name, *out, d);
     if (err != PL_ERR_OK) pl_jinja_close(out);
@@ -470,10 +471,9 @@ bool pl_jinja_marks_answers(const struct pl_jinja *program) {
     return program->marks_answers;
 }
 
-bool pl_jinja_mentions(const struct pl_jinja *program, const char *name) {
+bool pl_jinja_mentions(const struct pl_jinja *program, const char *name, size_t n) {
     for (size_t i = PL_JINJA_SYMBOL_varargs + 1; i < program->n_symbols; i++)
-        if (program->symbols[i].n == strlen(name) &&
-            memcmp(program->symbols[i].name, name, program->symbols[i].n) == 0)
+        if (program->symbols[i].n == n && memcmp(program->symbols[i].name, name, n) == 0)
             return true;
     return false;
 }

@@ -139,6 +139,7 @@ pl_err pl_jinja_render(const struct pl_jinja *program, struct pl_jinja_memory *m
                              .d = d ? d : &ignored};
     out->len = 0;
     out->failed = false;
+    pl_text_addn(out, "", 0); /* a text without bytes has an address too */
     if (spans) spans->n = 0;
     if (!set_globals(&r) || !pl_jinja_run_program(&r)) return r.d->err;
     return out->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a rendered conversation")

@@ -1,5 +1,6 @@
 /* statements.c - what a program does: output, branches, loops, variables, macros. */
 #include "runtime/data/jinja/run.h"
+#include "estimator/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -178,7 +179,7 @@ static bool add_span(struct pl_jinja_run *r, size_t begin, size_t end) {
     struct pl_jinja_spans *s = r->spans;
     if (s->n == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 16;
-        struct pl_jinja_span *items = realloc(s->items, cap * sizeof *items);
+        struct pl_jinja_span *items = pl_realloc(s->items, cap * sizeof *items);
         if (!items) {
             r->arena->shortage = PL_JINJA_NO_MEMORY;
             return pl_jinja_fail_memory(r);

@@ -1,5 +1,6 @@
 /* value.c - arena, lists, maps, and what Python says of truth, equality and order. */
 #include "runtime/data/jinja/value.h"
+#include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static bool add_block(struct pl_jinja_arena *a, uint64_t least) {
     if (bytes > left || !pl_u64_add(bytes, sizeof(struct pl_jinja_block), &total) ||
         total > SIZE_MAX)
         return false;
-    struct pl_jinja_block *b = malloc((size_t)total);
+    struct pl_jinja_block *b = pl_malloc((size_t)total);
     if (!b) return false;
     b->next = a->blocks;
     b->bytes = bytes;
@@ -74,6 +75,21 @@ char *pl_jinja_alloc_joined(struct pl_jinja_arena *a, const char *s, size_t n, c
     if (n) memcpy(p, s, n);
     if (m) memcpy(p + n, more, m);
     return p;
+}
+
+struct pl_jinja_mark pl_jinja_arena_mark(const struct pl_jinja_arena *a) {
+    return (struct pl_jinja_mark){a->blocks, a->at, a->end, a->used_bytes};
+}
+
+void pl_jinja_arena_release(struct pl_jinja_arena *a, const struct pl_jinja_mark *mark) {
+    while (a->blocks != mark->blocks) {
+        struct pl_jinja_block *b = a->blocks;
+        a->blocks = b->next;
+        free(b);
+    }
+    a->at = mark->at;
+    a->end = mark->end;
+    a->used_bytes = mark->used_bytes;
 }
 
 void pl_jinja_arena_empty(struct pl_jinja_arena *a) {

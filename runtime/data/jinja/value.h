@@ -35,6 +35,14 @@ void *pl_jinja_alloc_array(struct pl_jinja_arena *a, uint64_t n, uint64_t size);
  * that a text that grows piece by piece costs its length. */
 char *pl_jinja_alloc_joined(struct pl_jinja_arena *a, const char *s, size_t n, const char *more,
                             size_t m);
+/* What was allocated since the mark was taken is given back. */
+struct pl_jinja_mark {
+    struct pl_jinja_block *blocks;
+    char *at, *end;
+    uint64_t used_bytes;
+};
+struct pl_jinja_mark pl_jinja_arena_mark(const struct pl_jinja_arena *a);
+void pl_jinja_arena_release(struct pl_jinja_arena *a, const struct pl_jinja_mark *mark);
 void pl_jinja_arena_empty(struct pl_jinja_arena *a);  /* keeps one block */
 void pl_jinja_arena_finish(struct pl_jinja_arena *a); /* frees; leaves {0} */
 

@@ -30,7 +30,7 @@ void pl_tokenizer_close(struct pl_tokenizer **t) {
     pl_pretokenizer_finish(&k->pretokenizer);
     pl_piece_decoder_finish(&k->decoder);
     free(k->flags);
-    free(k->chat_template);
+    pl_tokenizer_free_templates(k);
     free(k);
 }
 
@@ -193,8 +193,4 @@ int64_t pl_tokenizer_bos(const struct pl_tokenizer *t) {
 
 int64_t pl_tokenizer_eos(const struct pl_tokenizer *t) {
     return t->eos;
-}
-
-const char *pl_tokenizer_chat_template(const struct pl_tokenizer *t) {
-    return t->chat_template;
 }

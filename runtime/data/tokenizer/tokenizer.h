@@ -58,8 +58,14 @@ bool pl_tokenizer_is_special(const struct pl_tokenizer *t, int32_t id);
 /* bos_token and eos_token of tokenizer_config.json (strings or objects); -1 = not said. */
 int64_t pl_tokenizer_bos(const struct pl_tokenizer *t);
 int64_t pl_tokenizer_eos(const struct pl_tokenizer *t);
-/* The chat template's Jinja text: tokenizer_config.json (a string, or the list's `default`) or
- * chat_template.jinja beside it; NULL = none. */
-const char *pl_tokenizer_chat_template(const struct pl_tokenizer *t);
+/* A chat template that came with the tokenizer: chat_template.jinja and the files of
+ * chat_templates/ where there are any, else those of tokenizer_config.json. */
+struct pl_tokenizer_template {
+    char *name;  /* "default", "tool_use", ... */
+    char *text;  /* the Jinja program */
+    char *where; /* the file it is from */
+};
+/* NULL: there are no more. */
+const struct pl_tokenizer_template *pl_tokenizer_template(const struct pl_tokenizer *t, size_t i);
 
 #endif

@@ -48,8 +48,8 @@ static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struc
     return err;
 }
 
-/* *there = false, and no error, when there is no such file. */
-static pl_err read_file(const char *path, struct pl_text *out, bool *there, struct pl_diag *d) {
+pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there,
+                              struct pl_diag *d) {
     const char *why;
     int fd = pl_open_file(path, NULL, &why);
     *there = fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
@@ -71,7 +71,7 @@ static pl_err read_file(const char *path, struct pl_text *out, bool *there, stru
 static pl_err read_json(const char *path, json_t **out, struct pl_diag *d) {
     struct pl_text text = {0};
     bool there;
-    pl_err err = read_file(path, &text, &there, d);
+    pl_err err = pl_tokenizer_read_file(path, &text, &there, d);
     if (err == PL_ERR_OK && there) err = pl_tokenizer_tree_read(path, &text, out, d);
     pl_text_finish(&text);
     return err;
@@ -86,43 +86,13 @@ static int64_t named_token(const struct pl_tokenizer *t, const json_t *config, c
     return json_is_string(v) ? pl_tokenizer_id(t, json_string_value(v)) : -1;
 }
 
-/* The template of a string, or of the list's entry `default`. */
-static const char *template_of(const json_t *config) {
-    const json_t *v = json_object_get(config, "chat_template");
-    if (!json_is_array(v)) return json_string_value(v);
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const json_t *entry = json_array_get(v, i);
-        const char *name = json_string_value(json_object_get(entry, "name"));
-        if (name && strcmp(name, "default") == 0)
-            return json_string_value(json_object_get(entry, "template"));
-    }
-    return NULL;
-}
-
-static pl_err keep_template(struct pl_tokenizer *t, const char *text, struct pl_diag *d) {
-    t->chat_template = pl_strdup(text);
-    if (t->chat_template) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a chat template");
-}
-
 static pl_err read_config(struct pl_tokenizer *t, const char *path, struct pl_diag *d) {
     json_t *config = NULL;
     PL_TRY(read_json(path, &config, d));
     t->bos = named_token(t, config, "bos_token");
     t->eos = named_token(t, config, "eos_token");
-    const char *text = t->chat_template ? NULL : template_of(config);
-    pl_err err = text ? keep_template(t, text, d) : PL_ERR_OK;
+    pl_err err = t->n_templates ? PL_ERR_OK : pl_tokenizer_take_templates(t, config, path, d);
     json_decref(config);
-    return err;
-}
-
-/* The file of its own is the newer form, and wins. */
-static pl_err read_jinja(struct pl_tokenizer *t, const char *path, struct pl_diag *d) {
-    struct pl_text text = {0};
-    bool there;
-    pl_err err = read_file(path, &text, &there, d);
-    if (err == PL_ERR_OK && there) err = keep_template(t, pl_text_str(&text), d);
-    pl_text_finish(&text);
     return err;
 }
 
@@ -173,8 +143,7 @@ static pl_err open_files(struct pl_tokenizer *t, const char *file, const char *d
         if (d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", file);
         return err;
     }
-    PL_TRY(join_path(beside, directory, "chat_template.jinja", d));
-    PL_TRY(read_jinja(t, beside, d));
+    PL_TRY(pl_tokenizer_read_templates(t, directory, d)); /* the newer form, and wins */
     PL_TRY(join_path(beside, directory, "tokenizer_config.json", d));
     return read_config(t, beside, d);
 }

@@ -41,8 +41,20 @@ struct pl_tokenizer {
     struct pl_piece_decoder decoder;
     struct pl_token_template around;
     int64_t bos, eos;
-    char *chat_template;
+    struct pl_tokenizer_template *templates; /* [n_templates], owned */
+    size_t n_templates;
 };
+
+/* Appends the file, unpacked; *there = false, and no error, when there is none. */
+pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there,
+                              struct pl_diag *d);
+/* chat_template.jinja and chat_templates/ of a directory. */
+pl_err pl_tokenizer_read_templates(struct pl_tokenizer *t, const char *directory,
+                                   struct pl_diag *d);
+/* `chat_template` of a tokenizer_config.json: a string, or a list of named ones. */
+pl_err pl_tokenizer_take_templates(struct pl_tokenizer *t, const json_t *config, const char *path,
+                                   struct pl_diag *d);
+void pl_tokenizer_free_templates(struct pl_tokenizer *t);
 
 /* Fills *t, zeroed before, from a tokenizer.json. What was made is freed by
  * pl_tokenizer_close in any case. */

@@ -207,19 +207,19 @@ START_TEST(what_stands_beside_the_file_is_read) {
     bench_open(&b, named("llama3_style"));
     ck_assert_int_eq(pl_tokenizer_bos(b.t), pl_tokenizer_id(b.t, "<|begin_of_text|>"));
     ck_assert_int_eq(pl_tokenizer_eos(b.t), pl_tokenizer_id(b.t, "<|eot_id|>"));
-    ck_assert_ptr_nonnull(strstr(pl_tokenizer_chat_template(b.t), "<|start_header_id|>"));
+    ck_assert_ptr_nonnull(strstr(pl_tokenizer_template(b.t, 0)->text, "<|start_header_id|>"));
     bench_close(&b);
     bench_open(&b, named("mistral_metaspace_first")); /* bos_token is an object there */
     ck_assert_int_eq(pl_tokenizer_bos(b.t), 1);
     bench_close(&b);
     bench_open(&b, named("metaspace_always")); /* a list of templates */
-    ck_assert_ptr_nonnull(strstr(pl_tokenizer_chat_template(b.t), "<|im_start|>"));
+    ck_assert_ptr_nonnull(strstr(pl_tokenizer_template(b.t, 0)->text, "<|im_start|>"));
     bench_close(&b);
     bench_open(&b, named("smollm2_style")); /* a file of its own */
-    ck_assert_ptr_nonnull(strstr(pl_tokenizer_chat_template(b.t), "<|im_start|>"));
+    ck_assert_ptr_nonnull(strstr(pl_tokenizer_template(b.t, 0)->text, "<|im_start|>"));
     bench_close(&b);
     bench_open(&b, named("gpt2_style/tokenizer.json"));
-    ck_assert_ptr_null(pl_tokenizer_chat_template(b.t));
+    ck_assert_ptr_null(pl_tokenizer_template(b.t, 0));
     ck_assert_int_eq(pl_tokenizer_eos(b.t), 2000);
     bench_close(&b);
 }

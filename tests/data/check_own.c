@@ -1,0 +1,214 @@
+/* check_own.c - rows rendered by a template of their own: what is trained on, what reaches the
+ * program, and what is refused because the program leaves it out. */
+#include "tests/data/fixture.h"
+#include "tests/support/scratch.h"
+#include "runtime/data/encode.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+
+#include <sys/stat.h>
+
+#define TURN   "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+#define EACH   "{% for m in messages %}"
+#define END    "{% endfor %}"
+#define PROMPT "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+#define PLAIN  EACH TURN END PROMPT
+/* a mark of its own closes the conversation, as Phi-4-mini writes it */
+#define CLOSED                                                                                     \
+    EACH TURN END "{% if add_generation_prompt %}<|im_start|>assistant\n{% else %}{{ eos_token }}" \
+                  "{% endif %}"
+/* reasoning stands before the last answer alone, as Qwen3 writes it */
+#define THINKS                                                                                     \
+    EACH "<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<think>\n"         \
+         "{{ m.reasoning_content }}</think>\n{% endif %}{{ m.content }}<|im_end|>\n" END PROMPT
+#define MARKED                                                                                     \
+    EACH "{% if m.role == 'assistant' %}<|im_start|>assistant\n{% generation %}{{ m.content }}"    \
+         "<|im_end|>\n{% endgeneration %}{% else %}" TURN "{% endif %}" END PROMPT
+#define TOOLS                                                                                      \
+    "{% if tools %}{{ tools | tojson }}\n{% endif %}" EACH                                         \
+    "<|im_start|>{{ m.role }}\n{{ m.content or '' }}{% for c in m.tool_calls or [] %}"             \
+    "{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}<|im_end|>\n" END       \
+        PROMPT
+
+#define U(text)  "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define A(text)  "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+#define TALK     U("one") "," A("two") "," U("three") "," A("four")
+#define ROW(all) "{\"messages\":[" all "]}"
+#define CALL                                                                                       \
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"type\":\"function\","             \
+    "\"function\":{\"name\":\"add\",\"arguments\":{\"x\":1}}}]}"
+#define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"add\"}}"
+
+/* `trained`: the runs of trained text, each ended by `#`; or what is said of a refused row. */
+static const struct {
+    const char *template, *row;
+    uint32_t train_on;
+    const char *trained, *refused;
+} rows[] = {
+    {PLAIN, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four<|im_end|>#", NULL},
+    {PLAIN, ROW(TALK), PL_TRAIN_ON_LAST, "four<|im_end|>#", NULL},
+    {PLAIN, ROW(A("two") "," U("q")), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#", NULL},
+    {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"content\":\"a\",\"train\":false}," A("b")),
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    {PLAIN, ROW("{\"role\":\"user\",\"content\":\"q\",\"train\":true}," A("b")),
+     PL_TRAIN_ON_RESPONSES, "q<|im_end|>#b<|im_end|>#", NULL},
+    {CLOSED, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four<|im_end|>#", NULL},
+    {THINKS, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#<think>\n</think>\nfour<|im_end|>#",
+     NULL},
+    {MARKED, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>\n#four<|im_end|>\n#", NULL},
+    {MARKED, ROW(TALK), PL_TRAIN_ON_LAST, "four<|im_end|>\n#", NULL},
+    {TOOLS,
+     "{\"messages\":[" U("q") "," CALL ",{\"role\":\"tool\",\"content\":\"2\"}],\"tools\":[" TOOL
+                              "]}",
+     PL_TRAIN_ON_RESPONSES, "add({\"x\": 1})<|im_end|>#", NULL},
+    {TOOLS,
+     "{\"messages\":[" U("q") "," A("b") "],\"tools\":\"["
+                                         "{\\\"name\\\":\\\"f\\\"}"
+                                         "]\"}",
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    {"{% if brief %}B{% endif %}" PLAIN,
+     "{\"messages\":[" U("q") "," A("b") "],\"chat_template_kwargs\":{\"brief\":true}}",
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    {PLAIN,
+     "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\",\"value\":\"b\"}]"
+     "}",
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    {PLAIN, "{\"prompt\":[" U("q") "," A("a") "," U("r") "],\"completion\":[" A("b") "]}",
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    /* refused */
+    {PLAIN, "{\"messages\":[" U("q") "," A("b") "],\"tools\":[" TOOL "]}", PL_TRAIN_ON_RESPONSES,
+     NULL, "leaves out the tools"},
+    {PLAIN, "{\"messages\":[" U("q") "," A("b") "],\"documents\":[{\"text\":\"d\"}]}",
+     PL_TRAIN_ON_RESPONSES, NULL, "leaves out documents"},
+    {PLAIN, "{\"messages\":[" U("q") "," A("b") "],\"chat_template_kwargs\":{\"brief\":true}}",
+     PL_TRAIN_ON_RESPONSES, NULL, "does not know `brief`"},
+    {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":\"hm\"}"),
+     PL_TRAIN_ON_RESPONSES, NULL, "leaves out reasoning_content"},
+    {PLAIN, ROW(U("q") "," CALL), PL_TRAIN_ON_RESPONSES, NULL,
+     "leaves out `tool_calls` of message 1"},
+    {EACH "{% if m.role != 'system' %}" TURN "{% endif %}" END PROMPT,
+     ROW("{\"role\":\"system\",\"content\":\"kind\"}," TALK), PL_TRAIN_ON_RESPONSES, NULL,
+     "leaves out message 0"},
+    {EACH "{{ loop.length }}" TURN END PROMPT, ROW(TALK), PL_TRAIN_ON_RESPONSES, NULL,
+     "message 1 (assistant) cannot be found"},
+    {EACH "{% if m.role == 'assistant' %}{% generation %}a{% endgeneration %}"
+          "{% generation %}{{ m.content }}{% endgeneration %}{% else %}" TURN "{% endif %}" END,
+     ROW(TALK), PL_TRAIN_ON_RESPONSES, NULL, "marks 4 answers, the conversation has 2"},
+    {"{{ raise_exception('only one question') }}", ROW(TALK), PL_TRAIN_ON_RESPONSES, NULL,
+     "only one question"},
+    {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"content\":\"b\",\"n\":99999999999999999999}"),
+     PL_TRAIN_ON_RESPONSES, NULL, "does not fit 64 bits"},
+    {PLAIN, ROW("{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}," A("b")),
+     PL_TRAIN_ON_RESPONSES, NULL, "is not text"},
+};
+
+static char dir[SCRATCH_PATH];
+
+static void start(struct fixture *f, const char *template) {
+    static char path[SCRATCH_PATH + 32];
+    fixture_start(f, PL_FORMAT_AUTO);
+    snprintf(path, sizeof path, "%s", in_dir(dir, "own.jinja"));
+    file_write(path, template);
+    f->job.tokenizer = (char *)(uintptr_t)(DATA "/tokenizer/smollm2_style");
+    f->job.chat_template = (struct pl_template_choice){PL_CHAT_TEMPLATE_FILE, path};
+    f->model.vocab = 1 << 20;
+}
+
+static void add_runs(const struct pl_sample *s, const struct pl_tokenizer *t, struct pl_text *out) {
+    struct pl_diag d = {0};
+    for (uint64_t i = 0; i < s->n; i++) {
+        if (s->labels[i] == PL_LABEL_MASKED) continue;
+        ck_assert_int_eq(pl_tokenizer_decode(t, &s->ids[i], 1, false, out, &d), PL_ERR_OK);
+        if (i + 1 == s->n || s->labels[i + 1] == PL_LABEL_MASKED) pl_text_add(out, "#");
+    }
+}
+
+START_TEST(a_row_is_trained_on_where_its_template_writes_answers) {
+    struct fixture f;
+    struct pl_sample s = {0};
+    struct pl_text runs = {0};
+    scratch_make(dir);
+    start(&f, rows[_i].template);
+    f.job.train_on = rows[_i].train_on;
+    fixture_write(&f, rows[_i].row, strlen(rows[_i].row));
+    pl_err err = fixture_open(&f);
+    if (rows[_i].refused) {
+        ck_assert_int_ne(err, PL_ERR_OK);
+        ck_assert_msg(strstr(f.d.message, rows[_i].refused) != NULL, "%s", f.d.message);
+    } else {
+        ck_assert_msg(err == PL_ERR_OK, "%s", f.d.message);
+        ck_assert_int_eq(pl_data_sample(f.data, 0, &s, &f.d), PL_ERR_OK);
+        add_runs(&s, pl_data_tokenizer(f.data), &runs);
+        ck_assert_str_eq(pl_text_str(&runs), rows[_i].trained);
+    }
+    pl_text_finish(&runs);
+    pl_sample_finish(&s);
+    fixture_finish(&f);
+    scratch_remove(dir);
+}
+END_TEST
+
+START_TEST(a_template_that_is_no_program_is_refused_by_line_and_column) {
+    struct fixture f;
+    scratch_make(dir);
+    start(&f, "ok\n{% include 'x' %}");
+    fixture_write(&f, ROW(TALK), strlen(ROW(TALK)));
+    ck_assert_int_eq(fixture_open(&f), PL_ERR_DATA_TEMPLATE);
+    ck_assert_msg(strstr(f.d.message, "`include` is not supported") != NULL, "%s", f.d.message);
+    ck_assert_uint_eq(f.d.line, 2);
+    ck_assert_uint_eq(f.d.column, 4);
+    fixture_finish(&f);
+    scratch_remove(dir);
+}
+END_TEST
+
+/* chat_template.jinja and chat_templates/ win over tokenizer_config.json; rows with tools are
+ * rendered by `tool_use`. */
+START_TEST(named_templates_are_chosen_as_transformers_chooses) {
+    static const char data[] =
+        ROW(U("q") "," A("b")) "\n{\"messages\":[" U("q") "," A("b") "],\"tools\":[" TOOL "]}\n";
+    struct fixture f;
+    struct pl_text text = {0};
+    scratch_make(dir);
+    scratch_copy(DATA "/tokenizer/smollm2_style", in_dir(dir, "t"));
+    file_write(in_dir(dir, "t/chat_template.jinja"), "plain " PLAIN);
+    ck_assert_int_eq(mkdir(in_dir(dir, "t/chat_templates"), 0777), 0);
+    file_write(in_dir(dir, "t/chat_templates/tool_use.jinja"), "tools " TOOLS);
+    file_write(in_dir(dir, "t/chat_templates/rag.jinja"), "{% unknown %}");
+    fixture_start(&f, PL_FORMAT_AUTO);
+    f.job.tokenizer = strdup(in_dir(dir, "t"));
+    f.job.chat_template.choice = PL_CHAT_TEMPLATE_AUTO;
+    f.model.vocab = 1 << 20;
+    fixture_write(&f, data, strlen(data));
+    ck_assert_msg(fixture_open(&f) == PL_ERR_OK, "%s", f.d.message);
+    for (uint64_t i = 0; i < 2; i++) {
+        struct pl_sample s = {0};
+        ck_assert_int_eq(pl_data_sample(f.data, i, &s, &f.d), PL_ERR_OK);
+        text.len = 0;
+        ck_assert_int_eq(
+            pl_tokenizer_decode(pl_data_tokenizer(f.data), s.ids, s.n, false, &text, &f.d),
+            PL_ERR_OK);
+        ck_assert_msg(strncmp(pl_text_str(&text), i ? "tools [" : "plain <", 7) == 0, "%s",
+                      pl_text_str(&text));
+        pl_sample_finish(&s);
+    }
+    pl_text_finish(&text);
+    free(f.job.tokenizer);
+    fixture_finish(&f);
+    scratch_remove(dir);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("own");
+    TCase *t = tcase_create("own");
+    tcase_add_loop_test(t, a_row_is_trained_on_where_its_template_writes_answers, 0,
+                        (int)(sizeof rows / sizeof *rows));
+    tcase_add_test(t, a_template_that_is_no_program_is_refused_by_line_and_column);
+    tcase_add_test(t, named_templates_are_chosen_as_transformers_chooses);
+    suite_add_tcase(suite, t);
+    SRunner *sr = srunner_create(suite);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
