@@ -30,7 +30,10 @@ static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struc
     char *block = pl_malloc(BLOCK);
     pl_err err = PL_ERR_OK;
     int n = 0, code;
-    if (!block) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+    if (!block || gzbuffer(z, BLOCK) != 0) {
+        free(block);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+    }
     while (err == PL_ERR_OK && (n = gzread(z, block, BLOCK)) > 0) {
         pl_text_addn(out, block, (size_t)n);
         if (out->failed) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
@@ -133,7 +136,7 @@ static pl_err open_files(struct pl_tokenizer *t, const char *file, const char *d
     char beside[PATH_BYTES];
     struct pl_tokenizer_document doc = {0};
     bool there;
-    pl_err err = read_file(file, &doc.text, &there, d);
+    pl_err err = pl_tokenizer_read_file(file, &doc.text, &there, d);
     if (err == PL_ERR_OK && !there)
         err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, file, 0, 0, "the file is gone");
     if (err == PL_ERR_OK) err = pl_tokenizer_document_read(&doc, file, d);
