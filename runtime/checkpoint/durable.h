@@ -5,8 +5,8 @@
  *   U1  a name is taken only by rename, after the content was written, fsynced and closed
  *   U2  a failed fsync is the loss of the file: it is removed and never synced again, because the
  *       kernel may have dropped the dirty pages and would answer OK the second time
- *   U3  every open-for-writing, write, fsync, close, rename, mkdir and unlink of one file passes the
- *       fault counter
+ *   U3  every open-for-writing, write, fsync, close, rename, mkdir and unlink of one file passes
+ *       the fault counter
  * Use: struct pl_outbox o = {0};
  *      pl_outbox_init(&o, dir, &d); pl_outbox_open(&o, "config.json", &d);
  *      pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);

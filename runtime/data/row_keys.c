@@ -22,6 +22,8 @@ static const char hint_packed[] = "the row packs several samples: give each a ro
                                   "set `packing: true`";
 static const char hint_tools[] = "named templates do not render it: `chat_template: auto` is the "
                                  "model's own, FILE.jinja that of a file";
+static const char hint_functions[] = "write them as `tools`, in the form that the model's own "
+                                     "template renders";
 static const char hint_arguments[] = "write it into `chat_template_kwargs` of the row";
 static const char hint_history[] = "write the row as `messages`, the earlier turns first";
 static const char hint_context[] = "`field_input: context` reads it as the input; `prompt_format` "
@@ -56,7 +58,7 @@ static const char hint_tree[] = "the row is one message of a tree: write each co
     X("segment_ids", OF(TOKENS), REFUSED, hint_packed)                                             \
     X("document_ids", OF(TOKENS), REFUSED, hint_packed)                                            \
     X("tools", RENDERED, REFUSED, hint_tools)                                                      \
-    X("functions", RENDERED, REFUSED, hint_tools)                                                  \
+    X("functions", RENDERED, REFUSED, hint_functions)                                              \
     X("tool_calls", RENDERED, REFUSED, hint_tools)                                                 \
     X("function_call", RENDERED, REFUSED, hint_tools)                                              \
     X("chat_template_kwargs", CHATS, REFUSED, hint_tools)                                          \

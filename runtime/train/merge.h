@@ -4,13 +4,13 @@
  * In: paths and a budget.  Out: a model directory, or a file.
  * Needs: checkpoint, exec, the CPU device, estimator.
  *   M1  pl_merge_init reads headers and plans; it allocates no arena, reads no weight and writes
- *       nothing, but that it finishes a save that was cut short in what it reads (save_set.h). Under
- *       a budget the buffers are planned smaller; when even rows alone do not fit, the merge is
+ *       nothing, but that it finishes a save that was cut short in what it reads (save_set.h).
+ *       Under a budget the buffers are planned smaller; when even rows alone do not fit, the merge is
  *       refused there
- *   M2  planned == bound == allocated, byte for byte, asserted in every run; the bytes depend on the
- *       widest matrix and the rank, not on the number of layers
- *   M3  a merge that fails or is stopped leaves no file, and no directory that it made; only where a
- *       rename fails in a directory that was there before may the whole set stay, as save_set.h
+ *   M2  planned == bound == allocated, byte for byte, asserted in every run; the bytes depend on
+ *       the widest matrix and the rank, not on the number of layers
+ *   M3  a merge that fails or is stopped leaves no file, and no directory that it made; only where
+ *       a rename fails in a directory that was there before may the whole set stay, as save_set.h
  *       says. One that was killed leaves the set or temporaries, which do not keep the same command
  *       from starting over
  * Use: pl_merge_init(&m, &request, &d); pl_merge_run(&m, &d); ... pl_merge_finish(&m); */

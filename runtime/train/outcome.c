@@ -56,8 +56,8 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
         PL_TRY(write_estimate(r, d));
     }
     json_t *o =
-        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o}", "verdict",
-                  pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
+        json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o}",
+                  "verdict", pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
                   "budget_bytes", (json_int_t)r->pf->budget.total_bytes, "context_bytes",
                   (json_int_t)r->pf->budget.context_bytes, "context_predicted_bytes",
