@@ -29,9 +29,12 @@ static void tear_down(void) {
     scratch_remove(dir);
 }
 
+/* One assertion for all: each writes to a pipe of Check. */
 static void repeat(FILE *f, const char *s, uint64_t times) {
+    bool written = true;
     for (; times; times--)
-        ck_assert_int_ge(fputs(s, f), 0);
+        written = fputs(s, f) >= 0 && written;
+    ck_assert(written);
 }
 
 static uint64_t bytes_of(const char *path) {
@@ -72,8 +75,10 @@ START_TEST(a_small_archive_of_a_large_file) {
         block[i] = i % 2 ? ',' : '0';
     ck_assert_ptr_nonnull(z);
     ck_assert_int_gt(gzputs(z, "{\"added_tokens\": ["), 0);
+    bool written = true;
     for (int i = 0; i < 16384; i++)
-        ck_assert_int_eq(gzwrite(z, block, sizeof block), sizeof block);
+        written = gzwrite(z, block, sizeof block) == sizeof block && written;
+    ck_assert(written);
     ck_assert_int_gt(gzputs(z, "0]}"), 0);
     ck_assert_int_eq(gzclose(z), Z_OK);
     ck_assert_uint_lt(bytes_of(in_dir(dir, "tokenizer.json.gz")), 128 << 10);
