@@ -23,7 +23,10 @@ static pl_err read_size(const struct pl_cli *cli, enum pl_cli_flag flag, uint64_
                         struct pl_diag *d) {
     char name[PL_FLAG_TEXT];
     const char *text = cli->flag[flag];
-    if (!text || (pl_bytes_parse(text, out) && *out > 0)) return PL_ERR_OK;
+    if (!text) return PL_ERR_OK;
+    const bool bare = strspn(text, "0123456789.") == strlen(text);
+    if (pl_bytes_parse(text, out) && *out > 0 && !(bare && *out < PL_BARE_BYTES_LEAST))
+        return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_USAGE, "%s wants a size such as 64MiB, not `%.80s`",
                        pl_cli_flag_text(pl_cli_flags()[flag].name, name), text);
 }

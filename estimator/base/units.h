@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define PL_BARE_BYTES_LEAST (UINT64_C(1) << 20) /* a smaller size of a person needs its unit */
+
 #define PL_BYTES_TEXT 32
 #define PL_COUNT_TEXT 32
 

@@ -218,6 +218,15 @@ pl_err pl_job_assign(struct pl_job *job, const char *assignment, struct pl_text 
     if (!equals)
         return pl_diag_set(d, PL_ERR_USAGE, "`%s` is not of the form key=value",
                            pl_scalar_excerpt(assignment, buf));
+    if (!equals[1 + strspn(equals + 1, " ")]) { /* most often a variable that is not set */
+        pl_diag_set(d, PL_ERR_USAGE, "`%s` has no value", pl_scalar_excerpt(assignment, buf));
+        pl_diag_hint(d,
+                     "leave it out to keep the value of the file; `%.*s=null` goes back to the "
+                     "default",
+                     (int)(equals - assignment < KEY_BYTES ? equals - assignment : KEY_BYTES),
+                     assignment);
+        return PL_ERR_USAGE;
+    }
     return set_text(job, assignment, (size_t)(equals - assignment), equals + 1, notes, d);
 }
 

@@ -2,6 +2,7 @@
 #include "estimator/config/key_types.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/units.h"
 #include "estimator/config/scalar.h"
 
 #include <math.h>
@@ -138,6 +139,16 @@ static pl_err parse_F64(const struct pl_key_input *in, void *field) {
     return PL_ERR_OK;
 }
 
+/* 24 of GB, of GiB, or bytes: who writes so few means one of the first two. */
+static pl_err needs_unit(const struct pl_key_input *in, uint64_t bytes) {
+    pl_err err = pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
+                                "`%s` is %llu bytes: a size below 1 MiB needs its unit",
+                                in->written, (unsigned long long)bytes);
+    pl_diag_hint(in->d, "%lluGB is 10^9 bytes each, %lluGiB 2^30; %lluB are bytes",
+                 (unsigned long long)bytes, (unsigned long long)bytes, (unsigned long long)bytes);
+    return err;
+}
+
 static pl_err parse_BYTES(const struct pl_key_input *in, void *field) {
     static const char wanted[] = "a size such as 16GiB, or auto";
     const struct pl_node *node = in->node;
@@ -156,6 +167,7 @@ static pl_err parse_BYTES(const struct pl_key_input *in, void *field) {
         return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
                               "`%s` is %s, outside 0 to 2^63 bytes", in->written,
                               pl_scalar_excerpt(node->text, buf));
+    if (r == PL_INT_OK && v && v < PL_BARE_BYTES_LEAST) return needs_unit(in, v);
 done:
     *(uint64_t *)field = v;
     return PL_ERR_OK;
@@ -290,7 +302,8 @@ pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *nod
     if (node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, node, wanted);
     if (node->plain && pl_scalar_bool(node->text, &flag))
         return pl_key_fail_hint(in, pl_key_wrong_type(in, node, wanted),
-                                "put it in quotes if it is a name");
+                                in->id == PL_KEY_resume ? PL_RESUME_HINT
+                                                        : "put it in quotes if it is a name");
     if (!*node->text) {
         pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
                                     "`%s` holds an empty text", in->written);
@@ -431,10 +444,12 @@ static void print_AUTO(const struct pl_key_info *info, const void *field, struct
 }
 
 static void print_BYTES(const struct pl_key_info *info, const void *field, struct pl_text *out) {
-    if (*(const uint64_t *)field == PL_AUTO_BYTES)
+    const uint64_t v = *(const uint64_t *)field;
+    if (v == PL_AUTO_BYTES)
         pl_text_add(out, "auto");
     else
         print_U64(info, field, out);
+    if (v && v < PL_BARE_BYTES_LEAST) pl_text_add(out, "B");
 }
 
 static void print_RECOMPUTE(const struct pl_key_info *info, const void *field,

@@ -99,4 +99,9 @@ pl_err pl_datasets_parse(const struct pl_key_input *in, void *field);
 void pl_datasets_print(const struct pl_key_info *info, const void *field, struct pl_text *out);
 void pl_datasets_clear(void *field);
 
+/* For those who ask `resume` to be true or false. */
+#define PL_RESUME_HINT                                                                             \
+    "`resume: auto`, the default, continues from the newest checkpoint of output_dir; `never` "    \
+    "starts over; a path, such as ./true, names a checkpoint"
+
 #endif

@@ -252,10 +252,21 @@ static pl_err check_faults(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static pl_err check_resume(const struct pl_job *job, struct pl_diag *d) {
+    bool ignored;
+    uint32_t n;
+    if (!pl_scalar_bool(job->resume, &ignored)) return PL_ERR_OK;
+    pl_err err =
+        pl_job_error(job, PL_KEY_resume, PL_ERR_CONFIG_TYPE, d, "`resume` is `%s`; it takes %s",
+                     job->resume, pl_key_table(&n)[PL_KEY_resume].help);
+    pl_diag_hint(d, PL_RESUME_HINT);
+    return err;
+}
+
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d) {
     static pl_err (*const checks[])(const struct pl_job *, struct pl_diag *) = {
-        check_conditions, check_precision, check_batch,   check_offload,
-        check_schedule,   check_data,      check_reports, check_faults,
+        check_conditions, check_precision, check_batch,  check_offload, check_schedule,
+        check_data,       check_reports,   check_faults, check_resume,
     };
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         PL_TRY(checks[i](job, d));

@@ -82,7 +82,7 @@ START_TEST(a_budget_of_the_total_fits_and_one_byte_less_does_not) {
     words[n] = budget;
     words[n + 1] = NULL;
     for (int short_by = 0; short_by < 2; short_by++) {
-        snprintf(budget, sizeof budget, "vram_budget=%" JSON_INTEGER_FORMAT, total - short_by);
+        snprintf(budget, sizeof budget, "vram_budget=%" JSON_INTEGER_FORMAT "B", total - short_by);
         root = estimate(words, &status);
         ck_assert_str_eq(json_string_value(json_object_get(root, "verdict")),
                          short_by ? "no" : "fits");

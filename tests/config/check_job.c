@@ -59,7 +59,9 @@ static const struct {
     {"vram_budget: 16GiB", "vram_budget", "17179869184"},
     {"vram_budget: 20GB", "vram_budget", "20000000000"},
     {"vram_budget: \"1.5 GiB\"", "vram_budget", "1610612736"},
-    {"vram_budget: 4096", "vram_budget", "4096"},
+    {"vram_budget: 4096B", "vram_budget", "4096B"},
+    {"vram_budget: 1048576", "vram_budget", "1048576"},
+    {"vram_budget: 0", "vram_budget", "0"},
     {"vram_budget: 9007199254740993", "vram_budget", "9007199254740993"},
     {"vram_budget: auto", "vram_budget", "auto"},
     {"shuffle: false", "shuffle", "false"},
@@ -200,7 +202,7 @@ START_TEST(a_synonym_sets_its_key_and_leaves_a_note) {
         {"cutoff_len", "max_seq_length", "64", "64"},
         {"lr", "learning_rate", "0.5", "0.5"},
         {"epochs", "num_epochs", "3", "3"},
-        {"gpu_memory_limit", "vram_budget", "1KB", "1000"},
+        {"gpu_memory_limit", "vram_budget", "1KB", "1000B"},
         {"optim", "optimizer", "sgd", "sgd"},
         {"target_modules", "lora_target_modules", "[o_proj]", "[o_proj]"},
     };
@@ -221,8 +223,8 @@ END_TEST
 
 START_TEST(a_later_override_wins_over_an_earlier_one_and_the_file) {
     static const char *const overrides[] = {
-        "seed=1",  "max-seq-length=64", "seed= 2 ",         "lr=1e-3",
-        "lora_r=", "run_name=a: b # c", "output_dir='x y'", "device=null",
+        "seed=1",      "max-seq-length=64", "seed= 2 ",         "lr=1e-3",
+        "lora_r=null", "run_name=a: b # c", "output_dir='x y'", "device=null",
     };
     struct pl_text notes = {0};
     struct pl_job job;

@@ -245,7 +245,7 @@ START_TEST(a_budget_without_room_for_graphs_trains_without) {
     double need =
         summary_number("roomy", "planned_peak_bytes") + summary_number("roomy", "context_bytes");
     set("PLSIM_GRAPH_NODE_BYTES", "4096");
-    TRAIN_WELL("output_dir=tight", textf("vram_budget=%.0f", need));
+    TRAIN_WELL("output_dir=tight", textf("vram_budget=%.0fB", need));
     ck_assert(summary_number("tight", "graphs") == 0);
     expect_same_run("tight", "roomy", "model");
 }

@@ -120,11 +120,11 @@ START_TEST(a_job_fits_a_card_of_its_exact_size_and_no_smaller) {
     json_decref(estimate);
     outcome_finish(&o);
     char budget[64];
-    snprintf(budget, sizeof budget, "vram_budget=%.0f", bytes - 1);
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB", bytes - 1);
     o = plimsoll_expect(3, dir, (const char *[]){"train", "run.yaml", budget, NULL});
     ck_assert(!path_exists(in_dir(dir, "out")));
     outcome_finish(&o);
-    snprintf(budget, sizeof budget, "vram_budget=%.0f", bytes);
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB", bytes);
     o = plimsoll_expect(0, dir, (const char *[]){"train", "run.yaml", budget, NULL});
     outcome_finish(&o);
 }
@@ -154,7 +154,7 @@ static const struct {
     {"full", "vram_budget=620KiB", ""},
     {"full", "vram_budget=2500KB", "gradient_checkpointing: none\nloss_chunk_tokens: 64\n"},
     {"full", "vram_budget=1500KiB", "dtype: bf16\nmax_grad_norm: 0\n"},
-    {"lora", "vram_budget=700000", "lora_r: 4\n"},
+    {"lora", "vram_budget=700000B", "lora_r: 4\n"},
 };
 
 START_TEST(auto_takes_the_largest_micro_batch_that_fits) {

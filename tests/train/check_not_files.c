@@ -33,7 +33,7 @@ static void tear_down(void) {
     scratch_remove(dir);
 }
 
-#define GO_ON      "train", "run.yaml", "init=pretrained", "model=model", "model_config=", "--quiet"
+#define GO_ON      "train", "run.yaml", "init=pretrained", "model=model", "model_config=null"
 #define GENERATE   "generate", "--model", "model", "--prompt-ids", "1,2", "--max-new-tokens", "1"
 #define TOKENIZE   "tokenize", "--json", "--tokenizer"
 #define MOST_WORDS 12
