@@ -19,6 +19,11 @@ struct pl_diag {
     uint64_t line, column; /* 1-based; 0 = unknown */
 };
 
+/* Of a parser that says -1 where it does not know. */
+static inline uint64_t pl_place(int line_or_column) {
+    return line_or_column > 0 ? (uint64_t)line_or_column : 0;
+}
+
 #if defined(__GNUC__)
 #define PL_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else

@@ -232,9 +232,7 @@ pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct
         return pl_diag_at(d, PL_ERR_MODEL_FILE, name, 0, 0,
                           "more values than a config.json of its size has");
     json_t *root = json_loadb(json, (size_t)bytes, JSON_REJECT_DUPLICATES, &e);
-    if (!root)
-        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, e.line > 0 ? (uint64_t)e.line : 0,
-                          e.column > 0 ? (uint64_t)e.column : 0, "%s", e.text);
+    if (!root) return pl_hf_syntax(name, json, bytes, &e, d);
     struct pl_hf h = {root, name, "", d};
     pl_err err = json_is_object(root)
                      ? read_object(&h, out)

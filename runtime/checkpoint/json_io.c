@@ -24,8 +24,8 @@ pl_err pl_json_parse(const char *path, const char *text, uint64_t bytes, json_t 
                           PL_JSON_MOST_VALUES);
     *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
     if (!*out)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, (uint64_t)error.line,
-                          (uint64_t)error.column, "%s: not valid JSON: %s", path, error.text);
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, pl_place(error.line),
+                          pl_place(error.column), "%s: not valid JSON: %s", path, error.text);
     if (json_is_object(*out)) return PL_ERR_OK;
     json_decref(*out);
     *out = NULL;

@@ -1,5 +1,6 @@
 /* check_durable.c - a file is there in full or as it was, whichever call fails. */
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/json_io.h"
 #include "tests/checkpoint/rig.h"
 
 #include <dirent.h>
@@ -144,6 +145,24 @@ START_TEST(a_file_over_the_limit_is_not_read) {
 }
 END_TEST
 
+static void *no_memory(size_t n) {
+    (void)n;
+    return NULL;
+}
+
+/* The parser has no place for what it had no memory for, and says -1. */
+START_TEST(a_place_that_nobody_knows_is_not_shown) {
+    json_t *root = NULL;
+    spill(in(dir, "x.json"), "{}", 2);
+    json_set_alloc_funcs(no_memory, free);
+    pl_err err = pl_json_read(in(dir, "x.json"), &root, &diag);
+    json_set_alloc_funcs(malloc, free);
+    ck_assert_int_ne(err, PL_ERR_OK);
+    ck_assert_uint_eq(diag.line, 0);
+    ck_assert_uint_eq(diag.column, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("checkpoint.durable");
     TCase *t = tcase_create("durable");
@@ -156,6 +175,7 @@ int main(void) {
     tcase_add_test(t, an_abandoned_outbox_leaves_nothing);
     tcase_add_test(t, removing_a_tree_does_not_follow_links);
     tcase_add_test(t, a_file_over_the_limit_is_not_read);
+    tcase_add_test(t, a_place_that_nobody_knows_is_not_shown);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
