@@ -182,11 +182,14 @@ void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3)
 /* Every line of `notes` on stderr, marked as a note where it does not begin with "warning: ";
  * nothing under --quiet. */
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes);
-/* Appends s[0, n) with control characters but newline and tab as \\xNN: names of files, words of
- * the command line and tokens must not drive the terminal. */
+/* Appends s[0, n) with control characters but newline and tab, bytes that are no UTF-8, and
+ * characters that turn the direction of text, as \\xNN and \\uNNNN: names of files, words of the
+ * command line and tokens must not drive the terminal. */
 void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
 /* The same for each line of `lines`. */
 void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines);
+/* The same on a stream at once. */
+void pl_cli_put_safe(FILE *out, const char *s);
 /* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). What

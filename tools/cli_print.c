@@ -1,4 +1,5 @@
 /* cli_print.c - failures, notes and JSON answers. */
+#include "estimator/config/scalar.h"
 #include "runtime/report/report.h"
 #include "tools/cli.h"
 
@@ -30,13 +31,31 @@ pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
     return err;
 }
 
+/* Of Unicode: controls of C0 and C1, line ends that are not \n, and what turns the direction of
+ * what follows (UAX #9, the explicit formatting characters and the marks). */
+static bool drives_terminal(uint32_t c) {
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0x00, 0x08},     {0x0b, 0x1f},     {0x7f, 0x9f},     {0x61c, 0x61c},
+                  {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}, {0xfeff, 0xfeff}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (c >= ranges[i].first && c <= ranges[i].last) return true;
+    return false;
+}
+
 void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n) {
-    for (const char *end = s + n; s < end; s++) {
-        unsigned char c = (unsigned char)*s;
-        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-            pl_text_addf(t, "\\x%02x", c);
+    for (unsigned length; n; s += length, n -= length) {
+        char whole[5] = {0}; /* the character may be cut by n */
+        uint32_t c = 0;
+        memcpy(whole, s, n < 4 ? n : 4);
+        length = *whole ? pl_utf8_next(whole, &c) : 1;
+        if (!length)
+            pl_text_addf(t, "\\x%02x", (unsigned char)*s);
+        else if (drives_terminal(c))
+            pl_text_addf(t, c < 0x100 ? "\\x%02x" : "\\u%04x", c);
         else
-            pl_text_addn(t, s, 1);
+            pl_text_addn(t, s, length);
+        length += !length;
     }
 }
 
@@ -45,6 +64,13 @@ void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines) {
         pl_cli_add_safe(out, s, strcspn(s, "\n"));
         pl_text_add(out, "\n");
     }
+}
+
+void pl_cli_put_safe(FILE *out, const char *s) {
+    struct pl_text t = {0};
+    pl_cli_add_safe(&t, s, strlen(s));
+    fputs(pl_text_str(&t), out);
+    pl_text_finish(&t);
 }
 
 /* Nothing where the sentence names the file itself, and there is no line of it to name. */

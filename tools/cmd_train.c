@@ -65,24 +65,27 @@ static void print_batch(const struct pl_preflight *pf, FILE *out) {
     fprintf(out, ", %llu samples a step, %llu steps\n", (unsigned long long)pf->global_batch,
             (unsigned long long)pf->total_steps);
     print_forecast(pf, out);
-    if (pf->resume_path)
-        fprintf(out, "  resuming from %s behind step %llu\n", pf->resume_path,
-                (unsigned long long)pf->resume_state.step);
+    if (!pf->resume_path) return;
+    fputs("  resuming from ", out);
+    pl_cli_put_safe(out, pf->resume_path);
+    fprintf(out, " behind step %llu\n", (unsigned long long)pf->resume_state.step);
 }
 
 static void print_summary(const struct pl_preflight *pf, const struct pl_train_result *r,
                           FILE *out) {
     const struct pl_job *job = pf->job;
     char planned[PL_BYTES_TEXT], allocated[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
-    if (r->steps_run)
+    if (r->steps_run) {
         fprintf(out, "%llu steps in %.1f s, %.0f tokens/s, loss %.4f\n",
                 (unsigned long long)r->steps_run, r->wall_seconds, r->tokens_per_second,
                 r->last_loss);
-    else
+    } else {
+        fputs("nothing was left to train: ", out);
+        pl_cli_put_safe(out, job->output_dir);
         fprintf(out,
-                "nothing was left to train: %s holds step %llu, the last; `resume: never` or "
-                "another output_dir starts over\n",
-                job->output_dir, (unsigned long long)r->steps);
+                " holds step %llu, the last; `resume: never` or another output_dir starts over\n",
+                (unsigned long long)r->steps);
+    }
     print_pace(&pf->forecast, r, out);
     bool on_gpu = pl_device_is_cuda(job->device);
     fprintf(out, "planned %s, allocated %s (%s), measured %s %s\n",
@@ -98,8 +101,9 @@ static void print_summary(const struct pl_preflight *pf, const struct pl_train_r
                 pl_bytes_text(r->measured_bytes, measured),
                 pl_bytes_text(r->context_bytes, allocated));
     if (r->oom_recoveries) fprintf(out, "%u recoveries from out of memory\n", r->oom_recoveries);
-    fprintf(out, "saved in %s; pictures: %s/loss.svg, %s/vram.svg\n", job->output_dir,
-            job->output_dir, job->output_dir);
+    fputs("saved in ", out);
+    pl_cli_put_safe(out, job->output_dir);
+    fputs("; pictures: loss.svg and vram.svg in it\n", out);
 }
 
 static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf) {
@@ -191,8 +195,9 @@ int pl_cmd_validate(const struct pl_cli *cli) {
                       (json_int_t)s->rows, "tokens", (json_int_t)s->tokens, "longest",
                       (json_int_t)s->longest, "verdict", pl_verdict_name(pf.estimate.verdict.kind));
         if (!pl_cli_has(cli, PL_FLAG_JSON)) {
-            printf("%s is well-formed: %llu rows, %llu tokens, longest %llu; verdict: %s\n",
-                   cli->args[0], (unsigned long long)s->rows, (unsigned long long)s->tokens,
+            pl_cli_put_safe(stdout, cli->args[0]);
+            printf(" is well-formed: %llu rows, %llu tokens, longest %llu; verdict: %s\n",
+                   (unsigned long long)s->rows, (unsigned long long)s->tokens,
                    (unsigned long long)s->longest, pl_verdict_name(pf.estimate.verdict.kind));
             json_decref(o);
         } else if (pl_cli_print_json(o, &d) != PL_ERR_OK) {

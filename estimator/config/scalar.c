@@ -134,9 +134,7 @@ bool pl_scalar_bytes(const char *text, uint64_t *out) {
     return ok;
 }
 
-/* Decodes the character at s and returns its length, 0 for anything but shortest-form UTF-8 of a
- * Unicode scalar value (RFC 3629). */
-static unsigned utf8_next(const char *s, uint32_t *out) {
+unsigned pl_utf8_next(const char *s, uint32_t *out) {
     static const struct {
         unsigned char mask, lead;
         uint32_t least;
@@ -159,7 +157,7 @@ static unsigned utf8_next(const char *s, uint32_t *out) {
 bool pl_utf8_valid(const char *text) {
     uint32_t c;
     for (unsigned n; *text; text += n)
-        if (!(n = utf8_next(text, &c))) return false;
+        if (!(n = pl_utf8_next(text, &c))) return false;
     return true;
 }
 
@@ -190,7 +188,7 @@ void pl_scalar_write(struct pl_text *out, const char *text) {
     }
     uint32_t c = 0;
     pl_text_add(out, "\"");
-    for (unsigned n; *text && (n = utf8_next(text, &c)); text += n) {
+    for (unsigned n; *text && (n = pl_utf8_next(text, &c)); text += n) {
         if (is_raw_in_quotes(c))
             pl_text_addn(out, text, n);
         else if (c == '"' || c == '\\')
@@ -218,7 +216,7 @@ const char *pl_scalar_excerpt(const char *text, char buf[PL_EXCERPT_BYTES]) {
     size_t len = 0;
     uint32_t c;
     while (*text) {
-        unsigned n = utf8_next(text, &c);
+        unsigned n = pl_utf8_next(text, &c);
         bool shown = n && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
         if (len + (shown ? n : 1) + sizeof more > PL_EXCERPT_BYTES) {
             memcpy(buf + len, more, sizeof more);

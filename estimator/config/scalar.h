@@ -24,6 +24,9 @@ bool pl_scalar_float(const char *text, double *out);
 bool pl_scalar_bytes(const char *text, uint64_t *out); /* pl_bytes_parse under S1 */
 
 bool pl_utf8_valid(const char *text);
+/* Decodes the character at s, NUL-terminated, and returns its length, 0 for anything but
+ * shortest-form UTF-8 of a Unicode scalar value (RFC 3629). */
+unsigned pl_utf8_next(const char *s, uint32_t *out);
 void pl_scalar_write(struct pl_text *out, const char *text); /* valid UTF-8; quoted where needed */
 void pl_scalar_write_f64(struct pl_text *out, double v);     /* finite; the shortest form */
 

@@ -29,6 +29,23 @@ static const struct {
     {{"completion"}, 2, "error[CONFIG_USAGE]"},
     {{"completion", "tcsh"}, 2, "hint: bash, zsh or fish\n"},
     {{"--color=never", "a\033[2Jb"}, 2, "`a\\x1b[2Jb`"},
+    {{"a\xC2\x9B"
+      "2Jb"},
+     2,
+     "`a\\x9b2Jb`"}, /* the same in one character of C1 */
+    {{"a\x9B"
+      "2Jb"},
+     2,
+     "a\\x9b2Jb"}, /* and as a byte that is no UTF-8 */
+    {{"a\xE2\x80\xAE"
+      "cba"},
+     2,
+     "`a\\u202ecba`"}, /* right-to-left override */
+    {{"a\xE2\x81\xA6"
+      "b\xD8\x9C"},
+     2,
+     "`a\\u2066b\\u061c`"},
+    {{"\xC3\xA4\xE2\x86\x92"}, 2, "`\xC3\xA4\xE2\x86\x92`"}, /* letters and arrows stay */
 };
 
 START_TEST(a_failure_has_its_status_and_says_so_on_stderr_alone) {
