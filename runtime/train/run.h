@@ -84,7 +84,9 @@ struct pl_run {
     double started;              /* monotonic seconds */
 };
 
-static inline struct pl_rung *pl_run_rung(struct pl_run *r) { return &r->rungs[r->rung]; }
+static inline struct pl_rung *pl_run_rung(struct pl_run *r) {
+    return &r->rungs[r->rung];
+}
 
 /* --- session.c: device, ladder, arenas --- */
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
@@ -120,8 +122,8 @@ struct pl_step_result {
 };
 /* The host image of the micro-batch to the inputs of its phase. */
 pl_err pl_run_upload_inputs(struct pl_run *r, bool eval);
-/* Reserves the job arenas; RUNTIME_GPU_OOM when the device's cannot be had, RUNTIME_HOST_OOM when
- * the host's cannot. */
+/* Reserves the job arenas. RUNTIME_DEVICE_OOM, explained on opt->messages, when the device's cannot
+ * be had, RUNTIME_HOST_OOM when the host's cannot. */
 pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d);
 /* Gives every arena back. */
 void pl_run_release_arenas(struct pl_run *r);
@@ -166,7 +168,8 @@ pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_dia
 /* --- outcome.c: files a run leaves besides weights --- */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d);
-/* Completes a RUNTIME_GPU_OOM: ledger, checklist, remedies as notes on opt->messages. */
+/* Completes a RUNTIME_GPU_OOM, and a RUNTIME_DEVICE_OOM of the job arena: ledger, checklist,
+ * remedies as notes on opt->messages. */
 void pl_run_explain_oom(struct pl_run *r);
 
 #endif

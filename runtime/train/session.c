@@ -182,12 +182,14 @@ pl_err pl_run_reserve_job(struct pl_run *r, struct pl_diag *d) {
                                      .requested_bytes = bytes,
                                      .free_bytes = pl_run_free_bytes(r),
                                      .injected = r->device->inject.at != 0};
-    if (err != PL_ERR_DEVICE_OOM) return pl_diag_set(d, err, "%s", failure.message);
-    pl_diag_set(d, PL_ERR_GPU_OOM, "%s", failure.message);
-    pl_diag_hint(d, "no batch size makes the job arena smaller: %s",
-                 r->job->inference ? "a smaller context or a 4-bit base does"
-                                   : "`offload`, `mode: lora` or `mode: qlora` does");
-    return PL_ERR_GPU_OOM;
+    pl_diag_set(d, err, "%s", failure.message);
+    if (err == PL_ERR_DEVICE_OOM) {
+        pl_run_explain_oom(r);
+        pl_diag_hint(d, "no batch size makes the job arena smaller: %s",
+                     r->job->inference ? "a smaller context or a 4-bit base does"
+                                       : "`offload`, `mode: lora` or `mode: qlora` does");
+    }
+    return err;
 }
 
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,

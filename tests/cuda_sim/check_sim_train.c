@@ -113,7 +113,7 @@ static const struct {
 } shortages[] = {
     {"malloc@2:2,forever", 4, "RUNTIME_GPU_OOM", "batch arena", "max_seq_length", true},
     {"hostalloc@1:2", 1, "RUNTIME_HOST_OOM", "pinned host memory", "not the device", false},
-    {"malloc@1:2", 4, "RUNTIME_GPU_OOM", "job arena", "no batch size makes", false},
+    {"malloc@1:2", 4, "RUNTIME_DEVICE_OOM", "job arena", "no batch size makes", false},
     {"launch@1:2", 4, "RUNTIME_DEVICE_OOM", "embed", "nothing can be halved here", false},
     {"copy@1:2", 4, "RUNTIME_DEVICE_OOM", "rope table", "nothing can be halved here", false},
 };

@@ -317,7 +317,7 @@ START_TEST(a_measured_context_turns_the_verdict_before_the_arenas) {
     ck_assert_uint_eq(cuda.opened, 1);
     ck_assert_uint_eq(pf.budget.context_bytes, just + (uint64_t)_i);
     if (_i == 0) { /* fits to the byte: the arena is asked for, which the fake refuses */
-        ck_assert_int_eq(err, PL_ERR_GPU_OOM);
+        ck_assert_int_eq(err, PL_ERR_DEVICE_OOM);
         ck_assert_uint_eq(cuda.allocated, 1);
     } else {
         ck_assert_int_eq(err, PL_ERR_DOES_NOT_FIT);
@@ -338,7 +338,7 @@ START_TEST(the_bytes_of_the_process_are_the_better_measure) {
     ck_assert_int_eq(preflight("device: cuda\n"), PL_ERR_OK);
     set("FAKE_NVML_PROCESS", "600000000");
     cuda.free_bytes = 4000 * MIB;
-    ck_assert_int_eq(train(), PL_ERR_GPU_OOM);
+    ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
     ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + pf.graph_bytes);
     finish_job();
 }
@@ -350,7 +350,7 @@ START_TEST(growth_is_added_to_what_was_measured) {
     ck_assert_int_eq(preflight("device: cuda\n"), PL_ERR_OK);
     ck_assert_uint_eq(pf.budget.context_bytes, 530 * MIB + pf.graph_bytes);
     set("FAKE_NVML_PROCESS", "600000000");
-    ck_assert_int_eq(train(), PL_ERR_GPU_OOM);
+    ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
     ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + 30 * MIB + pf.graph_bytes);
     finish_job();
 }
@@ -359,7 +359,7 @@ END_TEST
 START_TEST(a_warning_lets_a_turned_verdict_pass) {
     ck_assert_int_eq(preflight("device: cuda\npreflight: warn\nvram_budget: 2GiB\n"), PL_ERR_OK);
     cuda.free_bytes = pf.gpu.free_bytes - 2047 * MIB - 900 * 1024;
-    ck_assert_int_eq(train(), PL_ERR_GPU_OOM);
+    ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
     ck_assert_int_eq(pf.estimate.verdict.kind, PL_VERDICT_NO);
     finish_job();
 }

@@ -141,14 +141,25 @@ START_TEST(a_card_too_small_halves_until_it_fits) {
     double four = arena_bytes("batch_size=4");
     ck_assert(arena_bytes("batch_size=2") < four);
     char budget[64];
-    snprintf(budget, sizeof budget, "vram_budget=%.0f", four - 1);
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB", four - 1);
     TRAIN_WELL(halvings[0].large, "output_dir=large", "preflight=off", budget);
     train_cut(halvings[0].small, "output_dir=small", "seed=42");
     expect_same_run(0, "small", "large");
     ck_assert(summary_number("large", "oom_recoveries") == 2);
-    snprintf(budget, sizeof budget, "vram_budget=%.0f", four);
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB", four);
     TRAIN_WELL(halvings[0].large, "output_dir=fits", "preflight=off", budget);
     ck_assert(summary_number("fits", "oom_recoveries") == 1);
+}
+END_TEST
+
+START_TEST(weights_without_room_are_out_of_memory_of_the_device) {
+    make_halving(0);
+    struct outcome o = TRAIN("batch_size=8", "debug_inject=device_oom@alloc=1");
+    ck_assert_int_eq(o.status, 4);
+    ck_assert_msg(strstr(o.err, "error[RUNTIME_DEVICE_OOM]: job arena: asked for"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, "hint: no batch size makes the job arena smaller"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, "[!]"), "no checklist: %s", o.err);
+    outcome_finish(&o);
 }
 END_TEST
 
@@ -191,7 +202,9 @@ static int expect_whole_output(void) {
 /* A checkpoint holds the micro-batch in use, so one behind a recovery is not like that of `ref`. */
 static void expect_clean_exhaustion(const struct outcome *o) {
     ck_assert_msg(o->status == 4, "exit %d: %s", o->status, o->err);
-    ck_assert_msg(strstr(o->err, "error[RUNTIME_GPU_OOM]"), "%s", o->err);
+    /* no batch is smaller than weights: there recovery has nothing to exhaust */
+    const char *job_arena = strstr(o->err, "error[RUNTIME_DEVICE_OOM]: job arena");
+    ck_assert_msg(job_arena || strstr(o->err, "error[RUNTIME_GPU_OOM]"), "%s", o->err);
     ck_assert_msg(strstr(o->err, "bytes) free") || strstr(o->err, "free ("), "%s", o->err);
     ck_assert_msg(strstr(o->err, "asked for"), "%s", o->err);
     ck_assert_msg(strstr(o->err, "[!]"), "no checklist: %s", o->err);
@@ -280,6 +293,7 @@ int main(void) {
                         (int)(sizeof halvings / sizeof *halvings));
     tcase_add_test(tc, recovery_in_the_middle_redoes_that_step_alone);
     tcase_add_test(tc, a_card_too_small_halves_until_it_fits);
+    tcase_add_test(tc, weights_without_room_are_out_of_memory_of_the_device);
     tcase_add_test(tc, recovery_that_is_off_is_off);
     tcase_add_loop_test(tc, an_allocation_that_fails_ends_in_a_recovery_or_in_exit_4, 0, 2);
     tcase_add_test(tc, exhaustion_in_a_later_step_keeps_the_checkpoints_before_it);
