@@ -11,7 +11,8 @@
  *
  * Needs: durable.h.
  *   S1  the rename of the journal is the moment of the save. Ended before it, by a kill, a power
- *       cut or an error, the old files are all there; ended after it, the new ones are all on the disk
+ *       cut or an error, the old files are all there; ended after it, the new ones are all on the
+ *       disk
  *   S2  steps 3 and 4 can be done any number of times, by any process: whoever finds a journal does
  *       what is left of them before it reads or writes a file of the directory. Committing is
  *       writing the journal and then doing the same

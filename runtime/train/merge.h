@@ -5,8 +5,8 @@
  * Needs: checkpoint, exec, the CPU device, estimator.
  *   M1  pl_merge_init reads headers and plans; it allocates no arena, reads no weight and writes
  *       nothing, but that it finishes a save that was cut short in what it reads (save_set.h).
- *       Under a budget the buffers are planned smaller; when even rows alone do not fit, the merge is
- *       refused there
+ *       Under a budget the buffers are planned smaller; when even rows alone do not fit, the merge
+ *       is refused there
  *   M2  planned == bound == allocated, byte for byte, asserted in every run; the bytes depend on
  *       the widest matrix and the rank, not on the number of layers
  *   M3  a merge that fails or is stopped leaves no file, and no directory that it made; only where
