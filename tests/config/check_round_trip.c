@@ -225,6 +225,8 @@ static void make_valid(struct pl_job *job) {
                                          "disk_full@write=2,count=3;device_oom@step=1"};
     if (job->mode == PL_UNSET_U32) set(job, "mode", "lora");
     if (!job->model) set(job, "model", "m");
+    if (job->resume && (!strcmp(job->resume, "true") || !strcmp(job->resume, "false")))
+        set(job, "resume", "never");
     for (size_t i = 0; job->mode == PL_MODE_FULL && i < sizeof lora_keys / sizeof *lora_keys; i++)
         set(job, lora_keys[i], "");
     for (size_t i = 0; job->mode != PL_MODE_QLORA && i < sizeof qlora_keys / sizeof *qlora_keys;
