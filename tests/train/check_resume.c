@@ -232,7 +232,7 @@ START_TEST(another_base_of_the_same_shapes_is_refused) {
     TRAIN_WELL("output_dir=one");
     TRAIN_WELL("output_dir=two", "seed=3");
     make_lora("");
-#define ON(base) "init=pretrained", "model_config=", "model=" base
+#define ON(base) "init=pretrained", "model_config=~", "model=" base
     TRAIN_WELL("max_steps=4", ON("one"));
     FAILS_WITH(5, "CHECKPOINT_MISMATCH", "base_weights: xxh64 ", "max_steps=6", ON("two"));
     ck_assert_int_eq(rename(in_dir(dir, "one"), in_dir(dir, "moved")), 0);
@@ -355,10 +355,10 @@ START_TEST(the_model_that_is_trained_is_not_replaced) {
     TRAIN_WELL("output_dir=base");
     ck_assert_int_eq(symlink("base", in_dir(dir, "link")), 0);
     FAILS_WITH(2, "CONFIG_CONFLICT", "is the directory of the model that is trained",
-               "init=pretrained", "model_config=", "model=base", "output_dir=link");
-    FAILS_WITH(2, "CONFIG_CONFLICT", asks, "init=pretrained", "model_config=", "model=base",
+               "init=pretrained", "model_config=~", "model=base", "output_dir=link");
+    FAILS_WITH(2, "CONFIG_CONFLICT", asks, "init=pretrained", "model_config=~", "model=base",
                "output_dir=./base/");
-    TRAIN_WELL("init=pretrained", "model_config=", "model=base", "output_dir=base",
+    TRAIN_WELL("init=pretrained", "model_config=~", "model=base", "output_dir=base",
                "overwrite_output_dir=true");
 }
 END_TEST
