@@ -210,8 +210,8 @@ START_TEST(the_narrowest_bound_is_what_is_available) {
 }
 END_TEST
 
-/* AddressSanitizer's shadow, terabytes of it, counts as data of the process: the limit leaves nothing
- * then, and stands for the one question only. */
+/* AddressSanitizer's shadow, terabytes of it, counts as data of the process: the limit leaves
+ * nothing then, and stands for the one question only. */
 START_TEST(this_process_has_some_and_no_more_than_its_limit) {
     struct rlimit was;
     ck_assert_int_eq(getrlimit(RLIMIT_DATA, &was), 0);

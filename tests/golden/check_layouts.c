@@ -81,7 +81,7 @@ static void train(const char *case_dir, const char *const words[], const char *o
         argv[n++] = words[i];
         /* the file's own accumulation and global_batch_size exclude each other */
         if (strncmp(words[i], "global_batch_size", 17) == 0)
-            argv[n++] = "gradient_accumulation_steps=";
+            argv[n++] = "gradient_accumulation_steps=null";
     }
     argv[n++] = "--output_dir";
     argv[n] = out;
