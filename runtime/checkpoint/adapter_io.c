@@ -94,22 +94,26 @@ static pl_err put_config(struct pl_outbox *o, const struct pl_program *p, const 
     return err;
 }
 
-pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
-                       struct pl_diag *d) {
+pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
+                      struct pl_diag *d) {
     struct pl_windows w = {0};
-    struct pl_outbox o = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_adapter(&w, io->program, d);
-    if (err != PL_ERR_OK) goto out;
+    if (err == PL_ERR_OK) err = pl_windows_save(&w, 0, w.n, &source, o, ADAPTER_FILE, d);
+    pl_windows_finish(&w);
+    return err == PL_ERR_OK ? put_config(o, io->program, job, d) : err;
+}
+
+pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
+                       struct pl_diag *d) {
+    struct pl_outbox o = {0};
+    pl_err err;
     PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    o.manifest = io->manifest;
-    PL_TRY_GOTO(pl_windows_save(&w, 0, w.n, &source, &o, ADAPTER_FILE, d), out);
-    PL_TRY_GOTO(put_config(&o, io->program, job, d), out);
+    PL_TRY_GOTO(pl_adapter_put(io, &o, job, d), out);
     err = pl_save_set_commit(&o, NULL, NULL, d);
 out:
     pl_outbox_finish(&o);
-    pl_windows_finish(&w);
     return err;
 }
 

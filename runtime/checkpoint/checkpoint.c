@@ -24,6 +24,7 @@
 #define STATES_FILE "optimizer.safetensors"
 
 static void forget(struct pl_checkpoint *c) {
+    pl_outbox_finish(&c->outbox);
     free(c->final_path);
     free(c->tmp_path);
     json_decref(c->files);
@@ -42,6 +43,8 @@ pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint
     if (!c->tmp_path || !c->files) err = pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_tree_remove(c->tmp_path, d);
     if (err == PL_ERR_OK) err = pl_dir_create(c->tmp_path, d);
+    if (err == PL_ERR_OK) err = pl_outbox_init(&c->outbox, c->tmp_path, d);
+    c->outbox.manifest = c->files;
     if (err != PL_ERR_OK) forget(c);
     return err;
 }
@@ -80,18 +83,13 @@ pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor
                                  const struct pl_run_state *s, struct json_t *job,
                                  struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
-    struct pl_outbox o = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = add_all(&trained, &states, io->program, d);
     if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(pl_outbox_init(&o, c->tmp_path, d), out);
-    o.manifest = c->files;
-    PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, &source, &o, STATES_FILE, d), out);
-    o.manifest = NULL; /* the list is in the file that follows */
-    PL_TRY_GOTO(pl_run_record_put(&o, s, job, c->files, d), out);
-    err = pl_outbox_commit(&o, d);
+    PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, &source, &c->outbox, STATES_FILE, d), out);
+    PL_TRY_GOTO(pl_run_record_put(&c->outbox, s, job, d), out);
+    err = pl_outbox_commit(&c->outbox, d);
 out:
-    pl_outbox_finish(&o);
     pl_windows_finish(&states);
     pl_windows_finish(&trained);
     return err;

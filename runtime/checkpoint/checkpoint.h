@@ -19,6 +19,7 @@
 #include "estimator/base/text.h"
 #include "estimator/config/job.h"
 #include "estimator/program/program.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/device/device.h"
 
 struct json_t; /* jansson's */
@@ -32,7 +33,6 @@ struct pl_tensor_io {
     void *ctx;
     void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
     uint64_t staging_bytes;
-    struct json_t *manifest; /* nullable: the files that are written are listed there */
 };
 
 #define PL_RUN_ID_TEXT 33 /* 128 bits in hex and a NUL */
@@ -83,6 +83,15 @@ pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char 
                      const char *source_dir, struct pl_diag *d);
 pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
                        struct pl_diag *d);
+/* The same files into an outbox, for the caller to commit with others: its manifest counts. */
+pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
+                    const char *source_dir, struct pl_diag *d);
+pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
+                      struct pl_diag *d);
+/* For pl_save_set_commit: weights of an earlier save under other names than those of the outbox.
+ * Readers prefer model.safetensors to an index, so a leftover would be loaded in place of what was
+ * just written. A save that was killed may have left temporaries as large as the model. */
+bool pl_model_is_leftover(const char *name, const void *outbox);
 /* config.json of a saved model: the text as it was read, but for the type its weights now have.
  * malloc'd; NULL when out of memory or when it is not a JSON object. */
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype);
@@ -90,7 +99,8 @@ char *pl_model_config_text(const char *config_json, enum pl_dtype dtype);
 /* A checkpoint directory under construction. */
 struct pl_checkpoint {
     char *final_path, *tmp_path; /* owned */
-    struct json_t *files;        /* owned; for pl_tensor_io.manifest: what lies in tmp_path */
+    struct pl_outbox outbox;     /* of tmp_path: weights go in first */
+    struct json_t *files;        /* owned; its manifest */
 };
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d);
@@ -103,8 +113,8 @@ pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out
                            struct pl_diag *d);
 /* Checkpoints of output_dir, by their names; none where there is no such directory. */
 pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d);
-/* Optimizer states (optimizer.safetensors), then counters, `job` (nullable: what the run is, for
- * whoever compares) and the list of files (trainer_state.json). */
+/* After the weights: optimizer states (optimizer.safetensors), then counters, `job` (nullable: what
+ * the run is, for whoever compares) and the list of files (trainer_state.json). */
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct json_t *job,
                                  struct pl_diag *d);

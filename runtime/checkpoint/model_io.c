@@ -237,10 +237,7 @@ bool pl_model_is_temporary(const char *name) {
            strcmp(stem, PL_SAVE_JOURNAL) == 0;
 }
 
-/* Weights of an earlier save under other names: readers prefer model.safetensors to an index, so a
- * leftover would be loaded in place of what was just written. A save that was killed may have left
- * temporaries as large as the model. */
-static bool is_leftover(const char *name, const void *outbox) {
+bool pl_model_is_leftover(const char *name, const void *outbox) {
     char stem[SHARD_NAME];
     const char *file = stem_of(name, stem) ? stem : name;
     return is_weight_file(file) && !in_outbox(outbox, file);
@@ -254,22 +251,38 @@ static pl_err put_texts(struct pl_outbox *o, const char *config_json, const char
     return PL_ERR_OK;
 }
 
+static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
+                        const struct pl_window_source *source, const char *config_json,
+                        const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+    struct shards s = {0};
+    pl_err err = cut_shards(w, shard_bytes, &s, d);
+    if (err == PL_ERR_OK) err = put_weights(o, w, &s, source, d);
+    free(s.first);
+    return err == PL_ERR_OK ? put_texts(o, config_json, source_dir, source, d) : err;
+}
+
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
                       const char *dir, const char *config_json, const char *source_dir,
                       uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_outbox o = {0};
-    struct shards s = {0};
-    pl_err err = cut_shards(w, shard_bytes, &s, d);
-    if (err != PL_ERR_OK) goto out;
+    pl_err err;
     PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    o.manifest = source->manifest;
-    PL_TRY_GOTO(put_weights(&o, w, &s, source, d), out);
-    PL_TRY_GOTO(put_texts(&o, config_json, source_dir, source, d), out);
-    err = pl_save_set_commit(&o, is_leftover, &o, d);
+    PL_TRY_GOTO(put_model(&o, w, source, config_json, source_dir, shard_bytes, d), out);
+    err = pl_save_set_commit(&o, pl_model_is_leftover, &o, d);
 out:
-    free(s.first);
     pl_outbox_finish(&o);
+    return err;
+}
+
+pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
+                    const char *source_dir, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    const struct pl_window_source source = pl_window_source_device(io);
+    pl_err err = pl_windows_add_model(&w, io->program, d);
+    if (err == PL_ERR_OK)
+        err = put_model(o, &w, &source, config_json, source_dir, PL_SHARD_BYTES, d);
+    pl_windows_finish(&w);
     return err;
 }
 

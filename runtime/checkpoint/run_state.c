@@ -97,9 +97,9 @@ static json_t *make_record(const struct pl_run_state *s, json_t *job, json_t *fi
 }
 
 pl_err pl_run_record_put(struct pl_outbox *o, const struct pl_run_state *s, json_t *job,
-                         json_t *files, struct pl_diag *d) {
+                         struct pl_diag *d) {
     char digest[PL_DIGEST_TEXT];
-    json_t *root = make_record(s, job, files);
+    json_t *root = make_record(s, job, o->manifest);
     char *text = root ? pl_json_text(root) : NULL, *digits = text ? find_digest(text) : NULL;
     json_decref(root);
     pl_err err = PL_ERR_OK;
@@ -108,6 +108,7 @@ pl_err pl_run_record_put(struct pl_outbox *o, const struct pl_run_state *s, json
     } else {
         digest_text(text, strlen(text), digits, digest);
         memcpy(digits, digest, strlen(no_digest));
+        o->manifest = NULL;
         err = pl_outbox_put(o, PL_STATE_FILE, text, strlen(text), d);
     }
     free(text);

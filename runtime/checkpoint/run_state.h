@@ -30,8 +30,9 @@ pl_err pl_run_record_exists(const char *dir, bool *out, struct pl_diag *d);
  * later version. *out is finished then. */
 pl_err pl_run_record_read(struct pl_run_record *out, const char *dir, struct pl_diag *d);
 void pl_run_record_finish(struct pl_run_record *r); /* safe on {0} and twice */
-/* As a file of the outbox; job and files are borrowed, either may be NULL. */
+/* The last file of the outbox: it lists the others as their manifest does, and the outbox has none
+ * afterwards. job is borrowed and may be NULL. */
 pl_err pl_run_record_put(struct pl_outbox *o, const struct pl_run_state *s, json_t *job,
-                         json_t *files, struct pl_diag *d);
+                         struct pl_diag *d);
 
 #endif

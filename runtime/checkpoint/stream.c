@@ -206,7 +206,7 @@ static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox
 struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io) {
     /* save_window takes it back as const */
     return (struct pl_window_source){save_window, (void *)(uintptr_t)io, io->staging,
-                                     io->staging_bytes, io->manifest};
+                                     io->staging_bytes};
 }
 
 static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t end,

@@ -143,7 +143,6 @@ struct pl_window_source {
     void *ctx;
     void *buffer; /* for copies of small files */
     uint64_t buffer_bytes;
-    json_t *manifest; /* nullable; borrowed, of the files that are written */
 };
 /* The tensors of a running job; *io is borrowed. */
 struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io);

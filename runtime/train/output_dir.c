@@ -95,7 +95,7 @@ static bool holds(const char *dir, const char *name) {
 }
 
 /* Weights under the names that this run will take, from somebody who left no record of a run. A run
- * that was killed between its weights and its record has left its configuration. */
+ * of an earlier version has left its configuration alone. */
 static bool holds_foreign_weights(const struct pl_job *job) {
     static const char *const full[] = {"model.safetensors", "model.safetensors.index.json"};
     const char *dir = job->output_dir;

@@ -1,5 +1,6 @@
 /* weights_io.c - what goes into the job arena before the first step, and what comes out of it. */
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/train/run.h"
 
 #include "estimator/base/alloc.h"
@@ -97,15 +98,15 @@ static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag 
     return PL_ERR_OK;
 }
 
-static pl_err save_weights(struct pl_run *r, const struct pl_tensor_io *io, const char *dir,
-                           struct pl_diag *d) {
-    if (pl_mode_adapts(r->job->mode)) return pl_adapter_save(io, dir, r->job, d);
+static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struct pl_outbox *o,
+                          struct pl_diag *d) {
+    if (pl_mode_adapts(r->job->mode)) return pl_adapter_put(io, o, r->job, d);
     enum pl_dtype dtype = r->job->dtype == PL_JOB_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     char *config = NULL, *companions = NULL;
     pl_err err;
     PL_TRY_GOTO(companions_dir(r, &companions, d), out);
     config = pl_model_config_text(r->config_json, dtype);
-    err = config ? pl_model_save(io, dir, config, companions, d)
+    err = config ? pl_model_put(io, o, config, companions, d)
                  : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
 out:
     free(companions);
@@ -119,8 +120,7 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d
     struct pl_checkpoint c = {0};
     pl_err err;
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->job->output_dir, r->state.step, d), out);
-    io.manifest = c.files;
-    PL_TRY_GOTO(save_weights(r, &io, c.tmp_path, d), out);
+    PL_TRY_GOTO(put_weights(r, &io, &c.outbox, d), out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, r->pf->record, d), out);
     /* The steps that led here are on disk before the checkpoint has its name, so that a run which
      * goes on from it has a log without holes. */
@@ -154,18 +154,27 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
                  (unsigned long long)r->saved_step);
 }
 
+/* Weights and record. */
+static pl_err put_final(struct pl_run *r, struct pl_outbox *o, struct pl_diag *d) {
+    const struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
+    PL_TRY(put_weights(r, &io, o, d));
+    return pl_run_record_put(o, &r->state, r->pf->record, d);
+}
+
 /* The files of output_dir change together or not at all (save_set.h). */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (!has_memory(r)) return PL_ERR_OK;
-    struct pl_tensor_io io = pl_run_io(r, PL_PHASE_SAVE);
+    const char *dir = r->job->output_dir;
+    const bool adapts = pl_mode_adapts(r->job->mode);
     struct pl_outbox o = {0};
-    io.manifest = json_object();
-    pl_err err = io.manifest ? PL_ERR_OK : pl_host_oom(d, "the list of files");
-    if (err == PL_ERR_OK) err = save_weights(r, &io, r->job->output_dir, d);
-    if (err == PL_ERR_OK) err = pl_outbox_init(&o, r->job->output_dir, d);
-    if (err == PL_ERR_OK) err = pl_run_record_put(&o, &r->state, r->pf->record, io.manifest, d);
-    if (err == PL_ERR_OK) err = pl_outbox_commit(&o, d);
+    json_t *files = json_object();
+    pl_err err = files ? PL_ERR_OK : pl_host_oom(d, "the list of files");
+    if (err == PL_ERR_OK) err = pl_save_set_begin(dir, d);
+    if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
+    o.manifest = files;
+    if (err == PL_ERR_OK) err = put_final(r, &o, d);
+    if (err == PL_ERR_OK) err = pl_save_set_commit(&o, adapts ? NULL : pl_model_is_leftover, &o, d);
     pl_outbox_finish(&o);
-    json_decref(io.manifest);
+    json_decref(files);
     return err;
 }

@@ -64,15 +64,13 @@ static pl_err save(struct rig *r, uint64_t step, uint32_t keep, struct pl_diag *
     const struct pl_run_state s = state_at(step);
     pl_err err = pl_checkpoint_begin(&c, dir, step, d);
     if (err != PL_ERR_OK) goto out;
-    r->io.manifest = c.files;
     PL_TRY_GOTO(pl_mode_adapts(r->program->shape.mode)
-                    ? pl_adapter_save(&r->io, c.tmp_path, &job, d)
-                    : pl_model_save(&r->io, c.tmp_path, "{}", NULL, d),
+                    ? pl_adapter_put(&r->io, &c.outbox, &job, d)
+                    : pl_model_put(&r->io, &c.outbox, "{}", NULL, d),
                 out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &r->io, &s, NULL, d), out);
     err = pl_checkpoint_commit(&c, dir, keep, d);
 out:
-    r->io.manifest = NULL;
     pl_checkpoint_abort(&c);
     return err;
 }

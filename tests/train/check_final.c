@@ -84,6 +84,13 @@ static void generate(const struct kind *k, const char *when) {
     outcome_finish(&o);
 }
 
+/* The record of the run lists the files with their digests. */
+static void verify(const char *when) {
+    struct outcome o = plimsoll_run(dir, (const char *[]){"verify", "out", NULL});
+    ck_assert_msg(o.status == 0, "%s: verify: exit %d: %s%s", when, o.status, o.out, o.err);
+    outcome_finish(&o);
+}
+
 /* False: it came to its end before that call. */
 static bool train_killed_at(const struct kind *k, int at) {
     const char *words[] = {"env",
@@ -142,6 +149,7 @@ START_TEST(a_kill_in_the_final_save_leaves_one_save) {
             continue;
         }
         generate(k, textf("call %d", at));
+        verify(textf("call %d", at));
         bool old = is_set_of(k, "old"), new = is_set_of(k, "new");
         ck_assert_msg(old != new, "call %d: %s", at, old ? "both" : "neither");
         seen[new]++;
