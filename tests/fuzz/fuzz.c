@@ -1,10 +1,12 @@
 /* fuzz.c - checks and files for fuzz targets. */
 #include "tests/fuzz/fuzz.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void fuzz_fail(const char *file, int line, const char *what) {
@@ -35,6 +37,10 @@ static char files[FILES_MAX][128]; /* to be removed with it */
 static void remove_all(void) {
     for (int i = 0; i < FILES_MAX && files[i][0]; i++)
         unlink(files[i]);
+    for (int i = 0; i < FILES_MAX && files[i][0]; i++) {
+        *strrchr(files[i], '/') = 0;
+        if (strcmp(files[i], dir) != 0) rmdir(files[i]);
+    }
     rmdir(dir);
 }
 
@@ -47,6 +53,15 @@ const char *fuzz_dir(void) {
     return dir;
 }
 
+/* Below that of the process, one deep. */
+static void make_directory_of(const char *path) {
+    char above[128];
+    size_t n = (size_t)(strrchr(path, '/') - path);
+    memcpy(above, path, n);
+    above[n] = 0;
+    FUZZ_CHECK(mkdir(above, 0700) == 0 || errno == EEXIST);
+}
+
 const char *fuzz_file(const char *name, const uint8_t *data, size_t size) {
     static char path[128];
     int i = 0;
@@ -55,6 +70,7 @@ const char *fuzz_file(const char *name, const uint8_t *data, size_t size) {
         i++;
     FUZZ_CHECK(i < FILES_MAX);
     memcpy(files[i], path, sizeof path);
+    make_directory_of(path);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     FUZZ_CHECK(fd >= 0);
     while (size) {

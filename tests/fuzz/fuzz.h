@@ -30,8 +30,8 @@ void fuzz_fail(const char *file, int line, const char *what) __attribute__((nore
  * an input may cause. True when there was none. */
 bool fuzz_outcome(pl_err err, const struct pl_diag *d);
 
-/* The path of a file `name` with these bytes, in a directory of the process that its end removes.
- * Valid until the next call. */
+/* The path of a file `name` with these bytes, in a directory of the process that its end removes;
+ * `name` may begin with a directory of its own. Valid until the next call. */
 const char *fuzz_file(const char *name, const uint8_t *data, size_t size);
 const char *fuzz_dir(void);
 
