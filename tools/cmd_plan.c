@@ -101,7 +101,8 @@ static pl_err write_pictures(const char *dir, const struct pl_advice *a, struct 
     static const char *const names[N_PICTURES] = {"bill.svg", "timeline.svg", "grid.svg"};
     pl_err err = PL_ERR_OK;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return pl_diag_set(d, PL_ERR_IO, "cannot make %s: %s", dir, strerror(errno));
+        return pl_diag_set(d, pl_err_of_errno(PL_ERR_IO), "cannot make %s: %s", dir,
+                           strerror(errno));
     for (int i = 0; i < N_PICTURES && err == PL_ERR_OK; i++) {
         struct pl_text svg = {0}, path = {0};
         draw((enum picture)i, a, &svg);

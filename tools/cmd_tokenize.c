@@ -81,10 +81,11 @@ static pl_err answer_text(struct session *s, const char *text, size_t n, struct 
 /* Under --json a line is {"text": ...}, else the text itself. */
 static pl_err answer_line(void *session, const char *line, size_t n, struct pl_diag *d) {
     struct session *s = session;
-    json_error_t e;
+    struct pl_json_error e;
     if (!s->json) return answer_text(s, line, n, d);
-    json_t *row = json_loadb(line, n, JSON_ALLOW_NUL, &e);
-    if (!row) return pl_diag_set(d, PL_ERR_DATA_SYNTAX, "%s", e.text);
+    json_t *row = pl_json_load(line, n, PL_JSON_NUL, &e);
+    if (!row && e.no_memory) return pl_host_oom(d, "stdin");
+    if (!row) return pl_diag_set(d, PL_ERR_DATA_SYNTAX, "%s", e.what);
     const json_t *text = json_object_get(row, "text");
     pl_err err = json_is_string(text)
                      ? answer_text(s, json_string_value(text), json_string_length(text), d)
@@ -103,7 +104,8 @@ pl_err pl_tokenize_lines(pl_err (*answer)(void *session, const char *line, size_
     for (uint64_t number = 1; err == PL_ERR_OK; number++) {
         errno = 0;
         if ((n = getline(&line, &cap, stdin)) < 0) {
-            if (!feof(stdin)) err = pl_diag_set(d, PL_ERR_IO, "stdin: %s", strerror(errno));
+            if (!feof(stdin))
+                err = pl_diag_set(d, pl_err_of_errno(PL_ERR_IO), "stdin: %s", strerror(errno));
             break;
         }
         if (n && line[n - 1] == '\n') n--;

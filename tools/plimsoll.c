@@ -29,7 +29,7 @@ static int run(const struct pl_cli *cli) {
 static int check_stdout(const struct pl_cli *cli, int status) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     struct pl_diag d = {0};
-    pl_diag_set(&d, PL_ERR_IO, "cannot write to stdout: %s", strerror(errno));
+    pl_diag_set(&d, pl_err_of_errno(PL_ERR_IO), "cannot write to stdout: %s", strerror(errno));
     int failed = pl_cli_fail(cli, &d);
     return status ? status : failed;
 }

@@ -1,6 +1,8 @@
 /* advice_json.c - the advice as one object: the estimate's fields, and what surrounds them. */
 #include "estimator/advice/advice.h"
 
+#include "estimator/base/json_tree.h"
+
 #include <stdio.h>
 
 static json_t *price_json(const struct pl_price *p) {
@@ -11,7 +13,7 @@ static json_t *price_json(const struct pl_price *p) {
 /* A price with fields before it; steals both. */
 static json_t *with_price(json_t *fields, const struct pl_price *p) {
     json_t *price = price_json(p);
-    if (fields && price) json_object_update(fields, price);
+    pl_json_merge(&fields, price);
     json_decref(price);
     return fields;
 }
@@ -19,7 +21,7 @@ static json_t *with_price(json_t *fields, const struct pl_price *p) {
 static json_t *axis_json(const uint32_t *v, uint32_t n) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(v[i]));
+        pl_json_append(&list, json_integer(v[i]));
     return list;
 }
 
@@ -27,10 +29,10 @@ static json_t *grid_json(const struct pl_fit_grid *g) {
     json_t *cells = json_array();
     for (uint32_t b = 0; b < g->n_batches; b++)
         for (uint32_t l = 0; l < g->n_lengths; l++)
-            json_array_append_new(
-                cells, with_price(json_pack("{s:i, s:i}", "batch_size", (int)g->batches[b],
-                                            "max_seq_length", (int)g->lengths[l]),
-                                  &g->cells[b][l]));
+            pl_json_append(&cells,
+                           with_price(json_pack("{s:i, s:i}", "batch_size", (int)g->batches[b],
+                                                "max_seq_length", (int)g->lengths[l]),
+                                      &g->cells[b][l]));
     return json_pack("{s:o, s:o, s:o}", "batch_sizes", axis_json(g->batches, g->n_batches),
                      "max_seq_lengths", axis_json(g->lengths, g->n_lengths), "cells", cells);
 }
@@ -50,12 +52,12 @@ static json_t *walls_json(const struct pl_advice *a) {
             "wall", a->q.budget->known ? json_integer(w->wall) : json_null(), "limit",
             (int)w->limit, "wall_bytes", bytes_or_null(w->wall_bytes), "next_bytes",
             bytes_or_null(w->next_bytes), "limited_by_memory", w->next_bytes != 0);
-        json_object_set_new(o, "doubling_bytes",
-                            w->doubling_known ? json_integer(w->doubling_bytes) : json_null());
-        json_object_set_new(o, "doubling_fits",
-                            w->doubling_known && a->q.budget->known ? json_boolean(w->doubling_fits)
-                                                                    : json_null());
-        json_array_append_new(list, o);
+        pl_json_set(&o, "doubling_bytes",
+                    w->doubling_known ? json_integer(w->doubling_bytes) : json_null());
+        pl_json_set(&o, "doubling_fits",
+                    w->doubling_known && a->q.budget->known ? json_boolean(w->doubling_fits)
+                                                            : json_null());
+        pl_json_append(&list, o);
     }
     return list;
 }
@@ -64,11 +66,11 @@ static json_t *knobs_json(const struct pl_advice *a) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->n_knobs; i++) {
         const struct pl_knob *k = &a->knobs[i];
-        json_array_append_new(
-            list, with_price(json_pack("{s:s, s:s, s:I, s:f}", "from", k->from, "change", k->change,
-                                       "saves_bytes", (json_int_t)k->saves_bytes, "work_percent",
-                                       k->time_percent),
-                             &k->price));
+        pl_json_append(&list,
+                       with_price(json_pack("{s:s, s:s, s:I, s:f}", "from", k->from, "change",
+                                            k->change, "saves_bytes", (json_int_t)k->saves_bytes,
+                                            "work_percent", k->time_percent),
+                                  &k->price));
     }
     return list;
 }
@@ -86,8 +88,8 @@ static json_t *tradeoffs_json(const struct pl_advice *a) {
         const struct pl_tradeoff *t = &a->tradeoffs[i];
         char name[PL_LEVEL_TEXT];
         pl_tradeoff_name(t, name);
-        json_array_append_new(
-            list,
+        pl_json_append(
+            &list,
             with_price(json_pack("{s:s, s:o, s:f, s:o, s:o, s:b, s:b, s:b}",
                                  "gradient_checkpointing", name, "largest_batch_size",
                                  a->q.budget->known ? json_integer(t->largest_batch) : json_null(),
@@ -105,11 +107,11 @@ static json_t *cards_json(const struct pl_advice *a) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->n_cards; i++) {
         const struct pl_card_row *c = &a->cards[i];
-        json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:I, s:s, s:b}", "name", c->name,
-                                              "nameplate_gb", (int)c->nameplate_gb, "usable_bytes",
-                                              (json_int_t)c->usable_bytes, "needed_bytes",
-                                              (json_int_t)c->needed_bytes, "verdict",
-                                              pl_verdict_name(c->verdict), "runs", (int)c->runs));
+        pl_json_append(&list,
+                       json_pack("{s:s, s:i, s:I, s:I, s:s, s:b}", "name", c->name, "nameplate_gb",
+                                 (int)c->nameplate_gb, "usable_bytes", (json_int_t)c->usable_bytes,
+                                 "needed_bytes", (json_int_t)c->needed_bytes, "verdict",
+                                 pl_verdict_name(c->verdict), "runs", (int)c->runs));
     }
     return list;
 }
@@ -118,8 +120,8 @@ static json_t *choices_json(const struct pl_advice *a) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->n_choices; i++) {
         const struct pl_length_choice *c = &a->choices[i];
-        json_array_append_new(
-            list,
+        pl_json_append(
+            &list,
             with_price(json_pack("{s:i, s:I, s:I, s:o}", "max_seq_length", (int)c->length,
                                  "samples_cut", (json_int_t)c->over, "tokens_lost",
                                  (json_int_t)c->lost_tokens, "largest_batch_size",
@@ -137,7 +139,7 @@ static json_t *data_json(const struct pl_advice *a) {
     for (size_t i = 0; i < sizeof percents / sizeof *percents && !l->described; i++) {
         char key[8];
         snprintf(key, sizeof key, "p%u", percents[i]);
-        json_object_set_new(percentiles, key, json_integer(pl_lengths_percentile(l, percents[i])));
+        pl_json_set(&percentiles, key, json_integer(pl_lengths_percentile(l, percents[i])));
     }
     return json_pack("{s:I, s:I, s:i, s:b, s:o, s:o}", "samples", (json_int_t)l->rows, "tokens",
                      (json_int_t)l->tokens, "longest", (int)l->longest, "described",
@@ -148,8 +150,7 @@ static json_t *accumulations_json(const struct pl_advice *a) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->n_accumulations; i++) {
         const struct pl_accumulation_row *r = &a->accumulations[i];
-        json_array_append_new(list,
-                              with_price(json_pack("{s:i, s:i}", "batch_size", (int)r->batch_size,
+        pl_json_append(&list, with_price(json_pack("{s:i, s:i}", "batch_size", (int)r->batch_size,
                                                    "gradient_accumulation_steps", (int)r->steps),
                                          &r->price));
     }
@@ -187,14 +188,7 @@ json_t *pl_advice_json(const struct pl_advice *a, const char *notes) {
                 {"recompute", tradeoffs_json(a)}, {"accumulation", accumulations_json(a)},
                 {"cards", cards_json(a)},         {"advice", advice_json(a)}};
     json_t *o = pl_estimate_json(&a->estimate, notes);
-    bool ok = o != NULL;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (o)
-            ok &= json_object_set_new(o, rows[i].key, rows[i].value) == 0;
-        else
-            json_decref(rows[i].value);
-    }
-    if (ok) return o;
-    json_decref(o);
-    return NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        pl_json_set(&o, rows[i].key, rows[i].value);
+    return o;
 }

@@ -1,6 +1,7 @@
 /* answer.c - what stands beside a plan in the JSON answer. */
 #include "estimator/api/answer.h"
 
+#include "estimator/base/json_tree.h"
 #include "estimator/rule_of_thumb/rule.h"
 
 /* The formula as listed, fed with what the job and the model say. */
@@ -20,19 +21,16 @@ static json_t *quick_json(const struct pl_estimate *e) {
     in.hidden_dim = e->model->hidden;
     struct pl_rule_bill bill = pl_rule_estimate(&in, PL_RULE_LISTED);
     json_t *o = pl_rule_bill_json(&bill);
-    if (o && json_object_set_new(o, "approximate", json_true()) == 0) return o;
-    json_decref(o);
-    return NULL;
+    pl_json_set(&o, "approximate", json_true());
+    return o;
 }
 
 json_t *pl_answer_complete(json_t *answer, const struct pl_estimate *e) {
     pl_err refusal = pl_gate_error(&e->verdict, e->job, &e->budget, NULL);
     json_t *code = refusal == PL_ERR_OK ? json_null() : json_string(pl_err_code(refusal));
-    int failed = json_object_set_new(answer, "quick", quick_json(e));
-    failed |= json_object_set_new(answer, "refusal", code);
-    if (!failed) return answer;
-    json_decref(answer);
-    return NULL;
+    pl_json_set(&answer, "quick", quick_json(e));
+    pl_json_set(&answer, "refusal", code);
+    return answer;
 }
 
 json_t *pl_answer_json(const struct pl_estimate *e, const char *notes) {

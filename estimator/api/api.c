@@ -3,6 +3,7 @@
  * The struct is filled from the JSON answer, so that library and command cannot disagree. */
 #include "estimator/api/plimsoll.h"
 
+#include "estimator/base/json_tree.h"
 #include "estimator/api/answer.h"
 #include "estimator/api/question.h"
 #include "estimator/base/alloc.h"
@@ -173,7 +174,7 @@ static struct answer *make_answer(json_t *json, const struct pl_estimate *planne
         return NULL;
     }
     a->json = json;
-    a->json_text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    a->json_text = pl_json_dump(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
     a->e.json = a->json_text;
     pl_estimate_add_summary(planned, &a->summary);
     fill_fields(&a->e, json);
@@ -263,13 +264,14 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     /* the model's facts alone are 12 KiB, too much for the stack of somebody else's thread */
     struct pl_question *q = pl_calloc(1, sizeof *q);
     if (!q) {
-        err = pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the question");
+        err = pl_host_oom(&d, "the question");
         goto out;
     }
     PL_TRY_GOTO(ask(&r, q, &d), out);
     PL_TRY_GOTO(pl_question_answer(q, &planned, &d), out);
-    a = make_answer(pl_answer_json(&planned, pl_text_str(&q->notes)), &planned);
-    if (!a) err = pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the answer");
+    a = q->notes.failed ? NULL
+                        : make_answer(pl_answer_json(&planned, pl_text_str(&q->notes)), &planned);
+    if (!a) err = pl_host_oom(&d, "the answer");
 out:
     if (err != PL_ERR_OK) report(&d, error);
     pl_estimate_finish(&planned);

@@ -73,7 +73,7 @@ pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct p
                            struct pl_model_ref *out, struct pl_diag *d) {
     *out = (struct pl_model_ref){0};
     char *path = pl_job_input_path(job, given);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
+    if (!path) return pl_host_oom(d, "a path");
     pl_err err = pl_model_resolve(path, out, notes, d);
     free(path);
     return err;

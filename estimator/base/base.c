@@ -4,6 +4,7 @@
 #include "estimator/base/units.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,6 +53,14 @@ pl_err pl_diag_at(struct pl_diag *d, pl_err err, const char *file, uint64_t line
     d->line = line;
     d->column = column;
     return err;
+}
+
+pl_err pl_host_oom(struct pl_diag *d, const char *what) {
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", what);
+}
+
+pl_err pl_err_of_errno(pl_err otherwise) {
+    return errno == ENOMEM ? PL_ERR_HOST_OOM : otherwise;
 }
 
 void pl_diag_hint(struct pl_diag *d, const char *fmt, ...) {

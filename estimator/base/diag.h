@@ -19,11 +19,6 @@ struct pl_diag {
     uint64_t line, column; /* 1-based; 0 = unknown */
 };
 
-/* Of a parser that says -1 where it does not know. */
-static inline uint64_t pl_place(int line_or_column) {
-    return line_or_column > 0 ? (uint64_t)line_or_column : 0;
-}
-
 #if defined(__GNUC__)
 #define PL_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else
@@ -35,6 +30,10 @@ pl_err pl_diag_set(struct pl_diag *d, pl_err err, const char *fmt, ...) PL_PRINT
 /* The same with a place; file may be NULL, line and column 0. */
 pl_err pl_diag_at(struct pl_diag *d, pl_err err, const char *file, uint64_t line, uint64_t column,
                   const char *fmt, ...) PL_PRINTF(6, 7);
+/* PL_ERR_HOST_OOM, in the one wording that it has: "no memory for WHAT". */
+pl_err pl_host_oom(struct pl_diag *d, const char *what);
+/* What a failed call of libc or of the system is, by errno: PL_ERR_HOST_OOM or `otherwise`. */
+pl_err pl_err_of_errno(pl_err otherwise);
 /* Replaces the hint of a recorded failure. */
 void pl_diag_hint(struct pl_diag *d, const char *fmt, ...) PL_PRINTF(2, 3);
 /* The hint to show: the recorded one, else the default of the code. */

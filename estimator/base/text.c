@@ -12,6 +12,7 @@
 static bool text_reserve(struct pl_text *t, size_t extra) {
     if (t->failed) return false;
     if (extra < t->cap - t->len) return true;
+    if (t->fixed) return !(t->failed = true);
     size_t cap = t->cap ? t->cap : 256;
     while (cap - t->len <= extra) {
         if (cap > SIZE_MAX / 2) return !(t->failed = true);
@@ -51,7 +52,7 @@ void pl_text_addf(struct pl_text *t, const char *fmt, ...) {
 const char *pl_text_str(const struct pl_text *t) { return t->data ? t->data : ""; }
 
 void pl_text_finish(struct pl_text *t) {
-    free(t->data);
+    if (!t->fixed) free(t->data);
     *t = (struct pl_text){0};
 }
 

@@ -1,7 +1,8 @@
 /* text.h - a growable byte string.
  *
  * `failed` is sticky: append as much as you like, check once at the end. `data` is always
- * NUL-terminated once anything was appended, and never NULL after pl_text_str(). */
+ * NUL-terminated once anything was appended, and never NULL after pl_text_str(). A text in memory
+ * of the caller's asks for none: PL_TEXT_FIXED. */
 #ifndef PL_ESTIMATOR_BASE_TEXT_H
 #define PL_ESTIMATOR_BASE_TEXT_H
 
@@ -14,7 +15,11 @@ struct pl_text {
     char *data;
     size_t len, cap;
     bool failed; /* an allocation failed; content is a prefix of what was asked for */
+    bool fixed;  /* data is the caller's and does not grow */
 };
+/* A text in the array `room`, for what must be said when there is no memory. */
+#define PL_TEXT_FIXED(room)                                                                        \
+    { .data = (room), .cap = sizeof(room), .fixed = true }
 
 void pl_text_add(struct pl_text *t, const char *s);
 void pl_text_addn(struct pl_text *t, const char *s, size_t n);

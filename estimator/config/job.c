@@ -37,7 +37,7 @@ static const struct pl_key_info *info_of(uint32_t id) {
 }
 
 static pl_err out_of_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory while reading the configuration");
+    return pl_host_oom(d, "the configuration");
 }
 
 /* ---- one key ---- */
@@ -292,7 +292,9 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     pl_err err = PL_ERR_OK;
     const char *why;
     FILE *f = open_config(path, &why);
-    if (!f) return pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "cannot open: %s", why);
+    if (!f)
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CONFIG_FILE), path, 0, 0, "cannot open: %s",
+                          why);
     while (out->len <= PL_DOCUMENT_BYTES) {
         size_t n = fread(buf, 1, sizeof buf, f);
         if (!n) break;
@@ -302,7 +304,8 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     if (out->failed)
         err = out_of_memory(d);
     else if (ferror(f))
-        err = pl_diag_at(d, PL_ERR_CONFIG_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CONFIG_FILE), path, 0, 0, "cannot read: %s",
+                         strerror(errno));
     fclose(f);
     return err;
 }

@@ -62,7 +62,7 @@ static pl_err wrong_number(const struct pl_key_input *in, const char *wanted) {
 }
 
 pl_err pl_key_out_of_memory(const struct pl_key_input *in) {
-    return pl_diag_set(in->d, PL_ERR_HOST_OOM, "out of memory while reading `%s`", in->written);
+    return pl_host_oom(in->d, in->written);
 }
 
 /* ---- numbers ---- */

@@ -33,7 +33,7 @@ pl_err pl_origin_fail(const struct pl_origin *o, const struct pl_node *at, pl_er
 }
 
 static pl_err out_of_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory while reading the configuration");
+    return pl_host_oom(d, "the configuration");
 }
 
 static struct pl_node node_at(yaml_mark_t mark) {

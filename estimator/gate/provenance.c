@@ -1,6 +1,8 @@
 /* provenance.c - who says so, line by line. */
 #include "estimator/gate/provenance.h"
 
+#include "estimator/base/json_tree.h"
+
 #include "estimator/base/units.h"
 #include "estimator/model/model.h"
 
@@ -97,7 +99,8 @@ json_t *pl_estimate_assumptions_json(const struct pl_estimate *e) {
     pl_estimate_assumptions(e, &lines);
     for (const char *s = pl_text_str(&lines), *end; list && *s; s = end + 1) {
         end = strchr(s, '\n'); /* every line ends in one */
-        if (!end || json_array_append_new(list, json_stringn(s, (size_t)(end - s))) != 0) break;
+        if (!end) break;
+        pl_json_append(&list, json_stringn(s, (size_t)(end - s)));
     }
     if (lines.failed) {
         json_decref(list);

@@ -1,6 +1,8 @@
 /* hf_json.c - typed reads of config.json fields. */
 #include "estimator/model/hf_json.h"
 
+#include "estimator/base/json_tree.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ bool pl_hf_given(const struct pl_hf *h, const char *key) {
 
 /* The value as JSON text, cut at a character boundary. */
 static void value_text(const json_t *v, char out[VALUE_SHOWN + 4]) {
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    char *text = pl_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     const char *s = text ? text : "?";
     size_t n = strlen(s);
     if (n <= VALUE_SHOWN) {
@@ -88,14 +90,14 @@ static int shown(const struct span *s) {
     return s->n < VALUE_SHOWN ? (int)s->n : VALUE_SHOWN;
 }
 
-pl_err pl_hf_syntax(const char *file, const char *json, uint64_t bytes, const json_error_t *e,
-                    struct pl_diag *d) {
-    const struct span value = value_at(json, bytes, pl_place(e->position));
+pl_err pl_hf_syntax(const char *file, const char *json, uint64_t bytes,
+                    const struct pl_json_error *e, struct pl_diag *d) {
+    if (e->no_memory) return pl_host_oom(d, file);
+    const struct span value = value_at(json, bytes, e->at);
     const struct span key = key_before(json, value.s);
     if (!key.n || !is_no_double(&value))
-        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, file, pl_place(e->line), pl_place(e->column),
-                          "%s", e->text);
-    return pl_diag_at(d, PL_ERR_MODEL_FIELD, file, pl_place(e->line), pl_place(e->column),
+        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, file, e->line, e->column, "%s", e->what);
+    return pl_diag_at(d, PL_ERR_MODEL_FIELD, file, e->line, e->column,
                       "`%.*s` is %.*s: expected a finite number", shown(&key), key.s, shown(&value),
                       value.s);
 }

@@ -2,6 +2,7 @@
 #include "estimator/model/model.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/base/json_weight.h"
 #include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
@@ -221,7 +222,7 @@ static pl_err check_not_json(const char *name, const char *json, uint64_t bytes,
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d) {
     static const char bom[] = "\xEF\xBB\xBF";
-    json_error_t e;
+    struct pl_json_error e;
     *out = (struct pl_model){.bos = -1, .pad = -1};
     if (bytes >= 3 && memcmp(json, bom, 3) == 0) {
         json += 3;
@@ -231,7 +232,7 @@ pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct
     if (pl_json_weight(json, bytes) > CONFIG_WEIGHT(bytes))
         return pl_diag_at(d, PL_ERR_MODEL_FILE, name, 0, 0,
                           "more values than a config.json of its size has");
-    json_t *root = json_loadb(json, (size_t)bytes, JSON_REJECT_DUPLICATES, &e);
+    json_t *root = pl_json_load(json, (size_t)bytes, PL_JSON_ONCE, &e);
     if (!root) return pl_hf_syntax(name, json, bytes, &e, d);
     struct pl_hf h = {root, name, "", d};
     pl_err err = json_is_object(root)
@@ -246,11 +247,12 @@ static pl_err read_file(const char *path, FILE *f, char **text, uint64_t *bytes,
                         struct pl_diag *d) {
     size_t room = CONFIG_MAX_BYTES + 1u, n = 0;
     char *buf = pl_malloc(room + 1);
-    if (!buf) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
+    if (!buf) return pl_host_oom(d, path);
     n = fread(buf, 1, room, f);
     pl_err err = PL_ERR_OK;
     if (ferror(f))
-        err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_MODEL_FILE), path, 0, 0, "cannot read: %s",
+                         strerror(errno));
     else if (n == room)
         err = pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "above %u MiB: not a config.json",
                          CONFIG_MAX_BYTES >> 20);
@@ -269,7 +271,7 @@ static pl_err read_known(const char *name, char **text, uint64_t *bytes, struct 
     if (!k)
         return pl_diag_set(d, PL_ERR_MODEL_FILE, "no model of the catalogue is called `%s`", name);
     *text = pl_strdup(k->config);
-    if (!*text) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", name);
+    if (!*text) return pl_host_oom(d, name);
     *bytes = strlen(*text);
     return PL_ERR_OK;
 }
@@ -281,7 +283,9 @@ pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct
         return read_known(path + strlen(scheme), text, bytes, d);
     const char *why;
     FILE *f = pl_fopen_file(path, &why);
-    if (!f) return pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "cannot open: %s", why);
+    if (!f)
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_MODEL_FILE), path, 0, 0, "cannot open: %s",
+                          why);
     pl_err err = read_file(path, f, text, bytes, d);
     fclose(f);
     return err;

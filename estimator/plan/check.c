@@ -318,7 +318,7 @@ pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d) {
     uint32_t *live = pl_malloc(((size_t)c.p->n_tensors + 1) * PL_PLACE_COUNT * sizeof *live);
     pl_err err;
     if (!c.version || !c.touched || !live) {
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "checking the plan ran out of host memory");
+        err = pl_host_oom(d, "checking the plan");
         goto out;
     }
     for (int place = 0; place < PL_PLACE_COUNT; place++) {

@@ -205,7 +205,7 @@ static pl_err packer_init(struct packer *p, struct pl_diag *d) {
     p->best = pl_malloc(n * sizeof(uint64_t));
     if (!p->l.begin || !p->l.end || !p->l.by_first || !p->l.by_last || !p->space.gaps ||
         !p->at_pivot.gaps || !p->best)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        return pl_host_oom(d, "the plan");
     return PL_ERR_OK;
 }
 

@@ -177,7 +177,7 @@ pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct p
     pl_err err = PL_ERR_OK;
     if (plan) plan->places = pl_malloc((p->n_tensors + 1) * sizeof *plan->places);
     if (!plan || !plan->places || !rows || !ids) {
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        err = pl_host_oom(d, "the plan");
         goto out;
     }
     plan->program = p;

@@ -17,7 +17,7 @@ static void fail(struct pl_builder *b, pl_err err, const char *what) {
 static bool grow(struct pl_builder *b, void **array, uint32_t cap, size_t size) {
     void *bigger = pl_realloc(*array, (size_t)cap * size);
     if (!bigger) {
-        fail(b, PL_ERR_HOST_OOM, "ran out of host memory");
+        fail(b, PL_ERR_HOST_OOM, "no memory for the plan");
         return false;
     }
     *array = bigger;

@@ -503,7 +503,7 @@ void pl_build_offload(struct pl_builder *b) {
     bool moves = b->s->offload != PL_OFFLOAD_NONE || b->s->embedding_on_host || keeps;
     if (b->err != PL_ERR_OK || !moves) return;
     if (!mover_init(&m, b)) {
-        b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        b->err = pl_host_oom(b->d, "the plan");
     } else {
         if (keeps) find_spills(&m);
         if (b->phase == PL_PHASE_OPTIMIZER)

@@ -98,7 +98,7 @@ static void micro_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_MICRO);
     struct pl_block *kept = pl_calloc(b->m->layers, sizeof *kept);
     if (!kept) {
-        b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        b->err = pl_host_oom(b->d, "the plan");
         return;
     }
     pl_build_inputs(b);

@@ -131,7 +131,7 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                      struct pl_diag *d) {
     *out = NULL;
     struct pl_program *p = pl_calloc(1, sizeof *p);
-    if (!p) return pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+    if (!p) return pl_host_oom(d, "the plan");
     p->shape = *shape;
     p->traits = *traits;
     p->model = m;
@@ -150,7 +150,7 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                            .n = tokens,
                            .n_targets = shape->inference ? shape->batch_size : tokens};
     if (!builder_init(&b, m->layers)) {
-        b.err = pl_diag_set(d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        b.err = pl_host_oom(d, "the plan");
     } else {
         build(&b);
         pl_build_link_operands(p);

@@ -117,7 +117,7 @@ static bool index_states(struct pl_builder *b, struct state_index *index) {
     size_t per_tensor = sizeof *index->id / sizeof(uint32_t);
     index->id = pl_malloc(n * sizeof *index->id);
     if (!index->id) {
-        b->err = pl_diag_set(b->d, PL_ERR_HOST_OOM, "planning ran out of host memory");
+        b->err = pl_host_oom(b->d, "the plan");
         return false;
     }
     uint32_t *flat = (uint32_t *)index->id;

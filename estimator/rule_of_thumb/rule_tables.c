@@ -1,6 +1,8 @@
 /* rule_tables.c - the list of tables; a table as text and as JSON. */
 #include "estimator/rule_of_thumb/rule_build.h"
 
+#include "estimator/base/json_tree.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -121,7 +123,7 @@ static json_t *row_json(const struct pl_rule_table *t, uint32_t r) {
     for (uint32_t c = 0; c < t->n_columns; c++) {
         const struct pl_rule_cell *cell = &t->cells[r][c];
         json_t *value = cell->is_number ? json_real(cell->number) : json_string(cell->text);
-        json_object_set_new(row, t->columns[c], value);
+        pl_json_set(&row, t->columns[c], value);
     }
     return row;
 }
@@ -129,11 +131,11 @@ static json_t *row_json(const struct pl_rule_table *t, uint32_t r) {
 json_t *pl_rule_table_json(const struct pl_rule_table *t) {
     json_t *columns = json_array(), *rows = json_array();
     for (uint32_t c = 0; c < t->n_columns; c++)
-        json_array_append_new(columns, json_string(t->columns[c]));
+        pl_json_append(&columns, json_string(t->columns[c]));
     for (uint32_t r = 0; r < t->n_rows; r++)
-        json_array_append_new(rows, row_json(t, r));
+        pl_json_append(&rows, row_json(t, r));
     json_t *notes = json_array();
-    if (t->info->note[0]) json_array_append_new(notes, json_string(t->info->note));
+    if (t->info->note[0]) pl_json_append(&notes, json_string(t->info->note));
     return json_pack("{s:s, s:s, s:o, s:o, s:b, s:o}", "table", t->info->name, "title",
                      t->info->title, "columns", columns, "rows", rows, "approximate", 1, "notes",
                      notes);

@@ -1,4 +1,5 @@
 /* adapter_io.c - PEFT adapter directories. */
+#include "estimator/base/json_tree.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/save_set.h"
@@ -31,7 +32,7 @@ static json_t *target_list(const struct pl_program *p) {
     json_t *list = json_array();
     find_targets(&t, p);
     for (uint32_t i = 0; i < t.n; i++)
-        json_array_append_new(list, json_string(t.names[i]));
+        pl_json_append(&list, json_string(t.names[i]));
     return list;
 }
 
@@ -40,7 +41,7 @@ static json_t *layer_list(const struct pl_program *p) {
     if (p->shape.freeze_layers == 0) return json_null();
     json_t *list = json_array();
     for (uint64_t l = p->shape.freeze_layers; l < p->model->layers; l++)
-        json_array_append_new(list, json_integer((json_int_t)l));
+        pl_json_append(&list, json_integer((json_int_t)l));
     return list;
 }
 
@@ -77,7 +78,7 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
         {"target_modules", target_list(p)},
         {"use_rslora", json_boolean(job->use_rslora)},
     };
-    json_t *config = json_loads(fixed_config, 0, NULL);
+    json_t *config = pl_json_load(fixed_config, sizeof fixed_config - 1, 0, NULL);
     bool whole = config != NULL;
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         whole = json_object_set_new(config, varying[i].key, varying[i].value) == 0 && whole;

@@ -141,8 +141,8 @@ static pl_err add_step(struct step_list *list, uint64_t step, struct pl_diag *d)
 }
 
 static pl_err list_error(struct pl_diag *d, const char *output_dir) {
-    return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, output_dir, 0, 0, "cannot list %s: %s", output_dir,
-                      strerror(errno));
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), output_dir, 0, 0,
+                      "cannot list %s: %s", output_dir, strerror(errno));
 }
 
 static pl_err take_entry(struct step_list *list, const char *output_dir, const char *name,

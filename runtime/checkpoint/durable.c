@@ -37,12 +37,8 @@ static bool fault_strikes(void) {
 }
 
 static pl_err write_error(struct pl_diag *d, const char *verb, const char *path) {
-    return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0, "cannot %s %s: %s", verb, path,
-                      strerror(errno));
-}
-
-pl_err pl_host_oom(struct pl_diag *d, const char *what) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", what);
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0, "cannot %s %s: %s",
+                      verb, path, strerror(errno));
 }
 
 char *pl_path_join(const char *dir, const char *name) {
@@ -240,8 +236,8 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
     pl_err err = PL_ERR_OK;
     DIR *dir = opendir(path);
     if (!dir)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0, "cannot list %s: %s", path,
-                          strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0,
+                          "cannot list %s: %s", path, strerror(errno));
     for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
         if (!unwanted(e->d_name, ctx)) continue;
         char *entry = pl_path_join(path, e->d_name);
@@ -253,8 +249,8 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
 }
 
 pl_err pl_file_read_error(struct pl_diag *d, const char *path) {
-    return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
-                      strerror(errno));
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0, "cannot read %s: %s",
+                      path, strerror(errno));
 }
 
 static pl_err read_whole(int fd, char *data, uint64_t bytes, const char *path, struct pl_diag *d) {

@@ -75,7 +75,6 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
 
 /* malloc'd "dir/name", NULL when out of memory. */
 char *pl_path_join(const char *dir, const char *name);
-pl_err pl_host_oom(struct pl_diag *d, const char *what);
 /* "cannot read PATH: " and errno. */
 pl_err pl_file_read_error(struct pl_diag *d, const char *path);
 /* Whole file into malloc'd NUL-terminated *out. */

@@ -1,6 +1,7 @@
 /* json_io.c - see json_io.h. */
 #include "runtime/checkpoint/json_io.h"
 #include "estimator/base/alloc.h"
+#include "estimator/base/json_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +19,15 @@ bool pl_json_is_small(const char *text, uint64_t n) {
 
 pl_err pl_json_parse(const char *path, const char *text, uint64_t bytes, json_t **out,
                      struct pl_diag *d) {
-    json_error_t error;
+    struct pl_json_error e;
     if (!pl_json_is_small(text, bytes))
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s: more than %u values", path,
                           PL_JSON_MOST_VALUES);
-    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+    *out = pl_json_load(text, (size_t)bytes, PL_JSON_ONCE, &e);
+    if (!*out && e.no_memory) return pl_host_oom(d, path);
     if (!*out)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, pl_place(error.line),
-                          pl_place(error.column), "%s: not valid JSON: %s", path, error.text);
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, e.line, e.column,
+                          "%s: not valid JSON: %s", path, e.what);
     if (json_is_object(*out)) return PL_ERR_OK;
     json_decref(*out);
     *out = NULL;
@@ -42,7 +44,7 @@ pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d) {
 }
 
 char *pl_json_text(const json_t *value) {
-    char *text = NULL, *dump = json_dumps(value, JSON_STYLE);
+    char *text = NULL, *dump = pl_json_dump(value, JSON_STYLE);
     if (dump && pl_asprintf(&text, "%s\n", dump) < 0) text = NULL;
     free(dump);
     return text;

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/model_io.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/save_set.h"
@@ -174,8 +175,8 @@ static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path,
         ssize_t n = read(fd, source->buffer, (size_t)source->buffer_bytes);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
-            return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
-                              strerror(errno));
+            return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
+                              "cannot read %s: %s", path, strerror(errno));
         if (n == 0) return PL_ERR_OK;
         PL_TRY(pl_outbox_write(o, source->buffer, (uint64_t)n, d));
     }
@@ -191,7 +192,8 @@ static pl_err copy_companion(struct pl_outbox *o, const char *source_dir, const 
     int fd = pl_open_file(path, NULL, &why);
     if (fd < 0 && errno == ENOENT) goto out;
     if (fd < 0) {
-        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot open %s: %s", path, why);
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
+                         "cannot open %s: %s", path, why);
         goto out;
     }
     PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
@@ -314,12 +316,12 @@ static const char *torch_name(enum pl_dtype dtype) {
 }
 
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype) {
-    json_t *root = json_loads(config_json, JSON_ALLOW_NUL, NULL);
+    json_t *root = pl_json_load(config_json, strlen(config_json), PL_JSON_NUL, NULL);
     const char *name = torch_name(dtype);
     char *text = NULL;
     if (root && json_object_set_new(root, json_object_get(root, "dtype") ? "dtype" : "torch_dtype",
                                     json_string(name)) == 0)
-        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        text = pl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(root);
     return text;
 }

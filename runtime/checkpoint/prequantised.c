@@ -5,6 +5,7 @@
  * X.weight.nested_quant_map, and X.weight.quant_state.bitsandbytes__nf4 (or __fp4), a JSON text.
  * Format: bitsandbytes, functional.py, QuantState.as_dict(packed=True). */
 #include "estimator/base/checked.h"
+#include "estimator/base/json_tree.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 
@@ -78,7 +79,9 @@ static pl_err read_state(const struct reader *r, bool nested, float *offset) {
     uint64_t bytes = w.entry->end - w.entry->begin;
     if (bytes > sizeof text) return refuse(r, part, "is too long");
     PL_TRY(pl_st_read(w.file, w.entry, 0, text, bytes, r->d));
-    json_t *state = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
+    struct pl_json_error e;
+    json_t *state = pl_json_load(text, (size_t)bytes, PL_JSON_ONCE, &e);
+    if (!state && e.no_memory) return pl_host_oom(r->d, part);
     pl_err err = json_is_object(state) ? check_state(r, part, state, nested, offset)
                                        : refuse(r, part, "is not a JSON object");
     json_decref(state);

@@ -2,6 +2,7 @@
  * "plimsoll" for resuming, with what tells damage and another job. */
 #include "runtime/checkpoint/run_state.h"
 #include "estimator/base/digest.h"
+#include "estimator/base/json_tree.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
 
@@ -79,7 +80,8 @@ static char *digest_text(char *text, uint64_t bytes, char *digits, char out[PL_D
 }
 
 static json_t *make_record(const struct pl_run_state *s, json_t *job, json_t *files) {
-    json_t *root = json_loads(fixed_state, 0, NULL), *ours = make_counters(s);
+    json_t *root = pl_json_load(fixed_state, sizeof fixed_state - 1, 0, NULL),
+           *ours = make_counters(s);
     /* set_new takes its value on failure too, and a NULL value or object is a failure. */
     bool whole =
         json_object_set_new(ours, "format", json_integer(PL_STATE_FORMAT)) == 0 &&

@@ -1,6 +1,7 @@
 /* safetensors_read.c - headers are hostile until every sum in them was checked. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -71,8 +72,8 @@ static pl_err read_at(const struct pl_st_file *f, uint64_t offset, void *dst, ui
         ssize_t n = pread(f->fd, p, (size_t)pl_u64_min(bytes, 1u << 30), (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
-            return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, f->path, 0, 0, "cannot read %s: %s",
-                              f->path, strerror(errno));
+            return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), f->path, 0, 0,
+                              "cannot read %s: %s", f->path, strerror(errno));
         if (n == 0)
             return format_error(f, d, "the file ends at byte %llu", (unsigned long long)offset);
         p += n;
@@ -229,14 +230,15 @@ static pl_err check_places(struct pl_st_file *f, struct pl_diag *d) {
 
 static pl_err parse_header(struct pl_st_file *f, const char *text, uint64_t bytes,
                            struct pl_diag *d) {
-    json_error_t error;
+    struct pl_json_error e;
     if (text[0] != '{') return format_error(f, d, "the header does not start with {");
     if (!pl_json_is_small(text, bytes))
         return format_error(f, d, "the header has more than %u values", PL_JSON_MOST_VALUES);
-    json_t *root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = pl_json_load(text, (size_t)bytes, PL_JSON_ONCE, &e);
+    if (!root && e.no_memory) return pl_host_oom(d, f->path);
     if (!root)
-        return format_error(f, d, "the header is not valid JSON: %s at byte %d", error.text,
-                            error.position);
+        return format_error(f, d, "the header is not valid JSON: %s at byte %llu", e.what,
+                            (unsigned long long)e.at);
     pl_err err = parse_entries(f, root, d);
     json_decref(root);
     return err != PL_ERR_OK ? err : check_places(f, d);
@@ -277,8 +279,8 @@ static pl_err open_file(struct pl_st_file *f, uint64_t *file_bytes, struct pl_di
     const char *why;
     f->fd = pl_open_file(f->path, &st, &why);
     if (f->fd < 0)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, f->path, 0, 0, "cannot open %s: %s", f->path,
-                          why);
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), f->path, 0, 0,
+                          "cannot open %s: %s", f->path, why);
     *file_bytes = (uint64_t)st.st_size;
     return PL_ERR_OK;
 }

@@ -261,8 +261,8 @@ static pl_err settle(const char *dir, bool trusted, struct pl_diag *d) {
     if (fd >= 0)
         err = settle_locked(dir, path, fd, trusted, d);
     else if (errno != ENOENT && errno != ENOTDIR)
-        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0, "cannot read %s: %s", path,
-                         strerror(errno));
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
+                         "cannot read %s: %s", path, strerror(errno));
     if (fd >= 0) close(fd);
     free(path);
     return err;
@@ -322,16 +322,16 @@ static pl_err list_drops(const struct pl_outbox *o,
                          struct pl_text *out, struct pl_diag *d) {
     DIR *dir = opendir(o->dir);
     if (!dir)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, o->dir, 0, 0, "cannot list %s: %s", o->dir,
-                          strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), o->dir, 0, 0,
+                          "cannot list %s: %s", o->dir, strerror(errno));
     errno = 0;
     for (const struct dirent *e; (e = readdir(dir)); errno = 0)
         if (unwanted(e->d_name, ctx) && is_plain(e->d_name) && !is_directory(o->dir, e->d_name))
             pl_text_addf(out, "drop %s\n", e->d_name);
     pl_err err = PL_ERR_OK;
     if (errno)
-        err = pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, o->dir, 0, 0, "cannot list %s: %s", o->dir,
-                         strerror(errno));
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), o->dir, 0, 0,
+                         "cannot list %s: %s", o->dir, strerror(errno));
     closedir(dir);
     return err;
 }

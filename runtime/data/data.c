@@ -423,7 +423,7 @@ static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, s
     if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
     f->fd = pl_open_file(f->path, NULL, &why);
     if (f->fd < 0)
-        return pl_diag_at(d, PL_ERR_DATA_FILE, job->path, ds->line, ds->column,
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), job->path, ds->line, ds->column,
                           "cannot open %s: %s", f->path, why);
     PL_TRY(pl_unpack(f->fd, f->path, &content, d));
     if (content != f->fd) close(f->fd);
@@ -452,7 +452,7 @@ static pl_err open_all(struct pl_data *data, const struct pl_job *job,
                          (unsigned long long)data->stats.unsupervised_rows,
                          (unsigned long long)data->stats.dropped_rows);
     else if (notes && notes->failed)
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the notes on the data");
+        err = pl_host_oom(d, "the notes on the data");
 out:
     pl_sample_finish(&s);
     return err;
@@ -500,7 +500,7 @@ pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, ui
     struct pl_dataset_list list = {.items = pl_calloc((size_t)all->n + 1, sizeof *list.items)};
     pl_err err = PL_ERR_OK;
     *out = NULL;
-    if (!list.items) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the list of data files");
+    if (!list.items) return pl_host_oom(d, "the list of data files");
     if (single) {
         list.items[list.n] = PL_DATASET_DEFAULT;
         list.items[list.n++].path = job->dataset;
@@ -614,8 +614,8 @@ static pl_err read_row(struct pl_data *data, const struct data_file *f, const st
         ssize_t got = pread(f->fd, data->buf + have, r->bytes - have, (off_t)(r->offset + have));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return pl_diag_at(d, PL_ERR_DATA_FILE, f->path, 0, 0, "cannot read: %s",
-                              strerror(errno));
+            return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), f->path, 0, 0,
+                              "cannot read: %s", strerror(errno));
         if (got == 0) return changed(f, r, d);
         have += (size_t)got;
     }

@@ -49,7 +49,7 @@ static pl_err model_directory(const struct pl_job *job, char **out, struct pl_di
     char *path = name ? pl_job_input_path(job, name) : NULL;
     pl_err err = PL_ERR_OK;
     if (!name) return no_tokenizer(job, d);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the tokenizer");
+    if (!path) return pl_host_oom(d, "the path of the tokenizer");
     PL_TRY_GOTO(pl_model_resolve(path, &ref, NULL, d), out);
     if (ref.origin == PL_ORIGIN_CATALOGUE) {
         err = no_tokenizer(job, d);
@@ -72,8 +72,7 @@ static pl_err tokenizer_path(const struct pl_job *job, char **out, struct pl_dia
     bool byte = job->tokenizer && strcmp(job->tokenizer, "byte") == 0;
     if (!job->tokenizer || !job->tokenizer[0]) return model_directory(job, out, d);
     *out = byte ? pl_strdup(job->tokenizer) : pl_job_input_path(job, job->tokenizer);
-    return *out ? PL_ERR_OK
-                : pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the tokenizer");
+    return *out ? PL_ERR_OK : pl_host_oom(d, "the path of the tokenizer");
 }
 
 static pl_err check_size(const struct pl_encoder *e, const char *path, struct pl_diag *d) {
@@ -94,7 +93,8 @@ static pl_err add_file(struct pl_digest *h, const char *path, struct pl_diag *d)
     for (size_t n; (n = fread(buf, 1, sizeof buf, f)) != 0;)
         pl_digest_add(h, buf, n);
     if (ferror(f))
-        err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "cannot read: %s", strerror(errno));
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_TOKENIZER_FILE), path, 0, 0, "cannot read: %s",
+                         strerror(errno));
     fclose(f);
     return err;
 }
@@ -120,7 +120,7 @@ static pl_err identify(struct pl_encoder *e, const char *path, struct pl_diag *d
         PL_TRY_GOTO(add_file(&h, pl_text_str(&file), d), out);
     }
     e->identity = pl_digest_value(&h);
-    if (file.failed) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", path);
+    if (file.failed) err = pl_host_oom(d, path);
 out:
     pl_text_finish(&file);
     return err;
@@ -177,7 +177,7 @@ static pl_err take_own(struct pl_encoder *e, const struct pl_job *job, struct pl
 
 static pl_err read_own(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
     char *path = pl_job_input_path(job, job->chat_template.path);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path of the template");
+    if (!path) return pl_host_oom(d, "the path of the template");
     pl_err err = pl_chat_program_read(&e->own.program, path, d);
     free(path);
     return err;

@@ -12,7 +12,7 @@
 
 #include "runtime/data/data.h"
 #include "runtime/data/encode.h"
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 #include "runtime/data/row_shape.h"
 
 #define PL_FORMAT_MAX_KEYS 8

@@ -26,7 +26,7 @@ pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data, uint64_
     if (!n) return PL_ERR_OK;
     if (pl_u64_mul(n, sizeof *h->rows, &bytes) && bytes <= SIZE_MAX)
         h->rows = pl_malloc((size_t)bytes);
-    if (!h->rows) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for rows that are held out");
+    if (!h->rows) return pl_host_oom(d, "rows that are held out");
     for (uint32_t i = 0; i < pl_data_files(data); i++) {
         const struct pl_data_file *f = pl_data_file(data, i);
         const uint64_t until = share_up_to(f->first + f->rows, n, all);

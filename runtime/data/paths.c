@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the list of data files");
+    return pl_host_oom(d, "the list of data files");
 }
 
 /* Takes `path`, which may be NULL for want of memory. */

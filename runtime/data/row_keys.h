@@ -14,7 +14,7 @@
 #define PL_RUNTIME_DATA_ROW_KEYS_H
 
 #include "estimator/config/job.h"
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 
 /* What a key may be a key of: a row of a format, 1u << PL_FORMAT_*, or one of these. */
 #define PL_KEYS_OF_PROMPTED (1u << 29) /* a row that `prompt_format` reads */

@@ -83,7 +83,8 @@ static pl_err fill(struct pl_split *s, struct pl_diag *d) {
         got = pread(s->fd, s->buf + s->end, CHUNK, (off_t)(s->offset + s->end));
     while (got < 0 && errno == EINTR);
     if (got < 0)
-        return pl_diag_at(d, PL_ERR_DATA_FILE, s->path, 0, 0, "cannot read: %s", strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), s->path, 0, 0, "cannot read: %s",
+                          strerror(errno));
     s->eof = got == 0;
     s->end += (size_t)got;
     return PL_ERR_OK;

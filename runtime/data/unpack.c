@@ -30,8 +30,8 @@ static pl_err damaged(const struct unpacking *u, struct pl_diag *d) {
 }
 
 static pl_err no_room(const struct unpacking *u, struct pl_diag *d) {
-    pl_diag_at(d, PL_ERR_DATA_FILE, u->path, 0, 0, "cannot unpack the file into %s: %s", u->dir,
-               strerror(errno));
+    pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), u->path, 0, 0,
+               "cannot unpack the file into %s: %s", u->dir, strerror(errno));
     pl_diag_hint(d, "TMPDIR names another directory");
     return PL_ERR_DATA_FILE;
 }
@@ -43,7 +43,8 @@ static pl_err take(struct unpacking *u, size_t *n, struct pl_diag *d) {
         got = read(u->from, u->in, BLOCK);
     while (got < 0 && errno == EINTR);
     if (got < 0)
-        return pl_diag_at(d, PL_ERR_DATA_FILE, u->path, 0, 0, "cannot read: %s", strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), u->path, 0, 0, "cannot read: %s",
+                          strerror(errno));
     *n = (size_t)got;
     return PL_ERR_OK;
 }

@@ -50,7 +50,7 @@ pl_err pl_walk_mix(struct pl_walk *w, const struct pl_data *data, const struct p
     if (!weighted(data)) return PL_ERR_OK;
     w->epoch_rows = 0;
     w->parts = pl_calloc(pl_data_files(data), sizeof *w->parts);
-    if (!w->parts) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the mix of the data");
+    if (!w->parts) return pl_host_oom(d, "the mix of the data");
     pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < pl_data_files(data) && err == PL_ERR_OK; i++)
         err = add_part(w, pl_data_file(data, i), d);

@@ -13,7 +13,7 @@ pl_err pl_device_open_at(const struct pl_device_ops *ops, uint32_t ordinal, uint
                          uint64_t budget_bytes, struct pl_device **out, struct pl_diag *d) {
     *out = NULL;
     struct pl_device *dev = pl_calloc(1, sizeof *dev);
-    if (!dev) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening device %s", ops->name);
+    if (!dev) return pl_host_oom(d, ops->name);
     dev->ops = ops;
     dev->ordinal = ordinal;
     dev->traits = pl_traits_cpu(threads);

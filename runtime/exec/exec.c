@@ -38,7 +38,7 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
     if (e->calls && e->patches) return PL_ERR_OK;
     pl_exec_finish(e);
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "binding the plan ran out of host memory");
+    return pl_host_oom(d, "the binding of the plan");
 }
 
 static const struct pl_arena *arena_of(const struct pl_exec *e, const struct pl_tensor *t) {

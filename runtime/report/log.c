@@ -1,5 +1,6 @@
 /* log.c - train_log.jsonl: one JSON object a line, whole lines only. */
 #include "estimator/base/alloc.h"
+#include "estimator/base/json_tree.h"
 #include "runtime/report/report.h"
 
 #include <errno.h>
@@ -27,11 +28,12 @@ struct pl_log {
 };
 
 static pl_err io_error(struct pl_diag *d, const char *path, const char *verb) {
-    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "cannot %s '%s': %s", verb, path, strerror(errno));
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), path, 0, 0, "cannot %s '%s': %s", verb, path,
+                      strerror(errno));
 }
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the training log");
+    return pl_host_oom(d, "the training log");
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -48,13 +50,16 @@ static pl_err for_each_line(const char *path,
     if (!f) return io_error(d, path, "read");
     ssize_t len;
     while (err == PL_ERR_OK && (len = getline(&line, &cap, f)) >= 0) {
-        /* jansson passes over a zero byte behind a number; as text the line would end there */
-        bool text = line[len - 1] == '\n' && !memchr(line, 0, (size_t)len);
-        json_t *o = text ? json_loadb(line, (size_t)len, 0, NULL) : NULL;
-        if (json_is_object(o)) err = each(ctx, line, o);
+        struct pl_json_error e = {0};
+        bool whole = line[len - 1] == '\n';
+        json_t *o = whole ? pl_json_load(line, (size_t)len, 0, &e) : NULL;
+        if (e.no_memory)
+            err = no_memory(d);
+        else if (json_is_object(o))
+            err = each(ctx, line, o);
         json_decref(o);
     }
-    if (err == PL_ERR_OK && ferror(f)) err = io_error(d, path, "read");
+    if (err == PL_ERR_OK && !feof(f)) err = io_error(d, path, "read");
     free(line);
     fclose(f);
     return err;
@@ -289,12 +294,12 @@ pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct
     char *text = NULL;
     json_t *line = json_object();
     if (!line || !fields || json_object_set_new(line, "event", json_string(name)) != 0 ||
-        json_object_update(line, fields) != 0 || !(text = json_dumps(line, DUMP_FLAGS))) {
+        json_object_update(line, fields) != 0 || !(text = pl_json_dump(line, DUMP_FLAGS))) {
         err = no_memory(d);
         goto out;
     }
     size_t n = strlen(text);
-    text[n] = '\n'; /* json_dumps ended it with NUL; the length is what counts from here */
+    text[n] = '\n'; /* pl_json_dump ended it with NUL; the length is what counts from here */
     err = write_line(log, text, n + 1, d);
 out:
     free(text);

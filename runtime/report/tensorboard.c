@@ -102,8 +102,8 @@ static pl_err write_record(struct pl_tensorboard *t, const struct bytes *event, 
         fwrite(event->data, 1, event->n, t->file) == event->n &&
         fwrite(tail.data, 1, tail.n, t->file) == tail.n && fflush(t->file) == 0)
         return PL_ERR_OK;
-    return pl_diag_at(d, PL_ERR_IO, t->path, 0, 0, "cannot write '%s': %s", t->path,
-                      strerror(errno));
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), t->path, 0, 0, "cannot write '%s': %s",
+                      t->path, strerror(errno));
 }
 
 static void begin_event(struct bytes *event) {
@@ -148,13 +148,13 @@ static pl_err create_file(struct pl_tensorboard *t, const char *dir, struct pl_d
                      host, (long)getpid(), i);
         free(t->path);
         t->path = path.data;
-        if (path.failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a file name");
+        if (path.failed) return pl_host_oom(d, "a file name");
         fd = open(t->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) break;
     }
     if (fd >= 0 && (t->file = fdopen(fd, "wb"))) return PL_ERR_OK;
-    pl_err err =
-        pl_diag_at(d, PL_ERR_IO, t->path, 0, 0, "cannot create '%s': %s", t->path, strerror(errno));
+    pl_err err = pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), t->path, 0, 0, "cannot create '%s': %s",
+                            t->path, strerror(errno));
     if (fd >= 0) close(fd);
     return err;
 }
@@ -162,9 +162,10 @@ static pl_err create_file(struct pl_tensorboard *t, const char *dir, struct pl_d
 pl_err pl_tensorboard_open(const char *dir, struct pl_tensorboard **out, struct pl_diag *d) {
     *out = NULL;
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-        return pl_diag_at(d, PL_ERR_IO, dir, 0, 0, "cannot create '%s': %s", dir, strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), dir, 0, 0, "cannot create '%s': %s", dir,
+                          strerror(errno));
     struct pl_tensorboard *t = pl_calloc(1, sizeof *t);
-    if (!t) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for TensorBoard events");
+    if (!t) return pl_host_oom(d, "TensorBoard events");
     pl_err err = create_file(t, dir, d);
     if (err == PL_ERR_OK) err = write_version(t, d);
     if (err == PL_ERR_OK)

@@ -27,7 +27,7 @@ static pl_err take_modules(struct pl_job *job, const struct pl_adapter_config *c
         pl_text_addf(&text, "%s%s", i ? ", " : "[", name ? module_of(name) : "?");
     }
     pl_text_add(&text, "]");
-    pl_err err = text.failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for a list")
+    pl_err err = text.failed ? pl_host_oom(d, "a list")
                              : pl_job_set(job, "lora_target_modules", pl_text_str(&text), d);
     pl_text_finish(&text);
     return err;

@@ -4,9 +4,11 @@
 
 #include "estimator/base/cache_dir.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/base/text.h"
 #include "estimator/card/cards.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/durable.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -19,23 +21,39 @@
 
 /* --- what runs remember ---------------------------------------------------------------------- */
 
-/* A new array of entries, empty when there is nothing to be read. NULL: out of memory. *broken:
- * there is a file, and it is none of these. */
+/* NULL: no document is to be had; *no_memory when that is why. */
+static json_t *read_document(const char *path, bool *no_memory) {
+    char *text = NULL;
+    uint64_t bytes;
+    struct pl_json_error e = {0};
+    pl_err err = pl_file_read(path, MAX_FILE, &text, &bytes, NULL);
+    json_t *root = err == PL_ERR_OK ? pl_json_load(text, (size_t)bytes, 0, &e) : NULL;
+    *no_memory = err == PL_ERR_HOST_OOM || (!root && e.no_memory);
+    free(text);
+    return root;
+}
+
+/* A new array of entries, empty when there is nothing to be read. NULL: out of memory, so what the
+ * file holds is unknown. *broken: there is a file, and it is none of these. */
 static json_t *read_entries(const char *file, bool *broken) {
     struct pl_text path = {0};
     struct stat st;
     json_t *root = NULL, *entries = NULL;
-    bool there = false;
+    bool there = false, no_memory = false;
     if (pl_cache_dir(&path, false)) {
         pl_text_addf(&path, "/%s", file);
-        there = stat(pl_text_str(&path), &st) == 0;
+        there = !path.failed && stat(pl_text_str(&path), &st) == 0;
         if (there && S_ISREG(st.st_mode) && st.st_size <= MAX_FILE)
-            root = json_load_file(pl_text_str(&path), 0, NULL);
+            root = read_document(pl_text_str(&path), &no_memory);
     }
+    no_memory |= path.failed;
     if (json_integer_value(json_object_get(root, "schema")) == SCHEMA)
         entries = json_object_get(root, "entries");
-    *broken = there && !json_is_array(entries);
-    entries = json_is_array(entries) ? json_incref(entries) : json_array();
+    *broken = there && !no_memory && !json_is_array(entries);
+    if (json_is_array(entries))
+        json_incref(entries);
+    else
+        entries = no_memory ? NULL : json_array();
     json_decref(root);
     pl_text_finish(&path);
     return entries;
@@ -69,7 +87,7 @@ json_t *pl_memory_find(const struct pl_memory *m, bool *broken) {
 static void write_entries(const char *file, json_t *entries) {
     struct pl_text path = {0};
     json_t *root = json_pack("{s:i, s:O}", "schema", SCHEMA, "entries", entries);
-    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    char *text = root ? pl_json_dump(root, JSON_INDENT(1)) : NULL;
     if (text && pl_cache_dir(&path, true)) {
         pl_text_addf(&path, "/%s", file);
         if (!path.failed)
@@ -144,12 +162,12 @@ void pl_context_predict(const struct pl_gpu *gpu, struct pl_context *out) {
 }
 
 /* A run without graphs knows nothing new of them. */
-static void keep_graph_figures(const struct pl_memory *m, json_t *figures) {
+static void keep_graph_figures(const struct pl_memory *m, json_t **figures) {
     static const char *const keys[] = {"graph_bytes", "graph_nodes"};
     json_t *old = pl_memory_find(m, NULL);
     for (int i = 0; i < 2; i++)
         if (json_object_get(old, keys[i]))
-            json_object_set(figures, keys[i], json_object_get(old, keys[i]));
+            pl_json_set(figures, keys[i], json_incref(json_object_get(old, keys[i])));
     json_decref(old);
 }
 
@@ -159,10 +177,10 @@ void pl_context_remember(const struct pl_gpu *gpu, const struct pl_context_seen 
     json_t *figures = json_pack("{s:I, s:I}", "opened_bytes", (json_int_t)seen->opened_bytes,
                                 "final_bytes", (json_int_t)seen->final_bytes);
     if (seen->graph_nodes) {
-        json_object_set_new(figures, "graph_bytes", json_integer((json_int_t)seen->graph_bytes));
-        json_object_set_new(figures, "graph_nodes", json_integer((json_int_t)seen->graph_nodes));
+        pl_json_set(&figures, "graph_bytes", json_integer((json_int_t)seen->graph_bytes));
+        pl_json_set(&figures, "graph_nodes", json_integer((json_int_t)seen->graph_nodes));
     } else {
-        keep_graph_figures(&m, figures);
+        keep_graph_figures(&m, &figures);
     }
     pl_memory_put(&m, figures);
 }

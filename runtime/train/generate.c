@@ -57,13 +57,13 @@ static pl_err copy_prompts(const struct pl_preflight *pf, const struct pl_genera
                            struct pl_diag *d) {
     const uint64_t context = pf->job->max_seq_length, most = opt->max_new_tokens;
     out->sequences = pl_calloc(n, sizeof *out->sequences);
-    if (!out->sequences) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompts");
+    if (!out->sequences) return pl_host_oom(d, "the prompts");
     out->n = n;
     for (uint32_t i = 0; i < n; i++) {
         struct pl_generated_sequence *s = &out->sequences[i];
         PL_TRY(check_prompt(&prompts[i], pf->model.vocab, context, most, d));
         s->ids = pl_malloc((size_t)(prompts[i].n + most) * sizeof *s->ids);
-        if (!s->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the answers");
+        if (!s->ids) return pl_host_oom(d, "the answers");
         memcpy(s->ids, prompts[i].ids, (size_t)prompts[i].n * sizeof *s->ids);
         s->n = s->prompt = prompts[i].n;
     }
@@ -217,8 +217,7 @@ static pl_err open_generator(struct generator *g, struct pl_preflight *pf,
     g->sequences = pl_calloc(g->n, sizeof *g->sequences);
     g->wanted = pl_calloc(g->n, sizeof *g->wanted);
     g->logits = pl_malloc((size_t)(g->n * m->vocab) * sizeof *g->logits);
-    if (!g->sequences || !g->wanted || !g->logits)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the logits");
+    if (!g->sequences || !g->wanted || !g->logits) return pl_host_oom(d, "the logits");
     for (uint32_t i = 0; i < g->n; i++)
         g->sequences[i] =
             (struct sequence){.out = &g->out->sequences[i],
@@ -256,7 +255,7 @@ pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *op
     *out = (struct pl_generated){0};
     PL_TRY(copy_prompts(pf, opt, prompts, n, out, d));
     struct generator *g = pl_calloc(1, sizeof *g);
-    if (!g) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory to generate");
+    if (!g) return pl_host_oom(d, "generating");
     g->opt = opt;
     g->out = out;
     g->n = n;

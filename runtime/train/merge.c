@@ -145,8 +145,8 @@ static bool is_dot(const char *name) {
 static pl_err check_empty(const char *path, bool settled, struct pl_diag *d) {
     DIR *dir = opendir(path);
     if (!dir)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0, "cannot list %s: %s", path,
-                          strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0,
+                          "cannot list %s: %s", path, strerror(errno));
     const struct dirent *e;
     while ((e = readdir(dir)) && (is_dot(e->d_name) || pl_model_is_temporary(e->d_name)))
         continue;

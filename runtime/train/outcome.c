@@ -2,6 +2,7 @@
 #include "runtime/train/run.h"
 
 #include "estimator/api/answer.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "runtime/data/summary.h"
 
@@ -20,7 +21,7 @@ static char *in_output(const struct pl_run *r, const char *name) {
 static pl_err write_text(const struct pl_run *r, const char *name, const struct pl_text *text,
                          struct pl_diag *d) {
     char *path = in_output(r, name);
-    pl_err err = !path || text->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory")
+    pl_err err = !path || text->failed ? pl_host_oom(d, name)
                                        : pl_file_write(path, pl_text_str(text), text->len, d);
     free(path);
     return err;
@@ -28,12 +29,13 @@ static pl_err write_text(const struct pl_run *r, const char *name, const struct 
 
 static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
     struct pl_text text = {0};
-    json_t *o = pl_answer_json(&r->pf->estimate, pl_text_str(&r->pf->notes));
-    char *dump = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    const struct pl_text *notes = &r->pf->notes;
+    json_t *o = notes->failed ? NULL : pl_answer_json(&r->pf->estimate, pl_text_str(notes));
+    char *dump = o ? pl_json_dump(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     pl_text_add(&text, dump ? dump : "");
     pl_text_add(&text, "\n");
-    pl_err err = dump ? write_text(r, "preflight.json", &text, d)
-                      : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    pl_err err =
+        dump ? write_text(r, "preflight.json", &text, d) : pl_host_oom(d, "preflight.json");
     free(dump);
     json_decref(o);
     pl_text_finish(&text);
@@ -81,8 +83,7 @@ static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
         free(log);
         return PL_ERR_OK;
     }
-    pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d)
-                     : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_log_read_recoveries(log, &marks, &n_marks, d);
     if (err == PL_ERR_OK) {
         const char *title = r->job->run_name ? r->job->run_name : "training loss";

@@ -20,7 +20,8 @@
 static pl_err make(const char *path, struct pl_diag *d) {
     if (mkdir(path, 0777) == 0) return pl_dir_sync_parent(path, d);
     if (errno == EEXIST) return PL_ERR_OK;
-    return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be made: %s", strerror(errno));
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), path, 0, 0, "output_dir cannot be made: %s",
+                      strerror(errno));
 }
 
 static pl_err make_all(const char *path, struct pl_diag *d) {
@@ -42,8 +43,8 @@ static pl_err make_all(const char *path, struct pl_diag *d) {
 static pl_err lock_dir(const char *path, int *lock, struct pl_diag *d) {
     *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0)
-        return pl_diag_at(d, PL_ERR_IO, path, 0, 0, "output_dir cannot be opened: %s",
-                          strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_IO), path, 0, 0,
+                          "output_dir cannot be opened: %s", strerror(errno));
     if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return PL_ERR_OK;
     pl_diag_at(d, PL_ERR_IO, path, 0, 0, "another run writes into this output_dir");
     pl_diag_hint(d, "wait until it has ended, or set another `output_dir`");
@@ -127,7 +128,7 @@ static pl_err check_finished(const struct pl_preflight *pf, const struct pl_run_
     pl_record_compare(finished->job, pf->record, &x);
     pl_err err = PL_ERR_OK;
     if (x.meaning.failed)
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+        err = pl_host_oom(d, "the list of differences");
     else if (x.meaning.len && strcmp(pf->job->resume, "force") != 0)
         err = refuse(pf, d, "%s holds the finished run of another job: %s", pf->job->output_dir,
                      pl_text_str(&x.meaning));
@@ -168,7 +169,8 @@ static pl_err check_contents(const struct pl_preflight *pf, struct pl_run_state 
 static pl_err make_id(char id[PL_RUN_ID_TEXT], struct pl_diag *d) {
     unsigned char bits[(PL_RUN_ID_TEXT - 1) / 2];
     if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        return pl_diag_set(d, PL_ERR_IO, "no random bits for the run's id: %s", strerror(errno));
+        return pl_diag_set(d, pl_err_of_errno(PL_ERR_IO), "no random bits for the run's id: %s",
+                           strerror(errno));
     for (size_t i = 0; i < sizeof bits; i++)
         snprintf(id + 2 * i, 3, "%02x", bits[i]);
     return PL_ERR_OK;

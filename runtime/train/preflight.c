@@ -118,7 +118,7 @@ static pl_err record_chat(struct pl_job *job, const struct pl_data *data, struct
     char day[PL_DAY_TEXT];
     if (job->chat_date || !pl_data_chat_date(data, day)[0]) return PL_ERR_OK;
     job->chat_date = pl_strdup(day);
-    return job->chat_date ? PL_ERR_OK : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    return job->chat_date ? PL_ERR_OK : pl_host_oom(d, "the day of chats");
 }
 
 static pl_err open_data(struct pl_preflight *pf, struct pl_diag *d) {
@@ -180,7 +180,7 @@ static pl_err keep_chat_day(struct pl_job *job, uint32_t day, struct pl_diag *d)
         0)
         return PL_ERR_OK;
     job->chat_date = NULL;
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    return pl_host_oom(d, "the day of chats");
 }
 
 static pl_err read_resumed(struct pl_preflight *pf, struct pl_diag *d) {
@@ -203,7 +203,7 @@ static pl_err find_resume(struct pl_preflight *pf, struct pl_diag *d) {
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "force") == 0)
         PL_TRY(pl_checkpoint_find(pf->job->output_dir, &pf->resume_path, &pf->notes, d));
     else if (!(pf->resume_path = pl_strdup(resume)))
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+        return pl_host_oom(d, "a path");
     if (!pf->resume_path) return PL_ERR_OK;
     PL_TRY(read_resumed(pf, d));
     return keep_chat_day(pf->job, pf->resume_state.chat_day, d);
@@ -403,7 +403,7 @@ static void take_stored_dtype(struct pl_preflight *pf) {
 static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
     if (!pf->job->adapter_path) return PL_ERR_OK;
     char *path = pl_job_input_path(pf->job, pf->job->adapter_path);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    if (!path) return pl_host_oom(d, "a path");
     pl_err err = pl_adapter_job_fill(pf->job, &pf->model, path, d);
     free(path);
     return err;

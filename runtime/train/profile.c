@@ -8,7 +8,7 @@
 pl_err pl_profile_init(struct pl_profile *f, uint32_t n_ops, bool every, struct pl_diag *d) {
     *f = (struct pl_profile){.n_ops = n_ops, .every = every};
     f->times = pl_calloc((size_t)n_ops + 1, sizeof *f->times);
-    return f->times ? PL_ERR_OK : pl_diag_set(d, PL_ERR_HOST_OOM, "timing ran out of host memory");
+    return f->times ? PL_ERR_OK : pl_host_oom(d, "the times of operations");
 }
 
 void pl_profile_finish(struct pl_profile *f) {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the record of the run");
+    return pl_host_oom(d, "the record of the run");
 }
 
 /* --- rows that are no keys: by content ---------------------------------------------------------

@@ -4,6 +4,7 @@
 #include "runtime/train/speed.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/base/json_tree.h"
 #include "oom_recovery/recovery.h"
 #include "runtime/device/cpu/cpu.h"
 #include "runtime/train/train.h"
@@ -198,11 +199,7 @@ static json_t *classes_json(const struct pl_pace_medians *m, const json_t *earli
     for (int c = 0; o && c < PL_COST_COUNT; c++) {
         const double ratio =
             is_ratio(m->classes[c]) ? m->classes[c] : class_ratio(earlier, (enum pl_cost)c);
-        if (ratio == 0 ||
-            json_object_set_new(o, pl_cost_name((enum pl_cost)c), json_real(ratio)) == 0)
-            continue;
-        json_decref(o);
-        o = NULL;
+        if (ratio != 0) pl_json_set(&o, pl_cost_name((enum pl_cost)c), json_real(ratio));
     }
     return o;
 }
@@ -211,10 +208,10 @@ static json_t *classes_json(const struct pl_pace_medians *m, const json_t *earli
 static json_t *errors_json(const struct pl_forecast *f, double measured, const json_t *earlier) {
     json_t *o = json_array(), *errors = json_object_get(earlier, "errors");
     const double off = fabs(f->step_seconds / measured - 1);
-    if (o && isfinite(off)) (void)json_array_append_new(o, json_real(off));
+    if (o && isfinite(off)) pl_json_append(&o, json_real(off));
     for (size_t i = 0; o && i < json_array_size(errors); i++)
         if (json_array_size(o) < PL_FORECASTS_JUDGED)
-            (void)json_array_append(o, json_array_get(errors, i));
+            pl_json_append(&o, json_incref(json_array_get(errors, i)));
     return o;
 }
 

@@ -48,7 +48,7 @@ static pl_err load_base(struct pl_run *r, const struct pl_tensor_io *io, struct 
 static pl_err load_adapter(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
     if (!r->job->adapter_path) return pl_adapter_init(io, r->job->seed, d);
     char *path = pl_job_input_path(r->job, r->job->adapter_path);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    if (!path) return pl_host_oom(d, "a path");
     pl_err err = pl_adapter_load(io, path, d);
     free(path);
     return err;
@@ -88,7 +88,7 @@ static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag 
     *out = NULL;
     if (!named && !r->pf->model_dir) return PL_ERR_OK;
     *out = named ? pl_job_input_path(r->job, given) : pl_strdup(r->pf->model_dir);
-    if (!*out) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    if (!*out) return pl_host_oom(d, "a path");
     char *slash = strrchr(*out, '/');
     if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode))) return PL_ERR_OK;
     if (slash)
@@ -106,8 +106,7 @@ static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struc
     pl_err err;
     PL_TRY_GOTO(companions_dir(r, &companions, d), out);
     config = pl_model_config_text(r->config_json, dtype);
-    err = config ? pl_model_put(io, o, config, companions, d)
-                 : pl_diag_set(d, PL_ERR_HOST_OOM, "out of host memory");
+    err = config ? pl_model_put(io, o, config, companions, d) : pl_host_oom(d, "config.json");
 out:
     free(companions);
     free(config);

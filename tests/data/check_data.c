@@ -1,7 +1,7 @@
 /* check_data.c - reading data files: verdicts of odd files, tokens of good ones, length rules. */
 #include "tests/data/fixture.h"
 #include "runtime/data/formats.h"
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 #include "runtime/data/split.h"
 
 #include <check.h>

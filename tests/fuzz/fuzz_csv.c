@@ -2,7 +2,7 @@
  * data file it is the same rows every time. */
 #include "runtime/data/csv.h"
 #include "runtime/data/data.h"
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

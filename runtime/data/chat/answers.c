@@ -14,7 +14,7 @@ void pl_chat_own_finish(struct pl_chat_own *o) {
 
 /* --- values of a row -------------------------------------------------------------------------- */
 static pl_err no_room(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the messages of a row");
+    return pl_host_oom(d, "the messages of a row");
 }
 
 static pl_err read_text(struct pl_jinja_memory *m, const char *text, size_t n,

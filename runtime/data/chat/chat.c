@@ -209,8 +209,7 @@ pl_err pl_chat_render(const struct pl_chat_template *t, const struct pl_chat_opt
                                .d = d};
     if (t->check) PL_TRY(t->check(&r));
     put_all(&r);
-    if (out->text.failed)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a rendered conversation");
+    if (out->text.failed) return pl_host_oom(d, "a rendered conversation");
     return PL_ERR_OK;
 }
 

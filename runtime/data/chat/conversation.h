@@ -17,7 +17,7 @@
 #define PL_RUNTIME_DATA_CHAT_CONVERSATION_H
 
 #include "runtime/data/chat/chat.h"
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 
 struct pl_columns;   /* job.h */
 struct pl_told_keys; /* row_keys.h */

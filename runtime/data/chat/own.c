@@ -28,14 +28,16 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     char buf[4096];
     FILE *f = fopen(path, "rb");
     if (!f)
-        return pl_diag_at(d, PL_ERR_DATA_TEMPLATE, path, 0, 0, "cannot open: %s", strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_TEMPLATE), path, 0, 0, "cannot open: %s",
+                          strerror(errno));
     for (size_t n; out->len <= FILE_MOST && (n = fread(buf, 1, sizeof buf, f)) != 0;)
         pl_text_addn(out, buf, n);
     bool failed = ferror(f) != 0;
     fclose(f);
     if (failed)
-        return pl_diag_at(d, PL_ERR_DATA_TEMPLATE, path, 0, 0, "cannot read: %s", strerror(errno));
-    return out->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path) : PL_ERR_OK;
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_TEMPLATE), path, 0, 0, "cannot read: %s",
+                          strerror(errno));
+    return out->failed ? pl_host_oom(d, path) : PL_ERR_OK;
 }
 
 pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct pl_diag *d) {
@@ -81,7 +83,7 @@ pl_err pl_chat_make_message(struct pl_jinja_memory *m, const char *role,
                             struct pl_diag *d) {
     struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, 2);
     if (!map || !put(m, map, "role", pl_jinja_literal(role)) || !put(m, map, "content", *content))
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a message");
+        return pl_host_oom(d, "a message");
     *out = pl_jinja_map(map);
     return PL_ERR_OK;
 }
@@ -116,8 +118,7 @@ static bool with_aliases(struct pl_jinja_memory *m, struct pl_jinja_value *messa
 pl_err pl_chat_alias_reasoning(struct pl_jinja_memory *m, struct pl_jinja_value *messages,
                                struct pl_diag *d) {
     for (size_t i = 0; messages->kind == PL_JINJA_LIST && i < messages->list->n; i++)
-        if (!with_aliases(m, &messages->list->items[i]))
-            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the messages");
+        if (!with_aliases(m, &messages->list->items[i])) return pl_host_oom(d, "the messages");
     return PL_ERR_OK;
 }
 

@@ -19,7 +19,7 @@
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"
 #include "runtime/data/jinja/value.h"
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 
 struct pl_jinja;
 

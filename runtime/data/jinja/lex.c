@@ -297,7 +297,7 @@ pl_err pl_jinja_lex(struct pl_jinja_arena *a, const char *text, size_t n, const 
     struct lexer x = {.arena = a, .n = n, .line = 1, .out = out, .name = name, .d = d};
     *out = (struct pl_jinja_tokens){0};
     x.s = normalise(a, text, &x.n);
-    if (!x.s) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chat template");
+    if (!x.s) return pl_host_oom(d, "the chat template");
     while (x.at < x.n) {
         pl_err err = take_part(&x);
         if (err != PL_ERR_OK) return err;

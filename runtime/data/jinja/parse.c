@@ -426,7 +426,7 @@ static pl_err parse(struct pl_jinja_parser *p) {
     struct pl_jinja_node *root = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!add_symbol(p->program, known[i], strlen(known[i])))
-            return pl_diag_set(p->d, PL_ERR_HOST_OOM, "no memory for the chat template");
+            return pl_host_oom(p->d, "the chat template");
     if (!read_statements(p, NULL, &root)) return PL_ERR_DATA_TEMPLATE;
     p->program->root = root;
     if (!p->unknown) return PL_ERR_OK;
@@ -440,7 +440,7 @@ static pl_err open_program(const char *text, size_t n, const char *name, struct 
     struct pl_jinja_parser p = {.program = program, .d = d};
     program->arena.limit_bytes = MAX_TREE_BYTES;
     char *copy = pl_jinja_alloc(&program->arena, strlen(name) + 1);
-    if (!copy) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chat template");
+    if (!copy) return pl_host_oom(d, "the chat template");
     program->name = strcpy(copy, name);
     if (n > MAX_TEXT_BYTES)
         return pl_diag_at(d, PL_ERR_DATA_TEMPLATE, name, 0, 0,
@@ -454,7 +454,7 @@ pl_err pl_jinja_parse(const char *text, size_t n, const char *name, struct pl_ji
     struct pl_diag ignored = {0};
     if (!d) d = &ignored;
     *out = pl_calloc(1, sizeof **out);
-    if (!*out) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chat template");
+    if (!*out) return pl_host_oom(d, "the chat template");
     pl_err err = open_program(text, n, name, *out, d);
     if (err != PL_ERR_OK) pl_jinja_close(out);
     return err;

@@ -142,6 +142,5 @@ pl_err pl_jinja_render(const struct pl_jinja *program, struct pl_jinja_memory *m
     pl_text_addn(out, "", 0); /* a text without bytes has an address too */
     if (spans) spans->n = 0;
     if (!set_globals(&r) || !pl_jinja_run_program(&r)) return r.d->err;
-    return out->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a rendered conversation")
-                       : PL_ERR_OK;
+    return out->failed ? pl_host_oom(d, "a rendered conversation") : PL_ERR_OK;
 }

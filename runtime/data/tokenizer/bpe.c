@@ -325,12 +325,11 @@ pl_err pl_bpe_encode(const struct pl_bpe *b, struct pl_bpe_scratch *s, const str
     bool ok, small = piece->n <= PL_BPE_CACHED_BYTES;
     struct pl_bpe_cached *c = NULL;
     if (small) {
-        if (!need_cache(s))
-            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a cache of words");
+        if (!need_cache(s)) return pl_host_oom(d, "a cache of words");
         c = &s->cache[pl_hash_bytes(piece->s, piece->n) & (CACHE_ENTRIES - 1)];
         if (c->n_bytes == piece->n && memcmp(c->bytes, piece->s, piece->n) == 0) {
             if (add_cached(c, piece, out)) return PL_ERR_OK;
-            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for tokens");
+            return pl_host_oom(d, "tokens");
         }
     }
     ok = find_symbols(b, s, piece->s, piece->n);

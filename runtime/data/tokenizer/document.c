@@ -1,6 +1,7 @@
 /* document.c - see document.h. */
 #include "runtime/data/tokenizer/document.h"
 
+#include "estimator/base/json_tree.h"
 #include "estimator/base/json_weight.h"
 
 #include <string.h>
@@ -52,24 +53,23 @@ static pl_err check_bytes(const char *path, size_t n, struct pl_diag *d) {
 }
 
 static pl_err check_weight(const char *path, const struct pl_text *text, struct pl_diag *d) {
-    if (text->failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+    if (text->failed) return pl_host_oom(d, path);
     if (pl_json_weight(pl_text_str(text), text->len) <= TREE_WEIGHT(text->len)) return PL_ERR_OK;
     return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
                       "more values than a tokenizer of its size has");
 }
 
-static json_t *parse(const struct pl_text *text, json_error_t *e) {
-    return json_loadb(pl_text_str(text), text->len, JSON_ALLOW_NUL, e);
+static json_t *parse(const struct pl_text *text, struct pl_json_error *e) {
+    return pl_json_load(pl_text_str(text), text->len, PL_JSON_NUL, e);
 }
 
 pl_err pl_tokenizer_tree_read(const char *path, const struct pl_text *text, json_t **out,
                               struct pl_diag *d) {
-    json_error_t e;
+    struct pl_json_error e;
     PL_TRY(check_bytes(path, text->len, d));
     PL_TRY(check_weight(path, text, d));
     *out = parse(text, &e);
-    if (*out) return PL_ERR_OK;
-    return fail_at(path, text, e.position > 0 ? (size_t)e.position - 1 : 0, e.text, d);
+    return *out ? PL_ERR_OK : pl_json_refuse(&e, PL_ERR_TOKENIZER_SYNTAX, path, d);
 }
 
 /* The document without what was cut. */
@@ -86,17 +86,17 @@ static void add_rest(const struct reader *r, struct pl_text *rest) {
 static pl_err read_rest(const struct reader *r, const char *path, struct pl_diag *d) {
     struct pl_tokenizer_document *doc = r->doc;
     struct pl_text rest = {0};
-    json_error_t e;
+    struct pl_json_error e;
     size_t bytes = doc->text.len;
     for (size_t i = 0; i < r->n_cuts; i++)
         bytes -= r->cuts[i].n;
     PL_TRY(check_bytes(path, bytes, d));
     add_rest(r, &rest);
     pl_err err = check_weight(path, &rest, d);
-    if (err == PL_ERR_OK && !(doc->root = parse(&rest, &e))) {
-        const size_t at = e.position > 0 ? (size_t)e.position - 1 : 0;
-        err = fail_at(path, &doc->text, place_in_document(r, at), e.text, d);
-    }
+    if (err == PL_ERR_OK && !(doc->root = parse(&rest, &e)))
+        err = e.no_memory
+                  ? pl_host_oom(d, path)
+                  : fail_at(path, &doc->text, place_in_document(r, (size_t)e.at), e.what, d);
     pl_text_finish(&rest);
     return err;
 }
@@ -161,7 +161,7 @@ pl_err pl_tokenizer_document_read(struct pl_tokenizer_document *doc, const char 
         err = fail_at(path, &doc->text, r.scan.where, r.scan.what, d);
     else
         err = read_rest(&r, path, d);
-    if (r.key.failed) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+    if (r.key.failed) err = pl_host_oom(d, path);
     pl_text_finish(&r.key);
     return err;
 }

@@ -9,7 +9,7 @@
 #ifndef PL_RUNTIME_DATA_TOKENIZER_DOCUMENT_H
 #define PL_RUNTIME_DATA_TOKENIZER_DOCUMENT_H
 
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 
 #include <jansson.h>
 

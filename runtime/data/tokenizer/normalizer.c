@@ -85,7 +85,7 @@ static pl_err run_step(const struct pl_normalizer_step *step, struct pl_normaliz
         if (is_ascii(t)) return PL_ERR_OK;
         if (!pl_unicode_form(to, t, forms[step->kind], &s->form)) to->failed = true;
     }
-    if (to->failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for normalized text");
+    if (to->failed) return pl_host_oom(d, "normalized text");
     *t = pl_span_of(to);
     return PL_ERR_OK;
 }

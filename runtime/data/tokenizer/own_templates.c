@@ -9,7 +9,7 @@
 #include <string.h>
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a chat template");
+    return pl_host_oom(d, "a chat template");
 }
 
 /* name[0, n) and copies of the others. */
@@ -70,8 +70,8 @@ static pl_err read_directory(struct pl_tokenizer *t, const char *path, struct pl
     DIR *dir = opendir(path);
     if (!dir && (errno == ENOENT || errno == ENOTDIR)) return PL_ERR_OK;
     if (!dir)
-        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "cannot be opened: %s",
-                          strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_TOKENIZER_FILE), path, 0, 0,
+                          "cannot be opened: %s", strerror(errno));
     for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir)) != NULL;) {
         size_t n = strlen(e->d_name);
         if (n < sizeof end || strcmp(e->d_name + n - (sizeof end - 1), end) != 0) continue;

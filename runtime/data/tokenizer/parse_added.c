@@ -11,7 +11,7 @@
 #define MOST_NESTING 8
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the added tokens of a tokenizer");
+    return pl_host_oom(d, "the added tokens of a tokenizer");
 }
 
 /* --- added tokens ----------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ static const char metaspace[] = "\xE2\x96\x81";
 #define METASPACE_BYTES 3
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the vocabulary of a tokenizer");
+    return pl_host_oom(d, "the vocabulary of a tokenizer");
 }
 
 /* --- vocabulary ------------------------------------------------------------------------------- */

@@ -195,7 +195,7 @@ static pl_err run_step(const struct pl_decoder_step *step, struct pl_pattern_scr
 }
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to decode tokens");
+    return pl_host_oom(d, "decoded tokens");
 }
 
 static pl_err run_steps(const struct pl_piece_decoder *p, struct pl_pattern_scratch *ps,

@@ -117,7 +117,7 @@ static bool starts_with(const struct pl_span *t, const struct pl_pretokenizer_st
 
 static pl_err changed(const struct walk *w, const struct pl_span_buf *b) {
     if (!b->failed) return PL_ERR_OK;
-    return pl_diag_set(w->d, PL_ERR_HOST_OOM, "no memory for the words of a text");
+    return pl_host_oom(w->d, "the words of a text");
 }
 
 /* Cuts before every replacement character; all but the first word begin with it. runs_stay: not

@@ -359,6 +359,6 @@ pl_err pl_regex_translate(const char *regex, size_t n, struct pl_text *out, stru
         PL_TRY(read_term(&r, &quantifiable));
     if (r.depth)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "a regular expression leaves a group open");
-    if (out->failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a regular expression");
+    if (out->failed) return pl_host_oom(d, "a regular expression");
     return PL_ERR_OK;
 }

@@ -39,8 +39,7 @@ pl_err pl_tokenizer_scratch_create(const struct pl_tokenizer *t, struct pl_token
     (void)t;
     struct pl_tokenizer_scratch *s = pl_calloc(1, sizeof *s);
     *out = s;
-    if (!s)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the buffers of a tokenizer");
+    if (!s) return pl_host_oom(d, "the buffers of a tokenizer");
     pl_err err = pl_pattern_scratch_create(&s->patterns, d);
     if (err != PL_ERR_OK) pl_tokenizer_scratch_destroy(out);
     return err;
@@ -67,8 +66,7 @@ struct encoder {
 };
 
 static pl_err add_id(struct encoder *e, int32_t id, uint64_t start) {
-    if (!pl_token_list_reserve(e->out, 1))
-        return pl_diag_set(e->d, PL_ERR_HOST_OOM, "no memory for tokens");
+    if (!pl_token_list_reserve(e->out, 1)) return pl_host_oom(e->d, "tokens");
     pl_token_list_push(e->out, id, start);
     return PL_ERR_OK;
 }

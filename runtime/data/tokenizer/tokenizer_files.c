@@ -32,11 +32,11 @@ static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struc
     int n = 0, code;
     if (!block || gzbuffer(z, BLOCK) != 0) {
         free(block);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+        return pl_host_oom(d, path);
     }
     while (err == PL_ERR_OK && (n = gzread(z, block, BLOCK)) > 0) {
         pl_text_addn(out, block, (size_t)n);
-        if (out->failed) err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+        if (out->failed) err = pl_host_oom(d, path);
         if (out->len > FILE_MOST_BYTES)
             err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file is above %zu MiB",
                              FILE_MOST_BYTES >> 20);
@@ -44,9 +44,11 @@ static pl_err read_stream(gzFile z, const char *path, struct pl_text *out, struc
             err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
                              "unpacked the file is above %d times its size", GZIP_MOST_TIMES);
     }
+    const char *why = gzerror(z, &code);
     if (err == PL_ERR_OK && n < 0)
-        err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file cannot be read: %s",
-                         gzerror(z, &code));
+        err = code == Z_MEM_ERROR ? pl_host_oom(d, path)
+                                  : pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
+                                               "the file cannot be read: %s", why);
     free(block);
     return err;
 }
@@ -58,12 +60,12 @@ pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there
     *there = fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
     if (fd < 0 && !*there) return PL_ERR_OK;
     if (fd < 0)
-        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the file cannot be opened: %s",
-                          why);
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_TOKENIZER_FILE), path, 0, 0,
+                          "the file cannot be opened: %s", why);
     gzFile z = gzdopen(fd, "rb");
     if (!z) {
         close(fd);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to read %s", path);
+        return pl_host_oom(d, path);
     }
     pl_err err = read_stream(z, path, out, d);
     gzclose(z);
@@ -113,8 +115,8 @@ static pl_err find_files(const char *path, char file[PATH_BYTES], char directory
                          struct pl_diag *d) {
     struct stat st;
     if (stat(path, &st) != 0)
-        return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "there is no tokenizer: %s",
-                          strerror(errno));
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_TOKENIZER_FILE), path, 0, 0,
+                          "there is no tokenizer: %s", strerror(errno));
     if (!S_ISDIR(st.st_mode)) {
         const char *slash = strrchr(path, '/');
         PL_TRY(join_path(file, "", path, d));
@@ -154,7 +156,7 @@ static pl_err open_files(struct pl_tokenizer *t, const char *file, const char *d
 pl_err pl_tokenizer_open(const char *path, struct pl_tokenizer **out, struct pl_diag *d) {
     char file[PATH_BYTES], directory[PATH_BYTES];
     struct pl_tokenizer *t = *out = pl_calloc(1, sizeof *t);
-    if (!t) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a tokenizer");
+    if (!t) return pl_host_oom(d, "a tokenizer");
     t->bos = t->eos = -1;
     pl_err err;
     if (strcmp(path, "byte") == 0) {

@@ -53,7 +53,7 @@ static pl_err cpu_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cpu_level level;
     struct pl_cpu *cpu = pl_calloc(1, sizeof *cpu);
-    if (!cpu) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the CPU device");
+    if (!cpu) return pl_host_oom(d, "the CPU device");
     dev->state = cpu;
     PL_TRY_GOTO(pl_cpu_level(&level, d), out);
     dev->kernels = level.kernels;

@@ -147,7 +147,7 @@ pl_err pl_pool_create(uint32_t threads, struct pl_pool **out, struct pl_diag *d)
     if (!pool || !workers) {
         free(workers);
         free(pool);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for %u threads", threads);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u threads", threads);
     }
     pool->threads = threads ? threads : 1;
     pool->workers = workers;

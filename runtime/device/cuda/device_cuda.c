@@ -50,7 +50,7 @@ static pl_err set_environment(struct pl_diag *d) {
         {"CUDA_MODULE_LOADING", "LAZY", 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (setenv(rows[i].name, rows[i].value, rows[i].replaces))
-            return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for the environment");
+            return pl_host_oom(d, "the environment");
     return PL_ERR_OK;
 }
 
@@ -126,7 +126,7 @@ static pl_err not_had(struct pl_diag *d) {
 static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cuda *cuda = pl_calloc(1, sizeof *cuda);
-    if (!cuda) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the GPU");
+    if (!cuda) return pl_host_oom(d, "the GPU");
     dev->state = cuda;
     PL_TRY_GOTO(set_environment(d), out);
     PL_TRY_GOTO(choose_device(cuda, dev->ordinal, d), out);

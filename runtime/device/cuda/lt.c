@@ -46,7 +46,7 @@ pl_err pl_lt_load(const struct pl_lt **out, struct pl_diag *d) {
     const char *lacks = NULL;
     *out = NULL;
     struct pl_lt *lt = pl_calloc(1, sizeof *lt);
-    if (!lt) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory loading cuBLASLt");
+    if (!lt) return pl_host_oom(d, "cuBLASLt");
     lt->library = open_library();
     if (lt->library) lacks = find_functions(lt);
     if (lt->library && !lacks) {

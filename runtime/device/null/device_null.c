@@ -26,7 +26,7 @@ static const pl_kernel_fn kernels[PL_OP_COUNT] = {
 
 static pl_err null_open(struct pl_device *dev, struct pl_diag *d) {
     struct pl_null *null = pl_calloc(1, sizeof *null);
-    if (!null) return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory opening the null device");
+    if (!null) return pl_host_oom(d, "the null device");
     null->next_address = FIRST_ADDRESS;
     dev->kernels = kernels;
     dev->traits.backend = PL_BACKEND_NULL;

@@ -102,7 +102,7 @@ pl_err pl_products_create(const struct pl_lt *lt, struct pl_products **out, stru
     *out = p;
     if (!p || !(p->entries = pl_calloc(ENTRIES, sizeof *p->entries))) {
         pl_products_destroy(out);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "out of memory for the products of the GPU");
+        return pl_host_oom(d, "the products of the GPU");
     }
     p->lt = lt;
     s = lt->cublasLtCreate(&p->handle);

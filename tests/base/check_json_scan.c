@@ -1,5 +1,5 @@
 /* check_json_scan.c - the scanner against jansson, an independent parser, on damaged JSON. */
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 
 #include <check.h>
 #include <jansson.h>

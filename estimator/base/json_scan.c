@@ -1,5 +1,5 @@
 /* json_scan.c - a strict JSON scanner over bytes in memory. */
-#include "runtime/data/json_scan.h"
+#include "estimator/base/json_scan.h"
 
 #include <stdarg.h>
 #include <stdio.h>

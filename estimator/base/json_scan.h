@@ -9,8 +9,8 @@
  * an ignored key, stop at its own limits, and hold a copy of every row; what a person needs to hear
  * about a broken row is also more than "syntax error". Use: struct pl_scan s = {.text = line, .n =
  * n}; if (pl_scan_enter(&s)) while (pl_scan_next_key(&s, &key)) pl_scan_skip(&s); */
-#ifndef PL_RUNTIME_DATA_JSON_SCAN_H
-#define PL_RUNTIME_DATA_JSON_SCAN_H
+#ifndef PL_ESTIMATOR_BASE_JSON_SCAN_H
+#define PL_ESTIMATOR_BASE_JSON_SCAN_H
 
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"

@@ -1,0 +1,226 @@
+/* json_tree.c - JSON text into jansson's values by the scanner. */
+#include "estimator/base/json_tree.h"
+
+#include "estimator/base/json_scan.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reader {
+    struct pl_scan scan;
+    struct pl_text text; /* of the string or the number that is being read */
+    unsigned flags, depth;
+};
+
+static json_t *read_value(struct reader *r);
+
+static bool refuse(struct reader *r, size_t where, const char *what) {
+    return pl_scan_fail(&r->scan, PL_ERR_DATA_SYNTAX, where, NULL, "%s", what);
+}
+
+/* A value that could not be made is a lack of memory, unless something is wrong with the text. */
+static json_t *made(struct reader *r, json_t *v) {
+    if (!v) pl_scan_fail(&r->scan, PL_ERR_HOST_OOM, r->scan.at, NULL, "no memory");
+    return v;
+}
+
+static void clear(struct pl_text *t) {
+    t->len = 0;
+    if (t->data) t->data[0] = 0;
+}
+
+static json_t *read_string(struct reader *r) {
+    size_t begin = r->scan.at;
+    clear(&r->text);
+    if (!pl_scan_string(&r->scan, &r->text)) return NULL;
+    if (r->text.failed) return made(r, NULL);
+    const char *s = pl_text_str(&r->text);
+    if (!(r->flags & PL_JSON_NUL) && memchr(s, 0, r->text.len)) {
+        refuse(r, begin, "\\u0000 in a string");
+        return NULL;
+    }
+    return made(r, json_stringn_nocheck(s, r->text.len));
+}
+
+/* digits: of a JSON integer, so never empty. False beyond 63 bits and a sign. */
+static bool integer_of(const char *digits, size_t n, json_int_t *out) {
+    bool negative = digits[0] == '-';
+    uint64_t v = 0, most = (uint64_t)INT64_MAX + negative;
+    for (size_t i = negative; i < n; i++) {
+        uint64_t digit = (uint64_t)(digits[i] - '0');
+        if (v > (most - digit) / 10) return false;
+        v = v * 10 + digit;
+    }
+    *out = negative && v ? -(json_int_t)(v - 1) - 1 : (json_int_t)v;
+    return true;
+}
+
+/* strtod reads the decimal point of the locale, which belongs to the host. */
+static bool real_of(struct reader *r, const char *digits, size_t n, double *out) {
+    const char *point = memchr(digits, '.', n);
+    size_t before = point ? (size_t)(point - digits) : n;
+    clear(&r->text);
+    pl_text_addn(&r->text, digits, before);
+    if (point) pl_text_add(&r->text, localeconv()->decimal_point);
+    if (point) pl_text_addn(&r->text, point + 1, n - before - 1);
+    *out = strtod(pl_text_str(&r->text), NULL);
+    return !r->text.failed;
+}
+
+static json_t *read_number(struct reader *r) {
+    const char *digits;
+    size_t n;
+    json_int_t integer;
+    double real;
+    if (!pl_scan_number(&r->scan, &digits, &n)) return NULL;
+    size_t begin = (size_t)(digits - r->scan.text);
+    if (!memchr(digits, '.', n) && !memchr(digits, 'e', n) && !memchr(digits, 'E', n)) {
+        if (integer_of(digits, n, &integer)) return made(r, json_integer(integer));
+        refuse(r, begin, digits[0] == '-' ? "too big negative integer" : "too big integer");
+        return NULL;
+    }
+    if (!real_of(r, digits, n, &real)) return made(r, NULL);
+    if (isfinite(real)) return made(r, json_real(real));
+    refuse(r, begin, "real number overflow");
+    return NULL;
+}
+
+static bool read_member(struct reader *r, json_t *object, const struct pl_text *key, size_t begin) {
+    char shown[PL_SHOWN];
+    const char *name = pl_text_str(key);
+    if (key->failed) return made(r, NULL);
+    if (memchr(name, 0, key->len)) return refuse(r, begin, "\\u0000 in a key");
+    if (r->flags & PL_JSON_ONCE && json_object_get(object, name))
+        return pl_scan_fail(&r->scan, PL_ERR_DATA_SYNTAX, begin, NULL, "duplicate key `%s`",
+                            pl_scan_show(name, key->len, shown));
+    json_t *v = read_value(r);
+    /* takes the value on failure too */
+    return v && (json_object_set_new_nocheck(object, name, v) == 0 || made(r, NULL));
+}
+
+static bool read_members(struct reader *r, json_t *object) {
+    struct pl_text key = {0}; /* its own: the value of a member may be an object */
+    bool good = pl_scan_enter(&r->scan);
+    while (good && pl_scan_next_key(&r->scan, &key))
+        good = read_member(r, object, &key, r->scan.at);
+    pl_text_finish(&key);
+    return r->scan.err == PL_ERR_OK;
+}
+
+static bool read_elements(struct reader *r, json_t *array) {
+    bool good = pl_scan_enter_array(&r->scan);
+    while (good && pl_scan_next_element(&r->scan)) {
+        json_t *v = read_value(r);
+        good = v && (json_array_append_new(array, v) == 0 || made(r, NULL));
+    }
+    return r->scan.err == PL_ERR_OK;
+}
+
+static json_t *read_container(struct reader *r, bool object) {
+    if (r->depth == PL_SCAN_DEPTH) {
+        pl_scan_fail(&r->scan, PL_ERR_DATA_SYNTAX, r->scan.at, NULL, "nested deeper than %d levels",
+                     PL_SCAN_DEPTH);
+        return NULL;
+    }
+    r->depth++;
+    json_t *v = made(r, object ? json_object() : json_array());
+    if (v && !(object ? read_members(r, v) : read_elements(r, v))) {
+        json_decref(v);
+        v = NULL;
+    }
+    r->depth--;
+    return v;
+}
+
+static json_t *read_value(struct reader *r) {
+    enum pl_scan_kind kind = pl_scan_peek(&r->scan);
+    bool truth = r->scan.at < r->scan.n && r->scan.text[r->scan.at] == 't';
+    switch (kind) {
+    case PL_SCAN_OBJECT:
+        return read_container(r, true);
+    case PL_SCAN_ARRAY:
+        return read_container(r, false);
+    case PL_SCAN_STRING:
+        return read_string(r);
+    case PL_SCAN_NUMBER:
+        return read_number(r);
+    case PL_SCAN_BOOLEAN:
+        return pl_scan_skip(&r->scan) ? json_boolean(truth) : NULL;
+    case PL_SCAN_NULL:
+        return pl_scan_skip(&r->scan) ? json_null() : NULL;
+    case PL_SCAN_NONE:
+        break;
+    }
+    pl_scan_skip(&r->scan); /* says what is there instead */
+    return NULL;
+}
+
+static json_t *read_document(struct reader *r) {
+    enum pl_scan_kind kind = pl_scan_peek(&r->scan);
+    if (kind != PL_SCAN_OBJECT && kind != PL_SCAN_ARRAY && kind != PL_SCAN_NONE)
+        refuse(r, r->scan.at, "`{` or `[` expected");
+    json_t *v = r->scan.err == PL_ERR_OK ? read_value(r) : NULL;
+    if (v && pl_scan_end(&r->scan)) return v;
+    json_decref(v);
+    return NULL;
+}
+
+static void explain(const struct pl_scan *s, struct pl_json_error *e) {
+    *e = (struct pl_json_error){.no_memory = s->err == PL_ERR_HOST_OOM, .at = s->where, .line = 1};
+    size_t begin = 0;
+    for (size_t i = 0; i < s->where && i < s->n; i++) {
+        if (s->text[i] != '\n') continue;
+        e->line++;
+        begin = i + 1;
+    }
+    e->column = s->where - begin + 1;
+    memcpy(e->what, s->what, sizeof e->what);
+}
+
+json_t *pl_json_load(const char *text, size_t n, unsigned flags, struct pl_json_error *e) {
+    struct reader r = {.scan = {.text = text, .n = n, .ends_file = true, .whole = "the file"},
+                       .flags = flags};
+    json_t *root = read_document(&r);
+    if (!root && e) explain(&r.scan, e);
+    pl_text_finish(&r.text);
+    return root;
+}
+
+pl_err pl_json_refuse(const struct pl_json_error *e, pl_err syntax, const char *file,
+                      struct pl_diag *d) {
+    if (e->no_memory) return pl_host_oom(d, file);
+    return pl_diag_at(d, syntax, file, e->line, e->column, "%s", e->what);
+}
+
+static int add_piece(const char *piece, size_t n, void *text) {
+    pl_text_addn(text, piece, n);
+    return 0; /* `failed` of the text is looked at in the end */
+}
+
+char *pl_json_dump(const json_t *v, size_t flags) {
+    struct pl_text text = {0};
+    if (v && json_dump_callback(v, add_piece, &text, flags) == 0 && !text.failed) return text.data;
+    pl_text_finish(&text);
+    return NULL;
+}
+
+/* --- builders --------------------------------------------------------------------------------- */
+
+static void give_up(json_t **container) {
+    json_decref(*container);
+    *container = NULL;
+}
+
+void pl_json_append(json_t **array, json_t *member) {
+    if (json_array_append_new(*array, member) != 0) give_up(array);
+}
+
+void pl_json_set(json_t **object, const char *key, json_t *member) {
+    if (json_object_set_new(*object, key, member) != 0) give_up(object);
+}
+
+void pl_json_merge(json_t **object, json_t *from) {
+    if (!from || json_object_update(*object, from) != 0) give_up(object);
+}
