@@ -65,35 +65,37 @@ _Static_assert(N_ROWS <= PL_MAX_KNOBS, "room for every row");
 /* "key: value" as the setting has it. */
 static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, size_t size) {
     uint32_t n;
-    struct pl_text value = {0};
-    const char *name = pl_key_table(&n)[key].key;
-    if (key == PL_KEY_batch_size) {
-        snprintf(out, size, "%s: %u", name, s->batch_size);
-        return;
-    }
-    pl_job_write_key(&s->job, key, &value);
-    snprintf(out, size, "%s: %s", name, pl_text_str(&value));
-    pl_text_finish(&value);
+    struct pl_text line = {.data = out, .cap = size, .fixed = true};
+    pl_text_addf(&line, "%s: ", pl_key_table(&n)[key].key);
+    if (key == PL_KEY_batch_size)
+        pl_text_addf(&line, "%u", s->batch_size);
+    else
+        pl_job_write_key(&s->job, key, &line);
 }
 
-/* False when the row does not apply: another mode, out of range, refused beside the other keys. */
-static bool apply(const struct knob_row *row, const struct pl_advice_question *q,
-                  struct pl_setting *s) {
+/* Another error than PL_ERR_HOST_OOM: the row does not apply, since it is of another mode, out of
+ * range, or refused beside the other keys. */
+static pl_err apply(const struct knob_row *row, const struct pl_advice_question *q,
+                    struct pl_setting *s) {
     const struct pl_model *m = q->model;
     uint32_t n, now = 0;
-    if (!(row->modes & (s->job.mode == PL_MODE_FULL ? IN_FULL : IN_LORA))) return false;
-    if (row->key == PL_KEY_embedding_device && m->tied) return false;
-    if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&s->job, q->traits)) return false;
-    if (row->scale == AS_WRITTEN)
-        return pl_job_set(&s->job, pl_key_table(&n)[row->key].key, row->value, NULL) == PL_ERR_OK &&
-               pl_job_validate(&s->job, NULL) == PL_ERR_OK;
+    if (!(row->modes & (s->job.mode == PL_MODE_FULL ? IN_FULL : IN_LORA)))
+        return PL_ERR_CONFIG_CONFLICT;
+    if (row->key == PL_KEY_embedding_device && m->tied) return PL_ERR_CONFIG_CONFLICT;
+    if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&s->job, q->traits))
+        return PL_ERR_CONFIG_CONFLICT;
+    if (row->scale == AS_WRITTEN) {
+        PL_TRY(pl_job_set(&s->job, pl_key_table(&n)[row->key].key, row->value, NULL));
+        return pl_job_validate(&s->job, NULL);
+    }
     if (row->scale == HALF_THE_LAYERS) {
-        if (s->job.freeze_layers >= m->layers / 2) return false;
-        return pl_setting_put(s, row->key, (uint32_t)(m->layers / 2));
+        if (s->job.freeze_layers >= m->layers / 2) return PL_ERR_CONFIG_CONFLICT;
+        return pl_setting_put(s, row->key, (uint32_t)(m->layers / 2), NULL);
     }
     now = pl_setting_get(s, row->key);
-    if (row->scale == HALVE) return now >= 2 && pl_setting_put(s, row->key, now / 2);
-    return now <= UINT32_MAX / 2 && pl_setting_put(s, row->key, now * 2);
+    if (row->scale == HALVE)
+        return now >= 2 ? pl_setting_put(s, row->key, now / 2, NULL) : PL_ERR_CONFIG_RANGE;
+    return now <= UINT32_MAX / 2 ? pl_setting_put(s, row->key, now * 2, NULL) : PL_ERR_CONFIG_RANGE;
 }
 
 static double percent_more(double than, double v) {
@@ -107,7 +109,9 @@ pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
         struct pl_knob *k = &a->knobs[a->n_knobs];
         struct pl_setting s = pl_setting_of(&a->q, batch_size);
         describe(&s, rows[i].key, k->from, sizeof k->from);
-        if (!apply(&rows[i], &a->q, &s)) continue;
+        pl_err applied = apply(&rows[i], &a->q, &s);
+        if (applied == PL_ERR_HOST_OOM) return pl_host_oom(d, "the price of a setting");
+        if (applied != PL_ERR_OK) continue;
         describe(&s, rows[i].key, k->change, sizeof k->change);
         if (strcmp(k->from, k->change) == 0) continue;
         PL_TRY(pl_setting_price(&a->q, &s, &k->price, d));
@@ -123,10 +127,9 @@ pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
 /* --- recomputation against batch size -------------------------------------------------------- */
 
 void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]) {
-    struct pl_text text = {0};
+    struct pl_text text = {.data = out, .cap = PL_LEVEL_TEXT, .fixed = true};
+    pl_text_add(&text, "");
     pl_recompute_print(t->recompute, &text);
-    snprintf(out, PL_LEVEL_TEXT, "%s", pl_text_str(&text));
-    pl_text_finish(&text);
 }
 
 bool pl_tradeoff_dominated(const struct pl_tradeoff *t) {

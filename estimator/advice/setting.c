@@ -10,14 +10,15 @@ struct pl_setting pl_setting_of(const struct pl_advice_question *q, uint32_t bat
     return (struct pl_setting){.job = *q->job, .batch_size = batch_size};
 }
 
-bool pl_setting_put(struct pl_setting *s, enum pl_key_id key, uint32_t value) {
+pl_err pl_setting_put(struct pl_setting *s, enum pl_key_id key, uint32_t value, struct pl_diag *d) {
     char text[16];
     uint32_t n;
     snprintf(text, sizeof text, "%u", value);
-    if (pl_job_set(&s->job, pl_key_table(&n)[key].key, text, NULL) != PL_ERR_OK) return false;
+    PL_TRY(pl_job_set(&s->job, pl_key_table(&n)[key].key, text, d));
     if (key == PL_KEY_batch_size) s->batch_size = value;
     /* the planner indexes tokens with 31 bits */
-    return (uint64_t)s->batch_size * s->job.max_seq_length <= INT32_MAX;
+    if ((uint64_t)s->batch_size * s->job.max_seq_length <= INT32_MAX) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_OVERFLOW, "%u tokens in one micro-batch are too many", value);
 }
 
 uint32_t pl_setting_get(const struct pl_setting *s, enum pl_key_id key) {

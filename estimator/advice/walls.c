@@ -12,9 +12,7 @@ struct search {
 
 static pl_err price_at(struct search *s, uint32_t value, struct pl_price *out) {
     struct pl_setting setting = pl_setting_of(s->q, s->batch_size);
-    if (!pl_setting_put(&setting, s->out->key, value))
-        return pl_diag_set(s->d, PL_ERR_OVERFLOW, "%u tokens in one micro-batch are too many",
-                           value);
+    PL_TRY(pl_setting_put(&setting, s->out->key, value, s->d));
     return pl_setting_price(s->q, &setting, out, s->d);
 }
 

@@ -20,15 +20,11 @@ struct pl_traits pl_traits_cuda(uint32_t sm) {
                               .pinned_bytes = PL_CUDA_STAGING_BYTES + PL_CUDA_RING_BYTES};
 }
 
-/* The kernel's mask may be wider than cpu_set_t: grow until it fits. */
+/* The kernel's mask may be wider than cpu_set_t. On the stack: a count that fell to 1 when memory
+ * is short would be another plan. */
 uint32_t pl_cpu_count(void) {
-    for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
-        cpu_set_t *set = CPU_ALLOC(cpus);
-        if (!set) return 1;
-        size_t bytes = CPU_ALLOC_SIZE(cpus);
-        int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        CPU_FREE(set);
-        if (count > 0) return (uint32_t)count;
-    }
-    return 1;
+    enum { MOST_CPUS = 1 << 16 };
+    cpu_set_t set[MOST_CPUS / CPU_SETSIZE];
+    int count = sched_getaffinity(0, sizeof set, set) == 0 ? CPU_COUNT_S(sizeof set, set) : 0;
+    return count > 0 ? (uint32_t)count : 1;
 }

@@ -14,7 +14,7 @@
 #define REF_MAX 128 /* refs/main holds the 40 digits of a commit */
 
 static pl_err out_of_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a path");
+    return pl_host_oom(d, "a path");
 }
 
 /* The text's memory as a string of its own; NULL when an allocation failed. */
@@ -89,18 +89,22 @@ static void add_cache_root(struct pl_text *out) {
     }
 }
 
-/* <root>/models--owner--name; NULL when there is no root or no memory. */
-static char *repository_dir(const char *id) {
+/* <root>/models--owner--name; *out is NULL when there is no root. */
+static pl_err repository_dir(const char *id, char **out, struct pl_diag *d) {
     struct pl_text t = {0};
+    *out = NULL;
     add_cache_root(&t);
-    if (!t.len) return NULL;
+    if (!t.len && !t.failed) return PL_ERR_OK;
     pl_text_add(&t, "/models--");
     for (; *id; id++)
         pl_text_addn(&t, *id == '/' ? "--" : id, *id == '/' ? 2 : 1);
-    return take(&t);
+    *out = take(&t);
+    return *out ? PL_ERR_OK : out_of_memory(d);
 }
 
+/* False: errno may say why. */
 static bool read_ref(const char *path, char ref[REF_MAX]) {
+    errno = 0;
     FILE *f = pl_fopen_file(path, NULL);
     if (!f) return false;
     size_t n = fread(ref, 1, REF_MAX - 1, f);
@@ -115,22 +119,30 @@ static bool read_ref(const char *path, char ref[REF_MAX]) {
 enum cached { CACHED_NO, CACHED_YES, CACHED_BROKEN };
 
 /* Where the snapshot of refs/main lies. BROKEN: the repository is there, its config.json is not;
- * `why` then says so. */
-static enum cached find_snapshot(const char *repository, struct pl_text *dir, struct pl_text *why) {
+ * `why` then says so. An error is a lack of memory, which must not pass for a cache without it. */
+static pl_err find_snapshot(const char *repository, enum cached *out, struct pl_text *dir,
+                            struct pl_text *why, struct pl_diag *d) {
     char ref[REF_MAX];
-    if (!is_directory(repository)) return CACHED_NO;
+    *out = CACHED_NO;
+    if (!is_directory(repository)) return PL_ERR_OK;
+    *out = CACHED_BROKEN;
     pl_text_addf(dir, "%s/refs/main", repository);
+    if (dir->failed) return out_of_memory(d);
     if (!read_ref(pl_text_str(dir), ref)) {
+        if (errno == ENOMEM) return pl_host_oom(d, pl_text_str(dir));
         pl_text_addf(why, "%s does not name a snapshot", pl_text_str(dir));
-        return CACHED_BROKEN;
+        return why->failed ? out_of_memory(d) : PL_ERR_OK;
     }
     pl_text_finish(dir);
     pl_text_addf(dir, "%s/snapshots/%s", repository, ref);
-    char *config = joined(pl_text_str(dir), "config.json");
-    bool found = config && exists(config);
-    if (!found) pl_text_addf(why, "%s: %s", config ? config : repository, strerror(errno));
+    char *config = dir->failed ? NULL : joined(pl_text_str(dir), "config.json");
+    if (!config) return out_of_memory(d);
+    if (exists(config))
+        *out = CACHED_YES;
+    else
+        pl_text_addf(why, "%s: %s", config, strerror(errno));
     free(config);
-    return found ? CACHED_YES : CACHED_BROKEN;
+    return why->failed ? out_of_memory(d) : PL_ERR_OK;
 }
 
 /* --- all three -------------------------------------------------------------------------------- */
@@ -162,11 +174,13 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
     *out = (struct pl_model_ref){0};
     if (exists(name) || !is_hub_id(name)) return as_path(name, out, d);
 
-    pl_err err;
     struct pl_text dir = {0}, why = {0};
-    char *repository = repository_dir(name);
+    char *repository = NULL;
     const struct pl_known_model *k = pl_catalogue_find(name);
-    enum cached cached = repository ? find_snapshot(repository, &dir, &why) : CACHED_NO;
+    enum cached cached = CACHED_NO;
+    pl_err err = repository_dir(name, &repository, d);
+    if (err == PL_ERR_OK && repository) err = find_snapshot(repository, &cached, &dir, &why, d);
+    if (err != PL_ERR_OK) goto out;
     if (cached == CACHED_YES) {
         char *config = joined(pl_text_str(&dir), "config.json");
         err = set_ref(out, PL_ORIGIN_HUB_CACHE, config, pl_strdup(pl_text_str(&dir)), d);
@@ -178,6 +192,7 @@ pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_te
     } else {
         err = refuse(name, repository, pl_text_str(&why), d);
     }
+out:
     pl_text_finish(&dir);
     pl_text_finish(&why);
     free(repository);

@@ -32,8 +32,10 @@ static pl_err write_data(const struct pl_preflight *pf, struct pl_text *out, str
         const struct pl_data_file *f = pl_data_file(pf->data, i);
         struct pl_file_digest file;
         struct pl_diag failure = {0};
-        if (pl_file_digest_read(f->path, &file, &failure) != PL_ERR_OK)
-            return pl_diag_at(d, PL_ERR_DATA_FILE, f->path, 0, 0, "%s", failure.message);
+        pl_err err = pl_file_digest_read(f->path, &file, &failure);
+        if (err != PL_ERR_OK)
+            return pl_diag_at(d, err == PL_ERR_HOST_OOM ? err : PL_ERR_DATA_FILE, f->path, 0, 0,
+                              "%s", failure.message);
         pl_digest_add(&h, &file, sizeof file);
         pl_digest_add(&h, &f->rows, sizeof f->rows);
         pl_digest_add(&h, &f->weight, sizeof f->weight);

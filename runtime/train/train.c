@@ -16,19 +16,22 @@ static bool wants(const struct pl_job *job, const char *what) {
     return false;
 }
 
+static pl_err open_board(struct pl_run *r, struct pl_diag *d) {
+    char *path = pl_path_join(r->job->output_dir, "runs");
+    pl_err err = path ? pl_tensorboard_open(path, &r->board, d) : pl_host_oom(d, "a path");
+    free(path);
+    return err;
+}
+
 static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
-    struct pl_text path = {0};
     /* A probe is no run of its own: it adds to the log of the one that is there. */
     uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->pf->resume_state.step;
-    pl_text_addf(&path, "%s/train_log.jsonl", r->job->output_dir);
-    pl_err err = pl_log_open(pl_text_str(&path), keep_steps, r->opt->json, &r->log, d);
+    char *path = pl_path_join(r->job->output_dir, "train_log.jsonl");
+    pl_err err =
+        path ? pl_log_open(path, keep_steps, r->opt->json, &r->log, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) pl_log_set_stop(r->log, r->opt->stop);
-    if (err == PL_ERR_OK && wants(r->job, "tensorboard")) {
-        pl_text_finish(&path);
-        pl_text_addf(&path, "%s/runs", r->job->output_dir);
-        err = pl_tensorboard_open(pl_text_str(&path), &r->board, d);
-    }
-    pl_text_finish(&path);
+    if (err == PL_ERR_OK && wants(r->job, "tensorboard")) err = open_board(r, d);
+    free(path);
     return err;
 }
 
@@ -215,8 +218,10 @@ static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
     struct pl_text text = {0};
     if (!r->opt->profile) return PL_ERR_OK;
     pl_profile_text(&r->profile, &text);
-    fputs(pl_text_str(&text), r->opt->messages);
+    bool whole = !text.failed;
+    if (whole) fputs(pl_text_str(&text), r->opt->messages);
     pl_text_finish(&text);
+    if (!whole) return pl_host_oom(d, "the table of operations");
     return pl_log_event(
         r->log, "profile",
         json_pack("{s:I, s:o}", "steps", (json_int_t)r->profile.timed, "ops",

@@ -28,7 +28,7 @@ struct pl_pattern_scratch {
 };
 
 static pl_err no_memory(struct pl_diag *d) {
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a pattern");
+    return pl_host_oom(d, "a pattern");
 }
 
 pl_err pl_pattern_literal(struct pl_pattern **out, const char *s, size_t n, struct pl_diag *d) {
@@ -50,6 +50,7 @@ static pl_err compile(struct pl_pattern *p, const struct pl_text *regex, struct 
     p->code = pcre2_compile((PCRE2_SPTR)pl_text_str(regex), regex->len,
                             PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE, &code, &where, context);
     pcre2_compile_context_free(context);
+    if (!p->code && code == PCRE2_ERROR_HEAP_FAILED) return no_memory(d);
     if (!p->code) {
         pcre2_get_error_message(code, message, sizeof message);
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "a regular expression does not compile: %s",
