@@ -119,7 +119,7 @@ static pl_err add_override(struct pl_cli *cli, const char *key, const char *valu
                            struct pl_diag *d) {
     size_t size = strlen(key) + strlen(value) + strlen(unit) + 2;
     char *s = pl_malloc(size);
-    if (!s) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
+    if (!s) return pl_host_oom(d, "the command line");
     snprintf(s, size, "%s=%s%s", key, value, unit);
     cli->owned[cli->n_overrides] = s;
     cli->overrides[cli->n_overrides++] = s;
@@ -294,8 +294,7 @@ pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_
     cli->args = pl_calloc(most, sizeof *cli->args);
     cli->overrides = pl_calloc(most, sizeof *cli->overrides);
     cli->owned = pl_calloc(most, sizeof *cli->owned);
-    if (!cli->args || !cli->overrides || !cli->owned)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
+    if (!cli->args || !cli->overrides || !cli->owned) return pl_host_oom(d, "the command line");
     struct cursor c = {argc, 1, argv};
     PL_TRY(take_all(cli, &c, d));
     return check_complete(cli, d);

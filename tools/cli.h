@@ -166,6 +166,9 @@ pl_err pl_cli_number(const struct pl_cli *cli, enum pl_cli_flag flag, double low
 /* Splits "a|b|c" without copying: the next choice from *rest into *s and *n; false at the end. */
 bool pl_cli_next_choice(const char **rest, const char **s, int *n);
 
+/* The program: parses argv, runs the command, accounts for stdout; returns the exit status. */
+int pl_cli_main(int argc, char *argv[]);
+
 /* --- output ---------------------------------------------------------------------------------- */
 /* --color decides; without it, or with auto, `out` is asked. */
 bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
@@ -190,14 +193,17 @@ void pl_cli_add_safe(struct pl_text *t, const char *s, size_t n);
 void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines);
 /* The same on a stream at once. */
 void pl_cli_put_safe(FILE *out, const char *s);
-/* An answer that was put together; PL_ERR_HOST_OOM when that failed. Leaves *text empty. */
+/* What was put together, whole or not at all; PL_ERR_HOST_OOM when that failed. Leaves *text
+ * empty. pl_cli_print_text: on stdout. */
+pl_err pl_cli_put_text(struct pl_text *text, FILE *out, struct pl_diag *d);
 pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d);
 /* {"schema":1, ...fields} as one line on stdout; steals `fields` (NULL: building it failed). What
  * stdout does not take is reported at the end of the process, once, as for every other answer. */
 pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d);
 /* Ledger, verdict and remedies, coloured and fitted to `out`. */
 struct pl_estimate;
-void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out);
+pl_err pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out,
+                             struct pl_diag *d);
 /* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
 json_t *pl_cli_json_string(const char *s);
 

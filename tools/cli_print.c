@@ -1,4 +1,5 @@
 /* cli_print.c - failures, notes and JSON answers. */
+#include "estimator/base/json_tree.h"
 #include "estimator/config/scalar.h"
 #include "runtime/report/report.h"
 #include "tools/cli.h"
@@ -23,12 +24,15 @@ unsigned pl_cli_columns(FILE *out) {
     return 80;
 }
 
-pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
-    pl_err err =
-        text->failed ? pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer") : PL_ERR_OK;
-    if (err == PL_ERR_OK) fputs(pl_text_str(text), stdout);
+pl_err pl_cli_put_text(struct pl_text *text, FILE *out, struct pl_diag *d) {
+    pl_err err = text->failed ? pl_host_oom(d, "the answer") : PL_ERR_OK;
+    if (err == PL_ERR_OK) fputs(pl_text_str(text), out);
     pl_text_finish(text);
     return err;
+}
+
+pl_err pl_cli_print_text(struct pl_text *text, struct pl_diag *d) {
+    return pl_cli_put_text(text, stdout, d);
 }
 
 /* Of Unicode: controls of C0 and C1, line ends that are not \n, and what turns the direction of
@@ -64,14 +68,11 @@ void pl_cli_add_safe_lines(struct pl_text *out, const struct pl_text *lines) {
         pl_cli_add_safe(out, s, strcspn(s, "\n"));
         pl_text_add(out, "\n");
     }
+    out->failed |= lines->failed;
 }
 
-void pl_cli_put_safe(FILE *out, const char *s) {
-    struct pl_text t = {0};
-    pl_cli_add_safe(&t, s, strlen(s));
-    fputs(pl_text_str(&t), out);
-    pl_text_finish(&t);
-}
+/* What a failure is made of may be all escapes. */
+#define SAFE_BYTES(n) (4 * (n))
 
 /* Nothing where the sentence names the file itself, and there is no line of it to name. */
 static void add_place(struct pl_text *t, const struct pl_diag *d) {
@@ -83,7 +84,8 @@ static void add_place(struct pl_text *t, const struct pl_diag *d) {
 }
 
 static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
-    struct pl_text t = {0};
+    char room[SAFE_BYTES(sizeof d->message + sizeof d->hint + sizeof d->file) + 256];
+    struct pl_text t = PL_TEXT_FIXED(room); /* there may be no memory, and that the failure */
     bool colour = pl_cli_colour(cli, stderr);
     const char *const plain[] = {"", "", "", ""};
     const char *const *e = colour ? escapes : plain;
@@ -100,7 +102,6 @@ static void print_failure(const struct pl_cli *cli, const struct pl_diag *d) {
         pl_text_add(&t, "\n");
     }
     fputs(pl_text_str(&t), stderr);
-    pl_text_finish(&t);
 }
 
 json_t *pl_cli_json_string(const char *s) {
@@ -126,13 +127,53 @@ json_t *pl_cli_failure_json(const struct pl_diag *d) {
                      number_or_null(d->line), "column", number_or_null(d->column));
 }
 
+/* Any bytes as a JSON string of ASCII. */
+static void add_json_ascii(struct pl_text *t, const char *s) {
+    pl_text_add(t, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c < 0x20 || c == '"' || c == '\\')
+            pl_text_addf(t, "\\u%04x", c);
+        else
+            pl_text_addn(t, c < 0x7f ? s : "?", 1);
+    }
+    pl_text_add(t, "\"");
+}
+
+static void add_json_number(struct pl_text *t, const char *key, uint64_t v) {
+    pl_text_addf(t, ",\"%s\":", key);
+    if (v)
+        pl_text_addf(t, "%llu", (unsigned long long)v);
+    else
+        pl_text_add(t, "null");
+}
+
+/* The object of pl_cli_failure_json where there is no memory to build it. */
+static void print_json_failure(const struct pl_diag *d) {
+    char room[6 * (sizeof d->message + sizeof d->hint + sizeof d->file) + 256];
+    struct pl_text t = PL_TEXT_FIXED(room);
+    pl_text_addf(&t, "{\"schema\":1,\"error\":{\"code\":\"%s\",\"message\":", pl_err_code(d->err));
+    add_json_ascii(&t, d->message);
+    pl_text_add(&t, ",\"hint\":");
+    add_json_ascii(&t, pl_diag_hint_text(d));
+    pl_text_add(&t, ",\"file\":");
+    if (d->file[0])
+        add_json_ascii(&t, d->file);
+    else
+        pl_text_add(&t, "null");
+    add_json_number(&t, "line", d->line);
+    add_json_number(&t, "column", d->column);
+    pl_text_add(&t, "}}\n");
+    fputs(pl_text_str(&t), stdout);
+}
+
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields) {
     print_failure(cli, d);
     if (pl_cli_has(cli, PL_FLAG_JSON)) {
         json_t *o = pl_cli_failure_json(d);
-        if (fields && o) (void)json_object_update(o, fields);
+        if (fields) pl_json_merge(&o, fields);
         /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
-        (void)pl_cli_print_json(o, NULL);
+        if (pl_cli_print_json(o, NULL) != PL_ERR_OK) print_json_failure(d);
     }
     json_decref(fields);
     return pl_err_exit_status(d->err);
@@ -144,8 +185,8 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
 
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) {
     if (pl_cli_has(cli, PL_FLAG_QUIET)) return;
-    char line[512];
-    struct pl_text t = {0};
+    char line[512], room[SAFE_BYTES(sizeof line) + 128];
+    struct pl_text t = PL_TEXT_FIXED(room);
     bool colour = pl_cli_colour(cli, stderr);
     va_list ap;
     va_start(ap, fmt);
@@ -156,36 +197,46 @@ void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) {
     pl_cli_add_safe(&t, line, strlen(line));
     pl_text_add(&t, "\n");
     fputs(pl_text_str(&t), stderr);
-    pl_text_finish(&t);
+}
+
+/* A piece at a time, which asks for no memory. */
+static void print_safe(const char *s, size_t n, FILE *out) {
+    for (size_t piece; n; s += piece, n -= piece) {
+        char room[2048];
+        struct pl_text t = PL_TEXT_FIXED(room);
+        piece = n < sizeof room / 4 ? n : sizeof room / 4 - 1;
+        while (piece > 1 && piece < n && ((unsigned char)s[piece] & 0xC0) == 0x80)
+            piece--; /* between characters */
+        pl_cli_add_safe(&t, s, piece);
+        fputs(pl_text_str(&t), out);
+    }
+}
+
+void pl_cli_put_safe(FILE *out, const char *s) {
+    print_safe(s, strlen(s), out);
 }
 
 void pl_cli_print_notes(const struct pl_cli *cli, const struct pl_text *notes) {
     if (pl_cli_has(cli, PL_FLAG_QUIET)) return;
-    struct pl_text t = {0};
     for (const char *s = pl_text_str(notes); *s;) {
         size_t n = strcspn(s, "\n");
         bool warns = strncmp(s, "warning: ", 9) == 0; /* says so itself */
-        pl_text_add(&t, warns ? "plimsoll: " : "plimsoll: note: ");
-        pl_cli_add_safe(&t, s, n);
-        pl_text_add(&t, "\n");
+        fputs(warns ? "plimsoll: " : "plimsoll: note: ", stderr);
+        print_safe(s, n, stderr);
+        fputs("\n", stderr);
         s += n + (s[n] == '\n');
     }
-    fputs(pl_text_str(&t), stderr);
-    pl_text_finish(&t);
+    if (notes->failed) fputs("plimsoll: note: no memory for the notes that follow\n", stderr);
 }
 
 pl_err pl_cli_print_json(json_t *fields, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
     json_t *object = json_pack("{s:i}", "schema", 1);
-    if (!fields || !object || json_object_update(object, fields) != 0) {
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the JSON answer");
-        goto out;
-    }
-    if (json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17)) != 0 && !ferror(stdout))
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the JSON answer");
-    putchar('\n');
-out:
+    pl_json_merge(&object, fields);
+    /* Whole before the first byte of it is out: half an answer cannot be taken back. */
+    char *text = object ? pl_json_dump(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    if (text) puts(text);
     json_decref(fields);
     json_decref(object);
-    return err;
+    free(text);
+    return text ? PL_ERR_OK : pl_host_oom(d, "the JSON answer");
 }

@@ -3,6 +3,7 @@
 
 #include "estimator/api/answer.h"
 #include "estimator/api/question.h"
+#include "estimator/base/json_tree.h"
 #include "oom_recovery/checklist.h"
 #include "runtime/train/context.h"
 #include "tools/cmd_rule.h"
@@ -49,18 +50,17 @@ static json_t *lines_json(const char *lines) {
     json_t *list = json_array();
     for (size_t n; *lines; lines += n + (lines[n] == '\n')) {
         n = strcspn(lines, "\n");
-        json_array_append_new(list, json_stringn(lines, n));
+        pl_json_append(&list, json_stringn(lines, n));
     }
     return list;
 }
 
 static json_t *answer_json(const struct pl_question *q, const struct pl_estimate *e,
                            const struct pl_text *checklist) {
+    if (q->notes.failed || checklist->failed) return NULL;
     json_t *o = pl_answer_json(e, pl_text_str(&q->notes));
-    if (!checklist->len) return o;
-    if (json_object_set_new(o, "checklist", lines_json(pl_text_str(checklist))) == 0) return o;
-    json_decref(o);
-    return NULL;
+    if (checklist->len) pl_json_set(&o, "checklist", lines_json(pl_text_str(checklist)));
+    return o;
 }
 
 static pl_err answer(const struct pl_cli *cli, struct pl_question *q, const struct pl_estimate *e,
@@ -73,8 +73,8 @@ static pl_err answer(const struct pl_cli *cli, struct pl_question *q, const stru
         err = pl_cli_print_json(answer_json(q, e, &checklist), d);
     } else {
         pl_cli_print_notes(cli, &q->notes);
-        pl_cli_print_estimate(cli, e, stdout);
-        fputs(pl_text_str(&checklist), stdout);
+        err = pl_cli_print_estimate(cli, e, stdout, d);
+        if (err == PL_ERR_OK) err = pl_cli_print_text(&checklist, d);
     }
     pl_text_finish(&checklist);
     return err;
@@ -121,9 +121,10 @@ static pl_err print_program(const struct pl_cli *cli, const struct pl_question *
         pl_cli_print_notes(cli, &q->notes);
         return pl_cli_print_text(&text, d);
     }
-    json_t *o = text.failed ? NULL
-                            : json_pack("{s:o, s:o}", "program", lines_json(pl_text_str(&text)),
-                                        "notes", lines_json(pl_text_str(&q->notes)));
+    json_t *o = text.failed || q->notes.failed
+                    ? NULL
+                    : json_pack("{s:o, s:o}", "program", lines_json(pl_text_str(&text)), "notes",
+                                lines_json(pl_text_str(&q->notes)));
     pl_text_finish(&text);
     return pl_cli_print_json(o, d);
 }

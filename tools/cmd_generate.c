@@ -1,6 +1,7 @@
 /* cmd_generate.c - `plimsoll generate`: pre-flight, tokens as they come, one object at the end. */
 #include "tools/cli.h"
 
+#include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "tools/generate_args.h"
 
@@ -11,7 +12,7 @@ static double rate(uint64_t tokens, double seconds) {
 static json_t *ids_json(const struct pl_generated_sequence *s) {
     json_t *list = json_array();
     for (uint64_t i = s->prompt; i < s->n; i++)
-        json_array_append_new(list, json_integer(s->ids[i]));
+        pl_json_append(&list, json_integer(s->ids[i]));
     return list;
 }
 
@@ -110,7 +111,7 @@ int pl_cmd_generate(const struct pl_cli *cli) {
     }
     pl_cli_print_notes(cli, &pf.notes);
     if (err != PL_ERR_OK && pf.estimate.planned.plan)
-        pl_cli_print_estimate(cli, &pf.estimate, stderr);
+        (void)pl_cli_print_estimate(cli, &pf.estimate, stderr, &d); /* beside the refusal */
     status = err == PL_ERR_OK ? run(cli, &q, &pf) : pl_cli_fail(cli, &d);
     pl_preflight_finish(&pf);
     pl_generate_question_finish(&q);

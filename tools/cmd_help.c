@@ -95,7 +95,7 @@ static int print_reference(const struct pl_cli *cli) {
     int status = 0;
     pl_key_reference(&t);
     if (t.failed) {
-        pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the key reference");
+        pl_host_oom(&d, "the key reference");
         status = pl_cli_fail(cli, &d);
     } else {
         fputs(pl_text_str(&t), stdout);

@@ -2,13 +2,14 @@
  */
 #include "tools/cli.h"
 
+#include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "estimator/model/catalogue.h"
 
 static json_t *ids_json(const struct pl_known_model *k) {
     json_t *list = json_array();
     for (size_t i = 0; i < PL_KNOWN_IDS && k->ids[i]; i++)
-        (void)json_array_append_new(list, json_string(k->ids[i]));
+        pl_json_append(&list, json_string(k->ids[i]));
     return list;
 }
 
@@ -46,7 +47,7 @@ int pl_cmd_models(const struct pl_cli *cli) {
         if (!as_json)
             print_model(&known[i], &m);
         else if (json_array_append_new(list, model_json(&known[i], &m)) != 0)
-            err = pl_diag_set(&d, PL_ERR_HOST_OOM, "no memory for the JSON answer");
+            err = pl_host_oom(&d, "the JSON answer");
     }
     if (err == PL_ERR_OK && as_json)
         err = pl_cli_print_json(json_pack("{s:O}", "models", list), &d);

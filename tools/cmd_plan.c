@@ -75,7 +75,7 @@ static pl_err read_lengths(const struct pl_cli *cli, struct pl_question *q, stru
 
 static pl_err write_file(const char *path, const struct pl_text *text, struct pl_diag *d) {
     struct pl_diag why = {0}; /* told as of a checkpoint, which this is not */
-    if (text->failed) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %s", path);
+    if (text->failed) return pl_host_oom(d, path);
     if (pl_file_write(path, pl_text_str(text), text->len, &why) == PL_ERR_OK) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_IO, "%s", why.message);
 }
@@ -107,7 +107,7 @@ static pl_err write_pictures(const char *dir, const struct pl_advice *a, struct 
         struct pl_text svg = {0}, path = {0};
         draw((enum picture)i, a, &svg);
         pl_text_addf(&path, "%s/%s", dir, names[i]);
-        err = write_file(pl_text_str(&path), &svg, d);
+        err = path.failed ? pl_host_oom(d, "a path") : write_file(pl_text_str(&path), &svg, d);
         pl_text_finish(&svg);
         pl_text_finish(&path);
     }
@@ -135,6 +135,7 @@ static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
     if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
     if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
         PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
+    if (q->notes.failed) return pl_host_oom(d, "the notes");
     if (pl_cli_has(cli, PL_FLAG_JSON))
         return pl_cli_print_json(
             pl_answer_complete(pl_advice_json(a, pl_text_str(&q->notes)), &a->estimate), d);

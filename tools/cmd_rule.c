@@ -1,6 +1,7 @@
 /* cmd_rule.c - `plimsoll estimate-vram` without a model. */
 #include "tools/cmd_rule.h"
 
+#include "estimator/base/json_tree.h"
 #include "runtime/device/cuda/nvml.h"
 #include "tools/rule_args.h"
 
@@ -38,13 +39,9 @@ static json_t *calculator_json(const struct pl_rule_question *q, const struct pl
         inputs_json(&q->in), "vram_gb", real_or_null(q->in.vram_gb, known), "verdict",
         known ? pl_rule_fit_name(fit) : "unknown", "fits",
         known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate", 1, "notes", notes);
-    if (o && rest && json_object_update(o, rest) == 0) {
-        json_decref(rest);
-        return o;
-    }
-    json_decref(o);
+    pl_json_merge(&o, rest);
     json_decref(rest);
-    return NULL;
+    return o;
 }
 
 static void print_bill(const struct pl_rule_bill *shown, const struct pl_rule_bill *listed) {
@@ -116,15 +113,15 @@ static json_t *tiers_json(void) {
     const struct pl_rule_tier *tiers = pl_rule_tiers(&n);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:f, s:i}", "vram_min_gb", tiers[i].vram_gb,
-                                              "batch_size", (int)tiers[i].batch_size));
+        pl_json_append(&list, json_pack("{s:f, s:i}", "vram_min_gb", tiers[i].vram_gb, "batch_size",
+                                        (int)tiers[i].batch_size));
     return list;
 }
 
 static json_t *tier_answer_json(const struct pl_rule_question *q, const char *note) {
     bool known = q->card_source != NULL;
     json_t *notes = json_array();
-    if (note[0]) json_array_append_new(notes, json_stringn(note, strcspn(note, "\n")));
+    if (note[0]) pl_json_append(&notes, json_stringn(note, strcspn(note, "\n")));
     return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "recommended_batch_size",
                      known ? json_integer(pl_rule_tier_batch(q->in.vram_gb)) : json_null(),
                      "vram_gb", real_or_null(q->in.vram_gb, known), "detected_via",

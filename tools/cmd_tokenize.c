@@ -1,6 +1,7 @@
 /* cmd_tokenize.c - `plimsoll tokenize`: text to ids and back, by a model's own tokenizer. */
 #include "tools/cmd_tokenize.h"
 
+#include "estimator/base/json_tree.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static pl_err add_answer(const struct session *s, struct pl_text *out, struct pl
     struct pl_text decoded = {0};
     PL_TRY(pl_tokenizer_decode(s->t, s->tokens.ids, s->tokens.n, false, &decoded, d));
     json_t *string = json_stringn(pl_text_str(&decoded), decoded.len);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    char *quoted = pl_json_dump(string, JSON_ENCODE_ANY);
     pl_text_add(out, "{\"ids\":[");
     for (uint64_t i = 0; i < s->tokens.n; i++)
         pl_text_addf(out, "%s%ld", i ? "," : "", (long)s->tokens.ids[i]);

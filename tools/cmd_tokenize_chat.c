@@ -1,6 +1,7 @@
 /* cmd_tokenize_chat.c - `plimsoll tokenize --chat-template NAME`: conversations as text. */
 #include "tools/cmd_tokenize.h"
 
+#include "estimator/base/json_tree.h"
 #include "runtime/data/chat/conversation.h"
 #include "runtime/data/chat/own.h"
 #include "runtime/data/tokenizer/tokenizer.h"
@@ -89,9 +90,9 @@ static pl_err render(struct chat_session *s, struct pl_diag *d) {
 }
 
 static pl_err print_json_line(json_t *o, struct pl_diag *d) {
-    char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *line = o ? pl_json_dump(o, JSON_COMPACT) : NULL;
     json_decref(o);
-    if (!line) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the answer");
+    if (!line) return pl_host_oom(d, "the answer");
     puts(line);
     free(line);
     return PL_ERR_OK;

@@ -2,6 +2,7 @@
  * will see them, token by token, and which of them are trained on. */
 #include "tools/cmd_tokenize.h"
 
+#include "estimator/base/json_tree.h"
 #include "runtime/data/encode.h"
 #include "runtime/data/summary.h"
 #include "runtime/train/train.h"
@@ -169,14 +170,14 @@ static void add_totals(const struct show *s, struct pl_text *out) {
 static json_t *numbers(const int32_t *v, uint64_t n) {
     json_t *list = json_array();
     for (uint64_t i = 0; i < n; i++)
-        json_array_append_new(list, json_integer(v[i]));
+        pl_json_append(&list, json_integer(v[i]));
     return list;
 }
 
 static json_t *pieces(const struct show *s) {
     json_t *list = json_array();
     for (uint64_t i = 0; i < s->sample.n && s->tokenizer; i++)
-        json_array_append_new(list, json_string(piece(s, s->sample.ids[i])));
+        pl_json_append(&list, json_string(piece(s, s->sample.ids[i])));
     return list;
 }
 
@@ -214,7 +215,7 @@ static pl_err answer(const struct pl_cli *cli, struct show *s, struct pl_diag *d
         err = pl_data_sample(s->data.data, row, &s->sample, d);
         if (err != PL_ERR_OK) break;
         if (json)
-            json_array_append_new(samples, sample_object(s, p, row));
+            pl_json_append(&samples, sample_object(s, p, row));
         else
             add_sample(s, p, row, &out);
     }

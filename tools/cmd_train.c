@@ -9,11 +9,11 @@
 
 #include <stdlib.h>
 
-void pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out) {
+pl_err pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate *e, FILE *out,
+                             struct pl_diag *d) {
     struct pl_text text = {0};
     pl_estimate_text(e, pl_cli_colour(cli, out), pl_cli_columns(out), &text);
-    fputs(pl_text_str(&text), out);
-    pl_text_finish(&text);
+    return pl_cli_put_text(&text, out, d);
 }
 
 /* Nothing where no earlier run of this kind was measured here. */
@@ -42,20 +42,19 @@ static void print_pace(const struct pl_forecast *f, const struct pl_train_result
             (unsigned long long)r->pace.steps);
 }
 
-static void print_data(const struct pl_preflight *pf, FILE *out) {
+static pl_err print_data(const struct pl_preflight *pf, FILE *out, struct pl_diag *d) {
     struct pl_text text = {0}, safe = {0};
     pl_data_write_files(pf->data, &text);
     if (pf->eval_data && pf->eval_data != pf->data) pl_data_write_files(pf->eval_data, &text);
     pl_cli_add_safe_lines(&safe, &text);
-    fputs(pl_text_str(&safe), out);
     pl_text_finish(&text);
-    pl_text_finish(&safe);
+    return pl_cli_put_text(&safe, out, d);
 }
 
-static void print_batch(const struct pl_preflight *pf, FILE *out) {
+static pl_err print_batch(const struct pl_preflight *pf, FILE *out, struct pl_diag *d) {
     char next[PL_BYTES_TEXT];
     const struct pl_job *job = pf->job;
-    print_data(pf, out);
+    PL_TRY(print_data(pf, out, d));
     fprintf(out, "  batch: %u x %u tokens", job->batch_size, job->max_seq_length);
     if (pf->batch_was_auto && pf->search.batch_size == job->batch_size && pf->search.next_bytes)
         fprintf(out, " (auto: the largest that fits; the next tried needs %s)",
@@ -65,10 +64,11 @@ static void print_batch(const struct pl_preflight *pf, FILE *out) {
     fprintf(out, ", %llu samples a step, %llu steps\n", (unsigned long long)pf->global_batch,
             (unsigned long long)pf->total_steps);
     print_forecast(pf, out);
-    if (!pf->resume_path) return;
+    if (!pf->resume_path) return PL_ERR_OK;
     fputs("  resuming from ", out);
     pl_cli_put_safe(out, pf->resume_path);
     fprintf(out, " behind step %llu\n", (unsigned long long)pf->resume_state.step);
+    return PL_ERR_OK;
 }
 
 static void print_summary(const struct pl_preflight *pf, const struct pl_train_result *r,
@@ -109,13 +109,14 @@ static void print_summary(const struct pl_preflight *pf, const struct pl_train_r
 static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf) {
     struct pl_diag d = {0};
     if (pl_cli_has(cli, PL_FLAG_JSON)) {
-        json_t *o = pl_answer_json(&pf->estimate, pl_text_str(&pf->notes));
+        json_t *o =
+            pf->notes.failed ? NULL : pl_answer_json(&pf->estimate, pl_text_str(&pf->notes));
         if (pl_cli_print_json(o, &d) != PL_ERR_OK) return pl_cli_fail(cli, &d);
         return 0;
     }
-    pl_cli_print_estimate(cli, &pf->estimate, stdout);
-    print_batch(pf, stdout);
-    return 0;
+    if (pl_cli_print_estimate(cli, &pf->estimate, stdout, &d) != PL_ERR_OK)
+        return pl_cli_fail(cli, &d);
+    return print_batch(pf, stdout, &d) == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
 }
 
 static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
@@ -148,8 +149,9 @@ static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job, struc
     pl_cli_print_notes(cli, &pf.notes);
     bool planned = pf.estimate.planned.plan != NULL;
     if (planned && !quiet && !(dry && err == PL_ERR_OK)) {
-        pl_cli_print_estimate(cli, &pf.estimate, stderr);
-        if (err == PL_ERR_OK) print_batch(&pf, stderr);
+        pl_err shown = pl_cli_print_estimate(cli, &pf.estimate, stderr, &d);
+        if (err == PL_ERR_OK) err = shown;
+        if (err == PL_ERR_OK) err = print_batch(&pf, stderr, &d);
     }
     if (err != PL_ERR_OK)
         status = pl_cli_fail(cli, &d);

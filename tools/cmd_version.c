@@ -1,6 +1,7 @@
 /* cmd_version.c - what this binary is. */
 #include "tools/cli.h"
 
+#include "estimator/base/json_tree.h"
 #include "runtime/device/device.h"
 
 #if defined(__clang__)
@@ -18,7 +19,7 @@ static const struct pl_device_ops *const back_ends[] = {&pl_device_cpu, &pl_devi
 static json_t *names(void) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < N_BACK_ENDS; i++)
-        if (!back_ends[i]->missing) json_array_append_new(list, json_string(back_ends[i]->name));
+        if (!back_ends[i]->missing) pl_json_append(&list, json_string(back_ends[i]->name));
     return list;
 }
 

@@ -35,7 +35,7 @@ static pl_err job_from_file(const struct pl_cli *cli, struct pl_job *job, struct
                             struct pl_diag *d) {
     uint32_t n = 0;
     const char **keys = pl_calloc(cli->n_overrides + 1, sizeof *keys);
-    if (!keys) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the command line");
+    if (!keys) return pl_host_oom(d, "the command line");
     for (uint32_t i = 0; i < cli->n_overrides; i++)
         if (!asks_inference(cli->overrides[i])) keys[n++] = cli->overrides[i];
     pl_err err = pl_job_read(job, cli->args[0], keys, n, notes, d);

@@ -60,7 +60,7 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
     for (const char *p = text; *p; p++)
         most += *p == ',';
     q->ids = pl_malloc((size_t)most * sizeof *q->ids);
-    if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
+    if (!q->ids) return pl_host_oom(d, "the prompt");
     for (const char *p = text;; p++) {
         char *end;
         errno = 0;
@@ -78,7 +78,7 @@ static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) 
     struct pl_model_ref ref = {0};
     const struct pl_job *job = &q->job;
     char *path = pl_job_input_path(job, job->tokenizer ? job->tokenizer : job->model);
-    if (!path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for a path");
+    if (!path) return pl_host_oom(d, "a path");
     pl_err err = PL_ERR_OK;
     if (!job->tokenizer) err = pl_model_resolve(path, &ref, NULL, d);
     if (err == PL_ERR_OK && ref.weights_dir) err = pl_save_set_settle(ref.weights_dir, d);
@@ -106,7 +106,7 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
                : pl_generate_text_encode(&q->text, prompt, d));
     q->n = q->text.prompt.n;
     q->ids = pl_malloc((size_t)q->n * sizeof *q->ids);
-    if (!q->ids) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for the prompt");
+    if (!q->ids) return pl_host_oom(d, "the prompt");
     memcpy(q->ids, q->text.prompt.ids, (size_t)q->n * sizeof *q->ids);
     return PL_ERR_OK;
 }

@@ -125,7 +125,7 @@ pl_err pl_generate_text_decode(const struct pl_generate_text *t, const int32_t *
                                struct pl_text *out, struct pl_diag *d) {
     uint64_t known = 0;
     int32_t *list = pl_malloc((size_t)(n ? n : 1) * sizeof *list);
-    if (!list) return pl_diag_set(d, PL_ERR_HOST_OOM, "no host memory for an answer");
+    if (!list) return pl_host_oom(d, "an answer");
     for (uint64_t i = 0; i < n; i++)
         if (pl_tokenizer_piece(t->tokenizer, ids[i])) list[known++] = ids[i];
     pl_err err = pl_tokenizer_decode(t->tokenizer, list, known, true, out, d);

@@ -81,6 +81,12 @@ expect headers 'report.h: does not compile alone'
 fresh
 echo 'char *p = strdup(s);' >"$tree/runtime/report/log.c"
 expect allocation 'runtime/report/log.c:1:'
+echo 'char *p = json_dumps(o, 0);' >"$tree/runtime/report/log.c"
+expect allocation 'runtime/report/log.c:1:'
+echo '    json_array_append_new(list, v);' >"$tree/runtime/report/log.c"
+expect allocation 'runtime/report/log.c:1:'
+echo '    if (json_array_append_new(list, v) == 0) return;' >"$tree/runtime/report/log.c"
+expect allocation ''
 echo 'void *p = x->malloc(8), *q = pl_malloc(8);' >"$tree/runtime/report/log.c"
 expect allocation ''
 echo 'char *p = malloc(8);' >"$tree/tests/base/check_base.c"
