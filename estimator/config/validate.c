@@ -220,6 +220,7 @@ bool pl_fault_parse(const char *text, struct pl_fault *out) {
         {"device_oom@step=", PL_FAULT_DEVICE_OOM_STEP},
         {"pinned_oom@alloc=", PL_FAULT_PINNED_OOM_ALLOC},
         {"disk_full@write=", PL_FAULT_DISK_FULL_WRITE},
+        {"host_oom@alloc=", PL_FAULT_HOST_OOM_ALLOC},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t prefix = strlen(kinds[i].prefix), digits = strcspn(text, ",");
@@ -246,7 +247,8 @@ static pl_err check_faults(const struct pl_job *job, struct pl_diag *d) {
                      "`debug_inject: %s` is not of the form kind@unit=N[,count=K|,forever]",
                      pl_scalar_excerpt(job->debug_inject.items[i], buf));
         pl_diag_hint(d, "kinds: device_oom@alloc=N, device_oom@step=N, pinned_oom@alloc=N, "
-                        "disk_full@write=N; between brackets an entry with a comma needs quotes");
+                        "disk_full@write=N, host_oom@alloc=N; between brackets an entry with a "
+                        "comma needs quotes");
         return PL_ERR_CONFIG_RANGE;
     }
     return PL_ERR_OK;

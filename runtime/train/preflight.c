@@ -366,9 +366,21 @@ static pl_err check_merging(const struct pl_preflight *pf, struct pl_diag *d) {
     return err;
 }
 
+/* The faults of a device are armed when it opens; memory of the host is asked for before that. */
+static void arm_host_fault(struct pl_preflight *pf) {
+    struct pl_fault f;
+    for (uint32_t i = 0; i < pf->job->debug_inject.n; i++) {
+        if (!pl_fault_parse(pf->job->debug_inject.items[i], &f)) continue;
+        if (f.kind != PL_FAULT_HOST_OOM_ALLOC) continue;
+        pl_alloc_fail(f.at, f.count);
+        pf->host_fault = true;
+    }
+}
+
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     uint32_t recommended = 0;
     *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+    arm_host_fault(pf);
     PL_TRY(find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
@@ -411,6 +423,7 @@ static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
 
 pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
     *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+    arm_host_fault(pf);
     job->inference = true;
     job->oom_recovery = false; /* there is no smaller batch of the same prompts */
     pf->global_batch = job->batch_size;
@@ -438,5 +451,6 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     free(pf->resume_path);
     json_decref(pf->resume_job);
     json_decref(pf->record);
+    if (pf->host_fault) pl_alloc_fail(0, 0);
     *pf = (struct pl_preflight){0};
 }

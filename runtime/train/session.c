@@ -40,6 +40,8 @@ static void arm_fault(struct pl_run *r, const char *text) {
     case PL_FAULT_DISK_FULL_WRITE:
         r->io_fault = (struct pl_io_fault){.at = f.at, .count = f.count};
         break;
+    case PL_FAULT_HOST_OOM_ALLOC:
+        break; /* the pre-flight has armed it */
     }
 }
 

@@ -35,6 +35,7 @@ struct pl_train_options {
 };
 
 struct pl_preflight {
+    bool host_fault;      /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
     struct pl_job *job;   /* borrowed; autos are decided in place */
     struct pl_model model;
     char *model_dir;      /* directory of the weights; NULL: init: random, or none is here */

@@ -415,6 +415,8 @@ START_TEST(a_fault_is_read_or_refused) {
         {"pinned_oom@alloc=1", true, PL_FAULT_PINNED_OOM_ALLOC, 1, 1},
         {"disk_full@write=2,forever", true, PL_FAULT_DISK_FULL_WRITE, 2, UINT64_MAX},
         {"disk_full@write=18446744073709551615", true, PL_FAULT_DISK_FULL_WRITE, UINT64_MAX, 1},
+        {"host_oom@alloc=7,forever", true, PL_FAULT_HOST_OOM_ALLOC, 7, UINT64_MAX},
+        {"host_oom@step=7", false, 0, 0, 0},
         {"disk_full@write=18446744073709551616", false, 0, 0, 0},
         {"disk_full@write=0000000000000000000000000000000000001", false, 0, 0, 0},
         {"disk_full@write=+1", false, 0, 0, 0},

@@ -160,7 +160,7 @@ static const struct row rows[] = {
     {BASE "datasets:\n- path: a\n  path: b\n", PL_ERR_CONFIG_DUPLICATE_KEY, 5, 3, "line 4"},
     {BASE "datasets:\n- format: text\n", PL_ERR_CONFIG_MISSING, 4, 3, "no `path`"},
     {BASE "debug_inject: device_oom\n", PL_ERR_CONFIG_RANGE, 3, 15, "kind@unit=N"},
-    {BASE "debug_inject: host_oom@alloc=1\n", PL_ERR_CONFIG_RANGE, 3, 15, "host_oom"},
+    {BASE "debug_inject: host_oom@step=1\n", PL_ERR_CONFIG_RANGE, 3, 15, "host_oom"},
     {BASE "debug_inject: device_oom@write=1\n", PL_ERR_CONFIG_RANGE, 3, 15, "kind@unit=N"},
     {BASE "debug_inject: device_oom@step=0\n", PL_ERR_CONFIG_RANGE, 3, 15, "step=0"},
     {BASE "debug_inject: device_oom@step=3,count=0\n", PL_ERR_CONFIG_RANGE, 3, 15, "count=0"},
