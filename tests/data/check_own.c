@@ -198,6 +198,30 @@ START_TEST(named_templates_are_chosen_as_transformers_chooses) {
 }
 END_TEST
 
+/* A C string would end there, and the rest of the program be left out in silence. */
+START_TEST(a_template_with_a_zero_byte_is_refused) {
+    static const char *const configs[] = {
+        "{\"chat_template\":\"{{ messages }}\\u0000{{ more }}\"}",
+        "{\"chat_template\":[{\"name\":\"default\\u0000x\",\"template\":\"a\"}]}", NULL};
+    struct pl_tokenizer *t = NULL;
+    struct pl_diag d = {0};
+    scratch_make(dir);
+    scratch_copy(DATA "/tokenizer/gpt2_style", in_dir(dir, "t"));
+    if (configs[_i]) {
+        file_write(in_dir(dir, "t/tokenizer_config.json"), configs[_i]);
+    } else {
+        FILE *f = fopen(in_dir(dir, "t/chat_template.jinja"), "w");
+        ck_assert_ptr_nonnull(f);
+        ck_assert_uint_eq(fwrite("a\0b", 1, 3, f), 3);
+        ck_assert_int_eq(fclose(f), 0);
+    }
+    ck_assert_int_eq(pl_tokenizer_open(in_dir(dir, "t"), &t, &d), PL_ERR_TOKENIZER_FIELD);
+    ck_assert_msg(strstr(d.message, "zero byte") && strstr(d.file, "/t/"), "%s", d.message);
+    pl_tokenizer_close(&t);
+    scratch_remove(dir);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("own");
     TCase *t = tcase_create("own");
@@ -205,6 +229,7 @@ int main(void) {
                         (int)(sizeof rows / sizeof *rows));
     tcase_add_test(t, a_template_that_is_no_program_is_refused_by_line_and_column);
     tcase_add_test(t, named_templates_are_chosen_as_transformers_chooses);
+    tcase_add_loop_test(t, a_template_with_a_zero_byte_is_refused, 0, 3);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);
