@@ -99,8 +99,9 @@ static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
     return smollm3_no_rope(h, m);
 }
 
-#define ROPE_COMMON (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3)
-#define ROPE_PHI3   (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LONGROPE)
+#define ROPE_COMMON                                                                                \
+    (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3 | PL_ROPE_BIT_YARN)
+#define ROPE_PHI3 (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LONGROPE)
 
 static const struct pl_family_row families[PL_FAMILY_COUNT] = {
     [PL_FAMILY_LLAMA] = {.name = "llama",

@@ -21,7 +21,8 @@ enum {
     PL_ROPE_BIT_DEFAULT = 1,
     PL_ROPE_BIT_LINEAR = 2,
     PL_ROPE_BIT_LLAMA3 = 4,
-    PL_ROPE_BIT_LONGROPE = 8
+    PL_ROPE_BIT_LONGROPE = 8,
+    PL_ROPE_BIT_YARN = 16
 };
 
 struct pl_family_row {

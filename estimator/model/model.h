@@ -23,7 +23,13 @@ enum pl_family {
     PL_FAMILY_COUNT
 };
 
-enum pl_rope_type { PL_ROPE_DEFAULT, PL_ROPE_LINEAR, PL_ROPE_LLAMA3, PL_ROPE_LONGROPE };
+enum pl_rope_type {
+    PL_ROPE_DEFAULT,
+    PL_ROPE_LINEAR,
+    PL_ROPE_LLAMA3,
+    PL_ROPE_YARN,
+    PL_ROPE_LONGROPE
+};
 
 /* Files of bitsandbytes hold 4-bit codes in place of a decoder's matrices. */
 enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
@@ -38,7 +44,8 @@ struct pl_rope {
     uint32_t dim; /* rotated dimensions of a head, even, <= head_dim */
     double factor, low_freq_factor, high_freq_factor;
     uint32_t original_max_positions;
-    double attention_factor; /* multiplies cos and sin; 1 but for longrope */
+    double attention_factor; /* multiplies cos and sin; 1 but for yarn and longrope */
+    double ramp_low, ramp_high; /* yarn: pairs up to low are kept, from high on stretched */
     /* longrope, dim/2 each */
     double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS];
 };

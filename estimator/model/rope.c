@@ -7,6 +7,8 @@
 
 static const double factor_max = 1e6;
 
+#define TWO_PI 6.28318530717958647692
+
 static pl_err read_default(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
     (void)r, (void)top, (void)m;
     return PL_ERR_OK;
@@ -17,17 +19,80 @@ static pl_err read_linear(const struct pl_hf *r, const struct pl_hf *top, struct
     return pl_hf_real(r, "factor", 1, factor_max, &m->rope.factor);
 }
 
+/* The length a model was trained on before its positions were stretched. As in transformers, the
+ * top level wins over the settings, and max_position_embeddings is it where neither says so. */
+static pl_err read_original(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
+    static const char key[] = "original_max_position_embeddings";
+    uint64_t original = m->max_positions;
+    PL_TRY(
+        pl_hf_uint_or(pl_hf_absent(top, key) ? r : top, key, 1, PL_MODEL_MAX_POSITIONS, &original));
+    m->rope.original_max_positions = (uint32_t)original;
+    return PL_ERR_OK;
+}
+
 static pl_err read_llama3(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
-    (void)top;
-    uint64_t original = 0;
     PL_TRY(pl_hf_real(r, "factor", 1, factor_max, &m->rope.factor));
     PL_TRY(pl_hf_real(r, "low_freq_factor", 1e-6, factor_max, &m->rope.low_freq_factor));
     PL_TRY(pl_hf_real(r, "high_freq_factor", 1e-6, factor_max, &m->rope.high_freq_factor));
-    PL_TRY(pl_hf_uint(r, "original_max_position_embeddings", 1, PL_MODEL_MAX_POSITIONS, &original));
     if (m->rope.high_freq_factor <= m->rope.low_freq_factor)
         return pl_hf_refuse(r, "high_freq_factor", PL_ERR_MODEL_FIELD,
                             "expected more than low_freq_factor, %g", m->rope.low_freq_factor);
-    m->rope.original_max_positions = (uint32_t)original;
+    return read_original(r, top, m);
+}
+
+/* A number that the settings may also leave out by null or 0: *out keeps what it holds. */
+static pl_err real_unless_zero(const struct pl_hf *r, const char *key, double *out) {
+    double value = 0;
+    if (!pl_hf_given(r, key)) return PL_ERR_OK;
+    PL_TRY(pl_hf_real(r, key, 0, factor_max, &value));
+    if (value != 0) *out = value;
+    return PL_ERR_OK;
+}
+
+static double yarn_scale(double factor, double by) {
+    return factor > 1 ? 1 + 0.1 * by * log(factor) : 1;
+}
+
+static pl_err read_yarn_scale(const struct pl_hf *r, struct pl_model *m) {
+    double one = 0, all = 0;
+    if (pl_hf_given(r, "attention_factor"))
+        return pl_hf_real(r, "attention_factor", 1e-6, factor_max, &m->rope.attention_factor);
+    PL_TRY(real_unless_zero(r, "mscale", &one));
+    PL_TRY(real_unless_zero(r, "mscale_all_dim", &all));
+    m->rope.attention_factor = yarn_scale(m->rope.factor, 1);
+    if (one != 0 && all != 0)
+        m->rope.attention_factor =
+            yarn_scale(m->rope.factor, one) / yarn_scale(m->rope.factor, all);
+    return PL_ERR_OK;
+}
+
+/* The pair that turns so many times within the original length. */
+static double pair_of_turns(const struct pl_rope *rope, double turns) {
+    return rope->dim * log(rope->original_max_positions / (turns * TWO_PI)) /
+           (2 * log(rope->theta));
+}
+
+/* YaRN (arXiv 2309.00071, "NTK-by-parts" and section 3.4): pairs that turn more than beta_fast
+ * times keep their waves, those below beta_slow turns are stretched, a ramp joins them. */
+static pl_err read_yarn(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
+    struct pl_rope *rope = &m->rope;
+    double fast = 32, slow = 1;
+    bool truncate = pl_hf_absent(r, "truncate");
+    PL_TRY(read_original(r, top, m));
+    if (rope->theta <= 1)
+        return pl_diag_at(top->d, PL_ERR_MODEL_FIELD, top->file, 0, 0,
+                          "`rope_theta` is %g: yarn needs more than 1", rope->theta);
+    rope->factor = (double)m->max_positions / rope->original_max_positions;
+    if (pl_hf_absent(r, "factor") || pl_hf_given(r, "factor"))
+        PL_TRY(pl_hf_real(r, "factor", 1, factor_max, &rope->factor));
+    PL_TRY(read_yarn_scale(r, m));
+    PL_TRY(real_unless_zero(r, "beta_fast", &fast));
+    PL_TRY(real_unless_zero(r, "beta_slow", &slow));
+    if (pl_hf_given(r, "truncate")) PL_TRY(pl_hf_bool_or(r, "truncate", &truncate));
+    double low = pair_of_turns(rope, fast), high = pair_of_turns(rope, slow);
+    rope->ramp_low = fmax(truncate ? floor(low) : low, 0);
+    rope->ramp_high = fmin(truncate ? ceil(high) : high, rope->dim - 1.0);
+    if (rope->ramp_low == rope->ramp_high) rope->ramp_high += 0.001;
     return PL_ERR_OK;
 }
 
@@ -59,9 +124,23 @@ static const struct rope_row {
     {"default", PL_ROPE_DEFAULT, PL_ROPE_BIT_DEFAULT, read_default},
     {"linear", PL_ROPE_LINEAR, PL_ROPE_BIT_LINEAR, read_linear},
     {"llama3", PL_ROPE_LLAMA3, PL_ROPE_BIT_LLAMA3, read_llama3},
+    {"yarn", PL_ROPE_YARN, PL_ROPE_BIT_YARN, read_yarn},
     {"longrope", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope},
-    {"su", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope}, /* early Phi-3 files */
+    {"su", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope},   /* early Phi-3 files */
+    {"yarn", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope}, /* Phi-3's word for it, too */
 };
+
+/* Settings for each kind of layer, as gemma3 has them: the families here have one for all. */
+static pl_err refuse_nested(const struct pl_hf *r, json_t *settings) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(settings, key, value) {
+        if (json_is_object(value))
+            return pl_hf_refuse(r, key, PL_ERR_MODEL_UNSUPPORTED,
+                                "positions that differ between layers are not computed here");
+    }
+    return PL_ERR_OK;
+}
 
 /* The object that says how positions scale; the top level itself when nothing does. */
 static pl_err find_settings(const struct pl_hf *h, struct pl_hf *out) {
@@ -71,7 +150,7 @@ static pl_err find_settings(const struct pl_hf *h, struct pl_hf *out) {
     *out = *h;
     for (int i = 0; i < 2; i++) {
         if (!pl_hf_given(h, keys[i])) continue;
-        const json_t *o = json_object_get(h->object, keys[i]);
+        json_t *o = json_object_get(h->object, keys[i]);
         if (!json_is_object(o))
             return pl_hf_refuse(h, keys[i], PL_ERR_MODEL_FIELD, "expected an object or null");
         if (found && !json_equal(found, o))
@@ -80,6 +159,7 @@ static pl_err find_settings(const struct pl_hf *h, struct pl_hf *out) {
         found = o;
         out->object = o;
         out->prefix = prefixes[i];
+        PL_TRY(refuse_nested(out, o));
     }
     return PL_ERR_OK;
 }
@@ -102,7 +182,8 @@ static pl_err find_row(const struct pl_hf *r, const struct pl_family_row *f,
     }
     pl_err err = pl_hf_refuse(r, key, PL_ERR_MODEL_UNSUPPORTED,
                               "this rope type is not computed here for `%s`", f->name);
-    pl_diag_hint(r->d, "rope types: default, linear and llama3; for phi3 default and longrope");
+    pl_diag_hint(r->d,
+                 "rope types: default, linear, llama3 and yarn; for phi3 default and longrope");
     return err;
 }
 

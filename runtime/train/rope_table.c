@@ -15,12 +15,21 @@ static double llama3_scaled(const struct pl_rope *r, double freq) {
     return (1 - smooth) * freq / r->factor + smooth * freq;
 }
 
+/* Short waves are kept, long ones stretched by factor, those on the ramp blended. */
+static double yarn_scaled(const struct pl_rope *r, uint32_t pair, double freq) {
+    double stretch = (pair - r->ramp_low) / (r->ramp_high - r->ramp_low);
+    stretch = fmin(fmax(stretch, 0), 1);
+    return stretch * freq / r->factor + (1 - stretch) * freq;
+}
+
 static double scaled(const struct pl_rope *r, bool long_factors, uint32_t pair, double freq) {
     switch (r->type) {
     case PL_ROPE_LINEAR:
         return freq / r->factor;
     case PL_ROPE_LLAMA3:
         return llama3_scaled(r, freq);
+    case PL_ROPE_YARN:
+        return yarn_scaled(r, pair, freq);
     case PL_ROPE_LONGROPE:
         return freq / (long_factors ? r->long_factor[pair] : r->short_factor[pair]);
     case PL_ROPE_DEFAULT:

@@ -1,6 +1,7 @@
 /* rope_table.h - cos and sin of every position, computed once in double precision.
  * Sources: Su et al. 2104.09864 (default), linear interpolation 2306.15595, llama3 scaling as in
- * Meta's Llama 3.1 reference, LongRoPE 2402.13753 as transformers applies it. */
+ * Meta's Llama 3.1 reference, YaRN 2309.00071 and LongRoPE 2402.13753 as transformers applies
+ * them. */
 #ifndef PL_RUNTIME_TRAIN_ROPE_TABLE_H
 #define PL_RUNTIME_TRAIN_ROPE_TABLE_H
 

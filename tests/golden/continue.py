@@ -13,7 +13,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 CASES = pathlib.Path(__file__).parent / "cases"
-NAMES = ("llama-full", "llama-tied-llama3", "qwen2-full", "qwen3-full", "mistral-window", "lora-llama", "lora-rslora")
+NAMES = ("llama-full", "llama-tied-llama3", "qwen2-full", "qwen3-full", "mistral-window", "mistral-yarn", "lora-llama", "lora-rslora")
 LENGTHS = (1, 6, 13)
 NEW = 20
 

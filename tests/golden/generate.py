@@ -83,6 +83,14 @@ LLAMA3 = dict(
     high_freq_factor=4.0,
     original_max_position_embeddings=16,
 )
+YARN = dict(
+    rope_type="yarn",
+    rope_theta=20000.0,
+    factor=4.0,
+    original_max_position_embeddings=12,
+    beta_fast=2.0,
+    beta_slow=0.1,
+)
 LORA = dict(
     mode="lora",
     lora_r=8,
@@ -116,6 +124,13 @@ CASES = [
         "mistral",
         dict(sliding_window=7),
         dict(lr_scheduler="linear", warmup_steps=3, max_grad_norm=1.0),
+        {},
+    ),
+    (
+        "mistral-yarn",
+        "mistral",
+        dict(sliding_window=None, tie_word_embeddings=True, rope_parameters=YARN),
+        dict(weight_decay=0.1),
         {},
     ),
     (
@@ -300,19 +315,29 @@ def rotation_in_double(rotary):
     config = rotary.config
     rope = config.rope_parameters
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    frequency = rope["rope_theta"] ** -(torch.arange(0, dim, 2).double() / dim)
+    pairs, base = torch.arange(0, dim, 2).double() / dim, rope["rope_theta"]
+    frequency = base**-pairs
     if rope["rope_type"] == "llama3":
         turns = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
         kept = ((turns - low) / (high - low)).clamp(0, 1)
         frequency = frequency * (kept + (1 - kept) / rope["factor"])
+    if rope["rope_type"] == "yarn":
+        pair_of = lambda turns: (
+            dim * math.log(rope["original_max_position_embeddings"] / (2 * math.pi * turns))
+        ) / (2 * math.log(base))
+        low = max(math.floor(pair_of(rope["beta_fast"])), 0)
+        high = min(math.ceil(pair_of(rope["beta_slow"])), dim - 1)
+        stretched = ((torch.arange(dim // 2).double() - low) / (high - low)).clamp(0, 1)
+        frequency = frequency * (stretched / rope["factor"] + 1 - stretched)
     if not torch.allclose(frequency.float(), rotary.inv_freq.float(), rtol=1e-5):
         raise SystemExit("the frequencies here are not those of transformers")
 
     def forward(x, position_ids):
         angle = position_ids[..., None].double() * frequency
         angle = torch.cat((angle, angle), -1)
-        return angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        scale = rotary.attention_scaling
+        return (scale * angle.cos()).to(x.dtype), (scale * angle.sin()).to(x.dtype)
 
     return forward
 
