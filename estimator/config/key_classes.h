@@ -26,6 +26,9 @@
     X(lora_alpha, MEANING)                                                                         \
     X(lora_dropout, MEANING)                                                                       \
     X(lora_target_modules, MEANING)                                                                \
+    X(lora_exclude_modules, MEANING)                                                               \
+    X(layers_to_transform, MEANING)                                                                \
+    X(layers_pattern, MEANING)                                                                     \
     X(use_rslora, MEANING)                                                                         \
     X(adapter_path, MEANING)                                                                       \
     X(freeze_layers, MEANING)                                                                      \

@@ -43,7 +43,15 @@
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
     X(lora_dropout, F64, "0", 0, 0.99, "", "dropout on the adapter's input")                       \
     X(lora_target_modules, LIST, "all-linear", 0, 0, "",                                           \
-      "all-linear, or a list: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj")      \
+      "all-linear; a list of modules (q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "        \
+      "down_proj) or of ends of their paths (layers.3.mlp.up_proj); or one regular expression "    \
+      "that matches whole paths, such as model.layers.0.self_attn.q_proj")                         \
+    X(lora_exclude_modules, LIST, "", 0, 0, "",                                                    \
+      "modules that get no adapter although they are targets; written as `lora_target_modules`")   \
+    X(layers_to_transform, LIST, "", 0, 0, "",                                                     \
+      "numbers of the layers whose modules get adapters; unset: all")                              \
+    X(layers_pattern, LIST, "", 0, 0, "",                                                          \
+      "what the layers of `layers_to_transform` are called in paths; unset: any name")             \
     X(use_rslora, BOOL, "false", 0, 0, "", "scale by alpha/sqrt(r) instead of alpha/r")            \
     X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
@@ -166,6 +174,9 @@
     X(lora_rank, lora_r)                                                                           \
     X(r, lora_r)                                                                                   \
     X(target_modules, lora_target_modules)                                                         \
+    X(exclude_modules, lora_exclude_modules)                                                       \
+    X(peft_layers_to_transform, layers_to_transform)                                               \
+    X(peft_layers_pattern, layers_pattern)                                                         \
     X(peft_use_rslora, use_rslora)                                                                 \
     X(adapter_name_or_path, adapter_path)                                                          \
     X(lora_model_dir, adapter_path)                                                                \

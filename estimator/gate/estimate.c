@@ -387,7 +387,7 @@ static void put_inputs(const struct pl_estimate *e, json_t **o) {
     put_int(o, "gradient_accumulation", e->gradient_accumulation);
     put_int(o, "max_seq_length", e->job->max_seq_length);
     pl_json_set(o, "lora_r",
-                e->planned.program->shape.lora_targets ? json_integer(e->job->lora_r)
+                e->planned.program->shape.lora_targets.rows ? json_integer(e->job->lora_r)
                                                        : json_null());
 }
 

@@ -127,9 +127,7 @@ void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[
 uint64_t pl_model_param_count(const struct pl_model *m);
 uint64_t pl_model_linear_params(const struct pl_model *m); /* decoder linears, no head */
 
-/* LoRA targets as a bit mask over pl_model_rows(). names: "all-linear" or module names. */
-pl_err pl_model_lora_targets(const struct pl_model *m, const char *const *names, uint32_t n,
-                             uint32_t *mask, struct pl_diag *d);
+/* Of adapters of rank r on the rows of a mask, in all layers from one on. */
 uint64_t pl_model_lora_params(const struct pl_model *m, uint32_t mask, uint64_t r,
                               uint64_t first_layer);
 

@@ -1,10 +1,8 @@
 /* rows.c - the slots a program computes with, the rows of them that files hold, and exact counts.
  * Both are tables over symbolic extents, so a family's layout is data, not code. */
 #include "estimator/model/model.h"
-#include "estimator/base/text.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Extents: products of model sizes, each below 2^22 but for V, 2^24 (see families.h), so sums and
  * products of two of them stay far below 2^64. */
@@ -144,58 +142,6 @@ uint64_t pl_model_param_count(const struct pl_model *m) {
 }
 uint64_t pl_model_linear_params(const struct pl_model *m) {
     return count(m, true);
-}
-
-static pl_err refuse_module(const struct pl_param_row *rows, uint32_t n_rows, const char *name,
-                            struct pl_diag *d) {
-    static const char *const whole[] = {"lm_head", "embed_tokens"};
-    const char *modules[PL_MODEL_MAX_ROWS + 1] = {"all-linear"};
-    uint32_t n = 1;
-    struct pl_text list = {0};
-    pl_err err = PL_ERR_CONFIG_RANGE;
-    pl_text_add(&list, "all-linear");
-    for (uint32_t i = 0; i < n_rows; i++) {
-        if (!rows[i].module) continue;
-        modules[n++] = rows[i].module;
-        pl_text_addf(&list, ", %s", rows[i].module);
-    }
-    const char *near = pl_text_nearest(name, modules, n);
-    if (strcmp(name, whole[0]) == 0 || strcmp(name, whole[1]) == 0)
-        pl_diag_set(d, err, "`lora_target_modules`: adapters on `%s` are not supported", name);
-    else if (near)
-        pl_diag_set(d, err,
-                    "`lora_target_modules`: this model has no module `%.60s`; "
-                    "the nearest is `%s`",
-                    name, near);
-    else
-        pl_diag_set(d, err, "`lora_target_modules`: this model has no module `%.60s`", name);
-    pl_diag_hint(d, "its modules are: %s", pl_text_str(&list));
-    pl_text_finish(&list);
-    return err;
-}
-
-/* Bits of the rows that `name` stands for; 0 = none. */
-static uint32_t module_bits(const struct pl_param_row *rows, uint32_t n_rows, const char *name) {
-    bool all = strcmp(name, "all-linear") == 0;
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i < n_rows; i++) {
-        if (rows[i].module && (all || strcmp(rows[i].module, name) == 0)) bits |= UINT32_C(1) << i;
-    }
-    return bits;
-}
-
-pl_err pl_model_lora_targets(const struct pl_model *m, const char *const *names, uint32_t n,
-                             uint32_t *mask, struct pl_diag *d) {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(m, rows), bits = 0;
-    if (n == 0) return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "`lora_target_modules` names no module");
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t found = module_bits(rows, n_rows, names[i]);
-        if (!found) return refuse_module(rows, n_rows, names[i], d);
-        bits |= found;
-    }
-    *mask = bits;
-    return PL_ERR_OK;
 }
 
 uint64_t pl_model_lora_params(const struct pl_model *m, uint32_t mask, uint64_t r,

@@ -12,8 +12,11 @@ bool pl_build_embedding_trains(const struct pl_builder *b) {
 }
 
 uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
-    if (pl_mode_adapts(b->s->mode) && !b->s->lora_targets) return b->m->layers;
-    return pl_u64_min(b->s->freeze_layers, b->m->layers);
+    uint64_t lowest = pl_u64_min(b->s->freeze_layers, b->m->layers);
+    if (!pl_mode_adapts(b->s->mode)) return lowest;
+    while (lowest < b->m->layers && !pl_shape_adapted_rows(b->s, lowest))
+        lowest++;
+    return lowest;
 }
 
 /* A tied head is the embedding, so it is frozen with it. */
@@ -84,9 +87,9 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
 static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint64_t layer,
                              const struct pl_param_row *rows, uint32_t n_rows) {
     struct pl_adapter_slot *a = &b->adapter[layer * PL_SLOT_COUNT + slot];
-    uint32_t row_of_part[PL_MAX_PARTS];
+    uint32_t row_of_part[PL_MAX_PARTS], adapted = pl_shape_adapted_rows(b->s, layer);
     for (uint32_t i = 0; i < n_rows; i++) {
-        if (rows[i].slot != slot || !(b->s->lora_targets >> i & 1)) continue;
+        if (rows[i].slot != slot || !(adapted >> i & 1)) continue;
         row_of_part[a->n_parts] = i;
         a->row0[a->n_parts] = (uint32_t)rows[i].row0;
         a->rows[a->n_parts++] = (uint32_t)rows[i].rows;

@@ -70,7 +70,7 @@ static void finish(struct pl_builder *b) {
 }
 
 static bool is_targeted(const struct pl_builder *b, uint32_t row) {
-    return b->s->lora_targets >> row & 1;
+    return b->s->lora_targets.rows >> row & 1;
 }
 
 void pl_build_merge(struct pl_builder *b) {

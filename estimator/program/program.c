@@ -253,7 +253,7 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
         if (rows[r].slot != t->slot) continue;
         if (t->role == PL_ROLE_WEIGHT)
             n = add_part(out, n, (struct pl_part){r, rows[r].row0, rows[r].rows});
-        else if (p->shape.lora_targets >> r & 1) /* stacked in row order */
+        else if (pl_shape_adapted_rows(&p->shape, t->layer) >> r & 1) /* stacked in row order */
             n = add_part(out, n, (struct pl_part){r, n * p->shape.lora_r, p->shape.lora_r});
     }
     return n;

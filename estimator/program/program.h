@@ -17,6 +17,7 @@
 #include "estimator/card/traits.h"
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
+#include "estimator/model/targets.h"
 #include "estimator/program/dtype.h"
 #include "estimator/program/ops.h"
 #include "estimator/program/quant.h"
@@ -216,7 +217,7 @@ struct pl_job_shape {
     enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;
     double lora_scale, lora_dropout;
-    uint32_t lora_targets;      /* mask over pl_model_rows() */
+    struct pl_targets lora_targets;
     uint64_t freeze_layers;
     double max_grad_norm;
     uint32_t offload;           /* PL_OFFLOAD_* */
@@ -239,6 +240,11 @@ bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits);
 /* Whether all of the model's own weights are frozen, and products take two types. */
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
+
+/* Mask over pl_model_rows(): what carries an adapter in a layer. */
+static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint64_t layer) {
+    return layer < s->freeze_layers ? 0 : pl_targets_of_layer(&s->lora_targets, layer);
+}
 
 struct pl_program {
     struct pl_job_shape shape;

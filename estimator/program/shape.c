@@ -1,4 +1,5 @@
 /* shape.c - from a job to the numbers that decide bytes. */
+#include "estimator/config/scalar.h"
 #include "estimator/program/program.h"
 
 #include <string.h>
@@ -88,16 +89,63 @@ static pl_err check_base(const struct pl_job *job, const struct pl_traits *trait
     return PL_ERR_CONFIG_CONFLICT;
 }
 
+static struct pl_target_names names_of(const struct pl_str_list *list) {
+    return (struct pl_target_names){(const char *const *)list->items, list->n};
+}
+
+static pl_err choose_layers(const struct pl_job *job, const struct pl_model *m,
+                            struct pl_target_choice *c, struct pl_diag *d) {
+    const struct pl_str_list *list = &job->layers_to_transform;
+    c->some_layers = list->n > 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        uint64_t layer;
+        char buf[PL_EXCERPT_BYTES];
+        if (pl_scalar_int(list->items[i], &layer) == PL_INT_OK && layer < m->layers) {
+            pl_target_choose_layer(c, layer);
+            continue;
+        }
+        pl_job_error(job, PL_KEY_layers_to_transform, PL_ERR_CONFIG_RANGE, d,
+                     "`layers_to_transform`: this model has no layer %s",
+                     pl_scalar_excerpt(list->items[i], buf));
+        pl_diag_hint(d, "its layers are 0 to %llu", (unsigned long long)m->layers - 1);
+        return PL_ERR_CONFIG_RANGE;
+    }
+    return PL_ERR_OK;
+}
+
 /* Which modules there are, only the model knows; where they were named, only the job. */
-static pl_err find_targets(const struct pl_job *job, const struct pl_model *m, uint32_t *out,
-                           struct pl_diag *d) {
+static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
+                           struct pl_targets *out, struct pl_diag *d) {
+    static const enum pl_key_id keys[] = {
+        [PL_TARGET_MODULES] = PL_KEY_lora_target_modules,
+        [PL_TARGET_EXCLUDED] = PL_KEY_lora_exclude_modules,
+        [PL_TARGET_LISTS] = PL_KEY_layers_pattern,
+        [PL_TARGET_LAYERS] = PL_KEY_layers_to_transform,
+    };
+    struct pl_target_choice c = {.modules = names_of(&job->lora_target_modules),
+                                 .excluded = names_of(&job->lora_exclude_modules),
+                                 .lists = names_of(&job->layers_pattern),
+                                 .of_file = job->inference};
+    enum pl_target_field wrong;
     struct pl_diag why = {0};
-    const struct pl_str_list *names = &job->lora_target_modules;
-    pl_err err = pl_model_lora_targets(m, (const char *const *)names->items, names->n, out, &why);
+    PL_TRY(choose_layers(job, m, &c, d));
+    pl_err err = pl_targets_find(m, &c, out, &wrong, &why);
     if (err == PL_ERR_OK) return err;
-    pl_job_error(job, PL_KEY_lora_target_modules, err, d, "%s", why.message);
+    pl_job_error(job, keys[wrong], err, d, "%s", why.message);
     pl_diag_hint(d, "%s", why.hint);
     return err;
+}
+
+/* Only where `layers_to_transform` and `freeze_layers` meet. */
+static pl_err check_adapted(const struct pl_job *job, const struct pl_model *m,
+                            const struct pl_job_shape *s, struct pl_diag *d) {
+    for (uint64_t l = 0; l < m->layers; l++)
+        if (pl_shape_adapted_rows(s, l)) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_freeze_layers, PL_ERR_CONFIG_CONFLICT, d,
+                 "`freeze_layers: %u` freezes every layer that has modules to adapt",
+                 job->freeze_layers);
+    pl_diag_hint(d, "remove `freeze_layers`, or choose other layers");
+    return PL_ERR_CONFIG_CONFLICT;
 }
 
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
@@ -151,5 +199,6 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
         return PL_ERR_OK;
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;
-    return find_targets(job, m, &out->lora_targets, d);
+    PL_TRY(find_targets(job, m, &out->lora_targets, d));
+    return check_adapted(job, m, out, d);
 }

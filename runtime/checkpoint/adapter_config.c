@@ -1,5 +1,6 @@
 /* adapter_config.c - see adapter_config.h. */
 #include "runtime/checkpoint/adapter_config.h"
+#include "estimator/base/alloc.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/save_set.h"
 
@@ -181,18 +182,87 @@ static pl_err read_numbers(struct pl_adapter_config *c, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* ---- which modules ---- */
+
+/* PEFT takes a text for one regular expression and a list for names; null and [] are nothing. */
+static uint64_t count_names(const json_t *v) {
+    return json_is_string(v) ? 1 : json_array_size(v);
+}
+
+static bool take_names(const json_t *v, const char ***next, struct pl_target_names *out) {
+    const uint64_t n = count_names(v);
+    if (v && !json_is_null(v) && !json_is_string(v) && !json_is_array(v)) return false;
+    *out = (struct pl_target_names){*next, (uint32_t)n};
+    for (uint64_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_is_string(v) ? v : json_array_get(v, i));
+        if (!name) return false;
+        *(*next)++ = name;
+    }
+    return true;
+}
+
+/* A number or a list of them; layers that no model has are of no effect, as in PEFT. */
+static bool take_layers(const json_t *v, struct pl_target_choice *choice) {
+    const bool one = json_is_integer(v);
+    const uint64_t n = one ? 1 : json_array_size(v);
+    if (v && !json_is_null(v) && !one && !json_is_array(v)) return false;
+    choice->some_layers = n > 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const json_t *layer = one ? v : json_array_get(v, i);
+        if (!json_is_integer(layer)) return false;
+        const json_int_t l = json_integer_value(layer);
+        if (l >= 0 && l < PL_MODEL_MAX_LAYERS) pl_target_choose_layer(choice, (uint64_t)l);
+    }
+    return true;
+}
+
+static pl_err read_choice(struct pl_adapter_config *c, struct pl_diag *d) {
+    const struct {
+        const char *key;
+        struct pl_target_names *names;
+    } lists[] = {
+        {"target_modules", &c->choice.modules},
+        {"exclude_modules", &c->choice.excluded},
+        {"layers_pattern", &c->choice.lists},
+    };
+    uint64_t n = 1;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        n += count_names(json_object_get(c->root, lists[i].key));
+    const char **next = c->names = pl_malloc(n * sizeof *c->names);
+    if (!next) return pl_host_oom(d, "the names of modules");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!take_names(json_object_get(c->root, lists[i].key), &next, lists[i].names))
+            return unsupported(c, d, "%s is not a list of names", lists[i].key);
+    c->choice.of_file = true;
+    if (!take_layers(json_object_get(c->root, "layers_to_transform"), &c->choice))
+        return unsupported(c, d, "layers_to_transform is not a list of layers");
+    return PL_ERR_OK;
+}
+
+pl_err pl_adapter_config_targets(const struct pl_adapter_config *c, const struct pl_model *m,
+                                 struct pl_targets *out, struct pl_diag *d) {
+    struct pl_diag why = {0};
+    pl_err err = pl_targets_find(m, &c->choice, out, NULL, &why);
+    if (err == PL_ERR_OK) return err;
+    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, c->path, 0, 0, "%s: %s", c->path, why.message);
+    pl_diag_hint(d, "%s", why.hint);
+    return PL_ERR_CHECKPOINT_MISMATCH;
+}
+
 pl_err pl_adapter_config_read(struct pl_adapter_config *c, const char *dir, struct pl_diag *d) {
     *c = (struct pl_adapter_config){.path = pl_path_join(dir, PL_ADAPTER_CONFIG)};
     pl_err err = c->path ? pl_save_set_settle(dir, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_json_read(c->path, &c->root, d);
     if (err == PL_ERR_OK) err = check_features(c, d);
     if (err == PL_ERR_OK) err = read_numbers(c, d);
+    if (err == PL_ERR_OK) err = read_choice(c, d);
     if (err != PL_ERR_OK) pl_adapter_config_finish(c);
     return err;
 }
 
 void pl_adapter_config_finish(struct pl_adapter_config *c) {
     json_decref(c->root);
+    free(c->names);
     free(c->path);
     *c = (struct pl_adapter_config){0};
 }

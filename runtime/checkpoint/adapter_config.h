@@ -1,6 +1,6 @@
 /* adapter_config.h - adapter_config.json of a PEFT directory, as far as it decides arithmetic.
  *
- * In: a directory.  Out: rank and scale.  Needs: base, jansson.
+ * In: a directory.  Out: rank, scale and what names the modules.  Needs: base, model, jansson.
  *   A1  a config that asks for more than y = W x + s B A x is refused by the name of the key, so
  *       that no adapter is read as something it is not
  *   A2  a key that is absent has the value PEFT's LoraConfig gives it (r 8, lora_alpha 8)
@@ -9,6 +9,7 @@
 #define PL_RUNTIME_CHECKPOINT_ADAPTER_CONFIG_H
 
 #include "estimator/base/diag.h"
+#include "estimator/model/targets.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -24,11 +25,16 @@ struct pl_adapter_config {
     double alpha;
     bool use_rslora;
     double scale; /* alpha / r; alpha / sqrt(r) with use_rslora (arXiv 2312.03732) */
+    struct pl_target_choice choice;
+    const char **names; /* owned: what the lists of the choice point into */
 };
 
 /* PL_ERR_CHECKPOINT_FILE, _FORMAT, or _MISMATCH for A1; *c is then finished. */
 pl_err pl_adapter_config_read(struct pl_adapter_config *c, const char *dir, struct pl_diag *d);
 void pl_adapter_config_finish(struct pl_adapter_config *c); /* safe on {0} */
+/* The modules of a model that such an adapter sits on; PL_ERR_CHECKPOINT_MISMATCH. */
+pl_err pl_adapter_config_targets(const struct pl_adapter_config *c, const struct pl_model *m,
+                                 struct pl_targets *out, struct pl_diag *d);
 /* PL_ERR_CHECKPOINT_MISMATCH with the path in front and the hint of a run that wants to go on. */
 pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_diag *d,
                                 const char *fmt, ...) PL_PRINTF(3, 4);

@@ -13,35 +13,66 @@
 #define ADAPTER_FILE PL_ADAPTER_STEM ".safetensors"
 #define NAMES_TEXT   512
 
-/* The module names the program has adapters on, in row order. */
-struct targets {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    const char *names[PL_MODEL_MAX_ROWS];
-    uint32_t n;
-};
-
-static void find_targets(struct targets *t, const struct pl_program *p) {
-    uint32_t n_rows = pl_model_rows(p->model, t->rows);
-    t->n = 0;
+/* Rows that stand in every layer, and the ones of them that a layer adapts. */
+static uint32_t counted_rows(const struct pl_param_row *rows, uint32_t n_rows) {
+    uint32_t mask = 0;
     for (uint32_t r = 0; r < n_rows; r++)
-        if (p->shape.lora_targets >> r & 1) t->names[t->n++] = t->rows[r].module;
+        if (rows[r].per_layer) mask |= UINT32_C(1) << r;
+    return mask;
 }
 
-static json_t *target_list(const struct pl_program *p) {
-    struct targets t;
+/* Where the same modules are adapted in every layer that has any, their names and those layers, as
+ * people write them; else every path. Either way PEFT finds the same modules again. */
+struct adapted {
+    const struct pl_program *p;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows;
+    uint32_t same;   /* what a layer adapts that adapts anything */
+    uint64_t layers; /* how many do */
+    bool uniform;
+};
+
+static void find_adapted(struct adapted *a, const struct pl_program *p) {
+    *a = (struct adapted){.p = p, .uniform = true};
+    a->n_rows = pl_model_rows(p->model, a->rows);
+    const uint32_t counted = counted_rows(a->rows, a->n_rows);
+    for (uint64_t l = 0; l < p->model->layers; l++) {
+        uint32_t mask = pl_shape_adapted_rows(&p->shape, l) & counted;
+        if (!mask) continue;
+        a->uniform = a->uniform && (!a->layers || mask == a->same);
+        a->same = mask;
+        a->layers++;
+    }
+}
+
+static void put_paths(json_t **list, const struct adapted *a) {
+    char path[128];
+    for (uint64_t l = 0; l < a->p->model->layers; l++) {
+        uint32_t mask = pl_shape_adapted_rows(&a->p->shape, l);
+        for (uint32_t r = 0; r < a->n_rows; r++) {
+            if (!(mask >> r & 1)) continue;
+            pl_target_path(&a->rows[r], l, path);
+            pl_json_append(list, json_string(path));
+        }
+    }
+}
+
+/* NULL when out of memory. */
+static json_t *target_list(const struct adapted *a) {
     json_t *list = json_array();
-    find_targets(&t, p);
-    for (uint32_t i = 0; i < t.n; i++)
-        pl_json_append(&list, json_string(t.names[i]));
+    if (!a->uniform) put_paths(&list, a);
+    for (uint32_t r = 0; a->uniform && r < a->n_rows; r++)
+        if (a->same >> r & 1) pl_json_append(&list, json_string(a->rows[r].module));
     return list;
 }
 
-/* null = all layers, which is what PEFT takes it for. */
-static json_t *layer_list(const struct pl_program *p) {
-    if (p->shape.freeze_layers == 0) return json_null();
+/* null = all layers, or those of the paths, which is what PEFT takes it for. */
+static json_t *layer_list(const struct adapted *a) {
+    if (!a->uniform || a->layers == a->p->model->layers) return json_null();
     json_t *list = json_array();
-    for (uint64_t l = p->shape.freeze_layers; l < p->model->layers; l++)
-        pl_json_append(&list, json_integer((json_int_t)l));
+    for (uint64_t l = 0; l < a->p->model->layers; l++)
+        if (pl_shape_adapted_rows(&a->p->shape, l) & a->same)
+            pl_json_append(&list, json_integer((json_int_t)l));
     return list;
 }
 
@@ -66,16 +97,18 @@ static const char fixed_config[] =
 /* NULL when out of memory. */
 static json_t *make_config(const struct pl_program *p, const struct pl_job *job) {
     double alpha = isnan(job->lora_alpha) ? 2.0 * (double)p->shape.lora_r : job->lora_alpha;
+    struct adapted a;
+    find_adapted(&a, p);
     const struct {
         const char *key;
         json_t *value;
     } varying[] = {
         {"base_model_name_or_path", base_model(job) ? json_string(base_model(job)) : json_null()},
-        {"layers_to_transform", layer_list(p)},
+        {"layers_to_transform", layer_list(&a)},
         {"lora_alpha", number(alpha)},
         {"lora_dropout", json_real(p->shape.lora_dropout)},
         {"r", json_integer((json_int_t)p->shape.lora_r)},
-        {"target_modules", target_list(p)},
+        {"target_modules", target_list(&a)},
         {"use_rslora", json_boolean(job->use_rslora)},
     };
     json_t *config = pl_json_load(fixed_config, sizeof fixed_config - 1, 0, NULL);
@@ -118,64 +151,28 @@ out:
     return err;
 }
 
-static void join_names(const char *const *names, uint32_t n, char out[NAMES_TEXT]) {
+static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(p->model, rows);
     int len = 0;
     out[0] = 0;
-    for (uint32_t i = 0; i < n && len < NAMES_TEXT; i++)
-        len += snprintf(out + len, (size_t)(NAMES_TEXT - len), "%s%s", i ? ", " : "", names[i]);
+    for (uint32_t r = 0; r < n_rows && len < NAMES_TEXT; r++)
+        if (mask >> r & 1)
+            len += snprintf(out + len, (size_t)(NAMES_TEXT - len), "%s%s", len ? ", " : "",
+                            rows[r].module);
 }
 
-static void join_json_names(const json_t *list, char out[NAMES_TEXT]) {
-    int len = 0;
-    out[0] = 0;
-    for (size_t i = 0; i < json_array_size(list) && len < NAMES_TEXT; i++) {
-        const char *name = json_string_value(json_array_get(list, i));
-        len += snprintf(out + len, (size_t)(NAMES_TEXT - len), "%s%s", i ? ", " : "",
-                        name ? name : "?");
-    }
-}
-
-/* PEFT matches the end of a module path: `self_attn.q_proj` means q_proj, and so does the path of
- * the module of one layer, which PEFT writes for models of few modules. */
-static const char *last_part(const char *path) {
-    const char *dot = path ? strrchr(path, '.') : NULL;
-    return dot ? dot + 1 : path;
-}
-
-static bool lists_module(const json_t *list, const char *module) {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *name = last_part(json_string_value(json_array_get(list, i)));
-        if (name && strcmp(name, module) == 0) return true;
-    }
-    return false;
-}
-
-static bool names_target(const char *path, const struct targets *t) {
-    for (uint32_t i = 0; path && i < t->n; i++)
-        if (strcmp(last_part(path), t->names[i]) == 0) return true;
-    return false;
-}
-
+/* Which layers they are in, the tensors of the file will tell. */
 static pl_err check_targets(const struct pl_adapter_config *c, const struct pl_program *p,
                             struct pl_diag *d) {
-    struct targets t;
-    const json_t *list = json_object_get(c->root, "target_modules");
-    const char *word = json_string_value(list);
+    struct pl_targets t;
     char want[NAMES_TEXT], have[NAMES_TEXT];
-    find_targets(&t, p);
-    /* Which modules that is, the tensors of the file will tell. */
-    if (word && strcmp(word, "all-linear") == 0) return PL_ERR_OK;
-    bool same = json_array_size(list) > 0;
-    for (uint32_t i = 0; i < t.n; i++)
-        same = same && lists_module(list, t.names[i]);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        same = same && names_target(json_string_value(json_array_get(list, i)), &t);
-    if (same) return PL_ERR_OK;
-    join_names(t.names, t.n, want);
-    join_json_names(list, have);
-    return pl_adapter_config_refuse(c, d,
-                                    "target_modules are %s, lora_target_modules of this run %s",
-                                    word ? word : have, want);
+    PL_TRY(pl_adapter_config_targets(c, p->model, &t, d));
+    if (t.rows == p->shape.lora_targets.rows) return PL_ERR_OK;
+    join_rows(p, p->shape.lora_targets.rows, want);
+    join_rows(p, t.rows, have);
+    return pl_adapter_config_refuse(
+        c, d, "target_modules are %s, lora_target_modules of this run %s", have, want);
 }
 
 /* Another scale would make another model of the same matrices. */

@@ -18,17 +18,14 @@ static struct pl_window whole(uint32_t row, uint32_t rank, uint64_t rows, uint64
                               .count = rows * (rank == 2 ? cols : 1)};
 }
 
-/* A is what makes a module an adapted one; a B without it is a tensor without a place. */
 static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
                            uint64_t layer, struct pl_diag *d) {
     struct pl_window a = whole(r, 2, f->config.r, row->cols);
     struct pl_window b = whole(r, 2, row->rows, f->config.r);
-    if (!row->module) return PL_ERR_OK;
+    if (!(pl_targets_of_layer(&f->targets, layer) >> r & 1)) return PL_ERR_OK;
     pl_window_adapter_name(row, layer, 'A', a.name);
     pl_window_adapter_name(row, layer, 'B', b.name);
-    if (!pl_window_find(&f->adapter, &a)) return PL_ERR_OK;
     f->a_of[f->weights.n - 1] = f->matrices.n;
-    f->targets |= UINT32_C(1) << r;
     f->modules++;
     PL_TRY(pl_windows_append(&f->matrices, &a, d));
     return pl_windows_append(&f->matrices, &b, d);
@@ -61,10 +58,8 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
     PL_TRY(pl_adapter_config_read(&f->config, adapter_dir, d));
     PL_TRY(
         pl_weight_files_open(&f->adapter, adapter_dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
+    PL_TRY(pl_adapter_config_targets(&f->config, m, &f->targets, d));
     PL_TRY(list_tensors(f, m, d));
-    if (!f->modules)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, f->adapter.path, 0, 0,
-                          "%s holds no LoRA matrix of a module of this model", f->adapter.path);
     PL_TRY(pl_windows_resolve(&f->matrices, &f->adapter, PL_MATCH_COMPLETE,
                               PL_ERR_CHECKPOINT_MISMATCH, d));
     if (!model_dir) return PL_ERR_OK;

@@ -21,8 +21,8 @@ struct pl_merge_files {
     struct pl_windows weights;  /* of the model: `row` is the index in pl_model_rows() */
     struct pl_windows matrices; /* of the adapter: A, and its B behind it */
     uint32_t *a_of;             /* owned, [weights.n]: its A among the matrices, or PL_NONE */
-    uint32_t targets;           /* mask over pl_model_rows(): rows with an adapter somewhere */
-    uint32_t modules;           /* matrices with an adapter */
+    struct pl_targets targets;
+    uint32_t modules; /* matrices with an adapter */
 };
 
 /* model_dir NULL: only the adapter is opened. */

@@ -3,50 +3,47 @@
 
 #include "runtime/checkpoint/adapter_config.h"
 
-#include <string.h>
+#include "estimator/config/scalar.h"
 
-/* PEFT matches the end of a module path: `self_attn.q_proj` means q_proj. */
-static const char *module_of(const char *name) {
-    const char *dot = strrchr(name, '.');
-    return dot ? dot + 1 : name;
-}
-
-static pl_err take_modules(struct pl_job *job, const struct pl_adapter_config *c,
-                           struct pl_diag *d) {
-    const json_t *list = json_object_get(c->root, "target_modules"), *item;
-    const char *word = json_string_value(list);
-    struct pl_text text = {0};
-    size_t i;
-    if (word && strcmp(word, "all-linear") == 0)
-        return pl_job_set(job, "lora_target_modules", word, d);
-    if (word || json_array_size(list) == 0)
-        return pl_adapter_config_refuse(c, d, "target_modules is %s, not a list of modules",
-                                        word ? word : "empty");
-    json_array_foreach(list, i, item) {
-        const char *name = json_string_value(item);
-        pl_text_addf(&text, "%s%s", i ? ", " : "[", name ? module_of(name) : "?");
-    }
-    pl_text_add(&text, "]");
-    pl_err err = text.failed ? pl_host_oom(d, "a list")
-                             : pl_job_set(job, "lora_target_modules", pl_text_str(&text), d);
-    pl_text_finish(&text);
+static pl_err take_list(struct pl_job *job, const char *key, struct pl_text *text,
+                        struct pl_diag *d) {
+    pl_text_add(text, "]");
+    pl_err err = text->failed ? pl_host_oom(d, "a list")
+                              : pl_job_set(job, key, pl_text_str(text), d);
+    pl_text_finish(text);
     return err;
 }
 
-/* An adapter of a run with `freeze_layers: N` sits on the layers from N on. */
-static pl_err take_layers(struct pl_job *job, const struct pl_adapter_config *c,
+static pl_err take_names(struct pl_job *job, const char *key, const struct pl_target_names *names,
+                         struct pl_diag *d) {
+    struct pl_text text = {0};
+    if (!names->n) return PL_ERR_OK;
+    for (uint32_t i = 0; i < names->n; i++) {
+        pl_text_add(&text, i ? ", " : "[");
+        pl_scalar_write(&text, names->items[i]);
+    }
+    return take_list(job, key, &text, d);
+}
+
+static pl_err take_layers(struct pl_job *job, const struct pl_target_choice *c,
                           const struct pl_model *m, struct pl_diag *d) {
-    const json_t *list = json_object_get(c->root, "layers_to_transform");
-    size_t n = json_array_size(list);
-    job->freeze_layers = 0;
-    if (!list || json_is_null(list)) return PL_ERR_OK;
-    for (size_t i = 0; i < n && n <= m->layers; i++)
-        if (json_integer_value(json_array_get(list, i)) != (json_int_t)(m->layers - n + i)) n = 0;
-    if (n == 0 || n > m->layers)
-        return pl_adapter_config_refuse(c, d,
-                                        "layers_to_transform are not the last ones, in order");
-    job->freeze_layers = (uint32_t)(m->layers - n);
-    return PL_ERR_OK;
+    struct pl_text text = {0};
+    if (!c->some_layers) return PL_ERR_OK;
+    for (uint64_t l = 0; l < m->layers; l++)
+        if (pl_target_has_layer(c, l))
+            pl_text_addf(&text, "%s%llu", text.len ? ", " : "[", (unsigned long long)l);
+    return take_list(job, "layers_to_transform", &text, d);
+}
+
+/* What the file chooses has been found to choose something of this model. */
+static pl_err take_choice(struct pl_job *job, const struct pl_adapter_config *c,
+                          const struct pl_model *m, struct pl_diag *d) {
+    struct pl_targets found;
+    PL_TRY(pl_adapter_config_targets(c, m, &found, d));
+    PL_TRY(take_names(job, "lora_target_modules", &c->choice.modules, d));
+    PL_TRY(take_names(job, "lora_exclude_modules", &c->choice.excluded, d));
+    PL_TRY(take_names(job, "layers_pattern", &c->choice.lists, d));
+    return take_layers(job, &c->choice, m, d);
 }
 
 pl_err pl_adapter_job_fill(struct pl_job *job, const struct pl_model *m, const char *dir,
@@ -58,8 +55,8 @@ pl_err pl_adapter_job_fill(struct pl_job *job, const struct pl_model *m, const c
     job->lora_alpha = c.alpha;
     job->use_rslora = c.use_rslora;
     job->lora_dropout = 0;
-    pl_err err = take_modules(job, &c, d);
-    if (err == PL_ERR_OK) err = take_layers(job, &c, m, d);
+    job->freeze_layers = 0;
+    pl_err err = take_choice(job, &c, m, d);
     pl_adapter_config_finish(&c);
     return err;
 }

@@ -63,7 +63,8 @@ void rig_open(struct rig *r, const struct rig_options *o) {
                                  .load = true,
                                  .save = true};
     if (pl_mode_adapts(o->mode))
-        OK(pl_model_lora_targets(&r->model, &target, 1, &shape.lora_targets, &diag));
+        OK(pl_targets_find(&r->model, &(struct pl_target_choice){.modules = {&target, 1}},
+                           &shape.lora_targets, NULL, &diag));
     OK(pl_program_create(&r->model, &shape, &traits, &r->program, &diag));
     r->memory = calloc(r->program->n_tensors, sizeof *r->memory);
     ck_assert_ptr_nonnull(r->memory);

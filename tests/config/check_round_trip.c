@@ -215,9 +215,11 @@ static void set(struct pl_job *job, const char *key, const char *value) {
 
 /* Drops what would conflict, so that the rest of a random job may stay. */
 static void make_valid(struct pl_job *job) {
-    static const char *const lora_keys[] = {"adapter_dtype", "base_dtype",   "lora_r",
-                                            "lora_alpha",    "lora_dropout", "lora_target_modules",
-                                            "use_rslora",    "adapter_path", "save_merged"};
+    static const char *const lora_keys[] = {
+        "adapter_dtype",       "base_dtype",           "lora_r",
+        "lora_alpha",          "lora_dropout",         "lora_target_modules",
+        "layers_to_transform", "lora_exclude_modules", "layers_pattern",
+        "use_rslora",          "adapter_path",         "save_merged"};
     static const char *const qlora_keys[] = {"quant_type", "double_quant", "quantize_head",
                                              "compute_dtype"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};

@@ -102,6 +102,9 @@ LORA = dict(
     learning_rate=0.002,
 )
 
+# Four layers of few numbers, where which ones carry an adapter is what matters.
+SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=4, vocab_size=64, head_dim=4)
+
 CASES = [
     ("llama-full", "llama", {}, {}, {}),
     (
@@ -184,6 +187,25 @@ CASES = [
         ),
         dict(masked=True),
     ),
+    (
+        "lora-pattern",
+        "llama",
+        SMALL,
+        LORA | dict(lora_target_modules=r".*\.(1\..*_proj|3\.self_attn\.[qv]_proj)"),
+        dict(masked=True),
+    ),
+    (
+        "lora-layers",
+        "qwen3",
+        SMALL,
+        LORA
+        | dict(
+            lora_target_modules=["self_attn.q_proj", "v_proj", "up_proj", "down_proj"],
+            lora_exclude_modules=["2.mlp.up_proj", "v_proj"],
+            layers_to_transform=[1, 2],
+        ),
+        {},
+    ),
 ]
 
 
@@ -231,6 +253,8 @@ def make_adapter(case_dir, run, gen):
             lora_alpha=run["lora_alpha"],
             bias="none",
             target_modules=run["lora_target_modules"],
+            exclude_modules=run.get("lora_exclude_modules"),
+            layers_to_transform=run.get("layers_to_transform"),
             use_rslora=run["use_rslora"],
             task_type="CAUSAL_LM",
         ),
@@ -247,7 +271,9 @@ def make_adapter(case_dir, run, gen):
     (folder / "README.md").unlink(missing_ok=True)
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text()) | dict(base_model_name_or_path="../model")
-    config["target_modules"] = sorted(config["target_modules"])
+    for key in ("target_modules", "exclude_modules"):
+        if isinstance(config[key], list):
+            config[key] = sorted(config[key])
     path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
 
 
@@ -540,7 +566,7 @@ def make_case(root, seed, name, family, config, run, rows):
         rows["count"],
         rows["masked"],
         run["max_seq_length"],
-        BASE_CONFIG["vocab_size"],
+        (BASE_CONFIG | config)["vocab_size"],
     )
     (case_dir / "run.yaml").write_text(yaml.safe_dump(run, sort_keys=False))
     (case_dir / "train.jsonl").write_text(

@@ -183,6 +183,34 @@ def check_from_peft(where, family, ids):
     same(f"{family} merged from peft", loss(open_model(where / "mixed", family), ids), own)
 
 
+def modules_of(path):
+    return {name.rsplit(".lora_", 1)[0] for name in load_file(path / "adapter_model.safetensors")}
+
+
+def check_targets(where, ids):
+    """Whatever way modules were chosen, peft finds those again that have matrices, and no others."""
+    settings = {
+        "pattern": (dict(target_modules=r".*\.([02]\.self_attn\.[qk]|1\.mlp\.(up|down))_proj"), 6),
+        "layers": (dict(target_modules=["v_proj", "mlp.up_proj"], layers_to_transform=[0, 2]), 4),
+        "without": (dict(target_modules=SPLIT, exclude_modules=["1.self_attn.q_proj"]), 20),
+    }
+    for name, (chosen, count) in settings.items():
+        own = {("lora_" if "modules" in k else "") + k: json.dumps(v) for k, v in chosen.items()}
+        words = ["mode=lora", "model=model", "lora_r=4", *(f"{k}={v}" for k, v in own.items())]
+        train(where, name, 2, *words)
+        own = train(where, name + "-on", 1, *words, f"adapter_path={name}")[0]
+        adapted = open_adapter(where / "model", where / name, name)
+        same(f"targets {name}", loss(adapted, ids), own)
+        check(len(modules_of(where / name)) == count, f"{name}: {modules_of(where / name)}")
+        model = get_peft_model(open_model(where / "model", name), LoraConfig(
+            r=4, task_type="CAUSAL_LM", **chosen))
+        model.save_pretrained(where / ("peft-" + name))
+        check(modules_of(where / name) == modules_of(where / ("peft-" + name)), f"{name}: others")
+        train(where, name + "-peft", 1, *words, "lora_alpha=8", f"adapter_path=peft-{name}")
+        plimsoll(where, "merge", "--model", "model", "--adapter", name, "--output", name + "-merged")
+        same(f"merged {name}", loss(open_model(where / (name + "-merged"), name), ids), own)
+
+
 def check_refusals(where):
     for key, more in {"use_dora": dict(use_dora=True),
                       "rank_pattern": dict(rank_pattern={"q_proj": 2}),
@@ -256,6 +284,7 @@ def main():
             check_lora(where, family, ids)
             check_from_peft(where, family, ids)
             if family == "llama":
+                check_targets(where, ids)
                 check_refusals(where)
                 check_gguf(where)
         print(f"{family}: done", flush=True)

@@ -1,5 +1,5 @@
 /* check_model.c - config.json of real, odd and broken models against exact counts and verdicts. */
-#include "estimator/model/model.h"
+#include "estimator/model/targets.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -84,6 +84,12 @@ static int bits(uint32_t mask) {
     return n;
 }
 
+static pl_err targets_of(const struct pl_model *m, const char *const *names, uint32_t n,
+                         struct pl_targets *out, struct pl_diag *d) {
+    const struct pl_target_choice c = {.modules = {names, n}};
+    return pl_targets_find(m, &c, out, NULL, d);
+}
+
 START_TEST(every_published_model_has_its_exact_counts) {
     char name[64];
     uint64_t params, tied, linear, lora, modules, unique;
@@ -96,8 +102,9 @@ START_TEST(every_published_model_has_its_exact_counts) {
     snprintf(file, sizeof file, "%s/config.json", name);
     struct pl_model m = read_good(file);
     const char *const all[] = {"all-linear"};
-    uint32_t mask = 0;
-    ck_assert_int_eq(pl_model_lora_targets(&m, all, 1, &mask, NULL), PL_ERR_OK);
+    struct pl_targets targets;
+    ck_assert_int_eq(targets_of(&m, all, 1, &targets, NULL), PL_ERR_OK);
+    const uint32_t mask = targets.rows;
     ck_assert_uint_eq(pl_model_param_count(&m), params);
     ck_assert_uint_eq(m.tied, tied);
     ck_assert_uint_eq(pl_model_linear_params(&m), linear);
@@ -432,9 +439,11 @@ END_TEST
 START_TEST(lora_targets_are_modules_of_the_model) {
     struct pl_model m = read_good("Qwen2.5-0.5B/config.json");
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n = pl_model_rows(&m, rows), mask = 0;
+    uint32_t n = pl_model_rows(&m, rows);
     const char *const two[] = {"down_proj", "q_proj"};
-    ck_assert_int_eq(pl_model_lora_targets(&m, two, 2, &mask, NULL), PL_ERR_OK);
+    struct pl_targets targets;
+    ck_assert_int_eq(targets_of(&m, two, 2, &targets, NULL), PL_ERR_OK);
+    const uint32_t mask = targets.rows;
     for (uint32_t i = 0; i < n; i++) {
         bool wanted = rows[i].module && (strcmp(rows[i].module, "q_proj") == 0 ||
                                          strcmp(rows[i].module, "down_proj") == 0);
@@ -459,11 +468,11 @@ START_TEST(a_wrong_lora_target_is_refused_with_the_allowed_ones) {
     };
     struct pl_model m = read_good(rows[_i].file);
     struct pl_diag d = {0};
-    uint32_t mask = 0;
-    ck_assert_int_eq(pl_model_lora_targets(&m, &rows[_i].name, 1, &mask, &d), PL_ERR_CONFIG_RANGE);
+    struct pl_targets targets;
+    ck_assert_int_eq(targets_of(&m, &rows[_i].name, 1, &targets, &d), PL_ERR_CONFIG_RANGE);
     ck_assert_msg(strstr(d.message, rows[_i].says) != NULL, "%s", d.message);
     ck_assert_msg(strstr(d.hint, rows[_i].hint) != NULL, "%s", d.hint);
-    ck_assert_int_eq(pl_model_lora_targets(&m, NULL, 0, &mask, NULL), PL_ERR_CONFIG_RANGE);
+    ck_assert_int_eq(targets_of(&m, NULL, 0, &targets, NULL), PL_ERR_CONFIG_RANGE);
 }
 END_TEST
 

@@ -35,7 +35,7 @@ START_TEST(lora_trains_only_its_adapters) {
     struct pl_planned p;
     pl_test_model(pl_test_models[_i], &m);
     struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 512);
-    uint64_t n = pl_model_lora_params(&m, s.lora_targets, 16, 0);
+    uint64_t n = pl_model_lora_params(&m, s.lora_targets.rows, 16, 0);
     pl_test_plan(&p, &s, &m);
     ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT), 2 * pl_model_param_count(&m));
     ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_ADAPTER], 4 * n);
@@ -139,9 +139,9 @@ START_TEST(moments_in_8_bits_follow_the_tensors_of_the_files) {
         uint64_t layers = rows[r].per_layer ? m.layers : 1;
         bool rare = rows[r].slot == PL_SLOT_EMBED || rows[r].slot == PL_SLOT_HEAD;
         full += layers * moments_of(rows[r].rows * rows[r].cols, rare);
-        if (s.lora_targets >> r & 1)
-            lora += layers * (moments_of(16 * rows[r].cols, false) +
-                               moments_of(16 * rows[r].rows, false));
+        if (s.lora_targets.rows >> r & 1)
+            lora += layers *
+                    (moments_of(16 * rows[r].cols, false) + moments_of(16 * rows[r].rows, false));
     }
     s.optimizer = PL_OPTIMIZER_ADAMW_8BIT;
     pl_test_plan(&p, &s, &m);

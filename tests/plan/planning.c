@@ -43,7 +43,9 @@ struct pl_job_shape pl_test_shape(const struct pl_model *m, uint32_t mode, uint3
                              .load = true,
                              .save = true};
     if (pl_mode_adapts(mode))
-        ck_assert_int_eq(pl_model_lora_targets(m, all, 1, &s.lora_targets, NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_targets_find(m, &(struct pl_target_choice){.modules = {all, 1}},
+                                         &s.lora_targets, NULL, NULL),
+                         PL_ERR_OK);
     return s;
 }
 

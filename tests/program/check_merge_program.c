@@ -46,7 +46,8 @@ static void plan(struct planned *p, create_fn create, const char *family, int la
     struct pl_job_shape shape = {
         .mode = PL_MODE_LORA, .lora_r = r, .lora_scale = 0.5, .stretch = 1 << 21};
     read_model(&p->model, family, layers, hidden);
-    OK(pl_model_lora_targets(&p->model, &target, 1, &shape.lora_targets, &diag));
+    OK(pl_targets_find(&p->model, &(struct pl_target_choice){.modules = {&target, 1}},
+                       &shape.lora_targets, NULL, &diag));
     OK(create(&p->model, &shape, &traits, &p->program, &diag));
     OK(pl_plan_create(p->program, &p->plan, &diag));
     OK(pl_plan_check(p->plan, &diag));

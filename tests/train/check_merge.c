@@ -467,7 +467,10 @@ static const struct {
     {{Q_B, NULL}, "layers.1.self_attn.q_proj.lora_B.weight` is missing"},
     {{Q_B, "base_model.model.lm_head.lora_B.weight"}, "q_proj.lora_B.weight` is missing"},
     {{"base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight", NULL},
-     "layers.1.self_attn.q_proj.lora_B.weight` has no place"},
+     "layers.1.self_attn.q_proj.lora_A.weight` is missing"},
+    {{"base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight",
+      "base_model.model.model.layers.1.self_attn.q_norm.lora_A.weight"},
+     "layers.1.self_attn.q_proj.lora_A.weight` is missing"},
 };
 
 START_TEST(an_adapter_that_does_not_fit_is_refused_by_the_tensor) {

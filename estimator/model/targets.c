@@ -1,0 +1,278 @@
+/* targets.c - see targets.h. PEFT's rules are those of check_target_module_exists() in
+ * peft/tuners/tuners_utils.py, 0.21. */
+#include "estimator/model/targets.h"
+
+#include "estimator/base/path_pattern.h"
+#include "estimator/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const keys[][2] = {
+    [PL_TARGET_MODULES] = {"lora_target_modules", "target_modules"},
+    [PL_TARGET_EXCLUDED] = {"lora_exclude_modules", "exclude_modules"},
+    [PL_TARGET_LISTS] = {"layers_pattern", "layers_pattern"},
+    [PL_TARGET_LAYERS] = {"layers_to_transform", "layers_to_transform"},
+};
+
+struct finder {
+    const struct pl_model *m;
+    const struct pl_target_choice *c;
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows;
+    enum pl_target_field wrong;
+    struct pl_diag *d;
+};
+
+static const char *key_of(const struct finder *f, enum pl_target_field field) {
+    return keys[field][f->c->of_file];
+}
+
+static uint64_t layers_of(const struct finder *f, uint32_t row) {
+    return f->rows[row].per_layer ? f->m->layers : 1;
+}
+
+void pl_target_path(const struct pl_param_row *row, uint64_t layer, char buf[128]) {
+    pl_model_row_name(row, layer, buf);
+    char *end = strrchr(buf, '.');
+    if (end) *end = 0;
+}
+
+bool pl_target_is_pattern(const char *name) {
+    return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") !=
+           strlen(name);
+}
+
+/* ---- errors ---- */
+
+/* "all-linear" and every module, for a hint and for the nearest of them. */
+static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_MAX_ROWS + 1],
+                             struct pl_text *list) {
+    uint32_t n = 1;
+    names[0] = "all-linear";
+    pl_text_add(list, names[0]);
+    for (uint32_t i = 0; i < f->n_rows; i++) {
+        if (!f->rows[i].module) continue;
+        names[n++] = f->rows[i].module;
+        pl_text_addf(list, ", %s", f->rows[i].module);
+    }
+    return n;
+}
+
+/* Modules that a decoder has once, which have no adapters here. */
+static bool is_whole(const char *name) {
+    return strcmp(name, "lm_head") == 0 || strcmp(name, "embed_tokens") == 0;
+}
+
+static pl_err refuse_name(struct finder *f, enum pl_target_field field, const char *name) {
+    const char *modules[PL_MODEL_MAX_ROWS + 1];
+    struct pl_text list = {0};
+    uint32_t n = list_modules(f, modules, &list);
+    const char *near = pl_text_nearest(name, modules, n);
+    f->wrong = field;
+    if (is_whole(name))
+        pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: adapters on `%s` are not supported",
+                    key_of(f, field), name);
+    else if (pl_target_is_pattern(name))
+        pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: no module of this model matches `%.60s`",
+                    key_of(f, field), name);
+    else if (near)
+        pl_diag_set(f->d, PL_ERR_CONFIG_RANGE,
+                    "`%s`: this model has no module `%.60s`; the nearest is `%s`", key_of(f, field),
+                    name, near);
+    else
+        pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: this model has no module `%.60s`",
+                    key_of(f, field), name);
+    pl_diag_hint(f->d, "its modules are: %s", pl_text_str(&list));
+    pl_text_finish(&list);
+    return PL_ERR_CONFIG_RANGE;
+}
+
+static pl_err refuse_expression(struct finder *f, enum pl_target_field field, const char *pattern,
+                                const struct pl_path_pattern_wrong *why) {
+    f->wrong = field;
+    pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: the expression `%.60s` %s, at character %zu",
+                key_of(f, field), pattern, why->why, why->at + 1);
+    pl_diag_hint(f->d, "regular expressions are read as Python's re.fullmatch() reads them, "
+                       "without back references, flags, and atomic or possessive parts");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+static pl_err refuse_choice(struct finder *f, enum pl_target_field field, const char *what,
+                            const char *hint) {
+    f->wrong = field;
+    pl_diag_set(f->d, PL_ERR_CONFIG_CONFLICT, "`%s` %s", key_of(f, field), what);
+    pl_diag_hint(f->d, "%s", hint);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* ---- one name, one module ---- */
+
+static pl_err expression_matches(struct finder *f, enum pl_target_field field, const char *pattern,
+                                 const char *path, bool *out) {
+    struct pl_path_pattern_wrong why;
+    if (pl_path_pattern_match(pattern, path, out, &why)) return PL_ERR_OK;
+    return refuse_expression(f, field, pattern, &why);
+}
+
+/* How an entry of a list means a module: by its whole path, or by the end of it after a dot. */
+enum fit { FIT_NONE, FIT_END, FIT_WHOLE };
+
+static enum fit fit_path(const char *name, const char *path) {
+    size_t n = strlen(name), length = strlen(path);
+    if (n > length || strcmp(path + length - n, name) != 0) return FIT_NONE;
+    return n == length ? FIT_WHOLE : path[length - n - 1] == '.' ? FIT_END : FIT_NONE;
+}
+
+static bool is_pattern(const struct pl_target_names *names) {
+    return names->n == 1 && pl_target_is_pattern(names->items[0]);
+}
+
+/* Most names are of a module whatever its layer, which needs no path. */
+static pl_err name_matches(struct finder *f, enum pl_target_field field,
+                           const struct pl_target_names *names, uint32_t item, uint32_t row,
+                           uint64_t layer, enum fit *out) {
+    const char *name = names->items[item], *module = f->rows[row].module;
+    char path[128];
+    bool yes = false;
+    if (!is_pattern(names) && !strchr(name, '.')) {
+        yes = module && (strcmp(name, module) == 0 || strcmp(name, "all-linear") == 0);
+        *out = yes ? FIT_END : FIT_NONE;
+        return PL_ERR_OK;
+    }
+    pl_target_path(&f->rows[row], layer, path);
+    if (is_pattern(names)) {
+        PL_TRY(expression_matches(f, field, name, path, &yes));
+        *out = yes ? FIT_WHOLE : FIT_NONE;
+        return PL_ERR_OK;
+    }
+    *out = module ? fit_path(name, path) : FIT_NONE;
+    return PL_ERR_OK;
+}
+
+static bool is_bias(const struct pl_param_row *row) {
+    const char *end = strrchr(row->suffix, '.');
+    return end && strcmp(end, ".bias") == 0;
+}
+
+/* PEFT refuses what it cannot adapt; skipping it here would train something else. */
+static pl_err check_adaptable(struct finder *f, uint32_t row, uint64_t layer) {
+    char path[128];
+    if (f->rows[row].module) return PL_ERR_OK;
+    pl_target_path(&f->rows[row], layer, path);
+    f->wrong = PL_TARGET_MODULES;
+    pl_diag_set(f->d, PL_ERR_CONFIG_RANGE,
+                "`%s`: the expression matches `%s`, and adapters on it are not supported",
+                key_of(f, PL_TARGET_MODULES), path);
+    pl_diag_hint(f->d, "narrow it, for example to .*_proj");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+/* `layers_to_transform` counts what was not named by its whole path. */
+static bool is_in_layers(const struct finder *f, enum pl_target_field field, enum fit fit,
+                         uint64_t layer) {
+    return field != PL_TARGET_MODULES || fit == FIT_WHOLE || pl_target_has_layer(f->c, layer);
+}
+
+/* Marks in marks[layer] the rows that one name stands for; *found: there is one. */
+static pl_err mark_name(struct finder *f, enum pl_target_field field,
+                        const struct pl_target_names *names, uint32_t item, uint32_t *marks,
+                        bool *found) {
+    *found = false;
+    for (uint32_t r = 0; r < f->n_rows; r++) {
+        if (is_bias(&f->rows[r])) continue;
+        for (uint64_t l = 0; l < layers_of(f, r); l++) {
+            enum fit fit;
+            PL_TRY(name_matches(f, field, names, item, r, l, &fit));
+            if (fit == FIT_NONE) continue;
+            if (field == PL_TARGET_MODULES) PL_TRY(check_adaptable(f, r, l));
+            *found = true;
+            if (is_in_layers(f, field, fit, l)) marks[l] |= UINT32_C(1) << r;
+        }
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err mark_names(struct finder *f, enum pl_target_field field,
+                         const struct pl_target_names *names, uint32_t *marks) {
+    bool any = field == PL_TARGET_EXCLUDED, found;
+    memset(marks, 0, f->m->layers * sizeof *marks);
+    for (uint32_t i = 0; i < names->n; i++) {
+        PL_TRY(mark_name(f, field, names, i, marks, &found));
+        bool whole = field == PL_TARGET_MODULES && is_whole(names->items[i]);
+        if (!found && (!f->c->of_file || whole)) return refuse_name(f, field, names->items[i]);
+        any = any || found;
+    }
+    return any ? PL_ERR_OK : refuse_name(f, field, names->items[0]);
+}
+
+/* ---- layers ---- */
+
+/* `layers_pattern` says what comes before a layer's number; all lists of a decoder are one here. */
+static pl_err list_matches(struct finder *f, bool *out) {
+    char path[128], pattern[256];
+    struct pl_param_row first = {.per_layer = true, .suffix = "self_attn.q_proj.weight"};
+    *out = f->c->lists.n == 0;
+    pl_target_path(&first, 0, path);
+    for (uint32_t i = 0; i < f->c->lists.n && !*out; i++) {
+        const char *item = f->c->lists.items[i];
+        if (snprintf(pattern, sizeof pattern, "(?:^|.*\\.)%s\\.\\d+\\..*", item) >=
+            (int)sizeof pattern)
+            return refuse_name(f, PL_TARGET_LISTS, item);
+        PL_TRY(expression_matches(f, PL_TARGET_LISTS, pattern, path, out));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err check_layers(struct finder *f) {
+    bool found;
+    if (f->c->lists.n && !f->c->some_layers)
+        return refuse_choice(f, PL_TARGET_LISTS,
+                             "says where layers are counted, and no "
+                             "`layers_to_transform` counts them",
+                             "remove it, or add the layers");
+    if (f->c->some_layers && is_pattern(&f->c->modules))
+        return refuse_choice(f, PL_TARGET_LAYERS,
+                             "chooses layers for a list of modules, and "
+                             "the targets are a regular expression",
+                             "name the layers in the expression, as PEFT wants it");
+    PL_TRY(list_matches(f, &found));
+    if (found) return PL_ERR_OK;
+    return refuse_choice(f, PL_TARGET_LISTS, "matches no list of layers of this model",
+                         "its layers are in `layers`");
+}
+
+/* ---- all of it ---- */
+
+static pl_err find(struct finder *f, struct pl_targets *out) {
+    uint32_t excluded[PL_MODEL_MAX_LAYERS], *marks = out->absent;
+    if (f->c->modules.n == 0) {
+        f->wrong = PL_TARGET_MODULES;
+        return pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s` names no module",
+                           key_of(f, PL_TARGET_MODULES));
+    }
+    PL_TRY(check_layers(f));
+    PL_TRY(mark_names(f, PL_TARGET_MODULES, &f->c->modules, marks));
+    PL_TRY(mark_names(f, PL_TARGET_EXCLUDED, &f->c->excluded, excluded));
+    for (uint64_t l = 0; l < f->m->layers; l++) {
+        marks[l] &= ~excluded[l];
+        out->rows |= marks[l];
+    }
+    for (uint64_t l = 0; l < f->m->layers; l++)
+        out->absent[l] = out->rows & ~marks[l];
+    if (!out->rows)
+        return refuse_choice(f, f->c->excluded.n ? PL_TARGET_EXCLUDED : PL_TARGET_LAYERS,
+                             "leaves no module to adapt", "at least one must be left");
+    /* rows that stand once are of layer 0 alone; elsewhere nobody asks for them */
+    return PL_ERR_OK;
+}
+
+pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *c,
+                       struct pl_targets *out, enum pl_target_field *wrong, struct pl_diag *d) {
+    struct finder f = {.m = m, .c = c, .d = d};
+    memset(out, 0, sizeof *out); /* padding too: shapes are compared byte by byte */
+    f.n_rows = pl_model_rows(m, f.rows);
+    pl_err err = find(&f, out);
+    if (wrong) *wrong = f.wrong;
+    return err;
+}

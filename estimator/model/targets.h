@@ -1,0 +1,56 @@
+/* targets.h - which modules of a model carry an adapter, as PEFT decides it.
+ *
+ * In: what a job or an adapter_config.json says.  Out: rows of the model, layer by layer.
+ *   V1  a module is named by its path, `model.layers.3.self_attn.q_proj`: an expression matches
+ *       all of it, an entry of a list is all of it or its end after a dot
+ *   V2  an entry that names no module of this model is an error, but for one of an adapter on disk,
+ *       where PEFT wrote down what it was given; that nothing is named always is
+ * Use: pl_targets_find(&model, &choice, &targets, &d). */
+#ifndef PL_ESTIMATOR_MODEL_TARGETS_H
+#define PL_ESTIMATOR_MODEL_TARGETS_H
+
+#include "estimator/model/model.h"
+
+#define PL_LAYER_WORDS (PL_MODEL_MAX_LAYERS / 64)
+
+/* A list of names, or one regular expression (base/path_pattern.h). */
+struct pl_target_names {
+    const char *const *items; /* borrowed */
+    uint32_t n;
+};
+struct pl_target_choice {
+    struct pl_target_names modules;  /* PEFT: target_modules; `all-linear`: the decoder's */
+    struct pl_target_names excluded; /* exclude_modules */
+    struct pl_target_names lists;    /* layers_pattern: expressions for the name of the layers */
+    bool some_layers;                /* layers_to_transform is given: */
+    uint64_t layers[PL_LAYER_WORDS]; /* a bit each */
+    bool of_file;                    /* V2 */
+};
+static inline void pl_target_choose_layer(struct pl_target_choice *c, uint64_t layer) {
+    c->layers[layer / 64] |= UINT64_C(1) << layer % 64;
+}
+static inline bool pl_target_has_layer(const struct pl_target_choice *c, uint64_t layer) {
+    return !c->some_layers || (c->layers[layer / 64] >> layer % 64 & 1);
+}
+
+/* Which field of the choice an error is about. */
+enum pl_target_field { PL_TARGET_MODULES, PL_TARGET_EXCLUDED, PL_TARGET_LISTS, PL_TARGET_LAYERS };
+
+/* Masks over pl_model_rows(). */
+struct pl_targets {
+    uint32_t rows;                        /* with an adapter in some layer */
+    uint32_t absent[PL_MODEL_MAX_LAYERS]; /* of these, the ones without one in a layer */
+};
+static inline uint32_t pl_targets_of_layer(const struct pl_targets *t, uint64_t layer) {
+    return t->rows & ~t->absent[layer];
+}
+
+/* PL_ERR_CONFIG_RANGE or _CONFLICT: *wrong (nullable) says which field. */
+pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *c,
+                       struct pl_targets *out, enum pl_target_field *wrong, struct pl_diag *d);
+/* A text that can only be meant as a regular expression: it holds what no path does. */
+bool pl_target_is_pattern(const char *name);
+/* The path of the module that holds a row: "model.layers.3.self_attn.q_proj". */
+void pl_target_path(const struct pl_param_row *row, uint64_t layer, char buf[128]);
+
+#endif

@@ -1,0 +1,150 @@
+/* check_targets.c - the modules that PEFT adapts, for the settings of targets.jsonl, which
+ * make_targets.py writes. */
+#include "estimator/model/targets.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAYERS    12
+#define MOST_ROWS 200
+
+static const char config[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":8,\"intermediate_size\":8,\"vocab_size\":32,"
+    "\"num_hidden_layers\":12,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+    "\"tie_word_embeddings\":false}";
+static const char *const parts[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                    "gate_proj", "up_proj", "down_proj"};
+#define N_PARTS (sizeof parts / sizeof *parts)
+
+static json_t *recorded[MOST_ROWS];
+static int n_recorded;
+
+static struct pl_model model(void) {
+    struct pl_model m;
+    ck_assert_int_eq(pl_model_parse("config.json", config, sizeof config - 1, &m, NULL), PL_ERR_OK);
+    return m;
+}
+
+struct lists {
+    const char *items[16];
+    uint32_t n;
+};
+
+static struct pl_target_names take(const json_t *v, struct lists *l) {
+    for (l->n = 0; json_is_string(v) ? l->n < 1 : l->n < json_array_size(v); l->n++)
+        l->items[l->n] = json_string_value(json_is_string(v) ? v : json_array_get(v, l->n));
+    return (struct pl_target_names){l->items, l->n};
+}
+
+static void take_layers(const json_t *v, struct pl_target_choice *c) {
+    c->some_layers = v != NULL;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        pl_target_choose_layer(c, (uint64_t)json_integer_value(json_array_get(v, i)));
+    if (json_is_integer(v)) pl_target_choose_layer(c, (uint64_t)json_integer_value(v));
+}
+
+static uint32_t parts_of_layer(const struct pl_model *m, const struct pl_targets *t, uint64_t l) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n = pl_model_rows(m, rows), mask = 0;
+    for (uint32_t r = 0; r < n; r++)
+        for (size_t p = 0; p < N_PARTS; p++)
+            if ((pl_targets_of_layer(t, l) >> r & 1) && strcmp(rows[r].module, parts[p]) == 0)
+                mask |= UINT32_C(1) << p;
+    return mask;
+}
+
+START_TEST(the_modules_are_those_of_peft) {
+    const struct pl_model m = model();
+    const json_t *row = recorded[_i];
+    struct lists modules, excluded, lists;
+    struct pl_target_choice c = {.modules = take(json_object_get(row, "target_modules"), &modules),
+                                 .excluded =
+                                     take(json_object_get(row, "exclude_modules"), &excluded),
+                                 .lists = take(json_object_get(row, "layers_pattern"), &lists),
+                                 .of_file = true};
+    struct pl_targets targets;
+    struct pl_diag d = {0};
+    take_layers(json_object_get(row, "layers_to_transform"), &c);
+    ck_assert_msg(pl_targets_find(&m, &c, &targets, NULL, &d) == PL_ERR_OK, "%d: %s", _i,
+                  d.message);
+    for (uint64_t l = 0; l < LAYERS; l++) {
+        const json_t *want = json_array_get(json_object_get(row, "masks"), l);
+        ck_assert_msg(parts_of_layer(&m, &targets, l) == json_integer_value(want),
+                      "row %d of targets.jsonl, layer %d", _i + 1, (int)l);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *module, *excluded, *list;
+    bool layers;
+    enum pl_target_field field;
+    pl_err err;
+    const char *says;
+} wrong[] = {
+    {"q_porj", NULL, NULL, false, PL_TARGET_MODULES, PL_ERR_CONFIG_RANGE,
+     "`lora_target_modules`: this model has no module `q_porj`; the nearest is `q_proj`"},
+    {"mlp.q_proj", NULL, NULL, false, PL_TARGET_MODULES, PL_ERR_CONFIG_RANGE,
+     "this model has no module `mlp.q_proj`"},
+    {".*_porj", NULL, NULL, false, PL_TARGET_MODULES, PL_ERR_CONFIG_RANGE,
+     "no module of this model matches `.*_porj`"},
+    {".*(q_proj", NULL, NULL, false, PL_TARGET_MODULES, PL_ERR_CONFIG_RANGE,
+     "the expression `.*(q_proj` has a group without its end, at character 3"},
+    {".*norm|.*q_proj", NULL, NULL, false, PL_TARGET_MODULES, PL_ERR_CONFIG_RANGE,
+     "matches `model.layers.0.input_layernorm`, and adapters on it are not supported"},
+    {"all-linear", "gate", NULL, false, PL_TARGET_EXCLUDED, PL_ERR_CONFIG_RANGE,
+     "`lora_exclude_modules`: this model has no module `gate`"},
+    {"q_proj", "self_attn.q_proj", NULL, false, PL_TARGET_EXCLUDED, PL_ERR_CONFIG_CONFLICT,
+     "`lora_exclude_modules` leaves no module to adapt"},
+    {"all-linear", NULL, "h", true, PL_TARGET_LISTS, PL_ERR_CONFIG_CONFLICT,
+     "`layers_pattern` matches no list of layers"},
+    {"all-linear", NULL, "layers", false, PL_TARGET_LISTS, PL_ERR_CONFIG_CONFLICT,
+     "no `layers_to_transform` counts them"},
+    {".*q_proj", NULL, NULL, true, PL_TARGET_LAYERS, PL_ERR_CONFIG_CONFLICT,
+     "the targets are a regular expression"},
+};
+
+START_TEST(settings_that_choose_nothing_are_refused_by_name) {
+    const struct pl_model m = model();
+    struct pl_target_choice c = {.modules = {&wrong[_i].module, 1},
+                                 .excluded = {&wrong[_i].excluded, wrong[_i].excluded != NULL},
+                                 .lists = {&wrong[_i].list, wrong[_i].list != NULL},
+                                 .some_layers = wrong[_i].layers};
+    struct pl_targets targets;
+    struct pl_diag d = {0};
+    enum pl_target_field field;
+    pl_target_choose_layer(&c, 3);
+    ck_assert_int_eq(pl_targets_find(&m, &c, &targets, &field, &d), wrong[_i].err);
+    ck_assert_msg(strstr(d.message, wrong[_i].says) != NULL, "%s", d.message);
+    ck_assert_int_eq(field, wrong[_i].field);
+    ck_assert(d.hint[0] != 0);
+}
+END_TEST
+
+static void read_rows(void) {
+    char line[4096];
+    FILE *f = fopen(TARGETS, "r");
+    while (f && n_recorded < MOST_ROWS && fgets(line, sizeof line, f))
+        if ((recorded[n_recorded] = json_loads(line, 0, NULL))) n_recorded++;
+    if (f) fclose(f);
+}
+
+int main(void) {
+    Suite *s = suite_create("targets");
+    TCase *t = tcase_create("all");
+    read_rows();
+    if (n_recorded < 50) return EXIT_FAILURE;
+    tcase_add_loop_test(t, the_modules_are_those_of_peft, 0, n_recorded);
+    tcase_add_loop_test(t, settings_that_choose_nothing_are_refused_by_name, 0,
+                        sizeof wrong / sizeof *wrong);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    for (int i = 0; i < n_recorded; i++)
+        json_decref(recorded[i]);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
