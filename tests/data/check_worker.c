@@ -161,7 +161,7 @@ START_TEST(signals_go_to_the_thread_that_trains) {
 END_TEST
 
 /* No address space is left for the stack of a first thread. A sanitizer's own maps need it too. */
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(a_thread_that_cannot_be_had_is_said) {
     struct rig r;
     rig_open(&r, true, 0);
@@ -186,7 +186,7 @@ int main(void) {
     tcase_add_test(t, a_worker_stops_whatever_it_is_doing);
     tcase_add_test(t, others_may_read_the_data_meanwhile);
     tcase_add_test(t, signals_go_to_the_thread_that_trains);
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     tcase_add_test(t, a_thread_that_cannot_be_had_is_said);
 #endif
     suite_add_tcase(suite, t);
