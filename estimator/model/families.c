@@ -100,7 +100,8 @@ static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
 }
 
 #define ROPE_COMMON                                                                                \
-    (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3 | PL_ROPE_BIT_YARN)
+    (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3 | PL_ROPE_BIT_YARN |            \
+     PL_ROPE_BIT_DYNAMIC)
 #define ROPE_PHI3 (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LONGROPE)
 
 static const struct pl_family_row families[PL_FAMILY_COUNT] = {

@@ -22,7 +22,8 @@ enum {
     PL_ROPE_BIT_LINEAR = 2,
     PL_ROPE_BIT_LLAMA3 = 4,
     PL_ROPE_BIT_LONGROPE = 8,
-    PL_ROPE_BIT_YARN = 16
+    PL_ROPE_BIT_YARN = 16,
+    PL_ROPE_BIT_DYNAMIC = 32
 };
 
 struct pl_family_row {

@@ -28,6 +28,7 @@ enum pl_rope_type {
     PL_ROPE_LINEAR,
     PL_ROPE_LLAMA3,
     PL_ROPE_YARN,
+    PL_ROPE_DYNAMIC,
     PL_ROPE_LONGROPE
 };
 
@@ -43,12 +44,17 @@ struct pl_rope {
     double theta;
     uint32_t dim; /* rotated dimensions of a head, even, <= head_dim */
     double factor, low_freq_factor, high_freq_factor;
-    uint32_t original_max_positions;
+    uint32_t original_max_positions; /* dynamic, longrope: what is longer turns otherwise */
     double attention_factor; /* multiplies cos and sin; 1 but for yarn and longrope */
     double ramp_low, ramp_high; /* yarn: pairs up to low are kept, from high on stretched */
     /* longrope, dim/2 each */
     double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS];
 };
+
+/* Sequences longer than original_max_positions have frequencies of their own. */
+static inline bool pl_rope_follows_length(const struct pl_rope *r) {
+    return r->type == PL_ROPE_DYNAMIC || r->type == PL_ROPE_LONGROPE;
+}
 
 struct pl_model {
     enum pl_family family;

@@ -96,18 +96,29 @@ static pl_err read_yarn(const struct pl_hf *r, const struct pl_hf *top, struct p
     return PL_ERR_OK;
 }
 
+/* Beyond max_position_embeddings the base grows with the sequence; see rope_table.c. */
+static pl_err read_dynamic(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
+    if (m->rope.dim <= 2)
+        return pl_diag_at(top->d, PL_ERR_MODEL_FIELD, top->file, 0, 0,
+                          "`head_dim` %llu: dynamic positions need more than 2 dimensions",
+                          (unsigned long long)m->head_dim);
+    m->rope.original_max_positions = (uint32_t)m->max_positions;
+    return pl_hf_real(r, "factor", 1, factor_max, &m->rope.factor);
+}
+
 /* LongRoPE (arXiv 2402.13753) as Phi-3 uses it: one factor per pair, and cos and sin scaled by
- * sqrt(1 + ln(max/original) / ln(original)) unless the file gives the scale. */
+ * sqrt(1 + ln(factor) / ln(original)) unless the file gives the scale; factor is max/original
+ * unless it is given. The original length is the top level's alone, as Phi3Config has it. */
 static pl_err read_longrope(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
     uint64_t original = 4096, pairs = m->rope.dim / 2; /* 4096: Phi3Config's default */
-    PL_TRY(
-        pl_hf_uint_or(r, "original_max_position_embeddings", 2, PL_MODEL_MAX_POSITIONS, &original));
     PL_TRY(pl_hf_uint_or(top, "original_max_position_embeddings", 2, PL_MODEL_MAX_POSITIONS,
                          &original));
     PL_TRY(pl_hf_reals(r, "short_factor", pairs, 1e-6, factor_max, m->rope.short_factor));
     PL_TRY(pl_hf_reals(r, "long_factor", pairs, 1e-6, factor_max, m->rope.long_factor));
     m->rope.original_max_positions = (uint32_t)original;
     m->rope.factor = (double)m->max_positions / (double)original;
+    if (pl_hf_given(r, "factor"))
+        PL_TRY(pl_hf_real(r, "factor", 1e-6, factor_max, &m->rope.factor));
     if (m->rope.factor > 1)
         m->rope.attention_factor = sqrt(1 + log(m->rope.factor) / log((double)original));
     if (pl_hf_given(r, "attention_factor"))
@@ -125,6 +136,7 @@ static const struct rope_row {
     {"linear", PL_ROPE_LINEAR, PL_ROPE_BIT_LINEAR, read_linear},
     {"llama3", PL_ROPE_LLAMA3, PL_ROPE_BIT_LLAMA3, read_llama3},
     {"yarn", PL_ROPE_YARN, PL_ROPE_BIT_YARN, read_yarn},
+    {"dynamic", PL_ROPE_DYNAMIC, PL_ROPE_BIT_DYNAMIC, read_dynamic},
     {"longrope", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope},
     {"su", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope},   /* early Phi-3 files */
     {"yarn", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope}, /* Phi-3's word for it, too */
@@ -183,7 +195,8 @@ static pl_err find_row(const struct pl_hf *r, const struct pl_family_row *f,
     pl_err err = pl_hf_refuse(r, key, PL_ERR_MODEL_UNSUPPORTED,
                               "this rope type is not computed here for `%s`", f->name);
     pl_diag_hint(r->d,
-                 "rope types: default, linear, llama3 and yarn; for phi3 default and longrope");
+                 "rope types: default, linear, dynamic, llama3 and yarn; for phi3 default and "
+                 "longrope");
     return err;
 }
 

@@ -52,7 +52,7 @@ struct pl_builder {
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
-    uint32_t rope[2];                /* tables; [1] only for longrope */
+    uint32_t rope[2];                /* tables; [1] only of longrope and dynamic */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
     uint32_t n_trainable;

@@ -124,17 +124,20 @@ static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_r
 
 static void add_tables(struct pl_builder *b) {
     b->rope[0] = b->rope[1] = PL_NONE;
-    uint32_t n = b->m->rope.type == PL_ROPE_LONGROPE ? 2 : 1;
+    const struct pl_rope *rope = &b->m->rope;
+    const bool far =
+        pl_rope_follows_length(rope) && b->s->max_seq_length > rope->original_max_positions;
+    const uint32_t n = far ? 2 : 1;
     for (uint32_t i = 0; i < n; i++)
-        b->rope[i] = pl_build_tensor(
-            b, (struct pl_tensor){.name = "rope",
-                                  .layer = i,
-                                  .dims = {b->s->max_seq_length, b->m->rope.dim / 2, 2},
-                                  .dtype = PL_DTYPE_F32,
-                                  .category = PL_CATEGORY_WEIGHTS,
-                                  .scope = PL_SCOPE_JOB,
-                                  .role = PL_ROLE_ROPE,
-                                  .of = PL_NONE});
+        b->rope[i] =
+            pl_build_tensor(b, (struct pl_tensor){.name = "rope",
+                                                  .layer = i,
+                                                  .dims = {b->s->max_seq_length, rope->dim / 2, 2},
+                                                  .dtype = PL_DTYPE_F32,
+                                                  .category = PL_CATEGORY_WEIGHTS,
+                                                  .scope = PL_SCOPE_JOB,
+                                                  .role = PL_ROLE_ROPE,
+                                                  .of = PL_NONE});
 }
 
 /* Kernels of a GPU read from its memory what differs between micro-batches of one shape: what was

@@ -88,7 +88,7 @@ enum pl_role {
     PL_ROLE_MOMENT1_ABSMAX, /* fp32, of a moment in 8 bits: of, row */
     PL_ROLE_MOMENT2_ABSMAX,
     PL_ROLE_MASTER,
-    PL_ROLE_ROPE,    /* cos and sin; layer 0 = default or short factors, 1 = long factors */
+    PL_ROLE_ROPE,    /* cos and sin; layer 1 = of micro-batches with a sequence above long_from */
     PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
     PL_ROLE_NORM,    /* clip[2] */
     PL_ROLE_FACTS,   /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */

@@ -7,6 +7,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "runtime/train/rope_table.h"
 #include "runtime/train/run.h"
 
 #include <stdlib.h>
@@ -14,9 +15,10 @@
 
 struct sequence {
     struct pl_generated_sequence *out;
-    uint64_t most;   /* ids it may hold */
-    uint64_t cached; /* of them in the cache */
-    bool ended, is_long;
+    uint64_t most;        /* ids it may hold */
+    uint64_t cached;      /* of them in the cache */
+    uint64_t rope_length; /* whose frequencies its positions in the cache have */
+    bool ended;
 };
 
 struct generator {
@@ -79,17 +81,13 @@ void pl_generated_finish(struct pl_generated *g) {
 
 /* ---- one run ---- */
 
-/* Longrope has other frequencies for sequences beyond the length it was trained on, for all of
- * their positions: a sequence that grows beyond it is computed again from its start. */
-static bool needs_long(const struct generator *g, const struct sequence *s) {
-    const struct pl_rope *rope = &g->run.pf->model.rope;
-    return rope->type == PL_ROPE_LONGROPE && s->out->n > rope->original_max_positions;
-}
-
+/* Sequences beyond the length that a model was trained on can have other frequencies, for all of
+ * their positions: such a sequence is computed again from its start, under longrope once, under
+ * dynamic for every token. */
 static void refresh(struct generator *g, struct sequence *s) {
-    bool is_long = needs_long(g, s);
-    if (is_long != s->is_long) s->cached = 0;
-    s->is_long = is_long;
+    const uint64_t length = pl_rope_length(&g->run.pf->model.rope, s->out->n);
+    if (length != s->rope_length) s->cached = 0;
+    s->rope_length = length;
 }
 
 static void add_piece(struct generator *g, uint32_t index, uint64_t room) {
@@ -120,7 +118,7 @@ static bool fill_run(struct generator *g) {
         if (s->ended) continue;
         refresh(g, s);
         if (!leader) leader = s;
-        if (s->is_long == leader->is_long) add_piece(g, i, capacity - mb->n_tokens);
+        if (s->rope_length == leader->rope_length) add_piece(g, i, capacity - mb->n_tokens);
     }
     mb->offsets[g->n] = (int32_t)mb->n_tokens;
     return leader != NULL;
@@ -136,6 +134,7 @@ static pl_err compute(struct generator *g, struct pl_diag *d) {
                                    .max_len = mb->max_len,
                                    .first = true};
     PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
+    PL_TRY(pl_run_follow_length(r, d));
     PL_TRY(pl_run_upload_inputs(r, false));
     PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
     const uint64_t bytes = mb->n_targets * r->pf->model.vocab * sizeof(float);

@@ -22,7 +22,7 @@ static double yarn_scaled(const struct pl_rope *r, uint32_t pair, double freq) {
     return stretch * freq / r->factor + (1 - stretch) * freq;
 }
 
-static double scaled(const struct pl_rope *r, bool long_factors, uint32_t pair, double freq) {
+static double scaled(const struct pl_rope *r, bool is_long, uint32_t pair, double freq) {
     switch (r->type) {
     case PL_ROPE_LINEAR:
         return freq / r->factor;
@@ -31,16 +31,31 @@ static double scaled(const struct pl_rope *r, bool long_factors, uint32_t pair, 
     case PL_ROPE_YARN:
         return yarn_scaled(r, pair, freq);
     case PL_ROPE_LONGROPE:
-        return freq / (long_factors ? r->long_factor[pair] : r->short_factor[pair]);
+        return freq / (is_long ? r->long_factor[pair] : r->short_factor[pair]);
     case PL_ROPE_DEFAULT:
+    case PL_ROPE_DYNAMIC:
         break;
     }
     return freq;
 }
 
-void pl_rope_frequencies(const struct pl_rope *r, bool long_factors, double *out) {
+/* The base that lets the longest wave of so long a sequence turn as often as it did in training. */
+static double base_of(const struct pl_rope *r, uint64_t length) {
+    if (r->type != PL_ROPE_DYNAMIC || length == 0) return r->theta;
+    double stretch = r->factor * (double)length / r->original_max_positions - (r->factor - 1);
+    return r->theta * pow(stretch, r->dim / (r->dim - 2.0));
+}
+
+uint64_t pl_rope_length(const struct pl_rope *r, uint64_t longest) {
+    const uint64_t original = r->original_max_positions;
+    if (!pl_rope_follows_length(r) || longest <= original) return 0;
+    return r->type == PL_ROPE_DYNAMIC ? longest : original + 1;
+}
+
+void pl_rope_frequencies(const struct pl_rope *r, uint64_t length, double *out) {
+    const double base = base_of(r, length);
     for (uint32_t i = 0; i < r->dim / 2; i++)
-        out[i] = scaled(r, long_factors, i, pow(r->theta, -2.0 * i / r->dim));
+        out[i] = scaled(r, length > 0, i, pow(base, -2.0 * i / r->dim));
 }
 
 void pl_rope_rows(const struct pl_rope *r, const double *freq, uint64_t first, uint64_t n,

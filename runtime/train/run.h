@@ -70,6 +70,7 @@ struct pl_run {
     struct pl_profile profile;
     double data_wait_seconds; /* of all steps, until their samples were there */
     struct pl_micro_batch micro;
+    uint64_t rope_length; /* whose frequencies the table of long sequences has; 0 = none */
     struct pl_log *log;
     struct pl_tensorboard *board; /* NULL = not asked for */
     struct pl_progress progress;
@@ -149,6 +150,8 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
 
 /* --- weights_io.c: load, initialise, resume, save --- */
+/* The table of long sequences to the frequencies of the micro-batch's longest (dynamic). */
+pl_err pl_run_follow_length(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
 /* What a failure between two steps leaves in memory, as a checkpoint of the last whole step beside

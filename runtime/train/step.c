@@ -93,6 +93,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     for (uint64_t first = 0; first < r->batch.slots; first += size) {
         PL_TRY(pl_micro_batch_fill(&r->micro, &r->batch, first, size, d));
         PL_TRY(describe_batch(r, first == 0, r->batch.targets, d));
+        PL_TRY(pl_run_follow_length(r, d));
         PL_TRY(pl_run_upload_inputs(r, false));
         PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
         if (first == 0 && fault_due(r)) return inject(r, d);
@@ -356,6 +357,7 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
         PL_TRY(pl_micro_batch_fill(&r->micro, &r->batch, 0, size, d));
         PL_TRY(describe_batch(r, true, 0, d));
+        PL_TRY(pl_run_follow_length(r, d));
         PL_TRY(pl_run_upload_inputs(r, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
         targets += r->batch.targets;

@@ -15,28 +15,45 @@ static bool has_memory(const struct pl_run *r) {
     return r->device->ops != &pl_device_null;
 }
 
-static pl_err fill_rope(struct pl_run *r, const struct pl_tensor_io *io, uint32_t id,
-                        struct pl_diag *d) {
+static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t length, struct pl_diag *d) {
     const struct pl_rope *rope = &r->pf->model.rope;
-    const struct pl_tensor *t = &io->program->tensors[id];
+    struct pl_rung *rung = pl_run_rung(r);
+    const uint64_t rows = rung->planned.program->tensors[id].dims[0];
+    char *const table = pl_exec_address(&rung->exec, id);
+    const uint64_t row_bytes = (uint64_t)rope->dim * sizeof(float);
     double freq[PL_ROPE_MAX_PAIRS];
-    uint64_t row_bytes = (uint64_t)rope->dim * sizeof(float);
-    uint64_t most = io->staging_bytes / row_bytes;
-    pl_rope_frequencies(rope, t->layer == 1, freq);
-    for (uint64_t row = 0; row < t->dims[0]; row += most) {
-        uint64_t n = pl_u64_min(most, t->dims[0] - row);
-        pl_rope_rows(rope, freq, row, n, io->staging);
+    float part[16 * 2 * PL_ROPE_MAX_PAIRS];
+    const uint64_t most = sizeof part / row_bytes;
+    pl_rope_frequencies(rope, length, freq);
+    for (uint64_t row = 0; row < rows; row += most) {
+        const uint64_t n = pl_u64_min(most, rows - row);
+        pl_rope_rows(rope, freq, row, n, part);
         pl_err err =
-            r->device->ops->upload(r->device, (char *)io->address(io->ctx, id) + row * row_bytes,
-                                   io->staging, n * row_bytes);
+            r->device->ops->upload(r->device, table + row * row_bytes, part, n * row_bytes);
         if (err != PL_ERR_OK) return pl_diag_set(d, err, "the rope table could not be copied");
     }
     return PL_ERR_OK;
 }
 
-static pl_err fill_tables(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
-    for (uint32_t i = 0; i < io->program->n_tensors; i++)
-        if (io->program->tensors[i].role == PL_ROLE_ROPE) PL_TRY(fill_rope(r, io, i, d));
+static pl_err fill_tables(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_program *p = pl_run_rung(r)->planned.program;
+    r->rope_length = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role != PL_ROLE_ROPE) continue;
+        const uint64_t length = t->layer == 1 ? pl_rope_length(&r->pf->model.rope, t->dims[0]) : 0;
+        PL_TRY(fill_rope(r, i, length, d));
+        if (length) r->rope_length = length;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_run_follow_length(struct pl_run *r, struct pl_diag *d) {
+    const uint64_t length = pl_rope_length(&r->pf->model.rope, r->micro.max_len);
+    if (length == 0 || length == r->rope_length) return PL_ERR_OK;
+    const uint32_t id = pl_program_find(pl_run_rung(r)->planned.program, PL_ROLE_ROPE, 0, 1);
+    PL_TRY(fill_rope(r, id, length, d));
+    r->rope_length = length;
     return PL_ERR_OK;
 }
 
@@ -73,7 +90,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     if (!has_memory(r)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_run_io(r, PL_PHASE_LOAD);
-    PL_TRY(fill_tables(r, &io, d));
+    PL_TRY(fill_tables(r, d));
     PL_TRY(load_base(r, &io, d));
     if (pl_mode_adapts(r->job->mode)) PL_TRY(load_adapter(r, &io, d));
     return r->pf->resume_path ? resume(r, &io, d) : PL_ERR_OK;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write continued.json beside the model of some golden cases: prompts, and the ids that greedy decoding puts behind them.
 
-The ids are those of the model classes of transformers in fp32 without a cache, and are kept only if float64 chooses the
+The ids are those of the model classes of transformers in fp32 without a cache or a memory of lengths, and are kept only if float64 chooses the
 same. The start weights of the case are used, with the start adapter where it has one.
 """
 import json
@@ -12,8 +12,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from generate import forget_lengths
+
 CASES = pathlib.Path(__file__).parent / "cases"
-NAMES = ("llama-full", "llama-tied-llama3", "qwen2-full", "qwen3-full", "mistral-window", "mistral-yarn", "lora-llama", "lora-rslora")
+NAMES = ("llama-full", "llama-tied-llama3", "qwen2-full", "qwen3-full", "mistral-window", "mistral-yarn", "llama-dynamic", "lora-llama", "lora-rslora")
 LENGTHS = (1, 6, 13)
 NEW = 20
 
@@ -21,6 +23,7 @@ NEW = 20
 def continued(model, prompt):
     ids, gap = list(prompt), float("inf")
     for _ in range(NEW):
+        forget_lengths(model)
         logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
         top = torch.topk(logits, 2).values
         gap = min(gap, float(top[0] - top[1]))

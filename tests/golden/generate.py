@@ -91,6 +91,7 @@ YARN = dict(
     beta_fast=2.0,
     beta_slow=0.1,
 )
+DYNAMIC = dict(rope_type="dynamic", rope_theta=20000.0, factor=3.0)
 LORA = dict(
     mode="lora",
     lora_r=8,
@@ -134,6 +135,13 @@ CASES = [
         "mistral",
         dict(sliding_window=None, tie_word_embeddings=True, rope_parameters=YARN),
         dict(weight_decay=0.1),
+        {},
+    ),
+    (
+        "llama-dynamic",
+        "llama",
+        dict(max_position_embeddings=18, tie_word_embeddings=True, rope_parameters=DYNAMIC),
+        dict(gradient_accumulation_steps=2, batch_size=1),
         {},
     ),
     (
@@ -360,12 +368,25 @@ def rotation_in_double(rotary):
         raise SystemExit("the frequencies here are not those of transformers")
 
     def forward(x, position_ids):
+        nonlocal frequency
+        if rope["rope_type"] == "dynamic":
+            length = max(int(position_ids.max()) + 1, config.max_position_embeddings)
+            stretch = rope["factor"] * length / config.max_position_embeddings - rope["factor"] + 1
+            frequency = (base * stretch ** (dim / (dim - 2))) ** -pairs
         angle = position_ids[..., None].double() * frequency
         angle = torch.cat((angle, angle), -1)
         scale = rotary.attention_scaling
         return (scale * angle.cos()).to(x.dtype), (scale * angle.sin()).to(x.dtype)
 
     return forward
+
+
+def forget_lengths(model):
+    """Dynamic positions remember the longest sequence there was; here each forward is the first."""
+    for module in model.modules():
+        if getattr(module, "rope_type", None) == "dynamic":
+            module.max_seq_len_cached = module.original_max_seq_len
+            module.register_buffer("inv_freq", module.original_inv_freq, persistent=False)
 
 
 def trainable(model):
@@ -394,6 +415,7 @@ def step_gradients(model, rows, run, step):
     targets = sum(int((labels[:, 1:] != MASKED).sum()) for _, labels, _ in batches)
     total = 0.0
     for ids, labels, mask in batches:
+        forget_lengths(model)
         logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         loss = cross_entropy(
             logits[:, :-1].flatten(0, 1),

@@ -253,6 +253,9 @@ static const struct {
      PL_ERR_MODEL_FIELD, "short_factor"},
     {"{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":2}}}",
      PL_ERR_MODEL_UNSUPPORTED, "`rope_parameters.full_attention`"},
+    {"{\"rope_scaling\":{\"type\":\"dynamic\"}}", PL_ERR_MODEL_FIELD, "factor` is missing"},
+    {"{\"head_dim\":2,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", PL_ERR_MODEL_FIELD,
+     "more than 2 dimensions"},
     {"{\"rope_scaling\":{\"factor\":4.0}}", PL_ERR_MODEL_FIELD, "no type"},
     {"{\"rope_scaling\":\"linear\"}", PL_ERR_MODEL_FIELD, "an object or null"},
     {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0},\"rope_parameters\":"

@@ -59,6 +59,22 @@ START_TEST(what_the_model_does_not_allow_is_refused_at_the_line_of_its_key) {
 }
 END_TEST
 
+static struct pl_program *build(const char *config, const char *length) {
+    static struct pl_model m;
+    const struct pl_traits traits = pl_traits_cpu(1);
+    struct pl_job job;
+    struct pl_job_shape shape;
+    struct pl_program *p;
+    ck_assert_int_eq(pl_model_parse("config.json", config, strlen(config), &m, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&job, "mode", "full", NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&job, "max_seq_length", length, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_shape_init(&job, &m, &traits, 1, &shape, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_program_create(&m, &shape, &traits, &p, NULL), PL_ERR_OK);
+    pl_job_finish(&job);
+    return p;
+}
+
 /* max_position_embeddings limits no sequence, so it says nothing about what a window hides. */
 START_TEST(a_window_hides_positions_of_every_longer_sequence) {
     static const char config[] =
@@ -69,24 +85,35 @@ START_TEST(a_window_hides_positions_of_every_longer_sequence) {
         const char *length;
         uint32_t window;
     } rows[] = {{"8", 0}, {"16", 0}, {"17", 16}, {"64", 16}};
-    static struct pl_model m;
-    const struct pl_traits traits = pl_traits_cpu(1);
-    ck_assert_int_eq(pl_model_parse("config.json", config, strlen(config), &m, NULL), PL_ERR_OK);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct pl_job job;
-        struct pl_job_shape shape;
-        struct pl_program *p;
-        ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
-        ck_assert_int_eq(pl_job_set(&job, "mode", "full", NULL), PL_ERR_OK);
-        ck_assert_int_eq(pl_job_set(&job, "max_seq_length", rows[i].length, NULL), PL_ERR_OK);
-        ck_assert_int_eq(pl_job_shape_init(&job, &m, &traits, 1, &shape, NULL), PL_ERR_OK);
-        ck_assert_int_eq(pl_program_create(&m, &shape, &traits, &p, NULL), PL_ERR_OK);
+        struct pl_program *p = build(config, rows[i].length);
         uint32_t op = 0;
         while (p->ops[op].kind != PL_OP_ATTENTION)
             op++;
         ck_assert_uint_eq(p->ops[op].attr.window, rows[i].window);
         pl_program_destroy(&p);
-        pl_job_finish(&job);
+    }
+}
+END_TEST
+
+START_TEST(a_second_table_of_positions_is_there_for_longer_sequences_alone) {
+    static const struct {
+        const char *settings, *length;
+        bool far;
+    } rows[] = {{"\"type\":\"dynamic\",\"factor\":2", "16", false},
+                {"\"type\":\"dynamic\",\"factor\":2", "17", true},
+                {"\"type\":\"yarn\",\"factor\":2", "64", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char config[512];
+        snprintf(config, sizeof config,
+                 "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,"
+                 "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":40,"
+                 "\"max_position_embeddings\":16,\"rope_scaling\":{%s}}",
+                 rows[i].settings);
+        struct pl_program *p = build(config, rows[i].length);
+        ck_assert_uint_ne(pl_program_find(p, PL_ROLE_ROPE, 0, 0), PL_NONE);
+        ck_assert_int_eq(pl_program_find(p, PL_ROLE_ROPE, 0, 1) != PL_NONE, rows[i].far);
+        pl_program_destroy(&p);
     }
 }
 END_TEST
@@ -96,6 +123,7 @@ int main(void) {
     TCase *t = tcase_create("shape");
     tcase_add_loop_test(t, what_the_model_does_not_allow_is_refused_at_the_line_of_its_key, 0,
                         sizeof cases / sizeof *cases);
+    tcase_add_test(t, a_second_table_of_positions_is_there_for_longer_sequences_alone);
     tcase_add_test(t, a_window_hides_positions_of_every_longer_sequence);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);

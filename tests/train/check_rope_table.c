@@ -131,9 +131,84 @@ static void expect_frequencies(const char *config, const double *got, const doub
 START_TEST(frequencies_and_scale_are_those_of_transformers) {
     const struct pl_rope *r = read_rope(recorded[_i].config);
     double freq[PAIRS];
-    pl_rope_frequencies(r, false, freq);
+    pl_rope_frequencies(r, 0, freq);
     expect_frequencies(recorded[_i].config, freq, recorded[_i].freq);
     ck_assert_double_eq_tol(r->attention_factor, recorded[_i].scale, 1e-14);
+}
+END_TEST
+
+#define FACTORS "\"short_factor\":[1,1,1.1,1.2,1,1,1,1],\"long_factor\":[1,2,3,4,5,6,7,8]"
+
+#define DYNAMIC                                                                                    \
+    "\"model_type\":\"llama\",\"max_position_embeddings\":128,\"rope_theta\":10000.0,"             \
+    "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4.0}"
+#define LONGROPE(positions, more)                                                                  \
+    "\"model_type\":\"phi3\",\"max_position_embeddings\":" positions                               \
+    ",\"original_max_position_embeddings\":64,\"rope_scaling\":{\"type\":\"longrope\"," FACTORS    \
+    "," more "}"
+
+/* What turns otherwise beyond a length. */
+static const struct {
+    const char *config;
+    uint64_t longest, length; /* of a micro-batch; that its frequencies are those of */
+    double scale;
+    double freq[PAIRS];
+} by_length[] = {
+    {DYNAMIC,
+     100,
+     0,
+     1,
+     {1.0, 0.316227764, 0.100000001, 0.0316227786, 0.00999999978, 0.00316227786, 0.00100000005,
+      0.000316227786}},
+    {DYNAMIC,
+     128,
+     0,
+     1,
+     {1.0, 0.316227764, 0.100000001, 0.0316227786, 0.00999999978, 0.00316227786, 0.00100000005,
+      0.000316227786}},
+    {DYNAMIC,
+     129,
+     129,
+     1,
+     {1.0, 0.314840704, 0.0991246626, 0.0312084779, 0.00982569903, 0.00309352996, 0.000973969174,
+      0.000306645117}},
+    {DYNAMIC,
+     512,
+     512,
+     1,
+     {1.0, 0.219212472, 0.0480541028, 0.0105340583, 0.00230919686, 0.000506204728, 0.000110966386,
+      2.43252125e-05}},
+    {LONGROPE("512", "\"factor\":2.0"),
+     64,
+     0,
+     1.0801234497346435,
+     {1.0, 0.316227764, 0.0909090936, 0.0263523124, 0.00999999978, 0.00316227786, 0.00100000005,
+      0.000316227786}},
+    {LONGROPE("512", "\"factor\":2.0"),
+     300,
+     65,
+     1.0801234497346435,
+     {1.0, 0.158113882, 0.0333333351, 0.00790569466, 0.00200000009, 0.00052704633, 0.000142857141,
+      3.95284733e-05}},
+    /* Phi3Config's 4096 wins over the settings */
+    {"\"model_type\":\"phi3\",\"max_position_embeddings\":8192,\"rope_scaling\":{\"type\":"
+     "\"yarn\"," FACTORS ",\"original_max_position_embeddings\":64}",
+     4096,
+     0,
+     1.0408329997330663,
+     {1.0, 0.316227764, 0.0909090936, 0.0263523124, 0.00999999978, 0.00316227786, 0.00100000005,
+      0.000316227786}},
+};
+#define N_BY_LENGTH (int)(sizeof by_length / sizeof *by_length)
+
+START_TEST(frequencies_beyond_a_length_are_those_of_transformers) {
+    const struct pl_rope *r = read_rope(by_length[_i].config);
+    double freq[PAIRS];
+    const uint64_t length = pl_rope_length(r, by_length[_i].longest);
+    ck_assert_uint_eq(length, by_length[_i].length);
+    pl_rope_frequencies(r, length, freq);
+    expect_frequencies(by_length[_i].config, freq, by_length[_i].freq);
+    ck_assert_double_eq_tol(r->attention_factor, by_length[_i].scale, 1e-14);
 }
 END_TEST
 
@@ -154,6 +229,7 @@ int main(void) {
     Suite *s = suite_create("train.rope_table");
     TCase *t = tcase_create("rope_table");
     tcase_add_loop_test(t, frequencies_and_scale_are_those_of_transformers, 0, N_RECORDED);
+    tcase_add_loop_test(t, frequencies_beyond_a_length_are_those_of_transformers, 0, N_BY_LENGTH);
     tcase_add_test(t, both_rows_of_a_position_carry_the_scale);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
