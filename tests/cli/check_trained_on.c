@@ -1,8 +1,8 @@
 /* check_trained_on.c - the examples of docs/trained-on.md are what the binary prints.
  *
- * An example is fences in this order: jsonl (rows.jsonl), perhaps jinja (chat.jinja), yaml (lines of
- * the job), text (what is printed). PLIMSOLL names the binary, TRAINED_ON the page, TOKENIZER the
- * tokenizer. With TRAINED_ON_OUT set the page of today is written there. */
+ * An example is fences in this order: jsonl (rows.jsonl), perhaps jinja (chat.jinja), yaml (lines
+ * of the job), text (what is printed). PLIMSOLL names the binary, TRAINED_ON the page, TOKENIZER
+ * the tokenizer. With TRAINED_ON_OUT set the page of today is written there. */
 #include "estimator/base/text.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"

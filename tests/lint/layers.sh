@@ -90,7 +90,7 @@ is_ignored() {
 }
 strangers=$(
     for folder in */; do
-        case " $rooms configs " in *" ${folder%/} "*) continue ;; esac
+        case " $rooms configs docs " in *" ${folder%/} "*) continue ;; esac
         is_ignored "${folder%/}" || echo "$folder: no room of the source tree"
     done
 )
