@@ -5,8 +5,9 @@
  * check_outcome(). Requests that the same calls led to more often than the case allows are passed
  * over, and under a sanitizer, where a run also must not leak, all but some 150;
  * PLIMSOLL_FAULT=all tries every one, PLIMSOLL_FAULT=N and N+ that one alone. */
+#include "estimator/base/alloc.h"
 #include "estimator/base/errors.h"
-#include "tests/fault/memory.h"
+#include "tests/support/fault_shim.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
 #include "tools/cli.h"
@@ -20,14 +21,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define MAX_WORDS   16
-#define MAX_CALLS   (1u << 20) /* requests whose callers are told apart */
 #define MAX_REPORTS 24         /* of failures that differ, by a case */
 #define SLOW_RUNS   150        /* requests that are tried where a run is slow */
 #define LIMIT_S     20         /* seconds that a run may take: it hangs */
@@ -158,16 +157,10 @@ static const struct oom_case cases[] = {
 
 /* --- one run ---------------------------------------------------------------------------------- */
 
-/* What a run shares with its parent. */
-struct shared {
-    uint64_t requests, recorded;
-    uint64_t callers[MAX_CALLS];
-};
-
 struct rig {
     const struct oom_case *c;
     char dir[SCRATCH_PATH];
-    struct shared *shared;
+    uint64_t requests, *callers; /* of the run that nothing disturbs; [requests], hashes */
     uint64_t told[MAX_REPORTS]; /* hashes of what was reported */
     unsigned n_told, broken;
     uint64_t only; /* the request that was asked for; 0: all */
@@ -184,9 +177,43 @@ static void redirect(int fd, const char *path, int flags) {
     close(opened);
 }
 
+/* Memory of the process by fault_shim.h. A sanitizer has its own: there, what Plimsoll and jansson
+ * ask for. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+enum { IS_SLOW = false };
+
+static void begin_faults(const struct rig *r, struct failure f) {
+    setenv("FAULT_CALLS", "memory", 1);
+    setenv("FAULT_AT", textf("%" PRIu64 "%s", f.at, f.count > 1 ? "+" : ""), 1);
+    setenv("FAULT_COUNT", in_dir(r->dir, "requests"), 1);
+    if (!f.at) setenv("FAULT_CALLERS", in_dir(r->dir, "callers"), 1);
+    if (r->only) setenv("FAULT_TRACE", "1", 1);
+    setenv("FAULT_NO_SYNC", "1", 1);
+    fault_shim_begin();
+}
+
+static void end_faults(const struct rig *r) {
+    (void)r;
+    fault_shim_end();
+}
+#else
+enum { IS_SLOW = true };
+
+static void begin_faults(const struct rig *r, struct failure f) {
+    (void)r;
+    pl_alloc_fail(f.at, f.count);
+}
+
+static void end_faults(const struct rig *r) {
+    uint64_t requests = pl_alloc_requests();
+    pl_alloc_fail(0, 0);
+    file_write(in_dir(r->dir, "requests"), textf("%" PRIu64 "\n", requests));
+}
+#endif
+
 /* The child: the program from its first line to its last. */
 static void become(const struct rig *r, const char *const words[], const char *cwd,
-                   struct failure f, uint64_t *callers) {
+                   struct failure f) {
     char *argv[MAX_WORDS + 2] = {strdup("plimsoll")};
     int argc = 1;
     for (; words[argc - 1]; argc++)
@@ -198,24 +225,20 @@ static void become(const struct rig *r, const char *const words[], const char *c
     mallopt(M_PERTURB, 0); /* which meson sets, and which touches every page of large blocks */
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     alarm(LIMIT_S);
-    if (callers) memory_record(callers, MAX_CALLS);
-    if (r->only) memory_trace();
-    memory_fail(f.at, f.count);
+    begin_faults(r, f);
     int status = pl_cli_main(argc, argv);
-    r->shared->requests = memory_requests();
-    memory_fail(0, 0);
+    end_faults(r);
     for (int i = 0; i < argc; i++)
         free(argv[i]);
     exit(status);
 }
 
 /* The exit status, or 128 + a signal. */
-static int run(const struct rig *r, const char *const words[], const char *cwd, struct failure f,
-               uint64_t *callers) {
+static int run(const struct rig *r, const char *const words[], const char *cwd, struct failure f) {
     int status;
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
-    if (pid == 0) become(r, words, cwd, f, callers);
+    if (pid == 0) become(r, words, cwd, f);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -392,7 +415,7 @@ static void try(struct rig *r, struct failure f) {
         scratch_remove(rig_path(r, work));
         scratch_copy(rig_path(r, start), rig_path(r, work));
     }
-    int status = run(r, r->c->words, rig_path(r, r->c->writes ? work : start), f, NULL);
+    int status = run(r, r->c->words, rig_path(r, r->c->writes ? work : start), f);
     const char *wrong = check_outcome(r, status);
     r->tried++;
     r->survived += status == 0;
@@ -401,11 +424,10 @@ static void try(struct rig *r, struct failure f) {
 }
 
 static void run_command(const char *dir, const char *const words[]) {
-    static struct shared ignored;
-    struct rig r = {.shared = &ignored};
+    struct rig r = {0};
     snprintf(r.dir, sizeof r.dir, "%.*s", (int)(strrchr(dir, '/') - dir), dir);
     file_write(in_dir(r.dir, "stdin"), "");
-    int status = run(&r, words, dir, (struct failure){0, 0}, NULL);
+    int status = run(&r, words, dir, (struct failure){0, 0});
     char *err = file_read(in_dir(r.dir, "stderr"), NULL);
     ck_assert_msg(status == 0, "%s: exit %d: %s", words[0], status, err);
     free(err);
@@ -416,9 +438,6 @@ static void make_rig(struct rig *r, const struct oom_case *c) {
     *r = (struct rig){.c = c};
     if (access("/dev/shm", W_OK) == 0 && !getenv("TMPDIR")) setenv("TMPDIR", "/dev/shm", 1);
     scratch_make(r->dir);
-    r->shared =
-        mmap(NULL, sizeof *r->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert(r->shared != MAP_FAILED);
     ck_assert_int_eq(mkdir(rig_path(r, start), 0777), 0);
     setenv("XDG_CACHE_HOME", "cache", 1);
     setenv("HF_HUB_CACHE", "hub", 1);
@@ -431,34 +450,40 @@ static void make_rig(struct rig *r, const struct oom_case *c) {
 /* The run that nothing disturbs; two, since the first may leave files that the second finds. */
 static void run_undisturbed(struct rig *r) {
     const char *cwd = r->c->writes ? undisturbed : start;
+    size_t n = 0;
     if (r->c->writes) scratch_copy(rig_path(r, start), rig_path(r, undisturbed));
-    int status = run(r, r->c->words, rig_path(r, cwd), (struct failure){0, 0}, r->shared->callers);
+    int status = run(r, r->c->words, rig_path(r, cwd), (struct failure){0, 0});
     char *err = file_read(rig_path(r, "stderr"), NULL);
     ck_assert_msg(status == 0, "undisturbed: exit %d: %s", status, err);
     free(err);
     ck_assert_int_eq(rename(rig_path(r, "stdout"), rig_path(r, "expected")), 0);
+    char *requests = file_read(rig_path(r, "requests"), NULL);
+    r->requests = strtoull(requests, NULL, 10);
+    free(requests);
+    if (!IS_SLOW) r->callers = (uint64_t *)(void *)file_read(rig_path(r, "callers"), &n);
+    ck_assert(IS_SLOW || n == r->requests * sizeof *r->callers);
 }
 
 /* Whether request n has callers that not enough were tried of. */
 static bool is_new(const struct rig *r, uint64_t n) {
     unsigned seen = 0;
-    if (!r->c->alike || n > MAX_CALLS || memory_is_slow()) return true;
+    if (!r->c->alike || IS_SLOW) return true;
     for (uint64_t i = 0; i + 1 < n && seen < r->c->alike; i++)
-        seen += r->shared->callers[i] == r->shared->callers[n - 1];
+        seen += r->callers[i] == r->callers[n - 1];
     return seen < r->c->alike;
 }
 
 static void loop(struct rig *r) {
     const char *given = getenv("PLIMSOLL_FAULT");
     bool all = given && strcmp(given, "all") == 0;
-    uint64_t requests = r->shared->requests;
+    uint64_t requests = r->requests;
     r->only = given && !all ? strtoull(given, NULL, 10) : 0;
     if (r->only) {
         try(r, (struct failure){r->only, strchr(given, '+') ? UINT64_MAX : 1});
         printf("%s: its files are in %s\n", r->c->name, r->dir);
         return;
     }
-    uint64_t stride = !all && memory_is_slow() ? 1 + requests / SLOW_RUNS : 1;
+    uint64_t stride = !all && IS_SLOW ? 1 + requests / SLOW_RUNS : 1;
     for (uint64_t n = 1; n <= requests; n += stride) {
         if (!all && !is_new(r, n)) continue;
         try(r, (struct failure){n, 1});
@@ -477,8 +502,9 @@ START_TEST(every_request_that_fails_is_told_or_made_up_for) {
     loop(&r);
     printf("%s: %" PRIu64 " requests; %" PRIu64 " runs, %" PRIu64 " succeeded, %" PRIu64
            " were refused, %u broke the rules\n",
-           wanted, r.shared->requests, r.tried, r.survived, r.refused, r.broken);
+           wanted, r.requests, r.tried, r.survived, r.refused, r.broken);
     if (!r.only) scratch_remove(r.dir);
+    free(r.callers);
     ck_assert_uint_eq(r.broken, 0);
 }
 END_TEST

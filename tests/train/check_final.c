@@ -1,6 +1,6 @@
 /* check_final.c - what a run leaves in output_dir is of one save, wherever the process that writes
  * it is killed: the real binary, killed before every call that changes a file of its final save.
- * KILL_AT_LIBRARY names the preloaded library that kills. */
+ * FAULT_SHIM names the preloaded library that kills (tests/support/fault_shim.h). */
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
@@ -30,7 +30,7 @@ static void tear_down(void) {
 #define TRAIN_WELL(...) plimsoll_train_expect(0, dir, (const char *[]){__VA_ARGS__, NULL})
 
 static const struct kind {
-    const char *mode, *from;    /* KILL_FROM */
+    const char *mode, *from;    /* FAULT_FROM */
     const char *old, *new;      /* what makes the two runs differ */
     const char *const files[4]; /* of the set, in the directory `in` */
     const char *in;
@@ -94,9 +94,11 @@ static void verify(const char *when) {
 /* False: it came to its end before that call. */
 static bool train_killed_at(const struct kind *k, int at) {
     const char *words[] = {"env",
-                           textf("LD_PRELOAD=%s", getenv("KILL_AT_LIBRARY")),
-                           textf("KILL_FROM=%s", k->from),
-                           textf("KILL_AT=%d", at),
+                           textf("LD_PRELOAD=%s", getenv("FAULT_SHIM")),
+                           "FAULT_CALLS=changes",
+                           "FAULT_DO=kill",
+                           textf("FAULT_FROM=%s", k->from),
+                           textf("FAULT_AT=%d", at),
                            getenv("PLIMSOLL"),
                            "train",
                            "run.yaml",
@@ -162,7 +164,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("train.final");
     TCase *tc = tcase_create("kills");
-    if (!getenv("KILL_AT_LIBRARY")) return 77; /* a sanitizer's own library has to be the first */
+    if (!getenv("FAULT_SHIM")) return 77; /* a sanitizer's own library has to be the first */
     tcase_set_timeout(tc, 300);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_kill_in_the_final_save_leaves_one_save, 0, 2 * N_KINDS);

@@ -45,18 +45,20 @@ static void expect(const struct outcome *o, int status, const char *what) {
     ck_assert_msg(strstr(o->err, what) != NULL, "no `%s` in: %s", what, o->err);
 }
 
-/* What calls_shim.c does in the next runs; NULL: nothing any more. */
-static void shim(const char *name, const char *value) {
-    static const char *const names[] = {"CALLS_LOG", "CALLS_KILL", "CALLS_FAIL"};
+/* What fault_shim.h does in the next runs, name and value in turn; no name: nothing any more. */
+static void shim(const char *const settings[]) {
+    static const char *const names[] = {"FAULT_CALLS", "FAULT_AT",  "FAULT_DO",
+                                        "FAULT_PATH",  "FAULT_LOG", "LD_PRELOAD"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
-    unsetenv("LD_PRELOAD");
-    if (!name) return;
-    setenv(name, value, 1);
-    setenv("LD_PRELOAD", CALLS_SHIM, 1);
+    if (!settings) return;
+    for (size_t i = 0; settings[i]; i += 2)
+        setenv(settings[i], settings[i + 1], 1);
+    setenv("LD_PRELOAD", FAULT_SHIM, 1);
     /* it comes before the sanitizer's library, which has no quarrel with that */
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
 }
+#define SHIM(...) shim((const char *[]){__VA_ARGS__, NULL})
 
 /* --- what cannot be read is not absent ----------------------------------------------------------
  */
@@ -70,12 +72,13 @@ START_TEST(a_checkpoint_that_cannot_be_read_ends_the_start_and_stays) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
     TRAIN_WELL("max_steps=3");
     scratch_copy(in_dir(dir, "out"), textf("%s/before", dir));
-    shim("CALLS_FAIL", textf("%d:/trainer_state.json", errors[_i].error));
+    SHIM("FAULT_CALLS", "open", "FAULT_PATH", "/trainer_state.json$", "FAULT_AT", "1+", "FAULT_DO",
+         textf("%d", errors[_i].error));
     FAILS_WITH(5, "CHECKPOINT_FILE", errors[_i].says, "max_steps=6");
     FAILS_WITH(5, "CHECKPOINT_FILE", "out/checkpoint-3/trainer_state.json", "max_steps=6");
     FAILS_WITH(5, "CHECKPOINT_FILE", "nothing was removed", "max_steps=6");
     FAILS_WITH(5, "CHECKPOINT_FILE", "trainer_state.json", "max_steps=6", "resume=never");
-    shim(NULL, NULL);
+    shim(NULL);
     for (int step = 1; step <= 3; step++)
         checkpoint_assert_same(textf("%s/before/checkpoint-%d", dir, step),
                                textf("%s/out/checkpoint-%d", dir, step));
@@ -291,10 +294,10 @@ START_TEST(a_start_over_that_is_killed_never_goes_on_as_the_old_run) {
     for (int at = 1; !ended; at++) {
         scratch_remove(in_dir(dir, "out"));
         scratch_copy(in_dir(dir, "old"), textf("%s/out", dir));
-        shim("CALLS_KILL", textf("%d", at));
+        SHIM("FAULT_CALLS", "rename,unlink", "FAULT_DO", "kill", "FAULT_AT", textf("%d", at));
         struct outcome o =
             TRAIN("max_steps=3", "save_steps=1", "resume=never", "save_total_limit=9");
-        shim(NULL, NULL);
+        shim(NULL);
         ended = o.status == 0;
         ck_assert_msg(ended || o.status == 128 + 9, "exit %d: %s", o.status, o.err);
         outcome_finish(&o);
@@ -305,6 +308,7 @@ START_TEST(a_start_over_that_is_killed_never_goes_on_as_the_old_run) {
         ck_assert_msg(begun || strstr(o.err, "behind step 6"), "killed at %d: %s", at, o.err);
         outcome_finish(&o);
         ck_assert_int_lt(at, 200);
+        ck_assert_msg(!ended || at > 10, "only %d calls were met", at - 1);
     }
 }
 END_TEST
@@ -393,12 +397,12 @@ START_TEST(the_log_is_on_disk_before_the_checkpoint_that_follows_it) {
     char log[SCRATCH_PATH + 16];
     snprintf(log, sizeof log, "%s/calls", dir);
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 1\n");
-    shim("CALLS_LOG", log);
+    SHIM("FAULT_CALLS", "rename,sync", "FAULT_LOG", log);
     TRAIN_WELL("max_steps=3");
-    shim(NULL, NULL);
+    shim(NULL);
     char *calls = file_read(log, NULL), *from = calls;
     for (int step = 1; step <= 3; step++) {
-        char *named = strstr(from, textf("rename out/checkpoint-%d\n", step));
+        char *named = strstr(from, textf("/out/checkpoint-%d\n", step));
         ck_assert_msg(named != NULL, "checkpoint-%d has no name: %s", step, calls);
         *named = 0;
         ck_assert_msg(strstr(from, "/out/train_log.jsonl\n") != NULL,
