@@ -318,7 +318,7 @@ json_t *pl_log_real(double v) {
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d) {
+static pl_err log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d) {
     const struct {
         const char *key;
         json_t *value; /* stolen by the object, also when setting it fails */
@@ -344,4 +344,14 @@ pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl
         fields = NULL;
     }
     return pl_log_event(log, "step", fields, d);
+}
+
+/* The step is done, and what is saved of it must not lack its line. Nothing of the line has been
+ * written where there was no memory for it. */
+pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d) {
+    struct pl_diag first = {0};
+    pl_err err = log_step(log, r, &first);
+    if (err == PL_ERR_HOST_OOM) return log_step(log, r, d);
+    if (err != PL_ERR_OK && d) *d = first;
+    return err;
 }

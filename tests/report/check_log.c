@@ -1,4 +1,5 @@
 /* check_log.c - train_log.jsonl: whole lines, exact numbers, resume. */
+#include "estimator/base/alloc.h"
 #include "runtime/report/report.h"
 
 #include <check.h>
@@ -210,6 +211,38 @@ END_TEST
 
 /* --- failures -------------------------------------------------------------------------------- */
 
+/* The step is done by then, and will be saved: without its line the log would have a hole. */
+START_TEST(a_request_for_memory_that_fails_costs_no_step_its_line) {
+    uint64_t requests = 1;
+    json_set_alloc_funcs(pl_malloc, free);
+    for (uint64_t at = 1; at <= requests; at++) {
+        struct pl_log *log = open_log(0, NULL);
+        struct pl_diag d = {0};
+        pl_alloc_fail(at, 1);
+        pl_err err = pl_log_step(log, &report, &d);
+        requests = pl_alloc_requests() > requests ? pl_alloc_requests() : requests;
+        pl_alloc_fail(0, 0);
+        pl_log_close(&log);
+        ck_assert_msg(err == PL_ERR_OK && d.err == PL_ERR_OK, "request %d: %s", (int)at, d.message);
+        ck_assert_msg(strchr(read_file(), '\n') != NULL, "request %d: no line", (int)at);
+    }
+    ck_assert_uint_gt(requests, 10);
+}
+END_TEST
+
+START_TEST(memory_that_stays_short_is_told) {
+    struct pl_log *log = open_log(0, NULL);
+    struct pl_diag d = {0};
+    json_set_alloc_funcs(pl_malloc, free);
+    pl_alloc_fail(1, UINT64_MAX);
+    pl_err err = pl_log_step(log, &report, &d);
+    pl_alloc_fail(0, 0);
+    pl_log_close(&log);
+    ck_assert_int_eq(err, PL_ERR_HOST_OOM);
+    ck_assert_int_eq(d.err, PL_ERR_HOST_OOM);
+}
+END_TEST
+
 START_TEST(a_line_cut_short_by_a_full_disk_is_taken_back) {
     struct pl_log *log = open_log(0, NULL);
     ck_assert_int_eq(pl_log_event(log, "first", json_object(), NULL), PL_ERR_OK);
@@ -303,6 +336,8 @@ int main(void) {
     tcase_add_test(tc, a_new_run_starts_with_an_empty_log);
     tcase_add_test(tc, losses_read_back_with_nan_for_null);
     tcase_add_test(tc, a_long_log_reads_back_whole);
+    tcase_add_test(tc, a_request_for_memory_that_fails_costs_no_step_its_line);
+    tcase_add_test(tc, memory_that_stays_short_is_told);
     tcase_add_test(tc, a_line_cut_short_by_a_full_disk_is_taken_back);
     tcase_add_test(tc, a_rewrite_that_fails_keeps_the_old_log);
     tcase_add_loop_test(tc, a_link_in_the_place_of_the_log_is_not_written_through, 0, 3);
