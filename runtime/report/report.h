@@ -45,7 +45,7 @@ void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
 /* Writes {"event":name, ...fields} as one line and flushes; steals `fields`, also on failure; NULL
  * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d);
-/* Tries once more where there was no memory for the line. */
+/* Tries once more where the line could not be written. */
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d);
 /* What was logged so far survives a power cut. */
 pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d);
