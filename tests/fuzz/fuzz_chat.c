@@ -9,16 +9,25 @@
 
 #define MESSAGES_MOST 16
 
+/* Behind the first character of a line, which may have several bytes. */
+static const char *content_of(const char *line, const char *end) {
+    if (line < end) line++;
+    while (line < end && (*line & 0xC0) == 0x80)
+        line++;
+    return line;
+}
+
 static size_t cut_messages(const char *text, struct pl_chat_message out[MESSAGES_MOST]) {
     size_t n = 0;
     for (const char *end; *text && n < MESSAGES_MOST; text = *end ? end + 1 : end) {
         end = strchrnul(text, '\n');
+        const char *content = content_of(text, end);
         out[n++] = (struct pl_chat_message){
             .role = *text == 's'   ? PL_CHAT_SYSTEM
                     : *text == 'u' ? PL_CHAT_USER
                                    : PL_CHAT_ASSISTANT,
-            .content = end > text ? text + 1 : text,
-            .n = end > text ? (size_t)(end - text - 1) : 0,
+            .content = content,
+            .n = (size_t)(end - content),
         };
     }
     return n;
