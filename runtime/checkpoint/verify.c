@@ -53,13 +53,21 @@ static struct pl_verify_file *row_of(struct pl_verify *v, const char *path, stru
     return row;
 }
 
+/* A message that does not name its file gets it. */
+static char *problem_of(const struct pl_diag *said) {
+    char *text = NULL;
+    if (!said->file[0] || strstr(said->message, said->file)) return pl_strdup(said->message);
+    (void)pl_asprintf(&text, "%s: %s", said->file, said->message);
+    return text;
+}
+
 /* V1: what a check said of a file becomes its row; memory that is not there stays an error. */
 static pl_err take(struct pl_verify *v, const char *path, pl_err err, const struct pl_diag *said,
                    struct pl_diag *d) {
     struct pl_verify_file *row = row_of(v, path, d);
     if (!row || err == PL_ERR_HOST_OOM) return pl_host_oom(d, path);
     if (err == PL_ERR_OK || row->problem) return PL_ERR_OK;
-    row->problem = pl_strdup(said->message);
+    row->problem = problem_of(said);
     v->problems++;
     return row->problem ? PL_ERR_OK : pl_host_oom(d, path);
 }
@@ -332,6 +340,13 @@ static pl_err verify_one(struct pl_verify *v, const char *dir, struct pl_diag *d
     return PL_ERR_OK;
 }
 
+/* What a removal that was cut off has left: weights without the files that say what they are. No run
+ * starts from it. */
+static bool is_remnant(const char *dir) {
+    return !holds(dir, PL_STATE_FILE, "") && !holds(dir, "config.json", "") &&
+           !holds(dir, "adapter_config.json", "");
+}
+
 /* checkpoint-N of an output_dir. */
 static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag *d) {
     static const char prefix[] = "checkpoint-";
@@ -345,7 +360,10 @@ static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag
             digits[strspn(digits, "0123456789")])
             continue;
         char *path = pl_path_join(dir, e->d_name);
-        err = path ? verify_one(v, path, d) : pl_host_oom(d, "a path");
+        if (!path)
+            err = pl_host_oom(d, "a path");
+        else if (!is_remnant(path))
+            err = verify_one(v, path, d);
         free(path);
     }
     if (err == PL_ERR_OK && errno) err = pl_file_read_error(d, dir);

@@ -184,6 +184,21 @@ START_TEST(a_directory_without_any_of_these_is_an_error) {
 END_TEST
 
 /* Another trainer's state is none of ours, and says nothing of the files. */
+/* Removing a checkpoint begins with its state and may be cut off at any file; a start passes over
+ * what is left, and so does this, unless it is asked about it. */
+START_TEST(what_a_removal_left_is_no_damage) {
+    train("full", NULL);
+    forget_digests("out/checkpoint-1");
+    ck_assert_int_eq(unlink(in_dir(dir, "out/checkpoint-1/config.json")), 0);
+    struct outcome o = verify(0, "out");
+    ck_assert_ptr_null(strstr(o.out, "out/checkpoint-1"));
+    outcome_finish(&o);
+    o = verify(5, "out/checkpoint-1");
+    ck_assert_msg(strstr(o.out, "damaged  out/checkpoint-1/config.json: ") != NULL, "%s", o.out);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_state_of_another_trainer_is_passed_over) {
     train("full", NULL);
     file_write(in_dir(dir, "out/checkpoint-2/trainer_state.json"), "{\"global_step\": 2}\n");
@@ -201,6 +216,7 @@ int main(void) {
     tcase_add_loop_test(t, every_damage_is_named, 0, (int)(sizeof damages / sizeof *damages));
     tcase_add_test(t, the_answer_in_json_names_files_and_problems);
     tcase_add_test(t, a_directory_without_any_of_these_is_an_error);
+    tcase_add_test(t, what_a_removal_left_is_no_damage);
     tcase_add_test(t, a_state_of_another_trainer_is_passed_over);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
