@@ -386,9 +386,9 @@ static void put_inputs(const struct pl_estimate *e, json_t **o) {
     put_int(o, "batch_size", e->batch_size);
     put_int(o, "gradient_accumulation", e->gradient_accumulation);
     put_int(o, "max_seq_length", e->job->max_seq_length);
+    const struct pl_targets *adapted = &e->planned.program->shape.lora_targets;
     pl_json_set(o, "lora_r",
-                e->planned.program->shape.lora_targets.rows ? json_integer(e->job->lora_r)
-                                                       : json_null());
+                adapted->rows | adapted->once ? json_integer(e->job->lora_r) : json_null());
 }
 
 static void put_verdict(const struct pl_estimate *e, json_t **o) {

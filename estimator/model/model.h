@@ -126,6 +126,9 @@ struct pl_param_row {
 #define PL_MODEL_MAX_ROWS 24
 /* The distinct rows of the family as this model has them (per-layer ones once); their count. */
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
+/* The same, and behind them the head of a tied model: no file holds it, but it is a module, and an
+ * adapter on it leaves the embedding alone. */
+uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
 /* Full tensor name in the files: "model.layers.3.self_attn.q_proj.weight". */
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]);
 

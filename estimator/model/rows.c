@@ -94,28 +94,41 @@ static const struct {
     {PL_SLOT_NORM1, IN_BOTH, "input_layernorm.weight", NULL, X_ZERO, X_C},
     {PL_SLOT_NORM2, IN_BOTH, "post_attention_layernorm.weight", NULL, X_ZERO, X_C},
     {PL_SLOT_NORMF, IN_BOTH, "model.norm.weight", NULL, X_ZERO, X_C},
-    {PL_SLOT_HEAD, IN_BOTH, "lm_head.weight", NULL, X_ZERO, X_V},
+    /* the last: pl_model_modules() */
+    {PL_SLOT_HEAD, IN_BOTH, "lm_head.weight", "lm_head", X_ZERO, X_V},
 };
-_Static_assert(sizeof file_rows / sizeof *file_rows <= PL_MODEL_MAX_ROWS, "rows fit the mask");
+#define N_FILE_ROWS (sizeof file_rows / sizeof *file_rows)
+_Static_assert(N_FILE_ROWS <= PL_MODEL_MAX_ROWS, "rows fit the mask");
+
+static struct pl_param_row row_of(const struct pl_model *m, size_t i) {
+    struct pl_slot_shape s;
+    pl_model_slot(m, file_rows[i].slot, &s);
+    return (struct pl_param_row){
+        .slot = file_rows[i].slot,
+        .suffix = file_rows[i].suffix,
+        .module = file_rows[i].module,
+        .per_layer = s.per_layer,
+        .vector = s.vector,
+        .row0 = extent(m, file_rows[i].row0),
+        .rows = extent(m, file_rows[i].rows),
+        .cols = s.cols,
+    };
+}
 
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
     const enum layout skipped = m->family == PL_FAMILY_PHI3 ? IN_SPLIT : IN_FUSED;
     uint32_t n = 0;
-    for (size_t i = 0; i < sizeof file_rows / sizeof *file_rows; i++) {
+    for (size_t i = 0; i < N_FILE_ROWS; i++) {
         struct pl_slot_shape s;
         pl_model_slot(m, file_rows[i].slot, &s);
-        if (!s.present || file_rows[i].layout == skipped) continue;
-        out[n++] = (struct pl_param_row){
-            .slot = file_rows[i].slot,
-            .suffix = file_rows[i].suffix,
-            .module = file_rows[i].module,
-            .per_layer = s.per_layer,
-            .vector = s.vector,
-            .row0 = extent(m, file_rows[i].row0),
-            .rows = extent(m, file_rows[i].rows),
-            .cols = s.cols,
-        };
+        if (s.present && file_rows[i].layout != skipped) out[n++] = row_of(m, i);
     }
+    return n;
+}
+
+uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
+    uint32_t n = pl_model_rows(m, out);
+    if (m->tied) out[n++] = row_of(m, N_FILE_ROWS - 1);
     return n;
 }
 

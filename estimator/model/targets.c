@@ -61,7 +61,7 @@ static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_
 
 /* Modules that a decoder has once, which have no adapters here. */
 static bool is_whole(const char *name) {
-    return strcmp(name, "lm_head") == 0 || strcmp(name, "embed_tokens") == 0;
+    return strcmp(name, "embed_tokens") == 0;
 }
 
 static pl_err refuse_name(struct finder *f, enum pl_target_field field, const char *name) {
@@ -124,6 +124,12 @@ static enum fit fit_path(const char *name, const char *path) {
     return n == length ? FIT_WHOLE : path[length - n - 1] == '.' ? FIT_END : FIT_NONE;
 }
 
+/* `lm_head`, which stands in no list of layers. */
+static bool is_whole_path(const struct pl_param_row *row, const char *name) {
+    size_t n = strlen(name);
+    return !row->per_layer && strncmp(row->suffix, name, n) == 0 && row->suffix[n] == '.';
+}
+
 static bool is_pattern(const struct pl_target_names *names) {
     return names->n == 1 && pl_target_is_pattern(names->items[0]);
 }
@@ -136,8 +142,9 @@ static pl_err name_matches(struct finder *f, enum pl_target_field field,
     char path[128];
     bool yes = false;
     if (!is_pattern(names) && !strchr(name, '.')) {
-        yes = module && (strcmp(name, module) == 0 || strcmp(name, "all-linear") == 0);
-        *out = yes ? FIT_END : FIT_NONE;
+        bool all = f->rows[row].per_layer && strcmp(name, "all-linear") == 0;
+        yes = module && (all || strcmp(name, module) == 0);
+        *out = !yes ? FIT_NONE : is_whole_path(&f->rows[row], name) ? FIT_WHOLE : FIT_END;
         return PL_ERR_OK;
     }
     pl_target_path(&f->rows[row], layer, path);
@@ -170,8 +177,9 @@ static pl_err check_adaptable(struct finder *f, uint32_t row, uint64_t layer) {
 
 /* `layers_to_transform` counts what was not named by its whole path. */
 static bool is_in_layers(const struct finder *f, enum pl_target_field field, enum fit fit,
-                         uint64_t layer) {
-    return field != PL_TARGET_MODULES || fit == FIT_WHOLE || pl_target_has_layer(f->c, layer);
+                         uint32_t row, uint64_t layer) {
+    if (field != PL_TARGET_MODULES || fit == FIT_WHOLE) return true;
+    return f->rows[row].per_layer ? pl_target_has_layer(f->c, layer) : !f->c->some_layers;
 }
 
 /* Marks in marks[layer] the rows that one name stands for; *found: there is one. */
@@ -187,7 +195,7 @@ static pl_err mark_name(struct finder *f, enum pl_target_field field,
             if (fit == FIT_NONE) continue;
             if (field == PL_TARGET_MODULES) PL_TRY(check_adaptable(f, r, l));
             *found = true;
-            if (is_in_layers(f, field, fit, l)) marks[l] |= UINT32_C(1) << r;
+            if (is_in_layers(f, field, fit, r, l)) marks[l] |= UINT32_C(1) << r;
         }
     }
     return PL_ERR_OK;
@@ -244,6 +252,13 @@ static pl_err check_layers(struct finder *f) {
 
 /* ---- all of it ---- */
 
+static uint32_t rows_outside_layers(const struct finder *f) {
+    uint32_t mask = 0;
+    for (uint32_t r = 0; r < f->n_rows; r++)
+        if (!f->rows[r].per_layer) mask |= UINT32_C(1) << r;
+    return mask;
+}
+
 static pl_err find(struct finder *f, struct pl_targets *out) {
     uint32_t excluded[PL_MODEL_MAX_LAYERS], *marks = out->absent;
     if (f->c->modules.n == 0) {
@@ -254,16 +269,17 @@ static pl_err find(struct finder *f, struct pl_targets *out) {
     PL_TRY(check_layers(f));
     PL_TRY(mark_names(f, PL_TARGET_MODULES, &f->c->modules, marks));
     PL_TRY(mark_names(f, PL_TARGET_EXCLUDED, &f->c->excluded, excluded));
+    const uint32_t once = rows_outside_layers(f);
     for (uint64_t l = 0; l < f->m->layers; l++) {
         marks[l] &= ~excluded[l];
-        out->rows |= marks[l];
+        out->once |= marks[l] & once;
+        out->rows |= marks[l] & ~once;
     }
     for (uint64_t l = 0; l < f->m->layers; l++)
         out->absent[l] = out->rows & ~marks[l];
-    if (!out->rows)
+    if (!out->rows && !out->once)
         return refuse_choice(f, f->c->excluded.n ? PL_TARGET_EXCLUDED : PL_TARGET_LAYERS,
                              "leaves no module to adapt", "at least one must be left");
-    /* rows that stand once are of layer 0 alone; elsewhere nobody asks for them */
     return PL_ERR_OK;
 }
 
@@ -271,7 +287,7 @@ pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *
                        struct pl_targets *out, enum pl_target_field *wrong, struct pl_diag *d) {
     struct finder f = {.m = m, .c = c, .d = d};
     memset(out, 0, sizeof *out); /* padding too: shapes are compared byte by byte */
-    f.n_rows = pl_model_rows(m, f.rows);
+    f.n_rows = pl_model_modules(m, f.rows);
     pl_err err = find(&f, out);
     if (wrong) *wrong = f.wrong;
     return err;

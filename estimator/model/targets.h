@@ -36,8 +36,9 @@ static inline bool pl_target_has_layer(const struct pl_target_choice *c, uint64_
 /* Which field of the choice an error is about. */
 enum pl_target_field { PL_TARGET_MODULES, PL_TARGET_EXCLUDED, PL_TARGET_LISTS, PL_TARGET_LAYERS };
 
-/* Masks over pl_model_rows(). */
+/* Masks over pl_model_modules(). */
 struct pl_targets {
+    uint32_t once;                        /* with an adapter, outside the layers */
     uint32_t rows;                        /* with an adapter in some layer */
     uint32_t absent[PL_MODEL_MAX_LAYERS]; /* of these, the ones without one in a layer */
 };

@@ -191,17 +191,16 @@ bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {
     return b->training && b->err == PL_ERR_OK && tensor != PL_NONE && b->grad[tensor] != PL_NONE;
 }
 
-static size_t slot_index(const struct pl_builder *b, enum pl_slot slot) {
-    uint32_t layer = b->layer == PL_NONE ? 0 : b->layer;
-    return (size_t)layer * PL_SLOT_COUNT + slot;
+size_t pl_build_slot_index(uint32_t layer, enum pl_slot slot) {
+    return (size_t)(layer == PL_NONE ? 0 : layer) * PL_SLOT_COUNT + slot;
 }
 
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot) {
-    return b->weight[slot_index(b, slot)];
+    return b->weight[pl_build_slot_index(b->layer, slot)];
 }
 
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot) {
     if (!b->adapter) return NULL;
-    const struct pl_adapter_slot *a = &b->adapter[slot_index(b, slot)];
+    const struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(b->layer, slot)];
     return a->n_parts ? a : NULL;
 }

@@ -98,6 +98,8 @@ struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor);       /* PL_NONE: false */
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);
+/* Of a slot in the builder's lists: what stands once (PL_NONE) has its place in layer 0. */
+size_t pl_build_slot_index(uint32_t layer, enum pl_slot slot);
 
 /* --- job_tensors.c: weights, adapters, gradients, states, tables --- */
 void pl_build_job_tensors(struct pl_builder *b);
@@ -131,6 +133,15 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
                          struct pl_val x, struct pl_val a, uint32_t dx);
 bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
 
+/* The products alone, with their workspace: y (=|+=) alpha x w^T + bias, dw (+)= alpha dy^T x into
+ * the gradient of w, dx (=|+=) alpha dy w. */
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
+                      struct pl_operand y, float alpha, bool add);
+void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
+                         uint32_t w, float alpha);
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
+                         struct pl_operand dx, float alpha, bool add);
+
 /* --- block.c: one decoder layer --- */
 struct pl_block { /* values of a forward pass that the backward pass may read */
     struct pl_val x, rstd1, n1, qkv, o, lse, x2, rstd2, n2, gu, m;
@@ -144,8 +155,10 @@ void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint3
                         bool need_dx);
 
 /* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
-/* logits[.,V] = h W^T, in pieces of the vocabulary where W is in 4 bits. */
-void pl_build_logits(struct pl_builder *b, struct pl_operand h, struct pl_operand logits);
+/* logits[.,V] = h W^T, in pieces of the vocabulary where W is in 4 bits, and an adapter's part.
+ * Returns the adapter's a[.,r], absent without one. */
+struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
+                                  struct pl_operand logits);
 /* h = norm(xs), xs = (pending + trunk)[target_rows]; sum and rstd (nullable) get xs and what the
  * norm's gradient needs. */
 struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,

@@ -68,10 +68,10 @@ static void add_weights(struct pl_builder *b) {
 }
 
 static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum pl_slot slot,
-                                   uint64_t layer, uint32_t row, uint64_t rows, uint64_t cols) {
+                                   uint32_t layer, uint32_t row, uint64_t rows, uint64_t cols) {
     return pl_build_tensor(b,
                            (struct pl_tensor){.name = role == PL_ROLE_LORA_A ? "lora_a" : "lora_b",
-                                              .layer = (uint32_t)layer,
+                                              .layer = layer,
                                               .dims = {rows, cols, 1},
                                               .dtype = b->s->adapter_dtype,
                                               .category = PL_CATEGORY_ADAPTER,
@@ -84,9 +84,10 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
                                               .decay = true});
 }
 
-static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint64_t layer,
+/* layer PL_NONE: of a slot that stands once, which has its place in layer 0. */
+static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t layer,
                              const struct pl_param_row *rows, uint32_t n_rows) {
-    struct pl_adapter_slot *a = &b->adapter[layer * PL_SLOT_COUNT + slot];
+    struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(layer, slot)];
     uint32_t row_of_part[PL_MAX_PARTS], adapted = pl_shape_adapted_rows(b->s, layer);
     for (uint32_t i = 0; i < n_rows; i++) {
         if (rows[i].slot != slot || !(adapted >> i & 1)) continue;
@@ -104,10 +105,11 @@ static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint64_t l
 
 static void add_adapters(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(b->m, rows);
+    uint32_t n_rows = pl_model_modules(b->m, rows);
     for (uint64_t l = pl_build_lowest_layer(b); l < b->m->layers; l++)
         for (uint32_t s = 0; s < PL_SLOT_COUNT; s++)
-            add_slot_adapter(b, s, l, rows, n_rows);
+            add_slot_adapter(b, s, (uint32_t)l, rows, n_rows);
+    add_slot_adapter(b, PL_SLOT_HEAD, PL_NONE, rows, n_rows);
 }
 
 static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_role role,

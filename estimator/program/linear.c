@@ -23,9 +23,8 @@ static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, stru
     return pl_build_now(b, y);
 }
 
-/* y (=|+=) alpha x w^T + bias */
-static void product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
-                    struct pl_operand y, float alpha, bool add) {
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
+                      struct pl_operand y, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     struct pl_operand wo = pl_arg(w);
@@ -42,8 +41,8 @@ struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct
     struct pl_val xd = dropped_input(b, slot, x);
     uint32_t a = pl_build_step(b, "lora_a_out", PL_ROWS_TOKENS, 0, ad->n_parts * b->s->lora_r,
                                b->s->adapter_dtype, PL_CATEGORY_ACTIVATIONS);
-    product(b, pl_arg(xd), pl_build_now(b, ad->a), PL_NONE, pl_arg(pl_build_now(b, a)), 1.0f,
-            false);
+    pl_build_product(b, pl_arg(xd), pl_build_now(b, ad->a), PL_NONE, pl_arg(pl_build_now(b, a)),
+                     1.0f, false);
     return pl_build_now(b, a);
 }
 
@@ -70,15 +69,15 @@ static uint32_t bias_of(const struct pl_builder *b, enum pl_slot slot) {
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
                               uint32_t y) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
-    product(b, pl_arg(x), pl_build_matrix(b, slot), bias_of(b, slot), pl_arg(pl_build_now(b, y)),
-            1.0f, false);
+    pl_build_product(b, pl_arg(x), pl_build_matrix(b, slot), bias_of(b, slot),
+                     pl_arg(pl_build_now(b, y)), 1.0f, false);
     struct pl_val a = pl_build_adapter_a(b, slot, x);
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
     for (uint32_t p = 0; ad && p < ad->n_parts; p++)
-        product(b, pl_arg_cols(a, p * r, r), pl_build_now(b, ad->b[p]), PL_NONE,
-                pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]), (float)b->s->lora_scale,
-                true);
+        pl_build_product(b, pl_arg_cols(a, p * r, r), pl_build_now(b, ad->b[p]), PL_NONE,
+                         pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]),
+                         (float)b->s->lora_scale, true);
     return a;
 }
 
@@ -86,9 +85,8 @@ bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot) {
     return pl_build_trains(b, pl_build_weight(b, slot)) || pl_build_adapter(b, slot);
 }
 
-/* dw (+)= alpha dy^T x */
-static void product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x, uint32_t w,
-                       float alpha) {
+void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
+                         uint32_t w, float alpha) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha};
     struct pl_operand g = pl_build_grad(b, w, &attr);
@@ -98,9 +96,8 @@ static void product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_ope
     PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
 }
 
-/* dx (=|+=) alpha dy w */
-static void product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
-                       struct pl_operand dx, float alpha, bool add) {
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
+                         struct pl_operand dx, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     struct pl_operand wo = pl_arg(w);
@@ -134,12 +131,12 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
         struct pl_operand dyp = dy;
         dyp.col = ad->row0[p];
         dyp.cols = ad->rows[p];
-        product_dw(b, dyp, pl_arg_cols(a, p * r, r), ad->b[p], scale);
-        product_dx(b, dyp, pl_build_now(b, ad->b[p]), pl_arg_cols(pl_build_now(b, da), p * r, r),
-                   scale, false);
+        pl_build_product_dw(b, dyp, pl_arg_cols(a, p * r, r), ad->b[p], scale);
+        pl_build_product_dx(b, dyp, pl_build_now(b, ad->b[p]),
+                            pl_arg_cols(pl_build_now(b, da), p * r, r), scale, false);
     }
     struct pl_val xd = dropped_input(b, slot, x);
-    product_dw(b, pl_arg(pl_build_now(b, da)), pl_arg(xd), ad->a, 1.0f);
+    pl_build_product_dw(b, pl_arg(pl_build_now(b, da)), pl_arg(xd), ad->a, 1.0f);
     return pl_build_now(b, da);
 }
 
@@ -147,13 +144,14 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
 static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     if (!adapter_drops(b)) {
-        product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dx)), 1.0f, true);
+        pl_build_product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dx)),
+                            1.0f, true);
         return;
     }
     uint32_t dropped =
         pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
-    product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dropped)), 1.0f,
-               false);
+    pl_build_product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dropped)),
+                        1.0f, false);
     struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
     struct pl_operand in[] = {pl_arg(pl_build_now(b, dx)), pl_arg(pl_build_now(b, dropped)),
                               pl_arg(b->in.offsets), pl_arg(b->in.samples)};
@@ -165,11 +163,11 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
                          struct pl_val x, struct pl_val a, uint32_t dx) {
     if (b->err != PL_ERR_OK) return;
     uint32_t w = pl_build_weight(b, slot);
-    if (pl_build_trains(b, w)) product_dw(b, dy, pl_arg(x), w, 1.0f);
+    if (pl_build_trains(b, w)) pl_build_product_dw(b, dy, pl_arg(x), w, 1.0f);
     bias_bwd(b, slot, dy);
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    product_dx(b, dy, pl_build_matrix(b, slot), pl_arg(pl_build_now(b, dx)), 1.0f, false);
+    pl_build_product_dx(b, dy, pl_build_matrix(b, slot), pl_arg(pl_build_now(b, dx)), 1.0f, false);
     if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
 }

@@ -70,12 +70,12 @@ static void finish(struct pl_builder *b) {
 }
 
 static bool is_targeted(const struct pl_builder *b, uint32_t row) {
-    return b->s->lora_targets.rows >> row & 1;
+    return (b->s->lora_targets.rows | b->s->lora_targets.once) >> row & 1;
 }
 
 void pl_build_merge(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(b->m, rows);
+    uint32_t n_rows = pl_model_modules(b->m, rows);
     uint64_t largest = 0;
     b->phase = PL_PHASE_SAVE;
     for (uint32_t i = 0; i < n_rows; i++)
@@ -89,7 +89,7 @@ void pl_build_merge(struct pl_builder *b) {
 /* Matrices of an adapter are small, and their rows may change places, so they pass whole. */
 void pl_build_adapter_export(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(b->m, rows);
+    uint32_t n_rows = pl_model_modules(b->m, rows);
     uint64_t largest = 0;
     b->phase = PL_PHASE_SAVE;
     for (uint32_t i = 0; i < n_rows; i++)

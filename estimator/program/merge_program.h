@@ -5,7 +5,7 @@
  *   E1  no tensor lives for the whole job: matrices pass through buffers, a stretch of rows at a
  *       time, so the bytes do not grow with the layers
  *   E2  the buffers of a kind of matrix are the MERGE_* tensors whose `row` is its index in
- *       pl_model_rows(); those of everything that only passes have `row` PL_NONE
+ *       pl_model_modules(); those of everything that only passes have `row` PL_NONE
  *   E3  the op of a kind is the LINEAR_DX among its tensors; it runs once per stretch, with
  *       batch.n_tokens the rows of the stretch
  * Use: shape = (struct pl_job_shape){.mode = PL_MODE_LORA, .lora_r = 16, .lora_scale = 2,

@@ -200,7 +200,7 @@ static void module_name(const struct pl_program *p, const struct pl_tensor *t, c
         pl_model_slot(p->model, t->slot, &shape);
         snprintf(buf, 32, "%s.", shape.name);
     } else if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES) {
-        pl_model_rows(p->model, rows);
+        pl_model_modules(p->model, rows);
         snprintf(buf, 32, "%s.", rows[t->row].module);
     }
 }
@@ -232,7 +232,7 @@ void pl_tensor_name(const struct pl_program *p, uint32_t id, char buf[96]) {
     }
     module_name(p, t, module);
     if (t->layer == PL_NONE)
-        snprintf(buf, 96, "%s%s", t->name, suffix);
+        snprintf(buf, 96, "%s%s%s", module, t->name, suffix);
     else
         snprintf(buf, 96, "layers.%u.%s%s%s", t->layer, module, t->name, suffix);
 }
@@ -246,7 +246,7 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
                          struct pl_part out[PL_MAX_PARTS]) {
     const struct pl_tensor *t = &p->tensors[id];
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n = 0, n_rows = pl_model_rows(p->model, rows);
+    uint32_t n = 0, n_rows = pl_model_modules(p->model, rows);
     if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES)
         return add_part(out, 0, (struct pl_part){t->row, 0, t->dims[0]});
     for (uint32_t r = 0; r < n_rows && n < PL_MAX_PARTS; r++) {

@@ -78,7 +78,7 @@ enum pl_role {
     PL_ROLE_NONE,
     PL_ROLE_WEIGHT,  /* base weight: slot, layer */
     PL_ROLE_LORA_A,  /* stacked [parts*r, in] of a slot: slot, layer */
-    PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_rows) */
+    PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_modules) */
     PL_ROLE_CODES,   /* 4-bit codes of one module of a base weight: slot, layer, row */
     PL_ROLE_ABSMAX8, /* 8-bit absmax of CODES `of` */
     PL_ROLE_ABSMAX,  /* fp32 absmax of CODES `of`; with 8-bit ones: theirs, and the offset behind */
@@ -241,8 +241,9 @@ bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
 /* Whether all of the model's own weights are frozen, and products take two types. */
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
 
-/* Mask over pl_model_rows(): what carries an adapter in a layer. */
+/* Mask over pl_model_modules(): what carries an adapter in a layer, or (PL_NONE) outside them. */
 static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint64_t layer) {
+    if (layer == PL_NONE) return s->lora_targets.once;
     return layer < s->freeze_layers ? 0 : pl_targets_of_layer(&s->lora_targets, layer);
 }
 
@@ -284,7 +285,7 @@ uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_
 /* Rows of a trainable tensor that are one tensor in files: an optimizer with states in blocks keeps
  * states of their own for each, so that blocks begin and end where the files' tensors do. */
 struct pl_part {
-    uint32_t row; /* index into pl_model_rows() */
+    uint32_t row; /* index into pl_model_modules() */
     uint64_t row0, rows;
 };
 #define PL_MAX_PARTS 3

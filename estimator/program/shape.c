@@ -136,11 +136,32 @@ static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
     return err;
 }
 
+static bool adapts_slot(const struct pl_model *m, const struct pl_targets *t, enum pl_slot slot) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n = pl_model_modules(m, rows);
+    for (uint32_t r = 0; r < n; r++)
+        if (rows[r].slot == slot && (t->once >> r & 1)) return true;
+    return false;
+}
+
+/* The head sees rows gathered from all samples, and masks are drawn by a sample's own positions. */
+static pl_err check_dropout(const struct pl_job *job, const struct pl_model *m,
+                            const struct pl_job_shape *s, struct pl_diag *d) {
+    if (job->lora_dropout == 0 || job->inference || !adapts_slot(m, &s->lora_targets, PL_SLOT_HEAD))
+        return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
+                 "`lora_dropout` beside an adapter on `lm_head` is not supported");
+    pl_diag_hint(d, "remove `lora_dropout`, or take `lm_head` out of `lora_target_modules`");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
 /* Only where `layers_to_transform` and `freeze_layers` meet. */
 static pl_err check_adapted(const struct pl_job *job, const struct pl_model *m,
                             const struct pl_job_shape *s, struct pl_diag *d) {
-    for (uint64_t l = 0; l < m->layers; l++)
-        if (pl_shape_adapted_rows(s, l)) return PL_ERR_OK;
+    bool some = s->lora_targets.once != 0;
+    for (uint64_t l = 0; l < m->layers && !some; l++)
+        some = pl_shape_adapted_rows(s, l) != 0;
+    if (some) return PL_ERR_OK;
     pl_job_error(job, PL_KEY_freeze_layers, PL_ERR_CONFIG_CONFLICT, d,
                  "`freeze_layers: %u` freezes every layer that has modules to adapt",
                  job->freeze_layers);
@@ -200,5 +221,6 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;
     PL_TRY(find_targets(job, m, &out->lora_targets, d));
+    PL_TRY(check_dropout(job, m, out, d));
     return check_adapted(job, m, out, d);
 }

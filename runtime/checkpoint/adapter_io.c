@@ -13,14 +13,6 @@
 #define ADAPTER_FILE PL_ADAPTER_STEM ".safetensors"
 #define NAMES_TEXT   512
 
-/* Rows that stand in every layer, and the ones of them that a layer adapts. */
-static uint32_t counted_rows(const struct pl_param_row *rows, uint32_t n_rows) {
-    uint32_t mask = 0;
-    for (uint32_t r = 0; r < n_rows; r++)
-        if (rows[r].per_layer) mask |= UINT32_C(1) << r;
-    return mask;
-}
-
 /* Where the same modules are adapted in every layer that has any, their names and those layers, as
  * people write them; else every path. Either way PEFT finds the same modules again. */
 struct adapted {
@@ -34,10 +26,9 @@ struct adapted {
 
 static void find_adapted(struct adapted *a, const struct pl_program *p) {
     *a = (struct adapted){.p = p, .uniform = true};
-    a->n_rows = pl_model_rows(p->model, a->rows);
-    const uint32_t counted = counted_rows(a->rows, a->n_rows);
+    a->n_rows = pl_model_modules(p->model, a->rows);
     for (uint64_t l = 0; l < p->model->layers; l++) {
-        uint32_t mask = pl_shape_adapted_rows(&p->shape, l) & counted;
+        uint32_t mask = pl_shape_adapted_rows(&p->shape, l);
         if (!mask) continue;
         a->uniform = a->uniform && (!a->layers || mask == a->same);
         a->same = mask;
@@ -45,30 +36,30 @@ static void find_adapted(struct adapted *a, const struct pl_program *p) {
     }
 }
 
-static void put_paths(json_t **list, const struct adapted *a) {
+static void put_paths(json_t **list, const struct adapted *a, uint64_t layer) {
+    const uint32_t mask = pl_shape_adapted_rows(&a->p->shape, layer);
     char path[128];
-    for (uint64_t l = 0; l < a->p->model->layers; l++) {
-        uint32_t mask = pl_shape_adapted_rows(&a->p->shape, l);
-        for (uint32_t r = 0; r < a->n_rows; r++) {
-            if (!(mask >> r & 1)) continue;
-            pl_target_path(&a->rows[r], l, path);
-            pl_json_append(list, json_string(path));
-        }
+    for (uint32_t r = 0; r < a->n_rows; r++) {
+        if (!(mask >> r & 1)) continue;
+        pl_target_path(&a->rows[r], layer, path);
+        pl_json_append(list, json_string(path));
     }
 }
 
 /* NULL when out of memory. */
 static json_t *target_list(const struct adapted *a) {
     json_t *list = json_array();
-    if (!a->uniform) put_paths(&list, a);
     for (uint32_t r = 0; a->uniform && r < a->n_rows; r++)
         if (a->same >> r & 1) pl_json_append(&list, json_string(a->rows[r].module));
+    for (uint64_t l = 0; !a->uniform && l < a->p->model->layers; l++)
+        put_paths(&list, a, l);
+    put_paths(&list, a, PL_NONE);
     return list;
 }
 
 /* null = all layers, or those of the paths, which is what PEFT takes it for. */
 static json_t *layer_list(const struct adapted *a) {
-    if (!a->uniform || a->layers == a->p->model->layers) return json_null();
+    if (!a->uniform || a->layers == 0 || a->layers == a->p->model->layers) return json_null();
     json_t *list = json_array();
     for (uint64_t l = 0; l < a->p->model->layers; l++)
         if (pl_shape_adapted_rows(&a->p->shape, l) & a->same)
@@ -153,7 +144,7 @@ out:
 
 static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(p->model, rows);
+    uint32_t n_rows = pl_model_modules(p->model, rows);
     int len = 0;
     out[0] = 0;
     for (uint32_t r = 0; r < n_rows && len < NAMES_TEXT; r++)
@@ -168,9 +159,10 @@ static pl_err check_targets(const struct pl_adapter_config *c, const struct pl_p
     struct pl_targets t;
     char want[NAMES_TEXT], have[NAMES_TEXT];
     PL_TRY(pl_adapter_config_targets(c, p->model, &t, d));
-    if (t.rows == p->shape.lora_targets.rows) return PL_ERR_OK;
-    join_rows(p, p->shape.lora_targets.rows, want);
-    join_rows(p, t.rows, have);
+    const struct pl_targets *own = &p->shape.lora_targets;
+    if (t.rows == own->rows && t.once == own->once) return PL_ERR_OK;
+    join_rows(p, own->rows | own->once, want);
+    join_rows(p, t.rows | t.once, have);
     return pl_adapter_config_refuse(
         c, d, "target_modules are %s, lora_target_modules of this run %s", have, want);
 }
@@ -202,6 +194,14 @@ static pl_err read_config(const char *dir, const struct pl_program *p, struct pl
     return err;
 }
 
+static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
+                            const struct pl_program *p, struct pl_diag *d) {
+    const enum pl_slot slot = p->model->tied ? PL_SLOT_EMBED : PL_SLOT_HEAD;
+    const uint32_t base = pl_program_find(p, PL_ROLE_WEIGHT, slot, PL_NONE);
+    if (!p->shape.lora_targets.once || base == PL_NONE) return PL_ERR_OK;
+    return pl_windows_add_base_copy(w, f, p->model, base, d);
+}
+
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {
     struct pl_windows w = {0};
     struct pl_weight_files f = {0};
@@ -209,6 +209,7 @@ pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_windows_add_adapter(&w, io->program, d), out);
     PL_TRY_GOTO(pl_weight_files_open(&f, dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d), out);
+    PL_TRY_GOTO(add_base_copy(&w, &f, io->program, d), out);
     PL_TRY_GOTO(pl_windows_resolve(&w, &f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d), out);
     err = pl_windows_load(&w, io, true, d);
 out:

@@ -94,7 +94,7 @@ pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const 
 bool pl_model_is_leftover(const char *name, const void *outbox);
 /* config.json of a saved model: the text as it was read, but for the type its weights now have.
  * malloc'd; NULL when out of memory or when it is not a JSON object. */
-char *pl_model_config_text(const char *config_json, enum pl_dtype dtype);
+char *pl_model_config_text(const char *config_json, enum pl_dtype dtype, bool unties);
 
 /* A checkpoint directory under construction. */
 struct pl_checkpoint {

@@ -92,6 +92,7 @@ static const struct {
 };
 
 bool pl_gguf_module_name(const struct pl_param_row *row, uint64_t layer, char out[48]) {
+    if (row->slot == PL_SLOT_HEAD) return snprintf(out, 48, "output") > 0;
     for (size_t i = 0; row->module && i < sizeof modules / sizeof *modules; i++) {
         if (strcmp(row->module, modules[i].module) != 0) continue;
         snprintf(out, 48, "blk.%llu.%s", (unsigned long long)layer, modules[i].name);
@@ -127,13 +128,15 @@ static uint64_t layer_of(const struct pl_window *w) {
 
 static pl_err name_tensors(struct export *x, struct pl_diag *d) {
     const struct pl_windows *w = &x->files->matrices;
-    pl_model_rows(x->model, x->rows);
+    pl_model_modules(x->model, x->rows);
     x->tensors = pl_calloc(w->n, sizeof *x->tensors);
     if (!x->tensors) return pl_host_oom(d, "the list of tensors");
     for (uint32_t i = 0; i < w->n; i++) {
         const struct pl_window *item = &w->items[i];
         char name[48];
-        if (!pl_gguf_module_name(&x->rows[item->row], layer_of(item), name))
+        const struct pl_param_row *row = &x->rows[item->row];
+        const bool shared = x->model->tied && row->slot == PL_SLOT_HEAD; /* with token_embd */
+        if (shared || !pl_gguf_module_name(row, layer_of(item), name))
             return pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "GGUF has no name for %s", item->name);
         snprintf(x->tensors[i].name, sizeof x->tensors[i].name, "%s.weight.lora_%c", name,
                  i % 2 ? 'b' : 'a');

@@ -22,7 +22,8 @@ static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *
                            uint64_t layer, struct pl_diag *d) {
     struct pl_window a = whole(r, 2, f->config.r, row->cols);
     struct pl_window b = whole(r, 2, row->rows, f->config.r);
-    if (!(pl_targets_of_layer(&f->targets, layer) >> r & 1)) return PL_ERR_OK;
+    uint32_t adapted = row->per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
+    if (!(adapted >> r & 1)) return PL_ERR_OK;
     pl_window_adapter_name(row, layer, 'A', a.name);
     pl_window_adapter_name(row, layer, 'B', b.name);
     f->a_of[f->weights.n - 1] = f->matrices.n;
@@ -38,13 +39,21 @@ static pl_err add_tensor(struct pl_merge_files *f, const struct pl_param_row *ro
     pl_model_row_name(row, layer, name);
     snprintf(w.name, sizeof w.name, "%s", name);
     f->a_of[f->weights.n] = PL_NONE;
+    if (row->slot == PL_SLOT_HEAD) f->head = f->weights.n;
     PL_TRY(pl_windows_append(&f->weights, &w, d));
     return add_matrices(f, row, r, layer, d);
 }
 
+/* A head that was the embedding is a tensor of its own once an adapter changes one of the two: a
+ * copy of what the embedding is before. */
+static void set_own_head(struct pl_merge_files *f, const char *name) {
+    struct pl_window *head = &f->weights.items[f->head];
+    if (f->unties) snprintf(head->name, sizeof head->name, "%s", name);
+}
+
 static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(m, rows);
+    uint32_t n_rows = f->unties ? pl_model_modules(m, rows) : pl_model_rows(m, rows);
     f->a_of = pl_malloc((m->layers + 1) * n_rows * sizeof *f->a_of);
     if (!f->a_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
@@ -53,18 +62,42 @@ static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, s
     return PL_ERR_OK;
 }
 
+/* The copy stands behind the pairs of matrices until it was found; it is no part of the merge. */
+static pl_err resolve_matrices(struct pl_merge_files *f, const struct pl_model *m,
+                               struct pl_window *copy, struct pl_diag *d) {
+    const uint32_t n = f->matrices.n;
+    if (f->targets.once) PL_TRY(pl_windows_add_base_copy(&f->matrices, &f->adapter, m, PL_NONE, d));
+    PL_TRY(pl_windows_resolve(&f->matrices, &f->adapter, PL_MATCH_COMPLETE,
+                              PL_ERR_CHECKPOINT_MISMATCH, d));
+    if (f->matrices.n > n) *copy = f->matrices.items[n];
+    f->matrices.n = n;
+    return PL_ERR_OK;
+}
+
+static pl_err check_copy(const struct pl_merge_files *f, const struct pl_window *copy,
+                         struct pl_diag *d) {
+    bool same = true;
+    if (!copy->entry) return PL_ERR_OK;
+    PL_TRY(pl_windows_compare(copy, &f->weights.items[f->head], &same, d));
+    return same ? PL_ERR_OK : pl_window_refuse_copy(copy, d);
+}
+
 static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const char *model_dir,
                        const char *adapter_dir, struct pl_diag *d) {
     PL_TRY(pl_adapter_config_read(&f->config, adapter_dir, d));
     PL_TRY(
         pl_weight_files_open(&f->adapter, adapter_dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
     PL_TRY(pl_adapter_config_targets(&f->config, m, &f->targets, d));
+    f->unties = m->tied && f->targets.once;
     PL_TRY(list_tensors(f, m, d));
-    PL_TRY(pl_windows_resolve(&f->matrices, &f->adapter, PL_MATCH_COMPLETE,
-                              PL_ERR_CHECKPOINT_MISMATCH, d));
+    struct pl_window copy = {0};
+    PL_TRY(resolve_matrices(f, m, &copy, d));
     if (!model_dir) return PL_ERR_OK;
     PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
+    set_own_head(f, "model.embed_tokens.weight");
     PL_TRY(pl_windows_resolve(&f->weights, &f->base, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d));
+    set_own_head(f, "lm_head.weight");
+    PL_TRY(check_copy(f, &copy, d));
     return m->tied ? pl_windows_check_tied_head(&f->weights, &f->base, d) : PL_ERR_OK;
 }
 

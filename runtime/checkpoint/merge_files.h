@@ -18,10 +18,12 @@
 struct pl_merge_files {
     struct pl_adapter_config config;
     struct pl_weight_files base, adapter;
-    struct pl_windows weights;  /* of the model: `row` is the index in pl_model_rows() */
+    struct pl_windows weights;  /* of the model: `row` is the index in pl_model_modules() */
     struct pl_windows matrices; /* of the adapter: A, and its B behind it */
     uint32_t *a_of;             /* owned, [weights.n]: its A among the matrices, or PL_NONE */
     struct pl_targets targets;
+    bool unties;   /* a tied model comes out with a head of its own */
+    uint32_t head; /* among the weights; of a tied model only where it is untied */
     uint32_t modules; /* matrices with an adapter */
 };
 

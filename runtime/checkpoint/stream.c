@@ -98,8 +98,32 @@ static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io 
     return pl_io_upload(io, w->tensor, w->first + first, piece->out, n, d);
 }
 
+/* The narrower type decides: the base may be held, or the copy stored, in 16 bits of 32. */
+static pl_err check_copy(const struct pl_window *w, const struct pl_tensor_io *io,
+                         struct pl_diag *d) {
+    enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;
+    uint64_t from_bytes = pl_dtype_bytes(from);
+    bool rounds_base = pl_dtype_bytes(to) > from_bytes, same = true;
+    enum pl_dtype type = rounds_base ? from : to;
+    struct piece piece = {0};
+    PL_TRY(cut_staging(io, from_bytes, sizeof(float), pl_dtype_bytes(type), &piece, d));
+    for (uint64_t at = 0; at < w->count && same; at += piece.elements) {
+        uint64_t n = pl_u64_min(piece.elements, w->count - at);
+        PL_TRY(pl_st_read(w->file, w->entry, at * from_bytes, piece.raw, n * from_bytes, d));
+        if (rounds_base)
+            PL_TRY(download(io, w->tensor, at, piece.values, n, d));
+        else
+            pl_convert_to_f32(piece.values, piece.raw, from, n);
+        pl_convert_from_f32(piece.out, piece.values, type, n);
+        if (!rounds_base) PL_TRY(download(io, w->tensor, at, piece.raw, n, d));
+        same = memcmp(piece.out, piece.raw, n * pl_dtype_bytes(type)) == 0;
+    }
+    return same ? PL_ERR_OK : pl_window_refuse_copy(w, d);
+}
+
 static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
                           struct pl_diag *d) {
+    if (w->is_copy) return check_copy(w, io, d);
     if (w->stored.absmax) return pl_window_load_codes(w, io, d);
     if (w->quantised) return pl_window_quantise(w, io, NULL, d);
     enum pl_dtype from = w->entry->dtype, to = io->program->tensors[w->tensor].dtype;

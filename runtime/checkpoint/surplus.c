@@ -1,11 +1,12 @@
 /* surplus.c - tensors of a model's files that its program has no row for. */
 #include "estimator/base/alloc.h"
+#include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD "lm_head.weight"
+#define HEAD  "lm_head.weight"
 #define PIECE UINT64_C(65536) /* bytes compared at a time */
 
 static const struct pl_window *find_embedding(const struct pl_windows *w) {
@@ -30,6 +31,61 @@ static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool
     free(buffer);
     return err;
 }
+
+/* ---- the base's weight beside an adapter ---- */
+
+pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
+                                const struct pl_model *m, uint32_t tensor, struct pl_diag *d) {
+    struct pl_window copy = {.name = "base_model.model.lm_head.base_layer.weight",
+                             .tensor = tensor,
+                             .row = PL_NONE,
+                             .master = PL_NONE,
+                             .is_copy = true,
+                             .rank = 2,
+                             .dims = {m->vocab, m->hidden},
+                             .count = m->vocab * m->hidden};
+    return pl_window_find(f, &copy) ? pl_windows_append(w, &copy, d) : PL_ERR_OK;
+}
+
+pl_err pl_window_refuse_copy(const struct pl_window *copy, struct pl_diag *d) {
+    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, copy->file->path, 0, 0,
+               "%s: `%s` is not the weight of this model", copy->file->path, copy->name);
+    pl_diag_hint(d, "an adapter fits the model it was trained on, and no other");
+    return PL_ERR_CHECKPOINT_MISMATCH;
+}
+
+static pl_err read_values(const struct pl_window *w, uint64_t at, uint64_t n, void *raw,
+                          float *values, struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->entry->dtype);
+    PL_TRY(pl_st_read(w->file, w->entry, at * size, raw, n * size, d));
+    pl_convert_to_f32(values, raw, w->entry->dtype, n);
+    return PL_ERR_OK;
+}
+
+pl_err pl_windows_compare(const struct pl_window *a, const struct pl_window *b, bool *same,
+                          struct pl_diag *d) {
+    const bool a_is_narrow = pl_dtype_bytes(a->entry->dtype) < pl_dtype_bytes(b->entry->dtype);
+    const enum pl_dtype type = a_is_narrow ? a->entry->dtype : b->entry->dtype;
+    const uint64_t piece = PIECE / sizeof(float);
+    float *values = pl_malloc(4 * PIECE);
+    if (!values) return pl_host_oom(d, "a buffer");
+    float *other = values + piece, *x = other + piece, *y = x + piece; /* x, y: in `type` */
+    pl_err err = PL_ERR_OK;
+    *same = true;
+    for (uint64_t at = 0; at < a->count && *same; at += piece) {
+        uint64_t n = a->count - at < piece ? a->count - at : piece;
+        PL_TRY_GOTO(read_values(a, at, n, x, values, d), out);
+        PL_TRY_GOTO(read_values(b, at, n, y, other, d), out);
+        pl_convert_from_f32(x, values, type, n);
+        pl_convert_from_f32(y, other, type, n);
+        *same = memcmp(x, y, n * pl_dtype_bytes(type)) == 0;
+    }
+out:
+    free(values);
+    return err;
+}
+
+/* ---- a tied head in the files ---- */
 
 pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_weight_files *f,
                                   struct pl_diag *d) {

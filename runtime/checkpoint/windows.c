@@ -126,7 +126,7 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     struct pl_part parts[PL_MAX_PARTS];
-    uint32_t n_rows = pl_model_rows(p->model, rows);
+    uint32_t n_rows = pl_model_modules(p->model, rows);
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
         if (t->role != PL_ROLE_LORA_A && t->role != PL_ROLE_LORA_B) continue;

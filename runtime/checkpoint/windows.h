@@ -32,8 +32,9 @@ struct pl_window {
     char name[PL_WINDOW_NAME]; /* in the file */
     uint32_t tensor;           /* id; PL_NONE in lists without a program */
     enum pl_dtype dtype;       /* of the tensor, and of files that are written */
-    uint32_t row;              /* index into pl_model_rows() */
+    uint32_t row;              /* index into pl_model_modules() */
     uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
+    bool is_copy;              /* of what `tensor` holds already: loading compares */
     bool quantised;            /* `tensor` holds 4-bit codes; values are quantised on the way */
     uint32_t absmax, absmax8;  /* ids of its scales; absmax8 may be PL_NONE */
     uint32_t rank;
@@ -45,6 +46,8 @@ struct pl_window {
     const struct pl_st_entry *entry;
     struct pl_stored_codes stored;
 };
+
+struct pl_weight_files;
 
 struct pl_windows {
     struct pl_window *items; /* owned */
@@ -60,6 +63,15 @@ pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base
 void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
 /* One window more, for lists without a program. */
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d);
+/* PEFT saves the weight itself beside an adapter on a head: a window of that copy where the files
+ * have one. A base that differs from it is not the one that the adapter was trained on. */
+pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
+                                const struct pl_model *m, uint32_t tensor, struct pl_diag *d);
+/* PL_ERR_CHECKPOINT_MISMATCH: the base of that copy is another. */
+pl_err pl_window_refuse_copy(const struct pl_window *copy, struct pl_diag *d);
+/* Whether two resolved windows hold the same values, in the narrower of their types. */
+pl_err pl_windows_compare(const struct pl_window *a, const struct pl_window *b, bool *same,
+                          struct pl_diag *d);
 /* PEFT's name of the A or B matrix (`which`) of a module. */
 void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
                             char out[PL_WINDOW_NAME]);

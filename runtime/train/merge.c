@@ -202,7 +202,7 @@ static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, 
     char *read = NULL, *config = NULL;
     uint64_t bytes;
     PL_TRY(pl_model_read_text(m->ref.config, &read, &bytes, d));
-    config = pl_model_config_text(read, m->dtype);
+    config = pl_model_config_text(read, m->dtype, m->files.unties);
     free(read);
     if (!config) return pl_host_oom(d, "config.json");
     const struct pl_merge_target target = {m->request.output, config, m->ref.weights_dir,

@@ -122,7 +122,7 @@ static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struc
     char *config = NULL, *companions = NULL;
     pl_err err;
     PL_TRY_GOTO(companions_dir(r, &companions, d), out);
-    config = pl_model_config_text(r->config_json, dtype);
+    config = pl_model_config_text(r->config_json, dtype, false);
     err = config ? pl_model_put(io, o, config, companions, d) : pl_host_oom(d, "config.json");
 out:
     free(companions);

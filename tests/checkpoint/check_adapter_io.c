@@ -271,7 +271,8 @@ static const struct {
     {"target_modules",
      "[\"down_proj\",\"gate_proj\",\"k_proj\",\"o_proj\",\"q_proj\",\"up_proj\",\"v_proj\",\"lm_"
      "head\"]",
-     "adapters on `lm_head` are not supported"},
+     "down_proj, lm_head, lora_target_modules of this run q_proj"},
+    {"target_modules", "[\"embed_tokens\"]", "adapters on `embed_tokens` are not supported"},
     {"peft_type", "\"IA3\"", "peft_type is IA3"},
     {"init_lora_weights", "\"pissa\"", "init_lora_weights is pissa"},
     {"init_lora_weights", "\"gaussian\"", NULL},

@@ -214,6 +214,21 @@ CASES = [
         ),
         {},
     ),
+    (
+        "lora-head",
+        "llama",
+        SMALL,
+        LORA | dict(lora_target_modules=["lm_head", "v_proj"], max_grad_norm=1.0),
+        dict(masked=True),
+    ),
+    (
+        "lora-head-tied",
+        "llama",
+        SMALL | dict(tie_word_embeddings=True),
+        LORA
+        | dict(lora_target_modules=["lm_head"], lora_r=3, weight_decay=0.1, loss_chunk_tokens=8),
+        {},
+    ),
 ]
 
 

@@ -21,7 +21,7 @@ try:
     import transformers
     from peft import LoraConfig, PeftModel, get_peft_model
     from peft.utils import load_peft_weights, set_peft_model_state_dict
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save_file
 except ImportError as error:
     print(f"skipped: {error}; PLIMSOLL_PYTHON names an interpreter with torch, transformers, peft")
     sys.exit(77)
@@ -184,7 +184,9 @@ def check_from_peft(where, family, ids):
 
 
 def modules_of(path):
-    return {name.rsplit(".lora_", 1)[0] for name in load_file(path / "adapter_model.safetensors")}
+    """peft saves the weight itself beside an adapter on a head."""
+    return {name.rsplit(".lora_", 1)[0] for name in load_file(path / "adapter_model.safetensors")
+            if not name.endswith(".base_layer.weight")}
 
 
 def check_targets(where, ids):
@@ -193,6 +195,8 @@ def check_targets(where, ids):
         "pattern": (dict(target_modules=r".*\.([02]\.self_attn\.[qk]|1\.mlp\.(up|down))_proj"), 6),
         "layers": (dict(target_modules=["v_proj", "mlp.up_proj"], layers_to_transform=[0, 2]), 4),
         "without": (dict(target_modules=SPLIT, exclude_modules=["1.self_attn.q_proj"]), 20),
+        "head": (dict(target_modules=["lm_head", "q_proj"], layers_to_transform=[1, 2]), 3),
+        "only-head": (dict(target_modules=["lm_head"]), 1),
     }
     for name, (chosen, count) in settings.items():
         own = {("lora_" if "modules" in k else "") + k: json.dumps(v) for k, v in chosen.items()}
@@ -209,6 +213,21 @@ def check_targets(where, ids):
         train(where, name + "-peft", 1, *words, "lora_alpha=8", f"adapter_path=peft-{name}")
         plimsoll(where, "merge", "--model", "model", "--adapter", name, "--output", name + "-merged")
         same(f"merged {name}", loss(open_model(where / (name + "-merged"), name), ids), own)
+        plimsoll(where, "merge", "--model", "model", "--adapter", "peft-" + name, "--output",
+                 name + "-as-it-was")
+        same(f"as it was {name}", loss(open_model(where / (name + "-as-it-was"), name), ids),
+             loss(open_model(where / "model", name), ids))
+    head = torch.randn(VOCABULARY, SIZES["hidden_size"])
+    tensors = load_file(where / "peft-head/adapter_model.safetensors")
+    tensors["base_model.model.lm_head.base_layer.weight"] = head
+    save_file(tensors, where / "peft-head/adapter_model.safetensors")
+    said = plimsoll(where, "merge", "--model", "model", "--adapter", "peft-head", "--output", "no",
+                    status=5)
+    check("is not the weight of this model" in said, f"another head: {said}")
+    said = plimsoll(where, "train", "run.yaml", "output_dir=refused", "max_steps=1", "mode=lora",
+                    "model=model", "lora_r=4", "lora_alpha=8", "adapter_path=peft-head",
+                    "lora_target_modules=lm_head,q_proj", "layers_to_transform=1,2", status=5)
+    check("is not the weight of this model" in said, f"another head: {said}")
 
 
 def check_refusals(where):
@@ -288,6 +307,9 @@ def main():
                 check_refusals(where)
                 check_gguf(where)
         print(f"{family}: done", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        where = pathlib.Path(name)
+        check_targets(where, make_case(where, "llama", tie_word_embeddings=True))
     with tempfile.TemporaryDirectory() as name:
         check_stored_codes(pathlib.Path(name))
     sys.exit(1 if failures else 0)

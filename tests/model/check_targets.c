@@ -45,6 +45,15 @@ static void take_layers(const json_t *v, struct pl_target_choice *c) {
     if (json_is_integer(v)) pl_target_choose_layer(c, (uint64_t)json_integer_value(v));
 }
 
+static bool adapts_head(const struct pl_model *m, const struct pl_targets *t) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n = pl_model_modules(m, rows), mask = 0;
+    for (uint32_t r = 0; r < n; r++)
+        if (rows[r].slot == PL_SLOT_HEAD) mask |= UINT32_C(1) << r;
+    ck_assert_uint_eq(t->once & ~mask, 0);
+    return t->once == mask;
+}
+
 static uint32_t parts_of_layer(const struct pl_model *m, const struct pl_targets *t, uint64_t l) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n = pl_model_rows(m, rows), mask = 0;
@@ -69,6 +78,8 @@ START_TEST(the_modules_are_those_of_peft) {
     take_layers(json_object_get(row, "layers_to_transform"), &c);
     ck_assert_msg(pl_targets_find(&m, &c, &targets, NULL, &d) == PL_ERR_OK, "%d: %s", _i,
                   d.message);
+    ck_assert_msg(adapts_head(&m, &targets) == json_is_true(json_object_get(row, "head")),
+                  "row %d of targets.jsonl, the head", _i + 1);
     for (uint64_t l = 0; l < LAYERS; l++) {
         const json_t *want = json_array_get(json_object_get(row, "masks"), l);
         ck_assert_msg(parts_of_layer(&m, &targets, l) == json_integer_value(want),

@@ -33,6 +33,10 @@ WRITTEN = [
     dict(target_modules=PARTS, layers_to_transform=[0, 11], layers_pattern="layers"),
     dict(target_modules=PARTS, layers_to_transform=3, layers_pattern=["h", "lay.*"]),
     dict(target_modules=["model.layers.5.mlp.up_proj", "q_proj"], layers_to_transform=[2, 40]),
+    dict(target_modules=["lm_head"]),
+    dict(target_modules=["lm_head", "v_proj"], layers_to_transform=[1]),
+    dict(target_modules=r".*o_proj|lm_head"),
+    dict(target_modules=["lm_head", "k_proj"], exclude_modules=r"lm_.*"),
 ]
 
 
@@ -72,11 +76,12 @@ def main():
         paths = adapted(model, settings)
         if paths is not None:
             short = {}
-            for path in paths:
+            head = "lm_head" in paths
+            for path in set(paths) - {"lm_head"}:
                 _, _, layer, _, module = path.split(".")
                 short.setdefault(layer, []).append(PARTS.index(module))
             masks = [sum(1 << i for i in short.get(str(l), [])) for l in range(12)]
-            rows.append(json.dumps(dict(settings, masks=masks)))
+            rows.append(json.dumps(dict(settings, masks=masks, head=head)))
     (FOLDER / "targets.jsonl").write_text("\n".join(rows) + "\n")
     print(len(rows), "settings")
 

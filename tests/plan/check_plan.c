@@ -50,7 +50,7 @@ START_TEST(every_model_mode_and_level_is_packed_tightly_and_checked) {
 }
 END_TEST
 
-static void vary(struct pl_job_shape *s, int i) {
+static void vary(struct pl_job_shape *s, const struct pl_model *m, int i) {
     switch (i) {
     case 0:
         s->loss_chunk_tokens = 0;
@@ -88,6 +88,10 @@ static void vary(struct pl_job_shape *s, int i) {
     case 11:
         s->double_quant = false, s->compute_dtype = PL_DTYPE_F32;
         break;
+    case 12:
+        s->loss_chunk_tokens = 100;
+        if (s->mode != PL_MODE_FULL) pl_test_adapt_head(s, m);
+        break;
     default:
         s->freeze_layers = s->mode == PL_MODE_FULL ? 24 : 23;
         break; /* of Qwen2.5-0.5B */
@@ -102,7 +106,7 @@ START_TEST(every_knob_keeps_the_invariants) {
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
             struct pl_job_shape s = pl_test_shape(&m, mode, levels[l], 2, 512);
             struct pl_planned p;
-            vary(&s, _i);
+            vary(&s, &m, _i);
             pl_test_plan(&p, &s, &m);
             ck_assert_msg(pl_plan_check(p.plan, &d) == PL_ERR_OK, "%s", d.message);
             pl_planned_finish(&p);
@@ -390,7 +394,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_model_mode_and_level_is_packed_tightly_and_checked, 0,
                         pl_test_n_models);
-    tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 13);
+    tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 14);
     tcase_add_test(tc, the_job_arena_does_not_move_with_the_batch);
     tcase_add_test(tc, the_timeline_peaks_where_the_phase_says);
     tcase_add_loop_test(tc, the_checker_finds_a_planted_defect, 0, (int)N_DEFECTS);

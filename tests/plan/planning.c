@@ -49,6 +49,13 @@ struct pl_job_shape pl_test_shape(const struct pl_model *m, uint32_t mode, uint3
     return s;
 }
 
+void pl_test_adapt_head(struct pl_job_shape *s, const struct pl_model *m) {
+    static const char *const modules[] = {"all-linear", "lm_head"};
+    ck_assert_int_eq(pl_targets_find(m, &(struct pl_target_choice){.modules = {modules, 2}},
+                                     &s->lora_targets, NULL, NULL),
+                     PL_ERR_OK);
+}
+
 void pl_test_plan(struct pl_planned *out, const struct pl_job_shape *s, const struct pl_model *m) {
     const struct pl_traits traits = pl_traits_cpu(2);
     struct pl_diag d = {0};

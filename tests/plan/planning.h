@@ -12,6 +12,8 @@ void pl_test_model(const char *name, struct pl_model *m);
 /* bf16, AdamW, everything on: eval, load, save; LoRA r16 on all linears. */
 struct pl_job_shape pl_test_shape(const struct pl_model *m, uint32_t mode, uint32_t recompute,
                                   uint64_t batch, uint64_t length);
+/* An adapter on the head too. */
+void pl_test_adapt_head(struct pl_job_shape *s, const struct pl_model *m);
 void pl_test_plan(struct pl_planned *out, const struct pl_job_shape *s, const struct pl_model *m);
 
 #endif

@@ -88,6 +88,7 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, int v) 
         pl_test_shape(m, mode, v & RECOMPUTES ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE, 2, 128);
     const bool frozen = mode != PL_MODE_FULL;
     s.lora_dropout = v & DROPS ? 0.1 : 0;
+    if (frozen && !(v & DROPS)) pl_test_adapt_head(&s, m);
     if (v & FP32) {
         s.dtype = s.gradient_dtype = PL_DTYPE_F32;
         s.master_weights = false;
