@@ -34,6 +34,12 @@ int pl_open_file(const char *path, struct stat *st, const char **why) {
     return refuse(fd, S_ISDIR(st->st_mode) ? EISDIR : EINVAL, kind_of(st->st_mode), why);
 }
 
+enum pl_there pl_look_for(const char *path) {
+    struct stat st;
+    if (stat(path, &st) == 0) return PL_THERE;
+    return errno == ENOENT || errno == ENOTDIR ? PL_NOT_THERE : PL_THERE_UNKNOWN;
+}
+
 FILE *pl_fopen_file(const char *path, const char **why) {
     const int fd = pl_open_file(path, NULL, why);
     FILE *f = fd >= 0 ? fdopen(fd, "rb") : NULL;

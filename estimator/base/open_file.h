@@ -17,5 +17,8 @@
 int pl_open_file(const char *path, struct stat *st, const char **why);
 /* The same as a stream; NULL with errno and *why. */
 FILE *pl_fopen_file(const char *path, const char **why);
+/* Whether there is anything of this name. What cannot be looked at is not absent; errno is why. */
+enum pl_there { PL_NOT_THERE, PL_THERE, PL_THERE_UNKNOWN };
+enum pl_there pl_look_for(const char *path);
 
 #endif

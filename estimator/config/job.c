@@ -409,11 +409,11 @@ bool pl_job_evaluates(const struct pl_job *job) {
 
 char *pl_job_input_path(const struct pl_job *job, const char *path) {
     const char *slash = job->path ? strrchr(job->path, '/') : NULL;
-    if (path[0] != '/' && slash && access(path, F_OK) != 0) {
+    if (path[0] != '/' && slash && pl_look_for(path) == PL_NOT_THERE) {
         char *beside = NULL;
         if (pl_asprintf(&beside, "%.*s/%s", (int)(slash - job->path), job->path, path) < 0)
             return NULL;
-        if (access(beside, F_OK) == 0) return beside;
+        if (pl_look_for(beside) != PL_NOT_THERE) return beside;
         free(beside);
     }
     return pl_strdup(path);

@@ -41,6 +41,16 @@ static bool exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
+/* What cannot be looked at is neither absent nor a file. */
+static pl_err look_at(const char *path, bool *there, bool *directory, struct pl_diag *d) {
+    struct stat st;
+    *there = stat(path, &st) == 0;
+    *directory = *there && S_ISDIR(st.st_mode);
+    if (*there || errno == ENOENT || errno == ENOTDIR) return PL_ERR_OK;
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_MODEL_FILE), path, 0, 0, "cannot look at: %s",
+                      strerror(errno));
+}
+
 static pl_err set_ref(struct pl_model_ref *out, enum pl_model_origin origin, char *config,
                       char *weights_dir, struct pl_diag *d) {
     *out = (struct pl_model_ref){origin, config, weights_dir};
@@ -49,8 +59,9 @@ static pl_err set_ref(struct pl_model_ref *out, enum pl_model_origin origin, cha
     return out_of_memory(d);
 }
 
-static pl_err as_path(const char *path, struct pl_model_ref *out, struct pl_diag *d) {
-    char *config = is_directory(path) ? joined(path, "config.json") : pl_strdup(path);
+static pl_err as_path(const char *path, bool directory, struct pl_model_ref *out,
+                      struct pl_diag *d) {
+    char *config = directory ? joined(path, "config.json") : pl_strdup(path);
     return set_ref(out, PL_ORIGIN_PATH, config, pl_strdup(path), d);
 }
 
@@ -171,8 +182,10 @@ static pl_err refuse(const char *name, const char *repository, const char *why, 
 
 pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_text *notes,
                         struct pl_diag *d) {
+    bool there, directory;
     *out = (struct pl_model_ref){0};
-    if (exists(name) || !is_hub_id(name)) return as_path(name, out, d);
+    PL_TRY(look_at(name, &there, &directory, d));
+    if (there || !is_hub_id(name)) return as_path(name, directory, out, d);
 
     struct pl_text dir = {0}, why = {0};
     char *repository = NULL;

@@ -238,12 +238,14 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
     if (!dir)
         return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0,
                           "cannot list %s: %s", path, strerror(errno));
-    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir));) {
+    errno = 0;
+    for (const struct dirent *e; err == PL_ERR_OK && (e = readdir(dir)); errno = 0) {
         if (!unwanted(e->d_name, ctx)) continue;
         char *entry = pl_path_join(path, e->d_name);
         err = entry ? pl_tree_remove(entry, d) : pl_host_oom(d, "a path");
         free(entry);
     }
+    if (err == PL_ERR_OK && errno) err = write_error(d, "list", path);
     closedir(dir);
     return err;
 }

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/save_set.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/open_file.h"
 #include "estimator/base/text.h"
 
 #include <dirent.h>
@@ -175,6 +176,11 @@ static pl_err take_census(const struct journal *j, const char *dir, bool trusted
 
 /* --- doing what it says ----------------------------------------------------------------------- */
 
+static pl_err cannot_look(const char *path, struct pl_diag *d) {
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
+                      "cannot look for %s: %s", path, strerror(errno));
+}
+
 static pl_err unlink_name(const char *dir, const char *name, struct pl_diag *d) {
     char *path = path_of(dir, name, "");
     pl_err err = path ? pl_path_unlink(path, d) : pl_host_oom(d, "a path");
@@ -184,10 +190,13 @@ static pl_err unlink_name(const char *dir, const char *name, struct pl_diag *d) 
 
 static pl_err name_file(const char *dir, const char *name, struct pl_diag *d) {
     char *temporary = path_of(dir, name, ".tmp"), *path = path_of(dir, name, "");
+    enum pl_there there = temporary && path ? pl_look_for(temporary) : PL_NOT_THERE;
     pl_err err = PL_ERR_OK;
     if (!temporary || !path)
         err = pl_host_oom(d, "a path");
-    else if (access(temporary, F_OK) == 0)
+    else if (there == PL_THERE_UNKNOWN)
+        err = cannot_look(temporary, d);
+    else if (there == PL_THERE)
         err = pl_path_rename(temporary, path, d);
     free(temporary);
     free(path);
@@ -234,10 +243,13 @@ static bool lock_file(int fd) {
 }
 
 /* Whoever had the lock before may have finished the save. */
-static bool is_still(int fd, const char *path) {
+static pl_err look_again(int fd, const char *path, bool *still, struct pl_diag *d) {
     struct stat held, named;
-    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
-           held.st_dev == named.st_dev;
+    *still = false;
+    if (fstat(fd, &held) != 0) return cannot_look(path, d);
+    if (lstat(path, &named) != 0) return errno == ENOENT ? PL_ERR_OK : cannot_look(path, d);
+    *still = held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+    return PL_ERR_OK;
 }
 
 static pl_err unfinished(const char *dir, const char *why, struct pl_diag *d) {
@@ -249,8 +261,10 @@ static pl_err unfinished(const char *dir, const char *why, struct pl_diag *d) {
 
 static pl_err settle_locked(const char *dir, const char *path, int fd, bool trusted,
                             struct pl_diag *d) {
+    bool still;
     if (!lock_file(fd)) return unfinished(dir, "another process is at it", d);
-    return is_still(fd, path) ? finish_save(dir, path, trusted, d) : PL_ERR_OK;
+    PL_TRY(look_again(fd, path, &still, d));
+    return still ? finish_save(dir, path, trusted, d) : PL_ERR_OK;
 }
 
 static pl_err settle(const char *dir, bool trusted, struct pl_diag *d) {
@@ -290,12 +304,16 @@ pl_err pl_save_set_begin(const char *dir, struct pl_diag *d) {
 }
 
 pl_err pl_save_set_check(const char *dir, struct pl_diag *d) {
-    struct stat st;
     char *path = pl_path_join(dir, PL_SAVE_JOURNAL);
-    bool there = path && lstat(path, &st) == 0;
-    free(path);
     if (!path) return pl_host_oom(d, "a path");
-    return there ? unfinished(dir, PL_SAVE_JOURNAL " is there", d) : PL_ERR_OK;
+    struct stat st;
+    pl_err err = PL_ERR_OK;
+    if (lstat(path, &st) == 0)
+        err = unfinished(dir, PL_SAVE_JOURNAL " is there", d);
+    else if (errno != ENOENT && errno != ENOTDIR)
+        err = cannot_look(path, d);
+    free(path);
+    return err;
 }
 
 /* --- committing ------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/verify.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/open_file.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
@@ -249,10 +250,9 @@ static pl_err check_states(const struct pl_weight_files *states,
 
 static bool holds(const char *dir, const char *stem, const char *suffix) {
     char name[96];
-    struct stat st;
     snprintf(name, sizeof name, "%s%s", stem, suffix);
     char *path = pl_path_join(dir, name);
-    bool there = path && lstat(path, &st) == 0;
+    bool there = path && pl_look_for(path) != PL_NOT_THERE; /* opening it says what is wrong */
     free(path);
     return there;
 }

@@ -1,5 +1,6 @@
 /* weight_files.c - one safetensors file, or shards with an index; and finding windows in them. */
 #include "estimator/base/alloc.h"
+#include "estimator/base/open_file.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/save_set.h"
@@ -39,7 +40,7 @@ static pl_err open_shard(struct pl_weight_files *f, const char *dir, const char 
     char *path = pl_path_join(dir, name);
     if (!path) return pl_host_oom(d, "a path");
     pl_err err = PL_ERR_OK;
-    if (f->weight_map && access(path, F_OK) != 0)
+    if (f->weight_map && pl_look_for(path) == PL_NOT_THERE)
         err = pl_diag_at(d, absent, path, 0, 0, "shard %s, named by %s, is missing: %s", path,
                          base_name(f->path), strerror(errno));
     else
@@ -82,21 +83,33 @@ static pl_err read_index(struct pl_weight_files *f, struct pl_diag *d) {
     return f->weight_map ? PL_ERR_OK : index_error(f, d, "there is no weight_map");
 }
 
+/* What cannot be looked at is not missing. */
+static pl_err look_for(const char *path, bool *there, struct pl_diag *d) {
+    enum pl_there found = pl_look_for(path);
+    *there = found == PL_THERE;
+    if (found != PL_THERE_UNKNOWN) return PL_ERR_OK;
+    return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
+                      "cannot look for %s: %s", path, strerror(errno));
+}
+
 static pl_err open_files(struct pl_weight_files *f, const char *dir, const char *stem,
                          pl_err absent, struct pl_diag *d) {
     char single[64], index[96];
+    bool there;
     snprintf(single, sizeof single, "%s.safetensors", stem);
     snprintf(index, sizeof index, "%s.safetensors.index.json", stem);
     f->path = pl_path_join(dir, single);
     if (!f->path) return pl_host_oom(d, "a path");
-    if (access(f->path, F_OK) == 0) {
+    PL_TRY(look_for(f->path, &there, d));
+    if (there) {
         f->files = pl_calloc(1, sizeof *f->files);
         return f->files ? open_shard(f, dir, single, absent, d) : pl_host_oom(d, "a file");
     }
     free(f->path);
     f->path = pl_path_join(dir, index);
     if (!f->path) return pl_host_oom(d, "a path");
-    if (access(f->path, F_OK) != 0)
+    PL_TRY(look_for(f->path, &there, d));
+    if (!there)
         return pl_diag_at(d, absent, dir, 0, 0, "%s has neither %s nor %s", dir, single, index);
     PL_TRY(read_index(f, d));
     return open_shards(f, dir, absent, d);

@@ -104,7 +104,9 @@ static pl_err expand(struct pl_dataset_list *out, const struct pl_job *job,
     char *path = pl_job_input_path(job, entry->path);
     if (!path) return no_memory(d);
     bool there = stat(path, &st) == 0, directory = there && S_ISDIR(st.st_mode);
-    if (!directory && (there || !strpbrk(entry->path, "*?["))) return add(out, entry, path, d);
+    const bool unknown = !there && errno != ENOENT && errno != ENOTDIR; /* opening it says more */
+    if (!directory && (there || unknown || !strpbrk(entry->path, "*?[")))
+        return add(out, entry, path, d);
     err = directory ? add_directory(out, entry, path, d) : add_pattern(out, job, entry, d);
     free(path);
     if (err == PL_ERR_OK && out->n == before) err = nothing(job, entry, directory, d);

@@ -25,6 +25,7 @@ struct pl_log {
     FILE *echo;
     const volatile sig_atomic_t *stop; /* nullable */
     char *path;
+    struct pl_text owed; /* lines that the disk has not taken: the next write begins with them */
 };
 
 static pl_err io_error(struct pl_diag *d, const char *path, const char *verb) {
@@ -213,6 +214,7 @@ pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_
     *out = NULL;
     struct stat st;
     const bool fresh = lstat(path, &st) != 0;
+    if (fresh && errno != ENOENT) return io_error(d, path, "open");
     if (!fresh) PL_TRY(drop_lines_beyond(path, keep_steps, d));
     pl_err err = PL_ERR_OK;
     struct pl_log *log = pl_calloc(1, sizeof *log);
@@ -238,6 +240,7 @@ void pl_log_close(struct pl_log **log) {
     if (!l) return;
     if (l->fd >= 0) close(l->fd);
     free(l->path);
+    pl_text_finish(&l->owed);
     free(l);
     *log = NULL;
 }
@@ -278,7 +281,7 @@ static pl_err echo_line(struct pl_log *log, const char *text, size_t n, struct p
 
 /* text ends in a newline. A line cut short by a full disk is taken back, so that the next one does
  * not grow from its stump. */
-static pl_err write_line(struct pl_log *log, const char *text, size_t n, struct pl_diag *d) {
+static pl_err append(struct pl_log *log, const char *text, size_t n, struct pl_diag *d) {
     if (!write_all(log->fd, text, n)) {
         pl_err err = io_error(d, log->path, "write");
         int taken_back = ftruncate(log->fd, log->whole);
@@ -286,6 +289,24 @@ static pl_err write_line(struct pl_log *log, const char *text, size_t n, struct 
         return err;
     }
     log->whole += (off_t)n;
+    return PL_ERR_OK;
+}
+
+/* A run that cannot go on saves what it has, and the log has the steps before that. */
+static pl_err pay(struct pl_log *log, struct pl_diag *d) {
+    if (log->owed.failed) return no_memory(d);
+    if (log->owed.len) PL_TRY(append(log, log->owed.data, log->owed.len, d));
+    pl_text_finish(&log->owed);
+    return PL_ERR_OK;
+}
+
+static pl_err write_line(struct pl_log *log, const char *text, size_t n, struct pl_diag *d) {
+    pl_err err = pay(log, d);
+    if (err == PL_ERR_OK) err = append(log, text, n, d);
+    if (err != PL_ERR_OK) {
+        pl_text_addn(&log->owed, text, n);
+        return err;
+    }
     return log->echo ? echo_line(log, text, n, d) : PL_ERR_OK;
 }
 
@@ -310,6 +331,7 @@ out:
 
 /* EINVAL, EROFS: not a file that has a disk, such as /dev/null. */
 pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d) {
+    PL_TRY(pay(log, d));
     if (fsync(log->fd) == 0 || errno == EINVAL || errno == EROFS) return PL_ERR_OK;
     return io_error(d, log->path, "sync");
 }

@@ -47,7 +47,7 @@ void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d);
 /* Tries once more where the line could not be written. */
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d);
-/* What was logged so far survives a power cut. */
+/* What was logged so far survives a power cut: lines that could not be written are tried again. */
 pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d);
 /* A JSON number, or null where v is not finite: JSON has no word for those. */
 json_t *pl_log_real(double v);

@@ -2,6 +2,7 @@
 #include "runtime/train/merge.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
 #include "estimator/program/merge_program.h"
 #include "runtime/checkpoint/durable.h"
@@ -148,9 +149,13 @@ static pl_err check_empty(const char *path, bool settled, struct pl_diag *d) {
         return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0,
                           "cannot list %s: %s", path, strerror(errno));
     const struct dirent *e;
+    errno = 0;
     while ((e = readdir(dir)) && (is_dot(e->d_name) || pl_model_is_temporary(e->d_name)))
         continue;
     pl_err err = PL_ERR_OK;
+    if (!e && errno)
+        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0,
+                         "cannot list %s: %s", path, strerror(errno));
     if (e) {
         err = pl_diag_set(d, PL_ERR_USAGE, "%s is not empty: it holds %.60s", path, e->d_name);
         pl_diag_hint(d, settled ? "it is whole: a save that was cut short there has been finished; "
@@ -178,16 +183,19 @@ static pl_err clear_directory(const struct pl_merge *m, struct pl_diag *d) {
 }
 
 static pl_err make_directory(struct pl_merge *m, struct pl_diag *d) {
-    struct stat st;
-    bool there = stat(m->request.output, &st) == 0;
-    if (!there) {
+    const char *path = m->request.output;
+    enum pl_there there = pl_look_for(path);
+    if (there == PL_THERE_UNKNOWN)
+        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_WRITE), path, 0, 0,
+                          "cannot look for %s: %s", path, strerror(errno));
+    if (there == PL_NOT_THERE) {
         PL_TRY(pl_dir_create(m->request.output, d));
         m->made_directory = true;
         PL_TRY(pl_dir_sync_parent(m->request.output, d));
     }
     PL_TRY(pl_dir_lock(m->request.output, &m->lock, d));
     m->locks = true;
-    return there ? clear_directory(m, d) : PL_ERR_OK;
+    return there == PL_THERE ? clear_directory(m, d) : PL_ERR_OK;
 }
 
 /* M3. config.json first: what is left when this is cut short is taken for no model. */

@@ -3,6 +3,7 @@
 
 #include "estimator/api/answer.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
 #include "runtime/data/summary.h"
 
@@ -79,7 +80,7 @@ static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
     uint64_t n = 0, n_marks = 0;
     struct pl_text svg = {0};
     char *log = in_output(r, "train_log.jsonl");
-    if (log && access(log, F_OK) != 0) { /* somebody rotated it away */
+    if (log && pl_look_for(log) == PL_NOT_THERE) { /* somebody rotated it away */
         free(log);
         return PL_ERR_OK;
     }

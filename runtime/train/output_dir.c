@@ -87,22 +87,28 @@ static bool is_same_directory(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static bool holds(const char *dir, const char *name) {
+static pl_err look_at(const char *dir, const char *name, bool *there, struct pl_diag *d) {
     struct stat st;
     char *path = pl_path_join(dir, name);
-    bool there = path && lstat(path, &st) == 0;
+    if (!path) return pl_host_oom(d, "a path");
+    *there = lstat(path, &st) == 0;
+    pl_err err = *there || errno == ENOENT ? PL_ERR_OK : pl_file_read_error(d, path);
     free(path);
-    return there;
+    return err;
 }
 
 /* Weights under the names that this run will take, from somebody who left no record of a run. A run
  * of an earlier version has left its configuration alone. */
-static bool holds_foreign_weights(const struct pl_job *job) {
+static pl_err look_for_foreign_weights(const struct pl_job *job, bool *there, struct pl_diag *d) {
     static const char *const full[] = {"model.safetensors", "model.safetensors.index.json"};
     const char *dir = job->output_dir;
-    if (holds(dir, "config.resolved.yaml")) return false;
-    if (pl_mode_adapts(job->mode)) return holds(dir, "adapter_model.safetensors");
-    return holds(dir, full[0]) || holds(dir, full[1]);
+    bool ours;
+    *there = false;
+    PL_TRY(look_at(dir, "config.resolved.yaml", &ours, d));
+    if (ours) return PL_ERR_OK;
+    if (pl_mode_adapts(job->mode)) return look_at(dir, "adapter_model.safetensors", there, d);
+    PL_TRY(look_at(dir, full[0], there, d));
+    return *there ? PL_ERR_OK : look_at(dir, full[1], there, d);
 }
 
 /* The checkpoint that `auto` found is of a run before the finished one, or of the same one, which
@@ -141,14 +147,15 @@ static pl_err check_contents(const struct pl_preflight *pf, struct pl_run_state 
                              struct pl_diag *d) {
     struct pl_run_record r = {0};
     const struct pl_job *job = pf->job;
-    bool there = false;
+    bool there = false, foreign = false;
     if (job->mode == PL_MODE_FULL && pf->model_dir && !job->overwrite_output_dir &&
         is_same_directory(pf->model_dir, job->output_dir))
         return refuse(pf, d,
                       "output_dir is the directory of the model that is trained, whose "
                       "weights would be replaced");
     PL_TRY(pl_run_record_exists(job->output_dir, &there, d));
-    if (!there && !job->overwrite_output_dir && holds_foreign_weights(job))
+    if (!there && !job->overwrite_output_dir) PL_TRY(look_for_foreign_weights(job, &foreign, d));
+    if (foreign)
         return refuse(pf, d, "%s holds weights of which no run here is known", job->output_dir);
     if (!there) return PL_ERR_OK;
     pl_err err = pl_run_record_read(&r, job->output_dir, job->overwrite_output_dir ? NULL : d);

@@ -421,8 +421,10 @@ static ssize_t stream_read(void *cookie, char *data, size_t n) {
 }
 
 static ssize_t stream_write(void *cookie, const char *data, size_t n) {
-    ssize_t wrote = write(((struct stream *)cookie)->fd, data, n);
-    return wrote < 0 ? 0 : wrote; /* fopencookie(3): 0 is the error */
+    size_t done = 0;
+    for (ssize_t wrote = 1; done < n && wrote > 0; done += wrote > 0 ? (size_t)wrote : 0)
+        wrote = write(((struct stream *)cookie)->fd, data + done, n - done);
+    return (ssize_t)done; /* as libc's own: less than n is an error */
 }
 
 static int stream_seek(void *cookie, off64_t *at, int whence) {

@@ -128,7 +128,7 @@ static pl_err find_files(const char *path, char file[PATH_BYTES], char directory
     PL_TRY(join_path(directory, "", path, d));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         PL_TRY(join_path(file, directory, names[i], d));
-        if (access(file, F_OK) == 0) return PL_ERR_OK;
+        if (pl_look_for(file) != PL_NOT_THERE) return PL_ERR_OK; /* opening it says what is wrong */
     }
     return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the directory has no tokenizer.json");
 }
