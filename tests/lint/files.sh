@@ -19,6 +19,7 @@ text_files() {
     {
         c_files '*.[ch]' '*.cu' '*.sh' '*.md' '*.yaml' 'meson.build'
         find . -maxdepth 1 -type f \( -name '*.md' -o -name 'meson*' \) | sed 's|^\./||'
+        [ -d docs ] && find docs -type f -name '*.md'
         [ -d configs ] && find configs -type f \( -name '*.md' -o -name '*.yaml' \)
         [ -d .ci ] && find .ci -type f
     } | LC_ALL=C sort

@@ -42,7 +42,7 @@ expect() {
 }
 
 fresh
-for lint in layers headers allocation lengths text words errors names; do
+for lint in layers headers allocation lengths text words errors names promises; do
     expect "$lint" ""
 done
 
@@ -153,5 +153,18 @@ expect errors ''
 fresh
 echo 'int c;' >"$tree/estimator/config/log.c"
 expect names 'log.c: estimator/config/log.c runtime/report/log.c'
+
+# promises TABLE-ROW MESSAGE
+promises() {
+    fresh
+    mkdir -p "$tree/docs" "$tree/build/meson-info"
+    echo '[{"name": "train.kept"}, {"name": "fuzz.csv"}]' >"$tree/build/meson-info/intro-tests.json"
+    printf '## What we promise\n| promise | tests |\n| --- | --- |\n%s\n' "$1" \
+        >"$tree/docs/reliability.md"
+    BUILD_ROOT=$tree/build expect promises "$2"
+}
+promises '| all | `train.kept`, `fuzz.csv` |' ''
+promises '| all | `train.kept`, `train.gone` |' 'there is no test train.gone'
+promises '| all `train.kept` | |' 'no test holds it'
 
 [ "$bad" -eq 0 ] || exit 1
