@@ -340,8 +340,8 @@ static pl_err verify_one(struct pl_verify *v, const char *dir, struct pl_diag *d
     return PL_ERR_OK;
 }
 
-/* What a removal that was cut off has left: weights without the files that say what they are. No run
- * starts from it. */
+/* What a removal that was cut off has left: weights without the files that say what they are. No
+ * run starts from it. */
 static bool is_remnant(const char *dir) {
     return !holds(dir, PL_STATE_FILE, "") && !holds(dir, "config.json", "") &&
            !holds(dir, "adapter_config.json", "");
