@@ -127,14 +127,16 @@ def compare(got, wanted, parts=("files", "states", "steps")):
 
 
 class Bench:
-    """program: the binary. shim: the library of record.c. folder: where runs are made; a file system
+    """build: where the program and its shims were built. folder: where runs are made; a file system
     in memory is fastest, as no kill takes anything from the kernel."""
 
-    def __init__(self, program, shim, folder):
-        self.program, self.shim = program, shim
+    def __init__(self, program, build, folder):
+        self.program = program
+        self.recorder = str(build / "tests/torture/record.so")
+        self.shim = str(build / "tests/support/fault_shim.so")
         self.folder = pathlib.Path(folder)
         self.environment = {key: value for key, value in os.environ.items()
-                            if not key.startswith(("RECORD_", "LD_PRELOAD"))}
+                            if not key.startswith(("RECORD_", "FAULT_", "LD_PRELOAD"))}
         self.references, self.seconds, self.calls, self.injects = {}, {}, {}, {}
         for name, yaml in JOBS.items():
             self.make_job(name, yaml)
@@ -202,16 +204,18 @@ class Bench:
         """How many calls on files an undisturbed run makes."""
         if job not in self.calls:
             folder = self.fresh(job, "reference")
-            self.train(folder, env={"LD_PRELOAD": self.shim, "RECORD_COUNT": str(folder / "count")})
-            self.calls[job] = int((folder / "count").read_text())
+            count = self.folder / "count"
+            self.train(folder, env={"LD_PRELOAD": self.shim, "FAULT_PATH": "%s/" % folder,
+                                    "FAULT_COUNT": str(count)})
+            self.calls[job] = int(count.read_text())
         return self.calls[job]
 
     def fault_at(self, folder, call, error, *words, for_good=False):
         """A run whose N-th call on files fails with errno `error`, or that is killed before it where
-        that is 0. All that is known here of the library that does it."""
-        rule = "%d:%d%s" % (call, error, "+" if for_good else "")
-        return self.start(folder, "train", "run.yaml", *words,
-                          env={"LD_PRELOAD": self.shim, "RECORD_FAIL": rule})
+        that is 0 (tests/support/fault_shim.h)."""
+        return self.start(folder, "train", "run.yaml", *words, env={
+            "LD_PRELOAD": self.shim, "FAULT_PATH": "%s/" % folder, "FAULT_DO": str(error or "kill"),
+            "FAULT_AT": "%d%s" % (call, "+" if for_good else "")})
 
     def kill_before(self, folder, call, *words):
         """It may end before that call."""

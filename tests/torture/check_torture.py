@@ -35,8 +35,7 @@ class Programs(unittest.TestCase):
         program.write_text("#!/bin/sh\nif [ \"$1\" = train ] && ls -d out/checkpoint-[0-9] "
                            ">/dev/null 2>&1; then %s; fi\nexec %s \"$@\"\n" % (wrong, PROGRAM))
         program.chmod(0o755)
-        return Bench(str(program), str(BUILD / "tests/torture/record.so"),
-                     self.folder / "bench")
+        return Bench(str(program), BUILD, self.folder / "bench")
 
     def losses(self, bench, kind, trials=6):
         found = []

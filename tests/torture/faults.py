@@ -197,7 +197,7 @@ def power_cuts(bench, random):
     before = bench.folder / "before"
     shutil.rmtree(before, ignore_errors=True)
     shutil.copytree(folder / "out", before)
-    ended = bench.train(folder, env={"LD_PRELOAD": bench.shim,
+    ended = bench.train(folder, env={"LD_PRELOAD": bench.recorder,
                                      "RECORD_TO": str(bench.folder / "record")})
     require(ended.status == 0, "exit %d: %s", ended.status, ended.said[-600:])
     changes = powercut.read_record(bench.folder / "record")

@@ -1,34 +1,25 @@
 /* record.c - preloaded into a program: writes down what it does to files, as far as a power cut may
- * tell it from nothing, or lets a call fail. By the environment:
+ * tell it from nothing. RECORD_TO names the record, which gets a line for every change below the
+ * working directory: what, inode, bytes, whether they follow, path, path before; `sync` and
+ * `rename` of a file are followed by its bytes.
  *
- *   RECORD_TO=FILE      a line for every change below the working directory: what, inode, bytes,
- *                       path, second path; `sync` and `rename` of a file are followed by its bytes
- *   RECORD_FAIL=N:E[+]  the N-th call fails with errno E, with `+` all after it too; before it the
- *                       process is killed where E is 0
- *   RECORD_COUNT=FILE   at the end, how many calls there were
- *
- * A call is one of those below that names a file under the working directory, or a descriptor of
- * one. Streams of libc do not call through the symbols that stand here: what they have written is
- * seen when it is synced. */
+ * Streams of libc do not call through the symbols that stand here: what they have written is seen
+ * when it is synced. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static FILE *record;
 static char root[PATH_MAX];
-static long calls, fail_at = -1;
-static int fail_errno, ready, inside;
-static bool fail_for_good;
+static int ready, inside;
 
 /* POSIX has a pointer to an object become one to a function in this way alone. */
 #define NEXT(name)                                                                                 \
@@ -36,26 +27,14 @@ static bool fail_for_good;
     if (!next) *(void **)&next = dlsym(RTLD_NEXT, #name)
 
 static void begin(void) {
-    const char *to = getenv("RECORD_TO"), *fail = getenv("RECORD_FAIL");
-    char *rest;
+    const char *to = getenv("RECORD_TO");
     if (ready++) return;
-    inside++;
     if (!getcwd(root, sizeof root)) root[0] = 0;
     if (to) record = fopen(to, "we");
-    if (fail) {
-        fail_at = strtol(fail, &rest, 10);
-        fail_errno = *rest ? (int)strtol(rest + 1, &rest, 10) : 0;
-        fail_for_good = *rest == '+';
-    }
-    inside--;
 }
 
-__attribute__((destructor)) static void tell_count(void) {
-    const char *to = getenv("RECORD_COUNT");
+__attribute__((destructor)) static void end(void) {
     inside++;
-    FILE *f = to ? fopen(to, "we") : NULL;
-    if (f) fprintf(f, "%ld\n", calls);
-    if (f) fclose(f);
     if (record) fclose(record);
 }
 
@@ -71,22 +50,6 @@ static const char *path_of(int fd, char path[PATH_MAX]) {
     ssize_t n = readlink(link, path, PATH_MAX - 1);
     path[n > 0 ? n : 0] = 0;
     return path;
-}
-
-/* Whether the call on this path has to fail; errno is set then. */
-static bool fails(const char *path) {
-    begin();
-    if (inside || !is_below(path)) return false;
-    calls++;
-    if (fail_at <= 0 || (fail_for_good ? calls < fail_at : calls != fail_at)) return false;
-    if (!fail_errno) raise(SIGKILL);
-    errno = fail_errno;
-    return true;
-}
-
-static bool fd_fails(int fd) {
-    char path[PATH_MAX];
-    return *path_of(fd, path) == '/' && fails(path);
 }
 
 /* --- the record ------------------------------------------------------------------------------- */
@@ -108,6 +71,7 @@ static void copy_content(const char *path, long long bytes) {
 static void tell(const char *what, const char *path, const char *from, bool content) {
     const int error = errno;
     struct stat st = {0};
+    begin();
     if (!record || inside || !is_below(path)) return;
     inside++;
     bool there = lstat(path, &st) == 0;
@@ -128,7 +92,7 @@ static void tell(const char *what, const char *path, const char *from, bool cont
         va_start(ap, flags);                                                                       \
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;                      \
         va_end(ap);                                                                                \
-        if (fails(path)) return -1;                                                                \
+        begin();                                                                                   \
         bool fresh = record && flags & O_CREAT && access(path, F_OK) != 0;                         \
         int fd = next(path, flags, mode);                                                          \
         if (fd >= 0 && fresh) tell("create", path, "-", false);                                    \
@@ -138,23 +102,9 @@ static void tell(const char *what, const char *path, const char *from, bool cont
 OPEN(open)
 OPEN(open64)
 
-ssize_t read(int fd, void *data, size_t n) {
-    NEXT(read);
-    return fd_fails(fd) ? -1 : next(fd, data, n);
-}
-
-#define PREAD(name, type)                                                                          \
-    ssize_t name(int fd, void *data, size_t n, type at) {                                          \
-        NEXT(name);                                                                                \
-        return fd_fails(fd) ? -1 : next(fd, data, n, at);                                          \
-    }
-PREAD(pread, off_t)
-PREAD(pread64, off64_t)
-
 ssize_t write(int fd, const void *data, size_t n) {
     NEXT(write);
     char path[PATH_MAX];
-    if (fd_fails(fd)) return -1;
     ssize_t wrote = next(fd, data, n);
     if (wrote > 0 && record && *path_of(fd, path) == '/') tell("write", path, "-", false);
     return wrote;
@@ -163,7 +113,6 @@ ssize_t write(int fd, const void *data, size_t n) {
 int fsync(int fd) {
     NEXT(fsync);
     char path[PATH_MAX];
-    if (fd_fails(fd)) return -1;
     int code = next(fd);
     if (code == 0 && *path_of(fd, path) == '/') tell("sync", path, "-", true);
     return code;
@@ -171,7 +120,6 @@ int fsync(int fd) {
 
 int rename(const char *from, const char *to) {
     NEXT(rename);
-    if (fails(to)) return -1;
     int code = next(from, to);
     if (code == 0) tell("rename", to, from, true);
     return code;
@@ -180,7 +128,6 @@ int rename(const char *from, const char *to) {
 #define GONE(name)                                                                                 \
     int name(const char *path) {                                                                   \
         NEXT(name);                                                                                \
-        if (fails(path)) return -1;                                                                \
         int code = next(path);                                                                     \
         if (code == 0) tell("gone", path, "-", false);                                             \
         return code;                                                                               \
@@ -191,13 +138,7 @@ GONE(remove)
 
 int mkdir(const char *path, mode_t mode) {
     NEXT(mkdir);
-    if (fails(path)) return -1;
     int code = next(path, mode);
     if (code == 0) tell("create", path, "-", false);
     return code;
-}
-
-int flock(int fd, int how) {
-    NEXT(flock);
-    return fd_fails(fd) ? -1 : next(fd, how);
 }

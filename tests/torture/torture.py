@@ -90,7 +90,7 @@ def main():
     program = os.environ.get("PLIMSOLL") or str(build / "tools" / "plimsoll")
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="plimsoll-torture-", dir=in_memory) as folder:
-        bench = Bench(program, str(build / "tests/torture/record.so"), folder)
+        bench = Bench(program, build, folder)
 
         def keep(kind, seed):
             kept = build / "torture-losses" / ("%s-%d" % (kind.replace(" ", "-"), seed))
