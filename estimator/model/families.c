@@ -5,31 +5,32 @@
 
 #include <string.h>
 
-/* layer_types may say "sliding_attention" layer by layer; one window for all is what we compute. */
-static pl_err check_layer_types(const struct pl_hf *h, const struct pl_model *m) {
-    if (!pl_hf_given(h, "layer_types")) return PL_ERR_OK;
+/* layer_types says of every layer whether it sees all positions or those of the window. *given is
+ * false where it is not there. */
+static pl_err read_layer_types(const struct pl_hf *h, struct pl_model *m, bool *given) {
     const json_t *list = json_object_get(h->object, "layer_types"), *item;
     size_t i;
+    *given = pl_hf_given(h, "layer_types");
+    if (!*given) return PL_ERR_OK;
     if (!json_is_array(list) || json_array_size(list) != m->layers)
         return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_FIELD, "expected a list of %llu names",
                             (unsigned long long)m->layers);
     json_array_foreach(list, i, item) {
         const char *name = json_string_value(item);
-        if (!name || strcmp(name, "full_attention") != 0)
+        m->no_window[i] = name && strcmp(name, "full_attention") == 0;
+        if (m->no_window[i]) continue;
+        if (!name || strcmp(name, "sliding_attention") != 0 || !m->sliding_window)
             return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_UNSUPPORTED,
-                                "layer %zu is no \"full_attention\" layer", i);
+                                "layer %zu is no \"full_attention\" layer%s", i,
+                                m->sliding_window ? " and no \"sliding_attention\" one" : "");
     }
     return PL_ERR_OK;
 }
 
-/* qwen2, qwen3 and smollm3 can switch a window on for some of their layers. */
-static pl_err refuse_mixed_window(const struct pl_hf *h) {
-    bool use = false;
-    PL_TRY(pl_hf_bool_or(h, "use_sliding_window", &use));
-    if (use)
-        return pl_hf_refuse(h, "use_sliding_window", PL_ERR_MODEL_UNSUPPORTED,
-                            "windows on some layers only are not supported");
-    return PL_ERR_OK;
+/* Classes that have no windows, or one for all layers, ignore the list: it must say the same. */
+static pl_err check_layer_types(const struct pl_hf *h, struct pl_model *m) {
+    bool given;
+    return read_layer_types(h, m, &given);
 }
 
 /* Kept however wide: sequences may be longer than max_position_embeddings. */
@@ -41,20 +42,38 @@ static pl_err read_window(const struct pl_hf *h, uint64_t when_absent, struct pl
     return PL_ERR_OK;
 }
 
+/* qwen2, qwen3 and smollm3 have windows only when use_sliding_window is true. */
+static pl_err read_used_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
+    bool use = false;
+    PL_TRY(pl_hf_bool_or(h, "use_sliding_window", &use));
+    return use ? read_window(h, when_absent, m) : PL_ERR_OK;
+}
+
+/* The layers from max_window_layers on have the window, unless layer_types says otherwise. */
+static pl_err read_qwen_windows(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t first = 28;
+    bool given;
+    PL_TRY(read_used_window(h, 4096, m));
+    if (m->sliding_window)
+        PL_TRY(pl_hf_uint_or(h, "max_window_layers", 0, PL_MODEL_MAX_WIDTH, &first));
+    PL_TRY(read_layer_types(h, m, &given));
+    for (uint64_t i = 0; !given && i < m->layers; i++)
+        m->no_window[i] = i < first;
+    return PL_ERR_OK;
+}
+
 static pl_err llama_facts(const struct pl_hf *h, struct pl_model *m) {
     return check_layer_types(h, m);
 }
 
 static pl_err qwen2_facts(const struct pl_hf *h, struct pl_model *m) {
     m->qkv_bias = true; /* Qwen2Attention has it whatever the file says; o_proj never */
-    PL_TRY(refuse_mixed_window(h));
-    return check_layer_types(h, m);
+    return read_qwen_windows(h, m);
 }
 
 static pl_err qwen3_facts(const struct pl_hf *h, struct pl_model *m) {
     m->qk_norm = true;
-    PL_TRY(refuse_mixed_window(h));
-    return check_layer_types(h, m);
+    return read_qwen_windows(h, m);
 }
 
 static pl_err mistral_facts(const struct pl_hf *h, struct pl_model *m) {
@@ -94,9 +113,13 @@ static pl_err smollm3_no_rope(const struct pl_hf *h, struct pl_model *m) {
 }
 
 static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
-    PL_TRY(refuse_mixed_window(h));
-    PL_TRY(check_layer_types(h, m));
-    return smollm3_no_rope(h, m);
+    bool given;
+    PL_TRY(smollm3_no_rope(h, m));
+    PL_TRY(read_used_window(h, 0, m));
+    PL_TRY(read_layer_types(h, m, &given));
+    for (uint64_t i = 0; !given && i < m->layers; i++)
+        m->no_window[i] = !m->no_rope[i];
+    return PL_ERR_OK;
 }
 
 #define ROPE_COMMON                                                                                \

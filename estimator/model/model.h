@@ -64,6 +64,7 @@ struct pl_model {
     bool qkv_bias, o_bias, mlp_bias;    /* biases on q,k,v / o / gate,up,down */
     bool qk_norm;                       /* RMSNorm over head_dim on q and k before RoPE (qwen3) */
     uint64_t sliding_window;            /* positions seen, own one included; 0 = all */
+    bool no_window[PL_MODEL_MAX_LAYERS]; /* layers that see all in spite of it (qwen, smollm3) */
     bool no_rope[PL_MODEL_MAX_LAYERS];  /* layers without positions (smollm3) */
     struct pl_rope rope;
     int64_t bos, pad;                   /* -1 = none */

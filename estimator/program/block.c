@@ -98,7 +98,7 @@ static struct pl_val rotated_qk(struct pl_builder *b, struct pl_val *qkv, struct
 }
 
 static struct pl_attr attention_attr(const struct pl_builder *b) {
-    uint64_t window = b->m->sliding_window;
+    uint64_t window = b->m->no_window[b->layer] ? 0 : b->m->sliding_window;
     return (struct pl_attr){.heads = (uint32_t)b->m->heads,
                             .kv_heads = (uint32_t)b->m->kv_heads,
                             .head_dim = (uint32_t)b->m->head_dim,

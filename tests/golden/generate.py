@@ -131,6 +131,19 @@ CASES = [
         {},
     ),
     (
+        "qwen2-windows",
+        "qwen2",
+        dict(
+            num_hidden_layers=3,
+            use_sliding_window=True,
+            sliding_window=6,
+            max_window_layers=1,
+            tie_word_embeddings=True,
+        ),
+        dict(weight_decay=0.1, gradient_checkpointing="full"),
+        {},
+    ),
+    (
         "mistral-yarn",
         "mistral",
         dict(sliding_window=None, tie_word_embeddings=True, rope_parameters=YARN),

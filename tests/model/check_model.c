@@ -197,7 +197,6 @@ static const struct {
     {"bad/unknown_model_type.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"llamma", "nearest is `llama`"}},
     {"bad/smollm3_no_rope_length.json", PL_ERR_MODEL_FIELD, 0, {"`no_rope_layers`", "2", "got 3"}},
     {"bad/phi3_factor_length.json", PL_ERR_MODEL_FIELD, 0, {"short_factor", "12", "got 5"}},
-    {"bad/sliding_window_active.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"`use_sliding_window`"}},
     {"bad/trailing_comma.json", PL_ERR_MODEL_SYNTAX, 24, {"trailing comma before `}`"}},
     {"bad/truncated.json", PL_ERR_MODEL_SYNTAX, 14, {"unterminated string"}},
     {"bad/duplicate_key.json", PL_ERR_MODEL_SYNTAX, 10, {"duplicate", "hidden_size"}},
@@ -239,6 +238,11 @@ static const struct {
     {"{\"model_type\":\"qwen3\",\"mlp_bias\":true}", PL_ERR_MODEL_UNSUPPORTED, "`mlp_bias`"},
     {"{\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", PL_ERR_MODEL_UNSUPPORTED,
      "layer 1"},
+    {"{\"model_type\":\"qwen2\",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
+     PL_ERR_MODEL_UNSUPPORTED, "layer 1"},
+    {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\","
+     "\"chunked_attention\"]}",
+     PL_ERR_MODEL_UNSUPPORTED, "no \"sliding_attention\" one"},
     {"{\"layer_types\":[\"full_attention\"]}", PL_ERR_MODEL_FIELD, "`layer_types`"},
     {"{\"partial_rotary_factor\":0.5}", PL_ERR_MODEL_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"rope_scaling\":{\"type\":\"yarn\"}}", PL_ERR_MODEL_FIELD, "factor` is missing"},
@@ -376,6 +380,43 @@ START_TEST(a_window_is_kept_however_wide) {
                           .sliding_window,
                       0);
     ck_assert_uint_eq(read_good("Phi-4-mini/config.json").sliding_window, 262144);
+}
+END_TEST
+
+/* As Qwen2Config, Qwen3Config and SmolLM3Config of transformers 5.23 make their layer_types. */
+static const struct {
+    const char *changes;
+    uint64_t window;
+    const char *layers; /* w: it has the window */
+} windows[] = {
+    {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"max_window_layers\":2}", 4096,
+     "..ww"},
+    {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":9,"
+     "\"max_window_layers\":0}",
+     9, "wwww"},
+    {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":9}", 9, "...."},
+    {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":null,"
+     "\"max_window_layers\":null}",
+     0, "...."},
+    {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":9,"
+     "\"max_window_layers\":2,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+     "\"sliding_attention\",\"full_attention\"]}",
+     9, "w.w."},
+    {"{\"model_type\":\"smollm3\",\"use_sliding_window\":true,\"sliding_window\":8}", 8, "...w"},
+    {"{\"model_type\":\"smollm3\",\"use_sliding_window\":true}", 0, "...."},
+    {"{\"model_type\":\"smollm3\",\"sliding_window\":8}", 0, "...."},
+    {"{\"model_type\":\"mistral\",\"sliding_window\":8}", 8, "wwww"},
+};
+
+START_TEST(a_window_is_of_the_layers_that_have_it) {
+    char changes[512];
+    snprintf(changes, sizeof changes, "%.*s,\"num_hidden_layers\":4}",
+             (int)strlen(windows[_i].changes) - 1, windows[_i].changes);
+    struct pl_model m = changed(changes);
+    ck_assert_uint_eq(m.sliding_window, windows[_i].window);
+    for (int i = 0; i < 4; i++)
+        ck_assert_msg((m.sliding_window && !m.no_window[i]) == (windows[_i].layers[i] == 'w'),
+                      "%s: layer %d", windows[_i].changes, i);
 }
 END_TEST
 
@@ -519,6 +560,8 @@ int main(void) {
     tcase_add_test(t, a_default_token_beyond_the_vocabulary_is_none);
     tcase_add_test(t, tokens_may_be_numbers_lists_or_null);
     tcase_add_test(t, a_window_is_kept_however_wide);
+    tcase_add_loop_test(t, a_window_is_of_the_layers_that_have_it, 0,
+                        sizeof windows / sizeof *windows);
     tcase_add_test(t, rope_settings_are_read_in_both_spellings);
     tcase_add_test(t, longrope_scales_cos_and_sin_by_the_stretch);
     tcase_add_test(t, layers_without_positions_follow_list_or_interval);

@@ -96,6 +96,24 @@ START_TEST(a_window_hides_positions_of_every_longer_sequence) {
 }
 END_TEST
 
+START_TEST(a_window_may_be_of_some_layers) {
+    static const char config[] =
+        "{\"model_type\":\"qwen2\",\"hidden_size\":64,\"intermediate_size\":128,"
+        "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+        "\"vocab_size\":40,\"use_sliding_window\":true,\"sliding_window\":16,"
+        "\"max_window_layers\":2}";
+    struct pl_program *p = build(config, "17");
+    int seen = 0;
+    for (uint32_t op = 0; op < p->n_ops; op++) {
+        if (p->ops[op].kind != PL_OP_ATTENTION && p->ops[op].kind != PL_OP_ATTENTION_BWD) continue;
+        ck_assert_uint_eq(p->ops[op].attr.window, p->ops[op].layer == 2 ? 16 : 0);
+        seen++;
+    }
+    ck_assert_int_ge(seen, 2 * 3);
+    pl_program_destroy(&p);
+}
+END_TEST
+
 START_TEST(a_second_table_of_positions_is_there_for_longer_sequences_alone) {
     static const struct {
         const char *settings, *length;
@@ -123,6 +141,7 @@ int main(void) {
     TCase *t = tcase_create("shape");
     tcase_add_loop_test(t, what_the_model_does_not_allow_is_refused_at_the_line_of_its_key, 0,
                         sizeof cases / sizeof *cases);
+    tcase_add_test(t, a_window_may_be_of_some_layers);
     tcase_add_test(t, a_second_table_of_positions_is_there_for_longer_sequences_alone);
     tcase_add_test(t, a_window_hides_positions_of_every_longer_sequence);
     suite_add_tcase(s, t);
