@@ -237,12 +237,7 @@ pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_docu
     if (version && !(json_is_string(version) && strcmp(json_string_value(version), "1.0") == 0))
         return pl_diag_set(d, PL_ERR_TOKENIZER_UNSUPPORTED,
                            "`version` of tokenizer.json is not 1.0");
-    for (size_t i = 0; i < 2; i++) {
-        static const char *const off[] = {"truncation", "padding"};
-        if (pl_fields_get(&f, off[i]))
-            return pl_diag_set(d, PL_ERR_TOKENIZER_UNSUPPORTED,
-                               "`%s` is set in tokenizer.json; set it to null", off[i]);
-    }
+    /* truncation and padding say nothing about a text: transformers turns both off */
     PL_TRY(pl_tokenizer_parse_steps(t, root, d));
     PL_TRY(pl_tokenizer_parse_model(t, doc, d));
     PL_TRY(pl_tokenizer_parse_added(t, root, d));

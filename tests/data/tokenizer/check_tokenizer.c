@@ -82,6 +82,37 @@ START_TEST(the_unchanged_file_opens_and_works) {
 }
 END_TEST
 
+/* transformers turns both off before it encodes: the ids are those without. */
+START_TEST(truncation_and_padding_change_no_ids) {
+    struct bench b;
+    write_changed("\"truncation\": null, \"padding\": null",
+                  "\"truncation\": {\"direction\": \"Right\", \"max_length\": 1, \"strategy\": "
+                  "\"LongestFirst\", \"stride\": 0}, \"padding\": {\"strategy\": {\"Fixed\": 9}, "
+                  "\"direction\": \"Right\", \"pad_to_multiple_of\": null, \"pad_id\": 6, "
+                  "\"pad_type_id\": 0, \"pad_token\": \"<n>\"}");
+    bench_open(&b, dir);
+    bench_encode(&b, "ab ab<n>b", 9, true);
+    ck_assert_uint_eq(b.list.n, 5);
+    ck_assert_mem_eq(b.list.ids, ((int32_t[]){5, 3, 4, 6, 1}), 5 * sizeof *b.list.ids);
+    bench_close(&b);
+}
+END_TEST
+
+/* A character like any other in vocabulary and merges; the ids are those of the library. */
+START_TEST(a_token_may_hold_nul) {
+    struct bench b;
+    file_write(in_dir(dir, "tokenizer.json"),
+               "{\"version\": \"1.0\", \"added_tokens\": [], \"model\": {\"type\": \"BPE\", "
+               "\"vocab\": {\"\\u0000\": 0, \"a\": 1, \"a\\u0000\": 2}, "
+               "\"merges\": [\"a \\u0000\"]}}");
+    bench_open(&b, dir);
+    bench_encode(&b, "a\0a\0\0", 5, false);
+    ck_assert_uint_eq(b.list.n, 3);
+    ck_assert_mem_eq(b.list.ids, ((int32_t[]){2, 2, 0}), 3 * sizeof *b.list.ids);
+    bench_close(&b);
+}
+END_TEST
+
 #define FIELD       PL_ERR_TOKENIZER_FIELD
 #define UNSUPPORTED PL_ERR_TOKENIZER_UNSUPPORTED
 
@@ -92,10 +123,8 @@ static const struct {
 } refused[] = {
     {"\"version\"", "version", PL_ERR_TOKENIZER_SYNTAX, ""},
     {"]}}\n", "]}", PL_ERR_TOKENIZER_SYNTAX, ""},
-    {"\"truncation\": null", "\"truncation\": {\"max_length\": 5}", UNSUPPORTED, "truncation"},
     {"\"1.0\"", "\"2.0\"", UNSUPPORTED, "version"},
     {"\"ids\": [5]", "\"ids\": [9]", FIELD, "special_tokens"},
-    {"\"padding\": null", "\"padding\": {}", UNSUPPORTED, "padding"},
     {"\"version\"", "\"new\": 1, \"version\"", UNSUPPORTED, "`new`"},
     {"\"type\": \"NFC\"", "\"type\": \"Lowercase\"", UNSUPPORTED, "Lowercase"},
     {"\"type\": \"NFC\"",
@@ -429,6 +458,8 @@ int main(void) {
     TCase *t = tcase_create("tokenizer");
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_set_timeout(t, 120);
+    tcase_add_test(t, truncation_and_padding_change_no_ids);
+    tcase_add_test(t, a_token_may_hold_nul);
     tcase_add_test(t, the_unchanged_file_opens_and_works);
     tcase_add_loop_test(t, what_would_not_be_done_exactly_is_refused_by_name, 0, COUNT(refused));
     tcase_add_test(t, a_model_without_type_is_an_old_form_that_opens);
