@@ -317,14 +317,10 @@ static const char *torch_name(enum pl_dtype dtype) {
 
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype, bool unties) {
     json_t *root = pl_json_load(config_json, strlen(config_json), PL_JSON_NUL, NULL);
-    const char *name = torch_name(dtype);
-    char *text = NULL;
-    bool untied =
-        root && (!unties || json_object_set_new(root, "tie_word_embeddings", json_false()) == 0);
-    if (untied &&
-        json_object_set_new(root, json_object_get(root, "dtype") ? "dtype" : "torch_dtype",
-                            json_string(name)) == 0)
-        text = pl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    const char *key = json_object_get(root, "dtype") ? "dtype" : "torch_dtype";
+    if (unties) pl_json_set(&root, "tie_word_embeddings", json_false());
+    pl_json_set(&root, key, json_string(torch_name(dtype)));
+    char *text = root ? pl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;
 }

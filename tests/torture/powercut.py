@@ -1,5 +1,5 @@
-"""A power cut, of what record.c has written down: the directory as a disk may hold it when the power
-fails after some of the changes.
+"""A power cut, of what record_writes.c has written down: the directory as a disk may hold it when
+the power fails after some of the changes.
 
 What POSIX promises is kept, and nothing else. The bytes of a file are those of its last fsync; where
 it was written to since, what was added may be there, be cut short, or be zeros. The names in a

@@ -1,7 +1,7 @@
-/* record.c - preloaded into a program: writes down what it does to files, as far as a power cut may
- * tell it from nothing. RECORD_TO names the record, which gets a line for every change below the
- * working directory: what, inode, bytes, whether they follow, path, path before; `sync` and
- * `rename` of a file are followed by its bytes.
+/* record_writes.c - preloaded into a program: writes down what it does to files, as far as a power
+ * cut may tell it from nothing. RECORD_TO names the record, which gets a line for every change
+ * below the working directory: what, inode, bytes, whether they follow, path, path before; `sync`
+ * and `rename` of a file are followed by its bytes.
  *
  * Streams of libc do not call through the symbols that stand here: what they have written is seen
  * when it is synced. */
