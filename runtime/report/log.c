@@ -368,13 +368,14 @@ static pl_err log_step(struct pl_log *log, const struct pl_step_report *r, struc
     return pl_log_event(log, "step", fields, d);
 }
 
-/* The step is done, and what is saved of it must not lack its line: one that was not written whole
- * is tried once more. */
+/* The step is done, and what is saved of it must not lack its line: one that there was no memory to
+ * make is made once more. One that the disk has refused is owed already. */
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d) {
     struct pl_diag first = {0};
     const off_t before = log->whole;
     pl_err err = log_step(log, r, &first);
-    if (err != PL_ERR_OK && log->whole == before) return log_step(log, r, d);
+    const bool owed = log->owed.len || log->owed.failed;
+    if (err == PL_ERR_HOST_OOM && log->whole == before && !owed) return log_step(log, r, d);
     if (err != PL_ERR_OK && d) *d = first;
     return err;
 }
