@@ -1,14 +1,17 @@
 /* json_scan.h - a strict JSON scanner (RFC 8259) over bytes in memory, without a tree.
  *
  * In: the bytes of one row.  Out: its keys and values one after the other, or the first problem
- * with its byte and a sentence.  Needs: base. N1  no recursion and no allocation but the caller's
- * text: nesting beyond PL_SCAN_DEPTH is a problem, not a stack overflow; a 5 MB string costs its
- * bytes once N2  everything is checked, values that nobody reads included: escapes, UTF-8,
- * surrogates, NUL N3  numbers are spans, so those of ignored keys may be of any size N4  after a
- * problem every call returns false and the first problem stays A tree parser would refuse 1e999 in
- * an ignored key, stop at its own limits, and hold a copy of every row; what a person needs to hear
- * about a broken row is also more than "syntax error". Use: struct pl_scan s = {.text = line, .n =
- * n}; if (pl_scan_enter(&s)) while (pl_scan_next_key(&s, &key)) pl_scan_skip(&s); */
+ * with its byte and a sentence.  Needs: base.
+ *   N1  no recursion and no allocation but the caller's text: nesting beyond PL_SCAN_DEPTH is a
+ *       problem, not a stack overflow; a 5 MB string costs its bytes once
+ *   N2  everything is checked, values that nobody reads included: escapes, UTF-8, surrogates, NUL
+ *   N3  numbers are spans, so those of ignored keys may be of any size
+ *   N4  after a problem every call returns false and the first problem stays
+ * A tree parser would refuse 1e999 in an ignored key, stop at its own limits, and hold a copy of
+ * every row; what a person needs to hear about a broken row is also more than "syntax error".
+ * Use: struct pl_scan s = {.text = line, .n = n};
+ *      if (pl_scan_enter(&s))
+ *          while (pl_scan_next_key(&s, &key)) pl_scan_skip(&s); */
 #ifndef PL_ESTIMATOR_BASE_JSON_SCAN_H
 #define PL_ESTIMATOR_BASE_JSON_SCAN_H
 

@@ -3,7 +3,8 @@
  *
  * In: a parser at a row whose keys were found.  Out: its sample.  Needs: formats.h.
  *   B1  `complete` runs after the last key: at[k] is the value of key k, seen[k] whether it is
- * there B2  a function that returns false has recorded a problem in p->scan */
+ *       there
+ *   B2  a function that returns false has recorded a problem in p->scan */
 #ifndef PL_RUNTIME_DATA_FORMAT_ROWS_H
 #define PL_RUNTIME_DATA_FORMAT_ROWS_H
 

@@ -2,10 +2,12 @@
  * CSV.
  *
  * In: a path.  Out: the bytes of one row after the other with offset, line and column.  Needs:
- * base. L1  the file is read once, front to back; the buffer holds one row, whatever the file's
- * size L2  a row is cut at its boundary, not checked: the scanner says what is wrong inside it L3
- * only LF ends a line; blank lines and one byte order mark at the start are passed over Use:
- * pl_split_open(&s, fd, path, &d); while (pl_split_next(&s, &row, &more, &d) == 0 && more) .. */
+ * base.
+ *   L1  the file is read once, front to back; the buffer holds one row, whatever the file's size
+ *   L2  a row is cut at its boundary, not checked: the scanner says what is wrong inside it
+ *   L3  only LF ends a line; blank lines and one byte order mark at the start are passed over
+ * Use: pl_split_open(&s, fd, path, &d);
+ *      while (pl_split_next(&s, &row, &more, &d) == 0 && more) ... */
 #ifndef PL_RUNTIME_DATA_SPLIT_H
 #define PL_RUNTIME_DATA_SPLIT_H
 

@@ -3,10 +3,11 @@
  * In: numbers of the trainer.  Out: train_log.jsonl, a progress line on stderr, loss.svg, vram.svg,
  * TensorBoard events. Needs: estimator.
  *   L1  the log is appended line by line and survives a crash up to the last whole line; a line
- *       that could not be written whole is taken back
+ *       that could not be written whole is taken back, and written before the next one
  *   L2  every line is JSON whatever the numbers: what is not finite is written as null
  *   L3  a link in the place of the log or its temporary is replaced or refused, never written
- * through L4  pictures need no font, script or file but themselves, and have a layout for any input
+ *       through
+ *   L4  pictures need no font, script or file but themselves, and have a layout for any input
  * Use: pl_log_open("out/train_log.jsonl", 0, NULL, &log, &diag);
  *      pl_log_step(log, &r, &diag); ... pl_log_close(&log); */
 #ifndef PL_RUNTIME_REPORT_REPORT_H
@@ -45,7 +46,8 @@ void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
 /* Writes {"event":name, ...fields} as one line and flushes; steals `fields`, also on failure; NULL
  * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */
 pl_err pl_log_event(struct pl_log *log, const char *name, json_t *fields, struct pl_diag *d);
-/* Tries once more where the line could not be written. */
+/* A line that there was no memory for is made once more; one that the disk has refused is written
+ * before the next one. */
 pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl_diag *d);
 /* What was logged so far survives a power cut: lines that could not be written are tried again. */
 pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d);

@@ -1,10 +1,12 @@
 /* unicode_forms.h - normalization forms C, D, KC and KD (UAX 15) of spans.
  *
  * In: valid UTF-8.  Out: the same text in another form.  Needs: span.h, utf8proc (tables,
- * composing). F1  text is worked on in clusters: a character that nothing before it can act on, and
- * what follows up to the next such; the bytes of a cluster come from where it began F2  marks of a
- * cluster are put in order by a stable sort by counting: linear, where swapping neighbours would be
- * quadratic in a hostile text Use: pl_unicode_form(&buf, &span, PL_FORM_COMPOSE, &scratch) */
+ * composing).
+ *   F1  text is worked on in clusters: a character that nothing before it can act on, and what
+ *       follows up to the next such; the bytes of a cluster come from where it began
+ *   F2  marks of a cluster are put in order by a stable sort by counting: linear, where swapping
+ *       neighbours would be quadratic in a hostile text
+ * Use: pl_unicode_form(&buf, &span, PL_FORM_COMPOSE, &scratch) */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_UNICODE_FORMS_H
 #define PL_RUNTIME_DATA_TOKENIZER_UNICODE_FORMS_H
 
