@@ -132,21 +132,25 @@ static const char *const behaviors[] = {
     [PL_SPLIT_CONTIGUOUS] = "Contiguous",
 };
 
-static pl_err read_split(struct parser *p, const struct pl_fields *f) {
-    struct pl_pretokenizer_step *step;
+static pl_err read_behavior(const struct pl_fields *f, enum pl_split_behavior *out) {
     const char *behavior;
     size_t n;
-    PL_TRY(pl_fields_known(f, "type", "pattern", "behavior", "invert", NULL));
-    PL_TRY(add_cut(p, PL_PRETOKENIZER_SPLIT, &step));
     PL_TRY(pl_fields_string(f, "behavior", &behavior, &n));
-    PL_TRY(pl_fields_bool(f, "invert", &step->invert));
-    PL_TRY(read_pattern(f, &step->pattern));
     for (size_t i = 0; i < sizeof behaviors / sizeof *behaviors; i++) {
         if (strcmp(behavior, behaviors[i]) != 0) continue;
-        step->behavior = (enum pl_split_behavior)i;
+        *out = (enum pl_split_behavior)i;
         return PL_ERR_OK;
     }
     return pl_fields_wrong(f, "behavior", "is none of the five known");
+}
+
+static pl_err read_split(struct parser *p, const struct pl_fields *f) {
+    struct pl_pretokenizer_step *step;
+    PL_TRY(pl_fields_known(f, "type", "pattern", "behavior", "invert", NULL));
+    PL_TRY(add_cut(p, PL_PRETOKENIZER_SPLIT, &step));
+    PL_TRY(read_behavior(f, &step->behavior));
+    PL_TRY(pl_fields_bool(f, "invert", &step->invert));
+    return read_pattern(f, &step->pattern);
 }
 
 static pl_err read_digits(struct parser *p, const struct pl_fields *f) {
@@ -157,6 +161,14 @@ static pl_err read_digits(struct parser *p, const struct pl_fields *f) {
     PL_TRY(add_cut(p, PL_PRETOKENIZER_DIGITS, &step));
     step->behavior = individual ? PL_SPLIT_ISOLATED : PL_SPLIT_CONTIGUOUS;
     return PL_ERR_OK;
+}
+
+static pl_err read_punctuation(struct parser *p, const struct pl_fields *f) {
+    struct pl_pretokenizer_step *step;
+    PL_TRY(pl_fields_known(f, "type", "behavior", NULL));
+    PL_TRY(add_cut(p, PL_PRETOKENIZER_PUNCTUATION, &step));
+    step->behavior = PL_SPLIT_ISOLATED;
+    return pl_fields_get(f, "behavior") ? read_behavior(f, &step->behavior) : PL_ERR_OK;
 }
 
 static const char *const schemes[] = {
@@ -213,6 +225,7 @@ static const struct {
 } pretokenizers[] = {
     {"Split", read_split},
     {"Digits", read_digits},
+    {"Punctuation", read_punctuation},
     {"Metaspace", read_metaspace},
     {"ByteLevel", read_byte_level},
 };

@@ -1,5 +1,6 @@
 /* pretokenizer.c - the steps that cut text into words, each calling the next for every piece. */
 #include "runtime/data/tokenizer/pretokenizer.h"
+#include "runtime/data/tokenizer/punctuation.h"
 #include "runtime/data/tokenizer/utf8.h"
 
 #include <string.h>
@@ -96,13 +97,15 @@ static pl_err split_by_pattern(const struct walk *w, uint32_t step, const struct
     }
 }
 
-static pl_err split_by_digits(const struct walk *w, uint32_t step, const struct pl_span *in) {
+/* Every character of the class is a match. */
+static pl_err split_by_class(const struct walk *w, uint32_t step, const struct pl_span *in,
+                             bool (*is_match)(uint32_t c)) {
     struct joiner j = {.w = w, .step = step, .in = in};
     size_t done = 0;
     uint32_t c;
     for (size_t i = 0, n; i < in->n; i += n) {
         n = pl_utf8_next(in->s + i, &c);
-        if (!pl_utf8_is_numeric(c)) continue;
+        if (!is_match(c)) continue;
         if (i > done) PL_TRY(join(&j, done, i, false));
         PL_TRY(join(&j, i, i + n, true));
         done = i + n;
@@ -177,7 +180,9 @@ static pl_err run_from(const struct walk *w, uint32_t step, const struct pl_span
     case PL_PRETOKENIZER_SPLIT:
         return split_by_pattern(w, step, in);
     case PL_PRETOKENIZER_DIGITS:
-        return split_by_digits(w, step, in);
+        return split_by_class(w, step, in, pl_utf8_is_numeric);
+    case PL_PRETOKENIZER_PUNCTUATION:
+        return split_by_class(w, step, in, pl_is_punctuation);
     case PL_PRETOKENIZER_METASPACE:
         return run_metaspace(w, step, in);
     case PL_PRETOKENIZER_BYTE_LEVEL:

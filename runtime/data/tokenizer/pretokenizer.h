@@ -17,11 +17,12 @@
 #define PL_PRETOKENIZER_MOST_STEPS 16
 
 enum pl_pretokenizer_kind {
-    PL_PRETOKENIZER_SPLIT,      /* by pattern */
-    PL_PRETOKENIZER_DIGITS,     /* by characters of category N */
-    PL_PRETOKENIZER_METASPACE,  /* spaces become a character, words begin with it */
-    PL_PRETOKENIZER_BYTE_LEVEL, /* the prefix of ByteLevel; its regular expression is a split */
-    PL_PRETOKENIZER_BOUNDARY,   /* a cut that no merge crosses: for speed, changes no token */
+    PL_PRETOKENIZER_SPLIT,       /* by pattern */
+    PL_PRETOKENIZER_DIGITS,      /* by characters of category N */
+    PL_PRETOKENIZER_PUNCTUATION, /* by characters of the library's table */
+    PL_PRETOKENIZER_METASPACE,   /* spaces become a character, words begin with it */
+    PL_PRETOKENIZER_BYTE_LEVEL,  /* the prefix of ByteLevel; its regular expression is a split */
+    PL_PRETOKENIZER_BOUNDARY,    /* a cut that no merge crosses: for speed, changes no token */
 };
 
 /* What becomes of matches: the names of the library. */
@@ -39,7 +40,7 @@ enum pl_prepend { PL_PREPEND_ALWAYS, PL_PREPEND_FIRST, PL_PREPEND_NEVER };
 
 struct pl_pretokenizer_step {
     enum pl_pretokenizer_kind kind;
-    enum pl_split_behavior behavior;        /* split, digits */
+    enum pl_split_behavior behavior;        /* split, digits, punctuation */
     bool invert;                            /* split: what lies between matches is the match */
     struct pl_pattern *pattern;             /* split, owned */
     char replacement[PL_REPLACEMENT_BYTES]; /* metaspace, boundary: one character */

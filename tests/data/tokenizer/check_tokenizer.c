@@ -113,6 +113,47 @@ START_TEST(a_token_may_hold_nul) {
 }
 END_TEST
 
+/* Ids that version 0.23.3 of the library gives. The merges cross every kind of border, so that the
+ * ids show the cuts; U+2E43 is of category P since Unicode 9, and no punctuation to the library. */
+static const struct {
+    const char *pre_tokenizer, *text;
+    uint64_t n;
+    int32_t ids[8];
+} punctuated[] = {
+    {"", "a,b,,!b", 7, {0, 1, 3, 1, 1, 2, 3}},
+    {"", "a\u3001\u300Db!a\u2E43b", 7, {0, 9, 13, 3, 2, 12, 3}},
+    {", \"behavior\": \"Removed\"", "a,b,,!b", 3, {0, 3, 3}},
+    {", \"behavior\": \"Removed\"", "a\u3001\u300Db!a\u2E43b", 4, {0, 3, 12, 3}},
+    {", \"behavior\": \"Isolated\"", "a,b,,!b", 7, {0, 1, 3, 1, 1, 2, 3}},
+    {", \"behavior\": \"Isolated\"", "a\u3001\u300Db!a\u2E43b", 7, {0, 9, 13, 3, 2, 12, 3}},
+    {", \"behavior\": \"MergedWithPrevious\"", "a,b,,!b", 6, {4, 3, 1, 1, 2, 3}},
+    {", \"behavior\": \"MergedWithPrevious\"", "a\u3001\u300Db!a\u2E43b", 6, {10, 13, 3, 2, 12, 3}},
+    {", \"behavior\": \"MergedWithNext\"", "a,b,,!b", 5, {0, 7, 1, 1, 8}},
+    {", \"behavior\": \"MergedWithNext\"", "a\u3001\u300Db!a\u2E43b", 7, {0, 9, 13, 3, 2, 12, 3}},
+    {", \"behavior\": \"Contiguous\"", "a,b,,!b", 6, {0, 1, 3, 5, 2, 3}},
+    {", \"behavior\": \"Contiguous\"", "a\u3001\u300Db!a\u2E43b", 6, {0, 14, 3, 2, 12, 3}},
+};
+
+START_TEST(punctuation_is_cut_as_the_behaviour_says) {
+    struct bench b;
+    file_write(
+        in_dir(dir, "tokenizer.json"),
+        textf("{\"version\": \"1.0\", \"added_tokens\": [], \"pre_tokenizer\": "
+              "{\"type\": \"Punctuation\"%s}, \"model\": {\"type\": \"BPE\", \"vocab\": "
+              "{\"a\": 0, \",\": 1, \"!\": 2, \"b\": 3, \"a,\": 4, \",,\": 5, \",!\": 6, "
+              "\",b\": 7, \"!b\": 8, \"\\u3001\": 9, \"a\\u3001\": 10, \"\\u2e43\": 11, "
+              "\"a\\u2e43\": 12, \"\\u300d\": 13, \"\\u3001\\u300d\": 14, \"\\u2e43b\": 15}, "
+              "\"merges\": [\"a ,\", \", ,\", \", !\", \", b\", \"! b\", \"a \\u3001\", "
+              "\"a \\u2e43\", \"\\u3001 \\u300d\", \"\\u2e43 b\"]}}",
+              punctuated[_i].pre_tokenizer));
+    bench_open(&b, dir);
+    bench_encode(&b, punctuated[_i].text, strlen(punctuated[_i].text), false);
+    ck_assert_uint_eq(b.list.n, punctuated[_i].n);
+    ck_assert_mem_eq(b.list.ids, punctuated[_i].ids, b.list.n * sizeof *b.list.ids);
+    bench_close(&b);
+}
+END_TEST
+
 #define FIELD       PL_ERR_TOKENIZER_FIELD
 #define UNSUPPORTED PL_ERR_TOKENIZER_UNSUPPORTED
 
@@ -136,6 +177,10 @@ static const struct {
     {"{\"type\": \"NFC\"}", "7", FIELD, "normalizer"},
     {"\"type\": \"NFC\"", "\"no\": 1", FIELD, "type"},
     {"\"type\": \"Split\"", "\"type\": \"Whitespace\"", UNSUPPORTED, "Whitespace"},
+    {"\"type\": \"Split\"", "\"type\": \"Punctuation\"", UNSUPPORTED, "`pattern`"},
+    {"{\"type\": \"Split\"",
+     "{\"type\": \"Punctuation\", \"behavior\": \"apart\"}, {\"type\": \"Split\"", FIELD,
+     "behavior"},
     {"\" ?[a-z]+\"", "\"\\\\b\"", UNSUPPORTED, "\\b"},
     {"\" ?[a-z]+\"", "\"(\"", FIELD, "open"},
     {"{\"Regex\"", "{\"Other\"", FIELD, "pattern"},
@@ -459,6 +504,7 @@ int main(void) {
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, truncation_and_padding_change_no_ids);
+    tcase_add_loop_test(t, punctuation_is_cut_as_the_behaviour_says, 0, COUNT(punctuated));
     tcase_add_test(t, a_token_may_hold_nul);
     tcase_add_test(t, the_unchanged_file_opens_and_works);
     tcase_add_loop_test(t, what_would_not_be_done_exactly_is_refused_by_name, 0, COUNT(refused));
