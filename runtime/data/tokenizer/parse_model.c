@@ -34,15 +34,10 @@ static bool read_id(struct pl_scan *s, uint32_t *out) {
     return true;
 }
 
-static pl_err add_piece(struct pl_tokenizer *t, const struct pl_text *piece, struct pl_scan *id,
-                        struct pl_diag *d) {
+pl_err pl_tokenizer_put_piece(struct pl_tokenizer *t, const struct pl_text *piece, uint32_t v,
+                              struct pl_diag *d) {
     const char *s = pl_text_str(piece);
-    uint32_t v;
     if (piece->failed) return no_memory(d);
-    if (!read_id(id, &v))
-        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
-                           "`model.vocab` gives `%.60s` an id that is no integer below %u", s,
-                           PL_VOCAB_MOST_IDS);
     if (piece->len > PL_VOCAB_MOST_BYTES)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has a piece of %zu bytes",
                            piece->len);
@@ -53,6 +48,16 @@ static pl_err add_piece(struct pl_tokenizer *t, const struct pl_text *piece, str
     if (pl_vocab_find(&t->model, s, piece->len) >= 0)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`model.vocab` has `%.60s` twice", s);
     return pl_vocab_put(&t->model, v, s, piece->len) ? PL_ERR_OK : no_memory(d);
+}
+
+static pl_err add_piece(struct pl_tokenizer *t, const struct pl_text *piece, struct pl_scan *id,
+                        struct pl_diag *d) {
+    uint32_t v;
+    if (piece->failed) return no_memory(d);
+    if (read_id(id, &v)) return pl_tokenizer_put_piece(t, piece, v, d);
+    return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
+                       "`model.vocab` gives `%.60s` an id that is no integer below %u",
+                       pl_text_str(piece), PL_VOCAB_MOST_IDS);
 }
 
 static pl_err read_vocab(struct pl_tokenizer *t, const struct pl_fields *f,
@@ -178,13 +183,20 @@ static pl_err read_merges(struct pl_tokenizer *t, const struct pl_fields *f,
 
 /* --- the model -------------------------------------------------------------------------------- */
 
+void pl_tokenizer_byte_pieces(const struct pl_vocab *v, bool fallback, int32_t out[256]) {
+    for (unsigned c = 0; c < 256; c++) {
+        char code[8];
+        snprintf(code, sizeof code, "<0x%02X>", c);
+        out[c] = fallback ? pl_vocab_find(v, code, 6) : -1;
+    }
+}
+
 static void fill_singles(struct pl_bpe *b, bool fallback) {
     for (unsigned c = 0; c < 256; c++) {
-        char code[8], byte = (char)c;
-        snprintf(code, sizeof code, "<0x%02X>", c);
+        char byte = (char)c;
         b->single[c] = c < 0x80 || b->byte_level ? pl_vocab_find(b->vocab, &byte, 1) : -1;
-        b->fallback[c] = fallback ? pl_vocab_find(b->vocab, code, 6) : -1;
     }
+    pl_tokenizer_byte_pieces(b->vocab, fallback, b->fallback);
 }
 
 static bool covers_all_bytes(const struct pl_bpe *b) {
@@ -250,30 +262,36 @@ static void add_boundary(struct pl_tokenizer *t) {
     memcpy(step->replacement, metaspace, METASPACE_BYTES);
 }
 
+static pl_err parse_bpe(struct pl_tokenizer *t, const struct pl_fields *f,
+                        const struct pl_tokenizer_document *doc) {
+    bool fallback = false;
+    PL_TRY(pl_fields_known(f, "type", "dropout", "unk_token", "continuing_subword_prefix",
+                           "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges",
+                           "vocab", "merges", NULL));
+    PL_TRY(check_settings(f));
+    PL_TRY(pl_fields_bool(f, "fuse_unk", &t->bpe.fuse_unk));
+    PL_TRY(pl_fields_bool(f, "ignore_merges", &t->bpe.ignore_merges));
+    PL_TRY(pl_fields_bool(f, "byte_fallback", &fallback));
+    PL_TRY(read_vocab(t, f, doc));
+    PL_TRY(read_merges(t, f, doc));
+    t->bpe.vocab = &t->model;
+    if (t->bpe.byte_level) {
+        PL_TRY(make_bytes(t, f->d));
+        t->bpe.vocab = &t->bytes;
+    }
+    fill_singles(&t->bpe, fallback);
+    PL_TRY(read_unknown(t, f));
+    add_boundary(t);
+    return PL_ERR_OK;
+}
+
 pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
                                 struct pl_diag *d) {
     struct pl_fields f;
     const char *type;
-    bool fallback = false;
     PL_TRY(pl_fields_open(&f, json_object_get(doc->root, "model"), "model", &type, d));
+    if (strcmp(type, "Unigram") == 0) return pl_tokenizer_parse_unigram(t, &f, doc);
     /* old files name no type; a model with vocabulary and merges is BPE */
     if (*type && strcmp(type, "BPE") != 0) return pl_fields_unsupported(&f, type);
-    PL_TRY(pl_fields_known(&f, "type", "dropout", "unk_token", "continuing_subword_prefix",
-                           "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges",
-                           "vocab", "merges", NULL));
-    PL_TRY(check_settings(&f));
-    PL_TRY(pl_fields_bool(&f, "fuse_unk", &t->bpe.fuse_unk));
-    PL_TRY(pl_fields_bool(&f, "ignore_merges", &t->bpe.ignore_merges));
-    PL_TRY(pl_fields_bool(&f, "byte_fallback", &fallback));
-    PL_TRY(read_vocab(t, &f, doc));
-    PL_TRY(read_merges(t, &f, doc));
-    t->bpe.vocab = &t->model;
-    if (t->bpe.byte_level) {
-        PL_TRY(make_bytes(t, d));
-        t->bpe.vocab = &t->bytes;
-    }
-    fill_singles(&t->bpe, fallback);
-    PL_TRY(read_unknown(t, &f));
-    add_boundary(t);
-    return PL_ERR_OK;
+    return parse_bpe(t, &f, doc);
 }

@@ -1,4 +1,4 @@
-/* pretokenizer.h - cuts normalized text into the words that byte-pair encoding sees one at a time.
+/* pretokenizer.h - cuts normalized text into the words that the model sees one at a time.
  *
  * In: a span.  Out: words, in order, to a function.  Needs: span.h, pattern.h, utf8.h.
  *   W1  steps run in the order of the file; each cuts what the step before it gave, and none sees

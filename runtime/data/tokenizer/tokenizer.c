@@ -10,6 +10,7 @@
 
 struct pl_tokenizer_scratch {
     struct pl_bpe_scratch bpe;
+    struct pl_unigram_scratch unigram;
     struct pl_normalizer_scratch normalizer;
     struct pl_pretokenizer_scratch pretokenizer;
     struct pl_pattern_scratch *patterns;
@@ -20,6 +21,7 @@ void pl_tokenizer_close(struct pl_tokenizer **t) {
     *t = NULL;
     if (!k) return;
     pl_bpe_finish(&k->bpe);
+    pl_unigram_finish(&k->unigram);
     pl_vocab_finish(&k->model);
     pl_vocab_finish(&k->bytes);
     pl_vocab_finish(&k->added);
@@ -50,6 +52,7 @@ void pl_tokenizer_scratch_destroy(struct pl_tokenizer_scratch **out) {
     *out = NULL;
     if (!s) return;
     pl_bpe_scratch_finish(&s->bpe);
+    pl_unigram_scratch_finish(&s->unigram);
     pl_normalizer_scratch_finish(&s->normalizer);
     pl_pretokenizer_scratch_finish(&s->pretokenizer);
     pl_pattern_scratch_destroy(&s->patterns);
@@ -73,6 +76,8 @@ static pl_err add_id(struct encoder *e, int32_t id, uint64_t start) {
 
 static pl_err take_word(void *ctx, const struct pl_span *word, struct pl_diag *d) {
     struct encoder *e = ctx;
+    if (e->t->unigram.pieces)
+        return pl_unigram_encode(&e->t->unigram, &e->s->unigram, word, e->out, d);
     return pl_bpe_encode(&e->t->bpe, &e->s->bpe, word, e->out, d);
 }
 

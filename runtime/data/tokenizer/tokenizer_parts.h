@@ -12,10 +12,12 @@
 #include "runtime/data/tokenizer/added_tokens.h"
 #include "runtime/data/tokenizer/bpe.h"
 #include "runtime/data/tokenizer/document.h"
+#include "runtime/data/tokenizer/json_fields.h"
 #include "runtime/data/tokenizer/normalizer.h"
 #include "runtime/data/tokenizer/piece_decoder.h"
 #include "runtime/data/tokenizer/pretokenizer.h"
 #include "runtime/data/tokenizer/tokenizer.h"
+#include "runtime/data/tokenizer/unigram.h"
 #include "runtime/data/tokenizer/vocab.h"
 
 #define PL_TOKENIZER_MOST_TEMPLATE 32 /* tokens on one side */
@@ -35,6 +37,7 @@ struct pl_tokenizer {
     uint8_t *flags;        /* [n_flags], by id: PL_TOKEN_* */
     uint32_t n_flags;
     struct pl_bpe bpe;
+    struct pl_unigram unigram; /* instead of `bpe` where it has pieces */
     struct pl_added_set raw, normalized;
     struct pl_normalizer normalizer;
     struct pl_pretokenizer pretokenizer;
@@ -66,6 +69,14 @@ pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const struct pl_tokenize
                                 struct pl_diag *d);
 pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
 pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+/* The model of `f`, after the steps. */
+pl_err pl_tokenizer_parse_unigram(struct pl_tokenizer *t, const struct pl_fields *f,
+                                  const struct pl_tokenizer_document *doc);
+/* Puts a piece into t->model unless piece or id are there. */
+pl_err pl_tokenizer_put_piece(struct pl_tokenizer *t, const struct pl_text *piece, uint32_t v,
+                              struct pl_diag *d);
+/* Ids of "<0x00>"...; all -1 without byte_fallback. */
+void pl_tokenizer_byte_pieces(const struct pl_vocab *v, bool fallback, int32_t out[256]);
 /* The tokenizer of the word `byte`. */
 pl_err pl_tokenizer_make_byte(struct pl_tokenizer *t, struct pl_diag *d);
 

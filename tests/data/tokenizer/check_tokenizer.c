@@ -195,7 +195,7 @@ static const struct {
     {"\"id\": \"A\"", "\"id\": \"B\"", FIELD, "single"},
     {"{\"SpecialToken\"", "{\"Sequence\": {\"id\": \"A\"}}, {\"SpecialToken\"", FIELD, "single"},
     {"\"type\": \"BPE\"", "\"type\": \"WordPiece\"", UNSUPPORTED, "WordPiece"},
-    {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", UNSUPPORTED, "Unigram"},
+    {"\"type\": \"BPE\"", "\"type\": \"Unigram\"", UNSUPPORTED, "`dropout`"},
     {"\"dropout\": null", "\"dropout\": 0.1", UNSUPPORTED, "dropout"},
     {"\"continuing_subword_prefix\": \"\"", "\"continuing_subword_prefix\": \"##\"", UNSUPPORTED,
      "continuing_subword_prefix"},
