@@ -65,7 +65,7 @@ _Static_assert(N_ROWS <= PL_MAX_KNOBS, "room for every row");
 /* "key: value" as the setting has it. */
 static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, size_t size) {
     uint32_t n;
-    struct pl_text line = {.data = out, .cap = size, .fixed = true};
+    struct pl_text line = PL_TEXT_IN(out, size);
     pl_text_addf(&line, "%s: ", pl_key_table(&n)[key].key);
     if (key == PL_KEY_batch_size)
         pl_text_addf(&line, "%u", s->batch_size);
@@ -127,7 +127,7 @@ pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
 /* --- recomputation against batch size -------------------------------------------------------- */
 
 void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]) {
-    struct pl_text text = {.data = out, .cap = PL_LEVEL_TEXT, .fixed = true};
+    struct pl_text text = PL_TEXT_IN(out, PL_LEVEL_TEXT);
     pl_text_add(&text, "");
     pl_recompute_print(t->recompute, &text);
 }

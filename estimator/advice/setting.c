@@ -17,8 +17,10 @@ pl_err pl_setting_put(struct pl_setting *s, enum pl_key_id key, uint32_t value, 
     PL_TRY(pl_job_set(&s->job, pl_key_table(&n)[key].key, text, d));
     if (key == PL_KEY_batch_size) s->batch_size = value;
     /* the planner indexes tokens with 31 bits */
-    if ((uint64_t)s->batch_size * s->job.max_seq_length <= INT32_MAX) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_OVERFLOW, "%u tokens in one micro-batch are too many", value);
+    const uint64_t tokens = (uint64_t)s->batch_size * s->job.max_seq_length;
+    if (tokens <= INT32_MAX) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_OVERFLOW, "%llu tokens in one micro-batch are too many",
+                       (unsigned long long)tokens);
 }
 
 uint32_t pl_setting_get(const struct pl_setting *s, enum pl_key_id key) {

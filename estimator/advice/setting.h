@@ -13,7 +13,8 @@ struct pl_setting {
 };
 
 struct pl_setting pl_setting_of(const struct pl_advice_question *q, uint32_t batch_size);
-/* Sets batch_size, max_seq_length or another U32 key from a number; false: outside its range. */
+/* Sets batch_size, max_seq_length or another U32 key from a number; an error:
+ * outside its range, or more tokens than a micro-batch may have. */
 pl_err pl_setting_put(struct pl_setting *s, enum pl_key_id key, uint32_t value, struct pl_diag *d);
 uint32_t pl_setting_get(const struct pl_setting *s, enum pl_key_id key);
 pl_err pl_setting_price(const struct pl_advice_question *q, const struct pl_setting *s,

@@ -18,8 +18,9 @@ struct pl_text {
     bool fixed;  /* data is the caller's and does not grow */
 };
 /* A text in the array `room`, for what must be said when there is no memory. */
-#define PL_TEXT_FIXED(room)                                                                        \
-    { .data = (room), .cap = sizeof(room), .fixed = true }
+#define PL_TEXT_FIXED(room) PL_TEXT_IN(room, sizeof(room))
+#define PL_TEXT_IN(room, bytes)                                                                    \
+    { .data = (room), .cap = (bytes), .fixed = true }
 
 void pl_text_add(struct pl_text *t, const char *s);
 void pl_text_addn(struct pl_text *t, const char *s, size_t n);

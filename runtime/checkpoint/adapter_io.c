@@ -103,12 +103,9 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
         {"use_rslora", json_boolean(job->use_rslora)},
     };
     json_t *config = pl_json_load(fixed_config, sizeof fixed_config - 1, 0, NULL);
-    bool whole = config != NULL;
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
-        whole = json_object_set_new(config, varying[i].key, varying[i].value) == 0 && whole;
-    if (whole) return config;
-    json_decref(config);
-    return NULL;
+        pl_json_set(&config, varying[i].key, varying[i].value);
+    return config;
 }
 
 static pl_err put_config(struct pl_outbox *o, const struct pl_program *p, const struct pl_job *job,
@@ -127,19 +124,6 @@ pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const 
     if (err == PL_ERR_OK) err = pl_windows_save(&w, 0, w.n, &source, o, ADAPTER_FILE, d);
     pl_windows_finish(&w);
     return err == PL_ERR_OK ? put_config(o, io->program, job, d) : err;
-}
-
-pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
-                       struct pl_diag *d) {
-    struct pl_outbox o = {0};
-    pl_err err;
-    PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
-    PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    PL_TRY_GOTO(pl_adapter_put(io, &o, job, d), out);
-    err = pl_save_set_commit(&o, NULL, NULL, d);
-out:
-    pl_outbox_finish(&o);
-    return err;
 }
 
 static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {

@@ -75,25 +75,23 @@ pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_d
  * PL_ERR_CHECKPOINT_MISMATCH names both sides. Names with and without `.default` are read. */
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 
-/* Writes into an existing directory, all files or none (save_set.h). config_json: text to write as
- * config.json. Files of `source_dir` (nullable) that belong to a model directory - tokenizer,
- * generation config, chat template - are copied unchanged. Weights are written in their storage
- * dtype. */
-pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                     const char *source_dir, struct pl_diag *d);
-pl_err pl_adapter_save(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
-                       struct pl_diag *d);
-/* The same files into an outbox, for the caller to commit with others: its manifest counts. */
+/* The files of a model into an outbox, whose manifest counts, for the caller to commit.
+ * config_json: text to write as config.json. Files of `source_dir` (nullable) that belong to a model
+ * directory - tokenizer, generation config, chat template - are copied unchanged. Weights are written
+ * in their storage dtype, in shards of at most shard_bytes of tensor data (PL_SHARD_BYTES of
+ * model_io.h). */
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
-                    const char *source_dir, struct pl_diag *d);
+                    const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
+/* The same of an adapter. */
 pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
                       struct pl_diag *d);
 /* For pl_save_set_commit: weights of an earlier save under other names than those of the outbox.
  * Readers prefer model.safetensors to an index, so a leftover would be loaded in place of what was
  * just written. A save that was killed may have left temporaries as large as the model. */
 bool pl_model_is_leftover(const char *name, const void *outbox);
-/* config.json of a saved model: the text as it was read, but for the type its weights now have.
- * malloc'd; NULL when out of memory or when it is not a JSON object. */
+/* config.json of a saved model: the text as it was read, but for the type its weights now have,
+ * and with `unties` for a head of its own. malloc'd; NULL when out of memory or when it is not a
+ * JSON object. */
 char *pl_model_config_text(const char *config_json, enum pl_dtype dtype, bool unties);
 
 /* A checkpoint directory under construction. */

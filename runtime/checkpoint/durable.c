@@ -255,6 +255,16 @@ pl_err pl_file_read_error(struct pl_diag *d, const char *path) {
                       path, strerror(errno));
 }
 
+pl_err pl_dir_holds(const char *dir, const char *name, bool *out, struct pl_diag *d) {
+    struct stat st;
+    char *path = pl_path_join(dir, name);
+    if (!path) return pl_host_oom(d, "a path");
+    *out = lstat(path, &st) == 0;
+    pl_err err = *out || errno == ENOENT ? PL_ERR_OK : pl_file_read_error(d, path);
+    free(path);
+    return err;
+}
+
 static pl_err read_whole(int fd, char *data, uint64_t bytes, const char *path, struct pl_diag *d) {
     while (bytes > 0) {
         ssize_t n = read(fd, data, (size_t)bytes);

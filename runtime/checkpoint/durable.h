@@ -56,6 +56,9 @@ pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d);
 /* Removes the temporaries that have no name yet, frees; safe on {0} and after commit. */
 void pl_outbox_finish(struct pl_outbox *o);
 
+/* Whether a directory has anything of this name, links not followed. What cannot be found out is an
+ * error: a directory that does not answer is not one without the file. */
+pl_err pl_dir_holds(const char *dir, const char *name, bool *out, struct pl_diag *d);
 pl_err pl_dir_create(const char *path, struct pl_diag *d);
 pl_err pl_dir_sync(const char *path, struct pl_diag *d);
 /* The directory that a new directory is named in: a power cut must not take the name away. */

@@ -278,30 +278,13 @@ out:
 }
 
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
-                    const char *source_dir, struct pl_diag *d) {
+                    const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_windows w = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_model(&w, io->program, d);
-    if (err == PL_ERR_OK)
-        err = put_model(o, &w, &source, config_json, source_dir, PL_SHARD_BYTES, d);
+    if (err == PL_ERR_OK) err = put_model(o, &w, &source, config_json, source_dir, shard_bytes, d);
     pl_windows_finish(&w);
     return err;
-}
-
-pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                            const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
-    struct pl_windows w = {0};
-    const struct pl_window_source source = pl_window_source_device(io);
-    pl_err err = pl_windows_add_model(&w, io->program, d);
-    if (err == PL_ERR_OK)
-        err = pl_model_write(&w, &source, dir, config_json, source_dir, shard_bytes, d);
-    pl_windows_finish(&w);
-    return err;
-}
-
-pl_err pl_model_save(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                     const char *source_dir, struct pl_diag *d) {
-    return pl_model_save_shards(io, dir, config_json, source_dir, PL_SHARD_BYTES, d);
 }
 
 static const char *torch_name(enum pl_dtype dtype) {

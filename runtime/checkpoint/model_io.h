@@ -4,15 +4,13 @@
 
 #include "runtime/checkpoint/windows.h"
 
-/* Largest shard that transformers writes by default. */
+/* Largest shard that transformers writes by default; one tensor may exceed it. */
 #define PL_SHARD_BYTES UINT64_C(5000000000)
 
-/* pl_model_save with shards of at most shard_bytes of tensor data (one tensor may exceed it). */
-pl_err pl_model_save_shards(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                            const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
 /* NAME.tmp of a file that saving a model writes: what is left of a save that was killed. */
 bool pl_model_is_temporary(const char *name);
-/* The same of any windows, whose tensors come from `source`. */
+/* pl_model_put of any windows, whose tensors come from `source`, into an existing directory: all
+ * files or none (save_set.h). */
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
                       const char *dir, const char *config_json, const char *source_dir,
                       uint64_t shard_bytes, struct pl_diag *d);

@@ -241,13 +241,7 @@ void pl_run_record_finish(struct pl_run_record *r) {
 }
 
 pl_err pl_run_record_exists(const char *dir, bool *out, struct pl_diag *d) {
-    struct stat st;
-    char *path = pl_path_join(dir, PL_STATE_FILE);
-    if (!path) return pl_host_oom(d, "a path");
-    *out = lstat(path, &st) == 0;
-    pl_err err = *out || errno == ENOENT ? PL_ERR_OK : pl_file_read_error(d, path);
-    free(path);
-    return err;
+    return pl_dir_holds(dir, PL_STATE_FILE, out, d);
 }
 
 pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, struct pl_diag *d) {

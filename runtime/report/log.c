@@ -358,13 +358,8 @@ static pl_err log_step(struct pl_log *log, const struct pl_step_report *r, struc
         {"device_bytes", json_integer((json_int_t)r->device_bytes)},
     };
     json_t *fields = json_object();
-    bool whole = fields != NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        whole &= json_object_set_new(fields, rows[i].key, rows[i].value) == 0;
-    if (!whole) {
-        json_decref(fields);
-        fields = NULL;
-    }
+        pl_json_set(&fields, rows[i].key, rows[i].value);
     return pl_log_event(log, "step", fields, d);
 }
 

@@ -87,16 +87,6 @@ static bool is_same_directory(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static pl_err look_at(const char *dir, const char *name, bool *there, struct pl_diag *d) {
-    struct stat st;
-    char *path = pl_path_join(dir, name);
-    if (!path) return pl_host_oom(d, "a path");
-    *there = lstat(path, &st) == 0;
-    pl_err err = *there || errno == ENOENT ? PL_ERR_OK : pl_file_read_error(d, path);
-    free(path);
-    return err;
-}
-
 /* Weights under the names that this run will take, from somebody who left no record of a run. A run
  * of an earlier version has left its configuration alone. */
 static pl_err look_for_foreign_weights(const struct pl_job *job, bool *there, struct pl_diag *d) {
@@ -104,11 +94,11 @@ static pl_err look_for_foreign_weights(const struct pl_job *job, bool *there, st
     const char *dir = job->output_dir;
     bool ours;
     *there = false;
-    PL_TRY(look_at(dir, "config.resolved.yaml", &ours, d));
+    PL_TRY(pl_dir_holds(dir, "config.resolved.yaml", &ours, d));
     if (ours) return PL_ERR_OK;
-    if (pl_mode_adapts(job->mode)) return look_at(dir, "adapter_model.safetensors", there, d);
-    PL_TRY(look_at(dir, full[0], there, d));
-    return *there ? PL_ERR_OK : look_at(dir, full[1], there, d);
+    if (pl_mode_adapts(job->mode)) return pl_dir_holds(dir, "adapter_model.safetensors", there, d);
+    PL_TRY(pl_dir_holds(dir, full[0], there, d));
+    return *there ? PL_ERR_OK : pl_dir_holds(dir, full[1], there, d);
 }
 
 /* The checkpoint that `auto` found is of a run before the finished one, or of the same one, which

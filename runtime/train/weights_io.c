@@ -1,4 +1,5 @@
 /* weights_io.c - what goes into the job arena before the first step, and what comes out of it. */
+#include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/train/run.h"
@@ -123,7 +124,8 @@ static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struc
     pl_err err;
     PL_TRY_GOTO(companions_dir(r, &companions, d), out);
     config = pl_model_config_text(r->config_json, dtype, false);
-    err = config ? pl_model_put(io, o, config, companions, d) : pl_host_oom(d, "config.json");
+    err = config ? pl_model_put(io, o, config, companions, PL_SHARD_BYTES, d)
+                 : pl_host_oom(d, "config.json");
 out:
     free(companions);
     free(config);

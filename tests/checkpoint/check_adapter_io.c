@@ -40,7 +40,7 @@ START_TEST(a_saved_adapter_loads_bit_for_bit) {
     rig_open(&a, &kinds[_i]);
     rig_open(&b, &kinds[_i]);
     rig_scramble(&a, 9);
-    OK(pl_adapter_save(&a.io, dir, &job, &diag));
+    OK(rig_save_adapter(&a.io, dir, &job, &diag));
     /* alpha: job default 2 r, so the scale is 2 whatever r is */
     json_t *config = json_load_file(in(dir, CONFIG_NAME), 0, NULL);
     json_object_set_new(config, "lora_alpha",
@@ -70,7 +70,7 @@ START_TEST(names_and_shapes_are_pefts) {
     struct rig r;
     struct pl_st_file f;
     rig_open(&r, &kinds[0]);
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
     ck_assert_uint_eq(f.n, 3 * 7 * 2);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -93,7 +93,7 @@ START_TEST(the_stacked_a_is_split_in_row_order) {
     float *a = r.memory[rig_find(&r, PL_ROLE_LORA_A, PL_SLOT_QKV, 1)]; /* [3*4, 16] */
     for (int i = 0; i < 192; i++)
         a[i] = (float)i;
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
     static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
     for (int part = 0; part < 3; part++) {
@@ -141,7 +141,7 @@ START_TEST(the_config_has_every_key_sorted) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.mode = PL_MODE_LORA, .target = "v_proj"});
     OK(pl_job_set(&job, "model", "some/model", &diag));
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     char *text = slurp(in(dir, CONFIG_NAME));
     ck_assert_str_eq(text, expected_config);
     free(text);
@@ -155,7 +155,7 @@ START_TEST(frozen_layers_have_no_adapter_and_the_config_says_so) {
     rig_open(&r, &kinds[3]);
     OK(pl_job_set(&job, "use_rslora", "true", &diag));
     OK(pl_job_set(&job, "lora_alpha", "1.5", &diag));
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
     ck_assert_uint_eq(f.n, 14);
     pl_st_close(&f);
@@ -217,7 +217,7 @@ START_TEST(adapters_in_16_bits_are_read) {
         for (uint64_t k = 0; t->category == PL_CATEGORY_ADAPTER && k < t->bytes / 4; k++)
             w[k] = ((float)(k * 7 % 61) - 30) / 64;
     }
-    OK(pl_adapter_save(&a.io, dir, &job, &diag));
+    OK(rig_save_adapter(&a.io, dir, &job, &diag));
     store_as(sixteen[_i]);
     OK(pl_adapter_load(&b.io, dir, &diag));
     ck_assert(rig_same(&a, &b, PL_ROLE_LORA_A));
@@ -232,7 +232,7 @@ START_TEST(names_with_default_are_read) {
     rig_open(&a, &kinds[0]);
     rig_open(&b, &kinds[0]);
     rig_scramble(&a, 31);
-    OK(pl_adapter_save(&a.io, dir, &job, &diag));
+    OK(rig_save_adapter(&a.io, dir, &job, &diag));
     st_rewrite(in(dir, FILE_NAME), add_default, NULL);
     OK(pl_adapter_load(&b.io, dir, &diag));
     ck_assert(rig_same(&a, &b, PL_ROLE_LORA_A));
@@ -306,7 +306,7 @@ static const struct {
 START_TEST(an_adapter_of_other_settings_is_refused_naming_both) {
     struct rig r;
     rig_open(&r, &kinds[0]);
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     json_t *config = json_load_file(in(dir, CONFIG_NAME), 0, NULL);
     json_object_set_new(config, configs[_i].key,
                         json_loads(configs[_i].json, JSON_DECODE_ANY, NULL));
@@ -331,7 +331,7 @@ static bool edit_q(struct st_edit *e, const void *arg) {
 START_TEST(tensors_missing_reshaped_or_left_over_are_named) {
     struct rig r, narrow;
     rig_open(&r, &kinds[0]);
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     st_rewrite(in(dir, FILE_NAME), edit_q, "reshape");
     FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH,
           "1.self_attn.q_proj.lora_A.weight` has shape [16, 4], the model wants [4, 16]");
@@ -339,7 +339,7 @@ START_TEST(tensors_missing_reshaped_or_left_over_are_named) {
     FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH,
           "1.self_attn.q_proj.lora_A.weight` is missing");
     rig_open(&narrow, &kinds[3]);
-    OK(pl_adapter_save(&r.io, dir, &job, &diag));
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
     FAILS(pl_adapter_load(&narrow.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH,
           "has no place in this run");
     rig_close(&narrow);

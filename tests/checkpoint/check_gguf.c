@@ -151,7 +151,7 @@ static void save_adapter(struct rig *r, const struct rig_options *o) {
         for (uint64_t k = 0; t->category == PL_CATEGORY_ADAPTER && k < t->bytes / 4; k++)
             w[k] = (float)k / (t->role == PL_ROLE_LORA_A ? 16.0f : -16.0f);
     }
-    OK(pl_adapter_save(&r->io, dir, &job, &diag));
+    OK(rig_save_adapter(&r->io, dir, &job, &diag));
 }
 
 static pl_err export_adapter(const struct rig *r, enum pl_dtype dtype) {

@@ -40,7 +40,7 @@ START_TEST(a_saved_model_loads_bit_for_bit) {
     rig_open(&a, &kinds[_i]);
     rig_open(&b, &kinds[_i]);
     rig_scramble(&a, 7);
-    OK(pl_model_save(&a.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&a.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     OK(pl_model_check_files(b.program, dir, &diag));
     OK(pl_model_load(&b.io, dir, &diag));
     ck_assert(rig_same(&a, &b, PL_ROLE_WEIGHT));
@@ -54,7 +54,7 @@ START_TEST(shards_hold_what_one_file_holds) {
     rig_open(&a, &kinds[_i]);
     rig_open(&b, &kinds[_i]);
     rig_scramble(&a, 11);
-    OK(pl_model_save_shards(&a.io, dir, "{}", NULL, 4000, &diag));
+    OK(rig_save_model(&a.io, dir, "{}", NULL, 4000, &diag));
     ck_assert(!exists(in(dir, FILE_NAME)));
     OK(pl_model_load(&b.io, dir, &diag));
     ck_assert(rig_same(&a, &b, PL_ROLE_WEIGHT));
@@ -75,7 +75,7 @@ END_TEST
 START_TEST(each_shard_keeps_the_limit) {
     struct rig a;
     rig_open(&a, &kinds[0]);
-    OK(pl_model_save_shards(&a.io, dir, "{}", NULL, 4000, &diag));
+    OK(rig_save_model(&a.io, dir, "{}", NULL, 4000, &diag));
     for (unsigned k = 1, n = 1; k <= n; k++) {
         char name[64];
         struct pl_st_file f;
@@ -102,7 +102,7 @@ START_TEST(fused_slots_are_gathered_by_name) {
     float got[8 * 16];
     for (int i = 0; i < 32 * 16; i++)
         w[i] = (float)i;
-    OK(pl_model_save(&r.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&r.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
     const struct pl_st_entry *v = pl_st_find(&f, "model.layers.1.self_attn.v_proj.weight");
     ck_assert_ptr_nonnull(v);
@@ -150,7 +150,7 @@ static const struct {
 START_TEST(weights_that_do_not_fit_the_model_are_named) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
-    OK(pl_model_save(&r.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&r.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     st_rewrite(in(dir, FILE_NAME), edit_one, &wrong[_i].rule);
     rig_scramble(&r, 3);
     struct rig copy;
@@ -178,11 +178,11 @@ START_TEST(a_head_beside_a_tied_embedding_must_be_its_copy) {
     size_t bytes = files.program->tensors[head].bytes;
     unsigned char *last = (unsigned char *)files.memory[head] + bytes - 1;
     memcpy(files.memory[head], files.memory[embedding], bytes);
-    OK(pl_model_save(&files.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&files.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     OK(pl_model_check_files(tied.program, dir, &diag));
     OK(pl_model_load(&tied.io, dir, &diag));
     *last ^= 1;
-    OK(pl_model_save(&files.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&files.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     FAILS(pl_model_check_files(tied.program, dir, &diag), PL_ERR_MODEL_WEIGHTS,
           "`lm_head.weight` differs from the embedding");
     FAILS(pl_model_load(&tied.io, dir, &diag), PL_ERR_MODEL_WEIGHTS, "tie_word_embeddings: true");
@@ -197,7 +197,7 @@ START_TEST(surplus_tensors_are_noted_by_number_and_name) {
     struct pl_text notes = {0};
     rig_open(&files, &(struct rig_options){.dtype = PL_DTYPE_F32, .bias = true, .untied = true});
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
-    OK(pl_model_save(&files.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&files.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     OK(pl_model_note_surplus(files.program, dir, &notes, &diag));
     ck_assert_str_eq(pl_text_str(&notes), "");
     OK(pl_model_note_surplus(r.program, dir, &notes, &diag));
@@ -239,7 +239,7 @@ START_TEST(files_that_would_be_rounded_are_told_from_those_that_fit) {
     struct rig files, r;
     rig_open(&files, &(struct rig_options){.dtype = exact[_i].files});
     rig_open(&r, &(struct rig_options){.dtype = exact[_i].tensors, .mode = exact[_i].mode});
-    OK(pl_model_save(&files.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&files.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     if (exact[_i].f16) st_rewrite(in(dir, FILE_NAME), call_f16, NULL);
     OK(pl_model_check_files(r.program, dir, &diag));
     if (exact[_i].says)
@@ -259,7 +259,7 @@ static bool drop_norms(struct st_edit *e, const void *arg) {
 START_TEST(missing_tensors_are_counted) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
-    OK(pl_model_save(&r.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&r.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     st_rewrite(in(dir, FILE_NAME), drop_norms, NULL);
     FAILS(pl_model_check_files(r.program, dir, &diag), PL_ERR_MODEL_WEIGHTS,
           "`model.layers.0.input_layernorm.weight` is missing (and 2 more)");
@@ -272,7 +272,7 @@ START_TEST(extra_tensors_of_any_type_are_not_read) {
     rig_open(&a, &(struct rig_options){.dtype = PL_DTYPE_F32, .untied = true});
     rig_open(&b, &(struct rig_options){.dtype = PL_DTYPE_F32});
     rig_scramble(&a, 5);
-    OK(pl_model_save(&a.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&a.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     const struct rule odd = {.name = "lm_head.weight", .new_name = "odd", .dtype = "STRANGE"};
     st_rewrite(in(dir, FILE_NAME), edit_one, &odd);
     OK(pl_model_load(&b.io, dir, &diag));
@@ -287,7 +287,7 @@ END_TEST
 START_TEST(a_missing_shard_and_a_tensor_outside_its_shard_are_named) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
-    OK(pl_model_save_shards(&r.io, dir, "{}", NULL, 4000, &diag));
+    OK(rig_save_model(&r.io, dir, "{}", NULL, 4000, &diag));
     json_t *index = json_load_file(in(dir, INDEX_NAME), 0, NULL);
     json_t *map = json_object_get(index, "weight_map");
     char shard[64];
@@ -336,7 +336,7 @@ static uint64_t bytes_read(void) {
 START_TEST(checking_files_reads_headers_only) {
     struct rig r;
     rig_open(&r, &(struct rig_options){.dtype = PL_DTYPE_F32});
-    OK(pl_model_save(&r.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&r.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     struct pl_st_file f;
     struct pl_text header = {0};
     uint64_t at = 0;
@@ -398,7 +398,7 @@ START_TEST(loading_converts_and_fills_masters) {
                                        .master = conversions[_i].master,
                                        .staging_bytes = conversions[_i].staging});
     rig_scramble(&a, 23);
-    OK(pl_model_save(&a.io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&a.io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     if (stored == PL_DTYPE_F16) st_rewrite(in(dir, FILE_NAME), as_f16, NULL);
     OK(pl_model_load(&b.io, dir, &diag));
     float want[640];
@@ -429,8 +429,8 @@ START_TEST(companions_are_copied_and_leftovers_removed) {
     spill(in(source, "added_tokens.json"), "{}", 2);
     spill(in(source, "LICENSE"), "terms", 5);
     spill(in(source, "README.md"), "no", 2);
-    OK(pl_model_save_shards(&r.io, dir, "{\"a\": 1}", NULL, 4000, &diag));
-    OK(pl_model_save(&r.io, dir, "{\"a\": 2}", source, &diag));
+    OK(rig_save_model(&r.io, dir, "{\"a\": 1}", NULL, 4000, &diag));
+    OK(rig_save_model(&r.io, dir, "{\"a\": 2}", source, PL_SHARD_BYTES, &diag));
     char *config = slurp(in(dir, "config.json")), *copy = slurp(in(dir, "tokenizer.json"));
     ck_assert_str_eq(config, "{\"a\": 2}");
     ck_assert_uint_eq(strlen(copy), 20000);
@@ -439,7 +439,7 @@ START_TEST(companions_are_copied_and_leftovers_removed) {
     ck_assert(!exists(in(dir, "vocab.json")));
     ck_assert(exists(in(dir, FILE_NAME)) && !exists(in(dir, INDEX_NAME)));
     ck_assert(!exists(in(dir, "model-00001-of-00005.safetensors")));
-    OK(pl_model_save_shards(&r.io, dir, "{}", NULL, 4000, &diag));
+    OK(rig_save_model(&r.io, dir, "{}", NULL, 4000, &diag));
     ck_assert(!exists(in(dir, FILE_NAME)));
     free(big);
     free(config);

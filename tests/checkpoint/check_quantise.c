@@ -32,7 +32,7 @@ static void make_model(struct rig *plain, enum pl_dtype dtype) {
     options.dtype = dtype == PL_DTYPE_F32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
     rig_open(plain, &options);
     OK(pl_model_init_random(&plain->io, 7, &diag));
-    OK(pl_model_save(&plain->io, dir, "{}", NULL, &diag));
+    OK(rig_save_model(&plain->io, dir, "{}", NULL, PL_SHARD_BYTES, &diag));
     if (dtype != PL_DTYPE_F16) return;
     st_rewrite(in(dir, "model.safetensors"), call_it_f16, NULL);
     rig_close(plain);

@@ -70,10 +70,10 @@ static pl_err save(const struct kind *k, enum version v, struct pl_diag *d) {
     job.lora_alpha = v == NEW ? 32 : 8;
     const char *config = v == NEW ? "{\"a\": 2}" : "{\"a\": 1}";
     if (k->adapter)
-        err = pl_adapter_save(&r.io, in(dir, "out"), &job, d);
+        err = rig_save_adapter(&r.io, in(dir, "out"), &job, d);
     else
-        err = pl_model_save_shards(&r.io, in(dir, "out"), config, in(dir, v == NEW ? "new" : "old"),
-                                   v == NEW ? k->new_shards : k->old_shards, d);
+        err = rig_save_model(&r.io, in(dir, "out"), config, in(dir, v == NEW ? "new" : "old"),
+                             v == NEW ? k->new_shards : k->old_shards, d);
     rig_close(&r);
     return err;
 }

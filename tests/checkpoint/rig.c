@@ -1,5 +1,7 @@
 /* rig.c - see rig.h. */
 #include "tests/checkpoint/rig.h"
+
+#include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/safetensors.h"
 
@@ -132,6 +134,28 @@ uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uin
         if (t->role == role && t->slot == slot && t->layer == layer) return i;
     }
     ck_abort_msg("no such tensor");
+}
+
+pl_err rig_save_model(const struct pl_tensor_io *io, const char *dir, const char *config_json,
+                      const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+    struct pl_outbox o = {0};
+    pl_err err = pl_save_set_begin(dir, d);
+    if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
+    if (err == PL_ERR_OK) err = pl_model_put(io, &o, config_json, source_dir, shard_bytes, d);
+    if (err == PL_ERR_OK) err = pl_save_set_commit(&o, pl_model_is_leftover, &o, d);
+    pl_outbox_finish(&o);
+    return err;
+}
+
+pl_err rig_save_adapter(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
+                        struct pl_diag *d) {
+    struct pl_outbox o = {0};
+    pl_err err = pl_save_set_begin(dir, d);
+    if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
+    if (err == PL_ERR_OK) err = pl_adapter_put(io, &o, job, d);
+    if (err == PL_ERR_OK) err = pl_save_set_commit(&o, NULL, NULL, d);
+    pl_outbox_finish(&o);
+    return err;
 }
 
 void dir_make(char dir[64]) {

@@ -3,6 +3,7 @@
 #define PL_TESTS_CHECKPOINT_RIG_H
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/model_io.h"
 
 #include <check.h>
 
@@ -35,6 +36,12 @@ void rig_clear(struct rig *r);
 /* Whether both hold the same bits in every tensor of these roles. */
 bool rig_same(const struct rig *a, const struct rig *b, enum pl_role role);
 uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uint32_t layer);
+
+/* As a run saves what it ends with: into an existing directory, all files or none. */
+pl_err rig_save_model(const struct pl_tensor_io *io, const char *dir, const char *config_json,
+                      const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
+pl_err rig_save_adapter(const struct pl_tensor_io *io, const char *dir, const struct pl_job *job,
+                        struct pl_diag *d);
 
 /* A fresh directory of this test, and a path in it (valid until the next call but seven). */
 void dir_make(char dir[64]);

@@ -300,15 +300,5 @@ END_TEST
 int main(int argc, char *argv[]) {
     if (argc != 2) return 2;
     wanted = argv[1];
-    Suite *s = suite_create("fault.host_oom");
-    TCase *tc = tcase_create("host_oom");
-    tcase_set_timeout(tc, 0);
-    tcase_add_test(tc, every_request_that_fails_is_told_or_made_up_for);
-    suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_ENV);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return rig_check("fault.host_oom", every_request_that_fails_is_told_or_made_up_for);
 }

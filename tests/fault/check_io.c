@@ -337,15 +337,5 @@ END_TEST
 int main(int argc, char *argv[]) {
     if (argc != 2) return 2;
     wanted = argv[1];
-    Suite *s = suite_create("fault.io");
-    TCase *tc = tcase_create("io");
-    tcase_set_timeout(tc, 0);
-    tcase_add_test(tc, every_call_that_fails_is_told_and_loses_nothing);
-    suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_set_fork_status(sr, CK_NOFORK);
-    srunner_run_all(sr, CK_ENV);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return rig_check("fault.io", every_call_that_fails_is_told_and_loses_nothing);
 }

@@ -261,3 +261,17 @@ void rig_restore(const struct rig *r) {
     scratch_remove(rig_path(r, RIG_WORK));
     scratch_copy(rig_path(r, RIG_START), rig_path(r, RIG_WORK));
 }
+
+int rig_check(const char *suite, const TTest *test) {
+    Suite *s = suite_create(suite);
+    TCase *tc = tcase_create("calls");
+    tcase_set_timeout(tc, 0);
+    tcase_add_test(tc, test);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_set_fork_status(sr, CK_NOFORK);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -17,6 +17,7 @@
 #include "tests/support/fault_shim.h"
 #include "tests/support/scratch.h"
 
+#include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -55,6 +56,9 @@ int rig_run(const struct rig *r, const char *const words[], const char *cwd,
 const char *rig_judge_files(const struct rig *r, bool done);
 /* Counts a failure, and prints it unless one like it was printed. */
 void rig_report(struct rig *r, const char *where, int status, const char *what);
+
+/* Runs one test in this process, for as long as it takes; returns the exit status. */
+int rig_check(const char *suite, const TTest *test);
 
 /* For `prepare`: a model of one layer and its run.yaml of two steps; the same with its finished run
  * in out/; with the last checkpoint gone, so that step 2 runs again over the final files; with an

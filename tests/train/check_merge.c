@@ -60,9 +60,9 @@ static void make_sources(const struct kind *k) {
     fill(&adapter, PL_CATEGORY_ADAPTER, 0.5f);
     ck_assert_int_eq(mkdir(in(dir, "base"), 0777), 0);
     ck_assert_int_eq(mkdir(in(dir, "adapter"), 0777), 0);
-    OK(pl_model_save(&base.io, in(dir, "base"), base.config, NULL, &diag));
+    OK(rig_save_model(&base.io, in(dir, "base"), base.config, NULL, PL_SHARD_BYTES, &diag));
     spill(in(dir, "base/tokenizer.json"), "{}", 2);
-    OK(pl_adapter_save(&adapter.io, in(dir, "adapter"), &job, &diag));
+    OK(rig_save_adapter(&adapter.io, in(dir, "adapter"), &job, &diag));
     rig_close(&base);
     rig_close(&adapter);
 }
