@@ -76,10 +76,10 @@ pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_d
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 
 /* The files of a model into an outbox, whose manifest counts, for the caller to commit.
- * config_json: text to write as config.json. Files of `source_dir` (nullable) that belong to a model
- * directory - tokenizer, generation config, chat template - are copied unchanged. Weights are written
- * in their storage dtype, in shards of at most shard_bytes of tensor data (PL_SHARD_BYTES of
- * model_io.h). */
+ * config_json: text to write as config.json. Files of `source_dir` (nullable) that belong to a
+ * model directory - tokenizer, generation config, chat template - are copied unchanged. Weights are
+ * written in their storage dtype, in shards of at most shard_bytes of tensor data (PL_SHARD_BYTES
+ * of model_io.h). */
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
                     const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
 /* The same of an adapter. */
