@@ -33,8 +33,8 @@ enum {
     PL_GEMM_PANEL = 48,  /* columns of the right matrix that are multiplied at a time, at most */
     PL_GEMM_DEPTH = 256, /* of a block of both */
     PL_GEMM_PAD = 16,    /* elements between rows of a block, so that they spread over cache sets */
-    PL_ATTENTION_Q = 64, /* query rows of a tile */
-    PL_ATTENTION_K = 128 /* key rows of a tile */
+    PL_ATTENTION_QUERIES = 64, /* query rows of a tile */
+    PL_ATTENTION_KEYS = 128    /* key rows of a tile */
 };
 
 /* Elements of a gradient whose squares one task sums. */

@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const op_inputs[] = {
-#define X(kind, name, in, out) in,
-    PL_OP_MAP(X)
-#undef X
-};
-
 struct touched {            /* rows of a tensor that ops which run as one have used so far */
     uint32_t first;         /* of these ops */
     uint64_t read, written; /* ends of the rows */
@@ -37,16 +31,6 @@ static pl_err broken(const struct checker *c, uint32_t op, uint32_t id, const ch
                        pl_op_name(c->p->ops[op].kind), name, what);
 }
 
-/* Whether operand i of the kind is marked `!` in the op table. */
-static bool declared_in_place(enum pl_op_kind kind, int i) {
-    const char *s = op_inputs[kind];
-    for (; i > 0 && *s; s++)
-        if (*s == ' ') i--;
-    for (; *s && *s != ' '; s++)
-        if (*s == '!') return true;
-    return false;
-}
-
 static bool windows_meet(const struct pl_tensor *t, const struct pl_operand *a,
                          const struct pl_operand *b) {
     uint64_t ac = a->cols ? a->cols : t->dims[1], bc = b->cols ? b->cols : t->dims[1];
@@ -65,7 +49,7 @@ static pl_err check_in_place(const struct checker *c, uint32_t op) {
         for (int i = 0; i < o->n_in; i++) {
             if (o->in[i].id != o->out[j].id || !windows_meet(t, &o->in[i], &o->out[j])) continue;
             meets = true;
-            declared |= declared_in_place(o->kind, i);
+            declared |= pl_operand_in_place(&pl_op_rows[o->kind].in[i]);
         }
         if (meets && !declared)
             return broken(c, op, o->out[j].id, "written in place, not declared");

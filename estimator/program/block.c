@@ -42,10 +42,10 @@ static struct pl_val norm(struct pl_builder *b, enum pl_slot slot, struct pl_val
     struct pl_operand yo = pl_arg(pl_build_now(b, y)), so = pl_arg(pl_build_now(b, s));
     if (r.id == PL_NONE) {
         struct pl_operand in[] = {pl_arg(*x), w}, out[] = {yo, so};
-        PL_OP(b, PL_OP_RMSNORM, norm_attr(b), in, out);
+        PL_EMIT(b, RMSNORM, norm_attr(b), in, out);
     } else {
         struct pl_operand in[] = {pl_arg(*x), pl_arg(r), w}, out[] = {pl_arg(*x), yo, so};
-        PL_OP(b, PL_OP_ADD_RMSNORM, norm_attr(b), in, out);
+        PL_EMIT(b, ADD_RMSNORM, norm_attr(b), in, out);
         *x = pl_build_now(b, x->id);
     }
     *rstd = pl_build_now(b, s);
@@ -63,7 +63,7 @@ static void rope(struct pl_builder *b, struct pl_operand x, bool inverse) {
                               b->rope[1] == PL_NONE ? pl_arg_none
                                                     : pl_arg(pl_build_now(b, b->rope[1]))};
     struct pl_operand out[] = {x};
-    PL_OP(b, PL_OP_ROPE, attr, in, out);
+    PL_EMIT(b, ROPE, attr, in, out);
 }
 
 static void qk_norm_half(struct pl_builder *b, struct pl_val qkv, uint32_t qk, enum pl_slot slot,
@@ -77,7 +77,7 @@ static void qk_norm_half(struct pl_builder *b, struct pl_val qkv, uint32_t qk, e
                               pl_arg(pl_build_now(b, pl_build_weight(b, slot)))};
     struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), col, cols),
                                pl_arg(pl_build_now(b, s))};
-    PL_OP(b, PL_OP_QK_NORM, attr, in, out);
+    PL_EMIT(b, QK_NORM, attr, in, out);
     *rstd = pl_build_now(b, s);
 }
 
@@ -121,7 +121,7 @@ static void attention(struct pl_builder *b, struct pl_val qk, struct pl_val qkv,
     struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q), pl_arg_cols(qk, b->q, b->k),
                               pl_arg_cols(qkv, b->q + b->k, b->k), pl_arg(b->in.offsets), ws};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o)), pl_arg(pl_build_now(b, lse))};
-    PL_OP(b, PL_OP_ATTENTION, attr, in, out);
+    PL_EMIT(b, ATTENTION, attr, in, out);
     f->o = pl_build_now(b, o);
     f->lse = pl_build_now(b, lse);
 }
@@ -130,7 +130,7 @@ static struct pl_val swiglu(struct pl_builder *b, struct pl_val gu) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     uint32_t m = pl_build_activation(b, "m", PL_ROWS_TOKENS, b->m->ffn);
     struct pl_operand in[] = {pl_arg(gu)}, out[] = {pl_arg(pl_build_now(b, m))};
-    PL_OP(b, PL_OP_SWIGLU, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, SWIGLU, (struct pl_attr){0}, in, out);
     return pl_build_now(b, m);
 }
 
@@ -182,7 +182,7 @@ static struct pl_val renorm(struct pl_builder *b, enum pl_slot slot, struct pl_v
     struct pl_operand in[] = {pl_arg(x), pl_arg(pl_build_now(b, pl_build_weight(b, slot))),
                               pl_arg(rstd)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, y))};
-    PL_OP(b, PL_OP_RENORM, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, RENORM, (struct pl_attr){0}, in, out);
     return pl_build_now(b, y);
 }
 
@@ -252,7 +252,7 @@ static void norm_bwd(struct pl_builder *b, enum pl_slot slot, uint32_t dn, struc
                               d,
                               dw};
     struct pl_operand out[] = {d, dw};
-    PL_OP(b, PL_OP_RMSNORM_BWD, attr, in, out);
+    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
 }
 
 static void mlp_bwd(struct pl_builder *b, struct pl_block *f, unsigned what, uint32_t dx) {
@@ -260,7 +260,7 @@ static void mlp_bwd(struct pl_builder *b, struct pl_block *f, unsigned what, uin
     uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->ffn);
     pl_build_linear_bwd(b, PL_SLOT_DOWN, pl_arg(pl_build_now(b, dx)), f->m, f->a_down, dm);
     struct pl_operand in[] = {pl_arg(f->gu), pl_arg(pl_build_now(b, dm))}, out[] = {pl_arg(f->gu)};
-    PL_OP(b, PL_OP_SWIGLU_BWD, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, SWIGLU_BWD, (struct pl_attr){0}, in, out);
     struct pl_val dgu = pl_build_now(b, f->gu.id);
     rebuild(b, f, what, rebuild_norm2);
     uint32_t dn2 = pl_build_activation(b, "dn2", PL_ROWS_TOKENS, b->m->hidden);
@@ -285,7 +285,7 @@ static void qk_norm_bwd(struct pl_builder *b, struct pl_val dqkv, struct pl_val 
                               ws,
                               dw};
     struct pl_operand out[] = {pl_arg_cols(dqkv, col, cols), dw};
-    PL_OP(b, PL_OP_QK_NORM_BWD, attr, in, out);
+    PL_EMIT(b, QK_NORM_BWD, attr, in, out);
 }
 
 /* d qkv from d o, back through attention, rotation and QK-norm. */
@@ -310,7 +310,7 @@ static uint32_t attention_bwd(struct pl_builder *b, struct pl_block *f, uint32_t
     struct pl_val d = pl_build_now(b, dqkv);
     struct pl_operand out[] = {pl_arg_cols(d, 0, b->q), pl_arg_cols(d, b->q, b->k),
                                pl_arg_cols(d, b->q + b->k, b->k)};
-    PL_OP(b, PL_OP_ATTENTION_BWD, attr, in, out);
+    PL_EMIT(b, ATTENTION_BWD, attr, in, out);
     rope(b, pl_arg_cols(pl_build_now(b, dqkv), 0, b->q + b->k), true);
     if (b->m->qk_norm) {
         qk_norm_bwd(b, pl_build_now(b, dqkv), f->qkv, PL_SLOT_QNORM, 0, b->q, rstd[0]);

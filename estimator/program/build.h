@@ -82,9 +82,13 @@ void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr
                  uint32_t n_out);
 /* Points every op at its operands once the list has stopped moving. */
 void pl_build_link_operands(struct pl_program *p);
-#define PL_OP(b, kind, attr, in, out)                                                              \
-    pl_build_op((b), (kind), (attr), (in), sizeof(in) / sizeof *(in), (out),                       \
-                sizeof(out) / sizeof *(out))
+/* The same of a kind of op_rows.h: the numbers of operands are those of its row. */
+#define PL_EMIT(b, KIND, attr, in, out)                                                            \
+    do {                                                                                           \
+        _Static_assert(sizeof(in) / sizeof *(in) == PL_##KIND##_N_IN, #KIND ": inputs");           \
+        _Static_assert(sizeof(out) / sizeof *(out) == PL_##KIND##_N_OUT, #KIND ": outputs");       \
+        pl_build_op((b), PL_OP_##KIND, (attr), (in), PL_##KIND##_N_IN, (out), PL_##KIND##_N_OUT);  \
+    } while (0)
 
 /* Workspace operand of an op about to be appended; absent when the back-end needs none. */
 struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,

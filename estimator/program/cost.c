@@ -5,9 +5,9 @@
  * fp64, rows picked one by one. From `train --profile` (GB/s of a kind) in fp32 on 2 cores of a
  * Xeon with AVX-512, models of 1 M to 135 M parameters, against the 40 GB/s of ADAMW. */
 static const double cpu_traffic[PL_OP_COUNT] = {
-    [PL_OP_CROSS_ENTROPY] = 3.5, [PL_OP_SWIGLU] = 1.25,     [PL_OP_SWIGLU_BWD] = 1.25,
-    [PL_OP_GATHER_ADD] = 1.5,    [PL_OP_DEQUANT4] = 2,      [PL_OP_SQUARE_SUM] = 2.25,
-    [PL_OP_EMBED_BWD] = 2,       [PL_OP_ADAMW_8BIT] = 2.5};
+#define PL_TRAFFIC(KIND, factor) [PL_OP_##KIND] = factor,
+#include "estimator/program/op_rows.h"
+};
 
 /* CPU: eight AVX-512 cores and two channels of memory, where a copy reads and writes the same
  * memory. Attention as tests/bench/bench_attention measures it, lengths 128 to 1024 and heads of 32
@@ -19,7 +19,7 @@ static const double cpu_traffic[PL_OP_COUNT] = {
     {                                                                                              \
         .flops_per_second = 5e11, .bytes_per_second = 3e10, .link_bytes_per_second = 1.5e10,       \
         .start_seconds = 1e-6, .copies_inputs = true,                                              \
-        .diagonal_keys = (PL_ATTENTION_Q + PL_ATTENTION_K) / 2, .softmax_columns = 8,              \
+        .diagonal_keys = (PL_ATTENTION_QUERIES + PL_ATTENTION_KEYS) / 2, .softmax_columns = 8,     \
         .traffic = cpu_traffic                                                                     \
     }
 static const struct pl_speed nominal[] = {
@@ -48,25 +48,8 @@ const char *pl_cost_name(enum pl_cost c) {
     return names[c];
 }
 
-static const enum pl_cost classes[PL_OP_COUNT] = { /* the others are 0, ROWS */
-    [PL_OP_LINEAR] = PL_COST_PRODUCT,
-    [PL_OP_LINEAR_DX] = PL_COST_PRODUCT,
-    [PL_OP_LINEAR_DW] = PL_COST_PRODUCT,
-    [PL_OP_ATTENTION] = PL_COST_ATTENTION,
-    [PL_OP_ATTENTION_BWD] = PL_COST_ATTENTION,
-    [PL_OP_ATTENTION_CACHED] = PL_COST_ATTENTION,
-    [PL_OP_DEQUANT4] = PL_COST_DEQUANT,
-    [PL_OP_SQUARE_SUM] = PL_COST_UPDATE,
-    [PL_OP_CLIP_SCALE] = PL_COST_UPDATE,
-    [PL_OP_ADAMW] = PL_COST_UPDATE,
-    [PL_OP_ADAMW_8BIT] = PL_COST_UPDATE,
-    [PL_OP_SGD] = PL_COST_UPDATE,
-    [PL_OP_COPY_IN] = PL_COST_COPY,
-    [PL_OP_COPY_OUT] = PL_COST_COPY,
-};
-
 enum pl_cost pl_op_cost(const struct pl_op *op) {
-    return op->host ? PL_COST_HOST : classes[op->kind];
+    return op->host ? PL_COST_HOST : pl_op_rows[op->kind].cost;
 }
 
 /* --- work ------------------------------------------------------------------------------------ */
@@ -114,10 +97,11 @@ static double operand_bytes(const struct pl_program *p, const struct pl_operand 
 static double embed_bytes(const struct pl_program *p, const struct pl_op *op,
                           const struct pl_load *load) {
     const bool backward = op->kind == PL_OP_EMBED_BWD;
-    const double x = operand_bytes(p, backward ? &op->in[2] : &op->out[0], 1, load);
+    const double x =
+        operand_bytes(p, backward ? &op->in[PL_EMBED_BWD_DX] : &op->out[PL_EMBED_OUT_X], 1, load);
     if (!backward) return 2 * x;
     const bool clears = op->attr.accumulate != PL_ACC_ADD;
-    return 3 * x + (clears ? operand_bytes(p, &op->out[0], 1, load) : 0);
+    return 3 * x + (clears ? operand_bytes(p, &op->out[PL_EMBED_BWD_OUT_DW], 1, load) : 0);
 }
 
 /* Keys that a query would see without a mask; a window is seen whole, not by half. */
@@ -126,13 +110,36 @@ static double span_of(const struct pl_op *op, const struct pl_load *load) {
     return window > 0 && window < load->length ? window : load->length;
 }
 
+/* Rules of op_rows.h: what each element of the first input is multiplied with. */
+static double rows_of_second(const struct pl_program *p, const struct pl_op *op,
+                             const struct pl_load *load) {
+    return rows_of(p, &op->in[1], load);
+}
+
+static double cols_of_second(const struct pl_program *p, const struct pl_op *op,
+                             const struct pl_load *load) {
+    (void)load;
+    return cols_of(p, &op->in[1]);
+}
+
+static double keys_seen(const struct pl_program *p, const struct pl_op *op,
+                        const struct pl_load *load) {
+    (void)p;
+    return span_of(op, load);
+}
+
+static const struct {
+    double factor;
+    double (*rule)(const struct pl_program *p, const struct pl_op *op, const struct pl_load *load);
+} arithmetic[PL_OP_COUNT] = {
+#define PL_FLOPS(KIND, factor, rule) [PL_OP_##KIND] = {factor, rule},
+#include "estimator/program/op_rows.h"
+};
+
 double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const struct pl_load *load) {
-    const enum pl_cost class = classes[op->kind];
-    if (class != PL_COST_PRODUCT && class != PL_COST_ATTENTION) return 0;
+    if (!arithmetic[op->kind].rule) return 0;
     const double size = rows_of(p, &op->in[0], load) * cols_of(p, &op->in[0]);
-    if (op->kind == PL_OP_LINEAR) return 2 * size * rows_of(p, &op->in[1], load);
-    if (class == PL_COST_PRODUCT) return 2 * size * cols_of(p, &op->in[1]);
-    return (op->kind == PL_OP_ATTENTION_BWD ? 5 : 2) * size * span_of(op, load);
+    return arithmetic[op->kind].factor * size * arithmetic[op->kind].rule(p, op, load);
 }
 
 static double moved_bytes(const struct pl_program *p, const struct pl_op *op,

@@ -14,21 +14,6 @@
 
 #include "estimator/program/program.h"
 
-#define PL_COST_MAP(X)                                                                             \
-    X(ROWS, "row-wise")  /* norms, activations, the loss: bound by memory */                       \
-    X(PRODUCT, "products")                                                                         \
-    X(ATTENTION, "attention")                                                                      \
-    X(DEQUANT, "dequantisation")                                                                   \
-    X(UPDATE, "update")  /* norm of the gradients, optimizer */                                    \
-    X(COPY, "copies")    /* between host memory and the device's */                                \
-    X(HOST, "host")      /* what the host's processor computes for a GPU */
-
-enum pl_cost {
-#define X(c, name) PL_COST_##c,
-    PL_COST_MAP(X)
-#undef X
-        PL_COST_COUNT
-};
 const char *pl_cost_name(enum pl_cost c);
 enum pl_cost pl_op_cost(const struct pl_op *op);
 

@@ -90,7 +90,7 @@ struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
         struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
         struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, h, w, out[0]);
         struct pl_operand in[] = {h, w, pl_arg_none, ws, pl_arg_none};
-        PL_OP(b, PL_OP_LINEAR, attr, in, out);
+        PL_EMIT(b, LINEAR, attr, in, out);
     }
     return adapter_logits(b, h, logits);
 }
@@ -103,7 +103,7 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
     struct pl_operand loss = pl_arg(pl_build_now(b, b->p->loss));
     struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
     struct pl_operand out[] = {l, loss};
-    PL_OP(b, PL_OP_CROSS_ENTROPY, attr, in, out);
+    PL_EMIT(b, CROSS_ENTROPY, attr, in, out);
 }
 
 /* d h = d logits W + da A, over h: the sum over pieces of the vocabulary and of the adapter. */
@@ -118,7 +118,7 @@ static void chunk_dh(struct pl_builder *b, struct pl_operand h, struct pl_operan
         struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, part, w, h);
         h = renewed(b, h);
         struct pl_operand in[] = {part, w, ws, col ? h : pl_arg_none}, out[] = {h};
-        PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
+        PL_EMIT(b, LINEAR_DX, attr, in, out);
     }
     if (da.id == PL_NONE || b->err != PL_ERR_OK) return;
     const struct pl_val a = pl_build_now(b, pl_build_adapter(b, PL_SLOT_HEAD)->a);
@@ -135,7 +135,7 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits
         struct pl_operand g = pl_build_grad(b, w, &attr);
         struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dl, h, g);
         struct pl_operand in[] = {dl, h, ws, g}, out[] = {g};
-        PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
+        PL_EMIT(b, LINEAR_DW, attr, in, out);
     }
     struct pl_operand da = adapter_logits_bwd(b, h, dl, a);
     if (need_dh) chunk_dh(b, h, dl, da);
@@ -155,7 +155,7 @@ static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val 
     struct pl_operand dx = need_dx ? dy : pl_arg_none;
     struct pl_operand in[] = {dy, pl_arg(xs), pl_arg(pl_build_now(b, w)), pl_arg(rstd), ws, dx, dw};
     struct pl_operand out[] = {dx, dw};
-    PL_OP(b, PL_OP_RMSNORM_BWD, attr, in, out);
+    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
 }
 
 struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
@@ -168,11 +168,11 @@ struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, stru
         pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
     struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
     struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
-    PL_OP(b, PL_OP_GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
+    PL_EMIT(b, GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
     struct pl_operand norm_in[] = {pl_arg(pl_build_now(b, xs)),
                                    pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_NORMF)))};
     struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
-    PL_OP(b, PL_OP_RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
+    PL_EMIT(b, RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
     if (sum) *sum = pl_build_now(b, xs);
     if (rstd) *rstd = pl_build_now(b, s);
     return pl_build_now(b, h);
@@ -199,5 +199,5 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
     struct pl_operand in[] = {pl_arg(pl_build_now(b, h)), pl_arg(b->in.target_rows)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
-    PL_OP(b, PL_OP_SCATTER_ROWS, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, SCATTER_ROWS, (struct pl_attr){0}, in, out);
 }

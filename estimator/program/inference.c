@@ -47,7 +47,7 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
     struct pl_operand new_kv[] = {
         pl_arg_cols(qk, b->q, b->k), pl_arg_cols(qkv, b->q + b->k, b->k), pos, offsets, kc, vc};
     struct pl_operand cache[] = {kc, vc};
-    PL_OP(b, PL_OP_KV_APPEND, attr, new_kv, cache);
+    PL_EMIT(b, KV_APPEND, attr, new_kv, cache);
 
     uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
     struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_CACHED, &attr, b->n, b->q);
@@ -58,7 +58,7 @@ struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr att
                               offsets,
                               ws};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, o))};
-    PL_OP(b, PL_OP_ATTENTION_CACHED, attr, in, out);
+    PL_EMIT(b, ATTENTION_CACHED, attr, in, out);
     return pl_build_now(b, o);
 }
 

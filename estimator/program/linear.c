@@ -19,7 +19,7 @@ static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, stru
     struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
     struct pl_operand in[] = {pl_arg(x), pl_arg(b->in.offsets), pl_arg(b->in.samples)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, y))};
-    PL_OP(b, PL_OP_DROPOUT, attr, in, out);
+    PL_EMIT(b, DROPOUT, attr, in, out);
     return pl_build_now(b, y);
 }
 
@@ -32,7 +32,7 @@ void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w
     struct pl_operand in[] = {x, wo, bias == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, bias)),
                               ws, add ? y : pl_arg_none};
     struct pl_operand out[] = {y};
-    PL_OP(b, PL_OP_LINEAR, attr, in, out);
+    PL_EMIT(b, LINEAR, attr, in, out);
 }
 
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
@@ -93,7 +93,7 @@ void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_o
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dy, x, g);
     struct pl_operand in[] = {dy, x, ws, g};
     struct pl_operand out[] = {g};
-    PL_OP(b, PL_OP_LINEAR_DW, attr, in, out);
+    PL_EMIT(b, LINEAR_DW, attr, in, out);
 }
 
 void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
@@ -104,7 +104,7 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dy, wo, dx);
     struct pl_operand in[] = {dy, wo, ws, add ? dx : pl_arg_none};
     struct pl_operand out[] = {dx};
-    PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
+    PL_EMIT(b, LINEAR_DX, attr, in, out);
 }
 
 static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy) {
@@ -116,7 +116,7 @@ static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand 
     struct pl_operand ws = pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, t->dims[0], t->dims[1]);
     struct pl_operand in[] = {dy, ws, g};
     struct pl_operand out[] = {g};
-    PL_OP(b, PL_OP_BIAS_GRAD, attr, in, out);
+    PL_EMIT(b, BIAS_GRAD, attr, in, out);
 }
 
 /* Gradients of A and B. Returns da[N,parts*r] for the input's gradient. */
@@ -156,7 +156,7 @@ static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da
     struct pl_operand in[] = {pl_arg(pl_build_now(b, dx)), pl_arg(pl_build_now(b, dropped)),
                               pl_arg(b->in.offsets), pl_arg(b->in.samples)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
-    PL_OP(b, PL_OP_DROPOUT_BWD, attr, in, out);
+    PL_EMIT(b, DROPOUT_BWD, attr, in, out);
 }
 
 void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,

@@ -59,7 +59,7 @@ static void merging(struct pl_builder *b, uint32_t index, const struct pl_param_
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, x, w, y);
     struct pl_operand in[] = {x, w, ws, y}, out[] = {y};
     stage(b, PL_OP_STAGE_IN, raw);
-    PL_OP(b, PL_OP_LINEAR_DX, attr, in, out);
+    PL_EMIT(b, LINEAR_DX, attr, in, out);
     stage(b, PL_OP_STAGE_OUT, raw);
     b->p->tokens = pl_u64_max(b->p->tokens, n);
 }

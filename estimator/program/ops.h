@@ -1,126 +1,166 @@
-/* ops.h - the op kinds of a step program, one row each: operands, and what the op computes.
+/* ops.h - the op kinds of a step program, their operands by name, and what is to be known of them.
  *
- * X(KIND, "name", inputs, outputs)
- * Operand roles are listed in order; `?` may be absent (id PL_NONE); `!` is updated in place and
- * stands in both lists; `+=` accumulates as attr.accumulate says. Shapes: N tokens of the
- * micro-batch, T supervised tokens, B sequences, C hidden, V vocabulary, H/G query/kv heads, D head
- * size. Matrices are row-major; weights are [out,in] as in the files. `ws` is a workspace of
- * pl_op_workspace_bytes(). All reductions run in fp32 or wider, in an order that does not depend on
- * timing. All kernels must accept 0 rows. */
+ * In: op_rows.h, where every op has its row.  Out: enum pl_op_kind; the place of each operand,
+ * PL_LINEAR_W among the inputs of a LINEAR, PL_LINEAR_OUT_Y among its outputs; the rows at run
+ * time.  Needs: dtype.h. */
 #ifndef PL_ESTIMATOR_PROGRAM_OPS_H
 #define PL_ESTIMATOR_PROGRAM_OPS_H
 
-#define PL_OP_MAP(X)                                                                               \
-    /* x[i] = W[ids[i]] */                                                                         \
-    X(EMBED, "embed", "ids[N] W[V,C]", "x[N,C]")                                                   \
-    /* rstd = 1/sqrt(mean(x^2)+eps); y = x * rstd * w */                                           \
-    X(RMSNORM, "rmsnorm", "x[N,C] w[C]", "y[N,C] rstd[N]f32")                                      \
-    /* x += r; then as rmsnorm */                                                                  \
-    X(ADD_RMSNORM, "add_rmsnorm", "x[N,C]! r[N,C] w[C]", "x[N,C]! y[N,C] rstd[N]f32")              \
-    /* y = x * rstd * w with a kept rstd */                                                        \
-    X(RENORM, "renorm", "x[N,C] w[C] rstd[N]f32", "y[N,C]")                                        \
-    /* w = table[code] * absmax of its block, over the n elements of w, whose rows lie one after   \
-     * another. absmax: one a block; with absmax8 one for every 256 blocks, and the offset */      \
-    X(DEQUANT4, "dequant4", "codes[n/2]u8 absmax[..]f32 absmax8?[n/64]u8 offset?[1]f32", "w[O,K]") \
-    /* y (=|+=) alpha * x W^T + bias */                                                            \
-    X(LINEAR, "linear", "x[N,K] W[O,K] bias?[O] ws? y?[N,O]!", "y[N,O]")                           \
-    /* per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D */        \
-    X(QK_NORM, "qk_norm", "x[N,H*D] w[D]", "y[N,H*D] rstd[N,H]f32")                                \
-    /* rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back (= the gradient);   \
-     * table2, where present, serves micro-batches with a sequence above attr.long_from */         \
-    X(ROPE, "rope", "x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32 table2?[S,rot/2,2]f32", "x[N,H*D]!")  \
-    /* causal, per sequence, window positions back; lse = log-sum-exp of the scaled scores */      \
-    X(ATTENTION, "attention", "q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?",                    \
-      "o[N,H*D] lse[N,H]f32")                                                                      \
-    /* keys and values of position pos[i] of sequence s become row s * attr.context + pos[i] of    \
-     * the cache; the positions of a sequence's rows follow each other */                          \
-    X(KV_APPEND, "kv_append",                                                                      \
-      "k[N,G*D] v[N,G*D] pos[N]i32 offsets[B+1]i32 kc[R,G*D]! vc[R,G*D]!",                         \
-      "kc[R,G*D]! vc[R,G*D]!")                                                                     \
-    /* query i of sequence s sees rows s * attr.context + j of the cache, j <= pos[i], window      \
-     * positions back; pos as for KV_APPEND */                                                     \
-    X(ATTENTION_CACHED, "attention_cached",                                                        \
-      "q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws?", "o[N,H*D]")                    \
-    /* m = silu(gu[:, :F]) * gu[:, F:] */                                                          \
-    X(SWIGLU, "swiglu", "gu[N,2F]", "m[N,F]")                                                      \
-    /* y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column) */ \
-    X(DROPOUT, "dropout", "x[N,K] offsets[B+1]i32 sample[B]u64", "y[N,K]")                         \
-    /* xs[t] = x[rows[t]] + r[rows[t]] */                                                          \
-    X(GATHER_ADD, "gather_add", "x[N,C] r[N,C] rows[T]i32", "xs[T,C]")                             \
-    /* adds sum(lse - logit[target]) to loss[0]; with attr.gradient logits become d loss/d logits  \
-     * times batch.loss_scale. rows: those of the chunk */                                         \
-    X(CROSS_ENTROPY, "cross_entropy", "logits[T,V]! targets[T]i32 loss[2]f64! ws",                 \
-      "logits[T,V]! loss[2]f64!")                                                                  \
-    /* dx = 0, then dx[rows[t]] = dxs[t] */                                                        \
-    X(SCATTER_ROWS, "scatter_rows", "dxs[T,C] rows[T]i32", "dx[N,C]")                              \
-    /* dx (=|+=) alpha * dy W */                                                                   \
-    X(LINEAR_DX, "linear_dx", "dy[N,O] W[O,K] ws? dx?[N,K]!", "dx[N,K]")                           \
-    /* dW (=|+=) alpha * dy^T x */                                                                 \
-    X(LINEAR_DW, "linear_dw", "dy[N,O] x[N,K] ws? dW[O,K]!", "dW[O,K]!")                           \
-    /* db (=|+=) sum over rows of dy */                                                            \
-    X(BIAS_GRAD, "bias_grad", "dy[N,O] ws db[O]!", "db[O]!")                                       \
-    /* with xh = x*rstd, g = dy*w: d = rstd*(g - xh*mean(g*xh)); dx (=|+=) d if there is a dx;     \
-     * dw (=|+=) sum(dy*xh) if there is a dw. attr.accumulate is dw's, attr.add_dx says += for dx; \
-     * dx may be dy itself (in place, add_dx 0) */                                                 \
-    X(RMSNORM_BWD, "rmsnorm_bwd", "dy[N,C] x[N,C] w[C] rstd[N]f32 ws? dx?[N,C]! dw?[C]!",          \
-      "dx?[N,C]! dw?[C]!")                                                                         \
-    /* the same per head, dy turned into dx in place; dw summed over tokens and heads */           \
-    X(QK_NORM_BWD, "qk_norm_bwd", "dy[N,H*D]! x[N,H*D] w[D] rstd[N,H]f32 ws? dw?[D]!",             \
-      "dy[N,H*D]! dw?[D]!")                                                                        \
-    X(ATTENTION_BWD, "attention_bwd",                                                              \
-      "q[N,H*D] k[N,G*D] v[N,G*D] o[N,H*D] lse[N,H]f32 do[N,H*D] offsets[B+1]i32 ws",              \
-      "dq[N,H*D] dk[N,G*D] dv[N,G*D]")                                                             \
-    /* gu becomes d gu in place */                                                                 \
-    X(SWIGLU_BWD, "swiglu_bwd", "gu[N,2F]! dm[N,F]", "gu[N,2F]!")                                  \
-    /* dx += d * keep / (1-p), the mask of DROPOUT */                                              \
-    X(DROPOUT_BWD, "dropout_bwd", "dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64", "dx[N,K]!")      \
-    /* dW (=|+=) rows of dx summed by id, in token order; order: the tokens by ascending id, those \
-     * of one id in token order. Row attr.padding_idx gets nothing, as in nn.Embedding */          \
-    X(EMBED_BWD, "embed_bwd", "ids[N]i32 order[N]i32 dx[N,C] dW[V,C]!", "dW[V,C]!")                \
-    /* partial = sum(g^2) in f64 */                                                                \
-    X(SQUARE_SUM, "square_sum", "g[..] partial[1]f64! ws", "partial[1]f64!")                       \
-    /* clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0;   \
-     * NaN when clip[0] or loss[0] is not finite, and for good: a NaN that clip[1] holds already   \
-     * stays, so that no update follows a step that was lost before the host knows of it */        \
-    X(CLIP_SCALE, "clip_scale", "partials[M]f64 loss[2]f64 clip[2]f64!", "clip[2]f64!")            \
-    /* PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also    \
-     * writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element).      \
-     * ADAMW, ADAMW_8BIT and SGD leave every operand untouched where clip[1] is NaN */             \
-    X(ADAMW, "adamw", "w[..]! g[..] m[..]f32! v[..]f32! clip[2]f64 master?[..]f32!",               \
-      "w[..]! m[..]f32! v[..]f32! master?[..]f32!")                                                \
-    /* the same with m and v as 8-bit codes and an absmax per block of 256 of the flattened window,\
-     * or in fp32 where the absmax are absent; decays after the update. Matrices are whole rows */ \
-    X(ADAMW_8BIT, "adamw_8bit",                                                                    \
-      "w[..]! g[..] m[..]! v[..]! clip[2]f64 m_absmax?[n/256]f32! v_absmax?[n/256]f32! "           \
-      "master?[..]f32!",                                                                           \
-      "w[..]! m[..]! v[..]! m_absmax?[n/256]f32! v_absmax?[n/256]f32! master?[..]f32!")            \
-    /* w -= lr * (clip[1]*g + wd*w) */                                                             \
-    X(SGD, "sgd", "w[..]! g[..] clip[2]f64 master?[..]f32!", "w[..]! master?[..]f32!")             \
-    /* dst = src, host to device and device to host; with attr.not_first not in the first          \
-     * micro-batch of a step, where what follows overwrites dst */                                 \
-    X(COPY_IN, "copy_in", "src[..]", "dst[..]")                                                    \
-    X(COPY_OUT, "copy_out", "src[..]", "dst[..]")                                                  \
-    /* w = starting values: attr.spread, or element i random by (seed, attr.site, attr.stream, i), \
-     * normal with that deviation or uniform within +-attr.spread; w begins with the element       \
-     * attr.first_element, a multiple of 4. This and the next two are no part of a plan: what they \
-     * read and write are job tensors and staging, and the checkpoint room calls them */           \
-    X(START, "start", "", "w[..]")                                                                 \
-    /* absmax of each block of 64 of x, and the codes of x / absmax; an x without memory is what   \
-     * START would give it */                                                                      \
-    X(QUANT4, "quant4", "x?[..]", "codes[n/2]u8 absmax[n/64]f32")                                  \
-    /* nested = the largest |absmax - attr.offset| of each 256; absmax8 = the codes of             \
-     * (absmax - attr.offset) / nested */                                                          \
-    X(NEST4, "nest4", "absmax[n/64]f32", "absmax8[n/64]u8 nested[n/16384]f32")                     \
-    /* load and save stream every tensor through one staging buffer; the checkpoint room does the  \
-     * copying, these rows only give the buffer its place in the plan */                           \
-    X(STAGE_IN, "stage_in", "staging[]", "")                                                       \
-    X(STAGE_OUT, "stage_out", "staging[]", "")
+#include "estimator/program/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_OP_MAX_IN  8
+#define PL_OP_MAX_OUT 6
 
 enum pl_op_kind {
-#define X(kind, name, in, out) PL_OP_##kind,
-    PL_OP_MAP(X)
-#undef X
-        PL_OP_COUNT
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS) PL_OP_##KIND,
+#include "estimator/program/op_rows.h"
+    PL_OP_COUNT
 };
+
+/* PL_LINEAR_X = 0 and so on, PL_LINEAR_N_IN of them; PL_LINEAR_OUT_Y = 0, PL_LINEAR_N_OUT. */
+enum pl_op_place {
+#define PL_IN(KIND, ID, name, TYPE, USE, ROWS, COLS)  PL_##KIND##_##ID,
+#define PL_OUT(KIND, ID, name, TYPE, USE, ROWS, COLS) PL_##KIND##_OUT_##ID,
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_##KIND##_BEFORE_IN_ = -1, INPUTS PL_##KIND##_N_IN, PL_##KIND##_BEFORE_OUT_ = -1,            \
+    OUTPUTS PL_##KIND##_N_OUT,
+#include "estimator/program/op_rows.h"
+};
+
+/* Classes of ops by what limits them. X(CLASS, "name") */
+#define PL_COST_MAP(X)                                                                             \
+    X(ROWS, "row-wise") /* norms, activations, the loss: bound by memory */                        \
+    X(PRODUCT, "products")                                                                         \
+    X(ATTENTION, "attention")                                                                      \
+    X(DEQUANT, "dequantisation")                                                                   \
+    X(UPDATE, "update") /* norm of the gradients, optimizer */                                     \
+    X(COPY, "copies")   /* between host memory and the device's */                                 \
+    X(HOST, "host")     /* what the host's processor computes for a GPU; of no row */
+
+enum pl_cost {
+#define X(c, name) PL_COST_##c,
+    PL_COST_MAP(X)
+#undef X
+        PL_COST_COUNT
+};
+
+/* How an op runs on a back-end: one call each; neighbours of one kind as one where the back-end can;
+ * not at all. */
+enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
+/* Of the token of a row: the text, or nothing. */
+#define PL_WITH_KERNEL_ALONE(...)    __VA_ARGS__
+#define PL_WITH_KERNEL_TOGETHER(...) __VA_ARGS__
+#define PL_WITH_KERNEL_NO_KERNEL(...)
+#define PL_WITH_GROUP_ALONE(...)
+#define PL_WITH_GROUP_TOGETHER(...) __VA_ARGS__
+#define PL_WITH_GROUP_NO_KERNEL(...)
+
+/* What an operand may be stored as. X(TYPE, types as bits, "in a shape") */
+#define PL_OPERAND_TYPE_MAP(X)                                                                     \
+    X(FLOAT, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_BF16, "")                                         \
+    X(F32, 1u << PL_DTYPE_F32, "f32")                                                              \
+    X(F64, 1u << PL_DTYPE_F64, "f64")                                                              \
+    X(I32, 1u << PL_DTYPE_I32, "i32")                                                              \
+    X(U64, 1u << PL_DTYPE_U64, "u64")                                                              \
+    X(U8, 1u << PL_DTYPE_U8, "u8")                                                                 \
+    X(STATE, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_U8, "") /* codes, or fp32 */                      \
+    X(ANY, ~0u, "")
+
+enum pl_operand_type {
+#define X(type, types, text) PL_TYPE_##type,
+    PL_OPERAND_TYPE_MAP(X)
+#undef X
+        PL_TYPE_COUNT
+};
+
+/* OPTIONAL: may be absent, and so may every MAYBE. IN_PLACE: an input that the output of the same
+ * name is. MAYBE_IN_PLACE of an input beside a NEEDED output: there where the op adds to what is
+ * there. SCRATCH: of pl_op_workspace_bytes() bytes, absent where that is 0. */
+enum pl_operand_use {
+    PL_USE_NEEDED,
+    PL_USE_OPTIONAL,
+    PL_USE_IN_PLACE,
+    PL_USE_MAYBE_IN_PLACE,
+    PL_USE_SCRATCH
+};
+
+/* Dimensions. A letter is a number of its own in every op, the same wherever it stands in it; the
+ * others follow from a letter: base * times / per, rounded up, + plus. ELEMENTS is O*K.
+ * X(DIM, "in a shape", base, times, per, plus) */
+#define PL_DIM_MAP(X)                                                                              \
+    X(ANY, "..", ANY, 1, 1, 0)                                                                     \
+    X(ONE, "1", ANY, 0, 1, 1)                                                                      \
+    X(TWO, "2", ANY, 0, 1, 2)                                                                      \
+    X(N, "N", N, 1, 1, 0) /* tokens of the micro-batch */                                          \
+    X(T, "T", T, 1, 1, 0) /* supervised tokens */                                                  \
+    X(B, "B", B, 1, 1, 0) /* sequences */                                                          \
+    X(C, "C", C, 1, 1, 0) /* hidden */                                                             \
+    X(V, "V", V, 1, 1, 0) /* vocabulary */                                                         \
+    X(O, "O", O, 1, 1, 0) /* rows of a matrix: what comes out of it */                             \
+    X(K, "K", K, 1, 1, 0) /* columns of a matrix: what goes into it */                             \
+    X(F, "F", F, 1, 1, 0) /* inner size of the MLP */                                              \
+    X(H, "H", H, 1, 1, 0) /* query heads */                                                        \
+    X(D, "D", D, 1, 1, 0) /* size of a head */                                                     \
+    X(HD, "H*D", HD, 1, 1, 0)                                                                      \
+    X(GD, "G*D", GD, 1, 1, 0) /* G heads of keys and values */                                     \
+    X(R, "R", R, 1, 1, 0)     /* rows of the KV cache */                                           \
+    X(S, "S", S, 1, 1, 0)     /* positions of a rope table */                                      \
+    X(M, "M", M, 1, 1, 0)     /* trainable tensors */                                              \
+    X(PAIRS, "rot/2,2", PAIRS, 1, 1, 0)                                                            \
+    X(ELEMENTS, "n", ELEMENTS, 1, 1, 0)                                                            \
+    X(ENDS, "B+1", B, 1, 1, 1)                                                                     \
+    X(F2, "2F", F, 2, 1, 0)                                                                        \
+    X(CODES, "n/2", ELEMENTS, 1, 2, 0)                                                             \
+    X(BLOCKS, "n/64", ELEMENTS, 1, 64, 0)                                                          \
+    X(NESTS, "n/16384", ELEMENTS, 1, 16384, 0)                                                     \
+    X(STATES, "n/256", ELEMENTS, 1, 256, 0)
+
+enum pl_dim {
+#define X(dim, text, base, times, per, plus) PL_DIM_##dim,
+    PL_DIM_MAP(X)
+#undef X
+        PL_DIM_COUNT
+};
+
+struct pl_operand_row {
+    const char *name;
+    enum pl_operand_type type : 8;
+    enum pl_operand_use use : 8;
+    enum pl_dim rows : 8, cols : 8;
+};
+
+struct pl_op_row {
+    const char *name, *what;
+    enum pl_cost cost;
+    enum pl_op_runs runs;
+    uint8_t n_in, n_out;
+    struct pl_operand_row in[PL_OP_MAX_IN + 1], out[PL_OP_MAX_OUT + 1]; /* name NULL: the end */
+};
+extern const struct pl_op_row pl_op_rows[PL_OP_COUNT];
+
+static inline bool pl_operand_may_be_absent(const struct pl_operand_row *o) {
+    return o->use != PL_USE_NEEDED && o->use != PL_USE_IN_PLACE;
+}
+static inline bool pl_operand_in_place(const struct pl_operand_row *o) {
+    return o->use == PL_USE_IN_PLACE || o->use == PL_USE_MAYBE_IN_PLACE;
+}
+/* Whether a tensor of type t may be such an operand. */
+bool pl_operand_takes(const struct pl_operand_row *o, enum pl_dtype t);
+
+struct pl_text;
+/* "W[O,K]", "rstd[N]f32", "bias?[O]", "x[N,C]!": as the reference of operations writes them. */
+void pl_operand_describe(const struct pl_operand_row *o, struct pl_text *out);
+
+/* Sizes that the letters of a row have in one op. */
+struct pl_dims {
+    uint64_t of[PL_DIM_COUNT]; /* 0 = not known yet */
+};
+/* Whether rows x cols may be the shape of this operand; learns the letters that it shows. Call for
+ * operands whose dimensions are letters before those that follow from them. */
+bool pl_dims_fit(struct pl_dims *dims, const struct pl_operand_row *o, uint64_t rows,
+                 uint64_t cols);
 
 #endif

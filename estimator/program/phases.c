@@ -54,7 +54,7 @@ static struct pl_val embed(struct pl_builder *b) {
     struct pl_operand in[] = {pl_arg(b->in.ids),
                               pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_EMBED)))};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, x))};
-    PL_OP(b, PL_OP_EMBED, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, EMBED, (struct pl_attr){0}, in, out);
     return pl_build_now(b, x);
 }
 
@@ -66,7 +66,7 @@ static void embed_bwd(struct pl_builder *b, uint32_t dx) {
     struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(b->in.order), pl_arg(pl_build_now(b, dx)),
                               g};
     struct pl_operand out[] = {g};
-    PL_OP(b, PL_OP_EMBED_BWD, attr, in, out);
+    PL_EMIT(b, EMBED_BWD, attr, in, out);
 }
 
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept) {

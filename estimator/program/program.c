@@ -32,11 +32,6 @@ static const char *const category_names[] = {
 };
 static const char *const phase_names[] = {"load", "step", "optimizer", "eval", "save", "generate"};
 static const char *const place_names[PL_PLACE_COUNT] = {"device", "pinned", "host"};
-static const char *const op_names[] = {
-#define X(kind, name, in, out) name,
-    PL_OP_MAP(X)
-#undef X
-};
 _Static_assert(sizeof phase_names / sizeof *phase_names == PL_PHASE_COUNT, "one name a phase");
 
 const char *pl_category_name(enum pl_category c) {
@@ -49,7 +44,7 @@ const char *pl_place_name(enum pl_tensor_place p) {
     return place_names[p];
 }
 const char *pl_op_name(enum pl_op_kind k) {
-    return op_names[k];
+    return pl_op_rows[k].name;
 }
 
 uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens) {

@@ -147,9 +147,6 @@ struct pl_operand {
 /* Of 8 bytes: struct pl_facts of runtime/kernels/kernels.h. */
 #define PL_FACTS_WORDS 6
 
-#define PL_OP_MAX_IN 8
-#define PL_OP_MAX_OUT 6
-
 /* How a gradient is written. FIRST_WRITES: the op is the first of its micro-batch to touch it, so
  * it overwrites in the first micro-batch of a step and adds in later ones. */
 enum pl_accumulate { PL_ACC_WRITE, PL_ACC_ADD, PL_ACC_FIRST_WRITES };

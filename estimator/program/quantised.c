@@ -78,7 +78,7 @@ static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint
         in[3] = pl_arg_rows(absmax, offset, 1);
     }
     struct pl_operand out[] = {w};
-    PL_OP(b, PL_OP_DEQUANT4, (struct pl_attr){.quant = b->s->quant}, in, out);
+    PL_EMIT(b, DEQUANT4, (struct pl_attr){.quant = b->s->quant}, in, out);
 }
 
 static uint32_t add_scratch(struct pl_builder *b, uint64_t rows, uint64_t cols) {

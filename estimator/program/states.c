@@ -160,7 +160,7 @@ static void update_parts(struct pl_builder *b, uint32_t id, struct pl_attr attr,
         struct pl_operand in[] = {w, g, m, v, pl_arg(pl_build_now(b, b->p->clip)), ma, va, master};
         struct pl_operand out[] = {w, m, v, ma, va, master};
         attr.site = id * PL_MAX_PARTS + i; /* one stream of roundings a part */
-        PL_OP(b, PL_OP_ADAMW_8BIT, attr, in, out);
+        PL_EMIT(b, ADAMW_8BIT, attr, in, out);
     }
 }
 
@@ -175,13 +175,13 @@ static void update(struct pl_builder *b, uint32_t id, const struct state_index *
     struct pl_operand master = state(b, index, id, 0, PL_ROLE_MASTER);
     if (b->s->optimizer == PL_OPTIMIZER_SGD) {
         struct pl_operand in[] = {w, g, clip, master}, out[] = {w, master};
-        PL_OP(b, PL_OP_SGD, attr, in, out);
+        PL_EMIT(b, SGD, attr, in, out);
         return;
     }
     struct pl_operand m = state(b, index, id, 0, PL_ROLE_MOMENT1);
     struct pl_operand v = state(b, index, id, 0, PL_ROLE_MOMENT2);
     struct pl_operand in[] = {w, g, m, v, clip, master}, out[] = {w, m, v, master};
-    PL_OP(b, PL_OP_ADAMW, attr, in, out);
+    PL_EMIT(b, ADAMW, attr, in, out);
 }
 
 static void square_sum(struct pl_builder *b, uint32_t id, uint32_t index) {
@@ -191,7 +191,7 @@ static void square_sum(struct pl_builder *b, uint32_t id, uint32_t index) {
     struct pl_operand partial = pl_arg_rows(pl_build_now(b, b->partials), index, 1);
     struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partial, ws};
     struct pl_operand out[] = {partial};
-    PL_OP(b, PL_OP_SQUARE_SUM, attr, in, out);
+    PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
 void pl_build_updates(struct pl_builder *b) {
@@ -204,7 +204,7 @@ void pl_build_updates(struct pl_builder *b) {
     struct pl_operand in[] = {pl_arg(pl_build_now(b, b->partials)),
                               pl_arg(pl_build_now(b, b->p->loss)), clip};
     struct pl_operand out[] = {clip};
-    PL_OP(b, PL_OP_CLIP_SCALE, (struct pl_attr){.max_norm = (float)b->s->max_grad_norm}, in, out);
+    PL_EMIT(b, CLIP_SCALE, (struct pl_attr){.max_norm = (float)b->s->max_grad_norm}, in, out);
     for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) update(b, i, &states);
     free(states.id);

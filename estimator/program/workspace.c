@@ -5,25 +5,25 @@
 #include "estimator/program/workspace_gemm.h"
 
 /* One double per chunk of the gradient. */
-static uint64_t ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
-                              uint64_t cols) {
+uint64_t pl_ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                          uint64_t cols) {
     uint64_t elements;
     (void)t, (void)attr;
     if (!pl_u64_mul(rows, cols, &elements)) elements = UINT64_MAX;
     return pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
 }
 
-static const pl_ws_rule cpu_rules[PL_OP_COUNT] = {
-    [PL_OP_SQUARE_SUM] = ws_square_sum,          [PL_OP_ATTENTION] = pl_ws_attention,
-    [PL_OP_ATTENTION_CACHED] = pl_ws_attention,  [PL_OP_ATTENTION_BWD] = pl_ws_attention_bwd,
-    [PL_OP_RMSNORM_BWD] = pl_ws_rmsnorm_bwd,     [PL_OP_QK_NORM_BWD] = pl_ws_qk_norm_bwd,
-    [PL_OP_CROSS_ENTROPY] = pl_ws_cross_entropy,
+static const struct {
+    pl_ws_rule cpu, cuda;
+} rules[PL_OP_COUNT] = {
+#define PL_SCRATCH(KIND, cpu, cuda) [PL_OP_##KIND] = {cpu, cuda},
+#include "estimator/program/op_rows.h"
 };
 
 uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
                                const struct pl_attr *attr, uint64_t rows, uint64_t cols) {
-    const pl_ws_rule *rules = t->backend == PL_BACKEND_CUDA ? pl_ws_cuda_rules : cpu_rules;
-    return rules[kind] ? rules[kind](t, attr, rows, cols) : 0;
+    const pl_ws_rule rule = t->backend == PL_BACKEND_CUDA ? rules[kind].cuda : rules[kind].cpu;
+    return rule ? rule(t, attr, rows, cols) : 0;
 }
 
 /* One set of blocks per worker. */

@@ -26,29 +26,29 @@ static inline uint64_t pl_attention_delta_floats(uint64_t tokens, uint64_t heads
 
 /* Parts of one worker's scratch. Dp = padded head size. X(name, floats) */
 #define PL_ATTENTION_FWD_PARTS(X, Dp)                                                              \
-    X(qt, PL_ATTENTION_Q *(Dp))                                                                    \
-    X(k, PL_ATTENTION_K *(Dp))                                                                     \
-    X(v, PL_ATTENTION_K *(Dp))                                                                     \
-    X(scores, PL_ATTENTION_K *PL_ATTENTION_Q)                                                      \
-    X(o, PL_ATTENTION_Q *(Dp))                                                                     \
-    X(max, PL_ATTENTION_Q)                                                                         \
-    X(sum, PL_ATTENTION_Q)                                                                         \
-    X(keep, PL_ATTENTION_Q)
+    X(qt, PL_ATTENTION_QUERIES *(Dp))                                                              \
+    X(k, PL_ATTENTION_KEYS *(Dp))                                                                  \
+    X(v, PL_ATTENTION_KEYS *(Dp))                                                                  \
+    X(scores, PL_ATTENTION_KEYS *PL_ATTENTION_QUERIES)                                             \
+    X(o, PL_ATTENTION_QUERIES *(Dp))                                                               \
+    X(max, PL_ATTENTION_QUERIES)                                                                   \
+    X(sum, PL_ATTENTION_QUERIES)                                                                   \
+    X(keep, PL_ATTENTION_QUERIES)
 
 #define PL_ATTENTION_BWD_PARTS(X, Dp)                                                              \
-    X(q, PL_ATTENTION_Q *(Dp))                                                                     \
-    X(qt, PL_ATTENTION_Q *(Dp))                                                                    \
-    X(go, PL_ATTENTION_Q *(Dp))                                                                    \
-    X(got, PL_ATTENTION_Q *(Dp))                                                                   \
-    X(k, PL_ATTENTION_K *(Dp))                                                                     \
-    X(v, PL_ATTENTION_K *(Dp))                                                                     \
-    X(p, PL_ATTENTION_K *PL_ATTENTION_Q)                                                           \
-    X(ds, PL_ATTENTION_K *PL_ATTENTION_Q)                                                          \
-    X(dq, PL_ATTENTION_Q *(Dp))                                                                    \
-    X(dq_sum, PL_ATTENTION_Q *(Dp))                                                                \
-    X(dk, PL_ATTENTION_K *(Dp))                                                                    \
-    X(dv, PL_ATTENTION_K *(Dp))                                                                    \
-    X(lse, PL_ATTENTION_Q)                                                                         \
-    X(delta, PL_ATTENTION_Q)
+    X(q, PL_ATTENTION_QUERIES *(Dp))                                                               \
+    X(qt, PL_ATTENTION_QUERIES *(Dp))                                                              \
+    X(go, PL_ATTENTION_QUERIES *(Dp))                                                              \
+    X(got, PL_ATTENTION_QUERIES *(Dp))                                                             \
+    X(k, PL_ATTENTION_KEYS *(Dp))                                                                  \
+    X(v, PL_ATTENTION_KEYS *(Dp))                                                                  \
+    X(p, PL_ATTENTION_KEYS *PL_ATTENTION_QUERIES)                                                  \
+    X(ds, PL_ATTENTION_KEYS *PL_ATTENTION_QUERIES)                                                 \
+    X(dq, PL_ATTENTION_QUERIES *(Dp))                                                              \
+    X(dq_sum, PL_ATTENTION_QUERIES *(Dp))                                                          \
+    X(dk, PL_ATTENTION_KEYS *(Dp))                                                                 \
+    X(dv, PL_ATTENTION_KEYS *(Dp))                                                                 \
+    X(lse, PL_ATTENTION_QUERIES)                                                                   \
+    X(delta, PL_ATTENTION_QUERIES)
 
 #endif

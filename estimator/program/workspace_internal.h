@@ -1,4 +1,4 @@
-/* workspace_internal.h - scratch rules of single ops, gathered by workspace.c.
+/* workspace_internal.h - scratch rules of single ops, which op_rows.h names.
  *
  * rows, cols: of the op's first matrix operand; bytes are what its kernel lays out, 0 = none. The
  * kernels size their layout by the same functions, with the rows of the call at hand, so a rule
@@ -12,7 +12,9 @@
 typedef uint64_t (*pl_ws_rule)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                                uint64_t cols);
 
-extern const pl_ws_rule pl_ws_cuda_rules[PL_OP_COUNT];
+/* workspace.c */
+uint64_t pl_ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                          uint64_t cols);
 
 /* workspace_attention.c */
 uint64_t pl_ws_attention(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,

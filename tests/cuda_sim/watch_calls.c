@@ -7,31 +7,19 @@
 #include "tests/cuda_sim/sim.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 extern const pl_kernel_fn plsim_plain_kernels[PL_OP_COUNT];
 extern const pl_group_fn plsim_plain_groups[PL_OP_COUNT];
 
-/* What ops.h calls the operands, one word each. */
-static const char *const ins[] = {
-#define X(kind, name, in, out) in,
-    PL_OP_MAP(X)
-#undef X
-};
-static const char *const outs[] = {
-#define X(kind, name, in, out) out,
-    PL_OP_MAP(X)
-#undef X
-};
-
-static struct plsim_window window_of(const struct pl_view *v, const char *name, bool is_output) {
+static struct plsim_window window_of(const struct pl_view *v, const struct pl_operand_row *row,
+                                     bool is_output) {
     const uint64_t size = pl_dtype_bytes(v->dtype);
-    return (struct plsim_window){.name = name,
+    return (struct plsim_window){.name = row->name,
                                  .p = v->p,
                                  .rows = v->rows,
                                  .row_bytes = v->cols * size,
                                  .stride_bytes = v->ld * size,
-                                 .is_written = is_output || strncmp(name, "ws", 2) == 0};
+                                 .is_written = is_output || row->use == PL_USE_SCRATCH};
 }
 
 static struct plsim_window facts_window(const struct pl_facts *facts) {
@@ -43,14 +31,11 @@ static struct plsim_window facts_window(const struct pl_facts *facts) {
 }
 
 /* Windows of the operands that are there; returns how many. */
-static int add_windows(const struct pl_view *views, int n, const char *names, bool are_outputs,
-                       struct plsim_window *windows) {
+static int add_windows(const struct pl_view *views, const struct pl_operand_row *rows, int n,
+                       bool are_outputs, struct plsim_window *windows) {
     int count = 0;
-    for (int i = 0; i < n && *names; i++) {
-        if (views[i].p) windows[count++] = window_of(&views[i], names, are_outputs);
-        names += strcspn(names, " ");
-        names += *names == ' ';
-    }
+    for (int i = 0; i < n; i++)
+        if (views[i].p) windows[count++] = window_of(&views[i], &rows[i], are_outputs);
     return count;
 }
 
@@ -58,13 +43,14 @@ static int add_windows(const struct pl_view *views, int n, const char *names, bo
 static void tell(const struct pl_call *calls, uint32_t n, enum pl_op_kind kind) {
     enum { EACH = PL_OP_MAX_IN + PL_OP_MAX_OUT + 1 };
     static struct plsim_window *windows;
+    const struct pl_op_row *row = &pl_op_rows[kind];
     int count = 0;
     free(windows);
     windows = calloc(n, EACH * sizeof *windows);
     if (!windows) plsim_die("no memory for the windows of %u calls", n);
     for (uint32_t i = 0; i < n; i++) {
-        count += add_windows(calls[i].out, PL_OP_MAX_OUT, outs[kind], true, windows + count);
-        count += add_windows(calls[i].in, PL_OP_MAX_IN, ins[kind], false, windows + count);
+        count += add_windows(calls[i].out, row->out, row->n_out, true, windows + count);
+        count += add_windows(calls[i].in, row->in, row->n_in, false, windows + count);
         if (calls[i].batch && calls[i].batch->facts)
             windows[count++] = facts_window(calls[i].batch->facts);
     }
@@ -86,29 +72,23 @@ static pl_err call_group(struct pl_device *dev, const struct pl_call *calls, uin
     return err;
 }
 
-#define X(kind, op)                                                                                \
-    static pl_err call_##op(struct pl_device *dev, const struct pl_call *c) {                      \
-        return call(dev, c, PL_OP_##kind);                                                         \
-    }
-PL_CUDA_OPS(X)
-#undef X
-
-#define X(kind, op)                                                                                \
-    static pl_err call_##op##_group(struct pl_device *dev, const struct pl_call *calls,            \
-                                    uint32_t n) {                                                  \
-        return call_group(dev, calls, n, PL_OP_##kind);                                            \
-    }
-PL_CUDA_GROUPS(X)
-#undef X
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_WITH_KERNEL_##RUNS(static pl_err call_##name(                                               \
+        struct pl_device *dev, const struct pl_call *c) { return call(dev, c, PL_OP_##KIND); })    \
+        PL_WITH_GROUP_##RUNS(static pl_err call_##name##_group(                                    \
+            struct pl_device *dev, const struct pl_call *calls, uint32_t n) {                      \
+            return call_group(dev, calls, n, PL_OP_##KIND);                                        \
+        })
+#include "estimator/program/op_rows.h"
 
 const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
-#define X(kind, op) [PL_OP_##kind] = call_##op,
-    PL_CUDA_OPS(X)
-#undef X
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = call_##name, )
+#include "estimator/program/op_rows.h"
 };
 
 const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
-#define X(kind, op) [PL_OP_##kind] = call_##op##_group,
-    PL_CUDA_GROUPS(X)
-#undef X
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_WITH_GROUP_##RUNS([PL_OP_##KIND] = call_##name##_group, )
+#include "estimator/program/op_rows.h"
 };

@@ -1,6 +1,6 @@
 /* attention.h - the tiles that both directions of attention are made of.
  *
- * A tile is PL_ATTENTION_Q queries by PL_ATTENTION_K keys of one head, in fp32 scratch. Scores are
+ * A tile is PL_ATTENTION_QUERIES queries by PL_ATTENTION_KEYS keys of one head, in fp32 scratch. Scores are
  * held transposed, [key][query]: then the maximum and the sum over keys run down columns, a whole
  * vector of queries at a time, and no horizontal reduction is needed. Columns of a packed head are
  * padded with zeros to a multiple of PL_ATTENTION_PAD, queries to whole vectors, so that products
@@ -65,26 +65,27 @@ struct pl_seen {
     uint32_t first, end;
 };
 static inline struct pl_seen pl_tile_seen(uint64_t q0, uint64_t key, uint64_t window) {
-    struct pl_seen s = {0, PL_ATTENTION_Q};
-    if (key > q0) s.first = (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_Q);
+    struct pl_seen s = {0, PL_ATTENTION_QUERIES};
+    if (key > q0) s.first = (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_QUERIES);
     if (window) s.end = (uint32_t)pl_u64_min(key + window - pl_u64_min(q0, key + window), s.end);
     return s;
 }
 
 /* The first query of a tile starting at q0 whose vector has one that sees the key. */
 static inline uint32_t pl_tile_seen_vector(uint64_t q0, uint64_t key) {
-    return key > q0 ? (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_Q) / PL_LANES * PL_LANES : 0;
+    return key > q0 ? (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_QUERIES) / PL_LANES * PL_LANES
+                    : 0;
 }
 
 /* First and last+1 key block that the queries [q0, q0+n) look at. */
 static inline uint64_t pl_first_key_block(uint64_t q0, uint64_t window) {
-    return window && q0 + 1 > window ? (q0 + 1 - window) / PL_ATTENTION_K : 0;
+    return window && q0 + 1 > window ? (q0 + 1 - window) / PL_ATTENTION_KEYS : 0;
 }
 static inline uint64_t pl_end_key_block(uint64_t q0, uint64_t n) {
-    return (q0 + n + PL_ATTENTION_K - 1) / PL_ATTENTION_K;
+    return (q0 + n + PL_ATTENTION_KEYS - 1) / PL_ATTENTION_KEYS;
 }
 
-/* A tile of at most PL_ATTENTION_Q queries of one head of keys, and the keys it sees: what
+/* A tile of at most PL_ATTENTION_QUERIES queries of one head of keys, and the keys it sees: what
  * ATTENTION and ATTENTION_CACHED are made of. The queries are rows q_row, q_row + 1, ... at the
  * positions q0, q0 + 1, ..., or, when `level`, all at position q0. */
 struct pl_attention_walk {

@@ -77,7 +77,7 @@ static struct pl_head_rows head_rows(const struct task *t, const struct pl_view 
 
 static void load_keys(struct task *t, uint64_t k0) {
     t->k0 = k0;
-    t->n_keys = (uint32_t)pl_u64_min(t->length - k0, PL_ATTENTION_K);
+    t->n_keys = (uint32_t)pl_u64_min(t->length - k0, PL_ATTENTION_KEYS);
     const struct pl_head_rows k = head_rows(t, &t->a->k, k0, t->kv_head, t->n_keys);
     const struct pl_head_rows v = head_rows(t, &t->a->v, k0, t->kv_head, t->n_keys);
     PL_LEVEL_NAME(pl_tile_pack)(&k, t->a->ld, t->s.k);
@@ -86,7 +86,7 @@ static void load_keys(struct task *t, uint64_t k0) {
 
 static void load_queries(struct task *t, uint64_t q0) {
     const struct attention *a = t->a;
-    const uint32_t n = (uint32_t)pl_u64_min(t->length - q0, PL_ATTENTION_Q);
+    const uint32_t n = (uint32_t)pl_u64_min(t->length - q0, PL_ATTENTION_QUERIES);
     t->q0 = q0;
     t->n_queries = n;
     t->columns = pl_tile_columns(n);
@@ -96,7 +96,7 @@ static void load_queries(struct task *t, uint64_t q0) {
     PL_LEVEL_NAME(pl_tile_pack)(&go, a->ld, t->s.go);
     PL_LEVEL_NAME(pl_tile_turn)(&q, t->columns, t->s.qt);
     PL_LEVEL_NAME(pl_tile_turn)(&go, t->columns, t->s.got);
-    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
+    for (uint32_t i = 0; i < PL_ATTENTION_QUERIES; i++) {
         const uint64_t row = t->row0 + q0 + i;
         t->s.lse[i] = i < n ? LOG2_E * *(const float *)pl_at(&a->lse, row, t->head) : 0.0f;
         t->s.delta[i] = i < n ? a->delta[row * a->attr->heads + t->head] : 0.0f;
@@ -116,7 +116,7 @@ static inline void gradient_of(float *restrict p, float *restrict ds, const floa
 static void softmax_gradient(const struct task *t) {
     const uint64_t window = t->a->attr->window;
     for (uint32_t j = 0; j < t->n_keys; j++) {
-        float *p = t->s.p + j * PL_ATTENTION_Q, *ds = t->s.ds + j * PL_ATTENTION_Q;
+        float *p = t->s.p + j * PL_ATTENTION_QUERIES, *ds = t->s.ds + j * PL_ATTENTION_QUERIES;
         for (uint32_t i = pl_tile_seen_vector(t->q0, t->k0 + j); i < t->columns; i += PL_LANES)
             gradient_of(p + i, ds + i, t->s.lse + i, t->s.delta + i);
         const struct pl_seen seen = pl_tile_seen(t->q0, t->k0 + j, window);
@@ -139,7 +139,7 @@ static void compute_tile(const struct task *t) {
                                      .b = t->s.qt,
                                      .ldb = t->columns,
                                      .c = t->s.p,
-                                     .ldc = PL_ATTENTION_Q,
+                                     .ldc = PL_ATTENTION_QUERIES,
                                      .alpha = t->a->attr->scale * LOG2_E,
                                      .triangle = PL_TRIANGLE_KEYS_BY_QUERIES,
                                      .diag = (int64_t)t->k0 - (int64_t)t->q0};
@@ -158,7 +158,7 @@ static void add_key_gradients(const struct task *t, bool add) {
                                 .n = t->a->ld,
                                 .k = t->n_queries,
                                 .a = t->s.ds,
-                                .rs = PL_ATTENTION_Q,
+                                .rs = PL_ATTENTION_QUERIES,
                                 .ks = 1,
                                 .b = t->s.q,
                                 .ldb = t->a->ld,
@@ -182,7 +182,7 @@ static void add_query_gradient(const struct task *t, float *dst, uint64_t ld) {
                                       .k = t->n_keys,
                                       .a = t->s.ds,
                                       .rs = 1,
-                                      .ks = PL_ATTENTION_Q,
+                                      .ks = PL_ATTENTION_QUERIES,
                                       .b = t->s.k,
                                       .ldb = t->a->ld,
                                       .c = t->s.dq,
@@ -191,7 +191,7 @@ static void add_query_gradient(const struct task *t, float *dst, uint64_t ld) {
                                       .triangle = PL_TRIANGLE_SUM_KEYS,
                                       .diag = (int64_t)t->k0 - (int64_t)t->q0};
     const uint32_t dim = t->a->attr->head_dim;
-    const bool add = t->k0 / PL_ATTENTION_K > pl_first_key_block(t->q0, t->a->attr->window);
+    const bool add = t->k0 / PL_ATTENTION_KEYS > pl_first_key_block(t->q0, t->a->attr->window);
     PL_LEVEL_NAME(pl_tile_multiply)(&g);
     for (uint32_t i = 0; i < t->n_queries; i++) {
         const float *restrict src = t->s.dq + i * t->a->ld;
@@ -218,10 +218,10 @@ static void run_keys(struct task *t, uint64_t block) {
     const struct attention *a = t->a;
     const uint32_t group = a->attr->heads / a->attr->kv_heads;
     bool add = false;
-    load_keys(t, block * PL_ATTENTION_K);
+    load_keys(t, block * PL_ATTENTION_KEYS);
     for (t->head = t->kv_head * group; t->head < (t->kv_head + 1) * group; t->head++) {
-        uint64_t q0 = t->k0 / PL_ATTENTION_Q * PL_ATTENTION_Q;
-        for (; q0 < t->length; q0 += PL_ATTENTION_Q) {
+        uint64_t q0 = t->k0 / PL_ATTENTION_QUERIES * PL_ATTENTION_QUERIES;
+        for (; q0 < t->length; q0 += PL_ATTENTION_QUERIES) {
             if (pl_first_key_block(q0, a->attr->window) > block) break;
             load_queries(t, q0);
             compute_tile(t);
@@ -243,7 +243,7 @@ static void run_queries(struct task *t, uint64_t q0) {
     load_queries(t, q0);
     const uint64_t end = pl_end_key_block(q0, t->n_queries);
     for (uint64_t b = pl_first_key_block(q0, a->attr->window); b < end; b++) {
-        load_keys(t, b * PL_ATTENTION_K);
+        load_keys(t, b * PL_ATTENTION_KEYS);
         compute_tile(t);
         add_query_gradient(t, t->s.dq_sum, a->ld);
     }
@@ -254,16 +254,16 @@ static void run_together(struct task *t, uint64_t n) {
     const struct attention *a = t->a;
     t->kv_head = (uint32_t)(n % a->attr->kv_heads);
     t->row0 = pl_sequence(&a->offsets, n / a->attr->kv_heads, &t->length);
-    for (uint64_t b = 0; b * PL_ATTENTION_K < t->length; b++)
+    for (uint64_t b = 0; b * PL_ATTENTION_KEYS < t->length; b++)
         run_keys(t, b);
 }
 
 static uint64_t key_tasks(const struct attention *a) {
-    return pl_u64_div_up(a->longest, PL_ATTENTION_K) * a->n_seqs * a->attr->kv_heads;
+    return pl_u64_div_up(a->longest, PL_ATTENTION_KEYS) * a->n_seqs * a->attr->kv_heads;
 }
 
 static uint64_t query_tasks(const struct attention *a) {
-    return pl_u64_div_up(a->longest, PL_ATTENTION_Q) * a->n_seqs * a->attr->heads;
+    return pl_u64_div_up(a->longest, PL_ATTENTION_QUERIES) * a->n_seqs * a->attr->heads;
 }
 
 /* Blocks of keys from the first, which most queries see; then blocks of queries from the last,
@@ -275,12 +275,12 @@ static void run_apart(struct task *t, uint64_t n) {
         const uint64_t block = n / kv_heads / a->n_seqs;
         t->kv_head = (uint32_t)(n % kv_heads);
         t->row0 = pl_sequence(&a->offsets, n / kv_heads % a->n_seqs, &t->length);
-        if (block * PL_ATTENTION_K < t->length) run_keys(t, block);
+        if (block * PL_ATTENTION_KEYS < t->length) run_keys(t, block);
         return;
     }
     n -= key_tasks(a);
-    const uint64_t blocks = pl_u64_div_up(a->longest, PL_ATTENTION_Q);
-    const uint64_t q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_Q;
+    const uint64_t blocks = pl_u64_div_up(a->longest, PL_ATTENTION_QUERIES);
+    const uint64_t q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_QUERIES;
     t->head = (uint32_t)(n % heads);
     t->kv_head = t->head / (heads / kv_heads);
     t->row0 = pl_sequence(&a->offsets, n / heads % a->n_seqs, &t->length);

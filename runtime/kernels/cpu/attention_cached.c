@@ -106,8 +106,8 @@ static struct pl_view heads_of_row(const struct pl_view *v, uint64_t row, uint64
 /* Heads [head, ...) of the group, up to a whole tile; the other heads' tasks find nothing left. */
 static void walk_token(struct pl_attention_walk *w, const struct piece *x, uint32_t group) {
     const uint32_t in_group = w->head % group, dim = w->attr->head_dim;
-    if (in_group % PL_ATTENTION_Q) return;
-    w->n_queries = (uint32_t)pl_u64_min(group - in_group, PL_ATTENTION_Q);
+    if (in_group % PL_ATTENTION_QUERIES) return;
+    w->n_queries = (uint32_t)pl_u64_min(group - in_group, PL_ATTENTION_QUERIES);
     w->q = heads_of_row(&w->q, x->row0, w->head, w->n_queries, dim);
     w->o = heads_of_row(&w->o, x->row0, w->head, w->n_queries, dim);
     w->q_row = w->q_col = 0;
@@ -118,9 +118,9 @@ static void walk_token(struct pl_attention_walk *w, const struct piece *x, uint3
 }
 
 static void walk_prompt(struct pl_attention_walk *w, const struct piece *x, uint64_t block) {
-    const uint64_t first = block * PL_ATTENTION_Q;
+    const uint64_t first = block * PL_ATTENTION_QUERIES;
     if (first >= x->length) return;
-    w->n_queries = (uint32_t)pl_u64_min(x->length - first, PL_ATTENTION_Q);
+    w->n_queries = (uint32_t)pl_u64_min(x->length - first, PL_ATTENTION_QUERIES);
     w->q_row = x->row0 + first;
     w->q_col = (uint64_t)w->head * w->attr->head_dim;
     w->q0 = x->first + first;
@@ -169,8 +169,8 @@ pl_err PL_CPU(attention_cached)(struct pl_device *dev, const struct pl_call *c) 
         !are_inside(&a.pieces, pl_u64_min(c->in[0].rows, c->in[3].rows), c->in[1].rows))
         return PL_ERR_PLAN_BROKEN;
     a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
-    a.blocks =
-        pl_u64_div_up(pl_longest_sequence(&a.pieces.offsets, a.pieces.n_seqs), PL_ATTENTION_Q);
+    a.blocks = pl_u64_div_up(pl_longest_sequence(&a.pieces.offsets, a.pieces.n_seqs),
+                             PL_ATTENTION_QUERIES);
     pl_cpu_rows(dev, a.blocks * a.pieces.n_seqs * c->attr->heads, 1, run_tasks, &a);
     return PL_ERR_OK;
 }

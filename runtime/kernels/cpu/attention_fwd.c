@@ -1,6 +1,6 @@
 /* attention_fwd.c - ATTENTION: causal, variable length, blockwise with an online softmax.
  *
- * No [S,S] buffer exists: a task owns PL_ATTENTION_Q queries of one head and walks their key
+ * No [S,S] buffer exists: a task owns PL_ATTENTION_QUERIES queries of one head and walks their key
  * blocks, keeping a running maximum and sum per query (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; blocks as in Dao et al., "FlashAttention", 2022). Scores carry a
  * factor log2(e), so that the exponential is a power of two. */
@@ -37,7 +37,7 @@ static struct scratch carve(float *base, uint64_t padded) {
 static struct pl_seen seen_by(const struct pl_attention_walk *w, uint64_t key) {
     const uint64_t window = w->attr->window;
     if (!w->level) return pl_tile_seen(w->q0, key, window);
-    return (struct pl_seen){0, window && key + window <= w->q0 ? 0 : PL_ATTENTION_Q};
+    return (struct pl_seen){0, window && key + window <= w->q0 ? 0 : PL_ATTENTION_QUERIES};
 }
 
 /* First query of the vectors that see any of the SOFTMAX_ROWS keys that row j is one of. */
@@ -49,7 +49,7 @@ static uint32_t first_column(const struct task *t, uint64_t k0, uint32_t j) {
  * those of the rows up to the next multiple of SOFTMAX_ROWS, which belong to the scratch. */
 static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
     for (uint32_t j = 0; j % SOFTMAX_ROWS || j < n_keys; j++) {
-        float *scores = t->s.scores + j * PL_ATTENTION_Q;
+        float *scores = t->s.scores + j * PL_ATTENTION_QUERIES;
         const struct pl_seen seen = seen_by(t->w, k0 + j);
         const uint32_t first = j < n_keys ? seen.first : t->columns;
         for (uint32_t i = first_column(t, k0, j); i < first; i++)
@@ -62,8 +62,8 @@ static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
 /* max[i] = the largest of it and four scores, for the queries of a vector. */
 static inline void take_max(const float *restrict r, float *restrict max) {
     for (uint32_t i = 0; i < PL_LANES; i++) {
-        float a = r[i], b = r[i + PL_ATTENTION_Q];
-        float c = r[i + 2 * PL_ATTENTION_Q], d = r[i + 3 * PL_ATTENTION_Q];
+        float a = r[i], b = r[i + PL_ATTENTION_QUERIES];
+        float c = r[i + 2 * PL_ATTENTION_QUERIES], d = r[i + 3 * PL_ATTENTION_QUERIES];
         a = a > b ? a : b;
         c = c > d ? c : d;
         a = a > c ? a : c;
@@ -75,13 +75,13 @@ static inline void take_max(const float *restrict r, float *restrict max) {
 static inline void take_exp(float *restrict r, const float *restrict max, float *restrict sum) {
     for (uint32_t i = 0; i < PL_LANES; i++) {
         float a = pl_exp2_nonpositive(r[i] - max[i]);
-        float b = pl_exp2_nonpositive(r[i + PL_ATTENTION_Q] - max[i]);
-        float c = pl_exp2_nonpositive(r[i + 2 * PL_ATTENTION_Q] - max[i]);
-        float d = pl_exp2_nonpositive(r[i + 3 * PL_ATTENTION_Q] - max[i]);
+        float b = pl_exp2_nonpositive(r[i + PL_ATTENTION_QUERIES] - max[i]);
+        float c = pl_exp2_nonpositive(r[i + 2 * PL_ATTENTION_QUERIES] - max[i]);
+        float d = pl_exp2_nonpositive(r[i + 3 * PL_ATTENTION_QUERIES] - max[i]);
         r[i] = a;
-        r[i + PL_ATTENTION_Q] = b;
-        r[i + 2 * PL_ATTENTION_Q] = c;
-        r[i + 3 * PL_ATTENTION_Q] = d;
+        r[i + PL_ATTENTION_QUERIES] = b;
+        r[i + 2 * PL_ATTENTION_QUERIES] = c;
+        r[i + 3 * PL_ATTENTION_QUERIES] = d;
         sum[i] += (a + b) + (c + d);
     }
 }
@@ -95,18 +95,18 @@ static void online_softmax(const struct task *t, uint64_t k0, uint32_t n) {
         keep[i] = max[i];
     for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS)
         for (uint32_t i = first_column(t, k0, j); i < t->columns; i += PL_LANES)
-            take_max(t->s.scores + j * PL_ATTENTION_Q + i, max + i);
+            take_max(t->s.scores + j * PL_ATTENTION_QUERIES + i, max + i);
     for (uint32_t i = 0; i < t->columns; i++) {
         keep[i] = pl_exp2_nonpositive(keep[i] - max[i]);
         sum[i] *= keep[i];
     }
     for (uint32_t j = 0; j < n; j += SOFTMAX_ROWS) {
         const uint32_t first = first_column(t, k0, j);
-        float *scores = t->s.scores + j * PL_ATTENTION_Q;
+        float *scores = t->s.scores + j * PL_ATTENTION_QUERIES;
         for (uint32_t i = first; i < t->columns; i += PL_LANES)
             take_exp(scores + i, max + i, sum + i);
         for (uint32_t r = 0; r < SOFTMAX_ROWS; r++)
-            memset(scores + r * PL_ATTENTION_Q, 0, first * sizeof *scores);
+            memset(scores + r * PL_ATTENTION_QUERIES, 0, first * sizeof *scores);
     }
 }
 
@@ -122,7 +122,7 @@ static void scale_rows(float *x, uint32_t n, size_t ld, const float *restrict fa
 static void add_key_block(const struct task *t, uint64_t k0, bool first) {
     const struct pl_attention_walk *w = t->w;
     const uint32_t dim = w->attr->head_dim, ld = w->ld;
-    const uint64_t end = pl_u64_min(k0 + PL_ATTENTION_K, w->end);
+    const uint64_t end = pl_u64_min(k0 + PL_ATTENTION_KEYS, w->end);
     const uint32_t n = (uint32_t)(end - k0);
     const int64_t diag = (int64_t)k0 - (int64_t)w->q0;
     const struct pl_head_rows k = {&w->k, w->kv_row + k0, w->kv_col, n, dim};
@@ -140,7 +140,7 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
                                            .ldb = t->columns,
                                            .alpha = w->attr->scale * LOG2_E,
                                            .c = t->s.scores,
-                                           .ldc = PL_ATTENTION_Q,
+                                           .ldc = PL_ATTENTION_QUERIES,
                                            .triangle = w->level ? PL_TRIANGLE_NONE
                                                                 : PL_TRIANGLE_KEYS_BY_QUERIES,
                                            .diag = diag};
@@ -153,7 +153,7 @@ static void add_key_block(const struct task *t, uint64_t k0, bool first) {
                                         .k = n,
                                         .a = t->s.scores,
                                         .rs = 1,
-                                        .ks = PL_ATTENTION_Q,
+                                        .ks = PL_ATTENTION_QUERIES,
                                         .b = t->s.v,
                                         .ldb = ld,
                                         .c = t->s.o,
@@ -186,14 +186,14 @@ void PL_LEVEL_NAME(pl_attention_walk)(const struct pl_attention_walk *w) {
     const struct task t = {w, carve(w->scratch, w->ld), pl_tile_columns(w->n_queries)};
     const struct pl_head_rows q = {&w->q, w->q_row, w->q_col, w->n_queries, w->attr->head_dim};
     PL_LEVEL_NAME(pl_tile_turn)(&q, t.columns, t.s.qt);
-    for (uint32_t i = 0; i < PL_ATTENTION_Q; i++) {
+    for (uint32_t i = 0; i < PL_ATTENTION_QUERIES; i++) {
         t.s.max[i] = NO_MAX;
         t.s.sum[i] = 0.0f;
     }
     const uint64_t first = pl_first_key_block(w->q0, w->attr->window);
-    const uint64_t end = pl_u64_div_up(w->end, PL_ATTENTION_K);
+    const uint64_t end = pl_u64_div_up(w->end, PL_ATTENTION_KEYS);
     for (uint64_t b = first; b < end; b++)
-        add_key_block(&t, b * PL_ATTENTION_K, b == first);
+        add_key_block(&t, b * PL_ATTENTION_KEYS, b == first);
     finish(&t);
 }
 
@@ -210,7 +210,7 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
     const struct pl_attr *attr = a->walk.attr;
     const uint32_t heads = attr->heads;
     const uint64_t blocks =
-        pl_u64_div_up(pl_longest_sequence(&a->offsets, a->n_seqs), PL_ATTENTION_Q);
+        pl_u64_div_up(pl_longest_sequence(&a->offsets, a->n_seqs), PL_ATTENTION_QUERIES);
     for (uint64_t n = task0; n < task1; n++) {
         struct pl_attention_walk w = a->walk;
         uint64_t length;
@@ -218,10 +218,10 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
         w.q_col = (uint64_t)w.head * attr->head_dim;
         w.kv_col = (uint64_t)(w.head / (heads / attr->kv_heads)) * attr->head_dim;
         w.kv_row = pl_sequence(&a->offsets, n / heads % a->n_seqs, &length);
-        w.q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_Q;
+        w.q0 = (blocks - 1 - n / heads / a->n_seqs) * PL_ATTENTION_QUERIES;
         if (w.q0 >= length) continue;
         w.q_row = w.kv_row + w.q0;
-        w.n_queries = (uint32_t)pl_u64_min(length - w.q0, PL_ATTENTION_Q);
+        w.n_queries = (uint32_t)pl_u64_min(length - w.q0, PL_ATTENTION_QUERIES);
         w.end = w.q0 + w.n_queries;
         w.scratch += worker * a->floats_per_worker;
         PL_LEVEL_NAME(pl_attention_walk)(&w);
@@ -248,7 +248,7 @@ pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
     if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;
     a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
     const uint64_t longest = pl_longest_sequence(&a.offsets, a.n_seqs);
-    pl_cpu_rows(dev, pl_u64_div_up(longest, PL_ATTENTION_Q) * a.n_seqs * c->attr->heads, 1,
+    pl_cpu_rows(dev, pl_u64_div_up(longest, PL_ATTENTION_QUERIES) * a.n_seqs * c->attr->heads, 1,
                 run_tasks, &a);
     return PL_ERR_OK;
 }

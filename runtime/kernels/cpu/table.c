@@ -3,9 +3,9 @@
 
 extern const pl_kernel_fn PL_LEVEL_NAME(pl_cpu_kernels)[PL_OP_COUNT];
 
-/* STAGE_IN and STAGE_OUT stay NULL: the checkpoint room does that copying. */
+/* What has no kernel stays NULL: the checkpoint room does that copying. */
 const pl_kernel_fn PL_LEVEL_NAME(pl_cpu_kernels)[PL_OP_COUNT] = {
-#define X(kind, op) [PL_OP_##kind] = PL_CPU(op),
-    PL_CPU_KERNELS(X)
-#undef X
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = PL_CPU(name), )
+#include "estimator/program/op_rows.h"
 };

@@ -3,17 +3,17 @@
 
 #include "runtime/device/cuda/cuda.h"
 
-/* STAGE_IN and STAGE_OUT are work of the checkpoint room. */
+/* What has no kernel is work of the checkpoint room. */
 const pl_kernel_fn pl_cuda_kernels[PL_OP_COUNT] = {
-#define X(kind, op) [PL_OP_##kind] = pl_cuda_##op,
-    PL_CUDA_OPS(X)
-#undef X
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_WITH_KERNEL_##RUNS([PL_OP_##KIND] = pl_cuda_##name, )
+#include "estimator/program/op_rows.h"
 };
 
 const pl_group_fn pl_cuda_groups[PL_OP_COUNT] = {
-#define X(kind, op) [PL_OP_##kind] = pl_cuda_##op##_group,
-    PL_CUDA_GROUPS(X)
-#undef X
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
+    PL_WITH_GROUP_##RUNS([PL_OP_##KIND] = pl_cuda_##name##_group, )
+#include "estimator/program/op_rows.h"
 };
 
 static const struct {

@@ -1,0 +1,373 @@
+/* op_rows.h - the ops of a step program: all that is to be known of each, in one place.
+ *
+ * Everything else that is said of an op follows from its row: the enums of ops.h, the checks of
+ * plan/check.c, costs, scratch, the tables of kernels, docs/operations.md. The includer defines
+ * those of these macros that it wants; the others are empty, and none is left afterwards.
+ *
+ *   PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)
+ *       COST: class of cost.h. RUNS: ALONE; TOGETHER, where a back-end may run neighbours as one;
+ *       NO_KERNEL. Inputs are PL_IN and outputs PL_OUT, in the order of op->in and op->out:
+ *   PL_IN(KIND, ID, name, TYPE, USE, ROWS, COLS)
+ *   PL_OUT(KIND, ID, name, TYPE, USE, ROWS, COLS)
+ *   PL_FLOPS(KIND, factor, rule)          FLOPs = factor * elements of the first input * rule
+ *   PL_SCRATCH(KIND, cpu, cuda)           rules of workspace_internal.h for the operand `ws`
+ *   PL_TRAFFIC(KIND, factor)              on a CPU so many times as slow as memory; see cost.c
+ *
+ * TYPE, USE and dimensions are those of ops.h. Matrices are row-major; weights are [out,in] as in
+ * the files. An output of the name of an input is that input, changed in place. All reductions run
+ * in fp32 or wider, in an order that does not depend on timing. Kernels accept 0 rows. */
+#ifndef PL_OP
+#define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)
+#endif
+#ifndef PL_IN
+#define PL_IN(KIND, ID, name, TYPE, USE, ROWS, COLS)
+#endif
+#ifndef PL_OUT
+#define PL_OUT(KIND, ID, name, TYPE, USE, ROWS, COLS)
+#endif
+#ifndef PL_FLOPS
+#define PL_FLOPS(KIND, factor, rule)
+#endif
+#ifndef PL_SCRATCH
+#define PL_SCRATCH(KIND, cpu, cuda)
+#endif
+#ifndef PL_TRAFFIC
+#define PL_TRAFFIC(KIND, factor)
+#endif
+
+/* clang-format off: a row reads as a table */
+
+PL_OP(EMBED, embed, ROWS, ALONE, "x[i] = W[ids[i]]",
+      PL_IN(EMBED, IDS, "ids", I32, NEEDED, N, ONE)
+      PL_IN(EMBED, W, "W", FLOAT, NEEDED, V, C),
+      PL_OUT(EMBED, X, "x", FLOAT, NEEDED, N, C))
+
+PL_OP(RMSNORM, rmsnorm, ROWS, ALONE, "rstd = 1/sqrt(mean(x^2)+eps); y = x * rstd * w",
+      PL_IN(RMSNORM, X, "x", FLOAT, NEEDED, N, C)
+      PL_IN(RMSNORM, W, "w", FLOAT, NEEDED, C, ONE),
+      PL_OUT(RMSNORM, Y, "y", FLOAT, NEEDED, N, C)
+      PL_OUT(RMSNORM, RSTD, "rstd", F32, NEEDED, N, ONE))
+
+PL_OP(ADD_RMSNORM, add_rmsnorm, ROWS, ALONE, "x += r; then as rmsnorm",
+      PL_IN(ADD_RMSNORM, X, "x", FLOAT, IN_PLACE, N, C)
+      PL_IN(ADD_RMSNORM, R, "r", FLOAT, NEEDED, N, C)
+      PL_IN(ADD_RMSNORM, W, "w", FLOAT, NEEDED, C, ONE),
+      PL_OUT(ADD_RMSNORM, X, "x", FLOAT, IN_PLACE, N, C)
+      PL_OUT(ADD_RMSNORM, Y, "y", FLOAT, NEEDED, N, C)
+      PL_OUT(ADD_RMSNORM, RSTD, "rstd", F32, NEEDED, N, ONE))
+
+PL_OP(RENORM, renorm, ROWS, ALONE, "y = x * rstd * w with a kept rstd",
+      PL_IN(RENORM, X, "x", FLOAT, NEEDED, N, C)
+      PL_IN(RENORM, W, "w", FLOAT, NEEDED, C, ONE)
+      PL_IN(RENORM, RSTD, "rstd", F32, NEEDED, N, ONE),
+      PL_OUT(RENORM, Y, "y", FLOAT, NEEDED, N, C))
+
+PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
+      "w = table[code] * absmax of its block, over the n elements of w, whose rows lie one after "
+      "another. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset",
+      PL_IN(DEQUANT4, CODES, "codes", U8, NEEDED, CODES, ONE)
+      PL_IN(DEQUANT4, ABSMAX, "absmax", F32, NEEDED, ANY, ONE)
+      PL_IN(DEQUANT4, ABSMAX8, "absmax8", U8, OPTIONAL, BLOCKS, ONE)
+      PL_IN(DEQUANT4, OFFSET, "offset", F32, OPTIONAL, ONE, ONE),
+      PL_OUT(DEQUANT4, W, "w", FLOAT, NEEDED, O, K))
+PL_TRAFFIC(DEQUANT4, 2)
+
+PL_OP(LINEAR, linear, PRODUCT, ALONE, "y (=|+=) alpha * x W^T + bias",
+      PL_IN(LINEAR, X, "x", FLOAT, NEEDED, N, K)
+      PL_IN(LINEAR, W, "W", FLOAT, NEEDED, O, K)
+      PL_IN(LINEAR, BIAS, "bias", FLOAT, OPTIONAL, O, ONE)
+      PL_IN(LINEAR, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(LINEAR, Y, "y", FLOAT, MAYBE_IN_PLACE, N, O),
+      PL_OUT(LINEAR, Y, "y", FLOAT, NEEDED, N, O))
+PL_FLOPS(LINEAR, 2, rows_of_second)
+PL_SCRATCH(LINEAR, NULL, pl_ws_cuda_product)
+
+PL_OP(QK_NORM, qk_norm, ROWS, ALONE,
+      "per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D",
+      PL_IN(QK_NORM, X, "x", FLOAT, NEEDED, N, HD)
+      PL_IN(QK_NORM, W, "w", FLOAT, NEEDED, D, ONE),
+      PL_OUT(QK_NORM, Y, "y", FLOAT, NEEDED, N, HD)
+      PL_OUT(QK_NORM, RSTD, "rstd", F32, NEEDED, N, H))
+
+PL_OP(ROPE, rope, ROWS, ALONE,
+      "rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back, which is the "
+      "gradient; table2, where present, serves micro-batches with a sequence above attr.long_from",
+      PL_IN(ROPE, X, "x", FLOAT, IN_PLACE, N, HD)
+      PL_IN(ROPE, POS, "pos", I32, NEEDED, N, ONE)
+      PL_IN(ROPE, TABLE, "table", F32, NEEDED, S, PAIRS)
+      PL_IN(ROPE, TABLE2, "table2", F32, OPTIONAL, S, PAIRS),
+      PL_OUT(ROPE, X, "x", FLOAT, IN_PLACE, N, HD))
+
+PL_OP(ATTENTION, attention, ATTENTION, ALONE,
+      "causal, per sequence, attr.window positions back; lse = log-sum-exp of the scaled scores",
+      PL_IN(ATTENTION, Q, "q", FLOAT, NEEDED, N, HD)
+      PL_IN(ATTENTION, K, "k", FLOAT, NEEDED, N, GD)
+      PL_IN(ATTENTION, V, "v", FLOAT, NEEDED, N, GD)
+      PL_IN(ATTENTION, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(ATTENTION, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_OUT(ATTENTION, O, "o", FLOAT, NEEDED, N, HD)
+      PL_OUT(ATTENTION, LSE, "lse", F32, NEEDED, N, H))
+PL_FLOPS(ATTENTION, 2, keys_seen)
+PL_SCRATCH(ATTENTION, pl_ws_attention, NULL)
+
+PL_OP(KV_APPEND, kv_append, ROWS, ALONE,
+      "keys and values of position pos[i] of sequence s become row s * attr.context + pos[i] of "
+      "the cache; the positions of a sequence's rows follow each other",
+      PL_IN(KV_APPEND, K, "k", FLOAT, NEEDED, N, GD)
+      PL_IN(KV_APPEND, V, "v", FLOAT, NEEDED, N, GD)
+      PL_IN(KV_APPEND, POS, "pos", I32, NEEDED, N, ONE)
+      PL_IN(KV_APPEND, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(KV_APPEND, KC, "kc", FLOAT, IN_PLACE, R, GD)
+      PL_IN(KV_APPEND, VC, "vc", FLOAT, IN_PLACE, R, GD),
+      PL_OUT(KV_APPEND, KC, "kc", FLOAT, IN_PLACE, R, GD)
+      PL_OUT(KV_APPEND, VC, "vc", FLOAT, IN_PLACE, R, GD))
+
+PL_OP(ATTENTION_CACHED, attention_cached, ATTENTION, ALONE,
+      "query i of sequence s sees rows s * attr.context + j of the cache, j <= pos[i], attr.window "
+      "positions back; pos as for kv_append",
+      PL_IN(ATTENTION_CACHED, Q, "q", FLOAT, NEEDED, N, HD)
+      PL_IN(ATTENTION_CACHED, KC, "kc", FLOAT, NEEDED, R, GD)
+      PL_IN(ATTENTION_CACHED, VC, "vc", FLOAT, NEEDED, R, GD)
+      PL_IN(ATTENTION_CACHED, POS, "pos", I32, NEEDED, N, ONE)
+      PL_IN(ATTENTION_CACHED, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(ATTENTION_CACHED, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_OUT(ATTENTION_CACHED, O, "o", FLOAT, NEEDED, N, HD))
+PL_FLOPS(ATTENTION_CACHED, 2, keys_seen)
+PL_SCRATCH(ATTENTION_CACHED, pl_ws_attention, NULL)
+
+PL_OP(SWIGLU, swiglu, ROWS, ALONE, "m = silu(gu[:, :F]) * gu[:, F:]",
+      PL_IN(SWIGLU, GU, "gu", FLOAT, NEEDED, N, F2),
+      PL_OUT(SWIGLU, M, "m", FLOAT, NEEDED, N, F))
+PL_TRAFFIC(SWIGLU, 1.25)
+
+PL_OP(DROPOUT, dropout, ROWS, ALONE,
+      "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column)",
+      PL_IN(DROPOUT, X, "x", FLOAT, NEEDED, N, K)
+      PL_IN(DROPOUT, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(DROPOUT, SAMPLE, "sample", U64, NEEDED, B, ONE),
+      PL_OUT(DROPOUT, Y, "y", FLOAT, NEEDED, N, K))
+
+PL_OP(GATHER_ADD, gather_add, ROWS, ALONE, "xs[t] = x[rows[t]] + r[rows[t]]",
+      PL_IN(GATHER_ADD, X, "x", FLOAT, NEEDED, N, C)
+      PL_IN(GATHER_ADD, R, "r", FLOAT, NEEDED, N, C)
+      PL_IN(GATHER_ADD, ROWS, "rows", I32, NEEDED, T, ONE),
+      PL_OUT(GATHER_ADD, XS, "xs", FLOAT, NEEDED, T, C))
+PL_TRAFFIC(GATHER_ADD, 1.5)
+
+PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
+      "adds sum(lse - logit[target]) to loss[0]; with attr.gradient logits become d loss/d logits "
+      "times batch.loss_scale. rows: those of the chunk",
+      PL_IN(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
+      PL_IN(CROSS_ENTROPY, TARGETS, "targets", I32, NEEDED, T, ONE)
+      PL_IN(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE)
+      PL_IN(CROSS_ENTROPY, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_OUT(CROSS_ENTROPY, LOGITS, "logits", FLOAT, IN_PLACE, T, V)
+      PL_OUT(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE))
+PL_SCRATCH(CROSS_ENTROPY, pl_ws_cross_entropy, pl_ws_cuda_cross_entropy)
+PL_TRAFFIC(CROSS_ENTROPY, 3.5)
+
+PL_OP(SCATTER_ROWS, scatter_rows, ROWS, ALONE, "dx = 0, then dx[rows[t]] = dxs[t]",
+      PL_IN(SCATTER_ROWS, DXS, "dxs", FLOAT, NEEDED, T, C)
+      PL_IN(SCATTER_ROWS, ROWS, "rows", I32, NEEDED, T, ONE),
+      PL_OUT(SCATTER_ROWS, DX, "dx", FLOAT, NEEDED, N, C))
+
+PL_OP(LINEAR_DX, linear_dx, PRODUCT, ALONE, "dx (=|+=) alpha * dy W",
+      PL_IN(LINEAR_DX, DY, "dy", FLOAT, NEEDED, N, O)
+      PL_IN(LINEAR_DX, W, "W", FLOAT, NEEDED, O, K)
+      PL_IN(LINEAR_DX, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(LINEAR_DX, DX, "dx", FLOAT, MAYBE_IN_PLACE, N, K),
+      PL_OUT(LINEAR_DX, DX, "dx", FLOAT, NEEDED, N, K))
+PL_FLOPS(LINEAR_DX, 2, cols_of_second)
+PL_SCRATCH(LINEAR_DX, NULL, pl_ws_cuda_product)
+
+PL_OP(LINEAR_DW, linear_dw, PRODUCT, ALONE, "dW (=|+=) alpha * dy^T x",
+      PL_IN(LINEAR_DW, DY, "dy", FLOAT, NEEDED, N, O)
+      PL_IN(LINEAR_DW, X, "x", FLOAT, NEEDED, N, K)
+      PL_IN(LINEAR_DW, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(LINEAR_DW, DW, "dW", FLOAT, IN_PLACE, O, K),
+      PL_OUT(LINEAR_DW, DW, "dW", FLOAT, IN_PLACE, O, K))
+PL_FLOPS(LINEAR_DW, 2, cols_of_second)
+PL_SCRATCH(LINEAR_DW, NULL, pl_ws_cuda_product)
+
+PL_OP(BIAS_GRAD, bias_grad, ROWS, ALONE, "db (=|+=) sum over rows of dy",
+      PL_IN(BIAS_GRAD, DY, "dy", FLOAT, NEEDED, N, O)
+      PL_IN(BIAS_GRAD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(BIAS_GRAD, DB, "db", FLOAT, IN_PLACE, O, ONE),
+      PL_OUT(BIAS_GRAD, DB, "db", FLOAT, IN_PLACE, O, ONE))
+PL_SCRATCH(BIAS_GRAD, NULL, pl_ws_cuda_bias_grad)
+
+PL_OP(RMSNORM_BWD, rmsnorm_bwd, ROWS, ALONE,
+      "with xh = x*rstd, g = dy*w: d = rstd*(g - xh*mean(g*xh)); dx (=|+=) d if there is a dx; "
+      "dw (=|+=) sum(dy*xh) if there is a dw. attr.accumulate is dw's, attr.add_dx says += for dx; "
+      "dx may be dy itself (in place, add_dx 0)",
+      PL_IN(RMSNORM_BWD, DY, "dy", FLOAT, NEEDED, N, C)
+      PL_IN(RMSNORM_BWD, X, "x", FLOAT, NEEDED, N, C)
+      PL_IN(RMSNORM_BWD, W, "w", FLOAT, NEEDED, C, ONE)
+      PL_IN(RMSNORM_BWD, RSTD, "rstd", F32, NEEDED, N, ONE)
+      PL_IN(RMSNORM_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(RMSNORM_BWD, DX, "dx", FLOAT, MAYBE_IN_PLACE, N, C)
+      PL_IN(RMSNORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, C, ONE),
+      PL_OUT(RMSNORM_BWD, DX, "dx", FLOAT, MAYBE_IN_PLACE, N, C)
+      PL_OUT(RMSNORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, C, ONE))
+PL_SCRATCH(RMSNORM_BWD, pl_ws_rmsnorm_bwd, pl_ws_cuda_rmsnorm_bwd)
+
+PL_OP(QK_NORM_BWD, qk_norm_bwd, ROWS, ALONE,
+      "the same per head, dy turned into dx in place; dw summed over tokens and heads",
+      PL_IN(QK_NORM_BWD, DY, "dy", FLOAT, IN_PLACE, N, HD)
+      PL_IN(QK_NORM_BWD, X, "x", FLOAT, NEEDED, N, HD)
+      PL_IN(QK_NORM_BWD, W, "w", FLOAT, NEEDED, D, ONE)
+      PL_IN(QK_NORM_BWD, RSTD, "rstd", F32, NEEDED, N, H)
+      PL_IN(QK_NORM_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
+      PL_IN(QK_NORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, D, ONE),
+      PL_OUT(QK_NORM_BWD, DY, "dy", FLOAT, IN_PLACE, N, HD)
+      PL_OUT(QK_NORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, D, ONE))
+PL_SCRATCH(QK_NORM_BWD, pl_ws_qk_norm_bwd, pl_ws_cuda_qk_norm_bwd)
+
+PL_OP(ATTENTION_BWD, attention_bwd, ATTENTION, ALONE, "the gradient of attention",
+      PL_IN(ATTENTION_BWD, Q, "q", FLOAT, NEEDED, N, HD)
+      PL_IN(ATTENTION_BWD, K, "k", FLOAT, NEEDED, N, GD)
+      PL_IN(ATTENTION_BWD, V, "v", FLOAT, NEEDED, N, GD)
+      PL_IN(ATTENTION_BWD, O, "o", FLOAT, NEEDED, N, HD)
+      PL_IN(ATTENTION_BWD, LSE, "lse", F32, NEEDED, N, H)
+      PL_IN(ATTENTION_BWD, DO, "do", FLOAT, NEEDED, N, HD)
+      PL_IN(ATTENTION_BWD, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(ATTENTION_BWD, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_OUT(ATTENTION_BWD, DQ, "dq", FLOAT, NEEDED, N, HD)
+      PL_OUT(ATTENTION_BWD, DK, "dk", FLOAT, NEEDED, N, GD)
+      PL_OUT(ATTENTION_BWD, DV, "dv", FLOAT, NEEDED, N, GD))
+PL_FLOPS(ATTENTION_BWD, 5, keys_seen)
+PL_SCRATCH(ATTENTION_BWD, pl_ws_attention_bwd, pl_ws_cuda_attention_bwd)
+
+PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE, "gu becomes d gu in place",
+      PL_IN(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
+      PL_IN(SWIGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F),
+      PL_OUT(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2))
+PL_TRAFFIC(SWIGLU_BWD, 1.25)
+
+PL_OP(DROPOUT_BWD, dropout_bwd, ROWS, ALONE, "dx += d * keep / (1-p), the mask of dropout",
+      PL_IN(DROPOUT_BWD, DX, "dx", FLOAT, IN_PLACE, N, K)
+      PL_IN(DROPOUT_BWD, D, "d", FLOAT, NEEDED, N, K)
+      PL_IN(DROPOUT_BWD, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
+      PL_IN(DROPOUT_BWD, SAMPLE, "sample", U64, NEEDED, B, ONE),
+      PL_OUT(DROPOUT_BWD, DX, "dx", FLOAT, IN_PLACE, N, K))
+
+PL_OP(EMBED_BWD, embed_bwd, ROWS, ALONE,
+      "dW (=|+=) rows of dx summed by id, in token order; order: the tokens by ascending id, those "
+      "of one id in token order. Row attr.padding_idx gets nothing, as in nn.Embedding",
+      PL_IN(EMBED_BWD, IDS, "ids", I32, NEEDED, N, ONE)
+      PL_IN(EMBED_BWD, ORDER, "order", I32, NEEDED, N, ONE)
+      PL_IN(EMBED_BWD, DX, "dx", FLOAT, NEEDED, N, C)
+      PL_IN(EMBED_BWD, DW, "dW", FLOAT, IN_PLACE, V, C),
+      PL_OUT(EMBED_BWD, DW, "dW", FLOAT, IN_PLACE, V, C))
+PL_TRAFFIC(EMBED_BWD, 2)
+
+PL_OP(SQUARE_SUM, square_sum, UPDATE, TOGETHER, "partial = sum(g^2) in f64",
+      PL_IN(SQUARE_SUM, G, "g", FLOAT, NEEDED, O, K)
+      PL_IN(SQUARE_SUM, PARTIAL, "partial", F64, IN_PLACE, ONE, ONE)
+      PL_IN(SQUARE_SUM, WS, "ws", U8, SCRATCH, ANY, ONE),
+      PL_OUT(SQUARE_SUM, PARTIAL, "partial", F64, IN_PLACE, ONE, ONE))
+PL_SCRATCH(SQUARE_SUM, pl_ws_square_sum, pl_ws_cuda_square_sum)
+PL_TRAFFIC(SQUARE_SUM, 2.25)
+
+PL_OP(CLIP_SCALE, clip_scale, UPDATE, ALONE,
+      "clip[0] = sqrt(sum partials); clip[1] = min(1, max_norm/(clip[0]+1e-6)); 1 if max_norm 0; "
+      "NaN when clip[0] or loss[0] is not finite, and for good: a NaN that clip[1] holds already "
+      "stays, so that no update follows a step that was lost before the host knows of it",
+      PL_IN(CLIP_SCALE, PARTIALS, "partials", F64, NEEDED, M, ONE)
+      PL_IN(CLIP_SCALE, LOSS, "loss", F64, NEEDED, TWO, ONE)
+      PL_IN(CLIP_SCALE, CLIP, "clip", F64, IN_PLACE, TWO, ONE),
+      PL_OUT(CLIP_SCALE, CLIP, "clip", F64, IN_PLACE, TWO, ONE))
+
+PL_OP(ADAMW, adamw, UPDATE, TOGETHER,
+      "PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also "
+      "writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element). "
+      "adamw, adamw_8bit and sgd leave every operand untouched where clip[1] is NaN",
+      PL_IN(ADAMW, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_IN(ADAMW, G, "g", FLOAT, NEEDED, O, K)
+      PL_IN(ADAMW, M, "m", F32, IN_PLACE, O, K)
+      PL_IN(ADAMW, V, "v", F32, IN_PLACE, O, K)
+      PL_IN(ADAMW, CLIP, "clip", F64, NEEDED, TWO, ONE)
+      PL_IN(ADAMW, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
+      PL_OUT(ADAMW, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_OUT(ADAMW, M, "m", F32, IN_PLACE, O, K)
+      PL_OUT(ADAMW, V, "v", F32, IN_PLACE, O, K)
+      PL_OUT(ADAMW, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
+
+PL_OP(ADAMW_8BIT, adamw_8bit, UPDATE, TOGETHER,
+      "the same with m and v as 8-bit codes and an absmax per block of 256 of the flattened window, "
+      "or in fp32 where the absmax are absent; decays after the update. Matrices are whole rows",
+      PL_IN(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, G, "g", FLOAT, NEEDED, O, K)
+      PL_IN(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, CLIP, "clip", F64, NEEDED, TWO, ONE)
+      PL_IN(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_IN(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_IN(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
+      PL_OUT(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_OUT(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_OUT(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
+PL_TRAFFIC(ADAMW_8BIT, 2.5)
+
+PL_OP(SGD, sgd, UPDATE, TOGETHER, "w -= lr * (clip[1]*g + wd*w)",
+      PL_IN(SGD, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_IN(SGD, G, "g", FLOAT, NEEDED, O, K)
+      PL_IN(SGD, CLIP, "clip", F64, NEEDED, TWO, ONE)
+      PL_IN(SGD, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
+      PL_OUT(SGD, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_OUT(SGD, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
+
+PL_OP(COPY_IN, copy_in, COPY, ALONE,
+      "dst = src, host to device; with attr.not_first not in the first micro-batch of a step, where "
+      "what follows overwrites dst",
+      PL_IN(COPY_IN, SRC, "src", ANY, NEEDED, O, K),
+      PL_OUT(COPY_IN, DST, "dst", ANY, NEEDED, O, K))
+
+PL_OP(COPY_OUT, copy_out, COPY, ALONE, "the same, device to host",
+      PL_IN(COPY_OUT, SRC, "src", ANY, NEEDED, O, K),
+      PL_OUT(COPY_OUT, DST, "dst", ANY, NEEDED, O, K))
+
+/* No part of a plan: what the next three read and write are job tensors and staging, and the
+ * checkpoint room calls them. */
+PL_OP(START, start, ROWS, ALONE,
+      "w = starting values: attr.spread, or element i random by (seed, attr.site, attr.stream, i), "
+      "normal with that deviation or uniform within +-attr.spread; w begins with the element "
+      "attr.first_element, a multiple of 4",
+      /* no input */,
+      PL_OUT(START, W, "w", FLOAT, NEEDED, O, K))
+
+PL_OP(QUANT4, quant4, ROWS, ALONE,
+      "absmax of each block of 64 of x, and the codes of x / absmax; an x without memory is what "
+      "start would give it",
+      PL_IN(QUANT4, X, "x", FLOAT, OPTIONAL, O, K),
+      PL_OUT(QUANT4, CODES, "codes", U8, NEEDED, CODES, ONE)
+      PL_OUT(QUANT4, ABSMAX, "absmax", F32, NEEDED, BLOCKS, ONE))
+
+PL_OP(NEST4, nest4, ROWS, ALONE,
+      "nested = the largest |absmax - attr.offset| of each 256; absmax8 = the codes of "
+      "(absmax - attr.offset) / nested",
+      PL_IN(NEST4, ABSMAX, "absmax", F32, NEEDED, BLOCKS, ONE),
+      PL_OUT(NEST4, ABSMAX8, "absmax8", U8, NEEDED, BLOCKS, ONE)
+      PL_OUT(NEST4, NESTED, "nested", F32, NEEDED, NESTS, ONE))
+
+PL_OP(STAGE_IN, stage_in, ROWS, NO_KERNEL,
+      "gives the buffer that files are read through its place in the plan; the checkpoint room does "
+      "the copying",
+      PL_IN(STAGE_IN, STAGING, "staging", ANY, NEEDED, ANY, ANY),
+      /* no output */)
+
+PL_OP(STAGE_OUT, stage_out, ROWS, NO_KERNEL, "the same of files that are written",
+      PL_IN(STAGE_OUT, STAGING, "staging", ANY, NEEDED, ANY, ANY),
+      /* no output */)
+
+/* clang-format on */
+
+#undef PL_OP
+#undef PL_IN
+#undef PL_OUT
+#undef PL_FLOPS
+#undef PL_SCRATCH
+#undef PL_TRAFFIC
