@@ -100,6 +100,59 @@ static bool can_reach(const struct pl_op *o, bool output, enum pl_tensor_place p
     return (place == PL_PLACE_DEVICE) != o->host;
 }
 
+static pl_err misfit(const struct checker *c, uint32_t op, const struct pl_operand_row *row,
+                     const struct pl_operand *o) {
+    char text[64];
+    struct pl_text wanted = PL_TEXT_FIXED(text);
+    pl_operand_describe(row, &wanted);
+    if (o->id != PL_NONE) return broken(c, op, o->id, pl_text_str(&wanted));
+    return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "op %u (%s) has no %s", op,
+                       pl_op_name(c->p->ops[op].kind), pl_text_str(&wanted));
+}
+
+/* R5 of one operand: there if it has to be, of a type and shape of its row. */
+static bool operand_fits(const struct checker *c, const struct pl_operand_row *row,
+                         const struct pl_operand *o, struct pl_dims *dims) {
+    if (o->id == PL_NONE) return pl_operand_may_be_absent(row);
+    const struct pl_tensor *t = &c->p->tensors[o->id];
+    return pl_operand_takes(row, t->dtype) &&
+           pl_dims_fit(dims, row, o->nrows ? o->nrows : t->dims[0], o->cols ? o->cols : t->dims[1]);
+}
+
+static bool same_window(const struct pl_operand *a, const struct pl_operand *b) {
+    return a->id == b->id && (a->id == PL_NONE || (a->col == b->col && a->cols == b->cols &&
+                                                   a->row0 == b->row0 && a->nrows == b->nrows));
+}
+
+/* R5: an output in place is the input of its name, there or not. */
+static bool in_place_fits(const struct pl_op_row *row, const struct pl_op *o, int out) {
+    if (row->out[out].use != PL_USE_IN_PLACE && row->out[out].use != PL_USE_MAYBE_IN_PLACE)
+        return true;
+    for (int i = 0; i < row->n_in; i++)
+        if (strcmp(row->in[i].name, row->out[out].name) == 0)
+            return same_window(&o->in[i], &o->out[out]);
+    return false;
+}
+
+/* R5. Twice: dimensions that follow from others are known once all operands were seen. */
+static pl_err check_row(const struct checker *c, uint32_t op) {
+    const struct pl_op *o = &c->p->ops[op];
+    const struct pl_op_row *row = &pl_op_rows[o->kind];
+    struct pl_dims dims = {0};
+    if (o->n_in != row->n_in || o->n_out != row->n_out)
+        return pl_diag_set(c->d, PL_ERR_PLAN_BROKEN, "op %u (%s) has %u inputs and %u outputs", op,
+                           row->name, o->n_in, o->n_out);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < o->n_in; i++)
+            if (!operand_fits(c, &row->in[i], &o->in[i], &dims))
+                return misfit(c, op, &row->in[i], &o->in[i]);
+        for (int i = 0; i < o->n_out; i++)
+            if (!operand_fits(c, &row->out[i], &o->out[i], &dims) || !in_place_fits(row, o, i))
+                return misfit(c, op, &row->out[i], &o->out[i]);
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err check_places(const struct checker *c, uint32_t op) {
     const struct pl_op *o = &c->p->ops[op];
     for (int i = 0; i < o->n_in + o->n_out; i++) {
@@ -284,6 +337,7 @@ static pl_err check_ops(struct checker *c) {
         uint32_t end = r->first_op + r->n_ops, next = r->first_op, n;
         for (uint32_t op = r->first_op; op < end; op++) {
             PL_TRY(check_versions(c, op));
+            PL_TRY(check_row(c, op));
             PL_TRY(check_in_place(c, op));
             PL_TRY(check_places(c, op));
             PL_TRY(check_overlaps(c, op));

@@ -8,6 +8,8 @@
  *   R3  every byte the run needs on the device is a tensor here; there is no other arithmetic
  *   R4  ops that may run as one (pl_program_together) write windows of rows that no other of them
  *       touches, and their STEP tensors live as long as all of them
+ *   R5  operands are those of the op's row (op_rows.h): how many, which may be absent, their types,
+ *       and sizes that agree with each other
  * The executor runs ops phase by phase, in order; the planner (plan/) gives tensors their place. */
 #ifndef PL_ESTIMATOR_PROGRAM_PROGRAM_H
 #define PL_ESTIMATOR_PROGRAM_PROGRAM_H

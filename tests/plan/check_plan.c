@@ -189,6 +189,35 @@ static void an_undeclared_write_in_place(struct pl_planned *p) {
     o[2].version++;
 }
 
+static void a_product_of_other_columns(struct pl_planned *p) {
+    struct pl_operand *o = operands_of(p->program, find_op(p->program, PL_OP_LINEAR, 0));
+    o[PL_LINEAR_X].cols = 64; /* of 576 */
+}
+
+static void an_operand_of_another_type(struct pl_planned *p) {
+    uint32_t op = find_op(p->program, PL_OP_ATTENTION, 0);
+    p->program->tensors[p->program->ops[op].in[PL_ATTENTION_OFFSETS].id].dtype = PL_DTYPE_F32;
+}
+
+static void an_operand_that_is_not_there(struct pl_planned *p) {
+    operands_of(p->program, find_op(p->program, PL_OP_RMSNORM, 0))[PL_RMSNORM_W].id = PL_NONE;
+}
+
+static void a_gate_without_its_half(struct pl_planned *p) {
+    struct pl_operand *o = operands_of(p->program, find_op(p->program, PL_OP_SWIGLU, 0));
+    o[PL_SWIGLU_N_IN + PL_SWIGLU_OUT_M].cols = 8;
+}
+
+static void a_sum_beside_its_place(struct pl_planned *p) {
+    struct pl_operand *o = operands_of(p->program, find_op(p->program, PL_OP_LINEAR_DW, 0));
+    o[PL_LINEAR_DW_DW].col = 8;
+    o[PL_LINEAR_DW_DW].cols = o[PL_LINEAR_DW_N_IN + PL_LINEAR_DW_OUT_DW].cols = 64;
+}
+
+static void an_op_of_too_few_operands(struct pl_planned *p) {
+    p->program->ops[find_op(p->program, PL_OP_ROPE, 0)].n_in--;
+}
+
 static void a_life_that_ends_too_early(struct pl_planned *p) {
     uint32_t id = p->program->ops[find_op(p->program, PL_OP_ATTENTION, 0)].out[0].id;
     p->plan->places[id].last_op = p->plan->places[id].first_op;
@@ -250,6 +279,12 @@ static const struct {
                {a_read_of_overwritten_content, "overwritten"},
                {an_undeclared_write_in_place, "not declared"},
                {a_life_that_ends_too_early, "life"},
+               {a_product_of_other_columns, "W[O,K]"},
+               {an_operand_of_another_type, "offsets[B+1]i32"},
+               {an_operand_that_is_not_there, "has no w[C]"},
+               {a_gate_without_its_half, "gu[N,2F]"},
+               {a_sum_beside_its_place, "dW[O,K]!"},
+               {an_op_of_too_few_operands, "has 3 inputs and 1 outputs"},
                {a_tensor_outside_the_arena, "leaves the batch arena"},
                {job_tensors_that_overlap, "overlap"},
                {a_window_beyond_the_columns, "window outside"}};

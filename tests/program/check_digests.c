@@ -1,5 +1,5 @@
 /* check_digests.c - every program and every offset of it, held by a digest: what a change of the
- * builder must not change.
+ * builder must not change. Each plan is checked, too.
  *
  * PLIMSOLL_DIGESTS names the list: a line for each model, mode and back-end, with the digest of all
  * recompute levels and, for some models, that of the ways to offload, optimizers and the rest. With
@@ -154,6 +154,7 @@ static void add_program(struct pl_digest *h, const struct pl_model *m, const str
     struct pl_planned p;
     struct pl_diag d = {0};
     ck_assert_msg(pl_planned_init_shape(&p, s, m, traits, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_msg(pl_plan_check(p.plan, &d) == PL_ERR_OK, "%s", d.message);
     add_plan(h, p.plan);
     pl_planned_finish(&p);
 }
