@@ -1,0 +1,64 @@
+/* print_operations.c - docs/operations.md, from the rows of op_rows.h. */
+#include "estimator/base/text.h"
+#include "estimator/program/cost.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char intro[] =
+    "# Operations\n"
+    "\n"
+    "A step is a program of these operations (`plimsoll inspect --program` prints one). Shapes: N\n"
+    "tokens of the micro-batch, T supervised tokens, B sequences, C hidden size, V vocabulary, F\n"
+    "inner size of the MLP, H query heads and G heads of keys and values of size D, R rows of the\n"
+    "KV cache, S positions of a rope table, M trainable tensors. O and K are the rows and columns\n"
+    "of a matrix, n = O*K its elements. Numbers are of the types of the weights and activations\n"
+    "where no type is written. `?`: may be absent. `!`: changed in place; the input is the output\n"
+    "of its name. `ws`: scratch, absent where a back-end needs none.\n"
+    "\n"
+    "This page is made from `estimator/program/op_rows.h`:\n"
+    "`build/tests/program/print_operations > docs/operations.md`.\n";
+
+static void add_operands(struct pl_text *t, const char *title, const struct pl_operand_row *rows,
+                         int n) {
+    pl_text_addf(t, "- %s:", title);
+    for (int i = 0; i < n; i++) {
+        pl_text_add(t, " `");
+        pl_operand_describe(&rows[i], t);
+        pl_text_add(t, i < n - 1 ? "`," : "`");
+    }
+    pl_text_add(t, n ? "\n" : " none\n");
+}
+
+/* In lines of at most WIDTH letters. */
+static void add_lines(struct pl_text *t, const char *words) {
+    enum { WIDTH = 96 };
+    while (strlen(words) > WIDTH) {
+        int n = WIDTH;
+        while (words[n] != ' ')
+            n--;
+        pl_text_addf(t, "%.*s\n", n, words);
+        words += n + 1;
+    }
+    pl_text_addf(t, "%s\n", words);
+}
+
+static void add_op(struct pl_text *t, const struct pl_op_row *row) {
+    pl_text_addf(t, "\n## %s\n\n```\n", row->name);
+    add_lines(t, row->what);
+    pl_text_add(t, "```\n\n");
+    add_operands(t, "in", row->in, row->n_in);
+    add_operands(t, "out", row->out, row->n_out);
+    pl_text_addf(t, "- class of cost: %s\n", pl_cost_name(row->cost));
+    if (row->runs == PL_RUNS_TOGETHER) pl_text_add(t, "- neighbours run as one on a GPU\n");
+}
+
+int main(void) {
+    struct pl_text t = {0};
+    pl_text_add(&t, intro);
+    for (int kind = 0; kind < PL_OP_COUNT; kind++)
+        add_op(&t, &pl_op_rows[kind]);
+    bool whole = !t.failed && fputs(pl_text_str(&t), stdout) >= 0 && fflush(stdout) == 0;
+    pl_text_finish(&t);
+    return whole ? 0 : 1;
+}
