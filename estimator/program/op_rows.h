@@ -294,22 +294,23 @@ PL_OP(ADAMW, adamw, UPDATE, TOGETHER,
       PL_OUT(ADAMW, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 
 PL_OP(ADAMW_8BIT, adamw_8bit, UPDATE, TOGETHER,
-      "the same with m and v as 8-bit codes and an absmax per block of 256 of the flattened window, "
-      "or in fp32 where the absmax are absent; decays after the update. Matrices are whole rows",
+      "the same with m and v as 8-bit codes and an absmax per block of 256 of the flattened "
+      "window, or in fp32 where the absmax are absent; decays after the update. Matrices are whole "
+      "rows",
       PL_IN(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
-      PL_IN(ADAMW_8BIT, G, "g", FLOAT, NEEDED, O, K)
-      PL_IN(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
-      PL_IN(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
-      PL_IN(ADAMW_8BIT, CLIP, "clip", F64, NEEDED, TWO, ONE)
-      PL_IN(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-      PL_IN(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-      PL_IN(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
+          PL_IN(ADAMW_8BIT, G, "g", FLOAT, NEEDED, O, K)
+              PL_IN(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
+                  PL_IN(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K) PL_IN(ADAMW_8BIT, CLIP, "clip",
+                                                                         F64, NEEDED, TWO, ONE)
+                      PL_IN(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+                          PL_IN(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+                              PL_IN(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
       PL_OUT(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
-      PL_OUT(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
-      PL_OUT(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
-      PL_OUT(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-      PL_OUT(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-      PL_OUT(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
+          PL_OUT(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
+              PL_OUT(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+                  PL_OUT(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+                      PL_OUT(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+                          PL_OUT(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 PL_TRAFFIC(ADAMW_8BIT, 2.5)
 
 PL_OP(SGD, sgd, UPDATE, TOGETHER, "w -= lr * (clip[1]*g + wd*w)",
@@ -321,10 +322,9 @@ PL_OP(SGD, sgd, UPDATE, TOGETHER, "w -= lr * (clip[1]*g + wd*w)",
       PL_OUT(SGD, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 
 PL_OP(COPY_IN, copy_in, COPY, ALONE,
-      "dst = src, host to device; with attr.not_first not in the first micro-batch of a step, where "
-      "what follows overwrites dst",
-      PL_IN(COPY_IN, SRC, "src", ANY, NEEDED, O, K),
-      PL_OUT(COPY_IN, DST, "dst", ANY, NEEDED, O, K))
+      "dst = src, host to device; with attr.not_first not in the first micro-batch of a step, "
+      "where what follows overwrites dst",
+      PL_IN(COPY_IN, SRC, "src", ANY, NEEDED, O, K), PL_OUT(COPY_IN, DST, "dst", ANY, NEEDED, O, K))
 
 PL_OP(COPY_OUT, copy_out, COPY, ALONE, "the same, device to host",
       PL_IN(COPY_OUT, SRC, "src", ANY, NEEDED, O, K),
@@ -354,8 +354,8 @@ PL_OP(NEST4, nest4, ROWS, ALONE,
       PL_OUT(NEST4, NESTED, "nested", F32, NEEDED, NESTS, ONE))
 
 PL_OP(STAGE_IN, stage_in, ROWS, NO_KERNEL,
-      "gives the buffer that files are read through its place in the plan; the checkpoint room does "
-      "the copying",
+      "gives the buffer that files are read through its place in the plan; the checkpoint room "
+      "does the copying",
       PL_IN(STAGE_IN, STAGING, "staging", ANY, NEEDED, ANY, ANY),
       /* no output */)
 

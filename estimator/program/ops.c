@@ -25,6 +25,24 @@ const struct pl_op_row pl_op_rows[PL_OP_COUNT] = {
 #undef PL_OPERAND
 };
 
+/* Code that serves several kinds reads their operands by the names of one of them. */
+#define SAME(a, b) _Static_assert((a) == (b), #a " and " #b " are read as one")
+SAME(PL_QK_NORM_BWD_DY, PL_RMSNORM_BWD_DY);
+SAME(PL_QK_NORM_BWD_X, PL_RMSNORM_BWD_X);
+SAME(PL_QK_NORM_BWD_W, PL_RMSNORM_BWD_W);
+SAME(PL_QK_NORM_BWD_RSTD, PL_RMSNORM_BWD_RSTD);
+SAME(PL_QK_NORM_BWD_WS, PL_RMSNORM_BWD_WS);
+SAME(PL_ATTENTION_CACHED_Q, PL_ATTENTION_Q);
+SAME(PL_ATTENTION_CACHED_KC, PL_ATTENTION_K);
+SAME(PL_ATTENTION_CACHED_VC, PL_ATTENTION_V);
+SAME(PL_ATTENTION_CACHED_OUT_O, PL_ATTENTION_OUT_O);
+SAME(PL_ATTENTION_BWD_Q, PL_ATTENTION_Q);
+SAME(PL_ATTENTION_BWD_K, PL_ATTENTION_K);
+SAME(PL_ATTENTION_BWD_V, PL_ATTENTION_V);
+SAME(PL_COPY_OUT_SRC, PL_COPY_IN_SRC);
+SAME(PL_COPY_OUT_OUT_DST, PL_COPY_IN_OUT_DST);
+#undef SAME
+
 static const struct {
     uint32_t types;
     const char *text;
@@ -59,8 +77,8 @@ static bool dim_fits(struct pl_dims *dims, enum pl_dim dim, uint64_t size) {
     const struct dim *row = &dims_of_ops[dim];
     if (dim == PL_DIM_ANY) return true;
     if (row->times == 0) return size == row->plus;
-    if (row->base == PL_DIM_ELEMENTS && !pl_u64_mul(dims->of[PL_DIM_O], dims->of[PL_DIM_K],
-                                                   &dims->of[PL_DIM_ELEMENTS]))
+    if (row->base == PL_DIM_ELEMENTS &&
+        !pl_u64_mul(dims->of[PL_DIM_O], dims->of[PL_DIM_K], &dims->of[PL_DIM_ELEMENTS]))
         return false;
     uint64_t *base = &dims->of[row->base];
     if (row->base == dim && *base == 0) *base = size;

@@ -47,8 +47,8 @@ enum pl_cost {
         PL_COST_COUNT
 };
 
-/* How an op runs on a back-end: one call each; neighbours of one kind as one where the back-end can;
- * not at all. */
+/* How an op runs on a back-end: one call each; neighbours of one kind as one where the back-end
+ * can; not at all. */
 enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
 /* Of the token of a row: the text, or nothing. */
 #define PL_WITH_KERNEL_ALONE(...)    __VA_ARGS__

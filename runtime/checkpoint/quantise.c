@@ -124,17 +124,18 @@ static pl_err quantise_by_kernel(const struct work *k, uint64_t at, uint64_t n) 
     if (k->values) {
         attr = k->values->attr;
         batch.seed = k->values->seed;
-        c.in[0] = vector(NULL, n, PL_DTYPE_F32);
+        c.in[PL_QUANT4_X] = vector(NULL, n, PL_DTYPE_F32);
     } else if (value_bytes(k)) {
-        c.in[0] = vector(k->cut.values, n, PL_DTYPE_F32);
+        c.in[PL_QUANT4_X] = vector(k->cut.values, n, PL_DTYPE_F32);
     } else {
-        c.in[0] = vector(k->cut.raw, n, w->entry->dtype);
+        c.in[PL_QUANT4_X] = vector(k->cut.raw, n, w->entry->dtype);
     }
     attr.quant = w->quant;
     attr.first_element = at;
-    c.out[0] = pl_io_view(k->io, w->tensor, at / 2, pl_quant_codes_bytes(n));
-    c.out[1] = w->absmax8 == PL_NONE ? pl_io_view(k->io, w->absmax, at / PL_QUANT_BLOCK, blocks)
-                                     : vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
+    c.out[PL_QUANT4_OUT_CODES] = pl_io_view(k->io, w->tensor, at / 2, pl_quant_codes_bytes(n));
+    c.out[PL_QUANT4_OUT_ABSMAX] = w->absmax8 == PL_NONE
+                                      ? pl_io_view(k->io, w->absmax, at / PL_QUANT_BLOCK, blocks)
+                                      : vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
     return pl_io_run(k->io, k->on, w->tensor, PL_OP_QUANT4, &c, k->d);
 }
 
@@ -152,9 +153,9 @@ static pl_err nest_piece(const struct work *k, uint64_t at, uint64_t n, float of
     if (k->on) {
         const struct pl_attr attr = {.offset = offset};
         struct pl_call c = {.attr = &attr};
-        c.in[0] = vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
-        c.out[0] = pl_io_view(k->io, w->absmax8, block, blocks);
-        c.out[1] = pl_io_view(k->io, w->absmax, nest, nests);
+        c.in[PL_NEST4_ABSMAX] = vector(absmax_of(k, at), blocks, PL_DTYPE_F32);
+        c.out[PL_NEST4_OUT_ABSMAX8] = pl_io_view(k->io, w->absmax8, block, blocks);
+        c.out[PL_NEST4_OUT_NESTED] = pl_io_view(k->io, w->absmax, nest, nests);
         return pl_io_run(k->io, k->on, w->absmax8, PL_OP_NEST4, &c, k->d);
     }
     pl_quant_nest(absmax_of(k, at), blocks, offset, k->cut.absmax8, k->cut.nested);

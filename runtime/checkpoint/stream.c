@@ -185,7 +185,7 @@ static pl_err start_in_place(const struct pl_window *w, const struct pl_tensor_i
                              struct pl_diag *d) {
     const struct pl_batch batch = {.seed = values->seed};
     struct pl_call c = {.attr = &values->attr, .batch = &batch};
-    c.out[0] = pl_io_view(io, tensor, w->first, w->count);
+    c.out[PL_START_OUT_W] = pl_io_view(io, tensor, w->first, w->count);
     return pl_io_run(io, pl_io_kernel_device(io, tensor, PL_OP_START), tensor, PL_OP_START, &c, d);
 }
 

@@ -28,37 +28,39 @@ static inline bool pl_start_is_rule(const struct pl_attr *attr) {
 
 /* out: w[..]. */
 static inline bool pl_start_is_sound(const struct pl_call *c) {
-    return pl_start_is_rule(c->attr) && pl_quant_is_run(&c->out[0]) &&
-           pl_quant_is_float(&c->out[0]);
+    return pl_start_is_rule(c->attr) && pl_quant_is_run(&c->out[PL_START_OUT_W]) &&
+           pl_quant_is_float(&c->out[PL_START_OUT_W]);
 }
 
 /* in: x?[..]; out: codes[n/2]u8, absmax[n/64]f32. */
 static inline bool pl_quant4_is_sound(const struct pl_call *c) {
-    const struct pl_view *x = &c->in[0], *absmax = &c->out[1];
+    const struct pl_view *x = &c->in[PL_QUANT4_X], *absmax = &c->out[PL_QUANT4_OUT_ABSMAX];
     const uint64_t n = pl_quant_elements(x);
     return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(x) &&
            (x->p ? pl_quant_is_float(x) : pl_start_is_rule(c->attr)) &&
-           pl_quant_elements(&c->out[0]) >= pl_quant_codes_bytes(n) &&
+           pl_quant_elements(&c->out[PL_QUANT4_OUT_CODES]) >= pl_quant_codes_bytes(n) &&
            absmax->dtype == PL_DTYPE_F32 && pl_quant_elements(absmax) >= pl_quant_blocks(n);
 }
 
 /* in: absmax[n/64]f32; out: absmax8[n/64]u8, nested[n/16384]f32. */
 static inline bool pl_nest4_is_sound(const struct pl_call *c) {
-    const uint64_t blocks = pl_quant_elements(&c->in[0]);
+    const uint64_t blocks = pl_quant_elements(&c->in[PL_NEST4_ABSMAX]);
     const uint64_t nests = blocks / PL_QUANT_NEST + (blocks % PL_QUANT_NEST != 0);
-    return c->in[0].dtype == PL_DTYPE_F32 && c->out[1].dtype == PL_DTYPE_F32 &&
-           pl_quant_elements(&c->out[0]) >= blocks && pl_quant_elements(&c->out[1]) >= nests;
+    return c->in[PL_NEST4_ABSMAX].dtype == PL_DTYPE_F32 &&
+           c->out[PL_NEST4_OUT_NESTED].dtype == PL_DTYPE_F32 &&
+           pl_quant_elements(&c->out[PL_NEST4_OUT_ABSMAX8]) >= blocks &&
+           pl_quant_elements(&c->out[PL_NEST4_OUT_NESTED]) >= nests;
 }
 
 /* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
 static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
-    const struct pl_view *absmax8 = &c->in[2], *w = &c->out[0];
+    const struct pl_view *absmax8 = &c->in[PL_DEQUANT4_ABSMAX8], *w = &c->out[PL_DEQUANT4_OUT_W];
     const uint64_t n = pl_quant_elements(w), blocks = pl_quant_blocks(n);
     const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
     return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(w) &&
-           pl_quant_elements(&c->in[0]) >= pl_quant_codes_bytes(n) &&
-           pl_quant_elements(&c->in[1]) >= scales &&
-           (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[3].p));
+           pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >= pl_quant_codes_bytes(n) &&
+           pl_quant_elements(&c->in[PL_DEQUANT4_ABSMAX]) >= scales &&
+           (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[PL_DEQUANT4_OFFSET].p));
 }
 
 /* A moment is n codes with an absmax a block, or n fp32 without. */
@@ -71,12 +73,13 @@ static inline bool pl_adamw8_is_moment(const struct pl_view *s, const struct pl_
 
 /* in: w, g, m, v, clip[2]f64, m_absmax?, v_absmax?, master?. */
 static inline bool pl_adamw8_is_sound(const struct pl_call *c) {
-    const struct pl_view *w = &c->in[0], *g = &c->in[1], *master = &c->in[7];
+    const struct pl_view *w = &c->in[PL_ADAMW_8BIT_W], *g = &c->in[PL_ADAMW_8BIT_G],
+                         *master = &c->in[PL_ADAMW_8BIT_MASTER];
     const uint64_t n = pl_quant_elements(w);
     return pl_quant_is_run(w) && pl_quant_is_run(g) && pl_quant_elements(g) == n &&
            (!master->p || (pl_quant_is_run(master) && pl_quant_elements(master) == n)) &&
-           pl_adamw8_is_moment(&c->in[2], &c->in[5], n) &&
-           pl_adamw8_is_moment(&c->in[3], &c->in[6], n);
+           pl_adamw8_is_moment(&c->in[PL_ADAMW_8BIT_M], &c->in[PL_ADAMW_8BIT_M_ABSMAX], n) &&
+           pl_adamw8_is_moment(&c->in[PL_ADAMW_8BIT_V], &c->in[PL_ADAMW_8BIT_V_ABSMAX], n);
 }
 
 #endif

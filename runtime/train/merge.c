@@ -121,7 +121,7 @@ static pl_err multiply(void *ctx, uint32_t row, uint64_t n, struct pl_diag *d) {
     m->exec.batch.n_tokens = n;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        if (op->kind == PL_OP_LINEAR_DX && p->tensors[op->out[0].id].row == row)
+        if (op->kind == PL_OP_LINEAR_DX && p->tensors[op->out[PL_LINEAR_DX_OUT_DX].id].row == row)
             return pl_exec_run(&m->exec, i, 1, d);
     }
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no product was planned for row %u", row);

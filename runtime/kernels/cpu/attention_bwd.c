@@ -316,24 +316,26 @@ static bool goes_together(const struct attention *a, uint32_t threads) {
  * out: dq[N,H*D] dk[N,G*D] dv[N,G*D]. */
 pl_err PL_CPU(attention_bwd)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_attr *attr = c->attr;
-    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, attr,
-                                                c->in[0].rows, c->in[0].cols);
-    if (!pl_ws_holds(&c->in[7], need)) return PL_ERR_PLAN_BROKEN;
-    const uint64_t delta_floats = pl_attention_delta_floats(c->in[0].rows, attr->heads);
-    struct attention a = {.q = c->in[0],
-                          .k = c->in[1],
-                          .v = c->in[2],
-                          .o = c->in[3],
-                          .lse = c->in[4],
-                          .go = c->in[5],
-                          .offsets = c->in[6],
-                          .dq = c->out[0],
-                          .dk = c->out[1],
-                          .dv = c->out[2],
+    const uint64_t need =
+        pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_BWD, attr,
+                              c->in[PL_ATTENTION_BWD_Q].rows, c->in[PL_ATTENTION_BWD_Q].cols);
+    if (!pl_ws_holds(&c->in[PL_ATTENTION_BWD_WS], need)) return PL_ERR_PLAN_BROKEN;
+    const uint64_t delta_floats =
+        pl_attention_delta_floats(c->in[PL_ATTENTION_BWD_Q].rows, attr->heads);
+    struct attention a = {.q = c->in[PL_ATTENTION_BWD_Q],
+                          .k = c->in[PL_ATTENTION_BWD_K],
+                          .v = c->in[PL_ATTENTION_BWD_V],
+                          .o = c->in[PL_ATTENTION_BWD_O],
+                          .lse = c->in[PL_ATTENTION_BWD_LSE],
+                          .go = c->in[PL_ATTENTION_BWD_DO],
+                          .offsets = c->in[PL_ATTENTION_BWD_OFFSETS],
+                          .dq = c->out[PL_ATTENTION_BWD_OUT_DQ],
+                          .dk = c->out[PL_ATTENTION_BWD_OUT_DK],
+                          .dv = c->out[PL_ATTENTION_BWD_OUT_DV],
                           .attr = attr,
                           .n_seqs = c->batch->n_seqs,
-                          .delta = c->in[7].p,
-                          .tiles = (float *)c->in[7].p + delta_floats,
+                          .delta = c->in[PL_ATTENTION_BWD_WS].p,
+                          .tiles = (float *)c->in[PL_ATTENTION_BWD_WS].p + delta_floats,
                           .floats_per_worker =
                               (need / sizeof(float) - delta_floats) / dev->traits.threads,
                           .ld = (uint32_t)pl_attention_padded(attr->head_dim)};

@@ -75,13 +75,14 @@ static void append_sequences(void *arg, uint64_t s0, uint64_t s1, uint32_t worke
 
 /* in: k[N,G*D] v[N,G*D] pos[N]i32 offsets[B+1]i32 kc[R,G*D]! vc[R,G*D]!; out: kc! vc!. */
 pl_err PL_CPU(kv_append)(struct pl_device *dev, const struct pl_call *c) {
-    const struct append a = {.pieces = {.positions = c->in[2].p,
-                                        .offsets = c->in[3],
+    const struct append a = {.pieces = {.positions = c->in[PL_KV_APPEND_POS].p,
+                                        .offsets = c->in[PL_KV_APPEND_OFFSETS],
                                         .n_seqs = c->batch->n_seqs,
                                         .context = c->attr->context},
-                             .from = {c->in[0], c->in[1]},
-                             .to = {c->out[0], c->out[1]}};
-    if (!are_inside(&a.pieces, pl_u64_min(a.from[0].rows, c->in[2].rows), a.to[0].rows))
+                             .from = {c->in[PL_KV_APPEND_K], c->in[PL_KV_APPEND_V]},
+                             .to = {c->out[PL_KV_APPEND_OUT_KC], c->out[PL_KV_APPEND_OUT_VC]}};
+    if (!are_inside(&a.pieces, pl_u64_min(a.from[0].rows, c->in[PL_KV_APPEND_POS].rows),
+                    a.to[0].rows))
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, a.pieces.n_seqs, 1, append_sequences, (void *)(uintptr_t)&a);
     return PL_ERR_OK;
@@ -151,22 +152,25 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
 
 /* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws; out: o[N,H*D]. */
 pl_err PL_CPU(attention_cached)(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *ws = &c->in[5];
-    const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_CACHED, c->attr,
-                                                c->in[0].rows, c->in[0].cols);
-    struct cached a = {.walk = {.q = c->in[0],
-                                .k = c->in[1],
-                                .v = c->in[2],
-                                .o = c->out[0],
+    const struct pl_view *ws = &c->in[PL_ATTENTION_CACHED_WS];
+    const uint64_t need =
+        pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION_CACHED, c->attr,
+                              c->in[PL_ATTENTION_CACHED_Q].rows, c->in[PL_ATTENTION_CACHED_Q].cols);
+    struct cached a = {.walk = {.q = c->in[PL_ATTENTION_CACHED_Q],
+                                .k = c->in[PL_ATTENTION_CACHED_KC],
+                                .v = c->in[PL_ATTENTION_CACHED_VC],
+                                .o = c->out[PL_ATTENTION_CACHED_OUT_O],
                                 .attr = c->attr,
                                 .scratch = ws->p,
                                 .ld = (uint32_t)pl_attention_padded(c->attr->head_dim)},
-                       .pieces = {.positions = c->in[3].p,
-                                  .offsets = c->in[4],
+                       .pieces = {.positions = c->in[PL_ATTENTION_CACHED_POS].p,
+                                  .offsets = c->in[PL_ATTENTION_CACHED_OFFSETS],
                                   .n_seqs = c->batch->n_seqs,
                                   .context = c->attr->context}};
-    if (!pl_ws_holds(ws, need) ||
-        !are_inside(&a.pieces, pl_u64_min(c->in[0].rows, c->in[3].rows), c->in[1].rows))
+    if (!pl_ws_holds(ws, need) || !are_inside(&a.pieces,
+                                              pl_u64_min(c->in[PL_ATTENTION_CACHED_Q].rows,
+                                                         c->in[PL_ATTENTION_CACHED_POS].rows),
+                                              c->in[PL_ATTENTION_CACHED_KC].rows))
         return PL_ERR_PLAN_BROKEN;
     a.floats_per_worker = need / sizeof(float) / dev->traits.threads;
     a.blocks = pl_u64_div_up(pl_longest_sequence(&a.pieces.offsets, a.pieces.n_seqs),

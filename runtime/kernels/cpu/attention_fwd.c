@@ -230,19 +230,20 @@ static void run_tasks(void *arg, uint64_t task0, uint64_t task1, uint32_t worker
 
 /* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws; out: o[N,H*D] lse[N,H]f32. */
 pl_err PL_CPU(attention)(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *ws = &c->in[4];
+    const struct pl_view *ws = &c->in[PL_ATTENTION_WS];
     const uint64_t need =
-        pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr, c->in[0].rows, c->in[0].cols);
+        pl_op_workspace_bytes(&dev->traits, PL_OP_ATTENTION, c->attr, c->in[PL_ATTENTION_Q].rows,
+                              c->in[PL_ATTENTION_Q].cols);
     struct attention a = {
-        .walk = {.q = c->in[0],
-                 .k = c->in[1],
-                 .v = c->in[2],
-                 .o = c->out[0],
-                 .lse = c->out[1],
+        .walk = {.q = c->in[PL_ATTENTION_Q],
+                 .k = c->in[PL_ATTENTION_K],
+                 .v = c->in[PL_ATTENTION_V],
+                 .o = c->out[PL_ATTENTION_OUT_O],
+                 .lse = c->out[PL_ATTENTION_OUT_LSE],
                  .attr = c->attr,
                  .scratch = ws->p,
                  .ld = (uint32_t)pl_attention_padded(c->attr->head_dim)},
-        .offsets = c->in[3],
+        .offsets = c->in[PL_ATTENTION_OFFSETS],
         .n_seqs = c->batch->n_seqs,
     };
     if (!pl_ws_holds(ws, need)) return PL_ERR_PLAN_BROKEN;

@@ -42,7 +42,8 @@ static void sum_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker
 
 /* in: dy[N,O], ws (none), db[O]; out: db[O]. */
 pl_err PL_CPU(bias_grad)(struct pl_device *dev, const struct pl_call *c) {
-    struct bias_grad g = {.dy = c->in[0], .db = c->out[0], .adds = pl_call_adds(c)};
+    struct bias_grad g = {
+        .dy = c->in[PL_BIAS_GRAD_DY], .db = c->out[PL_BIAS_GRAD_OUT_DB], .adds = pl_call_adds(c)};
     pl_cpu_rows(dev, g.db.rows, COLUMNS_PER_TASK, sum_columns, &g);
     return PL_ERR_OK;
 }

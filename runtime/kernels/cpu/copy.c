@@ -24,7 +24,7 @@ static struct pl_view in_one_piece(struct pl_view v) {
 
 /* in: src[..]; out: dst[..]. */
 static pl_err copy(struct pl_device *dev, const struct pl_call *c) {
-    struct rows r = {.from = c->in[0], .to = c->out[0]};
+    struct rows r = {.from = c->in[PL_COPY_IN_SRC], .to = c->out[PL_COPY_IN_OUT_DST]};
     if (c->attr->not_first && c->batch->first) return PL_ERR_OK;
     if (r.from.rows != r.to.rows || r.from.cols != r.to.cols || r.from.dtype != r.to.dtype)
         return PL_ERR_PLAN_BROKEN;

@@ -92,17 +92,18 @@ static bool are_in_range(const int32_t *targets, uint64_t n, uint64_t vocab) {
 
 /* in: logits[T,V]! targets[T]i32 loss[2]f64! ws; out: logits[T,V]! loss[2]f64!. */
 pl_err PL_CPU(cross_entropy)(struct pl_device *dev, const struct pl_call *c) {
-    struct cross_entropy t = {.logits = c->out[0],
-                              .targets = c->in[1].p,
-                              .row_loss = c->in[3].p,
+    struct cross_entropy t = {.logits = c->out[PL_CROSS_ENTROPY_OUT_LOGITS],
+                              .targets = c->in[PL_CROSS_ENTROPY_TARGETS].p,
+                              .row_loss = c->in[PL_CROSS_ENTROPY_WS].p,
                               .scale = c->batch->loss_scale,
                               .gradient = c->attr->gradient};
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr,
                                                 t.logits.rows, t.logits.cols);
-    if (!pl_ws_holds(&c->in[3], need) || !are_in_range(t.targets, t.logits.rows, t.logits.cols))
+    if (!pl_ws_holds(&c->in[PL_CROSS_ENTROPY_WS], need) ||
+        !are_in_range(t.targets, t.logits.rows, t.logits.cols))
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, t.logits.rows, pl_cpu_grain(t.logits.cols), loss_rows, &t);
-    double *loss = c->out[1].p;
+    double *loss = c->out[PL_CROSS_ENTROPY_OUT_LOSS].p;
     for (uint64_t i = 0; i < t.logits.rows; i++)
         loss[0] += t.row_loss[i];
     return PL_ERR_OK;

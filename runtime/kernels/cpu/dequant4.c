@@ -187,18 +187,18 @@ static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t 
 
 /* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
 pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
-    const uint64_t blocks = pl_quant_blocks(pl_quant_elements(&c->out[0]));
+    const uint64_t blocks = pl_quant_blocks(pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W]));
     float map[PL_QUANT_MAP_SIZE];
-    struct dequant d = {.codes = c->in[0].p,
-                        .absmax = c->in[1].p,
-                        .absmax8 = c->in[2].p,
+    struct dequant d = {.codes = c->in[PL_DEQUANT4_CODES].p,
+                        .absmax = c->in[PL_DEQUANT4_ABSMAX].p,
+                        .absmax8 = c->in[PL_DEQUANT4_ABSMAX8].p,
                         .table = pl_quant_table(c->attr->quant),
                         .map = map,
-                        .w = c->out[0]};
+                        .w = c->out[PL_DEQUANT4_OUT_W]};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     if (d.absmax8) {
         pl_quant_map_values(true, map);
-        d.offset = *(const float *)c->in[3].p;
+        d.offset = *(const float *)c->in[PL_DEQUANT4_OFFSET].p;
     }
     pl_cpu_rows(dev, blocks, PL_QUANT_NEST, dequantise_blocks, &d);
     return PL_ERR_OK;

@@ -73,14 +73,19 @@ static pl_err run(struct pl_device *dev, const struct pl_call *c, struct dropout
 
 /* in: x[N,K] offsets[B+1]i32 sample[B]u64; out: y[N,K]. */
 pl_err PL_CPU(dropout)(struct pl_device *dev, const struct pl_call *c) {
-    struct dropout t = {
-        .x = c->in[0], .y = c->out[0], .offsets = c->in[1].p, .samples = c->in[2].p};
+    struct dropout t = {.x = c->in[PL_DROPOUT_X],
+                        .y = c->out[PL_DROPOUT_OUT_Y],
+                        .offsets = c->in[PL_DROPOUT_OFFSETS].p,
+                        .samples = c->in[PL_DROPOUT_SAMPLE].p};
     return run(dev, c, &t);
 }
 
 /* in: dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64; out: dx[N,K]!. */
 pl_err PL_CPU(dropout_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct dropout t = {
-        .x = c->in[1], .y = c->out[0], .offsets = c->in[2].p, .samples = c->in[3].p, .adds = true};
+    struct dropout t = {.x = c->in[PL_DROPOUT_BWD_D],
+                        .y = c->out[PL_DROPOUT_BWD_OUT_DX],
+                        .offsets = c->in[PL_DROPOUT_BWD_OFFSETS].p,
+                        .samples = c->in[PL_DROPOUT_BWD_SAMPLE].p,
+                        .adds = true};
     return run(dev, c, &t);
 }

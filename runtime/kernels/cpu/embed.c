@@ -32,9 +32,10 @@ static bool are_in_range(const struct pl_view *ids, uint64_t vocab) {
 
 /* in: ids[N]i32, W[V,C]; out: x[N,C]. */
 pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
-    struct embed e = {.ids = c->in[0].p, .table = c->in[1], .x = c->out[0]};
+    struct embed e = {
+        .ids = c->in[PL_EMBED_IDS].p, .table = c->in[PL_EMBED_W], .x = c->out[PL_EMBED_OUT_X]};
     if (e.x.rows == 0) return PL_ERR_OK;
-    if (!are_in_range(&c->in[0], e.table.rows)) return PL_ERR_PLAN_BROKEN;
+    if (!are_in_range(&c->in[PL_EMBED_IDS], e.table.rows)) return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, e.x.rows, pl_cpu_grain(e.x.cols), copy_rows, &e);
     return PL_ERR_OK;
 }
@@ -84,13 +85,14 @@ static void zero_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
 
 /* in: ids[N]i32, order[N]i32, dx[N,C], dW[V,C]; out: dW[V,C]. */
 pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct embed_bwd e = {.dx = c->in[2],
-                          .dw = c->out[0],
-                          .ids = c->in[0].p,
-                          .order = c->in[1].p,
+    struct embed_bwd e = {.dx = c->in[PL_EMBED_BWD_DX],
+                          .dw = c->out[PL_EMBED_BWD_OUT_DW],
+                          .ids = c->in[PL_EMBED_BWD_IDS].p,
+                          .order = c->in[PL_EMBED_BWD_ORDER].p,
                           .padding_idx = c->attr->padding_idx};
-    if (c->in[1].rows < e.dx.rows || !are_in_range(&c->in[0], e.dw.rows) ||
-        !are_in_range(&c->in[1], c->in[0].rows))
+    if (c->in[PL_EMBED_BWD_ORDER].rows < e.dx.rows ||
+        !are_in_range(&c->in[PL_EMBED_BWD_IDS], e.dw.rows) ||
+        !are_in_range(&c->in[PL_EMBED_BWD_ORDER], c->in[PL_EMBED_BWD_IDS].rows))
         return PL_ERR_PLAN_BROKEN;
     if (!pl_call_adds(c)) pl_cpu_rows(dev, e.dw.rows, pl_cpu_grain(e.dw.cols), zero_rows, &e.dw);
     pl_cpu_rows(dev, e.dw.cols, COLUMNS_PER_TASK, add_columns, &e);

@@ -36,9 +36,14 @@ static void gather_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker
 
 /* in: x[N,C], r[N,C], rows[T]i32; out: xs[T,C]. */
 pl_err PL_CPU(gather_add)(struct pl_device *dev, const struct pl_call *c) {
-    struct rows g = {.a = c->in[0], .b = c->in[1], .index = c->in[2].p, .out = c->out[0]};
+    struct rows g = {.a = c->in[PL_GATHER_ADD_X],
+                     .b = c->in[PL_GATHER_ADD_R],
+                     .index = c->in[PL_GATHER_ADD_ROWS].p,
+                     .out = c->out[PL_GATHER_ADD_OUT_XS]};
     if (g.out.rows == 0) return PL_ERR_OK;
-    if (c->in[2].rows < g.out.rows || !are_in_range(&c->in[2], g.a.rows)) return PL_ERR_PLAN_BROKEN;
+    if (c->in[PL_GATHER_ADD_ROWS].rows < g.out.rows ||
+        !are_in_range(&c->in[PL_GATHER_ADD_ROWS], g.a.rows))
+        return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, g.out.rows, pl_cpu_grain(g.out.cols), gather_rows, &g);
     return PL_ERR_OK;
 }
@@ -67,8 +72,12 @@ static void scatter_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worke
 /* in: dxs[T,C], rows[T]i32; out: dx[N,C]. A row stands at most once in rows, so tasks never meet.
  */
 pl_err PL_CPU(scatter_rows)(struct pl_device *dev, const struct pl_call *c) {
-    struct rows s = {.a = c->in[0], .index = c->in[1].p, .out = c->out[0]};
-    if (c->in[1].rows < s.a.rows || !are_in_range(&c->in[1], s.out.rows)) return PL_ERR_PLAN_BROKEN;
+    struct rows s = {.a = c->in[PL_SCATTER_ROWS_DXS],
+                     .index = c->in[PL_SCATTER_ROWS_ROWS].p,
+                     .out = c->out[PL_SCATTER_ROWS_OUT_DX]};
+    if (c->in[PL_SCATTER_ROWS_ROWS].rows < s.a.rows ||
+        !are_in_range(&c->in[PL_SCATTER_ROWS_ROWS], s.out.rows))
+        return PL_ERR_PLAN_BROKEN;
     if (s.out.rows == 0) return PL_ERR_OK;
     uint64_t grain = pl_cpu_grain(s.out.cols);
     pl_cpu_rows(dev, s.out.rows, grain, zero_rows, &s);

@@ -2,8 +2,8 @@
  *
  * Every file of this folder is compiled once per x86-64 level (once in all on other machines) with
  * -DPL_LEVEL=v2, v3, v4; so every symbol that is not static must be spelled PL_LEVEL_NAME(x).
- * The kernel of an op is `pl_err PL_CPU(rope)(struct pl_device *dev, const struct pl_call *c)`, with
- * the name of its row in op_rows.h, from which its declaration and its place in the table follow. */
+ * The kernel of an op is `pl_err PL_CPU(rope)(struct pl_device *dev, const struct pl_call *c)`, by
+ * the name of its row in op_rows.h; its declaration and its place in the table follow from it. */
 #ifndef PL_RUNTIME_KERNELS_CPU_LEVEL_H
 #define PL_RUNTIME_KERNELS_CPU_LEVEL_H
 

@@ -6,11 +6,11 @@ pl_err PL_CPU(linear)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_gemm g = {.trans_b = true,
                               .adds = pl_call_adds(c),
                               .alpha = c->attr->alpha,
-                              .a = c->in[0],
-                              .b = c->in[1],
-                              .bias = c->in[2],
-                              .ws = c->in[3],
-                              .c = c->out[0]};
+                              .a = c->in[PL_LINEAR_X],
+                              .b = c->in[PL_LINEAR_W],
+                              .bias = c->in[PL_LINEAR_BIAS],
+                              .ws = c->in[PL_LINEAR_WS],
+                              .c = c->out[PL_LINEAR_OUT_Y]};
     return PL_LEVEL_NAME(pl_cpu_gemm)(dev, &g);
 }
 
@@ -18,10 +18,10 @@ pl_err PL_CPU(linear)(struct pl_device *dev, const struct pl_call *c) {
 pl_err PL_CPU(linear_dx)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_gemm g = {.adds = pl_call_adds(c),
                               .alpha = c->attr->alpha,
-                              .a = c->in[0],
-                              .b = c->in[1],
-                              .ws = c->in[2],
-                              .c = c->out[0]};
+                              .a = c->in[PL_LINEAR_DX_DY],
+                              .b = c->in[PL_LINEAR_DX_W],
+                              .ws = c->in[PL_LINEAR_DX_WS],
+                              .c = c->out[PL_LINEAR_DX_OUT_DX]};
     return PL_LEVEL_NAME(pl_cpu_gemm)(dev, &g);
 }
 
@@ -30,9 +30,9 @@ pl_err PL_CPU(linear_dw)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_gemm g = {.trans_a = true,
                               .adds = pl_call_adds(c),
                               .alpha = c->attr->alpha,
-                              .a = c->in[0],
-                              .b = c->in[1],
-                              .ws = c->in[2],
-                              .c = c->out[0]};
+                              .a = c->in[PL_LINEAR_DW_DY],
+                              .b = c->in[PL_LINEAR_DW_X],
+                              .ws = c->in[PL_LINEAR_DW_WS],
+                              .c = c->out[PL_LINEAR_DW_OUT_DW]};
     return PL_LEVEL_NAME(pl_cpu_gemm)(dev, &g);
 }

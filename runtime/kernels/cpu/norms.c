@@ -72,33 +72,42 @@ static pl_err run_norm(struct pl_device *dev, struct norm *t, uint64_t dim) {
 
 /* in: x[N,C] w[C]; out: y[N,C] rstd[N]f32. */
 pl_err PL_CPU(rmsnorm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {
-        .x = c->in[0], .w = c->in[1], .y = c->out[0], .rstd = c->out[1], .eps = c->attr->eps};
+    struct norm t = {.x = c->in[PL_RMSNORM_X],
+                     .w = c->in[PL_RMSNORM_W],
+                     .y = c->out[PL_RMSNORM_OUT_Y],
+                     .rstd = c->out[PL_RMSNORM_OUT_RSTD],
+                     .eps = c->attr->eps};
     return run_norm(dev, &t, t.x.cols);
 }
 
 /* in: x[N,C]! r[N,C] w[C]; out: x[N,C]! y[N,C] rstd[N]f32. */
 pl_err PL_CPU(add_rmsnorm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {.x = c->out[0],
-                     .r = c->in[1],
-                     .w = c->in[2],
-                     .y = c->out[1],
-                     .rstd = c->out[2],
+    struct norm t = {.x = c->out[PL_ADD_RMSNORM_OUT_X],
+                     .r = c->in[PL_ADD_RMSNORM_R],
+                     .w = c->in[PL_ADD_RMSNORM_W],
+                     .y = c->out[PL_ADD_RMSNORM_OUT_Y],
+                     .rstd = c->out[PL_ADD_RMSNORM_OUT_RSTD],
                      .eps = c->attr->eps};
     return run_norm(dev, &t, t.x.cols);
 }
 
 /* in: x[N,C] w[C] rstd[N]f32; out: y[N,C]. */
 pl_err PL_CPU(renorm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {
-        .x = c->in[0], .w = c->in[1], .rstd = c->in[2], .y = c->out[0], .keeps_rstd = true};
+    struct norm t = {.x = c->in[PL_RENORM_X],
+                     .w = c->in[PL_RENORM_W],
+                     .rstd = c->in[PL_RENORM_RSTD],
+                     .y = c->out[PL_RENORM_OUT_Y],
+                     .keeps_rstd = true};
     return run_norm(dev, &t, t.x.cols);
 }
 
 /* in: x[N,H*D] w[D]; out: y[N,H*D] rstd[N,H]f32. */
 pl_err PL_CPU(qk_norm)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm t = {
-        .x = c->in[0], .w = c->in[1], .y = c->out[0], .rstd = c->out[1], .eps = c->attr->eps};
+    struct norm t = {.x = c->in[PL_QK_NORM_X],
+                     .w = c->in[PL_QK_NORM_W],
+                     .y = c->out[PL_QK_NORM_OUT_Y],
+                     .rstd = c->out[PL_QK_NORM_OUT_RSTD],
+                     .eps = c->attr->eps};
     return run_norm(dev, &t, c->attr->head_dim);
 }
 
@@ -197,8 +206,9 @@ static void sum_partials(void *arg, uint64_t col0, uint64_t col1, uint32_t worke
 
 static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum pl_op_kind kind,
                            struct norm_bwd *t) {
-    const struct pl_view *ws = &c->in[4];
-    t->dy = c->in[0], t->x = c->in[1], t->w = c->in[2], t->rstd = c->in[3];
+    const struct pl_view *ws = &c->in[PL_RMSNORM_BWD_WS];
+    t->dy = c->in[PL_RMSNORM_BWD_DY], t->x = c->in[PL_RMSNORM_BWD_X],
+    t->w = c->in[PL_RMSNORM_BWD_W], t->rstd = c->in[PL_RMSNORM_BWD_RSTD];
     t->heads = t->dy.cols / t->dim;
     t->add_dw = pl_call_adds(c);
     if (t->dw.p) {
@@ -215,13 +225,17 @@ static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum 
 
 /* in: dy[N,C] x[N,C] w[C] rstd[N]f32 ws? dx?[N,C]! dw?[C]!; out: dx?[N,C]! dw?[C]!. */
 pl_err PL_CPU(rmsnorm_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm_bwd t = {
-        .dim = c->in[0].cols, .dx = c->out[0], .dw = c->out[1], .add_dx = c->attr->add_dx};
+    struct norm_bwd t = {.dim = c->in[PL_RMSNORM_BWD_DY].cols,
+                         .dx = c->out[PL_RMSNORM_BWD_OUT_DX],
+                         .dw = c->out[PL_RMSNORM_BWD_OUT_DW],
+                         .add_dx = c->attr->add_dx};
     return run_norm_bwd(dev, c, PL_OP_RMSNORM_BWD, &t);
 }
 
 /* in: dy[N,H*D]! x[N,H*D] w[D] rstd[N,H]f32 ws? dw?[D]!; out: dy[N,H*D]! dw?[D]!. */
 pl_err PL_CPU(qk_norm_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    struct norm_bwd t = {.dim = c->attr->head_dim, .dx = c->out[0], .dw = c->out[1]};
+    struct norm_bwd t = {.dim = c->attr->head_dim,
+                         .dx = c->out[PL_QK_NORM_BWD_OUT_DY],
+                         .dw = c->out[PL_QK_NORM_BWD_OUT_DW]};
     return run_norm_bwd(dev, c, PL_OP_QK_NORM_BWD, &t);
 }

@@ -57,11 +57,11 @@ static void quantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t wo
 
 /* in: x?[..]; out: codes[n/2]u8, absmax[n/64]f32. */
 pl_err PL_CPU(quant4)(struct pl_device *dev, const struct pl_call *c) {
-    struct quant q = {.x = c->in[0],
-                      .n = pl_quant_elements(&c->in[0]),
+    struct quant q = {.x = c->in[PL_QUANT4_X],
+                      .n = pl_quant_elements(&c->in[PL_QUANT4_X]),
                       .first = c->attr->first_element,
-                      .codes = c->out[0].p,
-                      .absmax = c->out[1].p};
+                      .codes = c->out[PL_QUANT4_OUT_CODES].p,
+                      .absmax = c->out[PL_QUANT4_OUT_ABSMAX].p};
     if (!pl_quant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     if (!q.x.p) values_init(&q.values, c->attr, c->batch->seed);
     pl_quant_coder_init(&q.coder, c->attr->quant);
@@ -86,8 +86,9 @@ static void nest_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker
 /* in: absmax[n/64]f32; out: absmax8[n/64]u8, nested[n/16384]f32. */
 pl_err PL_CPU(nest4)(struct pl_device *dev, const struct pl_call *c) {
     const uint64_t grain = 16 * PL_QUANT_NEST;
-    struct nest t = {c->in[0].p, c->out[0].p, c->out[1].p, c->attr->offset};
+    struct nest t = {c->in[PL_NEST4_ABSMAX].p, c->out[PL_NEST4_OUT_ABSMAX8].p,
+                     c->out[PL_NEST4_OUT_NESTED].p, c->attr->offset};
     if (!pl_nest4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
-    pl_cpu_rows(dev, pl_quant_elements(&c->in[0]), grain, nest_blocks, &t);
+    pl_cpu_rows(dev, pl_quant_elements(&c->in[PL_NEST4_ABSMAX]), grain, nest_blocks, &t);
     return PL_ERR_OK;
 }

@@ -60,10 +60,10 @@ static bool are_in_table(const struct rope *t) {
 /* in: x[N,H*D]! pos[N]i32 table[S,rot/2,2]f32 table2?; out: x[N,H*D]!. */
 pl_err PL_CPU(rope)(struct pl_device *dev, const struct pl_call *c) {
     const struct pl_attr *attr = c->attr;
-    const bool is_long = c->in[3].p && c->batch->max_len > attr->long_from;
-    struct rope t = {.x = c->out[0],
-                     .pos = c->in[1].p,
-                     .table = is_long ? c->in[3] : c->in[2],
+    const bool is_long = c->in[PL_ROPE_TABLE2].p && c->batch->max_len > attr->long_from;
+    struct rope t = {.x = c->out[PL_ROPE_OUT_X],
+                     .pos = c->in[PL_ROPE_POS].p,
+                     .table = is_long ? c->in[PL_ROPE_TABLE2] : c->in[PL_ROPE_TABLE],
                      .dim = attr->head_dim,
                      .pairs = attr->rot_dim / 2,
                      .sign = attr->inverse ? -1.0f : 1.0f};

@@ -29,7 +29,7 @@ static void start_elements(void *arg, uint64_t begin, uint64_t end, uint32_t wor
 
 /* out: w[..]. */
 pl_err PL_CPU(start)(struct pl_device *dev, const struct pl_call *c) {
-    struct start s = {.w = c->out[0], .first = c->attr->first_element};
+    struct start s = {.w = c->out[PL_START_OUT_W], .first = c->attr->first_element};
     if (!pl_start_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     values_init(&s.values, c->attr, c->batch->seed);
     pl_cpu_rows(dev, pl_quant_elements(&s.w), pl_cpu_grain(1), start_elements, &s);

@@ -60,10 +60,10 @@ static pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct 
 
 /* in: gu[N,2F]; out: m[N,F]. */
 pl_err PL_CPU(swiglu)(struct pl_device *dev, const struct pl_call *c) {
-    return run(dev, &c->in[0], &c->out[0], forward_rows);
+    return run(dev, &c->in[PL_SWIGLU_GU], &c->out[PL_SWIGLU_OUT_M], forward_rows);
 }
 
 /* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
 pl_err PL_CPU(swiglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
-    return run(dev, &c->out[0], &c->in[1], backward_rows);
+    return run(dev, &c->out[PL_SWIGLU_BWD_OUT_GU], &c->in[PL_SWIGLU_BWD_DM], backward_rows);
 }

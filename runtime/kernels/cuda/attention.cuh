@@ -352,22 +352,22 @@ static inline bool pl_attention_of(const struct pl_call *c, const struct pl_view
     const uint64_t q_cols = (uint64_t)attr->heads * attr->head_dim;
     const uint64_t kv_cols = (uint64_t)attr->kv_heads * attr->head_dim;
     if (!attr->kv_heads || attr->heads % attr->kv_heads || !attr->head_dim ||
-        attr->head_dim > PL_ATTENTION_MAX_DIM || c->in[0].rows > INT32_MAX ||
-        c->in[0].cols != q_cols || c->in[1].cols != kv_cols || c->in[2].cols != kv_cols ||
-        lse->dtype != PL_DTYPE_F32 || offsets->dtype != PL_DTYPE_I32 ||
-        c->batch->n_seqs >= offsets->rows)
+        attr->head_dim > PL_ATTENTION_MAX_DIM || c->in[PL_ATTENTION_Q].rows > INT32_MAX ||
+        c->in[PL_ATTENTION_Q].cols != q_cols || c->in[PL_ATTENTION_K].cols != kv_cols ||
+        c->in[PL_ATTENTION_V].cols != kv_cols || lse->dtype != PL_DTYPE_F32 ||
+        offsets->dtype != PL_DTYPE_I32 || c->batch->n_seqs >= offsets->rows)
         return false;
     for (int i = 0; i < 3; i++)
-        if (!pl_is_float(&c->in[i]) || (!a->context && c->in[i].rows != c->in[0].rows))
+        if (!pl_is_float(&c->in[i]) || (!a->context && c->in[i].rows != c->in[PL_ATTENTION_Q].rows))
             return false;
-    a->q = pl_mat_of<pl_either>(c->in[0]);
-    a->k = pl_mat_of<pl_either>(c->in[1]);
-    a->v = pl_mat_of<pl_either>(c->in[2]);
+    a->q = pl_mat_of<pl_either>(c->in[PL_ATTENTION_Q]);
+    a->k = pl_mat_of<pl_either>(c->in[PL_ATTENTION_K]);
+    a->v = pl_mat_of<pl_either>(c->in[PL_ATTENTION_V]);
     a->lse = (float *)lse->p;
     a->lse_ld = lse->ld;
     a->offsets = (const int32_t *)offsets->p;
     a->n_seqs = (uint32_t)c->batch->n_seqs;
-    a->n_tokens = (uint32_t)c->in[0].rows;
+    a->n_tokens = (uint32_t)c->in[PL_ATTENTION_Q].rows;
     a->heads = attr->heads;
     a->kv_heads = attr->kv_heads;
     a->group = attr->heads / attr->kv_heads;

@@ -316,10 +316,11 @@ static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_a
                      const struct pl_attention_instance *tensor,
                      const struct pl_attention_instance *plain) {
     if (!a->n_tokens || !a->n_seqs) return PL_ERR_OK;
-    a->o = pl_mat_of<pl_either>(c->out[0]);
-    const bool tensor_cores = a->dim % 8 == 0 && pl_tensor_reads(&c->in[0]) &&
-                              pl_tensor_reads(&c->in[1]) && pl_tensor_reads(&c->in[2]) &&
-                              pl_tensor_writes(&c->out[0]);
+    a->o = pl_mat_of<pl_either>(c->out[PL_ATTENTION_OUT_O]);
+    const bool tensor_cores = a->dim % 8 == 0 && pl_tensor_reads(&c->in[PL_ATTENTION_Q]) &&
+                              pl_tensor_reads(&c->in[PL_ATTENTION_K]) &&
+                              pl_tensor_reads(&c->in[PL_ATTENTION_V]) &&
+                              pl_tensor_writes(&c->out[PL_ATTENTION_OUT_O]);
     return pl_attention_launch(dev, a, pl_attention_pick(tensor_cores ? tensor : plain, a->dim),
                                a->heads);
 }
@@ -327,21 +328,24 @@ static pl_err launch(struct pl_device *dev, const struct pl_call *c, struct pl_a
 /* in: q[N,H*D] k[N,G*D] v[N,G*D] offsets[B+1]i32 ws?; out: o[N,H*D] lse[N,H]f32. */
 extern "C" pl_err pl_cuda_attention(struct pl_device *dev, const struct pl_call *c) {
     struct pl_attention a = {};
-    if (!pl_attention_of(c, &c->out[1], &c->in[3], &a) || !pl_is_float(&c->out[0]))
+    if (!pl_attention_of(c, &c->out[PL_ATTENTION_OUT_LSE], &c->in[PL_ATTENTION_OFFSETS], &a) ||
+        !pl_is_float(&c->out[PL_ATTENTION_OUT_O]))
         return PL_ERR_PLAN_BROKEN;
     return launch(dev, c, &a, tensor_instances, plain_instances);
 }
 
 /* in: q[N,H*D] kc[R,G*D] vc[R,G*D] pos[N]i32 offsets[B+1]i32 ws?; out: o[N,H*D]. */
 extern "C" pl_err pl_cuda_attention_cached(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *pos = &c->in[3];
+    const struct pl_view *pos = &c->in[PL_ATTENTION_CACHED_POS];
     struct pl_attention a = {};
     struct pl_view none = {};
     none.dtype = PL_DTYPE_F32;
     a.context = c->attr->context;
-    if (!pl_attention_of(c, &none, &c->in[4], &a) || !pl_is_float(&c->out[0]) ||
-        pos->dtype != PL_DTYPE_I32 || pos->rows < c->in[0].rows || c->in[1].rows > INT32_MAX ||
-        c->batch->n_seqs * a.context > c->in[1].rows)
+    if (!pl_attention_of(c, &none, &c->in[PL_ATTENTION_CACHED_OFFSETS], &a) ||
+        !pl_is_float(&c->out[PL_ATTENTION_CACHED_OUT_O]) || pos->dtype != PL_DTYPE_I32 ||
+        pos->rows < c->in[PL_ATTENTION_CACHED_Q].rows ||
+        c->in[PL_ATTENTION_CACHED_KC].rows > INT32_MAX ||
+        c->batch->n_seqs * a.context > c->in[PL_ATTENTION_CACHED_KC].rows)
         return PL_ERR_PLAN_BROKEN;
     a.positions = (const int32_t *)pos->p;
     return launch(dev, c, &a, cached_tensor_instances, cached_plain_instances);

@@ -73,14 +73,15 @@ static void launch_chunks(cudaStream_t stream, const struct pl_view *dy, float *
 extern "C" pl_err pl_cuda_bias_grad(struct pl_device *dev, const struct pl_call *c) {
     static void (*const launch[PL_FORMS])(cudaStream_t, const struct pl_view *, float *, uint64_t) =
         PL_FORM_TABLE(launch_chunks);
-    const struct pl_view *dy = &c->in[0], *db = &c->out[0], *const views[] = {dy};
+    const struct pl_view *dy = &c->in[PL_BIAS_GRAD_DY],
+                         *db = &c->out[PL_BIAS_GRAD_OUT_DB], *const views[] = {dy};
     const uint64_t need =
         pl_op_workspace_bytes(&dev->traits, PL_OP_BIAS_GRAD, c->attr, dy->rows, dy->cols);
     const uint64_t chunks = pl_u64_div_up(dy->rows, PL_CUDA_BIAS_ROWS), cols = db->rows;
-    float *partials = (float *)c->in[1].p;
+    float *partials = (float *)c->in[PL_BIAS_GRAD_WS].p;
     cudaStream_t stream = pl_cuda_of(dev)->stream;
     if (!pl_is_float(dy) || !pl_is_float(db) || dy->cols != cols || chunks > PL_GRID_MAX ||
-        pl_u64_div_up(cols, PL_WARP) > GRID_Y_MAX || !pl_ws_holds(&c->in[1], need))
+        pl_u64_div_up(cols, PL_WARP) > GRID_Y_MAX || !pl_ws_holds(&c->in[PL_BIAS_GRAD_WS], need))
         return PL_ERR_PLAN_BROKEN;
     if (cols == 0) return PL_ERR_OK;
     if (chunks) launch[pl_form_of(views, 1)](stream, dy, partials, chunks);

@@ -11,7 +11,7 @@ static bool is_whole(const struct pl_view *v) {
 
 /* in: src[..]; out: dst[..]. */
 static pl_err copy(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *from = &c->in[0], *to = &c->out[0];
+    const struct pl_view *from = &c->in[PL_COPY_IN_SRC], *to = &c->out[PL_COPY_IN_OUT_DST];
     const uint64_t bytes = pl_dtype_bytes(to->dtype), width = to->cols * bytes;
     cudaStream_t stream = pl_cuda_of(dev)->stream;
     if (c->attr->not_first && c->batch->first) return PL_ERR_OK;

@@ -146,20 +146,21 @@ template <typename T, int V> void launch(const struct loss_call *l, cudaStream_t
 extern "C" pl_err pl_cuda_cross_entropy(struct pl_device *dev, const struct pl_call *c) {
     static void (*const by_form[PL_FORMS])(const struct loss_call *, cudaStream_t) =
         PL_FORM_TABLE(launch);
-    const struct loss_call l = {c->out[0], (const int32_t *)c->in[1].p, (double *)c->in[3].p,
-                                c->batch->facts, c->attr->gradient};
+    const struct loss_call l = {
+        c->out[PL_CROSS_ENTROPY_OUT_LOGITS], (const int32_t *)c->in[PL_CROSS_ENTROPY_TARGETS].p,
+        (double *)c->in[PL_CROSS_ENTROPY_WS].p, c->batch->facts, c->attr->gradient};
     const uint64_t rows = l.logits.rows;
     const uint64_t need = pl_op_workspace_bytes(&dev->traits, PL_OP_CROSS_ENTROPY, c->attr, rows,
                                                 l.logits.cols);
     const struct pl_view *const views[] = {&l.logits};
     cudaStream_t stream = pl_cuda_of(dev)->stream;
-    if (!l.facts || !pl_ws_holds(&c->in[3], need) || rows > PL_GRID_MAX ||
+    if (!l.facts || !pl_ws_holds(&c->in[PL_CROSS_ENTROPY_WS], need) || rows > PL_GRID_MAX ||
         l.logits.cols > INT32_MAX)
         return PL_ERR_PLAN_BROKEN;
     if (rows == 0 || l.logits.cols == 0) return PL_ERR_OK;
     by_form[pl_form_of(views, 1)](&l, stream);
     PL_LAUNCH(add_losses, dim3(1), dim3(ADDERS), ADDERS / PL_WARP * sizeof(double), stream,
-              l.row_loss, (uint32_t)rows, (double *)c->out[1].p);
+              l.row_loss, (uint32_t)rows, (double *)c->out[PL_CROSS_ENTROPY_OUT_LOSS].p);
     return pl_cuda_launched();
 }
 

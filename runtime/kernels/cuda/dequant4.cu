@@ -96,10 +96,10 @@ struct dequant_call {
 };
 
 template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cudaStream_t stream) {
-    dequant<T> t = {(const uint8_t *)d->c->in[0].p,
-                    (const float *)d->c->in[1].p,
-                    (const uint8_t *)d->c->in[2].p,
-                    (const float *)d->c->in[3].p,
+    dequant<T> t = {(const uint8_t *)d->c->in[PL_DEQUANT4_CODES].p,
+                    (const float *)d->c->in[PL_DEQUANT4_ABSMAX].p,
+                    (const uint8_t *)d->c->in[PL_DEQUANT4_ABSMAX8].p,
+                    (const float *)d->c->in[PL_DEQUANT4_OFFSET].p,
                     pl_mat_of<T>(d->w),
                     d->n,
                     pl_quant_codes_bytes(d->n),
@@ -120,12 +120,13 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
 extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
         launch<float, 4>, launch<__nv_bfloat16, 4>, launch<pl_either, 1>};
-    struct dequant_call d = {c, c->out[0], pl_quant_elements(&c->out[0])};
+    struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W],
+                             pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W])};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     d.w.rows = 1;
     d.w.cols = d.w.ld = d.n;
     const struct pl_view *const views[] = {&d.w};
-    const bool in_words = (uintptr_t)c->in[0].p % 4 == 0;
+    const bool in_words = (uintptr_t)c->in[PL_DEQUANT4_CODES].p % 4 == 0;
     const int form = in_words ? pl_form_of(views, 1) : PL_FORM_EITHER;
     return by_form[form](&d, pl_cuda_of(dev)->stream);
 }

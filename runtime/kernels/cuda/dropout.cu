@@ -164,13 +164,16 @@ static pl_err run(struct pl_device *dev, const struct pl_call *c, const struct d
 
 /* in: x[N,K] offsets[B+1]i32 sample[B]u64; out: y[N,K]. */
 extern "C" pl_err pl_cuda_dropout(struct pl_device *dev, const struct pl_call *c) {
-    const struct drop_views t = {&c->in[0], &c->out[0], &c->in[1], &c->in[2], false};
+    const struct drop_views t = {&c->in[PL_DROPOUT_X], &c->out[PL_DROPOUT_OUT_Y],
+                                 &c->in[PL_DROPOUT_OFFSETS], &c->in[PL_DROPOUT_SAMPLE], false};
     return run(dev, c, t);
 }
 
 /* in: dx[N,K]! d[N,K] offsets[B+1]i32 sample[B]u64; out: dx[N,K]!. */
 extern "C" pl_err pl_cuda_dropout_bwd(struct pl_device *dev, const struct pl_call *c) {
-    const struct drop_views t = {&c->in[1], &c->out[0], &c->in[2], &c->in[3], true};
+    const struct drop_views t = {&c->in[PL_DROPOUT_BWD_D], &c->out[PL_DROPOUT_BWD_OUT_DX],
+                                 &c->in[PL_DROPOUT_BWD_OFFSETS], &c->in[PL_DROPOUT_BWD_SAMPLE],
+                                 true};
     return run(dev, c, t);
 }
 

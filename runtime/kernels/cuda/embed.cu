@@ -40,7 +40,8 @@ static void launch_embed(struct pl_rows_shape s, cudaStream_t stream, const stru
 extern "C" pl_err pl_cuda_embed(struct pl_device *dev, const struct pl_call *c) {
     static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
                                           const struct embed_views &) = PL_PAIR_TABLE(launch_embed);
-    const struct embed_views e = {&c->in[0], &c->in[1], &c->out[0]};
+    const struct embed_views e = {&c->in[PL_EMBED_IDS], &c->in[PL_EMBED_W],
+                                  &c->out[PL_EMBED_OUT_X]};
     if (e.x->rows == 0) return PL_ERR_OK;
     if (!pl_is_float(e.table) || !pl_is_float(e.x) || e.ids->dtype != PL_DTYPE_I32 ||
         e.ids->rows < e.x->rows || e.table->rows == 0 || !pl_rows_fit(e.x->rows))
@@ -148,7 +149,8 @@ static pl_err launch_embed_bwd(cudaStream_t stream, const struct embed_bwd_views
 extern "C" pl_err pl_cuda_embed_bwd(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const launch[PL_PAIRS])(cudaStream_t, const struct embed_bwd_views &) =
         PL_PAIR_TABLE(launch_embed_bwd);
-    const struct embed_bwd_views e = {&c->in[0], &c->in[1], &c->in[2], &c->out[0],
+    const struct embed_bwd_views e = {&c->in[PL_EMBED_BWD_IDS], &c->in[PL_EMBED_BWD_ORDER],
+                                      &c->in[PL_EMBED_BWD_DX], &c->out[PL_EMBED_BWD_OUT_DW],
                                       c->attr->padding_idx};
     if (!pl_is_float(e.dx) || !pl_is_float(e.dw) || e.ids->dtype != PL_DTYPE_I32 ||
         e.order->dtype != PL_DTYPE_I32 || e.ids->rows < e.dx->rows || e.order->rows < e.dx->rows ||

@@ -68,7 +68,8 @@ typedef void (*gather_launch)(struct pl_rows_shape, cudaStream_t, const struct g
 /* in: x[N,C], r[N,C], rows[T]i32; out: xs[T,C]. */
 extern "C" pl_err pl_cuda_gather_add(struct pl_device *dev, const struct pl_call *c) {
     static const gather_launch launch[PL_PAIRS] = PL_PAIR_TABLE(launch_gather);
-    const struct gather_views g = {&c->in[0], &c->in[1], &c->in[2], &c->out[0]};
+    const struct gather_views g = {&c->in[PL_GATHER_ADD_X], &c->in[PL_GATHER_ADD_R],
+                                   &c->in[PL_GATHER_ADD_ROWS], &c->out[PL_GATHER_ADD_OUT_XS]};
     if (g.out->rows == 0) return PL_ERR_OK;
     if (!pl_is_float(g.a) || !pl_is_float(g.b) || !pl_is_float(g.out) ||
         g.index->dtype != PL_DTYPE_I32 || g.index->rows < g.out->rows || g.a->rows == 0 ||
@@ -83,7 +84,8 @@ extern "C" pl_err pl_cuda_gather_add(struct pl_device *dev, const struct pl_call
  * the same. */
 extern "C" pl_err pl_cuda_scatter_rows(struct pl_device *dev, const struct pl_call *c) {
     static const gather_launch launch[PL_PAIRS] = PL_PAIR_TABLE(launch_scatter);
-    const struct gather_views s = {&c->in[0], NULL, &c->in[1], &c->out[0]};
+    const struct gather_views s = {&c->in[PL_SCATTER_ROWS_DXS], NULL, &c->in[PL_SCATTER_ROWS_ROWS],
+                                   &c->out[PL_SCATTER_ROWS_OUT_DX]};
     if (!pl_is_float(s.a) || !pl_is_float(s.out) || s.index->dtype != PL_DTYPE_I32 ||
         s.index->rows < s.a->rows || !pl_rows_fit(s.a->rows))
         return PL_ERR_PLAN_BROKEN;

@@ -54,7 +54,7 @@ typedef void (*append_launch)(struct pl_rows_shape, cudaStream_t, const struct p
 /* in: k[N,G*D] v[N,G*D] pos[N]i32 offsets[B+1]i32 kc[R,G*D]! vc[R,G*D]!; out: kc! vc!. */
 extern "C" pl_err pl_cuda_kv_append(struct pl_device *dev, const struct pl_call *c) {
     static const append_launch launch[PL_PAIRS] = PL_PAIR_TABLE(launch_append);
-    const struct pl_view *pos = &c->in[2], *offsets = &c->in[3];
+    const struct pl_view *pos = &c->in[PL_KV_APPEND_POS], *offsets = &c->in[PL_KV_APPEND_OFFSETS];
     const uint64_t n_seqs = c->batch->n_seqs;
     const struct places places = {(const int32_t *)pos->p, (const int32_t *)offsets->p,
                                   (uint32_t)n_seqs, c->attr->context};

@@ -137,30 +137,30 @@ static pl_err multiply(struct pl_device *dev, const struct pl_call *c, enum pl_o
 extern "C" pl_err pl_cuda_linear(struct pl_device *dev, const struct pl_call *c) {
     struct pl_product g = {};
     g.trans_b = true;
-    g.a = c->in[0];
-    g.b = c->in[1];
-    g.bias = c->in[2];
-    g.c = c->out[0];
-    return multiply(dev, c, PL_OP_LINEAR, &c->in[3], &g);
+    g.a = c->in[PL_LINEAR_X];
+    g.b = c->in[PL_LINEAR_W];
+    g.bias = c->in[PL_LINEAR_BIAS];
+    g.c = c->out[PL_LINEAR_OUT_Y];
+    return multiply(dev, c, PL_OP_LINEAR, &c->in[PL_LINEAR_WS], &g);
 }
 
 /* in: dy[N,O], W[O,K], ws, dx?[N,K]; out: dx[N,K]. */
 extern "C" pl_err pl_cuda_linear_dx(struct pl_device *dev, const struct pl_call *c) {
     struct pl_product g = {};
-    g.a = c->in[0];
-    g.b = c->in[1];
-    g.c = c->out[0];
-    return multiply(dev, c, PL_OP_LINEAR_DX, &c->in[2], &g);
+    g.a = c->in[PL_LINEAR_DX_DY];
+    g.b = c->in[PL_LINEAR_DX_W];
+    g.c = c->out[PL_LINEAR_DX_OUT_DX];
+    return multiply(dev, c, PL_OP_LINEAR_DX, &c->in[PL_LINEAR_DX_WS], &g);
 }
 
 /* in: dy[N,O], x[N,K], ws, dW[O,K]; out: dW[O,K]. No rows give a zero gradient. */
 extern "C" pl_err pl_cuda_linear_dw(struct pl_device *dev, const struct pl_call *c) {
     struct pl_product g = {};
     g.trans_a = true;
-    g.a = c->in[0];
-    g.b = c->in[1];
-    g.c = c->out[0];
-    return multiply(dev, c, PL_OP_LINEAR_DW, &c->in[2], &g);
+    g.a = c->in[PL_LINEAR_DW_DY];
+    g.b = c->in[PL_LINEAR_DW_X];
+    g.c = c->out[PL_LINEAR_DW_OUT_DW];
+    return multiply(dev, c, PL_OP_LINEAR_DW, &c->in[PL_LINEAR_DW_WS], &g);
 }
 
 PL_CUDA_PRELOAD(linear) = {PL_PAIR_KERNELS(convert), PL_PAIR_KERNELS(set_rows), NULL};

@@ -391,14 +391,15 @@ pl_err run_backward(struct pl_device *dev, const struct pl_call *c, enum pl_op_k
                     struct backward_call *b) {
     static void (*const launch[PL_FORMS])(const struct backward_call *, const struct shape *,
                                           cudaStream_t) = PL_FORM_TABLE(launch_backward);
-    b->dy = c->in[0], b->x = c->in[1], b->rstd = c->in[3];
-    b->w = pl_as_row(&c->in[2]), b->dw = pl_as_row(&b->dw);
+    b->dy = c->in[PL_RMSNORM_BWD_DY], b->x = c->in[PL_RMSNORM_BWD_X],
+    b->rstd = c->in[PL_RMSNORM_BWD_RSTD];
+    b->w = pl_as_row(&c->in[PL_RMSNORM_BWD_W]), b->dw = pl_as_row(&b->dw);
     b->add_dw = pl_call_adds(c);
     if (b->dw.p) {
         const uint64_t need =
             pl_op_workspace_bytes(&dev->traits, kind, c->attr, b->dy.rows, b->dy.cols);
-        if (!pl_ws_holds(&c->in[4], need)) return PL_ERR_PLAN_BROKEN;
-        b->partial = (float *)c->in[4].p;
+        if (!pl_ws_holds(&c->in[PL_RMSNORM_BWD_WS], need)) return PL_ERR_PLAN_BROKEN;
+        b->partial = (float *)c->in[PL_RMSNORM_BWD_WS].p;
     }
     const struct pl_view *const views[] = {&b->dy, &b->x, &b->w, &b->dx};
     const int form = form_of(views, 4, b->dim);
@@ -418,45 +419,69 @@ pl_err run_backward(struct pl_device *dev, const struct pl_call *c, enum pl_op_k
 
 /* in: x[N,C] w[C]; out: y[N,C] rstd[N]f32. */
 extern "C" pl_err pl_cuda_rmsnorm(struct pl_device *dev, const struct pl_call *c) {
-    const struct forward_call f = {c->in[0],     {},        pl_as_row(&c->in[1]),
-                                   c->out[0],    c->out[1], c->in[0].cols,
-                                   c->attr->eps, false};
+    const struct forward_call f = {c->in[PL_RMSNORM_X],
+                                   {},
+                                   pl_as_row(&c->in[PL_RMSNORM_W]),
+                                   c->out[PL_RMSNORM_OUT_Y],
+                                   c->out[PL_RMSNORM_OUT_RSTD],
+                                   c->in[PL_RMSNORM_X].cols,
+                                   c->attr->eps,
+                                   false};
     return run_forward(dev, &f);
 }
 
 /* in: x[N,C]! r[N,C] w[C]; out: x[N,C]! y[N,C] rstd[N]f32. */
 extern "C" pl_err pl_cuda_add_rmsnorm(struct pl_device *dev, const struct pl_call *c) {
-    const struct forward_call f = {c->out[0], c->in[1],      pl_as_row(&c->in[2]), c->out[1],
-                                   c->out[2], c->in[0].cols, c->attr->eps,         false};
+    const struct forward_call f = {c->out[PL_ADD_RMSNORM_OUT_X],
+                                   c->in[PL_ADD_RMSNORM_R],
+                                   pl_as_row(&c->in[PL_ADD_RMSNORM_W]),
+                                   c->out[PL_ADD_RMSNORM_OUT_Y],
+                                   c->out[PL_ADD_RMSNORM_OUT_RSTD],
+                                   c->in[PL_ADD_RMSNORM_X].cols,
+                                   c->attr->eps,
+                                   false};
     return run_forward(dev, &f);
 }
 
 /* in: x[N,C] w[C] rstd[N]f32; out: y[N,C]. */
 extern "C" pl_err pl_cuda_renorm(struct pl_device *dev, const struct pl_call *c) {
-    const struct forward_call f = {
-        c->in[0], {}, pl_as_row(&c->in[1]), c->out[0], c->in[2], c->in[0].cols, 0.0f, true};
+    const struct forward_call f = {c->in[PL_RENORM_X],
+                                   {},
+                                   pl_as_row(&c->in[PL_RENORM_W]),
+                                   c->out[PL_RENORM_OUT_Y],
+                                   c->in[PL_RENORM_RSTD],
+                                   c->in[PL_RENORM_X].cols,
+                                   0.0f,
+                                   true};
     return run_forward(dev, &f);
 }
 
 /* in: x[N,H*D] w[D]; out: y[N,H*D] rstd[N,H]f32. */
 extern "C" pl_err pl_cuda_qk_norm(struct pl_device *dev, const struct pl_call *c) {
-    const struct forward_call f = {c->in[0],     {},        pl_as_row(&c->in[1]),
-                                   c->out[0],    c->out[1], c->attr->head_dim,
-                                   c->attr->eps, false};
+    const struct forward_call f = {c->in[PL_QK_NORM_X],
+                                   {},
+                                   pl_as_row(&c->in[PL_QK_NORM_W]),
+                                   c->out[PL_QK_NORM_OUT_Y],
+                                   c->out[PL_QK_NORM_OUT_RSTD],
+                                   c->attr->head_dim,
+                                   c->attr->eps,
+                                   false};
     return run_forward(dev, &f);
 }
 
 /* in: dy[N,C] x[N,C] w[C] rstd[N]f32 ws? dx?[N,C]! dw?[C]!; out: dx?[N,C]! dw?[C]!. */
 extern "C" pl_err pl_cuda_rmsnorm_bwd(struct pl_device *dev, const struct pl_call *c) {
     struct backward_call b = {};
-    b.dx = c->out[0], b.dw = c->out[1], b.dim = c->in[0].cols, b.add_dx = c->attr->add_dx;
+    b.dx = c->out[PL_RMSNORM_BWD_OUT_DX], b.dw = c->out[PL_RMSNORM_BWD_OUT_DW],
+    b.dim = c->in[PL_RMSNORM_BWD_DY].cols, b.add_dx = c->attr->add_dx;
     return run_backward(dev, c, PL_OP_RMSNORM_BWD, &b);
 }
 
 /* in: dy[N,H*D]! x[N,H*D] w[D] rstd[N,H]f32 ws? dw?[D]!; out: dy[N,H*D]! dw?[D]!. */
 extern "C" pl_err pl_cuda_qk_norm_bwd(struct pl_device *dev, const struct pl_call *c) {
     struct backward_call b = {};
-    b.dx = c->out[0], b.dw = c->out[1], b.dim = c->attr->head_dim;
+    b.dx = c->out[PL_QK_NORM_BWD_OUT_DY], b.dw = c->out[PL_QK_NORM_BWD_OUT_DW],
+    b.dim = c->attr->head_dim;
     return run_backward(dev, c, PL_OP_QK_NORM_BWD, &b);
 }
 

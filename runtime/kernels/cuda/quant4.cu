@@ -107,10 +107,10 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) quantise(const qu
 template <typename T>
 pl_err launch_from(const struct pl_call *c, const source<T> &from, cudaStream_t stream) {
     quant<T> q = {from,
-                  pl_quant_elements(&c->in[0]),
-                  (uint8_t *)c->out[0].p,
-                  (float *)c->out[1].p,
-                  (uintptr_t)c->out[0].p % 4 == 0,
+                  pl_quant_elements(&c->in[PL_QUANT4_X]),
+                  (uint8_t *)c->out[PL_QUANT4_OUT_CODES].p,
+                  (float *)c->out[PL_QUANT4_OUT_ABSMAX].p,
+                  (uintptr_t)c->out[PL_QUANT4_OUT_CODES].p % 4 == 0,
                   {}};
     const uint64_t blocks = pl_u64_div_up(q.n, BLOCK * V);
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
@@ -120,7 +120,7 @@ pl_err launch_from(const struct pl_call *c, const source<T> &from, cudaStream_t 
 }
 
 template <typename T> pl_err launch(const struct pl_call *c, cudaStream_t stream) {
-    return launch_from<T>(c, source<T>{pl_mat_of<T>(c->in[0])}, stream);
+    return launch_from<T>(c, source<T>{pl_mat_of<T>(c->in[PL_QUANT4_X])}, stream);
 }
 
 pl_err launch_made(const struct pl_call *c, cudaStream_t stream) {
@@ -157,7 +157,7 @@ extern "C" pl_err pl_cuda_quant4(struct pl_device *dev, const struct pl_call *c)
     static pl_err (*const by_form[PL_FORMS])(const struct pl_call *, cudaStream_t) = {
         launch<float>, launch<__nv_bfloat16>, launch<pl_either>};
     cudaStream_t stream = pl_cuda_of(dev)->stream;
-    struct pl_view run = c->in[0];
+    struct pl_view run = c->in[PL_QUANT4_X];
     if (!pl_quant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     if (!run.p) return launch_made(c, stream);
     run.rows = 1;
@@ -167,8 +167,12 @@ extern "C" pl_err pl_cuda_quant4(struct pl_device *dev, const struct pl_call *c)
 
 /* in: absmax[n/64]f32; out: absmax8[n/64]u8, nested[n/16384]f32. */
 extern "C" pl_err pl_cuda_nest4(struct pl_device *dev, const struct pl_call *c) {
-    struct nest t = {(const float *)c->in[0].p,    (uint8_t *)c->out[0].p, (float *)c->out[1].p,
-                     pl_quant_elements(&c->in[0]), c->attr->offset,        {}};
+    struct nest t = {(const float *)c->in[PL_NEST4_ABSMAX].p,
+                     (uint8_t *)c->out[PL_NEST4_OUT_ABSMAX8].p,
+                     (float *)c->out[PL_NEST4_OUT_NESTED].p,
+                     pl_quant_elements(&c->in[PL_NEST4_ABSMAX]),
+                     c->attr->offset,
+                     {}};
     const uint64_t nests = pl_u64_div_up(t.blocks, PL_QUANT_NEST);
     const size_t shared = (PL_QUANT_MAP_SIZE + BLOCK / PL_WARP) * sizeof(float);
     if (!pl_nest4_is_sound(c) || nests > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;

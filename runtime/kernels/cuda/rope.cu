@@ -99,11 +99,11 @@ extern "C" pl_err pl_cuda_rope(struct pl_device *dev, const struct pl_call *c) {
     static void (*const by_form[PL_FORMS])(const struct rope_call *, cudaStream_t) =
         PL_FORM_TABLE(launch);
     const struct pl_attr *attr = c->attr;
-    struct rope_call r = {c->out[0],       c->in[2],
-                          c->in[3],        (const int32_t *)c->in[1].p,
-                          c->batch->facts, 0,
-                          attr->head_dim,  attr->rot_dim / 2,
-                          attr->long_from, attr->inverse ? -1.0f : 1.0f};
+    struct rope_call r = {c->out[PL_ROPE_OUT_X], c->in[PL_ROPE_TABLE],
+                          c->in[PL_ROPE_TABLE2], (const int32_t *)c->in[PL_ROPE_POS].p,
+                          c->batch->facts,       0,
+                          attr->head_dim,        attr->rot_dim / 2,
+                          attr->long_from,       attr->inverse ? -1.0f : 1.0f};
     if (r.dim == 0 || 2 * r.pairs > r.dim || r.x.cols > PL_GRID_MAX || r.x.rows > PL_GRID_MAX ||
         r.near.rows > INT32_MAX || r.far.rows > INT32_MAX || (r.far.p && !r.facts))
         return PL_ERR_PLAN_BROKEN;

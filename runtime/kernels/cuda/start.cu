@@ -41,13 +41,13 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 template <typename T> pl_err launch(const struct pl_call *c, cudaStream_t stream) {
-    const uint64_t n = pl_quant_elements(&c->out[0]);
+    const uint64_t n = pl_quant_elements(&c->out[PL_START_OUT_W]);
     const uint64_t blocks = pl_u64_div_up(n, (uint64_t)BLOCK * lanes<T>::N);
     const struct pl_start_rule rule = pl_start_rule_of(c->attr, c->batch->seed);
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
     if (blocks)
         PL_LAUNCH((fill<T>), dim3((unsigned)blocks), dim3(BLOCK), 0, stream,
-                  pl_mat_of<T>(c->out[0]), n, c->attr->first_element, rule);
+                  pl_mat_of<T>(c->out[PL_START_OUT_W]), n, c->attr->first_element, rule);
     return pl_cuda_launched();
 }
 
@@ -57,7 +57,7 @@ template <typename T> pl_err launch(const struct pl_call *c, cudaStream_t stream
 extern "C" pl_err pl_cuda_start(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct pl_call *, cudaStream_t) = {
         launch<float>, launch<__nv_bfloat16>, launch<pl_either>};
-    struct pl_view run = c->out[0];
+    struct pl_view run = c->out[PL_START_OUT_W];
     if (!pl_start_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     run.rows = 1;
     const struct pl_view *const views[] = {&run};

@@ -100,13 +100,13 @@ pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct pl_view
 /* in: gu[N,2F]; out: m[N,F]. */
 extern "C" pl_err pl_cuda_swiglu(struct pl_device *dev, const struct pl_call *c) {
     static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_forward);
-    return run(dev, &c->in[0], &c->out[0], by_form);
+    return run(dev, &c->in[PL_SWIGLU_GU], &c->out[PL_SWIGLU_OUT_M], by_form);
 }
 
 /* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
 extern "C" pl_err pl_cuda_swiglu_bwd(struct pl_device *dev, const struct pl_call *c) {
     static const launch_fn by_form[PL_FORMS] = PL_FORM_TABLE(launch_backward);
-    return run(dev, &c->out[0], &c->in[1], by_form);
+    return run(dev, &c->out[PL_SWIGLU_BWD_OUT_GU], &c->in[PL_SWIGLU_BWD_DM], by_form);
 }
 
 PL_CUDA_PRELOAD(swiglu) = {PL_FORM_KERNELS(forward), PL_FORM_KERNELS(backward), NULL};

@@ -1,8 +1,8 @@
 /* table.h - what table.c finds in every file of this folder.
  *
- * A file defines, for each op of op_rows.h it serves, pl_err pl_cuda_<op>(dev, call) with C linkage, and
- * one list of everything it launches, so that all of it is loaded when the device opens: a kernel
- * that the driver loads at its first launch would take device memory in the middle of a run.
+ * A file defines pl_err pl_cuda_<op>(dev, call) with C linkage for each op of op_rows.h it serves,
+ * and one list of everything it launches, so that all of it is loaded when the device opens: a
+ * kernel that the driver loads at its first launch would take device memory in the middle of a run.
  *   T1  every __global__ function (every instance of a template) that a file can launch stands in
  *       its list
  * Use, at the end of norms.cu:
