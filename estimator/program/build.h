@@ -148,16 +148,11 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
                          struct pl_operand dx, float alpha, bool add);
 
 /* --- block.c: one decoder layer --- */
-struct pl_block { /* values of a forward pass that the backward pass may read */
-    struct pl_val x, rstd1, n1, qkv, o, lse, x2, rstd2, n2, gu, m;
-    struct pl_val a_qkv, a_o, a_gu, a_down;
-};
-/* trunk: residual; pending (nullable id): output of the layer below, not yet added. Returns the
- * layer's output, not yet added to the returned trunk. */
+struct pl_tape; /* tape.h */
+/* trunk: residual; pending: output of the layer below, not yet added, or PL_NO_VAL. Returns the
+ * layer's output, not yet added to the returned trunk; the tape knows its gradient. */
 struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
-                             struct pl_block *kept);
-void pl_build_block_bwd(struct pl_builder *b, const struct pl_block *kept, uint32_t dx,
-                        bool need_dx);
+                             struct pl_tape *tape);
 
 /* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
 /* logits[.,V] = h W^T, in pieces of the vocabulary where W is in 4 bits, and an adapter's part.
@@ -177,9 +172,9 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase);
 void pl_build_end_phase(struct pl_builder *b);
 /* Fills b->in with what the trainer uploads before a micro-batch; no targets for GENERATE. */
 void pl_build_inputs(struct pl_builder *b);
-/* Forward through all layers; kept (nullable) receives what a backward pass may read. Returns the
- * last output, not yet added to *trunk. */
-struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept);
+/* Forward through all layers; tapes (nullable) gets one a layer. Returns the last output, not yet
+ * added to *trunk. */
+struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes);
 
 /* --- inference.c --- */
 /* Tokens that one run of GENERATE computes at most. */

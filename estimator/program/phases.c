@@ -1,7 +1,7 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
  * in their place for inference is inference.c. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build.h"
+#include "estimator/program/tape.h"
 
 #include "estimator/base/checked.h"
 
@@ -69,25 +69,25 @@ static void embed_bwd(struct pl_builder *b, uint32_t dx) {
     PL_EMIT(b, EMBED_BWD, attr, in, out);
 }
 
-struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_block *kept) {
+struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes) {
     *trunk = embed(b);
     struct pl_val pending = PL_NO_VAL;
     for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
-        struct pl_block scratch;
+        struct pl_tape scratch;
         b->layer = (uint32_t)l;
-        pending = pl_build_block(b, trunk, pending, kept ? &kept[l] : &scratch);
+        pending = pl_build_block(b, trunk, pending, tapes ? &tapes[l] : &scratch);
     }
     b->layer = PL_NONE;
     return pending;
 }
 
-static void backward(struct pl_builder *b, const struct pl_block *kept, uint32_t dx) {
+static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     uint64_t lowest = pl_build_lowest_layer(b);
     bool embedding = pl_build_embedding_trains(b);
     b->backward = true;
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
         b->layer = (uint32_t)l;
-        pl_build_block_bwd(b, &kept[l], dx, l > lowest || embedding);
+        pl_tape_backward(&tapes[l], dx, l > lowest || embedding);
     }
     b->layer = PL_NONE;
     if (embedding && b->err == PL_ERR_OK) embed_bwd(b, dx);
@@ -96,19 +96,19 @@ static void backward(struct pl_builder *b, const struct pl_block *kept, uint32_t
 
 static void micro_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_MICRO);
-    struct pl_block *kept = pl_calloc(b->m->layers, sizeof *kept);
-    if (!kept) {
+    struct pl_tape *tapes = pl_calloc(b->m->layers, sizeof *tapes);
+    if (!tapes) {
         b->err = pl_host_oom(b->d, "the plan");
         return;
     }
     pl_build_inputs(b);
-    struct pl_val trunk, pending = pl_build_forward(b, &trunk, kept);
+    struct pl_val trunk, pending = pl_build_forward(b, &trunk, tapes);
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
     pl_build_head(b, trunk, pending, dx);
-    if (dx != PL_NONE) backward(b, kept, dx);
-    free(kept);
+    if (dx != PL_NONE) backward(b, tapes, dx);
+    free(tapes);
     pl_build_end_phase(b);
 }
 

@@ -1,10 +1,10 @@
 /* attention.h - the tiles that both directions of attention are made of.
  *
  * A tile is PL_ATTENTION_QUERIES queries by PL_ATTENTION_KEYS keys of one head, in fp32 scratch.
- * Scores are held transposed, [key][query]: then the maximum and the sum over keys run down columns, a whole
- * vector of queries at a time, and no horizontal reduction is needed. Columns of a packed head are
- * padded with zeros to a multiple of PL_ATTENTION_PAD, queries to whole vectors, so that products
- * have no column tail.
+ * Scores are held transposed, [key][query]: then the maximum and the sum over keys run down
+ * columns, a whole vector of queries at a time, and no horizontal reduction is needed. Columns of a
+ * packed head are padded with zeros to a multiple of PL_ATTENTION_PAD, queries to whole vectors, so
+ * that products have no column tail.
  *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
  *       on which tile, task or instruction-level grouping of rows computes it
  *   T2  only valid elements of a result are meaningful: padded columns and queries hold finite
