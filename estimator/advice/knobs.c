@@ -11,8 +11,9 @@
 #define IN_LORA 2u
 #define IN_BOTH (IN_FULL | IN_LORA)
 
-/* The value of a row: a word of the key's own, or what it does to the number that stands there. */
-enum scale { AS_WRITTEN, HALVE, DOUBLE, HALF_THE_LAYERS };
+/* The value of a row: a word of the key's own, each of them in turn, or what it does to the number
+ * that stands there. */
+enum scale { AS_WRITTEN, EVERY_CHOICE, HALVE, DOUBLE, HALF_THE_LAYERS };
 
 /* A new key that costs or saves bytes gets a row here. Order: from what leaves the result alone to
  * what changes the experiment. */
@@ -54,13 +55,11 @@ static const struct knob_row {
     {PL_KEY_lora_r, IN_LORA, DOUBLE, ""},
     {PL_KEY_max_seq_length, IN_BOTH, HALVE, ""},
     {PL_KEY_max_seq_length, IN_BOTH, DOUBLE, ""},
-    {PL_KEY_optimizer, IN_BOTH, AS_WRITTEN, "adamw"},
-    {PL_KEY_optimizer, IN_BOTH, AS_WRITTEN, "adamw_8bit"},
-    {PL_KEY_optimizer, IN_BOTH, AS_WRITTEN, "sgd"},
+    {PL_KEY_optimizer, IN_BOTH, EVERY_CHOICE, ""},
     {PL_KEY_freeze_layers, IN_FULL, HALF_THE_LAYERS, ""},
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
-_Static_assert(N_ROWS <= PL_MAX_KNOBS, "room for every row");
+_Static_assert(N_ROWS + PL_OPTIMIZERS_MAX <= PL_MAX_KNOBS, "room for every row and choice");
 
 /* "key: value" as the setting has it. */
 static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, size_t size) {
@@ -102,25 +101,39 @@ static double percent_more(double than, double v) {
     return than > 0 ? 100 * (v / than - 1) : 0;
 }
 
-pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
-    uint32_t batch_size = a->estimate.batch_size;
-    a->n_knobs = 0;
-    for (size_t i = 0; i < N_ROWS; i++) {
-        struct pl_knob *k = &a->knobs[a->n_knobs];
-        struct pl_setting s = pl_setting_of(&a->q, batch_size);
-        describe(&s, rows[i].key, k->from, sizeof k->from);
-        pl_err applied = apply(&rows[i], &a->q, &s);
-        if (applied == PL_ERR_HOST_OOM) return pl_host_oom(d, "the price of a setting");
-        if (applied != PL_ERR_OK) continue;
-        describe(&s, rows[i].key, k->change, sizeof k->change);
-        if (strcmp(k->from, k->change) == 0) continue;
-        PL_TRY(pl_setting_price(&a->q, &s, &k->price, d));
-        k->saves_bytes = (int64_t)(a->now.needed_bytes - k->price.needed_bytes);
-        k->time_percent = percent_more(a->now.flops_per_token, k->price.flops_per_token);
-        /* `auto` spelled out: the same plan, nothing to say */
-        if (k->saves_bytes == 0 && k->price.flops_per_token == a->now.flops_per_token) continue;
-        a->n_knobs++;
+/* Nothing is added where the row does not apply, or changes nothing: `auto` spelled out is the same
+ * plan. */
+static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct pl_diag *d) {
+    struct pl_knob *k = &a->knobs[a->n_knobs];
+    struct pl_setting s = pl_setting_of(&a->q, a->estimate.batch_size);
+    describe(&s, row->key, k->from, sizeof k->from);
+    pl_err applied = apply(row, &a->q, &s);
+    if (applied == PL_ERR_HOST_OOM) return pl_host_oom(d, "the price of a setting");
+    if (applied != PL_ERR_OK) return PL_ERR_OK;
+    describe(&s, row->key, k->change, sizeof k->change);
+    if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
+    PL_TRY(pl_setting_price(&a->q, &s, &k->price, d));
+    k->saves_bytes = (int64_t)(a->now.needed_bytes - k->price.needed_bytes);
+    k->time_percent = percent_more(a->now.flops_per_token, k->price.flops_per_token);
+    a->n_knobs += k->saves_bytes != 0 || k->price.flops_per_token != a->now.flops_per_token;
+    return PL_ERR_OK;
+}
+
+static pl_err add_choices(struct pl_advice *a, const struct knob_row *row, struct pl_diag *d) {
+    uint32_t n;
+    const char *choices = pl_key_table(&n)[row->key].choices;
+    char choice[PL_CHOICE_BYTES];
+    for (uint32_t i = 0; pl_key_choice(choices, i, choice); i++) {
+        const struct knob_row one = {row->key, row->modes, AS_WRITTEN, choice};
+        PL_TRY(add_knob(a, &one, d));
     }
+    return PL_ERR_OK;
+}
+
+pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d) {
+    a->n_knobs = 0;
+    for (size_t i = 0; i < N_ROWS; i++)
+        PL_TRY((rows[i].scale == EVERY_CHOICE ? add_choices : add_knob)(a, &rows[i], d));
     return PL_ERR_OK;
 }
 

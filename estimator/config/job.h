@@ -38,7 +38,6 @@ enum { PL_TRI_AUTO, PL_TRI_TRUE, PL_TRI_FALSE };
 enum { PL_GRADIENT_AUTO, PL_GRADIENT_BF16, PL_GRADIENT_FP32 };
 enum { PL_ADAPTER_FP32, PL_ADAPTER_BF16 };
 enum { PL_OVERLENGTH_TRUNCATE, PL_OVERLENGTH_DROP, PL_OVERLENGTH_ERROR };
-enum { PL_OPTIMIZER_ADAMW, PL_OPTIMIZER_ADAMW_8BIT, PL_OPTIMIZER_SGD };
 enum {
     PL_SCHEDULE_CONSTANT,
     PL_SCHEDULE_CONSTANT_WITH_WARMUP,
@@ -235,6 +234,9 @@ enum pl_key_class pl_key_class(enum pl_key_id key);
 const struct pl_key_info *pl_key_table(uint32_t *n); /* n = PL_KEY_COUNT */
 /* By its name or a synonym; PL_KEY_COUNT: nothing is called so. */
 enum pl_key_id pl_key_find(const char *name);
+/* The i-th word of the choices "a|b|c" into buf; false past the last. */
+#define PL_CHOICE_BYTES 32
+bool pl_key_choice(const char *choices, uint32_t i, char buf[PL_CHOICE_BYTES]);
 void pl_key_reference(struct pl_text *out);          /* configs/REFERENCE.md */
 /* The parts of the reference, for other forms of it; names and values stand in `backquotes`. */
 const char *pl_key_introduction(void);

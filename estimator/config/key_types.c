@@ -27,11 +27,12 @@ static const struct {
     {PL_KEY_dtype, "float32", "write `fp32`"},
     {PL_KEY_base_dtype, "bfloat16", "write `bf16`"},
     {PL_KEY_base_dtype, "float32", "write `fp32`"},
-    {PL_KEY_optimizer, "adamw_bnb_8bit", "write `adamw_8bit`"},
-    {PL_KEY_optimizer, "adamw8bit", "write `adamw_8bit`"},
-    {PL_KEY_optimizer, "paged_adamw_8bit", "write `adamw_8bit`: states are planned, not paged"},
-    {PL_KEY_optimizer, "adamw_torch", "write `adamw`"},
     {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
+#define ROW(id, name, op, lighter, states, words, note) words
+#define WORD(word, hint)                                {PL_KEY_optimizer, word, hint},
+    PL_OPTIMIZERS(ROW, PL_OPTIMIZER_SKIP, WORD)
+#undef WORD
+#undef ROW
 };
 
 pl_err pl_key_fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {

@@ -69,10 +69,6 @@ struct pl_key_type {
 };
 extern const struct pl_key_type pl_key_types[PL_TYPE_COUNT];
 
-/* The i-th word of "a|b|c" into buf; false past the last. */
-#define PL_CHOICE_BYTES 32
-bool pl_key_choice(const char *choices, uint32_t i, char buf[PL_CHOICE_BYTES]);
-
 /* Whether a node means "no value": empty, ~ or null. A choice that is spelled `null` stays one. */
 bool pl_key_is_null(const struct pl_key_info *info, const struct pl_node *node);
 

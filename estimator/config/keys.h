@@ -14,6 +14,8 @@
 #ifndef PL_ESTIMATOR_CONFIG_KEYS_H
 #define PL_ESTIMATOR_CONFIG_KEYS_H
 
+#include "estimator/config/optimizers.h"
+
 #define PL_CONFIG_KEYS(X)                                                                          \
     X(model, STR, "", 0, 0, "",                                                                    \
       "directory with config.json and safetensors, or a Hugging Face id in the hub cache")         \
@@ -89,8 +91,7 @@
     X(prefetch, BOOL, "true", 0, 0, "",                                                            \
       "a thread loads the samples of the next step while this one computes")                       \
     X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \
-    X(optimizer, ENUM, "adamw", 0, 0, "adamw|adamw_8bit|sgd",                                      \
-      "update rule; adamw_8bit: moments in 8 bits, block by block")                                \
+    X(optimizer, ENUM, "adamw", 0, 0, PL_OPTIMIZER_CHOICES, "update rule" PL_OPTIMIZER_NOTES)      \
     X(learning_rate, F64, "", 0, 1000, "", "peak rate; unset: 2e-5 for full, 2e-4 for adapters")   \
     X(min_lr_ratio, F64, "0", 0, 1, "", "lowest rate over peak, for cosine_with_min_lr")           \
     X(lr_scheduler, ENUM, "cosine", 0, 0,                                                          \

@@ -176,9 +176,10 @@ static bool freeze_half(struct trial *t, char *text, size_t size) {
 }
 
 static bool small_states(struct trial *t, char *text, size_t size) {
-    if (t->job.optimizer != PL_OPTIMIZER_ADAMW || t->job.inference) return false;
-    t->job.optimizer = PL_OPTIMIZER_ADAMW_8BIT;
-    snprintf(text, size, "optimizer: adamw_8bit");
+    const uint32_t lighter = pl_optimizer_row(t->job.optimizer)->lighter;
+    if (t->job.optimizer == lighter || t->job.inference) return false;
+    t->job.optimizer = lighter;
+    snprintf(text, size, "optimizer: %s", pl_optimizer_row(lighter)->name);
     return true;
 }
 

@@ -293,10 +293,6 @@ struct update { /* an op on one window of its tensors */
     uint32_t copy[PL_OP_MAX_IN];
 };
 
-static bool is_update(const struct pl_op *op) {
-    return op->kind == PL_OP_ADAMW || op->kind == PL_OP_ADAMW_8BIT || op->kind == PL_OP_SGD;
-}
-
 static uint64_t rows_of(const struct mover *m, const struct pl_operand *o) {
     return o->nrows ? o->nrows : m->b->p->tensors[o->id].dims[0];
 }
@@ -316,7 +312,7 @@ static struct window part_of(const struct mover *m, const struct pl_op *op,
 /* Rows of a window; 0 = the op is not cut: nothing moves, or little. */
 static uint64_t window_rows(const struct mover *m, const struct pl_op *op) {
     bool moves = false;
-    if (!is_update(op)) return 0;
+    if (op->kind != pl_optimizer_row(m->b->s->optimizer)->op) return 0;
     for (int k = 0; k < op->n_in; k++) {
         if (op->in[k].id == PL_NONE || op->in[k].id == m->b->p->clip) continue;
         moves |= is_away(m, op, &op->in[k]);

@@ -22,6 +22,7 @@
 #include "estimator/model/targets.h"
 #include "estimator/program/dtype.h"
 #include "estimator/program/ops.h"
+#include "estimator/program/optimizers.h"
 #include "estimator/program/quant.h"
 
 #include <stdbool.h>
@@ -85,10 +86,8 @@ enum pl_role {
     PL_ROLE_ABSMAX8, /* 8-bit absmax of CODES `of` */
     PL_ROLE_ABSMAX,  /* fp32 absmax of CODES `of`; with 8-bit ones: theirs, and the offset behind */
     PL_ROLE_GRAD,    /* of tensor `of` */
-    PL_ROLE_MOMENT1, /* of tensor `of`; in 8 bits of one part of it: row */
-    PL_ROLE_MOMENT2,
-    PL_ROLE_MOMENT1_ABSMAX, /* fp32, of a moment in 8 bits: of, row */
-    PL_ROLE_MOMENT2_ABSMAX,
+    PL_ROLE_STATE,   /* `state` of the optimizer's, of tensor `of`; in blocks of a part: row */
+    PL_ROLE_STATE_ABSMAX, /* fp32 scales of a state in blocks: state, of, row */
     PL_ROLE_MASTER,
     PL_ROLE_ROPE,    /* cos and sin; layer 1 = of micro-batches with a sequence above long_from */
     PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
@@ -117,8 +116,8 @@ struct pl_tensor {
     uint64_t dims[3]; /* unused = 1; dims[0] at capacity */
     uint64_t bytes;
     uint32_t layer;            /* PL_NONE = not of a layer */
-    uint32_t row;              /* LORA_B, CODES, MERGE_*; MOMENT* in 8 bits */
-    uint32_t of;               /* ABSMAX*, GRAD, MOMENT*, MASTER, COPY; PL_NONE otherwise */
+    uint32_t row;              /* LORA_B, CODES, MERGE_*; STATE* in blocks */
+    uint32_t of;               /* ABSMAX*, GRAD, STATE*, MASTER, COPY; PL_NONE otherwise */
     enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
     enum pl_dtype dtype : 8;
     enum pl_category category : 8;
@@ -129,6 +128,7 @@ struct pl_tensor {
     enum pl_tensor_place place : 8;
     bool trainable : 1;        /* WEIGHT, LORA_*: an optimizer op updates it */
     bool decay : 1;            /* weight decay applies: two dimensions */
+    uint8_t state;             /* STATE*: which of the optimizer's */
 };
 
 /* A window of a tensor: columns [col, col+cols) of the last dimension, rows [row0, row0+nrows) of
@@ -162,7 +162,7 @@ struct pl_attr {
     bool add_dx : 1;                   /* RMSNORM_BWD */
     bool inverse : 1;                  /* ROPE */
     bool gradient : 1;                 /* CROSS_ENTROPY */
-    bool decay : 1;                    /* ADAMW, ADAMW_8BIT, SGD */
+    bool decay : 1;                    /* updates */
     bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
     bool joins : 1;                    /* may run as one with the op before it, of the same kind */
     enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
@@ -175,7 +175,7 @@ struct pl_attr {
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
     float max_norm; /* CLIP_SCALE */
-    uint64_t first_element; /* ADAMW, SGD on windows: where in the tensor the window begins */
+    uint64_t first_element; /* updates of windows: where in the tensor the window begins */
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
@@ -294,11 +294,8 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
 
 /* Whether a state is of one such part rather than of its whole tensor. */
 static inline bool pl_state_is_of_part(const struct pl_job_shape *s, enum pl_role role) {
-    return s->optimizer == PL_OPTIMIZER_ADAMW_8BIT && role >= PL_ROLE_MOMENT1 &&
-           role <= PL_ROLE_MOMENT2_ABSMAX;
-}
-static inline bool pl_role_is_moment_absmax(enum pl_role role) {
-    return role == PL_ROLE_MOMENT1_ABSMAX || role == PL_ROLE_MOMENT2_ABSMAX;
+    return (role == PL_ROLE_STATE || role == PL_ROLE_STATE_ABSMAX) &&
+           pl_optimizer_is_in_blocks(s->optimizer);
 }
 
 /* Scratch the kernel of an op needs on this back-end, in bytes; 0 = none (the ws operand is then

@@ -220,24 +220,28 @@ static const struct set {
     {PL_ADAPTER_STEM, check_adapter},
 };
 
-static const char *const state_suffixes[] = {".exp_avg", ".exp_avg_sq", ".master"};
+/* Whether a tensor of the shape of its weight is called so: a state of an optimizer, or a master.
+ * Scales of states in blocks have a shape of their own. */
+static bool is_state_name(const char *last) {
+    uint32_t n;
+    const struct pl_optimizer *table = pl_optimizer_table(&n);
+    for (uint32_t i = 0; i < n; i++)
+        for (const struct pl_state *s = table[i].states; s->name; s++)
+            if (strcmp(last, s->name) == 0) return true;
+    return strcmp(last, PL_MASTER_NAME) == 0;
+}
 
-/* The tensor that a state is of, by the name without what the state adds. Scales of states in 8
- * bits have a shape of their own. */
+/* The tensor that a state is of, by the name without what the state adds. */
 static pl_err check_state(const struct pl_weight_files *trained, const struct pl_st_file *f,
                           const struct pl_st_entry *e, struct pl_diag *d) {
-    const size_t length = strlen(e->name);
-    for (size_t i = 0; i < sizeof state_suffixes / sizeof *state_suffixes; i++) {
-        const size_t n = strlen(state_suffixes[i]);
-        struct pl_window of = {.rank = e->rank, .dims = {e->dims[0], e->dims[1]}};
-        if (length <= n || strcmp(e->name + length - n, state_suffixes[i]) != 0) continue;
-        snprintf(of.name, sizeof of.name, "%.*s", (int)(length - n), e->name);
-        if (!pl_window_find(trained, &of))
-            return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
-                              "%s: `%s` is the state of no tensor beside it", f->path, e->name);
-        return check_shape(of.entry, &of, of.file->path, d);
-    }
-    return PL_ERR_OK;
+    const char *dot = strrchr(e->name, '.');
+    struct pl_window of = {.rank = e->rank, .dims = {e->dims[0], e->dims[1]}};
+    if (!dot || dot == e->name || !is_state_name(dot + 1)) return PL_ERR_OK;
+    snprintf(of.name, sizeof of.name, "%.*s", (int)(dot - e->name), e->name);
+    if (!pl_window_find(trained, &of))
+        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
+                          "%s: `%s` is the state of no tensor beside it", f->path, e->name);
+    return check_shape(of.entry, &of, of.file->path, d);
 }
 
 static pl_err check_states(const struct pl_weight_files *states,

@@ -142,40 +142,24 @@ pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, 
     return PL_ERR_OK;
 }
 
-static const struct {
-    enum pl_role role;
-    const char *suffix; /* PyTorch's names of the states */
-} state_kinds[] = {
-    {PL_ROLE_MOMENT1, ".exp_avg"},
-    {PL_ROLE_MOMENT2, ".exp_avg_sq"},
-    {PL_ROLE_MOMENT1_ABSMAX, ".exp_avg.absmax"},
-    {PL_ROLE_MOMENT2_ABSMAX, ".exp_avg_sq.absmax"},
-    {PL_ROLE_MASTER, ".master"},
-};
-
-/* The state of a window: of its whole tensor, or of the part that the window is. */
-static uint32_t find_state(const struct pl_program *p, enum pl_role role,
-                           const struct pl_window *w) {
-    bool by_part = pl_state_is_of_part(&p->shape, role);
-    for (uint32_t i = 0; i < p->n_tensors; i++) {
-        const struct pl_tensor *t = &p->tensors[i];
-        if (t->role == role && t->of == w->tensor && (!by_part || t->row == w->row)) return i;
-    }
-    return PL_NONE;
+/* Whether `t` is kept for a window: for its whole tensor, or for the part that the window is. */
+static bool is_state_of(const struct pl_program *p, const struct pl_tensor *t,
+                        const struct pl_window *w) {
+    if (t->role < PL_ROLE_STATE || t->role > PL_ROLE_MASTER || t->of != w->tensor) return false;
+    return !pl_state_is_of_part(&p->shape, t->role) || t->row == w->row;
 }
 
 static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
-                        const struct pl_window *base, enum pl_role role, const char *suffix,
-                        struct pl_diag *d) {
+                        const struct pl_window *base, uint32_t id, struct pl_diag *d) {
     struct pl_window item = *base;
-    item.tensor = find_state(p, role, base);
-    if (item.tensor == PL_NONE) return PL_ERR_OK;
-    const struct pl_tensor *t = &p->tensors[item.tensor];
+    const struct pl_tensor *t = &p->tensors[id];
     uint64_t cols = item.rank == 2 ? item.dims[1] : 1;
-    uint64_t row0 = cols && !pl_state_is_of_part(&p->shape, role) ? item.first / cols : 0;
+    uint64_t row0 = cols && !pl_state_is_of_part(&p->shape, t->role) ? item.first / cols : 0;
+    const size_t length = strlen(item.name);
+    item.tensor = id;
     item.master = PL_NONE;
-    strncat(item.name, suffix, sizeof item.name - strlen(item.name) - 1);
-    if (pl_role_is_moment_absmax(role)) {
+    snprintf(item.name + length, sizeof item.name - length, ".%s", t->name);
+    if (t->role == PL_ROLE_STATE_ABSMAX) {
         item.rank = 1;
         item.dims[0] = t->dims[0];
         item.dims[1] = 1;
@@ -183,11 +167,13 @@ static pl_err add_state(struct pl_windows *w, const struct pl_program *p,
     return add_window(w, p, item, row0, d);
 }
 
+/* The program has states in the order of files: the kinds one after another. */
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
                              const struct pl_program *p, struct pl_diag *d) {
     for (uint32_t i = 0; i < base->n; i++)
-        for (size_t k = 0; k < sizeof state_kinds / sizeof *state_kinds; k++)
-            PL_TRY(add_state(w, p, &base->items[i], state_kinds[k].role, state_kinds[k].suffix, d));
+        for (uint32_t id = 0; id < p->n_tensors; id++)
+            if (is_state_of(p, &p->tensors[id], &base->items[i]))
+                PL_TRY(add_state(w, p, &base->items[i], id, d));
     return PL_ERR_OK;
 }
 

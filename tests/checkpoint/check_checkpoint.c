@@ -78,15 +78,12 @@ out:
 static bool same_states(const struct rig *a, const struct rig *b) {
     const struct pl_job_shape *s = &a->program->shape;
     bool lora = pl_mode_adapts(s->mode);
-    bool blocks = lora && s->optimizer == PL_OPTIMIZER_ADAMW_8BIT; /* of rank 300: some are large */
+    bool blocks = lora && pl_optimizer_is_in_blocks(s->optimizer); /* of rank 300: some are large */
     if (!lora && !rig_same(a, b, PL_ROLE_WEIGHT)) return false;
     if (lora && !(rig_same(a, b, PL_ROLE_LORA_A) && rig_same(a, b, PL_ROLE_LORA_B))) return false;
-    if (blocks &&
-        !(rig_same(a, b, PL_ROLE_MOMENT1_ABSMAX) && rig_same(a, b, PL_ROLE_MOMENT2_ABSMAX)))
-        return false;
+    if (blocks && !rig_same(a, b, PL_ROLE_STATE_ABSMAX)) return false;
     if (s->master_weights && !rig_same(a, b, PL_ROLE_MASTER)) return false;
-    return s->optimizer == PL_OPTIMIZER_SGD ||
-           (rig_same(a, b, PL_ROLE_MOMENT1) && rig_same(a, b, PL_ROLE_MOMENT2));
+    return !pl_optimizer_row(s->optimizer)->states[0].name || rig_same(a, b, PL_ROLE_STATE);
 }
 
 START_TEST(a_resumed_run_has_every_bit_it_had) {

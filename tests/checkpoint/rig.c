@@ -95,7 +95,7 @@ void rig_close(struct rig *r) {
 
 static bool is_state(enum pl_role role) {
     return role == PL_ROLE_WEIGHT || role == PL_ROLE_LORA_A || role == PL_ROLE_LORA_B ||
-           (role >= PL_ROLE_MOMENT1 && role <= PL_ROLE_MASTER);
+           (role >= PL_ROLE_STATE && role <= PL_ROLE_MASTER);
 }
 
 void rig_scramble(struct rig *r, uint32_t seed) {
