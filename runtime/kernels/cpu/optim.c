@@ -1,4 +1,5 @@
-/* optim.c - SQUARE_SUM, CLIP_SCALE, ADAMW, SGD: from gradients to new weights.
+/* optim.c - SQUARE_SUM, CLIP_SCALE and the updates with states in fp32: from gradients to new
+ * weights.
  *
  * The update works on stretches of PL_UPDATE_STRETCH elements: widened to fp32, updated, stored. A
  * stretch never crosses a row, so windows of larger matrices work too. */
@@ -75,24 +76,27 @@ pl_err PL_CPU(clip_scale)(struct pl_device *dev, const struct pl_call *c) {
     return PL_ERR_OK;
 }
 
-/* ---- ADAMW and SGD ---- */
+/* ---- updates ---- */
+
+struct block {
+    float p[PL_UPDATE_STRETCH], g[PL_UPDATE_STRETCH];
+    float *state[PL_STATES_MAX];
+};
 
 struct update {
     struct pl_weight_store store;
-    struct pl_view g, m, v;
+    struct pl_view g, state[PL_STATES_MAX];
+    uint32_t n_states;
+    void (*rule)(const struct update *u, uint64_t n, struct block *b);
     float clip, decay, rate; /* p = p * decay - ... */
     struct pl_moment_rates rates;
     float step_size, inverse_root, epsilon;
 };
 
-struct block {
-    float p[PL_UPDATE_STRETCH], g[PL_UPDATE_STRETCH];
-};
-
 /* Kingma and Ba, arXiv 1412.6980, with the decay of Loshchilov and Hutter, arXiv 1711.05101; bias
  * corrections folded into step_size = lr/(1-b1^t) and inverse_root = 1/sqrt(1-b2^t). */
-static void adamw_block(const struct update *u, uint64_t n, struct block *b, float *restrict m,
-                        float *restrict v) {
+static void adamw(const struct update *u, uint64_t n, struct block *b) {
+    float *restrict m = b->state[0], *restrict v = b->state[1];
     for (uint64_t j = 0; j < n; j++) {
         float g = b->g[j] * u->clip;
         m[j] = u->rates.beta1 * m[j] + u->rates.rest1 * g;
@@ -102,7 +106,7 @@ static void adamw_block(const struct update *u, uint64_t n, struct block *b, flo
     }
 }
 
-static void sgd_block(const struct update *u, uint64_t n, struct block *b) {
+static void sgd(const struct update *u, uint64_t n, struct block *b) {
     for (uint64_t j = 0; j < n; j++)
         b->p[j] = b->p[j] * u->decay - u->rate * (b->g[j] * u->clip);
 }
@@ -110,7 +114,8 @@ static void sgd_block(const struct update *u, uint64_t n, struct block *b) {
 static uint64_t update_stretch(const struct update *u, uint64_t i, uint64_t limit) {
     uint64_t n = pl_stretch(&u->store.w, i, pl_u64_min(limit, PL_UPDATE_STRETCH));
     n = pl_stretch(&u->g, i, n);
-    if (u->m.p) n = pl_stretch(&u->v, i, pl_stretch(&u->m, i, n));
+    for (uint32_t k = 0; k < u->n_states; k++)
+        n = pl_stretch(&u->state[k], i, n);
     return u->store.master.p ? pl_stretch(&u->store.master, i, n) : n;
 }
 
@@ -123,45 +128,47 @@ static void update_range(void *arg, uint64_t first, uint64_t end, uint32_t worke
         n = update_stretch(u, i, end - i);
         pl_widen(b.p, pl_element(p, i), p->dtype, n);
         pl_widen(b.g, pl_element(&u->g, i), u->g.dtype, n);
-        if (u->m.p)
-            adamw_block(u, n, &b, pl_element(&u->m, i), pl_element(&u->v, i));
-        else
-            sgd_block(u, n, &b);
+        for (uint32_t k = 0; k < u->n_states; k++)
+            b.state[k] = pl_element(&u->state[k], i);
+        u->rule(u, n, &b);
         pl_store_weight(&u->store, i, n, b.p);
     }
 }
 
-static struct update begin_update(const struct pl_call *c, const struct pl_view *clip,
-                                  const struct pl_view *master) {
-    struct pl_facts now;
-    pl_facts_fill(c->batch, &now);
-    return (struct update){.store = pl_weight_store_of(c, master),
-                           .g = c->in[1],
-                           .clip = (float)((const double *)clip->p)[1],
-                           .decay = c->attr->decay ? now.kept : 1.0f,
-                           .rate = now.rate,
-                           .rates = pl_moment_rates_of(c->batch),
-                           .step_size = now.adam_step,
-                           .inverse_root = now.adam_root,
-                           .epsilon = (float)c->batch->epsilon};
-}
-
 #define UPDATE_GRAIN UINT64_C(32768)
 
-/* in: w, g, m f32, v f32, clip[2]f64, master? f32; out: w, m, v, master?. */
-pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
-    struct update u = begin_update(c, &c->in[4], &c->in[5]);
+/* The operands of an update are those of SGD with its states between g and clip (optimizers.c). */
+#define STATES_OF(OP) (PL_##OP##_CLIP - PL_SGD_CLIP)
+
+static pl_err run_update(struct pl_device *dev, const struct pl_call *c, uint32_t n_states,
+                         void (*rule)(const struct update *u, uint64_t n, struct block *b)) {
+    const struct pl_view *states = &c->in[PL_SGD_CLIP], *after = &c->in[n_states];
+    const struct pl_view *clip = &after[PL_SGD_CLIP], *master = &after[PL_SGD_MASTER];
+    struct pl_facts now;
+    pl_facts_fill(c->batch, &now);
+    struct update u = {.store = pl_weight_store_of(c, master),
+                       .g = c->in[PL_SGD_G],
+                       .n_states = n_states,
+                       .rule = rule,
+                       .clip = (float)((const double *)clip->p)[1],
+                       .decay = c->attr->decay ? now.kept : 1.0f,
+                       .rate = now.rate,
+                       .rates = pl_moment_rates_of(c->batch),
+                       .step_size = now.adam_step,
+                       .inverse_root = now.adam_root,
+                       .epsilon = (float)c->batch->epsilon};
     if (isnan(u.clip)) return PL_ERR_OK;
-    u.m = c->in[2];
-    u.v = c->in[3];
-    pl_cpu_rows(dev, c->in[0].rows * c->in[0].cols, UPDATE_GRAIN, update_range, &u);
+    for (uint32_t k = 0; k < n_states; k++)
+        u.state[k] = states[k];
+    pl_cpu_rows(dev, u.store.w.rows * u.store.w.cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;
 }
 
-/* in: w, g, clip[2]f64, master? f32; out: w, master?. w -= lr * (g + wd * w). */
+pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
+    return run_update(dev, c, STATES_OF(ADAMW), adamw);
+}
+
+/* w -= lr * (g + wd * w). */
 pl_err PL_CPU(sgd)(struct pl_device *dev, const struct pl_call *c) {
-    struct update u = begin_update(c, &c->in[2], &c->in[3]);
-    if (isnan(u.clip)) return PL_ERR_OK;
-    pl_cpu_rows(dev, c->in[0].rows * c->in[0].cols, UPDATE_GRAIN, update_range, &u);
-    return PL_ERR_OK;
+    return run_update(dev, c, STATES_OF(SGD), sgd);
 }

@@ -1,7 +1,7 @@
 /* update.h - what the optimizers share: matrices as one run of elements, and how weights are
  * stored.
  *
- * In: the operands of ADAMW, ADAMW_8BIT or SGD. Out: new weights, in fp32 masters too.
+ * In: the operands of an update. Out: new weights, in fp32 masters too.
  *   U1  element e of a tensor gets the same random bits whatever the stretch it is stored in
  * Use: pl_widen(p, pl_element(from, i), ...); ... update p ...; pl_store_weight(&s, i, n, p); */
 #ifndef PL_RUNTIME_KERNELS_CPU_UPDATE_H

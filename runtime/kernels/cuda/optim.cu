@@ -1,4 +1,5 @@
-/* optim.cu - SQUARE_SUM, CLIP_SCALE, ADAMW, SGD: from gradients to new weights.
+/* optim.cu - SQUARE_SUM, CLIP_SCALE and the updates with states in fp32: from gradients to new
+ * weights.
  *
  * Tensors that lie in one piece are updated as one row in packs of eight elements, for which one
  * block of random numbers serves stochastic rounding; anything else goes element by element. A
@@ -215,9 +216,11 @@ __global__ void __launch_bounds__(BLOCK)
     clip[1] = lost ? (double)NAN : scale;
 }
 
-/* ---- ADAMW and SGD ---- */
+/* ---- updates ---- */
 
-struct rule {
+#define STATES_MOST 2 /* more would not leave room for PL_PARTS tensors among the arguments */
+
+struct settings {
     const struct pl_facts *facts;
     struct pl_moment_rates rates;
     float epsilon;
@@ -226,7 +229,7 @@ struct rule {
 template <typename W, typename G, typename S> struct update {
     pl_mat<W> w;
     pl_mat<G> g;
-    pl_mat<S> m, v, master; /* m absent = SGD */
+    pl_mat<S> state[STATES_MOST], master;
     const double *clip;
     uint64_t cols;
     uint64_t first;      /* element of the tensor where w begins */
@@ -235,44 +238,65 @@ template <typename W, typename G, typename S> struct update {
     struct pl_rounding rounding;
 };
 
+/* A rule: how many states it has, and the new weight; s[k] is state k of the element. The operands
+ * are those of SGD with the states between g and clip (estimator/program/optimizers.c). */
+#define STATES_OF(OP) (PL_##OP##_CLIP - PL_SGD_CLIP)
+
 /* Kingma and Ba, arXiv 1412.6980, with the decay of Loshchilov and Hutter, arXiv 1711.05101; bias
  * corrections folded into adam_step = lr/(1-b1^t) and adam_root = 1/sqrt(1-b2^t). */
-__device__ __forceinline__ float adamw(const struct rule &u, const struct pl_facts &now, float kept,
-                                       float p, float g, float &m, float &v) {
-    m = u.rates.beta1 * m + u.rates.rest1 * g;
-    v = u.rates.beta2 * v + u.rates.rest2 * g * g;
-    const float root = sqrtf(v) * now.adam_root + u.epsilon;
-    return p * kept - now.adam_step * m / root;
-}
+struct adamw {
+    enum { STATES = STATES_OF(ADAMW) };
+    static __device__ __forceinline__ float apply(const struct settings &u,
+                                                  const struct pl_facts &now, float kept, float p,
+                                                  float g, float (&s)[STATES_MOST]) {
+        float &m = s[0], &v = s[1];
+        m = u.rates.beta1 * m + u.rates.rest1 * g;
+        v = u.rates.beta2 * v + u.rates.rest2 * g * g;
+        const float root = sqrtf(v) * now.adam_root + u.epsilon;
+        return p * kept - now.adam_step * m / root;
+    }
+};
 
-template <typename W, typename G, typename S, int V>
-__device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struct rule &u,
+struct sgd {
+    enum { STATES = STATES_OF(SGD) };
+    static __device__ __forceinline__ float apply(const struct settings &,
+                                                  const struct pl_facts &now, float kept, float p,
+                                                  float g, float (&)[STATES_MOST]) {
+        return p * kept - now.rate * g;
+    }
+};
+
+template <typename Rule, typename W, typename G, typename S, int V>
+__device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struct settings &u,
                                            uint64_t row, uint64_t col, float (&p)[V]) {
     const struct pl_facts now = *u.facts;
     const float clip = (float)t.clip[1], kept = t.decays ? now.kept : 1.0f;
-    float g[V];
+    float g[V], state[STATES_MOST][V];
     pl_floats(pl_load<G, V>(t.g, row, col, t.cols), g);
-    if (!t.m.p) {
 #pragma unroll
-        for (int i = 0; i < V; i++)
-            p[i] = p[i] * kept - now.rate * (g[i] * clip);
-        return;
+    for (int k = 0; k < Rule::STATES; k++)
+        pl_floats(pl_load<S, V>(t.state[k], row, col, t.cols), state[k]);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        float s[STATES_MOST];
+#pragma unroll
+        for (int k = 0; k < Rule::STATES; k++)
+            s[k] = state[k][i];
+        p[i] = Rule::apply(u, now, kept, p[i], g[i] * clip, s);
+#pragma unroll
+        for (int k = 0; k < Rule::STATES; k++)
+            state[k][i] = s[k];
     }
-    float m[V], v[V];
-    pl_floats(pl_load<S, V>(t.m, row, col, t.cols), m);
-    pl_floats(pl_load<S, V>(t.v, row, col, t.cols), v);
 #pragma unroll
-    for (int i = 0; i < V; i++)
-        p[i] = adamw(u, now, kept, p[i], g[i] * clip, m[i], v[i]);
-    pl_store(t.m, row, col, t.cols, pl_packed(t.m, m));
-    pl_store(t.v, row, col, t.cols, pl_packed(t.v, v));
+    for (int k = 0; k < Rule::STATES; k++)
+        pl_store(t.state[k], row, col, t.cols, pl_packed(t.state[k], state[k]));
 }
 
 /* V elements a thread. */
-template <typename W, typename G, typename S, int V>
+template <typename Rule, typename W, typename G, typename S, int V>
 __global__ void __launch_bounds__(BLOCK)
     update_elements(const __grid_constant__ pl_parts<update<W, G, S>> parts,
-                    const __grid_constant__ struct rule u) {
+                    const __grid_constant__ struct settings u) {
     const uint32_t of = pl_part_of(parts, blockIdx.x), block = blockIdx.x - parts.begin[of];
     const update<W, G, S> &t = parts.part[of];
     const uint64_t row = block / t.row_blocks;
@@ -283,30 +307,25 @@ __global__ void __launch_bounds__(BLOCK)
         pl_floats(pl_load<S, V>(t.master, row, col, t.cols), p);
     else
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
-    apply_rule<W, G, S, V>(t, u, row, col, p);
+    apply_rule<Rule, W, G, S, V>(t, u, row, col, p);
     if (t.master.p) pl_store(t.master, row, col, t.cols, pl_packed(t.master, p));
     if (t.rounding.is_on)
         pl_round_elements(t.rounding, u.facts->step, t.first + row * t.cols + col, p);
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
-/* Where an op has its operands; -1 = nowhere. */
-struct slots {
-    int m, v, clip, master;
-};
-
 enum { FORM_EITHER = 4, FORMS }; /* the rest: 2 * (w is bf16) + (g is bf16), in packs */
 
 struct update_call {
     const struct pl_call *call;
-    struct pl_view w, g, m, v, master; /* flat where all of them lie in one piece */
+    struct pl_view w, g, state[STATES_MOST], master; /* flat where all lie in one piece */
     const double *clip;
     int form;
 };
 
 /* Packs need every tensor in one piece and aligned. */
 int form_of(struct update_call *u) {
-    struct pl_view *const views[] = {&u->w, &u->g, &u->m, &u->v, &u->master};
+    struct pl_view *const views[] = {&u->w, &u->g, &u->state[0], &u->state[1], &u->master};
     bool packs = true;
     for (const struct pl_view *v : views)
         packs = packs && pl_is_whole(v);
@@ -317,15 +336,15 @@ int form_of(struct update_call *u) {
     return packs ? 2 * (u->w.dtype == PL_DTYPE_BF16) + (u->g.dtype == PL_DTYPE_BF16) : FORM_EITHER;
 }
 
-bool update_call_of(const struct pl_call *c, const struct slots *s, struct update_call *u) {
-    const struct pl_view none = {};
+template <typename Rule> bool update_call_of(const struct pl_call *c, struct update_call *u) {
+    const struct pl_view none = {}, *const after = &c->in[Rule::STATES];
     u->call = c;
-    u->w = c->in[0];
-    u->g = c->in[1];
-    u->m = s->m < 0 ? none : c->in[s->m];
-    u->v = s->v < 0 ? none : c->in[s->v];
-    u->master = c->in[s->master];
-    u->clip = (const double *)c->in[s->clip].p;
+    u->w = c->in[PL_SGD_W];
+    u->g = c->in[PL_SGD_G];
+    for (int k = 0; k < STATES_MOST; k++)
+        u->state[k] = k < Rule::STATES ? c->in[PL_SGD_CLIP + k] : none;
+    u->master = after[PL_SGD_MASTER];
+    u->clip = (const double *)after[PL_SGD_CLIP].p;
     u->form = form_of(u);
     return c->batch->facts && pl_is_float(&u->w) && pl_is_float(&u->g);
 }
@@ -335,8 +354,8 @@ update<W, G, S> update_of(const struct update_call *u) {
     update<W, G, S> t;
     t.w = pl_mat_of<W>(u->w);
     t.g = pl_mat_of<G>(u->g);
-    t.m = pl_mat_of<S>(u->m);
-    t.v = pl_mat_of<S>(u->v);
+    for (int k = 0; k < STATES_MOST; k++)
+        t.state[k] = pl_mat_of<S>(u->state[k]);
     t.master = pl_mat_of<S>(u->master);
     t.clip = u->clip;
     t.cols = u->w.cols;
@@ -347,8 +366,8 @@ update<W, G, S> update_of(const struct update_call *u) {
     return t;
 }
 
-struct rule rule_of(const struct pl_batch *b) {
-    struct rule r = {};
+struct settings settings_of(const struct pl_batch *b) {
+    struct settings r = {};
     r.facts = b->facts;
     r.rates = pl_moment_rates_of(b);
     r.epsilon = (float)b->epsilon;
@@ -356,7 +375,7 @@ struct rule rule_of(const struct pl_batch *b) {
 }
 
 /* Those of n calls that have this form. */
-template <typename W, typename G, typename S, int V>
+template <typename Rule, typename W, typename G, typename S, int V>
 pl_err launch_updates(struct pl_device *dev, const struct update_call *calls, uint32_t n,
                       int form) {
     pl_parts<update<W, G, S>> parts;
@@ -370,40 +389,27 @@ pl_err launch_updates(struct pl_device *dev, const struct update_call *calls, ui
             return PL_ERR_PLAN_BROKEN;
     }
     if (pl_parts_units(&parts))
-        PL_LAUNCH((update_elements<W, G, S, V>), dim3(pl_parts_units(&parts)), dim3(BLOCK), 0,
-                  pl_cuda_of(dev)->stream, parts, rule_of(calls[0].call->batch));
+        PL_LAUNCH((update_elements<Rule, W, G, S, V>), dim3(pl_parts_units(&parts)), dim3(BLOCK), 0,
+                  pl_cuda_of(dev)->stream, parts, settings_of(calls[0].call->batch));
     return pl_cuda_launched();
 }
 
-typedef pl_err (*update_fn)(struct pl_device *dev, const struct update_call *calls, uint32_t n,
-                            int form);
-
-const update_fn updates[FORMS] = {
-    launch_updates<float, float, float, PL_UPDATE_PACK>,
-    launch_updates<float, __nv_bfloat16, float, PL_UPDATE_PACK>,
-    launch_updates<__nv_bfloat16, float, float, PL_UPDATE_PACK>,
-    launch_updates<__nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>,
-    launch_updates<pl_either, pl_either, pl_either, 1>};
-
 /* At most PL_PARTS calls. */
-pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n,
-                   const struct slots *slots) {
+template <typename Rule>
+pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
+    static pl_err (*const by_form[FORMS])(struct pl_device *, const struct update_call *, uint32_t,
+                                          int) = {
+        launch_updates<Rule, float, float, float, PL_UPDATE_PACK>,
+        launch_updates<Rule, float, __nv_bfloat16, float, PL_UPDATE_PACK>,
+        launch_updates<Rule, __nv_bfloat16, float, float, PL_UPDATE_PACK>,
+        launch_updates<Rule, __nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>,
+        launch_updates<Rule, pl_either, pl_either, pl_either, 1>};
     struct update_call u[PL_PARTS];
     for (uint32_t i = 0; i < n; i++)
-        if (!update_call_of(&calls[i], slots, &u[i])) return PL_ERR_PLAN_BROKEN;
+        if (!update_call_of<Rule>(&calls[i], &u[i])) return PL_ERR_PLAN_BROKEN;
     for (int form = 0; form < FORMS; form++)
-        PL_TRY(updates[form](dev, u, n, form));
+        PL_TRY(by_form[form](dev, u, n, form));
     return PL_ERR_OK;
-}
-
-const struct slots adamw_slots = {2, 3, 4, 5}, sgd_slots = {-1, -1, 2, 3};
-
-pl_err run_adamw(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
-    return run_updates(dev, calls, n, &adamw_slots);
-}
-
-pl_err run_sgd(struct pl_device *dev, const struct pl_call *calls, uint32_t n) {
-    return run_updates(dev, calls, n, &sgd_slots);
 }
 
 } // namespace
@@ -426,33 +432,26 @@ extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call
     return pl_cuda_launched();
 }
 
-/* in: w, g, m f32, v f32, clip[2]f64, master? f32; out: w, m, v, master?. */
-extern "C" pl_err pl_cuda_adamw_group(struct pl_device *dev, const struct pl_call *calls,
-                                      uint32_t n) {
-    return pl_in_parts(run_adamw, dev, calls, n);
-}
+/* The updates, and the kernels that one may launch. */
+#define UPDATE(op)                                                                                 \
+    extern "C" pl_err pl_cuda_##op##_group(struct pl_device *dev, const struct pl_call *calls,     \
+                                           uint32_t n) {                                           \
+        return pl_in_parts(run_updates<struct op>, dev, calls, n);                                 \
+    }                                                                                              \
+    extern "C" pl_err pl_cuda_##op(struct pl_device *dev, const struct pl_call *c) {               \
+        return run_updates<struct op>(dev, c, 1);                                                  \
+    }
+#define UPDATE_KERNELS(op)                                                                         \
+    PL_CUDA_KERNEL(update_elements<struct op, float, float, float, PL_UPDATE_PACK>),               \
+        PL_CUDA_KERNEL(update_elements<struct op, float, __nv_bfloat16, float, PL_UPDATE_PACK>),   \
+        PL_CUDA_KERNEL(update_elements<struct op, __nv_bfloat16, float, float, PL_UPDATE_PACK>),   \
+        PL_CUDA_KERNEL(                                                                            \
+            update_elements<struct op, __nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>),      \
+        PL_CUDA_KERNEL(update_elements<struct op, pl_either, pl_either, pl_either, 1>)
 
-extern "C" pl_err pl_cuda_adamw(struct pl_device *dev, const struct pl_call *c) {
-    return run_adamw(dev, c, 1);
-}
+UPDATE(adamw)
+UPDATE(sgd)
 
-/* in: w, g, clip[2]f64, master? f32; out: w, master?. w -= lr * (g + wd * w). */
-extern "C" pl_err pl_cuda_sgd_group(struct pl_device *dev, const struct pl_call *calls,
-                                    uint32_t n) {
-    return pl_in_parts(run_sgd, dev, calls, n);
-}
-
-extern "C" pl_err pl_cuda_sgd(struct pl_device *dev, const struct pl_call *c) {
-    return run_sgd(dev, c, 1);
-}
-
-PL_CUDA_PRELOAD(optim) = {
-    PL_FORM_KERNELS(sum_squares),
-    PL_CUDA_KERNEL(sum_blocks),
-    PL_CUDA_KERNEL(scale_of_norm),
-    PL_CUDA_KERNEL(update_elements<float, float, float, PL_UPDATE_PACK>),
-    PL_CUDA_KERNEL(update_elements<float, __nv_bfloat16, float, PL_UPDATE_PACK>),
-    PL_CUDA_KERNEL(update_elements<__nv_bfloat16, float, float, PL_UPDATE_PACK>),
-    PL_CUDA_KERNEL(update_elements<__nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>),
-    PL_CUDA_KERNEL(update_elements<pl_either, pl_either, pl_either, 1>),
-    NULL};
+PL_CUDA_PRELOAD(optim) = {PL_FORM_KERNELS(sum_squares),  PL_CUDA_KERNEL(sum_blocks),
+                          PL_CUDA_KERNEL(scale_of_norm), UPDATE_KERNELS(adamw),
+                          UPDATE_KERNELS(sgd),           NULL};
