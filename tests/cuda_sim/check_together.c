@@ -64,8 +64,16 @@ static struct pl_view moment(uint64_t n, bool in_codes, struct pl_view *absmax) 
     return tensor(n, in_codes ? PL_DTYPE_U8 : PL_DTYPE_F32, 0);
 }
 
+static uint32_t n_states(const struct pl_optimizer *optimizer) {
+    uint32_t n = 0;
+    while (optimizer->states[n].name)
+        n++;
+    return n;
+}
+
 /* Storage, masters, decay and alignment change from call to call, each with a period of its own. */
-static struct pl_call update_call(enum pl_op_kind kind, uint32_t i, struct pl_view clip) {
+static struct pl_call update_call(const struct pl_optimizer *optimizer, uint32_t i,
+                                  struct pl_view clip) {
     const uint64_t n = sizes[i % N_SIZES], skew = i % 13 == 5;
     const enum pl_dtype w = i % 3 == 0 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
     const bool has_master = w == PL_DTYPE_BF16 && i % 4 == 1, in_codes = n && i % 2;
@@ -74,15 +82,13 @@ static struct pl_call update_call(enum pl_op_kind kind, uint32_t i, struct pl_vi
     attrs[i] = (struct pl_attr){.decay = i % 5 < 3, .site = i * 3, .first_element = i % 7 * 8};
     c.in[0] = tensor(n, w, skew);
     c.in[1] = tensor(n, i % 7 < 3 ? PL_DTYPE_F32 : PL_DTYPE_BF16, 0);
-    if (kind == PL_OP_SGD) {
-        c.in[2] = clip, c.in[3] = master;
-        return c;
+    struct pl_view *next = &c.in[2], *scales = next + n_states(optimizer) + 1;
+    for (const struct pl_state *s = optimizer->states; s->name; s++) {
+        struct pl_view none, *of = s->form->block ? scales++ : &none;
+        *next++ = moment(n, s->form->block && in_codes, of);
     }
-    const bool small = kind == PL_OP_ADAMW || !in_codes;
-    c.in[4] = clip;
-    c.in[2] = moment(n, !small, &c.in[5]);
-    c.in[3] = moment(n, !small, &c.in[6]);
-    c.in[kind == PL_OP_ADAMW ? 5 : 7] = master;
+    *next = clip;
+    *scales = master;
     return c;
 }
 
@@ -98,17 +104,27 @@ static struct pl_call square_call(uint32_t i) {
     return c;
 }
 
-static void make_calls(enum pl_op_kind kind) {
+/* Group 0 sums squares; the others are the updates of the optimizers. */
+static const struct pl_optimizer *optimizer_of(int group) {
+    return pl_optimizer_row((uint32_t)group - 1);
+}
+
+static enum pl_op_kind kind_of(int group) {
+    return group ? optimizer_of(group)->op : PL_OP_SQUARE_SUM;
+}
+
+static void make_calls(int group) {
     used = 0;
     memset(pool, 0, sizeof pool);
     const struct pl_view clip = tensor(2, PL_DTYPE_F64, 0);
     for (uint32_t i = 0; i < CALLS; i++)
-        calls[i] = kind == PL_OP_SQUARE_SUM ? square_call(i) : update_call(kind, i, clip);
+        calls[i] = group ? update_call(optimizer_of(group), i, clip) : square_call(i);
 }
 
 /* The calls on a copy of the pool in the device's memory; what became of it is left in the pool. */
-static void run_calls(const struct runner *r, enum pl_op_kind kind, bool together) {
-    make_calls(kind);
+static void run_calls(const struct runner *r, int group, bool together) {
+    const enum pl_op_kind kind = kind_of(group);
+    make_calls(group);
     machine_turn_to(r);
     unsigned char *copy = machine_put(r, pool, used);
     const struct pl_batch described = machine_describe(r, &batch);
@@ -131,17 +147,15 @@ static void run_calls(const struct runner *r, enum pl_op_kind kind, bool togethe
     machine_take(r, pool, copy, used);
 }
 
-static const enum pl_op_kind kinds[] = {PL_OP_SQUARE_SUM, PL_OP_ADAMW, PL_OP_ADAMW_8BIT, PL_OP_SGD};
-
 START_TEST(many_tensors_in_one_launch_get_the_bits_of_one_by_one) {
     unsigned char *alone = malloc(POOL);
     ck_assert_ptr_nonnull(alone);
-    run_calls(&machine.runners[0], kinds[_i], false);
+    run_calls(&machine.runners[0], _i, false);
     memcpy(alone, pool, POOL);
-    make_calls(kinds[_i]);
+    make_calls(_i);
     ck_assert_msg(memcmp(alone, pool, used) != 0, "the calls changed nothing");
     for (uint32_t k = 0; k < machine.n; k++) {
-        run_calls(&machine.runners[k], kinds[_i], true);
+        run_calls(&machine.runners[k], _i, true);
         ck_assert_mem_eq(pool, alone, used);
     }
     free(alone);
@@ -181,12 +195,12 @@ END_TEST
 START_TEST(one_broken_call_among_many_is_a_broken_plan) {
     const struct runner *r = &machine.runners[0];
     machine_turn_to(r);
-    make_calls(kinds[_i]);
+    make_calls(_i);
     const struct pl_batch described = machine_describe(r, &batch);
     calls[0].batch = &described;
     calls[1] = calls[0]; /* without an element: nothing that lies in host memory is touched */
     calls[1].in[0].dtype = PL_DTYPE_I32;
-    ck_assert_int_eq(r->dev->groups[kinds[_i]](r->dev, calls, 2), PL_ERR_PLAN_BROKEN);
+    ck_assert_int_eq(r->dev->groups[kind_of(_i)](r->dev, calls, 2), PL_ERR_PLAN_BROKEN);
     ck_assert_uint_eq(plsim_counters.launches, 0);
 }
 END_TEST
@@ -194,7 +208,9 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("calls that run as one");
     TCase *tc = tcase_create("groups");
-    const int n = (int)(sizeof kinds / sizeof *kinds);
+    uint32_t n_optimizers;
+    pl_optimizer_table(&n_optimizers);
+    const int n = 1 + (int)n_optimizers;
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, open_all, close_all);
     tcase_add_loop_test(tc, many_tensors_in_one_launch_get_the_bits_of_one_by_one, 0, n);
