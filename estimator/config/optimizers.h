@@ -26,6 +26,11 @@
         WORD("paged_adamw_8bit", "write `adamw_8bit`: states are planned, not paged"),             \
         "; adamw_8bit: moments in 8 bits, block by block")                                         \
     ROW(SGD, "sgd", SGD, SGD, , , "")                                                              \
+    ROW(LION, "lion", LION, LION,                                                                  \
+        STATE("exp_avg", F32),                                                                     \
+        WORD("lion_32bit", "write `lion`")                                                         \
+        WORD("lion_pytorch", "write `lion`"),                                                      \
+        "; lion: by the sign of one moment, at a third to a tenth of the rate of adamw")           \
     PL_OPTIMIZERS_OF_A_TEST(ROW, STATE, WORD)
 
 /* A test that proves what a row is enough for compiles the readers of the table with one more. */
@@ -42,7 +47,7 @@
 
 enum { PL_OPTIMIZERS(PL_OPTIMIZER_ID, PL_OPTIMIZER_SKIP, PL_OPTIMIZER_SKIP) };
 
-/* "adamw|adamw_8bit|sgd" */
+/* "adamw|adamw_8bit|..." */
 #define PL_OPTIMIZER_CHOICES                                                                       \
     &(PL_OPTIMIZERS(PL_OPTIMIZER_CHOICE, PL_OPTIMIZER_SKIP, PL_OPTIMIZER_SKIP))[1]
 #define PL_OPTIMIZER_NOTES PL_OPTIMIZERS(PL_OPTIMIZER_NOTE, PL_OPTIMIZER_SKIP, PL_OPTIMIZER_SKIP)

@@ -281,7 +281,7 @@ PL_OP(CLIP_SCALE, clip_scale, UPDATE, ALONE,
 PL_OP(ADAMW, adamw, UPDATE, TOGETHER,
       "PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also "
       "writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element). "
-      "adamw, adamw_8bit and sgd leave every operand untouched where clip[1] is NaN",
+      "All updates leave every operand untouched where clip[1] is NaN",
       PL_IN(ADAMW, W, "w", FLOAT, IN_PLACE, O, K)
       PL_IN(ADAMW, G, "g", FLOAT, NEEDED, O, K)
       PL_IN(ADAMW, M, "m", F32, IN_PLACE, O, K)
@@ -320,6 +320,18 @@ PL_OP(SGD, sgd, UPDATE, TOGETHER, "w -= lr * (clip[1]*g + wd*w)",
       PL_IN(SGD, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
       PL_OUT(SGD, W, "w", FLOAT, IN_PLACE, O, K)
       PL_OUT(SGD, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
+
+PL_OP(LION, lion, UPDATE, TOGETHER,
+      "w -= lr * (sign(beta1*m + (1-beta1)*g) + wd*w), then m = beta2*m + (1-beta2)*g, with "
+      "g = clip[1]*grad (arXiv 2302.06675, program 1)",
+      PL_IN(LION, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_IN(LION, G, "g", FLOAT, NEEDED, O, K)
+      PL_IN(LION, M, "m", F32, IN_PLACE, O, K)
+      PL_IN(LION, CLIP, "clip", F64, NEEDED, TWO, ONE)
+      PL_IN(LION, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
+      PL_OUT(LION, W, "w", FLOAT, IN_PLACE, O, K)
+      PL_OUT(LION, M, "m", F32, IN_PLACE, O, K)
+      PL_OUT(LION, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 
 PL_OP(COPY_IN, copy_in, COPY, ALONE,
       "dst = src, host to device; with attr.not_first not in the first micro-batch of a step, "

@@ -1,4 +1,4 @@
-/* cases_optim.c - SQUARE_SUM, CLIP_SCALE, ADAMW, SGD. */
+/* cases_optim.c - SQUARE_SUM, CLIP_SCALE and the updates with states in fp32. */
 #include "tests/kernels/cases.h"
 
 #include <math.h>
@@ -91,9 +91,9 @@ static void reference_clip(struct trial *t) {
 
 /* ---- updates ---- */
 
-static void build_update(struct trial *t, bool moments, enum pl_dtype w, bool master) {
+static void build_update(struct trial *t, uint32_t moments, enum pl_dtype w, bool master) {
     struct shape s = draw_shape(t);
-    uint32_t clip_slot = moments ? 4 : 2;
+    uint32_t clip_slot = 2 + moments;
     t->attr.decay = draw(t, 0, 1);
     t->attr.site = (uint32_t)draw(t, 0, 1000);
     t->batch.step = draw(t, 1, 5);
@@ -104,8 +104,8 @@ static void build_update(struct trial *t, bool moments, enum pl_dtype w, bool ma
     t->batch.epsilon = 1e-8;
     also_out(t, add_tensor(t, 0, s, w), 0);
     add_tensor(t, 1, s, draw_float(t));
-    if (moments) {
-        also_out(t, add_tensor(t, 2, s, PL_DTYPE_F32), 1);
+    if (moments) also_out(t, add_tensor(t, 2, s, PL_DTYPE_F32), 1);
+    if (moments == 2) {
         struct operand *v = add_tensor(t, 3, s, PL_DTYPE_F32);
         for (uint64_t i = 0; i < s.rows * s.cols; i++)
             set_value(v, i / s.cols, i % s.cols, v->x[i] * v->x[i]);
@@ -113,20 +113,26 @@ static void build_update(struct trial *t, bool moments, enum pl_dtype w, bool ma
     }
     struct operand *clip = add_vector_in(t, clip_slot, 2, PL_DTYPE_F64);
     set_value(clip, 1, 0, t->round % 5 == 3 ? NAN : (double)draw(t, 1, 4) / 4);
-    if (master) also_out(t, add_tensor(t, clip_slot + 1, s, PL_DTYPE_F32), moments ? 3 : 1);
+    if (master) also_out(t, add_tensor(t, clip_slot + 1, s, PL_DTYPE_F32), 1 + moments);
 }
 
 static void build_adamw_fp32(struct trial *t) {
-    build_update(t, true, PL_DTYPE_F32, false);
+    build_update(t, 2, PL_DTYPE_F32, false);
 }
 static void build_adamw_master(struct trial *t) {
-    build_update(t, true, PL_DTYPE_BF16, true);
+    build_update(t, 2, PL_DTYPE_BF16, true);
 }
 static void build_sgd_fp32(struct trial *t) {
-    build_update(t, false, PL_DTYPE_F32, false);
+    build_update(t, 0, PL_DTYPE_F32, false);
 }
 static void build_sgd_master(struct trial *t) {
-    build_update(t, false, PL_DTYPE_BF16, true);
+    build_update(t, 0, PL_DTYPE_BF16, true);
+}
+static void build_lion_fp32(struct trial *t) {
+    build_update(t, 1, PL_DTYPE_F32, false);
+}
+static void build_lion_master(struct trial *t) {
+    build_update(t, 1, PL_DTYPE_BF16, true);
 }
 
 /* Where the new p goes: master, and w rounded from it. */
@@ -170,6 +176,25 @@ static void reference_sgd(struct trial *t) {
     }
 }
 
+/* lion_pytorch's update_fn, which is program 1 of arXiv 2302.06675:
+ *     p.mul_(1 - lr * wd)
+ *     update = exp_avg.clone().mul_(beta1).add(grad, alpha = 1 - beta1).sign_()
+ *     p.add_(update, alpha = -lr)
+ *     exp_avg.mul_(beta2).add_(grad, alpha = 1 - beta2) */
+static void reference_lion(struct trial *t) {
+    const struct pl_batch *b = &t->batch;
+    const struct operand *p = t->in[4] ? t->in[4] : t->in[0];
+    double lr = b->learning_rate, clip = t->in[3]->x[1], *m = t->out[1]->want;
+    if (isnan(clip)) return;
+    for (uint64_t i = 0; i < p->view.rows * p->view.cols; i++) {
+        double grad = clip * t->in[1]->x[i], c = b->beta1 * m[i] + (1 - b->beta1) * grad;
+        double decayed = t->attr.decay ? p->x[i] * (1 - lr * b->weight_decay) : p->x[i];
+        t->out[1]->scale[i] = fabs(m[i]) + fabs(grad);
+        m[i] = b->beta2 * m[i] + (1 - b->beta2) * grad;
+        expect_weight(t, 2, i, decayed - lr * ((c > 0) - (c < 0)), fabs(p->x[i]) + lr);
+    }
+}
+
 const struct kernel_case cases_optim[] = {
     {"square_sum", PL_OP_SQUARE_SUM, 16, 1e-12, build_square_sum, reference_square_sum},
     {"square_sum, far out", PL_OP_SQUARE_SUM, 36, 1e-12, build_far_squares, reference_square_sum},
@@ -178,5 +203,7 @@ const struct kernel_case cases_optim[] = {
     {"adamw, bf16 and master", PL_OP_ADAMW, 16, 5e-7, build_adamw_master, reference_adamw},
     {"sgd, fp32", PL_OP_SGD, 16, 5e-7, build_sgd_fp32, reference_sgd},
     {"sgd, bf16 and master", PL_OP_SGD, 16, 5e-7, build_sgd_master, reference_sgd},
+    {"lion, fp32", PL_OP_LION, 16, 5e-7, build_lion_fp32, reference_lion},
+    {"lion, bf16 and master", PL_OP_LION, 16, 5e-7, build_lion_master, reference_lion},
     {0},
 };

@@ -40,6 +40,7 @@ static const struct {
     {PL_OP_ADAMW, "-b>bff -b>bfff -f>bfff -f>fff"},
     {PL_OP_ADAMW_8BIT, "-b>b--ff -b>b--fff -b>bff -b>bff--f -f>b--fff -f>bff--f -f>f--ff -f>fff"},
     {PL_OP_SGD, "-b>b -b>b-f -b>bf -f>bf -f>f"},
+    {PL_OP_LION, "-b>bf -b>bff -f>bff -f>ff"},
     {PL_OP_DEQUANT4, "-f-f>b -f-f>f -f>b -f>f"},
 };
 

@@ -111,6 +111,17 @@ static void sgd(const struct update *u, uint64_t n, struct block *b) {
         b->p[j] = b->p[j] * u->decay - u->rate * (b->g[j] * u->clip);
 }
 
+/* Chen et al., arXiv 2302.06675, program 1. */
+static void lion(const struct update *u, uint64_t n, struct block *b) {
+    float *restrict m = b->state[0];
+    for (uint64_t j = 0; j < n; j++) {
+        const float g = b->g[j] * u->clip, c = u->rates.beta1 * m[j] + u->rates.rest1 * g;
+        const float sign = (float)((c > 0) - (c < 0));
+        b->p[j] = b->p[j] * u->decay - u->rate * sign;
+        m[j] = u->rates.beta2 * m[j] + u->rates.rest2 * g;
+    }
+}
+
 static uint64_t update_stretch(const struct update *u, uint64_t i, uint64_t limit) {
     uint64_t n = pl_stretch(&u->store.w, i, pl_u64_min(limit, PL_UPDATE_STRETCH));
     n = pl_stretch(&u->g, i, n);
@@ -171,4 +182,8 @@ pl_err PL_CPU(adamw)(struct pl_device *dev, const struct pl_call *c) {
 /* w -= lr * (g + wd * w). */
 pl_err PL_CPU(sgd)(struct pl_device *dev, const struct pl_call *c) {
     return run_update(dev, c, STATES_OF(SGD), sgd);
+}
+
+pl_err PL_CPU(lion)(struct pl_device *dev, const struct pl_call *c) {
+    return run_update(dev, c, STATES_OF(LION), lion);
 }

@@ -266,6 +266,18 @@ struct sgd {
     }
 };
 
+/* Chen et al., arXiv 2302.06675, program 1. */
+struct lion {
+    enum { STATES = STATES_OF(LION) };
+    static __device__ __forceinline__ float apply(const struct settings &u,
+                                                  const struct pl_facts &now, float kept, float p,
+                                                  float g, float (&s)[STATES_MOST]) {
+        const float c = u.rates.beta1 * s[0] + u.rates.rest1 * g;
+        s[0] = u.rates.beta2 * s[0] + u.rates.rest2 * g;
+        return p * kept - now.rate * (float)((c > 0) - (c < 0));
+    }
+};
+
 template <typename Rule, typename W, typename G, typename S, int V>
 __device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struct settings &u,
                                            uint64_t row, uint64_t col, float (&p)[V]) {
@@ -451,7 +463,12 @@ extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call
 
 UPDATE(adamw)
 UPDATE(sgd)
+UPDATE(lion)
 
-PL_CUDA_PRELOAD(optim) = {PL_FORM_KERNELS(sum_squares),  PL_CUDA_KERNEL(sum_blocks),
-                          PL_CUDA_KERNEL(scale_of_norm), UPDATE_KERNELS(adamw),
-                          UPDATE_KERNELS(sgd),           NULL};
+PL_CUDA_PRELOAD(optim) = {PL_FORM_KERNELS(sum_squares),
+                          PL_CUDA_KERNEL(sum_blocks),
+                          PL_CUDA_KERNEL(scale_of_norm),
+                          UPDATE_KERNELS(adamw),
+                          UPDATE_KERNELS(sgd),
+                          UPDATE_KERNELS(lion),
+                          NULL};
