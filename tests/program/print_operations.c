@@ -1,6 +1,7 @@
-/* print_operations.c - docs/operations.md, from the rows of op_rows.h. */
+/* print_operations.c - docs/operations.md, from the rows of op_rows.h and those of the optimizers. */
 #include "estimator/base/text.h"
 #include "estimator/program/cost.h"
+#include "estimator/program/optimizers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static const char intro[] =
     "where no type is written. `?`: may be absent. `!`: changed in place; the input is the output\n"
     "of its name. `ws`: scratch, absent where a back-end needs none.\n"
     "\n"
-    "This page is made from `estimator/program/op_rows.h`:\n"
+    "This page is made from `estimator/program/op_rows.h` and `estimator/config/optimizers.h`:\n"
     "`build/tests/program/print_operations > docs/operations.md`.\n";
 
 static void add_operands(struct pl_text *t, const char *title, const struct pl_operand_row *rows,
@@ -53,11 +54,44 @@ static void add_op(struct pl_text *t, const struct pl_op_row *row) {
     if (row->runs == PL_RUNS_TOGETHER) pl_text_add(t, "- neighbours run as one on a GPU\n");
 }
 
+static const char of_optimizers[] = "\n# Optimizers\n"
+                                    "\n"
+                                    "What a job keeps for each parameter that it trains, under the "
+                                    "name of the tensor and a dot in\n"
+                                    "`optimizer.safetensors`. Beside bf16 weights with "
+                                    "`master_weights` there is `.master`, too, of\n"
+                                    "4 bytes a parameter.\n"
+                                    "\n"
+                                    "| optimizer | operation | states | bytes a parameter |\n"
+                                    "|---|---|---|---|\n";
+
+static void add_optimizer(struct pl_text *t, const struct pl_optimizer *row) {
+    double bytes = 0;
+    pl_text_addf(t, "| `%s` | %s |", row->name, pl_op_rows[row->op].name);
+    for (const struct pl_state *s = row->states; s->name; s++) {
+        const struct pl_state_form *form = s->form;
+        bytes += (double)pl_dtype_bytes(form->dtype) + (form->block ? 4.0 / form->block : 0);
+        pl_text_addf(t, "%s `.%s` %s", s == row->states ? "" : ",", s->name,
+                     pl_dtype_name(form->dtype));
+        if (form->block) pl_text_addf(t, " with `.%s`, one for %u", s->scales, form->block);
+    }
+    pl_text_addf(t, " | %.4g |\n", bytes);
+}
+
+static void add_optimizers(struct pl_text *t) {
+    uint32_t n;
+    const struct pl_optimizer *rows = pl_optimizer_table(&n);
+    pl_text_add(t, of_optimizers);
+    for (uint32_t i = 0; i < n; i++)
+        add_optimizer(t, &rows[i]);
+}
+
 int main(void) {
     struct pl_text t = {0};
     pl_text_add(&t, intro);
     for (int kind = 0; kind < PL_OP_COUNT; kind++)
         add_op(&t, &pl_op_rows[kind]);
+    add_optimizers(&t);
     bool whole = !t.failed && fputs(pl_text_str(&t), stdout) >= 0 && fflush(stdout) == 0;
     pl_text_finish(&t);
     return whole ? 0 : 1;
