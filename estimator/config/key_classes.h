@@ -45,6 +45,7 @@
     X(global_batch_size, MAY_CHANGE)                                                               \
     X(max_seq_length, MEANING)                                                                     \
     X(packing, MEANING)                                                                            \
+    X(rope_long_from, MEANING)                                                                     \
     X(prefetch, MAY_CHANGE)                                                                        \
     X(overlength, MEANING)                                                                         \
     X(optimizer, MEANING)                                                                          \

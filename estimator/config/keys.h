@@ -88,6 +88,10 @@
     X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
     X(packing, BOOL, "false", 0, 0, "",                                                            \
       "as many whole samples as fit share the room of one; batch sizes then count rooms")          \
+    X(rope_long_from, ENUM, "batch", 0, 0, "batch|sample",                                         \
+      "of a longrope model (Phi-3, Phi-4-mini), whose length chooses the long factors: that of "   \
+      "the longest sample of a micro-batch for all of them, as in transformers, or each sample's " \
+      "own; dynamic positions have `batch` alone, and other models are the same under both")       \
     X(prefetch, BOOL, "true", 0, 0, "",                                                            \
       "a thread loads the samples of the next step while this one computes")                       \
     X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \

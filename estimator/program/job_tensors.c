@@ -129,12 +129,14 @@ static void add_tables(struct pl_builder *b) {
     const struct pl_rope *rope = &b->m->rope;
     const bool far =
         pl_rope_follows_length(rope) && b->s->max_seq_length > rope->original_max_positions;
-    const uint32_t n = far ? 2 : 1;
+    const bool joined = far && b->s->long_by_sample;
+    const uint64_t rows = b->s->max_seq_length * (joined ? 2 : 1);
+    const uint32_t n = far && !joined ? 2 : 1;
     for (uint32_t i = 0; i < n; i++)
         b->rope[i] =
             pl_build_tensor(b, (struct pl_tensor){.name = "rope",
                                                   .layer = i,
-                                                  .dims = {b->s->max_seq_length, rope->dim / 2, 2},
+                                                  .dims = {rows, rope->dim / 2, 2},
                                                   .dtype = PL_DTYPE_F32,
                                                   .category = PL_CATEGORY_WEIGHTS,
                                                   .scope = PL_SCOPE_JOB,

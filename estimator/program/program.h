@@ -89,7 +89,8 @@ enum pl_role {
     PL_ROLE_STATE,   /* `state` of the optimizer's, of tensor `of`; in blocks of a part: row */
     PL_ROLE_STATE_ABSMAX, /* fp32 scales of a state in blocks: state, of, row */
     PL_ROLE_MASTER,
-    PL_ROLE_ROPE,    /* cos and sin; layer 1 = of micro-batches with a sequence above long_from */
+    PL_ROLE_ROPE,    /* cos and sin; layer 1 = of micro-batches with a sequence above long_from;
+                      * of 2 * max_seq_length rows: the second half is of such sequences */
     PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
     PL_ROLE_NORM,    /* clip[2] */
     PL_ROLE_FACTS,   /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */
@@ -203,6 +204,7 @@ struct pl_job_shape {
     uint32_t mode;              /* PL_MODE_* */
     uint64_t batch_size, max_seq_length;
     bool packing;               /* a sample's room may hold several short ones */
+    bool long_by_sample;        /* longrope: each sequence turns by the factors of its own length */
     enum pl_dtype dtype;        /* weights and activations */
     bool base_bf16;             /* frozen weights are held in bf16 beside activations in fp32 */
     enum pl_dtype adapter_dtype, gradient_dtype;

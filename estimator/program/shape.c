@@ -66,6 +66,22 @@ static pl_err check_freeze(const struct pl_job *job, const struct pl_model *m, s
     return PL_ERR_CONFIG_RANGE;
 }
 
+/* A table holds two sets of factors; of dynamic positions every length has a set of its own. */
+static pl_err check_long(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
+    const struct pl_rope *rope = &m->rope;
+    if (job->rope_long_from != PL_LONG_FROM_SAMPLE || rope->type != PL_ROPE_DYNAMIC ||
+        job->inference || job->max_seq_length <= rope->original_max_positions)
+        return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_rope_long_from, PL_ERR_CONFIG_CONFLICT, d,
+                 "`rope_long_from: sample` beside the dynamic positions of this model is not "
+                 "supported");
+    pl_diag_hint(d,
+                 "remove `rope_long_from`, or set `max_seq_length: %u`: positions of samples "
+                 "up to there do not depend on lengths",
+                 rope->original_max_positions);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits) {
     return (job->inference || pl_mode_adapts(job->mode)) && traits->backend != PL_BACKEND_CUDA;
 }
@@ -176,6 +192,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     PL_TRY(check_head(job, m, d));
     PL_TRY(check_embedding(job, m, d));
     PL_TRY(check_freeze(job, m, d));
+    PL_TRY(check_long(job, m, d));
     PL_TRY(check_base(job, traits, d));
     /* padding too: plans are told apart by the bytes of their shapes */
     memset(out, 0, sizeof *out);
@@ -183,6 +200,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->batch_size = batch_size;
     out->max_seq_length = job->max_seq_length;
     out->packing = job->packing;
+    out->long_by_sample =
+        job->rope_long_from == PL_LONG_FROM_SAMPLE && m->rope.type == PL_ROPE_LONGROPE;
     out->dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
     out->base_bf16 = pl_job_base_is_bf16(job, m, traits);
     out->adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
@@ -205,7 +224,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->save = true;
     if (job->inference) {
         out->inference = true;
-        out->eval = out->save = out->packing = false;
+        out->eval = out->save = out->packing = out->long_by_sample = false;
     }
     bool stored_bf16 = job->mode == PL_MODE_FULL ? out->dtype == PL_DTYPE_BF16
                                                  : out->adapter_dtype == PL_DTYPE_BF16;

@@ -158,10 +158,10 @@ void pl_micro_batch_finish(struct pl_micro_batch *mb) {
 
 /* The last token of a sample predicts nothing: a target's row never leaves its own sequence. */
 static void add_sample(struct pl_micro_batch *mb, const struct pl_sample *s, uint64_t number) {
-    const uint64_t base = mb->n_tokens;
+    const uint64_t base = mb->n_tokens, position = s->n > mb->long_from ? mb->long_base : 0;
     memcpy(mb->ids + base, s->ids, (size_t)s->n * sizeof *s->ids);
     for (uint64_t t = 0; t < s->n; t++) {
-        mb->positions[base + t] = (int32_t)t;
+        mb->positions[base + t] = (int32_t)(position + t);
         if (t + 1 == s->n || s->labels[t + 1] == PL_LABEL_MASKED) continue;
         mb->target_rows[mb->n_targets] = (int32_t)(base + t);
         mb->targets[mb->n_targets++] = s->labels[t + 1];

@@ -50,6 +50,8 @@ struct pl_micro_batch {
     uint64_t *samples;      /* number of the sample within the step */
     uint64_t n_tokens, n_seqs, n_targets, max_len;
     uint64_t cap_tokens, cap_seqs;
+    /* Positions of a sample count from 0, those of one longer than long_from from long_base. */
+    uint64_t long_from, long_base;
 };
 pl_err pl_micro_batch_init(struct pl_micro_batch *mb, uint64_t tokens, uint64_t seqs,
                            struct pl_diag *d);

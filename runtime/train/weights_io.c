@@ -16,12 +16,14 @@ static bool has_memory(const struct pl_run *r) {
     return r->device->ops != &pl_device_null;
 }
 
-static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t length, struct pl_diag *d) {
+/* A row for every position of such a length, from row `first` of the table on. */
+static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t first, uint64_t length,
+                        struct pl_diag *d) {
     const struct pl_rope *rope = &r->pf->model.rope;
     struct pl_rung *rung = pl_run_rung(r);
-    const uint64_t rows = rung->planned.program->tensors[id].dims[0];
-    char *const table = pl_exec_address(&rung->exec, id);
+    const uint64_t rows = rung->planned.program->shape.max_seq_length;
     const uint64_t row_bytes = (uint64_t)rope->dim * sizeof(float);
+    char *const table = (char *)pl_exec_address(&rung->exec, id) + first * row_bytes;
     double freq[PL_ROPE_MAX_PAIRS];
     float part[16 * 2 * PL_ROPE_MAX_PAIRS];
     const uint64_t most = sizeof part / row_bytes;
@@ -38,13 +40,14 @@ static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t length, struct p
 
 static pl_err fill_tables(struct pl_run *r, struct pl_diag *d) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
-    r->rope_length = 0;
+    const uint64_t positions = p->shape.max_seq_length;
+    const uint64_t length = pl_rope_length(&r->pf->model.rope, positions);
+    r->rope_length = length;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         if (t->role != PL_ROLE_ROPE) continue;
-        const uint64_t length = t->layer == 1 ? pl_rope_length(&r->pf->model.rope, t->dims[0]) : 0;
-        PL_TRY(fill_rope(r, i, length, d));
-        if (length) r->rope_length = length;
+        PL_TRY(fill_rope(r, i, 0, t->layer == 1 ? length : 0, d));
+        if (t->dims[0] > positions) PL_TRY(fill_rope(r, i, positions, length, d));
     }
     return PL_ERR_OK;
 }
@@ -53,7 +56,7 @@ pl_err pl_run_follow_length(struct pl_run *r, struct pl_diag *d) {
     const uint64_t length = pl_rope_length(&r->pf->model.rope, r->micro.max_len);
     if (length == 0 || length == r->rope_length) return PL_ERR_OK;
     const uint32_t id = pl_program_find(pl_run_rung(r)->planned.program, PL_ROLE_ROPE, 0, 1);
-    PL_TRY(fill_rope(r, id, length, d));
+    PL_TRY(fill_rope(r, id, 0, length, d));
     r->rope_length = length;
     return PL_ERR_OK;
 }

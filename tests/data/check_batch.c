@@ -154,6 +154,25 @@ START_TEST(a_micro_batch_joins_samples_and_shifts_labels) {
 }
 END_TEST
 
+START_TEST(positions_of_longer_samples_may_count_from_elsewhere) {
+    static const int32_t positions[] = {100, 101, 102, 0, 1, 100, 101, 102};
+    struct fixture f;
+    struct pl_step_batch b = {0};
+    struct pl_micro_batch mb;
+    fixture_rows(&f, PL_FORMAT_TOKENS, rows);
+    ck_assert_int_eq(load(&b, &f, 0, 5, 0, 5, false, 1), PL_ERR_OK);
+    ck_assert_int_eq(pl_micro_batch_init(&mb, 8, 3, &f.d), PL_ERR_OK);
+    mb.long_from = 2;
+    mb.long_base = 100;
+    ck_assert_int_eq(pl_micro_batch_fill(&mb, &b, 0, 4, &f.d), PL_ERR_OK);
+    ck_assert_mem_eq(mb.positions, positions, sizeof positions);
+    ck_assert_uint_eq(mb.max_len, 3);
+    pl_micro_batch_finish(&mb);
+    pl_step_batch_finish(&b);
+    fixture_finish(&f);
+}
+END_TEST
+
 START_TEST(a_micro_batch_takes_no_more_than_it_was_made_for) {
     static const struct { uint64_t tokens, seqs; } sizes[] = {{7, 3}, {8, 2}, {0, 3}, {2, 0}};
     struct fixture f;
@@ -239,6 +258,7 @@ int main(void) {
     tcase_add_test(t, a_step_counts_targets_and_computed_tokens);
     tcase_add_test(t, a_range_of_rows_stays_in_its_range);
     tcase_add_test(t, a_micro_batch_joins_samples_and_shifts_labels);
+    tcase_add_test(t, positions_of_longer_samples_may_count_from_elsewhere);
     tcase_add_loop_test(t, a_micro_batch_takes_no_more_than_it_was_made_for, 0, 4);
     tcase_add_test(t, tokens_are_sorted_by_id_and_then_by_place);
     tcase_add_test(t, micro_batches_of_a_step_add_up_to_it);

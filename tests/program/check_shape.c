@@ -11,6 +11,8 @@
     "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":40" more "}"
 #define UNTIED CONFIG(",\"tie_word_embeddings\":false")
 #define TIED   CONFIG(",\"tie_word_embeddings\":true")
+#define DYNAMIC                                                                                    \
+    CONFIG(",\"max_position_embeddings\":16,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}")
 #define CODES                                                                                      \
     CONFIG(",\"quantization_config\":{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}")
 
@@ -32,6 +34,11 @@ static const struct {
     {UNTIED, "mode: lora\nfreeze_layers: 1\n", PL_ERR_OK, 0, 0, "", ""},
     {UNTIED, "mode: lora\nlora_target_modules: [q_prj]\n", PL_ERR_CONFIG_RANGE, 3, 22, "`q_proj`",
      "its modules are: all-linear, q_proj"},
+    {DYNAMIC, "mode: full\nmax_seq_length: 17\nrope_long_from: sample\n", PL_ERR_CONFIG_CONFLICT, 4,
+     17, "dynamic positions", "`max_seq_length: 16`"},
+    {DYNAMIC, "mode: full\nmax_seq_length: 16\nrope_long_from: sample\n", PL_ERR_OK, 0, 0, "", ""},
+    {DYNAMIC, "mode: full\nmax_seq_length: 17\nrope_long_from: batch\n", PL_ERR_OK, 0, 0, "", ""},
+    {UNTIED, "mode: full\nrope_long_from: sample\n", PL_ERR_OK, 0, 0, "", ""},
     {CODES, "mode: qlora\nquant_type: nf4\n", PL_ERR_CONFIG_CONFLICT, 3, 13, "are fp4 codes",
      "`quant_type: fp4`"},
 };
@@ -59,7 +66,8 @@ START_TEST(what_the_model_does_not_allow_is_refused_at_the_line_of_its_key) {
 }
 END_TEST
 
-static struct pl_program *build(const char *config, const char *length) {
+static struct pl_program *build_job(const char *config, const char *length, const char *key,
+                                    const char *value) {
     static struct pl_model m;
     const struct pl_traits traits = pl_traits_cpu(1);
     struct pl_job job;
@@ -69,10 +77,15 @@ static struct pl_program *build(const char *config, const char *length) {
     ck_assert_int_eq(pl_job_defaults(&job, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&job, "mode", "full", NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&job, "max_seq_length", length, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&job, key, value, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_shape_init(&job, &m, &traits, 1, &shape, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_program_create(&m, &shape, &traits, &p, NULL), PL_ERR_OK);
     pl_job_finish(&job);
     return p;
+}
+
+static struct pl_program *build(const char *config, const char *length) {
+    return build_job(config, length, "mode", "full");
 }
 
 /* max_position_embeddings limits no sequence, so it says nothing about what a window hides. */
@@ -136,6 +149,32 @@ START_TEST(a_second_table_of_positions_is_there_for_longer_sequences_alone) {
 }
 END_TEST
 
+#define LONGROPE                                                                                   \
+    "{\"model_type\":\"phi3\",\"hidden_size\":64,\"intermediate_size\":128,"                       \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"vocab_size\":40,"                         \
+    "\"max_position_embeddings\":64,\"original_max_position_embeddings\":16,"                      \
+    "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],"                  \
+    "\"long_factor\":[2,2,2,2,2,2,2,2]}}"
+
+START_TEST(a_table_of_each_sequence_s_own_factors_has_two_halves) {
+    static const struct {
+        const char *length, *long_from;
+        uint64_t rows;
+        bool second;
+    } cases_of[] = {
+        {"17", "batch", 17, true}, {"17", "sample", 34, false}, {"16", "sample", 16, false}};
+    for (size_t i = 0; i < sizeof cases_of / sizeof *cases_of; i++) {
+        struct pl_program *p =
+            build_job(LONGROPE, cases_of[i].length, "rope_long_from", cases_of[i].long_from);
+        const struct pl_tensor *first = &p->tensors[pl_program_find(p, PL_ROLE_ROPE, 0, 0)];
+        ck_assert_uint_eq(first->dims[0], cases_of[i].rows);
+        ck_assert_uint_eq(first->bytes, cases_of[i].rows * 16 * sizeof(float));
+        ck_assert_int_eq(pl_program_find(p, PL_ROLE_ROPE, 0, 1) != PL_NONE, cases_of[i].second);
+        pl_program_destroy(&p);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("program.shape");
     TCase *t = tcase_create("shape");
@@ -143,6 +182,7 @@ int main(void) {
                         sizeof cases / sizeof *cases);
     tcase_add_test(t, a_window_may_be_of_some_layers);
     tcase_add_test(t, a_second_table_of_positions_is_there_for_longer_sequences_alone);
+    tcase_add_test(t, a_table_of_each_sequence_s_own_factors_has_two_halves);
     tcase_add_test(t, a_window_hides_positions_of_every_longer_sequence);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);

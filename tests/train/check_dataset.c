@@ -31,6 +31,13 @@ static double of_step(const char *out, uint64_t step, const char *key) {
     return v;
 }
 
+static double of_event(const char *out, const char *event, const char *key) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    double v = joblog_number(joblog_event(log, event, 0), key);
+    json_decref(log);
+    return v;
+}
+
 static uint64_t steps_of(const char *out) {
     json_t *log = joblog_read(in_dir(dir, out));
     uint64_t n = joblog_count(log, "step");
@@ -135,16 +142,59 @@ START_TEST(a_packed_step_that_runs_out_of_memory_keeps_its_rows) {
 }
 END_TEST
 
+/* A model that turns the longer half of the rows by other frequencies. */
+static void make_longrope_job(int i, const char *more) {
+    make_job(i, more);
+    file_write(in_dir(dir, "config.json"),
+               "{\"model_type\": \"phi3\", \"hidden_size\": 32, \"intermediate_size\": 48, "
+               "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+               "\"num_key_value_heads\": 2, \"vocab_size\": 61, \"initializer_range\": 0.1, "
+               "\"max_position_embeddings\": 64, \"original_max_position_embeddings\": 10, "
+               "\"rope_scaling\": {\"type\": \"longrope\", "
+               "\"short_factor\": [1, 1, 1.1, 1.2], \"long_factor\": [2, 3, 4, 5]}}\n");
+}
+
+static double relative(double a, double b) {
+    return fabs(a - b) / fabs(a);
+}
+
+/* A micro-batch of one row has no other row's length to choose by. */
+START_TEST(each_packed_row_of_longrope_may_turn_by_its_own_length) {
+    make_longrope_job(_i, "max_steps: 1\n");
+    TRAIN(0, "output_dir=packed", ROOM, "packing=true", "batch_size=2", "rope_long_from=sample");
+    TRAIN(0, "output_dir=by_longest", ROOM, "packing=true", "batch_size=2");
+    double rows = of_step("packed", 1, "samples");
+    ck_assert_msg(rows >= 6, "%g rows in two rooms of 48 tokens", rows);
+    TRAIN(0, "output_dir=single", ROOM, "batch_size=1",
+          textf("gradient_accumulation_steps=%.0f", rows));
+    ck_assert(of_step("single", 1, "computed_tokens") == of_step("packed", 1, "computed_tokens"));
+    expect_close(of_step("single", 1, "loss"), of_step("packed", 1, "loss"), "loss");
+    expect_close(of_step("single", 1, "grad_norm"), of_step("packed", 1, "grad_norm"), "grad_norm");
+    struct weight_gap gap = gap_of("single", "packed", jobs[_i].stem);
+    ck_assert_msg(gap.l2 <= 1e-5 * of_step("single", 1, "grad_norm"), "weights differ by %g",
+                  gap.l2);
+    double other = relative(of_step("single", 1, "loss"), of_step("by_longest", 1, "loss"));
+    ck_assert_msg(other > 1e-4, "rows that all follow the longest differ by %g alone", other);
+}
+END_TEST
+
+START_TEST(evaluation_of_longrope_may_turn_by_its_own_length) {
+    make_longrope_job(0, "max_steps: 1\nval_set_size: 11\n");
+    TRAIN(0, "output_dir=packed", ROOM, "packing=true", "batch_size=2", "learning_rate=0",
+          "rope_long_from=sample");
+    TRAIN(0, "output_dir=single", ROOM, "batch_size=1", "learning_rate=0");
+    expect_close(of_event("single", "eval", "loss"), of_event("packed", "eval", "loss"),
+                 "evaluation");
+}
+END_TEST
+
 /* At rate 0 the weights of both runs are those of the start. */
 START_TEST(evaluation_does_not_depend_on_packing) {
     make_job(0, "max_steps: 1\nval_set_size: 11\n");
     TRAIN(0, "output_dir=packed", ROOM, "packing=true", "batch_size=2", "learning_rate=0");
     TRAIN(0, "output_dir=plain", ROOM, "batch_size=3", "learning_rate=0");
-    json_t *packed = joblog_read(in_dir(dir, "packed")), *plain = joblog_read(in_dir(dir, "plain"));
-    expect_close(joblog_number(joblog_event(plain, "eval", 0), "loss"),
-                 joblog_number(joblog_event(packed, "eval", 0), "loss"), "evaluation");
-    json_decref(packed);
-    json_decref(plain);
+    expect_close(of_event("plain", "eval", "loss"), of_event("packed", "eval", "loss"),
+                 "evaluation");
 }
 END_TEST
 
@@ -355,6 +405,8 @@ int main(void) {
     tcase_add_loop_test(t, a_packed_run_goes_on_bit_for_bit, 0, N_JOBS);
     tcase_add_loop_test(t, a_packed_step_that_runs_out_of_memory_keeps_its_rows, 0, N_JOBS);
     tcase_add_test(t, evaluation_does_not_depend_on_packing);
+    tcase_add_loop_test(t, each_packed_row_of_longrope_may_turn_by_its_own_length, 0, N_JOBS);
+    tcase_add_test(t, evaluation_of_longrope_may_turn_by_its_own_length);
     suite_add_tcase(s, t);
     t = tcase_create("mix");
     tcase_set_timeout(t, 120);

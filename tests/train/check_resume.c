@@ -135,6 +135,7 @@ static const struct {
     {"shuffle=false", "shuffle: true -> false"},
     {"max_seq_length=9", "max_seq_length: 16 -> 9"},
     {"packing=true", "packing: false -> true"},
+    {"rope_long_from=sample", "rope_long_from: batch -> sample"},
     {"batch_size=3", "samples_per_step: 2 -> 3"},
     {"val_set_size=4", "data: 24 rows, "},
     {"model_config=other.json", "config_json: xxh64 "},
