@@ -26,6 +26,29 @@ FILTER(safe) {
     return true;
 }
 
+/* What `safe` made is not escaped again. */
+FILTER(escape) {
+    return soft_str(r, &c->self, out) && pl_jinja_escape(r, out);
+}
+FILTER(forceescape) {
+    if (!pl_jinja_str(r, &c->self, out)) return false;
+    out->markup = false;
+    return pl_jinja_escape(r, out);
+}
+
+/* self % arguments, as a tuple */
+FILTER(format) {
+    struct pl_jinja_value text, values;
+    struct pl_jinja_list *l;
+    if (c->keywords && c->keywords->n)
+        return pl_jinja_fail(r, "format: names of values are not supported");
+    if (!soft_str(r, &c->self, &text) || !pl_jinja_make_list(r, c->n, &l)) return false;
+    for (size_t i = 0; i < c->n; i++)
+        if (!pl_jinja_push(r, l, &c->positional[i])) return false;
+    values = pl_jinja_list(l, PL_JINJA_TUPLE);
+    return pl_jinja_binary(r, PL_JINJA_MOD, &text, &values, out);
+}
+
 static bool recase(struct pl_jinja_run *r, const struct pl_jinja_call *c, enum pl_jinja_case how,
                    struct pl_jinja_value *out) {
     struct pl_jinja_value text;
@@ -290,6 +313,10 @@ static const struct pl_jinja_function filters[] = {
     F(selectattr, -1, NULL),
     F(rejectattr, -1, NULL),
     F(safe, 0, NULL),
+    F(escape, 0, NULL),
+    {"e", pl_jinja_filter_escape, 0, {NULL}},
+    F(forceescape, 0, NULL),
+    F(format, -1, NULL),
     F(lower, 0, NULL),
     F(upper, 0, NULL),
     F(title, 0, NULL),
@@ -312,11 +339,7 @@ static const struct pl_jinja_function filters[] = {
     F(attr, 1, "name"),
     NOT_SUPPORTED(batch),
     NOT_SUPPORTED(center),
-    NOT_SUPPORTED(e),
-    NOT_SUPPORTED(escape),
     NOT_SUPPORTED(filesizeformat),
-    NOT_SUPPORTED(forceescape),
-    NOT_SUPPORTED(format),
     NOT_SUPPORTED(groupby),
     NOT_SUPPORTED(pprint),
     NOT_SUPPORTED(random),

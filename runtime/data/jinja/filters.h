@@ -14,6 +14,9 @@
 /* of values (filters.c) */
 FILTER(string);
 FILTER(safe);
+FILTER(escape);
+FILTER(forceescape);
+FILTER(format);
 FILTER(upper);
 FILTER(lower);
 FILTER(capitalize);

@@ -119,7 +119,7 @@ static bool concat_lists(struct pl_jinja_run *r, const struct pl_jinja_value *a,
 }
 
 /* Text that `safe` let through escapes what is added to it. */
-static bool escape(struct pl_jinja_run *r, struct pl_jinja_value *v) {
+bool pl_jinja_escape(struct pl_jinja_run *r, struct pl_jinja_value *v) {
     static const char marks[] = "&<>'\"";
     static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     struct pl_jinja_value s = pl_jinja_literal("");
@@ -137,7 +137,8 @@ static bool escape(struct pl_jinja_run *r, struct pl_jinja_value *v) {
 static bool add_strings(struct pl_jinja_run *r, const struct pl_jinja_value *a,
                         const struct pl_jinja_value *b, struct pl_jinja_value *out) {
     struct pl_jinja_value x = *a, y = *b;
-    if ((a->markup || b->markup) && (!escape(r, &x) || !escape(r, &y))) return false;
+    if ((a->markup || b->markup) && (!pl_jinja_escape(r, &x) || !pl_jinja_escape(r, &y)))
+        return false;
     return pl_jinja_join(r, &x, &y, out);
 }
 

@@ -140,6 +140,8 @@ bool pl_jinja_length(const struct pl_jinja_value *v, size_t *out);
 /* --- operators (operators.c) ----------------------------------------------------------------- */
 bool pl_jinja_binary(struct pl_jinja_run *r, enum pl_jinja_op op, const struct pl_jinja_value *a,
                      const struct pl_jinja_value *b, struct pl_jinja_value *out);
+/* Marks of HTML in a string, unless `safe` made it. */
+bool pl_jinja_escape(struct pl_jinja_run *r, struct pl_jinja_value *v);
 bool pl_jinja_compare(struct pl_jinja_run *r, enum pl_jinja_op op, const struct pl_jinja_value *a,
                       const struct pl_jinja_value *b, bool *out);
 /* v[range[0]:range[1]:range[2]]; ABSENT parts are left out. */

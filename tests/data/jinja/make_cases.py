@@ -245,6 +245,99 @@ words[none:2], words[:none], words["a":]
 messages[1:] | map(attribute="role") | join, (messages | length - 1) // 2
 "" or none or [] or 0, 1 and 2 and 3, 0 or 5 and 6
 yes == true and no == false and nothing == none
+"%s" | format("a"), "%s=%r, %d%%" | format("a", "b", 3), "%s" | format(["x", 1]), "%s" | format(d), "a" | format
+"%s" | format(none), "%s" | format(1.5), "%s" | format((1, 2)), 5 | format, "%s" | format(x), "%s" | format(html | safe)
+"%s" | format
+"a" | format("b")
+"%d" | format("b")
+"%s" | format("a", k=1)
+html | escape, html | e, 5 | e, (html | safe) | escape, (html | e) ~ "<", (html | e) + "<", none | e, ["<"] | e
+html | forceescape, (html | safe) | forceescape
+x | e, x | format, "a\x00b" | e, "日<" | e
+html | e is escaped, html is escaped, (html | e) | length, html | e | upper, html | e | trim("<"), [html | e]
+"a" | upper(zz=1)
+messages | length(1)
+"ab" | trim(5)
+"ab" | replace("a", "b", "c")
+5 | indent
+"x" | abs
+"-x" | int, "+" | int, "--5" | int, "-7" | int
+[1] | items | list
+[[1]] | unique | list
+[{}] | unique | list
+d | last, {} | last
+n | sort
+n | reverse
+n | last
+words | map("upper") | reverse | list
+{"a": 1} | dictsort(by="x")
+[] | map(attribute="a", zz=1) | list
+words | map(attribute="a", zz=1) | list
+"abcab".rindex("b"), "ABC É ΑΣ".lower(), "12".isdecimal(), "1.2".isdecimal(), "é".upper(), "ßx".upper()
+"abc".rindex("z")
+words.index("zzz")
+words.count([1]), [[1]].index([1])
+"a".replace("a", 5)
+"a".replace(5, "a")
+2.5 - 1, 2.5 + 1, 2.5 * 2, 1 - 2.5, 2.5 // 1, -2.5 % 2
+0 ** -1
+{[1]: 2}
+{{}: 2}
+d[[1]]
+[1] in d
+{(1, (2,)): 3}, {(1,): 2}[(1,)], {range(2): 1} | length, (1, [2]) in [(1, [2])]
+{(1, [2]): 3}
+{true: 1, false: 2} | tojson
+{1: 1, "a": 2} | tojson(sort_keys=true)
+{(1,): 2} | tojson
+[1] | tojson(separators=(1, 2))
+[1] | tojson(separators=5)
+range | tojson
+1.5 and "x", 0.0 or "y", d and "m", {} or "e", (1,) and "t", range(0) or "r", range is defined and "f", (words | map("upper")) and "i"
+[1, 2] < [1], [1] < [1, 2], [1] <= [1], (1, "a") < (1, "b"), "ab" < "abc", [] < [0], [[1], [2]] < [[1], [3]]
+[1, "a"] < [1, 2]
+range == range, range == dict, words.append == words.append, d.get == 1
+4 is le 4, 5 is le(4), 3 is lessthan 4, 3 is greaterthan 4
+3 is "eq" 3
+"a\u0301Σ".lower(), "Σ\u0301a".lower(), "a:Σ".lower(), "aΣ:b".lower(), "aΣb".lower(), "ʰΣ".lower(), "a\u00adΣ" | lower
+[x, 1] | string
+[1, 2][1:x]
+d[1:2]
+x[0:1]
+(1, 2, 3)[::2], (1, 2, 3)[1:], "日本語a"[::2], (html | safe)[::2] ~ "<"
+raise_exception("a", "b")
+strftime_now()
+strftime_now(5)
+dict(5)
+dict([1])
+dict(d, b=5)
+namespace(5)
+nothing.items()
+none | items | list
+x | items | list, x | dictsort
+5 | dictsort
+d | join("-"), "ab" | join("-"), x | join("-"), [x, 1] | join("-"), [html | e, "<"] | join("<")
+("a" is string) (1)
+"a" | upper | lower, ("a" | upper)[0], "a" | upper ~ "b" | upper
+messages | map(attribute="role") | map("upper") | select("in", ["USER"]) | list
+messages | sum(attribute="zz")
+words | min(attribute="zz")
+"x" ~ (1, 2) ~ {"a": x}
+"a,b" | replace(",", none), "abc" | replace("", "-"), none | replace("N", "x")
+7 | string | int + 1, "7" ~ 1 | int, -"7" | int
+true | int, true | float, "True" | int, true | abs, true ~ 1
+words | length > 3 and not words | length > 4
+not x is defined, not (x is defined) and yes, not yes == no
+1 < 2 == true, 1 == 1 == 1, 1 < 2 != 3
+[yes, no] | select | list, [0, none, "", [], {}, 0.0] | reject | list | length
+"a" "b" ~ "c", ("a" "b") | upper
+1 is divisibleby(0)
+"x" is divisibleby 2
+none is odd
+words[1.0]
+words["1"]
+"abc"[true], words[false]
+messages[0]["content"][1:3] | upper, messages[0].content.split()[0]
 """.strip("\n").split("\n")
 
 BLOCKS = [
@@ -327,6 +420,19 @@ BLOCKS = [
     "{% if words | select('eq', 'zzz') %}always{% endif %}{% if (words | select('eq', 'zzz') | list) %}never{% endif %}",
     "{% set ns = namespace(stop=false) %}{% for w in words if not ns.stop %}{{ w }}"
     "{% if w == 'Apple' %}{% set ns.stop = true %}{% endif %}{% endfor %}",
+    "{% for w in words %}{{ loop.depth0 }}{{ loop.depth }}{{ loop.zzz is defined }}{% endfor %}",
+    "{% for w in words %}{% set q = 1 %}{% set q = q + 1 %}{{ q }}{% endfor %}",
+    "{% with %}{% set q = 1 %}{% set q = 5 %}{{ q }}{% endwith %}{{ q is defined }}",
+    "{% macro m(a=1/0) %}{{ a }}{% endmacro %}{{ m(2) }}{{ m() }}",
+    "{% macro m(a) %}{% endmacro %}{{ m(b=1) }}", "{% macro m(caller) %}{{ caller }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(loop) %}{{ loop }}{% endmacro %}{{ m(1) }}",
+    "{% filter escape %}<{{ html }}>{% endfilter %}", "{% set x | e %}<a>{% endset %}{{ x ~ '<' }}",
+    "{% filter format('a') %}[%s]{% endfilter %}",
+    "{% set a = [1, 2] %}{% set b = a %}{% set a = a + [3] %}{{ b }}{{ a }}",
+    "{% set a = {'k': []} %}{% for i in range(2) %}{% set a = dict(a, k=a.k + [i]) %}{% endfor %}{{ a }}",
+    "{% for k in {'b': 1, 'a': 2} %}{{ k }}{{ loop.length }}{% endfor %}{% for x in (1, 2) %}{{ x }}{% endfor %}",
+    "{% for i in range(3) %}{% for j in range(i) %}{% if j == 1 %}{% continue %}{% endif %}{{ i }}{{ j }} {% else %}-{% endfor %}{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for i in range(5) if i is odd %}{% set ns.n = ns.n + i %}{% else %}x{% endfor %}{{ ns.n }}",
     "{% set l = [] %}{% for w in words %}{% set l = l + [w] %}{% endfor %}{{ l | length }}",
     "{% set m = messages %}{% set messages = messages[1:] %}{{ messages | length }}{{ m | length }}",
     "{% if x is defined and x.y %}a{% else %}b{% endif %}",
