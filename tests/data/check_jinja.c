@@ -2,6 +2,7 @@
  *
  * jinja/cases.jsonl has what jinja/make_cases.py wrote: the variables, and a template a line with
  * its text, or the error that Python raised. */
+#include "estimator/config/scalar.h"
 #include "runtime/data/jinja/jinja.h"
 
 #include <check.h>
@@ -143,6 +144,31 @@ START_TEST(brackets_and_blocks_nest_only_so_deep) {
 }
 END_TEST
 
+/* What a program raises is what its user reads, so something is always said. */
+static const struct {
+    const char *template, *said;
+} raised[] = {
+    {"{{ raise_exception('no ' ~ 'tools') }}", "no tools"},
+    {"{{ raise_exception('a' ~ '\xC3\xA9' * 600) }}", "a\xC3\xA9\xC3\xA9\xC3\xA9"},
+    {"{{ {}['x' * 127 ~ '\xC3\xA9'].y }}", "'dict object' has no attribute 'xxx"},
+    {"{{ [1] | map('x' * 63 ~ '\xC3\xA9') | list }}", "there is no filter `xxx"},
+    {"{{ raise_exception('') }}", "without a text"},
+    {"{{ raise_exception(nothing_of_that_name) }}", "without a text"},
+    {"{{ raise_exception('\\x00a') }}", "without a text"},
+    {"{{ raise_exception(' \\n') }}", "without a text"},
+};
+
+START_TEST(an_exception_says_something) {
+    struct pl_text out = {0};
+    struct pl_diag d = {0};
+    ck_assert_int_eq(render(raised[_i].template, strlen(raised[_i].template), "{}", &out, NULL, &d),
+                     PL_ERR_DATA_TEMPLATE);
+    ck_assert_msg(strstr(d.message, raised[_i].said) != NULL, "'%s'", d.message);
+    ck_assert_msg(pl_utf8_valid(d.message), "'%s' ends within a character", d.message);
+    pl_text_finish(&out);
+}
+END_TEST
+
 START_TEST(generation_blocks_are_told_by_bytes) {
     static const char text[] = "\xC3\xA9{% for a in 'xy' %}{% generation %}\xC3\xA9{{ a }}"
                                "{% endgeneration %}-{% endfor %}";
@@ -171,6 +197,7 @@ int main(void) {
     tcase_add_test(t, templates_are_rendered_as_python_renders_them);
     tcase_add_loop_test(t, a_program_meets_its_limits_soon, 0, ROWS(limits));
     tcase_add_loop_test(t, brackets_and_blocks_nest_only_so_deep, 0, 8);
+    tcase_add_loop_test(t, an_exception_says_something, 0, ROWS(raised));
     tcase_add_test(t, generation_blocks_are_told_by_bytes);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);

@@ -72,6 +72,11 @@ static size_t stripped(const struct pl_jinja_value *v, const struct pl_jinja_val
     return in_set(set, v->s + at, length) ? length : 0;
 }
 
+int pl_jinja_whole(const struct pl_jinja_value *text, size_t most) {
+    if (text->n <= most) return (int)text->n;
+    return (int)pl_utf8_before(text->s, most + 1);
+}
+
 void pl_jinja_strip(struct pl_jinja_value *v, const struct pl_jinja_value *set, bool left,
                     bool right) {
     for (size_t n; left && (n = stripped(v, set, false)) != 0; v->n -= (uint32_t)n)

@@ -17,6 +17,9 @@ bool pl_jinja_is_printable(uint32_t c);
 size_t pl_jinja_count(const char *s, size_t n);
 size_t pl_jinja_byte_of(const char *s, size_t n, size_t index);
 
+/* Bytes of the whole characters of a text within `most` bytes, for "%.*s". */
+int pl_jinja_whole(const struct pl_jinja_value *text, size_t most);
+
 /* str.strip(set) on the chosen sides; set NULL: white space. v becomes a part of itself. */
 void pl_jinja_strip(struct pl_jinja_value *v, const struct pl_jinja_value *set, bool left,
                     bool right);

@@ -96,8 +96,7 @@ static bool named(struct pl_jinja_run *r, struct pl_jinja_iterator *it, size_t i
         return pl_jinja_fail(r, "the name of a %s is expected", what);
     it->function = find(name->s, name->n);
     if (!it->function)
-        return pl_jinja_fail(r, "there is no %s `%.*s`", what, name->n < 64 ? (int)name->n : 64,
-                             name->s);
+        return pl_jinja_fail(r, "there is no %s `%.*s`", what, pl_jinja_whole(name, 64), name->s);
     return it->function->call ||
            pl_jinja_fail(r, "the %s `%s` is not supported", what, it->function->name);
 }

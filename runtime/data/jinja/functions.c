@@ -67,8 +67,11 @@ static bool call_raise(struct pl_jinja_run *r, const struct pl_jinja_call *c,
                        struct pl_jinja_value *out) {
     struct pl_jinja_value text;
     (void)out;
-    return pl_jinja_str(r, &c->arg[0], &text) &&
-           pl_jinja_fail(r, "%.*s", text.n < 900 ? (int)text.n : 900, text.s);
+    if (!pl_jinja_str(r, &c->arg[0], &text)) return false;
+    struct pl_jinja_value seen = pl_jinja_string(text.s, strnlen(text.s, text.n));
+    pl_jinja_strip(&seen, NULL, true, true);
+    if (!seen.n) return pl_jinja_fail(r, "the template raises an exception without a text");
+    return pl_jinja_fail(r, "%.*s", pl_jinja_whole(&text, 900), text.s);
 }
 
 /* datetime.now() at midnight: a run has a day, and no hours. */

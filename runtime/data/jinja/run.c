@@ -35,7 +35,7 @@ bool pl_jinja_spend(struct pl_jinja_run *r, uint64_t bytes) {
 }
 
 bool pl_jinja_fail_undefined(struct pl_jinja_run *r, const struct pl_jinja_value *v) {
-    int n = v->n < 128 ? (int)v->n : 128;
+    int n = pl_jinja_whole(v, 128);
     if (!v->n) return pl_jinja_fail(r, "a value is undefined");
     if (!v->sequence) return pl_jinja_fail(r, "'%.*s' is undefined", n, v->s);
     struct pl_jinja_value owner = {.kind = (uint8_t)(v->sequence - 1)};
