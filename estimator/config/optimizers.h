@@ -10,7 +10,7 @@
  *   states   STATE("suffix in files", FORM), with a form of estimator/program/optimizers.h
  *   words    WORD("name elsewhere", "hint for who writes it")
  *   note     what the help of the key says of it, after "; "; "" = nothing
- * A row whose rule is new also needs the op: its row in op_rows.h and a kernel for each back-end. */
+ * A row whose rule is new also needs the op: a row in op_rows.h and a kernel for each back-end. */
 #ifndef PL_ESTIMATOR_CONFIG_OPTIMIZERS_H
 #define PL_ESTIMATOR_CONFIG_OPTIMIZERS_H
 

@@ -91,8 +91,8 @@ PL_OP(QK_NORM, qk_norm, ROWS, ALONE,
 
 PL_OP(ROPE, rope, ROWS, ALONE,
       "rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back, which is the "
-      "gradient; table2, where present, serves micro-batches with a sequence above attr.long_from; a "
-      "table of both has the positions of longer sequences in its second half",
+      "gradient; table2, where present, serves micro-batches with a sequence above attr.long_from; "
+      "a table of both has the positions of longer sequences in its second half",
       PL_IN(ROPE, X, "x", FLOAT, IN_PLACE, N, HD)
       PL_IN(ROPE, POS, "pos", I32, NEEDED, N, ONE)
       PL_IN(ROPE, TABLE, "table", F32, NEEDED, S, PAIRS)

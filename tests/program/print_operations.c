@@ -1,4 +1,4 @@
-/* print_operations.c - docs/operations.md, from the rows of op_rows.h and those of the optimizers. */
+/* print_operations.c - docs/operations.md, from the rows of operations and of optimizers. */
 #include "estimator/base/text.h"
 #include "estimator/program/cost.h"
 #include "estimator/program/optimizers.h"
