@@ -21,8 +21,9 @@
     X(MODEL_FILE, 5, "MODEL_FILE", "a model is a directory with config.json and safetensors")      \
     X(MODEL_SYNTAX, 5, "MODEL_SYNTAX", "the file is not valid JSON; download it again")            \
     X(MODEL_FIELD, 5, "MODEL_FIELD", "compare config.json with the published one")                 \
-    X(MODEL_UNSUPPORTED, 5, "MODEL_UNSUPPORTED", "families: llama, qwen2, qwen3, mistral, phi3, "  \
-                                                 "smollm3")                                        \
+    X(MODEL_UNSUPPORTED, 5, "MODEL_UNSUPPORTED",                                                   \
+      "families: llama, qwen2, qwen3, mistral, phi3, "                                             \
+      "smollm3, ministral3")                                                                       \
     X(MODEL_WEIGHTS, 5, "MODEL_WEIGHTS", "the weights must belong to this config.json")            \
     X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "set `tokenizer: byte` or give a tokenizer")            \
     X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON; download it again")    \
@@ -37,10 +38,12 @@
     X(DATA_EMPTY, 5, "DATA_EMPTY", "no row gives a token to train on")                             \
     X(CHECKPOINT_FILE, 5, "CHECKPOINT_FILE", "check the path and its permissions")                 \
     X(CHECKPOINT_FORMAT, 5, "CHECKPOINT_FORMAT", "the file is damaged or not safetensors")         \
-    X(CHECKPOINT_MISMATCH, 5, "CHECKPOINT_MISMATCH", "resume with the configuration it was "       \
-                                                     "saved with, or set `resume: never`")         \
-    X(CHECKPOINT_WRITE, 1, "CHECKPOINT_WRITE", "check disk space and permissions; what was "       \
-                                               "there before is kept")                             \
+    X(CHECKPOINT_MISMATCH, 5, "CHECKPOINT_MISMATCH",                                               \
+      "resume with the configuration it was "                                                      \
+      "saved with, or set `resume: never`")                                                        \
+    X(CHECKPOINT_WRITE, 1, "CHECKPOINT_WRITE",                                                     \
+      "check disk space and permissions; what was "                                                \
+      "there before is kept")                                                                      \
     X(DOES_NOT_FIT, 3, "RUNTIME_DOES_NOT_FIT", "apply one of the remedies listed above")           \
     X(FULL_FT_MODEL_TOO_LARGE, 3, "RUNTIME_FULL_FT_MODEL_TOO_LARGE",                               \
       "use `full_ft_offload: true` or `mode: lora`, or raise `full_ft_ceiling_billions`")          \

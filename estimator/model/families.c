@@ -122,6 +122,18 @@ static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
     return PL_ERR_OK;
 }
 
+/* The class reads its settings from rope_parameters alone, and has none without them. */
+static pl_err ministral3_facts(const struct pl_hf *h, struct pl_model *m) {
+    struct pl_hf r = *h;
+    PL_TRY(check_layer_types(h, m));
+    PL_TRY(read_window(h, 0, m));
+    r.object = json_object_get(h->object, "rope_parameters");
+    r.prefix = "rope_parameters.";
+    if (!json_is_object(r.object))
+        return pl_hf_refuse(h, "rope_parameters", PL_ERR_MODEL_FIELD, "expected an object");
+    return pl_hf_real(&r, "llama_4_scaling_beta", 0, 100, &m->rope.query_growth);
+}
+
 #define ROPE_COMMON                                                                                \
     (PL_ROPE_BIT_DEFAULT | PL_ROPE_BIT_LINEAR | PL_ROPE_BIT_LLAMA3 | PL_ROPE_BIT_YARN |            \
      PL_ROPE_BIT_DYNAMIC)
@@ -194,6 +206,17 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                            .reads_mlp_bias = true,
                            .rope_types = ROPE_COMMON,
                            .facts = smollm3_facts},
+    [PL_FAMILY_MINISTRAL3] = {.name = "ministral3",
+                              .kv_heads = 8,
+                              .head_dim = 128,
+                              .max_positions = 262144,
+                              .rms_eps = 1e-5,
+                              .theta = 1e6,
+                              .bos = 1,
+                              .eos = 2,
+                              .pad = 11,
+                              .rope_types = PL_ROPE_BIT_YARN,
+                              .facts = ministral3_facts},
 };
 
 const struct pl_family_row *pl_family_get(enum pl_family f) {

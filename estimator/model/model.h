@@ -20,6 +20,7 @@ enum pl_family {
     PL_FAMILY_MISTRAL,
     PL_FAMILY_PHI3,
     PL_FAMILY_SMOLLM3,
+    PL_FAMILY_MINISTRAL3,
     PL_FAMILY_COUNT
 };
 
@@ -46,6 +47,7 @@ struct pl_rope {
     double factor, low_freq_factor, high_freq_factor;
     uint32_t original_max_positions; /* dynamic, longrope: what is longer turns otherwise */
     double attention_factor; /* multiplies cos and sin; 1 but for yarn and longrope */
+    double query_growth;     /* ministral3: queries at t times 1 + it * ln(1 + t / original) */
     double ramp_low, ramp_high; /* yarn: pairs up to low are kept, from high on stretched */
     /* longrope, dim/2 each */
     double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS];
@@ -54,6 +56,12 @@ struct pl_rope {
 /* Sequences longer than original_max_positions have frequencies of their own. */
 static inline bool pl_rope_follows_length(const struct pl_rope *r) {
     return r->type == PL_ROPE_DYNAMIC || r->type == PL_ROPE_LONGROPE;
+}
+
+/* Whether queries up to this length have a table of their own: within the original length they are
+ * turned as keys are. */
+static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longest) {
+    return r->query_growth > 0 && longest > r->original_max_positions;
 }
 
 struct pl_model {

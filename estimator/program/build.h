@@ -54,6 +54,7 @@ struct pl_builder {
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
     uint32_t rope[2];                /* tables; [1] only of longrope and dynamic */
+    uint32_t query_rope;             /* PL_NONE: queries turn by the table of keys */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
     uint32_t n_trainable;

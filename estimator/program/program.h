@@ -89,12 +89,13 @@ enum pl_role {
     PL_ROLE_STATE,   /* `state` of the optimizer's, of tensor `of`; in blocks of a part: row */
     PL_ROLE_STATE_ABSMAX, /* fp32 scales of a state in blocks: state, of, row */
     PL_ROLE_MASTER,
-    PL_ROLE_ROPE,    /* cos and sin; layer 1 = of micro-batches with a sequence above long_from;
-                      * of 2 * max_seq_length rows: the second half is of such sequences */
-    PL_ROLE_LOSS,    /* loss[2]: sum over targets, reserved */
-    PL_ROLE_NORM,    /* clip[2] */
-    PL_ROLE_FACTS,   /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */
-    PL_ROLE_IDS,     /* batch inputs, filled by the trainer before each micro-batch */
+    PL_ROLE_ROPE,  /* cos and sin; layer 1 = of micro-batches with a sequence above long_from;
+                      * of 2 * max_seq_length rows: the second half is of such sequences; layer
+                      * PL_ROPE_OF_QUERIES = of queries alone */
+    PL_ROLE_LOSS,  /* loss[2]: sum over targets, reserved */
+    PL_ROLE_NORM,  /* clip[2] */
+    PL_ROLE_FACTS, /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */
+    PL_ROLE_IDS,   /* batch inputs, filled by the trainer before each micro-batch */
     PL_ROLE_ORDER, /* tokens by ascending id, those of one id in token order */
     PL_ROLE_POSITIONS,
     PL_ROLE_OFFSETS,
@@ -111,6 +112,8 @@ enum pl_role {
     PL_ROLE_LOGITS, /* of GENERATE: a row per sequence that asks for a token */
     PL_ROLE_COPY,   /* of tensor `of`, in another memory: offload.c */
 };
+
+#define PL_ROPE_OF_QUERIES 2
 
 struct pl_tensor {
     const char *name; /* "qkv"; the full name comes from pl_tensor_name() */

@@ -194,17 +194,30 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- rotation -------------------------------------------------------------------------------- */
 
-static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
+/* Whole heads from a column on. */
+static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, uint64_t heads,
+                         uint32_t table, bool inverse) {
     struct pl_attr attr = {.inverse = inverse,
-                           .heads = (uint32_t)(b->m->heads + b->m->kv_heads),
+                           .heads = (uint32_t)heads,
                            .head_dim = (uint32_t)b->m->head_dim,
                            .rot_dim = b->m->rope.dim,
                            .long_from = b->m->rope.original_max_positions};
-    struct pl_operand qk = pl_arg_cols(x, 0, b->q + b->k);
-    struct pl_operand in[] = {qk, pl_arg(b->in.positions), now(b, b->rope[0]),
+    struct pl_operand qk = pl_arg_cols(x, col, heads * b->m->head_dim);
+    struct pl_operand in[] = {qk, pl_arg(b->in.positions), now(b, table),
                               b->rope[1] == PL_NONE ? pl_arg_none : now(b, b->rope[1])};
     struct pl_operand out[] = {qk};
     PL_EMIT(b, ROPE, attr, in, out);
+}
+
+/* Queries and keys lie side by side; one op turns both unless queries have a table of their own,
+ * whose cos and sin carry what they grow by. Turning back by it is the gradient of both. */
+static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
+    if (b->query_rope == PL_NONE) {
+        rotate_heads(b, x, 0, b->m->heads + b->m->kv_heads, b->rope[0], inverse);
+        return;
+    }
+    rotate_heads(b, x, 0, b->m->heads, b->query_rope, inverse);
+    rotate_heads(b, pl_build_now(b, x.id), b->q, b->m->kv_heads, b->rope[0], inverse);
 }
 
 static void run_rope(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {

@@ -106,9 +106,10 @@ static const struct {
     const char *name;
     bool permuted;
 } architectures[PL_FAMILY_COUNT] = {
-    [PL_FAMILY_LLAMA] = {"llama", true},  [PL_FAMILY_QWEN2] = {"qwen2", false},
-    [PL_FAMILY_QWEN3] = {"qwen3", false}, [PL_FAMILY_MISTRAL] = {"llama", true},
-    [PL_FAMILY_PHI3] = {"phi3", false},   [PL_FAMILY_SMOLLM3] = {"smollm3", true},
+    [PL_FAMILY_LLAMA] = {"llama", true},         [PL_FAMILY_QWEN2] = {"qwen2", false},
+    [PL_FAMILY_QWEN3] = {"qwen3", false},        [PL_FAMILY_MISTRAL] = {"llama", true},
+    [PL_FAMILY_PHI3] = {"phi3", false},          [PL_FAMILY_SMOLLM3] = {"smollm3", true},
+    [PL_FAMILY_MINISTRAL3] = {"mistral3", true},
 };
 
 struct export {

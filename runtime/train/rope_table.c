@@ -58,13 +58,20 @@ void pl_rope_frequencies(const struct pl_rope *r, uint64_t length, double *out) 
         out[i] = scaled(r, length > 0, i, pow(base, -2.0 * i / r->dim));
 }
 
-void pl_rope_rows(const struct pl_rope *r, const double *freq, uint64_t first, uint64_t n,
-                  float *out) {
+static double scale_of(const struct pl_rope *r, bool of_queries, uint64_t position) {
+    if (!of_queries) return r->attention_factor;
+    const uint64_t lengths = position / r->original_max_positions;
+    return r->attention_factor * (1 + r->query_growth * log1p((double)lengths));
+}
+
+void pl_rope_rows(const struct pl_rope *r, const double *freq, bool of_queries, uint64_t first,
+                  uint64_t n, float *out) {
     for (uint64_t p = 0; p < n; p++) {
+        const double scale = scale_of(r, of_queries, first + p);
         for (uint32_t i = 0; i < r->dim / 2; i++) {
             double angle = (double)(first + p) * freq[i];
-            *out++ = (float)(cos(angle) * r->attention_factor);
-            *out++ = (float)(sin(angle) * r->attention_factor);
+            *out++ = (float)(cos(angle) * scale);
+            *out++ = (float)(sin(angle) * scale);
         }
     }
 }

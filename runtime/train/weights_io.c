@@ -24,13 +24,14 @@ static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t first, uint64_t 
     const uint64_t rows = rung->planned.program->shape.max_seq_length;
     const uint64_t row_bytes = (uint64_t)rope->dim * sizeof(float);
     char *const table = (char *)pl_exec_address(&rung->exec, id) + first * row_bytes;
+    const bool of_queries = rung->planned.program->tensors[id].layer == PL_ROPE_OF_QUERIES;
     double freq[PL_ROPE_MAX_PAIRS];
     float part[16 * 2 * PL_ROPE_MAX_PAIRS];
     const uint64_t most = sizeof part / row_bytes;
     pl_rope_frequencies(rope, length, freq);
     for (uint64_t row = 0; row < rows; row += most) {
         const uint64_t n = pl_u64_min(most, rows - row);
-        pl_rope_rows(rope, freq, row, n, part);
+        pl_rope_rows(rope, freq, of_queries, row, n, part);
         pl_err err =
             r->device->ops->upload(r->device, table + row * row_bytes, part, n * row_bytes);
         if (err != PL_ERR_OK) return pl_diag_set(d, err, "the rope table could not be copied");

@@ -286,6 +286,12 @@ static const struct {
      "\"bnb_4bit_quant_storage\":\"bfloat16\"}}",
      PL_ERR_MODEL_UNSUPPORTED, "bnb_4bit_quant_storage must be uint8"},
     {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,2]}", PL_ERR_MODEL_FIELD, "entry 1"},
+    {"{\"model_type\":\"ministral3\"}", PL_ERR_MODEL_FIELD, "`rope_parameters`"},
+    {"{\"model_type\":\"ministral3\",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":2}}",
+     PL_ERR_MODEL_FIELD, "llama_4_scaling_beta` is missing"},
+    {"{\"model_type\":\"ministral3\",\"rope_parameters\":{\"rope_type\":\"llama3\","
+     "\"llama_4_scaling_beta\":0.1}}",
+     PL_ERR_MODEL_UNSUPPORTED, "rope type"},
     {"{\"model_type\":\"mistral\",\"sliding_window\":0}", PL_ERR_MODEL_FIELD, "`sliding_window`"},
 };
 
@@ -314,14 +320,19 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
         {"mistral", 1e4, 1e-6, 8, 4, 131072, 4096, false, false, false, 1, 2, -1},
         {"phi3", 1e4, 1e-5, 64, 4, 4096, 0, false, false, false, 1, 32000, 32000},
         {"smollm3", 2e6, 1e-6, 4, 4, 32768, 0, true, false, false, 128000, 128001, 128004},
+        {"ministral3", 1e6, 1e-5, 8, 128, 262144, 0, false, false, false, 1, 2, 11},
     };
+    /* Not so those of positions: a file without them is not this model. */
+    static const char positions[] =
+        ",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":16,"
+        "\"original_max_position_embeddings\":16384,\"llama_4_scaling_beta\":0.1}";
     char json[512];
     static struct pl_model m;
     struct pl_diag d = {0};
     snprintf(json, sizeof json,
              "{\"model_type\":\"%s\",\"hidden_size\":256,\"intermediate_size\":64,"
-             "\"num_hidden_layers\":2,\"num_attention_heads\":64,\"vocab_size\":200000}",
-             rows[_i].type);
+             "\"num_hidden_layers\":2,\"num_attention_heads\":64,\"vocab_size\":200000%s}",
+             rows[_i].type, strcmp(rows[_i].type, "ministral3") == 0 ? positions : "");
     ck_assert_msg(pl_model_parse("x", json, strlen(json), &m, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_str_eq(pl_family_name(m.family), rows[_i].type);
     ck_assert_double_eq(m.rope.theta, rows[_i].theta);
@@ -338,7 +349,8 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
     ck_assert_int_eq(m.bos, rows[_i].bos);
     ck_assert_int_eq(m.n_eos ? m.eos[0] : -1, rows[_i].eos);
     ck_assert_int_eq(m.pad, rows[_i].pad);
-    ck_assert_int_eq(m.rope.type, PL_ROPE_DEFAULT);
+    ck_assert_int_eq(m.rope.type,
+                     m.family == PL_FAMILY_MINISTRAL3 ? PL_ROPE_YARN : PL_ROPE_DEFAULT);
     ck_assert_double_eq(m.initializer_range, 0.02);
     ck_assert_str_eq(m.torch_dtype, "");
 }
@@ -548,7 +560,7 @@ END_TEST
 int main(void) {
     n_csv = load_lines(CONFIGS "/params.csv", csv);
     n_tsv = load_lines(CONFIGS "/bad/expected.tsv", tsv);
-    if (n_csv != 29 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
+    if (n_csv != 32 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
     Suite *s = suite_create("model");
     TCase *t = tcase_create("config.json");
     tcase_add_loop_test(t, every_published_model_has_its_exact_counts, 0, n_csv);

@@ -5,12 +5,13 @@
 #include <stdio.h>
 
 const char *const pl_test_models[] = {
-    "Llama-2-7B",   "Llama-2-13B",  "Llama-2-70B",  "Llama-3-8B",      "Llama-3.1-70B",
-    "Llama-3.1-8B", "Llama-3.2-1B", "Llama-3.2-3B", "Mistral-7B-v0.3", "Mistral-Small-24B",
-    "Phi-4-mini",   "Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-14B",     "Qwen2.5-32B",
-    "Qwen2.5-3B",   "Qwen2.5-72B",  "Qwen2.5-7B",   "Qwen3-0.6B",      "Qwen3-1.7B",
-    "Qwen3-14B",    "Qwen3-32B",    "Qwen3-4B",     "Qwen3-8B",        "SmolLM2-1.7B",
-    "SmolLM2-135M", "SmolLM2-360M", "SmolLM3-3B",   "TinyLlama-1.1B",
+    "Llama-2-7B",     "Llama-2-13B",     "Llama-2-70B",  "Llama-3-8B",      "Llama-3.1-70B",
+    "Llama-3.1-8B",   "Llama-3.2-1B",    "Llama-3.2-3B", "Mistral-7B-v0.3", "Mistral-Small-24B",
+    "Phi-4-mini",     "Qwen2.5-0.5B",    "Qwen2.5-1.5B", "Qwen2.5-14B",     "Qwen2.5-32B",
+    "Qwen2.5-3B",     "Qwen2.5-72B",     "Qwen2.5-7B",   "Qwen3-0.6B",      "Qwen3-1.7B",
+    "Qwen3-14B",      "Qwen3-32B",       "Qwen3-4B",     "Qwen3-8B",        "SmolLM2-1.7B",
+    "SmolLM2-135M",   "SmolLM2-360M",    "SmolLM3-3B",   "TinyLlama-1.1B",  "Ministral-3-3B",
+    "Ministral-3-8B", "Ministral-3-14B",
 };
 const int pl_test_n_models = sizeof pl_test_models / sizeof *pl_test_models;
 

@@ -216,12 +216,34 @@ START_TEST(both_rows_of_a_position_carry_the_scale) {
     const struct pl_rope *r = read_rope(recorded[3].config);
     const double freq[PAIRS] = {1, 0.5};
     float row[2 * PAIRS];
-    pl_rope_rows(r, freq, 7, 1, row);
+    pl_rope_rows(r, freq, false, 7, 1, row);
     ck_assert_double_eq_tol(row[0], 0.75 * cos(7), 1e-7);
     ck_assert_double_eq_tol(row[1], 0.75 * sin(7), 1e-7);
     ck_assert_double_eq_tol(row[2], 0.75 * cos(3.5), 1e-7);
     ck_assert_double_eq_tol(row[3], 0.75 * sin(3.5), 1e-7);
     ck_assert_double_eq_tol(row[2 * PAIRS - 2], 0.75, 1e-7);
+}
+END_TEST
+
+/* get_llama_4_attn_scale of modeling_ministral3.py. */
+START_TEST(queries_grow_with_every_original_length) {
+    const struct pl_rope *r = read_rope(
+        "\"model_type\":\"ministral3\",\"head_dim\":16,\"rope_parameters\":{\"rope_type\":\"yarn\","
+        "\"rope_theta\":1e4,\"factor\":16.0,\"original_max_position_embeddings\":8,"
+        "\"mscale\":1.0,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":0.1}");
+    static const struct {
+        uint64_t position;
+        double scale;
+    } rows[] = {{0, 1}, {7, 1}, {8, 1.0693147180559945}, {31, 1.1386294361119891}};
+    const double freq[PAIRS] = {0};
+    float row[2 * PAIRS];
+    ck_assert(pl_rope_grows_queries(r, 9) && !pl_rope_grows_queries(r, 8));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pl_rope_rows(r, freq, true, rows[i].position, 1, row);
+        ck_assert_double_eq_tol(row[0], rows[i].scale, 1e-7);
+        pl_rope_rows(r, freq, false, rows[i].position, 1, row);
+        ck_assert_double_eq_tol(row[0], 1, 1e-7);
+    }
 }
 END_TEST
 
@@ -231,6 +253,7 @@ int main(void) {
     tcase_add_loop_test(t, frequencies_and_scale_are_those_of_transformers, 0, N_RECORDED);
     tcase_add_loop_test(t, frequencies_beyond_a_length_are_those_of_transformers, 0, N_BY_LENGTH);
     tcase_add_test(t, both_rows_of_a_position_carry_the_scale);
+    tcase_add_test(t, queries_grow_with_every_original_length);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
