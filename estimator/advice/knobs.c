@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IN_FULL 1u
-#define IN_LORA 2u
-#define IN_BOTH (IN_FULL | IN_LORA)
+#define IN_FULL  1u
+#define IN_LORA  2u
+#define IN_WHOLE 4u /* adapters, and modules that are trained whole beside them */
+#define IN_BOTH  (IN_FULL | IN_LORA)
 
 /* The value of a row: a word of the key's own, each of them in turn, or what it does to the number
  * that stands there. */
-enum scale { AS_WRITTEN, EVERY_CHOICE, HALVE, DOUBLE, HALF_THE_LAYERS };
+enum scale { AS_WRITTEN, EVERY_CHOICE, HALVE, DOUBLE, HALF_THE_LAYERS, NO_MODULES, BOTH_MODULES };
 
 /* A new key that costs or saves bytes gets a row here. Order: from what leaves the result alone to
  * what changes the experiment. */
@@ -39,9 +40,9 @@ static const struct knob_row {
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
     {PL_KEY_batch_size, IN_BOTH, HALVE, ""},
     {PL_KEY_batch_size, IN_BOTH, DOUBLE, ""},
-    {PL_KEY_gradient_dtype, IN_FULL, AS_WRITTEN, "bf16"},
-    {PL_KEY_gradient_dtype, IN_FULL, AS_WRITTEN, "fp32"},
-    {PL_KEY_master_weights, IN_FULL, AS_WRITTEN, "false"},
+    {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "bf16"},
+    {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "fp32"},
+    {PL_KEY_master_weights, IN_FULL | IN_WHOLE, AS_WRITTEN, "false"},
     {PL_KEY_master_weights, IN_FULL, AS_WRITTEN, "true"},
     {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "bf16"},
     {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "fp32"},
@@ -51,6 +52,8 @@ static const struct knob_row {
     {PL_KEY_dtype, IN_BOTH, AS_WRITTEN, "fp32"},
     {PL_KEY_mode, IN_LORA, AS_WRITTEN, "lora"},
     {PL_KEY_mode, IN_LORA, AS_WRITTEN, "qlora"},
+    {PL_KEY_lora_modules_to_save, IN_LORA, NO_MODULES, ""},
+    {PL_KEY_lora_modules_to_save, IN_LORA, BOTH_MODULES, ""},
     {PL_KEY_lora_r, IN_LORA, HALVE, ""},
     {PL_KEY_lora_r, IN_LORA, DOUBLE, ""},
     {PL_KEY_max_seq_length, IN_BOTH, HALVE, ""},
@@ -70,6 +73,20 @@ static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, 
         pl_text_addf(&line, "%u", s->batch_size);
     else
         pl_job_write_key(&s->job, key, &line);
+    if (key == PL_KEY_lora_modules_to_save && !s->job.lora_modules_to_save.n)
+        pl_text_add(&line, "[]");
+}
+
+static unsigned modes_of(const struct pl_job *job) {
+    if (job->mode == PL_MODE_FULL) return IN_FULL;
+    return job->lora_modules_to_save.n ? IN_LORA | IN_WHOLE : IN_LORA;
+}
+
+/* The copy of a job owns none of its lists. */
+static pl_err train_whole(struct pl_setting *s, bool both) {
+    static const char *const names[] = {"embed_tokens", "lm_head"};
+    s->job.lora_modules_to_save = (struct pl_str_list){(char **)(uintptr_t)names, both ? 2 : 0};
+    return PL_ERR_OK;
 }
 
 /* Another error than PL_ERR_HOST_OOM: the row does not apply, since it is of another mode, out of
@@ -78,15 +95,17 @@ static pl_err apply(const struct knob_row *row, const struct pl_advice_question 
                     struct pl_setting *s) {
     const struct pl_model *m = q->model;
     uint32_t n, now = 0;
-    if (!(row->modes & (s->job.mode == PL_MODE_FULL ? IN_FULL : IN_LORA)))
+    if (!(row->modes & modes_of(&s->job))) return PL_ERR_CONFIG_CONFLICT;
+    if (row->key == PL_KEY_embedding_device && (m->tied || pl_job_trains_embedding(&s->job)))
         return PL_ERR_CONFIG_CONFLICT;
-    if (row->key == PL_KEY_embedding_device && m->tied) return PL_ERR_CONFIG_CONFLICT;
     if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&s->job, q->traits))
         return PL_ERR_CONFIG_CONFLICT;
     if (row->scale == AS_WRITTEN) {
         PL_TRY(pl_job_set(&s->job, pl_key_table(&n)[row->key].key, row->value, NULL));
         return pl_job_validate(&s->job, NULL);
     }
+    if (row->scale == NO_MODULES || row->scale == BOTH_MODULES)
+        return train_whole(s, row->scale == BOTH_MODULES);
     if (row->scale == HALF_THE_LAYERS) {
         if (s->job.freeze_layers >= m->layers / 2) return PL_ERR_CONFIG_CONFLICT;
         return pl_setting_put(s, row->key, (uint32_t)(m->layers / 2), NULL);
@@ -106,13 +125,17 @@ static double percent_more(double than, double v) {
 static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct pl_diag *d) {
     struct pl_knob *k = &a->knobs[a->n_knobs];
     struct pl_setting s = pl_setting_of(&a->q, a->estimate.batch_size);
+    struct pl_diag why = {0};
     describe(&s, row->key, k->from, sizeof k->from);
     pl_err applied = apply(row, &a->q, &s);
     if (applied == PL_ERR_HOST_OOM) return pl_host_oom(d, "the price of a setting");
     if (applied != PL_ERR_OK) return PL_ERR_OK;
     describe(&s, row->key, k->change, sizeof k->change);
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
-    PL_TRY(pl_setting_price(&a->q, &s, &k->price, d));
+    applied = pl_setting_price(&a->q, &s, &k->price, &why);
+    if (applied == PL_ERR_CONFIG_CONFLICT) return PL_ERR_OK; /* beside the model, or other keys */
+    if (applied != PL_ERR_OK && d) *d = why;
+    PL_TRY(applied);
     k->saves_bytes = (int64_t)(a->now.needed_bytes - k->price.needed_bytes);
     k->time_percent = percent_more(a->now.flops_per_token, k->price.flops_per_token);
     a->n_knobs += k->saves_bytes != 0 || k->price.flops_per_token != a->now.flops_per_token;

@@ -29,6 +29,7 @@
     X(lora_exclude_modules, MEANING)                                                               \
     X(layers_to_transform, MEANING)                                                                \
     X(layers_pattern, MEANING)                                                                     \
+    X(lora_modules_to_save, MEANING)                                                               \
     X(use_rslora, MEANING)                                                                         \
     X(adapter_path, MEANING)                                                                       \
     X(freeze_layers, MEANING)                                                                      \

@@ -54,6 +54,8 @@
       "numbers of the layers whose modules get adapters; unset: all")                              \
     X(layers_pattern, LIST, "", 0, 0, "",                                                          \
       "what the layers of `layers_to_transform` are called in paths; unset: any name")             \
+    X(lora_modules_to_save, LIST, "", 0, 0, "",                                                    \
+      "embed_tokens, lm_head or both: trained whole beside the adapter and saved with it")         \
     X(use_rslora, BOOL, "false", 0, 0, "", "scale by alpha/sqrt(r) instead of alpha/r")            \
     X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
@@ -182,6 +184,8 @@
     X(exclude_modules, lora_exclude_modules)                                                       \
     X(peft_layers_to_transform, layers_to_transform)                                               \
     X(peft_layers_pattern, layers_pattern)                                                         \
+    X(modules_to_save, lora_modules_to_save)                                                       \
+    X(additional_target, lora_modules_to_save)                                                     \
     X(peft_use_rslora, use_rslora)                                                                 \
     X(adapter_name_or_path, adapter_path)                                                          \
     X(lora_model_dir, adapter_path)                                                                \

@@ -25,6 +25,7 @@ static const struct {
     {PL_KEY_lora_exclude_modules, PL_KEY_mode, ADAPTERS},
     {PL_KEY_layers_to_transform, PL_KEY_mode, ADAPTERS},
     {PL_KEY_layers_pattern, PL_KEY_mode, ADAPTERS},
+    {PL_KEY_lora_modules_to_save, PL_KEY_mode, ADAPTERS},
     {PL_KEY_use_rslora, PL_KEY_mode, ADAPTERS},
     {PL_KEY_adapter_path, PL_KEY_mode, ADAPTERS},
     {PL_KEY_save_merged, PL_KEY_mode, ADAPTERS},

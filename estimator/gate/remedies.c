@@ -86,11 +86,15 @@ static bool offload_kept(struct trial *t, char *text, size_t size) {
     return true;
 }
 
+/* Weights of the model itself are trained, all or a few. */
+static bool trains_weights(const struct trial *t) {
+    if (t->job.inference) return false;
+    return t->job.mode == PL_MODE_FULL || t->job.lora_modules_to_save.n > 0;
+}
+
 /* States of adapters are too few to be worth their copies. */
 static bool offload_states(struct trial *t, char *text, size_t size) {
-    if (t->job.mode != PL_MODE_FULL || t->job.inference ||
-        pl_job_offload(&t->job) != PL_OFFLOAD_NONE)
-        return false;
+    if (!trains_weights(t) || pl_job_offload(&t->job) != PL_OFFLOAD_NONE) return false;
     t->job.offload = PL_OFFLOAD_OPTIMIZER;
     snprintf(text, size, "offload: optimizer");
     return true;
@@ -108,9 +112,8 @@ static bool offload_all(struct trial *t, char *text, size_t size) {
 }
 
 static bool embedding_on_host(struct trial *t, char *text, size_t size) {
-    bool trained = t->job.mode == PL_MODE_FULL && !t->job.inference && !t->job.freeze_layers;
-    if (t->job.embedding_device == PL_EMBEDDING_HOST || t->m->tied || trained ||
-        pl_job_offload(&t->job) == PL_OFFLOAD_WEIGHTS)
+    if (t->job.embedding_device == PL_EMBEDDING_HOST || t->m->tied ||
+        pl_job_trains_embedding(&t->job) || pl_job_offload(&t->job) == PL_OFFLOAD_WEIGHTS)
         return false;
     t->job.embedding_device = PL_EMBEDDING_HOST;
     snprintf(text, size, "embedding_device: host");
@@ -118,7 +121,7 @@ static bool embedding_on_host(struct trial *t, char *text, size_t size) {
 }
 
 static bool bf16_gradients(struct trial *t, char *text, size_t size) {
-    if (t->job.mode != PL_MODE_FULL || t->job.dtype != PL_JOB_DTYPE_BF16 ||
+    if (!trains_weights(t) || t->job.dtype != PL_JOB_DTYPE_BF16 ||
         t->job.gradient_dtype == PL_GRADIENT_BF16)
         return false;
     t->job.gradient_dtype = PL_GRADIENT_BF16;
@@ -146,7 +149,7 @@ static bool bf16_storage(struct trial *t, char *text, size_t size) {
 }
 
 static bool no_master(struct trial *t, char *text, size_t size) {
-    if (t->job.mode != PL_MODE_FULL || t->job.dtype != PL_JOB_DTYPE_BF16 ||
+    if (!trains_weights(t) || t->job.dtype != PL_JOB_DTYPE_BF16 ||
         t->job.master_weights == PL_TRI_FALSE)
         return false;
     t->job.master_weights = PL_TRI_FALSE;
@@ -165,6 +168,13 @@ static bool half_rank(struct trial *t, char *text, size_t size) {
     if (!pl_mode_adapts(t->job.mode) || t->job.inference || t->job.lora_r < 8) return false;
     t->job.lora_r /= 2;
     snprintf(text, size, "lora_r: %u", t->job.lora_r);
+    return true;
+}
+
+static bool adapters_alone(struct trial *t, char *text, size_t size) {
+    if (t->job.lora_modules_to_save.n == 0 || t->job.inference) return false;
+    t->job.lora_modules_to_save.n = 0; /* the trial's own count; the names stay the job's */
+    snprintf(text, size, "lora_modules_to_save: []");
     return true;
 }
 
@@ -228,6 +238,7 @@ static const struct {
     {small_states, KEY_OWN},
     {half_length, KEY_OWN},
     {half_rank, KEY_OWN},
+    {adapters_alone, KEY_OWN},
     {freeze_half, KEY_OWN},
     {use_lora, KEY_MODE},
     {use_qlora, KEY_MODE},

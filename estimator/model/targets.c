@@ -13,6 +13,7 @@ static const char *const keys[][2] = {
     [PL_TARGET_EXCLUDED] = {"lora_exclude_modules", "exclude_modules"},
     [PL_TARGET_LISTS] = {"layers_pattern", "layers_pattern"},
     [PL_TARGET_LAYERS] = {"layers_to_transform", "layers_to_transform"},
+    [PL_TARGET_WHOLE] = {"lora_modules_to_save", "modules_to_save"},
 };
 
 struct finder {
@@ -250,6 +251,40 @@ static pl_err check_layers(struct finder *f) {
                          "its layers are in `layers`");
 }
 
+/* ---- trained whole ---- */
+
+static pl_err refuse_whole(struct finder *f, const char *name) {
+    f->wrong = PL_TARGET_WHOLE;
+    pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: `%.60s` cannot be trained whole",
+                key_of(f, PL_TARGET_WHOLE), name);
+    pl_diag_hint(f->d, "`embed_tokens` and `lm_head` can");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+/* The rows that an entry names, in the first layer of those that layers have. */
+static uint32_t rows_named(const struct finder *f, const char *name) {
+    uint32_t mask = 0;
+    char path[128];
+    for (uint32_t r = 0; r < f->n_rows; r++) {
+        pl_target_path(&f->rows[r], 0, path);
+        if (fit_path(name, path) != FIT_NONE) mask |= UINT32_C(1) << r;
+    }
+    return mask;
+}
+
+/* V3. What an adapter on disk names in vain had no effect on it. */
+static pl_err find_whole(struct finder *f, uint32_t *out) {
+    for (uint32_t i = 0; i < f->c->whole.n; i++) {
+        const uint32_t mask = rows_named(f, f->c->whole.items[i]);
+        bool can = mask || f->c->of_file;
+        for (uint32_t r = 0; r < f->n_rows; r++)
+            if (mask >> r & 1) can = can && !f->rows[r].per_layer && !f->rows[r].vector;
+        if (!can) return refuse_whole(f, f->c->whole.items[i]);
+        *out |= mask;
+    }
+    return PL_ERR_OK;
+}
+
 /* ---- all of it ---- */
 
 static uint32_t rows_outside_layers(const struct finder *f) {
@@ -269,16 +304,20 @@ static pl_err find(struct finder *f, struct pl_targets *out) {
     PL_TRY(check_layers(f));
     PL_TRY(mark_names(f, PL_TARGET_MODULES, &f->c->modules, marks));
     PL_TRY(mark_names(f, PL_TARGET_EXCLUDED, &f->c->excluded, excluded));
+    PL_TRY(find_whole(f, &out->whole));
     const uint32_t once = rows_outside_layers(f);
     for (uint64_t l = 0; l < f->m->layers; l++) {
-        marks[l] &= ~excluded[l];
+        marks[l] &= ~(excluded[l] | out->whole);
         out->once |= marks[l] & once;
         out->rows |= marks[l] & ~once;
     }
     for (uint64_t l = 0; l < f->m->layers; l++)
         out->absent[l] = out->rows & ~marks[l];
     if (!out->rows && !out->once)
-        return refuse_choice(f, f->c->excluded.n ? PL_TARGET_EXCLUDED : PL_TARGET_LAYERS,
+        return refuse_choice(f,
+                             f->c->excluded.n ? PL_TARGET_EXCLUDED
+                             : out->whole     ? PL_TARGET_WHOLE
+                                              : PL_TARGET_LAYERS,
                              "leaves no module to adapt", "at least one must be left");
     return PL_ERR_OK;
 }

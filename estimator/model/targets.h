@@ -1,10 +1,12 @@
-/* targets.h - which modules of a model carry an adapter, as PEFT decides it.
+/* targets.h - which modules of a model carry an adapter, and which are trained whole beside it, as
+ * PEFT decides it.
  *
  * In: what a job or an adapter_config.json says.  Out: rows of the model, layer by layer.
  *   V1  a module is named by its path, `model.layers.3.self_attn.q_proj`: an expression matches
  *       all of it, an entry of a list is all of it or its end after a dot
  *   V2  an entry that names no module of this model is an error, but for one of an adapter on disk,
  *       where PEFT wrote down what it was given; that nothing is named always is
+ *   V3  the embedding and the head alone are trained whole; what is has no adapter
  * Use: pl_targets_find(&model, &choice, &targets, &d). */
 #ifndef PL_ESTIMATOR_MODEL_TARGETS_H
 #define PL_ESTIMATOR_MODEL_TARGETS_H
@@ -22,6 +24,7 @@ struct pl_target_choice {
     struct pl_target_names modules;  /* PEFT: target_modules; `all-linear`: the decoder's */
     struct pl_target_names excluded; /* exclude_modules */
     struct pl_target_names lists;    /* layers_pattern: expressions for the name of the layers */
+    struct pl_target_names whole;    /* modules_to_save: names alone */
     bool some_layers;                /* layers_to_transform is given: */
     uint64_t layers[PL_LAYER_WORDS]; /* a bit each */
     bool of_file;                    /* V2 */
@@ -34,10 +37,17 @@ static inline bool pl_target_has_layer(const struct pl_target_choice *c, uint64_
 }
 
 /* Which field of the choice an error is about. */
-enum pl_target_field { PL_TARGET_MODULES, PL_TARGET_EXCLUDED, PL_TARGET_LISTS, PL_TARGET_LAYERS };
+enum pl_target_field {
+    PL_TARGET_MODULES,
+    PL_TARGET_EXCLUDED,
+    PL_TARGET_LISTS,
+    PL_TARGET_LAYERS,
+    PL_TARGET_WHOLE,
+};
 
 /* Masks over pl_model_modules(). */
 struct pl_targets {
+    uint32_t whole;                       /* trained as they are */
     uint32_t once;                        /* with an adapter, outside the layers */
     uint32_t rows;                        /* with an adapter in some layer */
     uint32_t absent[PL_MODEL_MAX_LAYERS]; /* of these, the ones without one in a layer */

@@ -7,11 +7,18 @@ static bool layer_is_frozen(const struct pl_builder *b, uint64_t layer) {
     return layer < b->s->freeze_layers;
 }
 
+static bool trains_whole(const struct pl_builder *b, enum pl_slot slot) {
+    return !b->s->inference && pl_shape_is_whole(b->s, b->m, slot);
+}
+
 bool pl_build_embedding_trains(const struct pl_builder *b) {
+    if (trains_whole(b, PL_SLOT_EMBED)) return true;
     return b->s->mode == PL_MODE_FULL && b->s->freeze_layers == 0;
 }
 
+/* The gradient of the embedding comes through every layer. */
 uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
+    if (trains_whole(b, PL_SLOT_EMBED)) return 0;
     uint64_t lowest = pl_u64_min(b->s->freeze_layers, b->m->layers);
     if (!pl_mode_adapts(b->s->mode)) return lowest;
     while (lowest < b->m->layers && !pl_shape_adapted_rows(b->s, lowest))
@@ -19,8 +26,9 @@ uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
     return lowest;
 }
 
-/* A tied head is the embedding, so it is frozen with it. */
+/* A tied head is the embedding, so it is frozen with it, but for one that is trained whole. */
 static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
+    if (trains_whole(b, slot)) return true;
     if (b->s->mode != PL_MODE_FULL || b->s->inference) return false;
     if (slot == PL_SLOT_EMBED) return pl_build_embedding_trains(b);
     struct pl_slot_shape shape;
@@ -28,8 +36,10 @@ static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t 
     return shape.per_layer ? !layer_is_frozen(b, layer) : true;
 }
 
-static enum pl_dtype weight_dtype(const struct pl_builder *b) {
-    return b->s->base_bf16 ? PL_DTYPE_BF16 : b->s->dtype;
+/* What is trained is no part of the base. */
+static enum pl_dtype weight_dtype(const struct pl_builder *b, enum pl_slot slot) {
+    const bool base = b->s->base_bf16 && !pl_shape_is_whole(b->s, b->m, slot);
+    return base ? PL_DTYPE_BF16 : b->s->dtype;
 }
 
 static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
@@ -37,7 +47,8 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
     pl_model_slot(b->m, slot, &shape);
     uint32_t *id = &b->weight[layer * PL_SLOT_COUNT + slot];
     *id = PL_NONE;
-    if (!shape.present) return;
+    const bool copy = slot == PL_SLOT_HEAD && pl_shape_unties(b->s, b->m);
+    if (!shape.present && !copy) return;
     if (pl_build_is_quantised(b, slot)) {
         pl_build_quantised_weight(b, slot, layer);
         return;
@@ -46,7 +57,7 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
         pl_build_tensor(b, (struct pl_tensor){.name = shape.name,
                                               .layer = shape.per_layer ? (uint32_t)layer : PL_NONE,
                                               .dims = {shape.rows, shape.cols, 1},
-                                              .dtype = weight_dtype(b),
+                                              .dtype = weight_dtype(b, slot),
                                               .category = PL_CATEGORY_WEIGHTS,
                                               .scope = PL_SCOPE_JOB,
                                               .role = PL_ROLE_WEIGHT,
@@ -64,7 +75,8 @@ static void add_weights(struct pl_builder *b) {
             if (shape.per_layer || l == 0) add_weight(b, s, l);
         }
     }
-    if (b->m->tied) b->weight[PL_SLOT_HEAD] = b->weight[PL_SLOT_EMBED];
+    if (b->m->tied && !pl_shape_unties(b->s, b->m))
+        b->weight[PL_SLOT_HEAD] = b->weight[PL_SLOT_EMBED];
 }
 
 static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum pl_slot slot,

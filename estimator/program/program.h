@@ -211,7 +211,8 @@ struct pl_job_shape {
     enum pl_dtype dtype;        /* weights and activations */
     bool base_bf16;             /* frozen weights are held in bf16 beside activations in fp32 */
     enum pl_dtype adapter_dtype, gradient_dtype;
-    bool master_weights;
+    bool master_weights;        /* of weights in bf16 that are trained */
+    bool adapter_masters;       /* of adapters in bf16 */
     uint32_t optimizer;         /* PL_OPTIMIZER_* */
     uint32_t recompute;         /* PL_RECOMPUTE_* */
     uint64_t loss_chunk_tokens; /* 0 = all at once, PL_AUTO = chosen from the vocabulary */
@@ -242,13 +243,23 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
  * changes: the checkpoint is bf16, and the products of the back-end widen one type to the other. */
 bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits);
-/* Whether all of the model's own weights are frozen, and products take two types. */
+/* Whether all of the model's own weights are frozen, but for those trained whole beside an adapter,
+ * and products take two types. */
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
+bool pl_job_trains_embedding(const struct pl_job *job);
 
 /* Mask over pl_model_modules(): what carries an adapter in a layer, or (PL_NONE) outside them. */
 static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint64_t layer) {
     if (layer == PL_NONE) return s->lora_targets.once;
     return layer < s->freeze_layers ? 0 : pl_targets_of_layer(&s->lora_targets, layer);
+}
+
+/* Whether a slot is a module that is trained whole beside an adapter. */
+bool pl_shape_is_whole(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
+/* The head of a tied model is a tensor of its own, which starts as the embedding, once one of the
+ * two is trained whole: so PEFT copies one of them. */
+static inline bool pl_shape_unties(const struct pl_job_shape *s, const struct pl_model *m) {
+    return m->tied && s->lora_targets.whole;
 }
 
 struct pl_program {

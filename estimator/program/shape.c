@@ -40,16 +40,33 @@ static pl_err check_head(const struct pl_job *job, const struct pl_model *m, str
     return PL_ERR_CONFIG_CONFLICT;
 }
 
+static bool is_embedding(const char *name) {
+    const char *end = strrchr(name, '.');
+    return strcmp(end ? end + 1 : name, "embed_tokens") == 0;
+}
+
+bool pl_job_trains_embedding(const struct pl_job *job) {
+    bool whole = false;
+    if (job->inference) return false;
+    if (!pl_mode_adapts(job->mode)) return job->mode == PL_MODE_FULL && !job->freeze_layers;
+    for (uint32_t i = 0; i < job->lora_modules_to_save.n; i++)
+        whole = whole || is_embedding(job->lora_modules_to_save.items[i]);
+    return whole;
+}
+
 /* Only an embedding that nothing but lookups read can wait for them in host memory. */
 static pl_err check_embedding(const struct pl_job *job, const struct pl_model *m,
                               struct pl_diag *d) {
-    bool trained = job->mode == PL_MODE_FULL && !job->inference && !job->freeze_layers;
+    bool trained = pl_job_trains_embedding(job);
     if (job->embedding_device != PL_EMBEDDING_HOST || !(m->tied || trained)) return PL_ERR_OK;
     pl_job_error(job, PL_KEY_embedding_device, PL_ERR_CONFIG_CONFLICT, d,
                  "`embedding_device: host`, but the embedding is %s",
                  m->tied ? "the output layer too" : "trained");
-    pl_diag_hint(d, m->tied ? "remove `embedding_device`"
-                            : "freeze it with `freeze_layers`, or choose an `offload`");
+    pl_diag_hint(d, m->tied                     ? "remove `embedding_device`"
+                    : job->mode == PL_MODE_FULL ? "freeze it with `freeze_layers`, or choose an "
+                                                  "`offload`"
+                                                : "take `embed_tokens` out of "
+                                                  "`lora_modules_to_save`, or choose an `offload`");
     return PL_ERR_CONFIG_CONFLICT;
 }
 
@@ -137,10 +154,12 @@ static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
         [PL_TARGET_EXCLUDED] = PL_KEY_lora_exclude_modules,
         [PL_TARGET_LISTS] = PL_KEY_layers_pattern,
         [PL_TARGET_LAYERS] = PL_KEY_layers_to_transform,
+        [PL_TARGET_WHOLE] = PL_KEY_lora_modules_to_save,
     };
     struct pl_target_choice c = {.modules = names_of(&job->lora_target_modules),
                                  .excluded = names_of(&job->lora_exclude_modules),
                                  .lists = names_of(&job->layers_pattern),
+                                 .whole = names_of(&job->lora_modules_to_save),
                                  .of_file = job->inference};
     enum pl_target_field wrong;
     struct pl_diag why = {0};
@@ -152,18 +171,47 @@ static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
     return err;
 }
 
-static bool adapts_slot(const struct pl_model *m, const struct pl_targets *t, enum pl_slot slot) {
+/* Whether a mask over pl_model_modules() has a row of the slot. */
+static bool has_slot(const struct pl_model *m, uint32_t mask, enum pl_slot slot) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    if (!mask) return false;
     uint32_t n = pl_model_modules(m, rows);
     for (uint32_t r = 0; r < n; r++)
-        if (rows[r].slot == slot && (t->once >> r & 1)) return true;
+        if (rows[r].slot == slot && (mask >> r & 1)) return true;
     return false;
+}
+
+bool pl_shape_is_whole(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot) {
+    return has_slot(m, s->lora_targets.whole, slot);
+}
+
+static pl_err refuse_whole(const struct pl_job *job, struct pl_diag *d, const char *message,
+                           const char *hint) {
+    pl_job_error(job, PL_KEY_lora_modules_to_save, PL_ERR_CONFIG_CONFLICT, d, "%s", message);
+    pl_diag_hint(d, "%s", hint);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err check_whole(const struct pl_job *job, const struct pl_model *m,
+                          const struct pl_job_shape *s, struct pl_diag *d) {
+    if (job->freeze_layers && pl_shape_is_whole(s, m, PL_SLOT_EMBED))
+        return refuse_whole(job, d,
+                            "`lora_modules_to_save` trains the embedding, and `freeze_layers` "
+                            "freezes it",
+                            "remove `freeze_layers`: `layers_to_transform` chooses layers too");
+    if (job->quantize_head && pl_shape_is_whole(s, m, PL_SLOT_HEAD))
+        return refuse_whole(job, d,
+                            "`lora_modules_to_save` trains the head, and `quantize_head` keeps it "
+                            "in 4 bits",
+                            "remove `quantize_head`");
+    return PL_ERR_OK;
 }
 
 /* The head sees rows gathered from all samples, and masks are drawn by a sample's own positions. */
 static pl_err check_dropout(const struct pl_job *job, const struct pl_model *m,
                             const struct pl_job_shape *s, struct pl_diag *d) {
-    if (job->lora_dropout == 0 || job->inference || !adapts_slot(m, &s->lora_targets, PL_SLOT_HEAD))
+    if (job->lora_dropout == 0 || job->inference ||
+        !has_slot(m, s->lora_targets.once, PL_SLOT_HEAD))
         return PL_ERR_OK;
     pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
                  "`lora_dropout` beside an adapter on `lm_head` is not supported");
@@ -183,6 +231,13 @@ static pl_err check_adapted(const struct pl_job *job, const struct pl_model *m,
                  job->freeze_layers);
     pl_diag_hint(d, "remove `freeze_layers`, or choose other layers");
     return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* bf16 adapters round stochastically unless a master is asked for. */
+static void choose_masters(const struct pl_job *job, struct pl_job_shape *s) {
+    const uint32_t asked = job->inference ? PL_TRI_FALSE : job->master_weights;
+    s->master_weights = s->dtype == PL_DTYPE_BF16 && asked != PL_TRI_FALSE;
+    s->adapter_masters = s->adapter_dtype == PL_DTYPE_BF16 && asked == PL_TRI_TRUE;
 }
 
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
@@ -226,12 +281,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
         out->inference = true;
         out->eval = out->save = out->packing = out->long_by_sample = false;
     }
-    bool stored_bf16 = job->mode == PL_MODE_FULL ? out->dtype == PL_DTYPE_BF16
-                                                 : out->adapter_dtype == PL_DTYPE_BF16;
-    /* bf16 adapters round stochastically unless a master is asked for */
-    out->master_weights = stored_bf16 && !job->inference &&
-                          (job->master_weights == PL_TRI_TRUE ||
-                           (job->master_weights == PL_TRI_AUTO && job->mode == PL_MODE_FULL));
+    choose_masters(job, out);
     out->compute_dtype = job->compute_dtype == PL_COMPUTE_AUTO   ? out->dtype
                          : job->compute_dtype == PL_COMPUTE_FP32 ? PL_DTYPE_F32
                                                                  : PL_DTYPE_BF16;
@@ -240,6 +290,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->lora_scale = pl_job_lora_scale(job);
     out->lora_dropout = job->lora_dropout;
     PL_TRY(find_targets(job, m, &out->lora_targets, d));
+    PL_TRY(check_whole(job, m, out, d));
     PL_TRY(check_dropout(job, m, out, d));
     return check_adapted(job, m, out, d);
 }

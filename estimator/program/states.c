@@ -36,7 +36,9 @@ static void add_gradient(struct pl_builder *b, uint32_t of) {
 }
 
 static void add_master(struct pl_builder *b, uint32_t of) {
-    if (b->s->master_weights && b->p->tensors[of].dtype == PL_DTYPE_BF16)
+    const struct pl_tensor *t = &b->p->tensors[of];
+    bool asked = t->role == PL_ROLE_WEIGHT ? b->s->master_weights : b->s->adapter_masters;
+    if (asked && t->dtype == PL_DTYPE_BF16)
         add_companion(b, of, PL_ROLE_MASTER, PL_MASTER_NAME, PL_DTYPE_F32, PL_CATEGORY_OPTIMIZER);
 }
 

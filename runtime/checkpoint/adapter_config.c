@@ -55,7 +55,6 @@ static const struct {
     {"fan_in_fan_out", JSON_FALSE},
     {"use_qalora", JSON_FALSE},
     {"use_bdlora", JSON_FALSE},
-    {"modules_to_save", JSON_NULL},
     {"layer_replication", JSON_NULL},
     {"target_parameters", JSON_NULL},
     {"trainable_token_indices", JSON_NULL},
@@ -88,6 +87,7 @@ static const char *const known[] = {
     "lora_ga_config",
     "megatron_config",
     "megatron_core",
+    "modules_to_save",
     "peft_type",
     "peft_version",
     "qalora_group_size",
@@ -109,6 +109,7 @@ static bool is_known(const char *key) {
 
 /* Python's idea of it: what PEFT's `if config.key` takes for set. */
 static bool is_truthy(const json_t *v) {
+    if (!v) return false;
     switch (json_typeof(v)) {
     case JSON_TRUE:
         return true;
@@ -162,6 +163,9 @@ static pl_err check_features(const struct pl_adapter_config *c, struct pl_diag *
         if (!off || json_object_size(v) > 0)
             return unsupported(c, d, "%s is set, which is not supported", features[i].key);
     }
+    if (is_truthy(json_object_get(c->root, "ensure_weight_tying")) &&
+        is_truthy(json_object_get(c->root, "modules_to_save")))
+        return unsupported(c, d, "ensure_weight_tying beside modules_to_save is not supported");
     PL_TRY(check_unknown(c, d));
     return check_start(c, d);
 }
@@ -224,6 +228,7 @@ static pl_err read_choice(struct pl_adapter_config *c, struct pl_diag *d) {
         {"target_modules", &c->choice.modules},
         {"exclude_modules", &c->choice.excluded},
         {"layers_pattern", &c->choice.lists},
+        {"modules_to_save", &c->choice.whole},
     };
     uint64_t n = 1;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

@@ -67,6 +67,23 @@ static json_t *layer_list(const struct adapted *a) {
     return list;
 }
 
+/* Of a module that stands once: `lm_head`, `embed_tokens`. */
+static const char *end_of_path(const struct pl_param_row *row, char path[128]) {
+    pl_target_path(row, 0, path);
+    const char *end = strrchr(path, '.');
+    return end ? end + 1 : path;
+}
+
+static json_t *whole_list(const struct adapted *a) {
+    char path[128];
+    const uint32_t whole = a->p->shape.lora_targets.whole;
+    if (!whole) return json_null();
+    json_t *list = json_array();
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        if (whole >> r & 1) pl_json_append(&list, json_string(end_of_path(&a->rows[r], path)));
+    return list;
+}
+
 /* PEFT declares lora_alpha an int; a fraction is written as it is. */
 static json_t *number(double v) {
     return v == floor(v) && fabs(v) < 1e15 ? json_integer((json_int_t)v) : json_real(v);
@@ -82,7 +99,7 @@ static const char fixed_config[] =
     "{\"alpha_pattern\": {}, \"auto_mapping\": null, \"bias\": \"none\", \"fan_in_fan_out\": false,"
     " \"inference_mode\": true, \"init_lora_weights\": true, \"layers_pattern\": null,"
     " \"loftq_config\": {}, \"lora_bias\": false, \"megatron_config\": null,"
-    " \"megatron_core\": \"megatron.core\", \"modules_to_save\": null, \"peft_type\": \"LORA\","
+    " \"megatron_core\": \"megatron.core\", \"peft_type\": \"LORA\","
     " \"rank_pattern\": {}, \"revision\": null, \"task_type\": \"CAUSAL_LM\", \"use_dora\": false}";
 
 /* NULL when out of memory. */
@@ -98,6 +115,7 @@ static json_t *make_config(const struct pl_program *p, const struct pl_job *job)
         {"layers_to_transform", layer_list(&a)},
         {"lora_alpha", number(alpha)},
         {"lora_dropout", json_real(p->shape.lora_dropout)},
+        {"modules_to_save", whole_list(&a)},
         {"r", json_integer((json_int_t)p->shape.lora_r)},
         {"target_modules", target_list(&a)},
         {"use_rslora", json_boolean(job->use_rslora)},
@@ -129,12 +147,13 @@ pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const 
 static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_modules(p->model, rows);
+    char path[128];
     int len = 0;
-    out[0] = 0;
+    snprintf(out, NAMES_TEXT, "none");
     for (uint32_t r = 0; r < n_rows && len < NAMES_TEXT; r++)
         if (mask >> r & 1)
             len += snprintf(out + len, (size_t)(NAMES_TEXT - len), "%s%s", len ? ", " : "",
-                            rows[r].module);
+                            end_of_path(&rows[r], path));
 }
 
 /* Which layers they are in, the tensors of the file will tell. */
@@ -144,6 +163,12 @@ static pl_err check_targets(const struct pl_adapter_config *c, const struct pl_p
     char want[NAMES_TEXT], have[NAMES_TEXT];
     PL_TRY(pl_adapter_config_targets(c, p->model, &t, d));
     const struct pl_targets *own = &p->shape.lora_targets;
+    if (t.whole != own->whole) {
+        join_rows(p, own->whole, want);
+        join_rows(p, t.whole, have);
+        return pl_adapter_config_refuse(
+            c, d, "modules_to_save are %s, lora_modules_to_save of this run %s", have, want);
+    }
     if (t.rows == own->rows && t.once == own->once) return PL_ERR_OK;
     join_rows(p, own->rows | own->once, want);
     join_rows(p, t.rows | t.once, have);
@@ -180,7 +205,8 @@ static pl_err read_config(const char *dir, const struct pl_program *p, struct pl
 
 static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
                             const struct pl_program *p, struct pl_diag *d) {
-    const enum pl_slot slot = p->model->tied ? PL_SLOT_EMBED : PL_SLOT_HEAD;
+    const bool shared = p->model->tied && !pl_shape_unties(&p->shape, p->model);
+    const enum pl_slot slot = shared ? PL_SLOT_EMBED : PL_SLOT_HEAD;
     const uint32_t base = pl_program_find(p, PL_ROLE_WEIGHT, slot, PL_NONE);
     if (!p->shape.lora_targets.once || base == PL_NONE) return PL_ERR_OK;
     return pl_windows_add_base_copy(w, f, p->model, base, d);

@@ -42,13 +42,15 @@ static pl_err init_weight(const struct pl_window *w, const struct pl_tensor_io *
     return start_window(w, io, seed, STREAM_WEIGHT, start, d);
 }
 
-/* torch.nn.init.kaiming_uniform_(A, a=sqrt(5)), which is U(-1/sqrt(in), 1/sqrt(in)); B = 0, so that
+/* What is trained whole starts as the base has it, which was loaded before.
+ * torch.nn.init.kaiming_uniform_(A, a=sqrt(5)), which is U(-1/sqrt(in), 1/sqrt(in)); B = 0, so that
  * training starts from the base model. */
 static pl_err init_adapter(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t seed,
                            struct pl_diag *d) {
+    const enum pl_role role = io->program->tensors[w->tensor].role;
     struct start start = {PL_START_UNIFORM, 1.0 / sqrt((double)w->dims[1])};
-    if (io->program->tensors[w->tensor].role == PL_ROLE_LORA_B)
-        start = (struct start){PL_START_CONSTANT, 0};
+    if (role == PL_ROLE_WEIGHT) return PL_ERR_OK;
+    if (role == PL_ROLE_LORA_B) start = (struct start){PL_START_CONSTANT, 0};
     return start_window(w, io, seed, STREAM_LORA_A, start, d);
 }
 

@@ -36,7 +36,7 @@ static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool
 
 pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
                                 const struct pl_model *m, uint32_t tensor, struct pl_diag *d) {
-    struct pl_window copy = {.name = "base_model.model.lm_head.base_layer.weight",
+    struct pl_window copy = {.name = PL_WINDOW_BASE_COPY,
                              .tensor = tensor,
                              .row = PL_NONE,
                              .master = PL_NONE,

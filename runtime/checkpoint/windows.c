@@ -55,7 +55,8 @@ static uint32_t find_of(const struct pl_program *p, enum pl_role role, uint32_t 
 }
 
 static struct pl_window weight_window(const struct pl_program *p, uint32_t id, uint32_t r,
-                                      const struct pl_param_row *row) {
+                                      const struct pl_param_row *rows) {
+    const struct pl_param_row *row = &rows[r];
     const struct pl_tensor *t = &p->tensors[id];
     bool codes = t->role == PL_ROLE_CODES;
     struct pl_window item = {.tensor = id,
@@ -73,20 +74,29 @@ static struct pl_window weight_window(const struct pl_program *p, uint32_t id, u
     return item;
 }
 
+/* What a module starts as in the files of the model: a tied head as the embedding. */
+static uint32_t row_in_files(const struct pl_program *p, const struct pl_param_row *rows,
+                             uint32_t r) {
+    if (!p->model->tied || rows[r].slot != PL_SLOT_HEAD) return r;
+    for (r = 0; rows[r].slot != PL_SLOT_EMBED; r++)
+        continue;
+    return r;
+}
+
 static pl_err add_weight(struct pl_windows *w, const struct pl_program *p, uint32_t id,
                          const struct pl_param_row *rows, struct pl_diag *d) {
     struct pl_part parts[PL_MAX_PARTS];
     uint32_t n = pl_tensor_parts(p, id, parts);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t r = parts[i].row;
-        PL_TRY(add_window(w, p, weight_window(p, id, r, &rows[r]), parts[i].row0, d));
+        uint32_t r = row_in_files(p, rows, parts[i].row);
+        PL_TRY(add_window(w, p, weight_window(p, id, r, rows), parts[i].row0, d));
     }
     return PL_ERR_OK;
 }
 
 pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n_rows = pl_model_rows(p->model, rows);
+    uint32_t n_rows = pl_model_modules(p->model, rows);
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
         if (t->role != PL_ROLE_WEIGHT && t->role != PL_ROLE_CODES) continue;
@@ -123,12 +133,31 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
     return add_window(w, p, item, row0, d);
 }
 
+void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]) {
+    snprintf(out, PL_WINDOW_NAME, "base_model.model.%s", row->suffix);
+}
+
+static bool is_whole(const struct pl_program *p, const struct pl_tensor *t) {
+    return t->role == PL_ROLE_WEIGHT && pl_shape_is_whole(&p->shape, p->model, t->slot);
+}
+
+/* Such a slot has one part. */
+static pl_err add_whole(struct pl_windows *w, const struct pl_program *p, uint32_t id,
+                        const struct pl_param_row *rows, struct pl_diag *d) {
+    struct pl_part part[PL_MAX_PARTS];
+    pl_tensor_parts(p, id, part);
+    struct pl_window item = weight_window(p, id, part->row, rows);
+    pl_window_whole_name(&rows[part->row], item.name);
+    return add_window(w, p, item, 0, d);
+}
+
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     struct pl_part parts[PL_MAX_PARTS];
     uint32_t n_rows = pl_model_modules(p->model, rows);
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
+        if (is_whole(p, t)) PL_TRY(add_whole(w, p, id, rows, d));
         if (t->role != PL_ROLE_LORA_A && t->role != PL_ROLE_LORA_B) continue;
         uint64_t held = 0;
         uint32_t n = pl_tensor_parts(p, id, parts);

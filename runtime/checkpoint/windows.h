@@ -19,7 +19,8 @@
 
 #include <jansson.h>
 
-#define PL_WINDOW_NAME 192
+#define PL_WINDOW_NAME      192
+#define PL_WINDOW_BASE_COPY "base_model.model.lm_head.base_layer.weight"
 
 /* The scales of a matrix whose files hold 4-bit codes already. */
 struct pl_stored_codes {
@@ -56,6 +57,7 @@ struct pl_windows {
 
 /* Each appends; on failure the list still wants pl_windows_finish. */
 pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
+/* With the modules that are trained whole beside it. */
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
 /* States and masters of the windows of `base`: NAME.exp_avg, NAME.exp_avg_sq, NAME.master. */
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,
@@ -75,6 +77,8 @@ pl_err pl_windows_compare(const struct pl_window *a, const struct pl_window *b, 
 /* PEFT's name of the A or B matrix (`which`) of a module. */
 void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
                             char out[PL_WINDOW_NAME]);
+/* PEFT's name of a module that is trained whole. */
+void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]);
 
 /* One file, or the shards of an index. */
 struct pl_weight_files {

@@ -300,11 +300,11 @@ static void record_decisions(struct pl_preflight *pf) {
     if (job->global_batch_size == PL_UNSET_U32)
         job->gradient_accumulation_steps = pl_job_accumulation(job, job->batch_size);
     if (job->loss_chunk_tokens == PL_AUTO) job->loss_chunk_tokens = (uint32_t)p->chunk_tokens;
-    if (job->dtype == PL_JOB_DTYPE_BF16 && job->mode == PL_MODE_FULL) {
-        job->master_weights = p->shape.master_weights ? PL_TRI_TRUE : PL_TRI_FALSE;
+    bool full = job->mode == PL_MODE_FULL, bf16 = job->dtype == PL_JOB_DTYPE_BF16;
+    if (bf16 && full) job->master_weights = p->shape.master_weights ? PL_TRI_TRUE : PL_TRI_FALSE;
+    if (bf16 && (full || p->shape.lora_targets.whole))
         job->gradient_dtype =
             p->shape.gradient_dtype == PL_DTYPE_BF16 ? PL_GRADIENT_BF16 : PL_GRADIENT_FP32;
-    }
     if (!pl_mode_adapts(job->mode)) return;
     job->base_dtype =
         p->shape.base_bf16 || p->shape.dtype == PL_DTYPE_BF16 ? PL_BASE_BF16 : PL_BASE_FP32;

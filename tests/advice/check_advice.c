@@ -144,7 +144,22 @@ static struct pl_advice advise(void) {
     return a;
 }
 
+/* Beside what a model or other keys do not allow there is no row. */
+static const struct {
+    const char *key, *value;
+    bool alone, both; /* rows without, and with both modules trained whole */
+} wholes[] = {
+    {"lora_modules_to_save", "[]", false, true},
+    {"lora_modules_to_save", "lm_head", true, true},
+    {"lora_modules_to_save", "[embed_tokens, lm_head]", true, false},
+    {"freeze_layers", "1", false, false},
+    {"lora_target_modules", "lm_head", false, false},
+};
+
 START_TEST(a_knob_costs_what_the_changed_job_costs) {
+    static const char whole[] = "lora_modules_to_save";
+    bool alone = false, both = false;
+    set(&job, wholes[_i].key, wholes[_i].value);
     struct pl_advice a = advise();
     uint64_t now = estimate(&job, 3).needed_bytes;
     ck_assert_uint_ge(a.n_knobs, 10);
@@ -154,12 +169,19 @@ START_TEST(a_knob_costs_what_the_changed_job_costs) {
         char key[64];
         size_t n = strcspn(k->change, ":");
         snprintf(key, sizeof key, "%.*s", (int)n, k->change);
+        const bool list = strcmp(key, whole) == 0;
+        if (list) j.lora_modules_to_save = (struct pl_str_list){0};
         set(&j, key, k->change + n + 2);
         struct pl_verdict v = estimate(&j, j.batch_size);
+        alone |= list && j.lora_modules_to_save.n == 0;
+        both |= list && j.lora_modules_to_save.n == 2;
+        if (list) set(&j, key, "[]"); /* all else is the job's */
         ck_assert_msg(k->price.needed_bytes == v.needed_bytes, "%s", k->change);
         ck_assert_int_eq(k->saves_bytes, (int64_t)(now - v.needed_bytes));
         ck_assert_int_eq(k->price.verdict, v.kind);
     }
+    ck_assert_int_eq(alone, wholes[_i].alone);
+    ck_assert_int_eq(both, wholes[_i].both);
     pl_advice_finish(&a);
 }
 END_TEST
@@ -485,7 +507,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_wall_fits_and_one_more_does_not, 0, 2 * N_AXES);
     tcase_add_loop_test(tc, without_room_for_the_smallest_there_is_no_wall, 0, N_AXES);
     tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);
-    tcase_add_test(tc, a_knob_costs_what_the_changed_job_costs);
+    tcase_add_loop_test(tc, a_knob_costs_what_the_changed_job_costs, 0,
+                        sizeof wholes / sizeof *wholes);
     tcase_add_test(tc, a_base_in_bf16_is_assumed_and_priced_on_the_cpu_alone);
     tcase_add_test(tc, recomputing_saves_bytes_and_costs_work);
     tcase_add_test(tc, the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_a_row);

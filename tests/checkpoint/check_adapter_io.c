@@ -32,6 +32,8 @@ static const struct rig_options kinds[] = {
     {.mode = PL_MODE_LORA, .adapter_dtype = PL_DTYPE_BF16, .staging_bytes = 4096},
     {.mode = PL_MODE_LORA, .target = "v_proj", .lora_r = 300, .staging_bytes = 4096},
     {.mode = PL_MODE_LORA, .freeze_layers = 2},
+    {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .master = true, .whole = {"lm_head"}},
+    {.mode = PL_MODE_QLORA, .untied = true, .whole = {"model.embed_tokens", "lm_head"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -50,8 +52,78 @@ START_TEST(a_saved_adapter_loads_bit_for_bit) {
     OK(pl_adapter_load(&b.io, dir, &diag));
     ck_assert(rig_same(&a, &b, PL_ROLE_LORA_A));
     ck_assert(rig_same(&a, &b, PL_ROLE_LORA_B));
+    ck_assert(rig_same_whole(&a, &b));
     rig_close(&a);
     rig_close(&b);
+}
+END_TEST
+
+/* The rest of the base stays what it was: a tied head becomes two tensors. */
+START_TEST(a_module_trained_whole_is_saved_with_the_adapter_as_peft_does) {
+    static const struct {
+        struct rig_options options;
+        const char *names[2], *config;
+    } rows[] = {
+        {{.mode = PL_MODE_LORA, .whole = {"lm_head"}},
+         {"base_model.model.lm_head.weight"},
+         "[\"lm_head\"]"},
+        {{.mode = PL_MODE_LORA, .whole = {"embed_tokens"}},
+         {"base_model.model.model.embed_tokens.weight"},
+         "[\"embed_tokens\"]"},
+        {{.mode = PL_MODE_LORA, .untied = true, .whole = {"lm_head", "model.embed_tokens"}},
+         {"base_model.model.model.embed_tokens.weight", "base_model.model.lm_head.weight"},
+         "[\"embed_tokens\", \"lm_head\"]"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rig r;
+        struct pl_st_file f;
+        rig_open(&r, &rows[i].options);
+        OK(rig_save_adapter(&r.io, dir, &job, &diag));
+        OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
+        ck_assert_uint_eq(f.n, 3 * 7 * 2 + 1 + (rows[i].names[1] != NULL));
+        for (int k = 0; k < 2 && rows[i].names[k]; k++) {
+            const struct pl_st_entry *e = pl_st_find(&f, rows[i].names[k]);
+            ck_assert_msg(e != NULL, "%s", rows[i].names[k]);
+            ck_assert(e->rank == 2 && e->dims[0] == 40 && e->dims[1] == 16);
+        }
+        json_t *config = json_load_file(in(dir, CONFIG_NAME), 0, NULL);
+        json_t *want = json_loads(rows[i].config, 0, NULL);
+        ck_assert(json_equal(json_object_get(config, "modules_to_save"), want));
+        json_decref(want);
+        json_decref(config);
+        pl_st_close(&f);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+START_TEST(a_module_trained_whole_starts_as_the_base_has_it) {
+    struct rig base, r;
+    rig_open(&base, &(struct rig_options){.dtype = PL_DTYPE_F32});
+    rig_open(&r, &(struct rig_options){.mode = PL_MODE_LORA,
+                                       .dtype = PL_DTYPE_BF16,
+                                       .master = true,
+                                       .whole = {"embed_tokens", "lm_head"}});
+    rig_scramble(&base, 4);
+    OK(rig_save_model(&base.io, dir, base.config, NULL, PL_SHARD_BYTES, &diag));
+    OK(pl_model_load(&r.io, dir, &diag));
+    OK(pl_adapter_init(&r.io, 42, &diag));
+    const void *want = base.memory[rig_find(&base, PL_ROLE_WEIGHT, PL_SLOT_EMBED, PL_NONE)];
+    const enum pl_slot slots[] = {PL_SLOT_EMBED, PL_SLOT_HEAD};
+    for (int i = 0; i < 2; i++) {
+        uint16_t bf16[40 * 16];
+        pl_convert_from_f32(bf16, want, PL_DTYPE_BF16, 40 * 16);
+        ck_assert_mem_eq(r.memory[rig_find(&r, PL_ROLE_WEIGHT, slots[i], PL_NONE)], bf16,
+                         sizeof bf16);
+        ck_assert_mem_eq(r.memory[rig_find(&r, PL_ROLE_MASTER, slots[i], PL_NONE)], want,
+                         sizeof(float) * 40 * 16);
+    }
+    OK(pl_model_init_random(&r.io, 7, &diag));
+    ck_assert_mem_eq(r.memory[rig_find(&r, PL_ROLE_WEIGHT, PL_SLOT_EMBED, PL_NONE)],
+                     r.memory[rig_find(&r, PL_ROLE_WEIGHT, PL_SLOT_HEAD, PL_NONE)],
+                     sizeof(uint16_t) * 40 * 16);
+    rig_close(&base);
+    rig_close(&r);
 }
 END_TEST
 
@@ -294,7 +366,14 @@ static const struct {
     {"peft_type", "null", "peft_type is missing"},
     {"bias", "\"all\"", "bias is all"},
     {"use_dora", "true", "use_dora"},
-    {"modules_to_save", "[\"lm_head\"]", "modules_to_save"},
+    {"modules_to_save", "[\"lm_head\"]",
+     "modules_to_save are lm_head, lora_modules_to_save of this run none"},
+    {"modules_to_save", "[\"norm\"]", "`modules_to_save`: `norm` cannot be trained whole"},
+    {"modules_to_save", "\"lm_head\"", "modules_to_save are lm_head"},
+    {"modules_to_save", "[1]", "modules_to_save is not a list of names"},
+    {"modules_to_save", "[\"score\"]", NULL},
+    {"modules_to_save", "[]", NULL},
+    {"ensure_weight_tying", "true", NULL},
     {"rank_pattern", "{\"q_proj\": 8}", "rank_pattern"},
     {"rank_pattern", "null", NULL},
     {"alpha_pattern", "{\"q_proj\": 8}", "alpha_pattern"},
@@ -316,6 +395,21 @@ START_TEST(an_adapter_of_other_settings_is_refused_naming_both) {
         FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH, configs[_i].says);
     else
         OK(pl_adapter_load(&r.io, dir, &diag));
+    rig_close(&r);
+}
+END_TEST
+
+/* One tensor under two names, which this run would train apart. */
+START_TEST(a_copy_that_peft_keeps_tied_is_refused) {
+    struct rig r;
+    rig_open(&r, &kinds[4]);
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
+    json_t *config = json_load_file(in(dir, CONFIG_NAME), 0, NULL);
+    json_object_set_new(config, "ensure_weight_tying", json_true());
+    json_dump_file(config, in(dir, CONFIG_NAME), 0);
+    json_decref(config);
+    FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH,
+          "ensure_weight_tying beside modules_to_save");
     rig_close(&r);
 }
 END_TEST
@@ -401,6 +495,9 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, a_saved_adapter_loads_bit_for_bit, 0, N_KINDS);
+    tcase_add_test(t, a_module_trained_whole_is_saved_with_the_adapter_as_peft_does);
+    tcase_add_test(t, a_module_trained_whole_starts_as_the_base_has_it);
+    tcase_add_test(t, a_copy_that_peft_keeps_tied_is_refused);
     tcase_add_test(t, names_and_shapes_are_pefts);
     tcase_add_test(t, the_stacked_a_is_split_in_row_order);
     tcase_add_test(t, the_config_has_every_key_sorted);

@@ -39,6 +39,17 @@ static const struct rig_options kinds[] = {
      .optimizer = PL_OPTIMIZER_ADAMW_8BIT,
      .staging_bytes = 4096},
     {.mode = PL_MODE_QLORA, .lora_r = 300, .optimizer = PL_OPTIMIZER_ADAMW_8BIT},
+    {.mode = PL_MODE_LORA,
+     .dtype = PL_DTYPE_BF16,
+     .adapter_dtype = PL_DTYPE_F32,
+     .master = true,
+     .whole = {"embed_tokens"}},
+    {.mode = PL_MODE_QLORA,
+     .lora_r = 300,
+     .optimizer = PL_OPTIMIZER_ADAMW_8BIT,
+     .whole = {"embed_tokens", "lm_head"},
+     .untied = true,
+     .staging_bytes = 4096},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -82,6 +93,7 @@ static bool same_states(const struct rig *a, const struct rig *b) {
     if (!lora && !rig_same(a, b, PL_ROLE_WEIGHT)) return false;
     if (lora && !(rig_same(a, b, PL_ROLE_LORA_A) && rig_same(a, b, PL_ROLE_LORA_B))) return false;
     if (blocks && !rig_same(a, b, PL_ROLE_STATE_ABSMAX)) return false;
+    if (lora && !rig_same_whole(a, b)) return false;
     if (s->master_weights && !rig_same(a, b, PL_ROLE_MASTER)) return false;
     return !pl_optimizer_row(s->optimizer)->states[0].name || rig_same(a, b, PL_ROLE_STATE);
 }

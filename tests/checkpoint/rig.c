@@ -46,6 +46,7 @@ void rig_open(struct rig *r, const struct rig_options *o) {
     struct pl_diag diag = {0};
     const struct pl_traits traits = pl_traits_cpu(1);
     const char *target = o->target ? o->target : "all-linear";
+    const uint32_t n_whole = o->whole[0] ? 1 + (o->whole[1] != NULL) : 0;
     *r = (struct rig){0};
     read_model(r, o);
     struct pl_job_shape shape = {.mode = o->mode,
@@ -55,6 +56,7 @@ void rig_open(struct rig *r, const struct rig_options *o) {
                                  .adapter_dtype = o->adapter_dtype,
                                  .gradient_dtype = PL_DTYPE_F32,
                                  .master_weights = o->master,
+                                 .adapter_masters = o->master,
                                  .optimizer = o->optimizer,
                                  .double_quant = !o->single_quant,
                                  .compute_dtype = o->dtype,
@@ -65,8 +67,10 @@ void rig_open(struct rig *r, const struct rig_options *o) {
                                  .load = true,
                                  .save = true};
     if (pl_mode_adapts(o->mode))
-        OK(pl_targets_find(&r->model, &(struct pl_target_choice){.modules = {&target, 1}},
-                           &shape.lora_targets, NULL, &diag));
+        OK(pl_targets_find(
+            &r->model,
+            &(struct pl_target_choice){.modules = {&target, 1}, .whole = {o->whole, n_whole}},
+            &shape.lora_targets, NULL, &diag));
     OK(pl_program_create(&r->model, &shape, &traits, &r->program, &diag));
     r->memory = calloc(r->program->n_tensors, sizeof *r->memory);
     ck_assert_ptr_nonnull(r->memory);
@@ -125,6 +129,16 @@ bool rig_same(const struct rig *a, const struct rig *b, enum pl_role role) {
         if (memcmp(a->memory[i], b->memory[i], a->program->tensors[i].bytes) != 0) return false;
     }
     ck_assert_uint_gt(compared, 0);
+    return true;
+}
+
+bool rig_same_whole(const struct rig *a, const struct rig *b) {
+    for (uint32_t i = 0; i < a->program->n_tensors; i++) {
+        const struct pl_tensor *t = &a->program->tensors[i];
+        if (t->role == PL_ROLE_WEIGHT && t->trainable &&
+            memcmp(a->memory[i], b->memory[i], t->bytes) != 0)
+            return false;
+    }
     return true;
 }
 

@@ -14,6 +14,7 @@ struct rig_options {
     bool wide; /* matrices of several groups of 4-bit values, the last block short */
     uint64_t freeze_layers, lora_r; /* lora_r 0 = 4 */
     const char *target;             /* one module name; NULL = all-linear */
+    const char *whole[2];           /* modules trained whole; up to a NULL */
     uint64_t staging_bytes;         /* 0 = 1 MiB */
     bool kernels;                   /* a CPU device with two threads; else one without kernels */
 };
@@ -35,6 +36,8 @@ void rig_scramble(struct rig *r, uint32_t seed);
 void rig_clear(struct rig *r);
 /* Whether both hold the same bits in every tensor of these roles. */
 bool rig_same(const struct rig *a, const struct rig *b, enum pl_role role);
+/* The same of every module that is trained whole. */
+bool rig_same_whole(const struct rig *a, const struct rig *b);
 uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uint32_t layer);
 
 /* As a run saves what it ends with: into an existing directory, all files or none. */

@@ -219,7 +219,8 @@ static void make_valid(struct pl_job *job) {
         "adapter_dtype",       "base_dtype",           "lora_r",
         "lora_alpha",          "lora_dropout",         "lora_target_modules",
         "layers_to_transform", "lora_exclude_modules", "layers_pattern",
-        "use_rslora",          "adapter_path",         "save_merged"};
+        "use_rslora",          "adapter_path",         "save_merged",
+        "lora_modules_to_save"};
     static const char *const qlora_keys[] = {"quant_type", "double_quant", "quantize_head",
                                              "compute_dtype"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};

@@ -112,9 +112,11 @@ static uint64_t needed_with(const struct fixture *f, const char *change) {
     snprintf(text, sizeof text, "%s", change);
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
         char key[64], value[64];
-        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[a-z0-9_]", key, value), 2);
+        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[][a-z0-9_]", key, value), 2);
         if (strcmp(key, "batch_size") == 0)
             batch = (uint32_t)strtoul(value, NULL, 10);
+        else if (strcmp(value, "[]") == 0) /* the names stay with the job that owns them */
+            job.lora_modules_to_save.n = 0;
         else
             set(&job, key, value);
     }
@@ -126,13 +128,15 @@ static uint64_t needed_with(const struct fixture *f, const char *change) {
 }
 
 START_TEST(every_remedy_saves_what_it_says) {
-    static const char *const modes[] = {"full", "lora"};
+    static const char *const modes[] = {"full", "lora", "lora"};
     struct fixture f;
+    bool alone = false;
     struct pl_remedy rows[PL_MAX_REMEDIES];
     uint32_t n;
     start(&f, "Qwen2.5-0.5B", modes[_i], 8);
     f.job.gradient_checkpointing = PL_RECOMPUTE_NONE;
     f.job.loss_chunk_tokens = 0;
+    if (_i == 2) set(&f.job, "lora_modules_to_save", "[embed_tokens, lm_head]");
     pl_planned_finish(&f.planned);
     ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 8, NULL), PL_ERR_OK);
     uint64_t now = f.planned.plan->arena_bytes;
@@ -145,7 +149,9 @@ START_TEST(every_remedy_saves_what_it_says) {
         ck_assert_int_eq(rows[i].saves_bytes, (int64_t)(now - bytes));
         ck_assert_int_eq(rows[i].fits, bytes <= b.total_bytes);
         ck_assert(i == 0 || rows[i - 1].fits || !rows[i].fits); /* fitting ones first */
+        alone |= strcmp(rows[i].change, "lora_modules_to_save: []") == 0;
     }
+    ck_assert_int_eq(alone, _i == 2);
     finish(&f);
 }
 END_TEST
@@ -243,7 +249,7 @@ int main(void) {
     tcase_add_test(tc, the_verdict_turns_on_single_bytes);
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
-    tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 2);
+    tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
                         sizeof storages / sizeof *storages);

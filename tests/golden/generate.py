@@ -242,6 +242,40 @@ CASES = [
         | dict(lora_target_modules=["lm_head"], lora_r=3, weight_decay=0.1, loss_chunk_tokens=8),
         {},
     ),
+    (
+        "lora-whole",
+        "llama",
+        SMALL,
+        LORA
+        | dict(
+            lora_modules_to_save=["embed_tokens", "lm_head"],
+            batch_size=1,
+            gradient_accumulation_steps=2,
+            max_grad_norm=1.0,
+        ),
+        dict(masked=True),
+    ),
+    (
+        "lora-whole-tied",
+        "qwen3",
+        SMALL | dict(tie_word_embeddings=True),
+        LORA
+        | dict(
+            lora_modules_to_save=["embed_tokens"],
+            lora_target_modules=["q_proj", "lm_head"],
+            layers_to_transform=[2],
+            weight_decay=0.1,
+            gradient_checkpointing="full",
+        ),
+        {},
+    ),
+    (
+        "lora-whole-head-tied",
+        "llama",
+        SMALL | dict(tie_word_embeddings=True),
+        LORA | dict(lora_modules_to_save=["lm_head"], loss_chunk_tokens=8),
+        {},
+    ),
 ]
 
 
@@ -291,6 +325,7 @@ def make_adapter(case_dir, run, gen):
             target_modules=run["lora_target_modules"],
             exclude_modules=run.get("lora_exclude_modules"),
             layers_to_transform=run.get("layers_to_transform"),
+            modules_to_save=run.get("lora_modules_to_save"),
             use_rslora=run["use_rslora"],
             task_type="CAUSAL_LM",
         ),
@@ -302,6 +337,8 @@ def make_adapter(case_dir, run, gen):
                     torch.randn(p.shape, generator=gen)
                     * (0.08 if "lora_B" in name else p.shape[1] ** -0.5)
                 )
+            elif "modules_to_save" in name:
+                p.add_(0.05 * torch.randn(p.shape, generator=gen))
     folder = case_dir / "adapter"
     model.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
@@ -418,7 +455,8 @@ def forget_lengths(model):
 
 
 def trainable(model):
-    return {n.replace(".default.", "."): p for n, p in model.named_parameters() if p.requires_grad}
+    plain = lambda name: name.replace(".modules_to_save.", ".").replace(".default.", ".")
+    return {plain(n): p for n, p in model.named_parameters() if p.requires_grad}
 
 
 def micro_batches(rows, run, step):

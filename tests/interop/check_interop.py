@@ -233,7 +233,6 @@ def check_targets(where, ids):
 def check_refusals(where):
     for key, more in {"use_dora": dict(use_dora=True),
                       "rank_pattern": dict(rank_pattern={"q_proj": 2}),
-                      "modules_to_save": dict(modules_to_save=["lm_head"]),
                       "init_lora_weights": dict(init_lora_weights="pissa"),
                       "bias": dict(bias="all")}.items():
         model = get_peft_model(open_model(where / "model", key),

@@ -134,6 +134,50 @@ START_TEST(settings_that_choose_nothing_are_refused_by_name) {
 }
 END_TEST
 
+static const struct {
+    const char *whole[2];
+    uint32_t n, slots; /* bits of enum pl_slot */
+    bool of_file;
+    const char *says; /* NULL: accepted */
+} wholes[] = {
+    {{"embed_tokens"}, 1, 1u << PL_SLOT_EMBED, false, NULL},
+    {{"lm_head", "model.embed_tokens"}, 2, 1u << PL_SLOT_EMBED | 1u << PL_SLOT_HEAD, false, NULL},
+    {{"head"}, 1, 0, false, "`lora_modules_to_save`: `head` cannot be trained whole"},
+    {{"head"}, 1, 0, true, NULL}, /* PEFT wrote it down; it named nothing */
+    {{"lm_head", "norm"}, 2, 0, false, "`norm` cannot be trained whole"},
+    {{"norm"}, 1, 0, true, "`modules_to_save`: `norm` cannot be trained whole"},
+    {{"q_proj"}, 1, 0, false, "`q_proj` cannot be trained whole"},
+    {{".*head"}, 1, 0, false, "`.*head` cannot be trained whole"},
+};
+
+START_TEST(embedding_and_head_alone_are_trained_whole) {
+    static const char *const modules[] = {"v_proj", "lm_head"};
+    const struct pl_model m = model();
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    struct pl_target_choice c = {.modules = {modules, 2},
+                                 .whole = {wholes[_i].whole, wholes[_i].n},
+                                 .of_file = wholes[_i].of_file};
+    struct pl_targets targets;
+    struct pl_diag d = {0};
+    enum pl_target_field field = PL_TARGET_MODULES;
+    uint32_t slots = 0, n = pl_model_modules(&m, rows);
+    pl_err err = pl_targets_find(&m, &c, &targets, &field, &d);
+    ck_assert_int_eq(err, wholes[_i].says ? PL_ERR_CONFIG_RANGE : PL_ERR_OK);
+    if (wholes[_i].says) {
+        ck_assert_msg(strstr(d.message, wholes[_i].says) != NULL, "%s", d.message);
+        ck_assert_int_eq(field, PL_TARGET_WHOLE);
+        return;
+    }
+    for (uint32_t r = 0; r < n; r++)
+        if (targets.whole >> r & 1) slots |= 1u << rows[r].slot;
+    ck_assert_uint_eq(slots, wholes[_i].slots);
+    ck_assert_uint_eq(targets.once & targets.whole, 0); /* no adapter on what is trained whole */
+    ck_assert_uint_ne(targets.rows, 0);
+    const bool head = wholes[_i].slots >> PL_SLOT_HEAD & 1;
+    ck_assert_int_eq(targets.once != 0, !head);
+}
+END_TEST
+
 static void read_rows(void) {
     char line[4096];
     FILE *f = fopen(TARGETS, "r");
@@ -150,6 +194,8 @@ int main(void) {
     tcase_add_loop_test(t, the_modules_are_those_of_peft, 0, n_recorded);
     tcase_add_loop_test(t, settings_that_choose_nothing_are_refused_by_name, 0,
                         sizeof wrong / sizeof *wrong);
+    tcase_add_loop_test(t, embedding_and_head_alone_are_trained_whole, 0,
+                        sizeof wholes / sizeof *wholes);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

@@ -45,6 +45,49 @@ START_TEST(lora_trains_only_its_adapters) {
 }
 END_TEST
 
+/* What is trained whole is one tensor, not a second one beside the base's; but for a tied head,
+ * which becomes a tensor of its own. */
+START_TEST(a_module_trained_whole_holds_what_full_fine_tuning_holds_of_it) {
+    static const char *const names[] = {"embed_tokens", "lm_head"}, *const all[] = {"all-linear"};
+    static const uint32_t optimizers[] = {PL_OPTIMIZER_ADAMW, PL_OPTIMIZER_ADAMW_8BIT};
+    struct pl_model m;
+    pl_test_model(pl_test_models[_i], &m);
+    const uint64_t one = m.vocab * m.hidden, weights = pl_model_param_count(&m);
+    for (uint32_t k = 0; k < 8; k++) {
+        const uint32_t first = k % 3 == 2, n = k % 3 == 0 ? 2 : 1;
+        struct pl_target_choice c = {.modules = {all, 1}, .whole = {names + first, n}};
+        struct pl_planned p;
+        struct pl_job_shape s =
+            pl_test_shape(&m, k % 2 ? PL_MODE_QLORA : PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 512);
+        const struct pl_job_shape plain = s;
+        struct pl_planned without;
+        s.master_weights = true;
+        s.optimizer = optimizers[k / 4];
+        ck_assert_int_eq(pl_targets_find(&m, &c, &s.lora_targets, NULL, NULL), PL_ERR_OK);
+        pl_test_plan(&p, &s, &m);
+        pl_test_plan(&without, &plain, &m);
+        const uint64_t *with = p.plan->ledger, *old = without.plan->ledger;
+        const uint64_t adapters = pl_model_lora_params(&m, plain.lora_targets.rows, 16, 0);
+        ck_assert_uint_eq(with[PL_CATEGORY_WEIGHTS],
+                          old[PL_CATEGORY_WEIGHTS] + (m.tied ? 2 * one : 0));
+        if (k % 2 == 0) ck_assert_uint_eq(by_role(without.program, PL_ROLE_WEIGHT), 2 * weights);
+        ck_assert_uint_eq(with[PL_CATEGORY_GRADIENTS], 4 * adapters + 2 * n * one);
+        /* moments and a master in fp32, whatever the optimizer does with adapters */
+        const uint64_t own = by_role(p.program, PL_ROLE_MASTER);
+        ck_assert_uint_eq(own, 4 * n * one);
+        if (s.optimizer == PL_OPTIMIZER_ADAMW)
+            ck_assert_uint_eq(with[PL_CATEGORY_OPTIMIZER], 8 * adapters + 12 * n * one);
+        for (uint32_t i = 0; i < p.program->n_tensors; i++) {
+            const struct pl_tensor *t = &p.program->tensors[i];
+            if (t->role == PL_ROLE_STATE && t->layer == PL_NONE)
+                ck_assert(t->dtype == PL_DTYPE_F32 && t->bytes == 4 * one);
+        }
+        pl_planned_finish(&p);
+        pl_planned_finish(&without);
+    }
+}
+END_TEST
+
 /* Per module of n values: n/2 of codes, n/64 of 8-bit absmax, 4 for every 64 x 256 values, and 4.
  */
 START_TEST(a_4_bit_base_takes_half_a_byte_and_its_scales) {
@@ -262,6 +305,8 @@ int main(void) {
     TCase *tc = tcase_create("closed forms");
     tcase_add_loop_test(tc, full_fine_tuning_holds_16_bytes_a_parameter, 0, pl_test_n_models);
     tcase_add_loop_test(tc, lora_trains_only_its_adapters, 0, pl_test_n_models);
+    tcase_add_loop_test(tc, a_module_trained_whole_holds_what_full_fine_tuning_holds_of_it, 0,
+                        pl_test_n_models);
     tcase_add_loop_test(tc, a_4_bit_base_takes_half_a_byte_and_its_scales, 0, pl_test_n_models);
     tcase_add_test(tc, a_4_bit_head_takes_half_a_byte_and_its_scales);
     tcase_add_loop_test(tc, a_4_bit_matrix_is_unpacked_where_the_last_one_was, 0, 2);

@@ -40,6 +40,8 @@ static const struct {
     {"qlora", "batch_size: 2\ngradient_accumulation_steps: 3\nlora_r: 4\noptimizer: adamw_8bit\n"},
     {"lora", "batch_size: 2\ngradient_accumulation_steps: 3\nlora_r: 4\ndtype: bf16\n"
              "adapter_dtype: bf16\n"},
+    {"lora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\ndtype: bf16\n"
+             "lora_modules_to_save: [embed_tokens, lm_head]\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 

@@ -46,6 +46,9 @@ static const struct {
     {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n"},
     {"qlora", "batch_size: 3\nlora_r: 4\nlora_dropout: 0.2\n"},
     {"qlora", "batch_size: 3\nlora_r: 4\ndtype: bf16\nquant_type: fp4\ndouble_quant: false\n"},
+    {"lora", "batch_size: 3\nlora_r: 4\nlora_modules_to_save: [embed_tokens, lm_head]\n"},
+    {"qlora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\ndtype: bf16\n"
+              "optimizer: adamw_8bit\nlora_modules_to_save: embed_tokens\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -251,6 +254,9 @@ static const struct {
     {"qlora", "batch_size: 4\ndtype: bf16\ncompute_dtype: fp32\n"},
     {"qlora", "batch_size: 2\nlora_r: 256\noptimizer: adamw_8bit\ndouble_quant: false\n"},
     {"qlora", "batch_size: 3\nquantize_head: true\nval_set_size: 4\neval_steps: 2\n"},
+    {"lora", "batch_size: 4\ndtype: bf16\nlora_modules_to_save: lm_head\n"},
+    {"qlora", "batch_size: 2\nlora_modules_to_save: [embed_tokens, lm_head]\n"
+              "val_set_size: 4\neval_steps: 2\n"},
 };
 
 static double arena_of(const char *json) {
