@@ -202,14 +202,25 @@ static pl_err put_file(const struct export *x, struct pl_outbox *o, const char *
     return err;
 }
 
+/* llama.cpp adds products to matrices of a model, and replaces none. */
+static pl_err check_pairs(const struct pl_merge_files *f, struct pl_diag *d) {
+    if (f->pairs == f->matrices.n) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED,
+                "a GGUF adapter cannot hold `%s`, a module trained whole",
+                f->matrices.items[f->pairs].name);
+    pl_diag_hint(d, "merge the adapter into its base, and convert the model");
+    return PL_ERR_MODEL_UNSUPPORTED;
+}
+
 pl_err pl_gguf_write_adapter(const struct pl_merge_files *f, const struct pl_model *m,
                              const struct pl_merge_work *work, const char *path,
                              enum pl_dtype dtype, struct pl_diag *d) {
     struct export x = {.files = f, .model = m, .work = work, .dtype = dtype};
     struct pl_outbox o = {0};
     const char *name;
-    pl_err err = name_tensors(&x, d);
+    pl_err err = check_pairs(f, d);
     if (err != PL_ERR_OK) goto out;
+    PL_TRY_GOTO(name_tensors(&x, d), out);
     PL_TRY_GOTO(pl_outbox_init_file(&o, path, &name, d), out);
     PL_TRY_GOTO(put_file(&x, &o, name, d), out);
     err = pl_outbox_commit(&o, d);

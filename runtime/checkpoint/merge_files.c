@@ -38,31 +38,45 @@ static pl_err add_tensor(struct pl_merge_files *f, const struct pl_param_row *ro
     char name[128];
     pl_model_row_name(row, layer, name);
     snprintf(w.name, sizeof w.name, "%s", name);
-    f->a_of[f->weights.n] = PL_NONE;
+    f->a_of[f->weights.n] = f->whole_of[f->weights.n] = PL_NONE;
     if (row->slot == PL_SLOT_HEAD) f->head = f->weights.n;
     PL_TRY(pl_windows_append(&f->weights, &w, d));
     return add_matrices(f, row, r, layer, d);
 }
 
-/* A head that was the embedding is a tensor of its own once an adapter changes one of the two: a
- * copy of what the embedding is before. */
+/* A head that was the embedding is a tensor of its own once an adapter changes one of the two, or
+ * replaces it: a copy of what the embedding is before. */
 static void set_own_head(struct pl_merge_files *f, const char *name) {
     struct pl_window *head = &f->weights.items[f->head];
     if (f->unties) snprintf(head->name, sizeof head->name, "%s", name);
+}
+
+static pl_err add_wholes(struct pl_merge_files *f, const struct pl_param_row *rows,
+                         struct pl_diag *d) {
+    for (uint32_t i = 0; i < f->weights.n; i++) {
+        struct pl_window w = f->weights.items[i];
+        if (!(f->targets.whole >> w.row & 1)) continue;
+        pl_window_whole_name(&rows[w.row], w.name);
+        f->whole_of[i] = f->matrices.n;
+        PL_TRY(pl_windows_append(&f->matrices, &w, d));
+    }
+    return PL_ERR_OK;
 }
 
 static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, struct pl_diag *d) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = f->unties ? pl_model_modules(m, rows) : pl_model_rows(m, rows);
     f->a_of = pl_malloc((m->layers + 1) * n_rows * sizeof *f->a_of);
-    if (!f->a_of) return pl_host_oom(d, "the list of tensors");
+    f->whole_of = pl_malloc((m->layers + 1) * n_rows * sizeof *f->whole_of);
+    if (!f->a_of || !f->whole_of) return pl_host_oom(d, "the list of tensors");
     for (uint64_t layer = 0; layer < m->layers; layer++)
         for (uint32_t r = 0; r < n_rows; r++)
             if (rows[r].per_layer || layer == 0) PL_TRY(add_tensor(f, &rows[r], r, layer, d));
-    return PL_ERR_OK;
+    f->pairs = f->matrices.n;
+    return add_wholes(f, rows, d);
 }
 
-/* The copy stands behind the pairs of matrices until it was found; it is no part of the merge. */
+/* The copy stands behind the matrices until it was found; it is no part of the merge. */
 static pl_err resolve_matrices(struct pl_merge_files *f, const struct pl_model *m,
                                struct pl_window *copy, struct pl_diag *d) {
     const uint32_t n = f->matrices.n;
@@ -88,7 +102,7 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
     PL_TRY(
         pl_weight_files_open(&f->adapter, adapter_dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
     PL_TRY(pl_adapter_config_targets(&f->config, m, &f->targets, d));
-    f->unties = m->tied && f->targets.once;
+    f->unties = m->tied && (f->targets.once | f->targets.whole);
     PL_TRY(list_tensors(f, m, d));
     struct pl_window copy = {0};
     PL_TRY(resolve_matrices(f, m, &copy, d));
@@ -118,6 +132,7 @@ void pl_merge_files_close(struct pl_merge_files *f) {
     pl_windows_finish(&f->weights);
     pl_windows_finish(&f->matrices);
     free(f->a_of);
+    free(f->whole_of);
     *f = (struct pl_merge_files){0};
 }
 
@@ -158,19 +173,20 @@ static pl_err put_values(const struct writer *x, enum pl_dtype to,
     return x->work->advance(x->work->ctx, bytes, d);
 }
 
-static pl_err pass(const struct writer *x, const struct pl_window *w, struct pl_outbox *o,
-                   struct pl_diag *d) {
+/* `from` in the type of `w`: what is copied, or what replaces it. */
+static pl_err pass(const struct writer *x, const struct pl_window *w, const struct pl_window *from,
+                   struct pl_outbox *o, struct pl_diag *d) {
     struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, PL_NONE);
     uint64_t size = pl_dtype_bytes(w->dtype);
     for (uint64_t at = 0; at < w->count; at += buffers.elements) {
         uint64_t n = pl_u64_min(buffers.elements, w->count - at);
-        if (w->entry->dtype == w->dtype) { /* F2 */
-            PL_TRY(pl_st_read(w->file, w->entry, at * size, buffers.raw, n * size, d));
+        if (from->entry->dtype == w->dtype) { /* F2 */
+            PL_TRY(pl_st_read(from->file, from->entry, at * size, buffers.raw, n * size, d));
             PL_TRY(pl_outbox_write(o, buffers.raw, n * size, d));
             PL_TRY(x->work->advance(x->work->ctx, n * size, d));
             continue;
         }
-        PL_TRY(pl_window_values(w, at, n, &buffers, buffers.values, d));
+        PL_TRY(pl_window_values(from, at, n, &buffers, buffers.values, d));
         PL_TRY(put_values(x, w->dtype, &buffers, n, o, d));
     }
     return PL_ERR_OK;
@@ -195,8 +211,11 @@ static pl_err merge(const struct writer *x, const struct pl_window *w, const str
 static pl_err write_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
                            struct pl_diag *d) {
     const struct writer *x = ctx;
-    uint32_t a = x->files->a_of[w - x->files->weights.items];
-    return a == PL_NONE ? pass(x, w, o, d) : merge(x, w, &x->files->matrices.items[a], o, d);
+    const struct pl_window *of_adapter = x->files->matrices.items;
+    const size_t i = (size_t)(w - x->files->weights.items);
+    const uint32_t a = x->files->a_of[i], whole = x->files->whole_of[i];
+    if (a != PL_NONE) return merge(x, w, &of_adapter[a], o, d);
+    return pass(x, w, whole == PL_NONE ? w : &of_adapter[whole], o, d);
 }
 
 pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,

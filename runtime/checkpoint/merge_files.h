@@ -4,7 +4,8 @@
  * Needs: base, model, program; no device: buffers and the product come from the caller.
  *   F1  every name, shape and type of both sides is found right before a weight byte is read, and
  *       no tensor of the adapter is left without a place
- *   F2  a matrix without adapter whose type stays the same is copied bit for bit
+ *   F2  a matrix without adapter whose type stays the same is copied bit for bit; one that was
+ *       trained whole is that of the adapter's files, in the type of the base's unless asked
  *   F3  sums are fp32; each element is rounded once, to the type of the output
  *   F4  files appear under their names together, or none does (save_set.h)
  * Use: pl_merge_files_open(&f, &model, "base", "adapter", &d);
@@ -19,8 +20,10 @@ struct pl_merge_files {
     struct pl_adapter_config config;
     struct pl_weight_files base, adapter;
     struct pl_windows weights;  /* of the model: `row` is the index in pl_model_modules() */
-    struct pl_windows matrices; /* of the adapter: A, and its B behind it */
+    struct pl_windows matrices; /* of the adapter: A, and its B behind it; then what is whole */
     uint32_t *a_of;             /* owned, [weights.n]: its A among the matrices, or PL_NONE */
+    uint32_t *whole_of;         /* owned, [weights.n]: what replaces it among them, or PL_NONE */
+    uint32_t pairs;             /* matrices that are A or B */
     struct pl_targets targets;
     bool unties;   /* a tied model comes out with a head of its own */
     uint32_t head; /* among the weights; of a tied model only where it is untied */

@@ -176,6 +176,20 @@ static pl_err check_model(const struct pl_weight_files *f, const char *dir, stru
     return PL_ERR_OK;
 }
 
+/* A module that was trained whole, or the copy of the base's head beside an adapter on it. */
+static bool is_whole(const struct pl_adapter_config *c, const char *name) {
+    const size_t length = strlen(name);
+    char end[PL_WINDOW_NAME];
+    if (strcmp(name, PL_WINDOW_BASE_COPY) == 0) return true;
+    for (uint32_t i = 0; i < c->choice.whole.n; i++) {
+        const int n = snprintf(end, sizeof end, ".%s.weight", c->choice.whole.items[i]);
+        if (n > 0 && (size_t)n < sizeof end && (size_t)n <= length &&
+            strcmp(name + length - (size_t)n, end) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The other matrix of the pair: lora_A and lora_B have names of one length. */
 static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_file *file,
                          const struct pl_st_entry *e, uint64_t r, struct pl_diag *d) {
@@ -200,12 +214,14 @@ static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_fil
 static pl_err check_adapter(const struct pl_weight_files *f, const char *dir, struct pl_diag *d) {
     struct pl_adapter_config c;
     PL_TRY(pl_adapter_config_read(&c, dir, d));
-    const uint64_t r = c.r;
-    pl_adapter_config_finish(&c);
+    pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < f->n; i++)
-        for (uint64_t k = 0; k < f->files[i].n; k++)
-            PL_TRY(check_pair(f, &f->files[i], &f->files[i].entries[k], r, d));
-    return PL_ERR_OK;
+        for (uint64_t k = 0; k < f->files[i].n && err == PL_ERR_OK; k++) {
+            const struct pl_st_entry *e = &f->files[i].entries[k];
+            if (!is_whole(&c, e->name)) err = check_pair(f, &f->files[i], e, c.r, d);
+        }
+    pl_adapter_config_finish(&c);
+    return err;
 }
 
 /* --- sets of files -----------------------------------------------------------------------------

@@ -8,8 +8,8 @@
 static pl_err take_list(struct pl_job *job, const char *key, struct pl_text *text,
                         struct pl_diag *d) {
     pl_text_add(text, "]");
-    pl_err err = text->failed ? pl_host_oom(d, "a list")
-                              : pl_job_set(job, key, pl_text_str(text), d);
+    pl_err err =
+        text->failed ? pl_host_oom(d, "a list") : pl_job_set(job, key, pl_text_str(text), d);
     pl_text_finish(text);
     return err;
 }
@@ -43,6 +43,7 @@ static pl_err take_choice(struct pl_job *job, const struct pl_adapter_config *c,
     PL_TRY(take_names(job, "lora_target_modules", &c->choice.modules, d));
     PL_TRY(take_names(job, "lora_exclude_modules", &c->choice.excluded, d));
     PL_TRY(take_names(job, "layers_pattern", &c->choice.lists, d));
+    PL_TRY(take_names(job, "lora_modules_to_save", &c->choice.whole, d));
     return take_layers(job, &c->choice, m, d);
 }
 

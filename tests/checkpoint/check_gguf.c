@@ -305,6 +305,17 @@ START_TEST(alpha_over_rank_is_the_scale_of_rank_stabilised_adapters_too) {
 }
 END_TEST
 
+/* llama.cpp's own converter refuses it, too. */
+START_TEST(what_was_trained_whole_has_no_place_in_it) {
+    struct rig r;
+    save_adapter(&r, &(struct rig_options){.mode = PL_MODE_LORA, .whole = {"embed_tokens"}});
+    FAILS(export_adapter(&r, PL_DTYPE_F32), PL_ERR_MODEL_UNSUPPORTED,
+          "cannot hold `base_model.model.model.embed_tokens.weight`");
+    ck_assert(!exists(in(dir, FILE_NAME)) && !exists(in(dir, FILE_NAME ".tmp")));
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_failure_at_any_write_leaves_no_file) {
     struct rig r;
     save_adapter(&r, &families[0].options);
@@ -334,6 +345,7 @@ int main(void) {
     tcase_add_loop_test(t, values_arrive_and_q_and_k_are_permuted_where_the_base_is, 0, N_FAMILIES);
     tcase_add_loop_test(t, sixteen_bits_hold_the_rounded_values, 0, 2);
     tcase_add_test(t, alpha_over_rank_is_the_scale_of_rank_stabilised_adapters_too);
+    tcase_add_test(t, what_was_trained_whole_has_no_place_in_it);
     tcase_add_test(t, a_failure_at_any_write_leaves_no_file);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);

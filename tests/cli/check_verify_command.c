@@ -40,8 +40,13 @@ static void forget_digests(const char *path) {
 
 static const struct {
     const char *mode, *word;
-} kinds[] = {{"full", NULL},        {"full", "dtype=bf16"},    {"lora", "lora_r=4"},
-             {"qlora", "lora_r=4"}, {"full", "optimizer=sgd"}, {"lora", "optimizer=adamw_8bit"}};
+} kinds[] = {{"full", NULL},
+             {"full", "dtype=bf16"},
+             {"lora", "lora_r=4"},
+             {"qlora", "lora_r=4"},
+             {"full", "optimizer=sgd"},
+             {"lora", "optimizer=adamw_8bit"},
+             {"qlora", "lora_modules_to_save=embed_tokens,lm_head"}};
 
 START_TEST(what_a_run_leaves_is_whole) {
     train(kinds[_i].mode, kinds[_i].word);

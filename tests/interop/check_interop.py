@@ -197,6 +197,9 @@ def check_targets(where, ids):
         "without": (dict(target_modules=SPLIT, exclude_modules=["1.self_attn.q_proj"]), 20),
         "head": (dict(target_modules=["lm_head", "q_proj"], layers_to_transform=[1, 2]), 3),
         "only-head": (dict(target_modules=["lm_head"]), 1),
+        "whole": (dict(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]), 5),
+        "embedding": (dict(target_modules=["lm_head", "v_proj"],
+                           modules_to_save=["embed_tokens"]), 5),
     }
     for name, (chosen, count) in settings.items():
         own = {("lora_" if "modules" in k else "") + k: json.dumps(v) for k, v in chosen.items()}

@@ -33,6 +33,11 @@ static const struct kind kinds[] = {
     {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32, .fused = true},
      {.mode = PL_MODE_LORA, .fused = true}},
     {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16}, {.mode = PL_MODE_LORA, .freeze_layers = 2}},
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16}, /* tied */
+     {.mode = PL_MODE_LORA, .whole = {"embed_tokens"}}},
+    {{.mode = PL_MODE_FULL}, {.mode = PL_MODE_LORA, .whole = {"embed_tokens", "lm_head"}}},
+    {{.mode = PL_MODE_FULL, .untied = true},
+     {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .untied = true, .whole = {"lm_head"}}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -42,7 +47,8 @@ static void fill(struct rig *r, enum pl_category category, float scale) {
     for (uint32_t i = 0; i < r->program->n_tensors; i++) {
         const struct pl_tensor *t = &r->program->tensors[i];
         uint64_t n = t->bytes / pl_dtype_bytes(t->dtype);
-        if (t->category != category || t->role == PL_ROLE_ROPE) continue;
+        bool whole = category == PL_CATEGORY_ADAPTER && t->role == PL_ROLE_WEIGHT && t->trainable;
+        if ((t->category != category && !whole) || t->role == PL_ROLE_ROPE) continue;
         for (uint64_t k = 0; k < n; k++) {
             seed = seed * 1664525u + 1013904223u;
             float v = scale * ((float)(seed >> 8) / (float)(1 << 23) - 1);
@@ -116,15 +122,26 @@ static const struct pl_st_entry *adapter_entry(const struct pl_st_file *f, const
     return pl_st_find(f, name);
 }
 
+/* What a tensor of the merged model is made of: of the base, or the adapter's own that replaces it.
+ * The head of a tied model is the embedding. */
+static float *origin(const struct pl_st_file *base, const struct pl_st_file *adapter,
+                     const char *name, uint64_t *n) {
+    char whole[256];
+    snprintf(whole, sizeof whole, "base_model.model.%s", name);
+    const struct pl_st_entry *e = pl_st_find(adapter, whole);
+    if (e) return values_of(adapter, e, n);
+    if (!(e = pl_st_find(base, name))) e = pl_st_find(base, "model.embed_tokens.weight");
+    return values_of(base, e, n);
+}
+
 /* W + scale B A in double, rounded as the output is; `slack` for the order of fp32 sums. */
 static void check_tensor(const struct pl_st_file *base, const struct pl_st_file *adapter,
                          const struct pl_st_file *merged, const struct pl_st_entry *out,
                          double scale, uint32_t *adapted) {
     uint64_t n, r_in, out_r;
-    const struct pl_st_entry *in_base = pl_st_find(base, out->name);
     const struct pl_st_entry *ea = adapter_entry(adapter, out->name, 'A');
-    float *w = values_of(base, in_base, &n), *got = values_of(merged, out, &n);
-    ck_assert_uint_eq(out->dims[0], in_base->dims[0]);
+    float *w = origin(base, adapter, out->name, &n), *got = values_of(merged, out, &out_r);
+    ck_assert_uint_eq(n, out_r);
     if (!ea) {
         for (uint64_t i = 0; i < n; i++) {
             float want = w[i];
@@ -160,17 +177,25 @@ static void check_tensor(const struct pl_st_file *base, const struct pl_st_file 
 /* dtype PL_DTYPE_COUNT: each tensor in the type of the base's. */
 static uint32_t check_merged(enum pl_dtype dtype, double scale) {
     struct pl_st_file base, adapter, merged;
-    uint32_t adapted = 0;
+    uint32_t adapted = 0, whole = 0;
     OK(pl_st_open(&base, in(dir, "base/model.safetensors"), &diag));
     OK(pl_st_open(&adapter, in(dir, "adapter/adapter_model.safetensors"), &diag));
     OK(pl_st_open(&merged, in(dir, "merged/model.safetensors"), &diag));
-    ck_assert_uint_eq(merged.n, base.n);
+    for (uint64_t i = 0; i < adapter.n; i++)
+        whole += strstr(adapter.entries[i].name, ".lora_") == NULL;
+    const bool unties = whole && !pl_st_find(&base, "lm_head.weight");
+    ck_assert_uint_eq(merged.n, base.n + unties);
     for (uint64_t i = 0; i < merged.n; i++) {
         const struct pl_st_entry *from = pl_st_find(&base, merged.entries[i].name);
+        if (!from) from = pl_st_find(&base, "model.embed_tokens.weight");
         ck_assert_int_eq(merged.entries[i].dtype, dtype == PL_DTYPE_COUNT ? from->dtype : dtype);
         check_tensor(&base, &adapter, &merged, &merged.entries[i], scale, &adapted);
     }
-    ck_assert_uint_eq(adapter.n, 2 * adapted);
+    ck_assert_uint_eq(adapter.n, 2 * adapted + whole);
+    json_t *config = json_load_file(in(dir, "merged/config.json"), 0, NULL);
+    const bool tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
+    ck_assert_int_eq(tied, pl_st_find(&merged, "lm_head.weight") == NULL);
+    json_decref(config);
     pl_st_close(&base);
     pl_st_close(&adapter);
     pl_st_close(&merged);
