@@ -47,7 +47,8 @@
     X(lora_target_modules, LIST, "all-linear", 0, 0, "",                                           \
       "all-linear; a list of modules (q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "        \
       "down_proj) or of ends of their paths (layers.3.mlp.up_proj); or one regular expression "    \
-      "that matches whole paths, such as model.layers.0.self_attn.q_proj; lm_head by name only")   \
+      "that matches whole paths, such as model.layers.0.self_attn.q_proj; embed_tokens and "       \
+      "lm_head by name only")                                                                      \
     X(lora_exclude_modules, LIST, "", 0, 0, "",                                                    \
       "modules that get no adapter although they are targets; written as `lora_target_modules`")   \
     X(layers_to_transform, LIST, "", 0, 0, "",                                                     \

@@ -72,7 +72,7 @@ static const struct {
     const char *suffix, *module;
     enum extent row0, rows;
 } file_rows[] = {
-    {PL_SLOT_EMBED, IN_BOTH, "model.embed_tokens.weight", NULL, X_ZERO, X_V},
+    {PL_SLOT_EMBED, IN_BOTH, "model.embed_tokens.weight", "embed_tokens", X_ZERO, X_V},
     {PL_SLOT_QKV, IN_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_Q},
     {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_Q},
     {PL_SLOT_QKV, IN_SPLIT, "self_attn.k_proj.weight", "k_proj", X_Q, X_K},

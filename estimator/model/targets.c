@@ -60,21 +60,13 @@ static uint32_t list_modules(const struct finder *f, const char *names[PL_MODEL_
     return n;
 }
 
-/* Modules that a decoder has once, which have no adapters here. */
-static bool is_whole(const char *name) {
-    return strcmp(name, "embed_tokens") == 0;
-}
-
 static pl_err refuse_name(struct finder *f, enum pl_target_field field, const char *name) {
     const char *modules[PL_MODEL_MAX_ROWS + 1];
     struct pl_text list = {0};
     uint32_t n = list_modules(f, modules, &list);
     const char *near = pl_text_nearest(name, modules, n);
     f->wrong = field;
-    if (is_whole(name))
-        pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: adapters on `%s` are not supported",
-                    key_of(f, field), name);
-    else if (pl_target_is_pattern(name))
+    if (pl_target_is_pattern(name))
         pl_diag_set(f->d, PL_ERR_CONFIG_RANGE, "`%s`: no module of this model matches `%.60s`",
                     key_of(f, field), name);
     else if (near)
@@ -208,8 +200,7 @@ static pl_err mark_names(struct finder *f, enum pl_target_field field,
     memset(marks, 0, f->m->layers * sizeof *marks);
     for (uint32_t i = 0; i < names->n; i++) {
         PL_TRY(mark_name(f, field, names, i, marks, &found));
-        bool whole = field == PL_TARGET_MODULES && is_whole(names->items[i]);
-        if (!found && (!f->c->of_file || whole)) return refuse_name(f, field, names->items[i]);
+        if (!found && !f->c->of_file) return refuse_name(f, field, names->items[i]);
         any = any || found;
     }
     return any ? PL_ERR_OK : refuse_name(f, field, names->items[0]);

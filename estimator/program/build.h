@@ -109,7 +109,7 @@ size_t pl_build_slot_index(uint32_t layer, enum pl_slot slot);
 
 /* --- job_tensors.c: weights, adapters, gradients, states, tables --- */
 void pl_build_job_tensors(struct pl_builder *b);
-bool pl_build_embedding_trains(const struct pl_builder *b);
+bool pl_build_embedding_trains(const struct pl_builder *b); /* itself, or an adapter on it */
 /* Lowest decoder layer that has anything to train; = layers when none has. */
 uint64_t pl_build_lowest_layer(const struct pl_builder *b);
 

@@ -11,14 +11,19 @@ static bool trains_whole(const struct pl_builder *b, enum pl_slot slot) {
     return !b->s->inference && pl_shape_is_whole(b->s, b->m, slot);
 }
 
+static bool needs_embedding_gradient(const struct pl_builder *b) {
+    return trains_whole(b, PL_SLOT_EMBED) ||
+           (!b->s->inference && pl_shape_adapts(b->s, b->m, PL_SLOT_EMBED));
+}
+
 bool pl_build_embedding_trains(const struct pl_builder *b) {
-    if (trains_whole(b, PL_SLOT_EMBED)) return true;
+    if (needs_embedding_gradient(b)) return true;
     return b->s->mode == PL_MODE_FULL && b->s->freeze_layers == 0;
 }
 
 /* The gradient of the embedding comes through every layer. */
 uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
-    if (trains_whole(b, PL_SLOT_EMBED)) return 0;
+    if (needs_embedding_gradient(b)) return 0;
     uint64_t lowest = pl_u64_min(b->s->freeze_layers, b->m->layers);
     if (!pl_mode_adapts(b->s->mode)) return lowest;
     while (lowest < b->m->layers && !pl_shape_adapted_rows(b->s, lowest))
@@ -115,6 +120,20 @@ static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t l
         a->b[p] = add_adapter_matrix(b, PL_ROLE_LORA_B, slot, layer, row_of_part[p], a->rows[p], r);
 }
 
+/* Rows of A are looked up by token: it is held as PEFT's [r,V] turned round. */
+static void add_embedding_adapter(struct pl_builder *b, const struct pl_param_row *rows,
+                                  uint32_t n_rows) {
+    struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(PL_NONE, PL_SLOT_EMBED)];
+    for (uint32_t i = 0; i < n_rows; i++) {
+        if (rows[i].slot != PL_SLOT_EMBED || !(b->s->lora_targets.once >> i & 1)) continue;
+        *a = (struct pl_adapter_slot){.n_parts = 1, .rows = {(uint32_t)rows[i].cols}};
+        a->a = add_adapter_matrix(b, PL_ROLE_LORA_A, PL_SLOT_EMBED, PL_NONE, i, rows[i].rows,
+                                  b->s->lora_r);
+        a->b[0] = add_adapter_matrix(b, PL_ROLE_LORA_B, PL_SLOT_EMBED, PL_NONE, i, rows[i].cols,
+                                     b->s->lora_r);
+    }
+}
+
 static void add_adapters(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_modules(b->m, rows);
@@ -122,6 +141,7 @@ static void add_adapters(struct pl_builder *b) {
         for (uint32_t s = 0; s < PL_SLOT_COUNT; s++)
             add_slot_adapter(b, s, (uint32_t)l, rows, n_rows);
     add_slot_adapter(b, PL_SLOT_HEAD, PL_NONE, rows, n_rows);
+    add_embedding_adapter(b, rows, n_rows);
 }
 
 static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_role role,

@@ -78,8 +78,12 @@ void pl_build_place_tensors(struct pl_builder *b) {
     b->p->tensors[b->p->clip].place = PL_PLACE_HOST;
 }
 
-static bool runs_on_host(const struct pl_job_shape *s, const struct pl_op *op) {
-    if (op->kind == PL_OP_EMBED) return s->embedding_on_host;
+/* An adapter on the embedding stays on the device. */
+static bool runs_on_host(const struct mover *m, const struct pl_op *op) {
+    const struct pl_job_shape *s = m->b->s;
+    if (op->kind == PL_OP_EMBED)
+        return s->embedding_on_host &&
+               m->b->p->tensors[op->in[PL_EMBED_W].id].role == PL_ROLE_WEIGHT;
     if (op->phase != PL_PHASE_OPTIMIZER || !s->update_on_host) return false;
     bool norm = op->kind == PL_OP_SQUARE_SUM || op->kind == PL_OP_CLIP_SCALE;
     return !norm || norm_is_on_host(s);
@@ -458,10 +462,11 @@ static void take_operands(struct mover *m, const struct pl_operand *from) {
         struct pl_op *op = &m->ops[i];
         op->in = next;
         op->out = next + op->n_in;
-        op->host = runs_on_host(m->b->s, op);
         next += op->n_in + op->n_out;
     }
     memcpy(m->operands, from, (size_t)(next - m->operands) * sizeof *from);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        m->ops[i].host = runs_on_host(m, &m->ops[i]);
 }
 
 /* Takes the ops of the phase out of the program, as if they had not been appended. */

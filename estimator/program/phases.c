@@ -48,18 +48,35 @@ void pl_build_inputs(struct pl_builder *b) {
         in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
 
+static void look_up(struct pl_builder *b, uint32_t table, uint32_t x) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(pl_build_now(b, table))};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, x))};
+    PL_EMIT(b, EMBED, (struct pl_attr){0}, in, out);
+}
+
+/* Rows of a table [V,r], for every token. */
+static uint32_t add_adapter_rows(struct pl_builder *b, const char *name) {
+    return pl_build_step(b, name, PL_ROWS_TOKENS, 0, b->s->lora_r, b->s->adapter_dtype,
+                         PL_CATEGORY_ACTIVATIONS);
+}
+
+/* x[i] = W[id] + s B a[id]: PEFT's lora.Embedding, which drops nothing out. */
 static struct pl_val embed(struct pl_builder *b) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     uint32_t x = pl_build_activation(b, "x0", PL_ROWS_TOKENS, b->m->hidden);
-    struct pl_operand in[] = {pl_arg(b->in.ids),
-                              pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_EMBED)))};
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, x))};
-    PL_EMIT(b, EMBED, (struct pl_attr){0}, in, out);
+    look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x);
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
+    if (ad && b->err == PL_ERR_OK) {
+        uint32_t a = add_adapter_rows(b, "lora_a_out");
+        look_up(b, ad->a, a);
+        pl_build_product(b, pl_arg(pl_build_now(b, a)), pl_build_now(b, ad->b[0]), PL_NONE,
+                         pl_arg(pl_build_now(b, x)), (float)b->s->lora_scale, true);
+    }
     return pl_build_now(b, x);
 }
 
-static void embed_bwd(struct pl_builder *b, uint32_t dx) {
-    uint32_t w = pl_build_weight(b, PL_SLOT_EMBED);
+static void embed_bwd(struct pl_builder *b, uint32_t w, uint32_t dx) {
     if (!pl_build_trains(b, w)) return;
     struct pl_attr attr = {.padding_idx = b->m->pad};
     struct pl_operand g = pl_build_grad(b, w, &attr);
@@ -67,6 +84,22 @@ static void embed_bwd(struct pl_builder *b, uint32_t dx) {
                               g};
     struct pl_operand out[] = {g};
     PL_EMIT(b, EMBED_BWD, attr, in, out);
+}
+
+/* The rows of A are looked up again: they are cheaper to read than to keep. */
+static void adapter_bwd(struct pl_builder *b, uint32_t dx) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
+    const float scale = (float)b->s->lora_scale;
+    if (!ad || b->err != PL_ERR_OK) return;
+    uint32_t a = add_adapter_rows(b, "lora_a_out"), da = add_adapter_rows(b, "d_lora_a_out");
+    b->recompute = true;
+    look_up(b, ad->a, a);
+    b->recompute = false;
+    struct pl_operand dy = pl_arg(pl_build_now(b, dx));
+    pl_build_product_dw(b, dy, pl_arg(pl_build_now(b, a)), ad->b[0], scale);
+    pl_build_product_dx(b, dy, pl_build_now(b, ad->b[0]), pl_arg(pl_build_now(b, da)), scale,
+                        false);
+    embed_bwd(b, ad->a, da);
 }
 
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes) {
@@ -90,7 +123,8 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
         pl_tape_backward(&tapes[l], dx, l > lowest || embedding);
     }
     b->layer = PL_NONE;
-    if (embedding && b->err == PL_ERR_OK) embed_bwd(b, dx);
+    if (embedding && b->err == PL_ERR_OK) embed_bwd(b, pl_build_weight(b, PL_SLOT_EMBED), dx);
+    if (embedding) adapter_bwd(b, dx);
     b->backward = false;
 }
 

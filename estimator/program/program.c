@@ -248,6 +248,8 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
         if (rows[r].slot != t->slot) continue;
         if (t->role == PL_ROLE_WEIGHT)
             n = add_part(out, n, (struct pl_part){r, rows[r].row0, rows[r].rows});
+        else if (t->slot == PL_SLOT_EMBED)
+            n = add_part(out, n, (struct pl_part){r, 0, t->dims[0]});
         else if (pl_shape_adapted_rows(&p->shape, t->layer) >> r & 1) /* stacked in row order */
             n = add_part(out, n, (struct pl_part){r, n * p->shape.lora_r, p->shape.lora_r});
     }

@@ -80,7 +80,7 @@ const char *pl_phase_name(enum pl_phase p);
 enum pl_role {
     PL_ROLE_NONE,
     PL_ROLE_WEIGHT,  /* base weight: slot, layer */
-    PL_ROLE_LORA_A,  /* stacked [parts*r, in] of a slot: slot, layer */
+    PL_ROLE_LORA_A,  /* stacked [parts*r, in] of a slot: slot, layer; of the embedding [V,r] */
     PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_modules) */
     PL_ROLE_CODES,   /* 4-bit codes of one module of a base weight: slot, layer, row */
     PL_ROLE_ABSMAX8, /* 8-bit absmax of CODES `of` */
@@ -254,6 +254,8 @@ static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint6
     return layer < s->freeze_layers ? 0 : pl_targets_of_layer(&s->lora_targets, layer);
 }
 
+/* Whether a slot that stands once has an adapter. */
+bool pl_shape_adapts(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
 /* Whether a slot is a module that is trained whole beside an adapter. */
 bool pl_shape_is_whole(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
 /* The head of a tied model is a tensor of its own, which starts as the embedding, once one of the

@@ -185,6 +185,10 @@ bool pl_shape_is_whole(const struct pl_job_shape *s, const struct pl_model *m, e
     return has_slot(m, s->lora_targets.whole, slot);
 }
 
+bool pl_shape_adapts(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot) {
+    return has_slot(m, s->lora_targets.once, slot);
+}
+
 static pl_err refuse_whole(const struct pl_job *job, struct pl_diag *d, const char *message,
                            const char *hint) {
     pl_job_error(job, PL_KEY_lora_modules_to_save, PL_ERR_CONFIG_CONFLICT, d, "%s", message);
@@ -210,12 +214,21 @@ static pl_err check_whole(const struct pl_job *job, const struct pl_model *m,
 /* The head sees rows gathered from all samples, and masks are drawn by a sample's own positions. */
 static pl_err check_dropout(const struct pl_job *job, const struct pl_model *m,
                             const struct pl_job_shape *s, struct pl_diag *d) {
-    if (job->lora_dropout == 0 || job->inference ||
-        !has_slot(m, s->lora_targets.once, PL_SLOT_HEAD))
+    if (job->lora_dropout == 0 || job->inference || !pl_shape_adapts(s, m, PL_SLOT_HEAD))
         return PL_ERR_OK;
     pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
                  "`lora_dropout` beside an adapter on `lm_head` is not supported");
     pl_diag_hint(d, "remove `lora_dropout`, or take `lm_head` out of `lora_target_modules`");
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err check_frozen_embedding(const struct pl_job *job, const struct pl_model *m,
+                                     const struct pl_job_shape *s, struct pl_diag *d) {
+    if (!job->freeze_layers || job->inference || !pl_shape_adapts(s, m, PL_SLOT_EMBED))
+        return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_freeze_layers, PL_ERR_CONFIG_CONFLICT, d,
+                 "`freeze_layers` beside an adapter on `embed_tokens`");
+    pl_diag_hint(d, "remove `freeze_layers`: `layers_to_transform` chooses layers too");
     return PL_ERR_CONFIG_CONFLICT;
 }
 
@@ -292,5 +305,6 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     PL_TRY(find_targets(job, m, &out->lora_targets, d));
     PL_TRY(check_whole(job, m, out, d));
     PL_TRY(check_dropout(job, m, out, d));
+    PL_TRY(check_frozen_embedding(job, m, out, d));
     return check_adapted(job, m, out, d);
 }

@@ -206,10 +206,14 @@ static pl_err read_config(const char *dir, const struct pl_program *p, struct pl
 static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
                             const struct pl_program *p, struct pl_diag *d) {
     const bool shared = p->model->tied && !pl_shape_unties(&p->shape, p->model);
-    const enum pl_slot slot = shared ? PL_SLOT_EMBED : PL_SLOT_HEAD;
-    const uint32_t base = pl_program_find(p, PL_ROLE_WEIGHT, slot, PL_NONE);
-    if (!p->shape.lora_targets.once || base == PL_NONE) return PL_ERR_OK;
-    return pl_windows_add_base_copy(w, f, p->model, base, d);
+    static const enum pl_slot slots[] = {PL_SLOT_EMBED, PL_SLOT_HEAD};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+        const enum pl_slot holder = shared ? PL_SLOT_EMBED : slots[i];
+        const uint32_t base = pl_program_find(p, PL_ROLE_WEIGHT, holder, PL_NONE);
+        if (!pl_shape_adapts(&p->shape, p->model, slots[i]) || base == PL_NONE) continue;
+        PL_TRY(pl_windows_add_base_copy(w, f, p->model, slots[i], base, d));
+    }
+    return PL_ERR_OK;
 }
 
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {

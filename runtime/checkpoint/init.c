@@ -51,6 +51,9 @@ static pl_err init_adapter(const struct pl_window *w, const struct pl_tensor_io 
     struct start start = {PL_START_UNIFORM, 1.0 / sqrt((double)w->dims[1])};
     if (role == PL_ROLE_WEIGHT) return PL_ERR_OK;
     if (role == PL_ROLE_LORA_B) start = (struct start){PL_START_CONSTANT, 0};
+    if (io->program->tensors[w->tensor].slot == PL_SLOT_EMBED) /* reset_lora_parameters() */
+        start = role == PL_ROLE_LORA_A ? (struct start){PL_START_CONSTANT, 0}
+                                       : (struct start){PL_START_NORMAL, 1};
     return start_window(w, io, seed, STREAM_LORA_A, start, d);
 }
 

@@ -20,8 +20,12 @@ static struct pl_window whole(uint32_t row, uint32_t rank, uint64_t rows, uint64
 
 static pl_err add_matrices(struct pl_merge_files *f, const struct pl_param_row *row, uint32_t r,
                            uint64_t layer, struct pl_diag *d) {
-    struct pl_window a = whole(r, 2, f->config.r, row->cols);
-    struct pl_window b = whole(r, 2, row->rows, f->config.r);
+    uint64_t dims[2][2];
+    pl_window_adapter_dims(row, f->config.r, 'A', dims[0]);
+    pl_window_adapter_dims(row, f->config.r, 'B', dims[1]);
+    struct pl_window a = whole(r, 2, dims[0][0], dims[0][1]);
+    struct pl_window b = whole(r, 2, dims[1][0], dims[1][1]);
+    a.turned = row->slot == PL_SLOT_EMBED;
     uint32_t adapted = row->per_layer ? pl_targets_of_layer(&f->targets, layer) : f->targets.once;
     if (!(adapted >> r & 1)) return PL_ERR_OK;
     pl_window_adapter_name(row, layer, 'A', a.name);
@@ -76,24 +80,42 @@ static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, s
     return add_wholes(f, rows, d);
 }
 
-/* The copy stands behind the matrices until it was found; it is no part of the merge. */
+/* What PEFT saved of the base: a copy for each weight that has an adapter outside the layers. */
+struct copies {
+    struct pl_window window[2];
+    uint32_t weight[2]; /* that it should be equal to */
+    uint32_t n;
+};
+
+/* The copies stand behind the matrices until they were found; they are no part of the merge. */
 static pl_err resolve_matrices(struct pl_merge_files *f, const struct pl_model *m,
-                               struct pl_window *copy, struct pl_diag *d) {
+                               struct copies *copies, struct pl_diag *d) {
     const uint32_t n = f->matrices.n;
-    if (f->targets.once) PL_TRY(pl_windows_add_base_copy(&f->matrices, &f->adapter, m, PL_NONE, d));
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    pl_model_modules(m, rows);
+    for (uint32_t i = 0; i < f->weights.n && copies->n < 2; i++) {
+        const uint32_t r = f->weights.items[i].row, before = f->matrices.n;
+        if (!(f->targets.once >> r & 1)) continue;
+        PL_TRY(pl_windows_add_base_copy(&f->matrices, &f->adapter, m, rows[r].slot, PL_NONE, d));
+        if (f->matrices.n > before) copies->weight[copies->n++] = i;
+    }
     PL_TRY(pl_windows_resolve(&f->matrices, &f->adapter, PL_MATCH_COMPLETE,
                               PL_ERR_CHECKPOINT_MISMATCH, d));
-    if (f->matrices.n > n) *copy = f->matrices.items[n];
+    for (uint32_t i = 0; i < copies->n; i++)
+        copies->window[i] = f->matrices.items[n + i];
     f->matrices.n = n;
     return PL_ERR_OK;
 }
 
-static pl_err check_copy(const struct pl_merge_files *f, const struct pl_window *copy,
-                         struct pl_diag *d) {
-    bool same = true;
-    if (!copy->entry) return PL_ERR_OK;
-    PL_TRY(pl_windows_compare(copy, &f->weights.items[f->head], &same, d));
-    return same ? PL_ERR_OK : pl_window_refuse_copy(copy, d);
+static pl_err check_copies(const struct pl_merge_files *f, const struct copies *copies,
+                           struct pl_diag *d) {
+    for (uint32_t i = 0; i < copies->n; i++) {
+        bool same = true;
+        PL_TRY(
+            pl_windows_compare(&copies->window[i], &f->weights.items[copies->weight[i]], &same, d));
+        if (!same) return pl_window_refuse_copy(&copies->window[i], d);
+    }
+    return PL_ERR_OK;
 }
 
 static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const char *model_dir,
@@ -104,14 +126,14 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
     PL_TRY(pl_adapter_config_targets(&f->config, m, &f->targets, d));
     f->unties = m->tied && (f->targets.once | f->targets.whole);
     PL_TRY(list_tensors(f, m, d));
-    struct pl_window copy = {0};
-    PL_TRY(resolve_matrices(f, m, &copy, d));
+    struct copies copies = {0};
+    PL_TRY(resolve_matrices(f, m, &copies, d));
     if (!model_dir) return PL_ERR_OK;
     PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
     set_own_head(f, "model.embed_tokens.weight");
     PL_TRY(pl_windows_resolve(&f->weights, &f->base, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d));
     set_own_head(f, "lm_head.weight");
-    PL_TRY(check_copy(f, &copy, d));
+    PL_TRY(check_copies(f, &copies, d));
     return m->tied ? pl_windows_check_tied_head(&f->weights, &f->base, d) : PL_ERR_OK;
 }
 
@@ -192,16 +214,38 @@ static pl_err pass(const struct writer *x, const struct pl_window *w, const stru
     return PL_ERR_OK;
 }
 
+/* out[i,j] = w[j, col+i] for n columns of all rows: W + s (B A)^T of an embedding is W + s A^T B^T,
+ * so that A^T takes the place of B, and B^T that of A. */
+static pl_err turned_values(const struct pl_window *w, uint64_t col, uint64_t n,
+                            const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d) {
+    float values[256];
+    const uint64_t rows = w->dims[0], most = sizeof values / sizeof *values;
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t at = 0; at < n; at += most) {
+            const uint64_t some = pl_u64_min(most, n - at);
+            PL_TRY(pl_window_values(w, r * w->dims[1] + col + at, some, buffers, values, d));
+            for (uint64_t i = 0; i < some; i++)
+                out[(at + i) * rows + r] = values[i];
+        }
+    return PL_ERR_OK;
+}
+
 static pl_err merge(const struct writer *x, const struct pl_window *w, const struct pl_window *a,
                     struct pl_outbox *o, struct pl_diag *d) {
     struct pl_merge_buffers buffers = x->work->buffers(x->work->ctx, w->row);
     const struct pl_window *b = a + 1;
     uint64_t cols = w->dims[1], r = b->dims[1], rows = buffers.elements / cols;
-    PL_TRY(pl_window_values(a, 0, a->count, &buffers, buffers.a, d));
+    if (a->turned)
+        PL_TRY(turned_values(b, 0, r, &buffers, buffers.a, d));
+    else
+        PL_TRY(pl_window_values(a, 0, a->count, &buffers, buffers.a, d));
     for (uint64_t row = 0; row < w->dims[0]; row += rows) {
         uint64_t n = pl_u64_min(rows, w->dims[0] - row);
         PL_TRY(pl_window_values(w, row * cols, n * cols, &buffers, buffers.values, d));
-        PL_TRY(pl_window_values(b, row * r, n * r, &buffers, buffers.b, d));
+        if (a->turned)
+            PL_TRY(turned_values(a, row, n, &buffers, buffers.b, d));
+        else
+            PL_TRY(pl_window_values(b, row * r, n * r, &buffers, buffers.b, d));
         PL_TRY(x->work->multiply(x->work->ctx, w->row, n, d));
         PL_TRY(put_values(x, w->dtype, &buffers, n * cols, o, d));
     }

@@ -121,8 +121,42 @@ static pl_err check_copy(const struct pl_window *w, const struct pl_tensor_io *i
     return same ? PL_ERR_OK : pl_window_refuse_copy(w, d);
 }
 
+/* Columns of a turned window that a part of staging holds. */
+static uint64_t columns_of(const struct pl_window *w, uint64_t elements) {
+    return pl_u64_min(elements / w->dims[0], w->dims[1]);
+}
+
+static pl_err too_many_rows(const struct pl_window *w, struct pl_diag *d) {
+    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "a staging buffer holds no column of %s", w->name);
+}
+
+/* The file has [R,C], the tensor [C,R]: some columns at a time. */
+static pl_err load_turned(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
+                          struct pl_diag *d) {
+    const enum pl_dtype from = w->entry->dtype;
+    const uint64_t rows = w->dims[0], cols = w->dims[1], size = pl_dtype_bytes(from);
+    struct piece piece = {0};
+    PL_TRY(cut_staging(io, size, sizeof(float), sizeof(float), &piece, d));
+    const uint64_t most = columns_of(w, piece.elements);
+    float *const as_read = piece.out;
+    if (!most) return too_many_rows(w, d);
+    for (uint64_t col = 0; col < cols; col += most) {
+        const uint64_t n = pl_u64_min(most, cols - col);
+        for (uint64_t r = 0; r < rows; r++)
+            PL_TRY(pl_st_read(w->file, w->entry, (r * cols + col) * size,
+                              (char *)piece.raw + r * n * size, n * size, d));
+        pl_convert_to_f32(as_read, piece.raw, from, n * rows);
+        for (uint64_t r = 0; r < rows; r++)
+            for (uint64_t i = 0; i < n; i++)
+                piece.values[i * rows + r] = as_read[r * n + i];
+        PL_TRY(store_values(w, io, master, &piece, col * rows, n * rows, d));
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *io, uint32_t master,
                           struct pl_diag *d) {
+    if (w->turned) return load_turned(w, io, master, d);
     if (w->is_copy) return check_copy(w, io, d);
     if (w->stored.absmax) return pl_window_load_codes(w, io, d);
     if (w->quantised) return pl_window_quantise(w, io, NULL, d);
@@ -213,11 +247,49 @@ pl_err pl_window_start(const struct pl_window *w, const struct pl_tensor_io *io,
     return w->master == PL_NONE ? PL_ERR_OK : start_in_place(w, io, w->master, values, d);
 }
 
+/* Elements [row, row+rows) x [col, col+n) of the file into piece->out. */
+static pl_err turn_block(const struct pl_window *w, const struct pl_tensor_io *io,
+                         const struct piece *piece, uint64_t row, uint64_t rows, uint64_t col,
+                         uint64_t n, struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->dtype), most = columns_of(w, piece->elements);
+    for (uint64_t at = 0; at < n; at += most) {
+        const uint64_t some = pl_u64_min(most, n - at);
+        PL_TRY(download(io, w->tensor, w->first + (col + at) * w->dims[0], piece->raw,
+                        some * w->dims[0], d));
+        for (uint64_t r = 0; r < rows; r++)
+            for (uint64_t i = 0; i < some; i++)
+                memcpy((char *)piece->out + (r * n + at + i) * size,
+                       (const char *)piece->raw + (i * w->dims[0] + row + r) * size, size);
+    }
+    return PL_ERR_OK;
+}
+
+/* The file wants row after row: as many at a time as half of staging holds, or part of one. */
+static pl_err save_turned(const struct pl_window *w, const struct pl_tensor_io *io,
+                          struct pl_outbox *o, struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->dtype), cols = w->dims[1];
+    struct piece piece = {0};
+    PL_TRY(cut_staging(io, size, 0, size, &piece, d));
+    if (!columns_of(w, piece.elements)) return too_many_rows(w, d);
+    const uint64_t span = pl_u64_min(cols, piece.elements);
+    const uint64_t together = span == cols ? piece.elements / cols : 1;
+    for (uint64_t row = 0, rows; row < w->dims[0]; row += rows) {
+        rows = pl_u64_min(together, w->dims[0] - row);
+        for (uint64_t col = 0, n; col < cols; col += n) {
+            n = pl_u64_min(span, cols - col);
+            PL_TRY(turn_block(w, io, &piece, row, rows, col, n, d));
+            PL_TRY(pl_outbox_write(o, piece.out, rows * n * size, d));
+        }
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
                           struct pl_diag *d) {
     const struct pl_tensor_io *io = ctx;
     struct piece piece = {0};
     uint64_t type_bytes = pl_dtype_bytes(w->dtype);
+    if (w->turned) return save_turned(w, io, o, d);
     PL_TRY(cut_staging(io, type_bytes, 0, 0, &piece, d));
     for (uint64_t at = 0; at < w->count; at += piece.elements) {
         uint64_t n = pl_u64_min(piece.elements, w->count - at);

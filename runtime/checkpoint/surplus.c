@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/windows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,16 +35,24 @@ static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool
 
 /* ---- the base's weight beside an adapter ---- */
 
+static const char *const base_copies[] = {"base_model.model.model.embed_tokens.base_layer.weight",
+                                          "base_model.model.lm_head.base_layer.weight"};
+
+bool pl_window_names_base_copy(const char *name) {
+    return strcmp(name, base_copies[0]) == 0 || strcmp(name, base_copies[1]) == 0;
+}
+
 pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
-                                const struct pl_model *m, uint32_t tensor, struct pl_diag *d) {
-    struct pl_window copy = {.name = PL_WINDOW_BASE_COPY,
-                             .tensor = tensor,
+                                const struct pl_model *m, enum pl_slot slot, uint32_t tensor,
+                                struct pl_diag *d) {
+    struct pl_window copy = {.tensor = tensor,
                              .row = PL_NONE,
                              .master = PL_NONE,
                              .is_copy = true,
                              .rank = 2,
                              .dims = {m->vocab, m->hidden},
                              .count = m->vocab * m->hidden};
+    snprintf(copy.name, sizeof copy.name, "%s", base_copies[slot != PL_SLOT_EMBED]);
     return pl_window_find(f, &copy) ? pl_windows_append(w, &copy, d) : PL_ERR_OK;
 }
 

@@ -158,7 +158,8 @@ static pl_err check_row(const struct pl_weight_files *f, const struct pl_param_r
     pl_model_row_name(row, layer, name);
     snprintf(w.name, sizeof w.name, "%s", name);
     if (!pl_window_find(f, &w)) return missing(f, name, d);
-    if (row->module && w.entry->dtype == PL_DTYPE_U8) return PL_ERR_OK;
+    bool codes = row->module && row->slot != PL_SLOT_EMBED && w.entry->dtype == PL_DTYPE_U8;
+    if (codes) return PL_ERR_OK;
     return check_shape(w.entry, &w, w.file->path, d);
 }
 
@@ -176,11 +177,11 @@ static pl_err check_model(const struct pl_weight_files *f, const char *dir, stru
     return PL_ERR_OK;
 }
 
-/* A module that was trained whole, or the copy of the base's head beside an adapter on it. */
+/* A module that was trained whole, or the base's weight beside an adapter on it. */
 static bool is_whole(const struct pl_adapter_config *c, const char *name) {
     const size_t length = strlen(name);
     char end[PL_WINDOW_NAME];
-    if (strcmp(name, PL_WINDOW_BASE_COPY) == 0) return true;
+    if (pl_window_names_base_copy(name)) return true;
     for (uint32_t i = 0; i < c->choice.whole.n; i++) {
         const int n = snprintf(end, sizeof end, ".%s.weight", c->choice.whole.items[i]);
         if (n > 0 && (size_t)n < sizeof end && (size_t)n <= length &&
@@ -194,9 +195,11 @@ static bool is_whole(const struct pl_adapter_config *c, const char *name) {
 static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_file *file,
                          const struct pl_st_entry *e, uint64_t r, struct pl_diag *d) {
     struct pl_window other = {0};
-    const char *mark = strstr(e->name, ".lora_");
-    const bool a = mark && mark[6] == 'A';
-    if (!mark || (!a && mark[6] != 'B'))
+    static const char plain[] = ".lora_", of_embedding[] = ".lora_embedding_";
+    const char *mark = strstr(e->name, plain);
+    const size_t at = strstr(e->name, of_embedding) ? strlen(of_embedding) : strlen(plain);
+    const bool a = mark && mark[at] == 'A';
+    if (!mark || (!a && mark[at] != 'B'))
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, file->path, 0, 0,
                           "%s: tensor `%s` is no matrix of LoRA", file->path, e->name);
     if (e->rank != 2 || e->dims[a ? 0 : 1] != r) {
@@ -207,7 +210,8 @@ static pl_err check_pair(const struct pl_weight_files *f, const struct pl_st_fil
                           (unsigned long long)r);
     }
     snprintf(other.name, sizeof other.name, "%s", e->name);
-    if (strlen(e->name) < sizeof other.name) other.name[mark - e->name + 6] = a ? 'B' : 'A';
+    if (strlen(e->name) < sizeof other.name)
+        other.name[mark - e->name + (ptrdiff_t)at] = a ? 'B' : 'A';
     return pl_window_find(f, &other) ? PL_ERR_OK : missing(f, other.name, d);
 }
 

@@ -115,7 +115,19 @@ void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char
     pl_model_row_name(row, layer, name);
     char *end = strrchr(name, '.');
     if (end) *end = 0;
-    snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_%c.weight", name, which);
+    if (row->slot == PL_SLOT_EMBED)
+        snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_embedding_%c", name, which);
+    else
+        snprintf(out, PL_WINDOW_NAME, "base_model.model.%s.lora_%c.weight", name, which);
+}
+
+/* Of an embedding A is [r,V] and B [C,r]: what comes in counts tokens. */
+void pl_window_adapter_dims(const struct pl_param_row *row, uint64_t r, char which,
+                            uint64_t out[2]) {
+    const bool looked_up = row->slot == PL_SLOT_EMBED;
+    const uint64_t in = looked_up ? row->rows : row->cols, outs = looked_up ? row->cols : row->rows;
+    out[0] = which == 'A' ? r : outs;
+    out[1] = which == 'A' ? in : r;
 }
 
 static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p, uint32_t id,
@@ -123,12 +135,12 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
                                struct pl_diag *d) {
     const struct pl_tensor *t = &p->tensors[id];
     bool a = t->role == PL_ROLE_LORA_A;
-    struct pl_window item = {
-        .tensor = id,
-        .row = r,
-        .master = find_of(p, PL_ROLE_MASTER, id),
-        .rank = 2,
-        .dims = {a ? p->shape.lora_r : rows[r].rows, a ? rows[r].cols : p->shape.lora_r}};
+    struct pl_window item = {.tensor = id,
+                             .row = r,
+                             .master = find_of(p, PL_ROLE_MASTER, id),
+                             .rank = 2,
+                             .turned = a && t->slot == PL_SLOT_EMBED};
+    pl_window_adapter_dims(&rows[r], p->shape.lora_r, a ? 'A' : 'B', item.dims);
     pl_window_adapter_name(&rows[r], t->layer, a ? 'A' : 'B', item.name);
     return add_window(w, p, item, row0, d);
 }

@@ -19,8 +19,7 @@
 
 #include <jansson.h>
 
-#define PL_WINDOW_NAME      192
-#define PL_WINDOW_BASE_COPY "base_model.model.lm_head.base_layer.weight"
+#define PL_WINDOW_NAME 192
 
 /* The scales of a matrix whose files hold 4-bit codes already. */
 struct pl_stored_codes {
@@ -35,6 +34,7 @@ struct pl_window {
     enum pl_dtype dtype;       /* of the tensor, and of files that are written */
     uint32_t row;              /* index into pl_model_modules() */
     uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
+    bool turned;               /* files have it turned round, all of it: [r,V] for [V,r] */
     bool is_copy;              /* of what `tensor` holds already: loading compares */
     bool quantised;            /* `tensor` holds 4-bit codes; values are quantised on the way */
     uint32_t absmax, absmax8;  /* ids of its scales; absmax8 may be PL_NONE */
@@ -65,10 +65,13 @@ pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base
 void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
 /* One window more, for lists without a program. */
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d);
-/* PEFT saves the weight itself beside an adapter on a head: a window of that copy where the files
- * have one. A base that differs from it is not the one that the adapter was trained on. */
+/* PEFT saves the weight itself beside an adapter on the embedding or the head (`slot`): a window of
+ * that copy where the files have one. A base that differs from it is not the one that the adapter
+ * was trained on. */
 pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
-                                const struct pl_model *m, uint32_t tensor, struct pl_diag *d);
+                                const struct pl_model *m, enum pl_slot slot, uint32_t tensor,
+                                struct pl_diag *d);
+bool pl_window_names_base_copy(const char *name);
 /* PL_ERR_CHECKPOINT_MISMATCH: the base of that copy is another. */
 pl_err pl_window_refuse_copy(const struct pl_window *copy, struct pl_diag *d);
 /* Whether two resolved windows hold the same values, in the narrower of their types. */
@@ -77,6 +80,8 @@ pl_err pl_windows_compare(const struct pl_window *a, const struct pl_window *b, 
 /* PEFT's name of the A or B matrix (`which`) of a module. */
 void pl_window_adapter_name(const struct pl_param_row *row, uint64_t layer, char which,
                             char out[PL_WINDOW_NAME]);
+void pl_window_adapter_dims(const struct pl_param_row *row, uint64_t r, char which,
+                            uint64_t out[2]);
 /* PEFT's name of a module that is trained whole. */
 void pl_window_whole_name(const struct pl_param_row *row, char out[PL_WINDOW_NAME]);
 

@@ -12,6 +12,7 @@
 #define FILE_NAME   "adapter_model.safetensors"
 #define CONFIG_NAME "adapter_config.json"
 #define PREFIX      "base_model.model.model.layers."
+#define EMBEDDING   "base_model.model.model.embed_tokens.lora_embedding_"
 
 static char dir[64];
 static struct pl_diag diag;
@@ -34,6 +35,12 @@ static const struct rig_options kinds[] = {
     {.mode = PL_MODE_LORA, .freeze_layers = 2},
     {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .master = true, .whole = {"lm_head"}},
     {.mode = PL_MODE_QLORA, .untied = true, .whole = {"model.embed_tokens", "lm_head"}},
+    {.mode = PL_MODE_LORA, .target = "embed_tokens", .staging_bytes = 4096},
+    {.mode = PL_MODE_LORA,
+     .adapter_dtype = PL_DTYPE_BF16,
+     .master = true,
+     .target = "embed_tokens",
+     .lora_r = 300},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -94,6 +101,55 @@ START_TEST(a_module_trained_whole_is_saved_with_the_adapter_as_peft_does) {
         pl_st_close(&f);
         rig_close(&r);
     }
+}
+END_TEST
+
+/* lora_embedding_A is [r,V] in files; rows of tokens are what a look-up wants. */
+START_TEST(the_matrices_of_an_embedding_are_pefts) {
+    struct rig r;
+    struct pl_st_file f;
+    float got[4 * 40];
+    rig_open(&r, &(struct rig_options){.mode = PL_MODE_LORA,
+                                       .target = "embed_tokens",
+                                       .staging_bytes = _i ? 1 << 20 : 4096});
+    rig_scramble(&r, 3);
+    const float *a = r.memory[rig_find(&r, PL_ROLE_LORA_A, PL_SLOT_EMBED, PL_NONE)]; /* [40,4] */
+    const void *b = r.memory[rig_find(&r, PL_ROLE_LORA_B, PL_SLOT_EMBED, PL_NONE)];  /* [16,4] */
+    OK(rig_save_adapter(&r.io, dir, &job, &diag));
+    OK(pl_st_open(&f, in(dir, FILE_NAME), &diag));
+    ck_assert_uint_eq(f.n, 2);
+    const struct pl_st_entry *e = pl_st_find(&f, EMBEDDING "A");
+    ck_assert(e && e->rank == 2 && e->dims[0] == 4 && e->dims[1] == 40);
+    OK(pl_st_read(&f, e, 0, got, sizeof got, &diag));
+    for (int k = 0; k < 4; k++)
+        for (int v = 0; v < 40; v++)
+            ck_assert_mem_eq(&got[k * 40 + v], &a[v * 4 + k], sizeof *got);
+    ck_assert_ptr_nonnull(e = pl_st_find(&f, EMBEDDING "B"));
+    ck_assert(e->rank == 2 && e->dims[0] == 16 && e->dims[1] == 4);
+    OK(pl_st_read(&f, e, 0, got, sizeof(float) * 16 * 4, &diag));
+    ck_assert_mem_eq(got, b, sizeof(float) * 16 * 4);
+    pl_st_close(&f);
+    rig_close(&r);
+}
+END_TEST
+
+/* PEFT: A zero, B normal. */
+START_TEST(a_fresh_adapter_on_the_embedding_changes_nothing) {
+    struct rig r;
+    rig_open(&r,
+             &(struct rig_options){.mode = PL_MODE_LORA, .target = "embed_tokens", .lora_r = 64});
+    rig_scramble(&r, 3);
+    OK(pl_adapter_init(&r.io, 42, &diag));
+    const float *a = r.memory[rig_find(&r, PL_ROLE_LORA_A, PL_SLOT_EMBED, PL_NONE)];
+    const float *b = r.memory[rig_find(&r, PL_ROLE_LORA_B, PL_SLOT_EMBED, PL_NONE)];
+    double squares = 0;
+    for (int i = 0; i < 40 * 64; i++)
+        ck_assert(a[i] == 0.0f);
+    for (int i = 0; i < 16 * 64; i++)
+        squares += (double)b[i] * (double)b[i];
+    /* Var x^2 of N(0,1) is 2 */
+    ck_assert(fabs(squares / 1024 - 1) < 4 * sqrt(2.0 / 1024));
+    rig_close(&r);
 }
 END_TEST
 
@@ -323,7 +379,7 @@ static const struct {
     {"target_modules", "\".*proj\"", NULL},
     {"target_modules", "\".*[.](q|k)_proj\"", "target_modules are q_proj, k_proj, lora_target"},
     {"target_modules", "\".*(proj\"", "`.*(proj` has a group without its end, at character 3"},
-    {"target_modules", "\".*\"", "matches `model.embed_tokens`"},
+    {"target_modules", "\".*\"", "matches `model.layers.0.input_layernorm`"},
     {"target_modules", "[]", "`target_modules` names no module"},
     {"target_modules", "{}", "target_modules is not a list of names"},
     {"exclude_modules", "[\"vision_tower\"]", NULL},
@@ -344,7 +400,7 @@ static const struct {
      "[\"down_proj\",\"gate_proj\",\"k_proj\",\"o_proj\",\"q_proj\",\"up_proj\",\"v_proj\",\"lm_"
      "head\"]",
      "down_proj, lm_head, lora_target_modules of this run q_proj"},
-    {"target_modules", "[\"embed_tokens\"]", "adapters on `embed_tokens` are not supported"},
+    {"target_modules", "[\"embed_tokens\"]", "target_modules are embed_tokens, lora_target"},
     {"peft_type", "\"IA3\"", "peft_type is IA3"},
     {"init_lora_weights", "\"pissa\"", "init_lora_weights is pissa"},
     {"init_lora_weights", "\"gaussian\"", NULL},
@@ -497,6 +553,8 @@ int main(void) {
     tcase_add_loop_test(t, a_saved_adapter_loads_bit_for_bit, 0, N_KINDS);
     tcase_add_test(t, a_module_trained_whole_is_saved_with_the_adapter_as_peft_does);
     tcase_add_test(t, a_module_trained_whole_starts_as_the_base_has_it);
+    tcase_add_loop_test(t, the_matrices_of_an_embedding_are_pefts, 0, 2);
+    tcase_add_test(t, a_fresh_adapter_on_the_embedding_changes_nothing);
     tcase_add_test(t, a_copy_that_peft_keeps_tied_is_refused);
     tcase_add_test(t, names_and_shapes_are_pefts);
     tcase_add_test(t, the_stacked_a_is_split_in_row_order);

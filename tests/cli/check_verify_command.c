@@ -46,7 +46,8 @@ static const struct {
              {"qlora", "lora_r=4"},
              {"full", "optimizer=sgd"},
              {"lora", "optimizer=adamw_8bit"},
-             {"qlora", "lora_modules_to_save=embed_tokens,lm_head"}};
+             {"qlora", "lora_modules_to_save=embed_tokens,lm_head"},
+             {"lora", "lora_target_modules=embed_tokens,q_proj"}};
 
 START_TEST(what_a_run_leaves_is_whole) {
     train(kinds[_i].mode, kinds[_i].word);

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from generate import forget_lengths
 
 CASES = pathlib.Path(__file__).parent / "cases"
-NAMES = ("llama-full", "llama-tied-llama3", "qwen2-full", "qwen3-full", "mistral-window", "qwen2-windows", "mistral-yarn", "llama-dynamic", "lora-llama", "lora-rslora", "lora-whole", "lora-whole-tied")
+NAMES = ("llama-full", "llama-tied-llama3", "qwen2-full", "qwen3-full", "mistral-window", "qwen2-windows", "mistral-yarn", "llama-dynamic", "lora-llama", "lora-rslora", "lora-whole", "lora-whole-tied", "lora-embedding-tied")
 LENGTHS = (1, 6, 13)
 NEW = 20
 

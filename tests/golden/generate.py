@@ -276,6 +276,27 @@ CASES = [
         LORA | dict(lora_modules_to_save=["lm_head"], loss_chunk_tokens=8),
         {},
     ),
+    (
+        "lora-embedding",
+        "llama",
+        SMALL,
+        LORA
+        | dict(lora_target_modules=["embed_tokens", "q_proj"], lora_r=3, max_grad_norm=1.0),
+        dict(masked=True),
+    ),
+    (
+        "lora-embedding-tied",
+        "qwen3",
+        SMALL | dict(tie_word_embeddings=True),
+        LORA
+        | dict(
+            lora_target_modules=["embed_tokens", "lm_head", "v_proj"],
+            batch_size=1,
+            gradient_accumulation_steps=2,
+            weight_decay=0.1,
+        ),
+        {},
+    ),
 ]
 
 
@@ -335,7 +356,7 @@ def make_adapter(case_dir, run, gen):
             if "lora_" in name:
                 p.copy_(
                     torch.randn(p.shape, generator=gen)
-                    * (0.08 if "lora_B" in name else p.shape[1] ** -0.5)
+                    * (0.08 if "lora_B" in name or "embedding_A" in name else p.shape[1] ** -0.5)
                 )
             elif "modules_to_save" in name:
                 p.add_(0.05 * torch.randn(p.shape, generator=gen))
@@ -455,7 +476,9 @@ def forget_lengths(model):
 
 
 def trainable(model):
-    plain = lambda name: name.replace(".modules_to_save.", ".").replace(".default.", ".")
+    plain = lambda name: (
+        name.replace(".modules_to_save.", ".").removesuffix(".default").replace(".default.", ".")
+    )
     return {plain(n): p for n, p in model.named_parameters() if p.requires_grad}
 
 

@@ -197,6 +197,7 @@ def check_targets(where, ids):
         "without": (dict(target_modules=SPLIT, exclude_modules=["1.self_attn.q_proj"]), 20),
         "head": (dict(target_modules=["lm_head", "q_proj"], layers_to_transform=[1, 2]), 3),
         "only-head": (dict(target_modules=["lm_head"]), 1),
+        "table": (dict(target_modules=["embed_tokens", "v_proj"]), 4),
         "whole": (dict(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]), 5),
         "embedding": (dict(target_modules=["lm_head", "v_proj"],
                            modules_to_save=["embed_tokens"]), 5),

@@ -518,7 +518,7 @@ START_TEST(a_wrong_lora_target_is_refused_with_the_allowed_ones) {
     } rows[] = {
         {"Qwen2.5-0.5B/config.json", "q_porj", "nearest is `q_proj`", "gate_proj"},
         {"Qwen2.5-0.5B/config.json", "lm_haed", "nearest is `lm_head`", "lm_head"},
-        {"Qwen2.5-0.5B/config.json", "embed_tokens", "adapters on `embed_tokens`", "q_proj"},
+        {"Qwen2.5-0.5B/config.json", "embed_token", "nearest is `embed_tokens`", "embed_tokens"},
         {"Phi-4-mini/config.json", "gate_proj", "`gate_proj`", "gate_up_proj"},
         {"Phi-4-mini/config.json", "something_else", "`something_else`", "qkv_proj"},
     };

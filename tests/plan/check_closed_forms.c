@@ -88,6 +88,26 @@ START_TEST(a_module_trained_whole_holds_what_full_fine_tuning_holds_of_it) {
 }
 END_TEST
 
+START_TEST(an_adapter_on_the_embedding_holds_two_matrices_beside_it) {
+    static const char *const names[] = {"all-linear", "embed_tokens"};
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model(pl_test_models[_i], &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 512);
+    const uint64_t n =
+        pl_model_lora_params(&m, s.lora_targets.rows, 16, 0) + 16 * (m.vocab + m.hidden);
+    ck_assert_int_eq(pl_targets_find(&m, &(struct pl_target_choice){.modules = {names, 2}},
+                                     &s.lora_targets, NULL, NULL),
+                     PL_ERR_OK);
+    pl_test_plan(&p, &s, &m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT), 2 * pl_model_param_count(&m));
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_ADAPTER], 4 * n);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_GRADIENTS], 4 * n);
+    ck_assert_uint_eq(p.plan->ledger[PL_CATEGORY_OPTIMIZER], 8 * n);
+    pl_planned_finish(&p);
+}
+END_TEST
+
 /* Per module of n values: n/2 of codes, n/64 of 8-bit absmax, 4 for every 64 x 256 values, and 4.
  */
 START_TEST(a_4_bit_base_takes_half_a_byte_and_its_scales) {
@@ -306,6 +326,8 @@ int main(void) {
     tcase_add_loop_test(tc, full_fine_tuning_holds_16_bytes_a_parameter, 0, pl_test_n_models);
     tcase_add_loop_test(tc, lora_trains_only_its_adapters, 0, pl_test_n_models);
     tcase_add_loop_test(tc, a_module_trained_whole_holds_what_full_fine_tuning_holds_of_it, 0,
+                        pl_test_n_models);
+    tcase_add_loop_test(tc, an_adapter_on_the_embedding_holds_two_matrices_beside_it, 0,
                         pl_test_n_models);
     tcase_add_loop_test(tc, a_4_bit_base_takes_half_a_byte_and_its_scales, 0, pl_test_n_models);
     tcase_add_test(tc, a_4_bit_head_takes_half_a_byte_and_its_scales);

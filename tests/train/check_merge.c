@@ -38,6 +38,10 @@ static const struct kind kinds[] = {
     {{.mode = PL_MODE_FULL}, {.mode = PL_MODE_LORA, .whole = {"embed_tokens", "lm_head"}}},
     {{.mode = PL_MODE_FULL, .untied = true},
      {.mode = PL_MODE_LORA, .dtype = PL_DTYPE_BF16, .untied = true, .whole = {"lm_head"}}},
+    {{.mode = PL_MODE_FULL, .untied = true},
+     {.mode = PL_MODE_LORA, .untied = true, .target = "embed_tokens", .lora_r = 5}},
+    {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_BF16}, /* tied */
+     {.mode = PL_MODE_LORA, .target = "embed_tokens"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -119,6 +123,9 @@ static const struct pl_st_entry *adapter_entry(const struct pl_st_file *f, const
     char name[256];
     snprintf(name, sizeof name, "base_model.model.%.*s.lora_%c.weight", (int)strlen(weight) - 7,
              weight, which);
+    if (strstr(weight, "embed_tokens"))
+        snprintf(name, sizeof name, "base_model.model.%.*s.lora_embedding_%c",
+                 (int)strlen(weight) - 7, weight, which);
     return pl_st_find(f, name);
 }
 
@@ -157,11 +164,13 @@ static void check_tensor(const struct pl_st_file *base, const struct pl_st_file 
     }
     float *a = values_of(adapter, ea, &r_in);
     float *b = values_of(adapter, adapter_entry(adapter, out->name, 'B'), &out_r);
-    uint64_t r = ea->dims[0], cols = ea->dims[1];
+    uint64_t r = ea->dims[0], in = ea->dims[1], cols = out->dims[1];
+    const bool table = strstr(out->name, "embed_tokens") != NULL; /* B A turned round */
     for (uint64_t i = 0; i < n; i++) {
         double want = w[i];
+        const uint64_t row = table ? i % cols : i / cols, col = table ? i / cols : i % cols;
         for (uint64_t k = 0; k < r; k++)
-            want += scale * b[i / cols * r + k] * a[k * cols + i % cols];
+            want += scale * b[row * r + k] * a[k * in + col];
         /* fp32 sums of at most 5 terms below 4; half a unit of bf16's 8 digits, of fp16's 11 */
         double unit = out->dtype == PL_DTYPE_BF16  ? 0x1p-8
                       : out->dtype == PL_DTYPE_F16 ? 0x1p-11
@@ -183,7 +192,8 @@ static uint32_t check_merged(enum pl_dtype dtype, double scale) {
     OK(pl_st_open(&merged, in(dir, "merged/model.safetensors"), &diag));
     for (uint64_t i = 0; i < adapter.n; i++)
         whole += strstr(adapter.entries[i].name, ".lora_") == NULL;
-    const bool unties = whole && !pl_st_find(&base, "lm_head.weight");
+    const bool unties = !pl_st_find(&base, "lm_head.weight") &&
+                        (whole || adapter_entry(&adapter, "model.embed_tokens.weight", 'A'));
     ck_assert_uint_eq(merged.n, base.n + unties);
     for (uint64_t i = 0; i < merged.n; i++) {
         const struct pl_st_entry *from = pl_st_find(&base, merged.entries[i].name);

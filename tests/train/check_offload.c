@@ -42,6 +42,8 @@ static const struct {
              "adapter_dtype: bf16\n"},
     {"lora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\ndtype: bf16\n"
              "lora_modules_to_save: [embed_tokens, lm_head]\n"},
+    {"lora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\n"
+             "lora_target_modules: [embed_tokens, lm_head, q_proj]\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -125,7 +127,7 @@ static void untie(void) {
 
 /* Of those jobs that train no embedding. */
 START_TEST(an_embedding_looked_up_on_the_host_changes_no_bit) {
-    static const int frozen[] = {5, 8, 9};
+    static const int frozen[] = {5, 8, 9, 12};
     char x[SCRATCH_PATH + 64], y[SCRATCH_PATH + 64];
     int job = frozen[_i];
     make(job, "save_steps: 6\n");
@@ -285,7 +287,7 @@ int main(void) {
     tcase_add_loop_test(tc, an_offloaded_run_is_the_run_itself_bit_for_bit, 0, N_JOBS);
     tcase_add_loop_test(tc, an_offloaded_run_goes_on_from_the_checkpoint_of_a_plain_one_and_back, 0,
                         N_JOBS);
-    tcase_add_loop_test(tc, an_embedding_looked_up_on_the_host_changes_no_bit, 0, 3);
+    tcase_add_loop_test(tc, an_embedding_looked_up_on_the_host_changes_no_bit, 0, 4);
     tcase_add_loop_test(tc, an_embedding_that_is_trained_or_tied_stays, 0, 2);
     tcase_add_test(tc, full_ft_offload_is_all_of_it);
     tcase_add_loop_test(tc, an_update_in_windows_is_the_update_of_the_whole, 0, n_optimizers());

@@ -49,6 +49,8 @@ static const struct {
     {"lora", "batch_size: 3\nlora_r: 4\nlora_modules_to_save: [embed_tokens, lm_head]\n"},
     {"qlora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\ndtype: bf16\n"
               "optimizer: adamw_8bit\nlora_modules_to_save: embed_tokens\n"},
+    {"lora", "batch_size: 2\nlora_r: 5\ndtype: bf16\nadapter_dtype: bf16\n"
+             "lora_target_modules: [embed_tokens, v_proj]\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
