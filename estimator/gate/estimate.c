@@ -4,7 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "estimator/gate/provenance.h"
-#include "estimator/program/merge_program.h"
+#include "estimator/program/build/merge_program.h"
 
 #include <string.h>
 

@@ -1,29 +1,14 @@
-/* program.c - building, naming and finding. */
+/* program.c - what a program has, by name and by role. */
 #include "estimator/program/program.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
-#include "estimator/program/build.h"
-#include "estimator/program/merge_program.h"
+#include "estimator/program/build/merge_program.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Automatic chunk of the loss: logits of about this size keep the products of the head efficient
- * while they stay small beside one layer's activations. */
-#define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
-#define AUTO_CHUNK_MIN    128
-#define AUTO_CHUNK_STEP   64
-#define AUTO_CHUNKS_MAX   512 /* very long batches: larger chunks rather than endless programs */
-#define CHUNKS_MAX        65536
-
-/* First capacities of the lists, ample: memory that is never touched is never there, and a list
- * that doubles is there twice for a moment. */
-#define TENSORS_PER_LAYER 256
-#define OPS_PER_LAYER     256
-#define OPERANDS_PER_OP   6
 
 static const char *const category_names[] = {
 #define X(c, name) name,
@@ -45,136 +30,6 @@ const char *pl_place_name(enum pl_tensor_place p) {
 }
 const char *pl_op_name(enum pl_op_kind k) {
     return pl_op_rows[k].name;
-}
-
-uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens) {
-    uint64_t want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(dtype));
-    want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
-    return pl_u64_max(want, pl_u64_div_up(tokens, AUTO_CHUNKS_MAX));
-}
-
-static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m, uint64_t n) {
-    uint64_t want = s->loss_chunk_tokens;
-    if (want == PL_AUTO) want = pl_program_auto_chunk(m, s->dtype, n);
-    return want == 0 ? n : pl_u64_min(want, n);
-}
-
-static pl_err check_sizes(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d) {
-    if (!pl_u64_mul(s->batch_size, s->max_seq_length, tokens) || *tokens > INT32_MAX) {
-        pl_diag_set(d, PL_ERR_OVERFLOW,
-                    "batch_size x max_seq_length = %" PRIu64 " x %" PRIu64
-                    " tokens is more than 2^31",
-                    s->batch_size, s->max_seq_length);
-        pl_diag_hint(d, "lower `batch_size` or `max_seq_length`");
-        return PL_ERR_OVERFLOW;
-    }
-    if (s->inference) *tokens = pl_build_generate_tokens(s);
-    if (s->batch_size == 0 || s->max_seq_length == 0)
-        return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
-    uint64_t chunk = s->loss_chunk_tokens;
-    if (chunk && chunk != PL_AUTO && *tokens / chunk > CHUNKS_MAX) {
-        pl_diag_set(d, PL_ERR_CONFIG_RANGE,
-                    "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
-                    " tokens into more than %d chunks",
-                    chunk, *tokens, CHUNKS_MAX);
-        pl_diag_hint(d, "raise `loss_chunk_tokens`, or leave it at `auto`");
-        return PL_ERR_CONFIG_RANGE;
-    }
-    return PL_ERR_OK;
-}
-
-static bool builder_init(struct pl_builder *b, uint64_t layers) {
-    struct pl_program *p = b->p;
-    b->cap_tensors = 64 + (uint32_t)layers * TENSORS_PER_LAYER;
-    b->cap_ops = 64 + (uint32_t)layers * OPS_PER_LAYER;
-    b->cap_operands = b->cap_ops * OPERANDS_PER_OP;
-    p->tensors = pl_malloc(b->cap_tensors * sizeof *p->tensors);
-    p->ops = pl_malloc(b->cap_ops * sizeof *p->ops);
-    p->operands = pl_malloc(b->cap_operands * sizeof *p->operands);
-    b->version = pl_malloc(b->cap_tensors * sizeof *b->version);
-    b->grad = pl_malloc(b->cap_tensors * sizeof *b->grad);
-    b->grad_begun = pl_malloc(b->cap_tensors * sizeof *b->grad_begun);
-    b->weight = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
-    bool adapts = pl_mode_adapts(b->s->mode), quantises = b->s->mode == PL_MODE_QLORA;
-    if (adapts) b->adapter = pl_calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
-    if (quantises) b->quant = pl_calloc(layers * PL_SLOT_COUNT, sizeof *b->quant);
-    if (b->s->inference) b->kv = pl_malloc(layers * 2 * sizeof *b->kv);
-    return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
-           b->weight && (b->adapter || !adapts) && (b->quant || !quantises) &&
-           (b->kv || !b->s->inference);
-}
-
-static void builder_finish(struct pl_builder *b) {
-    free(b->version);
-    free(b->grad);
-    free(b->grad_begun);
-    free(b->weight);
-    free(b->adapter);
-    free(b->quant);
-    free(b->kv);
-}
-
-static void build_run(struct pl_builder *b) {
-    pl_build_job_tensors(b);
-    pl_build_place_tensors(b);
-    pl_build_phases(b);
-}
-
-static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
-                     const struct pl_traits *traits, uint64_t tokens,
-                     void (*build)(struct pl_builder *b), struct pl_program **out,
-                     struct pl_diag *d) {
-    *out = NULL;
-    struct pl_program *p = pl_calloc(1, sizeof *p);
-    if (!p) return pl_host_oom(d, "the plan");
-    p->shape = *shape;
-    p->traits = *traits;
-    p->model = m;
-    p->tokens = tokens;
-    p->facts = PL_NONE;
-    /* a packed sample that trains has two tokens at least: one to read, one to predict */
-    p->seqs = shape->batch_size * (shape->packing ? pl_u64_max(shape->max_seq_length / 2, 1) : 1);
-    p->chunk_tokens = chunk_tokens(shape, m, tokens);
-    struct pl_builder b = {.p = p,
-                           .m = m,
-                           .s = &p->shape,
-                           .d = d,
-                           .layer = PL_NONE,
-                           .q = m->heads * m->head_dim,
-                           .k = m->kv_heads * m->head_dim,
-                           .n = tokens,
-                           .n_targets = shape->inference ? shape->batch_size : tokens};
-    if (!builder_init(&b, m->layers)) {
-        b.err = pl_host_oom(d, "the plan");
-    } else {
-        build(&b);
-        pl_build_link_operands(p);
-    }
-    builder_finish(&b);
-    if (b.err != PL_ERR_OK) pl_program_destroy(&p);
-    *out = p;
-    return b.err;
-}
-
-pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
-                         const struct pl_traits *traits, struct pl_program **out,
-                         struct pl_diag *d) {
-    uint64_t tokens = 0;
-    *out = NULL;
-    PL_TRY(check_sizes(shape, &tokens, d));
-    return create(m, shape, traits, tokens, build_run, out, d);
-}
-
-pl_err pl_program_create_merge(const struct pl_model *m, const struct pl_job_shape *shape,
-                               const struct pl_traits *traits, struct pl_program **out,
-                               struct pl_diag *d) {
-    return create(m, shape, traits, 0, pl_build_merge, out, d);
-}
-
-pl_err pl_program_create_adapter_export(const struct pl_model *m, const struct pl_job_shape *shape,
-                                        const struct pl_traits *traits, struct pl_program **out,
-                                        struct pl_diag *d) {
-    return create(m, shape, traits, 0, pl_build_adapter_export, out, d);
 }
 
 void pl_program_destroy(struct pl_program **p) {

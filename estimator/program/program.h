@@ -20,10 +20,10 @@
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
 #include "estimator/model/targets.h"
-#include "estimator/program/dtype.h"
-#include "estimator/program/ops.h"
-#include "estimator/program/optimizers.h"
-#include "estimator/program/quant.h"
+#include "estimator/program/ops/dtype.h"
+#include "estimator/program/ops/ops.h"
+#include "estimator/program/ops/optimizers.h"
+#include "estimator/program/ops/quant.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -17,7 +17,7 @@
 #ifndef PL_RUNTIME_KERNELS_QUANT_H
 #define PL_RUNTIME_KERNELS_QUANT_H
 
-#include "estimator/program/quant.h"
+#include "estimator/program/ops/quant.h"
 
 #include <float.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
-#include "estimator/program/merge_program.h"
+#include "estimator/program/build/merge_program.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 #include "runtime/checkpoint/model_io.h"

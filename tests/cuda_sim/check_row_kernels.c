@@ -1,6 +1,6 @@
 /* check_row_kernels.c - what the CUDA kernels of rows and updates promise beyond their arithmetic:
  * refusals, what a bad index does that only the device can see, and the CPU's random bits. */
-#include "estimator/program/workspace_cuda_rows.h"
+#include "estimator/program/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
 #include "tests/kernels/machine.h"
 

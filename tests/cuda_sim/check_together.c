@@ -1,7 +1,7 @@
 /* check_together.c - calls that run as one: the bits of one by one, in a few launches. */
 #include "estimator/base/checked.h"
-#include "estimator/program/quant.h"
-#include "estimator/program/workspace_cuda_rows.h"
+#include "estimator/program/ops/quant.h"
+#include "estimator/program/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
 #include "tests/cuda_sim/sim.h"
 #include "tests/kernels/machine.h"

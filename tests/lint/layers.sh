@@ -13,6 +13,9 @@ estimator/model: estimator/base/
 estimator/card: estimator/base/
 estimator/rule_of_thumb: estimator/base/
 estimator/program: estimator/base/ estimator/config/ estimator/model/ estimator/card/
+estimator/program/ops: estimator/base/ estimator/config/
+estimator/program/scratch: estimator/base/ estimator/card/ estimator/program/ops/ estimator/program/program.h
+estimator/program/build: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/picture: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/

@@ -21,6 +21,6 @@
 
 #define PL_OP(KIND, name, COST, RUNS, what, INPUTS, OUTPUTS)                                       \
     PL_WITH_KERNEL_##RUNS(pl_err PL_CPU(name)(struct pl_device * dev, const struct pl_call *c);)
-#include "estimator/program/op_rows.h"
+#include "estimator/program/ops/op_rows.h"
 
 #endif

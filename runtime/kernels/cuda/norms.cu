@@ -6,7 +6,7 @@
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/workspace_cuda_rows.h"
+#include "estimator/program/scratch/workspace_cuda_rows.h"
 
 namespace {
 

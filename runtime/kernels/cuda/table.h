@@ -41,7 +41,7 @@ extern "C" {
     PL_WITH_KERNEL_##RUNS(pl_err pl_cuda_##name(struct pl_device *dev, const struct pl_call *c);)  \
         PL_WITH_GROUP_##RUNS(pl_err pl_cuda_##name##_group(                                        \
                                  struct pl_device *dev, const struct pl_call *calls, uint32_t n);)
-#include "estimator/program/op_rows.h"
+#include "estimator/program/ops/op_rows.h"
 
 /* Ends with NULL. */
 #define PL_CUDA_PRELOAD(file) const void *const pl_cuda_preload_##file[]

@@ -1,0 +1,200 @@
+/* build.h - the program under construction; private to estimator/program.
+ *
+ * A builder appends tensors and ops and remembers how often each tensor was written, so that every
+ * operand carries the version it means (R1). Errors are sticky: emit freely, check `err` at the
+ * end.
+ *   B1  `phase`, `layer`, `backward`, `recompute` are stamped on everything that is appended
+ *   B2  a struct pl_val names one content of one tensor; using it after the tensor was rewritten
+ *       is a defect that pl_plan_check reports */
+#ifndef PL_ESTIMATOR_PROGRAM_BUILD_BUILD_H
+#define PL_ESTIMATOR_PROGRAM_BUILD_BUILD_H
+
+#include "estimator/program/program.h"
+
+struct pl_val {
+    uint32_t id, version;
+};
+#define PL_NO_VAL ((struct pl_val){PL_NONE, 0})
+
+/* Adapters of one slot of one layer: the modules of the slot that are targeted, in row order. */
+struct pl_adapter_slot {
+    uint32_t n_parts, a; /* a: stacked [n_parts*r, in] */
+    uint32_t b[PL_MAX_PARTS];
+    uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS]; /* columns of the slot's output */
+};
+
+/* The modules of a slot of one layer in 4 bits, in row order. */
+struct pl_quant_slot {
+    uint32_t n_parts;
+    uint32_t codes[PL_MAX_PARTS], absmax[PL_MAX_PARTS];
+    uint32_t absmax8[PL_MAX_PARTS]; /* PL_NONE without double quantisation */
+    uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS];
+};
+
+struct pl_inputs { /* of a phase */
+    struct pl_val ids, order, positions, offsets, samples, target_rows, targets;
+};
+
+struct pl_builder {
+    struct pl_program *p;
+    const struct pl_model *m;
+    const struct pl_job_shape *s;
+    struct pl_diag *d;
+    pl_err err;
+    uint32_t cap_tensors, cap_ops, cap_operands;
+    uint32_t *version; /* per tensor: writes so far */
+    uint32_t *grad;    /* per tensor: its gradient, PL_NONE */
+    bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
+    enum pl_phase phase;
+    uint32_t layer;
+    bool backward, recompute, training;
+    bool host; /* ops run on the host */
+    struct pl_inputs in;
+    uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
+    struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
+    struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
+    uint32_t rope[2];                /* tables; [1] only of longrope and dynamic */
+    uint32_t query_rope;             /* PL_NONE: queries turn by the table of keys */
+    uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
+    uint32_t partials;
+    uint32_t n_trainable;
+    uint64_t q, k, n;   /* Q, K columns; N tokens */
+    uint64_t n_targets; /* capacity of target rows: N, or the sequences of inference */
+};
+
+/* --- build.c --- */
+uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t);
+/* A STEP tensor of the current phase and layer: [rows of kind, cols] in the activation dtype. */
+uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,
+                             uint64_t cols);
+/* The same with dtype and category chosen, rows at capacity N unless FIXED with `n`. */
+uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
+                       uint64_t cols, enum pl_dtype dtype, enum pl_category category);
+struct pl_val pl_build_now(const struct pl_builder *b, uint32_t id); /* current content */
+
+struct pl_operand pl_arg(struct pl_val v);
+struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols);
+struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows);
+extern const struct pl_operand pl_arg_none;
+
+/* Appends an op; version numbers of the outputs are filled in (operands given by id and window). */
+void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr,
+                 const struct pl_operand *in, uint32_t n_in, const struct pl_operand *out,
+                 uint32_t n_out);
+/* Points every op at its operands once the list has stopped moving. */
+void pl_build_link_operands(struct pl_program *p);
+/* The same of a kind of op_rows.h: the numbers of operands are those of its row. */
+#define PL_EMIT(b, KIND, attr, in, out)                                                            \
+    do {                                                                                           \
+        _Static_assert(sizeof(in) / sizeof *(in) == PL_##KIND##_N_IN, #KIND ": inputs");           \
+        _Static_assert(sizeof(out) / sizeof *(out) == PL_##KIND##_N_OUT, #KIND ": outputs");       \
+        pl_build_op((b), PL_OP_##KIND, (attr), (in), PL_##KIND##_N_IN, (out), PL_##KIND##_N_OUT);  \
+    } while (0)
+
+/* Workspace operand of an op about to be appended; absent when the back-end needs none. */
+struct pl_operand pl_build_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                     const struct pl_attr *attr, uint64_t rows, uint64_t cols);
+/* The same of a product: its inputs and its output. */
+struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_kind kind,
+                                             const struct pl_attr *attr, struct pl_operand x,
+                                             struct pl_operand w, struct pl_operand y);
+
+/* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
+bool pl_build_trains(const struct pl_builder *b, uint32_t tensor);       /* PL_NONE: false */
+uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
+const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);
+/* Of a slot in the builder's lists: what stands once (PL_NONE) has its place in layer 0. */
+size_t pl_build_slot_index(uint32_t layer, enum pl_slot slot);
+
+/* --- job_tensors.c: weights, adapters, gradients, states, tables --- */
+void pl_build_job_tensors(struct pl_builder *b);
+bool pl_build_embedding_trains(const struct pl_builder *b); /* itself, or an adapter on it */
+/* Lowest decoder layer that has anything to train; = layers when none has. */
+uint64_t pl_build_lowest_layer(const struct pl_builder *b);
+
+/* --- quantised.c: base weights in 4 bits --- */
+bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot);
+void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer);
+/* The matrix of a slot as products want it: the weight itself, or, of a slot in 4 bits, a transient
+ * copy that ops appended here write. */
+struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot);
+/* Rows of the head that are products' operand at a time: V, unless the head is in 4 bits. */
+uint64_t pl_build_head_piece(const struct pl_builder *b);
+/* The piece from row0 on, a multiple of pl_build_head_piece(), as for pl_build_matrix. */
+struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows);
+
+/* --- states.c: what an optimizer keeps for each trainable tensor, and the ops that use it --- */
+void pl_build_states(struct pl_builder *b);
+void pl_build_updates(struct pl_builder *b);
+
+/* --- linear.c: a fused matrix with its bias and adapters --- */
+/* y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */
+struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
+/* Only a = x A^T, for a recomputation that does not need y. */
+struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
+/* Gradients of weight, bias and adapters, and dx = dy W (+ adapters) when dx is not PL_NONE.
+ * x and a may be PL_NO_VAL when pl_build_linear_needs_x says so. */
+void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                         struct pl_val x, struct pl_val a, uint32_t dx);
+bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
+
+/* The products alone, with their workspace: y (=|+=) alpha x w^T + bias, dw (+)= alpha dy^T x into
+ * the gradient of w, dx (=|+=) alpha dy w. */
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
+                      struct pl_operand y, float alpha, bool add);
+void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
+                         uint32_t w, float alpha);
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
+                         struct pl_operand dx, float alpha, bool add);
+
+/* --- block.c: one decoder layer --- */
+struct pl_tape; /* tape.h */
+/* trunk: residual; pending: output of the layer below, not yet added, or PL_NO_VAL. Returns the
+ * layer's output, not yet added to the returned trunk; the tape knows its gradient. */
+struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
+                             struct pl_tape *tape);
+
+/* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
+/* logits[.,V] = h W^T, in pieces of the vocabulary where W is in 4 bits, and an adapter's part.
+ * Returns the adapter's a[.,r], absent without one. */
+struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
+                                  struct pl_operand logits);
+/* h = norm(xs), xs = (pending + trunk)[target_rows]; sum and rstd (nullable) get xs and what the
+ * norm's gradient needs. */
+struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
+                                 struct pl_val *sum, struct pl_val *rstd);
+/* dx (PL_NONE: nobody below needs it) receives the gradient of the trunk. */
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx);
+
+/* --- phases.c --- */
+void pl_build_phases(struct pl_builder *b);
+void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase);
+void pl_build_end_phase(struct pl_builder *b);
+/* Fills b->in with what the trainer uploads before a micro-batch; no targets for GENERATE. */
+void pl_build_inputs(struct pl_builder *b);
+/* Forward through all layers; tapes (nullable) gets one a layer. Returns the last output, not yet
+ * added to *trunk. */
+struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes);
+
+/* --- inference.c --- */
+/* Tokens that one run of GENERATE computes at most. */
+uint64_t pl_build_generate_tokens(const struct pl_job_shape *s);
+void pl_build_kv_cache(struct pl_builder *b); /* job tensors */
+/* Keys and values of this run into the cache, then attention over it. Returns o. */
+struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
+                                        struct pl_val qkv);
+void pl_build_generate_phase(struct pl_builder *b);
+
+/* --- merge_program.c --- */
+void pl_build_merge(struct pl_builder *b);
+void pl_build_adapter_export(struct pl_builder *b);
+
+/* --- offload.c: host memory --- */
+/* Which job tensors live there; before the first op. */
+void pl_build_place_tensors(struct pl_builder *b);
+/* Rewrites the phase at hand, complete, so that every op finds its operands in the memory that it
+ * can reach. */
+void pl_build_offload(struct pl_builder *b);
+
+#endif

@@ -1,0 +1,203 @@
+/* head.c - from the trunk to the loss and back.
+ *
+ * Only supervised rows go through the head. Logits exist a chunk at a time; cross entropy turns
+ * them into their own gradient in place, and d h overwrites h chunk by chunk, so the head needs two
+ * [T,C] buffers and one [chunk,V] whatever the vocabulary. */
+#include "estimator/program/build/build.h"
+
+#include "estimator/base/checked.h"
+
+/* A buffer that every chunk uses again. */
+static uint32_t add_chunk(struct pl_builder *b, const char *name, uint64_t rows, uint64_t cols,
+                          enum pl_dtype dtype, enum pl_category category) {
+    return pl_build_tensor(b, (struct pl_tensor){.name = name,
+                                                 .layer = PL_NONE,
+                                                 .dims = {rows, cols, 1},
+                                                 .rows = PL_ROWS_TARGETS,
+                                                 .dtype = dtype,
+                                                 .category = category,
+                                                 .scope = PL_SCOPE_STEP,
+                                                 .phase = b->phase,
+                                                 .of = PL_NONE});
+}
+
+/* The chunk's rows at the top of such a buffer. */
+static struct pl_operand chunk_window(const struct pl_builder *b, uint32_t id, uint64_t row0,
+                                      uint64_t nrows) {
+    struct pl_operand w = pl_arg_rows(pl_build_now(b, id), 0, nrows);
+    w.batch_row = (uint32_t)row0;
+    return w;
+}
+
+/* An operand as it is after the ops that were appended meanwhile. */
+static struct pl_operand renewed(const struct pl_builder *b, struct pl_operand o) {
+    o.version = pl_build_now(b, o.id).version;
+    return o;
+}
+
+/* Of as many rows as the logits: a = h A^T on the way up, da = s dlogits B on the way down. */
+static uint32_t add_adapter_rows(struct pl_builder *b, const char *name,
+                                 const struct pl_operand *logits) {
+    const uint64_t rows = b->p->tensors[logits->id].dims[0];
+    return add_chunk(b, name, rows, b->s->lora_r, b->s->adapter_dtype, PL_CATEGORY_ACTIVATIONS);
+}
+
+/* The rows of `id` that belong to the logits of a window. */
+static struct pl_operand beside(const struct pl_builder *b, uint32_t id,
+                                const struct pl_operand *logits) {
+    return logits->nrows ? chunk_window(b, id, logits->batch_row, logits->nrows)
+                         : pl_arg(pl_build_now(b, id));
+}
+
+/* logits += s (h A^T) B^T; the rows of h A^T, or nothing. */
+static struct pl_operand adapter_logits(struct pl_builder *b, struct pl_operand h,
+                                        struct pl_operand logits) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_HEAD);
+    if (!ad || b->err != PL_ERR_OK) return pl_arg_none;
+    const uint32_t a = add_adapter_rows(b, "lora_a_out", &logits);
+    pl_build_product(b, h, pl_build_now(b, ad->a), PL_NONE, beside(b, a, &logits), 1.0f, false);
+    pl_build_product(b, beside(b, a, &logits), pl_build_now(b, ad->b[0]), PL_NONE,
+                     renewed(b, logits), (float)b->s->lora_scale, true);
+    return beside(b, a, &logits);
+}
+
+/* Gradients of A and B, before dh overwrites h; da for dh. */
+static struct pl_operand adapter_logits_bwd(struct pl_builder *b, struct pl_operand h,
+                                            struct pl_operand dl, struct pl_operand a) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_HEAD);
+    const float scale = (float)b->s->lora_scale;
+    if (!ad || b->err != PL_ERR_OK) return pl_arg_none;
+    const uint32_t da = add_adapter_rows(b, "d_lora_a_out", &dl);
+    pl_build_product_dw(b, dl, a, ad->b[0], scale);
+    pl_build_product_dx(b, dl, pl_build_now(b, ad->b[0]), beside(b, da, &dl), scale, false);
+    pl_build_product_dw(b, beside(b, da, &dl), h, ad->a, 1.0f);
+    return beside(b, da, &dl);
+}
+
+static struct pl_operand piece_of(struct pl_operand logits, uint64_t col, uint64_t cols) {
+    logits.col = (uint32_t)col;
+    logits.cols = (uint32_t)cols;
+    return logits;
+}
+
+struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
+                                  struct pl_operand logits) {
+    const uint64_t vocab = b->m->vocab, piece = pl_build_head_piece(b);
+    for (uint64_t col = 0; col < vocab && b->err == PL_ERR_OK; col += piece) {
+        const uint64_t cols = pl_u64_min(piece, vocab - col);
+        struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
+        struct pl_operand out[] = {piece_of(logits, col, cols)};
+        struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, h, w, out[0]);
+        struct pl_operand in[] = {h, w, pl_arg_none, ws, pl_arg_none};
+        PL_EMIT(b, LINEAR, attr, in, out);
+    }
+    return adapter_logits(b, h, logits);
+}
+
+static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uint64_t nrows) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
+    struct pl_operand l = chunk_window(b, logits, row0, nrows);
+    struct pl_operand loss = pl_arg(pl_build_now(b, b->p->loss));
+    struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
+    struct pl_operand out[] = {l, loss};
+    PL_EMIT(b, CROSS_ENTROPY, attr, in, out);
+}
+
+/* d h = d logits W + da A, over h: the sum over pieces of the vocabulary and of the adapter. */
+static void chunk_dh(struct pl_builder *b, struct pl_operand h, struct pl_operand dl,
+                     struct pl_operand da) {
+    const uint64_t vocab = b->m->vocab, piece = pl_build_head_piece(b);
+    for (uint64_t col = 0; col < vocab && b->err == PL_ERR_OK; col += piece) {
+        const uint64_t cols = pl_u64_min(piece, vocab - col);
+        struct pl_attr attr = {.alpha = 1.0f, .accumulate = col ? PL_ACC_ADD : PL_ACC_WRITE};
+        struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
+        struct pl_operand part = piece_of(dl, col, cols);
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, part, w, h);
+        h = renewed(b, h);
+        struct pl_operand in[] = {part, w, ws, col ? h : pl_arg_none}, out[] = {h};
+        PL_EMIT(b, LINEAR_DX, attr, in, out);
+    }
+    if (da.id == PL_NONE || b->err != PL_ERR_OK) return;
+    const struct pl_val a = pl_build_now(b, pl_build_adapter(b, PL_SLOT_HEAD)->a);
+    pl_build_product_dx(b, da, a, renewed(b, h), 1.0f, true);
+}
+
+static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits,
+                      struct pl_operand a, bool need_dh) {
+    if (b->err != PL_ERR_OK) return;
+    uint32_t w = pl_build_weight(b, PL_SLOT_HEAD);
+    struct pl_operand dl = chunk_window(b, logits, h.row0, h.nrows);
+    if (pl_build_trains(b, w)) {
+        struct pl_attr attr = {.alpha = 1.0f};
+        struct pl_operand g = pl_build_grad(b, w, &attr);
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dl, h, g);
+        struct pl_operand in[] = {dl, h, ws, g}, out[] = {g};
+        PL_EMIT(b, LINEAR_DW, attr, in, out);
+    }
+    struct pl_operand da = adapter_logits_bwd(b, h, dl, a);
+    if (need_dh) chunk_dh(b, h, dl, da);
+}
+
+static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val rstd, uint32_t h,
+                          bool need_dx) {
+    if (b->err != PL_ERR_OK) return;
+    uint32_t w = pl_build_weight(b, PL_SLOT_NORMF);
+    struct pl_attr attr = {0};
+    struct pl_operand dw = pl_arg_none, ws = pl_arg_none;
+    if (pl_build_trains(b, w)) {
+        dw = pl_build_grad(b, w, &attr);
+        ws = pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden);
+    }
+    struct pl_operand dy = pl_arg(pl_build_now(b, h));
+    struct pl_operand dx = need_dx ? dy : pl_arg_none;
+    struct pl_operand in[] = {dy, pl_arg(xs), pl_arg(pl_build_now(b, w)), pl_arg(rstd), ws, dx, dw};
+    struct pl_operand out[] = {dx, dw};
+    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
+}
+
+struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
+                                 struct pl_val *sum, struct pl_val *rstd) {
+    if (b->err != PL_ERR_OK) return PL_NO_VAL;
+    b->layer = PL_NONE;
+    uint32_t xs = pl_build_activation(b, "xs", PL_ROWS_TARGETS, b->m->hidden);
+    uint32_t h = pl_build_activation(b, "h", PL_ROWS_TARGETS, b->m->hidden);
+    uint32_t s =
+        pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
+    struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
+    struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
+    PL_EMIT(b, GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
+    struct pl_operand norm_in[] = {pl_arg(pl_build_now(b, xs)),
+                                   pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_NORMF)))};
+    struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
+    PL_EMIT(b, RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
+    if (sum) *sum = pl_build_now(b, xs);
+    if (rstd) *rstd = pl_build_now(b, s);
+    return pl_build_now(b, h);
+}
+
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx) {
+    struct pl_val xs = PL_NO_VAL, rstd = PL_NO_VAL;
+    const uint32_t h = pl_build_head_rows(b, trunk, pending, &xs, &rstd).id;
+    if (b->err != PL_ERR_OK) return;
+    bool need_dh = dx != PL_NONE || pl_build_trains(b, pl_build_weight(b, PL_SLOT_NORMF));
+    uint32_t logits =
+        add_chunk(b, "logits", b->p->chunk_tokens, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
+    uint64_t chunk = b->p->chunk_tokens;
+    for (uint64_t row = 0; row < b->n && b->err == PL_ERR_OK; row += chunk) {
+        uint64_t nrows = pl_u64_min(chunk, b->n - row);
+        struct pl_operand hc = pl_arg_rows(pl_build_now(b, h), row, nrows);
+        struct pl_operand a = pl_build_logits(b, hc, chunk_window(b, logits, row, nrows));
+        chunk_loss(b, logits, row, nrows);
+        if (b->training) chunk_bwd(b, hc, logits, a, need_dh);
+    }
+    if (!b->training || !need_dh) return;
+    b->backward = true;
+    head_norm_bwd(b, xs, rstd, h, dx != PL_NONE);
+    if (dx == PL_NONE || b->err != PL_ERR_OK) return;
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, h)), pl_arg(b->in.target_rows)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
+    PL_EMIT(b, SCATTER_ROWS, (struct pl_attr){0}, in, out);
+}

@@ -1,0 +1,82 @@
+/* inference.c - inference: the KV cache, attention over it, and the one phase that serves prompts
+ * and single tokens alike.
+ *
+ * A run of GENERATE holds a piece of every sequence that has tokens to compute: up to `tokens` of
+ * prompts, or one each, in a prefix of the same rows. Only rows that a token is wanted from go
+ * through the head, at most one a sequence. */
+#include "estimator/program/build/build.h"
+
+#include "estimator/base/checked.h"
+
+/* Prompt tokens computed at once. Products reach the speed of the machine with fewer; more would
+ * only enlarge the activations. */
+#define PROMPT_TOKENS 512
+
+/* Room for one token of every sequence at least. */
+uint64_t pl_build_generate_tokens(const struct pl_job_shape *s) {
+    uint64_t all = s->batch_size * s->max_seq_length; /* check_sizes: below 2^31 */
+    return pl_u64_max(s->batch_size, pl_u64_min(all, PROMPT_TOKENS));
+}
+
+static uint32_t add_cache(struct pl_builder *b, const char *name, enum pl_role role,
+                          uint64_t layer) {
+    return pl_build_tensor(
+        b, (struct pl_tensor){.name = name,
+                              .layer = (uint32_t)layer,
+                              .dims = {b->s->batch_size * b->s->max_seq_length, b->k, 1},
+                              .dtype = b->s->dtype,
+                              .category = PL_CATEGORY_KV_CACHE,
+                              .scope = PL_SCOPE_JOB,
+                              .role = role,
+                              .of = PL_NONE});
+}
+
+void pl_build_kv_cache(struct pl_builder *b) {
+    for (uint64_t l = 0; l < b->m->layers; l++) {
+        b->kv[2 * l] = add_cache(b, "k_cache", PL_ROLE_KEYS, l);
+        b->kv[2 * l + 1] = add_cache(b, "v_cache", PL_ROLE_VALUES, l);
+    }
+}
+
+struct pl_val pl_build_cached_attention(struct pl_builder *b, struct pl_attr attr, struct pl_val qk,
+                                        struct pl_val qkv) {
+    uint32_t k = b->kv[2 * b->layer], v = b->kv[2 * b->layer + 1];
+    struct pl_operand pos = pl_arg(b->in.positions), offsets = pl_arg(b->in.offsets);
+    attr.context = (uint32_t)b->s->max_seq_length;
+    struct pl_operand kc = pl_arg(pl_build_now(b, k)), vc = pl_arg(pl_build_now(b, v));
+    struct pl_operand new_kv[] = {
+        pl_arg_cols(qk, b->q, b->k), pl_arg_cols(qkv, b->q + b->k, b->k), pos, offsets, kc, vc};
+    struct pl_operand cache[] = {kc, vc};
+    PL_EMIT(b, KV_APPEND, attr, new_kv, cache);
+
+    uint32_t o = pl_build_activation(b, "o", PL_ROWS_TOKENS, b->q);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_CACHED, &attr, b->n, b->q);
+    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q),
+                              pl_arg(pl_build_now(b, k)),
+                              pl_arg(pl_build_now(b, v)),
+                              pos,
+                              offsets,
+                              ws};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, o))};
+    PL_EMIT(b, ATTENTION_CACHED, attr, in, out);
+    return pl_build_now(b, o);
+}
+
+/* In fp32 whatever the weights are stored in: tokens are chosen by differences of logits, and the
+ * buffer is a row a sequence. */
+static void last_logits(struct pl_builder *b, struct pl_val h) {
+    if (b->err != PL_ERR_OK) return;
+    uint32_t logits = pl_build_step(b, "logits", PL_ROWS_TARGETS, 0, b->m->vocab, PL_DTYPE_F32,
+                                    PL_CATEGORY_LOGITS);
+    if (b->err != PL_ERR_OK) return;
+    b->p->tensors[logits].role = PL_ROLE_LOGITS;
+    pl_build_logits(b, pl_arg(h), pl_arg(pl_build_now(b, logits)));
+}
+
+void pl_build_generate_phase(struct pl_builder *b) {
+    pl_build_begin_phase(b, PL_PHASE_GENERATE);
+    pl_build_inputs(b);
+    struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
+    if (b->err == PL_ERR_OK) last_logits(b, pl_build_head_rows(b, trunk, pending, NULL, NULL));
+    pl_build_end_phase(b);
+}

@@ -1,0 +1,173 @@
+/* linear.c - a fused matrix: product, bias, adapters; forward and backward.
+ *
+ * With adapters (Hu et al., LoRA, arXiv 2106.09685): y = W x + b + s B (A d(x)), d = dropout. The A
+ * matrices of one fused weight read the same input, so they are stacked into one skinny product. */
+#include "estimator/program/build/build.h"
+
+static bool adapter_drops(const struct pl_builder *b) {
+    return b->training && b->s->lora_dropout > 0;
+}
+
+/* One mask per fused matrix and layer. */
+static uint32_t dropout_site(const struct pl_builder *b, enum pl_slot slot) {
+    return b->layer * PL_SLOT_COUNT + slot;
+}
+
+static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
+    if (!adapter_drops(b) || b->err != PL_ERR_OK) return x;
+    uint32_t y = pl_build_activation(b, "dropped", PL_ROWS_TOKENS, b->p->tensors[x.id].dims[1]);
+    struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
+    struct pl_operand in[] = {pl_arg(x), pl_arg(b->in.offsets), pl_arg(b->in.samples)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, y))};
+    PL_EMIT(b, DROPOUT, attr, in, out);
+    return pl_build_now(b, y);
+}
+
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
+                      struct pl_operand y, float alpha, bool add) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
+    struct pl_operand wo = pl_arg(w);
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, x, wo, y);
+    struct pl_operand in[] = {x, wo, bias == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, bias)),
+                              ws, add ? y : pl_arg_none};
+    struct pl_operand out[] = {y};
+    PL_EMIT(b, LINEAR, attr, in, out);
+}
+
+struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
+    if (!ad || b->err != PL_ERR_OK) return PL_NO_VAL;
+    struct pl_val xd = dropped_input(b, slot, x);
+    uint32_t a = pl_build_step(b, "lora_a_out", PL_ROWS_TOKENS, 0, ad->n_parts * b->s->lora_r,
+                               b->s->adapter_dtype, PL_CATEGORY_ACTIVATIONS);
+    pl_build_product(b, pl_arg(xd), pl_build_now(b, ad->a), PL_NONE, pl_arg(pl_build_now(b, a)),
+                     1.0f, false);
+    return pl_build_now(b, a);
+}
+
+static enum pl_slot bias_slot(enum pl_slot slot) {
+    switch (slot) {
+    case PL_SLOT_QKV:
+        return PL_SLOT_QKV_B;
+    case PL_SLOT_O:
+        return PL_SLOT_O_B;
+    case PL_SLOT_GU:
+        return PL_SLOT_GU_B;
+    case PL_SLOT_DOWN:
+        return PL_SLOT_DOWN_B;
+    default:
+        return PL_SLOT_COUNT;
+    }
+}
+
+static uint32_t bias_of(const struct pl_builder *b, enum pl_slot slot) {
+    enum pl_slot s = bias_slot(slot);
+    return s == PL_SLOT_COUNT ? PL_NONE : pl_build_weight(b, s);
+}
+
+struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
+                              uint32_t y) {
+    if (b->err != PL_ERR_OK) return PL_NO_VAL;
+    pl_build_product(b, pl_arg(x), pl_build_matrix(b, slot), bias_of(b, slot),
+                     pl_arg(pl_build_now(b, y)), 1.0f, false);
+    struct pl_val a = pl_build_adapter_a(b, slot, x);
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
+    uint64_t r = b->s->lora_r;
+    for (uint32_t p = 0; ad && p < ad->n_parts; p++)
+        pl_build_product(b, pl_arg_cols(a, p * r, r), pl_build_now(b, ad->b[p]), PL_NONE,
+                         pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]),
+                         (float)b->s->lora_scale, true);
+    return a;
+}
+
+bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot) {
+    return pl_build_trains(b, pl_build_weight(b, slot)) || pl_build_adapter(b, slot);
+}
+
+void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
+                         uint32_t w, float alpha) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = {.alpha = alpha};
+    struct pl_operand g = pl_build_grad(b, w, &attr);
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DW, &attr, dy, x, g);
+    struct pl_operand in[] = {dy, x, ws, g};
+    struct pl_operand out[] = {g};
+    PL_EMIT(b, LINEAR_DW, attr, in, out);
+}
+
+void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,
+                         struct pl_operand dx, float alpha, bool add) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
+    struct pl_operand wo = pl_arg(w);
+    struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, dy, wo, dx);
+    struct pl_operand in[] = {dy, wo, ws, add ? dx : pl_arg_none};
+    struct pl_operand out[] = {dx};
+    PL_EMIT(b, LINEAR_DX, attr, in, out);
+}
+
+static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy) {
+    uint32_t bias = bias_of(b, slot);
+    if (!pl_build_trains(b, bias)) return;
+    struct pl_attr attr = {0};
+    struct pl_operand g = pl_build_grad(b, bias, &attr);
+    const struct pl_tensor *t = &b->p->tensors[dy.id];
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, t->dims[0], t->dims[1]);
+    struct pl_operand in[] = {dy, ws, g};
+    struct pl_operand out[] = {g};
+    PL_EMIT(b, BIAS_GRAD, attr, in, out);
+}
+
+/* Gradients of A and B. Returns da[N,parts*r] for the input's gradient. */
+static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                                 struct pl_val x, struct pl_val a) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
+    uint64_t r = b->s->lora_r;
+    float scale = (float)b->s->lora_scale;
+    uint32_t da = pl_build_step(b, "d_lora_a_out", PL_ROWS_TOKENS, 0, ad->n_parts * r,
+                                b->s->adapter_dtype, PL_CATEGORY_ACTIVATIONS);
+    for (uint32_t p = 0; p < ad->n_parts; p++) {
+        struct pl_operand dyp = dy;
+        dyp.col = ad->row0[p];
+        dyp.cols = ad->rows[p];
+        pl_build_product_dw(b, dyp, pl_arg_cols(a, p * r, r), ad->b[p], scale);
+        pl_build_product_dx(b, dyp, pl_build_now(b, ad->b[p]),
+                            pl_arg_cols(pl_build_now(b, da), p * r, r), scale, false);
+    }
+    struct pl_val xd = dropped_input(b, slot, x);
+    pl_build_product_dw(b, pl_arg(pl_build_now(b, da)), pl_arg(xd), ad->a, 1.0f);
+    return pl_build_now(b, da);
+}
+
+/* dx += d(da A), d = the dropout mask of the forward pass */
+static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
+    const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
+    if (!adapter_drops(b)) {
+        pl_build_product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dx)),
+                            1.0f, true);
+        return;
+    }
+    uint32_t dropped =
+        pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
+    pl_build_product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dropped)),
+                        1.0f, false);
+    struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, dx)), pl_arg(pl_build_now(b, dropped)),
+                              pl_arg(b->in.offsets), pl_arg(b->in.samples)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
+    PL_EMIT(b, DROPOUT_BWD, attr, in, out);
+}
+
+void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                         struct pl_val x, struct pl_val a, uint32_t dx) {
+    if (b->err != PL_ERR_OK) return;
+    uint32_t w = pl_build_weight(b, slot);
+    if (pl_build_trains(b, w)) pl_build_product_dw(b, dy, pl_arg(x), w, 1.0f);
+    bias_bwd(b, slot, dy);
+    struct pl_val da = PL_NO_VAL;
+    if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
+    if (dx == PL_NONE || b->err != PL_ERR_OK) return;
+    pl_build_product_dx(b, dy, pl_build_matrix(b, slot), pl_arg(pl_build_now(b, dx)), 1.0f, false);
+    if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
+}

@@ -1,0 +1,127 @@
+/* quantised.c - base weights in 4 bits: their tensors, and the ops that make a matrix of them.
+ *
+ * Every module keeps codes and scales of its own, since blocks run over the module's flattened
+ * weight as the files have it. A product needs the fused matrix in a type it can multiply: one
+ * DEQUANT4 a module writes it into a transient tensor right before the product reads it, so the
+ * packer gives all of them the same place. Source: QLoRA, arXiv 2305.14314, section 3. */
+#include "estimator/program/build/build.h"
+
+#include "estimator/base/checked.h"
+
+/* Decoder linears, and a head of its own where asked for; embedding, norms and biases keep 16 bits
+ * or more. */
+bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot) {
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, slot, &shape);
+    if (!b->quant || !shape.present || shape.vector) return false;
+    return shape.per_layer || (slot == PL_SLOT_HEAD && b->s->quantize_head);
+}
+
+static uint32_t add_tensor(struct pl_builder *b, const char *name, enum pl_role role,
+                           enum pl_slot slot, uint64_t layer, uint32_t row, uint32_t of, uint64_t n,
+                           enum pl_dtype dtype) {
+    return pl_build_tensor(b, (struct pl_tensor){.name = name,
+                                                 .layer = (uint32_t)layer,
+                                                 .row = row,
+                                                 .of = of,
+                                                 .dims = {n, 1, 1},
+                                                 .dtype = dtype,
+                                                 .category = PL_CATEGORY_WEIGHTS,
+                                                 .scope = PL_SCOPE_JOB,
+                                                 .role = role,
+                                                 .slot = slot});
+}
+
+static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t layer, uint32_t row,
+                       const struct pl_param_row *r) {
+    uint64_t n, scales;
+    uint32_t p = q->n_parts++;
+    if (!pl_u64_mul(r->rows, r->cols, &n)) n = 0; /* pl_model_read has checked the product (M2) */
+    q->row0[p] = (uint32_t)r->row0;
+    q->rows[p] = (uint32_t)r->rows;
+    q->codes[p] = add_tensor(b, "codes", PL_ROLE_CODES, r->slot, layer, row, PL_NONE,
+                             pl_quant_codes_bytes(n), PL_DTYPE_U8);
+    q->absmax8[p] = PL_NONE;
+    scales = pl_quant_blocks(n);
+    if (b->s->double_quant) {
+        q->absmax8[p] = add_tensor(b, "absmax8", PL_ROLE_ABSMAX8, r->slot, layer, row, q->codes[p],
+                                   scales, PL_DTYPE_U8);
+        scales = pl_quant_nests(n) + 1; /* the offset stands behind them */
+    }
+    q->absmax[p] = add_tensor(b, "absmax", PL_ROLE_ABSMAX, r->slot, layer, row, q->codes[p], scales,
+                              PL_DTYPE_F32);
+}
+
+void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    uint32_t n_rows = pl_model_rows(b->m, rows);
+    struct pl_quant_slot *q = &b->quant[layer * PL_SLOT_COUNT + slot];
+    for (uint32_t r = 0; r < n_rows; r++)
+        if (rows[r].slot == slot && q->n_parts < PL_MAX_PARTS) add_module(b, q, layer, r, &rows[r]);
+}
+
+/* `rows` rows of module p, from row `first` on, into the window `w`. Windows of part of a module
+ * begin where a nest begins (pl_build_head_piece). */
+static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
+                       uint64_t first, uint64_t rows, struct pl_operand w) {
+    if (b->err != PL_ERR_OK) return;
+    const uint64_t cols = b->p->tensors[w.id].dims[1], at = first * cols, n = rows * cols;
+    struct pl_val codes = pl_build_now(b, q->codes[p]), absmax = pl_build_now(b, q->absmax[p]);
+    struct pl_operand in[] = {pl_arg_rows(codes, at / 2, pl_quant_codes_bytes(n)),
+                              pl_arg_rows(absmax, at / PL_QUANT_BLOCK, pl_quant_blocks(n)),
+                              pl_arg_none, pl_arg_none};
+    if (q->absmax8[p] != PL_NONE) {
+        struct pl_val absmax8 = pl_build_now(b, q->absmax8[p]);
+        const uint64_t offset = b->p->tensors[absmax.id].dims[0] - 1;
+        in[1] = pl_arg_rows(absmax, at / PL_QUANT_GROUP, pl_quant_nests(n));
+        in[2] = pl_arg_rows(absmax8, at / PL_QUANT_BLOCK, pl_quant_blocks(n));
+        in[3] = pl_arg_rows(absmax, offset, 1);
+    }
+    struct pl_operand out[] = {w};
+    PL_EMIT(b, DEQUANT4, (struct pl_attr){.quant = b->s->quant}, in, out);
+}
+
+static uint32_t add_scratch(struct pl_builder *b, uint64_t rows, uint64_t cols) {
+    return pl_build_step(b, "dequantised", PL_ROWS_FIXED, rows, cols, b->s->compute_dtype,
+                         PL_CATEGORY_WORKSPACE);
+}
+
+struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot) {
+    if (b->layer == PL_NONE || !pl_build_is_quantised(b, slot))
+        return pl_build_now(b, pl_build_weight(b, slot));
+    const struct pl_quant_slot *q = &b->quant[(size_t)b->layer * PL_SLOT_COUNT + slot];
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, slot, &shape);
+    uint32_t w = add_scratch(b, shape.rows, shape.cols);
+    for (uint32_t p = 0; p < q->n_parts; p++)
+        dequantise(b, q, p, 0, q->rows[p], pl_arg_rows(pl_build_now(b, w), q->row0[p], q->rows[p]));
+    return pl_build_now(b, w);
+}
+
+/* Elements of the largest matrix of a layer. */
+static uint64_t largest_matrix(const struct pl_model *m) {
+    uint64_t most = 0;
+    for (uint32_t slot = 0; slot < PL_SLOT_COUNT; slot++) {
+        struct pl_slot_shape shape;
+        pl_model_slot(m, slot, &shape);
+        if (shape.present && shape.per_layer) most = pl_u64_max(most, shape.rows * shape.cols);
+    }
+    return most;
+}
+
+/* The scratch of a piece is no larger than that of a layer's matrices, so a vocabulary of any size
+ * costs none of its own. */
+uint64_t pl_build_head_piece(const struct pl_builder *b) {
+    const uint64_t cols = b->m->hidden, lowest_bit = cols & -cols;
+    const uint64_t unit = PL_QUANT_GROUP / pl_u64_min(lowest_bit, PL_QUANT_GROUP);
+    if (!pl_build_is_quantised(b, PL_SLOT_HEAD)) return b->m->vocab;
+    return pl_u64_max(largest_matrix(b->m) / cols / unit, 1) * unit;
+}
+
+struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows) {
+    if (!pl_build_is_quantised(b, PL_SLOT_HEAD))
+        return pl_build_now(b, pl_build_weight(b, PL_SLOT_HEAD));
+    uint32_t w = add_scratch(b, rows, b->m->hidden);
+    dequantise(b, &b->quant[PL_SLOT_HEAD], 0, row0, rows, pl_arg(pl_build_now(b, w)));
+    return pl_build_now(b, w);
+}

@@ -1,0 +1,330 @@
+/* steps.c - the kinds of steps of a tape: their ops, and the ops of their gradients. */
+#include "estimator/program/build/tape.h"
+
+#include <math.h>
+
+static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
+    return pl_arg(pl_build_now(b, id));
+}
+
+static uint32_t add_rstd(struct pl_builder *b, const char *name, uint64_t cols) {
+    return pl_build_step(b, name, PL_ROWS_TOKENS, 0, cols, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
+}
+
+/* The gradient of a weight beside what else an op writes, with the scratch that it takes. */
+struct weight_grad {
+    struct pl_operand dw, ws;
+};
+
+static struct weight_grad weight_grad(struct pl_builder *b, enum pl_op_kind kind, uint32_t w,
+                                      struct pl_attr *attr, uint64_t cols) {
+    struct weight_grad g = {pl_arg_none, pl_arg_none};
+    if (!pl_build_trains(b, w)) return g;
+    g.dw = pl_build_grad(b, w, attr);
+    g.ws = pl_build_workspace(b, kind, attr, b->n, cols);
+    return g;
+}
+
+/* --- norms ----------------------------------------------------------------------------------- */
+
+static struct pl_attr norm_attr(const struct pl_builder *b) {
+    return (struct pl_attr){.eps = (float)b->m->rms_eps};
+}
+
+/* Again from what the forward pass kept of it. */
+static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_value *x,
+                   const struct pl_value *rstd, uint32_t y) {
+    struct pl_operand in[] = {pl_arg(x->val), w, pl_arg(rstd->val)}, out[] = {now(b, y)};
+    PL_EMIT(b, RENORM, (struct pl_attr){0}, in, out);
+}
+
+/* With r and an x that is not summed yet, x += r first. */
+static void run_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    struct pl_value *x = &t->values[s->in[0]], *n = &t->values[s->out[0]];
+    struct pl_value *rstd = &t->values[s->out[1]];
+    const uint32_t y = pl_build_activation(b, n->name, PL_ROWS_TOKENS, b->m->hidden);
+    const struct pl_operand w = now(b, pl_build_weight(b, s->slot));
+    (void)missing;
+    if (x->there && rstd->there) {
+        renorm(b, w, x, rstd, y);
+        n->val = pl_build_now(b, y);
+        return;
+    }
+    const uint32_t r = add_rstd(b, rstd->name, 1);
+    if (s->in[1] == PL_NO_VAR || x->there) {
+        struct pl_operand in[] = {pl_arg(x->val), w}, out[] = {now(b, y), now(b, r)};
+        PL_EMIT(b, RMSNORM, norm_attr(b), in, out);
+    } else {
+        struct pl_operand in[] = {pl_arg(x->val), pl_arg(t->values[s->in[1]].val), w};
+        struct pl_operand out[] = {pl_arg(x->val), now(b, y), now(b, r)};
+        PL_EMIT(b, ADD_RMSNORM, norm_attr(b), in, out);
+        x->val = pl_build_now(b, x->val.id);
+    }
+    rstd->val = pl_build_now(b, r);
+    n->val = pl_build_now(b, y);
+}
+
+static uint32_t norm_reads(const struct pl_tape *t, const struct pl_step *s) {
+    return t->values[s->in[0]].there ? 0 : pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]);
+}
+
+static uint32_t norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+    return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
+}
+
+/* Into the gradient of the trunk, to which it adds. */
+static void norm_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    struct pl_value *x = &t->values[s->in[0]];
+    const struct pl_value *n = &t->values[s->out[0]], *rstd = &t->values[s->out[1]];
+    const uint32_t w = pl_build_weight(b, s->slot);
+    struct pl_attr attr = {.add_dx = true};
+    x->grad = t->trunk_grad;
+    if (!n->wants) return;
+    const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
+    const struct pl_operand dx = x->wants ? now(b, x->grad) : pl_arg_none;
+    struct pl_operand in[] = {
+        now(b, n->grad), pl_arg(x->val), now(b, w), pl_arg(rstd->val), g.ws, dx, g.dw};
+    struct pl_operand out[] = {dx, g.dw};
+    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
+}
+
+/* --- products -------------------------------------------------------------------------------- */
+
+static void run_linear(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    struct pl_value *y = &t->values[s->out[0]], *a = &t->values[s->out[1]];
+    const struct pl_val x = t->values[s->in[0]].val;
+    if (!(missing & pl_var_bit(s->out[0]))) {
+        a->val = pl_build_adapter_a(b, s->slot, x);
+        return;
+    }
+    const uint32_t id = pl_build_activation(b, y->name, PL_ROWS_TOKENS, y->cols);
+    a->val = pl_build_linear(b, s->slot, x, id);
+    y->val = pl_build_now(b, id);
+}
+
+static uint32_t first_input(const struct pl_tape *t, const struct pl_step *s) {
+    (void)t;
+    return pl_var_bit(s->in[0]);
+}
+
+static uint32_t both_inputs(const struct pl_tape *t, const struct pl_step *s) {
+    (void)t;
+    return pl_var_bit(s->in[0]) | pl_var_bit(s->in[1]);
+}
+
+static uint32_t linear_needs(const struct pl_tape *t, const struct pl_step *s) {
+    if (!pl_build_linear_needs_x(t->b, s->slot)) return 0;
+    return pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]);
+}
+
+static void linear_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    struct pl_value *x = &t->values[s->in[0]];
+    const struct pl_operand dy = now(b, t->values[s->out[0]].grad);
+    x->grad = PL_NONE;
+    if (x->wants)
+        x->grad =
+            pl_build_activation(b, x->grad_name, PL_ROWS_TOKENS, b->p->tensors[x->val.id].dims[1]);
+    pl_build_linear_bwd(b, s->slot, dy, x->val, t->values[s->out[1]].val, x->grad);
+}
+
+/* --- norms of queries and keys --------------------------------------------------------------- */
+
+struct half { /* of the columns of qkv */
+    enum pl_slot slot;
+    uint64_t col, cols;
+};
+
+static void halves_of(const struct pl_builder *b, struct half out[2]) {
+    out[0] = (struct half){PL_SLOT_QNORM, 0, b->q};
+    out[1] = (struct half){PL_SLOT_KNORM, b->q, b->k};
+}
+
+/* Into a tensor of its own, so that qkv keeps what the gradient of the norm reads. */
+static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    const struct pl_val qkv = t->values[s->in[0]].val;
+    struct half halves[2];
+    (void)missing;
+    halves_of(b, halves);
+    const uint32_t qk =
+        pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, b->q + b->k);
+    for (int i = 0; i < 2 && b->err == PL_ERR_OK; i++) {
+        const struct half *h = &halves[i];
+        struct pl_value *rstd = &t->values[s->out[1 + i]];
+        struct pl_attr attr = norm_attr(b);
+        attr.head_dim = (uint32_t)b->m->head_dim;
+        const uint32_t r = add_rstd(b, rstd->name, h->cols / b->m->head_dim);
+        struct pl_operand in[] = {pl_arg_cols(qkv, h->col, h->cols),
+                                  now(b, pl_build_weight(b, h->slot))};
+        struct pl_operand out[] = {pl_arg_cols(pl_build_now(b, qk), h->col, h->cols), now(b, r)};
+        PL_EMIT(b, QK_NORM, attr, in, out);
+        rstd->val = pl_build_now(b, r);
+    }
+    t->values[s->out[0]].val = pl_build_now(b, qk);
+}
+
+static uint32_t qk_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+    (void)t; /* 1/rms is there since attention asked for qk */
+    return pl_var_bit(s->in[0]);
+}
+
+static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    const struct pl_val qkv = t->values[s->in[0]].val;
+    const uint32_t grad = t->values[s->in[0]].grad;
+    struct half halves[2];
+    halves_of(b, halves);
+    for (int i = 0; i < 2 && b->err == PL_ERR_OK; i++) {
+        const struct half *h = &halves[i];
+        const uint32_t w = pl_build_weight(b, h->slot);
+        struct pl_attr attr = {.head_dim = (uint32_t)b->m->head_dim};
+        const struct weight_grad g = weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
+        const struct pl_operand d = pl_arg_cols(pl_build_now(b, grad), h->col, h->cols);
+        struct pl_operand in[] = {d,         pl_arg_cols(qkv, h->col, h->cols),
+                                  now(b, w), pl_arg(t->values[s->out[1 + i]].val),
+                                  g.ws,      g.dw};
+        struct pl_operand out[] = {d, g.dw};
+        PL_EMIT(b, QK_NORM_BWD, attr, in, out);
+    }
+}
+
+/* --- rotation -------------------------------------------------------------------------------- */
+
+/* Whole heads from a column on. */
+static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, uint64_t heads,
+                         uint32_t table, bool inverse) {
+    struct pl_attr attr = {.inverse = inverse,
+                           .heads = (uint32_t)heads,
+                           .head_dim = (uint32_t)b->m->head_dim,
+                           .rot_dim = b->m->rope.dim,
+                           .long_from = b->m->rope.original_max_positions};
+    struct pl_operand qk = pl_arg_cols(x, col, heads * b->m->head_dim);
+    struct pl_operand in[] = {qk, pl_arg(b->in.positions), now(b, table),
+                              b->rope[1] == PL_NONE ? pl_arg_none : now(b, b->rope[1])};
+    struct pl_operand out[] = {qk};
+    PL_EMIT(b, ROPE, attr, in, out);
+}
+
+/* Queries and keys lie side by side; one op turns both unless queries have a table of their own,
+ * whose cos and sin carry what they grow by. Turning back by it is the gradient of both. */
+static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
+    if (b->query_rope == PL_NONE) {
+        rotate_heads(b, x, 0, b->m->heads + b->m->kv_heads, b->rope[0], inverse);
+        return;
+    }
+    rotate_heads(b, x, 0, b->m->heads, b->query_rope, inverse);
+    rotate_heads(b, pl_build_now(b, x.id), b->q, b->m->kv_heads, b->rope[0], inverse);
+}
+
+static void run_rope(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_value *qk = &t->values[s->in[0]];
+    (void)missing;
+    rotate(t->b, qk->val, false);
+    qk->val = pl_build_now(t->b, qk->val.id);
+}
+
+static uint32_t nothing(const struct pl_tape *t, const struct pl_step *s) {
+    (void)t, (void)s;
+    return 0;
+}
+
+static void rope_gradient(struct pl_tape *t, const struct pl_step *s) {
+    rotate(t->b, pl_build_now(t->b, t->values[s->in[0]].grad), true);
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+static struct pl_attr attention_attr(const struct pl_builder *b) {
+    uint64_t window = b->m->no_window[b->layer] ? 0 : b->m->sliding_window;
+    return (struct pl_attr){.heads = (uint32_t)b->m->heads,
+                            .kv_heads = (uint32_t)b->m->kv_heads,
+                            .head_dim = (uint32_t)b->m->head_dim,
+                            .window = window < b->s->max_seq_length ? (uint32_t)window : 0,
+                            .scale = (float)(1.0 / sqrt((double)b->m->head_dim))};
+}
+
+static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    const struct pl_val qk = t->values[s->in[0]].val, qkv = t->values[s->in[1]].val;
+    struct pl_value *o = &t->values[s->out[0]], *lse = &t->values[s->out[1]];
+    struct pl_attr attr = attention_attr(b);
+    (void)missing;
+    if (b->kv) {
+        o->val = pl_build_cached_attention(b, attr, qk, qkv);
+        return;
+    }
+    const uint32_t id = pl_build_activation(b, o->name, PL_ROWS_TOKENS, b->q);
+    const uint32_t sums = add_rstd(b, lse->name, b->m->heads);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION, &attr, b->n, b->q);
+    struct pl_operand in[] = {pl_arg_cols(qk, 0, b->q), pl_arg_cols(qk, b->q, b->k),
+                              pl_arg_cols(qkv, b->q + b->k, b->k), pl_arg(b->in.offsets), ws};
+    struct pl_operand out[] = {now(b, id), now(b, sums)};
+    PL_EMIT(b, ATTENTION, attr, in, out);
+    o->val = pl_build_now(b, id);
+    lse->val = pl_build_now(b, sums);
+}
+
+/* Queries and keys that are made again where they are read are none of them: see the gradient. */
+static uint32_t attention_needs(const struct pl_tape *t, const struct pl_step *s) {
+    const uint32_t own = pl_var_bit(s->in[1]) | pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]);
+    return t->values[s->in[0]].part == PL_PART_NEVER ? own : own | pl_var_bit(s->in[0]);
+}
+
+static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    struct pl_value *qk = &t->values[s->in[0]], *qkv = &t->values[s->in[1]];
+    const struct pl_value *o = &t->values[s->out[0]], *lse = &t->values[s->out[1]];
+    pl_tape_rebuild(t, pl_var_bit(s->in[0]));
+    if (b->err != PL_ERR_OK) return;
+    struct pl_attr attr = attention_attr(b);
+    qkv->grad = pl_build_activation(b, qkv->grad_name, PL_ROWS_TOKENS, b->q + 2 * b->k);
+    qk->grad = qkv->grad;
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_ATTENTION_BWD, &attr, b->n, b->q);
+    struct pl_operand in[] = {pl_arg_cols(qk->val, 0, b->q),
+                              pl_arg_cols(qk->val, b->q, b->k),
+                              pl_arg_cols(qkv->val, b->q + b->k, b->k),
+                              pl_arg(o->val),
+                              pl_arg(lse->val),
+                              now(b, o->grad),
+                              pl_arg(b->in.offsets),
+                              ws};
+    const struct pl_val d = pl_build_now(b, qkv->grad);
+    struct pl_operand out[] = {pl_arg_cols(d, 0, b->q), pl_arg_cols(d, b->q, b->k),
+                               pl_arg_cols(d, b->q + b->k, b->k)};
+    PL_EMIT(b, ATTENTION_BWD, attr, in, out);
+}
+
+/* --- the gate of the MLP --------------------------------------------------------------------- */
+
+static void run_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    struct pl_value *m = &t->values[s->out[0]];
+    (void)missing;
+    const uint32_t id = pl_build_activation(b, m->name, PL_ROWS_TOKENS, b->m->ffn);
+    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val)}, out[] = {now(b, id)};
+    PL_EMIT(b, SWIGLU, (struct pl_attr){0}, in, out);
+    m->val = pl_build_now(b, id);
+}
+
+/* gu becomes its own gradient. */
+static void gate_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    struct pl_value *gu = &t->values[s->in[0]];
+    struct pl_operand in[] = {pl_arg(gu->val), now(b, t->values[s->out[0]].grad)};
+    struct pl_operand out[] = {pl_arg(gu->val)};
+    PL_EMIT(b, SWIGLU_BWD, (struct pl_attr){0}, in, out);
+    gu->grad = gu->val.id;
+}
+
+const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
+    [PL_STEP_NORM] = {run_norm, norm_reads, norm_needs, norm_gradient},
+    [PL_STEP_LINEAR] = {run_linear, first_input, linear_needs, linear_gradient},
+    [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient},
+    [PL_STEP_ROPE] = {run_rope, first_input, nothing, rope_gradient},
+    [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient},
+    [PL_STEP_GATE] = {run_gate, first_input, first_input, gate_gradient},
+};

@@ -1,0 +1,182 @@
+/* tape.c - recording a layer and walking back over it. */
+#include "estimator/program/build/tape.h"
+
+/* --- recording ------------------------------------------------------------------------------- */
+
+static void overflow(struct pl_tape *t, const char *what) {
+    if (t->b->err == PL_ERR_OK)
+        t->b->err = pl_diag_set(t->b->d, PL_ERR_PLAN_BROKEN, "a layer has too many %s", what);
+}
+
+static pl_var add_value(struct pl_tape *t, enum pl_value_part part, const char *name,
+                        const char *grad_name) {
+    if (t->n_values == PL_TAPE_VALUES) {
+        overflow(t, "values");
+        return 0;
+    }
+    t->values[t->n_values] = (struct pl_value){
+        .val = PL_NO_VAL, .name = name, .grad_name = grad_name, .grad = PL_NONE, .part = part};
+    return t->n_values++;
+}
+
+static void record(struct pl_tape *t, struct pl_step s) {
+    if (t->n_steps == PL_TAPE_STEPS) {
+        overflow(t, "steps");
+        return;
+    }
+    t->steps[t->n_steps++] = s;
+    if (t->b->err == PL_ERR_OK) pl_step_rows[s.kind].run(t, &s, UINT32_MAX);
+}
+
+struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v) {
+    return t->values[v].val;
+}
+
+pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trunk,
+                     struct pl_val pending, pl_var *below) {
+    const bool adds = pending.id != PL_NONE;
+    *t = (struct pl_tape){.b = b};
+    const pl_var x = add_value(t, PL_PART_INPUT, NULL, NULL);
+    t->values[x].val = adds ? pending : trunk;
+    *below = PL_NO_VAR;
+    if (!adds) return x;
+    *below = add_value(t, PL_PART_INPUT, NULL, NULL);
+    t->values[*below].val = trunk;
+    return x;
+}
+
+pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, const char *name,
+                    const char *grad_name) {
+    const pl_var n = add_value(t, PL_PART_ROWS, name, grad_name);
+    const pl_var rstd = add_value(t, PL_PART_TRUNK, "rstd", NULL);
+    record(t, (struct pl_step){PL_STEP_NORM, slot, {x, r}, {n, rstd, x}});
+    return n;
+}
+
+pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
+                      enum pl_value_part part, const char *name, const char *grad_name) {
+    const pl_var y = add_value(t, part, name, grad_name);
+    const pl_var a = add_value(t, part, NULL, NULL);
+    t->values[y].cols = cols;
+    record(t, (struct pl_step){PL_STEP_LINEAR, slot, {x, PL_NO_VAR}, {y, a, PL_NO_VAR}});
+    return y;
+}
+
+pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv) {
+    const pl_var qk = add_value(t, PL_PART_NEVER, "qk", NULL);
+    const pl_var rstd_q = add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
+    const pl_var rstd_k = add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
+    record(t, (struct pl_step){
+                  PL_STEP_QK_NORM, PL_SLOT_QNORM, {qkv, PL_NO_VAR}, {qk, rstd_q, rstd_k}});
+    return qk;
+}
+
+void pl_tape_rope(struct pl_tape *t, pl_var qk) {
+    if (t->b->m->no_rope[t->b->layer]) return;
+    record(t, (struct pl_step){
+                  PL_STEP_ROPE, PL_SLOT_QKV, {qk, PL_NO_VAR}, {qk, PL_NO_VAR, PL_NO_VAR}});
+}
+
+pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv) {
+    const pl_var o = add_value(t, PL_PART_ATTENTION, PL_TAPE_NAME("o"));
+    const pl_var lse = add_value(t, PL_PART_ATTENTION, "lse", NULL);
+    record(t, (struct pl_step){PL_STEP_ATTENTION, PL_SLOT_QKV, {qk, qkv}, {o, lse, PL_NO_VAR}});
+    return o;
+}
+
+pl_var pl_tape_gate(struct pl_tape *t, pl_var gu) {
+    const pl_var m = add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
+    record(t,
+           (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
+    return m;
+}
+
+/* --- making values again --------------------------------------------------------------------- */
+
+static uint32_t outputs_of(const struct pl_step *s) {
+    return pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]) | pl_var_bit(s->out[2]);
+}
+
+static uint32_t values_there(const struct pl_tape *t) {
+    uint32_t there = 0;
+    for (pl_var v = 0; v < t->n_values; v++)
+        if (t->values[v].there) there |= pl_var_bit(v);
+    return there;
+}
+
+/* From the end: a step runs again if it makes something that is missing, and then what it reads is
+ * wanted, too. */
+void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted) {
+    const uint32_t there = values_there(t), asked = wanted;
+    uint32_t steps = 0;
+    for (int i = t->n_steps - 1; i >= 0; i--) {
+        const struct pl_step *s = &t->steps[i];
+        if (!(outputs_of(s) & wanted & ~there)) continue;
+        steps |= UINT32_C(1) << i;
+        wanted |= pl_step_rows[s->kind].reads(t, s);
+    }
+    t->b->recompute = true;
+    for (int i = 0; i < t->n_steps && t->b->err == PL_ERR_OK; i++)
+        if (steps >> i & 1) pl_step_rows[t->steps[i].kind].run(t, &t->steps[i], wanted & ~there);
+    t->b->recompute = false;
+    for (int i = 0; i < t->n_steps; i++)
+        for (int k = 0; k < 3 && steps >> i & 1; k++)
+            if (t->steps[i].out[k] != PL_NO_VAR) t->values[t->steps[i].out[k]].there = true;
+    for (pl_var v = 0; v < t->n_values; v++)
+        if (t->values[v].part == PL_PART_NEVER && !(asked & pl_var_bit(v)))
+            t->values[v].there = false;
+}
+
+/* --- back ------------------------------------------------------------------------------------ */
+
+#define PART(p) (1u << PL_PART_##p)
+
+/* Parts whose values the forward pass leaves to the gradient, by level. */
+static const unsigned kept_parts[PL_RECOMPUTE_PLAIN] = {
+    [PL_RECOMPUTE_NONE] = PART(INPUT) | PART(TRUNK) | PART(ROWS) | PART(MLP) | PART(ATTENTION),
+    [PL_RECOMPUTE_LIGHT] = PART(INPUT) | PART(TRUNK) | PART(MLP) | PART(ATTENTION),
+    [PL_RECOMPUTE_MLP] = PART(INPUT) | PART(TRUNK) | PART(ATTENTION),
+    [PL_RECOMPUTE_ATTENTION] = PART(INPUT) | PART(TRUNK) | PART(MLP),
+    [PL_RECOMPUTE_FULL] = PART(INPUT),
+    [PL_RECOMPUTE_OFFLOAD] = PART(INPUT),
+};
+
+static void keep(struct pl_tape *t) {
+    const struct pl_builder *b = t->b;
+    const unsigned kept = kept_parts[pl_recompute_of_layer(b->s->recompute, b->layer)];
+    for (pl_var v = 0; v < t->n_values; v++)
+        t->values[v].there = kept >> t->values[v].part & 1;
+}
+
+/* T3: what the gradients of step i and of those below it, down to the next product, read. */
+static uint32_t needs_from(const struct pl_tape *t, int i) {
+    uint32_t needs = 0;
+    do {
+        needs |= pl_step_rows[t->steps[i].kind].needs(t, &t->steps[i]);
+    } while (--i >= 0 && t->steps[i].kind != PL_STEP_LINEAR);
+    return needs;
+}
+
+/* What is below a product is always given its gradient; below the first one that is the layer's
+ * input, of which the caller knows. */
+static void spread_wants(struct pl_tape *t, bool need_dx) {
+    t->values[0].wants = need_dx;
+    for (int i = 0; i < t->n_steps; i++) {
+        const struct pl_step *s = &t->steps[i];
+        bool wants = s->kind != PL_STEP_NORM || t->values[s->in[0]].wants ||
+                     pl_build_trains(t->b, pl_build_weight(t->b, s->slot));
+        t->values[s->out[0]].wants = wants;
+    }
+}
+
+void pl_tape_backward(struct pl_tape *t, uint32_t dx, bool need_dx) {
+    keep(t);
+    spread_wants(t, need_dx);
+    t->trunk_grad = dx;
+    t->values[t->steps[t->n_steps - 1].out[0]].grad = dx;
+    for (int i = t->n_steps - 1; i >= 0 && t->b->err == PL_ERR_OK; i--) {
+        const struct pl_step *s = &t->steps[i];
+        if (s->kind == PL_STEP_LINEAR) pl_tape_rebuild(t, needs_from(t, i));
+        if (t->b->err == PL_ERR_OK) pl_step_rows[s->kind].gradient(t, s);
+    }
+}

@@ -1,0 +1,108 @@
+/* tape.h - the forward pass of a layer, recorded step by step; its gradient follows from that.
+ *
+ * In: calls of pl_tape_* in the order of the forward pass, each of which appends its ops at once
+ * and writes a step down.  Out: pl_tape_backward(), the ops of the gradient.  Needs: build.h.
+ *   T1  a family writes its forward pass only: each kind of step knows its gradient, what that
+ *       reads, and how to make its values again
+ *   T2  a recompute level is a set of parts whose values are kept; what the gradient reads and is
+ *       not kept is made again, by the ops of the forward pass on the same inputs: the same bits
+ *   T3  it is made again where a product is about to read it, together with what the steps between
+ *       that product and the one below it will read
+ * Reverse mode over a tape: Griewank and Walther, Evaluating Derivatives (2008), chapter 3; the
+ * checkpoints of chapter 12 are chosen by level. */
+#ifndef PL_ESTIMATOR_PROGRAM_BUILD_TAPE_H
+#define PL_ESTIMATOR_PROGRAM_BUILD_TAPE_H
+
+#include "estimator/program/build/build.h"
+
+/* Values that a recompute level keeps or lets go together. */
+enum pl_value_part {
+    PL_PART_INPUT,     /* of the layer: there at every level */
+    PL_PART_TRUNK,     /* sums of the trunk, 1/rms of norms, rows of the adapters that write them */
+    PL_PART_ROWS,      /* what one pass over rows makes: outputs of norms, the gated product */
+    PL_PART_MLP,       /* outputs of the products that begin the MLP */
+    PL_PART_ATTENTION, /* queries, keys, values, what attention makes of them */
+    PL_PART_NEVER      /* cheap beside its size: made again by whatever reads it */
+};
+
+typedef uint8_t pl_var; /* a value of a tape */
+#define PL_NO_VAR UINT8_MAX
+
+struct pl_value {
+    struct pl_val val;
+    const char *name, *grad_name;
+    uint64_t cols; /* of the output of a product */
+    uint32_t grad; /* the tensor that holds its gradient, PL_NONE before there is one */
+    enum pl_value_part part : 8;
+    bool there : 1; /* the content after the last step that changes it; backward: kept or remade */
+    bool wants : 1; /* something below it is trained */
+};
+
+enum pl_step_kind {
+    PL_STEP_NORM,      /* x, r? -> n, rstd, x: x += r, n = norm(x) */
+    PL_STEP_LINEAR,    /* x -> y, a: a its adapters' rows */
+    PL_STEP_QK_NORM,   /* qkv -> qk, rstd of q, rstd of k */
+    PL_STEP_ROPE,      /* qk -> qk */
+    PL_STEP_ATTENTION, /* qk, qkv -> o, lse */
+    PL_STEP_GATE,      /* gu -> m */
+    PL_STEP_COUNT
+};
+
+struct pl_step {
+    enum pl_step_kind kind : 8;
+    enum pl_slot slot : 8;
+    pl_var in[2], out[3];
+};
+
+/* Values are bits of a word. More of either is PL_ERR_PLAN_BROKEN. */
+enum { PL_TAPE_VALUES = 32, PL_TAPE_STEPS = 20 };
+
+struct pl_tape {
+    struct pl_builder *b;
+    struct pl_value values[PL_TAPE_VALUES];
+    struct pl_step steps[PL_TAPE_STEPS];
+    uint8_t n_values, n_steps;
+    uint32_t trunk_grad; /* backward: the tensor with the gradient of the trunk */
+};
+
+/* The tape of a layer whose input is pending + trunk, not yet added; pending may be PL_NO_VAL.
+ * *below gets the trunk, or PL_NO_VAR where there is nothing to add. */
+pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trunk,
+                     struct pl_val pending, pl_var *below);
+/* Steps of the forward pass. A name is that of the tensor; with a "d" it is its gradient's. */
+#define PL_TAPE_NAME(name) (name), "d" name
+pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, const char *name,
+                    const char *grad_name);
+pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
+                      enum pl_value_part part, const char *name, const char *grad_name);
+pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv);
+void pl_tape_rope(struct pl_tape *t, pl_var qk); /* nothing in layers without rotation */
+pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
+pl_var pl_tape_gate(struct pl_tape *t, pl_var gu);
+
+struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v);
+
+/* The gradient of the whole tape. dx: the tensor with the gradient of the output, which becomes
+ * that of the input if need_dx. */
+void pl_tape_backward(struct pl_tape *t, uint32_t dx, bool need_dx);
+
+/* --- steps.c: what the steps are made of --- */
+struct pl_step_row {
+    /* Appends the step's ops; of its outputs only those in `missing`, as bits, are wanted. */
+    void (*run)(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+    /* Values that running it again reads. */
+    uint32_t (*reads)(const struct pl_tape *t, const struct pl_step *s);
+    /* Values of the forward pass that its gradient reads. */
+    uint32_t (*needs)(const struct pl_tape *t, const struct pl_step *s);
+    void (*gradient)(struct pl_tape *t, const struct pl_step *s);
+};
+extern const struct pl_step_row pl_step_rows[PL_STEP_COUNT];
+
+static inline uint32_t pl_var_bit(pl_var v) {
+    return v == PL_NO_VAR ? 0 : UINT32_C(1) << v;
+}
+/* --- tape.c --- */
+/* Makes values again, as bits, that are not there. */
+void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted);
+
+#endif

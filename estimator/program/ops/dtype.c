@@ -1,0 +1,23 @@
+/* dtype.c - the element types as a table. */
+#include "estimator/program/ops/dtype.h"
+
+static const struct {
+    const char *name, *file_name;
+    uint64_t bytes;
+} dtypes[PL_DTYPE_COUNT] = {
+#define X(t, name, bytes, file_name) [PL_DTYPE_##t] = {name, file_name, bytes},
+    PL_DTYPE_MAP(X)
+#undef X
+};
+
+uint64_t pl_dtype_bytes(enum pl_dtype t) {
+    return dtypes[t].bytes;
+}
+
+const char *pl_dtype_name(enum pl_dtype t) {
+    return dtypes[t].name;
+}
+
+const char *pl_dtype_file_name(enum pl_dtype t) {
+    return dtypes[t].file_name;
+}

@@ -1,0 +1,47 @@
+/* optimizers.h - the rows of estimator/config/optimizers.h as data: the op of each optimizer, and
+ * what it keeps for each parameter.
+ *
+ * In: PL_OPTIMIZER_*.  Out: its row.  Needs: ops.h, dtype.h.
+ *   M1  the states of a tensor have its shape; those in blocks are flat runs of each of its parts
+ *       (pl_tensor_parts), with an fp32 scale a block in a tensor of their own */
+#ifndef PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZERS_H
+#define PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZERS_H
+
+#include "estimator/program/ops/dtype.h"
+#include "estimator/program/ops/ops.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How a state is stored. */
+struct pl_state_form {
+    enum pl_dtype dtype;
+    uint32_t block;        /* elements that share a scale; 0 = there are no scales */
+    uint64_t least;        /* elements of a part; what has fewer keeps fp32 */
+    bool exact_vocabulary; /* the embedding and the head keep fp32 */
+};
+
+#define PL_STATES_MAX 4 /* of the eight operands of an op four are no states */
+
+struct pl_state {
+    const char *name, *scales; /* in files after the tensor's, its scales too */
+    const struct pl_state_form *form;
+};
+
+/* What an fp32 master beside weights in bf16 is called there, whatever the optimizer. */
+#define PL_MASTER_NAME "master"
+
+struct pl_optimizer {
+    const char *name; /* in configurations */
+    enum pl_op_kind op;
+    uint32_t lighter;                          /* PL_OPTIMIZER_* */
+    struct pl_state states[PL_STATES_MAX + 1]; /* ended by a name NULL */
+};
+
+const struct pl_optimizer *pl_optimizer_table(uint32_t *n);
+const struct pl_optimizer *pl_optimizer_row(uint32_t optimizer);
+
+/* Whether any state is in blocks: each part of a tensor then has states of its own. */
+bool pl_optimizer_is_in_blocks(uint32_t optimizer);
+
+#endif

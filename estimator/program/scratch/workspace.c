@@ -1,0 +1,49 @@
+/* workspace.c - the scratch of every kernel as a table: op kind -> rule. */
+#include "estimator/program/scratch/workspace_internal.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/program/scratch/workspace_gemm.h"
+
+/* One double per chunk of the gradient. */
+uint64_t pl_ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                          uint64_t cols) {
+    uint64_t elements;
+    (void)t, (void)attr;
+    if (!pl_u64_mul(rows, cols, &elements)) elements = UINT64_MAX;
+    return pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
+}
+
+static const struct {
+    pl_ws_rule cpu, cuda;
+} rules[PL_OP_COUNT] = {
+#define PL_SCRATCH(KIND, cpu, cuda) [PL_OP_##KIND] = {cpu, cuda},
+#include "estimator/program/ops/op_rows.h"
+};
+
+uint64_t pl_op_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                               const struct pl_attr *attr, uint64_t rows, uint64_t cols) {
+    const pl_ws_rule rule = t->backend == PL_BACKEND_CUDA ? rules[kind].cuda : rules[kind].cpu;
+    return rule ? rule(t, attr, rows, cols) : 0;
+}
+
+/* One set of blocks per worker. */
+static uint64_t ws_product(const struct pl_traits *t, enum pl_op_kind kind,
+                           const struct pl_product_matrix m[3]) {
+    struct pl_gemm_shape s = {.m = m[2].rows,
+                              .n = m[2].cols,
+                              .k = kind == PL_OP_LINEAR_DW ? m[0].rows : m[0].cols,
+                              .trans_a = kind == PL_OP_LINEAR_DW,
+                              .trans_b = kind == PL_OP_LINEAR,
+                              .a_fp32 = m[0].dtype == PL_DTYPE_F32,
+                              .b_fp32 = m[1].dtype == PL_DTYPE_F32,
+                              .c_fp32 = m[2].dtype == PL_DTYPE_F32};
+    const struct pl_gemm_room room = pl_gemm_room(&s);
+    return pl_u64_max(t->threads * pl_gemm_worker_bytes(&room), pl_few_rows_bytes(&s));
+}
+
+uint64_t pl_product_workspace_bytes(const struct pl_traits *t, enum pl_op_kind kind,
+                                    const struct pl_attr *attr,
+                                    const struct pl_product_matrix m[3]) {
+    if (t->backend != PL_BACKEND_CUDA) return ws_product(t, kind, m);
+    return pl_op_workspace_bytes(t, kind, attr, m[0].rows, m[0].cols) + pl_ws_cuda_narrowed(m, 2);
+}

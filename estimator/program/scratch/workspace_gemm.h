@@ -1,0 +1,75 @@
+/* workspace_gemm.h - scratch of a product that the planner and the CPU kernels share.
+ *
+ * The kernel asks with the rows at hand, the planner with as many as there can be: the room grows
+ * with every dimension, so a kernel cannot need more than the plan gave it. It holds for a product
+ * and for its transpose, since the kernel chooses between them. */
+#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_GEMM_H
+#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_GEMM_H
+
+#include "estimator/base/checked.h"
+#include "estimator/card/traits.h"
+
+#include <stdbool.h>
+
+#define PL_GEMM_UNIT 48 /* rows and columns of a part: whole tiles of every level */
+#define PL_GEMM_LINE 16 /* elements of a vector, of a cache line, and between blocks of k */
+
+/* The kernel computes a transpose where C has few columns (of a transposed A) or few rows. */
+#define PL_GEMM_NARROW_COLS 32
+#define PL_GEMM_FEW_ROWS    64
+
+#define PL_FEW_ROWS 8 /* so few rows of A times B^T are not packed; A is laid out in fp32 */
+
+/* C[m,n] = op(A)[m,k] op(B)[k,n]; which of them are stored in fp32. */
+struct pl_gemm_shape {
+    uint64_t m, n, k;
+    bool trans_a, trans_b, a_fp32, b_fp32, c_fp32;
+};
+
+/* fp32 elements of one worker: a block of the left matrix, a panel of the right one, the sums of a
+ * part that tiles do not add to C. */
+struct pl_gemm_room {
+    uint64_t left, right, sums;
+};
+
+static inline uint64_t pl_gemm_whole(uint64_t x, uint64_t unit, uint64_t most) {
+    return x < most ? pl_u64_round_up(x, unit) : most;
+}
+
+static inline uint64_t pl_gemm_sums(const struct pl_gemm_shape *s) {
+    const uint64_t m = pl_gemm_whole(s->m, PL_GEMM_UNIT, PL_GEMM_ROWS);
+    const uint64_t n = pl_gemm_whole(s->n, PL_GEMM_UNIT, PL_GEMM_ROWS);
+    if (!s->c_fp32 || s->n % PL_GEMM_LINE)
+        return pl_u64_max(m * pl_gemm_whole(s->n, PL_GEMM_UNIT, PL_GEMM_COLS),
+                          n * pl_gemm_whole(s->m, PL_GEMM_UNIT, PL_GEMM_COLS));
+    /* Only a transpose needs them. */
+    if (s->trans_a)
+        return s->n > PL_GEMM_NARROW_COLS ? 0 : n * pl_gemm_whole(s->m, PL_GEMM_UNIT, PL_GEMM_COLS);
+    return s->trans_b ? n * pl_gemm_whole(PL_GEMM_FEW_ROWS, PL_GEMM_UNIT, PL_GEMM_COLS) : 0;
+}
+
+/* Rows of the left matrix are used where they lie if that is fp32 and k runs along them; in the
+ * transpose of A times B^T that matrix is B. */
+static inline bool pl_gemm_copies_left(const struct pl_gemm_shape *s) {
+    return s->trans_a || !s->a_fp32 || (s->trans_b && !s->b_fp32);
+}
+
+static inline struct pl_gemm_room pl_gemm_room(const struct pl_gemm_shape *s) {
+    const uint64_t depth = pl_gemm_whole(s->k, PL_GEMM_LINE, PL_GEMM_DEPTH);
+    const uint64_t side = pl_gemm_whole(pl_u64_max(s->m, s->n), PL_GEMM_UNIT, PL_GEMM_ROWS);
+    return (struct pl_gemm_room){.left = pl_gemm_copies_left(s) ? side * (depth + PL_GEMM_PAD) : 0,
+                                 .right = PL_GEMM_PANEL * depth,
+                                 .sums = pl_gemm_sums(s)};
+}
+
+/* Of a few rows, for all workers together; at most, whatever the vectors of the level. */
+static inline uint64_t pl_few_rows_bytes(const struct pl_gemm_shape *s) {
+    if (s->a_fp32 || !s->trans_b) return 0;
+    return PL_FEW_ROWS * pl_gemm_whole(s->k, 64, UINT64_MAX) * sizeof(float);
+}
+
+static inline uint64_t pl_gemm_worker_bytes(const struct pl_gemm_room *r) {
+    return sizeof(float) * (r->left + r->right + r->sums);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* workspace_internal.h - scratch rules of single ops, which op_rows.h names.
+ *
+ * rows, cols: of the op's first matrix operand; bytes are what its kernel lays out, 0 = none. The
+ * kernels size their layout by the same functions, with the rows of the call at hand, so a rule
+ * must never shrink when rows grow. */
+#ifndef PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_INTERNAL_H
+#define PL_ESTIMATOR_PROGRAM_SCRATCH_WORKSPACE_INTERNAL_H
+
+#include "estimator/program/program.h"
+#include "estimator/program/scratch/workspace_cuda.h"
+
+typedef uint64_t (*pl_ws_rule)(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                               uint64_t cols);
+
+/* workspace.c */
+uint64_t pl_ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                          uint64_t cols);
+
+/* workspace_attention.c */
+uint64_t pl_ws_attention(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                         uint64_t cols);
+uint64_t pl_ws_attention_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                             uint64_t cols);
+uint64_t pl_ws_rmsnorm_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                           uint64_t cols);
+uint64_t pl_ws_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                           uint64_t cols);
+uint64_t pl_ws_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                             uint64_t cols);
+
+/* workspace_cuda_attention.c */
+uint64_t pl_ws_cuda_attention_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                  uint64_t rows, uint64_t cols);
+
+/* workspace_cuda_products.c */
+uint64_t pl_ws_cuda_bias_grad(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                              uint64_t cols);
+
+/* workspace_cuda_rows.c */
+uint64_t pl_ws_cuda_rmsnorm_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_qk_norm_bwd(const struct pl_traits *t, const struct pl_attr *attr,
+                                uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_cross_entropy(const struct pl_traits *t, const struct pl_attr *attr,
+                                  uint64_t rows, uint64_t cols);
+uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
+                               uint64_t cols);
+
+#endif
