@@ -1,6 +1,7 @@
 /* exec.c - binding views and running ops. */
 #include "runtime/exec/exec.h"
 #include "estimator/base/alloc.h"
+#include "runtime/exec/poison.h"
 #include "runtime/exec/repeats.h"
 
 #include "estimator/base/checked.h"
@@ -36,9 +37,10 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     *e = (struct pl_exec){.plan = plan, .device = dev, .host = dev};
     e->calls = pl_calloc(p->n_ops + 1, sizeof *e->calls);
     e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
-    if (e->calls && e->patches) return PL_ERR_OK;
-    pl_exec_finish(e);
-    return pl_host_oom(d, "the binding of the plan");
+    pl_err err =
+        e->calls && e->patches ? pl_poison_init(e, d) : pl_host_oom(d, "the binding of the plan");
+    if (err != PL_ERR_OK) pl_exec_finish(e);
+    return err;
 }
 
 static const struct pl_arena *arena_of(const struct pl_exec *e, const struct pl_tensor *t) {
@@ -50,6 +52,11 @@ static const struct pl_arena *arena_of(const struct pl_exec *e, const struct pl_
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor) {
     const struct pl_arena *a = arena_of(e, &e->plan->program->tensors[tensor]);
     return (char *)a->base + e->plan->places[tensor].offset;
+}
+
+void *pl_exec_lend(struct pl_exec *e, uint32_t tensor) {
+    pl_poison_open(e, tensor);
+    return pl_exec_address(e, tensor);
 }
 
 /* What was started before has ended. */
@@ -65,7 +72,7 @@ static bool in_host_memory(const struct pl_exec *e, uint32_t tensor) {
 }
 
 pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint64_t bytes) {
-    void *dst = pl_exec_address(e, tensor);
+    void *dst = pl_exec_lend(e, tensor);
     if (!in_host_memory(e, tensor)) return e->device->ops->upload(e->device, dst, src, bytes);
     PL_TRY(finish_pending(e));
     if (e->device->ops != &pl_device_null) memcpy(dst, src, bytes);
@@ -232,6 +239,7 @@ static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_d
     }
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = pl_program_together(e->plan->program, i, first + n);
+        pl_poison_before(e, i, k);
         PL_TRY(run_together(e, i, k, d));
         if (e->times) PL_TRY(read_clock(e, i, k, &since));
     }
@@ -252,6 +260,7 @@ pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag 
 
 void pl_exec_finish(struct pl_exec *e) {
     if (e->device) pl_exec_forget(e);
+    pl_poison_finish(e);
     free(e->calls);
     free(e->patches);
     *e = (struct pl_exec){0};

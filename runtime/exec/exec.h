@@ -6,6 +6,7 @@
  *       lies inside its arena
  *   E2  running allocates nothing; views are made once, only row counts change with the batch
  *   E3  an op of the host runs on the CPU's kernels, behind everything that was copied before it
+ *   E4  under AddressSanitizer a tensor of a phase may be touched only while it lives: poison.h
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
  *      pl_exec_describe(&e, &facts, &d); pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ...
  * pl_exec_finish(&e); */
@@ -16,6 +17,7 @@
 #include "runtime/device/device.h"
 
 struct pl_exec_patch; /* a view whose row count follows the batch */
+struct pl_poison;     /* private: poison.h */
 
 struct pl_host_arenas { /* by memory; the row of the device stays {0} */
     struct pl_arena job[PL_PLACE_COUNT], batch[PL_PLACE_COUNT];
@@ -56,6 +58,7 @@ struct pl_exec {
     struct pl_exec_shape shapes[PL_EXEC_SHAPES];
     uint64_t clock;      /* runs that might have been replayed */
     uint32_t recordings; /* since the binding */
+    struct pl_poison *poison; /* NULL without AddressSanitizer, and on other devices than the CPU */
 };
 
 /* Allocates everything the executor will ever need for this plan. */
@@ -74,7 +77,11 @@ pl_err pl_exec_upload(struct pl_exec *e, uint32_t tensor, const void *src, uint6
 pl_err pl_exec_download(struct pl_exec *e, uint32_t tensor, void *dst, uint64_t bytes);
 /* Address of a tensor in its memory. */
 void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
-/* Drops what was written down for replaying, and its memory: operands are about to move. */
+/* The same of a STEP tensor that the caller itself fills or reads before the next run, whatever ran
+ * before: the exception to E4. */
+void *pl_exec_lend(struct pl_exec *e, uint32_t tensor);
+/* Drops what was written down for replaying, and its memory: operands are about to move, and the
+ * arenas may be released. */
 void pl_exec_forget(struct pl_exec *e);
 void pl_exec_finish(struct pl_exec *e); /* leaves {0} */
 

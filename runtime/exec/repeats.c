@@ -1,6 +1,8 @@
 /* repeats.c - see repeats.h. */
 #include "runtime/exec/repeats.h"
 
+#include "runtime/exec/poison.h"
+
 #include <string.h>
 
 /* Fewer launches than this are not worth a graph. */
@@ -99,6 +101,7 @@ pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run
 }
 
 void pl_exec_forget(struct pl_exec *e) {
+    pl_poison_lift(e);
     for (int i = 0; i < PL_EXEC_SHAPES; i++)
         if (e->shapes[i].graph) e->device->ops->forget(e->device, &e->shapes[i].graph);
     memset(e->shapes, 0, sizeof e->shapes);

@@ -250,7 +250,7 @@ struct pl_tensor_io pl_run_io(struct pl_run *r, enum pl_phase phase) {
                               .staging_bytes = r->device->staging_bytes};
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         if (p->tensors[i].role != PL_ROLE_STAGING || p->tensors[i].phase != phase) continue;
-        io.staging = pl_exec_address(&pl_run_rung(r)->exec, i);
+        io.staging = pl_exec_lend(&pl_run_rung(r)->exec, i);
         io.staging_bytes = p->tensors[i].bytes;
     }
     return io;
