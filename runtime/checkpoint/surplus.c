@@ -100,7 +100,7 @@ pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_we
                                   struct pl_diag *d) {
     const struct pl_window *embedding = find_embedding(w);
     struct pl_window head = {.name = HEAD};
-    bool same;
+    bool same = true;
     if (!embedding || !embedding->entry || !pl_window_find(f, &head)) return PL_ERR_OK;
     PL_TRY(compare(embedding, &head, &same, d));
     if (same) return PL_ERR_OK;

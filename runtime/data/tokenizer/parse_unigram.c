@@ -75,7 +75,7 @@ static double read_score(const struct list_reader *r, const char *s, size_t n) {
 }
 
 static void fill_powers(double *powers) {
-    char text[8];
+    char text[16];
     for (int i = 0; i <= MOST_POWER; i++) {
         snprintf(text, sizeof text, "1e%d", i);
         powers[i] = strtod(text, NULL);
