@@ -126,8 +126,7 @@ static bool same_window(const struct pl_operand *a, const struct pl_operand *b) 
 
 /* R5: an output in place is the input of its name, there or not. */
 static bool in_place_fits(const struct pl_op_row *row, const struct pl_op *o, int out) {
-    if (row->out[out].use != PL_USE_IN_PLACE && row->out[out].use != PL_USE_MAYBE_IN_PLACE)
-        return true;
+    if (!pl_operand_in_place(&row->out[out])) return true;
     for (int i = 0; i < row->n_in; i++)
         if (strcmp(row->in[i].name, row->out[out].name) == 0)
             return same_window(&o->in[i], &o->out[out]);

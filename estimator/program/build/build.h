@@ -131,6 +131,8 @@ void pl_build_updates(struct pl_builder *b);
 /* --- linear.c: a fused matrix with its bias and adapters --- */
 /* y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
+/* A STEP tensor [tokens, n_parts * r] in the type of adapters: what A makes, or its gradient. */
+uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts);
 /* Only a = x A^T, for a recomputation that does not need y. */
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
 /* Gradients of weight, bias and adapters, and dx = dy W (+ adapters) when dx is not PL_NONE.

@@ -35,12 +35,16 @@ void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w
     PL_EMIT(b, LINEAR, attr, in, out);
 }
 
+uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts) {
+    return pl_build_step(b, name, PL_ROWS_TOKENS, 0, n_parts * b->s->lora_r, b->s->adapter_dtype,
+                         PL_CATEGORY_ACTIVATIONS);
+}
+
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     if (!ad || b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_val xd = dropped_input(b, slot, x);
-    uint32_t a = pl_build_step(b, "lora_a_out", PL_ROWS_TOKENS, 0, ad->n_parts * b->s->lora_r,
-                               b->s->adapter_dtype, PL_CATEGORY_ACTIVATIONS);
+    uint32_t a = pl_build_adapter_rows(b, "lora_a_out", ad->n_parts);
     pl_build_product(b, pl_arg(xd), pl_build_now(b, ad->a), PL_NONE, pl_arg(pl_build_now(b, a)),
                      1.0f, false);
     return pl_build_now(b, a);
@@ -125,8 +129,7 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
     float scale = (float)b->s->lora_scale;
-    uint32_t da = pl_build_step(b, "d_lora_a_out", PL_ROWS_TOKENS, 0, ad->n_parts * r,
-                                b->s->adapter_dtype, PL_CATEGORY_ACTIVATIONS);
+    uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", ad->n_parts);
     for (uint32_t p = 0; p < ad->n_parts; p++) {
         struct pl_operand dyp = dy;
         dyp.col = ad->row0[p];

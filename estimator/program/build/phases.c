@@ -55,12 +55,6 @@ static void look_up(struct pl_builder *b, uint32_t table, uint32_t x) {
     PL_EMIT(b, EMBED, (struct pl_attr){0}, in, out);
 }
 
-/* Rows of a table [V,r], for every token. */
-static uint32_t add_adapter_rows(struct pl_builder *b, const char *name) {
-    return pl_build_step(b, name, PL_ROWS_TOKENS, 0, b->s->lora_r, b->s->adapter_dtype,
-                         PL_CATEGORY_ACTIVATIONS);
-}
-
 /* x[i] = W[id] + s B a[id]: PEFT's lora.Embedding, which drops nothing out. */
 static struct pl_val embed(struct pl_builder *b) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
@@ -68,7 +62,7 @@ static struct pl_val embed(struct pl_builder *b) {
     look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x);
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
     if (ad && b->err == PL_ERR_OK) {
-        uint32_t a = add_adapter_rows(b, "lora_a_out");
+        uint32_t a = pl_build_adapter_rows(b, "lora_a_out", 1);
         look_up(b, ad->a, a);
         pl_build_product(b, pl_arg(pl_build_now(b, a)), pl_build_now(b, ad->b[0]), PL_NONE,
                          pl_arg(pl_build_now(b, x)), (float)b->s->lora_scale, true);
@@ -91,7 +85,8 @@ static void adapter_bwd(struct pl_builder *b, uint32_t dx) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
     const float scale = (float)b->s->lora_scale;
     if (!ad || b->err != PL_ERR_OK) return;
-    uint32_t a = add_adapter_rows(b, "lora_a_out"), da = add_adapter_rows(b, "d_lora_a_out");
+    uint32_t a = pl_build_adapter_rows(b, "lora_a_out", 1);
+    uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", 1);
     b->recompute = true;
     look_up(b, ad->a, a);
     b->recompute = false;
