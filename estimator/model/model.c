@@ -7,6 +7,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
+#include "estimator/model/wrapper.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -288,6 +289,10 @@ pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct
                           why);
     pl_err err = read_file(path, f, text, bytes, d);
     fclose(f);
+    if (err == PL_ERR_OK) err = pl_model_unwrap(text, bytes, d);
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    free(*text);
+    *text = NULL;
     return err;
 }
 

@@ -89,7 +89,8 @@ pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d);
 /* The same from memory; `name` appears in messages. */
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d);
-/* The text that pl_model_read would read: malloc'd, a NUL behind its *bytes bytes. */
+/* The text that pl_model_read would read: malloc'd, a NUL behind its *bytes bytes. Of a multimodal
+ * model it is that of its language model (wrapper.h). */
 pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct pl_diag *d);
 #define PL_CATALOGUE_SCHEME "catalogue:"
 const char *pl_family_name(enum pl_family f); /* "qwen2", the model_type of config.json */

@@ -145,7 +145,7 @@ pl_err pl_windows_note_surplus(const struct pl_windows *w, const struct pl_weigh
     uint64_t n = 0;
     if (!names) return pl_host_oom(d, "the names of tensors");
     for (uint32_t i = 0; i < w->n; i++)
-        names[i] = w->items[i].name;
+        names[i] = w->items[i].entry ? w->items[i].entry->name : w->items[i].name;
     qsort(names, w->n, sizeof *names, compare_names);
     for (uint32_t i = 0; i < f->n; i++)
         for (uint64_t k = 0; k < f->files[i].n; k++) {

@@ -141,14 +141,29 @@ static bool find_named(const struct pl_weight_files *f, struct pl_window *w, con
 }
 
 /* Adapters saved straight from a PeftModel's state dict carry the adapter's name, `.default`. */
-bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w) {
+static bool find_of_adapter(const struct pl_weight_files *f, struct pl_window *w) {
     static const char suffix[] = ".weight";
-    if (find_named(f, w, w->name)) return true;
     char *tail = strstr(w->name, ".lora_");
     if (!tail || !(tail = strstr(tail, suffix))) return false;
-    char name[PL_WINDOW_NAME + 16];
+    char name[PL_WINDOW_NAME + 32];
     snprintf(name, sizeof name, "%.*s.default%s", (int)(tail - w->name), w->name, tail);
     return find_named(f, w, name);
+}
+
+/* Files of a multimodal model: `language_model.` first as they were published, after `model.` as
+ * transformers 5 saves them. */
+static bool find_wrapped(const struct pl_weight_files *f, struct pl_window *w) {
+    static const char part[] = "language_model.", model[] = "model.";
+    char name[PL_WINDOW_NAME + 32];
+    snprintf(name, sizeof name, "%s%s", part, w->name);
+    if (find_named(f, w, name)) return true;
+    if (strncmp(w->name, model, strlen(model)) != 0) return false;
+    snprintf(name, sizeof name, "%s%s%s", model, part, w->name + strlen(model));
+    return find_named(f, w, name);
+}
+
+bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w) {
+    return find_named(f, w, w->name) || find_of_adapter(f, w) || find_wrapped(f, w);
 }
 
 static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag *d) {

@@ -193,7 +193,7 @@ static const struct {
     {"bad/eps_zero.json", PL_ERR_MODEL_FIELD, 0, {"`rms_norm_eps` is 0"}},
     {"bad/hidden_act_unknown.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"`hidden_act`", "gelu_new"}},
     {"bad/quantization_gptq.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"already quantised", "gptq"}},
-    {"bad/nested_text_config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"mistral3", "text_config"}},
+    {"bad/nested_text_config.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"llava", "text_config"}},
     {"bad/unknown_model_type.json", PL_ERR_MODEL_UNSUPPORTED, 0, {"llamma", "nearest is `llama`"}},
     {"bad/smollm3_no_rope_length.json", PL_ERR_MODEL_FIELD, 0, {"`no_rope_layers`", "2", "got 3"}},
     {"bad/phi3_factor_length.json", PL_ERR_MODEL_FIELD, 0, {"short_factor", "12", "got 5"}},

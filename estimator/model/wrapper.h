@@ -1,0 +1,16 @@
+/* wrapper.h - the language model inside a multimodal model's config.json.
+ *
+ * In: the text of a config.json.  Out: the text of its language model's alone, as a model of its
+ * own would have it.  Needs: base, jansson. */
+#ifndef PL_ESTIMATOR_MODEL_WRAPPER_H
+#define PL_ESTIMATOR_MODEL_WRAPPER_H
+
+#include "estimator/base/diag.h"
+
+#include <stdint.h>
+
+/* Replaces *text, malloc'd, by the config.json of the language model where it is that of a known
+ * wrapper; leaves any other text as it is. HOST_OOM. */
+pl_err pl_model_unwrap(char **text, uint64_t *bytes, struct pl_diag *d);
+
+#endif
