@@ -23,7 +23,7 @@
     X(MODEL_FIELD, 5, "MODEL_FIELD", "compare config.json with the published one")                 \
     X(MODEL_UNSUPPORTED, 5, "MODEL_UNSUPPORTED",                                                   \
       "families: llama, qwen2, qwen3, mistral, phi3, "                                             \
-      "smollm3, ministral3")                                                                       \
+      "smollm3, ministral3, gemma3_text")                                                          \
     X(MODEL_WEIGHTS, 5, "MODEL_WEIGHTS", "the weights must belong to this config.json")            \
     X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "set `tokenizer: byte` or give a tokenizer")            \
     X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON; download it again")    \

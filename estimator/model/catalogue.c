@@ -304,6 +304,42 @@ static const struct pl_known_model known[] = {
        "mscale_all_dim": 1.0, "original_max_position_embeddings": 16384, "rope_theta":
        1000000000.0, "rope_type": "yarn", "type": "yarn"}, "sliding_window": null,
        "tie_word_embeddings": false, "use_cache": true, "vocab_size": 131072})},
+    {"Gemma-3-1B",
+     {"google/gemma-3-1b-it", "google/gemma-3-1b-pt"},
+     CONFIG({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text",
+       "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 2,
+       "eos_token_id": [1, 106], "pad_token_id": 0, "head_dim": 256, "hidden_activation":
+       "gelu_pytorch_tanh", "hidden_size": 1152, "initializer_range": 0.02,
+       "intermediate_size": 6912, "max_position_embeddings": 32768, "num_attention_heads":
+       4, "num_hidden_layers": 26, "num_key_value_heads": 1, "query_pre_attn_scalar": 256,
+       "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000, "rope_scaling": null,
+       "rope_theta": 1000000, "sliding_window": 512, "sliding_window_pattern": 6,
+       "torch_dtype": "bfloat16", "vocab_size": 262144})},
+    {"Gemma-3-4B",
+     {"google/gemma-3-4b-it", "google/gemma-3-4b-pt"},
+     CONFIG({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text",
+       "eos_token_id": [1, 106], "hidden_size": 2560, "intermediate_size": 10240,
+       "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+       "sliding_window": 1024, "torch_dtype": "bfloat16"})},
+    {"Gemma-3-12B",
+     {"google/gemma-3-12b-it", "google/gemma-3-12b-pt"},
+     CONFIG({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text",
+       "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 2,
+       "eos_token_id": 106, "pad_token_id": 0, "head_dim": 256, "hidden_activation":
+       "gelu_pytorch_tanh", "hidden_size": 3840, "initializer_range": 0.02,
+       "intermediate_size": 15360, "max_position_embeddings": 131072,
+       "num_attention_heads": 16, "num_hidden_layers": 48, "num_key_value_heads": 8,
+       "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+       "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "rope_theta": 1000000,
+       "sliding_window": 1024, "sliding_window_pattern": 6, "torch_dtype": "bfloat16",
+       "vocab_size": 262208})},
+    {"Gemma-3-27B",
+     {"google/gemma-3-27b-it", "google/gemma-3-27b-pt"},
+     CONFIG({"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text",
+       "eos_token_id": [1, 106], "head_dim": 128, "hidden_size": 5376, "intermediate_size":
+       21504, "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads":
+       16, "query_pre_attn_scalar": 168, "rope_scaling": {"factor": 8.0, "rope_type":
+       "linear"}, "sliding_window": 1024, "torch_dtype": "bfloat16"})},
     {"Mistral-7B-v0.3",
      {"mistralai/Mistral-7B-v0.3", "mistralai/Mistral-7B-Instruct-v0.3"},
      CONFIG({"architectures": ["MistralForCausalLM"], "model_type": "mistral",

@@ -3,11 +3,18 @@
 #include "estimator/model/families.h"
 #include "estimator/base/text.h"
 
+#include <math.h>
 #include <string.h>
+
+static void give_window(struct pl_model *m, uint64_t first, uint64_t window) {
+    for (uint64_t i = first; i < m->layers; i++)
+        m->layer[i].window = (uint32_t)window;
+}
 
 /* layer_types says of every layer whether it sees all positions or those of the window. *given is
  * false where it is not there. */
-static pl_err read_layer_types(const struct pl_hf *h, struct pl_model *m, bool *given) {
+static pl_err read_layer_types(const struct pl_hf *h, uint64_t window, struct pl_model *m,
+                               bool *given) {
     const json_t *list = json_object_get(h->object, "layer_types"), *item;
     size_t i;
     *given = pl_hf_given(h, "layer_types");
@@ -17,48 +24,57 @@ static pl_err read_layer_types(const struct pl_hf *h, struct pl_model *m, bool *
                             (unsigned long long)m->layers);
     json_array_foreach(list, i, item) {
         const char *name = json_string_value(item);
-        m->no_window[i] = name && strcmp(name, "full_attention") == 0;
-        if (m->no_window[i]) continue;
-        if (!name || strcmp(name, "sliding_attention") != 0 || !m->sliding_window)
+        const bool full = name && strcmp(name, "full_attention") == 0;
+        m->layer[i].window = full ? 0 : (uint32_t)window;
+        if (full) continue;
+        if (!name || strcmp(name, "sliding_attention") != 0 || !window)
             return pl_hf_refuse(h, "layer_types", PL_ERR_MODEL_UNSUPPORTED,
                                 "layer %zu is no \"full_attention\" layer%s", i,
-                                m->sliding_window ? " and no \"sliding_attention\" one" : "");
+                                window ? " and no \"sliding_attention\" one" : "");
     }
     return PL_ERR_OK;
+}
+
+/* Never clamped to max_position_embeddings: sequences may be longer than that. */
+static pl_err read_window(const struct pl_hf *h, uint64_t when_absent, uint64_t *window) {
+    *window = pl_hf_absent(h, "sliding_window") ? when_absent : 0;
+    if (pl_hf_given(h, "sliding_window"))
+        PL_TRY(pl_hf_uint(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, window));
+    return PL_ERR_OK;
+}
+
+/* qwen2, qwen3 and smollm3 have windows only when use_sliding_window is true. */
+static pl_err read_used_window(const struct pl_hf *h, uint64_t when_absent, uint64_t *window) {
+    bool use = false;
+    *window = 0;
+    PL_TRY(pl_hf_bool_or(h, "use_sliding_window", &use));
+    return use ? read_window(h, when_absent, window) : PL_ERR_OK;
 }
 
 /* Classes that have no windows, or one for all layers, ignore the list: it must say the same. */
 static pl_err check_layer_types(const struct pl_hf *h, struct pl_model *m) {
     bool given;
-    return read_layer_types(h, m, &given);
+    return read_layer_types(h, 0, m, &given);
 }
 
-/* Kept however wide: sequences may be longer than max_position_embeddings. */
-static pl_err read_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
-    uint64_t window = pl_hf_absent(h, "sliding_window") ? when_absent : 0;
-    if (pl_hf_given(h, "sliding_window"))
-        PL_TRY(pl_hf_uint(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
-    m->sliding_window = window;
+/* One window for all layers. */
+static pl_err read_common_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
+    uint64_t window;
+    bool given;
+    PL_TRY(read_layer_types(h, 0, m, &given));
+    PL_TRY(read_window(h, when_absent, &window));
+    if (!given) give_window(m, 0, window);
     return PL_ERR_OK;
-}
-
-/* qwen2, qwen3 and smollm3 have windows only when use_sliding_window is true. */
-static pl_err read_used_window(const struct pl_hf *h, uint64_t when_absent, struct pl_model *m) {
-    bool use = false;
-    PL_TRY(pl_hf_bool_or(h, "use_sliding_window", &use));
-    return use ? read_window(h, when_absent, m) : PL_ERR_OK;
 }
 
 /* The layers from max_window_layers on have the window, unless layer_types says otherwise. */
 static pl_err read_qwen_windows(const struct pl_hf *h, struct pl_model *m) {
-    uint64_t first = 28;
+    uint64_t first = 28, window;
     bool given;
-    PL_TRY(read_used_window(h, 4096, m));
-    if (m->sliding_window)
-        PL_TRY(pl_hf_uint_or(h, "max_window_layers", 0, PL_MODEL_MAX_WIDTH, &first));
-    PL_TRY(read_layer_types(h, m, &given));
-    for (uint64_t i = 0; !given && i < m->layers; i++)
-        m->no_window[i] = i < first;
+    PL_TRY(read_used_window(h, 4096, &window));
+    if (window) PL_TRY(pl_hf_uint_or(h, "max_window_layers", 0, PL_MODEL_MAX_WIDTH, &first));
+    PL_TRY(read_layer_types(h, window, m, &given));
+    if (!given) give_window(m, first, window);
     return PL_ERR_OK;
 }
 
@@ -77,13 +93,11 @@ static pl_err qwen3_facts(const struct pl_hf *h, struct pl_model *m) {
 }
 
 static pl_err mistral_facts(const struct pl_hf *h, struct pl_model *m) {
-    PL_TRY(check_layer_types(h, m));
-    return read_window(h, 4096, m);
+    return read_common_window(h, 4096, m);
 }
 
 static pl_err phi3_facts(const struct pl_hf *h, struct pl_model *m) {
-    PL_TRY(check_layer_types(h, m));
-    return read_window(h, 0, m);
+    return read_common_window(h, 0, m);
 }
 
 /* no_rope_layers[i]: 1 = positions, 0 = none; else every no_rope_layer_interval-th has none. */
@@ -92,7 +106,7 @@ static pl_err smollm3_no_rope(const struct pl_hf *h, struct pl_model *m) {
     PL_TRY(pl_hf_uint_or(h, "no_rope_layer_interval", 1, PL_MODEL_MAX_LAYERS, &interval));
     if (!pl_hf_given(h, "no_rope_layers")) {
         for (uint64_t i = 0; i < m->layers; i++)
-            m->no_rope[i] = (i + 1) % interval == 0;
+            if ((i + 1) % interval == 0) m->layer[i].rope = PL_NO_ROPE;
         return PL_ERR_OK;
     }
     const json_t *list = json_object_get(h->object, "no_rope_layers"), *item;
@@ -107,31 +121,64 @@ static pl_err smollm3_no_rope(const struct pl_hf *h, struct pl_model *m) {
         if (!(json_is_integer(item) || json_is_boolean(item)) || v < 0 || v > 1)
             return pl_hf_refuse(h, "no_rope_layers", PL_ERR_MODEL_FIELD, "entry %zu is not 0 or 1",
                                 i);
-        m->no_rope[i] = !v;
+        if (!v) m->layer[i].rope = PL_NO_ROPE;
     }
     return PL_ERR_OK;
 }
 
 static pl_err smollm3_facts(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t window;
     bool given;
     PL_TRY(smollm3_no_rope(h, m));
-    PL_TRY(read_used_window(h, 0, m));
-    PL_TRY(read_layer_types(h, m, &given));
+    PL_TRY(read_used_window(h, 0, &window));
+    PL_TRY(read_layer_types(h, window, m, &given));
     for (uint64_t i = 0; !given && i < m->layers; i++)
-        m->no_window[i] = !m->no_rope[i];
+        if (m->layer[i].rope == PL_NO_ROPE) m->layer[i].window = (uint32_t)window;
     return PL_ERR_OK;
 }
 
 /* The class reads its settings from rope_parameters alone, and has none without them. */
 static pl_err ministral3_facts(const struct pl_hf *h, struct pl_model *m) {
     struct pl_hf r = *h;
-    PL_TRY(check_layer_types(h, m));
-    PL_TRY(read_window(h, 0, m));
+    PL_TRY(read_common_window(h, 0, m));
     r.object = json_object_get(h->object, "rope_parameters");
     r.prefix = "rope_parameters.";
     if (!json_is_object(r.object))
         return pl_hf_refuse(h, "rope_parameters", PL_ERR_MODEL_FIELD, "expected an object");
-    return pl_hf_real(&r, "llama_4_scaling_beta", 0, 100, &m->rope.query_growth);
+    return pl_hf_real(&r, "llama_4_scaling_beta", 0, 100, &m->rope[0].query_growth);
+}
+
+/* A setting that asks for more than is computed here: absent, null and false are fine. */
+static pl_err refuse_setting(const struct pl_hf *h, const char *key, const char *why) {
+    const json_t *value = json_object_get(h->object, key);
+    if (!pl_hf_given(h, key) || json_is_false(value)) return PL_ERR_OK;
+    return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "%s", why);
+}
+
+/* Layer i sees all positions if (i + 1) is a multiple of the pattern, unless layer_types says
+ * otherwise; the others see those of the window, and turn by a rope of their own. */
+static pl_err read_gemma3_layers(const struct pl_hf *h, struct pl_model *m) {
+    uint64_t window = 4096, pattern = 6;
+    bool given;
+    PL_TRY(pl_hf_uint_or(h, "sliding_window", 1, PL_MODEL_MAX_POSITIONS, &window));
+    PL_TRY(pl_hf_uint_or(h, "sliding_window_pattern", 1, PL_MODEL_MAX_LAYERS, &pattern));
+    PL_TRY(read_layer_types(h, window, m, &given));
+    for (uint64_t i = 0; i < m->layers; i++) {
+        if (!given) m->layer[i].window = (i + 1) % pattern ? (uint32_t)window : 0;
+        m->layer[i].rope = m->layer[i].window != 0;
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err gemma3_facts(const struct pl_hf *h, struct pl_model *m) {
+    double scalar = 256;
+    m->qk_norm = m->post_norms = m->unit_offset = true;
+    m->embed_scale = sqrt((double)m->hidden);
+    PL_TRY(pl_hf_real_or(h, "query_pre_attn_scalar", 1e-6, 1e6, &scalar));
+    m->score_scale = 1 / sqrt(scalar);
+    PL_TRY(refuse_setting(h, "final_logit_softcapping", "capped logits are not computed here"));
+    PL_TRY(refuse_setting(h, "use_bidirectional_attention", "only decoders are trained here"));
+    return read_gemma3_layers(h, m);
 }
 
 #define ROPE_COMMON                                                                                \
@@ -217,6 +264,23 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                               .pad = 11,
                               .rope_types = PL_ROPE_BIT_YARN,
                               .facts = ministral3_facts},
+    [PL_FAMILY_GEMMA3] = {.name = "gemma3_text",
+                          .heads = 8,
+                          .vocab = 262208,
+                          .kv_heads = 4,
+                          .head_dim = 256,
+                          .max_positions = 131072,
+                          .rms_eps = 1e-6,
+                          .theta = 1e6,
+                          .local_theta = 1e4,
+                          .tied = true,
+                          .bos = 2,
+                          .eos = 1,
+                          .pad = 0,
+                          .reads_attention_bias = true,
+                          .gelu = true,
+                          .rope_types = ROPE_COMMON,
+                          .facts = gemma3_facts},
 };
 
 const struct pl_family_row *pl_family_get(enum pl_family f) {
@@ -232,7 +296,10 @@ const char *pl_family_name(enum pl_family f) {
 static const struct {
     const char *type, *why;
 } known_others[] = {
-    {"gemma*", "norms of 1+w, scaled embeddings and GeGLU are not computed here"},
+    {"gemma", "of the Gemma models only the third generation is computed here"},
+    {"gemma2*", "capped scores and logits are not computed here"},
+    {"gemma3n*", "its per-layer embeddings and shared keys are not computed here"},
+    {"gemma4*", "its shared keys and per-layer embeddings are not computed here"},
     {"mixtral", "mixture of experts is not computed here"},
     {"qwen2_moe", "mixture of experts is not computed here"},
     {"qwen3_moe", "mixture of experts is not computed here"},

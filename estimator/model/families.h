@@ -29,6 +29,7 @@ enum {
 struct pl_family_row {
     const char *name; /* model_type */
     /* defaults when the key is absent; null means something else for kv_heads and head_dim */
+    uint64_t heads, vocab; /* 0: a file without them is not a model's */
     uint64_t kv_heads; /* 0: as many as heads */
     uint64_t head_dim; /* 0: hidden / heads */
     uint64_t max_positions;
@@ -37,6 +38,8 @@ struct pl_family_row {
     int64_t bos, eos, pad; /* -1 = none */
     bool reads_attention_bias, reads_mlp_bias;
     bool partial_rotary; /* rotates only the first part of a head when told so */
+    double local_theta;  /* layers with a window have a rope of their own; 0: one for all */
+    bool gelu;           /* GELU by tanh in place of SiLU, and its key is `hidden_activation` */
     unsigned rope_types; /* PL_ROPE_BIT_* */
     pl_err (*facts)(const struct pl_hf *h, struct pl_model *m);
 };

@@ -10,7 +10,7 @@
 #include "estimator/model/wrapper.h"
 
 #include <errno.h>
-#include <stddef.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +19,27 @@
 /* Lists of labels, the longest of what is there, have a comma in eight bytes at least. */
 #define CONFIG_WEIGHT(bytes) (8192 + (bytes) / 8)
 
-/* Sizes that no class default may stand in for: a file without them is not a model's. */
-static const struct {
-    const char *key;
-    size_t offset;
-    uint64_t high;
-} required_sizes[] = {
-    {"hidden_size", offsetof(struct pl_model, hidden), PL_MODEL_MAX_WIDTH},
-    {"intermediate_size", offsetof(struct pl_model, ffn), PL_MODEL_MAX_WIDTH},
-    {"num_hidden_layers", offsetof(struct pl_model, layers), PL_MODEL_MAX_LAYERS},
-    {"num_attention_heads", offsetof(struct pl_model, heads), PL_MODEL_MAX_WIDTH},
-    {"vocab_size", offsetof(struct pl_model, vocab), PL_MODEL_MAX_VOCAB},
-};
+/* Sizes that no class default may stand in for, but where published files rely on it: a file
+ * without them is not a model's. */
+static pl_err read_required(const struct pl_hf *h, const struct pl_family_row *f,
+                            struct pl_model *m) {
+    const struct {
+        const char *key;
+        uint64_t *out, high, when_absent;
+    } sizes[] = {
+        {"hidden_size", &m->hidden, PL_MODEL_MAX_WIDTH, 0},
+        {"intermediate_size", &m->ffn, PL_MODEL_MAX_WIDTH, 0},
+        {"num_hidden_layers", &m->layers, PL_MODEL_MAX_LAYERS, 0},
+        {"num_attention_heads", &m->heads, PL_MODEL_MAX_WIDTH, f->heads},
+        {"vocab_size", &m->vocab, PL_MODEL_MAX_VOCAB, f->vocab},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        *sizes[i].out = sizes[i].when_absent;
+        if (!sizes[i].when_absent || !pl_hf_absent(h, sizes[i].key))
+            PL_TRY(pl_hf_uint(h, sizes[i].key, 1, sizes[i].high, sizes[i].out));
+    }
+    return PL_ERR_OK;
+}
 
 /* Settings of some class or fork that would change the arithmetic: only the neutral value runs. */
 static const struct {
@@ -65,12 +74,15 @@ static pl_err check_off(const struct pl_hf *h) {
     return PL_ERR_OK;
 }
 
-static pl_err read_activation(const struct pl_hf *h) {
-    if (pl_hf_absent(h, "hidden_act")) return PL_ERR_OK;
-    const char *act = json_string_value(json_object_get(h->object, "hidden_act"));
-    if (act && (strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0)) return PL_ERR_OK;
-    return pl_hf_refuse(h, "hidden_act", PL_ERR_MODEL_UNSUPPORTED,
-                        "only \"silu\" is computed here");
+static pl_err read_activation(const struct pl_hf *h, const struct pl_family_row *f,
+                              struct pl_model *m) {
+    const char *key = f->gelu ? "hidden_activation" : "hidden_act";
+    const char *name = f->gelu ? "gelu_pytorch_tanh" : "silu";
+    const char *act = json_string_value(json_object_get(h->object, key));
+    m->gelu = f->gelu;
+    if (pl_hf_absent(h, key) || (act && strcmp(act, name) == 0)) return PL_ERR_OK;
+    if (act && !f->gelu && strcmp(act, "swish") == 0) return PL_ERR_OK;
+    return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "only \"%s\" is computed here", name);
 }
 
 static pl_err read_heads(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
@@ -99,9 +111,7 @@ static pl_err read_heads(const struct pl_hf *h, const struct pl_family_row *f, s
 }
 
 static pl_err read_sizes(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
-    for (size_t i = 0; i < sizeof required_sizes / sizeof *required_sizes; i++)
-        PL_TRY(pl_hf_uint(h, required_sizes[i].key, 1, required_sizes[i].high,
-                          (uint64_t *)(void *)((char *)m + required_sizes[i].offset)));
+    PL_TRY(read_required(h, f, m));
     m->max_positions = f->max_positions;
     m->rms_eps = f->rms_eps;
     m->initializer_range = 0.02;
@@ -190,7 +200,9 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     const struct pl_family_row *f = pl_family_get(m->family);
     PL_TRY(read_sizes(h, f, m));
     PL_TRY(read_biases(h, f, m));
-    PL_TRY(read_activation(h));
+    PL_TRY(read_activation(h, f, m));
+    m->score_scale = 1 / sqrt((double)m->head_dim);
+    m->embed_scale = 1;
     PL_TRY(check_off(h));
     PL_TRY(read_tokens(h, f, m));
     PL_TRY(read_dtype(h, m));

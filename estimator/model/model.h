@@ -21,6 +21,7 @@ enum pl_family {
     PL_FAMILY_PHI3,
     PL_FAMILY_SMOLLM3,
     PL_FAMILY_MINISTRAL3,
+    PL_FAMILY_GEMMA3,
     PL_FAMILY_COUNT
 };
 
@@ -39,6 +40,7 @@ enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
 #define PL_MODEL_MAX_LAYERS 4096
 #define PL_MODEL_MAX_EOS 8
 #define PL_ROPE_MAX_PAIRS 256
+#define PL_MODEL_MAX_ROPES  2
 
 struct pl_rope {
     enum pl_rope_type type;
@@ -64,6 +66,13 @@ static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longe
     return r->query_growth > 0 && longest > r->original_max_positions;
 }
 
+/* A layer of the decoder, as far as layers of one model differ. */
+struct pl_layer {
+    uint32_t window; /* positions seen, own one included; 0 = all */
+    uint8_t rope;    /* which of the model's, or PL_NO_ROPE */
+};
+#define PL_NO_ROPE UINT8_MAX /* no positions (smollm3) */
+
 struct pl_model {
     enum pl_family family;
     uint64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab, max_positions;
@@ -71,10 +80,14 @@ struct pl_model {
     bool tied;                          /* lm_head shares the embedding */
     bool qkv_bias, o_bias, mlp_bias;    /* biases on q,k,v / o / gate,up,down */
     bool qk_norm;                       /* RMSNorm over head_dim on q and k before RoPE (qwen3) */
-    uint64_t sliding_window;            /* positions seen, own one included; 0 = all */
-    bool no_window[PL_MODEL_MAX_LAYERS]; /* layers that see all in spite of it (qwen, smollm3) */
-    bool no_rope[PL_MODEL_MAX_LAYERS];  /* layers without positions (smollm3) */
-    struct pl_rope rope;
+    bool post_norms;                    /* RMSNorm on what attention and MLP add, too (gemma3) */
+    bool unit_offset;                   /* norms multiply by 1 + w (gemma3) */
+    bool gelu;                          /* of the MLP's gate; else SiLU */
+    double score_scale;                 /* of queries times keys */
+    double embed_scale;                 /* of what the embedding gives */
+    struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* `layers` of them */
+    struct pl_rope rope[PL_MODEL_MAX_ROPES];
+    uint32_t n_ropes;
     int64_t bos, pad;                   /* -1 = none */
     int64_t eos[PL_MODEL_MAX_EOS];
     uint32_t n_eos;
@@ -106,11 +119,13 @@ enum pl_slot {
     PL_SLOT_KNORM,  /* [head_dim] */
     PL_SLOT_O,      /* [C,Q] */
     PL_SLOT_O_B,    /* [C] */
+    PL_SLOT_POST1,  /* [C]; of what attention adds */
     PL_SLOT_NORM2,  /* [C] */
     PL_SLOT_GU,     /* [2F,C]: rows gate, up */
     PL_SLOT_GU_B,   /* [2F] */
     PL_SLOT_DOWN,   /* [C,F] */
     PL_SLOT_DOWN_B, /* [C] */
+    PL_SLOT_POST2,  /* [C]; of what the MLP adds */
     PL_SLOT_NORMF,  /* [C] */
     PL_SLOT_HEAD,   /* [V,C]; absent when tied */
     PL_SLOT_COUNT
@@ -133,7 +148,7 @@ struct pl_param_row {
     bool per_layer, vector;
     uint64_t row0, rows, cols;
 };
-#define PL_MODEL_MAX_ROWS 24
+#define PL_MODEL_MAX_ROWS 32 /* bits of a mask of rows */
 /* The distinct rows of the family as this model has them (per-layer ones once); their count. */
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
 /* The same, and behind them the head of a tied model: no file holds it, but it is a module, and an

@@ -16,7 +16,7 @@ static pl_err read_default(const struct pl_hf *r, const struct pl_hf *top, struc
 
 static pl_err read_linear(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
     (void)top;
-    return pl_hf_real(r, "factor", 1, factor_max, &m->rope.factor);
+    return pl_hf_real(r, "factor", 1, factor_max, &m->rope[0].factor);
 }
 
 /* The length a model was trained on before its positions were stretched. As in transformers, the
@@ -26,17 +26,17 @@ static pl_err read_original(const struct pl_hf *r, const struct pl_hf *top, stru
     uint64_t original = m->max_positions;
     PL_TRY(
         pl_hf_uint_or(pl_hf_absent(top, key) ? r : top, key, 1, PL_MODEL_MAX_POSITIONS, &original));
-    m->rope.original_max_positions = (uint32_t)original;
+    m->rope[0].original_max_positions = (uint32_t)original;
     return PL_ERR_OK;
 }
 
 static pl_err read_llama3(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
-    PL_TRY(pl_hf_real(r, "factor", 1, factor_max, &m->rope.factor));
-    PL_TRY(pl_hf_real(r, "low_freq_factor", 1e-6, factor_max, &m->rope.low_freq_factor));
-    PL_TRY(pl_hf_real(r, "high_freq_factor", 1e-6, factor_max, &m->rope.high_freq_factor));
-    if (m->rope.high_freq_factor <= m->rope.low_freq_factor)
+    PL_TRY(pl_hf_real(r, "factor", 1, factor_max, &m->rope[0].factor));
+    PL_TRY(pl_hf_real(r, "low_freq_factor", 1e-6, factor_max, &m->rope[0].low_freq_factor));
+    PL_TRY(pl_hf_real(r, "high_freq_factor", 1e-6, factor_max, &m->rope[0].high_freq_factor));
+    if (m->rope[0].high_freq_factor <= m->rope[0].low_freq_factor)
         return pl_hf_refuse(r, "high_freq_factor", PL_ERR_MODEL_FIELD,
-                            "expected more than low_freq_factor, %g", m->rope.low_freq_factor);
+                            "expected more than low_freq_factor, %g", m->rope[0].low_freq_factor);
     return read_original(r, top, m);
 }
 
@@ -56,13 +56,13 @@ static double yarn_scale(double factor, double by) {
 static pl_err read_yarn_scale(const struct pl_hf *r, struct pl_model *m) {
     double one = 0, all = 0;
     if (pl_hf_given(r, "attention_factor"))
-        return pl_hf_real(r, "attention_factor", 1e-6, factor_max, &m->rope.attention_factor);
+        return pl_hf_real(r, "attention_factor", 1e-6, factor_max, &m->rope[0].attention_factor);
     PL_TRY(real_unless_zero(r, "mscale", &one));
     PL_TRY(real_unless_zero(r, "mscale_all_dim", &all));
-    m->rope.attention_factor = yarn_scale(m->rope.factor, 1);
+    m->rope[0].attention_factor = yarn_scale(m->rope[0].factor, 1);
     if (one != 0 && all != 0)
-        m->rope.attention_factor =
-            yarn_scale(m->rope.factor, one) / yarn_scale(m->rope.factor, all);
+        m->rope[0].attention_factor =
+            yarn_scale(m->rope[0].factor, one) / yarn_scale(m->rope[0].factor, all);
     return PL_ERR_OK;
 }
 
@@ -75,7 +75,7 @@ static double pair_of_turns(const struct pl_rope *rope, double turns) {
 /* YaRN (arXiv 2309.00071, "NTK-by-parts" and section 3.4): pairs that turn more than beta_fast
  * times keep their waves, those below beta_slow turns are stretched, a ramp joins them. */
 static pl_err read_yarn(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
-    struct pl_rope *rope = &m->rope;
+    struct pl_rope *rope = &m->rope[0];
     double fast = 32, slow = 1;
     bool truncate = pl_hf_absent(r, "truncate");
     PL_TRY(read_original(r, top, m));
@@ -98,31 +98,31 @@ static pl_err read_yarn(const struct pl_hf *r, const struct pl_hf *top, struct p
 
 /* Beyond max_position_embeddings the base grows with the sequence; see rope_table.c. */
 static pl_err read_dynamic(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
-    if (m->rope.dim <= 2)
+    if (m->rope[0].dim <= 2)
         return pl_diag_at(top->d, PL_ERR_MODEL_FIELD, top->file, 0, 0,
                           "`head_dim` %llu: dynamic positions need more than 2 dimensions",
                           (unsigned long long)m->head_dim);
-    m->rope.original_max_positions = (uint32_t)m->max_positions;
-    return pl_hf_real(r, "factor", 1, factor_max, &m->rope.factor);
+    m->rope[0].original_max_positions = (uint32_t)m->max_positions;
+    return pl_hf_real(r, "factor", 1, factor_max, &m->rope[0].factor);
 }
 
 /* LongRoPE (arXiv 2402.13753) as Phi-3 uses it: one factor per pair, and cos and sin scaled by
  * sqrt(1 + ln(factor) / ln(original)) unless the file gives the scale; factor is max/original
  * unless it is given. The original length is the top level's alone, as Phi3Config has it. */
 static pl_err read_longrope(const struct pl_hf *r, const struct pl_hf *top, struct pl_model *m) {
-    uint64_t original = 4096, pairs = m->rope.dim / 2; /* 4096: Phi3Config's default */
+    uint64_t original = 4096, pairs = m->rope[0].dim / 2; /* 4096: Phi3Config's default */
     PL_TRY(pl_hf_uint_or(top, "original_max_position_embeddings", 2, PL_MODEL_MAX_POSITIONS,
                          &original));
-    PL_TRY(pl_hf_reals(r, "short_factor", pairs, 1e-6, factor_max, m->rope.short_factor));
-    PL_TRY(pl_hf_reals(r, "long_factor", pairs, 1e-6, factor_max, m->rope.long_factor));
-    m->rope.original_max_positions = (uint32_t)original;
-    m->rope.factor = (double)m->max_positions / (double)original;
+    PL_TRY(pl_hf_reals(r, "short_factor", pairs, 1e-6, factor_max, m->rope[0].short_factor));
+    PL_TRY(pl_hf_reals(r, "long_factor", pairs, 1e-6, factor_max, m->rope[0].long_factor));
+    m->rope[0].original_max_positions = (uint32_t)original;
+    m->rope[0].factor = (double)m->max_positions / (double)original;
     if (pl_hf_given(r, "factor"))
-        PL_TRY(pl_hf_real(r, "factor", 1e-6, factor_max, &m->rope.factor));
-    if (m->rope.factor > 1)
-        m->rope.attention_factor = sqrt(1 + log(m->rope.factor) / log((double)original));
+        PL_TRY(pl_hf_real(r, "factor", 1e-6, factor_max, &m->rope[0].factor));
+    if (m->rope[0].factor > 1)
+        m->rope[0].attention_factor = sqrt(1 + log(m->rope[0].factor) / log((double)original));
     if (pl_hf_given(r, "attention_factor"))
-        PL_TRY(pl_hf_real(r, "attention_factor", 1e-6, factor_max, &m->rope.attention_factor));
+        PL_TRY(pl_hf_real(r, "attention_factor", 1e-6, factor_max, &m->rope[0].attention_factor));
     return PL_ERR_OK;
 }
 
@@ -142,7 +142,7 @@ static const struct rope_row {
     {"yarn", PL_ROPE_LONGROPE, PL_ROPE_BIT_LONGROPE, read_longrope}, /* Phi-3's word for it, too */
 };
 
-/* Settings for each kind of layer, as gemma3 has them: the families here have one for all. */
+/* Settings for each kind of layer, in a family that has one for all. */
 static pl_err refuse_nested(const struct pl_hf *r, json_t *settings) {
     const char *key;
     json_t *value;
@@ -154,8 +154,18 @@ static pl_err refuse_nested(const struct pl_hf *r, json_t *settings) {
     return PL_ERR_OK;
 }
 
+/* Into the settings of a kind of layer; false where they are those of all. */
+static bool descend(struct pl_hf *r, const char *kind, const char *prefix) {
+    json_t *o = json_object_get(r->object, kind);
+    if (!json_is_object(o)) return false;
+    r->object = o;
+    r->prefix = prefix;
+    return true;
+}
+
 /* The object that says how positions scale; the top level itself when nothing does. */
-static pl_err find_settings(const struct pl_hf *h, struct pl_hf *out) {
+static pl_err find_settings(const struct pl_hf *h, const struct pl_family_row *f,
+                            struct pl_hf *out) {
     static const char *const keys[] = {"rope_parameters", "rope_scaling"};
     static const char *const prefixes[] = {"rope_parameters.", "rope_scaling."};
     const json_t *found = NULL;
@@ -171,8 +181,10 @@ static pl_err find_settings(const struct pl_hf *h, struct pl_hf *out) {
         found = o;
         out->object = o;
         out->prefix = prefixes[i];
-        PL_TRY(refuse_nested(out, o));
+        if (f->local_theta == 0) PL_TRY(refuse_nested(out, o));
     }
+    if (f->local_theta != 0)
+        (void)descend(out, "full_attention", "rope_parameters.full_attention.");
     return PL_ERR_OK;
 }
 
@@ -206,16 +218,33 @@ static pl_err moved_real(const struct pl_hf *r, const struct pl_hf *top, const c
     return pl_hf_real_or(pl_hf_absent(r, key) ? top : r, key, low, high, out);
 }
 
+/* Of layers with a window, which are never stretched: a base of their own. */
+static pl_err read_local(const struct pl_hf *h, const struct pl_family_row *f, struct pl_model *m) {
+    struct pl_hf r = *h;
+    struct pl_rope *local = &m->rope[m->n_ropes++];
+    *local = (struct pl_rope){
+        .theta = f->local_theta, .dim = m->rope[0].dim, .factor = 1, .attention_factor = 1};
+    PL_TRY(pl_hf_real_or(h, "rope_local_base_freq", 1e-3, 1e15, &local->theta));
+    r.object = json_object_get(h->object, "rope_parameters");
+    if (!r.object || !descend(&r, "sliding_attention", "rope_parameters.sliding_attention."))
+        return PL_ERR_OK;
+    const char *type = json_string_value(json_object_get(r.object, "rope_type"));
+    if (type && strcmp(type, "default") != 0)
+        return pl_hf_refuse(&r, "rope_type", PL_ERR_MODEL_UNSUPPORTED,
+                            "positions of layers with a window are not stretched here");
+    return pl_hf_real_or(&r, "rope_theta", 1e-3, 1e15, &local->theta);
+}
+
 pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f,
                           struct pl_model *m) {
     struct pl_hf r;
     const struct rope_row *row = &rope_rows[0];
     double share = 1;
-    PL_TRY(find_settings(h, &r));
-    m->rope.theta = f->theta;
-    m->rope.factor = 1;
-    m->rope.attention_factor = 1;
-    PL_TRY(moved_real(&r, h, "rope_theta", 1e-3, 1e15, &m->rope.theta));
+    PL_TRY(find_settings(h, f, &r));
+    m->rope[0].theta = f->theta;
+    m->rope[0].factor = 1;
+    m->rope[0].attention_factor = 1;
+    PL_TRY(moved_real(&r, h, "rope_theta", 1e-3, 1e15, &m->rope[0].theta));
     PL_TRY(moved_real(&r, h, "partial_rotary_factor", 1e-3, 1, &share));
     if (share != 1 && !f->partial_rotary)
         return pl_hf_refuse(pl_hf_absent(&r, "partial_rotary_factor") ? h : &r,
@@ -227,8 +256,10 @@ pl_err pl_model_read_rope(const struct pl_hf *h, const struct pl_family_row *f,
                           "`head_dim` %llu rotates %g dimensions: expected an even number from 2 "
                           "to %d",
                           (unsigned long long)m->head_dim, dim, 2 * PL_ROPE_MAX_PAIRS);
-    m->rope.dim = (uint32_t)dim;
+    m->rope[0].dim = (uint32_t)dim;
     if (r.object != h->object) PL_TRY(find_row(&r, f, &row));
-    m->rope.type = row->type;
-    return row->read(&r, h, m);
+    m->rope[0].type = row->type;
+    m->n_ropes = 1;
+    PL_TRY(row->read(&r, h, m));
+    return f->local_theta != 0 ? read_local(h, f, m) : PL_ERR_OK;
 }

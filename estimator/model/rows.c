@@ -18,12 +18,31 @@ static uint64_t extent(const struct pl_model *m, enum extent x) {
     return sizes[x];
 }
 
-enum condition { IF_ALWAYS, IF_QKV_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_QK_NORM, IF_UNTIED };
+enum condition {
+    IF_ALWAYS,
+    IF_QKV_BIAS,
+    IF_O_BIAS,
+    IF_MLP_BIAS,
+    IF_QK_NORM,
+    IF_UNTIED,
+    IF_POST_NORMS,
+    IF_PRE_NORMS_ONLY,
+    IF_SPLIT,
+    IF_FUSED
+};
 
 static bool holds(const struct pl_model *m, enum condition c) {
     const bool values[] = {
-        [IF_ALWAYS] = true,          [IF_QKV_BIAS] = m->qkv_bias, [IF_O_BIAS] = m->o_bias,
-        [IF_MLP_BIAS] = m->mlp_bias, [IF_QK_NORM] = m->qk_norm,   [IF_UNTIED] = !m->tied,
+        [IF_ALWAYS] = true,
+        [IF_QKV_BIAS] = m->qkv_bias,
+        [IF_O_BIAS] = m->o_bias,
+        [IF_MLP_BIAS] = m->mlp_bias,
+        [IF_QK_NORM] = m->qk_norm,
+        [IF_UNTIED] = !m->tied,
+        [IF_POST_NORMS] = m->post_norms,
+        [IF_PRE_NORMS_ONLY] = !m->post_norms,
+        [IF_SPLIT] = m->family != PL_FAMILY_PHI3,
+        [IF_FUSED] = m->family == PL_FAMILY_PHI3,
     };
     return values[c];
 }
@@ -42,11 +61,13 @@ static const struct {
     [PL_SLOT_KNORM] = {"knorm", IF_QK_NORM, true, true, false, X_D, X_ONE},
     [PL_SLOT_O] = {"o", IF_ALWAYS, true, false, true, X_C, X_Q},
     [PL_SLOT_O_B] = {"o_b", IF_O_BIAS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_POST1] = {"post1", IF_POST_NORMS, true, true, false, X_C, X_ONE},
     [PL_SLOT_NORM2] = {"norm2", IF_ALWAYS, true, true, false, X_C, X_ONE},
     [PL_SLOT_GU] = {"gu", IF_ALWAYS, true, false, true, X_2F, X_C},
     [PL_SLOT_GU_B] = {"gu_b", IF_MLP_BIAS, true, true, false, X_2F, X_ONE},
     [PL_SLOT_DOWN] = {"down", IF_ALWAYS, true, false, true, X_C, X_F},
     [PL_SLOT_DOWN_B] = {"down_b", IF_MLP_BIAS, true, true, false, X_C, X_ONE},
+    [PL_SLOT_POST2] = {"post2", IF_POST_NORMS, true, true, false, X_C, X_ONE},
     [PL_SLOT_NORMF] = {"normf", IF_ALWAYS, false, true, false, X_C, X_ONE},
     [PL_SLOT_HEAD] = {"head", IF_UNTIED, false, false, false, X_V, X_C},
 };
@@ -62,40 +83,42 @@ void pl_model_slot(const struct pl_model *m, enum pl_slot s, struct pl_slot_shap
     };
 }
 
-/* Phi-3 stores the fused matrices themselves; everyone else their parts. */
-enum layout { IN_BOTH, IN_SPLIT, IN_FUSED };
-
-/* In the order of a transformers state dict; columns are the slot's. */
+/* In the order of a transformers state dict; columns are the slot's. Phi-3 stores the fused
+ * matrices themselves; everyone else their parts. Gemma calls another norm
+ * post_attention_layernorm. */
 static const struct {
     enum pl_slot slot;
-    enum layout layout;
+    enum condition when; /* and the slot is present */
     const char *suffix, *module;
     enum extent row0, rows;
 } file_rows[] = {
-    {PL_SLOT_EMBED, IN_BOTH, "model.embed_tokens.weight", "embed_tokens", X_ZERO, X_V},
-    {PL_SLOT_QKV, IN_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_Q},
-    {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_Q},
-    {PL_SLOT_QKV, IN_SPLIT, "self_attn.k_proj.weight", "k_proj", X_Q, X_K},
-    {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.k_proj.bias", NULL, X_Q, X_K},
-    {PL_SLOT_QKV, IN_SPLIT, "self_attn.v_proj.weight", "v_proj", X_QK, X_K},
-    {PL_SLOT_QKV_B, IN_SPLIT, "self_attn.v_proj.bias", NULL, X_QK, X_K},
-    {PL_SLOT_QKV, IN_FUSED, "self_attn.qkv_proj.weight", "qkv_proj", X_ZERO, X_QKV},
-    {PL_SLOT_O, IN_BOTH, "self_attn.o_proj.weight", "o_proj", X_ZERO, X_C},
-    {PL_SLOT_O_B, IN_BOTH, "self_attn.o_proj.bias", NULL, X_ZERO, X_C},
-    {PL_SLOT_QNORM, IN_BOTH, "self_attn.q_norm.weight", NULL, X_ZERO, X_D},
-    {PL_SLOT_KNORM, IN_BOTH, "self_attn.k_norm.weight", NULL, X_ZERO, X_D},
-    {PL_SLOT_GU, IN_SPLIT, "mlp.gate_proj.weight", "gate_proj", X_ZERO, X_F},
-    {PL_SLOT_GU_B, IN_SPLIT, "mlp.gate_proj.bias", NULL, X_ZERO, X_F},
-    {PL_SLOT_GU, IN_SPLIT, "mlp.up_proj.weight", "up_proj", X_F, X_F},
-    {PL_SLOT_GU_B, IN_SPLIT, "mlp.up_proj.bias", NULL, X_F, X_F},
-    {PL_SLOT_GU, IN_FUSED, "mlp.gate_up_proj.weight", "gate_up_proj", X_ZERO, X_2F},
-    {PL_SLOT_DOWN, IN_BOTH, "mlp.down_proj.weight", "down_proj", X_ZERO, X_C},
-    {PL_SLOT_DOWN_B, IN_BOTH, "mlp.down_proj.bias", NULL, X_ZERO, X_C},
-    {PL_SLOT_NORM1, IN_BOTH, "input_layernorm.weight", NULL, X_ZERO, X_C},
-    {PL_SLOT_NORM2, IN_BOTH, "post_attention_layernorm.weight", NULL, X_ZERO, X_C},
-    {PL_SLOT_NORMF, IN_BOTH, "model.norm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_EMBED, IF_ALWAYS, "model.embed_tokens.weight", "embed_tokens", X_ZERO, X_V},
+    {PL_SLOT_QKV, IF_SPLIT, "self_attn.q_proj.weight", "q_proj", X_ZERO, X_Q},
+    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.q_proj.bias", NULL, X_ZERO, X_Q},
+    {PL_SLOT_QKV, IF_SPLIT, "self_attn.k_proj.weight", "k_proj", X_Q, X_K},
+    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.k_proj.bias", NULL, X_Q, X_K},
+    {PL_SLOT_QKV, IF_SPLIT, "self_attn.v_proj.weight", "v_proj", X_QK, X_K},
+    {PL_SLOT_QKV_B, IF_SPLIT, "self_attn.v_proj.bias", NULL, X_QK, X_K},
+    {PL_SLOT_QKV, IF_FUSED, "self_attn.qkv_proj.weight", "qkv_proj", X_ZERO, X_QKV},
+    {PL_SLOT_O, IF_ALWAYS, "self_attn.o_proj.weight", "o_proj", X_ZERO, X_C},
+    {PL_SLOT_O_B, IF_ALWAYS, "self_attn.o_proj.bias", NULL, X_ZERO, X_C},
+    {PL_SLOT_QNORM, IF_ALWAYS, "self_attn.q_norm.weight", NULL, X_ZERO, X_D},
+    {PL_SLOT_KNORM, IF_ALWAYS, "self_attn.k_norm.weight", NULL, X_ZERO, X_D},
+    {PL_SLOT_GU, IF_SPLIT, "mlp.gate_proj.weight", "gate_proj", X_ZERO, X_F},
+    {PL_SLOT_GU_B, IF_SPLIT, "mlp.gate_proj.bias", NULL, X_ZERO, X_F},
+    {PL_SLOT_GU, IF_SPLIT, "mlp.up_proj.weight", "up_proj", X_F, X_F},
+    {PL_SLOT_GU_B, IF_SPLIT, "mlp.up_proj.bias", NULL, X_F, X_F},
+    {PL_SLOT_GU, IF_FUSED, "mlp.gate_up_proj.weight", "gate_up_proj", X_ZERO, X_2F},
+    {PL_SLOT_DOWN, IF_ALWAYS, "mlp.down_proj.weight", "down_proj", X_ZERO, X_C},
+    {PL_SLOT_DOWN_B, IF_ALWAYS, "mlp.down_proj.bias", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORM1, IF_ALWAYS, "input_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORM2, IF_PRE_NORMS_ONLY, "post_attention_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_POST1, IF_ALWAYS, "post_attention_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORM2, IF_POST_NORMS, "pre_feedforward_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_POST2, IF_ALWAYS, "post_feedforward_layernorm.weight", NULL, X_ZERO, X_C},
+    {PL_SLOT_NORMF, IF_ALWAYS, "model.norm.weight", NULL, X_ZERO, X_C},
     /* the last: pl_model_modules() */
-    {PL_SLOT_HEAD, IN_BOTH, "lm_head.weight", "lm_head", X_ZERO, X_V},
+    {PL_SLOT_HEAD, IF_ALWAYS, "lm_head.weight", "lm_head", X_ZERO, X_V},
 };
 #define N_FILE_ROWS (sizeof file_rows / sizeof *file_rows)
 _Static_assert(N_FILE_ROWS <= PL_MODEL_MAX_ROWS, "rows fit the mask");
@@ -116,12 +139,11 @@ static struct pl_param_row row_of(const struct pl_model *m, size_t i) {
 }
 
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
-    const enum layout skipped = m->family == PL_FAMILY_PHI3 ? IN_SPLIT : IN_FUSED;
     uint32_t n = 0;
     for (size_t i = 0; i < N_FILE_ROWS; i++) {
         struct pl_slot_shape s;
         pl_model_slot(m, file_rows[i].slot, &s);
-        if (s.present && file_rows[i].layout != skipped) out[n++] = row_of(m, i);
+        if (s.present && holds(m, file_rows[i].when)) out[n++] = row_of(m, i);
     }
     return n;
 }

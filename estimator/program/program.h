@@ -91,7 +91,8 @@ enum pl_role {
     PL_ROLE_MASTER,
     PL_ROLE_ROPE,  /* cos and sin; layer 1 = of micro-batches with a sequence above long_from;
                       * of 2 * max_seq_length rows: the second half is of such sequences; layer
-                      * PL_ROPE_OF_QUERIES = of queries alone */
+                      * PL_ROPE_OF_QUERIES = of queries alone; PL_ROPE_SECOND = of the layers that
+                      * turn by the model's second rope */
     PL_ROLE_LOSS,  /* loss[2]: sum over targets, reserved */
     PL_ROLE_NORM,  /* clip[2] */
     PL_ROLE_FACTS, /* [PL_FACTS_WORDS]: what changes between micro-batches of one shape */
@@ -114,6 +115,7 @@ enum pl_role {
 };
 
 #define PL_ROPE_OF_QUERIES 2
+#define PL_ROPE_SECOND     3
 
 struct pl_tensor {
     const char *name; /* "qkv"; the full name comes from pl_tensor_name() */
@@ -165,6 +167,7 @@ struct pl_attr {
     enum pl_accumulate accumulate : 8; /* of the output */
     bool add_dx : 1;                   /* RMSNORM_BWD */
     bool inverse : 1;                  /* ROPE */
+    bool unit_offset : 1;              /* norms: weights are 1 + w */
     bool gradient : 1;                 /* CROSS_ENTROPY */
     bool decay : 1;                    /* updates */
     bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
@@ -175,7 +178,8 @@ struct pl_attr {
     uint32_t window;                   /* attention; 0 = all */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
     uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
-    float eps, scale;                  /* norms; attention 1/sqrt(D) */
+    float eps;                         /* norms */
+    float scale;                       /* attention, of scores; EMBED*, of rows, 0 = none */
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
     float max_norm; /* CLIP_SCALE */

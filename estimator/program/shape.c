@@ -85,7 +85,7 @@ static pl_err check_freeze(const struct pl_job *job, const struct pl_model *m, s
 
 /* A table holds two sets of factors; of dynamic positions every length has a set of its own. */
 static pl_err check_long(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
-    const struct pl_rope *rope = &m->rope;
+    const struct pl_rope *rope = &m->rope[0];
     if (job->rope_long_from != PL_LONG_FROM_SAMPLE || rope->type != PL_ROPE_DYNAMIC ||
         job->inference || job->max_seq_length <= rope->original_max_positions)
         return PL_ERR_OK;
@@ -269,7 +269,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->max_seq_length = job->max_seq_length;
     out->packing = job->packing;
     out->long_by_sample =
-        job->rope_long_from == PL_LONG_FROM_SAMPLE && m->rope.type == PL_ROPE_LONGROPE;
+        job->rope_long_from == PL_LONG_FROM_SAMPLE && m->rope[0].type == PL_ROPE_LONGROPE;
     out->dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
     out->base_bf16 = pl_job_base_is_bf16(job, m, traits);
     out->adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;

@@ -109,7 +109,7 @@ static const struct {
     [PL_FAMILY_LLAMA] = {"llama", true},         [PL_FAMILY_QWEN2] = {"qwen2", false},
     [PL_FAMILY_QWEN3] = {"qwen3", false},        [PL_FAMILY_MISTRAL] = {"llama", true},
     [PL_FAMILY_PHI3] = {"phi3", false},          [PL_FAMILY_SMOLLM3] = {"smollm3", true},
-    [PL_FAMILY_MINISTRAL3] = {"mistral3", true},
+    [PL_FAMILY_MINISTRAL3] = {"mistral3", true}, [PL_FAMILY_GEMMA3] = {"gemma3", false},
 };
 
 struct export {

@@ -9,14 +9,15 @@ struct start {
     double spread; /* of a constant: its value */
 };
 
-/* Of slots that are not random. */
-static const struct {
-    bool is_constant;
-    double value;
+/* What slots start as. A norm starts as one that multiplies by 1. */
+static const enum {
+    RANDOM,
+    ZERO,
+    NORM
 } slot_start[PL_SLOT_COUNT] = {
-    [PL_SLOT_NORM1] = {true, 1}, [PL_SLOT_NORM2] = {true, 1}, [PL_SLOT_NORMF] = {true, 1},
-    [PL_SLOT_QNORM] = {true, 1}, [PL_SLOT_KNORM] = {true, 1}, [PL_SLOT_QKV_B] = {true, 0},
-    [PL_SLOT_O_B] = {true, 0},   [PL_SLOT_GU_B] = {true, 0},  [PL_SLOT_DOWN_B] = {true, 0},
+    [PL_SLOT_NORM1] = NORM, [PL_SLOT_NORM2] = NORM, [PL_SLOT_NORMF] = NORM,  [PL_SLOT_POST1] = NORM,
+    [PL_SLOT_POST2] = NORM, [PL_SLOT_QNORM] = NORM, [PL_SLOT_KNORM] = NORM,  [PL_SLOT_QKV_B] = ZERO,
+    [PL_SLOT_O_B] = ZERO,   [PL_SLOT_GU_B] = ZERO,  [PL_SLOT_DOWN_B] = ZERO,
 };
 
 /* Streams of the room; the value of `site` in the derivation of a stream. */
@@ -35,10 +36,12 @@ static pl_err start_window(const struct pl_window *w, const struct pl_tensor_io 
 
 static pl_err init_weight(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t seed,
                           struct pl_diag *d) {
+    const struct pl_model *m = io->program->model;
     const enum pl_slot slot = io->program->tensors[w->tensor].slot;
-    struct start start = {PL_START_NORMAL, io->program->model->initializer_range};
-    if (slot_start[slot].is_constant)
-        start = (struct start){PL_START_CONSTANT, slot_start[slot].value};
+    struct start start = {PL_START_NORMAL, m->initializer_range};
+    if (slot_start[slot] != RANDOM)
+        start =
+            (struct start){PL_START_CONSTANT, slot_start[slot] == NORM && !m->unit_offset ? 1 : 0};
     return start_window(w, io, seed, STREAM_WEIGHT, start, d);
 }
 

@@ -85,7 +85,7 @@ void pl_generated_finish(struct pl_generated *g) {
  * their positions: such a sequence is computed again from its start, under longrope once, under
  * dynamic for every token. */
 static void refresh(struct generator *g, struct sequence *s) {
-    const uint64_t length = pl_rope_length(&g->run.pf->model.rope, s->out->n);
+    const uint64_t length = pl_rope_length(&g->run.pf->model.rope[0], s->out->n);
     if (length != s->rope_length) s->cached = 0;
     s->rope_length = length;
 }

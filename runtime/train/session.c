@@ -209,7 +209,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     PL_TRY(pl_profile_init(&r->profile, most_ops(r), opt->profile, d));
     PL_TRY(pl_micro_batch_init(&r->micro, p->tokens, p->seqs, d));
     if (p->shape.long_by_sample) {
-        r->micro.long_from = pf->model.rope.original_max_positions;
+        r->micro.long_from = pf->model.rope[0].original_max_positions;
         r->micro.long_base = p->shape.max_seq_length;
     }
     return pl_run_reserve_job(r, d);

@@ -19,19 +19,19 @@ static bool has_memory(const struct pl_run *r) {
 /* A row for every position of such a length, from row `first` of the table on. */
 static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t first, uint64_t length,
                         struct pl_diag *d) {
-    const struct pl_rope *rope = &r->pf->model.rope;
     struct pl_rung *rung = pl_run_rung(r);
+    const uint32_t which = rung->planned.program->tensors[id].layer;
+    const struct pl_rope *rope = &r->pf->model.rope[which == PL_ROPE_SECOND];
     const uint64_t rows = rung->planned.program->shape.max_seq_length;
     const uint64_t row_bytes = (uint64_t)rope->dim * sizeof(float);
     char *const table = (char *)pl_exec_address(&rung->exec, id) + first * row_bytes;
-    const bool of_queries = rung->planned.program->tensors[id].layer == PL_ROPE_OF_QUERIES;
     double freq[PL_ROPE_MAX_PAIRS];
     float part[16 * 2 * PL_ROPE_MAX_PAIRS];
     const uint64_t most = sizeof part / row_bytes;
     pl_rope_frequencies(rope, length, freq);
     for (uint64_t row = 0; row < rows; row += most) {
         const uint64_t n = pl_u64_min(most, rows - row);
-        pl_rope_rows(rope, freq, of_queries, row, n, part);
+        pl_rope_rows(rope, freq, which == PL_ROPE_OF_QUERIES, row, n, part);
         pl_err err =
             r->device->ops->upload(r->device, table + row * row_bytes, part, n * row_bytes);
         if (err != PL_ERR_OK) return pl_diag_set(d, err, "the rope table could not be copied");
@@ -42,7 +42,7 @@ static pl_err fill_rope(struct pl_run *r, uint32_t id, uint64_t first, uint64_t 
 static pl_err fill_tables(struct pl_run *r, struct pl_diag *d) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
     const uint64_t positions = p->shape.max_seq_length;
-    const uint64_t length = pl_rope_length(&r->pf->model.rope, positions);
+    const uint64_t length = pl_rope_length(&r->pf->model.rope[0], positions);
     r->rope_length = length;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
@@ -54,7 +54,7 @@ static pl_err fill_tables(struct pl_run *r, struct pl_diag *d) {
 }
 
 pl_err pl_run_follow_length(struct pl_run *r, struct pl_diag *d) {
-    const uint64_t length = pl_rope_length(&r->pf->model.rope, r->micro.max_len);
+    const uint64_t length = pl_rope_length(&r->pf->model.rope[0], r->micro.max_len);
     if (length == 0 || length == r->rope_length) return PL_ERR_OK;
     const uint32_t id = pl_program_find(pl_run_rung(r)->planned.program, PL_ROLE_ROPE, 0, 1);
     PL_TRY(fill_rope(r, id, 0, length, d));

@@ -50,6 +50,14 @@ static const struct variant variants[] = {
     {"qwen3-full", {"gradient_checkpointing=none"}, true},
     {"qwen3-full", {"gradient_checkpointing=attention"}, true},
     {"qwen3-full", {"gradient_checkpointing=mlp"}, true},
+    {"gemma3-full", {"gradient_checkpointing=none", "loss_chunk_tokens=0"}, true},
+    {"gemma3-full", {"gradient_checkpointing=light", "loss_chunk_tokens=0"}, true},
+    {"gemma3-full", {"gradient_checkpointing=mlp", "loss_chunk_tokens=0"}, true},
+    {"gemma3-full", {"gradient_checkpointing=attention", "loss_chunk_tokens=0"}, true},
+    {"gemma3-full", {"gradient_checkpointing=full", "loss_chunk_tokens=0"}, true},
+    {"gemma3-full", {"gradient_checkpointing=full:1+mlp", "loss_chunk_tokens=0"}, true},
+    {"gemma3-lora", {"gradient_checkpointing=none"}, true},
+    {"gemma3-lora", {"gradient_checkpointing=full"}, true},
     {"qlora-llama", {"gradient_checkpointing=none"}, true},
     {"qlora-llama", {"gradient_checkpointing=attention"}, true},
     {"qlora-llama", {"gradient_checkpointing=mlp"}, true},
@@ -152,11 +160,86 @@ START_TEST(a_layout_does_not_change_what_is_learnt) {
 }
 END_TEST
 
+/* ---- files of a multimodal model ---- */
+
+static void write_config(const char *from, const char *to) {
+    json_t *text = json_load_file(in_dir(from, "model/config.json"), 0, NULL);
+    json_t *root = json_pack("{s:s, s:O, s:O, s:{s:i}}", "model_type", "gemma3", "eos_token_id",
+                             json_object_get(text, "eos_token_id"), "text_config", text,
+                             "vision_config", "hidden_size", 8);
+    ck_assert_ptr_nonnull(root);
+    json_object_del(text, "eos_token_id");
+    ck_assert_int_eq(json_dump_file(root, to, 0), 0);
+    json_decref(root);
+    json_decref(text);
+}
+
+/* The file with every name after this prefix, and a tensor of no element that is not the language
+ * model's. */
+static void write_renamed(const char *from, const char *prefix, const char *to) {
+    char name[256], *header, *renamed;
+    uint64_t length, data;
+    const char *key;
+    json_t *value, *out = json_object();
+    FILE *f = fopen(in_dir(from, "model/model.safetensors"), "rb"), *g = fopen(to, "wb");
+    ck_assert(f && g && fread(&length, sizeof length, 1, f) == 1);
+    header = malloc(length);
+    ck_assert(header && fread(header, 1, length, f) == length);
+    json_t *in = json_loadb(header, length, 0, NULL);
+    json_object_foreach(in, key, value) {
+        const bool is_tensor = key[0] != '_';
+        snprintf(name, sizeof name, "%s%s", is_tensor ? prefix : "",
+                 is_tensor && prefix[0] == 'm' ? key + strlen("model.") : key);
+        json_object_set(out, name, value);
+    }
+    json_object_set_new(
+        out, "vision_tower.nothing",
+        json_pack("{s:s, s:[i], s:[i, i]}", "dtype", "F32", "shape", 0, "data_offsets", 0, 0));
+    renamed = json_dumps(out, JSON_COMPACT);
+    data = (strlen(renamed) + 7) / 8 * 8;
+    ck_assert_uint_eq(fwrite(&data, sizeof data, 1, g), 1);
+    ck_assert_int_eq(fprintf(g, "%-*s", (int)data, renamed), (int)data);
+    for (int c; (c = getc(f)) != EOF;)
+        putc(c, g);
+    fclose(f);
+    ck_assert_int_eq(fclose(g), 0);
+    json_decref(in);
+    json_decref(out);
+    free(header);
+    free(renamed);
+}
+
+/* As published, and as transformers 5 saves them. */
+static const char *const prefixes[] = {"language_model.", "model.language_model."};
+
+START_TEST(a_multimodal_model_trains_as_its_language_model) {
+    const char *from = in_dir(getenv("GOLDEN_CASES"), "gemma3-full");
+    char dir[SCRATCH_PATH], a[SCRATCH_PATH + 8], b[SCRATCH_PATH + 8], model[SCRATCH_PATH + 16];
+    char case_dir[SCRATCH_PATH];
+    snprintf(case_dir, sizeof case_dir, "%s", from);
+    scratch_make(dir);
+    snprintf(a, sizeof a, "%s/a", dir);
+    snprintf(b, sizeof b, "%s/b", dir);
+    snprintf(model, sizeof model, "model=%s", dir);
+    write_config(case_dir, in_dir(dir, "config.json"));
+    write_renamed(case_dir, prefixes[_i], in_dir(dir, "model.safetensors"));
+    train(case_dir, (const char *[]){NULL, NULL, NULL, NULL}, a);
+    train(case_dir, (const char *[]){model, NULL, NULL, NULL}, b);
+    weights_assert_same(a, b, "model"); /* under the language model's own names */
+    json_t *saved = json_load_file(in_dir(b, "config.json"), 0, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(saved, "model_type")), "gemma3_text");
+    ck_assert_int_eq(json_integer_value(json_object_get(saved, "eos_token_id")), 2);
+    json_decref(saved);
+    scratch_remove(dir);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("golden.layouts");
     TCase *tc = tcase_create("variants");
     tcase_set_timeout(tc, 90);
     tcase_add_loop_test(tc, a_layout_does_not_change_what_is_learnt, 0, N_VARIANTS);
+    tcase_add_loop_test(tc, a_multimodal_model_trains_as_its_language_model, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

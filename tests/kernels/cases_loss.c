@@ -1,4 +1,4 @@
-/* cases_loss.c - SWIGLU, SWIGLU_BWD, CROSS_ENTROPY. */
+/* cases_loss.c - SWIGLU, GEGLU, their gradients, CROSS_ENTROPY. */
 #include "tests/kernels/cases.h"
 #include "tests/kernels/ref_norm.h"
 
@@ -23,29 +23,42 @@ static struct operand *add_gates(struct trial *t, struct shape s) {
     return gu;
 }
 
-static void build_swiglu(struct trial *t) {
+static void build_glu(struct trial *t) {
     const struct shape s = draw_shape(t);
     add_gates(t, s);
     add_out(t, 0, s.rows, s.cols, draw_float(t));
 }
 
+static void reference_glu(struct trial *t, const struct ref_act *act) {
+    struct operand *m = t->out[0];
+    ref_glu(act, m->view.rows, m->view.cols, t->in[0]->x, m->want, m->scale);
+    for (uint64_t i = 0; i < m->view.rows * m->view.cols; i++)
+        m->scale[i] = fmax(m->scale[i], 1e-30);
+}
 static void reference_swiglu(struct trial *t) {
-    ref_swiglu(t->out[0]->view.rows, t->out[0]->view.cols, t->in[0]->x, t->out[0]->want);
-    for (uint64_t i = 0; i < t->out[0]->view.rows * t->out[0]->view.cols; i++)
-        t->out[0]->scale[i] = fmax(fabs(t->out[0]->want[i]), 1e-30);
+    reference_glu(t, &ref_silu);
+}
+static void reference_geglu(struct trial *t) {
+    reference_glu(t, &ref_gelu);
 }
 
-static void build_swiglu_bwd(struct trial *t) {
+static void build_glu_bwd(struct trial *t) {
     const struct shape s = draw_shape(t);
     also_out(t, add_gates(t, s), 0);
     add_in(t, 1, s.rows, s.cols, draw_float(t));
 }
 
-static void reference_swiglu_bwd(struct trial *t) {
+static void reference_glu_bwd(struct trial *t, const struct ref_act *act) {
     struct operand *gu = t->out[0];
-    ref_swiglu_bwd(gu->view.rows, gu->view.cols / 2, gu->x, t->in[1]->x, gu->want, gu->scale);
+    ref_glu_bwd(act, gu->view.rows, gu->view.cols / 2, gu->x, t->in[1]->x, gu->want, gu->scale);
     for (uint64_t i = 0; i < gu->view.rows * gu->view.cols; i++)
         gu->scale[i] = fmax(gu->scale[i], 1e-30);
+}
+static void reference_swiglu_bwd(struct trial *t) {
+    reference_glu_bwd(t, &ref_silu);
+}
+static void reference_geglu_bwd(struct trial *t) {
+    reference_glu_bwd(t, &ref_gelu);
 }
 
 /* Logits wander down the row, so that the running maximum changes and much underflows; the first
@@ -83,8 +96,10 @@ static void reference_cross_entropy(struct trial *t) {
 /* exp(x - max) carries the rounding of the difference, half a unit of up to 2^7: 8e-6 for logits
  * that differ by a hundred, where the result is negligible; 1e-6 within ten of the maximum. */
 const struct kernel_case cases_loss[] = {
-    {"swiglu", PL_OP_SWIGLU, 16, 1e-6, build_swiglu, reference_swiglu},
-    {"swiglu_bwd", PL_OP_SWIGLU_BWD, 16, 1e-6, build_swiglu_bwd, reference_swiglu_bwd},
+    {"swiglu", PL_OP_SWIGLU, 16, 1e-6, build_glu, reference_swiglu},
+    {"swiglu_bwd", PL_OP_SWIGLU_BWD, 16, 1e-6, build_glu_bwd, reference_swiglu_bwd},
+    {"geglu", PL_OP_GEGLU, 16, 1e-6, build_glu, reference_geglu},
+    {"geglu_bwd", PL_OP_GEGLU_BWD, 16, 1e-6, build_glu_bwd, reference_geglu_bwd},
     {"cross_entropy", PL_OP_CROSS_ENTROPY, 24, 4e-6, build_cross_entropy, reference_cross_entropy},
     {0},
 };

@@ -28,6 +28,7 @@ static struct ref_norm start(struct trial *t, bool per_head) {
     struct ref_norm s = per_head ? draw_heads(t) : draw_plain(t);
     t->attr.head_dim = per_head ? (uint32_t)s.dim : 0;
     t->attr.eps = (float)EPS;
+    t->attr.unit_offset = draw(t, 0, 1);
     s.eps = (double)t->attr.eps;
     return s;
 }
@@ -35,6 +36,15 @@ static struct ref_norm start(struct trial *t, bool per_head) {
 static struct ref_norm shape_of(const struct trial *t, const struct operand *x) {
     const uint64_t dim = t->attr.head_dim ? t->attr.head_dim : x->view.cols;
     return (struct ref_norm){x->view.rows, x->view.cols / dim, dim, (double)t->attr.eps};
+}
+
+/* The weights that norms multiply by. Between calls only one of them is in use. */
+static const double *weights_of(const struct trial *t, const struct operand *w) {
+    static double offset[16384];
+    if (!t->attr.unit_offset) return w->x;
+    for (uint64_t i = 0; i < w->view.rows; i++)
+        offset[i] = 1 + w->x[i];
+    return offset;
 }
 
 /* ---- forward ---- */
@@ -56,7 +66,7 @@ static void build_qk_norm(struct trial *t) {
 static void reference_norm(struct trial *t) {
     const struct ref_norm s = shape_of(t, t->in[0]);
     ref_norm_rstd(s, t->in[0]->x, t->out[1]->want);
-    ref_norm_scale(s, t->in[0]->x, t->in[1]->x, t->out[1]->want, t->out[0]->want);
+    ref_norm_scale(s, t->in[0]->x, weights_of(t, t->in[1]), t->out[1]->want, t->out[0]->want);
 }
 
 /* The norm is of x as stored: where x is bf16, of the rounded sum. Numbers with few bits make the
@@ -81,7 +91,7 @@ static void reference_add_rmsnorm(struct trial *t) {
     for (uint64_t i = 0; i < s.rows * s.dim; i++)
         x->want[i] += t->in[1]->x[i];
     ref_norm_rstd(s, x->want, t->out[2]->want);
-    ref_norm_scale(s, x->want, t->in[2]->x, t->out[2]->want, t->out[1]->want);
+    ref_norm_scale(s, x->want, weights_of(t, t->in[2]), t->out[2]->want, t->out[1]->want);
 }
 
 static void build_renorm(struct trial *t) {
@@ -93,7 +103,8 @@ static void build_renorm(struct trial *t) {
 }
 
 static void reference_renorm(struct trial *t) {
-    ref_norm_scale(shape_of(t, t->in[0]), t->in[0]->x, t->in[1]->x, t->in[2]->x, t->out[0]->want);
+    ref_norm_scale(shape_of(t, t->in[0]), t->in[0]->x, weights_of(t, t->in[1]), t->in[2]->x,
+                   t->out[0]->want);
 }
 
 /* ---- backward ---- */
@@ -160,8 +171,9 @@ static void reference_norm_bwd(struct trial *t) {
         if (!pl_call_adds(&c)) dw->want[i] = 0;
         dw->scale[i] = fabs(dw->want[i]);
     }
-    ref_norm_bwd(s, t->in[0]->x, t->in[1]->x, t->in[2]->x, t->in[3]->x, dx ? dx->want : NULL,
-                 dx ? dx->scale : NULL, dw ? dw->want : NULL, dw ? dw->scale : NULL);
+    ref_norm_bwd(s, t->in[0]->x, t->in[1]->x, weights_of(t, t->in[2]), t->in[3]->x,
+                 dx ? dx->want : NULL, dx ? dx->scale : NULL, dw ? dw->want : NULL,
+                 dw ? dw->scale : NULL);
 }
 
 /* ---- rope ---- */

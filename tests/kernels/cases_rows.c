@@ -28,8 +28,17 @@ static void draw_ids(struct trial *t, uint64_t n, uint64_t vocab) {
         set_value(ids, i, 0, (double)draw(t, 0, vocab - 1));
 }
 
+/* A power of two, by which nothing is rounded. */
+static void draw_scale(struct trial *t) {
+    t->attr.scale = draw(t, 0, 1) ? 8 : 0;
+}
+static double scale_of(const struct trial *t) {
+    return t->attr.scale > 0 ? (double)t->attr.scale : 1;
+}
+
 static void build_embed(struct trial *t) {
     struct shape s = draw_shape(t);
+    draw_scale(t);
     draw_ids(t, s.rows, s.others);
     add_in(t, 1, s.others, s.cols, draw_float(t));
     add_out(t, 0, s.rows, s.cols, draw_float(t));
@@ -37,7 +46,7 @@ static void build_embed(struct trial *t) {
 
 static void reference_embed(struct trial *t) {
     struct operand *x = t->out[0];
-    ref_embed(x->view.rows, x->view.cols, t->in[0]->x, t->in[1]->x, x->want);
+    ref_embed(x->view.rows, x->view.cols, scale_of(t), t->in[0]->x, t->in[1]->x, x->want);
 }
 
 /* The tokens by id, as the data room sorts them. */
@@ -52,6 +61,7 @@ static void add_order(struct trial *t, uint32_t slot, uint64_t vocab) {
 static void build_embed_bwd(struct trial *t) {
     struct shape s = draw_shape(t);
     enum pl_dtype dtype = draw_float(t);
+    draw_scale(t);
     t->attr.accumulate = PL_ACC_FIRST_WRITES;
     t->attr.padding_idx = (int64_t)draw(t, 0, s.others) - 1;
     t->batch.first = draw(t, 0, 1);
@@ -68,8 +78,8 @@ static void reference_embed_bwd(struct trial *t) {
     struct operand *dx = t->in[2], *dw = t->out[0];
     for (uint64_t i = 0; i < dw->view.rows * dw->view.cols; i++)
         dw->scale[i] = fabs(dw->want[i]);
-    ref_embed_bwd(dx->view.rows, dx->view.cols, t->in[0]->x, t->attr.padding_idx, dx->x, dw->want,
-                  dw->scale);
+    ref_embed_bwd(dx->view.rows, dx->view.cols, scale_of(t), t->in[0]->x, t->attr.padding_idx,
+                  dx->x, dw->want, dw->scale);
 }
 
 /* ---- gather, scatter ---- */

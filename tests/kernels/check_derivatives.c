@@ -98,27 +98,37 @@ START_TEST(turning_back_is_the_derivative_of_rope) {
 }
 END_TEST
 
-/* ---- swiglu, cross entropy ---- */
+/* ---- gated units, cross entropy ---- */
 
 struct rows_problem {
     uint64_t rows, cols;
     double x[MOST], weights[MOST], targets[8];
 };
 
-static double swiglu_loss(void *ctx) {
-    const struct rows_problem *p = ctx;
+static double glu_loss(const struct rows_problem *p, const struct ref_act *act) {
     double m[MOST];
-    ref_swiglu(p->rows, p->cols, p->x, m);
+    ref_glu(act, p->rows, p->cols, p->x, m, NULL);
     return inner(m, p->weights, p->rows * p->cols);
 }
+static double swiglu_loss(void *ctx) {
+    return glu_loss(ctx, &ref_silu);
+}
+static double geglu_loss(void *ctx) {
+    return glu_loss(ctx, &ref_gelu);
+}
 
-START_TEST(swiglu_has_its_derivative) {
+static void check_glu(const char *name, const struct ref_act *act, double (*loss)(void *ctx)) {
     struct rows_problem p = {.rows = 3, .cols = 7};
     double dgu[MOST];
     fill_normal(p.x, 2 * p.rows * p.cols, 7);
     fill_normal(p.weights, p.rows * p.cols, 8);
-    ref_swiglu_bwd(p.rows, p.cols, p.x, p.weights, dgu, NULL);
-    check_gradient("swiglu", swiglu_loss, &p, p.x, 2 * p.rows * p.cols, dgu);
+    ref_glu_bwd(act, p.rows, p.cols, p.x, p.weights, dgu, NULL);
+    check_gradient(name, loss, &p, p.x, 2 * p.rows * p.cols, dgu);
+}
+
+START_TEST(gated_units_have_their_derivatives) {
+    check_glu("swiglu", &ref_silu, swiglu_loss);
+    check_glu("geglu", &ref_gelu, geglu_loss);
 }
 END_TEST
 
@@ -181,7 +191,7 @@ int main(void) {
     tcase_add_test(tc, rmsnorm_has_its_derivative);
     tcase_add_test(tc, qk_norm_has_its_derivative);
     tcase_add_test(tc, turning_back_is_the_derivative_of_rope);
-    tcase_add_test(tc, swiglu_has_its_derivative);
+    tcase_add_test(tc, gated_units_have_their_derivatives);
     tcase_add_test(tc, cross_entropy_has_its_derivative);
     tcase_add_loop_test(tc, attention_has_its_derivative, 0, 4);
     suite_add_tcase(s, tc);

@@ -50,7 +50,7 @@ static double linear_loss(void *ctx) {
 static double embed_loss(void *ctx) {
     double out[M * K];
     (void)ctx;
-    ref_embed(M, K, ids, table, out);
+    ref_embed(M, K, 1, ids, table, out);
     return dot(out, dx_embed, M * K);
 }
 
@@ -70,7 +70,7 @@ END_TEST
 
 START_TEST(embed_bwd_is_the_gradient_of_embed) {
     double dtable[V * K] = {0};
-    ref_embed_bwd(M, K, ids, -1, dx_embed, dtable, NULL);
+    ref_embed_bwd(M, K, 1, ids, -1, dx_embed, dtable, NULL);
     check_gradient("embed, table", embed_loss, NULL, table, V * K, dtable);
 }
 END_TEST

@@ -34,6 +34,8 @@ static const struct {
     {PL_OP_ATTENTION_CACHED, "bbb>b fff>f"},
     {PL_OP_SWIGLU, "b>b f>f"},
     {PL_OP_SWIGLU_BWD, "-b>b -f>f"},
+    {PL_OP_GEGLU, "b>b f>f"},
+    {PL_OP_GEGLU_BWD, "-b>b -f>f"},
     {PL_OP_CROSS_ENTROPY, ">b >f"},
     {PL_OP_SQUARE_SUM, "b> f>"},
     {PL_OP_CLIP_SCALE, ">"},

@@ -33,15 +33,16 @@ void ref_linear_dw(struct ref_shape s, double alpha, const double *dy, const dou
                 add(dw, magnitude, o * s.k + c, alpha * dy[i * s.n + o] * x[i * s.k + c]);
 }
 
-void ref_embed(uint64_t m, uint64_t k, const double *ids, const double *w, double *x) {
+void ref_embed(uint64_t m, uint64_t k, double scale, const double *ids, const double *w,
+               double *x) {
     for (uint64_t i = 0; i < m; i++)
         for (uint64_t c = 0; c < k; c++)
-            x[i * k + c] = w[(uint64_t)ids[i] * k + c];
+            x[i * k + c] = scale * w[(uint64_t)ids[i] * k + c];
 }
 
-void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, int64_t padding_idx, const double *dx,
-                   double *dw, double *magnitude) {
+void ref_embed_bwd(uint64_t m, uint64_t k, double scale, const double *ids, int64_t padding_idx,
+                   const double *dx, double *dw, double *magnitude) {
     for (uint64_t i = 0; i < m; i++)
         for (uint64_t c = 0; c < k && (int64_t)ids[i] != padding_idx; c++)
-            add(dw, magnitude, (uint64_t)ids[i] * k + c, dx[i * k + c]);
+            add(dw, magnitude, (uint64_t)ids[i] * k + c, scale * dx[i * k + c]);
 }

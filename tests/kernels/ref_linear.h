@@ -19,10 +19,10 @@ void ref_linear_dx(struct ref_shape s, double alpha, const double *dy, const dou
 /* dw += alpha dy^T x */
 void ref_linear_dw(struct ref_shape s, double alpha, const double *dy, const double *x, double *dw,
                    double *magnitude);
-/* x[i] = w[ids[i]]; columns k. */
-void ref_embed(uint64_t m, uint64_t k, const double *ids, const double *w, double *x);
-/* dw[ids[i]] += dx[i] where ids[i] is not padding_idx; -1 = every id */
-void ref_embed_bwd(uint64_t m, uint64_t k, const double *ids, int64_t padding_idx, const double *dx,
-                   double *dw, double *magnitude);
+/* x[i] = scale * w[ids[i]]; columns k. */
+void ref_embed(uint64_t m, uint64_t k, double scale, const double *ids, const double *w, double *x);
+/* dw[ids[i]] += scale * dx[i] where ids[i] is not padding_idx; -1 = every id */
+void ref_embed_bwd(uint64_t m, uint64_t k, double scale, const double *ids, int64_t padding_idx,
+                   const double *dx, double *dw, double *magnitude);
 
 #endif

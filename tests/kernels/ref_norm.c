@@ -71,26 +71,60 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
-void ref_swiglu(uint64_t rows, uint64_t ffn, const double *gu, double *m) {
+static double silu(double x) {
+    return x * sigmoid(x);
+}
+static double silu_slope(double x) {
+    const double s = sigmoid(x);
+    return s + x * s * (1 - s);
+}
+
+static double silu_size(double x) {
+    return fabs(silu(x));
+}
+static double silu_slope_size(double x) {
+    return (1 + fabs(x)) * sigmoid(x);
+}
+
+#define GELU_K 0.79788456080286535588 /* sqrt(2 / pi) */
+
+static double gelu(double x) {
+    return 0.5 * x * (1 + tanh(GELU_K * (x + 0.044715 * x * x * x)));
+}
+static double gelu_slope(double x) {
+    const double t = tanh(GELU_K * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_K * (1 + 3 * 0.044715 * x * x);
+}
+
+/* 1 + tanh, the published form, is 1 minus nearly 1 where x is far below 0. */
+static double gelu_slope_size(double x) {
+    return 1 + fabs(x);
+}
+
+const struct ref_act ref_silu = {silu, silu_slope, silu_size, silu_slope_size};
+const struct ref_act ref_gelu = {gelu, gelu_slope, fabs, gelu_slope_size};
+
+void ref_glu(const struct ref_act *act, uint64_t rows, uint64_t ffn, const double *gu, double *m,
+             double *magnitude) {
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t c = 0; c < ffn; c++) {
             const double gate = gu[i * 2 * ffn + c], up = gu[i * 2 * ffn + ffn + c];
-            m[i * ffn + c] = gate * sigmoid(gate) * up;
+            m[i * ffn + c] = act->value(gate) * up;
+            if (magnitude) magnitude[i * ffn + c] = act->value_size(gate) * fabs(up);
         }
 }
 
-void ref_swiglu_bwd(uint64_t rows, uint64_t ffn, const double *gu, const double *dm, double *dgu,
-                    double *magnitude) {
+void ref_glu_bwd(const struct ref_act *act, uint64_t rows, uint64_t ffn, const double *gu,
+                 const double *dm, double *dgu, double *magnitude) {
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t c = 0; c < ffn; c++) {
             const uint64_t g = i * 2 * ffn + c, u = g + ffn;
-            const double s = sigmoid(gu[g]), d = dm[i * ffn + c];
-            const double up = gu[u], gate = gu[g];
-            dgu[g] = d * up * (s + gate * s * (1 - s));
-            dgu[u] = d * gate * s;
+            const double d = dm[i * ffn + c], up = gu[u], gate = gu[g];
+            dgu[g] = d * up * act->slope(gate);
+            dgu[u] = d * act->value(gate);
             if (!magnitude) continue;
-            magnitude[g] = fabs(d * up) * (s + fabs(gate) * s);
-            magnitude[u] = fabs(dgu[u]);
+            magnitude[g] = fabs(d * up) * act->slope_size(gate);
+            magnitude[u] = fabs(d) * act->value_size(gate);
         }
 }
 

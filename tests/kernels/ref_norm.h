@@ -30,11 +30,18 @@ struct ref_rope {
 void ref_rope(struct ref_rope s, const double *pos, const double *table, double *x,
               double *magnitude);
 
-/* m[rows,ffn] = silu(gu[:, :ffn]) * gu[:, ffn:] */
-void ref_swiglu(uint64_t rows, uint64_t ffn, const double *gu, double *m);
+/* An activation and its derivative, each with the size of what it is added up from. */
+struct ref_act {
+    double (*value)(double x), (*slope)(double x);
+    double (*value_size)(double x), (*slope_size)(double x);
+};
+extern const struct ref_act ref_silu, ref_gelu;
+/* m[rows,ffn] = act(gu[:, :ffn]) * gu[:, ffn:] */
+void ref_glu(const struct ref_act *act, uint64_t rows, uint64_t ffn, const double *gu, double *m,
+             double *magnitude);
 /* dgu[rows,2*ffn] of dm */
-void ref_swiglu_bwd(uint64_t rows, uint64_t ffn, const double *gu, const double *dm, double *dgu,
-                    double *magnitude);
+void ref_glu_bwd(const struct ref_act *act, uint64_t rows, uint64_t ffn, const double *gu,
+                 const double *dm, double *dgu, double *magnitude);
 
 /* Sum over rows of the log-sum-exp minus the target's logit. */
 double ref_cross_entropy(uint64_t rows, uint64_t vocab, const double *logits,

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define N_MODELS 32
+#define N_MODELS 36
 
 static const struct pl_known_model *known(int i) {
     size_t n;

@@ -286,6 +286,16 @@ static const struct {
      "\"bnb_4bit_quant_storage\":\"bfloat16\"}}",
      PL_ERR_MODEL_UNSUPPORTED, "bnb_4bit_quant_storage must be uint8"},
     {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,2]}", PL_ERR_MODEL_FIELD, "entry 1"},
+    {"{\"model_type\":\"gemma3_text\",\"final_logit_softcapping\":30.0}", PL_ERR_MODEL_UNSUPPORTED,
+     "capped logits"},
+    {"{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true}",
+     PL_ERR_MODEL_UNSUPPORTED, "only decoders"},
+    {"{\"model_type\":\"gemma3_text\",\"hidden_activation\":\"gelu\"}", PL_ERR_MODEL_UNSUPPORTED,
+     "gelu_pytorch_tanh"},
+    {"{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":"
+     "\"linear\",\"factor\":2}}}",
+     PL_ERR_MODEL_UNSUPPORTED, "`rope_parameters.sliding_attention.rope_type`"},
+    {"{\"model_type\":\"gemma2\"}", PL_ERR_MODEL_UNSUPPORTED, "capped scores"},
     {"{\"model_type\":\"ministral3\"}", PL_ERR_MODEL_FIELD, "`rope_parameters`"},
     {"{\"model_type\":\"ministral3\",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":2}}",
      PL_ERR_MODEL_FIELD, "llama_4_scaling_beta` is missing"},
@@ -321,6 +331,7 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
         {"phi3", 1e4, 1e-5, 64, 4, 4096, 0, false, false, false, 1, 32000, 32000},
         {"smollm3", 2e6, 1e-6, 4, 4, 32768, 0, true, false, false, 128000, 128001, 128004},
         {"ministral3", 1e6, 1e-5, 8, 128, 262144, 0, false, false, false, 1, 2, 11},
+        {"gemma3_text", 1e6, 1e-6, 4, 256, 131072, 4096, true, false, true, 2, 1, 0},
     };
     /* Not so those of positions: a file without them is not this model. */
     static const char positions[] =
@@ -335,13 +346,13 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
              rows[_i].type, strcmp(rows[_i].type, "ministral3") == 0 ? positions : "");
     ck_assert_msg(pl_model_parse("x", json, strlen(json), &m, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_str_eq(pl_family_name(m.family), rows[_i].type);
-    ck_assert_double_eq(m.rope.theta, rows[_i].theta);
+    ck_assert_double_eq(m.rope[0].theta, rows[_i].theta);
     ck_assert_double_eq(m.rms_eps, rows[_i].eps);
     ck_assert_uint_eq(m.kv_heads, rows[_i].kv_heads);
     ck_assert_uint_eq(m.head_dim, rows[_i].head_dim);
-    ck_assert_uint_eq(m.rope.dim, rows[_i].head_dim);
+    ck_assert_uint_eq(m.rope[0].dim, rows[_i].head_dim);
     ck_assert_uint_eq(m.max_positions, rows[_i].positions);
-    ck_assert_uint_eq(m.sliding_window, rows[_i].window);
+    ck_assert_uint_eq(m.layer[m.layers - 1].window, rows[_i].window);
     ck_assert_int_eq(m.tied, rows[_i].tied);
     ck_assert_int_eq(m.qkv_bias, rows[_i].qkv_bias);
     ck_assert(!m.o_bias && !m.mlp_bias);
@@ -349,7 +360,7 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
     ck_assert_int_eq(m.bos, rows[_i].bos);
     ck_assert_int_eq(m.n_eos ? m.eos[0] : -1, rows[_i].eos);
     ck_assert_int_eq(m.pad, rows[_i].pad);
-    ck_assert_int_eq(m.rope.type,
+    ck_assert_int_eq(m.rope[0].type,
                      m.family == PL_FAMILY_MINISTRAL3 ? PL_ROPE_YARN : PL_ROPE_DEFAULT);
     ck_assert_double_eq(m.initializer_range, 0.02);
     ck_assert_str_eq(m.torch_dtype, "");
@@ -377,21 +388,20 @@ START_TEST(tokens_may_be_numbers_lists_or_null) {
 END_TEST
 
 START_TEST(a_window_is_kept_however_wide) {
-    ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":128}").sliding_window,
-                      128);
-    ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":512}").sliding_window,
-                      512);
-    ck_assert_uint_eq(changed("{\"model_type\":\"mistral\",\"sliding_window\":null,"
-                              "\"max_position_embeddings\":32768}")
-                          .sliding_window,
-                      0);
-    ck_assert_uint_eq(changed("{\"model_type\":\"phi3\",\"sliding_window\":511}").sliding_window,
-                      511);
-    ck_assert_uint_eq(changed("{\"model_type\":\"qwen2\",\"use_sliding_window\":false,"
-                              "\"sliding_window\":128}")
-                          .sliding_window,
-                      0);
-    ck_assert_uint_eq(read_good("Phi-4-mini/config.json").sliding_window, 262144);
+    static const struct {
+        const char *changes;
+        uint64_t window;
+    } rows[] = {
+        {"{\"model_type\":\"mistral\",\"sliding_window\":128}", 128},
+        {"{\"model_type\":\"mistral\",\"sliding_window\":512}", 512},
+        {"{\"model_type\":\"mistral\",\"sliding_window\":null,\"max_position_embeddings\":32768}",
+         0},
+        {"{\"model_type\":\"phi3\",\"sliding_window\":511}", 511},
+        {"{\"model_type\":\"qwen2\",\"use_sliding_window\":false,\"sliding_window\":128}", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ck_assert_uint_eq(changed(rows[i].changes).layer[0].window, rows[i].window);
+    ck_assert_uint_eq(read_good("Phi-4-mini/config.json").layer[31].window, 262144);
 }
 END_TEST
 
@@ -425,64 +435,125 @@ START_TEST(a_window_is_of_the_layers_that_have_it) {
     snprintf(changes, sizeof changes, "%.*s,\"num_hidden_layers\":4}",
              (int)strlen(windows[_i].changes) - 1, windows[_i].changes);
     struct pl_model m = changed(changes);
-    ck_assert_uint_eq(m.sliding_window, windows[_i].window);
     for (int i = 0; i < 4; i++)
-        ck_assert_msg((m.sliding_window && !m.no_window[i]) == (windows[_i].layers[i] == 'w'),
+        ck_assert_msg(m.layer[i].window == (windows[_i].layers[i] == 'w' ? windows[_i].window : 0),
                       "%s: layer %d", windows[_i].changes, i);
 }
 END_TEST
 
 START_TEST(rope_settings_are_read_in_both_spellings) {
     struct pl_model m = changed("{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}");
-    ck_assert_int_eq(m.rope.type, PL_ROPE_LINEAR);
-    ck_assert_double_eq(m.rope.factor, 2.5);
-    ck_assert_double_eq(m.rope.attention_factor, 1);
+    ck_assert_int_eq(m.rope[0].type, PL_ROPE_LINEAR);
+    ck_assert_double_eq(m.rope[0].factor, 2.5);
+    ck_assert_double_eq(m.rope[0].attention_factor, 1);
     m = changed("{\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":3,\"rope_theta\":5e5}}");
-    ck_assert_int_eq(m.rope.type, PL_ROPE_LINEAR);
-    ck_assert_double_eq(m.rope.theta, 5e5);
+    ck_assert_int_eq(m.rope[0].type, PL_ROPE_LINEAR);
+    ck_assert_double_eq(m.rope[0].theta, 5e5);
     m = changed("{\"rope_parameters\":{\"rope_type\":\"default\"},\"rope_theta\":77}");
-    ck_assert_double_eq(m.rope.theta, 77);
+    ck_assert_double_eq(m.rope[0].theta, 77);
     m = changed("{\"model_type\":\"phi3\",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}");
-    ck_assert_uint_eq(m.rope.dim, 16);
+    ck_assert_uint_eq(m.rope[0].dim, 16);
     m = read_good("Llama-3.2-1B/config.json");
-    ck_assert_int_eq(m.rope.type, PL_ROPE_LLAMA3);
-    ck_assert_double_eq(m.rope.factor, 32);
-    ck_assert_double_eq(m.rope.low_freq_factor, 1);
-    ck_assert_double_eq(m.rope.high_freq_factor, 4);
-    ck_assert_uint_eq(m.rope.original_max_positions, 8192);
+    ck_assert_int_eq(m.rope[0].type, PL_ROPE_LLAMA3);
+    ck_assert_double_eq(m.rope[0].factor, 32);
+    ck_assert_double_eq(m.rope[0].low_freq_factor, 1);
+    ck_assert_double_eq(m.rope[0].high_freq_factor, 4);
+    ck_assert_uint_eq(m.rope[0].original_max_positions, 8192);
 }
 END_TEST
 
 START_TEST(longrope_scales_cos_and_sin_by_the_stretch) {
     struct pl_model m = read_good("Phi-4-mini/config.json");
-    ck_assert_int_eq(m.rope.type, PL_ROPE_LONGROPE);
-    ck_assert_uint_eq(m.rope.dim, 96);
-    ck_assert_double_eq(m.rope.factor, 32);
-    ck_assert_uint_eq(m.rope.original_max_positions, 4096);
+    ck_assert_int_eq(m.rope[0].type, PL_ROPE_LONGROPE);
+    ck_assert_uint_eq(m.rope[0].dim, 96);
+    ck_assert_double_eq(m.rope[0].factor, 32);
+    ck_assert_uint_eq(m.rope[0].original_max_positions, 4096);
     /* sqrt(1 + ln 32 / ln 4096) = sqrt(1 + 5/12) */
-    ck_assert_double_eq_tol(m.rope.attention_factor, sqrt(17.0 / 12.0), 1e-15);
-    ck_assert_double_eq(m.rope.long_factor[1], 1.118320672);
-    ck_assert_double_eq(m.rope.short_factor[0], 1);
+    ck_assert_double_eq_tol(m.rope[0].attention_factor, sqrt(17.0 / 12.0), 1e-15);
+    ck_assert_double_eq(m.rope[0].long_factor[1], 1.118320672);
+    ck_assert_double_eq(m.rope[0].short_factor[0], 1);
     m = changed("{\"model_type\":\"phi3\",\"hidden_size\":32,\"original_max_position_embeddings\":"
                 "256,\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,2],\"long_factor\":"
                 "[3,4],\"attention_factor\":1.25}}");
-    ck_assert_double_eq(m.rope.attention_factor, 1.25);
-    ck_assert_double_eq(m.rope.long_factor[1], 4);
+    ck_assert_double_eq(m.rope[0].attention_factor, 1.25);
+    ck_assert_double_eq(m.rope[0].long_factor[1], 4);
 }
 END_TEST
 
 START_TEST(layers_without_positions_follow_list_or_interval) {
     struct pl_model m = changed("{\"model_type\":\"smollm3\",\"no_rope_layers\":[0,1]}");
-    ck_assert(m.no_rope[0] && !m.no_rope[1]);
+    ck_assert(m.layer[0].rope == PL_NO_ROPE && m.layer[1].rope == 0);
     m = changed("{\"model_type\":\"smollm3\",\"num_hidden_layers\":5}");
     for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(m.no_rope[i], i == 3);
+        ck_assert_int_eq(m.layer[i].rope == PL_NO_ROPE, i == 3);
     m = changed(
         "{\"model_type\":\"smollm3\",\"no_rope_layer_interval\":2,\"no_rope_layers\":null}");
-    ck_assert(!m.no_rope[0] && m.no_rope[1]);
+    ck_assert(m.layer[0].rope == 0 && m.layer[1].rope == PL_NO_ROPE);
     m = read_good("SmolLM3-3B/config.json");
     for (uint64_t i = 0; i < m.layers; i++)
-        ck_assert_int_eq(m.no_rope[i], i % 4 == 3);
+        ck_assert_int_eq(m.layer[i].rope == PL_NO_ROPE, i % 4 == 3);
+}
+END_TEST
+
+/* As Gemma3TextConfig of transformers 5.23 makes its layers, in the keys of 4.57 and of 5. */
+static const struct {
+    const char *keys, *layers; /* w: a window, and the second rope */
+    double theta, local_theta, factor;
+} gemma_layers[] = {
+    {"", "wwwwwf", 1e6, 1e4, 1},
+    {",\"sliding_window_pattern\":2,\"rope_theta\":500,\"rope_local_base_freq\":50", "wfwfwf", 500,
+     50, 1},
+    {",\"_sliding_window_pattern\":2,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}",
+     "wwwwwf", 1e6, 1e4, 8},
+    {",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\","
+     "\"sliding_attention\",\"sliding_attention\",\"full_attention\"],\"rope_parameters\":{"
+     "\"full_attention\":{\"rope_type\":\"linear\",\"factor\":4,\"rope_theta\":400},"
+     "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":60}}",
+     "fwwwwf", 400, 60, 4},
+};
+
+START_TEST(gemma_layers_have_windows_and_ropes_of_their_own) {
+    char json[1024];
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"gemma3_text\",\"hidden_size\":64,\"intermediate_size\":64,"
+             "\"num_hidden_layers\":6,\"sliding_window\":9,\"query_pre_attn_scalar\":100%s}",
+             gemma_layers[_i].keys);
+    ck_assert_msg(pl_model_parse("x", json, strlen(json), &m, &d) == PL_ERR_OK, "%s", d.message);
+    for (int i = 0; i < 6; i++) {
+        const bool local = gemma_layers[_i].layers[i] == 'w';
+        ck_assert_uint_eq(m.layer[i].window, local ? 9 : 0);
+        ck_assert_uint_eq(m.layer[i].rope, local);
+    }
+    ck_assert_uint_eq(m.n_ropes, 2);
+    ck_assert_double_eq(m.rope[0].theta, gemma_layers[_i].theta);
+    ck_assert_double_eq(m.rope[0].factor, gemma_layers[_i].factor);
+    ck_assert_double_eq(m.rope[1].theta, gemma_layers[_i].local_theta);
+    ck_assert_int_eq(m.rope[1].type, PL_ROPE_DEFAULT);
+    ck_assert_double_eq(m.score_scale, 0.1);
+    ck_assert_double_eq(m.embed_scale, 8);
+    ck_assert(m.gelu && m.post_norms && m.unit_offset && m.heads == 8 && m.vocab == 262208);
+}
+END_TEST
+
+START_TEST(a_wrapper_reads_as_its_language_model) {
+    static struct pl_model m;
+    struct pl_diag d = {0};
+    char *text;
+    uint64_t bytes;
+    ck_assert_msg(pl_model_read(CONFIGS "/Gemma-3-27B/config.json", &m, &d) == PL_ERR_OK, "%s",
+                  d.message);
+    ck_assert_str_eq(pl_family_name(m.family), "gemma3_text");
+    ck_assert_uint_eq(m.hidden, 5376);
+    ck_assert_uint_eq(m.n_eos, 2); /* of the top level, as its dtype is */
+    ck_assert_str_eq(m.torch_dtype, "bfloat16");
+    ck_assert_int_eq(pl_model_read_text(CONFIGS "/Gemma-3-27B/config.json", &text, &bytes, &d),
+                     PL_ERR_OK);
+    ck_assert_ptr_nonnull(strstr(text, "\"Gemma3ForCausalLM\""));
+    ck_assert_ptr_null(strstr(text, "vision_config"));
+    ck_assert_uint_eq(bytes, strlen(text));
+    free(text);
 }
 END_TEST
 
@@ -560,7 +631,7 @@ END_TEST
 int main(void) {
     n_csv = load_lines(CONFIGS "/params.csv", csv);
     n_tsv = load_lines(CONFIGS "/bad/expected.tsv", tsv);
-    if (n_csv != 32 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
+    if (n_csv != 36 || n_tsv != 60) return 1; /* a lost table would make loops of zero tests pass */
     Suite *s = suite_create("model");
     TCase *t = tcase_create("config.json");
     tcase_add_loop_test(t, every_published_model_has_its_exact_counts, 0, n_csv);
@@ -577,6 +648,9 @@ int main(void) {
     tcase_add_test(t, rope_settings_are_read_in_both_spellings);
     tcase_add_test(t, longrope_scales_cos_and_sin_by_the_stretch);
     tcase_add_test(t, layers_without_positions_follow_list_or_interval);
+    tcase_add_loop_test(t, gemma_layers_have_windows_and_ropes_of_their_own, 0,
+                        sizeof gemma_layers / sizeof *gemma_layers);
+    tcase_add_test(t, a_wrapper_reads_as_its_language_model);
     tcase_add_test(t, dtype_is_read_in_both_spellings);
     tcase_add_test(t, lora_targets_are_modules_of_the_model);
     tcase_add_loop_test(t, a_wrong_lora_target_is_refused_with_the_allowed_ones, 0, 5);

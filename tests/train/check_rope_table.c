@@ -117,8 +117,8 @@ static const struct pl_rope *read_rope(const char *config) {
              config);
     ck_assert_msg(pl_model_parse("x", json, strlen(json), &m, &d) == PL_ERR_OK, "%s: %s", config,
                   d.message);
-    ck_assert_uint_eq(m.rope.dim, 2 * PAIRS);
-    return &m.rope;
+    ck_assert_uint_eq(m.rope[0].dim, 2 * PAIRS);
+    return &m.rope[0];
 }
 
 static void expect_frequencies(const char *config, const double *got, const double *want) {

@@ -1,26 +1,60 @@
-/* block.c - the decoder layer of Llama, Mistral, Qwen, Phi-3 and SmolLM: forward.
+/* block.c - the decoder layers: forward.
  *
- * The residual trunk is updated in place: the product that ends a block writes the tensor that the
- * next norm turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its
- * own. What the backward pass reads is kept by being read: lifetimes follow from the operands. */
+ * The residual trunk is updated in place: what ends a block writes the tensor that the next norm
+ * turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its own. What the
+ * backward pass reads is kept by being read: lifetimes follow from the operands. */
 #include "estimator/program/build/tape.h"
 
-struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
-                             struct pl_tape *t) {
-    const uint64_t hidden = b->m->hidden;
-    pl_var below;
-    pl_var x = pl_tape_begin(t, b, *trunk, pending, &below);
-    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+/* qkv of a normed trunk -> what attention makes of it. */
+static pl_var attention(struct pl_tape *t, pl_var n1) {
+    const struct pl_builder *b = t->b;
     pl_var qkv =
         pl_tape_linear(t, PL_SLOT_QKV, n1, b->q + 2 * b->k, PL_PART_ATTENTION, PL_TAPE_NAME("qkv"));
     pl_var qk = b->m->qk_norm ? pl_tape_qk_norm(t, qkv) : qkv;
     pl_tape_rope(t, qk);
-    pl_var o = pl_tape_attention(t, qk, qkv);
+    return pl_tape_attention(t, qk, qkv);
+}
+
+static pl_var gated(struct pl_tape *t, pl_var n2) {
+    pl_var gu =
+        pl_tape_linear(t, PL_SLOT_GU, n2, 2 * t->b->m->ffn, PL_PART_MLP, PL_TAPE_NAME("gu"));
+    return pl_tape_gate(t, gu);
+}
+
+/* Llama, Mistral, Qwen, Phi-3, SmolLM, Ministral:
+ *   x += Wo attention(norm1(x));  x += Wdown gated(norm2(x)) */
+static pl_var pre_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    const uint64_t hidden = t->b->m->hidden;
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    pl_var o = attention(t, n1);
     pl_var x2 = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
     pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
-    pl_var gu = pl_tape_linear(t, PL_SLOT_GU, n2, 2 * b->m->ffn, PL_PART_MLP, PL_TAPE_NAME("gu"));
-    pl_var m = pl_tape_gate(t, gu);
-    pl_var y = pl_tape_linear(t, PL_SLOT_DOWN, m, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
+    pl_var m = gated(t, n2);
+    *trunk = x2;
+    return pl_tape_linear(t, PL_SLOT_DOWN, m, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
+}
+
+/* Gemma 3, where what a block adds is normed, too:
+ *   x += post1(Wo attention(norm1(x)));  x += post2(Wdown gated(norm2(x))) */
+static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
+    const uint64_t hidden = t->b->m->hidden;
+    pl_var n1 = pl_tape_norm(t, PL_SLOT_NORM1, x, below, PL_TAPE_NAME("n1"));
+    pl_var o = attention(t, n1);
+    pl_var a = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_ATTENTION, PL_TAPE_NAME("a"));
+    pl_var x2 = pl_tape_post_norm(t, PL_SLOT_POST1, a, "x2");
+    pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
+    pl_var m = gated(t, n2);
+    pl_var y = pl_tape_linear(t, PL_SLOT_DOWN, m, hidden, PL_PART_MLP, PL_TAPE_NAME("y"));
+    *trunk = x2;
+    return pl_tape_post_norm(t, PL_SLOT_POST2, y, "x_next");
+}
+
+struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
+                             struct pl_tape *t) {
+    pl_var below, x2;
+    const pl_var x = pl_tape_begin(t, b, *trunk, pending, &below);
+    const pl_var next =
+        b->m->post_norms ? four_norm_layer(t, x, below, &x2) : pre_norm_layer(t, x, below, &x2);
     *trunk = pl_tape_value(t, x2);
-    return pl_tape_value(t, y);
+    return pl_tape_value(t, next);
 }

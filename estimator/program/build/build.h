@@ -55,6 +55,7 @@ struct pl_builder {
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
     uint32_t rope[2];                /* tables; [1] only of longrope and dynamic */
     uint32_t query_rope;             /* PL_NONE: queries turn by the table of keys */
+    uint32_t second_rope;            /* table of the model's second rope; PL_NONE */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
     uint32_t n_trainable;
@@ -128,6 +129,10 @@ struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t
 void pl_build_states(struct pl_builder *b);
 void pl_build_updates(struct pl_builder *b);
 
+/* --- steps.c --- */
+struct pl_attr pl_build_norm_attr(const struct pl_builder *b);
+struct pl_attr pl_build_scale_attr(const struct pl_builder *b); /* RENORM, gradients of norms */
+
 /* --- linear.c: a fused matrix with its bias and adapters --- */
 /* y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
@@ -154,7 +159,7 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
 struct pl_tape; /* tape.h */
 /* trunk: residual; pending: output of the layer below, not yet added, or PL_NO_VAL. Returns the
  * layer's output, not yet added to the returned trunk; the tape knows its gradient. */
-struct pl_val pl_build_block(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
+struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
                              struct pl_tape *tape);
 
 /* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */

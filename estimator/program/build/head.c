@@ -145,7 +145,7 @@ static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val 
                           bool need_dx) {
     if (b->err != PL_ERR_OK) return;
     uint32_t w = pl_build_weight(b, PL_SLOT_NORMF);
-    struct pl_attr attr = {0};
+    struct pl_attr attr = pl_build_scale_attr(b);
     struct pl_operand dw = pl_arg_none, ws = pl_arg_none;
     if (pl_build_trains(b, w)) {
         dw = pl_build_grad(b, w, &attr);
@@ -172,7 +172,7 @@ struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, stru
     struct pl_operand norm_in[] = {pl_arg(pl_build_now(b, xs)),
                                    pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_NORMF)))};
     struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
-    PL_EMIT(b, RMSNORM, (struct pl_attr){.eps = (float)b->m->rms_eps}, norm_in, norm_out);
+    PL_EMIT(b, RMSNORM, pl_build_norm_attr(b), norm_in, norm_out);
     if (sum) *sum = pl_build_now(b, xs);
     if (rstd) *rstd = pl_build_now(b, s);
     return pl_build_now(b, h);

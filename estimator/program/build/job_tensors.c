@@ -156,10 +156,11 @@ static uint32_t add_scalar_row(struct pl_builder *b, const char *name, enum pl_r
                                                  .of = PL_NONE});
 }
 
-static uint32_t add_table(struct pl_builder *b, uint32_t which, uint64_t rows) {
+static uint32_t add_table(struct pl_builder *b, const struct pl_rope *rope, uint32_t which,
+                          uint64_t rows) {
     return pl_build_tensor(b, (struct pl_tensor){.name = "rope",
                                                  .layer = which,
-                                                 .dims = {rows, b->m->rope.dim / 2, 2},
+                                                 .dims = {rows, rope->dim / 2, 2},
                                                  .dtype = PL_DTYPE_F32,
                                                  .category = PL_CATEGORY_WEIGHTS,
                                                  .scope = PL_SCOPE_JOB,
@@ -168,17 +169,19 @@ static uint32_t add_table(struct pl_builder *b, uint32_t which, uint64_t rows) {
 }
 
 static void add_tables(struct pl_builder *b) {
-    b->rope[0] = b->rope[1] = b->query_rope = PL_NONE;
-    const struct pl_rope *rope = &b->m->rope;
+    b->rope[0] = b->rope[1] = b->query_rope = b->second_rope = PL_NONE;
+    const struct pl_rope *rope = &b->m->rope[0];
     const bool far =
         pl_rope_follows_length(rope) && b->s->max_seq_length > rope->original_max_positions;
     const bool joined = far && b->s->long_by_sample;
     const uint64_t rows = b->s->max_seq_length * (joined ? 2 : 1);
     const uint32_t n = far && !joined ? 2 : 1;
     for (uint32_t i = 0; i < n; i++)
-        b->rope[i] = add_table(b, i, rows);
+        b->rope[i] = add_table(b, rope, i, rows);
     if (pl_rope_grows_queries(rope, b->s->max_seq_length))
-        b->query_rope = add_table(b, PL_ROPE_OF_QUERIES, rows);
+        b->query_rope = add_table(b, rope, PL_ROPE_OF_QUERIES, rows);
+    if (b->m->n_ropes > 1)
+        b->second_rope = add_table(b, &b->m->rope[1], PL_ROPE_SECOND, b->s->max_seq_length);
 }
 
 /* Kernels of a GPU read from its memory what differs between micro-batches of one shape: what was

@@ -8,9 +8,13 @@ static bool adapter_drops(const struct pl_builder *b) {
     return b->training && b->s->lora_dropout > 0;
 }
 
-/* One mask per fused matrix and layer. */
+/* One mask per fused matrix and layer. These numbers never change: a run that resumes draws the
+ * masks that it would have drawn. */
 static uint32_t dropout_site(const struct pl_builder *b, enum pl_slot slot) {
-    return b->layer * PL_SLOT_COUNT + slot;
+    enum { SITES = 15 };
+    static const uint8_t sites[PL_SLOT_COUNT] = {
+        [PL_SLOT_QKV] = 2, [PL_SLOT_O] = 6, [PL_SLOT_GU] = 9, [PL_SLOT_DOWN] = 11};
+    return b->layer * SITES + sites[slot];
 }
 
 static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {

@@ -48,31 +48,44 @@ void pl_build_inputs(struct pl_builder *b) {
         in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
 
-static void look_up(struct pl_builder *b, uint32_t table, uint32_t x) {
+/* What rows of the embedding are multiplied by, in the type of activations, as a module's buffer
+ * has it in transformers; 0: by nothing. */
+static float embed_scale(const struct pl_builder *b) {
+    if (b->m->embed_scale == 1) return 0;
+    return pl_dtype_round(b->s->dtype, (float)b->m->embed_scale);
+}
+
+static void look_up(struct pl_builder *b, uint32_t table, uint32_t x, float scale) {
     if (b->err != PL_ERR_OK) return;
     struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(pl_build_now(b, table))};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, x))};
-    PL_EMIT(b, EMBED, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, EMBED, (struct pl_attr){.scale = scale}, in, out);
+}
+
+/* Of s B a[id], which an embedding that is scaled scales as well. */
+static float adapter_scale(const struct pl_builder *b) {
+    const float scale = embed_scale(b);
+    return (float)b->s->lora_scale * (scale != 0 ? scale : 1.0f);
 }
 
 /* x[i] = W[id] + s B a[id]: PEFT's lora.Embedding, which drops nothing out. */
 static struct pl_val embed(struct pl_builder *b) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
     uint32_t x = pl_build_activation(b, "x0", PL_ROWS_TOKENS, b->m->hidden);
-    look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x);
+    look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
     if (ad && b->err == PL_ERR_OK) {
         uint32_t a = pl_build_adapter_rows(b, "lora_a_out", 1);
-        look_up(b, ad->a, a);
+        look_up(b, ad->a, a, 0);
         pl_build_product(b, pl_arg(pl_build_now(b, a)), pl_build_now(b, ad->b[0]), PL_NONE,
-                         pl_arg(pl_build_now(b, x)), (float)b->s->lora_scale, true);
+                         pl_arg(pl_build_now(b, x)), adapter_scale(b), true);
     }
     return pl_build_now(b, x);
 }
 
-static void embed_bwd(struct pl_builder *b, uint32_t w, uint32_t dx) {
+static void embed_bwd(struct pl_builder *b, uint32_t w, uint32_t dx, float scale) {
     if (!pl_build_trains(b, w)) return;
-    struct pl_attr attr = {.padding_idx = b->m->pad};
+    struct pl_attr attr = {.padding_idx = b->m->pad, .scale = scale};
     struct pl_operand g = pl_build_grad(b, w, &attr);
     struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(b->in.order), pl_arg(pl_build_now(b, dx)),
                               g};
@@ -83,18 +96,18 @@ static void embed_bwd(struct pl_builder *b, uint32_t w, uint32_t dx) {
 /* The rows of A are looked up again: they are cheaper to read than to keep. */
 static void adapter_bwd(struct pl_builder *b, uint32_t dx) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
-    const float scale = (float)b->s->lora_scale;
+    const float scale = adapter_scale(b);
     if (!ad || b->err != PL_ERR_OK) return;
     uint32_t a = pl_build_adapter_rows(b, "lora_a_out", 1);
     uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", 1);
     b->recompute = true;
-    look_up(b, ad->a, a);
+    look_up(b, ad->a, a, 0);
     b->recompute = false;
     struct pl_operand dy = pl_arg(pl_build_now(b, dx));
     pl_build_product_dw(b, dy, pl_arg(pl_build_now(b, a)), ad->b[0], scale);
     pl_build_product_dx(b, dy, pl_build_now(b, ad->b[0]), pl_arg(pl_build_now(b, da)), scale,
                         false);
-    embed_bwd(b, ad->a, da);
+    embed_bwd(b, ad->a, da, 0);
 }
 
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes) {
@@ -103,7 +116,7 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
     for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
         struct pl_tape scratch;
         b->layer = (uint32_t)l;
-        pending = pl_build_block(b, trunk, pending, tapes ? &tapes[l] : &scratch);
+        pending = pl_build_layer(b, trunk, pending, tapes ? &tapes[l] : &scratch);
     }
     b->layer = PL_NONE;
     return pending;
@@ -118,7 +131,8 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
         pl_tape_backward(&tapes[l], dx, l > lowest || embedding);
     }
     b->layer = PL_NONE;
-    if (embedding && b->err == PL_ERR_OK) embed_bwd(b, pl_build_weight(b, PL_SLOT_EMBED), dx);
+    if (embedding && b->err == PL_ERR_OK)
+        embed_bwd(b, pl_build_weight(b, PL_SLOT_EMBED), dx, embed_scale(b));
     if (embedding) adapter_bwd(b, dx);
     b->backward = false;
 }

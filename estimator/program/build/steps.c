@@ -1,8 +1,6 @@
 /* steps.c - the kinds of steps of a tape: their ops, and the ops of their gradients. */
 #include "estimator/program/build/tape.h"
 
-#include <math.h>
-
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
     return pl_arg(pl_build_now(b, id));
 }
@@ -27,15 +25,20 @@ static struct weight_grad weight_grad(struct pl_builder *b, enum pl_op_kind kind
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-static struct pl_attr norm_attr(const struct pl_builder *b) {
-    return (struct pl_attr){.eps = (float)b->m->rms_eps};
+/* Of what takes 1/rms as it was kept. */
+struct pl_attr pl_build_scale_attr(const struct pl_builder *b) {
+    return (struct pl_attr){.unit_offset = b->m->unit_offset};
+}
+
+struct pl_attr pl_build_norm_attr(const struct pl_builder *b) {
+    return (struct pl_attr){.eps = (float)b->m->rms_eps, .unit_offset = b->m->unit_offset};
 }
 
 /* Again from what the forward pass kept of it. */
 static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_value *x,
                    const struct pl_value *rstd, uint32_t y) {
     struct pl_operand in[] = {pl_arg(x->val), w, pl_arg(rstd->val)}, out[] = {now(b, y)};
-    PL_EMIT(b, RENORM, (struct pl_attr){0}, in, out);
+    PL_EMIT(b, RENORM, pl_build_scale_attr(b), in, out);
 }
 
 /* With r and an x that is not summed yet, x += r first. */
@@ -54,11 +57,11 @@ static void run_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missin
     const uint32_t r = add_rstd(b, rstd->name, 1);
     if (s->in[1] == PL_NO_VAR || x->there) {
         struct pl_operand in[] = {pl_arg(x->val), w}, out[] = {now(b, y), now(b, r)};
-        PL_EMIT(b, RMSNORM, norm_attr(b), in, out);
+        PL_EMIT(b, RMSNORM, pl_build_norm_attr(b), in, out);
     } else {
         struct pl_operand in[] = {pl_arg(x->val), pl_arg(t->values[s->in[1]].val), w};
         struct pl_operand out[] = {pl_arg(x->val), now(b, y), now(b, r)};
-        PL_EMIT(b, ADD_RMSNORM, norm_attr(b), in, out);
+        PL_EMIT(b, ADD_RMSNORM, pl_build_norm_attr(b), in, out);
         x->val = pl_build_now(b, x->val.id);
     }
     rstd->val = pl_build_now(b, r);
@@ -79,7 +82,8 @@ static void norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *x = &t->values[s->in[0]];
     const struct pl_value *n = &t->values[s->out[0]], *rstd = &t->values[s->out[1]];
     const uint32_t w = pl_build_weight(b, s->slot);
-    struct pl_attr attr = {.add_dx = true};
+    struct pl_attr attr = pl_build_scale_attr(b);
+    attr.add_dx = true;
     x->grad = t->trunk_grad;
     if (!n->wants) return;
     const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
@@ -87,6 +91,31 @@ static void norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_operand in[] = {
         now(b, n->grad), pl_arg(x->val), now(b, w), pl_arg(rstd->val), g.ws, dx, g.dw};
     struct pl_operand out[] = {dx, g.dw};
+    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
+}
+
+static uint32_t post_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+    (void)t;
+    return pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]);
+}
+
+/* Of what a block adds to the trunk: out of the gradient of the trunk, which stays, into a tensor
+ * of its own. */
+static void post_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    struct pl_value *x = &t->values[s->in[0]];
+    const uint32_t w = pl_build_weight(b, s->slot);
+    struct pl_attr attr = pl_build_scale_attr(b);
+    x->grad = pl_build_activation(b, x->grad_name, PL_ROWS_TOKENS, b->m->hidden);
+    const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
+    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad),
+                              pl_arg(x->val),
+                              now(b, w),
+                              pl_arg(t->values[s->out[1]].val),
+                              g.ws,
+                              pl_arg_none,
+                              g.dw};
+    struct pl_operand out[] = {now(b, x->grad), g.dw};
     PL_EMIT(b, RMSNORM_BWD, attr, in, out);
 }
 
@@ -155,7 +184,7 @@ static void run_qk_norm(struct pl_tape *t, const struct pl_step *s, uint32_t mis
     for (int i = 0; i < 2 && b->err == PL_ERR_OK; i++) {
         const struct half *h = &halves[i];
         struct pl_value *rstd = &t->values[s->out[1 + i]];
-        struct pl_attr attr = norm_attr(b);
+        struct pl_attr attr = pl_build_norm_attr(b);
         attr.head_dim = (uint32_t)b->m->head_dim;
         const uint32_t r = add_rstd(b, rstd->name, h->cols / b->m->head_dim);
         struct pl_operand in[] = {pl_arg_cols(qkv, h->col, h->cols),
@@ -181,7 +210,8 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     for (int i = 0; i < 2 && b->err == PL_ERR_OK; i++) {
         const struct half *h = &halves[i];
         const uint32_t w = pl_build_weight(b, h->slot);
-        struct pl_attr attr = {.head_dim = (uint32_t)b->m->head_dim};
+        struct pl_attr attr = pl_build_scale_attr(b);
+        attr.head_dim = (uint32_t)b->m->head_dim;
         const struct weight_grad g = weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
         const struct pl_operand d = pl_arg_cols(pl_build_now(b, grad), h->col, h->cols);
         struct pl_operand in[] = {d,         pl_arg_cols(qkv, h->col, h->cols),
@@ -197,14 +227,16 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 /* Whole heads from a column on. */
 static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, uint64_t heads,
                          uint32_t table, bool inverse) {
+    const struct pl_rope *rope = &b->m->rope[b->m->layer[b->layer].rope];
     struct pl_attr attr = {.inverse = inverse,
                            .heads = (uint32_t)heads,
                            .head_dim = (uint32_t)b->m->head_dim,
-                           .rot_dim = b->m->rope.dim,
-                           .long_from = b->m->rope.original_max_positions};
+                           .rot_dim = rope->dim,
+                           .long_from = rope->original_max_positions};
     struct pl_operand qk = pl_arg_cols(x, col, heads * b->m->head_dim);
     struct pl_operand in[] = {qk, pl_arg(b->in.positions), now(b, table),
-                              b->rope[1] == PL_NONE ? pl_arg_none : now(b, b->rope[1])};
+                              table != b->rope[0] || b->rope[1] == PL_NONE ? pl_arg_none
+                                                                           : now(b, b->rope[1])};
     struct pl_operand out[] = {qk};
     PL_EMIT(b, ROPE, attr, in, out);
 }
@@ -212,8 +244,9 @@ static void rotate_heads(struct pl_builder *b, struct pl_val x, uint64_t col, ui
 /* Queries and keys lie side by side; one op turns both unless queries have a table of their own,
  * whose cos and sin carry what they grow by. Turning back by it is the gradient of both. */
 static void rotate(struct pl_builder *b, struct pl_val x, bool inverse) {
+    const uint32_t table = b->m->layer[b->layer].rope ? b->second_rope : b->rope[0];
     if (b->query_rope == PL_NONE) {
-        rotate_heads(b, x, 0, b->m->heads + b->m->kv_heads, b->rope[0], inverse);
+        rotate_heads(b, x, 0, b->m->heads + b->m->kv_heads, table, inverse);
         return;
     }
     rotate_heads(b, x, 0, b->m->heads, b->query_rope, inverse);
@@ -239,12 +272,12 @@ static void rope_gradient(struct pl_tape *t, const struct pl_step *s) {
 /* --- attention ------------------------------------------------------------------------------- */
 
 static struct pl_attr attention_attr(const struct pl_builder *b) {
-    uint64_t window = b->m->no_window[b->layer] ? 0 : b->m->sliding_window;
+    const uint32_t window = b->m->layer[b->layer].window;
     return (struct pl_attr){.heads = (uint32_t)b->m->heads,
                             .kv_heads = (uint32_t)b->m->kv_heads,
                             .head_dim = (uint32_t)b->m->head_dim,
-                            .window = window < b->s->max_seq_length ? (uint32_t)window : 0,
-                            .scale = (float)(1.0 / sqrt((double)b->m->head_dim))};
+                            .window = window < b->s->max_seq_length ? window : 0,
+                            .scale = (float)b->m->score_scale};
 }
 
 static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
@@ -306,7 +339,10 @@ static void run_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missin
     (void)missing;
     const uint32_t id = pl_build_activation(b, m->name, PL_ROWS_TOKENS, b->m->ffn);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val)}, out[] = {now(b, id)};
-    PL_EMIT(b, SWIGLU, (struct pl_attr){0}, in, out);
+    if (b->m->gelu)
+        PL_EMIT(b, GEGLU, (struct pl_attr){0}, in, out);
+    else
+        PL_EMIT(b, SWIGLU, (struct pl_attr){0}, in, out);
     m->val = pl_build_now(b, id);
 }
 
@@ -316,12 +352,16 @@ static void gate_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *gu = &t->values[s->in[0]];
     struct pl_operand in[] = {pl_arg(gu->val), now(b, t->values[s->out[0]].grad)};
     struct pl_operand out[] = {pl_arg(gu->val)};
-    PL_EMIT(b, SWIGLU_BWD, (struct pl_attr){0}, in, out);
+    if (b->m->gelu)
+        PL_EMIT(b, GEGLU_BWD, (struct pl_attr){0}, in, out);
+    else
+        PL_EMIT(b, SWIGLU_BWD, (struct pl_attr){0}, in, out);
     gu->grad = gu->val.id;
 }
 
 const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
     [PL_STEP_NORM] = {run_norm, norm_reads, norm_needs, norm_gradient},
+    [PL_STEP_POST_NORM] = {run_norm, first_input, post_norm_needs, post_norm_gradient},
     [PL_STEP_LINEAR] = {run_linear, first_input, linear_needs, linear_gradient},
     [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient},
     [PL_STEP_ROPE] = {run_rope, first_input, nothing, rope_gradient},

@@ -53,6 +53,13 @@ pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, co
     return n;
 }
 
+pl_var pl_tape_post_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, const char *name) {
+    const pl_var n = add_value(t, PL_PART_TRUNK, name, NULL);
+    const pl_var rstd = add_value(t, PL_PART_TRUNK, "rstd", NULL);
+    record(t, (struct pl_step){PL_STEP_POST_NORM, slot, {x, PL_NO_VAR}, {n, rstd, PL_NO_VAR}});
+    return n;
+}
+
 pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
                       enum pl_value_part part, const char *name, const char *grad_name) {
     const pl_var y = add_value(t, part, name, grad_name);
@@ -72,7 +79,7 @@ pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv) {
 }
 
 void pl_tape_rope(struct pl_tape *t, pl_var qk) {
-    if (t->b->m->no_rope[t->b->layer]) return;
+    if (t->b->m->layer[t->b->layer].rope == PL_NO_ROPE) return;
     record(t, (struct pl_step){
                   PL_STEP_ROPE, PL_SLOT_QKV, {qk, PL_NO_VAR}, {qk, PL_NO_VAR, PL_NO_VAR}});
 }
@@ -176,7 +183,7 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx, bool need_dx) {
     t->values[t->steps[t->n_steps - 1].out[0]].grad = dx;
     for (int i = t->n_steps - 1; i >= 0 && t->b->err == PL_ERR_OK; i--) {
         const struct pl_step *s = &t->steps[i];
-        if (s->kind == PL_STEP_LINEAR) pl_tape_rebuild(t, needs_from(t, i));
+        if (s->kind == PL_STEP_LINEAR || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));
         if (t->b->err == PL_ERR_OK) pl_step_rows[s->kind].gradient(t, s);
     }
 }

@@ -40,6 +40,7 @@ struct pl_value {
 
 enum pl_step_kind {
     PL_STEP_NORM,      /* x, r? -> n, rstd, x: x += r, n = norm(x) */
+    PL_STEP_POST_NORM, /* x -> n, rstd: n is a block's share of the trunk */
     PL_STEP_LINEAR,    /* x -> y, a: a its adapters' rows */
     PL_STEP_QK_NORM,   /* qkv -> qk, rstd of q, rstd of k */
     PL_STEP_ROPE,      /* qk -> qk */
@@ -73,6 +74,7 @@ pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trun
 #define PL_TAPE_NAME(name) (name), "d" name
 pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, const char *name,
                     const char *grad_name);
+pl_var pl_tape_post_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, const char *name);
 pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
                       enum pl_value_part part, const char *name, const char *grad_name);
 pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv);

@@ -1,6 +1,8 @@
 /* dtype.c - the element types as a table. */
 #include "estimator/program/ops/dtype.h"
 
+#include <string.h>
+
 static const struct {
     const char *name, *file_name;
     uint64_t bytes;
@@ -20,4 +22,13 @@ const char *pl_dtype_name(enum pl_dtype t) {
 
 const char *pl_dtype_file_name(enum pl_dtype t) {
     return dtypes[t].file_name;
+}
+
+float pl_dtype_round(enum pl_dtype t, float x) {
+    uint32_t bits;
+    if (t != PL_DTYPE_BF16) return x;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }

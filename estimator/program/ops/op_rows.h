@@ -35,14 +35,17 @@
 #define PL_TRAFFIC(KIND, factor)
 #endif
 
-/* clang-format off: a row reads as a table */
+/* A row reads as a table. */
+/* clang-format off */
 
-PL_OP(EMBED, embed, ROWS, ALONE, "x[i] = W[ids[i]]",
+PL_OP(EMBED, embed, ROWS, ALONE, "x[i] = W[ids[i]], times attr.scale where that is not 0",
       PL_IN(EMBED, IDS, "ids", I32, NEEDED, N, ONE)
       PL_IN(EMBED, W, "W", FLOAT, NEEDED, V, C),
       PL_OUT(EMBED, X, "x", FLOAT, NEEDED, N, C))
 
-PL_OP(RMSNORM, rmsnorm, ROWS, ALONE, "rstd = 1/sqrt(mean(x^2)+eps); y = x * rstd * w",
+PL_OP(RMSNORM, rmsnorm, ROWS, ALONE,
+      "rstd = 1/sqrt(mean(x^2)+eps); y = x * rstd * w. In all ops of norms w is 1 + w with "
+      "attr.unit_offset",
       PL_IN(RMSNORM, X, "x", FLOAT, NEEDED, N, C)
       PL_IN(RMSNORM, W, "w", FLOAT, NEEDED, C, ONE),
       PL_OUT(RMSNORM, Y, "y", FLOAT, NEEDED, N, C)
@@ -141,6 +144,11 @@ PL_OP(SWIGLU, swiglu, ROWS, ALONE, "m = silu(gu[:, :F]) * gu[:, F:]",
       PL_OUT(SWIGLU, M, "m", FLOAT, NEEDED, N, F))
 PL_TRAFFIC(SWIGLU, 1.25)
 
+PL_OP(GEGLU, geglu, ROWS, ALONE, "m = gelu(gu[:, :F]) * gu[:, F:], gelu as tanh approximates it",
+      PL_IN(GEGLU, GU, "gu", FLOAT, NEEDED, N, F2),
+      PL_OUT(GEGLU, M, "m", FLOAT, NEEDED, N, F))
+PL_TRAFFIC(GEGLU, 1.25)
+
 PL_OP(DROPOUT, dropout, ROWS, ALONE,
       "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column)",
       PL_IN(DROPOUT, X, "x", FLOAT, NEEDED, N, K)
@@ -208,7 +216,7 @@ PL_OP(RMSNORM_BWD, rmsnorm_bwd, ROWS, ALONE,
       PL_IN(RMSNORM_BWD, WS, "ws", U8, SCRATCH, ANY, ONE)
       PL_IN(RMSNORM_BWD, DX, "dx", FLOAT, MAYBE_IN_PLACE, N, C)
       PL_IN(RMSNORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, C, ONE),
-      PL_OUT(RMSNORM_BWD, DX, "dx", FLOAT, MAYBE_IN_PLACE, N, C)
+      PL_OUT(RMSNORM_BWD, DX, "dx", FLOAT, OPTIONAL, N, C)
       PL_OUT(RMSNORM_BWD, DW, "dw", FLOAT, MAYBE_IN_PLACE, C, ONE))
 PL_SCRATCH(RMSNORM_BWD, pl_ws_rmsnorm_bwd, pl_ws_cuda_rmsnorm_bwd)
 
@@ -245,6 +253,12 @@ PL_OP(SWIGLU_BWD, swiglu_bwd, ROWS, ALONE, "gu becomes d gu in place",
       PL_OUT(SWIGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2))
 PL_TRAFFIC(SWIGLU_BWD, 1.25)
 
+PL_OP(GEGLU_BWD, geglu_bwd, ROWS, ALONE, "gu becomes d gu in place",
+      PL_IN(GEGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2)
+      PL_IN(GEGLU_BWD, DM, "dm", FLOAT, NEEDED, N, F),
+      PL_OUT(GEGLU_BWD, GU, "gu", FLOAT, IN_PLACE, N, F2))
+PL_TRAFFIC(GEGLU_BWD, 1.25)
+
 PL_OP(DROPOUT_BWD, dropout_bwd, ROWS, ALONE, "dx += d * keep / (1-p), the mask of dropout",
       PL_IN(DROPOUT_BWD, DX, "dx", FLOAT, IN_PLACE, N, K)
       PL_IN(DROPOUT_BWD, D, "d", FLOAT, NEEDED, N, K)
@@ -254,7 +268,8 @@ PL_OP(DROPOUT_BWD, dropout_bwd, ROWS, ALONE, "dx += d * keep / (1-p), the mask o
 
 PL_OP(EMBED_BWD, embed_bwd, ROWS, ALONE,
       "dW (=|+=) rows of dx summed by id, in token order; order: the tokens by ascending id, those "
-      "of one id in token order. Row attr.padding_idx gets nothing, as in nn.Embedding",
+      "of one id in token order, times attr.scale where that is not 0. Row attr.padding_idx gets "
+      "nothing, as in nn.Embedding",
       PL_IN(EMBED_BWD, IDS, "ids", I32, NEEDED, N, ONE)
       PL_IN(EMBED_BWD, ORDER, "order", I32, NEEDED, N, ONE)
       PL_IN(EMBED_BWD, DX, "dx", FLOAT, NEEDED, N, C)
@@ -299,19 +314,19 @@ PL_OP(ADAMW_8BIT, adamw_8bit, UPDATE, TOGETHER,
       "window, or in fp32 where the absmax are absent; decays after the update. Matrices are whole "
       "rows",
       PL_IN(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
-          PL_IN(ADAMW_8BIT, G, "g", FLOAT, NEEDED, O, K)
-              PL_IN(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
-                  PL_IN(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K) PL_IN(ADAMW_8BIT, CLIP, "clip",
-                                                                         F64, NEEDED, TWO, ONE)
-                      PL_IN(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-                          PL_IN(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-                              PL_IN(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
+      PL_IN(ADAMW_8BIT, G, "g", FLOAT, NEEDED, O, K)
+      PL_IN(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+      PL_IN(ADAMW_8BIT, CLIP, "clip", F64, NEEDED, TWO, ONE)
+      PL_IN(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_IN(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_IN(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
       PL_OUT(ADAMW_8BIT, W, "w", FLOAT, IN_PLACE, O, K)
-          PL_OUT(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
-              PL_OUT(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
-                  PL_OUT(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-                      PL_OUT(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
-                          PL_OUT(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
+      PL_OUT(ADAMW_8BIT, M, "m", STATE, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, V, "v", STATE, IN_PLACE, O, K)
+      PL_OUT(ADAMW_8BIT, M_ABSMAX, "m_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_OUT(ADAMW_8BIT, V_ABSMAX, "v_absmax", F32, MAYBE_IN_PLACE, STATES, ONE)
+      PL_OUT(ADAMW_8BIT, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 PL_TRAFFIC(ADAMW_8BIT, 2.5)
 
 PL_OP(SGD, sgd, UPDATE, TOGETHER, "w -= lr * (clip[1]*g + wd*w)",

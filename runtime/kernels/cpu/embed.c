@@ -1,10 +1,32 @@
 /* embed.c - EMBED: rows of the table by token id; EMBED_BWD: their gradients summed by id. */
-#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/chunk.h"
 
 struct embed {
     const int32_t *ids;
     struct pl_view table, x; /* [V,C], [N,C] */
+    float scale;
 };
+
+/* What a scale of 0 stands for. */
+static float scale_of(const struct pl_attr *attr) {
+    return attr->scale != 0 ? attr->scale : 1.0f;
+}
+
+static void scale_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    const struct embed *e = arg;
+    float from[PL_CHUNK], to[PL_CHUNK];
+    (void)worker;
+    for (uint64_t i = row0; i < row1; i++) {
+        for (uint64_t c = 0, n; c < e->x.cols; c += n) {
+            n = pl_chunk_size(e->x.cols, c);
+            const float *w = pl_chunk(&e->table, (uint64_t)e->ids[i], c, n, from);
+            float *x = pl_chunk_out(&e->x, i, c, to);
+            for (uint64_t k = 0; k < n; k++)
+                x[k] = w[k] * e->scale;
+            pl_chunk_store(&e->x, i, c, n, x);
+        }
+    }
+}
 
 static void copy_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct embed *e = arg;
@@ -32,11 +54,14 @@ static bool are_in_range(const struct pl_view *ids, uint64_t vocab) {
 
 /* in: ids[N]i32, W[V,C]; out: x[N,C]. */
 pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
-    struct embed e = {
-        .ids = c->in[PL_EMBED_IDS].p, .table = c->in[PL_EMBED_W], .x = c->out[PL_EMBED_OUT_X]};
+    struct embed e = {.ids = c->in[PL_EMBED_IDS].p,
+                      .table = c->in[PL_EMBED_W],
+                      .x = c->out[PL_EMBED_OUT_X],
+                      .scale = scale_of(c->attr)};
     if (e.x.rows == 0) return PL_ERR_OK;
     if (!are_in_range(&c->in[PL_EMBED_IDS], e.table.rows)) return PL_ERR_PLAN_BROKEN;
-    pl_cpu_rows(dev, e.x.rows, pl_cpu_grain(e.x.cols), copy_rows, &e);
+    pl_cpu_rows(dev, e.x.rows, pl_cpu_grain(e.x.cols), e.scale != 1.0f ? scale_rows : copy_rows,
+                &e);
     return PL_ERR_OK;
 }
 
@@ -52,6 +77,7 @@ struct embed_bwd {
     struct pl_view dx, dw; /* [N,C], [V,C] */
     const int32_t *ids, *order;
     int64_t padding_idx;
+    float scale;
 };
 
 static void add_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker) {
@@ -70,7 +96,7 @@ static void add_columns(void *arg, uint64_t col0, uint64_t col1, uint32_t worker
         for (; i < e->dx.rows && e->ids[e->order[i]] == id; i++) {
             pl_widen(term, pl_at(&e->dx, (uint64_t)e->order[i], col0), e->dx.dtype, n);
             for (uint64_t j = 0; j < n; j++)
-                sum[j] += term[j];
+                sum[j] += term[j] * e->scale;
         }
         pl_narrow(dst, e->dw.dtype, sum, n);
     }
@@ -89,7 +115,8 @@ pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
                           .dw = c->out[PL_EMBED_BWD_OUT_DW],
                           .ids = c->in[PL_EMBED_BWD_IDS].p,
                           .order = c->in[PL_EMBED_BWD_ORDER].p,
-                          .padding_idx = c->attr->padding_idx};
+                          .padding_idx = c->attr->padding_idx,
+                          .scale = scale_of(c->attr)};
     if (c->in[PL_EMBED_BWD_ORDER].rows < e.dx.rows ||
         !are_in_range(&c->in[PL_EMBED_BWD_IDS], e.dw.rows) ||
         !are_in_range(&c->in[PL_EMBED_BWD_ORDER], c->in[PL_EMBED_BWD_IDS].rows))

@@ -10,8 +10,18 @@ struct norm {
     struct pl_view x, r, w, y, rstd; /* r absent = nothing is added to x first */
     uint64_t heads, dim;
     float eps;
-    bool keeps_rstd; /* rstd is given, not computed */
+    bool keeps_rstd;  /* rstd is given, not computed */
+    bool unit_offset; /* weights are 1 + w */
 };
+
+static const float *weights(const struct pl_view *w, uint64_t col, uint64_t n, bool unit_offset,
+                            float *buffer) {
+    const float *x = pl_chunk_of_vector(w, col, n, buffer);
+    if (!unit_offset) return x;
+    for (uint64_t i = 0; i < n; i++)
+        buffer[i] = 1.0f + x[i];
+    return buffer;
+}
 
 /* x += r over columns [col, col+n) as stored, and the sum of squares of what was stored. */
 static double square_sum(const struct norm *t, uint64_t row, uint64_t col, uint64_t n) {
@@ -30,7 +40,8 @@ static double square_sum(const struct norm *t, uint64_t row, uint64_t col, uint6
 static void scale_chunk(const struct norm *t, uint64_t row, uint64_t col, uint64_t wcol, uint64_t n,
                         float rstd) {
     float bx[PL_CHUNK], bw[PL_CHUNK], by[PL_CHUNK];
-    const float *x = pl_chunk(&t->x, row, col, n, bx), *w = pl_chunk_of_vector(&t->w, wcol, n, bw);
+    const float *x = pl_chunk(&t->x, row, col, n, bx);
+    const float *w = weights(&t->w, wcol, n, t->unit_offset, bw);
     float *y = pl_chunk_out(&t->y, row, col, by);
     for (uint64_t i = 0; i < n; i++)
         y[i] = PL_FENCE(x[i] * rstd) * w[i];
@@ -63,8 +74,11 @@ static void norm_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
             norm_head(t, i, h);
 }
 
-static pl_err run_norm(struct pl_device *dev, struct norm *t, uint64_t dim) {
+static pl_err run_norm(struct pl_device *dev, const struct pl_attr *attr, struct norm *t,
+                       uint64_t dim) {
     t->dim = dim;
+    t->eps = attr->eps;
+    t->unit_offset = attr->unit_offset;
     t->heads = t->x.cols / dim;
     pl_cpu_rows(dev, t->x.rows, pl_cpu_grain(t->x.cols), norm_rows, t);
     return PL_ERR_OK;
@@ -75,9 +89,8 @@ pl_err PL_CPU(rmsnorm)(struct pl_device *dev, const struct pl_call *c) {
     struct norm t = {.x = c->in[PL_RMSNORM_X],
                      .w = c->in[PL_RMSNORM_W],
                      .y = c->out[PL_RMSNORM_OUT_Y],
-                     .rstd = c->out[PL_RMSNORM_OUT_RSTD],
-                     .eps = c->attr->eps};
-    return run_norm(dev, &t, t.x.cols);
+                     .rstd = c->out[PL_RMSNORM_OUT_RSTD]};
+    return run_norm(dev, c->attr, &t, t.x.cols);
 }
 
 /* in: x[N,C]! r[N,C] w[C]; out: x[N,C]! y[N,C] rstd[N]f32. */
@@ -86,9 +99,8 @@ pl_err PL_CPU(add_rmsnorm)(struct pl_device *dev, const struct pl_call *c) {
                      .r = c->in[PL_ADD_RMSNORM_R],
                      .w = c->in[PL_ADD_RMSNORM_W],
                      .y = c->out[PL_ADD_RMSNORM_OUT_Y],
-                     .rstd = c->out[PL_ADD_RMSNORM_OUT_RSTD],
-                     .eps = c->attr->eps};
-    return run_norm(dev, &t, t.x.cols);
+                     .rstd = c->out[PL_ADD_RMSNORM_OUT_RSTD]};
+    return run_norm(dev, c->attr, &t, t.x.cols);
 }
 
 /* in: x[N,C] w[C] rstd[N]f32; out: y[N,C]. */
@@ -98,7 +110,7 @@ pl_err PL_CPU(renorm)(struct pl_device *dev, const struct pl_call *c) {
                      .rstd = c->in[PL_RENORM_RSTD],
                      .y = c->out[PL_RENORM_OUT_Y],
                      .keeps_rstd = true};
-    return run_norm(dev, &t, t.x.cols);
+    return run_norm(dev, c->attr, &t, t.x.cols);
 }
 
 /* in: x[N,H*D] w[D]; out: y[N,H*D] rstd[N,H]f32. */
@@ -106,9 +118,8 @@ pl_err PL_CPU(qk_norm)(struct pl_device *dev, const struct pl_call *c) {
     struct norm t = {.x = c->in[PL_QK_NORM_X],
                      .w = c->in[PL_QK_NORM_W],
                      .y = c->out[PL_QK_NORM_OUT_Y],
-                     .rstd = c->out[PL_QK_NORM_OUT_RSTD],
-                     .eps = c->attr->eps};
-    return run_norm(dev, &t, c->attr->head_dim);
+                     .rstd = c->out[PL_QK_NORM_OUT_RSTD]};
+    return run_norm(dev, c->attr, &t, c->attr->head_dim);
 }
 
 /* ---- backward ----
@@ -119,7 +130,7 @@ struct norm_bwd {
     struct pl_view dy, x, w, rstd, dx, dw;
     uint64_t heads, dim;
     float *partial; /* [chunks of rows][D]; NULL = no dw */
-    bool add_dx, add_dw;
+    bool add_dx, add_dw, unit_offset;
 };
 
 struct place { /* a chunk of a head */
@@ -130,7 +141,7 @@ static double dot_chunk(const struct norm_bwd *t, const struct place *at) {
     float by[PL_CHUNK], bx[PL_CHUNK], bw[PL_CHUNK], g[PL_CHUNK];
     const float *dy = pl_chunk(&t->dy, at->row, at->col, at->n, by);
     const float *x = pl_chunk(&t->x, at->row, at->col, at->n, bx);
-    const float *w = pl_chunk_of_vector(&t->w, at->wcol, at->n, bw);
+    const float *w = weights(&t->w, at->wcol, at->n, t->unit_offset, bw);
     for (uint64_t i = 0; i < at->n; i++)
         g[i] = dy[i] * w[i];
     return pl_dot(g, x, at->n);
@@ -142,7 +153,7 @@ static void gradient_chunk(const struct norm_bwd *t, const struct place *at, flo
     float by[PL_CHUNK], bx[PL_CHUNK], bw[PL_CHUNK], bd[PL_CHUNK], bo[PL_CHUNK];
     const float *dy = pl_chunk(&t->dy, at->row, at->col, at->n, by);
     const float *x = pl_chunk(&t->x, at->row, at->col, at->n, bx);
-    const float *w = pl_chunk_of_vector(&t->w, at->wcol, at->n, bw);
+    const float *w = weights(&t->w, at->wcol, at->n, t->unit_offset, bw);
     if (partial)
         for (uint64_t i = 0; i < at->n; i++)
             partial[at->wcol + i] += dy[i] * PL_FENCE(x[i] * rstd);
@@ -211,6 +222,7 @@ static pl_err run_norm_bwd(struct pl_device *dev, const struct pl_call *c, enum 
     t->w = c->in[PL_RMSNORM_BWD_W], t->rstd = c->in[PL_RMSNORM_BWD_RSTD];
     t->heads = t->dy.cols / t->dim;
     t->add_dw = pl_call_adds(c);
+    t->unit_offset = c->attr->unit_offset;
     if (t->dw.p) {
         const uint64_t need =
             pl_op_workspace_bytes(&dev->traits, kind, c->attr, t->dy.rows, t->dy.cols);

@@ -7,11 +7,16 @@
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/table.h"
 
-/* x[N,C] = table[ids[N]] */
+/* What a scale of 0 stands for. */
+static float scale_of(const struct pl_attr *attr) {
+    return attr->scale != 0 ? attr->scale : 1.0f;
+}
+
+/* x[N,C] = table[ids[N]] * scale */
 template <typename S, typename D, int V>
 static __global__ void __launch_bounds__(PL_ROWS_BLOCK)
     embed(pl_mat<S> table, const int32_t *__restrict__ ids, pl_mat<D> x, uint64_t rows,
-          uint64_t cols, uint64_t vocab) {
+          uint64_t cols, uint64_t vocab, float scale) {
     const uint64_t row = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows) return;
     const int64_t id = ids[row];
@@ -21,27 +26,29 @@ static __global__ void __launch_bounds__(PL_ROWS_BLOCK)
         pl_floats(pl_load<S, V>(table, is_real ? (uint64_t)id : 0, c, cols), f);
 #pragma unroll
         for (int i = 0; i < V; i++)
-            f[i] = is_real ? f[i] : NAN;
+            f[i] = is_real ? f[i] * scale : NAN;
         pl_store(x, row, c, cols, pl_packed(x, f));
     }
 }
 
 struct embed_views {
     const struct pl_view *ids, *table, *x;
+    float scale;
 };
 
 template <typename S, typename D, int V>
 static void launch_embed(struct pl_rows_shape s, cudaStream_t stream, const struct embed_views &e) {
     PL_LAUNCH((embed<S, D, V>), s.grid, s.block, 0, stream, pl_mat_of<S>(*e.table),
-              (const int32_t *)e.ids->p, pl_mat_of<D>(*e.x), e.x->rows, e.x->cols, e.table->rows);
+              (const int32_t *)e.ids->p, pl_mat_of<D>(*e.x), e.x->rows, e.x->cols, e.table->rows,
+              e.scale);
 }
 
 /* in: ids[N]i32, W[V,C]; out: x[N,C]. */
 extern "C" pl_err pl_cuda_embed(struct pl_device *dev, const struct pl_call *c) {
     static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
                                           const struct embed_views &) = PL_PAIR_TABLE(launch_embed);
-    const struct embed_views e = {&c->in[PL_EMBED_IDS], &c->in[PL_EMBED_W],
-                                  &c->out[PL_EMBED_OUT_X]};
+    const struct embed_views e = {&c->in[PL_EMBED_IDS], &c->in[PL_EMBED_W], &c->out[PL_EMBED_OUT_X],
+                                  scale_of(c->attr)};
     if (e.x->rows == 0) return PL_ERR_OK;
     if (!pl_is_float(e.table) || !pl_is_float(e.x) || e.ids->dtype != PL_DTYPE_I32 ||
         e.ids->rows < e.x->rows || e.table->rows == 0 || !pl_rows_fit(e.x->rows))
@@ -82,7 +89,7 @@ static __device__ __forceinline__ struct next_token look_at(const int32_t *__res
 template <typename S, int V>
 static __device__ __forceinline__ void add_tokens(const pl_mat<S> &dx, uint32_t token,
                                                   uint32_t count, uint64_t c, uint64_t cols,
-                                                  float (&sum)[V]) {
+                                                  float scale, float (&sum)[V]) {
     for (uint32_t k = 0; k < count; k += DEPTH) {
         pl_pack<S, V> row[DEPTH];
 #pragma unroll
@@ -97,7 +104,7 @@ static __device__ __forceinline__ void add_tokens(const pl_mat<S> &dx, uint32_t 
             pl_floats(row[j], f);
 #pragma unroll
             for (int i = 0; i < V; i++)
-                sum[i] += f[i];
+                sum[i] += f[i] * scale;
         }
     }
 }
@@ -107,7 +114,7 @@ template <typename S, typename D, int V>
 static __global__ void __launch_bounds__(BWD_BLOCK)
     embed_bwd(const int32_t *__restrict__ ids, const int32_t *__restrict__ order, pl_mat<S> dx,
               pl_mat<D> dw, uint32_t n, uint64_t cols, uint64_t vocab, int64_t padding_idx,
-              uint32_t slabs) {
+              float scale, uint32_t slabs) {
     const uint32_t first = blockIdx.x / slabs, lane = threadIdx.x % PL_WARP;
     const uint64_t c = ((uint64_t)(blockIdx.x % slabs) * blockDim.x + threadIdx.x) * V;
     if ((uint32_t)order[first] >= n) return;
@@ -121,7 +128,7 @@ static __global__ void __launch_bounds__(BWD_BLOCK)
         const uint32_t token = next.token;
         count = __popc(__ballot_sync(PL_ALL_LANES, next.has_id)); /* sorted: the first lanes */
         if (count == PL_WARP) next = look_at(ids, order, at + lane, n, id);
-        add_tokens<S, V>(dx, token, count, c, cols, sum);
+        add_tokens<S, V>(dx, token, count, c, cols, scale, sum);
     }
     if (c < cols) pl_store(dw, (uint64_t)id, c, cols, pl_packed(dw, sum));
 }
@@ -129,6 +136,7 @@ static __global__ void __launch_bounds__(BWD_BLOCK)
 struct embed_bwd_views {
     const struct pl_view *ids, *order, *dx, *dw;
     int64_t padding_idx;
+    float scale;
 };
 
 template <typename S, typename D, int V>
@@ -141,7 +149,7 @@ static pl_err launch_embed_bwd(cudaStream_t stream, const struct embed_bwd_views
     PL_LAUNCH((embed_bwd<S, D, V>), dim3((unsigned)(e.dx->rows * slabs)), dim3(threads), 0, stream,
               (const int32_t *)e.ids->p, (const int32_t *)e.order->p, pl_mat_of<S>(*e.dx),
               pl_mat_of<D>(*e.dw), (uint32_t)e.dx->rows, e.dx->cols, e.dw->rows, e.padding_idx,
-              (uint32_t)slabs);
+              e.scale, (uint32_t)slabs);
     return pl_cuda_launched();
 }
 
@@ -150,8 +158,8 @@ extern "C" pl_err pl_cuda_embed_bwd(struct pl_device *dev, const struct pl_call 
     static pl_err (*const launch[PL_PAIRS])(cudaStream_t, const struct embed_bwd_views &) =
         PL_PAIR_TABLE(launch_embed_bwd);
     const struct embed_bwd_views e = {&c->in[PL_EMBED_BWD_IDS], &c->in[PL_EMBED_BWD_ORDER],
-                                      &c->in[PL_EMBED_BWD_DX], &c->out[PL_EMBED_BWD_OUT_DW],
-                                      c->attr->padding_idx};
+                                      &c->in[PL_EMBED_BWD_DX],  &c->out[PL_EMBED_BWD_OUT_DW],
+                                      c->attr->padding_idx,     scale_of(c->attr)};
     if (!pl_is_float(e.dx) || !pl_is_float(e.dw) || e.ids->dtype != PL_DTYPE_I32 ||
         e.order->dtype != PL_DTYPE_I32 || e.ids->rows < e.dx->rows || e.order->rows < e.dx->rows ||
         e.dx->rows > INT32_MAX)

@@ -57,8 +57,19 @@ template <typename T> struct forward {
     float *rstd;
     uint64_t rstd_ld;
     float eps;
-    bool keeps_rstd; /* rstd is given, not computed */
+    bool keeps_rstd;  /* rstd is given, not computed */
+    bool unit_offset; /* weights are 1 + w */
 };
+
+template <typename T, int V>
+__device__ __forceinline__ void load_weights(const pl_mat<T> &m, uint32_t c, uint32_t dim,
+                                             bool unit_offset, float (&w)[V]) {
+    pl_floats(pl_load<T, V>(m, 0, c, dim), w);
+    if (!unit_offset) return;
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        w[i] += 1.0f;
+}
 
 /* x; with r added and stored back where there is one: the norm is of the sum as stored. */
 template <typename T, int V>
@@ -91,7 +102,7 @@ __device__ __forceinline__ void scale(const forward<T> &t, const struct place &a
                                       const pl_pack<T, V> &x, float rstd) {
     float f[V], w[V];
     pl_floats(x, f);
-    pl_floats(pl_load<T, V>(t.w, 0, c, t.s.dim), w);
+    load_weights<T, V>(t.w, c, t.s.dim, t.unit_offset, w);
 #pragma unroll
     for (int i = 0; i < V; i++)
         f[i] = f[i] * rstd * w[i];
@@ -144,7 +155,7 @@ template <typename T> struct backward {
     uint64_t rstd_ld;
     float *partial; /* [strips, D]; NULL = no dw */
     uint32_t strip; /* norms of a block */
-    bool add_dx;
+    bool add_dx, unit_offset;
 };
 
 /* g * x summed over a pack. */
@@ -154,7 +165,7 @@ __device__ __forceinline__ float dot(const backward<T> &t, uint32_t c, const pl_
     float fy[V], fx[V], w[V], sum = 0;
     pl_floats(dy, fy);
     pl_floats(x, fx);
-    pl_floats(pl_load<T, V>(t.w, 0, c, t.s.dim), w);
+    load_weights<T, V>(t.w, c, t.s.dim, t.unit_offset, w);
 #pragma unroll
     for (int i = 0; i < V; i++)
         sum += fy[i] * w[i] * fx[i];
@@ -169,7 +180,7 @@ __device__ __forceinline__ void write_dx(const backward<T> &t, const struct plac
     float fy[V], fx[V], w[V], d[V] = {0};
     pl_floats(dy, fy);
     pl_floats(x, fx);
-    pl_floats(pl_load<T, V>(t.w, 0, c, t.s.dim), w);
+    load_weights<T, V>(t.w, c, t.s.dim, t.unit_offset, w);
     if (t.add_dx) pl_floats(load_at<T, V>(t.dx, at, c, t.s.dim), d);
 #pragma unroll
     for (int i = 0; i < V; i++)
@@ -326,7 +337,7 @@ struct forward_call {
     struct pl_view x, r, w, y, rstd; /* w as a row */
     uint64_t dim;
     float eps;
-    bool keeps_rstd;
+    bool keeps_rstd, unit_offset;
 };
 
 template <typename T, int V>
@@ -339,7 +350,8 @@ void launch_forward(const struct forward_call *f, const struct shape *s, cudaStr
                           (float *)f->rstd.p,
                           f->rstd.ld,
                           f->eps,
-                          f->keeps_rstd};
+                          f->keeps_rstd,
+                          f->unit_offset};
     const dim3 grid((unsigned)pl_u64_div_up(s->s.n, s->block.y), 1, 1);
     PL_LAUNCH((forward_norms<T, V>), grid, s->block, s->warps * sizeof(float), stream, t);
 }
@@ -360,7 +372,7 @@ struct backward_call {
     float *partial;
     uint64_t dim;
     uint32_t strip, strips;
-    bool add_dx, add_dw;
+    bool add_dx, add_dw, unit_offset;
 };
 
 template <typename T, int V>
@@ -374,7 +386,8 @@ void launch_backward(const struct backward_call *b, const struct shape *s, cudaS
                            b->rstd.ld,
                            b->partial,
                            b->strip,
-                           b->add_dx};
+                           b->add_dx,
+                           b->unit_offset};
     const uint32_t sums = b->partial && s->block.y > 1 ? s->s.dim : 0;
     PL_LAUNCH((backward_norms<T, V>), dim3(b->strips), s->block, (s->warps + sums) * sizeof(float),
               stream, t);
@@ -395,6 +408,7 @@ pl_err run_backward(struct pl_device *dev, const struct pl_call *c, enum pl_op_k
     b->rstd = c->in[PL_RMSNORM_BWD_RSTD];
     b->w = pl_as_row(&c->in[PL_RMSNORM_BWD_W]), b->dw = pl_as_row(&b->dw);
     b->add_dw = pl_call_adds(c);
+    b->unit_offset = c->attr->unit_offset;
     if (b->dw.p) {
         const uint64_t need =
             pl_op_workspace_bytes(&dev->traits, kind, c->attr, b->dy.rows, b->dy.cols);
@@ -426,7 +440,8 @@ extern "C" pl_err pl_cuda_rmsnorm(struct pl_device *dev, const struct pl_call *c
                                    c->out[PL_RMSNORM_OUT_RSTD],
                                    c->in[PL_RMSNORM_X].cols,
                                    c->attr->eps,
-                                   false};
+                                   false,
+                                   c->attr->unit_offset};
     return run_forward(dev, &f);
 }
 
@@ -439,7 +454,8 @@ extern "C" pl_err pl_cuda_add_rmsnorm(struct pl_device *dev, const struct pl_cal
                                    c->out[PL_ADD_RMSNORM_OUT_RSTD],
                                    c->in[PL_ADD_RMSNORM_X].cols,
                                    c->attr->eps,
-                                   false};
+                                   false,
+                                   c->attr->unit_offset};
     return run_forward(dev, &f);
 }
 
@@ -452,7 +468,8 @@ extern "C" pl_err pl_cuda_renorm(struct pl_device *dev, const struct pl_call *c)
                                    c->in[PL_RENORM_RSTD],
                                    c->in[PL_RENORM_X].cols,
                                    0.0f,
-                                   true};
+                                   true,
+                                   c->attr->unit_offset};
     return run_forward(dev, &f);
 }
 
@@ -465,7 +482,8 @@ extern "C" pl_err pl_cuda_qk_norm(struct pl_device *dev, const struct pl_call *c
                                    c->out[PL_QK_NORM_OUT_RSTD],
                                    c->attr->head_dim,
                                    c->attr->eps,
-                                   false};
+                                   false,
+                                   c->attr->unit_offset};
     return run_forward(dev, &f);
 }
 

@@ -23,14 +23,14 @@
     X(dropout)                                                                                     \
     X(embed)                                                                                       \
     X(gather)                                                                                      \
+    X(glu)                                                                                         \
     X(kv_append)                                                                                   \
     X(linear)                                                                                      \
     X(norms)                                                                                       \
     X(optim)                                                                                       \
     X(quant4)                                                                                      \
     X(rope)                                                                                        \
-    X(start)                                                                                       \
-    X(swiglu)
+    X(start)
 
 #ifdef __cplusplus
 extern "C" {

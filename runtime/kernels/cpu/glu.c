@@ -1,0 +1,117 @@
+/* glu.c - SWIGLU and GEGLU: m = act(gate) * up, and their gradients over the operands (Shazeer,
+ * "GLU variants improve transformer", 2020). Both are act(g) = g s with s = 1/(1 + e^-z): z = g of
+ * SiLU, and z = 2 k (g + c g^3) of GELU as tanh approximates it, because (1 + tanh(z/2))/2 is s
+ * (Hendrycks and Gimpel, "Gaussian error linear units", 2016). */
+#include "runtime/kernels/cpu/chunk.h"
+
+struct glu {
+    struct pl_view gate, up, m; /* [N,F]; m is its gradient on the way back */
+};
+
+static inline float sigmoid(float z) {
+    return 1.0f / (1.0f + pl_expf(-z));
+}
+
+#define GELU_2K 1.5957691216057308f /* 2 sqrt(2 / pi) */
+#define GELU_C  0.044715f
+
+static inline float silu_z(float g) {
+    return g;
+}
+static inline float gelu_z(float g) {
+    return GELU_2K * (g + GELU_C * g * g * g);
+}
+
+/* d act / d g, of s and gs = g s: s + g s (1 - s) dz/dg. */
+static inline float silu_slope(float g, float s, float gs) {
+    (void)g;
+    return s + gs - gs * s;
+}
+static inline float gelu_slope(float g, float s, float gs) {
+    return s + (gs - gs * s) * (GELU_2K * (1.0f + 3.0f * GELU_C * g * g));
+}
+
+/* The passes are inlined where z and slope are known, so that their loops are vectors of one. */
+#define INLINED static inline __attribute__((always_inline))
+
+INLINED void forward_rows(const struct glu *t, uint64_t row0, uint64_t row1, float (*z)(float)) {
+    float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK];
+    for (uint64_t row = row0; row < row1; row++) {
+        for (uint64_t c = 0, n; c < t->m.cols; c += n) {
+            n = pl_chunk_size(t->m.cols, c);
+            const float *restrict g = pl_chunk(&t->gate, row, c, n, bg);
+            const float *restrict u = pl_chunk(&t->up, row, c, n, bu);
+            float *restrict m = pl_chunk_out(&t->m, row, c, bm);
+            for (uint64_t i = 0; i < n; i++)
+                m[i] = g[i] * sigmoid(z(g[i])) * u[i];
+            pl_chunk_store(&t->m, row, c, n, m);
+        }
+    }
+}
+
+/* d up = dm act, d gate = dm up slope. */
+INLINED void backward_rows(const struct glu *t, uint64_t row0, uint64_t row1, float (*z)(float),
+                           float (*slope)(float, float, float)) {
+    float bg[PL_CHUNK], bu[PL_CHUNK], bm[PL_CHUNK], dg[PL_CHUNK], du[PL_CHUNK];
+    for (uint64_t row = row0; row < row1; row++) {
+        for (uint64_t c = 0, n; c < t->m.cols; c += n) {
+            n = pl_chunk_size(t->m.cols, c);
+            const float *restrict g = pl_chunk(&t->gate, row, c, n, bg);
+            const float *restrict u = pl_chunk(&t->up, row, c, n, bu);
+            const float *restrict dm = pl_chunk(&t->m, row, c, n, bm);
+            for (uint64_t i = 0; i < n; i++) {
+                const float s = sigmoid(z(g[i])), gs = g[i] * s;
+                dg[i] = dm[i] * u[i] * slope(g[i], s, gs);
+                du[i] = dm[i] * gs;
+            }
+            pl_narrow(pl_at(&t->gate, row, c), t->gate.dtype, dg, n);
+            pl_narrow(pl_at(&t->up, row, c), t->up.dtype, du, n);
+        }
+    }
+}
+
+static void silu_forward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    (void)worker;
+    forward_rows(arg, row0, row1, silu_z);
+}
+static void gelu_forward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    (void)worker;
+    forward_rows(arg, row0, row1, gelu_z);
+}
+static void silu_backward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    (void)worker;
+    backward_rows(arg, row0, row1, silu_z, silu_slope);
+}
+static void gelu_backward(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
+    (void)worker;
+    backward_rows(arg, row0, row1, gelu_z, gelu_slope);
+}
+
+static pl_err run(struct pl_device *dev, const struct pl_view *gu, const struct pl_view *m,
+                  pl_rows_fn fn) {
+    struct glu t = {.gate = pl_window(gu, 0, gu->rows, 0, m->cols),
+                    .up = pl_window(gu, 0, gu->rows, m->cols, m->cols),
+                    .m = *m};
+    pl_cpu_rows(dev, m->rows, pl_cpu_grain(m->cols), fn, &t);
+    return PL_ERR_OK;
+}
+
+/* in: gu[N,2F]; out: m[N,F]. */
+pl_err PL_CPU(swiglu)(struct pl_device *dev, const struct pl_call *c) {
+    return run(dev, &c->in[PL_SWIGLU_GU], &c->out[PL_SWIGLU_OUT_M], silu_forward);
+}
+
+/* in: gu[N,2F]; out: m[N,F]. */
+pl_err PL_CPU(geglu)(struct pl_device *dev, const struct pl_call *c) {
+    return run(dev, &c->in[PL_GEGLU_GU], &c->out[PL_GEGLU_OUT_M], gelu_forward);
+}
+
+/* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
+pl_err PL_CPU(swiglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
+    return run(dev, &c->out[PL_SWIGLU_BWD_OUT_GU], &c->in[PL_SWIGLU_BWD_DM], silu_backward);
+}
+
+/* in: gu[N,2F]! dm[N,F]; out: gu[N,2F]!. */
+pl_err PL_CPU(geglu_bwd)(struct pl_device *dev, const struct pl_call *c) {
+    return run(dev, &c->out[PL_GEGLU_BWD_OUT_GU], &c->in[PL_GEGLU_BWD_DM], gelu_backward);
+}
