@@ -49,7 +49,7 @@ static pl_err replace(const json_t *root, char **text, uint64_t *bytes, struct p
     json_t *inner = json_object_get(root, "text_config");
     const char *class = class_of(root, inner);
     if (!class) return PL_ERR_OK;
-    char *out = complete(root, inner, class) ? json_dumps(inner, JSON_INDENT(2)) : NULL;
+    char *out = complete(root, inner, class) ? pl_json_dump(inner, JSON_INDENT(2)) : NULL;
     if (!out) return pl_host_oom(d, "config.json");
     free(*text);
     *text = out;

@@ -237,16 +237,17 @@ static uint64_t kept_of_layer(const struct pl_planned *p, uint32_t layer) {
 
 static uint64_t expected_kept(const struct pl_model *m, uint64_t n, uint64_t b, uint32_t level) {
     uint64_t c = m->hidden, q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim, f = m->ffn;
-    uint64_t statistics = 4 * (m->heads + 2);
+    const uint64_t post = m->post_norms ? c : 0; /* what a norm behind each block reads */
+    const uint64_t norms = 4 * (m->post_norms ? 4 : 2), statistics = 4 * m->heads + norms;
     switch (level) {
     case PL_RECOMPUTE_NONE:
-        return n * (b * (4 * c + 2 * q + 2 * k + 3 * f) + statistics);
+        return n * (b * (4 * c + 2 * q + 2 * k + 3 * f + 2 * post) + statistics);
     case PL_RECOMPUTE_LIGHT:
-        return n * (b * (2 * c + 2 * q + 2 * k + 2 * f) + statistics);
+        return n * (b * (2 * c + 2 * q + 2 * k + 2 * f + 2 * post) + statistics);
     case PL_RECOMPUTE_MLP:
-        return n * (b * (2 * c + 2 * q + 2 * k) + statistics);
+        return n * (b * (2 * c + 2 * q + 2 * k + post) + statistics);
     case PL_RECOMPUTE_ATTENTION:
-        return n * (b * (2 * c + 2 * f) + 4 * 2);
+        return n * (b * (2 * c + 2 * f + post) + norms);
     default:
         return n * b * c;
     }
