@@ -3,7 +3,8 @@
 
 #include "estimator/advice/advice.h"
 #include "estimator/api/answer.h"
-#include "estimator/api/question.h"
+#include "estimator/api/inquiry.h"
+#include "estimator/autobatch/autolevel.h"
 #include "estimator/picture/picture.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/data.h"
@@ -25,14 +26,14 @@ static pl_err read_count(const struct pl_cli *cli, enum pl_cli_flag flag, uint32
 /* --- the data -------------------------------------------------------------------------------- */
 
 /* Lengths before any cut: the rule for longer samples is what is being decided. */
-static pl_err measure(const struct pl_question *q, struct pl_lengths *out, struct pl_diag *d) {
+static pl_err measure(const struct pl_inquiry *i, struct pl_lengths *out, struct pl_diag *d) {
     uint32_t n;
     struct pl_data *data = NULL;
     struct pl_sample s = {0};
-    struct pl_job job = q->job; /* shallow */
+    struct pl_job job = i->job; /* shallow */
     job.max_seq_length = (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].hi;
     job.overlength = PL_OVERLENGTH_TRUNCATE;
-    pl_err err = pl_data_open_split(&job, &q->model, PL_SPLIT_TRAIN, NULL, &data, d);
+    pl_err err = pl_data_open_split(&job, &i->model, PL_SPLIT_TRAIN, NULL, &data, d);
     for (uint64_t row = 0; err == PL_ERR_OK && row < pl_data_rows(data); row++) {
         PL_TRY_GOTO(pl_data_sample(data, row, &s, d), out);
         PL_TRY_GOTO(pl_lengths_add(out, (uint32_t)s.n, d), out);
@@ -57,17 +58,17 @@ static pl_err describe(const struct pl_cli *cli, struct pl_lengths *out, struct 
 }
 
 /* A plan needs no data: files that cannot be read cost the lengths, and a note says why. */
-static pl_err read_lengths(const struct pl_cli *cli, struct pl_question *q, struct pl_lengths *out,
+static pl_err read_lengths(const struct pl_cli *cli, struct pl_inquiry *i, struct pl_lengths *out,
                            struct pl_diag *d) {
     struct pl_diag why = {0};
     PL_TRY(describe(cli, out, d));
-    bool data = q->job.dataset || pl_job_find_split(&q->job.datasets, PL_SPLIT_TRAIN);
+    bool data = i->job.dataset || pl_job_find_split(&i->job.datasets, PL_SPLIT_TRAIN);
     if (out->described || !data) return PL_ERR_OK;
-    pl_err err = measure(q, out, &why);
+    pl_err err = measure(i, out, &why);
     if (err == PL_ERR_OK) return PL_ERR_OK;
     pl_lengths_finish(out);
     if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", why.message);
-    pl_text_addf(&q->notes, "lengths are unknown, the data could not be read: %s\n", why.message);
+    pl_text_addf(&i->notes, "lengths are unknown, the data could not be read: %s\n", why.message);
     return PL_ERR_OK;
 }
 
@@ -84,7 +85,7 @@ enum picture { PICTURE_BILL, PICTURE_TIMELINE, PICTURE_GRID, N_PICTURES };
 
 static void draw(enum picture which, const struct pl_advice *a, struct pl_text *out) {
     struct pl_text title = {0};
-    const struct pl_budget *b = &a->estimate.budget;
+    const struct pl_budget *b = &a->q.budget;
     uint64_t budget = b->known ? b->total_bytes : 0;
     pl_estimate_add_summary(&a->estimate, &title);
     if (which == PICTURE_BILL)
@@ -130,28 +131,27 @@ static pl_err print_text(const struct pl_cli *cli, const struct pl_advice *a, st
     return pl_cli_print_text(&text, d);
 }
 
-static pl_err answer(const struct pl_cli *cli, const struct pl_question *q,
+static pl_err answer(const struct pl_cli *cli, const struct pl_inquiry *i,
                      const struct pl_advice *a, struct pl_diag *d) {
     if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
     if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
         PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
-    if (q->notes.failed) return pl_host_oom(d, "the notes");
+    if (i->notes.failed) return pl_host_oom(d, "the notes");
     if (pl_cli_has(cli, PL_FLAG_JSON))
         return pl_cli_print_json(
-            pl_answer_complete(pl_advice_json(a, pl_text_str(&q->notes)), &a->estimate), d);
-    pl_cli_print_notes(cli, &q->notes);
+            pl_answer_complete(pl_advice_json(a, pl_text_str(&i->notes)), &a->estimate), d);
+    pl_cli_print_notes(cli, &i->notes);
     return print_text(cli, a, d);
 }
 
 /* Only the grid was asked for, so only the grid is planned. */
-static pl_err answer_csv(const struct pl_cli *cli, const struct pl_advice_question *ask,
-                         struct pl_question *q, struct pl_diag *d) {
+static pl_err answer_csv(const struct pl_cli *cli, struct pl_inquiry *i, struct pl_diag *d) {
     struct pl_fit_grid grid;
     struct pl_text csv = {0};
-    PL_TRY(pl_question_choose_batch(q, d));
-    PL_TRY(pl_advice_grid(ask, q->batch_size, &grid, d));
+    PL_TRY(pl_inquiry_decide(i, d));
+    PL_TRY(pl_advice_grid(&i->q, &grid, d));
     pl_advice_csv(&grid, &csv);
-    pl_cli_print_notes(cli, &q->notes);
+    pl_cli_print_notes(cli, &i->notes);
     return pl_cli_print_text(&csv, d);
 }
 
@@ -172,36 +172,31 @@ static pl_err refuse_inference(struct pl_diag *d) {
 }
 
 int pl_cmd_plan(const struct pl_cli *cli) {
-    struct pl_question q = {0};
+    struct pl_inquiry i = {0};
     struct pl_advice a = {0};
     struct pl_lengths lengths = {0};
     struct pl_diag d = {0};
-    struct pl_advice_question ask = {.job = &q.job,
-                                     .model = &q.model,
-                                     .traits = &q.traits,
-                                     .budget = &q.budget,
-                                     .lengths = &lengths};
+    uint32_t samples = 0;
     pl_err err = check_flags(cli, &d);
-    if (err == PL_ERR_OK)
-        err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &ask.effective_batch, &d);
-    if (err == PL_ERR_OK) err = pl_estimate_read_question(cli, &q, &d);
-    if (err == PL_ERR_OK && q.job.inference) err = refuse_inference(&d);
-    if (q.card) ask.card = q.card->name;
+    if (err == PL_ERR_OK) err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &samples, &d);
+    if (err == PL_ERR_OK) err = pl_estimate_read_inquiry(cli, &i, &d);
+    if (err == PL_ERR_OK && i.job.inference) err = refuse_inference(&d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_CSV)) {
-        err = answer_csv(cli, &ask, &q, &d);
+        err = answer_csv(cli, &i, &d);
     } else if (err == PL_ERR_OK) {
-        err = read_lengths(cli, &q, &lengths, &d);
-        if (err == PL_ERR_OK) err = pl_question_choose_layout(&q, &d);
-        if (err == PL_ERR_OK) err = pl_advice_init(&a, &ask, &d);
-        if (err == PL_ERR_OK) err = answer(cli, &q, &a, &d);
+        err = read_lengths(cli, &i, &lengths, &d);
+        if (err == PL_ERR_OK)
+            err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), &i.notes, &d);
+        if (err == PL_ERR_OK) err = pl_advice_init(&a, &i.q, &lengths, samples, &d);
+        if (err == PL_ERR_OK) err = answer(cli, &i, &a, &d);
     }
     int status = 0;
     if (err != PL_ERR_OK)
         status = pl_estimate_fail(cli, &d);
-    else if (a.estimate.planned.plan && q.budget.known && !a.largest_batch)
+    else if (a.estimate.planned.plan && i.q.budget.known && !a.largest_batch)
         status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
     pl_advice_finish(&a);
     pl_lengths_finish(&lengths);
-    pl_question_finish(&q);
+    pl_inquiry_finish(&i);
     return status;
 }

@@ -1,7 +1,7 @@
 /* estimate_args.c - arguments of `estimate-vram` -> job. */
 #include "tools/estimate_args.h"
 
-#include "estimator/api/question.h"
+#include "estimator/api/inquiry.h"
 #include "estimator/base/alloc.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char 
     *config_json = NULL;
     pl_err err = from_file ? job_from_file(cli, job, notes, d)
                            : job_from_flags(cli, job, inference, notes, d);
-    if (err == PL_ERR_OK && inference) pl_question_set_inference(job);
+    if (err == PL_ERR_OK && inference) pl_job_set_inference(job);
     if (err == PL_ERR_OK) err = find_config(job, cli->n_args && !from_file, config_json, notes, d);
     if (err != PL_ERR_OK) pl_job_finish(job);
     return err;

@@ -18,12 +18,11 @@
 pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char **config_json,
                              struct pl_text *notes, struct pl_diag *d);
 
-/* The whole question: job, model, and the device and memory it is about. The caller finishes *q
+/* The whole question: job, model, and the device and memory it is about. The caller finishes *i
  * whatever the outcome. In cmd_estimate.c. */
-struct pl_question;
-pl_err pl_estimate_read_question(const struct pl_cli *cli, struct pl_question *q,
-                                 struct pl_diag *d);
-/* pl_cli_fail for a question whether a job fits (question.h, Q4): an architecture that cannot be
+struct pl_inquiry;
+pl_err pl_estimate_read_inquiry(const struct pl_cli *cli, struct pl_inquiry *i, struct pl_diag *d);
+/* pl_cli_fail for a question whether a job fits (inquiry.h, Q4): an architecture that cannot be
  * computed here is the verdict `unknown`. */
 int pl_estimate_fail(const struct pl_cli *cli, const struct pl_diag *d);
 

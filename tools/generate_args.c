@@ -1,7 +1,7 @@
 /* generate_args.c - arguments of `generate`. */
 #include "tools/generate_args.h"
 
-#include "estimator/api/question.h"
+#include "estimator/model/resolve.h"
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/save_set.h"
 
@@ -44,7 +44,7 @@ static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_d
     if (pl_cli_has(cli, PL_FLAG_ADAPTER))
         PL_TRY(pl_job_set(job, "adapter_path", cli->flag[PL_FLAG_ADAPTER], d));
     PL_TRY(check_keys(job, d));
-    pl_question_set_inference(job);
+    pl_job_set_inference(job);
     return pl_job_validate(job, d);
 }
 

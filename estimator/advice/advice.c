@@ -1,16 +1,11 @@
 /* advice.c - puts the answer together: where the job stands, what is advised, what surrounds it. */
-#include "estimator/advice/setting.h"
+#include "estimator/advice/price.h"
 #include "estimator/base/checked.h"
 
-static uint32_t effective_batch(const struct pl_advice_question *q) {
-    if (q->effective_batch) return q->effective_batch;
-    return q->job->global_batch_size == PL_UNSET_U32 ? 0 : q->job->global_batch_size;
-}
-
-uint32_t pl_advice_step_samples(const struct pl_advice_question *q) {
-    uint32_t samples = effective_batch(q), batch = q->job->batch_size;
-    if (samples || batch == PL_AUTO) return samples;
-    uint64_t all = (uint64_t)batch * pl_job_accumulation(q->job, batch);
+uint32_t pl_advice_step_samples(const struct pl_advice *a) {
+    const uint32_t batch = a->q.job->batch_size;
+    if (a->effective_batch || batch == PL_AUTO) return a->effective_batch;
+    uint64_t all = (uint64_t)batch * pl_job_accumulation(a->q.job, batch);
     return all <= UINT32_MAX ? (uint32_t)all : batch;
 }
 
@@ -32,7 +27,7 @@ static void add_choice(struct pl_advice *a, uint32_t length) {
 /* Powers of two around the data, the data's own percentiles, and what the job says now. */
 static void list_choices(struct pl_advice *a) {
     static const unsigned percents[] = {90, 95, 99};
-    const struct pl_lengths *l = a->q.lengths;
+    const struct pl_lengths *l = a->lengths;
     uint64_t power = 1;
     add_choice(a, a->q.job->max_seq_length);
     add_choice(a, l->longest);
@@ -45,25 +40,26 @@ static void list_choices(struct pl_advice *a) {
 }
 
 static pl_err price_choice(struct pl_advice *a, struct pl_length_choice *c, struct pl_diag *d) {
-    struct pl_setting s = pl_setting_of(&a->q, 1);
-    s.job.max_seq_length = c->length;
-    c->over = pl_lengths_over(a->q.lengths, c->length);
-    c->lost_tokens = pl_lengths_lost(a->q.lengths, c->length);
-    PL_TRY(pl_setting_price(&a->q, &s, &c->price, d));
-    return pl_setting_largest_batch(&a->q, &s, &c->largest_batch, d);
+    struct pl_variant v;
+    pl_price_variant(&v, &a->q, 1);
+    v.job.max_seq_length = c->length;
+    c->over = pl_lengths_over(a->lengths, c->length);
+    c->lost_tokens = pl_lengths_lost(a->lengths, c->length);
+    PL_TRY(pl_price_of(&v.q, &c->price, d));
+    return pl_price_largest_batch(&v.q, &c->largest_batch, d);
 }
 
 /* The shortest that cuts nothing; where none of those fits, the longest that does. Nothing is
  * padded, so length beyond the longest sample only costs capacity. */
 static pl_err choose_length(struct pl_advice *a, struct pl_diag *d) {
     a->length = a->q.job->max_seq_length;
-    if (!a->q.lengths || !a->q.lengths->rows) return PL_ERR_OK;
+    if (!a->lengths || !a->lengths->rows) return PL_ERR_OK;
     list_choices(a);
     const struct pl_length_choice *best = NULL;
     for (uint32_t i = 0; i < a->n_choices; i++) {
         struct pl_length_choice *c = &a->choices[i];
         PL_TRY(price_choice(a, c, d));
-        bool fits = !a->q.budget->known || c->largest_batch > 0;
+        bool fits = !a->q.budget.known || c->largest_batch > 0;
         if (fits && (!best || best->over)) best = c;
     }
     if (best) a->length = best->length;
@@ -72,15 +68,13 @@ static pl_err choose_length(struct pl_advice *a, struct pl_diag *d) {
 
 /* --- accumulation ---------------------------------------------------------------------------- */
 
-/* The job with the advised length, and the effective batch where one is asked for. */
-static struct pl_setting advised(const struct pl_advice *a, uint32_t batch_size) {
-    struct pl_setting s = pl_setting_of(&a->q, batch_size);
-    s.job.max_seq_length = a->length;
-    if (a->effective_batch) {
-        s.job.global_batch_size = a->effective_batch;
-        s.job.gradient_accumulation_steps = PL_UNSET_U32;
-    }
-    return s;
+/* The question with the advised length, and the effective batch where one is asked for. */
+static void advised(const struct pl_advice *a, uint32_t batch_size, struct pl_variant *v) {
+    pl_price_variant(v, &a->q, batch_size);
+    v->job.max_seq_length = a->length;
+    if (!a->effective_batch) return;
+    v->job.global_batch_size = a->effective_batch;
+    v->job.gradient_accumulation_steps = PL_UNSET_U32;
 }
 
 /* Divisors of the effective batch, largest first; a row more than there is room for is left out at
@@ -90,26 +84,26 @@ static pl_err list_accumulations(struct pl_advice *a, struct pl_diag *d) {
         struct pl_accumulation_row *r = &a->accumulations[a->n_accumulations];
         if (a->effective_batch % b || (uint64_t)b * a->length > INT32_MAX) continue;
         if (a->n_accumulations == PL_MAX_ACCUMULATION - 1 && b > 1) continue;
-        struct pl_setting s = advised(a, b);
+        struct pl_variant v;
+        advised(a, b, &v);
         *r = (struct pl_accumulation_row){.batch_size = b, .steps = a->effective_batch / b};
-        PL_TRY(pl_setting_price(&a->q, &s, &r->price, d));
+        PL_TRY(pl_price_of(&v.q, &r->price, d));
         a->n_accumulations++;
     }
     return PL_ERR_OK;
 }
 
 static pl_err advise_batch(struct pl_advice *a, struct pl_diag *d) {
-    a->effective_batch = effective_batch(&a->q);
-    struct pl_setting s = advised(a, 1);
-    PL_TRY(pl_setting_largest_batch(&a->q, &s, &a->largest_batch, d));
-    a->recommended_batch = pl_setting_micro_batch(a->largest_batch, a->effective_batch);
+    struct pl_variant v;
+    advised(a, 1, &v);
+    PL_TRY(pl_price_largest_batch(&v.q, &a->largest_batch, d));
+    a->recommended_batch = pl_price_micro_batch(a->largest_batch, a->effective_batch);
     if (a->effective_batch) PL_TRY(list_accumulations(a, d));
-    s.batch_size = a->recommended_batch;
-    if (!a->recommended_batch) s.batch_size = a->estimate.batch_size;
-    if ((uint64_t)s.batch_size * a->length > INT32_MAX) s.batch_size = 1;
+    v.q.batch_size = a->recommended_batch ? a->recommended_batch : a->q.batch_size;
+    if ((uint64_t)v.q.batch_size * a->length > INT32_MAX) v.q.batch_size = 1;
     if (a->effective_batch && a->recommended_batch)
         a->accumulation = a->effective_batch / a->recommended_batch;
-    return pl_setting_price(&a->q, &s, &a->recommended, d);
+    return pl_price_of(&v.q, &a->recommended, d);
 }
 
 static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
@@ -117,30 +111,31 @@ static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
                                                       PL_KEY_lora_r};
     uint32_t n = pl_mode_adapts(a->q.job->mode) ? 3 : 2;
     for (a->n_walls = 0; a->n_walls < n; a->n_walls++)
-        PL_TRY(pl_advice_wall(&a->q, a->estimate.batch_size, axes[a->n_walls],
-                              &a->walls[a->n_walls], d));
+        PL_TRY(pl_advice_wall(&a->q, axes[a->n_walls], &a->walls[a->n_walls], d));
     return PL_ERR_OK;
 }
 
 /* Without a budget there is no largest batch: `auto` is then looked at with one sample. */
 static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
-    uint32_t largest, batch = a->q.job->batch_size;
-    struct pl_setting s = pl_setting_of(&a->q, 1);
-    PL_TRY(pl_setting_largest_batch(&a->q, &s, &largest, d));
-    if (batch == PL_AUTO) batch = largest ? largest : 1;
-    PL_TRY(pl_estimate_init(&a->estimate, a->q.job, a->q.model, a->q.traits, a->q.budget, batch,
-                            largest, NULL, d));
-    a->now = pl_setting_price_of(a->estimate.planned.program, &a->estimate.verdict);
+    PL_TRY(pl_price_largest_batch(&a->q, &a->q.recommended, d));
+    a->q.batch_size = a->q.job->batch_size;
+    if (a->q.batch_size == PL_AUTO) a->q.batch_size = a->q.recommended ? a->q.recommended : 1;
+    PL_TRY(pl_estimate_init(&a->estimate, &a->q, NULL, d));
+    a->now = pl_price_of_program(a->estimate.planned.program, &a->estimate.verdict);
     return PL_ERR_OK;
 }
 
-pl_err pl_advice_init(struct pl_advice *a, const struct pl_advice_question *q, struct pl_diag *d) {
+pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
+                      const struct pl_lengths *lengths, uint32_t effective_batch,
+                      struct pl_diag *d) {
     pl_err err;
-    *a = (struct pl_advice){.q = *q};
+    *a = (struct pl_advice){.q = *q, .lengths = lengths, .effective_batch = effective_batch};
+    if (!effective_batch && q->job->global_batch_size != PL_UNSET_U32)
+        a->effective_batch = q->job->global_batch_size;
     PL_TRY_GOTO(estimate_own(a, d), out);
     PL_TRY_GOTO(choose_length(a, d), out);
     PL_TRY_GOTO(advise_batch(a, d), out);
-    PL_TRY_GOTO(pl_advice_grid(q, a->estimate.batch_size, &a->grid, d), out);
+    PL_TRY_GOTO(pl_advice_grid(&a->q, &a->grid, d), out);
     PL_TRY_GOTO(find_walls(a, d), out);
     PL_TRY_GOTO(pl_advice_knobs(a, d), out);
     PL_TRY_GOTO(pl_advice_tradeoffs(a, d), out);

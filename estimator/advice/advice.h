@@ -1,6 +1,6 @@
 /* advice.h - the answer to "what should I set": what fits, where it ends, what each knob costs.
  *
- * In: job, model, traits and budget of an estimate, and what is known of the data.
+ * In: a question whose level and chunk are decided, and what is known of the data.
  * Out: struct pl_advice, and its text, JSON, CSV, YAML and pictures.
  * Needs: gate, autobatch, picture, plan. No I/O, no device.
  *   A1  every byte was read off a plan that was made for it; nothing is extrapolated
@@ -8,23 +8,13 @@
  *   A3  work is the planned FLOPs of a micro-batch per token; time is its roofline on a nominal
  *       machine, only ever shown as a ratio: neither is a statement about seconds
  *   A4  nothing of the user's settings is changed; what the YAML changes is listed beside it
- * Use: struct pl_advice a; pl_advice_init(&a, &question, &d); pl_advice_text(&a, ...);
+ * Use: struct pl_advice a; pl_advice_init(&a, &q, &lengths, 0, &d); pl_advice_text(&a, ...);
  *      pl_advice_finish(&a); */
 #ifndef PL_ESTIMATOR_ADVICE_ADVICE_H
 #define PL_ESTIMATOR_ADVICE_ADVICE_H
 
 #include "estimator/advice/lengths.h"
 #include "estimator/gate/estimate.h"
-
-struct pl_advice_question {   /* all borrowed */
-    const struct pl_job *job; /* batch_size may be auto */
-    const struct pl_model *model;
-    const struct pl_traits *traits;
-    const struct pl_budget *budget;
-    const char *card;                 /* name of the GPU asked about; NULL = none */
-    const struct pl_lengths *lengths; /* NULL = nothing is known of the data */
-    uint32_t effective_batch;         /* samples a step should see; 0 = not asked */
-};
 
 struct pl_price {             /* of one setting */
     uint64_t needed_bytes;    /* arenas + context */
@@ -105,8 +95,9 @@ struct pl_accumulation_row { /* one way to see the effective batch */
 };
 #define PL_MAX_ACCUMULATION 16
 
-struct pl_advice {
-    struct pl_advice_question q;
+struct pl_advice {                    /* not to be copied: the estimate borrows q */
+    struct pl_question q;             /* its batch decided as well */
+    const struct pl_lengths *lengths; /* borrowed; NULL = nothing is known of the data */
     struct pl_estimate estimate; /* of the job as it stands; remedies are what would degrade it */
     struct pl_price now;
     uint32_t length;                           /* advised max_seq_length */
@@ -123,7 +114,10 @@ struct pl_advice {
     uint32_t n_walls, n_knobs, n_tradeoffs, n_cards, n_choices, n_accumulations;
 };
 
-pl_err pl_advice_init(struct pl_advice *a, const struct pl_advice_question *q, struct pl_diag *d);
+/* effective_batch: samples that a step should see; 0: what global_batch_size says, if anything. */
+pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
+                      const struct pl_lengths *lengths, uint32_t effective_batch,
+                      struct pl_diag *d);
 void pl_advice_finish(struct pl_advice *a); /* leaves {0} */
 
 /* The level as the key takes it. */
@@ -132,14 +126,13 @@ void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]);
 /* All of its points are dominated; false when it has none. */
 bool pl_tradeoff_dominated(const struct pl_tradeoff *t);
 /* Samples of a step that micro-batches have to make up; 0 = whatever fits. */
-uint32_t pl_advice_step_samples(const struct pl_advice_question *q);
+uint32_t pl_advice_step_samples(const struct pl_advice *a);
 
-/* The grid alone: powers of two around the job's own batch and length, which are among them. */
-pl_err pl_advice_grid(const struct pl_advice_question *q, uint32_t batch_size,
-                      struct pl_fit_grid *out, struct pl_diag *d);
+/* The grid alone: powers of two around the question's own batch and length, which are in it. */
+pl_err pl_advice_grid(const struct pl_question *q, struct pl_fit_grid *out, struct pl_diag *d);
 /* Along batch_size, max_seq_length or lora_r; the budget must be known. */
-pl_err pl_advice_wall(const struct pl_advice_question *q, uint32_t batch_size, enum pl_key_id key,
-                      struct pl_wall *out, struct pl_diag *d);
+pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl_wall *out,
+                      struct pl_diag *d);
 
 /* For people; columns: the width to stay in. */
 void pl_advice_text(const struct pl_advice *a, bool colour, unsigned columns, struct pl_text *out);

@@ -49,14 +49,14 @@ static json_t *walls_json(const struct pl_advice *a) {
         const struct pl_wall *w = &a->walls[i];
         json_t *o = json_pack(
             "{s:s, s:i, s:o, s:i, s:o, s:o, s:b}", "key", keys[w->key].key, "now", (int)w->now,
-            "wall", a->q.budget->known ? json_integer(w->wall) : json_null(), "limit",
-            (int)w->limit, "wall_bytes", bytes_or_null(w->wall_bytes), "next_bytes",
-            bytes_or_null(w->next_bytes), "limited_by_memory", w->next_bytes != 0);
+            "wall", a->q.budget.known ? json_integer(w->wall) : json_null(), "limit", (int)w->limit,
+            "wall_bytes", bytes_or_null(w->wall_bytes), "next_bytes", bytes_or_null(w->next_bytes),
+            "limited_by_memory", w->next_bytes != 0);
         pl_json_set(&o, "doubling_bytes",
                     w->doubling_known ? json_integer(w->doubling_bytes) : json_null());
         pl_json_set(&o, "doubling_fits",
-                    w->doubling_known && a->q.budget->known ? json_boolean(w->doubling_fits)
-                                                            : json_null());
+                    w->doubling_known && a->q.budget.known ? json_boolean(w->doubling_fits)
+                                                           : json_null());
         pl_json_append(&list, o);
     }
     return list;
@@ -92,7 +92,7 @@ static json_t *tradeoffs_json(const struct pl_advice *a) {
             &list,
             with_price(json_pack("{s:s, s:o, s:f, s:o, s:o, s:b, s:b, s:b}",
                                  "gradient_checkpointing", name, "largest_batch_size",
-                                 a->q.budget->known ? json_integer(t->largest_batch) : json_null(),
+                                 a->q.budget.known ? json_integer(t->largest_batch) : json_null(),
                                  "work_percent", t->time_percent, "at_largest_batch",
                                  point_json(&t->points[PL_FRONTIER_LARGEST]), "at_micro_batch",
                                  point_json(&t->points[PL_FRONTIER_MICRO]), "dominated",
@@ -125,14 +125,14 @@ static json_t *choices_json(const struct pl_advice *a) {
             with_price(json_pack("{s:i, s:I, s:I, s:o}", "max_seq_length", (int)c->length,
                                  "samples_cut", (json_int_t)c->over, "tokens_lost",
                                  (json_int_t)c->lost_tokens, "largest_batch_size",
-                                 a->q.budget->known ? json_integer(c->largest_batch) : json_null()),
+                                 a->q.budget.known ? json_integer(c->largest_batch) : json_null()),
                        &c->price));
     }
     return list;
 }
 
 static json_t *data_json(const struct pl_advice *a) {
-    const struct pl_lengths *l = a->q.lengths;
+    const struct pl_lengths *l = a->lengths;
     if (!l || !l->rows) return json_null();
     static const unsigned percents[] = {50, 90, 95, 99, 100};
     json_t *percentiles = json_object();
@@ -169,7 +169,7 @@ static json_t *text_json(const struct pl_advice *a,
 static json_t *advice_json(const struct pl_advice *a) {
     return json_pack(
         "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "max_seq_length", (int)a->length,
-        "largest_batch_size", a->q.budget->known ? json_integer(a->largest_batch) : json_null(),
+        "largest_batch_size", a->q.budget.known ? json_integer(a->largest_batch) : json_null(),
         "recommended_batch_size",
         a->recommended_batch ? json_integer(a->recommended_batch) : json_null(),
         "effective_batch_size", a->effective_batch ? json_integer(a->effective_batch) : json_null(),

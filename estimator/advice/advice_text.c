@@ -56,7 +56,7 @@ static void add_bytes(struct pl_text *out, uint64_t bytes) {
 #define HISTOGRAM_BAR  30
 
 static void add_histogram(const struct page *p) {
-    const struct pl_lengths *l = p->a->q.lengths;
+    const struct pl_lengths *l = p->a->lengths;
     uint64_t most = 1, count[HISTOGRAM_ROWS];
     uint32_t width = l->longest / HISTOGRAM_ROWS + 1;
     for (uint32_t i = 0; i < HISTOGRAM_ROWS; i++) {
@@ -76,7 +76,7 @@ static void add_histogram(const struct page *p) {
 }
 
 static void add_data(const struct page *p) {
-    const struct pl_lengths *l = p->a->q.lengths;
+    const struct pl_lengths *l = p->a->lengths;
     char rows[PL_COUNT_TEXT], tokens[PL_COUNT_TEXT];
     if (!l || !l->rows) return;
     heading(p, "data", l->described ? "  as described: shares are the most there can be" : "");
@@ -94,7 +94,7 @@ static void add_data(const struct page *p) {
     for (uint32_t i = 0; i < p->a->n_choices; i++) {
         const struct pl_length_choice *c = &p->a->choices[i];
         char bytes[PL_BYTES_TEXT], largest[16] = "-";
-        if (p->a->q.budget->known) snprintf(largest, sizeof largest, "%u", c->largest_batch);
+        if (p->a->q.budget.known) snprintf(largest, sizeof largest, "%u", c->largest_batch);
         pl_text_addf(p->out, "  %7u %7.2f %% %7.2f %% %13s %15s%s\n", c->length,
                      100.0 * (double)c->over / (double)l->rows,
                      100.0 * (double)c->lost_tokens / (double)l->tokens,
@@ -143,7 +143,7 @@ static void add_grid(const struct page *p) {
 static void add_walls(const struct page *p) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
-    bool known = p->a->q.budget->known;
+    bool known = p->a->q.budget.known;
     heading(p, "walls",
             known ? ", one axis at a time; one more was planned and does not fit"
                   : ": no budget was named; what doubling costs");
@@ -216,8 +216,8 @@ static void add_point(const struct page *p, const struct pl_frontier_point *poin
 /* The level, its work, and twice a batch with bytes and time. */
 static void add_tradeoffs(const struct page *p) {
     char micro[32] = "one sample";
-    uint32_t samples = pl_advice_step_samples(&p->a->q);
-    if (!p->a->q.budget->known)
+    uint32_t samples = pl_advice_step_samples(p->a);
+    if (!p->a->q.budget.known)
         snprintf(micro, sizeof micro, "the job's batch");
     else if (samples)
         snprintf(micro, sizeof micro, "for %u a step", samples);
@@ -291,20 +291,20 @@ static void add_refusal(const struct page *p) {
     const struct pl_plan *plan = a->estimate.planned.plan;
     char job[PL_BYTES_TEXT], usable[PL_BYTES_TEXT];
     pl_text_addf(p->out, "  not even one sample of %u tokens fits %s%s\n", a->length,
-                 a->q.budget->source,
+                 a->q.budget.source,
                  a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");
-    if (plan->job_bytes <= pl_budget_usable(a->q.budget)) return;
+    if (plan->job_bytes <= pl_budget_usable(&a->q.budget)) return;
     pl_text_addf(p->out,
                  "  weights, adapters, gradients and states alone are %s of the %s there are:\n"
                  "  no batch and no length helps, `offload` and `mode: qlora` do\n",
                  pl_bytes_text(plan->job_bytes, job),
-                 pl_bytes_text(pl_budget_usable(a->q.budget), usable));
+                 pl_bytes_text(pl_budget_usable(&a->q.budget), usable));
 }
 
 static void add_advice(const struct page *p) {
     const struct pl_advice *a = p->a;
     heading(p, "advice", "");
-    if (!a->q.budget->known) {
+    if (!a->q.budget.known) {
         pl_text_add(p->out, "  no budget was named: --gpu NAME, --vram-gb N or --vram 16GiB\n");
     } else if (!a->largest_batch) {
         add_refusal(p);
@@ -320,7 +320,7 @@ static void add_advice(const struct page *p) {
         add_bytes(p->out, a->recommended.needed_bytes);
         pl_text_add(p->out, "\n");
     }
-    if (a->q.budget->known && !a->recommended_batch) return;
+    if (a->q.budget.known && !a->recommended_batch) return;
     pl_text_add(p->out, "  ");
     pl_advice_command(a, p->out);
     heading(p, "\nto paste", "");

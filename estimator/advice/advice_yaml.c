@@ -6,7 +6,8 @@
 /* The user's job with the advised values; shallow, never finished. */
 static struct pl_job advised_job(const struct pl_advice *a) {
     struct pl_job job = *a->q.job;
-    job.batch_size = a->recommended_batch ? a->recommended_batch : a->estimate.batch_size;
+    pl_question_settle(&a->q, &job);
+    job.batch_size = a->recommended_batch ? a->recommended_batch : a->q.batch_size;
     job.max_seq_length = a->length;
     job.given[PL_KEY_mode] = job.given[PL_KEY_batch_size] = true;
     job.given[PL_KEY_max_seq_length] = true;

@@ -1,5 +1,5 @@
 /* card_rows.c - the same job judged on every GPU of the table. */
-#include "estimator/advice/setting.h"
+#include "estimator/advice/price.h"
 #include "estimator/base/checked.h"
 #include "estimator/card/cards.h"
 
@@ -12,16 +12,16 @@ struct planned_sm { /* one plan per compute capability serves all cards that hav
 
 static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm plans[MAX_SM],
                       uint32_t *n, const struct pl_plan **out, struct pl_diag *d) {
-    const struct pl_traits traits = pl_traits_cuda(sm);
+    struct pl_variant v;
     for (uint32_t i = 0; i < *n; i++) {
         *out = plans[i].planned.plan;
         if (plans[i].sm == sm) return PL_ERR_OK;
     }
     if (*n == MAX_SM) return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "more kinds of GPU than expected");
-    struct pl_job job = *a->q.job; /* shallow; as a GPU would run it */
-    job.base_dtype = PL_BASE_AUTO;
-    PL_TRY(
-        pl_planned_init(&plans[*n].planned, &job, a->q.model, &traits, a->estimate.batch_size, d));
+    pl_variant_of(&v, &a->q); /* as a GPU would run it */
+    v.job.base_dtype = PL_BASE_AUTO;
+    v.q.traits = pl_traits_cuda(sm);
+    PL_TRY(pl_question_plan(&v.q, NULL, &plans[*n].planned, d));
     plans[*n].sm = sm;
     *out = plans[(*n)++].planned.plan;
     return PL_ERR_OK;
@@ -46,12 +46,13 @@ pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {
     a->n_cards = 0;
     for (size_t i = 0; i < n && a->n_cards < PL_MAX_CARDS; i++) {
         const struct pl_plan *plan;
-        struct pl_budget budget = budget_of(&cards[i], a->q.job);
+        struct pl_question q = a->q;
+        q.budget = budget_of(&cards[i], q.job);
         PL_TRY_GOTO(plan_of(a, cards[i].sm, plans, &n_plans, &plan, d), out);
-        struct pl_verdict v = pl_gate_judge(plan, a->q.job, a->q.model, &budget);
+        struct pl_verdict v = pl_gate_judge(plan, &q);
         a->cards[a->n_cards++] = (struct pl_card_row){.name = cards[i].name,
                                                       .nameplate_gb = cards[i].nameplate_gb,
-                                                      .usable_bytes = pl_budget_usable(&budget),
+                                                      .usable_bytes = pl_budget_usable(&q.budget),
                                                       .needed_bytes = v.needed_bytes,
                                                       .verdict = v.kind,
                                                       .runs = cards[i].sm >= PL_CARD_OLDEST_SM};

@@ -1,5 +1,5 @@
 /* fit_grid.c - batch x length, every cell a plan of its own; as CSV and as a heat map. */
-#include "estimator/advice/setting.h"
+#include "estimator/advice/price.h"
 #include "estimator/base/units.h"
 #include "estimator/picture/svg.h"
 
@@ -30,19 +30,19 @@ static uint32_t largest_of(enum pl_key_id key, uint64_t bound) {
     return (uint64_t)hi < bound ? (uint32_t)hi : (uint32_t)bound;
 }
 
-pl_err pl_advice_grid(const struct pl_advice_question *q, uint32_t batch_size,
-                      struct pl_fit_grid *out, struct pl_diag *d) {
+pl_err pl_advice_grid(const struct pl_question *q, struct pl_fit_grid *out, struct pl_diag *d) {
     *out = (struct pl_fit_grid){0};
     out->n_lengths = fill_axis(out->lengths, FIRST_LENGTH, q->job->max_seq_length,
                                largest_of(PL_KEY_max_seq_length, INT32_MAX));
     uint32_t longest = out->lengths[out->n_lengths - 1];
-    out->n_batches = fill_axis(out->batches, FIRST_BATCH, batch_size,
+    out->n_batches = fill_axis(out->batches, FIRST_BATCH, q->batch_size,
                                largest_of(PL_KEY_batch_size, INT32_MAX / longest));
     for (uint32_t b = 0; b < out->n_batches; b++) {
         for (uint32_t l = 0; l < out->n_lengths; l++) {
-            struct pl_setting s = pl_setting_of(q, out->batches[b]);
-            s.job.max_seq_length = out->lengths[l];
-            PL_TRY(pl_setting_price(q, &s, &out->cells[b][l], d));
+            struct pl_variant v;
+            pl_price_variant(&v, q, out->batches[b]);
+            v.job.max_seq_length = out->lengths[l];
+            PL_TRY(pl_price_of(&v.q, &out->cells[b][l], d));
         }
     }
     return PL_ERR_OK;

@@ -1,5 +1,5 @@
 /* knobs.c - what each setting saves or costs, every row planned again. */
-#include "estimator/advice/setting.h"
+#include "estimator/advice/price.h"
 
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
@@ -64,17 +64,16 @@ static const struct knob_row {
 #define N_ROWS (sizeof rows / sizeof *rows)
 _Static_assert(N_ROWS + PL_OPTIMIZERS_MAX <= PL_MAX_KNOBS, "room for every row and choice");
 
-/* "key: value" as the setting has it. */
-static void describe(const struct pl_setting *s, enum pl_key_id key, char *out, size_t size) {
+/* "key: value" as it is planned. */
+static void describe(const struct pl_question *q, enum pl_key_id key, char *out, size_t size) {
     uint32_t n;
+    struct pl_job job = *q->job; /* shallow */
     struct pl_text line = PL_TEXT_IN(out, size);
+    pl_question_settle(q, &job);
+    job.batch_size = q->batch_size;
     pl_text_addf(&line, "%s: ", pl_key_table(&n)[key].key);
-    if (key == PL_KEY_batch_size)
-        pl_text_addf(&line, "%u", s->batch_size);
-    else
-        pl_job_write_key(&s->job, key, &line);
-    if (key == PL_KEY_lora_modules_to_save && !s->job.lora_modules_to_save.n)
-        pl_text_add(&line, "[]");
+    pl_job_write_key(&job, key, &line);
+    if (key == PL_KEY_lora_modules_to_save && !job.lora_modules_to_save.n) pl_text_add(&line, "[]");
 }
 
 static unsigned modes_of(const struct pl_job *job) {
@@ -83,37 +82,36 @@ static unsigned modes_of(const struct pl_job *job) {
 }
 
 /* The copy of a job owns none of its lists. */
-static pl_err train_whole(struct pl_setting *s, bool both) {
+static pl_err train_whole(struct pl_variant *v, bool both) {
     static const char *const names[] = {"embed_tokens", "lm_head"};
-    s->job.lora_modules_to_save = (struct pl_str_list){(char **)(uintptr_t)names, both ? 2 : 0};
+    v->job.lora_modules_to_save = (struct pl_str_list){(char **)(uintptr_t)names, both ? 2 : 0};
     return PL_ERR_OK;
 }
 
 /* Another error than PL_ERR_HOST_OOM: the row does not apply, since it is of another mode, out of
  * range, or refused beside the other keys. */
-static pl_err apply(const struct knob_row *row, const struct pl_advice_question *q,
-                    struct pl_setting *s) {
-    const struct pl_model *m = q->model;
+static pl_err apply(const struct knob_row *row, struct pl_variant *v) {
+    const struct pl_model *m = v->q.model;
     uint32_t n, now = 0;
-    if (!(row->modes & modes_of(&s->job))) return PL_ERR_CONFIG_CONFLICT;
-    if (row->key == PL_KEY_embedding_device && (m->tied || pl_job_trains_embedding(&s->job)))
+    if (!(row->modes & modes_of(&v->job))) return PL_ERR_CONFIG_CONFLICT;
+    if (row->key == PL_KEY_embedding_device && (m->tied || pl_job_trains_embedding(&v->job)))
         return PL_ERR_CONFIG_CONFLICT;
-    if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&s->job, q->traits))
+    if (row->key == PL_KEY_base_dtype && !pl_job_base_may_be_bf16(&v->job, &v->q.traits))
         return PL_ERR_CONFIG_CONFLICT;
     if (row->scale == AS_WRITTEN) {
-        PL_TRY(pl_job_set(&s->job, pl_key_table(&n)[row->key].key, row->value, NULL));
-        return pl_job_validate(&s->job, NULL);
+        PL_TRY(pl_job_set(&v->job, pl_key_table(&n)[row->key].key, row->value, NULL));
+        return pl_job_validate(&v->job, NULL);
     }
     if (row->scale == NO_MODULES || row->scale == BOTH_MODULES)
-        return train_whole(s, row->scale == BOTH_MODULES);
+        return train_whole(v, row->scale == BOTH_MODULES);
     if (row->scale == HALF_THE_LAYERS) {
-        if (s->job.freeze_layers >= m->layers / 2) return PL_ERR_CONFIG_CONFLICT;
-        return pl_setting_put(s, row->key, (uint32_t)(m->layers / 2), NULL);
+        if (v->job.freeze_layers >= m->layers / 2) return PL_ERR_CONFIG_CONFLICT;
+        return pl_price_put(v, row->key, (uint32_t)(m->layers / 2), NULL);
     }
-    now = pl_setting_get(s, row->key);
+    now = pl_price_get(&v->q, row->key);
     if (row->scale == HALVE)
-        return now >= 2 ? pl_setting_put(s, row->key, now / 2, NULL) : PL_ERR_CONFIG_RANGE;
-    return now <= UINT32_MAX / 2 ? pl_setting_put(s, row->key, now * 2, NULL) : PL_ERR_CONFIG_RANGE;
+        return now >= 2 ? pl_price_put(v, row->key, now / 2, NULL) : PL_ERR_CONFIG_RANGE;
+    return now <= UINT32_MAX / 2 ? pl_price_put(v, row->key, now * 2, NULL) : PL_ERR_CONFIG_RANGE;
 }
 
 static double percent_more(double than, double v) {
@@ -124,15 +122,16 @@ static double percent_more(double than, double v) {
  * plan. */
 static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct pl_diag *d) {
     struct pl_knob *k = &a->knobs[a->n_knobs];
-    struct pl_setting s = pl_setting_of(&a->q, a->estimate.batch_size);
+    struct pl_variant v;
     struct pl_diag why = {0};
-    describe(&s, row->key, k->from, sizeof k->from);
-    pl_err applied = apply(row, &a->q, &s);
+    pl_variant_of(&v, &a->q);
+    describe(&v.q, row->key, k->from, sizeof k->from);
+    pl_err applied = apply(row, &v);
     if (applied == PL_ERR_HOST_OOM) return pl_host_oom(d, "the price of a setting");
     if (applied != PL_ERR_OK) return PL_ERR_OK;
-    describe(&s, row->key, k->change, sizeof k->change);
+    describe(&v.q, row->key, k->change, sizeof k->change);
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
-    applied = pl_setting_price(&a->q, &s, &k->price, &why);
+    applied = pl_price_of(&v.q, &k->price, &why);
     if (applied == PL_ERR_CONFIG_CONFLICT) return PL_ERR_OK; /* beside the model, or other keys */
     if (applied != PL_ERR_OK && d) *d = why;
     PL_TRY(applied);
@@ -207,22 +206,22 @@ static void compare_points(struct pl_advice *a) {
     }
 }
 
-static pl_err price_point(struct pl_advice *a, struct pl_setting *s, uint32_t batch_size,
-                          struct pl_frontier_point *p, struct pl_diag *d) {
-    p->batch_size = s->batch_size = batch_size;
-    return batch_size ? pl_setting_price(&a->q, s, &p->price, d) : PL_ERR_OK;
+static pl_err price_point(struct pl_question *q, uint32_t batch_size, struct pl_frontier_point *p,
+                          struct pl_diag *d) {
+    p->batch_size = q->batch_size = batch_size;
+    return batch_size ? pl_price_of(q, &p->price, d) : PL_ERR_OK;
 }
 
-static pl_err price_level(struct pl_advice *a, struct pl_setting *s, struct pl_tradeoff *t,
+static pl_err price_level(struct pl_advice *a, struct pl_question *q, struct pl_tradeoff *t,
                           struct pl_diag *d) {
-    PL_TRY(pl_setting_price(&a->q, s, &t->price, d));
+    PL_TRY(pl_price_of(q, &t->price, d));
     t->time_percent = percent_more(a->tradeoffs[0].price.flops_per_token, t->price.flops_per_token);
-    PL_TRY(pl_setting_largest_batch(&a->q, s, &t->largest_batch, d));
-    uint32_t micro = a->estimate.batch_size, samples = pl_advice_step_samples(&a->q);
-    if (a->q.budget->known) /* without samples to make up: the least a level can do with */
-        micro = pl_setting_micro_batch(t->largest_batch, samples ? samples : 1);
-    PL_TRY(price_point(a, s, t->largest_batch, &t->points[PL_FRONTIER_LARGEST], d));
-    return price_point(a, s, micro, &t->points[PL_FRONTIER_MICRO], d);
+    PL_TRY(pl_price_largest_batch(q, &t->largest_batch, d));
+    uint32_t micro = a->q.batch_size, samples = pl_advice_step_samples(a);
+    if (a->q.budget.known) /* without samples to make up: the least a level can do with */
+        micro = pl_price_micro_batch(t->largest_batch, samples ? samples : 1);
+    PL_TRY(price_point(q, t->largest_batch, &t->points[PL_FRONTIER_LARGEST], d));
+    return price_point(q, micro, &t->points[PL_FRONTIER_MICRO], d);
 }
 
 static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
@@ -234,12 +233,10 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
 }
 
 /* What `auto` would be: decided as everywhere, with the job's chunk. */
-static pl_err add_automatic(struct pl_advice *a, const struct pl_job *open, struct pl_diag *d) {
-    struct pl_job job = *open;
-    if (!a->q.budget->known) return PL_ERR_OK;
-    PL_TRY(pl_autolevel_decide(&job, a->q.model, a->q.traits, a->q.budget, pl_autobatch_limit(&job),
-                               NULL, d));
-    add_level(a, job.gradient_checkpointing)->automatic = true;
+static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
+    if (!open->budget.known) return PL_ERR_OK;
+    PL_TRY(pl_autolevel_decide(open, pl_autobatch_limit(open->job), NULL, d));
+    add_level(a, open->recompute)->automatic = true;
     return PL_ERR_OK;
 }
 
@@ -247,17 +244,18 @@ static pl_err add_automatic(struct pl_advice *a, const struct pl_job *open, stru
  * it, the job's own level, and that of `auto`. */
 static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
     struct pl_ladder ladder;
-    struct pl_job open = *a->q.job; /* shallow */
-    open.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    struct pl_variant open;
+    pl_variant_of(&open, &a->q);
+    open.job.gradient_checkpointing = open.q.recompute = PL_RECOMPUTE_AUTO;
     a->n_tradeoffs = 0;
     for (uint32_t level = PL_RECOMPUTE_NONE; level < PL_RECOMPUTE_OFFLOAD; level++)
         add_level(a, level);
-    PL_TRY(pl_ladder_init(&ladder, &open, a->q.model, a->q.traits, d));
+    PL_TRY(pl_ladder_init(&ladder, &open.q, d));
     for (uint32_t i = 1; i < ladder.n_levels && ladder.layers > 1; i++)
         add_level(a, pl_ladder_value(&ladder, i * ladder.layers - ladder.layers / 2));
-    uint32_t now = a->q.job->gradient_checkpointing;
+    uint32_t now = pl_question_level(&a->q);
     if (now != PL_RECOMPUTE_AUTO) add_level(a, now)->now = true;
-    PL_TRY(add_automatic(a, &open, d));
+    PL_TRY(add_automatic(a, &open.q, d));
     add_level(a, PL_RECOMPUTE_OFFLOAD);
     return PL_ERR_OK;
 }
@@ -275,9 +273,10 @@ static void drop_dominated_mixes(struct pl_advice *a) {
 pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d) {
     PL_TRY(list_levels(a, d));
     for (uint32_t i = 0; i < a->n_tradeoffs; i++) {
-        struct pl_setting s = pl_setting_of(&a->q, a->estimate.batch_size);
-        s.job.gradient_checkpointing = a->tradeoffs[i].recompute;
-        PL_TRY(price_level(a, &s, &a->tradeoffs[i], d));
+        struct pl_variant v;
+        pl_variant_of(&v, &a->q);
+        v.job.gradient_checkpointing = a->tradeoffs[i].recompute;
+        PL_TRY(price_level(a, &v.q, &a->tradeoffs[i], d));
     }
     compare_points(a);
     drop_dominated_mixes(a);

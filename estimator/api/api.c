@@ -5,7 +5,7 @@
 
 #include "estimator/base/json_tree.h"
 #include "estimator/api/answer.h"
-#include "estimator/api/question.h"
+#include "estimator/api/inquiry.h"
 #include "estimator/base/alloc.h"
 
 #include <stdio.h>
@@ -219,31 +219,31 @@ struct request {
     const char *const *settings;
 };
 
-static pl_err ask(const struct request *r, struct pl_question *q, struct pl_diag *d) {
+static pl_err ask(const struct request *r, struct pl_inquiry *i, struct pl_diag *d) {
     const char *gpu = NULL;
-    PL_TRY(pl_job_defaults(&q->job, d));
+    PL_TRY(pl_job_defaults(&i->job, d));
     if (!r->model || !r->model[0])
         return pl_diag_set(d, PL_ERR_USAGE, "no model: a directory, or a name of the catalogue");
-    PL_TRY(pl_job_set(&q->job, "model", r->model, d));
+    PL_TRY(pl_job_set(&i->job, "model", r->model, d));
     bool inference = r->mode && strcmp(r->mode, "inference") == 0;
     if (!inference) {
-        PL_TRY(pl_job_set(&q->job, "mode", r->mode ? r->mode : "lora", d));
-        PL_TRY(set_count_key(&q->job, "lora_r", r->lora_r, d));
+        PL_TRY(pl_job_set(&i->job, "mode", r->mode ? r->mode : "lora", d));
+        PL_TRY(set_count_key(&i->job, "lora_r", r->lora_r, d));
     }
-    PL_TRY(set_count_key(&q->job, "batch_size", r->batch_size, d));
-    PL_TRY(set_count_key(&q->job, "max_seq_length", r->max_seq_length, d));
-    for (size_t i = 0; r->settings && r->settings[i]; i++)
-        PL_TRY(apply_setting(&q->job, r->settings[i], &gpu, d));
-    PL_TRY(pl_job_validate(&q->job, d));
-    if (inference) pl_question_set_inference(&q->job);
-    PL_TRY(pl_question_read_model(q, d));
-    PL_TRY(pl_question_aim(q, gpu, d));
-    return pl_question_choose_batch(q, d);
+    PL_TRY(set_count_key(&i->job, "batch_size", r->batch_size, d));
+    PL_TRY(set_count_key(&i->job, "max_seq_length", r->max_seq_length, d));
+    for (size_t k = 0; r->settings && r->settings[k]; k++)
+        PL_TRY(apply_setting(&i->job, r->settings[k], &gpu, d));
+    PL_TRY(pl_job_validate(&i->job, d));
+    if (inference) pl_job_set_inference(&i->job);
+    PL_TRY(pl_inquiry_read_model(i, d));
+    PL_TRY(pl_inquiry_aim(i, gpu, d));
+    return pl_inquiry_decide(i, d);
 }
 
 static void report(const struct pl_diag *d, struct pl_vram_error *error) {
     if (!error) return;
-    *error = (struct pl_vram_error){.exit_status = pl_question_exit_status(d->err)};
+    *error = (struct pl_vram_error){.exit_status = pl_inquiry_exit_status(d->err)};
     snprintf(error->code, sizeof error->code, "%s", pl_err_code(d->err));
     if (d->file[0])
         snprintf(error->message, sizeof error->message, "%s: %s", d->file, d->message);
@@ -262,21 +262,21 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     struct answer *a = NULL;
     pl_err err = PL_ERR_OK;
     /* the model's facts alone are 12 KiB, too much for the stack of somebody else's thread */
-    struct pl_question *q = pl_calloc(1, sizeof *q);
-    if (!q) {
+    struct pl_inquiry *i = pl_calloc(1, sizeof *i);
+    if (!i) {
         err = pl_host_oom(&d, "the question");
         goto out;
     }
-    PL_TRY_GOTO(ask(&r, q, &d), out);
-    PL_TRY_GOTO(pl_question_answer(q, &planned, &d), out);
-    a = q->notes.failed ? NULL
-                        : make_answer(pl_answer_json(&planned, pl_text_str(&q->notes)), &planned);
+    PL_TRY_GOTO(ask(&r, i, &d), out);
+    PL_TRY_GOTO(pl_inquiry_answer(i, &planned, &d), out);
+    a = i->notes.failed ? NULL
+                        : make_answer(pl_answer_json(&planned, pl_text_str(&i->notes)), &planned);
     if (!a) err = pl_host_oom(&d, "the answer");
 out:
     if (err != PL_ERR_OK) report(&d, error);
     pl_estimate_finish(&planned);
-    if (q) pl_question_finish(q);
-    free(q);
+    if (i) pl_inquiry_finish(i);
+    free(i);
     return a ? &a->e : NULL;
 }
 

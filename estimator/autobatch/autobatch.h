@@ -1,11 +1,13 @@
-/* autobatch.h - the inverse question: the largest micro-batch whose plan fits, by re-planning.
+/* autobatch.h - what a question leaves open, decided: level, chunk and micro-batch.
  *
- * Gallops upwards and bisects; every candidate is planned in full, nothing is extrapolated. */
+ * In: a question.  Out: its decisions.  Needs: plan.
+ * The largest micro-batch whose plan fits is found by re-planning: the search gallops upwards and
+ * bisects; every candidate is planned in full, nothing is extrapolated. Level and chunk are
+ * autolevel.h's. */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 
-#include "estimator/card/budget.h"
-#include "estimator/plan/planned.h"
+#include "estimator/plan/question.h"
 
 struct pl_autobatch {
     uint32_t batch_size;  /* 0: not even 1 fits */
@@ -22,12 +24,18 @@ struct pl_autobatch {
 /* The largest micro-batch that a step of the job can use: its global batch, else PL_BATCH_LIMIT. */
 uint32_t pl_autobatch_limit(const struct pl_job *job);
 
-/* limit: largest batch worth having (rows of the data, global batch); >= 1. Finish *out in every
- * case. */
-pl_err pl_autobatch_solve(const struct pl_job *job, const struct pl_model *m,
-                          const struct pl_traits *traits, const struct pl_budget *budget,
-                          uint32_t limit, struct pl_autobatch *out, struct pl_diag *d);
+/* limit: largest batch worth having (rows of the data, global batch); >= 1. The question's own
+ * batch_size does not matter. Finish *out in every case. */
+pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl_autobatch *out,
+                          struct pl_diag *d);
 /* Frees the plan; the figures stay. */
 void pl_autobatch_finish(struct pl_autobatch *a);
+
+/* Decides all that is open: pl_autolevel_decide(), then the batch, which is the job's own or the
+ * largest that fits and that a step can use; 1 where none fits or no budget is known. limit as
+ * above. notes (nullable) gets a line for each choice of level and chunk. Finish *search in every
+ * case. */
+pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
+                 struct pl_text *notes, struct pl_diag *d);
 
 #endif

@@ -23,10 +23,7 @@ struct choice {
 };
 
 struct search {
-    const struct pl_job *job;
-    const struct pl_model *m;
-    const struct pl_traits *traits;
-    uint64_t usable;
+    const struct pl_question *q;
     uint32_t limit; /* of the batch */
     struct pl_speed speed;
     struct pl_ladder ladder;
@@ -44,19 +41,20 @@ uint32_t pl_autolevel_chunk_at(uint32_t chunk, uint64_t tokens) {
     return (uint32_t)pl_u64_max(chunk, pl_u64_div_up(tokens, CHUNKS_AT_MOST));
 }
 
-static struct pl_job trial_of(const struct search *s, uint32_t rung, uint32_t batch_size) {
-    struct pl_job trial = *s->job; /* strings and lists stay borrowed */
-    trial.gradient_checkpointing = pl_ladder_value(&s->ladder, rung);
+static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32_t batch_size) {
+    struct pl_question trial = *s->q;
+    trial.batch_size = batch_size;
+    trial.recompute = pl_ladder_value(&s->ladder, rung);
     trial.loss_chunk_tokens =
-        pl_autolevel_chunk_at(s->chunk, (uint64_t)batch_size * s->job->max_seq_length);
+        pl_autolevel_chunk_at(s->chunk, (uint64_t)batch_size * s->q->job->max_seq_length);
     return trial;
 }
 
 static pl_err plan(const struct search *s, struct end at, bool *fits, double *seconds) {
-    const struct pl_job trial = trial_of(s, at.rung, at.batch_size);
+    const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
     struct pl_planned planned;
-    PL_TRY(pl_planned_init(&planned, &trial, s->m, s->traits, at.batch_size, s->d));
-    *fits = planned.plan->arena_bytes <= s->usable;
+    PL_TRY(pl_question_plan(&trial, NULL, &planned, s->d));
+    *fits = planned.plan->arena_bytes <= pl_budget_usable(&s->q->budget);
     *seconds = pl_program_seconds_per_token(planned.program, &s->speed);
     pl_planned_finish(&planned);
     return PL_ERR_OK;
@@ -64,11 +62,11 @@ static pl_err plan(const struct search *s, struct end at, bool *fits, double *se
 
 /* The time alone, whether it fits or not: a program is cheaper than its plan. */
 static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size, double *seconds) {
-    const struct pl_job trial = trial_of(s, rung, batch_size);
+    const struct pl_question trial = trial_of(s, rung, batch_size);
     struct pl_job_shape shape;
     struct pl_program *p;
-    PL_TRY(pl_job_shape_init(&trial, s->m, s->traits, batch_size, &shape, s->d));
-    PL_TRY(pl_program_create(s->m, &shape, s->traits, &p, s->d));
+    PL_TRY(pl_question_shape(&trial, &shape, s->d));
+    PL_TRY(pl_program_create(trial.model, &shape, &trial.traits, &p, s->d));
     *seconds = pl_program_seconds_per_token(p, &s->speed);
     pl_program_destroy(&p);
     return PL_ERR_OK;
@@ -86,19 +84,20 @@ static void offer(struct search *s, struct end at, double seconds) {
  * planned is offered. */
 static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     uint32_t low = at->batch_size, step = 1;
+    const bool own = s->q->job->batch_size != PL_AUTO; /* that one or none */
     double seconds = 0, found = 0;
     bool fits, galloping = true, any = false;
     for (high++; high - low > 1;) { /* `high` does not fit or is more than is wanted */
         struct end next = {at->rung, low + (high - low) / 2};
         if (galloping && step < high - low) next.batch_size = low + step;
-        if (s->job->batch_size != PL_AUTO) next.batch_size = high - 1;
+        if (own) next.batch_size = high - 1;
         PL_TRY(plan(s, next, &fits, &seconds));
         any |= fits;
         if (fits) {
             low = next.batch_size;
             found = seconds;
         } else {
-            high = s->job->batch_size != PL_AUTO ? low + 1 : next.batch_size;
+            high = own ? low + 1 : next.batch_size;
         }
         galloping &= fits;
         step *= 2;
@@ -196,7 +195,7 @@ static uint32_t insert_rule(uint32_t *list, uint32_t n, uint32_t rule) {
 
 /* Of the chunks above the rule's those that gain. */
 static pl_err drop_useless(struct search *s, uint32_t rule, uint32_t *list, uint32_t *n) {
-    const uint32_t batch = pl_ladder_batch(s->job);
+    const uint32_t batch = pl_ladder_batch(s->q->job);
     double last = 0, seconds;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < *n; i++) {
@@ -212,21 +211,20 @@ static pl_err drop_useless(struct search *s, uint32_t rule, uint32_t *list, uint
     return PL_ERR_OK;
 }
 
-pl_err pl_autolevel_chunks(const struct pl_job *job, const struct pl_model *m,
-                           const struct pl_traits *traits, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
+pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
                            struct pl_diag *d) {
+    struct pl_variant open; /* what is recomputed costs every chunk the same */
     *n = 1;
-    out[0] = job->loss_chunk_tokens;
-    if (job->loss_chunk_tokens != PL_AUTO) return PL_ERR_OK;
-    /* what is recomputed costs every chunk the same */
-    struct search s = {.job = job,
-                       .m = m,
-                       .traits = traits,
-                       .speed = pl_speed_nominal(traits),
+    out[0] = pl_question_chunk(q);
+    if (out[0] != PL_AUTO) return PL_ERR_OK;
+    pl_variant_of(&open, q);
+    open.job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    struct search s = {.q = &open.q,
+                       .speed = pl_speed_nominal(&q->traits),
                        .ladder = {.levels = {PL_RECOMPUTE_NONE}, .n_levels = 1},
                        .d = d};
-    const enum pl_dtype dtype = job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
-    const uint32_t rule = (uint32_t)pl_program_auto_chunk(m, dtype, CHUNK_MAX);
+    const enum pl_dtype dtype = q->job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const uint32_t rule = (uint32_t)pl_program_auto_chunk(q->model, dtype, CHUNK_MAX);
     *n = 0;
     for (uint32_t c = CHUNK_MIN; c <= CHUNK_MAX; c *= 2)
         out[(*n)++] = c;
@@ -236,34 +234,33 @@ pl_err pl_autolevel_chunks(const struct pl_job *job, const struct pl_model *m,
 
 /* --- the decision ---------------------------------------------------------------------------- */
 
-static void tell(const struct pl_job *job, enum pl_key_id key, const char *why,
+static void tell(const struct pl_question *q, enum pl_key_id key, const char *why,
                  struct pl_text *notes) {
-    struct pl_text value = {0};
+    struct pl_job decided = *q->job; /* shallow */
     uint32_t n;
     if (!notes) return;
-    pl_job_write_key(job, key, &value);
-    pl_text_addf(notes, "%s: auto is `%s`: %s\n", pl_key_table(&n)[key].key, pl_text_str(&value),
-                 why);
-    pl_text_finish(&value);
+    pl_question_settle(q, &decided);
+    pl_text_addf(notes, "%s: auto is `", pl_key_table(&n)[key].key);
+    pl_job_write_key(&decided, key, notes);
+    pl_text_addf(notes, "`: %s\n", why);
 }
 
-/* Writes the choice into the job. */
-static void settle(const struct search *s, struct pl_job *job, struct pl_text *notes) {
-    const uint64_t tokens = (uint64_t)s->best.batch_size * job->max_seq_length;
-    const bool level = job->gradient_checkpointing == PL_RECOMPUTE_AUTO;
-    const bool chunk = job->loss_chunk_tokens == PL_AUTO;
+/* Takes the choice over into the question. */
+static void settle(const struct search *s, struct pl_question *q, bool level, bool chunk,
+                   struct pl_text *notes) {
+    const uint64_t tokens = (uint64_t)s->best.batch_size * q->job->max_seq_length;
     const char *why = s->best.batch_size ? "the least time per token of what fits"
                                          : "the smallest, and not even that fits";
-    if (level) job->gradient_checkpointing = pl_ladder_value(&s->ladder, s->best.rung);
-    if (level) tell(job, PL_KEY_gradient_checkpointing, why, notes);
-    if (chunk) job->loss_chunk_tokens = pl_autolevel_chunk_at(s->best.chunk, tokens);
-    if (chunk && level) tell(job, PL_KEY_loss_chunk_tokens, why, notes);
+    if (level) q->recompute = pl_ladder_value(&s->ladder, s->best.rung);
+    if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
+    if (chunk) q->loss_chunk_tokens = pl_autolevel_chunk_at(s->best.chunk, tokens);
+    if (chunk && level) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
 }
 
 static pl_err search_all(struct search *s, struct pl_diag *d) {
     uint32_t chunks[PL_MAX_CHUNKS], n;
-    PL_TRY(pl_autolevel_chunks(s->job, s->m, s->traits, chunks, &n, d));
-    PL_TRY(pl_ladder_init(&s->ladder, s->job, s->m, s->traits, d));
+    PL_TRY(pl_autolevel_chunks(s->q, chunks, &n, d));
+    PL_TRY(pl_ladder_init(&s->ladder, s->q, d));
     struct ends e = ends_of(&s->ladder);
     s->best = (struct choice){.rung = pl_ladder_rungs(&s->ladder) - 1, .chunk = chunks[0]};
     for (uint32_t i = n; i-- > 0;)
@@ -271,28 +268,26 @@ static pl_err search_all(struct search *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-pl_err pl_autolevel_decide(struct pl_job *job, const struct pl_model *m,
-                           const struct pl_traits *traits, const struct pl_budget *budget,
-                           uint32_t limit, struct pl_text *notes, struct pl_diag *d) {
-    const bool level = job->gradient_checkpointing == PL_RECOMPUTE_AUTO;
-    if (!level && job->loss_chunk_tokens != PL_AUTO) return PL_ERR_OK;
-    if (job->inference || !budget->known) { /* has no backward pass; or nothing to choose by */
+pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_text *notes,
+                           struct pl_diag *d) {
+    const struct pl_job *job = q->job;
+    const bool level = pl_question_level(q) == PL_RECOMPUTE_AUTO;
+    const bool chunk = pl_question_chunk(q) == PL_AUTO;
+    if (!level && !chunk) return PL_ERR_OK;
+    if (job->inference || !q->budget.known) { /* has no backward pass; or nothing to choose by */
         if (!level) return PL_ERR_OK;
-        job->gradient_checkpointing = PL_RECOMPUTE_FULL;
+        q->recompute = PL_RECOMPUTE_FULL;
         if (!job->inference)
-            tell(job, PL_KEY_gradient_checkpointing, "the smallest, since no budget is known",
-                 notes);
+            tell(q, PL_KEY_gradient_checkpointing, "the smallest, since no budget is known", notes);
         return PL_ERR_OK;
     }
-    struct search s = {.job = job,
-                       .m = m,
-                       .traits = traits,
-                       .usable = pl_budget_usable(budget),
+    const struct pl_question open = *q;
+    struct search s = {.q = &open,
                        .limit = job->batch_size != PL_AUTO ? job->batch_size : limit,
-                       .speed = pl_speed_nominal(traits),
+                       .speed = pl_speed_nominal(&q->traits),
                        .d = d};
     s.limit = (uint32_t)pl_u64_min(s.limit, pl_u64_max(1, INT32_MAX / job->max_seq_length));
     PL_TRY(search_all(&s, d));
-    settle(&s, job, notes);
+    settle(&s, q, level, chunk, notes);
     return PL_ERR_OK;
 }

@@ -1,7 +1,7 @@
 /* autolevel.h - gradient_checkpointing, loss_chunk_tokens and batch_size as one decision.
  *
- * In: a job, some of whose three keys are `auto`, and a budget.  Out: the job with its level and
- * its chunk decided; the batch size that goes with them is pl_autobatch_solve()'s.  Every level of
+ * In: a question whose job leaves some of the three keys open.  Out: level and chunk, decided; the
+ * batch size that goes with them is pl_autobatch_solve()'s.  Every level of
  * the ladder (ladder.h) with every chunk has its own largest micro-batch that fits; the pair whose
  * program takes the least time per token (cost.h) wins, then the lower rung, then the smaller
  * chunk.
@@ -13,7 +13,7 @@
  *   A3  what is chosen fits, unless nothing does
  *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset
- * Use: pl_autolevel_decide(&job, &model, &traits, &budget, limit, &notes, &d); */
+ * Use: pl_autolevel_decide(&q, limit, &notes, &d); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 
@@ -24,18 +24,16 @@
 
 /* The chunks of the loss it chooses from, ascending; their count. Powers of two from 128 on, and
  * the size that is taken without a budget (pl_program_auto_chunk); above that one only those whose
- * products are faster by a thousandth of a token's time. The job's own alone where it is given. */
-pl_err pl_autolevel_chunks(const struct pl_job *job, const struct pl_model *m,
-                           const struct pl_traits *traits, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
+ * products are faster by a thousandth of a token's time. The one that the question has, if any. */
+pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
                            struct pl_diag *d);
 /* A chunk as a micro-batch of so many tokens has it: a program has 512 chunks at most. */
 uint32_t pl_autolevel_chunk_at(uint32_t chunk, uint64_t tokens);
 
-/* Does nothing where both keys have a value. limit: as for pl_autobatch_solve, at most what a step
+/* Does nothing where neither is open. limit: as for pl_autobatch_solve, at most what a step
  * can use. Without a budget the level is `full` and the chunk stays `auto`; where nothing fits both
  * are the smallest. notes (nullable) gets a line for each that was chosen. */
-pl_err pl_autolevel_decide(struct pl_job *job, const struct pl_model *m,
-                           const struct pl_traits *traits, const struct pl_budget *budget,
-                           uint32_t limit, struct pl_text *notes, struct pl_diag *d);
+pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_text *notes,
+                           struct pl_diag *d);
 
 #endif

@@ -13,14 +13,14 @@ uint32_t pl_ladder_batch(const struct pl_job *job) {
     return (uint32_t)pl_u64_div_up(PL_LADDER_TOKENS, job->max_seq_length);
 }
 
-static pl_err measure(const struct pl_job *job, const struct pl_model *m,
-                      const struct pl_traits *traits, uint32_t level, struct corner *out,
+static pl_err measure(const struct pl_question *q, uint32_t level, struct corner *out,
                       struct pl_diag *d) {
-    const struct pl_speed speed = pl_speed_nominal(traits);
-    struct pl_job trial = *job; /* strings and lists stay borrowed */
+    const struct pl_speed speed = pl_speed_nominal(&q->traits);
+    struct pl_question trial = *q;
     struct pl_planned planned;
-    trial.gradient_checkpointing = level;
-    PL_TRY(pl_planned_init(&planned, &trial, m, traits, pl_ladder_batch(job), d));
+    trial.recompute = level;
+    trial.batch_size = pl_ladder_batch(q->job);
+    PL_TRY(pl_question_plan(&trial, NULL, &planned, d));
     *out = (struct corner){planned.plan->phases[PL_PHASE_MICRO].bytes,
                            pl_program_micro_seconds(planned.program, &speed)};
     pl_planned_finish(&planned);
@@ -46,18 +46,18 @@ static uint32_t next_corner(const struct corner *all, uint32_t from) {
     return best;
 }
 
-pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_job *job, const struct pl_model *m,
-                      const struct pl_traits *traits, struct pl_diag *d) {
+pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_diag *d) {
     struct corner all[PL_RECOMPUTE_OFFLOAD];
-    uint32_t frozen = job->freeze_layers < m->layers ? job->freeze_layers : (uint32_t)m->layers;
-    *l = (struct pl_ladder){.levels = {job->gradient_checkpointing},
+    const uint32_t layers = (uint32_t)q->model->layers;
+    const uint32_t frozen = (uint32_t)pl_u64_min(q->job->freeze_layers, layers);
+    *l = (struct pl_ladder){.levels = {pl_question_level(q)},
                             .n_levels = 1,
                             .first_layer = frozen,
-                            .layers = (uint32_t)m->layers - frozen};
-    if (job->gradient_checkpointing != PL_RECOMPUTE_AUTO) return PL_ERR_OK;
+                            .layers = layers - frozen};
+    if (l->levels[0] != PL_RECOMPUTE_AUTO) return PL_ERR_OK;
     uint32_t at = PL_RECOMPUTE_NONE;
     for (uint32_t i = 0; i < PL_RECOMPUTE_OFFLOAD; i++) {
-        PL_TRY(measure(job, m, traits, i, &all[i], d));
+        PL_TRY(measure(q, i, &all[i], d));
         if (all[i].seconds < all[at].seconds) at = i;
     }
     for (l->n_levels = 0; at != PL_RECOMPUTE_OFFLOAD; at = next_corner(all, at))

@@ -1,7 +1,8 @@
 /* ladder.h - the mixes of recomputation levels that are worth choosing, in one order.
  *
- * In: a job.  Out: rungs; each takes more time than the one below it and needs fewer bytes, but for
- * whole levels, which rebuild the last layer at the peak itself and may save nothing by it.
+ * In: a question.  Out: rungs; each takes more time than the one below it and needs fewer
+ * bytes, but for whole levels, which rebuild the last layer at the peak itself and may save nothing
+ * by it.
  * From the plain levels those remain that no other level, and no mix of two others, beats in bytes
  * and in time: the lower convex hull, of planned bytes against seconds. Between two neighbours on
  * it the first k layers are at the heavier one, the rest at the lighter: the backward pass reaches
@@ -13,7 +14,7 @@
 #ifndef PL_ESTIMATOR_AUTOBATCH_LADDER_H
 #define PL_ESTIMATOR_AUTOBATCH_LADDER_H
 
-#include "estimator/plan/planned.h"
+#include "estimator/plan/question.h"
 
 /* Tokens that levels and chunks are compared at: so many that their own bytes are what counts. */
 #define PL_LADDER_TOKENS 4096
@@ -26,9 +27,8 @@ struct pl_ladder {
 
 /* The batch that those tokens make up. */
 uint32_t pl_ladder_batch(const struct pl_job *job);
-/* The ladder of one rung where the job names its level. */
-pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_job *job, const struct pl_model *m,
-                      const struct pl_traits *traits, struct pl_diag *d);
+/* The ladder of one rung where the level is not open. */
+pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_diag *d);
 uint32_t pl_ladder_rungs(const struct pl_ladder *l);                /* at least 1 */
 uint32_t pl_ladder_value(const struct pl_ladder *l, uint32_t rung); /* PL_RECOMPUTE_* */
 

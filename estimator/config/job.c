@@ -367,6 +367,18 @@ bool pl_job_names_adapter(const struct pl_job *job) {
     return job->adapter_path || job->given[PL_KEY_lora_r] || job->given[PL_KEY_lora_target_modules];
 }
 
+void pl_job_set_inference(struct pl_job *job) {
+    bool quantised = job->given[PL_KEY_quant_type] || job->given[PL_KEY_double_quant] ||
+                     job->given[PL_KEY_quantize_head];
+    job->inference = true;
+    if (job->mode == PL_UNSET_U32)
+        job->mode = quantised                   ? PL_MODE_QLORA
+                    : pl_job_names_adapter(job) ? PL_MODE_LORA
+                                                : PL_MODE_FULL;
+    else if (pl_mode_adapts(job->mode))
+        job->given[PL_KEY_lora_r] = true; /* the adapter that the job of a file trains */
+}
+
 double pl_job_lora_scale(const struct pl_job *job) {
     double r = job->lora_r;
     double alpha = isnan(job->lora_alpha) ? 2 * r : job->lora_alpha;

@@ -167,6 +167,9 @@ pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint
                     struct pl_diag *d);
 /* `inference`: whether an adapter is named, which is then applied without merging it. */
 bool pl_job_names_adapter(const struct pl_job *job);
+/* `--mode inference`, which is no mode of a job: to generate with the weights, and with adapters
+ * where one is named. After all keys are set. */
+void pl_job_set_inference(struct pl_job *job);
 /* Every default, no file: the start of `estimate-vram MODEL --flags`. `mode` may stay unset. */
 pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d);
 /* Sets one key from text; value as in YAML. */

@@ -28,34 +28,27 @@ static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
                                        .save = true,
                                        .stretch = PL_MERGE_STRETCH};
     struct pl_planned merge = {0};
-    if (!e->job->save_merged || e->job->inference || !pl_mode_adapts(e->job->mode))
+    if (!e->q->job->save_merged || e->q->job->inference || !pl_mode_adapts(e->q->job->mode))
         return PL_ERR_OK;
-    pl_err err = pl_program_create_merge(e->model, &shape, &traits, &merge.program, d);
+    pl_err err = pl_program_create_merge(e->q->model, &shape, &traits, &merge.program, d);
     if (err == PL_ERR_OK) err = pl_plan_create(merge.program, &merge.plan, d);
     if (err == PL_ERR_OK) e->merged_export_bytes = merge.plan->arena_bytes;
     pl_planned_finish(&merge);
     return err;
 }
 
-pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const struct pl_model *m,
-                        const struct pl_traits *traits, const struct pl_budget *budget,
-                        uint32_t batch_size, uint32_t recommended, struct pl_planned *made,
+pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
                         struct pl_diag *d) {
-    struct pl_planned none = {0};
-    *e = (struct pl_estimate){.job = job,
-                              .model = m,
-                              .budget = *budget,
-                              .batch_size = batch_size,
-                              .recommended_batch_size = recommended,
-                              .gradient_accumulation = pl_job_accumulation(job, batch_size),
-                              .param_count = pl_model_param_count(m)};
-    PL_TRY(pl_planned_init_from(&e->planned, made ? made : &none, job, m, traits, batch_size, d));
+    *e = (struct pl_estimate){.q = q,
+                              .gradient_accumulation = pl_job_accumulation(q->job, q->batch_size),
+                              .param_count = pl_model_param_count(q->model)};
+    PL_TRY(pl_question_plan(q, made, &e->planned, d));
     e->trainable_param_count = trainable_params(e->planned.program);
-    e->verdict = pl_gate_judge(e->planned.plan, job, m, budget);
+    e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(plan_merged_export(e, d));
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN)
         return PL_ERR_OK;
-    return pl_gate_remedies(job, e->planned.plan, budget, e->remedies, &e->n_remedies, d);
+    return pl_gate_remedies(q, e->planned.plan, e->remedies, &e->n_remedies, d);
 }
 
 void pl_estimate_finish(struct pl_estimate *e) {
@@ -66,7 +59,7 @@ void pl_estimate_finish(struct pl_estimate *e) {
 static const char *mode_name(const struct pl_estimate *e) {
     static const char *const names[] = {
         [PL_MODE_FULL] = "full", [PL_MODE_LORA] = "lora", [PL_MODE_QLORA] = "qlora"};
-    return e->job->inference ? "inference" : names[e->job->mode];
+    return e->q->job->inference ? "inference" : names[e->q->job->mode];
 }
 
 static double gb(uint64_t bytes) {
@@ -90,7 +83,8 @@ static void add_params(struct pl_text *out, uint64_t n) {
 void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out) {
     pl_text_addf(out, "VRAM estimate (%s, ", mode_name(e));
     add_params(out, e->param_count);
-    pl_text_addf(out, " params, batch=%u, seq=%u): total=", e->batch_size, e->job->max_seq_length);
+    pl_text_addf(out, " params, batch=%u, seq=%u): total=", e->q->batch_size,
+                 e->q->job->max_seq_length);
     add_gb(out, e->verdict.needed_bytes);
 }
 
@@ -160,12 +154,12 @@ static void add_ledger(const struct pl_estimate *e, const struct style *s, unsig
         ledger_row(out, s, pl_category_name(c), plan->ledger[c], total, columns);
     ledger_row(out, s, "alignment", plan->alignment_bytes, total, columns);
     ledger_row(out, s, "fragmentation", plan->fragmentation_bytes, total, columns);
-    ledger_row(out, s, "context", e->budget.context_bytes, total, columns);
+    ledger_row(out, s, "context", e->q->budget.context_bytes, total, columns);
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], job[PL_BYTES_TEXT], batch[PL_BYTES_TEXT];
     pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
                  pl_bytes_text(total, size), pl_count_text(total, exact), s->off,
                  pl_bytes_text(plan->job_bytes, job), pl_bytes_text(plan->batch_bytes, batch));
-    add_doubt(&e->budget, out);
+    add_doubt(&e->q->budget, out);
     add_host(plan, out);
 }
 
@@ -190,21 +184,22 @@ static void add_verdict(const struct pl_estimate *e, const struct style *s, stru
         pl_text_addf(out,
                      "  verdict: %sno%s - mode: full would train %.3f billion parameters on the "
                      "device alone, full_ft_ceiling_billions is %g\n",
-                     s->bad, s->off, v->params_billions, e->job->full_ft_ceiling_billions);
+                     s->bad, s->off, v->params_billions, e->q->job->full_ft_ceiling_billions);
         return;
     }
-    if (!e->budget.known) {
+    if (!e->q->budget.known) {
         pl_text_add(out, "  verdict: unknown - no budget was named (--vram-gb N, --vram 16GiB)\n");
         return;
     }
-    uint64_t limit = e->budget.total_bytes - (e->budget.margin_bytes < e->budget.total_bytes
-                                                  ? e->budget.margin_bytes
-                                                  : e->budget.total_bytes);
+    uint64_t limit =
+        e->q->budget.total_bytes - (e->q->budget.margin_bytes < e->q->budget.total_bytes
+                                        ? e->q->budget.margin_bytes
+                                        : e->q->budget.total_bytes);
     bool over = v->needed_bytes > limit;
     pl_text_addf(out, "  verdict: %s%s%s - %s %s, margin %s: %s %s\n",
                  v->kind == PL_VERDICT_FITS ? s->good : s->bad, pl_verdict_name(v->kind), s->off,
-                 e->budget.source, pl_bytes_text(e->budget.total_bytes, have),
-                 pl_bytes_text(e->budget.margin_bytes, margin),
+                 e->q->budget.source, pl_bytes_text(e->q->budget.total_bytes, have),
+                 pl_bytes_text(e->q->budget.margin_bytes, margin),
                  pl_bytes_text(over ? v->needed_bytes - limit : limit - v->needed_bytes, rest),
                  over ? "too much" : "to spare");
 }
@@ -230,16 +225,15 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     char trained[PL_COUNT_TEXT], all[PL_COUNT_TEXT];
     pl_text_add(out, s->bold);
     pl_estimate_add_summary(e, out);
-    pl_text_addf(out, "%s\n  %s, ", s->off, pl_family_name(e->model->family));
-    if (!e->job->inference)
+    pl_text_addf(out, "%s\n  %s, ", s->off, pl_family_name(e->q->model->family));
+    if (!e->q->job->inference)
         pl_text_addf(out, "%s of ", pl_count_text(e->trainable_param_count, trained));
     pl_text_addf(out, "%s parameters%s\n", pl_count_text(e->param_count, all),
-                 e->job->inference ? "" : " trained");
+                 e->q->job->inference ? "" : " trained");
     add_ledger(e, s, columns, out);
     add_peak(e, out);
     add_verdict(e, s, out);
-    if (e->recommended_batch_size)
-        pl_text_addf(out, "  largest batch that fits: %u\n", e->recommended_batch_size);
+    if (e->q->recommended) pl_text_addf(out, "  largest batch that fits: %u\n", e->q->recommended);
     add_remedies(e, out);
 }
 
@@ -274,8 +268,8 @@ static json_t *bytes_json(const struct pl_estimate *e) {
     put_int(&o, "arena", plan->arena_bytes);
     put_int(&o, "job_arena", plan->job_bytes);
     put_int(&o, "batch_arena", plan->batch_bytes);
-    put_int(&o, "context", e->budget.context_bytes);
-    put_int(&o, "context_doubt", e->budget.doubt_bytes);
+    put_int(&o, "context", e->q->budget.context_bytes);
+    put_int(&o, "context_doubt", e->q->budget.doubt_bytes);
     put_int(&o, "host", pl_plan_host_total(plan));
     put_int(&o, "host_pageable", pl_plan_host_bytes(plan, PL_PLACE_HOST));
     for (int c = 0; c < PL_CATEGORY_COUNT; c++)
@@ -333,14 +327,14 @@ static json_t *limits_json(const struct pl_estimate *e) {
     json_t *o = json_object();
     put_int(&o, "needed_bytes", e->verdict.needed_bytes);
     pl_json_set(&o, "full_ft_ceiling_billions",
-                e->job->mode == PL_MODE_FULL && !e->job->inference
-                    ? json_real(e->job->full_ft_ceiling_billions)
+                e->q->job->mode == PL_MODE_FULL && !e->q->job->inference
+                    ? json_real(e->q->job->full_ft_ceiling_billions)
                     : json_null());
-    if (!e->budget.known) return o;
-    put_int(&o, "budget_bytes", e->budget.total_bytes);
-    put_int(&o, "margin_bytes", e->budget.margin_bytes);
-    put_int(&o, "usable_bytes", pl_budget_usable(&e->budget));
-    pl_json_set(&o, "source", json_string(e->budget.source));
+    if (!e->q->budget.known) return o;
+    put_int(&o, "budget_bytes", e->q->budget.total_bytes);
+    put_int(&o, "margin_bytes", e->q->budget.margin_bytes);
+    put_int(&o, "usable_bytes", pl_budget_usable(&e->q->budget));
+    pl_json_set(&o, "source", json_string(e->q->budget.source));
     return o;
 }
 
@@ -357,7 +351,8 @@ static json_t *notes_json(const char *notes) {
 static void put_gigabytes(const struct pl_estimate *e, json_t **o) {
     const struct pl_plan *plan = e->planned.plan;
     const uint64_t *l = plan->ledger;
-    uint64_t overhead = e->budget.context_bytes + plan->alignment_bytes + e->budget.margin_bytes;
+    uint64_t overhead =
+        e->q->budget.context_bytes + plan->alignment_bytes + e->q->budget.margin_bytes;
     const struct {
         const char *key;
         uint64_t bytes;
@@ -371,7 +366,7 @@ static void put_gigabytes(const struct pl_estimate *e, json_t **o) {
                 {"workspace_gb", l[PL_CATEGORY_WORKSPACE]},
                 {"kv_cache_gb", l[PL_CATEGORY_KV_CACHE]},
                 {"overhead_gb", overhead},
-                {"context_gb", e->budget.context_bytes},
+                {"context_gb", e->q->budget.context_bytes},
                 {"fragmentation_gb", plan->fragmentation_bytes},
                 {"host_ram_gb", pl_plan_host_total(plan)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -383,20 +378,21 @@ static void put_inputs(const struct pl_estimate *e, json_t **o) {
     put_int(o, "param_count", e->param_count);
     put_int(o, "trainable_param_count", e->trainable_param_count);
     pl_json_set(o, "mode", json_string(mode_name(e)));
-    put_int(o, "batch_size", e->batch_size);
+    put_int(o, "batch_size", e->q->batch_size);
     put_int(o, "gradient_accumulation", e->gradient_accumulation);
-    put_int(o, "max_seq_length", e->job->max_seq_length);
+    put_int(o, "max_seq_length", e->q->job->max_seq_length);
     const struct pl_targets *adapted = &e->planned.program->shape.lora_targets;
     pl_json_set(o, "lora_r",
-                adapted->rows | adapted->once ? json_integer(e->job->lora_r) : json_null());
+                adapted->rows | adapted->once ? json_integer(e->q->job->lora_r) : json_null());
 }
 
 static void put_verdict(const struct pl_estimate *e, json_t **o) {
     bool fits = e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_TIGHT;
     bool known = e->verdict.kind != PL_VERDICT_UNKNOWN;
     pl_json_set(o, "recommended_batch_size",
-                e->recommended_batch_size ? json_integer(e->recommended_batch_size) : json_null());
-    pl_json_set(o, "vram_gb", e->budget.known ? json_real(gb(e->budget.total_bytes)) : json_null());
+                e->q->recommended ? json_integer(e->q->recommended) : json_null());
+    pl_json_set(o, "vram_gb",
+                e->q->budget.known ? json_real(gb(e->q->budget.total_bytes)) : json_null());
     pl_json_set(o, "verdict", json_string(pl_verdict_name(e->verdict.kind)));
     pl_json_set(o, "fits", known ? json_boolean(fits) : json_null());
     pl_json_set(o, "limits", limits_json(e));

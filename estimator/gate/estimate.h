@@ -8,24 +8,18 @@
 #include <jansson.h>
 
 struct pl_estimate {
-    const struct pl_job *job;     /* borrowed */
-    const struct pl_model *model; /* borrowed */
-    struct pl_planned planned;    /* at batch_size */
-    struct pl_budget budget;
+    const struct pl_question *q; /* borrowed */
+    struct pl_planned planned;
     struct pl_verdict verdict;
     struct pl_remedy remedies[PL_MAX_REMEDIES]; /* when it does not fit */
     uint32_t n_remedies;
-    uint32_t batch_size, recommended_batch_size; /* recommended 0: unknown or none fits */
     uint64_t gradient_accumulation;
     uint64_t merged_export_bytes; /* of the host, once the arenas are gone; 0: save_merged is off */
     uint64_t param_count, trainable_param_count;
 };
 
-/* Plans at batch_size and judges. recommended: 0 = not searched. made: a plan that may be the one
- * at batch_size, as a search leaves it ({0} or NULL: none); {0} afterwards. */
-pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_job *job, const struct pl_model *m,
-                        const struct pl_traits *traits, const struct pl_budget *budget,
-                        uint32_t batch_size, uint32_t recommended, struct pl_planned *made,
+/* Plans and judges what was decided. made: as for pl_question_plan. */
+pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
                         struct pl_diag *d);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 

@@ -9,9 +9,10 @@ const char *pl_verdict_name(enum pl_verdict_kind k) {
     return verdict_names[k];
 }
 
-struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job *job,
-                                const struct pl_model *m, const struct pl_budget *budget) {
-    uint64_t params = pl_model_param_count(m);
+struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q) {
+    const struct pl_job *job = q->job;
+    const struct pl_budget *budget = &q->budget;
+    uint64_t params = pl_model_param_count(q->model);
     struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
                            .params_billions = (double)params / 1e9};
@@ -30,8 +31,8 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job 
     return v;
 }
 
-pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_job *job,
-                     const struct pl_budget *budget, struct pl_diag *d) {
+pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d) {
+    const struct pl_budget *budget = &q->budget;
     char need[PL_BYTES_TEXT], total[PL_BYTES_TEXT], margin[PL_BYTES_TEXT];
     if (v->kind != PL_VERDICT_NO) return PL_ERR_OK;
     if (v->over_ceiling)
@@ -39,7 +40,7 @@ pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_job *job,
                            "mode: full would train %.3f billion parameters on the device alone, "
                            "the ceiling is %g "
                            "(full_ft_ceiling_billions)",
-                           v->params_billions, job->full_ft_ceiling_billions);
+                           v->params_billions, q->job->full_ft_ceiling_billions);
     return pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "the job needs %s (%llu bytes), %s is %s, margin %s",
                        pl_bytes_text(v->needed_bytes, need), (unsigned long long)v->needed_bytes,
                        budget->source, pl_bytes_text(budget->total_bytes, total),

@@ -1,7 +1,7 @@
 /* gate.h - may this job start? Decided on the plan, before a device is opened.
  *
- * In: job, model, plan, budget.  Out: a verdict, and remedies priced by planning each of them.
- * Needs: base, config, model, card, plan. No I/O.
+ * In: a question and its plan.  Out: a verdict, and remedies priced by planning each of them.
+ * Needs: plan. No I/O.
  *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
  *       reserved; `tight` that it does not, and yet arena + context - doubt <= total
  *   G2  a full fine-tune above full_ft_ceiling_billions is refused whatever the memory, unless
@@ -10,8 +10,7 @@
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
 
-#include "estimator/card/budget.h"
-#include "estimator/plan/planned.h"
+#include "estimator/plan/question.h"
 
 enum pl_verdict_kind { PL_VERDICT_FITS, PL_VERDICT_TIGHT, PL_VERDICT_NO, PL_VERDICT_UNKNOWN };
 const char *pl_verdict_name(enum pl_verdict_kind k); /* "fits", "tight", "no", "unknown" */
@@ -22,11 +21,9 @@ struct pl_verdict {
     bool over_ceiling;      /* G2 */
     double params_billions; /* exact count / 1e9 */
 };
-struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_job *job,
-                                const struct pl_model *m, const struct pl_budget *budget);
+struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
 /* The verdict as an error: OK for fits, tight and unknown. */
-pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_job *job,
-                     const struct pl_budget *budget, struct pl_diag *d);
+pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d);
 
 struct pl_remedy {
     char change[160];     /* "gradient_checkpointing: full" */
@@ -36,11 +33,10 @@ struct pl_remedy {
     bool fits;
 };
 #define PL_MAX_REMEDIES 28
-/* What would help `job`, of which `plan` is the plan. Fitting ones first, each group in order of
- * how little it changes what is learnt. When none fits alone, the last row combines what is needed.
+/* What would help a question, of which `plan` is the plan. Fitting ones first, each group in order
+ * of how little it changes what is learnt. When none fits alone, the last row combines what is needed.
  */
-pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
-                        const struct pl_budget *budget, struct pl_remedy out[PL_MAX_REMEDIES],
-                        uint32_t *n, struct pl_diag *d);
+pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
+                        struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d);
 
 #endif

@@ -43,7 +43,7 @@ enum pl_provenance pl_context_provenance(const struct pl_budget *b) {
 
 static void assume_context(const struct pl_estimate *e, struct pl_text *out) {
     char bytes[PL_BYTES_TEXT], doubt[PL_BYTES_TEXT];
-    const struct pl_budget *b = &e->budget;
+    const struct pl_budget *b = &e->q->budget;
     if (!b->context_bytes)
         pl_text_add(out, "no driver context: the back-end keeps none in the budget\n");
     else if (b->doubt_bytes)
@@ -59,10 +59,10 @@ void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
     char text[PL_BYTES_TEXT];
     const struct pl_program *p = e->planned.program;
     pl_text_addf(out,
-                 e->job->inference
+                 e->q->job->inference
                      ? "every sequence may become full: %u of %u tokens, prompt and answer\n"
                      : "every micro-batch may be full: %u samples of %u tokens, no padding\n",
-                 e->batch_size, e->job->max_seq_length);
+                 e->q->batch_size, e->q->job->max_seq_length);
     pl_text_addf(out, "scratch of the %s back-end", back_ends[p->traits.backend]);
     if (p->traits.backend == PL_BACKEND_CUDA)
         pl_text_addf(out, ", compute capability %u.%u\n", p->traits.sm / 10, p->traits.sm % 10);
@@ -71,25 +71,25 @@ void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
     if (p->shape.base_bf16)
         pl_text_add(out, "frozen weights are held in bf16, and computed with in fp32\n");
     assume_context(e, out);
-    if (e->budget.known) pl_text_add(out, "nothing else uses the memory of the budget\n");
+    if (e->q->budget.known) pl_text_add(out, "nothing else uses the memory of the budget\n");
     uint64_t host = pl_plan_host_total(e->planned.plan);
     if (host > p->traits.pinned_bytes)
         pl_text_addf(out, "the machine has %s of memory to spare for what is offloaded\n",
                      pl_bytes_text(host, text));
-    if (e->job->max_seq_length > e->model->max_positions)
+    if (e->q->job->max_seq_length > e->q->model->max_positions)
         pl_text_addf(out, "%u tokens go beyond the %llu positions of the model's config.json\n",
-                     e->job->max_seq_length, (unsigned long long)e->model->max_positions);
-    if (e->job->batch_size == PL_AUTO)
-        pl_text_addf(out, "batch_size: auto is taken as %u\n", e->batch_size);
+                     e->q->job->max_seq_length, (unsigned long long)e->q->model->max_positions);
+    if (e->q->job->batch_size == PL_AUTO)
+        pl_text_addf(out, "batch_size: auto is taken as %u\n", e->q->batch_size);
 }
 
 json_t *pl_estimate_provenance_json(const struct pl_estimate *e) {
     const char *budget =
-        e->budget.known ? pl_provenance_name(pl_budget_provenance(&e->budget)) : NULL;
-    bool margin_given = e->job->given[PL_KEY_vram_margin];
+        e->q->budget.known ? pl_provenance_name(pl_budget_provenance(&e->q->budget)) : NULL;
+    bool margin_given = e->q->job->given[PL_KEY_vram_margin];
     return json_pack(
         "{s:s, s:s, s:s?, s:s}", "arena", pl_provenance_name(PL_PROVENANCE_PLANNED), "context",
-        pl_provenance_name(pl_context_provenance(&e->budget)), "budget", budget, "margin",
+        pl_provenance_name(pl_context_provenance(&e->q->budget)), "budget", budget, "margin",
         pl_provenance_name(margin_given ? PL_PROVENANCE_USER : PL_PROVENANCE_PROFILED));
 }
 

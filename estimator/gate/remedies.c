@@ -8,202 +8,196 @@
 #include <stdio.h>
 #include <string.h>
 
-struct trial { /* a job under change; strings and lists stay borrowed from the user's job */
-    struct pl_job job;
-    uint32_t batch_size;
-    const struct pl_model *m;
-    const struct pl_traits *traits;
-};
-
 /* Applies one change and describes it; false when it does not apply. */
-typedef bool (*remedy_fn)(struct trial *t, char *text, size_t size);
+typedef bool (*remedy_fn)(struct pl_variant *v, char *text, size_t size);
 
 /* A level that rebuilds more than the job does and less than `full`; mixes are between two. */
-static bool recompute_at(struct trial *t, uint32_t level, char *text, size_t size) {
+static bool recompute_at(struct pl_variant *v, uint32_t level, char *text, size_t size) {
     struct pl_text word = {0};
-    const uint32_t now = t->job.gradient_checkpointing;
+    const uint32_t now = pl_question_level(&v->q);
     bool both =
         now == PL_RECOMPUTE_MLP && level == PL_RECOMPUTE_ATTENTION; /* neither in the other */
-    if (now >= level || both || t->job.inference) return false;
-    t->job.gradient_checkpointing = level;
+    if (now >= level || both || v->job.inference) return false;
+    v->job.gradient_checkpointing = level;
     pl_recompute_print(level, &word);
     snprintf(text, size, "gradient_checkpointing: %s", pl_text_str(&word));
     pl_text_finish(&word);
     return true;
 }
 
-static bool recompute_light(struct trial *t, char *text, size_t size) {
-    return recompute_at(t, PL_RECOMPUTE_LIGHT, text, size);
+static bool recompute_light(struct pl_variant *v, char *text, size_t size) {
+    return recompute_at(v, PL_RECOMPUTE_LIGHT, text, size);
 }
 
-static bool recompute_attention(struct trial *t, char *text, size_t size) {
-    return recompute_at(t, PL_RECOMPUTE_ATTENTION, text, size);
+static bool recompute_attention(struct pl_variant *v, char *text, size_t size) {
+    return recompute_at(v, PL_RECOMPUTE_ATTENTION, text, size);
 }
 
-static bool recompute_mlp(struct trial *t, char *text, size_t size) {
-    return recompute_at(t, PL_RECOMPUTE_MLP, text, size);
+static bool recompute_mlp(struct pl_variant *v, char *text, size_t size) {
+    return recompute_at(v, PL_RECOMPUTE_MLP, text, size);
 }
 
-static bool recompute_all(struct trial *t, char *text, size_t size) {
-    if (t->job.gradient_checkpointing == PL_RECOMPUTE_FULL ||
-        t->job.gradient_checkpointing == PL_RECOMPUTE_OFFLOAD)
-        return false;
-    t->job.gradient_checkpointing = PL_RECOMPUTE_FULL;
+static bool recompute_all(struct pl_variant *v, char *text, size_t size) {
+    const uint32_t now = pl_question_level(&v->q);
+    if (now == PL_RECOMPUTE_FULL || now == PL_RECOMPUTE_OFFLOAD) return false;
+    v->job.gradient_checkpointing = PL_RECOMPUTE_FULL;
     snprintf(text, size, "gradient_checkpointing: full");
     return true;
 }
 
-static bool chunk_loss(struct trial *t, char *text, size_t size) {
-    const enum pl_dtype dtype = t->job.dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
-    const uint64_t tokens = (uint64_t)t->batch_size * t->job.max_seq_length;
-    const uint64_t now = t->job.loss_chunk_tokens;
-    if (now == PL_AUTO || (now && now <= pl_program_auto_chunk(t->m, dtype, tokens))) return false;
-    t->job.loss_chunk_tokens = PL_AUTO;
+static bool chunk_loss(struct pl_variant *v, char *text, size_t size) {
+    const enum pl_dtype dtype = v->job.dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const uint64_t tokens = (uint64_t)v->q.batch_size * v->job.max_seq_length;
+    const uint64_t now = pl_question_chunk(&v->q);
+    if (now == PL_AUTO || (now && now <= pl_program_auto_chunk(v->q.model, dtype, tokens)))
+        return false;
+    v->job.loss_chunk_tokens = v->q.loss_chunk_tokens = PL_AUTO;
     snprintf(text, size, "loss_chunk_tokens: auto");
     return true;
 }
 
-static bool smaller_batch(struct trial *t, uint32_t to, char *text, size_t size) {
-    if (t->batch_size <= to || to == 0) return false;
-    t->batch_size = to;
+static bool smaller_batch(struct pl_variant *v, uint32_t to, char *text, size_t size) {
+    if (v->q.batch_size <= to || to == 0) return false;
+    v->q.batch_size = to;
     snprintf(text, size, "batch_size: %u%s", to,
-             t->job.inference ? "" : " (global_batch_size keeps the step the same)");
+             v->job.inference ? "" : " (global_batch_size keeps the step the same)");
     return true;
 }
 
-static bool half_batch(struct trial *t, char *text, size_t size) {
-    return t->batch_size > 2 && smaller_batch(t, t->batch_size / 2, text, size);
+static bool half_batch(struct pl_variant *v, char *text, size_t size) {
+    return v->q.batch_size > 2 && smaller_batch(v, v->q.batch_size / 2, text, size);
 }
 
-static bool batch_of_one(struct trial *t, char *text, size_t size) {
-    return smaller_batch(t, 1, text, size);
+static bool batch_of_one(struct pl_variant *v, char *text, size_t size) {
+    return smaller_batch(v, 1, text, size);
 }
 
-static bool offload_kept(struct trial *t, char *text, size_t size) {
-    if (t->job.gradient_checkpointing == PL_RECOMPUTE_OFFLOAD || t->job.inference) return false;
-    t->job.gradient_checkpointing = PL_RECOMPUTE_OFFLOAD;
+static bool offload_kept(struct pl_variant *v, char *text, size_t size) {
+    if (pl_question_level(&v->q) == PL_RECOMPUTE_OFFLOAD || v->job.inference) return false;
+    v->job.gradient_checkpointing = PL_RECOMPUTE_OFFLOAD;
     snprintf(text, size, "gradient_checkpointing: offload");
     return true;
 }
 
 /* Weights of the model itself are trained, all or a few. */
-static bool trains_weights(const struct trial *t) {
-    if (t->job.inference) return false;
-    return t->job.mode == PL_MODE_FULL || t->job.lora_modules_to_save.n > 0;
+static bool trains_weights(const struct pl_variant *v) {
+    if (v->job.inference) return false;
+    return v->job.mode == PL_MODE_FULL || v->job.lora_modules_to_save.n > 0;
 }
 
 /* States of adapters are too few to be worth their copies. */
-static bool offload_states(struct trial *t, char *text, size_t size) {
-    if (!trains_weights(t) || pl_job_offload(&t->job) != PL_OFFLOAD_NONE) return false;
-    t->job.offload = PL_OFFLOAD_OPTIMIZER;
+static bool offload_states(struct pl_variant *v, char *text, size_t size) {
+    if (!trains_weights(v) || pl_job_offload(&v->job) != PL_OFFLOAD_NONE) return false;
+    v->job.offload = PL_OFFLOAD_OPTIMIZER;
     snprintf(text, size, "offload: optimizer");
     return true;
 }
 
-static bool offload_all(struct trial *t, char *text, size_t size) {
-    if (t->job.inference || pl_job_offload(&t->job) == PL_OFFLOAD_WEIGHTS) return false;
-    bool full = t->job.mode == PL_MODE_FULL;
+static bool offload_all(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.inference || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS) return false;
+    bool full = v->job.mode == PL_MODE_FULL;
     if (full)
-        t->job.full_ft_offload = true;
+        v->job.full_ft_offload = true;
     else
-        t->job.offload = PL_OFFLOAD_WEIGHTS;
+        v->job.offload = PL_OFFLOAD_WEIGHTS;
     snprintf(text, size, full ? "full_ft_offload: true" : "offload: weights");
     return true;
 }
 
-static bool embedding_on_host(struct trial *t, char *text, size_t size) {
-    if (t->job.embedding_device == PL_EMBEDDING_HOST || t->m->tied ||
-        pl_job_trains_embedding(&t->job) || pl_job_offload(&t->job) == PL_OFFLOAD_WEIGHTS)
+static bool embedding_on_host(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.embedding_device == PL_EMBEDDING_HOST || v->q.model->tied ||
+        pl_job_trains_embedding(&v->job) || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
         return false;
-    t->job.embedding_device = PL_EMBEDDING_HOST;
+    v->job.embedding_device = PL_EMBEDDING_HOST;
     snprintf(text, size, "embedding_device: host");
     return true;
 }
 
-static bool bf16_gradients(struct trial *t, char *text, size_t size) {
-    if (!trains_weights(t) || t->job.dtype != PL_JOB_DTYPE_BF16 ||
-        t->job.gradient_dtype == PL_GRADIENT_BF16)
+static bool bf16_gradients(struct pl_variant *v, char *text, size_t size) {
+    if (!trains_weights(v) || v->job.dtype != PL_JOB_DTYPE_BF16 ||
+        v->job.gradient_dtype == PL_GRADIENT_BF16)
         return false;
-    t->job.gradient_dtype = PL_GRADIENT_BF16;
+    v->job.gradient_dtype = PL_GRADIENT_BF16;
     snprintf(text, size, "gradient_dtype: bf16");
     return true;
 }
 
 /* Rounds the weights of an fp32 checkpoint; of a bf16 one, back from `base_dtype: fp32`. */
-static bool bf16_base(struct trial *t, char *text, size_t size) {
-    if (t->job.dtype == PL_JOB_DTYPE_BF16 || !pl_job_base_may_be_bf16(&t->job, t->traits) ||
-        pl_job_base_is_bf16(&t->job, t->m, t->traits))
+static bool bf16_base(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.dtype == PL_JOB_DTYPE_BF16 || !pl_job_base_may_be_bf16(&v->job, &v->q.traits) ||
+        pl_job_base_is_bf16(&v->job, v->q.model, &v->q.traits))
         return false;
-    t->job.base_dtype = PL_BASE_BF16;
+    v->job.base_dtype = PL_BASE_BF16;
     snprintf(text, size, "base_dtype: bf16");
     return true;
 }
 
-static bool bf16_storage(struct trial *t, char *text, size_t size) {
-    bool given = t->job.given[PL_KEY_base_dtype];
-    if (t->job.dtype == PL_JOB_DTYPE_BF16) return false;
-    t->job.dtype = PL_JOB_DTYPE_BF16;
-    t->job.base_dtype = PL_BASE_AUTO;
+static bool bf16_storage(struct pl_variant *v, char *text, size_t size) {
+    bool given = v->job.given[PL_KEY_base_dtype];
+    if (v->job.dtype == PL_JOB_DTYPE_BF16) return false;
+    v->job.dtype = PL_JOB_DTYPE_BF16;
+    v->job.base_dtype = PL_BASE_AUTO;
     snprintf(text, size, "dtype: bf16%s", given ? ", base_dtype: auto" : "");
     return true;
 }
 
-static bool no_master(struct trial *t, char *text, size_t size) {
-    if (!trains_weights(t) || t->job.dtype != PL_JOB_DTYPE_BF16 ||
-        t->job.master_weights == PL_TRI_FALSE)
+static bool no_master(struct pl_variant *v, char *text, size_t size) {
+    if (!trains_weights(v) || v->job.dtype != PL_JOB_DTYPE_BF16 ||
+        v->job.master_weights == PL_TRI_FALSE)
         return false;
-    t->job.master_weights = PL_TRI_FALSE;
+    v->job.master_weights = PL_TRI_FALSE;
     snprintf(text, size, "master_weights: false");
     return true;
 }
 
-static bool half_length(struct trial *t, char *text, size_t size) {
-    if (t->job.max_seq_length < 4) return false;
-    t->job.max_seq_length /= 2;
-    snprintf(text, size, "max_seq_length: %u", t->job.max_seq_length);
+static bool half_length(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.max_seq_length < 4) return false;
+    v->job.max_seq_length /= 2;
+    snprintf(text, size, "max_seq_length: %u", v->job.max_seq_length);
     return true;
 }
 
-static bool half_rank(struct trial *t, char *text, size_t size) {
-    if (!pl_mode_adapts(t->job.mode) || t->job.inference || t->job.lora_r < 8) return false;
-    t->job.lora_r /= 2;
-    snprintf(text, size, "lora_r: %u", t->job.lora_r);
+static bool half_rank(struct pl_variant *v, char *text, size_t size) {
+    if (!pl_mode_adapts(v->job.mode) || v->job.inference || v->job.lora_r < 8) return false;
+    v->job.lora_r /= 2;
+    snprintf(text, size, "lora_r: %u", v->job.lora_r);
     return true;
 }
 
-static bool adapters_alone(struct trial *t, char *text, size_t size) {
-    if (t->job.lora_modules_to_save.n == 0 || t->job.inference) return false;
-    t->job.lora_modules_to_save.n = 0; /* the trial's own count; the names stay the job's */
+static bool adapters_alone(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.lora_modules_to_save.n == 0 || v->job.inference) return false;
+    v->job.lora_modules_to_save.n = 0; /* the copy's own count; the names stay the job's */
     snprintf(text, size, "lora_modules_to_save: []");
     return true;
 }
 
-static bool freeze_half(struct trial *t, char *text, size_t size) {
-    if (t->job.mode != PL_MODE_FULL || t->job.freeze_layers >= t->m->layers / 2) return false;
-    t->job.freeze_layers = (uint32_t)(t->m->layers / 2);
-    snprintf(text, size, "freeze_layers: %u", t->job.freeze_layers);
+static bool freeze_half(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.mode != PL_MODE_FULL || v->job.freeze_layers >= v->q.model->layers / 2) return false;
+    v->job.freeze_layers = (uint32_t)(v->q.model->layers / 2);
+    snprintf(text, size, "freeze_layers: %u", v->job.freeze_layers);
     return true;
 }
 
-static bool small_states(struct trial *t, char *text, size_t size) {
-    const uint32_t lighter = pl_optimizer_row(t->job.optimizer)->lighter;
-    if (t->job.optimizer == lighter || t->job.inference) return false;
-    t->job.optimizer = lighter;
+static bool small_states(struct pl_variant *v, char *text, size_t size) {
+    const uint32_t lighter = pl_optimizer_row(v->job.optimizer)->lighter;
+    if (v->job.optimizer == lighter || v->job.inference) return false;
+    v->job.optimizer = lighter;
     snprintf(text, size, "optimizer: %s", pl_optimizer_row(lighter)->name);
     return true;
 }
 
-static bool use_lora(struct trial *t, char *text, size_t size) {
-    if (pl_mode_adapts(t->job.mode) || t->job.inference || t->job.freeze_layers >= t->m->layers)
+static bool use_lora(struct pl_variant *v, char *text, size_t size) {
+    if (pl_mode_adapts(v->job.mode) || v->job.inference ||
+        v->job.freeze_layers >= v->q.model->layers)
         return false;
-    t->job.mode = PL_MODE_LORA;
+    v->job.mode = PL_MODE_LORA;
     snprintf(text, size, "mode: lora");
     return true;
 }
 
-static bool use_qlora(struct trial *t, char *text, size_t size) {
-    if (t->job.mode == PL_MODE_QLORA || t->job.freeze_layers >= t->m->layers) return false;
-    t->job.mode = PL_MODE_QLORA;
+static bool use_qlora(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.mode == PL_MODE_QLORA || v->job.freeze_layers >= v->q.model->layers) return false;
+    v->job.mode = PL_MODE_QLORA;
     snprintf(text, size, "mode: qlora");
     return true;
 }
@@ -249,16 +243,15 @@ _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the co
 
 /* What every row is compared with. */
 struct start {
-    struct trial trial;
-    const struct pl_budget *budget;
+    const struct pl_question *q;
     uint64_t needed_bytes;
 };
 
-static pl_err price(const struct start *from, const struct trial *t, struct pl_remedy *r,
+static pl_err price(const struct start *from, const struct pl_question *q, struct pl_remedy *r,
                     struct pl_diag *d) {
     struct pl_planned planned;
-    PL_TRY(pl_planned_init(&planned, &t->job, t->m, t->traits, t->batch_size, d));
-    struct pl_verdict v = pl_gate_judge(planned.plan, &t->job, t->m, from->budget);
+    PL_TRY(pl_question_plan(q, NULL, &planned, d));
+    struct pl_verdict v = pl_gate_judge(planned.plan, q);
     r->total_bytes = v.needed_bytes;
     r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
     r->host_bytes = pl_plan_host_bytes(planned.plan, PL_PLACE_PINNED) +
@@ -272,10 +265,11 @@ static pl_err price(const struct start *from, const struct trial *t, struct pl_r
 static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REMEDIES],
                          struct pl_diag *d) {
     for (size_t i = 0; i < N_REMEDIES; i++) {
-        struct trial t = from->trial;
+        struct pl_variant v;
+        pl_variant_of(&v, from->q);
         alone[i] = (struct pl_remedy){0};
-        if (remedies[i].apply(&t, alone[i].change, sizeof alone[i].change))
-            PL_TRY(price(from, &t, &alone[i], d));
+        if (remedies[i].apply(&v, alone[i].change, sizeof alone[i].change))
+            PL_TRY(price(from, &v.q, &alone[i], d));
     }
     return PL_ERR_OK;
 }
@@ -302,19 +296,20 @@ static bool list_taken(const bool taken[N_REMEDIES], char text[N_REMEDIES][TEXT_
 /* Adds one change after another until it fits; kept only if it does. */
 static pl_err combine(const struct start *from, const struct pl_remedy alone[N_REMEDIES],
                       struct pl_remedy *r, bool *useful, struct pl_diag *d) {
-    struct trial t = from->trial;
+    struct pl_variant v, next;
     char text[N_REMEDIES][TEXT_SIZE];
     bool taken[N_REMEDIES] = {false}, any = false;
     *useful = false;
+    pl_variant_of(&v, from->q);
     for (size_t i = 0; i < N_REMEDIES; i++) {
-        struct trial next = t;
+        pl_variant_of(&next, &v.q);
         struct pl_remedy step = alone[i]; /* as long as nothing was added before it */
         if (remedies[i].apply == half_batch || only_if_it_fits(remedies[i].apply) ||
             !remedies[i].apply(&next, text[i], sizeof text[i]))
             continue;
-        if (any) PL_TRY(price(from, &next, &step, d));
+        if (any) PL_TRY(price(from, &next.q, &step, d));
         if (step.saves_bytes <= (any ? r->saves_bytes : 0) && !step.fits) continue;
-        t = next;
+        pl_variant_of(&v, &next.q);
         *r = step;
         any = taken[i] = true;
         supersede(taken, i);
@@ -336,18 +331,9 @@ static void fitting_first(struct pl_remedy *r, uint32_t n) {
     }
 }
 
-pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
-                        const struct pl_budget *budget, struct pl_remedy out[PL_MAX_REMEDIES],
-                        uint32_t *n, struct pl_diag *d) {
-    const struct pl_program *p = plan->program;
-    const struct start from = {
-        .trial = {.job = *job,
-                  .batch_size = (uint32_t)p->shape.batch_size,
-                  .m = p->model,
-                  .traits = &p->traits},
-        .budget = budget,
-        .needed_bytes = pl_gate_judge(plan, job, p->model, budget).needed_bytes,
-    };
+pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
+                        struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d) {
+    const struct start from = {q, pl_gate_judge(plan, q).needed_bytes};
     struct pl_remedy alone[N_REMEDIES];
     bool any_fits = false;
     *n = 0;
@@ -358,7 +344,7 @@ pl_err pl_gate_remedies(const struct pl_job *job, const struct pl_plan *plan,
         any_fits |= alone[i].fits;
         out[(*n)++] = alone[i];
     }
-    if (!any_fits && budget->known) {
+    if (!any_fits && q->budget.known) {
         bool useful;
         PL_TRY(combine(&from, alone, &out[*n], &useful, d));
         if (useful) (*n)++;

@@ -25,13 +25,11 @@ static uint64_t expected_nodes(const struct pl_preflight *pf) {
 }
 
 static void judge(struct pl_preflight *pf) {
-    pf->estimate.budget = pf->budget;
-    pf->estimate.verdict =
-        pl_gate_judge(pf->estimate.planned.plan, pf->job, &pf->model, &pf->budget);
+    pf->estimate.verdict = pl_gate_judge(pf->estimate.planned.plan, &pf->q);
 }
 
 void pl_graphs_grant(struct pl_preflight *pf) {
-    struct pl_budget *b = &pf->budget;
+    struct pl_budget *b = &pf->q.budget;
     b->context_bytes -= pf->graph_bytes;
     pf->graph_bytes = 0;
     judge(pf);

@@ -10,7 +10,7 @@
 
 #include "runtime/train/train.h"
 
-/* Judges the plan against pf->budget, then grants pf->graph_bytes; again when the context has
+/* Judges the plan against pf->q.budget, then grants pf->graph_bytes; again when the context has
  * moved, in which an earlier grant is contained. */
 void pl_graphs_grant(struct pl_preflight *pf);
 

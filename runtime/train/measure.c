@@ -27,8 +27,8 @@ static pl_err refuse(struct pl_run *r, const struct pl_diag *refusal, struct pl_
         d, refusal->err,
         "the line `context` moved from %s (predicted: %s) to %s (measured, %llu bytes): %s",
         pl_bytes_text(r->pf->context.bytes, predicted), r->pf->context.source,
-        pl_bytes_text(r->pf->budget.context_bytes, measured),
-        (unsigned long long)r->pf->budget.context_bytes, refusal->message);
+        pl_bytes_text(r->pf->q.budget.context_bytes, measured),
+        (unsigned long long)r->pf->q.budget.context_bytes, refusal->message);
 }
 
 pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d) {
@@ -36,17 +36,17 @@ pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d) {
     if (!pl_device_is_cuda(r->job->device)) return PL_ERR_OK;
     r->opened_bytes = process_bytes(r);
     if (r->opened_bytes) {
-        pf->budget.context_bytes = r->opened_bytes + pf->context.growth_bytes;
-        pf->budget.doubt_bytes = 0;
+        pf->q.budget.context_bytes = r->opened_bytes + pf->context.growth_bytes;
+        pf->q.budget.doubt_bytes = 0;
         pf->graph_bytes = 0;
     }
     pl_graphs_grant(pf);
     r->device->graphs.limit_bytes = pf->graph_bytes;
     r->device->graphs.node_bytes = pf->context.graph_node_bytes;
     r->device->budget_bytes =
-        pf->budget.total_bytes - pl_u64_min(pf->budget.total_bytes, pf->budget.context_bytes);
+        pf->q.budget.total_bytes - pl_u64_min(pf->q.budget.total_bytes, pf->q.budget.context_bytes);
     struct pl_diag refusal = {0};
-    pl_err err = pl_gate_error(&pf->estimate.verdict, r->job, &pf->budget, &refusal);
+    pl_err err = pl_gate_error(&pf->estimate.verdict, &pf->q, &refusal);
     if (err == PL_ERR_OK || r->job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;
     if (r->job->preflight == PL_PREFLIGHT_ENFORCE) return refuse(r, &refusal, d);
     fprintf(r->opt->messages, "preflight: warn - with the measured context %s\n", refusal.message);

@@ -62,8 +62,8 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
         json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o}",
                   "verdict", pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
-                  "budget_bytes", (json_int_t)r->pf->budget.total_bytes, "context_bytes",
-                  (json_int_t)r->pf->budget.context_bytes, "context_predicted_bytes",
+                  "budget_bytes", (json_int_t)r->pf->q.budget.total_bytes, "context_bytes",
+                  (json_int_t)r->pf->q.budget.context_bytes, "context_predicted_bytes",
                   (json_int_t)r->pf->context.bytes, "context_doubt_bytes",
                   (json_int_t)r->pf->context.doubt_bytes, "batch_size",
                   (json_int_t)r->job->batch_size, "gradient_accumulation_steps",
@@ -102,7 +102,7 @@ static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
 pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d) {
     struct pl_text svg = {0};
     PL_TRY(write_loss(r, d));
-    pl_svg_vram(pl_run_rung(r)->planned.plan, r->pf->budget.total_bytes, r->device->peak_bytes,
+    pl_svg_vram(pl_run_rung(r)->planned.plan, r->pf->q.budget.total_bytes, r->device->peak_bytes,
                 measured_bytes, "memory of a step", &svg);
     pl_err err = write_text(r, "vram.svg", &svg, d);
     pl_text_finish(&svg);
@@ -115,8 +115,10 @@ void pl_run_explain_oom(struct pl_run *r) {
     struct pl_text text = {0};
     struct pl_estimate e = {0};
     struct pl_rung *rung = pl_run_rung(r);
-    if (pl_estimate_init(&e, r->job, &r->pf->model, &r->pf->traits, &r->pf->budget,
-                         rung->batch_size, 0, NULL, NULL) == PL_ERR_OK) {
+    struct pl_question q = r->pf->q;
+    q.batch_size = rung->batch_size;
+    q.recommended = 0;
+    if (pl_estimate_init(&e, &q, NULL, NULL) == PL_ERR_OK) {
         pl_estimate_text(&e, r->opt->colour, 80, &text);
         pl_oom_checklist(rung->planned.plan, &r->facts, r->device->budget_bytes,
                          r->job_arena.bytes + r->batch_arena.bytes, &text);

@@ -10,8 +10,7 @@
 #include "runtime/train/graphs.h"
 #include "runtime/train/record.h"
 
-#include "estimator/api/question.h"
-#include "estimator/autobatch/autolevel.h"
+#include "estimator/api/inquiry.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 
@@ -244,16 +243,13 @@ static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const j
 
 /* batch_size: auto becomes the largest that fits beside the level and the chunk, or 1 so that the
  * refusal shows a ledger. */
-static pl_err decide_batch(struct pl_preflight *pf, uint32_t *recommended, struct pl_diag *d) {
+static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_job *job = pf->job;
     if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
-    PL_TRY(pl_autolevel_decide(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
-                               &pf->notes, d));
-    PL_TRY(pl_autobatch_solve(job, &pf->model, &pf->traits, &pf->budget, batch_limit(pf),
-                              &pf->search, d));
-    *recommended = pf->search.batch_size;
     pf->batch_was_auto = job->batch_size == PL_AUTO;
-    if (pf->batch_was_auto) job->batch_size = *recommended ? *recommended : 1;
+    pl_question_open(&pf->q, job, &pf->model);
+    PL_TRY(pl_decide(&pf->q, batch_limit(pf), &pf->search, &pf->notes, d));
+    pl_question_settle(&pf->q, job);
     return PL_ERR_OK;
 }
 
@@ -316,7 +312,7 @@ static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
     char need[PL_BYTES_TEXT];
     if (job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;
     struct pl_diag refusal = {0};
-    pl_err err = pl_gate_error(&pf->estimate.verdict, job, &pf->budget, &refusal);
+    pl_err err = pl_gate_error(&pf->estimate.verdict, &pf->q, &refusal);
     if (err == PL_ERR_OK) return PL_ERR_OK;
     if (job->preflight == PL_PREFLIGHT_ENFORCE) return pl_diag_set(d, err, "%s", refusal.message);
     pl_text_addf(&pf->notes, "preflight: warn - %s; planned %s\n", refusal.message,
@@ -330,7 +326,7 @@ static pl_err judge_host(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_plan *plan = pf->estimate.planned.plan;
     char need[PL_BYTES_TEXT], have[PL_BYTES_TEXT];
     uint64_t needed = pl_plan_host_total(plan), available;
-    bool plans_host = needed > pf->traits.pinned_bytes;
+    bool plans_host = needed > pf->q.traits.pinned_bytes;
     if (!plans_host || pf->job->device == PL_DEVICE_NULL || pf->job->preflight == PL_PREFLIGHT_OFF)
         return PL_ERR_OK;
     if (!pl_device_is_cuda(pf->job->device)) needed += plan->arena_bytes;
@@ -378,23 +374,21 @@ static void arm_host_fault(struct pl_preflight *pf) {
 }
 
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d) {
-    uint32_t recommended = 0;
     *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
     arm_host_fault(pf);
     PL_TRY(find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
-    pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context);
+    pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     PL_TRY(find_resume(pf, d));
     PL_TRY(open_data(pf, d));
     if (pf->resume_path) {
         compare_data(pf);
         compare_base(pf);
     }
-    PL_TRY(decide_batch(pf, &recommended, d));
+    PL_TRY(decide_batch(pf, d));
     PL_TRY(decide_steps(pf, d));
-    PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
-                            job->batch_size, recommended, &pf->search.planned, d));
+    PL_TRY(pl_estimate_init(&pf->estimate, &pf->q, &pf->search.planned, d));
     pl_graphs_grant(pf);
     record_decisions(pf);
     pl_forecast_init(&pf->forecast, pf, &pf->notes);
@@ -431,9 +425,9 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     take_stored_dtype(pf);
     PL_TRY(take_adapter(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));
-    pl_device_budget(job, &pf->gpu, &pf->traits, &pf->budget, &pf->context);
-    PL_TRY(pl_estimate_init(&pf->estimate, job, &pf->model, &pf->traits, &pf->budget,
-                            job->batch_size, 0, &pf->search.planned, d));
+    pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
+    pl_question_open(&pf->q, job, &pf->model);
+    PL_TRY(pl_estimate_init(&pf->estimate, &pf->q, &pf->search.planned, d));
     pl_graphs_grant(pf);
     return judge(pf, d);
 }

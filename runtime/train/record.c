@@ -69,7 +69,7 @@ static pl_err write_kernels(const struct pl_preflight *pf, struct pl_text *out, 
     struct pl_cpu_level level;
     (void)d;
     if (pl_device_is_cuda(pf->job->device))
-        pl_text_addf(out, "sm_%u", pf->traits.sm);
+        pl_text_addf(out, "sm_%u", pf->q.traits.sm);
     else if (pl_cpu_level(&level, NULL) == PL_ERR_OK)
         pl_text_add(out, level.name);
     return PL_ERR_OK;

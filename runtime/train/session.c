@@ -51,7 +51,7 @@ static const struct pl_device_ops *back_end(const struct pl_job *job) {
 }
 
 static pl_err open_device(struct pl_run *r, struct pl_diag *d) {
-    uint64_t budget = r->pf->budget.total_bytes;
+    uint64_t budget = r->pf->q.budget.total_bytes;
     PL_TRY(pl_device_open_at(back_end(r->job), pl_device_ordinal(r->job->device), r->job->threads,
                              budget, &r->device, d));
     for (uint32_t i = 0; i < r->job->debug_inject.n; i++)
@@ -99,7 +99,7 @@ static pl_err add_rung(struct pl_run *r, uint32_t batch_size, struct pl_diag *d)
     rung->batch_size = batch_size;
     struct pl_job_shape shape = r->pf->estimate.planned.program->shape;
     shape.batch_size = batch_size;
-    PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &r->pf->model, &r->pf->traits, d));
+    PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &r->pf->model, &r->pf->q.traits, d));
     PL_TRY(pl_plan_check(rung->planned.plan, d));
     if (!same_job_arenas(rung->planned.plan, r->pf->estimate.planned.plan))
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");

@@ -43,7 +43,7 @@ static void describe_owner(const struct pl_preflight *pf, struct owner *o) {
 static struct pl_memory memory_of(const struct pl_preflight *pf, const struct owner *o) {
     return (struct pl_memory){"speed.json",
                               {{"device", o->device},
-                               {"backend", backend_name(pf->traits.backend)},
+                               {"backend", backend_name(pf->q.traits.backend)},
                                {"threads", o->threads},
                                {"dtype", pl_text_str(&o->dtype)},
                                {o->kernels ? "kernels" : NULL, o->kernels}}};
@@ -128,7 +128,7 @@ static bool read_figures(const json_t *entry, const double nominal[PL_COST_COUNT
 }
 
 void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, struct pl_text *notes) {
-    const struct pl_speed speed = pl_speed_nominal(&pf->traits);
+    const struct pl_speed speed = pl_speed_nominal(&pf->q.traits);
     const struct pl_load load = load_of(pf);
     double nominal[PL_COST_COUNT];
     struct owner o;

@@ -97,7 +97,7 @@ static int stop_signal(const struct pl_run *r) {
 }
 
 static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, double seconds) {
-    const struct pl_speed speed = pl_speed_nominal(&r->pf->traits);
+    const struct pl_speed speed = pl_speed_nominal(&r->pf->q.traits);
     struct pl_pace_step step = {.seconds = seconds, .timed = cost->timed};
     pl_program_step_seconds(pl_run_rung(r)->planned.program, &speed, &cost->load, step.nominal);
     memcpy(step.measured, cost->seconds, sizeof step.measured);
@@ -263,7 +263,7 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
                           struct pl_diag *d) {
     struct pl_merge m = {0};
     char bytes[PL_BYTES_TEXT];
-    bool on_cpu = pf->traits.backend == PL_BACKEND_CPU;
+    bool on_cpu = pf->q.traits.backend == PL_BACKEND_CPU;
     char *path = pl_path_join(pf->job->output_dir, "merged");
     if (!path) return pl_host_oom(d, "a path");
     const struct pl_merge_request request = {.model = pf->model_dir,
@@ -272,7 +272,7 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
                                              .replace = true,
                                              .dtype = PL_DTYPE_COUNT,
                                              .budget_bytes =
-                                                 on_cpu ? pl_budget_usable(&pf->budget) : 0,
+                                                 on_cpu ? pl_budget_usable(&pf->q.budget) : 0,
                                              .stop = opt->stop};
     pl_err err = pl_merge_init(&m, &request, d);
     if (err == PL_ERR_OK) err = pl_merge_run(&m, d);

@@ -45,8 +45,7 @@ struct pl_preflight {
     uint64_t eval_rows;
     struct pl_walk walk, eval_walk; /* over the rows of each */
     struct pl_batch_source source, eval_source;
-    struct pl_traits traits;
-    struct pl_budget budget;
+    struct pl_question q;      /* about job and model; all of it decided */
     struct pl_gpu gpu;         /* as NVML described it; {0} on the CPU */
     struct pl_context context; /* as predicted; 0 bytes on the CPU */
     uint64_t graph_bytes;      /* of budget.context_bytes: granted to graphs of a step */

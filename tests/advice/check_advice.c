@@ -3,6 +3,7 @@
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/card/cards.h"
 #include "tests/plan/planning.h"
+#include "tests/support/ask.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@ static struct pl_job job;
 static struct pl_model model;
 static struct pl_traits traits;
 static struct pl_budget budget;
-static struct pl_advice_question ask;
+static const struct pl_lengths *lengths;
+static uint32_t effective_batch;
 
 static void set(struct pl_job *j, const char *key, const char *value) {
     ck_assert_int_eq(pl_job_set(j, key, value, NULL), PL_ERR_OK);
@@ -31,18 +33,20 @@ static void prepare(void) {
     pl_test_model("SmolLM2-135M", &model);
     traits = pl_traits_cpu(2);
     budget = (struct pl_budget){.known = true, .total_bytes = 600 * MIB, .source = "vram_budget"};
-    ask = (struct pl_advice_question){
-        .job = &job, .model = &model, .traits = &traits, .budget = &budget};
+    lengths = NULL;
+    effective_batch = 0;
 }
 
 static void finish(void) {
     pl_job_finish(&job);
 }
 
+#define ASK(batch) PL_ASK(&job, &model, &traits, &budget, batch)
+
 /* What `estimate-vram` would say about a job: a road that shares nothing with the advice. */
 static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
     struct pl_estimate e;
-    ck_assert_int_eq(pl_estimate_init(&e, j, &model, &traits, &budget, batch, 0, NULL, NULL),
+    ck_assert_int_eq(pl_estimate_init(&e, PL_ASK(j, &model, &traits, &budget, batch), NULL, NULL),
                      PL_ERR_OK);
     struct pl_verdict v = e.verdict;
     pl_estimate_finish(&e);
@@ -52,7 +56,7 @@ static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
 START_TEST(the_cells_of_the_grid_are_single_estimates) {
     struct pl_fit_grid g;
     bool own = false, fits = false, not = false;
-    ck_assert_int_eq(pl_advice_grid(&ask, 3, &g, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_grid(ASK(3), &g, NULL), PL_ERR_OK);
     ck_assert_uint_eq(g.n_batches, PL_GRID_SIDE);
     ck_assert_uint_eq(g.n_lengths, PL_GRID_SIDE);
     for (uint32_t b = 0; b < g.n_batches; b++) {
@@ -77,7 +81,7 @@ START_TEST(a_grid_of_eighty_layers_takes_less_than_a_second) {
     pl_test_model("Llama-3.1-70B", &model);
     ck_assert_uint_eq(model.layers, 80);
     clock_t before = clock();
-    ck_assert_int_eq(pl_advice_grid(&ask, 1, &g, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_grid(ASK(1), &g, NULL), PL_ERR_OK);
     ck_assert_double_lt((double)(clock() - before) / CLOCKS_PER_SEC, 1);
 }
 END_TEST
@@ -103,7 +107,7 @@ START_TEST(a_wall_fits_and_one_more_does_not) {
         batch = key == PL_KEY_batch_size ? 200 : 3;
         if (key != PL_KEY_batch_size) set(&job, pl_key_table(&n)[key].key, "4000");
     }
-    ck_assert_int_eq(pl_advice_wall(&ask, batch, key, &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(batch), key, &w, NULL), PL_ERR_OK);
     ck_assert_int_eq(w.now > w.wall, _i / N_AXES);
     ck_assert_uint_gt(w.wall, 1);
     struct pl_verdict at = along(key, w.wall), beyond = along(key, w.wall + 1);
@@ -121,7 +125,7 @@ END_TEST
 START_TEST(without_room_for_the_smallest_there_is_no_wall) {
     struct pl_wall w;
     budget.total_bytes = 100 * MIB; /* the weights alone are more */
-    ck_assert_int_eq(pl_advice_wall(&ask, 3, axes[_i], &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(3), axes[_i], &w, NULL), PL_ERR_OK);
     ck_assert_uint_eq(w.wall, 0);
     ck_assert_uint_gt(w.next_bytes, budget.total_bytes);
 }
@@ -130,18 +134,17 @@ END_TEST
 START_TEST(without_end_of_memory_the_limit_is_the_wall) {
     struct pl_wall w;
     budget.total_bytes = UINT64_C(1) << 60;
-    ck_assert_int_eq(pl_advice_wall(&ask, 3, PL_KEY_lora_r, &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_lora_r, &w, NULL), PL_ERR_OK);
     ck_assert_uint_eq(w.limit, 4096);
     ck_assert_uint_eq(w.wall, 4096);
     ck_assert_uint_eq(w.next_bytes, 0);
 }
 END_TEST
 
-static struct pl_advice advise(void) {
-    struct pl_advice a;
+static void advise(struct pl_advice *a) {
     struct pl_diag d = {0};
-    ck_assert_msg(pl_advice_init(&a, &ask, &d) == PL_ERR_OK, "%s", d.message);
-    return a;
+    ck_assert_msg(pl_advice_init(a, ASK(0), lengths, effective_batch, &d) == PL_ERR_OK, "%s",
+                  d.message);
 }
 
 /* Beside what a model or other keys do not allow there is no row. */
@@ -160,7 +163,8 @@ START_TEST(a_knob_costs_what_the_changed_job_costs) {
     static const char whole[] = "lora_modules_to_save";
     bool alone = false, both = false;
     set(&job, wholes[_i].key, wholes[_i].value);
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     uint64_t now = estimate(&job, 3).needed_bytes;
     ck_assert_uint_ge(a.n_knobs, 10);
     for (uint32_t i = 0; i < a.n_knobs; i++) {
@@ -187,7 +191,8 @@ START_TEST(a_knob_costs_what_the_changed_job_costs) {
 END_TEST
 
 START_TEST(recomputing_saves_bytes_and_costs_work) {
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     static const char *const names[] = {"none", "light", "mlp", "attention", "full"};
     char name[PL_LEVEL_TEXT];
     ck_assert_uint_gt(a.n_tradeoffs, 6);
@@ -212,16 +217,16 @@ END_TEST
 START_TEST(the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_a_row) {
     uint32_t now = 0, automatic = 0, mixes = 0;
     job.gradient_checkpointing = PL_RECOMPUTE_EVERY_N(3);
-    struct pl_advice a = advise();
-    struct pl_job open = job;
-    open.gradient_checkpointing = PL_RECOMPUTE_AUTO;
-    ck_assert_int_eq(
-        pl_autolevel_decide(&open, &model, &traits, &budget, PL_BATCH_LIMIT, NULL, NULL),
-        PL_ERR_OK);
+    struct pl_advice a;
+    advise(&a);
+    struct pl_variant open;
+    pl_variant_of(&open, ASK(0));
+    open.job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    ck_assert_int_eq(pl_autolevel_decide(&open.q, PL_BATCH_LIMIT, NULL, NULL), PL_ERR_OK);
     for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &a.tradeoffs[i];
         ck_assert_int_eq(t->now, t->recompute == job.gradient_checkpointing);
-        ck_assert_int_eq(t->automatic, t->recompute == open.gradient_checkpointing);
+        ck_assert_int_eq(t->automatic, t->recompute == open.q.recompute);
         ck_assert(!t->mixed || t->now || t->automatic || !pl_tradeoff_dominated(t));
         now += t->now;
         automatic += t->automatic;
@@ -249,8 +254,9 @@ static bool is_worse(const struct pl_frontier_point *p, const struct pl_frontier
 /* Bytes by an estimate of each point, times and domination from the figures that are shown. */
 START_TEST(the_frontier_is_planned_point_by_point) {
     uint32_t fastest = 0, dominated = 0, n;
-    ask.effective_batch = 24;
-    struct pl_advice a = advise();
+    effective_batch = 24;
+    struct pl_advice a;
+    advise(&a);
     n = a.n_tradeoffs * PL_FRONTIER_ENDS;
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_frontier_point *p = point_of(&a, i);
@@ -281,13 +287,14 @@ END_TEST
 
 START_TEST(a_level_that_fits_nothing_has_no_point) {
     budget.total_bytes = 280 * MIB; /* the weights, and little more */
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     ck_assert_uint_eq(a.tradeoffs[0].points[PL_FRONTIER_LARGEST].batch_size, 0);
     ck_assert_uint_eq(a.tradeoffs[0].points[PL_FRONTIER_MICRO].batch_size, 0);
     ck_assert(!pl_tradeoff_dominated(&a.tradeoffs[0]));
     pl_advice_finish(&a);
     budget.known = false;
-    a = advise();
+    advise(&a);
     for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
         ck_assert_uint_eq(a.tradeoffs[i].points[PL_FRONTIER_LARGEST].batch_size, 0);
         ck_assert_uint_eq(a.tradeoffs[i].points[PL_FRONTIER_MICRO].batch_size, 3);
@@ -298,8 +305,9 @@ END_TEST
 
 START_TEST(the_recommended_batch_divides_the_effective_one_and_fits) {
     static const uint32_t wanted[] = {1, 7, 12, 16, 100};
-    ask.effective_batch = wanted[_i];
-    struct pl_advice a = advise();
+    effective_batch = wanted[_i];
+    struct pl_advice a;
+    advise(&a);
     uint32_t b = a.recommended_batch;
     ck_assert_uint_gt(b, 0);
     ck_assert_uint_le(b, a.largest_batch);
@@ -323,8 +331,9 @@ START_TEST(the_advised_length_is_that_of_the_longest_sample_where_it_fits) {
     struct pl_lengths l;
     static const uint32_t longest[] = {120, 1200, 4000000};
     ck_assert_int_eq(pl_lengths_describe(&l, 1000, 100, longest[_i], NULL), PL_ERR_OK);
-    ask.lengths = &l;
-    struct pl_advice a = advise();
+    lengths = &l;
+    struct pl_advice a;
+    advise(&a);
     if (longest[_i] < 4000000)
         ck_assert_uint_eq(a.length, longest[_i]);
     else
@@ -342,9 +351,10 @@ START_TEST(no_length_is_advised_that_no_file_may_ask_for) {
     uint32_t n;
     const uint32_t most = (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].hi;
     ck_assert_int_eq(pl_lengths_describe(&l, 10, 20000000, 20000000, NULL), PL_ERR_OK);
-    ask.lengths = &l;
+    lengths = &l;
     budget.known = false;
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     ck_assert_uint_eq(a.length, most);
     for (uint32_t i = 0; i < a.n_choices; i++)
         ck_assert_uint_le(a.choices[i].length, most);
@@ -358,8 +368,9 @@ START_TEST(the_yaml_is_a_job_that_needs_what_was_promised) {
     struct pl_diag d = {0};
     set(&job, "gradient_accumulation_steps", "5");
     set(&job, "lora_target_modules", "[q_proj, v_proj]");
-    ask.effective_batch = 12;
-    struct pl_advice a = advise();
+    effective_batch = 12;
+    struct pl_advice a;
+    advise(&a);
     pl_advice_yaml(&a, &yaml);
     ck_assert_msg(pl_job_parse(&read, "advice.yaml", pl_text_str(&yaml), yaml.len, NULL, 0, NULL,
                                &d) == PL_ERR_OK,
@@ -376,7 +387,8 @@ END_TEST
 START_TEST(the_command_quotes_what_a_shell_would_take_apart) {
     struct pl_text command = {0};
     set(&job, "model", "it's here");
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     pl_advice_command(&a, &command);
     ck_assert_msg(strstr(pl_text_str(&command), "plimsoll estimate-vram 'it'\\''s here' ") != NULL,
                   "%s", pl_text_str(&command));
@@ -402,10 +414,11 @@ START_TEST(a_card_is_judged_as_its_own_estimate) {
     budget = budget_of(aim);
     traits = pl_traits_cuda(aim->sm);
     struct pl_wall wall;
-    ck_assert_int_eq(pl_advice_wall(&ask, 3, PL_KEY_max_seq_length, &wall, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_max_seq_length, &wall, NULL), PL_ERR_OK);
     job.max_seq_length = wall.wall + 1;
     tight = false;
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     ck_assert_uint_eq(a.n_cards, n);
     for (size_t i = 0; i < n; i++) {
         traits = pl_traits_cuda(cards[i].sm);
@@ -427,9 +440,10 @@ START_TEST(the_text_stays_in_the_width_and_is_plain_without_colour) {
     for (uint32_t i = 1; i < 700; i++)
         ck_assert_int_eq(pl_lengths_add(&l, i, NULL), PL_ERR_OK);
     pl_lengths_sort(&l);
-    ask.lengths = &l;
-    ask.effective_batch = 16;
-    struct pl_advice a = advise();
+    lengths = &l;
+    effective_batch = 16;
+    struct pl_advice a;
+    advise(&a);
     pl_advice_text(&a, false, 60, &text);
     ck_assert_ptr_null(strchr(pl_text_str(&text), '\033'));
     const char *grid = strstr(pl_text_str(&text), "batch x length");
@@ -449,7 +463,8 @@ END_TEST
 START_TEST(the_knobs_line_up) {
     struct pl_text text = {0};
     set(&job, "gradient_checkpointing", "attention:12+light");
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     pl_advice_text(&a, false, 80, &text);
     const char *row = strchr(strstr(pl_text_str(&text), "\nknobs") + 1, '\n') + 1;
     size_t columns = strcspn(row, "\n");
@@ -462,7 +477,8 @@ START_TEST(the_knobs_line_up) {
 END_TEST
 
 START_TEST(every_line_of_the_ledger_says_where_it_comes_from) {
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     json_t *o = pl_advice_json(&a, ""), *row;
     size_t i;
     ck_assert_ptr_nonnull(o);
@@ -481,7 +497,8 @@ START_TEST(a_base_in_bf16_is_assumed_and_priced_on_the_cpu_alone) {
     bool wide = false;
     set(&job, "dtype", "fp32");
     set(&job, "base_dtype", "bf16");
-    struct pl_advice a = advise();
+    struct pl_advice a;
+    advise(&a);
     json_t *o = pl_advice_json(&a, "");
     char *text = json_dumps(o, 0);
     ck_assert_ptr_nonnull(strstr(text, "frozen weights are held in bf16"));

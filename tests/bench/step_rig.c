@@ -4,6 +4,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/program/cost.h"
 #include "tests/bench/machine.h"
+#include "tests/support/ask.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,9 +123,9 @@ void rig_open(struct rig *r, const struct pl_device_ops *ops, uint32_t threads) 
     struct pl_diag d = {0};
     must(pl_device_open(ops, threads, PL_AUTO_BYTES, &r->device, &d), &d);
     must(pl_staging_reserve(r->device, &d), &d);
-    must(
-        pl_planned_init(&r->planned, &r->job, &r->model, &r->device->traits, r->job.batch_size, &d),
-        &d);
+    must(pl_question_plan(PL_ASK(&r->job, &r->model, &r->device->traits, NULL, r->job.batch_size),
+                          NULL, &r->planned, &d),
+         &d);
     const struct pl_plan *plan = r->planned.plan;
     refuse_host_memory(plan);
     must(pl_arena_reserve(r->device, plan->job_bytes, "job arena", &r->job_arena, &d), &d);

@@ -1,6 +1,6 @@
 /* check_documents.c - the examples and tables that users copy are true: configs/, README.md.
  * Runs in the repository root. */
-#include "estimator/api/question.h"
+#include "estimator/api/inquiry.h"
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/model/model.h"
 #include "tests/support/scratch.h"
@@ -36,7 +36,7 @@ static bool named_card(const char *path, char card[64]) {
 
 /* Planned as `estimate-vram FILE --gpu CARD`, or against the file's own vram_budget. */
 START_TEST(every_configuration_fits_the_card_it_names) {
-    struct pl_question q = {0};
+    struct pl_inquiry q = {0};
     struct pl_estimate e;
     struct pl_diag d = {0};
     char card[64];
@@ -44,34 +44,34 @@ START_TEST(every_configuration_fits_the_card_it_names) {
     bool named = named_card(path, card);
     ck_assert_int_eq(pl_job_read(&q.job, path, NULL, 0, NULL, &d), PL_ERR_OK);
     ck_assert_msg(named != (q.job.vram_budget != PL_AUTO_BYTES), "%s: a card or a budget", path);
-    ck_assert_msg(pl_question_aim(&q, named ? card : NULL, &d) == PL_ERR_OK, "%s: %s", path,
+    ck_assert_msg(pl_inquiry_aim(&q, named ? card : NULL, &d) == PL_ERR_OK, "%s: %s", path,
                   d.message);
-    ck_assert_msg(pl_question_read_model(&q, &d) == PL_ERR_OK, "%s: %s", path, d.message);
-    ck_assert_int_eq(pl_question_choose_batch(&q, &d), PL_ERR_OK);
-    ck_assert_int_eq(pl_question_answer(&q, &e, &d), PL_ERR_OK);
+    ck_assert_msg(pl_inquiry_read_model(&q, &d) == PL_ERR_OK, "%s: %s", path, d.message);
+    ck_assert_int_eq(pl_inquiry_decide(&q, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_inquiry_answer(&q, &e, &d), PL_ERR_OK);
     ck_assert_msg(e.verdict.kind == PL_VERDICT_FITS, "%s on %s: %llu of %llu bytes", path, card,
                   (unsigned long long)e.verdict.needed_bytes,
-                  (unsigned long long)e.budget.total_bytes);
-    ck_assert_uint_le(q.batch_size, pl_autobatch_limit(&q.job));
+                  (unsigned long long)e.q->budget.total_bytes);
+    ck_assert_uint_le(q.q.batch_size, pl_autobatch_limit(&q.job));
     pl_estimate_finish(&e);
-    pl_question_finish(&q);
+    pl_inquiry_finish(&q);
 }
 END_TEST
 
 START_TEST(auto_is_no_larger_than_the_global_batch) {
-    struct pl_question q = {0};
+    struct pl_inquiry q = {0};
     struct pl_diag d = {0};
     ck_assert_int_eq(pl_job_defaults(&q.job, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&q.job, "model", "SmolLM2-135M", &d), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&q.job, "mode", "lora", &d), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&q.job, "vram_budget", "8GiB", &d), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&q.job, "global_batch_size", "3", &d), PL_ERR_OK);
-    ck_assert_int_eq(pl_question_aim(&q, NULL, &d), PL_ERR_OK);
-    ck_assert_int_eq(pl_question_read_model(&q, &d), PL_ERR_OK);
-    ck_assert_int_eq(pl_question_choose_batch(&q, &d), PL_ERR_OK);
-    ck_assert_uint_eq(q.batch_size, 3);
-    ck_assert_uint_gt(q.recommended, 3);
-    pl_question_finish(&q);
+    ck_assert_int_eq(pl_inquiry_aim(&q, NULL, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_inquiry_read_model(&q, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_inquiry_decide(&q, &d), PL_ERR_OK);
+    ck_assert_uint_eq(q.q.batch_size, 3);
+    ck_assert_uint_gt(q.q.recommended, 3);
+    pl_inquiry_finish(&q);
 }
 END_TEST
 

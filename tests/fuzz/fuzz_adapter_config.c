@@ -2,6 +2,7 @@
 #include "estimator/plan/planned.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/ask.h"
 
 static const char config[] =
     "{\"model_type\":\"llama\",\"hidden_size\":16,\"intermediate_size\":24,\"vocab_size\":32,"
@@ -17,7 +18,8 @@ static const struct pl_program *program(void) {
     FUZZ_CHECK(pl_job_defaults(&job, NULL) == PL_ERR_OK);
     FUZZ_CHECK(pl_job_set(&job, "mode", "lora", NULL) == PL_ERR_OK);
     job.max_seq_length = 16;
-    FUZZ_CHECK(pl_planned_init(&planned, &job, &m, &traits, 1, NULL) == PL_ERR_OK);
+    FUZZ_CHECK(pl_question_plan(PL_ASK(&job, &m, &traits, NULL, 1), NULL, &planned, NULL) ==
+               PL_ERR_OK);
     return planned.program;
 }
 

@@ -1,6 +1,7 @@
 /* fuzz_model_config.c - config.json, and the plan of what it describes where that is small. */
 #include "estimator/plan/planned.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/ask.h"
 
 #define MOST_LAYERS 3
 
@@ -12,7 +13,7 @@ static void plan(const struct pl_model *m, const char *mode) {
     FUZZ_CHECK(pl_job_defaults(&job, NULL) == PL_ERR_OK);
     FUZZ_CHECK(pl_job_set(&job, "mode", mode, NULL) == PL_ERR_OK);
     job.max_seq_length = 16;
-    if (fuzz_outcome(pl_planned_init(&planned, &job, m, &traits, 1, &d), &d)) {
+    if (fuzz_outcome(pl_question_plan(PL_ASK(&job, m, &traits, NULL, 1), NULL, &planned, &d), &d)) {
         uint64_t weights = planned.plan->ledger[PL_CATEGORY_WEIGHTS];
         FUZZ_CHECK(fuzz_outcome(pl_plan_check(planned.plan, &d), &d));
         FUZZ_CHECK(weights / 2 >= pl_model_param_count(m)); /* bf16 */

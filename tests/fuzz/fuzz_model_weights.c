@@ -3,6 +3,7 @@
 #include "estimator/plan/planned.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/ask.h"
 
 static const char config[] =
     "{\"model_type\":\"llama\",\"hidden_size\":8,\"intermediate_size\":8,\"vocab_size\":16,"
@@ -21,7 +22,8 @@ static void plan_all(struct pl_planned planned[N_MODES]) {
         FUZZ_CHECK(pl_job_set(&job, "mode", modes[i], NULL) == PL_ERR_OK);
         job.max_seq_length = 16;
         job.double_quant = false;
-        FUZZ_CHECK(pl_planned_init(&planned[i], &job, &m, &traits, 1, NULL) == PL_ERR_OK);
+        FUZZ_CHECK(pl_question_plan(PL_ASK(&job, &m, &traits, NULL, 1), NULL, &planned[i], NULL) ==
+                   PL_ERR_OK);
         pl_job_finish(&job);
     }
 }

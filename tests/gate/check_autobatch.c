@@ -2,6 +2,7 @@
  */
 #include "estimator/autobatch/autolevel.h"
 #include "tests/plan/planning.h"
+#include "tests/support/ask.h"
 
 #include <check.h>
 #include <string.h>
@@ -15,7 +16,8 @@ static void read_job(struct pl_job *job, const char *mode) {
 static uint64_t arena_at(const struct pl_job *job, const struct pl_model *m, uint32_t batch) {
     const struct pl_traits traits = pl_traits_cpu(2);
     struct pl_planned p;
-    ck_assert_int_eq(pl_planned_init(&p, job, m, &traits, batch, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_plan(PL_ASK(job, m, &traits, NULL, batch), NULL, &p, NULL),
+                     PL_ERR_OK);
     uint64_t bytes = p.plan->arena_bytes;
     pl_planned_finish(&p);
     return bytes;
@@ -31,18 +33,21 @@ START_TEST(one_byte_less_costs_a_sample) {
     pl_test_model("SmolLM2-135M", &m);
     uint32_t want = 1 + (uint32_t)_i * 3;
     struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, want)};
-    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, &a, NULL),
+                     PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want);
     ck_assert_uint_eq(a.arena_bytes, b.total_bytes);
     ck_assert_uint_gt(a.next_bytes, b.total_bytes);
     b.total_bytes--;
-    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, &a, NULL),
+                     PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want - 1);
     b.total_bytes += 1 + 4096;
     b.margin_bytes = 4096;
-    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 1000, &a, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, &a, NULL),
+                     PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want);
     pl_job_finish(&job);
@@ -58,7 +63,8 @@ START_TEST(the_limit_stops_the_search) {
     pl_test_model("SmolLM2-135M", &m);
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_C(1) << 50};
     for (uint32_t limit = 1; limit < 20; limit++) {
-        ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, limit, &a, NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), limit, &a, NULL),
+                         PL_ERR_OK);
         pl_autobatch_finish(&a);
         ck_assert_uint_eq(a.batch_size, limit);
         ck_assert_uint_eq(a.next_bytes, 0);
@@ -76,7 +82,8 @@ START_TEST(lengths_near_the_token_limit_do_not_overflow) {
     pl_test_model("SmolLM2-135M", &m);
     job.max_seq_length = 16777216;
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_MAX};
-    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, 65536, &a, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 65536, &a, NULL),
+                     PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, INT32_MAX / 16777216);
     pl_job_finish(&job);
@@ -102,8 +109,9 @@ START_TEST(the_plan_that_is_wanted_next_is_kept) {
     struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, 1) - 1};
     if (searches[_i].fits) b.total_bytes = arena_at(&job, &m, searches[_i].fits);
     if (searches[_i].given) job.batch_size = searches[_i].given;
-    ck_assert_int_eq(pl_autobatch_solve(&job, &m, &traits, &b, searches[_i].limit, &a, NULL),
-                     PL_ERR_OK);
+    ck_assert_int_eq(
+        pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), searches[_i].limit, &a, NULL),
+        PL_ERR_OK);
     ck_assert_uint_eq(a.batch_size, searches[_i].best);
     if (searches[_i].best < searches[_i].limit)
         ck_assert_uint_eq(a.next_bytes, arena_at(&job, &m, searches[_i].best + 1));
@@ -128,13 +136,14 @@ START_TEST(a_plan_is_taken_only_for_its_own_question) {
         struct pl_planned made, out;
         traits = pl_traits_cpu(2);
         job.lora_r = 16;
-        ck_assert_int_eq(pl_planned_init(&made, &job, &m, &traits, 2, NULL), PL_ERR_OK);
+        ck_assert_int_eq(pl_question_plan(PL_ASK(&job, &m, &traits, NULL, 2), NULL, &made, NULL),
+                         PL_ERR_OK);
         const struct pl_plan *plan = made.plan;
         if (change == 1) traits = pl_traits_cpu(7);
         if (change == 2) job.lora_r = 17;
         uint32_t batch = change == 3 ? 3 : 2;
-        ck_assert_int_eq(pl_planned_init_from(&out, &made, &job, &m, &traits, batch, NULL),
-                         PL_ERR_OK);
+        ck_assert_int_eq(
+            pl_question_plan(PL_ASK(&job, &m, &traits, NULL, batch), &made, &out, NULL), PL_ERR_OK);
         ck_assert_ptr_null(made.plan);
         ck_assert_ptr_null(made.program);
         ck_assert_uint_eq(out.program->shape.batch_size, batch);
@@ -159,12 +168,14 @@ START_TEST(a_level_that_was_asked_for_stays) {
     read_job(&job, "lora");
     pl_test_model("SmolLM2-135M", &m);
     job.gradient_checkpointing = PL_RECOMPUTE_LIGHT;
-    ck_assert_int_eq(pl_autolevel_decide(&job, &m, &traits, &b, 4, &notes, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.gradient_checkpointing, PL_RECOMPUTE_LIGHT);
+    struct pl_question *q = PL_ASK(&job, &m, &traits, &b, 0);
+    ck_assert_int_eq(pl_autolevel_decide(q, 4, &notes, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(pl_question_level(q), PL_RECOMPUTE_LIGHT);
     ck_assert_str_eq(pl_text_str(&notes), "");
     job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
-    ck_assert_int_eq(pl_autolevel_decide(&job, &m, &traits, &b, 4, &notes, NULL), PL_ERR_OK);
-    ck_assert_uint_eq(job.gradient_checkpointing, PL_RECOMPUTE_NONE);
+    pl_question_open(q, &job, &m);
+    ck_assert_int_eq(pl_autolevel_decide(q, 4, &notes, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(pl_question_level(q), PL_RECOMPUTE_NONE);
     ck_assert_ptr_nonnull(strstr(pl_text_str(&notes), "auto is `none`"));
     pl_text_finish(&notes);
     pl_job_finish(&job);

@@ -4,6 +4,7 @@
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/program/cost.h"
 #include "tests/plan/planning.h"
+#include "tests/support/ask.h"
 
 #include <check.h>
 #include <string.h>
@@ -57,8 +58,9 @@ static struct cell cell_at(uint32_t level, uint32_t chunk, uint32_t batch) {
     struct pl_diag d = {0};
     trial.gradient_checkpointing = level;
     trial.loss_chunk_tokens = chunk;
-    ck_assert_msg(pl_planned_init(&p, &trial, &model, &traits, batch, &d) == PL_ERR_OK, "%s",
-                  d.message);
+    ck_assert_msg(pl_question_plan(PL_ASK(&trial, &model, &traits, NULL, batch), NULL, &p, &d) ==
+                      PL_ERR_OK,
+                  "%s", d.message);
     const struct cell c = {p.plan->arena_bytes, pl_program_seconds_per_token(p.program, &speed)};
     pl_planned_finish(&p);
     return c;
@@ -81,7 +83,7 @@ static void list_all_mixes(void) {
 
 static void list_rungs(void) {
     struct pl_ladder l;
-    ck_assert_int_eq(pl_ladder_init(&l, &job, &model, &traits, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_ladder_init(&l, PL_ASK(&job, &model, &traits, NULL, 0), NULL), PL_ERR_OK);
     for (uint32_t r = 0; r < pl_ladder_rungs(&l); r++)
         add_mix(pl_ladder_value(&l, r));
 }
@@ -89,8 +91,9 @@ static void list_rungs(void) {
 static void fill_table(void (*list_mixes)(void), uint32_t from_batch, uint32_t to_batch) {
     table.n_mixes = 0;
     list_mixes();
-    ck_assert_int_eq(
-        pl_autolevel_chunks(&job, &model, &traits, table.chunks, &table.n_chunks, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_chunks(PL_ASK(&job, &model, &traits, NULL, 0), table.chunks,
+                                         &table.n_chunks, NULL),
+                     PL_ERR_OK);
     for (uint32_t c = 0; c < table.n_chunks; c++)
         for (uint32_t m = 0; m < table.n_mixes; m++)
             for (uint32_t b = from_batch; b <= to_batch; b++)
@@ -130,26 +133,25 @@ static double fastest(uint64_t budget, uint32_t from_batch, uint32_t to_batch) {
  */
 
 struct chosen {
-    struct pl_job job;
+    uint32_t level, chunk;
     uint32_t batch; /* 0: none fits */
     struct cell cell;
 };
 
 static struct chosen choose(uint64_t budget) {
     const struct pl_budget b = {.known = true, .total_bytes = budget};
-    struct chosen c = {.job = job};
+    struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
     struct pl_autobatch search;
-    ck_assert_int_eq(pl_autolevel_decide(&c.job, &model, &traits, &b, MAX_BATCH, NULL, NULL),
-                     PL_ERR_OK);
-    ck_assert_uint_ne(c.job.gradient_checkpointing, PL_RECOMPUTE_AUTO);
-    ck_assert_uint_ne(c.job.loss_chunk_tokens, PL_AUTO);
-    ck_assert_int_eq(pl_autobatch_solve(&c.job, &model, &traits, &b, MAX_BATCH, &search, NULL),
-                     PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, NULL, NULL), PL_ERR_OK);
+    struct chosen c = {.level = pl_question_level(q), .chunk = pl_question_chunk(q)};
+    ck_assert_uint_ne(c.level, PL_RECOMPUTE_AUTO);
+    ck_assert_uint_ne(c.chunk, PL_AUTO);
+    ck_assert_int_eq(pl_autobatch_solve(q, MAX_BATCH, &search, NULL), PL_ERR_OK);
     c.batch = job.batch_size == PL_AUTO             ? search.batch_size
               : search.batch_size >= job.batch_size ? job.batch_size
                                                     : 0;
     pl_autobatch_finish(&search);
-    if (c.batch) c.cell = cell_at(c.job.gradient_checkpointing, c.job.loss_chunk_tokens, c.batch);
+    if (c.batch) c.cell = cell_at(c.level, c.chunk, c.batch);
     return c;
 }
 
@@ -201,7 +203,7 @@ START_TEST(the_decision_is_the_fastest_of_all_that_fit) {
         ck_assert_msg(
             c.cell.seconds <= best && c.cell.seconds >= best,
             "budget %d: %.17g s a token with batch %u, level %x, chunk %u; %.17g is there", i,
-            c.cell.seconds, c.batch, c.job.gradient_checkpointing, c.job.loss_chunk_tokens, best);
+            c.cell.seconds, c.batch, c.level, c.chunk, best);
         ck_assert(last <= 0 || c.cell.seconds <= last);
         last = c.cell.seconds;
     }
@@ -227,27 +229,26 @@ START_TEST(the_batch_that_was_found_leads_to_the_same_choice) {
         const struct chosen again = choose(budget_of(&e, i));
         job.batch_size = given;
         ck_assert_uint_eq(again.batch, first.batch);
-        ck_assert_uint_eq(again.job.gradient_checkpointing, first.job.gradient_checkpointing);
-        ck_assert_uint_eq(again.job.loss_chunk_tokens, first.job.loss_chunk_tokens);
+        ck_assert_uint_eq(again.level, first.level);
+        ck_assert_uint_eq(again.chunk, first.chunk);
     }
 }
 END_TEST
 
 START_TEST(without_a_budget_the_level_is_full_and_the_chunk_stays_open) {
     const struct pl_budget b = {0};
-    struct pl_job j = job;
-    ck_assert_int_eq(pl_autolevel_decide(&j, &model, &traits, &b, MAX_BATCH, NULL, NULL),
-                     PL_ERR_OK);
-    ck_assert_uint_eq(j.gradient_checkpointing, PL_RECOMPUTE_FULL);
-    ck_assert_uint_eq(j.loss_chunk_tokens, PL_AUTO);
+    struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
+    ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, NULL, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(pl_question_level(q), PL_RECOMPUTE_FULL);
+    ck_assert_uint_eq(pl_question_chunk(q), PL_AUTO);
 }
 END_TEST
 
 START_TEST(where_nothing_fits_the_smallest_is_taken_for_the_refusal) {
     const struct chosen c = choose(1);
     ck_assert_uint_eq(c.batch, 0);
-    ck_assert_uint_eq(c.job.gradient_checkpointing, PL_RECOMPUTE_FULL);
-    ck_assert_uint_eq(c.job.loss_chunk_tokens, 128);
+    ck_assert_uint_eq(c.level, PL_RECOMPUTE_FULL);
+    ck_assert_uint_eq(c.chunk, 128);
 }
 END_TEST
 

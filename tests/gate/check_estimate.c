@@ -1,10 +1,13 @@
 /* check_estimate.c - the answer's fields agree with the plan and with each other. */
 #include "estimator/gate/estimate.h"
 #include "tests/plan/planning.h"
+#include "tests/support/ask.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+
+static struct pl_question q; /* of the estimate */
 
 static void ask(struct pl_estimate *e, struct pl_job *job, struct pl_model *m, const char *mode,
                 uint64_t budget) {
@@ -14,7 +17,9 @@ static void ask(struct pl_estimate *e, struct pl_job *job, struct pl_model *m, c
     ck_assert_int_eq(pl_job_defaults(job, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(job, "mode", mode, NULL), PL_ERR_OK);
     pl_test_model("Qwen2.5-0.5B", m);
-    ck_assert_int_eq(pl_estimate_init(e, job, m, &traits, &b, 2, 5, NULL, NULL), PL_ERR_OK);
+    q = pl_test_question(job, m, &traits, &b, 2);
+    q.recommended = 5;
+    ck_assert_int_eq(pl_estimate_init(e, &q, NULL, NULL), PL_ERR_OK);
 }
 
 static uint64_t integer(const json_t *o, const char *key) {
@@ -57,13 +62,11 @@ START_TEST(a_merged_export_is_a_phase_where_it_is_asked_for) {
     struct pl_job job;
     struct pl_model m;
     struct pl_estimate e;
-    const struct pl_traits traits = pl_traits_cpu(2);
-    const struct pl_budget none = {.source = "test"};
     ask(&e, &job, &m, "lora", 0);
     ck_assert_uint_eq(e.merged_export_bytes, 0);
     pl_estimate_finish(&e);
     job.save_merged = true;
-    ck_assert_int_eq(pl_estimate_init(&e, &job, &m, &traits, &none, 2, 0, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_estimate_init(&e, &q, NULL, NULL), PL_ERR_OK);
     json_t *o = pl_estimate_json(&e, NULL), *phases = json_object_get(o, "phases");
     const json_t *last = json_array_get(phases, json_array_size(phases) - 1);
     ck_assert_str_eq(json_string_value(json_object_get(last, "name")), "merged export");

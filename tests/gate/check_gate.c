@@ -1,6 +1,7 @@
 /* check_gate.c - verdicts at their limits, the size gate, and remedies that keep their word. */
 #include "estimator/gate/gate.h"
 #include "tests/plan/planning.h"
+#include "tests/support/ask.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -26,8 +27,16 @@ static void start(struct fixture *f, const char *model, const char *mode, uint32
     set(&f->job, "max_seq_length", "512");
     f->job.batch_size = batch;
     pl_test_model(model, &f->m);
-    ck_assert_int_eq(pl_planned_init(&f->planned, &f->job, &f->m, &f->traits, batch, NULL),
-                     PL_ERR_OK);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f->job, &f->m, &f->traits, NULL, batch), NULL, &f->planned, NULL),
+        PL_ERR_OK);
+}
+
+static pl_err remedies(const struct fixture *f, const struct pl_budget *b,
+                       struct pl_remedy rows[PL_MAX_REMEDIES], uint32_t *n) {
+    const uint32_t batch = (uint32_t)f->planned.program->shape.batch_size;
+    return pl_gate_remedies(PL_ASK(&f->job, &f->m, &f->traits, b, batch), f->planned.plan, rows, n,
+                            NULL);
 }
 
 static void finish(struct fixture *f) {
@@ -65,10 +74,10 @@ START_TEST(the_verdict_turns_on_single_bytes) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pl_budget b = card(rows[i].total, rows[i].margin, rows[i].context);
         b.doubt_bytes = rows[i].doubt;
-        struct pl_verdict v = pl_gate_judge(f.planned.plan, &f.job, &f.m, &b);
+        struct pl_verdict v = pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &b, 0));
         ck_assert_msg(v.kind == rows[i].want, "row %zu: %s", i, pl_verdict_name(v.kind));
         struct pl_diag d = {0};
-        pl_err err = pl_gate_error(&v, &f.job, &b, &d);
+        pl_err err = pl_gate_error(&v, PL_ASK(&f.job, &f.m, &f.traits, &b, 0), &d);
         ck_assert_int_eq(err, rows[i].want == PL_VERDICT_NO ? PL_ERR_DOES_NOT_FIT : PL_ERR_OK);
     }
     finish(&f);
@@ -79,7 +88,8 @@ START_TEST(without_a_budget_the_verdict_is_unknown) {
     struct fixture f;
     const struct pl_budget none = {0};
     start(&f, "SmolLM2-135M", "lora", 1);
-    ck_assert_int_eq(pl_gate_judge(f.planned.plan, &f.job, &f.m, &none).kind, PL_VERDICT_UNKNOWN);
+    ck_assert_int_eq(pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &none, 0)).kind,
+                     PL_VERDICT_UNKNOWN);
     finish(&f);
 }
 END_TEST
@@ -89,17 +99,21 @@ START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
     struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
     struct pl_diag d = {0};
     start(&f, "Qwen2.5-7B", "full", 1);
-    struct pl_verdict v = pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy);
+    struct pl_verdict v = pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0));
     ck_assert(v.over_ceiling);
-    ck_assert_int_eq(pl_gate_error(&v, &f.job, &roomy, &d), PL_ERR_FULL_FT_MODEL_TOO_LARGE);
+    ck_assert_int_eq(pl_gate_error(&v, PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0), &d),
+                     PL_ERR_FULL_FT_MODEL_TOO_LARGE);
     ck_assert_str_eq(pl_err_code(d.err), "RUNTIME_FULL_FT_MODEL_TOO_LARGE");
     ck_assert(strstr(d.message, "7.616"));
     f.job.full_ft_ceiling_billions = 7.615616512; /* its exact count is not above it */
-    ck_assert(!pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
+    ck_assert(
+        !pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0)).over_ceiling);
     f.job.full_ft_ceiling_billions = 7.615616511;
-    ck_assert(pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
+    ck_assert(
+        pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0)).over_ceiling);
     f.job.mode = PL_MODE_LORA;
-    ck_assert(!pl_gate_judge(f.planned.plan, &f.job, &f.m, &roomy).over_ceiling);
+    ck_assert(
+        !pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0)).over_ceiling);
     finish(&f);
 }
 END_TEST
@@ -121,7 +135,8 @@ static uint64_t needed_with(const struct fixture *f, const char *change) {
             set(&job, key, value);
     }
     struct pl_planned p;
-    ck_assert_int_eq(pl_planned_init(&p, &job, &f->m, &f->traits, batch, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_plan(PL_ASK(&job, &f->m, &f->traits, NULL, batch), NULL, &p, NULL),
+                     PL_ERR_OK);
     uint64_t bytes = p.plan->arena_bytes;
     pl_planned_finish(&p);
     return bytes;
@@ -138,10 +153,12 @@ START_TEST(every_remedy_saves_what_it_says) {
     f.job.loss_chunk_tokens = 0;
     if (_i == 2) set(&f.job, "lora_modules_to_save", "[embed_tokens, lm_head]");
     pl_planned_finish(&f.planned);
-    ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 8, NULL), PL_ERR_OK);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 8), NULL, &f.planned, NULL),
+        PL_ERR_OK);
     uint64_t now = f.planned.plan->arena_bytes;
     struct pl_budget b = card(now / 2, 0, 0);
-    ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     ck_assert_uint_ge(n, 5);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bytes = needed_with(&f, rows[i].change);
@@ -166,12 +183,14 @@ START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
     start(&f, "Qwen2.5-0.5B", "lora", 4);
     f.job.gradient_checkpointing = PL_RECOMPUTE_NONE;
     pl_planned_finish(&f.planned);
-    ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 4, NULL), PL_ERR_OK);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 4), NULL, &f.planned, NULL),
+        PL_ERR_OK);
     snprintf(change, sizeof change, "gradient_checkpointing: %s", levels[_i]);
     for (uint64_t short_by = 0; short_by < 2; short_by++) {
         struct pl_budget b = card(needed_with(&f, change) - short_by, 0, 0);
         bool named = false;
-        ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
+        ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
         for (uint32_t i = 0; i < n; i++)
             named |= strcmp(rows[i].change, change) == 0;
         ck_assert_int_eq(named, !short_by);
@@ -205,10 +224,12 @@ START_TEST(narrower_storage_is_offered_where_there_is_some) {
     strcpy(f.m.torch_dtype, storages[_i].stored);
     if (storages[_i].on_gpu) f.traits = pl_traits_cuda(90);
     pl_planned_finish(&f.planned);
-    ck_assert_int_eq(pl_planned_init(&f.planned, &f.job, &f.m, &f.traits, 1, NULL), PL_ERR_OK);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 1), NULL, &f.planned, NULL),
+        PL_ERR_OK);
     /* everything fits, so that an offer which saves nothing would be listed too */
     struct pl_budget b = card(f.planned.plan->arena_bytes, 0, 0);
-    ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     for (uint32_t i = 0; i < n; i++) {
         if (strncmp(rows[i].change, "base_dtype", 10) != 0 &&
             strncmp(rows[i].change, "dtype", 5) != 0)
@@ -232,10 +253,11 @@ START_TEST(what_no_single_change_cures_is_cured_together) {
     struct pl_job lean = f.job;
     lean.mode = PL_MODE_LORA;
     struct pl_planned p;
-    ck_assert_int_eq(pl_planned_init(&p, &lean, &f.m, &f.traits, 1, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_plan(PL_ASK(&lean, &f.m, &f.traits, NULL, 1), NULL, &p, NULL),
+                     PL_ERR_OK);
     struct pl_budget b = card(p.plan->arena_bytes, 0, 0);
     pl_planned_finish(&p);
-    ck_assert_int_eq(pl_gate_remedies(&f.job, f.planned.plan, &b, rows, &n, NULL), PL_ERR_OK);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     ck_assert(rows[0].fits);
     ck_assert(strstr(rows[0].change, "batch_size: 1") && strstr(rows[0].change, ", "));
     ck_assert_uint_eq(needed_with(&f, rows[0].change), rows[0].total_bytes);

@@ -240,14 +240,14 @@ static void finish_job(void) {
 START_TEST(the_budget_is_what_the_gpu_has_free) {
     set("FAKE_NVML_FREE", "20000000000");
     ck_assert_int_eq(preflight("device: cuda\n"), PL_ERR_OK);
-    ck_assert_uint_eq(pf.budget.total_bytes, 20000000000);
-    ck_assert_uint_eq(pf.budget.margin_bytes, 64 * MIB);
-    ck_assert_uint_eq(pf.budget.context_bytes,
+    ck_assert_uint_eq(pf.q.budget.total_bytes, 20000000000);
+    ck_assert_uint_eq(pf.q.budget.margin_bytes, 64 * MIB);
+    ck_assert_uint_eq(pf.q.budget.context_bytes,
                       pl_card_find("H100")->context_bytes + pf.graph_bytes);
-    ck_assert_int_eq(pf.traits.backend, PL_BACKEND_CUDA);
-    ck_assert_uint_eq(pf.traits.sm, 90);
+    ck_assert_int_eq(pf.q.traits.backend, PL_BACKEND_CUDA);
+    ck_assert_uint_eq(pf.q.traits.sm, 90);
     ck_assert_uint_eq(pf.estimate.verdict.needed_bytes,
-                      pf.estimate.planned.plan->arena_bytes + pf.budget.context_bytes);
+                      pf.estimate.planned.plan->arena_bytes + pf.q.budget.context_bytes);
     ck_assert_uint_eq(cuda.opened, 0);
     finish_job();
 }
@@ -256,12 +256,12 @@ END_TEST
 START_TEST(vram_budget_makes_a_smaller_card_but_no_larger_one) {
     set("FAKE_NVML_FREE", "20000000000");
     ck_assert_int_eq(preflight("device: cuda\nvram_budget: 10GB\n"), PL_ERR_OK);
-    ck_assert_uint_eq(pf.budget.total_bytes, 10000000000);
-    ck_assert_uint_eq(pf.budget.margin_bytes, 0);
+    ck_assert_uint_eq(pf.q.budget.total_bytes, 10000000000);
+    ck_assert_uint_eq(pf.q.budget.margin_bytes, 0);
     finish_job();
     ck_assert_int_eq(preflight("device: cuda\nvram_budget: 30GB\n"), PL_ERR_OK);
-    ck_assert_uint_eq(pf.budget.total_bytes, 20000000000);
-    ck_assert_uint_eq(pf.budget.margin_bytes, 64 * MIB);
+    ck_assert_uint_eq(pf.q.budget.total_bytes, 20000000000);
+    ck_assert_uint_eq(pf.q.budget.margin_bytes, 64 * MIB);
     finish_job();
 }
 END_TEST
@@ -315,7 +315,7 @@ START_TEST(a_measured_context_turns_the_verdict_before_the_arenas) {
     cuda.free_bytes = pf.gpu.free_bytes - just - (uint64_t)_i;
     pl_err err = train();
     ck_assert_uint_eq(cuda.opened, 1);
-    ck_assert_uint_eq(pf.budget.context_bytes, just + (uint64_t)_i);
+    ck_assert_uint_eq(pf.q.budget.context_bytes, just + (uint64_t)_i);
     if (_i == 0) { /* fits to the byte: the arena is asked for, which the fake refuses */
         ck_assert_int_eq(err, PL_ERR_DEVICE_OOM);
         ck_assert_uint_eq(cuda.allocated, 1);
@@ -339,7 +339,7 @@ START_TEST(the_bytes_of_the_process_are_the_better_measure) {
     set("FAKE_NVML_PROCESS", "600000000");
     cuda.free_bytes = 4000 * MIB;
     ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
-    ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + pf.graph_bytes);
+    ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + pf.graph_bytes);
     finish_job();
 }
 END_TEST
@@ -348,10 +348,10 @@ END_TEST
 START_TEST(growth_is_added_to_what_was_measured) {
     remember(&gpu, 500 * MIB, 530 * MIB);
     ck_assert_int_eq(preflight("device: cuda\n"), PL_ERR_OK);
-    ck_assert_uint_eq(pf.budget.context_bytes, 530 * MIB + pf.graph_bytes);
+    ck_assert_uint_eq(pf.q.budget.context_bytes, 530 * MIB + pf.graph_bytes);
     set("FAKE_NVML_PROCESS", "600000000");
     ck_assert_int_eq(train(), PL_ERR_DEVICE_OOM);
-    ck_assert_uint_eq(pf.budget.context_bytes, 600000000 + 30 * MIB + pf.graph_bytes);
+    ck_assert_uint_eq(pf.q.budget.context_bytes, 600000000 + 30 * MIB + pf.graph_bytes);
     finish_job();
 }
 END_TEST

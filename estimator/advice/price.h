@@ -1,0 +1,27 @@
+/* price.h - what a question costs, and changing it by numbers. Private to advice. */
+#ifndef PL_ESTIMATOR_ADVICE_PRICE_H
+#define PL_ESTIMATOR_ADVICE_PRICE_H
+
+#include "estimator/advice/advice.h"
+
+/* A variant at another micro-batch. */
+void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size);
+/* Sets batch_size, max_seq_length or another U32 key from a number; an error:
+ * outside its range, or more tokens than a micro-batch may have. */
+pl_err pl_price_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, struct pl_diag *d);
+uint32_t pl_price_get(const struct pl_question *q, enum pl_key_id key);
+pl_err pl_price_of(const struct pl_question *q, struct pl_price *out, struct pl_diag *d);
+/* Planned bytes, work and time with the verdict of the gate. */
+struct pl_price pl_price_of_program(const struct pl_program *p, const struct pl_verdict *v);
+/* Largest batch that fits, 0 = none; limit as in autobatch.h. */
+pl_err pl_price_largest_batch(const struct pl_question *q, uint32_t *out, struct pl_diag *d);
+/* The largest divisor of `samples` up to `largest`, so that every micro-batch is whole; where
+ * samples is 0 the largest power of two. 0 when largest is. */
+uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples);
+
+/* knobs.c, card_rows.c: fill their part of the advice. */
+pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d);
+pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d);
+pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d);
+
+#endif

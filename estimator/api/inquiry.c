@@ -1,0 +1,136 @@
+/* inquiry.c - what to plan for, and against which memory. */
+#include "estimator/api/inquiry.h"
+
+#include "estimator/rule_of_thumb/rule.h"
+
+#include <stdlib.h>
+
+/* --- the target ------------------------------------------------------------------------------- */
+
+/* A GPU that the kernels cannot run on still has a size to compare with. */
+static uint32_t planned_sm(struct pl_text *notes, const struct pl_card *c) {
+    if (c->sm >= PL_CARD_OLDEST_SM) return c->sm;
+    pl_text_addf(notes,
+                 "%s has compute capability %u.%u; the kernels need %d.%d: the answer is about its "
+                 "memory alone\n",
+                 c->name, c->sm / 10, c->sm % 10, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
+    return PL_CARD_OLDEST_SM;
+}
+
+static pl_err aim_at_card(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) {
+    bool ambiguous;
+    const struct pl_card *c;
+    PL_TRY(pl_card_require(gpu, &c, &ambiguous, d));
+    if (ambiguous)
+        pl_text_addf(&i->notes, "`%s` has several sizes: taken as %s, the smallest\n", gpu,
+                     c->name);
+    i->q.card = c->name;
+    i->q.traits = pl_traits_cuda(planned_sm(&i->notes, c));
+    i->q.budget = (struct pl_budget){.known = true,
+                                     .total_bytes = c->visible_bytes,
+                                     .margin_bytes = PL_CARD_MARGIN,
+                                     .context_bytes = c->context_bytes,
+                                     .doubt_bytes = pl_card_context_doubt(c),
+                                     .source = c->name};
+    return PL_ERR_OK;
+}
+
+static void aim_at_any_gpu(struct pl_inquiry *i) {
+    i->q.traits = pl_traits_cuda(PL_CARD_DEFAULT_SM);
+    i->q.budget = (struct pl_budget){.context_bytes = PL_CARD_CONTEXT_DEFAULT,
+                                     .doubt_bytes = PL_CARD_CONTEXT_DEFAULT / 2};
+    pl_text_addf(&i->notes, "no GPU is named: planned for compute capability %d.%d\n",
+                 PL_CARD_DEFAULT_SM / 10, PL_CARD_DEFAULT_SM % 10);
+}
+
+pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) {
+    const struct pl_job *job = &i->job;
+    if (gpu)
+        PL_TRY(aim_at_card(i, gpu, d));
+    else if (pl_device_is_cuda(job->device))
+        aim_at_any_gpu(i);
+    else
+        i->q.traits = pl_traits_cpu(job->threads ? job->threads : pl_cpu_count());
+    pl_inquiry_open(i);
+    return PL_ERR_OK;
+}
+
+void pl_inquiry_open(struct pl_inquiry *i) {
+    const struct pl_job *job = &i->job;
+    struct pl_budget *b = &i->q.budget;
+    pl_question_open(&i->q, job, &i->model);
+    if (job->vram_budget != PL_AUTO_BYTES) {
+        b->known = true;
+        b->total_bytes = job->vram_budget;
+        b->source = "vram_budget";
+        b->margin_bytes = 0;
+    }
+    if (job->vram_margin != PL_AUTO_BYTES) b->margin_bytes = job->vram_margin;
+}
+
+/* --- the model -------------------------------------------------------------------------------- */
+
+pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct pl_text *notes,
+                           struct pl_model_ref *out, struct pl_diag *d) {
+    *out = (struct pl_model_ref){0};
+    char *path = pl_job_input_path(job, given);
+    if (!path) return pl_host_oom(d, "a path");
+    pl_err err = pl_model_resolve(path, out, notes, d);
+    free(path);
+    return err;
+}
+
+pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
+                              struct pl_model_ref *out, struct pl_diag *d) {
+    const char *given = job->model ? job->model : job->model_config;
+    *out = (struct pl_model_ref){0};
+    if (!given) {
+        pl_diag_set(d, PL_ERR_USAGE, "no model: give a MODEL or a CONFIG.yaml");
+        pl_diag_hint(d, "plimsoll estimate-vram Qwen/Qwen2.5-7B --gpu \"RTX 4090\"");
+        return PL_ERR_USAGE;
+    }
+    return pl_question_resolve(job, given, notes, out, d);
+}
+
+pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d) {
+    struct pl_model_ref ref;
+    PL_TRY(pl_question_find_model(&i->job, &i->notes, &ref, d));
+    pl_err err = pl_model_read(ref.config, &i->model, d);
+    pl_model_ref_finish(&ref);
+    return err;
+}
+
+/* --- the answer ------------------------------------------------------------------------------- */
+
+pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d) {
+    PL_TRY(pl_decide(&i->q, PL_BATCH_LIMIT, &i->search, &i->notes, d));
+    if (i->job.batch_size == PL_AUTO && !i->q.budget.known)
+        pl_text_add(&i->notes, "batch_size: auto without a budget plans for 1\n");
+    return PL_ERR_OK;
+}
+
+static void add_tier_note(struct pl_inquiry *i) {
+    const struct pl_budget *b = &i->q.budget;
+    double gb = (double)b->total_bytes / 1e9;
+    if (!b->known || i->job.inference) return;
+    pl_text_addf(&i->notes,
+                 "the tier table, which knows no model, says batch size %u for a card of %.4g GB\n",
+                 pl_rule_tier_batch(gb), gb);
+}
+
+pl_err pl_inquiry_answer(struct pl_inquiry *i, struct pl_estimate *e, struct pl_diag *d) {
+    PL_TRY(pl_estimate_init(e, &i->q, &i->search.planned, d));
+    add_tier_note(i);
+    return PL_ERR_OK;
+}
+
+int pl_inquiry_exit_status(pl_err err) {
+    return pl_err_exit_status(err == PL_ERR_MODEL_UNSUPPORTED ? PL_ERR_DOES_NOT_FIT : err);
+}
+
+void pl_inquiry_finish(struct pl_inquiry *i) {
+    pl_autobatch_finish(&i->search);
+    pl_text_finish(&i->notes);
+    pl_job_finish(&i->job);
+    *i = (struct pl_inquiry){0};
+}

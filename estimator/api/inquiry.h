@@ -1,0 +1,55 @@
+/* inquiry.h - from a job and a card to an estimate: the steps that the command line and the library
+ * both take, and the memory of what they ask about.
+ *
+ * In: struct pl_job, the name of a GPU or none.  Out: a decided question (plan/question.h), and
+ * the answer to it.  Needs: config, model, card, autobatch, gate.
+ *   Q1  with a GPU named the plan is the one of the CUDA back-end on that GPU, and the budget is
+ *       what a process can get of it, less margin, context and its doubt: never the nameplate
+ *   Q2  without one the plan is the CPU back-end's, and only vram_budget makes a budget; under
+ *       `device: cuda` it is the plan of the oldest GPU the kernels run on
+ *   Q3  vram_budget wins over the size of the GPU, not over its context
+ *   Q4  whether an architecture fits that cannot be computed here, nobody can tell: an answer
+ *       (`unknown`), and no permission; only where such a model is to be used is its file bad
+ * Use: struct pl_inquiry i = {0}; ...fill i.job...
+ *      pl_inquiry_aim(&i, "RTX 4090", &d); pl_inquiry_read_model(&i, &d);
+ *      pl_inquiry_decide(&i, &d); pl_inquiry_answer(&i, &estimate, &d);
+ *      pl_estimate_finish(&estimate); pl_inquiry_finish(&i); */
+#ifndef PL_ESTIMATOR_API_INQUIRY_H
+#define PL_ESTIMATOR_API_INQUIRY_H
+
+#include "estimator/autobatch/autobatch.h"
+#include "estimator/card/cards.h"
+#include "estimator/gate/estimate.h"
+#include "estimator/model/resolve.h"
+
+struct pl_inquiry { /* not to be copied: q borrows job and model */
+    struct pl_question q;
+    struct pl_job job;
+    struct pl_model model;
+    struct pl_text notes;       /* one a line */
+    struct pl_autobatch search; /* its plan may be that of q */
+};
+
+/* Opens the question with traits and budget from i->job and `gpu` (NULL: none). USAGE: no card is
+ * called so. */
+pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d);
+/* The half of it for traits and budget that are there: opens the question, with vram_budget and
+ * vram_margin of the job. */
+void pl_inquiry_open(struct pl_inquiry *i);
+/* What `given`, a path or a name in the job, stands for. notes may be NULL. */
+pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct pl_text *notes,
+                           struct pl_model_ref *out, struct pl_diag *d);
+/* The config.json that the job is about: `model`, else `model_config`, from the directory of the
+ * job's file, the hub cache or the catalogue. USAGE: it names none. notes may be NULL. */
+pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
+                              struct pl_model_ref *out, struct pl_diag *d);
+pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d);
+/* Level, chunk and batch (autobatch.h). */
+pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d);
+/* The plan with a verdict; i->notes get what the tier table says. *e borrows from *i. */
+pl_err pl_inquiry_answer(struct pl_inquiry *i, struct pl_estimate *e, struct pl_diag *d);
+/* Q4: 3 for PL_ERR_MODEL_UNSUPPORTED, else that of the table. */
+int pl_inquiry_exit_status(pl_err err);
+void pl_inquiry_finish(struct pl_inquiry *i); /* leaves {0} */
+
+#endif

@@ -1,0 +1,80 @@
+/* question.c - from a question to its plan. */
+#include "estimator/plan/question.h"
+
+#include <string.h>
+
+void pl_question_open(struct pl_question *q, const struct pl_job *job, const struct pl_model *m) {
+    q->job = job;
+    q->model = m;
+    q->batch_size = job->batch_size == PL_AUTO ? 1 : job->batch_size;
+    q->recommended = 0;
+    q->recompute = PL_RECOMPUTE_AUTO;
+    q->loss_chunk_tokens = PL_AUTO;
+}
+
+struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
+                                  const struct pl_traits *traits, const struct pl_budget *budget) {
+    struct pl_question q = {.traits = *traits};
+    if (budget) q.budget = *budget;
+    pl_question_open(&q, job, m);
+    return q;
+}
+
+uint32_t pl_question_level(const struct pl_question *q) {
+    const uint32_t own = q->job->gradient_checkpointing;
+    return own == PL_RECOMPUTE_AUTO ? q->recompute : own;
+}
+
+uint32_t pl_question_chunk(const struct pl_question *q) {
+    const uint32_t own = q->job->loss_chunk_tokens;
+    return own == PL_AUTO ? q->loss_chunk_tokens : own;
+}
+
+void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
+    job->gradient_checkpointing = pl_question_level(q);
+    job->loss_chunk_tokens = pl_question_chunk(q);
+    if (job->batch_size == PL_AUTO) job->batch_size = q->batch_size;
+}
+
+pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d) {
+    const uint32_t level = pl_question_level(q);
+    PL_TRY(pl_job_shape_init(q->job, q->model, &q->traits, q->batch_size, out, d));
+    out->recompute = level == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL : level;
+    out->loss_chunk_tokens = pl_question_chunk(q);
+    return PL_ERR_OK;
+}
+
+static bool same_traits(const struct pl_traits *a, const struct pl_traits *b) {
+    return a->backend == b->backend && a->align_bytes == b->align_bytes &&
+           a->threads == b->threads && a->sm == b->sm && a->pinned_bytes == b->pinned_bytes;
+}
+
+/* pl_job_shape_init leaves no byte of a shape to chance; one that differed without meaning would
+ * cost a plan and change nothing. */
+static bool answers(const struct pl_planned *made, const struct pl_job_shape *shape,
+                    const struct pl_question *q) {
+    const struct pl_program *p = made->program;
+    return p && p->model == q->model && memcmp(&p->shape, shape, sizeof *shape) == 0 &&
+           same_traits(&p->traits, &q->traits);
+}
+
+pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
+                        struct pl_planned *out, struct pl_diag *d) {
+    struct pl_job_shape shape;
+    struct pl_planned ready = made ? *made : (struct pl_planned){0};
+    if (made) *made = (struct pl_planned){0};
+    *out = (struct pl_planned){0};
+    pl_err err = pl_question_shape(q, &shape, d);
+    if (err == PL_ERR_OK && answers(&ready, &shape, q)) {
+        *out = ready;
+        return PL_ERR_OK;
+    }
+    pl_planned_finish(&ready);
+    return err == PL_ERR_OK ? pl_planned_init_shape(out, &shape, q->model, &q->traits, d) : err;
+}
+
+void pl_variant_of(struct pl_variant *v, const struct pl_question *q) {
+    v->job = *q->job;
+    v->q = *q;
+    v->q.job = &v->job;
+}

@@ -1,0 +1,62 @@
+/* question.h - what is asked: a job on a model, a back-end and a budget, and beside the job what
+ * was decided of the keys that it leaves open. Trainer, library, gate, auto-batch and advice all
+ * ask with this struct.
+ *
+ * In: job, model, traits, budget.  Out: the plan of the question.
+ * Needs: config, model, card, program, plan. No I/O.
+ *   Q1  the job stays as it was written; a change is made to a copy (struct pl_variant)
+ *   Q2  a decision counts only where the job leaves its key open (`auto`), so a change of the
+ *       copy's key wins over it
+ * Use: struct pl_question q = pl_question_of(&job, &model, &traits, &budget);
+ *      pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);      (autobatch/autobatch.h)
+ *      pl_question_plan(&q, &search.planned, &planned, &d);
+ *      struct pl_variant v; pl_variant_of(&v, &q); v.job.lora_r /= 2;
+ *      pl_question_plan(&v.q, NULL, &planned, &d); */
+#ifndef PL_ESTIMATOR_PLAN_QUESTION_H
+#define PL_ESTIMATOR_PLAN_QUESTION_H
+
+#include "estimator/card/budget.h"
+#include "estimator/plan/planned.h"
+
+struct pl_question {
+    const struct pl_job *job;     /* borrowed */
+    const struct pl_model *model; /* borrowed */
+    struct pl_traits traits;
+    struct pl_budget budget;
+    const char *card; /* name of the GPU that is asked about; NULL: none was named */
+    /* decided */
+    uint32_t batch_size;        /* what the plan is for */
+    uint32_t recommended;       /* the largest that fits; 0: none, not searched, or no budget */
+    uint32_t recompute;         /* PL_RECOMPUTE_*; AUTO: open, planned as `full` */
+    uint32_t loss_chunk_tokens; /* PL_AUTO: open, planned as pl_program_auto_chunk() has it */
+};
+
+/* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget and card
+ * stay as they are. */
+void pl_question_open(struct pl_question *q, const struct pl_job *job, const struct pl_model *m);
+/* The same, with all of them. NULL budget: none. */
+struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
+                                  const struct pl_traits *traits, const struct pl_budget *budget);
+/* The job's own value, else what was decided; AUTO: neither. */
+uint32_t pl_question_level(const struct pl_question *q);
+uint32_t pl_question_chunk(const struct pl_question *q);
+/* Writes what was decided into a job with the same open keys, batch_size included. */
+void pl_question_settle(const struct pl_question *q, struct pl_job *job);
+
+pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d);
+/* The plan. made (nullable): one that may be it, such as a search leaves behind; it is taken where
+ * it is, and {0} afterwards in any case. */
+pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
+                        struct pl_planned *out, struct pl_diag *d);
+
+/* A question with a job of its own to change. The copy is shallow: strings and lists stay the
+ * user's, so only keys without memory of their own are set on it, and it is never finished. Not to
+ * be copied by assignment: q.job is &job. */
+struct pl_variant {
+    struct pl_job job;
+    struct pl_question q;
+};
+/* q: not v->q itself. What was decided stays decided. */
+void pl_variant_of(struct pl_variant *v, const struct pl_question *q);
+
+#endif
