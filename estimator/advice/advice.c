@@ -1,13 +1,8 @@
 /* advice.c - puts the answer together: where the job stands, what is advised, what surrounds it. */
-#include "estimator/advice/price.h"
-#include "estimator/base/checked.h"
+#include "estimator/advice/advice.h"
 
-uint32_t pl_advice_step_samples(const struct pl_advice *a) {
-    const uint32_t batch = a->q.job->batch_size;
-    if (a->effective_batch || batch == PL_AUTO) return a->effective_batch;
-    uint64_t all = (uint64_t)batch * pl_job_accumulation(a->q.job, batch);
-    return all <= UINT32_MAX ? (uint32_t)all : batch;
-}
+#include "estimator/advice/parts.h"
+#include "estimator/base/checked.h"
 
 /* --- lengths --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* advice_json.c - the advice as one object: the estimate's fields, and what surrounds them. */
 #include "estimator/advice/advice.h"
 
+#include "estimator/advice/parts.h"
 #include "estimator/base/json_tree.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* advice_text.c - the advice for people: tables that line up, within the width they were given. */
 #include "estimator/advice/advice.h"
 
+#include "estimator/advice/parts.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "estimator/gate/provenance.h"

@@ -1,5 +1,5 @@
 /* card_rows.c - the same job judged on every GPU of the table. */
-#include "estimator/advice/price.h"
+#include "estimator/advice/parts.h"
 #include "estimator/base/checked.h"
 #include "estimator/card/cards.h"
 

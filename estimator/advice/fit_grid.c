@@ -1,5 +1,5 @@
 /* fit_grid.c - batch x length, every cell a plan of its own; as CSV and as a heat map. */
-#include "estimator/advice/price.h"
+#include "estimator/advice/advice.h"
 #include "estimator/base/units.h"
 #include "estimator/picture/svg.h"
 

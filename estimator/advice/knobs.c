@@ -1,6 +1,7 @@
 /* knobs.c - what each setting saves or costs, every row planned again. */
-#include "estimator/advice/price.h"
+#include "estimator/advice/parts.h"
 
+#include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 
@@ -165,6 +166,13 @@ void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]) {
     struct pl_text text = PL_TEXT_IN(out, PL_LEVEL_TEXT);
     pl_text_add(&text, "");
     pl_recompute_print(t->recompute, &text);
+}
+
+uint32_t pl_advice_step_samples(const struct pl_advice *a) {
+    const uint32_t batch = a->q.job->batch_size;
+    if (a->effective_batch || batch == PL_AUTO) return a->effective_batch;
+    uint64_t all = (uint64_t)batch * pl_job_accumulation(a->q.job, batch);
+    return all <= UINT32_MAX ? (uint32_t)all : batch;
 }
 
 bool pl_tradeoff_dominated(const struct pl_tradeoff *t) {

@@ -2,7 +2,14 @@
 #ifndef PL_ESTIMATOR_ADVICE_PRICE_H
 #define PL_ESTIMATOR_ADVICE_PRICE_H
 
-#include "estimator/advice/advice.h"
+#include "estimator/gate/gate.h"
+
+struct pl_price {             /* of one setting */
+    uint64_t needed_bytes;    /* arenas + context */
+    double flops_per_token;   /* planned for a micro-batch, over its capacity in tokens */
+    double seconds_per_token; /* the same, of the nominal machine (cost.h) */
+    enum pl_verdict_kind verdict;
+};
 
 /* A variant at another micro-batch. */
 void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size);
@@ -18,10 +25,5 @@ pl_err pl_price_largest_batch(const struct pl_question *q, uint32_t *out, struct
 /* The largest divisor of `samples` up to `largest`, so that every micro-batch is whole; where
  * samples is 0 the largest power of two. 0 when largest is. */
 uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples);
-
-/* knobs.c, card_rows.c: fill their part of the advice. */
-pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d);
-pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d);
-pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d);
 
 #endif

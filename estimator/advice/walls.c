@@ -1,5 +1,5 @@
 /* walls.c - how far one setting can go before the job does not fit: gallop, then bisect. */
-#include "estimator/advice/price.h"
+#include "estimator/advice/advice.h"
 
 #include "estimator/base/checked.h"
 

@@ -17,7 +17,7 @@
 #ifndef PL_ESTIMATOR_API_INQUIRY_H
 #define PL_ESTIMATOR_API_INQUIRY_H
 
-#include "estimator/autobatch/autobatch.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/card/cards.h"
 #include "estimator/gate/estimate.h"
 #include "estimator/model/resolve.h"
@@ -44,7 +44,7 @@ pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct p
 pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
                               struct pl_model_ref *out, struct pl_diag *d);
 pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d);
-/* Level, chunk and batch (autobatch.h). */
+/* Level, chunk and batch (decide.h). */
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d);
 /* The plan with a verdict; i->notes get what the tier table says. *e borrows from *i. */
 pl_err pl_inquiry_answer(struct pl_inquiry *i, struct pl_estimate *e, struct pl_diag *d);

@@ -1,7 +1,6 @@
 /* autobatch.c - gallop and bisect over plans. */
 #include "estimator/autobatch/autobatch.h"
 
-#include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 
 /* The plan that out->planned promises. Keeping the best so far as well costs more than the one plan
@@ -76,17 +75,4 @@ pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl
 
 void pl_autobatch_finish(struct pl_autobatch *a) {
     pl_planned_finish(&a->planned);
-}
-
-pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
-                 struct pl_text *notes, struct pl_diag *d) {
-    const uint32_t useful = (uint32_t)pl_u64_min(limit, pl_autobatch_limit(q->job));
-    *search = (struct pl_autobatch){0};
-    PL_TRY(pl_autolevel_decide(q, useful, notes, d));
-    if (q->budget.known) PL_TRY(pl_autobatch_solve(q, limit, search, d));
-    q->recommended = search->batch_size;
-    q->batch_size = q->job->batch_size;
-    if (q->batch_size == PL_AUTO)
-        q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
-    return PL_ERR_OK;
 }

@@ -1,9 +1,6 @@
-/* autobatch.h - what a question leaves open, decided: level, chunk and micro-batch.
+/* autobatch.h - the inverse question: the largest micro-batch whose plan fits, by re-planning.
  *
- * In: a question.  Out: its decisions.  Needs: plan.
- * The largest micro-batch whose plan fits is found by re-planning: the search gallops upwards and
- * bisects; every candidate is planned in full, nothing is extrapolated. Level and chunk are
- * autolevel.h's. */
+ * Gallops upwards and bisects; every candidate is planned in full, nothing is extrapolated. */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 
@@ -30,12 +27,5 @@ pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl
                           struct pl_diag *d);
 /* Frees the plan; the figures stay. */
 void pl_autobatch_finish(struct pl_autobatch *a);
-
-/* Decides all that is open: pl_autolevel_decide(), then the batch, which is the job's own or the
- * largest that fits and that a step can use; 1 where none fits or no budget is known. limit as
- * above. notes (nullable) gets a line for each choice of level and chunk. Finish *search in every
- * case. */
-pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
-                 struct pl_text *notes, struct pl_diag *d);
 
 #endif

@@ -17,7 +17,6 @@
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 
-#include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/ladder.h"
 
 #define PL_MAX_CHUNKS 16

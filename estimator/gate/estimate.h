@@ -23,6 +23,9 @@ pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, stru
                         struct pl_diag *d);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
+/* "full", "lora", "qlora", "inference" */
+const char *pl_estimate_mode(const struct pl_estimate *e);
+
 /* "VRAM estimate (full, 7.6B params, batch=2, seq=2048): total=13.4GB" */
 void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out);
 /* Summary, ledger with bars, arenas, phases, verdict, remedies. columns: width to stay in. */

@@ -8,7 +8,7 @@
  *   Q2  a decision counts only where the job leaves its key open (`auto`), so a change of the
  *       copy's key wins over it
  * Use: struct pl_question q = pl_question_of(&job, &model, &traits, &budget);
- *      pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);      (autobatch/autobatch.h)
+ *      pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);      (autobatch/decide.h)
  *      pl_question_plan(&q, &search.planned, &planned, &d);
  *      struct pl_variant v; pl_variant_of(&v, &q); v.job.lora_r /= 2;
  *      pl_question_plan(&v.q, NULL, &planned, &d); */

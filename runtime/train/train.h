@@ -12,7 +12,7 @@
 #ifndef PL_RUNTIME_TRAIN_TRAIN_H
 #define PL_RUNTIME_TRAIN_TRAIN_H
 
-#include "estimator/autobatch/autobatch.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/gate/estimate.h"
 #include "estimator/gate/gate.h"
 #include "runtime/checkpoint/checkpoint.h"

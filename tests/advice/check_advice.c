@@ -1,5 +1,7 @@
 /* check_advice.c - every figure of the advice against an estimate of its own. */
 #include "estimator/advice/advice.h"
+#include "estimator/advice/parts.h"
+#include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/card/cards.h"
 #include "tests/plan/planning.h"

@@ -1,0 +1,21 @@
+/* parts.h - the parts of the advice that are planned row by row, and how they are told. Private to
+ * advice. */
+#ifndef PL_ESTIMATOR_ADVICE_PARTS_H
+#define PL_ESTIMATOR_ADVICE_PARTS_H
+
+#include "estimator/advice/figures.h"
+
+/* knobs.c, card_rows.c: fill their part. */
+pl_err pl_advice_knobs(struct pl_advice *a, struct pl_diag *d);
+pl_err pl_advice_tradeoffs(struct pl_advice *a, struct pl_diag *d);
+pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d);
+
+/* The level as the key takes it. */
+#define PL_LEVEL_TEXT 32
+void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]);
+/* All of its points are dominated; false when it has none. */
+bool pl_tradeoff_dominated(const struct pl_tradeoff *t);
+/* Samples of a step that micro-batches have to make up; 0 = whatever fits. */
+uint32_t pl_advice_step_samples(const struct pl_advice *a);
+
+#endif

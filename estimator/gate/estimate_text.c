@@ -1,0 +1,177 @@
+/* estimate_text.c - an estimate for people: a summary line, a ledger with bars, the verdict. */
+#include "estimator/gate/estimate.h"
+
+#include "estimator/base/units.h"
+
+static double gb(uint64_t bytes) {
+    return (double)bytes / 1e9;
+}
+
+/* Small jobs keep their digits: 0.2GB says little. */
+static void add_gb(struct pl_text *out, uint64_t bytes) {
+    pl_text_addf(out, bytes < UINT64_C(10000000000) ? "%.2fGB" : "%.1fGB", gb(bytes));
+}
+
+static void add_params(struct pl_text *out, uint64_t n) {
+    if (n < UINT64_C(100000000))
+        pl_text_addf(out, "%.1fM", (double)n / 1e6);
+    else
+        pl_text_addf(out, "%.1fB", (double)n / 1e9);
+}
+
+void pl_estimate_add_summary(const struct pl_estimate *e, struct pl_text *out) {
+    pl_text_addf(out, "VRAM estimate (%s, ", pl_estimate_mode(e));
+    add_params(out, e->param_count);
+    pl_text_addf(out, " params, batch=%u, seq=%u): total=", e->q->batch_size,
+                 e->q->job->max_seq_length);
+    add_gb(out, e->verdict.needed_bytes);
+}
+
+struct style {
+    const char *bold, *dim, *bar, *good, *bad, *off;
+};
+static const struct style plain = {"", "", "", "", "", ""};
+static const struct style coloured = {"\033[1m",  "\033[2m",  "\033[36m",
+                                      "\033[32m", "\033[31m", "\033[0m"};
+
+#define LABEL_COLUMNS 46 /* what stands before a bar */
+#define BAR_MAX       40
+
+static void add_bar(struct pl_text *out, const struct style *s, uint64_t bytes, uint64_t total,
+                    unsigned columns) {
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    unsigned width = columns > LABEL_COLUMNS + 10 ? columns - LABEL_COLUMNS : 10;
+    if (width > BAR_MAX) width = BAR_MAX;
+    uint64_t units = total ? (uint64_t)((double)bytes / (double)total * width * 8 + 0.5) : 0;
+    if (units == 0) return;
+    pl_text_addf(out, "  %s", s->bar);
+    for (uint64_t i = 0; i < units / 8; i++)
+        pl_text_add(out, "█");
+    pl_text_add(out, eighths[units % 8]);
+    pl_text_add(out, s->off);
+}
+
+static void ledger_row(struct pl_text *out, const struct style *s, const char *name, uint64_t bytes,
+                       uint64_t total, unsigned columns) {
+    char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
+    if (bytes == 0) return;
+    pl_text_addf(out, "  %-14s %11s %16s", name, pl_bytes_text(bytes, size),
+                 pl_count_text(bytes, exact));
+    add_bar(out, s, bytes, total, columns);
+    pl_text_add(out, "\n");
+}
+
+/* What lies in the machine's memory, all of it and by what may not be swapped. */
+static void add_host(const struct pl_plan *plan, struct pl_text *out) {
+    char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], pinned[PL_BYTES_TEXT];
+    uint64_t total = pl_plan_host_total(plan), pageable = pl_plan_host_bytes(plan, PL_PLACE_HOST);
+    bool copies = total == plan->program->traits.pinned_bytes;
+    if (total == 0) return;
+    pl_text_addf(out, "  %-14s %11s %16s  ", "host", pl_bytes_text(total, size),
+                 pl_count_text(total, exact));
+    if (copies)
+        pl_text_add(out, "pinned memory of the machine, for copies\n");
+    else
+        pl_text_addf(out, "memory of the machine, %s of it pinned\n",
+                     pl_bytes_text(total - pageable, pinned));
+}
+
+/* By how much the total may be off: by the context, as long as nobody has measured it. */
+static void add_doubt(const struct pl_budget *b, struct pl_text *out) {
+    char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
+    if (b->doubt_bytes == 0) return;
+    pl_text_addf(out, "  %-14s %11s %16s  the context is a guess until a run has measured it\n",
+                 "give or take", pl_bytes_text(b->doubt_bytes, size),
+                 pl_count_text(b->doubt_bytes, exact));
+}
+
+static void add_ledger(const struct pl_estimate *e, const struct style *s, unsigned columns,
+                       struct pl_text *out) {
+    const struct pl_plan *plan = e->planned.plan;
+    uint64_t total = e->verdict.needed_bytes;
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+        ledger_row(out, s, pl_category_name(c), plan->ledger[c], total, columns);
+    ledger_row(out, s, "alignment", plan->alignment_bytes, total, columns);
+    ledger_row(out, s, "fragmentation", plan->fragmentation_bytes, total, columns);
+    ledger_row(out, s, "context", e->q->budget.context_bytes, total, columns);
+    char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], job[PL_BYTES_TEXT], batch[PL_BYTES_TEXT];
+    pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
+                 pl_bytes_text(total, size), pl_count_text(total, exact), s->off,
+                 pl_bytes_text(plan->job_bytes, job), pl_bytes_text(plan->batch_bytes, batch));
+    add_doubt(&e->q->budget, out);
+    add_host(plan, out);
+}
+
+static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
+    const struct pl_plan *plan = e->planned.plan;
+    const struct pl_phase_plan *ph = &plan->phases[plan->peak_phase];
+    const struct pl_op *op = &e->planned.program->ops[ph->peak_op];
+    pl_text_addf(out, "  peak: %s, op %u (%s", pl_phase_name(plan->peak_phase), ph->peak_op,
+                 pl_op_name(op->kind));
+    if (op->layer != PL_NONE) pl_text_addf(out, ", layer %u", op->layer);
+    pl_text_add(out, ")\n");
+    char merged[PL_BYTES_TEXT];
+    if (e->merged_export_bytes)
+        pl_text_addf(out, "  merged export: %s of the machine's memory, behind the run\n",
+                     pl_bytes_text(e->merged_export_bytes, merged));
+}
+
+static void add_verdict(const struct pl_estimate *e, const struct style *s, struct pl_text *out) {
+    char have[PL_BYTES_TEXT], margin[PL_BYTES_TEXT], rest[PL_BYTES_TEXT];
+    const struct pl_verdict *v = &e->verdict;
+    if (v->over_ceiling) {
+        pl_text_addf(out,
+                     "  verdict: %sno%s - mode: full would train %.3f billion parameters on the "
+                     "device alone, full_ft_ceiling_billions is %g\n",
+                     s->bad, s->off, v->params_billions, e->q->job->full_ft_ceiling_billions);
+        return;
+    }
+    if (!e->q->budget.known) {
+        pl_text_add(out, "  verdict: unknown - no budget was named (--vram-gb N, --vram 16GiB)\n");
+        return;
+    }
+    uint64_t limit =
+        e->q->budget.total_bytes - (e->q->budget.margin_bytes < e->q->budget.total_bytes
+                                        ? e->q->budget.margin_bytes
+                                        : e->q->budget.total_bytes);
+    bool over = v->needed_bytes > limit;
+    pl_text_addf(out, "  verdict: %s%s%s - %s %s, margin %s: %s %s\n",
+                 v->kind == PL_VERDICT_FITS ? s->good : s->bad, pl_verdict_name(v->kind), s->off,
+                 e->q->budget.source, pl_bytes_text(e->q->budget.total_bytes, have),
+                 pl_bytes_text(e->q->budget.margin_bytes, margin),
+                 pl_bytes_text(over ? v->needed_bytes - limit : limit - v->needed_bytes, rest),
+                 over ? "too much" : "to spare");
+}
+
+static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
+    if (e->n_remedies) pl_text_add(out, "  what would help, each planned:\n");
+    for (uint32_t i = 0; i < e->n_remedies; i++) {
+        const struct pl_remedy *r = &e->remedies[i];
+        char total[PL_BYTES_TEXT], saves[PL_BYTES_TEXT];
+        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s", r->fits ? "fits" : "no",
+                     pl_bytes_text(r->total_bytes, total),
+                     pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
+                     r->change);
+        if (r->host_bytes)
+            pl_text_addf(out, " (%s of host memory)", pl_bytes_text(r->host_bytes, saves));
+        pl_text_add(out, "\n");
+    }
+}
+
+void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns,
+                      struct pl_text *out) {
+    const struct style *s = colour ? &coloured : &plain;
+    char trained[PL_COUNT_TEXT], all[PL_COUNT_TEXT];
+    pl_text_add(out, s->bold);
+    pl_estimate_add_summary(e, out);
+    pl_text_addf(out, "%s\n  %s, ", s->off, pl_family_name(e->q->model->family));
+    if (!e->q->job->inference)
+        pl_text_addf(out, "%s of ", pl_count_text(e->trainable_param_count, trained));
+    pl_text_addf(out, "%s parameters%s\n", pl_count_text(e->param_count, all),
+                 e->q->job->inference ? "" : " trained");
+    add_ledger(e, s, columns, out);
+    add_peak(e, out);
+    add_verdict(e, s, out);
+    if (e->q->recommended) pl_text_addf(out, "  largest batch that fits: %u\n", e->q->recommended);
+    add_remedies(e, out);
+}
