@@ -1,8 +1,8 @@
 /* estimate_args.c - arguments of `estimate-vram` -> job. */
 #include "tools/estimate_args.h"
 
-#include "estimator/api/inquiry.h"
 #include "estimator/base/alloc.h"
+#include "estimator/find/find.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static pl_err job_from_file(const struct pl_cli *cli, struct pl_job *job, struct
 static pl_err find_config(const struct pl_job *job, bool typed, char **config_json,
                           struct pl_text *notes, struct pl_diag *d) {
     struct pl_model_ref ref;
-    pl_err err = pl_question_find_model(job, notes, &ref, d);
+    pl_err err = pl_find_config(job, notes, &ref, d);
     if (err == PL_ERR_MODEL_FILE && typed) err = d->err = PL_ERR_USAGE;
     *config_json = ref.config;
     ref.config = NULL;

@@ -1,8 +1,8 @@
 /* generate_args.c - arguments of `generate`. */
 #include "tools/generate_args.h"
 
-#include "estimator/model/resolve.h"
 #include "estimator/base/alloc.h"
+#include "estimator/find/find.h"
 #include "runtime/checkpoint/save_set.h"
 
 #include <errno.h>
@@ -73,21 +73,23 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
     }
 }
 
-/* The tokenizer that was named, else the one in the model's directory. */
-static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) {
-    struct pl_model_ref ref = {0};
-    const struct pl_job *job = &q->job;
-    char *path = pl_job_input_path(job, job->tokenizer ? job->tokenizer : job->model);
-    if (!path) return pl_host_oom(d, "a path");
-    pl_err err = PL_ERR_OK;
-    if (!job->tokenizer) err = pl_model_resolve(path, &ref, NULL, d);
-    if (err == PL_ERR_OK && ref.weights_dir) err = pl_save_set_settle(ref.weights_dir, d);
-    if (err == PL_ERR_OK && !job->tokenizer && !ref.weights_dir)
-        err = pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine",
-                          job->model);
-    if (err == PL_ERR_OK)
-        err = pl_generate_text_open(&q->text, ref.weights_dir ? ref.weights_dir : path, d);
+/* Before a tokenizer is read from beside them. */
+static pl_err require_weights(const struct pl_job *job, struct pl_diag *d) {
+    struct pl_model_ref ref;
+    PL_TRY(pl_find_model(job, job->model, NULL, &ref, d));
+    pl_err err = ref.weights_dir
+                     ? pl_save_set_settle(ref.weights_dir, d)
+                     : pl_diag_set(d, PL_ERR_MODEL_WEIGHTS,
+                                   "the weights of `%s` are not on this machine", job->model);
     pl_model_ref_finish(&ref);
+    return err;
+}
+
+static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) {
+    char *path;
+    if (!q->job.tokenizer) PL_TRY(require_weights(&q->job, d));
+    PL_TRY(pl_find_tokenizer(&q->job, &path, d));
+    pl_err err = pl_generate_text_open(&q->text, path, d);
     free(path);
     return err;
 }

@@ -1,9 +1,8 @@
 /* inquiry.c - what to plan for, and against which memory. */
 #include "estimator/api/inquiry.h"
 
+#include "estimator/find/find.h"
 #include "estimator/rule_of_thumb/rule.h"
-
-#include <stdlib.h>
 
 /* --- the target ------------------------------------------------------------------------------- */
 
@@ -70,31 +69,9 @@ void pl_inquiry_open(struct pl_inquiry *i) {
 
 /* --- the model -------------------------------------------------------------------------------- */
 
-pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct pl_text *notes,
-                           struct pl_model_ref *out, struct pl_diag *d) {
-    *out = (struct pl_model_ref){0};
-    char *path = pl_job_input_path(job, given);
-    if (!path) return pl_host_oom(d, "a path");
-    pl_err err = pl_model_resolve(path, out, notes, d);
-    free(path);
-    return err;
-}
-
-pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
-                              struct pl_model_ref *out, struct pl_diag *d) {
-    const char *given = job->model ? job->model : job->model_config;
-    *out = (struct pl_model_ref){0};
-    if (!given) {
-        pl_diag_set(d, PL_ERR_USAGE, "no model: give a MODEL or a CONFIG.yaml");
-        pl_diag_hint(d, "plimsoll estimate-vram Qwen/Qwen2.5-7B --gpu \"RTX 4090\"");
-        return PL_ERR_USAGE;
-    }
-    return pl_question_resolve(job, given, notes, out, d);
-}
-
 pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d) {
     struct pl_model_ref ref;
-    PL_TRY(pl_question_find_model(&i->job, &i->notes, &ref, d));
+    PL_TRY(pl_find_config(&i->job, &i->notes, &ref, d));
     pl_err err = pl_model_read(ref.config, &i->model, d);
     pl_model_ref_finish(&ref);
     return err;

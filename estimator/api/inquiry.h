@@ -2,7 +2,7 @@
  * both take, and the memory of what they ask about.
  *
  * In: struct pl_job, the name of a GPU or none.  Out: a decided question (plan/question.h), and
- * the answer to it.  Needs: config, model, card, autobatch, gate.
+ * the answer to it.  Needs: config, find, card, autobatch, gate.
  *   Q1  with a GPU named the plan is the one of the CUDA back-end on that GPU, and the budget is
  *       what a process can get of it, less margin, context and its doubt: never the nameplate
  *   Q2  without one the plan is the CPU back-end's, and only vram_budget makes a budget; under
@@ -20,7 +20,6 @@
 #include "estimator/autobatch/decide.h"
 #include "estimator/card/cards.h"
 #include "estimator/gate/estimate.h"
-#include "estimator/model/resolve.h"
 
 struct pl_inquiry { /* not to be copied: q borrows job and model */
     struct pl_question q;
@@ -36,13 +35,7 @@ pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d);
 /* The half of it for traits and budget that are there: opens the question, with vram_budget and
  * vram_margin of the job. */
 void pl_inquiry_open(struct pl_inquiry *i);
-/* What `given`, a path or a name in the job, stands for. notes may be NULL. */
-pl_err pl_question_resolve(const struct pl_job *job, const char *given, struct pl_text *notes,
-                           struct pl_model_ref *out, struct pl_diag *d);
-/* The config.json that the job is about: `model`, else `model_config`, from the directory of the
- * job's file, the hub cache or the catalogue. USAGE: it names none. notes may be NULL. */
-pl_err pl_question_find_model(const struct pl_job *job, struct pl_text *notes,
-                              struct pl_model_ref *out, struct pl_diag *d);
+/* The model that the job names (find.h). */
 pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d);
 /* Level, chunk and batch (decide.h). */
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d);

@@ -4,7 +4,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/digest.h"
 #include "estimator/base/open_file.h"
-#include "estimator/model/resolve.h"
+#include "estimator/find/find.h"
 #include "runtime/data/jinja/chars.h"
 
 #include <errno.h>
@@ -35,46 +35,6 @@ bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
 }
 
 /* --- tokenizer -------------------------------------------------------------------------------- */
-static pl_err no_tokenizer(const struct pl_job *job, struct pl_diag *d) {
-    pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "data of this format needs a tokenizer");
-    pl_diag_hint(d, "set `tokenizer:` to a tokenizer.json%s, or to `byte`",
-                 job->model ? "; the model has none on this machine" : "");
-    return PL_ERR_TOKENIZER_FILE;
-}
-
-/* The directory of the model's config.json, where its tokenizer.json is. */
-static pl_err model_directory(const struct pl_job *job, char **out, struct pl_diag *d) {
-    const char *name = job->model ? job->model : job->model_config;
-    struct pl_model_ref ref = {0};
-    char *path = name ? pl_job_input_path(job, name) : NULL;
-    pl_err err = PL_ERR_OK;
-    if (!name) return no_tokenizer(job, d);
-    if (!path) return pl_host_oom(d, "the path of the tokenizer");
-    PL_TRY_GOTO(pl_model_resolve(path, &ref, NULL, d), out);
-    if (ref.origin == PL_ORIGIN_CATALOGUE) {
-        err = no_tokenizer(job, d);
-        goto out;
-    }
-    *out = ref.config;
-    ref.config = NULL;
-    char *slash = strrchr(*out, '/');
-    if (slash)
-        slash[1] = 0;
-    else
-        memcpy(*out, ".", 2);
-out:
-    pl_model_ref_finish(&ref);
-    free(path);
-    return err;
-}
-
-static pl_err tokenizer_path(const struct pl_job *job, char **out, struct pl_diag *d) {
-    bool byte = job->tokenizer && strcmp(job->tokenizer, "byte") == 0;
-    if (!job->tokenizer || !job->tokenizer[0]) return model_directory(job, out, d);
-    *out = byte ? pl_strdup(job->tokenizer) : pl_job_input_path(job, job->tokenizer);
-    return *out ? PL_ERR_OK : pl_host_oom(d, "the path of the tokenizer");
-}
-
 static pl_err check_size(const struct pl_encoder *e, const char *path, struct pl_diag *d) {
     uint64_t size = pl_tokenizer_size(e->tokenizer);
     if (e->bytes || size <= e->vocab) return PL_ERR_OK;
@@ -133,7 +93,7 @@ pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const str
     if (e->tokenizer) return PL_ERR_OK;
     e->vocab = m->vocab;
     e->train_on = job->train_on;
-    PL_TRY_GOTO(tokenizer_path(job, &path, d), out);
+    PL_TRY_GOTO(pl_find_tokenizer(job, &path, d), out);
     e->bytes = strcmp(path, "byte") == 0;
     PL_TRY_GOTO(pl_tokenizer_open(path, &e->tokenizer, d), out);
     PL_TRY_GOTO(check_size(e, path, d), out);

@@ -4,6 +4,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
+#include "estimator/find/find.h"
 #include "estimator/program/build/merge_program.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 static pl_err find_model(struct pl_merge *m, struct pl_diag *d) {
-    PL_TRY(pl_model_resolve(m->request.model, &m->ref, &m->notes, d));
+    PL_TRY(pl_find_model(NULL, m->request.model, &m->notes, &m->ref, d));
     if (m->ref.weights_dir) PL_TRY(pl_save_set_settle(m->ref.weights_dir, d));
     PL_TRY(pl_model_read(m->ref.config, &m->model, d));
     if (m->request.gguf) return PL_ERR_OK;

@@ -10,7 +10,7 @@
 #include "runtime/train/graphs.h"
 #include "runtime/train/record.h"
 
-#include "estimator/api/inquiry.h"
+#include "estimator/find/find.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 
@@ -31,8 +31,8 @@ static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     struct pl_model_ref config = {0}, weights = {0};
     pl_err err = PL_ERR_OK;
-    PL_TRY_GOTO(pl_question_resolve(job, job->model_config ? job->model_config : job->model,
-                                    &pf->notes, &config, d),
+    PL_TRY_GOTO(pl_find_model(job, job->model_config ? job->model_config : job->model, &pf->notes,
+                              &config, d),
                 out);
     PL_TRY_GOTO(settle(&config, d), out);
     pf->config_path = config.config;
@@ -40,7 +40,7 @@ static pl_err find_model(struct pl_preflight *pf, struct pl_diag *d) {
     if (job->init == PL_INIT_PRETRAINED) {
         struct pl_model_ref *from = job->model_config ? &weights : &config;
         if (job->model_config)
-            PL_TRY_GOTO(pl_question_resolve(job, job->model, &pf->notes, &weights, d), out);
+            PL_TRY_GOTO(pl_find_model(job, job->model, &pf->notes, &weights, d), out);
         PL_TRY_GOTO(settle(from, d), out);
         pf->model_dir = from->weights_dir;
         from->weights_dir = NULL;
@@ -407,10 +407,9 @@ static void take_stored_dtype(struct pl_preflight *pf) {
 }
 
 static pl_err take_adapter(struct pl_preflight *pf, struct pl_diag *d) {
-    if (!pf->job->adapter_path) return PL_ERR_OK;
-    char *path = pl_job_input_path(pf->job, pf->job->adapter_path);
-    if (!path) return pl_host_oom(d, "a path");
-    pl_err err = pl_adapter_job_fill(pf->job, &pf->model, path, d);
+    char *path;
+    PL_TRY(pl_find_adapter(pf->job, &path, d));
+    pl_err err = path ? pl_adapter_job_fill(pf->job, &pf->model, path, d) : PL_ERR_OK;
     free(path);
     return err;
 }

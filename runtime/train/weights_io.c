@@ -5,6 +5,7 @@
 #include "runtime/train/run.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/find/find.h"
 #include "estimator/base/checked.h"
 #include "runtime/train/rope_table.h"
 
@@ -68,10 +69,9 @@ static pl_err load_base(struct pl_run *r, const struct pl_tensor_io *io, struct 
 }
 
 static pl_err load_adapter(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
-    if (!r->job->adapter_path) return pl_adapter_init(io, r->job->seed, d);
-    char *path = pl_job_input_path(r->job, r->job->adapter_path);
-    if (!path) return pl_host_oom(d, "a path");
-    pl_err err = pl_adapter_load(io, path, d);
+    char *path;
+    PL_TRY(pl_find_adapter(r->job, &path, d));
+    pl_err err = path ? pl_adapter_load(io, path, d) : pl_adapter_init(io, r->job->seed, d);
     free(path);
     return err;
 }
@@ -109,8 +109,10 @@ static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag 
     struct stat st;
     *out = NULL;
     if (!named && !r->pf->model_dir) return PL_ERR_OK;
-    *out = named ? pl_job_input_path(r->job, given) : pl_strdup(r->pf->model_dir);
-    if (!*out) return pl_host_oom(d, "a path");
+    if (named)
+        PL_TRY(pl_find_tokenizer(r->job, out, d));
+    else if (!(*out = pl_strdup(r->pf->model_dir)))
+        return pl_host_oom(d, "a path");
     char *slash = strrchr(*out, '/');
     if (!named || (stat(*out, &st) == 0 && S_ISDIR(st.st_mode))) return PL_ERR_OK;
     if (slash)

@@ -1,5 +1,6 @@
 /* check_autobatch.c - the largest batch is the largest: the next one was planned and does not fit.
  */
+#include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"

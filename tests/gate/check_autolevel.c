@@ -1,6 +1,7 @@
 /* check_autolevel.c - level, chunk and batch against every combination there is, planned one by
  * one.
  */
+#include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/program/cost.h"
 #include "tests/plan/planning.h"

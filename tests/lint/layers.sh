@@ -11,6 +11,7 @@ estimator/base:
 estimator/config: estimator/base/
 estimator/model: estimator/base/
 estimator/card: estimator/base/
+estimator/find: estimator/base/ estimator/config/ estimator/model/
 estimator/rule_of_thumb: estimator/base/
 estimator/program: estimator/base/ estimator/config/ estimator/model/ estimator/card/
 estimator/program/ops: estimator/base/ estimator/config/
