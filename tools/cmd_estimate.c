@@ -39,7 +39,9 @@ pl_err pl_estimate_read_inquiry(const struct pl_cli *cli, struct pl_inquiry *i, 
     pl_err err = pl_model_read(config, &i->model, d);
     free(config);
     if (err != PL_ERR_OK) return err;
-    if (pl_cli_has(cli, PL_FLAG_GPU)) return pl_inquiry_aim(i, cli->flag[PL_FLAG_GPU], d);
+    const bool any_gpu = i->job.device == PL_DEVICE_AUTO && pl_inquiry_means_gpu(&i->job);
+    if (any_gpu || pl_cli_has(cli, PL_FLAG_GPU))
+        return pl_inquiry_aim(i, cli->flag[PL_FLAG_GPU], d);
     choose_device(i);
     pl_inquiry_open(i);
     return PL_ERR_OK;

@@ -17,6 +17,7 @@ struct answer {
     json_t *json;              /* owns the strings of e */
     char *json_text;
     struct pl_text summary;
+    uint64_t card_bytes; /* what pl_estimate_fits_on_card() compares with */
 };
 
 /* --- JSON -> struct --------------------------------------------------------------------------- */
@@ -241,6 +242,19 @@ static pl_err ask(const struct request *r, struct pl_inquiry *i, struct pl_diag 
     return pl_inquiry_decide(i, d);
 }
 
+/* A card is a GPU: where the question names no device its program is planned, at the same batch. */
+static pl_err plan_for_card(const struct pl_inquiry *i, uint64_t *out, struct pl_diag *d) {
+    struct pl_variant v;
+    struct pl_planned planned;
+    pl_variant_of(&v, &i->q);
+    v.job.base_dtype = PL_BASE_AUTO;
+    v.q.traits = pl_traits_cuda(PL_CARD_DEFAULT_SM);
+    PL_TRY(pl_question_plan(&v.q, NULL, &planned, d));
+    *out = planned.plan->arena_bytes + PL_CARD_CONTEXT_DEFAULT;
+    pl_planned_finish(&planned);
+    return PL_ERR_OK;
+}
+
 static void report(const struct pl_diag *d, struct pl_vram_error *error) {
     if (!error) return;
     *error = (struct pl_vram_error){.exit_status = pl_inquiry_exit_status(d->err)};
@@ -260,6 +274,7 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     struct pl_estimate planned = {0};
     struct pl_diag d = {0};
     struct answer *a = NULL;
+    uint64_t card_bytes = 0;
     pl_err err = PL_ERR_OK;
     /* the model's facts alone are 12 KiB, too much for the stack of somebody else's thread */
     struct pl_inquiry *i = pl_calloc(1, sizeof *i);
@@ -269,8 +284,12 @@ struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, u
     }
     PL_TRY_GOTO(ask(&r, i, &d), out);
     PL_TRY_GOTO(pl_inquiry_answer(i, &planned, &d), out);
+    card_bytes = planned.verdict.needed_bytes;
+    if (i->q.traits.backend == PL_BACKEND_CPU && i->job.device == PL_DEVICE_AUTO)
+        PL_TRY_GOTO(plan_for_card(i, &card_bytes, &d), out);
     a = i->notes.failed ? NULL
                         : make_answer(pl_answer_json(&planned, pl_text_str(&i->notes)), &planned);
+    if (a) a->card_bytes = card_bytes;
     if (!a) err = pl_host_oom(&d, "the answer");
 out:
     if (err != PL_ERR_OK) report(&d, error);
@@ -283,7 +302,8 @@ out:
 /* --- the answer ------------------------------------------------------------------------------- */
 
 bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb) {
-    return vram_gb * 1e9 >= (double)e->total_bytes; /* false for NaN */
+    const struct answer *a = (const struct answer *)(const void *)e;
+    return vram_gb * 1e9 >= (double)a->card_bytes; /* false for NaN */
 }
 
 size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf, size_t size) {

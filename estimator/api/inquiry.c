@@ -42,11 +42,16 @@ static void aim_at_any_gpu(struct pl_inquiry *i) {
                  PL_CARD_DEFAULT_SM / 10, PL_CARD_DEFAULT_SM % 10);
 }
 
+bool pl_inquiry_means_gpu(const struct pl_job *job) {
+    const bool beside = job->given[PL_KEY_vram_budget] && !job->place[PL_KEY_vram_budget].line;
+    return pl_device_is_cuda(job->device) || (beside && job->device == PL_DEVICE_AUTO);
+}
+
 pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) {
     const struct pl_job *job = &i->job;
     if (gpu)
         PL_TRY(aim_at_card(i, gpu, d));
-    else if (pl_device_is_cuda(job->device))
+    else if (pl_inquiry_means_gpu(job))
         aim_at_any_gpu(i);
     else
         i->q.traits = pl_traits_cpu(job->threads ? job->threads : pl_cpu_count());

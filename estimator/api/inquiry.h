@@ -5,8 +5,9 @@
  * the answer to it.  Needs: config, find, card, autobatch, gate.
  *   Q1  with a GPU named the plan is the one of the CUDA back-end on that GPU, and the budget is
  *       what a process can get of it, less margin, context and its doubt: never the nameplate
- *   Q2  without one the plan is the CPU back-end's, and only vram_budget makes a budget; under
- *       `device: cuda` it is the plan of the oldest GPU the kernels run on
+ *   Q2  without one the plan is the CPU back-end's; under `device: cuda`, and where a budget is
+ *       given beside the job and no device, it is the plan of a GPU of compute capability
+ *       PL_CARD_DEFAULT_SM. A vram_budget in the job's file is of the device that would run it
  *   Q3  vram_budget wins over the size of the GPU, not over its context
  *   Q4  whether an architecture fits that cannot be computed here, nobody can tell: an answer
  *       (`unknown`), and no permission; only where such a model is to be used is its file bad
@@ -29,6 +30,8 @@ struct pl_inquiry { /* not to be copied: q borrows job and model */
     struct pl_autobatch search; /* its plan may be that of q */
 };
 
+/* Whether the job is asked about on a GPU that is not named (Q2). */
+bool pl_inquiry_means_gpu(const struct pl_job *job);
 /* Opens the question with traits and budget from i->job and `gpu` (NULL: none). USAGE: no card is
  * called so. */
 pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d);

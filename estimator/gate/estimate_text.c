@@ -158,6 +158,15 @@ static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
     }
 }
 
+static void add_target(const struct pl_traits *t, struct pl_text *out) {
+    if (t->backend == PL_BACKEND_CUDA)
+        pl_text_addf(out, "; planned for a GPU of compute capability %u.%u\n", t->sm / 10,
+                     t->sm % 10);
+    else
+        pl_text_addf(out, "; planned for the CPU, %u thread%s\n", t->threads,
+                     t->threads == 1 ? "" : "s");
+}
+
 void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns,
                       struct pl_text *out) {
     const struct style *s = colour ? &coloured : &plain;
@@ -167,8 +176,9 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     pl_text_addf(out, "%s\n  %s, ", s->off, pl_family_name(e->q->model->family));
     if (!e->q->job->inference)
         pl_text_addf(out, "%s of ", pl_count_text(e->trainable_param_count, trained));
-    pl_text_addf(out, "%s parameters%s\n", pl_count_text(e->param_count, all),
+    pl_text_addf(out, "%s parameters%s", pl_count_text(e->param_count, all),
                  e->q->job->inference ? "" : " trained");
+    add_target(&e->q->traits, out);
     add_ledger(e, s, columns, out);
     add_peak(e, out);
     add_verdict(e, s, out);

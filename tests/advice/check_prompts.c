@@ -183,7 +183,7 @@ START_TEST(the_lengths_of_a_file_are_counted) {
     }
     file_write(in_dir(dir, "data.jsonl"), data);
     json_t *o =
-        plan(0, (const char *[]){"SmolLM2-135M", "--mode", "lora", "--vram", "1GiB", "--dataset",
+        plan(0, (const char *[]){"SmolLM2-135M", "--mode", "lora", "--vram", "8GiB", "--dataset",
                                  in_dir(dir, "data.jsonl"), "--max-seq-length", "15", NULL});
     const json_t *d = at(o, "data");
     ck_assert_int_eq(integer(d, "samples"), 20);

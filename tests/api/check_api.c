@@ -165,9 +165,14 @@ START_TEST(a_card_too_small_is_an_answer_with_remedies_and_notes) {
 END_TEST
 
 START_TEST(fits_on_card_compares_exact_bytes) {
-    struct pl_vram_estimate *e = must("SmolLM2-135M", "full", 0, 1, 256, NULL);
-    const double total = e->total_gb;
+    static const char *const devices[][2] = {{NULL}, {"device=cpu"}, {"device=cuda"}};
+    struct pl_vram_estimate *e = must("SmolLM2-135M", "full", 0, 1, 256, devices[_i]);
+    struct pl_vram_estimate *gpu = must("SmolLM2-135M", "full", 0, 1, 256, devices[2]);
+    const double total = _i ? e->total_gb : gpu->total_gb; /* a card is a GPU unless it is said */
     ck_assert_str_eq(e->verdict, "unknown");
+    ck_assert_uint_gt(gpu->context_bytes, 0);
+    ck_assert_uint_eq(e->context_bytes, _i == 2 ? gpu->context_bytes : 0);
+    pl_estimate_free(gpu);
     ck_assert(pl_estimate_fits_on_card(e, total * 1.000001));
     ck_assert(!pl_estimate_fits_on_card(e, total * 0.999999));
     ck_assert(!pl_estimate_fits_on_card(e, 0));
@@ -312,7 +317,7 @@ int main(void) {
     tcase_add_loop_test(tc, the_struct_says_what_the_json_says, 0, 2);
     tcase_add_loop_test(tc, the_json_is_what_the_command_prints, 0, 2);
     tcase_add_test(tc, a_card_too_small_is_an_answer_with_remedies_and_notes);
-    tcase_add_test(tc, fits_on_card_compares_exact_bytes);
+    tcase_add_loop_test(tc, fits_on_card_compares_exact_bytes, 0, 3);
     tcase_add_test(tc, the_summary_is_cut_as_snprintf_cuts);
     tcase_add_loop_test(tc, a_refusal_is_null_and_a_filled_error, 0,
                         (int)(sizeof refused / sizeof *refused));

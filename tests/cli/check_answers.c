@@ -13,12 +13,12 @@
 #define MODEL     "configs/quickstart-model"
 #define MAX_WORDS 12
 
-/* Runs `estimate-vram MODEL --json words`; the answer, to be released by the caller. */
+/* Runs `estimate-vram MODEL --json device=cpu words`; the answer, to be released by the caller. */
 static json_t *estimate(const char *const words[], int *status) {
-    const char *argv[MAX_WORDS + 4] = {"estimate-vram", MODEL, "--json"};
+    const char *argv[MAX_WORDS + 5] = {"estimate-vram", MODEL, "--json", "device=cpu"};
     for (int i = 0; words[i]; i++) {
         ck_assert_int_lt(i, MAX_WORDS);
-        argv[3 + i] = words[i];
+        argv[4 + i] = words[i];
     }
     struct outcome p = plimsoll_run(NULL, argv);
     json_error_t error;
@@ -121,6 +121,39 @@ START_TEST(gb_is_ten_to_the_ninth_on_the_command_line) {
     root = estimate((const char *[]){"--batch-size", "1", "--vram", "2GiB", NULL}, &status);
     ck_assert_int_eq(integer_at(root, "limits", "budget_bytes"), 2147483648);
     json_decref(root);
+}
+END_TEST
+
+/* A budget on the command line is a card's, whatever is in this machine; in a file it is of what
+ * would run the job. */
+static const struct {
+    const char *words[4];
+    bool in_file, gpu;
+} targets[] = {
+    {{"--vram-gb", "24"}, false, true},
+    {{"vram_budget=24GB"}, false, true},
+    {{"--vram-gb", "24", "--device", "cuda"}, false, true},
+    {{"--vram-gb", "24", "--device", "cpu"}, false, false},
+    {{NULL}, false, false},
+    {{NULL}, true, false},
+    {{"--vram", "8GiB"}, true, true},
+};
+
+START_TEST(a_budget_beside_the_job_asks_about_a_gpu) {
+    const char *argv[8] = {"estimate-vram", "SmolLM2-135M", "--mode=lora"};
+    char dir[SCRATCH_PATH], file[SCRATCH_PATH + 16];
+    scratch_make(dir);
+    snprintf(file, sizeof file, "%s/run.yaml", dir);
+    file_write(file, "model: SmolLM2-135M\nmode: lora\nvram_budget: 2GiB\n");
+    if (targets[_i].in_file) argv[1] = file;
+    for (int i = 0; i < 4; i++)
+        argv[3 + i] = targets[_i].words[i];
+    struct outcome p = plimsoll_expect(0, NULL, argv);
+    const char *target = targets[_i].gpu ? "; planned for a GPU" : "; planned for the CPU";
+    ck_assert_msg(strstr(p.out, target) != NULL, "%s", p.out);
+    ck_assert_msg((strstr(p.out, "  context ") != NULL) == targets[_i].gpu, "%s", p.out);
+    outcome_finish(&p);
+    scratch_remove(dir);
 }
 END_TEST
 
@@ -272,6 +305,8 @@ int main(void) {
     tcase_add_loop_test(tc, a_budget_of_the_total_fits_and_one_byte_less_does_not, 0, N_SHAPES);
     tcase_add_test(tc, the_recommended_batch_fits_and_the_next_does_not);
     tcase_add_test(tc, gb_is_ten_to_the_ninth_on_the_command_line);
+    tcase_add_loop_test(tc, a_budget_beside_the_job_asks_about_a_gpu, 0,
+                        (int)(sizeof targets / sizeof *targets));
     tcase_add_test(tc, the_summary_is_the_first_line_for_people);
     tcase_add_loop_test(tc, a_configuration_error_points_at_its_place_on_both_streams, 0,
                         (int)(sizeof broken / sizeof *broken));

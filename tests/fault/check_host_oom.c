@@ -79,7 +79,7 @@ static const struct oom_case cases[] = {
      .prepare = rig_make_model,
      .alike = 1},
     {.name = "plan_judged",
-     .words = {"plan", "run.yaml", "--vram", "300KiB"},
+     .words = {"plan", "run.yaml", "--vram", "300KiB", "--device", "cpu"},
      .prepare = rig_make_model,
      .alike = 1},
     {.name = "inspect", .words = {"inspect", "run.yaml", "--json"}, .prepare = rig_make_model},
