@@ -85,8 +85,9 @@
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
       "samples per micro-batch; auto: the largest that fits beside the other two `auto`")          \
-    X(gradient_accumulation_steps, U32, "", 1, 65536, "", "micro-batches per step; unset: 1, or "  \
-                                                          "global_batch_size / batch_size")        \
+    X(gradient_accumulation_steps, U32, "", 1, 65536, "",                                          \
+      "micro-batches per step; unset: 1, or "                                                      \
+      "global_batch_size / batch_size")                                                            \
     X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
     X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
     X(packing, BOOL, "false", 0, 0, "",                                                            \
@@ -104,8 +105,9 @@
     X(lr_scheduler, ENUM, "cosine", 0, 0,                                                          \
       "constant|constant_with_warmup|linear|cosine|cosine_with_min_lr", "schedule of the rate")    \
     X(warmup_steps, U32, "", 0, 1000000000, "", "steps from rate 0 to the peak")                   \
-    X(warmup_ratio, F64, "", 0, 1, "", "the same as a share of all steps; unset with "             \
-                                       "warmup_steps unset: 0.03")                                 \
+    X(warmup_ratio, F64, "", 0, 1, "",                                                             \
+      "the same as a share of all steps; unset with "                                              \
+      "warmup_steps unset: 0.03")                                                                  \
     X(weight_decay, F64, "0", 0, 100, "", "decoupled; never on norms and biases")                  \
     X(adam_beta1, F64, "0.9", 0, 0.999999, "", "decay of the first moment")                        \
     X(adam_beta2, F64, "0.999", 0, 0.9999999, "", "decay of the second moment")                    \
@@ -134,7 +136,7 @@
       "where an input embedding that is not trained lives; host: the rows of a batch are looked "  \
       "up there")                                                                                  \
     X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "",                                              \
-      "largest model `mode: full` may train without full_ft_offload")                              \
+      "most parameters `mode: full` may train without full_ft_offload")                            \
     X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \
       "card size to live in, such as 16GiB; auto: the device")                                     \
     X(vram_margin, BYTES, "auto", 0, 0, "",                                                        \
@@ -167,7 +169,8 @@
     X(deterministic, ENUM, "true", 0, 0, "true",                                                   \
       "the same plan gives the same bits; there is no faster way that does not")                   \
     X(device, DEVICE, "auto", 0, 0, "auto|cpu|null|cuda",                                          \
-      "where to train; auto: a GPU that answers, else the CPU; cuda:N: one of several GPUs; null: "\
+      "where to train; auto: a GPU that answers, else the CPU; cuda:N: one of several GPUs; "      \
+      "null: "                                                                                     \
       "no arithmetic, for tests")                                                                  \
     X(threads, U32, "0", 0, 1024, "", "CPU threads; 0: the cores this process may use")            \
     X(debug_inject, LIST, "", 0, 0, "",                                                            \

@@ -3,13 +3,6 @@
 
 #include "estimator/program/build/merge_program.h"
 
-static uint64_t trainable_params(const struct pl_program *p) {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].trainable) n += p->tensors[i].dims[0] * p->tensors[i].dims[1];
-    return n;
-}
-
 /* What `save_merged` takes at the end of a run: a program of its own, in the machine's memory. */
 static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
     const struct pl_traits traits = pl_traits_cpu(pl_cpu_count());
@@ -36,7 +29,7 @@ pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, stru
                               .gradient_accumulation = pl_job_accumulation(q->job, q->batch_size),
                               .param_count = pl_model_param_count(q->model)};
     PL_TRY(pl_question_plan(q, made, &e->planned, d));
-    e->trainable_param_count = trainable_params(e->planned.program);
+    e->trainable_param_count = pl_gate_trained(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(plan_merged_export(e, d));
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN)

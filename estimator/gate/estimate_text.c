@@ -123,7 +123,7 @@ static void add_verdict(const struct pl_estimate *e, const struct style *s, stru
         pl_text_addf(out,
                      "  verdict: %sno%s - mode: full would train %.3f billion parameters on the "
                      "device alone, full_ft_ceiling_billions is %g\n",
-                     s->bad, s->off, v->params_billions, e->q->job->full_ft_ceiling_billions);
+                     s->bad, s->off, v->trained_billions, e->q->job->full_ft_ceiling_billions);
         return;
     }
     if (!e->q->budget.known) {

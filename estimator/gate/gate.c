@@ -9,16 +9,22 @@ const char *pl_verdict_name(enum pl_verdict_kind k) {
     return verdict_names[k];
 }
 
+uint64_t pl_gate_trained(const struct pl_program *p) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].trainable) n += p->tensors[i].dims[0] * p->tensors[i].dims[1];
+    return n;
+}
+
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q) {
     const struct pl_job *job = q->job;
     const struct pl_budget *budget = &q->budget;
-    uint64_t params = pl_model_param_count(q->model);
     struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
-                           .params_billions = (double)params / 1e9};
+                           .trained_billions = (double)pl_gate_trained(plan->program) / 1e9};
     v.over_ceiling = job->mode == PL_MODE_FULL && !job->inference &&
                      pl_job_offload(job) < PL_OFFLOAD_WEIGHTS &&
-                     v.params_billions > job->full_ft_ceiling_billions;
+                     v.trained_billions > job->full_ft_ceiling_billions;
     if (v.over_ceiling) {
         v.kind = PL_VERDICT_NO;
     } else if (budget->known) {
@@ -40,7 +46,7 @@ pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, st
                            "mode: full would train %.3f billion parameters on the device alone, "
                            "the ceiling is %g "
                            "(full_ft_ceiling_billions)",
-                           v->params_billions, q->job->full_ft_ceiling_billions);
+                           v->trained_billions, q->job->full_ft_ceiling_billions);
     return pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "the job needs %s (%llu bytes), %s is %s, margin %s",
                        pl_bytes_text(v->needed_bytes, need), (unsigned long long)v->needed_bytes,
                        budget->source, pl_bytes_text(budget->total_bytes, total),

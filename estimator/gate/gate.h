@@ -4,8 +4,8 @@
  * Needs: plan. No I/O.
  *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
  *       reserved; `tight` that it does not, and yet arena + context - doubt <= total
- *   G2  a full fine-tune above full_ft_ceiling_billions is refused whatever the memory, unless
- *       weights, gradients and states live on the host
+ *   G2  a full fine-tune that trains more than full_ft_ceiling_billions is refused whatever the
+ *       memory, unless weights, gradients and states live on the host; frozen layers do not count
  *   G3  nothing of the user's settings is changed here: remedies are advice */
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
@@ -19,8 +19,10 @@ struct pl_verdict {
     enum pl_verdict_kind kind;
     uint64_t needed_bytes;  /* arenas + context */
     bool over_ceiling;      /* G2 */
-    double params_billions; /* exact count / 1e9 */
+    double trained_billions; /* exact count / 1e9 */
 };
+/* Parameters that the optimizer of a program updates. */
+uint64_t pl_gate_trained(const struct pl_program *p);
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
 /* The verdict as an error: OK for fits, tight and unknown. */
 pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d);

@@ -118,6 +118,30 @@ START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
 }
 END_TEST
 
+/* Of 28 layers and a head: what is frozen costs no gradient and no state. */
+START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
+    struct fixture f;
+    struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    struct pl_planned frozen;
+    uint32_t n, found = 0;
+    start(&f, "Qwen2.5-7B", "full", 1);
+    ck_assert_int_eq(remedies(&f, &roomy, rows, &n), PL_ERR_OK);
+    for (uint32_t i = 0; i < n; i++)
+        found += strcmp(rows[i].change, "freeze_layers: 14") == 0 && rows[i].fits;
+    ck_assert_uint_eq(found, 1);
+    f.job.freeze_layers = 27;
+    struct pl_question *q = PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0);
+    ck_assert_int_eq(pl_question_plan(q, NULL, &frozen, NULL), PL_ERR_OK);
+    struct pl_verdict v = pl_gate_judge(frozen.plan, q);
+    ck_assert(!v.over_ceiling);
+    ck_assert_int_eq(v.kind, PL_VERDICT_FITS);
+    ck_assert(v.trained_billions > 0.7 && v.trained_billions < 0.8);
+    pl_planned_finish(&frozen);
+    finish(&f);
+}
+END_TEST
+
 /* Re-plans what a remedy's text says, through the configuration parser. */
 static uint64_t needed_with(const struct fixture *f, const char *change) {
     struct pl_job job = f->job; /* strings stay borrowed: scalars are all that changes */
@@ -271,6 +295,7 @@ int main(void) {
     tcase_add_test(tc, the_verdict_turns_on_single_bytes);
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
+    tcase_add_test(tc, frozen_layers_do_not_count_for_the_size_gate);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
