@@ -10,6 +10,7 @@ static void add_choice(struct pl_advice *a, uint32_t length) {
     uint32_t n, at = a->n_choices;
     const struct pl_key_info *key = &pl_key_table(&n)[PL_KEY_max_seq_length];
     length = (uint32_t)pl_u64_min(length, (uint64_t)key->hi); /* a longer one no file may ask for */
+    length = (uint32_t)pl_u64_min(length, pl_question_most_tokens(&a->q));
     if (length < (uint32_t)key->lo || at == PL_MAX_CHOICES) return;
     for (uint32_t i = 0; i < at; i++)
         if (a->choices[i].length == length) return;
@@ -75,9 +76,10 @@ static void advised(const struct pl_advice *a, uint32_t batch_size, struct pl_va
 /* Divisors of the effective batch, largest first; a row more than there is room for is left out at
  * the small end, but for a batch of one. */
 static pl_err list_accumulations(struct pl_advice *a, struct pl_diag *d) {
+    const uint64_t most = pl_question_most_tokens(&a->q);
     for (uint32_t b = a->effective_batch; b; b--) {
         struct pl_accumulation_row *r = &a->accumulations[a->n_accumulations];
-        if (a->effective_batch % b || (uint64_t)b * a->length > INT32_MAX) continue;
+        if (a->effective_batch % b || (uint64_t)b * a->length > most) continue;
         if (a->n_accumulations == PL_MAX_ACCUMULATION - 1 && b > 1) continue;
         struct pl_variant v;
         advised(a, b, &v);
@@ -95,7 +97,7 @@ static pl_err advise_batch(struct pl_advice *a, struct pl_diag *d) {
     a->recommended_batch = pl_price_micro_batch(a->largest_batch, a->effective_batch);
     if (a->effective_batch) PL_TRY(list_accumulations(a, d));
     v.q.batch_size = a->recommended_batch ? a->recommended_batch : a->q.batch_size;
-    if ((uint64_t)v.q.batch_size * a->length > INT32_MAX) v.q.batch_size = 1;
+    if ((uint64_t)v.q.batch_size * a->length > pl_question_most_tokens(&v.q)) v.q.batch_size = 1;
     if (a->effective_batch && a->recommended_batch)
         a->accumulation = a->effective_batch / a->recommended_batch;
     return pl_price_of(&v.q, &a->recommended, d);

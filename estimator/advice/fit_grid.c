@@ -31,12 +31,13 @@ static uint32_t largest_of(enum pl_key_id key, uint64_t bound) {
 }
 
 pl_err pl_advice_grid(const struct pl_question *q, struct pl_fit_grid *out, struct pl_diag *d) {
+    const uint64_t most = pl_question_most_tokens(q);
     *out = (struct pl_fit_grid){0};
     out->n_lengths = fill_axis(out->lengths, FIRST_LENGTH, q->job->max_seq_length,
-                               largest_of(PL_KEY_max_seq_length, INT32_MAX));
+                               largest_of(PL_KEY_max_seq_length, most / q->batch_size));
     uint32_t longest = out->lengths[out->n_lengths - 1];
     out->n_batches = fill_axis(out->batches, FIRST_BATCH, q->batch_size,
-                               largest_of(PL_KEY_batch_size, INT32_MAX / longest));
+                               largest_of(PL_KEY_batch_size, most / longest));
     for (uint32_t b = 0; b < out->n_batches; b++) {
         for (uint32_t l = 0; l < out->n_lengths; l++) {
             struct pl_variant v;

@@ -133,7 +133,8 @@ static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct p
     describe(&v.q, row->key, k->change, sizeof k->change);
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
     applied = pl_price_of(&v.q, &k->price, &why);
-    if (applied == PL_ERR_CONFIG_CONFLICT) return PL_ERR_OK; /* beside the model, or other keys */
+    if (applied == PL_ERR_CONFIG_CONFLICT || applied == PL_ERR_CONFIG_RANGE)
+        return PL_ERR_OK; /* beside the model, or other keys */
     if (applied != PL_ERR_OK && d) *d = why;
     PL_TRY(applied);
     k->saves_bytes = (int64_t)(a->now.needed_bytes - k->price.needed_bytes);

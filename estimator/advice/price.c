@@ -17,9 +17,8 @@ pl_err pl_price_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, st
     snprintf(text, sizeof text, "%u", value);
     PL_TRY(pl_job_set(&v->job, pl_key_table(&n)[key].key, text, d));
     if (key == PL_KEY_batch_size) v->q.batch_size = value;
-    /* the planner indexes tokens with 31 bits */
     const uint64_t tokens = (uint64_t)v->q.batch_size * v->job.max_seq_length;
-    if (tokens <= INT32_MAX) return PL_ERR_OK;
+    if (tokens <= pl_question_most_tokens(&v->q)) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_OVERFLOW, "%llu tokens in one micro-batch are too many",
                        (unsigned long long)tokens);
 }

@@ -25,13 +25,14 @@ static pl_err try_value(const struct pl_question *q, uint32_t value, struct pl_w
     return PL_ERR_OK;
 }
 
-/* Largest value of the key for which the micro-batch stays within 31 bits of tokens. */
+/* Largest value of the key for which the question can be asked. */
 static uint32_t limit_of(const struct pl_question *q, enum pl_key_id key, uint32_t *smallest) {
     uint32_t n;
     const struct pl_key_info *k = &pl_key_table(&n)[key];
+    const uint64_t most = pl_question_most_tokens(q);
     uint64_t bound = INT32_MAX;
-    if (key == PL_KEY_batch_size) bound = INT32_MAX / q->job->max_seq_length;
-    if (key == PL_KEY_max_seq_length) bound = INT32_MAX / q->batch_size;
+    if (key == PL_KEY_batch_size) bound = most / q->job->max_seq_length;
+    if (key == PL_KEY_max_seq_length) bound = most / q->batch_size;
     *smallest = (uint32_t)k->lo;
     return (uint32_t)pl_u64_min(bound, (uint64_t)k->hi);
 }

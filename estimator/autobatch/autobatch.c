@@ -35,8 +35,8 @@ static pl_err try_batch(const struct pl_question *q, uint32_t batch, struct pl_a
     return PL_ERR_OK;
 }
 
-static uint32_t token_limit(const struct pl_job *job) {
-    return (uint32_t)pl_u64_max(1, (uint64_t)INT32_MAX / job->max_seq_length);
+static uint32_t token_limit(const struct pl_question *q) {
+    return (uint32_t)pl_u64_max(1, pl_question_most_tokens(q) / q->job->max_seq_length);
 }
 
 /* `low` fits, 0 stands for no batch; `high` does not, limit + 1 stands for more than is wanted. */
@@ -66,7 +66,7 @@ pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl
                           struct pl_diag *d) {
     const uint32_t own = q->job->batch_size; /* PL_AUTO is above every limit */
     *out = (struct pl_autobatch){0};
-    if (limit > token_limit(q->job)) limit = token_limit(q->job);
+    if (limit > token_limit(q)) limit = token_limit(q);
     if (own > limit) return narrow(q, 0, limit + 1, limit, out, d);
     bool fits;
     PL_TRY(try_batch(q, own, out, &fits, d));

@@ -15,7 +15,6 @@
 #define CHUNK_MIN      128
 #define CHUNK_MAX      PL_LADDER_TOKENS /* products of more rows are no faster */
 #define CHUNK_MIN_GAIN 0.001            /* of a token's time, to be worth more logits */
-#define CHUNKS_AT_MOST 512              /* in a program */
 
 struct choice {
     uint32_t rung, chunk, batch_size; /* batch_size 0: nothing fits yet */
@@ -36,17 +35,11 @@ struct end { /* of a range of rungs, with the largest batch that fits there; 0 =
     uint32_t rung, batch_size;
 };
 
-uint32_t pl_autolevel_chunk_at(uint32_t chunk, uint64_t tokens) {
-    if (!chunk || chunk == PL_AUTO) return chunk;
-    return (uint32_t)pl_u64_max(chunk, pl_u64_div_up(tokens, CHUNKS_AT_MOST));
-}
-
 static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32_t batch_size) {
     struct pl_question trial = *s->q;
     trial.batch_size = batch_size;
     trial.recompute = pl_ladder_value(&s->ladder, rung);
-    trial.loss_chunk_tokens =
-        pl_autolevel_chunk_at(s->chunk, (uint64_t)batch_size * s->q->job->max_seq_length);
+    trial.loss_chunk_tokens = s->chunk;
     return trial;
 }
 
@@ -248,12 +241,11 @@ static void tell(const struct pl_question *q, enum pl_key_id key, const char *wh
 /* Takes the choice over into the question. */
 static void settle(const struct search *s, struct pl_question *q, bool level, bool chunk,
                    struct pl_text *notes) {
-    const uint64_t tokens = (uint64_t)s->best.batch_size * q->job->max_seq_length;
     const char *why = s->best.batch_size ? "the least time per token of what fits"
                                          : "the smallest, and not even that fits";
     if (level) q->recompute = pl_ladder_value(&s->ladder, s->best.rung);
     if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
-    if (chunk) q->loss_chunk_tokens = pl_autolevel_chunk_at(s->best.chunk, tokens);
+    if (chunk) q->loss_chunk_tokens = s->best.chunk;
     if (chunk && level) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
 }
 
@@ -286,7 +278,8 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_text
                        .limit = job->batch_size != PL_AUTO ? job->batch_size : limit,
                        .speed = pl_speed_nominal(&q->traits),
                        .d = d};
-    s.limit = (uint32_t)pl_u64_min(s.limit, pl_u64_max(1, INT32_MAX / job->max_seq_length));
+    s.limit = (uint32_t)pl_u64_min(s.limit,
+                                   pl_u64_max(1, pl_question_most_tokens(q) / job->max_seq_length));
     PL_TRY(search_all(&s, d));
     settle(&s, q, level, chunk, notes);
     return PL_ERR_OK;

@@ -26,9 +26,6 @@
  * products are faster by a thousandth of a token's time. The one that the question has, if any. */
 pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
                            struct pl_diag *d);
-/* A chunk as a micro-batch of so many tokens has it: a program has 512 chunks at most. */
-uint32_t pl_autolevel_chunk_at(uint32_t chunk, uint64_t tokens);
-
 /* Does nothing where neither is open. limit: as for pl_autobatch_solve, at most what a step
  * can use. Without a budget the level is `full` and the chunk stays `auto`; where nothing fits both
  * are the smallest. notes (nullable) gets a line for each that was chosen. */

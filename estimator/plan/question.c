@@ -26,8 +26,17 @@ uint32_t pl_question_level(const struct pl_question *q) {
 }
 
 uint32_t pl_question_chunk(const struct pl_question *q) {
-    const uint32_t own = q->job->loss_chunk_tokens;
-    return own == PL_AUTO ? q->loss_chunk_tokens : own;
+    const uint32_t own = q->job->loss_chunk_tokens, decided = q->loss_chunk_tokens;
+    if (own != PL_AUTO) return own;
+    if (!decided || decided == PL_AUTO) return decided;
+    const uint64_t tokens = (uint64_t)q->batch_size * q->job->max_seq_length;
+    return (uint32_t)pl_u64_max(decided, pl_u64_div_up(tokens, PL_CHUNKS_OF_AUTO));
+}
+
+uint64_t pl_question_most_tokens(const struct pl_question *q) {
+    const uint64_t own = q->job->loss_chunk_tokens;
+    if (!own || own == PL_AUTO || q->job->inference) return INT32_MAX;
+    return pl_u64_min(INT32_MAX, own * (PL_CHUNKS_MAX + 1) - 1);
 }
 
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {

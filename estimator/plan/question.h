@@ -28,7 +28,8 @@ struct pl_question {
     uint32_t batch_size;        /* what the plan is for */
     uint32_t recommended;       /* the largest that fits; 0: none, not searched, or no budget */
     uint32_t recompute;         /* PL_RECOMPUTE_*; AUTO: open, planned as `full` */
-    uint32_t loss_chunk_tokens; /* PL_AUTO: open, planned as pl_program_auto_chunk() has it */
+    uint32_t loss_chunk_tokens; /* PL_AUTO: open, planned as pl_program_auto_chunk() has it; more
+                                 * where the micro-batch would have over PL_CHUNKS_OF_AUTO chunks */
 };
 
 /* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget and card
@@ -37,9 +38,13 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
 /* The same, with all of them. NULL budget: none. */
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
                                   const struct pl_traits *traits, const struct pl_budget *budget);
+#define PL_CHUNKS_OF_AUTO 512
 /* The job's own value, else what was decided; AUTO: neither. */
 uint32_t pl_question_level(const struct pl_question *q);
 uint32_t pl_question_chunk(const struct pl_question *q);
+/* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
+ * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens at most. */
+uint64_t pl_question_most_tokens(const struct pl_question *q);
 /* Writes what was decided into a job with the same open keys, batch_size included. */
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
 

@@ -290,6 +290,8 @@ pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *sh
                          struct pl_diag *d);
 void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 
+/* Chunks of the loss that a program may have. */
+#define PL_CHUNKS_MAX 65536
 /* Most tokens of a chunk of the loss under `auto`, where no budget says what is best. */
 uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens);
 

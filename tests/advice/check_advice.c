@@ -436,6 +436,23 @@ START_TEST(a_card_is_judged_as_its_own_estimate) {
 }
 END_TEST
 
+/* A search, a cell or a row that the job's own chunk does not allow is left out, and the advice
+ * stays. */
+START_TEST(small_chunks_are_advised_on) {
+    model.layers = 1;
+    job.loss_chunk_tokens = 1;
+    budget.total_bytes = UINT64_C(1) << 50;
+    struct pl_advice a;
+    advise(&a);
+    ck_assert_uint_eq(a.largest_batch, (PL_CHUNKS_MAX + 1) / 300);
+    for (uint32_t i = 0; i < a.n_walls; i++)
+        ck_assert_uint_eq(a.walls[i].wall, a.walls[i].limit);
+    ck_assert_uint_le(a.grid.batches[a.grid.n_batches - 1] * a.grid.lengths[a.grid.n_lengths - 1],
+                      PL_CHUNKS_MAX);
+    pl_advice_finish(&a);
+}
+END_TEST
+
 START_TEST(the_text_stays_in_the_width_and_is_plain_without_colour) {
     struct pl_text text = {0};
     struct pl_lengths l = {0};
@@ -539,6 +556,7 @@ int main(void) {
     tcase_add_test(tc, the_yaml_is_a_job_that_needs_what_was_promised);
     tcase_add_test(tc, the_command_quotes_what_a_shell_would_take_apart);
     tcase_add_test(tc, a_card_is_judged_as_its_own_estimate);
+    tcase_add_test(tc, small_chunks_are_advised_on);
     tcase_add_test(tc, the_text_stays_in_the_width_and_is_plain_without_colour);
     tcase_add_test(tc, the_knobs_line_up);
     tcase_add_test(tc, every_line_of_the_ledger_says_where_it_comes_from);

@@ -1,7 +1,7 @@
 /* check_autobatch.c - the largest batch is the largest: the next one was planned and does not fit.
  */
-#include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
+#include "estimator/autobatch/decide.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 
@@ -87,6 +87,48 @@ START_TEST(lengths_near_the_token_limit_do_not_overflow) {
                      PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, INT32_MAX / 16777216);
+    pl_job_finish(&job);
+}
+END_TEST
+
+/* More chunks than a program may have are no error of the question, but the end of a search. */
+START_TEST(a_search_asks_nothing_that_cannot_be_asked) {
+    const struct pl_traits traits = pl_traits_cpu(1);
+    const struct pl_budget b = {.known = true, .total_bytes = UINT64_C(1) << 60};
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    read_job(&job, "lora");
+    pl_test_model("SmolLM2-135M", &m);
+    m.layers = 1;
+    job.loss_chunk_tokens = 1;
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 65536, &a, NULL),
+                     PL_ERR_OK);
+    pl_autobatch_finish(&a);
+    ck_assert_uint_eq(a.batch_size, PL_CHUNKS_MAX / 256);
+    ck_assert_uint_eq(a.next_bytes, 0);
+    pl_job_finish(&job);
+}
+END_TEST
+
+START_TEST(a_chunk_that_was_decided_grows_with_the_tokens) {
+    const struct pl_traits traits = pl_traits_cpu(1);
+    const struct pl_budget b = {.known = true, .total_bytes = 1};
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    struct pl_planned p;
+    struct pl_diag d = {0};
+    read_job(&job, "lora");
+    pl_test_model("SmolLM2-135M", &m);
+    job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    job.max_seq_length = 16777216;
+    struct pl_question *q = PL_ASK(&job, &m, &traits, &b, 0);
+    ck_assert_msg(pl_decide(q, PL_BATCH_LIMIT, &a, NULL, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_uint_eq(q->recommended, 0);
+    ck_assert_msg(pl_question_plan(q, &a.planned, &p, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_uint_eq(p.program->chunk_tokens, 16777216 / PL_CHUNKS_OF_AUTO);
+    pl_planned_finish(&p);
     pl_job_finish(&job);
 }
 END_TEST
@@ -190,6 +232,8 @@ int main(void) {
     tcase_add_loop_test(tc, one_byte_less_costs_a_sample, 0, 12);
     tcase_add_test(tc, the_limit_stops_the_search);
     tcase_add_test(tc, lengths_near_the_token_limit_do_not_overflow);
+    tcase_add_test(tc, a_search_asks_nothing_that_cannot_be_asked);
+    tcase_add_test(tc, a_chunk_that_was_decided_grows_with_the_tokens);
     tcase_add_loop_test(tc, the_plan_that_is_wanted_next_is_kept, 0,
                         (int)(sizeof searches / sizeof *searches));
     tcase_add_test(tc, a_plan_is_taken_only_for_its_own_question);

@@ -13,8 +13,7 @@
 #define AUTO_LOGITS_BYTES (UINT64_C(64) << 20)
 #define AUTO_CHUNK_MIN    128
 #define AUTO_CHUNK_STEP   64
-#define AUTO_CHUNKS_MAX   512 /* very long batches: larger chunks rather than endless programs */
-#define CHUNKS_MAX        65536
+#define AUTO_PL_CHUNKS_MAX 512 /* very long batches: larger chunks rather than endless programs */
 
 /* First capacities of the lists, ample: memory that is never touched is never there, and a list
  * that doubles is there twice for a moment. */
@@ -25,7 +24,7 @@
 uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens) {
     uint64_t want = AUTO_LOGITS_BYTES / (m->vocab * pl_dtype_bytes(dtype));
     want = pl_u64_max(want - want % AUTO_CHUNK_STEP, AUTO_CHUNK_MIN);
-    return pl_u64_max(want, pl_u64_div_up(tokens, AUTO_CHUNKS_MAX));
+    return pl_u64_max(want, pl_u64_div_up(tokens, AUTO_PL_CHUNKS_MAX));
 }
 
 static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m, uint64_t n) {
@@ -47,11 +46,11 @@ static pl_err check_sizes(const struct pl_job_shape *s, uint64_t *tokens, struct
     if (s->batch_size == 0 || s->max_seq_length == 0)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
     uint64_t chunk = s->loss_chunk_tokens;
-    if (chunk && chunk != PL_AUTO && *tokens / chunk > CHUNKS_MAX) {
+    if (chunk && chunk != PL_AUTO && *tokens / chunk > PL_CHUNKS_MAX) {
         pl_diag_set(d, PL_ERR_CONFIG_RANGE,
                     "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
                     " tokens into more than %d chunks",
-                    chunk, *tokens, CHUNKS_MAX);
+                    chunk, *tokens, PL_CHUNKS_MAX);
         pl_diag_hint(d, "raise `loss_chunk_tokens`, or leave it at `auto`");
         return PL_ERR_CONFIG_RANGE;
     }
