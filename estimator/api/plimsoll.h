@@ -59,7 +59,7 @@ struct pl_vram_estimate {
     /* GB of 10^9 bytes */
     double total_gb; /* what has to be free: arenas and context */
     double model_weights_gb, lora_adapter_gb, optimizer_state_gb, activations_gb, kv_cache_gb;
-    double overhead_gb; /* context, alignment, margin */
+    double overhead_gb; /* context, alignment, batch inputs: total_gb is the sum of its parts */
     double param_count_billions;
     const char *mode; /* "full", "lora", "qlora", "inference" */
     uint64_t batch_size, gradient_accumulation, max_seq_length;

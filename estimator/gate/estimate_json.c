@@ -124,8 +124,8 @@ static json_t *notes_json(const char *notes) {
 static void put_gigabytes(const struct pl_estimate *e, json_t **o) {
     const struct pl_plan *plan = e->planned.plan;
     const uint64_t *l = plan->ledger;
-    uint64_t overhead =
-        e->q->budget.context_bytes + plan->alignment_bytes + e->q->budget.margin_bytes;
+    /* what belongs to no other part, so that the parts are the total; the margin is a limit */
+    uint64_t overhead = e->q->budget.context_bytes + plan->alignment_bytes + l[PL_CATEGORY_BATCH];
     const struct {
         const char *key;
         uint64_t bytes;

@@ -81,6 +81,31 @@ START_TEST(a_merged_export_is_a_phase_where_it_is_asked_for) {
 }
 END_TEST
 
+/* With a margin and a context, which no arena has. */
+START_TEST(the_parts_in_gb_are_the_total) {
+    static const char *const parts[] = {"model_weights_gb",   "lora_adapter_gb", "gradients_gb",
+                                        "optimizer_state_gb", "activations_gb",  "logits_gb",
+                                        "workspace_gb",       "kv_cache_gb",     "overhead_gb",
+                                        "fragmentation_gb"};
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    double sum = 0;
+    ask(&e, &job, &m, _i ? "lora" : "full", UINT64_C(40) << 30);
+    q.budget.margin_bytes = UINT64_C(64) << 20;
+    q.budget.context_bytes = UINT64_C(500) << 20;
+    pl_estimate_finish(&e);
+    ck_assert_int_eq(pl_estimate_init(&e, &q, NULL, NULL), PL_ERR_OK);
+    json_t *o = pl_estimate_json(&e, NULL);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        sum += json_real_value(json_object_get(o, parts[i]));
+    ck_assert_double_eq_tol(sum, json_real_value(json_object_get(o, "total_gb")), 1e-9);
+    json_decref(o);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+}
+END_TEST
+
 START_TEST(every_field_of_the_contract_is_there) {
     static const char *const keys[] = {"total_gb",
                                        "model_weights_gb",
@@ -160,6 +185,7 @@ int main(void) {
     TCase *tc = tcase_create("estimate");
     tcase_add_loop_test(tc, the_json_ledger_sums_to_the_arena, 0, 2);
     tcase_add_test(tc, a_merged_export_is_a_phase_where_it_is_asked_for);
+    tcase_add_loop_test(tc, the_parts_in_gb_are_the_total, 0, 2);
     tcase_add_test(tc, every_field_of_the_contract_is_there);
     tcase_add_test(tc, the_first_line_is_the_summary);
     suite_add_tcase(s, tc);
