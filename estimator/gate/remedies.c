@@ -198,7 +198,8 @@ static bool use_lora(struct pl_variant *v, char *text, size_t size) {
 static bool use_qlora(struct pl_variant *v, char *text, size_t size) {
     if (v->job.mode == PL_MODE_QLORA || v->job.freeze_layers >= v->q.model->layers) return false;
     v->job.mode = PL_MODE_QLORA;
-    snprintf(text, size, "mode: qlora");
+    v->job.given[PL_KEY_quant_type] |= v->job.inference; /* what its mode follows from */
+    snprintf(text, size, v->job.inference ? "quant_type: nf4" : "mode: qlora");
     return true;
 }
 
@@ -331,6 +332,13 @@ static void fitting_first(struct pl_remedy *r, uint32_t n) {
     }
 }
 
+/* Half of two samples, or of three, is one. */
+static bool is_listed(const struct pl_remedy *r, uint32_t n, const char *change) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(r[i].change, change) == 0) return true;
+    return false;
+}
+
 pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
                         struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d) {
     const struct start from = {q, pl_gate_judge(plan, q).needed_bytes};
@@ -341,6 +349,7 @@ pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
     for (size_t i = 0; i < N_REMEDIES; i++) {
         if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !alone[i].fits)) continue;
         if (only_if_it_fits(remedies[i].apply) && !alone[i].fits) continue;
+        if (is_listed(out, *n, alone[i].change)) continue;
         any_fits |= alone[i].fits;
         out[(*n)++] = alone[i];
     }

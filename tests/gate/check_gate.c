@@ -197,6 +197,47 @@ START_TEST(every_remedy_saves_what_it_says) {
 }
 END_TEST
 
+/* Inference is no mode of a job, and `mode: qlora` would plan training. */
+START_TEST(inference_is_offered_what_can_be_typed_beside_it) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n, found = 0;
+    start(&f, "Qwen2.5-0.5B", "full", 3);
+    pl_job_set_inference(&f.job);
+    pl_planned_finish(&f.planned);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 3), NULL, &f.planned, NULL),
+        PL_ERR_OK);
+    struct pl_budget b = card(f.planned.plan->arena_bytes / 2, 0, 0);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
+    set(&f.job, "quant_type", "nf4");
+    f.job.mode = PL_UNSET_U32;
+    pl_job_set_inference(&f.job);
+    for (uint32_t i = 0; i < n; i++) {
+        ck_assert_ptr_null(strstr(rows[i].change, "mode:"));
+        if (strcmp(rows[i].change, "quant_type: nf4") != 0) continue;
+        found++;
+        ck_assert_uint_eq(rows[i].total_bytes, needed_with(&f, "quant_type: nf4"));
+    }
+    ck_assert_uint_eq(found, 1);
+    finish(&f);
+}
+END_TEST
+
+START_TEST(no_remedy_is_listed_twice) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n;
+    start(&f, "Qwen2.5-0.5B", "lora", 3);
+    struct pl_budget b = card(f.planned.plan->arena_bytes / 2, 0, 0);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            ck_assert_str_ne(rows[i].change, rows[k].change);
+    finish(&f);
+}
+END_TEST
+
 /* Levels that take less time than `full` have a row where they are enough, and only there. */
 START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
     static const char *const levels[] = {"light", "attention", "mlp"};
@@ -296,6 +337,8 @@ int main(void) {
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
     tcase_add_test(tc, frozen_layers_do_not_count_for_the_size_gate);
+    tcase_add_test(tc, inference_is_offered_what_can_be_typed_beside_it);
+    tcase_add_test(tc, no_remedy_is_listed_twice);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
