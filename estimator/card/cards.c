@@ -4,6 +4,7 @@
 #include "estimator/base/text.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct pl_card cards[] = {
@@ -100,14 +101,52 @@ static const struct pl_card *find_exact(const char *typed) {
     return NULL;
 }
 
+/* Calls `is` with every word of a name; true: it is one. */
+static bool any_word(const char *name, bool (*is)(const char *word, size_t n, uint32_t with),
+                     uint32_t with) {
+    for (size_t n; *name; name += n + (n == 0)) {
+        n = word_length(name);
+        if (n && is(name, n, with)) return true;
+    }
+    return false;
+}
+
+/* "12GB", and the row has another size. */
+static bool is_other_size(const char *word, size_t n, uint32_t gb) {
+    size_t digits = strspn(word, "0123456789");
+    return digits && digits + 2 == n && same_text(word + digits, "gb", 2) &&
+           strtoul(word, NULL, 10) != gb;
+}
+
+/* "1g.5gb" */
+static bool is_slice(const char *word, size_t n, uint32_t unused) {
+    (void)unused;
+    return n > 4 && isdigit((unsigned char)word[0]) && same_text(word + 1, "g.", 2);
+}
+
+/* "x2", "2x" */
+static bool is_count(const char *word, size_t n, uint32_t unused) {
+    (void)unused;
+    size_t digits = strspn(word + (tolower((unsigned char)word[0]) == 'x'), "0123456789");
+    return n > 1 && digits + 1 == n &&
+           (tolower((unsigned char)word[0]) == 'x' || tolower((unsigned char)word[n - 1]) == 'x');
+}
+
+static bool is_meant(const struct pl_card *c, const char *typed) {
+    return c->kind == PL_CARD_MIG || !any_word(typed, is_other_size, c->nameplate_gb);
+}
+
 const struct pl_card *pl_card_named(const char *typed, bool *ambiguous) {
     *ambiguous = false;
     if (strnlen(typed, TYPED_MAX + 1) > TYPED_MAX) return NULL;
+    const bool slice = any_word(typed, is_slice, 0);
     const struct pl_card *best = find_exact(typed);
     if (!best) best = pl_card_find(typed);
-    if (best) return best;
+    if (best && (best->kind == PL_CARD_MIG) == slice) return is_meant(best, typed) ? best : NULL;
+    best = NULL;
     for (size_t i = 0; i < N_CARDS; i++) {
-        if (cards[i].kind == PL_CARD_MIG || !all_words_stand_in(typed, cards[i].name)) continue;
+        if ((cards[i].kind == PL_CARD_MIG) != slice) continue;
+        if (!all_words_stand_in(typed, cards[i].name)) continue;
         *ambiguous |= best != NULL;
         if (!best || cards[i].visible_bytes < best->visible_bytes) best = &cards[i];
     }
@@ -121,10 +160,38 @@ size_t pl_card_nearest(const char *typed, const char **out, size_t most) {
     return pl_text_nearest_few(typed, names, N_CARDS, out, most);
 }
 
+/* Words of devices that are no NVIDIA GPUs. */
+static bool is_foreign(const char *word, size_t n, uint32_t unused) {
+    static const char *const words[] = {"amd",   "radeon", "instinct", "mi210",  "mi250", "mi250x",
+                                        "mi300", "mi300x", "mi325x",   "mi355x", "rx",    "apple",
+                                        "m1",    "m2",     "m3",       "m4",     "tpu",   "gaudi",
+                                        "intel", "arc",    "trainium"};
+    (void)unused;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && same_text(word, words[i], n)) return true;
+    return false;
+}
+
+static pl_err refuse_foreign(const char *typed, struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE, "`%s`: the kernels run on NVIDIA GPUs and on the CPU alone",
+                typed);
+    pl_diag_hint(d, "`--vram SIZE` says how many bytes the job needs on a GPU of that size");
+    return PL_ERR_USAGE;
+}
+
+static pl_err refuse_several(const char *typed, struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE, "`%s` is more than one GPU, and a job runs on one", typed);
+    pl_diag_hint(d, "name one of them; the memory of several is not one memory");
+    return PL_ERR_USAGE;
+}
+
 pl_err pl_card_require(const char *typed, const struct pl_card **out, bool *ambiguous,
                        struct pl_diag *d) {
     const char *near[3];
     struct pl_text hint = {0};
+    *out = NULL;
+    if (any_word(typed, is_foreign, 0)) return refuse_foreign(typed, d);
+    if (any_word(typed, is_count, 0)) return refuse_several(typed, d);
     if ((*out = pl_card_named(typed, ambiguous))) return PL_ERR_OK;
     size_t n = pl_card_nearest(typed, near, sizeof near / sizeof *near);
     for (size_t i = 0; i < n; i++)

@@ -106,11 +106,13 @@
     X("RTX 3090 Ti", CONSUMER, 24, PL_CARD_TOTAL(24564), 320, 86, "total", "guess")                \
     X("RTX 3090", CONSUMER, 24, PL_CARD_TOTAL(24576), 320, 86, "total", "guess")                   \
     X("RTX 3080 Ti", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 86, "total", "guess")                \
+    X("RTX 3080 12GB", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 86, "total", "guess")              \
     X("RTX 3080", CONSUMER, 10, PL_CARD_TOTAL(10240), 320, 86, "total", "guess")                   \
     X("RTX 3070 Ti", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                  \
     X("RTX 3070", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                     \
     X("RTX 3060 Ti", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                  \
     X("RTX 3060", CONSUMER, 12, PL_CARD_TOTAL(12288), 320, 86, "total", "guess")                   \
+    X("RTX 3050 6GB", CONSUMER, 6, PL_CARD_TOTAL(6144), 320, 86, "total", "guess")                 \
     X("RTX 3050", CONSUMER, 8, PL_CARD_TOTAL(8192), 320, 86, "total", "guess")                     \
     X("RTX 2080 Ti", CONSUMER, 11, PL_CARD_TOTAL(11264), 320, 75, "total", "guess")
 
@@ -135,11 +137,13 @@ struct pl_card {
 const struct pl_card *pl_card_find(const char *name);
 /* The row a person means: "rtx4090", "4090", "A100-80GB", or a name as the driver gives it. Where
  * several rows hold the words, *ambiguous is set and the one with least memory returned: "A100" is
- * the one of 40 GB. NULL = none. */
+ * the one of 40 GB. A word such as "12GB" that is not the row's size makes it another card, and
+ * "1g.5gb" stands for a slice. NULL = none. */
 const struct pl_card *pl_card_named(const char *typed, bool *ambiguous);
 /* The names most like `typed`, nearest first; their number. */
 size_t pl_card_nearest(const char *typed, const char **out, size_t most);
-/* pl_card_named; PL_ERR_USAGE, with the nearest names as its hint, where there is no such row. */
+/* pl_card_named; PL_ERR_USAGE where there is no such row, with the nearest names as its hint, where
+ * several GPUs are asked for ("2x RTX 4090"), and for a device that no kernels exist for. */
 pl_err pl_card_require(const char *typed, const struct pl_card **out, bool *ambiguous,
                        struct pl_diag *d);
 const struct pl_card *pl_card_table(size_t *n);

@@ -31,6 +31,15 @@ static const struct {
     {"A6000", "RTX A6000", false},
     {"RTX 6000 Ada Generation", "RTX 6000 Ada", false},
     {"RTX 9999", NULL, false},
+    {"RTX 3050 6GB", "RTX 3050 6GB", false},
+    {"RTX 3050", "RTX 3050", false},
+    {"3080-12GB", "RTX 3080 12GB", false},
+    {"NVIDIA GeForce RTX 3080", "RTX 3080", false},
+    {"RTX 4090 24GB", "RTX 4090", false},
+    {"RTX 4090 48GB", NULL, false},
+    {"1g.5gb", "A100 1g.5gb", false},
+    {"1g.10gb", "A100 1g.10gb", true},
+    {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100 1g.5gb", false},
     {"A1000", NULL, false},
     {"1g.5g", NULL, false},
     {"nvidia", NULL, false},
@@ -48,6 +57,29 @@ START_TEST(what_people_type_leads_to_the_row_they_mean) {
         ck_assert_msg(c == NULL, "%s: %s", typed[_i].typed, c ? c->name : "");
     }
     ck_assert_int_eq(ambiguous, typed[_i].ambiguous);
+}
+END_TEST
+
+/* Nothing is answered for one GPU that was asked about two, or about a device without kernels. */
+START_TEST(what_is_no_single_nvidia_gpu_is_refused_as_what_it_is) {
+    static const struct {
+        const char *typed, *message;
+    } rows[] = {{"RTX 4090 x2", "more than one GPU"},
+                {"2x A100", "more than one GPU"},
+                {"MI300X", "NVIDIA GPUs"},
+                {"AMD Radeon RX 7900 XTX", "NVIDIA GPUs"},
+                {"Apple M3 Max", "NVIDIA GPUs"},
+                {"TPU v4", "NVIDIA GPUs"},
+                {"RTX 4090 48GB", "no GPU of the table"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct pl_card *c;
+        struct pl_diag d = {0};
+        bool ambiguous;
+        ck_assert_int_eq(pl_card_require(rows[i].typed, &c, &ambiguous, &d), PL_ERR_USAGE);
+        ck_assert_msg(strstr(d.message, rows[i].message) != NULL, "%s: %s", rows[i].typed,
+                      d.message);
+        ck_assert_ptr_null(c);
+    }
 }
 END_TEST
 
@@ -148,6 +180,7 @@ int main(void) {
     Suite *s = suite_create("card.cards");
     TCase *tc = tcase_create("cards");
     tcase_add_loop_test(tc, what_people_type_leads_to_the_row_they_mean, 0, COUNT(typed));
+    tcase_add_test(tc, what_is_no_single_nvidia_gpu_is_refused_as_what_it_is);
     tcase_add_test(tc, a_misspelt_card_has_neighbours);
     tcase_add_test(tc,
                    the_table_has_at_least_forty_cards_of_every_kind_and_each_is_found_by_its_name);
