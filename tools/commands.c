@@ -280,7 +280,7 @@ static const struct pl_cli_exit exits[] = {
     {"0", "done; for an estimate: it fits, it is tight, or no budget was asked about"},
     {"1", "failure at run time"},
     {"2", "usage or configuration"},
-    {"3", "does not fit; for an estimate also: nobody can tell"},
+    {"3", "does not fit; for an estimate also: the architecture cannot be computed here"},
     {"4", "out of memory after recovery was exhausted"},
     {"5", "bad model, tokenizer, data or checkpoint file"},
     {"6", "no usable device"},

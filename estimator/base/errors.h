@@ -1,7 +1,7 @@
 /* errors.h - every way Plimsoll can fail, as one table.
  *
  * X(name, exit status, code the user sees, default hint)
- * Codes are stable for ever; exit statuses are those of the README:
+ * Codes are stable for ever; exit statuses are those of docs/reference.md:
  *   0 done - 1 run-time failure - 2 usage or configuration - 3 does not fit - 4 out of memory after
  *   recovery - 5 bad model, tokenizer, data or checkpoint file - 6 no usable device. */
 #ifndef PL_ESTIMATOR_BASE_ERRORS_H
@@ -33,7 +33,7 @@
     X(TOKENIZER_INPUT, 5, "TOKENIZER_INPUT", "text must be UTF-8, ids those of this tokenizer")    \
     X(DATA_FILE, 5, "DATA_FILE", "check the path and its permissions")                             \
     X(DATA_SYNTAX, 5, "DATA_SYNTAX", "JSONL wants one complete JSON object per line")              \
-    X(DATA_FIELD, 5, "DATA_FIELD", "README lists the keys of every data format")                   \
+    X(DATA_FIELD, 5, "DATA_FIELD", "docs/data.md lists the keys of every format")                  \
     X(DATA_TEMPLATE, 5, "DATA_TEMPLATE", "choose another `chat_template`, or mend the row")        \
     X(DATA_EMPTY, 5, "DATA_EMPTY", "no row gives a token to train on")                             \
     X(CHECKPOINT_FILE, 5, "CHECKPOINT_FILE", "check the path and its permissions")                 \

@@ -1,4 +1,4 @@
-/* check_documents.c - the examples and tables that users copy are true: configs/, README.md.
+/* check_documents.c - the examples and tables that users copy are true: configs/, README.md, docs/.
  * Runs in the repository root. */
 #include "estimator/api/inquiry.h"
 #include "estimator/autobatch/autobatch.h"
@@ -87,35 +87,53 @@ START_TEST(the_quickstart_model_is_a_small_tied_llama_over_bytes) {
 }
 END_TEST
 
-START_TEST(the_readme_lists_every_error_code_with_its_exit_status) {
-    char *readme = file_read("README.md", NULL), row[128];
+START_TEST(the_reference_lists_every_error_code_with_its_exit_status) {
+    char *page = file_read("docs/reference.md", NULL), row[128];
     for (int e = PL_ERR_OK + 1; e < PL_ERR_COUNT; e++) {
         snprintf(row, sizeof row, "\n| `%s` | %d | ", pl_err_code((pl_err)e),
                  pl_err_exit_status((pl_err)e));
-        ck_assert_msg(strstr(readme, row), "no row `%s`", row + 1);
+        ck_assert_msg(strstr(page, row), "no row `%s`", row + 1);
     }
-    free(readme);
+    free(page);
 }
 END_TEST
 
-/* Whole jobs, that is; others are pieces of one. */
-START_TEST(the_jobs_of_the_readme_read) {
-    static const char fence[] = "\n```yaml\nmodel:";
-    char *readme = file_read("README.md", NULL);
-    int n = 0;
-    for (char *yaml = readme; (yaml = strstr(yaml, fence)); n++) {
-        struct pl_job job;
-        struct pl_diag d = {0};
-        yaml += strlen(fence) - strlen("model:");
-        char *end = strstr(yaml, "\n```\n");
-        ck_assert_ptr_nonnull(end);
-        pl_err err =
-            pl_job_parse(&job, "README.md", yaml, (uint64_t)(end + 1 - yaml), NULL, 0, NULL, &d);
-        ck_assert_msg(err == PL_ERR_OK, "line %llu: %s", (unsigned long long)d.line, d.message);
-        pl_job_finish(&job);
+static void read_job(const char *path, const char *head, const char *yaml, size_t n) {
+    struct pl_job job;
+    struct pl_diag d = {0};
+    char *text = malloc(strlen(head) + n + 1);
+    ck_assert_ptr_nonnull(text);
+    sprintf(text, "%s%.*s", head, (int)n, yaml);
+    pl_err err = pl_job_parse(&job, path, text, strlen(text), NULL, 0, NULL, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s: %s in\n%s", path, d.message, text);
+    pl_job_finish(&job);
+    free(text);
+}
+
+/* Whole jobs begin with "# NAME.yaml"; others are pieces of one. docs/trained-on.md has a test. */
+START_TEST(the_jobs_of_the_pages_read) {
+    static const char fence[] = "\n```yaml\n", piece_of[] = "model: a\nmode: lora\n";
+    glob_t pages;
+    int jobs = 0, pieces = 0;
+    ck_assert_int_eq(glob("README.md", 0, NULL, &pages), 0);
+    ck_assert_int_eq(glob("docs/*.md", GLOB_APPEND, NULL, &pages), 0);
+    for (size_t i = 0; i < pages.gl_pathc; i++) {
+        const char *path = pages.gl_pathv[i];
+        char *page = file_read(path, NULL);
+        if (strcmp(path, "docs/trained-on.md") == 0) *page = 0;
+        for (char *yaml = page; (yaml = strstr(yaml, fence));) {
+            yaml += strlen(fence);
+            const char *end = strstr(yaml, "\n```\n");
+            ck_assert_ptr_nonnull(end);
+            bool whole = *yaml == '#';
+            read_job(path, whole ? "" : piece_of, yaml, (size_t)(end + 1 - yaml));
+            *(whole ? &jobs : &pieces) += 1;
+        }
+        free(page);
     }
-    ck_assert_int_ge(n, 2);
-    free(readme);
+    ck_assert_int_ge(jobs, 2);
+    ck_assert_int_ge(pieces, 3);
+    globfree(&pages);
 }
 END_TEST
 
@@ -130,8 +148,8 @@ int main(void) {
     tcase_add_loop_test(tc, every_configuration_fits_the_card_it_names, 0, (int)configs.gl_pathc);
     tcase_add_test(tc, auto_is_no_larger_than_the_global_batch);
     tcase_add_test(tc, the_quickstart_model_is_a_small_tied_llama_over_bytes);
-    tcase_add_test(tc, the_readme_lists_every_error_code_with_its_exit_status);
-    tcase_add_test(tc, the_jobs_of_the_readme_read);
+    tcase_add_test(tc, the_reference_lists_every_error_code_with_its_exit_status);
+    tcase_add_test(tc, the_jobs_of_the_pages_read);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

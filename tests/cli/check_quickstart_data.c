@@ -80,7 +80,7 @@ static void write_hard_document(FILE *f) {
 
 START_TEST(rows_put_together_are_the_document_again) {
     static const char make_tree[] =
-        "mkdir -p tools configs estimator oom_recovery runtime tests && : >CONTRIBUTING.md && "
+        "mkdir -p tools configs docs estimator oom_recovery runtime tests && : >CONTRIBUTING.md && "
         "cp \"$SOURCE_ROOT/tools/quickstart-data\" tools/";
     struct outcome o = child_run((const char *[]){"sh", "-c", make_tree, NULL}, dir, 30);
     ck_assert_msg(o.status == 0, "%s", o.err);

@@ -5,4 +5,4 @@ set -eu
 cd "$1"
 command -v shellcheck >/dev/null 2>&1 || exit 77
 shellcheck -x tools/setup tools/quickstart tools/quickstart-data tools/test tools/fuzz tools/torture .ci/run \
-    tests/cli/check_scripts.sh
+    tests/cli/check_scripts.sh tests/cli/pages_sandbox.sh

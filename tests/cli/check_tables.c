@@ -140,32 +140,6 @@ START_TEST(a_seventy_billion_model_by_name_costs_little) {
 }
 END_TEST
 
-/* "$ plimsoll estimate-vram ..." and what it prints, between fences. */
-START_TEST(the_answers_in_the_readme_are_those_of_the_command) {
-    static const char fence[] = "\n```\n$ plimsoll estimate-vram ";
-    setenv("PLIMSOLL_NVML", "/nonexistent/nvml.so", 1); /* they are those of the CPU */
-    char *readme = file_read("README.md", NULL);
-    int n = 0;
-    for (char *at = readme; (at = strstr(at, fence)); n++) {
-        char *command = at + strlen("\n```\n$ "), *shown = command;
-        do
-            shown = strchr(shown, '\n') + 1;
-        while (shown[-2] == '\\');
-        char *end = strstr(shown, "\n```\n");
-        ck_assert_ptr_nonnull(end);
-        shown[-1] = end[1] = 0;
-        const char *const argv[] = {
-            "sh", "-c", textf("plimsoll() { \"$PLIMSOLL\" \"$@\"; }\n%s", command), NULL};
-        struct outcome p = child_run(argv, NULL, 30);
-        ck_assert_msg(strcmp(p.out, shown) == 0, "%s prints\n%s", command, p.out);
-        outcome_finish(&p);
-        at = end + 2;
-    }
-    ck_assert_int_eq(n, 2);
-    free(readme);
-}
-END_TEST
-
 START_TEST(every_command_that_names_a_model_finds_it_by_name) {
     struct outcome p =
         plimsoll_expect(0, NULL,
@@ -329,7 +303,6 @@ int main(void) {
     tcase_add_test(tc, devices_always_has_a_processor_and_says_why_there_is_no_gpu);
     tcase_add_test(tc, a_name_an_id_and_a_directory_give_the_same_bytes);
     tcase_add_test(tc, a_seventy_billion_model_by_name_costs_little);
-    tcase_add_test(tc, the_answers_in_the_readme_are_those_of_the_command);
     tcase_add_test(tc, every_command_that_names_a_model_finds_it_by_name);
     tcase_add_loop_test(tc, a_verdict_has_its_exit_status, 0, COUNT(verdicts));
     tcase_add_test(tc, the_verdict_counts_usable_bytes_less_margin_and_context);

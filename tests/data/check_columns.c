@@ -1,6 +1,6 @@
 /* check_columns.c - rows of other shapes, read by the names that an entry gives their columns.
  *
- * The rows are hand-made, in the shape of data sets that many people use; the README has the same
+ * The rows are hand-made, in the shape of data sets that many people use; docs/data.md has the same
  * table. */
 #include "tests/data/fixture.h"
 
@@ -18,7 +18,7 @@
 
 static const struct {
     const char *name, *yaml, *row, *text, *trained;
-    bool shown; /* in the README */
+    bool shown; /* in docs/data.md */
 } shapes[] = {
     {"gsm8k", "field_instruction: question\nfield_output: answer\n",
      "{\"question\":\"q\",\"answer\":\"a\"}", PLAIN "a$", ".a$", true},
@@ -194,29 +194,28 @@ START_TEST(files_of_a_run_have_names_of_their_own) {
 }
 END_TEST
 
-/* The README's table is this one. */
-START_TEST(the_readme_shows_the_lines_that_were_tested) {
-    struct pl_text readme = {0};
+/* The table of docs/data.md is this one. */
+START_TEST(the_page_shows_the_lines_that_were_tested) {
+    struct pl_text page = {0};
     char buf[4096];
-    FILE *in = fopen(README, "r");
+    FILE *in = fopen(PAGE, "r");
     ck_assert_ptr_nonnull(in);
     for (size_t n; (n = fread(buf, 1, sizeof buf, in)) > 0;)
-        pl_text_addn(&readme, buf, n);
+        pl_text_addn(&page, buf, n);
     fclose(in);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct pl_text line = {0};
         if (!shapes[i].shown) continue;
         pl_text_addf(&line, "| %s |", shapes[i].name);
-        ck_assert_msg(strstr(pl_text_str(&readme), pl_text_str(&line)), "%s", pl_text_str(&line));
+        ck_assert_msg(strstr(pl_text_str(&page), pl_text_str(&line)), "%s", pl_text_str(&line));
         for (const char *y = shapes[i].yaml; *y; y = strchr(y, '\n') + 1) {
             line.len = 0;
             pl_text_addf(&line, "`%.*s`", (int)strcspn(y, "\n"), y);
-            ck_assert_msg(strstr(pl_text_str(&readme), pl_text_str(&line)), "%s",
-                          pl_text_str(&line));
+            ck_assert_msg(strstr(pl_text_str(&page), pl_text_str(&line)), "%s", pl_text_str(&line));
         }
         pl_text_finish(&line);
     }
-    pl_text_finish(&readme);
+    pl_text_finish(&page);
 }
 END_TEST
 
@@ -229,7 +228,7 @@ int main(void) {
                         ROWS(shapes));
     tcase_add_loop_test(t, a_column_that_is_not_there_is_refused_by_name, 0, ROWS(refusals));
     tcase_add_test(t, files_of_a_run_have_names_of_their_own);
-    tcase_add_test(t, the_readme_shows_the_lines_that_were_tested);
+    tcase_add_test(t, the_page_shows_the_lines_that_were_tested);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

@@ -11,7 +11,7 @@ bad=0
 fresh() {
     rm -rf "${tree:?}"/*
     mkdir -p "$tree/estimator/base" "$tree/estimator/config" "$tree/runtime/kernels/cpu" \
-        "$tree/runtime/kernels/cuda" "$tree/runtime/report" "$tree/tests/base"
+        "$tree/runtime/kernels/cuda" "$tree/runtime/report" "$tree/tests/base" "$tree/docs"
     cat >"$tree/estimator/base/errors.h" <<'END'
 #ifndef ERRORS_H
 #define ERRORS_H
@@ -25,7 +25,8 @@ END
     echo 'int b;' >"$tree/runtime/kernels/cuda/rope.c"
     printf 'static int f(void) {\n    return 0;\n}\n' >"$tree/runtime/report/log.c"
     printf '# X\n\n## Error codes\n`RUNTIME_IO`, `CONFIG_USAGE`\n\n## Next\n`DATA_NONE`\n' \
-        >"$tree/README.md"
+        >"$tree/docs/reference.md"
+    printf '# X\n[reference](docs/reference.md#error-codes)\n' >"$tree/README.md"
 }
 
 # expect LINT MESSAGE: the lint fails and says so. An empty message: it passes.
@@ -42,7 +43,7 @@ expect() {
 }
 
 fresh
-for lint in layers headers allocation lengths text words errors names promises; do
+for lint in layers headers allocation lengths text words errors names promises pages; do
     expect "$lint" ""
 done
 
@@ -141,18 +142,31 @@ for word in '/wo''rk/x' 'sha''red/x' 'a helper ses''sion' 'an AI assis''tant'; d
 done
 
 fresh
-sed -i 's/`CONFIG_USAGE`//' "$tree/README.md"
+sed -i 's/`CONFIG_USAGE`//' "$tree/docs/reference.md"
 expect errors 'CONFIG_USAGE is missing'
 fresh
-sed -i 's/`CONFIG_USAGE`/& `DATA_GONE`/' "$tree/README.md"
+sed -i 's/`CONFIG_USAGE`/& `DATA_GONE`/' "$tree/docs/reference.md"
 expect errors 'DATA_GONE is not in'
 fresh
-echo '# X' >"$tree/README.md"
+echo '# X' >"$tree/docs/reference.md"
 expect errors ''
 
 fresh
 echo 'int c;' >"$tree/estimator/config/log.c"
 expect names 'log.c: estimator/config/log.c runtime/report/log.c'
+
+# pages FILE LINE MESSAGE
+pages() {
+    fresh
+    echo "$2" >>"$tree/$1"
+    expect pages "$3"
+}
+pages docs/reference.md '[x](gone.md)' 'docs/reference.md: no file gone.md'
+pages docs/reference.md '[x](../README.md#gone)' 'no heading ../README.md#gone'
+pages docs/reference.md '[x](#next)' ''
+pages docs/more.md '# More' 'README.md: no link to docs/more.md'
+pages README.md "$(yes 'a line' | head -n 200)" 'README.md: more than 200 lines'
+pages runtime/report/log.c 'getenv("PLIMSOLL_X")' 'PLIMSOLL_X is missing'
 
 # promises TABLE-ROW MESSAGE
 promises() {
