@@ -2,7 +2,6 @@
 #include "estimator/api/inquiry.h"
 
 #include "estimator/find/find.h"
-#include "estimator/rule_of_thumb/rule.h"
 
 /* --- the target ------------------------------------------------------------------------------- */
 
@@ -91,19 +90,8 @@ pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-static void add_tier_note(struct pl_inquiry *i) {
-    const struct pl_budget *b = &i->q.budget;
-    double gb = (double)b->total_bytes / 1e9;
-    if (!b->known || i->job.inference) return;
-    pl_text_addf(&i->notes,
-                 "the tier table, which knows no model, says batch size %u for a card of %.4g GB\n",
-                 pl_rule_tier_batch(gb), gb);
-}
-
 pl_err pl_inquiry_answer(struct pl_inquiry *i, struct pl_estimate *e, struct pl_diag *d) {
-    PL_TRY(pl_estimate_init(e, &i->q, &i->search.planned, d));
-    add_tier_note(i);
-    return PL_ERR_OK;
+    return pl_estimate_init(e, &i->q, &i->search.planned, d);
 }
 
 int pl_inquiry_exit_status(pl_err err) {

@@ -42,7 +42,7 @@ void pl_inquiry_open(struct pl_inquiry *i);
 pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d);
 /* Level, chunk and batch (decide.h). */
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d);
-/* The plan with a verdict; i->notes get what the tier table says. *e borrows from *i. */
+/* The plan with a verdict. *e borrows from *i. */
 pl_err pl_inquiry_answer(struct pl_inquiry *i, struct pl_estimate *e, struct pl_diag *d);
 /* Q4: 3 for PL_ERR_MODEL_UNSUPPORTED, else that of the table. */
 int pl_inquiry_exit_status(pl_err err);
