@@ -43,7 +43,7 @@ expect() {
 }
 
 fresh
-for lint in layers headers allocation lengths text words errors names promises pages; do
+for lint in layers headers allocation lengths text words errors names promises pages invariants; do
     expect "$lint" ""
 done
 
@@ -167,6 +167,23 @@ pages docs/reference.md '[x](#next)' ''
 pages docs/more.md '# More' 'README.md: no link to docs/more.md'
 pages README.md "$(yes 'a line' | head -n 200)" 'README.md: more than 200 lines'
 pages runtime/report/log.c 'getenv("PLIMSOLL_X")' 'PLIMSOLL_X is missing'
+
+# invariants TEXT MESSAGE: of the first comment of a header
+invariants() {
+    fresh
+    printf '/* log.h - text\n%s\n * Use: f(); */\nint x; /* R9  */\n' "$1" >"$tree/runtime/report/log.h"
+    expect invariants "$2"
+}
+invariants ' *   R1  one
+ *       more
+ *   R2  two' ''
+invariants ' *   1  one
+ *   2  two' ''
+invariants ' *   R1  one R2  two' 'log.h:2: R2 does not begin a line'
+invariants ' *   R1  one
+ *       more; R2  two' 'log.h:3: R2 does not begin a line'
+invariants ' *   R1  one R2 two
+ *   R3  three' 'log.h:3: R3 follows R1'
 
 # promises TABLE-ROW MESSAGE
 promises() {

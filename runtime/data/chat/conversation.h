@@ -4,11 +4,12 @@
  * Needs: json_scan, chat.
  *   V1  a key is read, refused by name, inert or told (row_keys.h): tool calls, images and
  *       reasoning kept in a field of its own are refused, never dropped
- *   V3  `whole`: a program renders the messages, which sees all of their keys. Then any role is
- *       taken, tool calls and reasoning are passed on, and only what is no text is refused
  *   V2  both spellings are known: role and content (OpenAI), from and value (ShareGPT); content is
  *       a string or a list of text parts, which are joined with nothing between. A turn of `input`
  *       and `output` is a question and its answer
+ *   V3  `whole`: a program renders the messages and sees all of their keys. Then any role is
+ *       accepted, tool calls and reasoning are passed on, and only content that is no text is
+ *       refused
  * Use: pl_conversation_start(&c);
  *      if (pl_conversation_read(&c, &scan, PL_SPELLING_OPENAI))
  *          pl_chat_render(t, &o, pl_conversation_messages(&c), c.n, &out, &d); ...
