@@ -27,20 +27,20 @@
     X(dtype, ENUM, "bf16", 0, 0, "bf16|fp32",                                                      \
       "storage of weights and activations; of frozen weights see `base_dtype`")                    \
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
-      "fp32 master copy beside bf16 weights; without it updates round stochastically")             \
+      "fp32 master copy of bf16 weights; without it updates round stochastically")                 \
     X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
       "auto: fp32, or bf16 under `dtype: bf16` without accumulation")                              \
     X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
     X(base_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                            \
-      "storage of the weights that adapters train beside, or that generate; auto: bf16 where "     \
-      "`dtype` is fp32, config.json says bfloat16 and the CPU computes, which changes no bit; "    \
-      "else as `dtype`")                                                                           \
+      "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \
+      "bf16 where `dtype` is fp32, config.json says bfloat16 and the device is the CPU, which "    \
+      "changes no bit; else the same as `dtype`")                                                  \
     X(quant_type, ENUM, "nf4", 0, 0, "nf4|fp4", "4-bit code of a qlora base")                      \
-    X(double_quant, BOOL, "true", 0, 0, "", "the scales of a qlora base in 8 bits")                \
+    X(double_quant, BOOL, "true", 0, 0, "", "hold the scales of a qlora base in 8 bits")           \
     X(quantize_head, BOOL, "false", 0, 0, "",                                                      \
-      "the output head of a qlora base in 4 bits too, where it is not the embedding")              \
+      "hold the output head of a qlora base in 4 bits too, unless it is the embedding")            \
     X(compute_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                         \
-      "what a qlora base is dequantised to for its products; auto: as `dtype`")                    \
+      "type to which a qlora base is dequantised for its products; auto: the same as `dtype`")     \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \
     X(lora_alpha, F64, "", 0, 1e6, "", "LoRA scale is alpha/r; unset: 2 x lora_r")                 \
     X(lora_dropout, F64, "0", 0, 0.99, "", "dropout on the adapter's input")                       \
@@ -56,7 +56,7 @@
     X(layers_pattern, LIST, "", 0, 0, "",                                                          \
       "what the layers of `layers_to_transform` are called in paths; unset: any name")             \
     X(lora_modules_to_save, LIST, "", 0, 0, "",                                                    \
-      "embed_tokens, lm_head or both: trained whole beside the adapter and saved with it")         \
+      "embed_tokens, lm_head or both: trained whole together with the adapter and saved with it")  \
     X(use_rslora, BOOL, "false", 0, 0, "", "scale by alpha/sqrt(r) instead of alpha/r")            \
     X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
@@ -69,14 +69,15 @@
       "prompt_format: text with {columns} in braces")                                              \
     X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
     X(dataset_cache, STR, "auto", 0, 0, "",                                                        \
-      "where tokens of data files are kept: auto (in the user's cache what a tokenizer has "       \
-      "read), off, or a directory")                                                                \
+      "where the tokens of data files are kept: auto (in the user's cache, of files that a "       \
+      "tokenizer reads), off, or a directory")                                                     \
     X(tokenizer, STR, "", 0, 0, "",                                                                \
       "tokenizer.json, its directory, or `byte`; unset: the model's; `format: tokens` needs none") \
     X(chat_template, TEMPLATE, "auto", 0, 0,                                                       \
       "auto|chatml|llama2|llama3|llama31|llama32|mistral|mistral_sysfirst|mistral_small3|qwen25|"  \
       "qwen25_base|qwen3|qwen3_nothink|phi4_mini|smollm2|smollm3|smollm3_nothink|zephyr|alpaca",   \
-      "how conversations become text; auto: the model's own template; FILE.jinja: that of a file") \
+      "template by which conversations become text; auto: the model's own; FILE.jinja: the one "   \
+      "in that file")                                                                              \
     X(chat_date, STR, "", 0, 0, "",                                                                \
       "day that templates with a date show, such as 2025-01-31; unset: today")                     \
     X(train_on, ENUM, "responses", 0, 0, "all|responses|last",                                     \
@@ -84,21 +85,25 @@
       "always trained on as a whole")                                                              \
     X(shuffle, BOOL, "true", 0, 0, "", "a new order every epoch, fixed by `seed`")                 \
     X(batch_size, AUTO, "auto", 1, 65536, "",                                                      \
-      "samples per micro-batch; auto: the largest that fits beside the other two `auto`")          \
+      "samples per micro-batch; auto: the largest that fits, decided with gradient_checkpointing " \
+      "and loss_chunk_tokens")                                                                     \
     X(gradient_accumulation_steps, U32, "", 1, 65536, "",                                          \
       "micro-batches per step; unset: 1, or "                                                      \
       "global_batch_size / batch_size")                                                            \
     X(global_batch_size, U32, "", 1, 1048576, "", "samples per step, kept whatever batch_size is") \
     X(max_seq_length, U32, "2048", 2, 16777216, "", "longest sample in tokens")                    \
     X(packing, BOOL, "false", 0, 0, "",                                                            \
-      "as many whole samples as fit share the room of one; batch sizes then count rooms")          \
+      "put as many whole samples as fit into the space of one of max_seq_length tokens; batch "    \
+      "sizes then count these spaces")                                                             \
     X(rope_long_from, ENUM, "batch", 0, 0, "batch|sample",                                         \
-      "of a longrope model (Phi-3, Phi-4-mini), whose length chooses the long factors: that of "   \
-      "the longest sample of a micro-batch for all of them, as in transformers, or each sample's " \
-      "own; dynamic positions have `batch` alone, and other models are the same under both")       \
+      "for longrope models (Phi-3, Phi-4-mini): the length that decides whether a sample uses "    \
+      "the long factors; batch: that of the longest sample of its micro-batch, as in "             \
+      "transformers; sample: its own; models with dynamic positions accept only `batch`; other "   \
+      "models are the same under both")                                                            \
     X(prefetch, BOOL, "true", 0, 0, "",                                                            \
       "a thread loads the samples of the next step while this one computes")                       \
-    X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error", "what happens to longer samples") \
+    X(overlength, ENUM, "truncate", 0, 0, "truncate|drop|error",                                   \
+      "what happens to samples longer than max_seq_length")                                        \
     X(optimizer, ENUM, "adamw", 0, 0, PL_OPTIMIZER_CHOICES, "update rule" PL_OPTIMIZER_NOTES)      \
     X(learning_rate, F64, "", 0, 1000, "", "peak rate; unset: 2e-5 for full, 2e-4 for adapters")   \
     X(min_lr_ratio, F64, "0", 0, 1, "", "lowest rate over peak, for cosine_with_min_lr")           \
@@ -106,48 +111,50 @@
       "constant|constant_with_warmup|linear|cosine|cosine_with_min_lr", "schedule of the rate")    \
     X(warmup_steps, U32, "", 0, 1000000000, "", "steps from rate 0 to the peak")                   \
     X(warmup_ratio, F64, "", 0, 1, "",                                                             \
-      "the same as a share of all steps; unset with "                                              \
-      "warmup_steps unset: 0.03")                                                                  \
+      "the same as a share of all steps; 0.03 when both are unset")                                \
     X(weight_decay, F64, "0", 0, 100, "", "decoupled; never on norms and biases")                  \
     X(adam_beta1, F64, "0.9", 0, 0.999999, "", "decay of the first moment")                        \
     X(adam_beta2, F64, "0.999", 0, 0.9999999, "", "decay of the second moment")                    \
     X(adam_epsilon, F64, "1e-8", 0, 1, "", "added to the root of the second moment")               \
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
     X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
-    X(max_steps, U32, "0", 0, 1000000000, "", "steps; wins over num_epochs when above 0")          \
+    X(max_steps, U32, "0", 0, 1000000000, "",                                                      \
+      "number of steps; when above 0, num_epochs is ignored")                                      \
     X(gradient_checkpointing, RECOMPUTE, "full", 0, 0,                                             \
       "none|light|mlp|attention|full|offload|every_N|full:K|full:K+light|auto",                    \
       "what the backward pass recomputes instead of keeping; light: norms and SwiGLU; mlp, "       \
-      "attention: these and the products of the one block; full: a whole layer; offload: full, "   \
-      "and what a layer keeps waits in host memory; full:K: the first K layers in full, the "      \
-      "others none; full:K+light: the others light, as any two levels; auto: the fastest that "    \
-      "fits")                                                                                      \
+      "attention: these and the products of that block; full: a whole layer; offload: as full, "   \
+      "and the input of each layer waits in host memory; full:K: full for the first K layers, "    \
+      "none for the others; full:K+light: light for the others, and so for any two levels; auto: " \
+      "the fastest level that fits")                                                               \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
-      "most tokens per chunk of logits; 0: all at once; auto: decided with "                       \
-      "gradient_checkpointing and batch_size, or about 64 MiB of logits without a budget")         \
+      "largest number of tokens per chunk of logits; 0: all at once; auto: decided with "          \
+      "gradient_checkpointing and batch_size, or about 64 MiB of logits when no budget is known")  \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
-      "what lives in host memory instead of the device's, each with those before it")              \
+      "what is held in host memory instead of on the device; each choice includes those before "   \
+      "it")                                                                                        \
     X(offload_update, ENUM, "auto", 0, 0, "auto|device|host",                                      \
       "where offloaded optimizer states are updated; auto: on the host when the gradients are "    \
       "there too")                                                                                 \
     X(full_ft_offload, BOOL, "false", 0, 0, "",                                                    \
       "`mode: full` with weights, gradients and optimizer states in host memory")                  \
     X(embedding_device, ENUM, "device", 0, 0, "device|host",                                       \
-      "where an input embedding that is not trained lives; host: the rows of a batch are looked "  \
-      "up there")                                                                                  \
+      "where an input embedding that is not trained is held; host: the rows of a batch are "       \
+      "looked up there")                                                                           \
     X(full_ft_ceiling_billions, F64, "6", 0, 1e6, "",                                              \
       "most parameters `mode: full` may train without full_ft_offload")                            \
     X(vram_budget, BYTES, "auto", 0, 0, "",                                                        \
-      "card size to live in, such as 16GiB; auto: the device")                                     \
+      "memory that the job may use, such as 16GiB; auto: what the device has")                     \
     X(vram_margin, BYTES, "auto", 0, 0, "",                                                        \
-      "kept free of the budget; auto: 0, or without `vram_budget` 64MiB of a GPU and 16MiB of a "  \
-      "limit of the process or its cgroup")                                                        \
+      "part of the budget that is kept free; auto: 0, or without `vram_budget` 64MiB of a GPU "    \
+      "and 16MiB of a limit of the process or its cgroup")                                         \
     X(preflight, ENUM, "enforce", 0, 0, "enforce|warn|off",                                        \
-      "refuse, warn about or skip the verdict")                                                    \
+      "when the job does not fit; enforce: it is refused; warn: a warning; off: nothing")          \
     X(oom_recovery, BOOL, "true", 0, 0, "", "halve the micro-batch when memory runs out")          \
     X(oom_max_retries, U32, "3", 0, 30, "", "halvings before RUNTIME_GPU_OOM")                     \
     X(probe_steps, U32, "0", 0, 1000, "",                                                          \
-      "steps on the longest samples before the run, to compare planned and measured; undone")      \
+      "steps on the longest samples before the run, to compare planned with measured memory; "     \
+      "they are undone")                                                                           \
     X(val_set_size, F64, "0", 0, 1e9, "",                                                          \
       "rows held out for evaluation, drawn by `seed` from every file: below 1 a share, else a "    \
       "count")                                                                                     \
@@ -157,17 +164,17 @@
     X(save_steps, U32, "0", 0, 1000000000, "", "checkpoint every N steps; 0: at the end only")     \
     X(save_total_limit, U32, "3", 1, 1000000, "", "checkpoints kept")                              \
     X(save_merged, BOOL, "false", 0, 0, "",                                                        \
-      "at the end also base and adapter in one, in output_dir/merged")                             \
+      "at the end also write the adapter merged into its base, to output_dir/merged")              \
     X(resume, STR, "auto", 0, 0, "",                                                               \
-      "auto, never, a checkpoint directory, or force: as auto, under other settings too")          \
+      "auto, never, a checkpoint directory, or force: as auto, even where settings differ")        \
     X(output_dir, STR, "output", 0, 0, "", "where everything is written")                          \
     X(overwrite_output_dir, BOOL, "false", 0, 0, "",                                               \
-      "replace what another job, or the base model, has in output_dir")                            \
+      "replace the files of another job, or of the base model, in output_dir")                     \
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \
     X(report_to, LIST, "jsonl", 0, 0, "", "jsonl, tensorboard, none")                              \
-    X(seed, U64, "42", 0, 9e15, "", "of initialisation, order, dropout and rounding")              \
+    X(seed, U64, "42", 0, 9e15, "", "seed of initialisation, order, dropout and rounding")         \
     X(deterministic, ENUM, "true", 0, 0, "true",                                                   \
-      "the same plan gives the same bits; there is no faster way that does not")                   \
+      "the same plan gives the same bits; there is no faster mode without that")                   \
     X(device, DEVICE, "auto", 0, 0, "auto|cpu|null|cuda",                                          \
       "where to train; auto: a GPU that answers, else the CPU; cuda:N: one of several GPUs; "      \
       "null: "                                                                                     \

@@ -30,7 +30,7 @@
         STATE("exp_avg", F32),                                                                     \
         WORD("lion_32bit", "write `lion`")                                                         \
         WORD("lion_pytorch", "write `lion`"),                                                      \
-        "; lion: by the sign of one moment, at a third to a tenth of the rate of adamw")           \
+        "; lion: updates by the sign of one moment; wants a third to a tenth of adamw's rate")     \
     PL_OPTIMIZERS_OF_A_TEST(ROW, STATE, WORD)
 
 /* A test that proves what a row is enough for compiles the readers of the table with one more. */
