@@ -73,7 +73,7 @@ static void ask_length(const struct scene *s) {
     pl_text_addf(s->out, "%llu tokens a sample, %llu a micro-batch%s\n",
                  (unsigned long long)s->shape->max_seq_length,
                  (unsigned long long)s->plan->program->tokens,
-                 one ? "; a smaller max_seq_length is the next thing to give" : "");
+                 one ? "; a smaller max_seq_length is the next thing to try" : "");
 }
 
 static void ask_adapters(const struct scene *s) {
@@ -103,7 +103,7 @@ static void ask_neighbours(const struct scene *s) {
         add_bytes(s, s->budget_bytes - own - available);
         pl_text_add(s->out, " of the budget of ");
         add_bytes(s, s->budget_bytes);
-        pl_text_add(s->out, " is held by somebody else");
+        pl_text_add(s->out, " is used by other processes");
     } else {
         begin(s, FINE, "others on the device");
         pl_text_add(s->out, "none within the budget of ");

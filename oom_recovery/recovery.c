@@ -29,7 +29,7 @@ static struct pl_diag *fresh(struct walk *w) {
 static const struct obstacle {
     const char *why, *hint;
 } at_one_sample = {"one sample cannot be halved",
-                   "a smaller max_seq_length needs less memory, and what is marked [!] above"},
+                   "lower max_seq_length, or change what is marked [!] above"},
   switched_off = {"oom_recovery is off",
                   "set `oom_recovery: true`, or start with a smaller batch_size"},
   spent = {"no halving is left for this run",

@@ -113,7 +113,7 @@ static const struct {
 } neighbours[] = {
     {HELD + FREE, "[ok] others on the device: none within the budget of 180.0 MiB"},
     {HELD + FREE + 20 * MIB,
-     "[!]  others on the device: 20.00 MiB of the budget of 200.0 MiB is held by somebody else"},
+     "[!]  others on the device: 20.00 MiB of the budget of 200.0 MiB is used by other processes"},
     {100 * MIB, "[ok] others on the device: none within the budget of 100.0 MiB"},
     {PL_AUTO_BYTES,
      "[i]  others on the device: not known without a budget; this process held 150.0 MiB"},

@@ -256,7 +256,7 @@ static const struct {
      2,
      "mooom",
      {"one sample", "micro-batch 1", "(2000 bytes)", "halvings done: 1 of 3"},
-     "a smaller max_seq_length needs less memory, and what is marked [!] above"},
+     "lower max_seq_length, or change what is marked [!] above"},
 };
 
 START_TEST(exhaustion_says_what_was_asked_what_was_free_and_what_was_tried) {
