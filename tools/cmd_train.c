@@ -60,14 +60,15 @@ static pl_err print_batch(const struct pl_preflight *pf, FILE *out, struct pl_di
         fprintf(out, " (auto: the largest that fits; the next tried needs %s)",
                 pl_bytes_text(pf->search.next_bytes, next));
     else if (pf->batch_was_auto)
-        fprintf(out, " (auto%s)", pf->resume_path ? ": as in the checkpoint" : ": all there is");
+        fprintf(out, " (auto%s)",
+                pf->resume_path ? ": as in the checkpoint" : ": no larger one is needed");
     fprintf(out, ", %llu samples a step, %llu steps\n", (unsigned long long)pf->global_batch,
             (unsigned long long)pf->total_steps);
     print_forecast(pf, out);
     if (!pf->resume_path) return PL_ERR_OK;
     fputs("  resuming from ", out);
     pl_cli_put_safe(out, pf->resume_path);
-    fprintf(out, " behind step %llu\n", (unsigned long long)pf->resume_state.step);
+    fprintf(out, " after step %llu\n", (unsigned long long)pf->resume_state.step);
     return PL_ERR_OK;
 }
 
@@ -95,8 +96,8 @@ static void print_summary(const struct pl_preflight *pf, const struct pl_train_r
             on_gpu ? "on the GPU in the whole process" : "resident in the whole process");
     if (on_gpu)
         fprintf(out,
-                "predicted before CUDA was touched: %s in the whole process, measured %s; "
-                "of them context %s\n",
+                "predicted before CUDA was initialised: %s in the whole process, measured %s; of "
+                "them context %s\n",
                 pl_bytes_text(r->predicted_bytes, planned),
                 pl_bytes_text(r->measured_bytes, measured),
                 pl_bytes_text(r->context_bytes, allocated));

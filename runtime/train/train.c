@@ -154,9 +154,8 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
         if (err != PL_ERR_OK) pl_run_rescue(r, err, d);
         if (err != PL_ERR_OK) return err;
         if (out->stopped_by)
-            return pl_diag_set(d, PL_ERR_INTERRUPTED,
-                               "stopped by signal %d behind step %llu, saved", out->stopped_by,
-                               (unsigned long long)r->state.step);
+            return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by signal %d after step %llu, saved",
+                               out->stopped_by, (unsigned long long)r->state.step);
     }
     return PL_ERR_OK;
 }

@@ -80,7 +80,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
     const struct pl_run_state *then = &r->pf->resume_state;
     pl_err err = pl_checkpoint_load(io, r->pf->resume_path, d);
     if (err == PL_ERR_CHECKPOINT_FORMAT)
-        pl_diag_hint(d, "the checkpoint is damaged: move it away to go on from the one before it");
+        pl_diag_hint(d, "the checkpoint is damaged: move it away to resume from the one before it");
     if (err != PL_ERR_OK) return err;
     /* What was counted; all else is this run's, and was compared before. */
     r->state.step = then->step;
@@ -174,7 +174,7 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     (void)save_checkpoint(r, UINT32_MAX, NULL);
     if (r->saved_step != r->state.step || !d) return;
     snprintf(hint, sizeof hint, "%s", pl_diag_hint_text(d));
-    pl_diag_hint(d, "%s; step %llu is saved: the same command goes on behind it", hint,
+    pl_diag_hint(d, "%s; step %llu is saved: the same command resumes after it", hint,
                  (unsigned long long)r->saved_step);
 }
 

@@ -236,7 +236,7 @@ START_TEST(a_run_that_starts_over_is_the_one_that_goes_on) {
     expect_failure(&o, 4, "RUNTIME_GPU_OOM");
     outcome_finish(&o);
     o = TRAIN("max_steps=8");
-    ck_assert_msg(strstr(o.err, "behind step 3") != NULL, "%s", o.err);
+    ck_assert_msg(strstr(o.err, "after step 3") != NULL, "%s", o.err);
     outcome_finish(&o);
 }
 END_TEST

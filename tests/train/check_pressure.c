@@ -247,7 +247,7 @@ START_TEST(exhaustion_in_a_later_step_keeps_the_checkpoints_before_it) {
     expect_clean_exhaustion(&o);
     outcome_finish(&o);
     ck_assert_int_eq(expect_whole_output(), 2);
-    TRAIN_WELL("output_dir=out"); /* goes on behind step 2 */
+    TRAIN_WELL("output_dir=out"); /* goes on after step 2 */
     weights_assert_same(textf("%s/ref", dir), textf("%s/out", dir), "model");
 }
 END_TEST

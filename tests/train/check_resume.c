@@ -82,7 +82,7 @@ START_TEST(a_checkpoint_that_cannot_be_read_ends_the_start_and_stays) {
     for (int step = 1; step <= 3; step++)
         checkpoint_assert_same(textf("%s/before/checkpoint-%d", dir, step),
                                textf("%s/out/checkpoint-%d", dir, step));
-    SAYS("behind step 3", "max_steps=6");
+    SAYS("after step 3", "max_steps=6");
 }
 END_TEST
 
@@ -185,7 +185,7 @@ START_TEST(several_differences_are_listed_together) {
     SAYS("resume: force - out/checkpoint-4 was trained otherwise: lora_alpha: 8 -> 16; "
          "learning_rate: 0.02 -> 0.5",
          "max_steps=6", "learning_rate=0.5", "lora_alpha=16", "resume=force");
-    SAYS("behind step 6", "max_steps=7", "learning_rate=0.5", "lora_alpha=16");
+    SAYS("after step 6", "max_steps=7", "learning_rate=0.5", "lora_alpha=16");
 }
 END_TEST
 
@@ -210,7 +210,7 @@ START_TEST(what_may_change_is_told) {
     snprintf(words, sizeof words, "%s", harmless[_i].word);
     const char *first = strtok_r(words, " ", &save), *second = strtok_r(NULL, " ", &save);
     struct outcome o = TRAIN("max_steps=4", first, second);
-    expect(&o, 0, harmless[_i].says ? harmless[_i].says : "behind step 4");
+    expect(&o, 0, harmless[_i].says ? harmless[_i].says : "after step 4");
     ck_assert_msg((strstr(o.err, "other settings than") != NULL) == (harmless[_i].says != NULL),
                   "%s", o.err);
     outcome_finish(&o);
@@ -251,7 +251,7 @@ START_TEST(the_resolved_configuration_goes_on) {
     TRAIN_WELL("max_steps=4");
     struct outcome o = plimsoll_run(
         dir, (const char *[]){"train", "out/config.resolved.yaml", "max_steps=6", NULL});
-    expect(&o, 0, "behind step 4");
+    expect(&o, 0, "after step 4");
     outcome_finish(&o);
 }
 END_TEST
@@ -305,8 +305,8 @@ START_TEST(a_start_over_that_is_killed_never_goes_on_as_the_old_run) {
         const bool begun = path_exists(in_dir(dir, "out/checkpoint-1"));
         o = TRAIN("max_steps=3", "save_steps=1");
         ck_assert_msg(o.status == 0, "killed at %d: exit %d: %s", at, o.status, o.err);
-        ck_assert_msg(!begun || !strstr(o.err, "behind step 6"), "killed at %d: %s", at, o.err);
-        ck_assert_msg(begun || strstr(o.err, "behind step 6"), "killed at %d: %s", at, o.err);
+        ck_assert_msg(!begun || !strstr(o.err, "after step 6"), "killed at %d: %s", at, o.err);
+        ck_assert_msg(begun || strstr(o.err, "after step 6"), "killed at %d: %s", at, o.err);
         outcome_finish(&o);
         ck_assert_int_lt(at, 200);
         ck_assert_msg(!ended || at > 10, "only %d calls were met", at - 1);
