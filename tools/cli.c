@@ -248,8 +248,7 @@ static pl_err take_word(struct pl_cli *cli, const char *word, bool plain, struct
         return add_override(cli, name, word + n + 1, "", d);
     }
     if (cli->n_args == command->max_args) {
-        pl_diag_set(d, PL_ERR_USAGE, "`%s` does not know what to do with `%s`", command->name,
-                    word);
+        pl_diag_set(d, PL_ERR_USAGE, "`%s` takes no argument `%s`", command->name, word);
         hint_help(command, d);
         return PL_ERR_USAGE;
     }

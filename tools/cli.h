@@ -29,7 +29,7 @@
  * X(id, name, short or 0, value, key, unit, help)
  *   value  "" for a switch, a placeholder such as "SIZE", or the choices: "auto|always|never"
  *   key    non-empty: the flag is another spelling of this configuration key, and the value,
- *          a plain number when `unit` is not empty, is passed on with `unit` behind it */
+ *          a plain number when `unit` is not empty, is passed on with `unit` appended */
 #define PL_CLI_FLAGS(X)                                                                            \
     X(HELP, "help", 'h', "", "", "", "show help and stop")                                         \
     X(VERSION, "version", 'V', "", "", "", "show the version and stop")                            \
@@ -50,7 +50,7 @@
       "", "", "a table to plan by, without a model")                                               \
     X(PARAMS_BILLIONS, "params_billions", 0, "N", "", "", "rule of thumb: parameters / 10^9")      \
     X(WEIGHT_PRECISION, "weight_precision", 0, "fp32|fp16|bf16|int8|int4|nf4", "", "",             \
-      "rule of thumb: of the weights")                                                             \
+      "rule of thumb: precision of the weights")                                                   \
     X(INFERENCE, "inference", 0, "", "", "", "rule of thumb: weights and overhead alone")          \
     X(LORA, "lora", 0, "", "", "", "rule of thumb: train adapters on q and v")                     \
     X(NO_GRADIENT_CHECKPOINTING, "no_gradient_checkpointing", 0, "", "", "",                       \
@@ -68,8 +68,8 @@
     X(TOKENIZER, "tokenizer", 0, "PATH", "tokenizer", "", "a model directory, its file, or byte")  \
     X(CHAT_TEMPLATE, "chat_template", 0, "NAME", "chat_template", "", "how chats are rendered")    \
     X(CHAT_DATE, "chat_date", 0, "DAY", "chat_date", "", "day that templates show, 2025-01-31")    \
-    X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "nothing before or behind the text")  \
-    X(SHOW, "show", 0, "N", "", "", "samples of the job to show; 3 unset")                         \
+    X(NO_SPECIAL_TOKENS, "no_special_tokens", 0, "", "", "", "no special tokens around the text")  \
+    X(SHOW, "show", 0, "N", "", "", "samples of the job to show; default 3")                       \
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
     X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")      \
@@ -77,22 +77,22 @@
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
     X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
     X(DTYPE, "dtype", 0, "bf16|fp16|fp32", "", "",                                                 \
-      "what to store; without it, each as in the base")                                            \
+      "type to store; default: the type that each tensor has in the base")                         \
     X(GGUF, "gguf", 0, "FILE", "", "", "the adapter alone, as llama.cpp loads it")                 \
     X(MEMORY, "memory", 0, "SIZE", "", "", "take no more than this, such as 64MiB")                \
     X(SHARD_SIZE, "shard_size", 0, "SIZE", "", "", "largest weight file; 5GB unless given")        \
     X(PROMPT, "prompt", 0, "TEXT", "", "", "what to continue")                                     \
-    X(CHAT, "chat", 0, "", "", "", "the prompt opens a conversation: by the chat template")        \
+    X(CHAT, "chat", 0, "", "", "", "the prompt is the first message of a conversation")            \
     X(PROMPT_IDS, "prompt_ids", 0, "N,N,...", "", "", "the prompt as token ids")                   \
-    X(MAX_NEW_TOKENS, "max_new_tokens", 0, "N", "", "", "tokens to generate at most; 128 unset")   \
-    X(GREEDY, "greedy", 0, "", "", "", "the likeliest token each time; so it is unset")            \
+    X(MAX_NEW_TOKENS, "max_new_tokens", 0, "N", "", "", "most tokens to generate; default 128")    \
+    X(GREEDY, "greedy", 0, "", "", "", "the likeliest token each time; the default")               \
     X(TEMPERATURE, "temperature", 0, "T", "", "", "draw tokens from softmax(logits / T)")          \
     X(TOP_K, "top_k", 0, "N", "", "", "draw among the N likeliest tokens")                         \
     X(TOP_P, "top_p", 0, "P", "", "", "draw among the likeliest that hold P of the probability")   \
     X(MIN_P, "min_p", 0, "P", "", "", "draw among those with P of the likeliest's probability")    \
     X(REPETITION_PENALTY, "repetition_penalty", 0, "R", "", "",                                    \
-      "divide the positive logits of what occurred by R")                                          \
-    X(IGNORE_EOS, "ignore_eos", 0, "", "", "", "go on behind the model's end token")
+      "divide the positive logits of tokens that occurred by R")                                   \
+    X(IGNORE_EOS, "ignore_eos", 0, "", "", "", "continue after the model's end token")
 
 enum pl_cli_flag {
 #define X(id, name, letter, value, key, unit, help) PL_FLAG_##id,

@@ -42,8 +42,9 @@ static void print_table(const struct pl_card *cards, size_t n) {
     for (int slices = 0; slices < 2; slices++)
         for (size_t i = 0; i < n; i++)
             if ((cards[i].kind == PL_CARD_MIG) == slices) print_card(&cards[i]);
-    printf("* the kernels need %d.%d: such a card is compared with, not trained on\n",
-           PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
+    printf(
+        "* the kernels need %d.%d: plans can be compared with such a card, but it cannot train\n",
+        PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
 }
 
 int pl_cmd_cards(const struct pl_cli *cli) {

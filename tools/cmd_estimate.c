@@ -93,7 +93,7 @@ static int status_of(const struct pl_cli *cli, const struct pl_estimate *e) {
     if (e->verdict.kind == PL_VERDICT_NO) return pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
     if (e->verdict.kind == PL_VERDICT_TIGHT)
         pl_cli_warn(cli,
-                    "tight: it is inside the margin, or inside what the context may differ by");
+                    "tight: it fits only without the margin or the possible error of the context");
     return 0;
 }
 

@@ -42,7 +42,7 @@ static pl_err read_output(const struct pl_cli *cli, struct pl_merge_request *r, 
     r->gguf = cli->flag[PL_FLAG_GGUF];
     if (!r->gguf) return require(cli, PL_FLAG_OUTPUT, &r->output, d);
     if (!cli->flag[PL_FLAG_OUTPUT]) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_USAGE, "--output and --gguf are two different merges");
+    return pl_diag_set(d, PL_ERR_USAGE, "--output and --gguf cannot be given together");
 }
 
 static pl_err read_request(const struct pl_cli *cli, struct pl_merge_request *r,
@@ -78,7 +78,7 @@ static void print_plan(const struct pl_merge *m, FILE *out) {
             m->request.gguf ? "exporting the adapters of" : "merging", m->files.modules,
             (unsigned long long)c->r, c->scale, pl_bytes_text(m->total_bytes, total),
             pl_dtype_name(m->dtype));
-    fprintf(out, "planned %s (%llu bytes) of buffers, whatever the depth\n",
+    fprintf(out, "planned %s (%llu bytes) of buffers, independent of the depth\n",
             pl_bytes_text(m->planned.plan->arena_bytes, all),
             (unsigned long long)m->planned.plan->arena_bytes);
 }

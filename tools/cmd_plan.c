@@ -159,14 +159,15 @@ static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {
     static const enum pl_cli_flag others[] = {PL_FLAG_JSON, PL_FLAG_SVG, PL_FLAG_SNAPSHOT};
     for (size_t i = 0; pl_cli_has(cli, PL_FLAG_CSV) && i < sizeof others / sizeof *others; i++)
         if (pl_cli_has(cli, others[i]))
-            return pl_diag_set(d, PL_ERR_USAGE, "--csv is the grid alone: leave out --%s",
+            return pl_diag_set(d, PL_ERR_USAGE, "--csv prints only the grid: leave out --%s",
                                pl_cli_flags()[others[i]].name);
     return PL_ERR_OK;
 }
 
 /* The knobs of the advice are knobs of training. */
 static pl_err refuse_inference(struct pl_diag *d) {
-    pl_diag_set(d, PL_ERR_USAGE, "`plan` advises on training; inference has an estimate alone");
+    pl_diag_set(d, PL_ERR_USAGE,
+                "`plan` advises on training; for inference there is only an estimate");
     pl_diag_hint(d, "plimsoll estimate-vram MODEL --mode inference");
     return PL_ERR_USAGE;
 }

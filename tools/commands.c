@@ -18,9 +18,9 @@ static const struct pl_command commands[] = {
                 "SIGUSR2 and SIGXCPU do so too, with 138, 140 and 152. The same command\n"
                 "resumes.\n"
                 "Where an earlier run of this kind was timed on this machine, the seconds of a\n"
-                "step are predicted from it; nothing is decided by them. --profile says at the\n"
-                "end what the operations took, by kind; a GPU is waited for behind each of them,\n"
-                "so that its steps are slower than without.\n",
+                "step are predicted from it; nothing is decided by them. --profile prints at the\n"
+                "end how long each kind of operation took; the host then waits for a GPU after\n"
+                "each operation, so that steps on a GPU are slower than without the flag.\n",
         .run = pl_cmd_train,
         .arg = PL_ARG_FILE,
         .min_args = 1,
@@ -46,8 +46,9 @@ static const struct pl_command commands[] = {
             "MODEL is a directory with config.json, an id in the Hugging Face hub cache, or a\n"
             "name or id that `plimsoll models` lists; no weights are read. With --gpu the plan\n"
             "is that GPU's, compared with what a process can get of it. Exit 0: it fits, it is\n"
-            "tight (with a warning), or no budget was named; exit 3: it does not fit, or nobody\n"
-            "can tell. Every byte is read off the plan that training would allocate.\n"
+            "tight (with a warning), or no budget was named; exit 3: it does not fit, or\n"
+            "the architecture cannot be computed here. Every byte is read off the plan that\n"
+            "training would allocate.\n"
             "Without a model the answer is a rule of thumb, marked approximate: a batch size by\n"
             "the size of the card (of the local GPU when no size is given), the closed formula\n"
             "(--rule-of-thumb), or a table (--table).\n",
@@ -64,7 +65,7 @@ static const struct pl_command commands[] = {
     },
     {
         .name = "plan",
-        .summary = "advice: what fits, where it ends, what each setting costs, what to write down",
+        .summary = "advice: what fits, where the limits are, what each setting costs",
         .synopsis = "[MODEL | CONFIG.yaml] [--gpu NAME | --vram SIZE] [--effective-batch N] [--key "
                     "value ...]",
         .examples = "plimsoll plan run.yaml --gpu \"RTX 4090\"\n"
@@ -73,10 +74,12 @@ static const struct pl_command commands[] = {
                     "    --mean-tokens 400 --longest-tokens 1200\n"
                     "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
                     "plimsoll plan run.yaml --csv > grid.csv\n",
-        .text = "The batch x length grid, the exact wall of every axis, every knob priced, the\n"
-                "levels of recomputation with bytes against relative time, the lengths of the\n"
-                "data set, ways to the effective batch, the cards that fit, and a configuration\n"
-                "to paste. Each figure is a plan of its own. Exit 3: not even one sample fits.\n",
+        .text =
+            "Prints the batch x length grid, the exact limit of every axis, the price of every\n"
+            "setting, the levels of recomputation with their bytes and relative time, the\n"
+            "lengths of the data set, ways to the effective batch, the cards that fit, and a\n"
+            "configuration to paste. Each figure is a plan of its own. Exit 3: not even one\n"
+            "sample fits.\n",
         .run = pl_cmd_plan,
         .arg = PL_ARG_FILE,
         .max_args = 1,
@@ -112,10 +115,10 @@ static const struct pl_command commands[] = {
         .text =
             "Weights, the KV cache of prompt and answer, and everything else on the device are\n"
             "planned, and refused with exit 3 where they do not fit, before a device is opened.\n"
-            "Text goes through the tokenizer of --tokenizer, or of the model's directory, and\n"
-            "comes out as it is made. --max-seq-length makes the cache longer than they need. Of\n"
-            "the keys of a job only those that say what to load and where to run have a meaning\n"
-            "here.\n",
+            "Text is encoded by the tokenizer of --tokenizer, or of the model's directory, and\n"
+            "the answer is printed as it is generated. --max-seq-length makes the cache longer\n"
+            "than prompt and answer need. Of the keys of a job only those that say what to load\n"
+            "and where to run have a meaning here.\n",
         .run = pl_cmd_generate,
         .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(ADAPTER) |
                  PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |
@@ -146,19 +149,20 @@ static const struct pl_command commands[] = {
                     "plimsoll tokenize --tokenizer tokenizer.json.gz --json <rows.jsonl\n"
                     "plimsoll tokenize --chat-template qwen25 --json <conversations.jsonl\n"
                     "plimsoll tokenize run.yaml --show 3\n",
-        .text = "Reads lines of text and prints ids and pieces. Under --json a line is\n"
-                "{\"text\":...}, its answer {\"ids\":[...],\"decoded\":...}. PATH is a directory\n"
-                "with tokenizer.json, such a file, plain or gzip, or the word byte. Whatever a\n"
-                "tokenizer.json asks for is done exactly, or the file is refused by name.\n"
-                "With --chat-template a line is a conversation as JSON: messages, and if wanted\n"
-                "add_generation_prompt, enable_thinking, bos_token, eos_token, date. Under --json\n"
-                "its answer is {\"rendered\":...}, or {\"error\":...} where the template\n"
-                "refuses it.\n"
-                "NAME is what `chat_template` takes; auto is that of --tokenizer, whose marks are\n"
-                "then written. By auto and FILE.jinja a line may also have tools, documents and\n"
-                "further variables of the template.\n"
-                "With a job: its first samples, in the order training takes them, with what is\n"
-                "trained on and what is masked, and the counts of the data. No device is asked.\n",
+        .text =
+            "Reads lines of text and prints ids and pieces. Under --json a line is\n"
+            "{\"text\":...}, its answer {\"ids\":[...],\"decoded\":...}. PATH is a directory\n"
+            "with tokenizer.json, such a file, plain or gzip, or the word byte. Whatever a\n"
+            "tokenizer.json asks for is done exactly, or the file is refused by name.\n"
+            "With --chat-template a line is a conversation as JSON: messages, and optionally\n"
+            "add_generation_prompt, enable_thinking, bos_token, eos_token, date. Under --json\n"
+            "its answer is {\"rendered\":...}, or {\"error\":...} where the template\n"
+            "refuses it.\n"
+            "NAME is what `chat_template` takes; auto is the template of --tokenizer, with its\n"
+            "special tokens. With auto and FILE.jinja a line may also have tools, documents\n"
+            "and further variables of the template.\n"
+            "With a job: its first samples, in the order training takes them, with what is\n"
+            "trained on and what is masked, and the counts of the data. No device is opened.\n",
         .run = pl_cmd_tokenize,
         .arg = PL_ARG_FILE,
         .max_args = 1,
@@ -178,12 +182,12 @@ static const struct pl_command commands[] = {
                     "--memory 64MiB\n"
                     "plimsoll merge --model path/to/model --adapter output --gguf adapter.gguf\n",
         .text = "Writes W + scale B A of every adapted matrix, summed in fp32 and rounded once,\n"
-                "and everything else as it is: config.json, tokenizer and weights, in shards of\n"
+                "and everything else unchanged: config.json, tokenizer and weights, in shards of\n"
                 "5 GB or --shard-size. Matrices pass through buffers that are planned and\n"
                 "printed, and kept below --memory; they do not grow with the model's depth.\n"
                 "The files appear together at the end: SIGINT or a failure leaves none.\n"
-                "With --gguf the adapter alone, in fp32 or --dtype, named and ordered as\n"
-                "llama.cpp's --lora wants it; of the model only config.json is read.\n",
+                "With --gguf it writes the adapter alone, in fp32 or --dtype, named and ordered\n"
+                "as llama.cpp's --lora expects; of the model only config.json is read.\n",
         .run = pl_cmd_merge,
         .flags = PL_FLAG_BIT(MODEL) | PL_FLAG_BIT(ADAPTER) | PL_FLAG_BIT(OUTPUT) |
                  PL_FLAG_BIT(DTYPE) | PL_FLAG_BIT(GGUF) | PL_FLAG_BIT(MEMORY) |
@@ -196,11 +200,12 @@ static const struct pl_command commands[] = {
         .examples = "plimsoll verify output\n"
                     "plimsoll verify output/checkpoint-500\n"
                     "plimsoll verify path/to/model --json | jq '.files[] | select(.problem)'\n",
-        .text = "What Plimsoll has saved is compared with the digests in trainer_state.json. Of\n"
-                "these files and those of others: the headers are well-formed, every number is\n"
-                "finite, the shapes are those of config.json or adapter_config.json. Of an\n"
-                "output_dir its checkpoints are checked too. Exit 0: no damage was found; exit 5:\n"
-                "some was, and every damaged file is named.\n",
+        .text = "Files that Plimsoll has saved are compared with the digests in\n"
+                "trainer_state.json. In these files and those of other programs it is checked\n"
+                "that headers are well-formed, that every number is finite, and that shapes are\n"
+                "those of config.json or adapter_config.json. For an output_dir its checkpoints\n"
+                "are checked too. Exit 0: no damage was found; exit 5: every damaged file is\n"
+                "named.\n",
         .run = pl_cmd_verify,
         .arg = PL_ARG_FILE,
         .min_args = 1,
@@ -212,10 +217,9 @@ static const struct pl_command commands[] = {
         .synopsis = "",
         .examples = "plimsoll cards\n"
                     "plimsoll cards --json | jq '.cards[] | select(.nameplate_gb >= 24) | .name'\n",
-        .text =
-            "usable is what is left on an idle card before a context; the verdict of\n"
-            "estimate-vram subtracts context and margin from it. Where a GPU is in the machine,\n"
-            "its own figures win.\n",
+        .text = "usable is the memory of an idle card before a context is made; the verdict of\n"
+                "estimate-vram subtracts context and margin from it. For a GPU that is in the\n"
+                "machine, its own figures are used.\n",
         .run = pl_cmd_cards,
     },
     {
@@ -224,8 +228,9 @@ static const struct pl_command commands[] = {
         .synopsis = "",
         .examples = "plimsoll models\n"
                     "plimsoll models --json | jq -r '.models[].ids[]'\n",
-        .text = "Wherever a MODEL is named, a directory wins, then the Hugging Face hub cache\n"
-                "(HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub), then this table.\n",
+        .text = "Wherever a MODEL is named, a directory of that name is used first, then the\n"
+                "Hugging Face hub cache (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub), then\n"
+                "this table.\n",
         .run = pl_cmd_models,
     },
     {
@@ -245,8 +250,9 @@ static const struct pl_command commands[] = {
         .examples = "plimsoll help estimate-vram\n"
                     "plimsoll help lora_r\n"
                     "plimsoll help keys\n",
-        .text = "Without a word: the commands and the flags they share. `keys` prints the whole\n"
-                "reference of configuration keys, the text of configs/REFERENCE.md.\n",
+        .text =
+            "Without an argument: the commands and the flags they share. `keys` prints the whole\n"
+            "reference of configuration keys, the text of configs/REFERENCE.md.\n",
         .run = pl_cmd_help,
         .arg = PL_ARG_TOPIC,
         .max_args = 1,

@@ -26,7 +26,8 @@ static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, bool 
             PL_TRY(pl_job_assign(job, cli->overrides[i], notes, d));
     if (!inference && job->mode == PL_UNSET_U32) {
         PL_TRY(pl_job_set(job, "mode", "lora", d));
-        pl_text_add(notes, "`mode` is not given: planning for lora; `--mode full` is the other\n");
+        pl_text_add(notes, "`mode` is not given: planned for lora; `--mode qlora` and `--mode "
+                           "full` are the others\n");
     }
     return pl_job_validate(job, d);
 }

@@ -30,7 +30,7 @@ static pl_err check_keys(const struct pl_job *job, struct pl_diag *d) {
     const struct pl_key_info *infos = pl_key_table(&n);
     for (uint32_t i = 0; i < n; i++)
         if (job->given[i] && !is_read((enum pl_key_id)i))
-            return pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning to generate", infos[i].key);
+            return pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning for `generate`", infos[i].key);
     if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "no model to generate with");
     pl_diag_hint(d, "plimsoll generate --model DIR --prompt-ids 1,2,3");

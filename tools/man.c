@@ -142,10 +142,10 @@ static void write_program(struct pl_text *t) {
     pl_text_add(t, ".TP\n.B NO_COLOR\n");
     add_text(t, "set to anything: no colours, unless `--color always` asks for them\n");
     pl_text_add(t, ".TP\n.B FORCE_COLOR\n");
-    add_text(t, "set to anything but 0: colours also where no terminal is\n");
+    add_text(t, "set to anything but 0: colours also without a terminal\n");
     pl_text_add(t, ".TP\n.BR HF_HUB_CACHE \", \" HF_HOME \", \" XDG_CACHE_HOME\n");
-    add_text(t, "where the Hugging Face hub cache is, in which models are found by their ids;\n"
-                "what is kept of earlier runs is in `plimsoll` below XDG_CACHE_HOME\n");
+    add_text(t, "where the Hugging Face hub cache is, in which models are found by their "
+                "ids;\ncaches of earlier runs are in `plimsoll` below XDG_CACHE_HOME\n");
     pl_text_add(t, ".SH EXAMPLES\n.nf\n");
     for (uint32_t i = 0; i < n; i++) {
         add_escaped(t, commands[i].examples, strcspn(commands[i].examples, "\n"), false);

@@ -44,7 +44,7 @@ pl_err pl_rule_refuse_misplaced(const struct pl_cli *cli, struct pl_diag *d) {
     if (!own) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "%s belongs to --rule-of-thumb and --table",
                 pl_cli_flag_text(own, text));
-    pl_diag_hint(d, "a MODEL brings its own; `plimsoll help keys` lists what can be set");
+    pl_diag_hint(d, "a MODEL has its own value; `plimsoll help keys` lists what can be set");
     return PL_ERR_USAGE;
 }
 
@@ -90,7 +90,7 @@ static pl_err refuse_unknown_keys(const struct pl_job *job, struct pl_diag *d) {
     const struct pl_key_info *keys = pl_key_table(&n);
     for (uint32_t i = 0; i < n; i++) {
         if (!job->given[i] || known_key((enum pl_key_id)i)) continue;
-        pl_diag_set(d, PL_ERR_USAGE, "`%s` is in no rule of thumb", keys[i].key);
+        pl_diag_set(d, PL_ERR_USAGE, "no rule of thumb uses `%s`", keys[i].key);
         pl_diag_hint(d, "name a MODEL and leave out --rule-of-thumb: then it is planned");
         return PL_ERR_USAGE;
     }

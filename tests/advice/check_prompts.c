@@ -224,7 +224,7 @@ static const struct {
     {{"--samples", "99999999999999999999"}, "--samples wants a whole number from 1"},
     {{"--samples", "10"}, "describe data together"},
     {{"--samples", "10", "--mean-tokens", "9", "--longest-tokens=8"}, "do not exist"},
-    {{"--csv", "--json"}, "--csv is the grid alone"},
+    {{"--csv", "--json"}, "--csv prints only the grid"},
     {{"--gpu", "RTX 40900"}, "no GPU of the table is called"},
 };
 

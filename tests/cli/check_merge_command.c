@@ -129,7 +129,7 @@ static const struct {
     {{"merge", "--model=model", "--adapter=adapter", NULL}, 2, "`merge` needs --output"},
     {{"merge", "--model=model", "--adapter=adapter", "--output=m", "--gguf=m", NULL},
      2,
-     "--output and --gguf are two different merges"},
+     "--output and --gguf cannot be given together"},
     {{"merge", "--model=model", "--adapter=adapter", "--gguf=no/such/place", NULL},
      1,
      "cannot create no/such/place"},
