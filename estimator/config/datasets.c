@@ -56,7 +56,9 @@ static pl_err parse_split(const struct pl_key_input *in, const struct pl_node *n
     pl_err err = parse_word(in, node, "split", dataset_splits,
                             sizeof dataset_splits / sizeof *dataset_splits, &out->split);
     if (err == PL_ERR_CONFIG_RANGE && strchr(node->text, '['))
-        pl_diag_hint(in->d, "slices are not cut here: `val_set_size` holds out rows of every file");
+        pl_diag_hint(
+            in->d,
+            "slices of a data set are not supported: `val_set_size` holds out rows of every file");
     if (out->split > PL_SPLIT_EVAL) out->split = PL_SPLIT_EVAL;
     return err;
 }

@@ -19,18 +19,18 @@
 static const struct {
     enum pl_key_id key;
     const char *word, *hint;
-} word_hints[] = {
-    {PL_KEY_dtype, "fp16", "fp16 overflows without loss scaling, which is not done here: use bf16"},
-    {PL_KEY_dtype, "float16",
-     "fp16 overflows without loss scaling, which is not done here: use bf16"},
-    {PL_KEY_dtype, "bfloat16", "write `bf16`"},
-    {PL_KEY_dtype, "float32", "write `fp32`"},
-    {PL_KEY_base_dtype, "bfloat16", "write `bf16`"},
-    {PL_KEY_base_dtype, "float32", "write `fp32`"},
-    {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
+} word_hints[] = {{PL_KEY_dtype, "fp16",
+                   "fp16 overflows without loss scaling, which is not implemented: use bf16"},
+                  {PL_KEY_dtype, "float16",
+                   "fp16 overflows without loss scaling, which is not implemented: use bf16"},
+                  {PL_KEY_dtype, "bfloat16", "write `bf16`"},
+                  {PL_KEY_dtype, "float32", "write `fp32`"},
+                  {PL_KEY_base_dtype, "bfloat16", "write `bf16`"},
+                  {PL_KEY_base_dtype, "float32", "write `fp32`"},
+                  {PL_KEY_device, "gpu", "write `cuda`, or `cuda:N` for one of several"},
 #define ROW(id, name, op, lighter, states, words, note) words
 #define WORD(word, hint)                                {PL_KEY_optimizer, word, hint},
-    PL_OPTIMIZERS(ROW, PL_OPTIMIZER_SKIP, WORD)
+                  PL_OPTIMIZERS(ROW, PL_OPTIMIZER_SKIP, WORD)
 #undef WORD
 #undef ROW
 };

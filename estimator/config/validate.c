@@ -83,10 +83,9 @@ static pl_err conflict(const struct pl_job *job, enum pl_key_id key, struct pl_d
 
 static pl_err check_precision(const struct pl_job *job, struct pl_diag *d) {
     if (job->dtype != PL_JOB_DTYPE_FP32 && job->base_dtype == PL_BASE_FP32)
-        return conflict(
-            job, PL_KEY_base_dtype, d,
-            "`base_dtype: fp32` beside `dtype: bf16`: values in bf16 need no wider base",
-            "remove `base_dtype`, or set `dtype: fp32`");
+        return conflict(job, PL_KEY_base_dtype, d,
+                        "`base_dtype: fp32` with `dtype: bf16`: values in bf16 need no wider base",
+                        "remove `base_dtype`, or set `dtype: fp32`");
     if (job->dtype != PL_JOB_DTYPE_FP32) return PL_ERR_OK;
     if (job->master_weights == PL_TRI_TRUE)
         return conflict(job, PL_KEY_master_weights, d,
@@ -148,7 +147,7 @@ static pl_err check_splits(const struct pl_job *job, struct pl_diag *d) {
                               "name all evaluation files in one of the two places");
     if (eval && job->val_set_size > 0)
         return entry_conflict(job, eval, d, "`split: eval` and `val_set_size` are both given",
-                              "evaluate on files of their own, or on held-out rows: keep one");
+                              "evaluate on separate files, or on held-out rows: keep one");
     for (uint32_t i = 0; i < job->eval_datasets.n; i++)
         if (job->eval_datasets.items[i].weight != 1)
             return entry_conflict(job, &job->eval_datasets.items[i], d,
@@ -169,7 +168,7 @@ static pl_err check_data(const struct pl_job *job, struct pl_diag *d) {
     if (job->eval_datasets.n && job->val_set_size > 0)
         return conflict(job, PL_KEY_val_set_size, d,
                         "`eval_datasets` and `val_set_size` are both given",
-                        "evaluate on files of their own, or on held-out rows: keep one");
+                        "evaluate on separate files, or on held-out rows: keep one");
     return check_splits(job, d);
 }
 
@@ -196,7 +195,8 @@ static pl_err check_reports(const struct pl_job *job, struct pl_diag *d) {
         if (!none && strcmp(name, "jsonl") != 0 && strcmp(name, "tensorboard") != 0)
             return wrong_report(job, name, d);
         if (none && job->report_to.n > 1)
-            return conflict(job, PL_KEY_report_to, d, "`report_to` holds `none` beside others",
+            return conflict(job, PL_KEY_report_to, d,
+                            "`report_to` holds `none` together with others",
                             "remove `none`, or the others");
     }
     return PL_ERR_OK;

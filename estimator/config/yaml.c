@@ -163,7 +163,7 @@ static pl_err on_open(struct reader *r, const yaml_event_t *ev, enum pl_node_kin
     PL_TRY(check_properties(r, ev, anchor, tag));
     if (at_key(r)) return refuse(r, ev, "a list or mapping as a key", "keys are single words");
     if (r->depth == PL_DOCUMENT_DEPTH)
-        return refuse(r, ev, "nested too deeply", "nothing here is nested more than 3 deep");
+        return refuse(r, ev, "nested too deeply", "a configuration is nested at most 3 deep");
     PL_TRY(add_node(r, ev, kind, &id));
     r->open[r->depth] = id;
     r->last[r->depth] = 0;

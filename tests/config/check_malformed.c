@@ -184,7 +184,7 @@ static const struct row rows[] = {
     {FULL "save_merged: true\n", PL_ERR_CONFIG_CONFLICT, 3, 14, "`save_merged`"},
     {FULL "adapter_dtype: bf16\n", PL_ERR_CONFIG_CONFLICT, 3, 16, "`adapter_dtype`"},
     {FULL "dtype: fp32\nbase_dtype: bf16\n", PL_ERR_CONFIG_CONFLICT, 4, 13, "`base_dtype`"},
-    {BASE "base_dtype: fp32\n", PL_ERR_CONFIG_CONFLICT, 3, 13, "beside `dtype: bf16`"},
+    {BASE "base_dtype: fp32\n", PL_ERR_CONFIG_CONFLICT, 3, 13, "with `dtype: bf16`"},
     {BASE "warmup_steps: 3\nwarmup_ratio: 0.1\n", PL_ERR_CONFIG_CONFLICT, 4, 15, "warmup_steps"},
     {BASE "min_lr_ratio: 0.1\n", PL_ERR_CONFIG_CONFLICT, 3, 15, "cosine_with_min_lr"},
     {BASE "dtype: fp32\nmaster_weights: true\n", PL_ERR_CONFIG_CONFLICT, 4, 17, "fp32"},
