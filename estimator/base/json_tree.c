@@ -22,7 +22,8 @@ static bool refuse(struct reader *r, size_t where, const char *what) {
 
 /* A value that could not be made is a lack of memory, unless something is wrong with the text. */
 static json_t *made(struct reader *r, json_t *v) {
-    if (!v) pl_scan_fail(&r->scan, PL_ERR_HOST_OOM, r->scan.at, NULL, "no memory");
+    if (!v)
+        pl_scan_fail(&r->scan, PL_ERR_HOST_OOM, r->scan.at, NULL, "no memory for a JSON document");
     return v;
 }
 

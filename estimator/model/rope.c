@@ -195,7 +195,7 @@ static pl_err find_row(const struct pl_hf *r, const struct pl_family_row *f,
     if (!pl_hf_given(r, key)) {
         if (pl_hf_given(r, "factor"))
             return pl_hf_refuse(r, "rope_type", PL_ERR_MODEL_FIELD,
-                                "there is a factor but no type to say what it does");
+                                "there is a factor, but no type that says how it is used");
         return PL_ERR_OK;
     }
     const char *name = json_string_value(json_object_get(r->object, key));

@@ -227,15 +227,13 @@ static pl_err list_matches(struct finder *f, bool *out) {
 static pl_err check_layers(struct finder *f) {
     bool found;
     if (f->c->lists.n && !f->c->some_layers)
-        return refuse_choice(f, PL_TARGET_LISTS,
-                             "says where layers are counted, and no "
-                             "`layers_to_transform` counts them",
+        return refuse_choice(f, PL_TARGET_LISTS, "has no effect without `layers_to_transform`",
                              "remove it, or add the layers");
     if (f->c->some_layers && is_pattern(&f->c->modules))
         return refuse_choice(f, PL_TARGET_LAYERS,
                              "chooses layers for a list of modules, and "
                              "the targets are a regular expression",
-                             "name the layers in the expression, as PEFT wants it");
+                             "name the layers in the expression, as PEFT requires");
     PL_TRY(list_matches(f, &found));
     if (found) return PL_ERR_OK;
     return refuse_choice(f, PL_TARGET_LISTS, "matches no list of layers of this model",

@@ -78,7 +78,7 @@ static pl_err check_freeze(const struct pl_job *job, const struct pl_model *m, s
                  "`freeze_layers` is %u: of the %llu layers of this model at most %llu can be "
                  "frozen",
                  job->freeze_layers, (unsigned long long)m->layers, most);
-    pl_diag_hint(d, pl_mode_adapts(job->mode) ? "a layer at least must be left for adapters"
+    pl_diag_hint(d, pl_mode_adapts(job->mode) ? "at least one layer must remain for adapters"
                                               : "lower `freeze_layers`");
     return PL_ERR_CONFIG_RANGE;
 }
@@ -89,9 +89,9 @@ static pl_err check_long(const struct pl_job *job, const struct pl_model *m, str
     if (job->rope_long_from != PL_LONG_FROM_SAMPLE || rope->type != PL_ROPE_DYNAMIC ||
         job->inference || job->max_seq_length <= rope->original_max_positions)
         return PL_ERR_OK;
-    pl_job_error(job, PL_KEY_rope_long_from, PL_ERR_CONFIG_CONFLICT, d,
-                 "`rope_long_from: sample` beside the dynamic positions of this model is not "
-                 "supported");
+    pl_job_error(
+        job, PL_KEY_rope_long_from, PL_ERR_CONFIG_CONFLICT, d,
+        "`rope_long_from: sample` with the dynamic positions of this model is not supported");
     pl_diag_hint(d,
                  "remove `rope_long_from`, or set `max_seq_length: %u`: positions of samples "
                  "up to there do not depend on lengths",
@@ -117,7 +117,7 @@ static pl_err check_base(const struct pl_job *job, const struct pl_traits *trait
         traits->backend != PL_BACKEND_CUDA)
         return PL_ERR_OK;
     pl_job_error(job, PL_KEY_base_dtype, PL_ERR_CONFIG_CONFLICT, d,
-                 "`base_dtype: bf16` beside `dtype: fp32`: a GPU multiplies numbers of one type");
+                 "`base_dtype: bf16` with `dtype: fp32`: a GPU multiplies numbers of one type");
     pl_diag_hint(d, "remove `base_dtype`, or set `dtype: bf16`");
     return PL_ERR_CONFIG_CONFLICT;
 }
@@ -217,7 +217,7 @@ static pl_err check_dropout(const struct pl_job *job, const struct pl_model *m,
     if (job->lora_dropout == 0 || job->inference || !pl_shape_adapts(s, m, PL_SLOT_HEAD))
         return PL_ERR_OK;
     pl_job_error(job, PL_KEY_lora_dropout, PL_ERR_CONFIG_CONFLICT, d,
-                 "`lora_dropout` beside an adapter on `lm_head` is not supported");
+                 "`lora_dropout` with an adapter on `lm_head` is not supported");
     pl_diag_hint(d, "remove `lora_dropout`, or take `lm_head` out of `lora_target_modules`");
     return PL_ERR_CONFIG_CONFLICT;
 }
@@ -227,7 +227,7 @@ static pl_err check_frozen_embedding(const struct pl_job *job, const struct pl_m
     if (!job->freeze_layers || job->inference || !pl_shape_adapts(s, m, PL_SLOT_EMBED))
         return PL_ERR_OK;
     pl_job_error(job, PL_KEY_freeze_layers, PL_ERR_CONFIG_CONFLICT, d,
-                 "`freeze_layers` beside an adapter on `embed_tokens`");
+                 "`freeze_layers` with an adapter on `embed_tokens`");
     pl_diag_hint(d, "remove `freeze_layers`: `layers_to_transform` chooses layers too");
     return PL_ERR_CONFIG_CONFLICT;
 }

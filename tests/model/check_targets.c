@@ -112,7 +112,7 @@ static const struct {
     {"all-linear", NULL, "h", true, PL_TARGET_LISTS, PL_ERR_CONFIG_CONFLICT,
      "`layers_pattern` matches no list of layers"},
     {"all-linear", NULL, "layers", false, PL_TARGET_LISTS, PL_ERR_CONFIG_CONFLICT,
-     "no `layers_to_transform` counts them"},
+     "has no effect without `layers_to_transform`"},
     {".*q_proj", NULL, NULL, true, PL_TARGET_LAYERS, PL_ERR_CONFIG_CONFLICT,
      "the targets are a regular expression"},
 };
