@@ -5,11 +5,11 @@
  *   E1  binding asserts planned == bound: arena sizes equal the plan's to the byte, every operand
  *       lies inside its arena
  *   E2  running allocates nothing; views are made once, only row counts change with the batch
- *   E3  an op of the host runs on the CPU's kernels, behind everything that was copied before it
+ *   E3  an op of the host runs on the CPU's kernels, after everything that was copied before it
  *   E4  under AddressSanitizer a tensor of a phase may be touched only while it lives: poison.h
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
  *      pl_exec_describe(&e, &facts, &d); pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ...
- * pl_exec_finish(&e); */
+ *      pl_exec_finish(&e); */
 #ifndef PL_RUNTIME_EXEC_EXEC_H
 #define PL_RUNTIME_EXEC_EXEC_H
 
@@ -67,7 +67,7 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
 /* Fills the views; arenas may be bound again after they moved. E1: RUNTIME_PLAN_BROKEN. */
 pl_err pl_exec_bind(struct pl_exec *e, const struct pl_arena *job, const struct pl_arena *batch,
                     struct pl_diag *d);
-/* The micro-batch that the runs from here on are for, behind those before; bound already. */
+/* The micro-batch that the following runs are for, after the earlier ones; bound already. */
 pl_err pl_exec_describe(struct pl_exec *e, const struct pl_batch *b, struct pl_diag *d);
 pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d);
 /* Ops [first, first+n) of the list. */

@@ -49,7 +49,7 @@ static pl_err check_prompt(const struct pl_prompt *p, uint64_t vocab, uint64_t c
     for (uint64_t i = 0; i < p->n; i++)
         if (p->ids[i] < 0 || (uint64_t)p->ids[i] >= vocab)
             return pl_diag_set(d, PL_ERR_USAGE,
-                               "token %d at place %llu of a prompt: the model knows 0 to %llu",
+                               "token %d at position %llu of a prompt: the model knows 0 to %llu",
                                p->ids[i], (unsigned long long)i + 1, (unsigned long long)vocab - 1);
     return PL_ERR_OK;
 }

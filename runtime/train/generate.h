@@ -1,9 +1,9 @@
-/* generate.h - tokens behind prompts, by the program of inference.
+/* generate.h - tokens that continue prompts, by the program of inference.
  *
  * In: a job with `inference` set, prompts as ids, how to choose.  Out: the ids that follow.
  * Needs: preflight, run, sampler.
  *   N1  the plan is judged before a device is opened, as training's is; planned == allocated
- *   N2  behind the first run the device's allocation counter stands still
+ *   N2  after the first run the device's allocation counter stands still
  *   N3  a sequence's tokens do not depend on the others but for the last bits of products, whose
  *       order of sums may depend on how many rows they have
  *   N4  a sequence ends with an end token of the model, with the last token asked for, or with the
@@ -29,7 +29,7 @@ struct pl_generate_options {
     const int32_t *turn_end; /* nullable: an id that ends an answer as the model's own do */
     struct pl_sampling sampling;
     volatile sig_atomic_t *stop; /* nullable; non-zero: stop between two tokens */
-    /* Both nullable. logits: row [vocab] behind `position` tokens of a sequence; token: what was
+    /* Both nullable. logits: row [vocab] after `position` tokens of a sequence; token: what was
      * chosen from it. */
     void (*logits)(void *ctx, uint32_t sequence, uint64_t position, const float *row);
     void (*token)(void *ctx, uint32_t sequence, int32_t id);

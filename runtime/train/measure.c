@@ -25,7 +25,7 @@ static pl_err refuse(struct pl_run *r, const struct pl_diag *refusal, struct pl_
     char predicted[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
     return pl_diag_set(
         d, refusal->err,
-        "the line `context` moved from %s (predicted: %s) to %s (measured, %llu bytes): %s",
+        "the line `context` changed from %s (predicted: %s) to %s (measured, %llu bytes): %s",
         pl_bytes_text(r->pf->context.bytes, predicted), r->pf->context.source,
         pl_bytes_text(r->pf->q.budget.context_bytes, measured),
         (unsigned long long)r->pf->q.budget.context_bytes, refusal->message);

@@ -159,8 +159,8 @@ static pl_err check_empty(const char *path, bool settled, struct pl_diag *d) {
                          "cannot list %s: %s", path, strerror(errno));
     if (e) {
         err = pl_diag_set(d, PL_ERR_USAGE, "%s is not empty: it holds %.60s", path, e->d_name);
-        pl_diag_hint(d, settled ? "it is whole: a save that was cut short there has been finished; "
-                                  "to make another, name a new directory with --output"
+        pl_diag_hint(d, settled ? "it is complete: an interrupted save there has been finished; to "
+                                  "write another, name a new directory with --output"
                                 : "name a new directory with --output");
     }
     closedir(dir);

@@ -146,7 +146,7 @@ static pl_err check_contents(const struct pl_preflight *pf, struct pl_run_state 
     PL_TRY(pl_run_record_exists(job->output_dir, &there, d));
     if (!there && !job->overwrite_output_dir) PL_TRY(look_for_foreign_weights(job, &foreign, d));
     if (foreign)
-        return refuse(pf, d, "%s holds weights of which no run here is known", job->output_dir);
+        return refuse(pf, d, "%s holds weights that no run here has recorded", job->output_dir);
     if (!there) return PL_ERR_OK;
     pl_err err = pl_run_record_read(&r, job->output_dir, job->overwrite_output_dir ? NULL : d);
     if (err == PL_ERR_OK) *finished = r.state;

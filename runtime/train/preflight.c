@@ -86,7 +86,7 @@ static void note_untrained_files(struct pl_preflight *pf) {
             pl_holdout_below(&pf->held, f->first + f->rows) - pl_holdout_below(&pf->held, f->first);
         if (!f->rows || held < f->rows) continue;
         pl_text_addf(&pf->notes,
-                     "%s: nothing of it is trained on: `val_set_size` holds out all of its %llu "
+                     "%s: no row of it is trained on: `val_set_size` holds out all of its %llu "
                      "rows; `split: eval` names rows for evaluation\n",
                      f->path, (unsigned long long)f->rows);
     }
@@ -167,7 +167,7 @@ static void compare_base(struct pl_preflight *pf) {
         return; /* loading it will say what is wrong */
     const char *then = json_string_value(json_object_get(c.root, "base_model_name_or_path"));
     if (then && now && strcmp(then, now) != 0)
-        pl_text_addf(&pf->notes, "the adapter of %s was trained on `%s`, and goes on on `%s`\n",
+        pl_text_addf(&pf->notes, "the adapter of %s was trained on `%s` and continues on `%s`\n",
                      pf->resume_path, then, now);
     pl_adapter_config_finish(&c);
 }
@@ -189,8 +189,8 @@ static pl_err read_resumed(struct pl_preflight *pf, struct pl_diag *d) {
     pf->resume_job = r.job ? json_incref(r.job) : NULL;
     if (!r.files)
         pl_text_addf(&pf->notes,
-                     "%s is of an earlier version: it has no digests to compare its bytes with, "
-                     "and does not say what it was trained by and on\n",
+                     "%s is of an earlier version: it has no digests, and does not record the job "
+                     "and data that it was trained with\n",
                      pf->resume_path);
     pl_run_record_finish(&r);
     return PL_ERR_OK;
@@ -335,8 +335,9 @@ static pl_err judge_host(struct pl_preflight *pf, struct pl_diag *d) {
     pl_bytes_text(needed, need);
     pl_bytes_text(available, have);
     if (pf->job->preflight == PL_PREFLIGHT_WARN) {
-        pl_text_addf(&pf->notes, "preflight: warn - the job needs %s of host memory, %s is there\n",
-                     need, have);
+        pl_text_addf(&pf->notes,
+                     "preflight: warn - the job needs %s of host memory, %s is available\n", need,
+                     have);
         return PL_ERR_OK;
     }
     pl_diag_set(d, PL_ERR_HOST_OOM,

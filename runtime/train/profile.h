@@ -4,7 +4,7 @@
  * table by kind for people.  Needs: exec, estimator/program/cost.h.
  *   F1  a step is the same to the bit whether it is timed or not
  *   F2  where ops end when their kernels return, every step is timed: two clock readings an op, of
- *       tens of nanoseconds. A device that works on its own is waited for behind every op, which
+ *       tens of nanoseconds. A device that works on its own is waited for after every op, which
  *       costs it time; there the second step of a run is timed, and every one only where the
  *       options ask for the table
  * Use: pl_profile_init(&f, n_ops, every); pl_profile_begin(&f, &exec, waits); ... run ops ...

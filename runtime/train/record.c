@@ -227,10 +227,10 @@ void pl_record_differences_finish(struct pl_record_differences *x) {
 }
 
 static pl_err refuse(const struct pl_preflight *pf, const char *list, struct pl_diag *d) {
-    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, pf->resume_path, 0, 0, "%s was trained otherwise: %s",
-               pf->resume_path, list);
-    pl_diag_hint(d, "set them back; or `resume: force` to go on under these, `resume: never` to "
-                    "start over, or another `output_dir`");
+    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, pf->resume_path, 0, 0,
+               "%s was trained with other settings: %s", pf->resume_path, list);
+    pl_diag_hint(d, "set them back; or use `resume: force` to resume with these, `resume: never` "
+                    "to start over, or another `output_dir`");
     return PL_ERR_CHECKPOINT_MISMATCH;
 }
 
@@ -249,8 +249,8 @@ pl_err pl_record_check_resumed(const struct pl_preflight *pf, struct pl_text *no
     else if (x.meaning.len && !force)
         err = refuse(pf, pl_text_str(&x.meaning), d);
     if (x.meaning.len && force)
-        pl_text_addf(notes, "resume: force - %s was trained otherwise: %s\n", pf->resume_path,
-                     pl_text_str(&x.meaning));
+        pl_text_addf(notes, "resume: force - %s was trained with other settings: %s\n",
+                     pf->resume_path, pl_text_str(&x.meaning));
     if (x.others.len)
         pl_text_addf(notes, "other settings than %s was saved with: %s\n", pf->resume_path,
                      pl_text_str(&x.others));

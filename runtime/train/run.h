@@ -79,7 +79,7 @@ struct pl_run {
     struct pl_oom_facts facts; /* of the last device failure */
     uint64_t tokens_computed;
     bool graphs_off_told;        /* why there are none */
-    uint64_t opened_bytes;       /* of a GPU's context, as measured behind the opening */
+    uint64_t opened_bytes;       /* of a GPU's context, as measured after the opening */
     uint64_t steady_allocations; /* device counter when it must stand still */
     char *config_json;           /* of the model, as read */
     double started;              /* monotonic seconds */
@@ -114,7 +114,7 @@ pl_err pl_run_take_output_dir(struct pl_run *r, int *lock, struct pl_diag *d);
 
 /* --- step.c --- */
 struct pl_step_result {
-    uint64_t step, position; /* behind the step */
+    uint64_t step, position; /* after the step */
     double loss, grad_norm, learning_rate;
     uint64_t targets, tokens; /* supervised, computed */
     uint64_t samples;
@@ -135,7 +135,7 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
  * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. */
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
 /* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
- * or norm; neither it nor a step behind it has changed a weight, and it stays pending. */
+ * or norm; neither it nor a later step has changed a weight, and it stays pending. */
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
 /* Collects what ended well and counts the other steps as if they had not been queued. */
 void pl_run_undo_pending(struct pl_run *r);

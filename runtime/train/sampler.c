@@ -24,7 +24,7 @@ pl_err pl_sampler_init(struct pl_sampler *s, const struct pl_sampling *how, uint
     if ((s->heap || !heap) && (s->weights || how->temperature <= 0) && (s->seen || !seen))
         return PL_ERR_OK;
     pl_sampler_finish(s);
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the chances of %llu tokens",
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the probabilities of %llu tokens",
                        (unsigned long long)vocab);
 }
 

@@ -35,7 +35,7 @@ struct pl_candidate {
 struct pl_sampler {
     struct pl_sampling how;
     uint64_t vocab;
-    struct pl_candidate *heap; /* [vocab], owned; those that were taken stand behind the others */
+    struct pl_candidate *heap; /* [vocab], owned; those that were taken stand after the others */
     double *weights;           /* [vocab], owned: exp((logit - best) / temperature), as taken */
     uint64_t taken;
     bool *seen; /* [vocab], owned: ids of the sequence, while they are punished */

@@ -125,7 +125,7 @@ static void tell_about_graphs(struct pl_run *r) {
     char line[160];
     if (!r->device->graphs.off || r->graphs_off_told) return;
     r->graphs_off_told = true;
-    snprintf(line, sizeof line, "no graphs: %s; every kernel is launched by itself",
+    snprintf(line, sizeof line, "no graphs: %s; kernels are launched one by one",
              r->device->graphs.off);
     pl_progress_note(&r->progress, line);
 }

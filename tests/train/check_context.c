@@ -323,7 +323,7 @@ START_TEST(a_measured_context_turns_the_verdict_before_the_arenas) {
         ck_assert_int_eq(err, PL_ERR_DOES_NOT_FIT);
         ck_assert_uint_eq(cuda.allocated + cuda.pinned, 0);
         ck_assert_msg(
-            strstr(diag.message, "`context` moved from 560.0 MiB (predicted: card table)"), "%s",
+            strstr(diag.message, "`context` changed from 560.0 MiB (predicted: card table)"), "%s",
             diag.message);
         ck_assert_ptr_nonnull(
             strstr(diag.message, textf("%llu bytes", (unsigned long long)just + 1)));

@@ -400,7 +400,7 @@ START_TEST(a_killed_merge_does_not_block_the_same_one) {
         killed = killed_at(&r, at);
         diag = (struct pl_diag){0};
         pl_err err = merge_all(&r);
-        bool told = strstr(pl_diag_hint_text(&diag), "it is whole") != NULL;
+        bool told = strstr(pl_diag_hint_text(&diag), "it is complete") != NULL;
         ck_assert_msg(err == PL_ERR_OK || err == PL_ERR_USAGE, "call %d: %s", (int)at,
                       diag.message);
         ck_assert_msg(same_set(r.output, whole), "call %d", (int)at);

@@ -180,9 +180,9 @@ START_TEST(several_differences_are_listed_together) {
     make_lora("");
     TRAIN_WELL("max_steps=4");
     FAILS_WITH(5, "CHECKPOINT_MISMATCH",
-               "was trained otherwise: lora_alpha: 8 -> 16; learning_rate: 0.02 -> 0.5",
+               "was trained with other settings: lora_alpha: 8 -> 16; learning_rate: 0.02 -> 0.5",
                "max_steps=6", "learning_rate=0.5", "lora_alpha=16");
-    SAYS("resume: force - out/checkpoint-4 was trained otherwise: lora_alpha: 8 -> 16; "
+    SAYS("resume: force - out/checkpoint-4 was trained with other settings: lora_alpha: 8 -> 16; "
          "learning_rate: 0.02 -> 0.5",
          "max_steps=6", "learning_rate=0.5", "lora_alpha=16", "resume=force");
     SAYS("after step 6", "max_steps=7", "learning_rate=0.5", "lora_alpha=16");
@@ -372,7 +372,7 @@ START_TEST(weights_of_which_nothing_is_known_are_not_replaced) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nmax_steps: 1\n");
     ck_assert_int_eq(mkdir(in_dir(dir, "out"), 0777), 0);
     file_write(in_dir(dir, "out/model.safetensors"), "somebody's");
-    FAILS_WITH(2, "CONFIG_CONFLICT", "out holds weights of which no run here is known", "seed=1");
+    FAILS_WITH(2, "CONFIG_CONFLICT", "out holds weights that no run here has recorded", "seed=1");
     TRAIN_WELL("overwrite_output_dir=true");
 }
 END_TEST
