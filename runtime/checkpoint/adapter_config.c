@@ -165,7 +165,8 @@ static pl_err check_features(const struct pl_adapter_config *c, struct pl_diag *
     }
     if (is_truthy(json_object_get(c->root, "ensure_weight_tying")) &&
         is_truthy(json_object_get(c->root, "modules_to_save")))
-        return unsupported(c, d, "ensure_weight_tying beside modules_to_save is not supported");
+        return unsupported(c, d,
+                           "ensure_weight_tying together with modules_to_save is not supported");
     PL_TRY(check_unknown(c, d));
     return check_start(c, d);
 }

@@ -321,8 +321,7 @@ static pl_err look_at(struct newest *n, char *path, struct pl_text *notes, struc
     }
     if (err == PL_ERR_OK && notes)
         pl_text_addf(notes,
-                     "%s has no " PL_STATE_FILE ": its removal was cut short, so it is "
-                     "passed over\n",
+                     "%s has no " PL_STATE_FILE ": its removal was interrupted, so it is skipped\n",
                      path);
     if ((err == PL_ERR_CHECKPOINT_FILE || err == PL_ERR_CHECKPOINT_FORMAT) && d && !d->hint[0])
         pl_diag_hint(d, "make it readable, or move the checkpoint away to do without it; nothing "
@@ -342,9 +341,10 @@ pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *no
         err = path ? look_at(&n, path, notes, d) : pl_host_oom(d, "a path");
     }
     if (err == PL_ERR_OK && n.rival) {
-        err = pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, n.rival, 0, 0,
-                         "%s and %s are of two runs, and nothing says which is the later one",
-                         n.path, n.rival);
+        err = pl_diag_at(
+            d, PL_ERR_CHECKPOINT_MISMATCH, n.rival, 0, 0,
+            "%s and %s are of two runs, and it cannot be determined which is the later one", n.path,
+            n.rival);
         pl_diag_hint(d, "move one of them away");
     }
     if (err == PL_ERR_OK) {

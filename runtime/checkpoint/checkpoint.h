@@ -49,7 +49,7 @@ struct pl_run_state {
     uint32_t loss_chunk_tokens;       /* in use; 0: not recorded */
     uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
     uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
-    /* Runs that start over, or go back, in one output_dir count up; a run that goes on keeps both.
+    /* Runs that start over, or go back, in one output_dir count up; a resumed run keeps both.
      * 0 and "": of a version that recorded neither. */
     uint64_t run_number;
     char run_id[PL_RUN_ID_TEXT]; /* at random: runs of equal number in one place are told apart */
@@ -118,7 +118,7 @@ pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor
                                  struct pl_diag *d);
 /* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
  * steps: later ones belong to what this run has started over; and what saves that were killed have
- * left there, so nobody else may be saving into output_dir. A checkpoint of the same step is
+ * left there, so no other process may be saving into output_dir. A checkpoint of the same step is
  * replaced. On success c->final_path stays valid until pl_checkpoint_abort, which is how *c is
  * always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,

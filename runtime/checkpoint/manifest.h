@@ -4,7 +4,7 @@
  * Out:   {"NAME": {"bytes": N, "xxh64": "..."}}.
  * Needs: base (digest.h: XXH64 of the xxHash specification), durable, jansson.
  *   M1  the digest is of the bytes that were handed to write(2), not of what a later read gives
- *   M2  it tells damage, and not somebody who makes collisions: 64 bits miss one change in 2^64,
+ *   M2  it detects damage, and not collisions made on purpose: 64 bits miss one change in 2^64,
  *       and run at the speed of memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer
  *       than the disk
  * Use: outbox.manifest = json_object(); ...; pl_manifest_check(files, dir, &d); */

@@ -20,7 +20,7 @@ struct pl_merge_files {
     struct pl_adapter_config config;
     struct pl_weight_files base, adapter;
     struct pl_windows weights;  /* of the model: `row` is the index in pl_model_modules() */
-    struct pl_windows matrices; /* of the adapter: A, and its B behind it; then what is whole */
+    struct pl_windows matrices; /* of the adapter: each A, followed by its B; then what is whole */
     uint32_t *a_of;             /* owned, [weights.n]: its A among the matrices, or PL_NONE */
     uint32_t *whole_of;         /* owned, [weights.n]: what replaces it among them, or PL_NONE */
     uint32_t pairs;             /* matrices that are A or B */

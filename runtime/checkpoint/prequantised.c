@@ -59,13 +59,13 @@ static pl_err check_state(const struct reader *r, const char *part, const json_t
                           bool nested, float *offset) {
     const json_t *real = json_object_get(state, "nested_offset");
     if (!has_shape(json_object_get(state, "shape"), r->window))
-        return refuse(r, part, "tells another shape than the model has");
+        return refuse(r, part, "gives another shape than the model has");
     if (json_integer_value(json_object_get(state, "blocksize")) != PL_QUANT_BLOCK)
-        return refuse(r, part, "tells a block size other than 64");
+        return refuse(r, part, "gives a block size other than 64");
     if (!nested) return PL_ERR_OK;
     if (json_integer_value(json_object_get(state, "nested_blocksize")) != PL_QUANT_NEST ||
         !json_is_number(real))
-        return refuse(r, part, "tells a nested block size other than 256, or no nested_offset");
+        return refuse(r, part, "gives a nested block size other than 256, or no nested_offset");
     *offset = (float)json_number_value(real);
     return PL_ERR_OK;
 }

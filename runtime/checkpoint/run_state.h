@@ -1,7 +1,7 @@
 /* run_state.h - trainer_state.json: what a run had done, which run it was, and what it was made of.
  *
  * In/out: a directory, of a checkpoint or of a finished run.  Needs: base, jansson.
- *   R1  the file is written last, and holds the size and digest of every file beside it
+ *   R1  the file is written last, and holds the size and digest of every other file
  *   R2  it holds a digest of its own text, so that no bit of it can change unseen
  *   R3  format 2 has all of this; a file without `format` is of a version that wrote counters alone
  *       and is read as such; a larger one is refused

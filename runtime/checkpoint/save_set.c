@@ -212,9 +212,10 @@ static pl_err do_entries(const struct journal *j, const char *dir, struct pl_dia
 }
 
 static pl_err lost_file(const char *dir, const char *name, struct pl_diag *d) {
-    pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, dir, 0, 0,
-               "a save into %s was cut short, and its %s is neither there nor waiting as %s.tmp",
-               dir, name, name);
+    pl_diag_at(
+        d, PL_ERR_CHECKPOINT_FORMAT, dir, 0, 0,
+        "a save into %s was interrupted, and its %s exists neither under its name nor as %s.tmp",
+        dir, name, name);
     pl_diag_hint(d, "some files are those of that save, others older: save into it again");
     return PL_ERR_CHECKPOINT_FORMAT;
 }
@@ -262,7 +263,7 @@ static pl_err unfinished(const char *dir, const char *why, struct pl_diag *d) {
 static pl_err settle_locked(const char *dir, const char *path, int fd, bool trusted,
                             struct pl_diag *d) {
     bool still;
-    if (!lock_file(fd)) return unfinished(dir, "another process is at it", d);
+    if (!lock_file(fd)) return unfinished(dir, "another process is finishing it", d);
     PL_TRY(look_again(fd, path, &still, d));
     return still ? finish_save(dir, path, trusted, d) : PL_ERR_OK;
 }

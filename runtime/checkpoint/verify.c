@@ -260,7 +260,7 @@ static pl_err check_state(const struct pl_weight_files *trained, const struct pl
     snprintf(of.name, sizeof of.name, "%.*s", (int)(dot - e->name), e->name);
     if (!pl_window_find(trained, &of))
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
-                          "%s: `%s` is the state of no tensor beside it", f->path, e->name);
+                          "%s: `%s` is the state of a tensor that is not there", f->path, e->name);
     return check_shape(of.entry, &of, of.file->path, d);
 }
 

@@ -57,7 +57,7 @@ struct pl_windows {
 
 /* Each appends; on failure the list still wants pl_windows_finish. */
 pl_err pl_windows_add_model(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
-/* With the modules that are trained whole beside it. */
+/* With the modules that are trained whole together with it. */
 pl_err pl_windows_add_adapter(struct pl_windows *w, const struct pl_program *p, struct pl_diag *d);
 /* States and masters of the windows of `base`: NAME.exp_avg, NAME.exp_avg_sq, NAME.master. */
 pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base,

@@ -465,7 +465,7 @@ START_TEST(a_copy_that_peft_keeps_tied_is_refused) {
     json_dump_file(config, in(dir, CONFIG_NAME), 0);
     json_decref(config);
     FAILS(pl_adapter_load(&r.io, dir, &diag), PL_ERR_CHECKPOINT_MISMATCH,
-          "ensure_weight_tying beside modules_to_save");
+          "ensure_weight_tying together with modules_to_save");
     rig_close(&r);
 }
 END_TEST

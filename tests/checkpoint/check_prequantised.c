@@ -144,13 +144,13 @@ static const struct {
     const char *part, *from, *to, *says;
 } patches[] = {
     {"quant_state.bitsandbytes__nf4", "\"blocksize\": 64", "\"blocksize\": 32",
-     "tells a block size other than 64"},
+     "gives a block size other than 64"},
     {"quant_state.bitsandbytes__nf4", "\"nested_blocksize\": 256", "\"nested_blocksize\": 128",
-     "tells a nested block size other than 256"},
+     "gives a nested block size other than 256"},
     {"quant_state.bitsandbytes__nf4", "\"nested_offset\"", "\"nested_ofsett\"",
      "or no nested_offset"},
     {"quant_state.bitsandbytes__nf4", "\"shape\": [", "\"shape\": 7,", "is not a JSON object"},
-    {"quant_state.bitsandbytes__nf4", "\"shape\"", "\"shope\"", "tells another shape"},
+    {"quant_state.bitsandbytes__nf4", "\"shape\"", "\"shope\"", "gives another shape"},
     {"quant_map", "\x80\xbf", "\x80\x3f", "is not the table of this code"}, /* -1 becomes 1 */
     {"nested_quant_map", "\x80\x3f", "\x80\xbf", "is not the table of this code"},
 };
