@@ -35,7 +35,7 @@ struct pl_step_batch {
     struct pl_packer packer;
 };
 void pl_step_batch_finish(struct pl_step_batch *b);
-/* Loads what stands at `position` and behind it into `slots` slots, at most `limit` rows. */
+/* Loads the rows at `position` and after it into `slots` slots, at most `limit` rows. */
 pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
                           uint64_t position, uint64_t slots, uint64_t limit, struct pl_diag *d);
 /* The same with rows from `rows`, which is read in a circle. */

@@ -54,7 +54,7 @@ struct pl_cache_header {
     struct pl_cache_key key;
     uint64_t words, rows;
     struct pl_remarks remarks;
-    uint64_t body_digest; /* of everything behind the header */
+    uint64_t body_digest; /* of everything after the header */
     uint64_t head_digest; /* of everything before this */
 };
 

@@ -40,12 +40,12 @@ static const char *check_head(const struct pl_cache *c, const struct pl_cache_ke
     const struct pl_cache_header *h = &c->header;
     uint64_t words, rows, total;
     if (memcmp(h->magic, magic, sizeof magic) != 0) return "it is no file of tokens";
-    if (h->head_digest != pl_cache_head_digest(h)) return "its head is damaged";
+    if (h->head_digest != pl_cache_head_digest(h)) return "its header is damaged";
     if (memcmp(&h->key, key, sizeof *key) != 0) return "it belongs to other data";
     bool fits = pl_u64_mul(h->words, sizeof(uint32_t), &words) &&
                 pl_u64_mul(h->rows, sizeof *c->rows, &rows) && pl_u64_add(words, rows, &total) &&
                 pl_u64_add(total, sizeof *h, &total);
-    if (!fits || total != file_bytes || rows > SIZE_MAX) return "it is cut short, or too long";
+    if (!fits || total != file_bytes || rows > SIZE_MAX) return "its size is wrong";
     return NULL;
 }
 
@@ -75,12 +75,12 @@ static const char *check_rows(const struct pl_cache *c) {
     for (uint64_t i = 0; i < c->header.rows; i++) {
         const struct pl_cache_row *r = &c->rows[i];
         if (r->place / 4 != word || r->targets > r->tokens || r->tokens > INT32_MAX)
-            return "its rows make no sense";
+            return "its rows contradict each other";
         if (r->tokens > c->max_tokens) return "a row of it is longer than max_seq_length";
         word += (uint64_t)r->tokens * (r->place % 2 + 1);
-        if (word > c->header.words) return "its rows make no sense";
+        if (word > c->header.words) return "its rows contradict each other";
     }
-    return word == c->header.words ? NULL : "its rows make no sense";
+    return word == c->header.words ? NULL : "its rows contradict each other";
 }
 
 static const char *check(struct pl_cache *c, const struct pl_cache_key *key) {
@@ -88,7 +88,7 @@ static const char *check(struct pl_cache *c, const struct pl_cache_key *key) {
     if (fstat(c->fd, &st) != 0 || !S_ISREG(st.st_mode)) return "it is no regular file";
     const char *problem = pl_cache_distrust(&st);
     if (problem) return problem;
-    if (!read_at(c->fd, &c->header, sizeof c->header, 0)) return "it is cut short, or too long";
+    if (!read_at(c->fd, &c->header, sizeof c->header, 0)) return "its size is wrong";
     problem = check_head(c, key, (uint64_t)st.st_size);
     if (!problem) problem = check_body(c);
     return problem ? problem : check_rows(c);

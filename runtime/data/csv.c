@@ -50,8 +50,7 @@ static bool quoted_field(struct pl_csv *csv, const char *text, size_t n, size_t 
             continue;
         }
         *at = i + 1;
-        return *at == n || text[*at] == ',' ||
-               fail(csv, "text behind the closing quote of a field");
+        return *at == n || text[*at] == ',' || fail(csv, "text after the closing quote of a field");
     }
     return fail(csv, "a field begins with a quote that is not closed");
 }

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 struct pl_csv {
-    struct pl_text keys; /* `"name":` of each column, a NUL behind each */
+    struct pl_text keys; /* `"name":` of each column, a NUL after each */
     uint64_t columns;    /* 0: the header was not read */
     char problem[160];   /* of the last call that failed */
 };

@@ -16,7 +16,7 @@ static pl_err reserve_tree(struct pl_packer *p, struct pl_diag *d) {
     if (pl_u64_mul(2 * p->leaves, sizeof *room, &bytes) && bytes <= SIZE_MAX)
         room = pl_realloc(p->room, (size_t)bytes);
     if (!room)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to pack %llu slots",
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %llu slots of packed samples",
                            (unsigned long long)p->slots);
     p->room = room;
     p->cap = 2 * p->leaves;

@@ -13,11 +13,11 @@
 #define PROMPTS    (OF(ALPACA) | OF(PROMPT_COMPLETION))
 #define RENDERED   (CHATS | OF(ALPACA))
 
-static const char hint_media[] = "models here read text alone: leave such rows out";
+static const char hint_media[] = "only text is supported: leave such rows out";
 static const char hint_preference[] = "preference data (DPO) trains on a comparison, which is not "
-                                      "done here: write the better answer as `completion`";
-static const char hint_kto[] = "KTO trains away from such an answer, which is not done here: leave "
-                               "the row out";
+                                      "implemented: write the better answer as `completion`";
+static const char hint_kto[] =
+    "KTO trains away from such an answer, which is not implemented: leave the row out";
 static const char hint_packed[] = "the row packs several samples: give each a row of its own, and "
                                   "set `packing: true`";
 static const char hint_tools[] = "named templates do not render it: `chat_template: auto` is the "

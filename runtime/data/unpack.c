@@ -68,7 +68,7 @@ static pl_err inflate_block(struct unpacking *u, z_stream *z, bool *ended, struc
         z->avail_out = BLOCK;
         int code = inflate(z, Z_NO_FLUSH);
         if (code == Z_MEM_ERROR)
-            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to unpack %s", u->path);
+            return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the content of %s", u->path);
         if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) return damaged(u, d);
         *ended = code == Z_STREAM_END;
         PL_TRY(give(u, BLOCK - z->avail_out, d));
@@ -83,7 +83,7 @@ static pl_err unpack_gzip(struct unpacking *u, struct pl_diag *d) {
     size_t n = 0;
     pl_err err = PL_ERR_OK;
     if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to unpack %s", u->path);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the content of %s", u->path);
     do {
         PL_TRY_GOTO(take(u, &n, d), out);
         z.next_in = (Bytef *)u->in;
@@ -103,7 +103,7 @@ static pl_err unpack_zstd(struct unpacking *u, struct pl_diag *d) {
     ZSTD_DStream *z = ZSTD_createDStream();
     size_t n = 0, left = 0;
     pl_err err = PL_ERR_OK;
-    if (!z) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to unpack %s", u->path);
+    if (!z) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the content of %s", u->path);
     do {
         PL_TRY_GOTO(take(u, &n, d), out);
         ZSTD_inBuffer in = {u->in, n, 0};
@@ -169,7 +169,7 @@ static int nameless_file(const char *dir) {
 static pl_err unpack_with(size_t i, int fd, const char *path, int *out, struct pl_diag *d) {
     struct unpacking *u = pl_malloc(sizeof *u);
     const char *dir = getenv("TMPDIR");
-    if (!u) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to unpack %s", path);
+    if (!u) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the content of %s", path);
     u->path = path;
     u->dir = dir && *dir ? dir : "/tmp";
     u->from = fd;

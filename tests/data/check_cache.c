@@ -281,7 +281,7 @@ START_TEST(rows_that_make_no_sense_are_not_taken) {
         w.rows[0].targets += edited ? edits[i].targets : 0;
         ck_assert(pl_cache_commit(&w, &(struct pl_remarks){.dropped = {0}}, NULL));
         ck_assert_msg(pl_cache_open(&c, dir, &key, 1000, 8, &why) == !edited, "edit %zu", i);
-        ck_assert(!edited || strstr(pl_text_str(&why), "its rows make no sense"));
+        ck_assert(!edited || strstr(pl_text_str(&why), "its rows contradict each other"));
         pl_cache_close(&c);
         pl_text_finish(&why);
     }

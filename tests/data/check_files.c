@@ -73,7 +73,7 @@ static const struct {
 } refusals[] = {
     {"a.csv", "text,n\na,1\nb\n", "the row has 1 field, the header 2", "", PL_ERR_DATA_SYNTAX, 3},
     {"a.csv", "text\na\n\"b\nc\n", "a quote that is not closed", "", PL_ERR_DATA_SYNTAX, 3},
-    {"a.csv", "text\n\"b\"c\n", "text behind the closing quote", "\"\"", PL_ERR_DATA_SYNTAX, 2},
+    {"a.csv", "text\n\"b\"c\n", "text after the closing quote", "\"\"", PL_ERR_DATA_SYNTAX, 2},
     {"a.csv", "text\nb\"c\"\n", "a quote inside a field without quotes", "\"\"", PL_ERR_DATA_SYNTAX,
      2},
     {"a.csv", "text,text\na,b\n", "the header has two columns `text`", "", PL_ERR_DATA_SYNTAX, 1},

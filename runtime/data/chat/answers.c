@@ -199,7 +199,7 @@ static pl_err find_words(const struct pl_conversation *c, size_t i, const struct
     pl_jinja_strip(&said, NULL, true, true);
     ptrdiff_t at =
         pl_jinja_find(whole->data + span->begin, span->end - span->begin, said.s, said.n);
-    if (at < 0 || !said.n) return not_found(c, i, "its words are not there", d);
+    if (at < 0 || !said.n) return not_found(c, i, "its text is not there", d);
     span->begin += (size_t)at;
     return PL_ERR_OK;
 }

@@ -7,8 +7,8 @@
  * rendered faster.
  *   H1  a conversation that the Jinja program refuses is refused, with the message at fault
  *   H2  spans[i] is what an author of message i writes: the content and the token that ends the
- *       turn, without the header before and the line feed behind; for an answer it is exactly what
- *       generation would continue with
+ *       turn, without the header before and the line feed after it; for an answer it is exactly
+ *       what generation would continue with
  *   H3  a template that leaves a message out says so: spans[i].lost
  * Use: const struct pl_chat_template *t = pl_chat_find("chatml");
  *      struct pl_chat_text out = {0};
@@ -64,7 +64,7 @@ struct pl_chat_template;
 
 /* NULL: there is no such template. */
 const struct pl_chat_template *pl_chat_find(const char *name);
-/* In the order of the choices of `chat_template` behind `auto`. */
+/* In the order of the choices of `chat_template` after `auto`. */
 const struct pl_chat_template *pl_chat_nth(size_t i);
 size_t pl_chat_number(const struct pl_chat_template *t); /* pl_chat_nth of it is t */
 const char *pl_chat_name(const struct pl_chat_template *t);

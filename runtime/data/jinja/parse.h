@@ -18,7 +18,7 @@ struct pl_jinja_parser {
     size_t at;
     uint32_t depth;
     uint32_t loops;   /* that a break would leave */
-    bool conditional; /* in an `if`: a filter that nobody knows fails only when it is reached */
+    bool conditional; /* in an `if`: a filter that is not known fails only when it is reached */
     const struct pl_jinja_token *unknown; /* the first one that is not in one; NULL = none */
     struct pl_jinja_node *macros[PL_JINJA_MACROS_DEPTH]; /* that stand around */
     size_t n_macros;

@@ -23,7 +23,7 @@ bool pl_jinja_fail_memory(struct pl_jinja_run *r) {
     if (r->arena->shortage == PL_JINJA_OVER_LIMIT)
         return pl_jinja_fail(r, "the template needs more than %llu MiB for its values",
                              (unsigned long long)(PL_JINJA_MAX_BYTES >> 20));
-    pl_diag_set(r->d, PL_ERR_HOST_OOM, "no memory to render a conversation");
+    pl_diag_set(r->d, PL_ERR_HOST_OOM, "no memory for a rendered conversation");
     return false;
 }
 

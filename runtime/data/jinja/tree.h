@@ -27,7 +27,7 @@
     X(SPREAD)  /* *a, or **a where op is POW, after them */                                        \
     X(FILTER)  /* a|function(b...); a is missing where a block is filtered */                      \
     X(TEST)    /* a is function(b...) */                                                           \
-    X(UNKNOWN) /* a filter or test that nobody knows, refused when it is reached: value */         \
+    X(UNKNOWN) /* a filter or test that is not known, refused when it is reached: value */         \
     X(NOT)     /* not a */                                                                         \
     X(SIGN)    /* op a */                                                                          \
     X(BINARY)  /* a op b */                                                                        \

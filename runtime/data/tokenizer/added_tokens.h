@@ -2,7 +2,7 @@
  *
  * In: added tokens with their flags; a text.  Out: the places where they stand.  Needs: utf8.h.
  *   A1  found left to right; of those that begin at one place the longest is taken, and the search
- *       goes on behind it, whether its flags let it stand or not
+ *       continues after it, whether or not its flags accept it
  *   A2  single_word wants no word character on either side; lstrip and rstrip take the space beside
  *       the token with it
  *   A3  a set matches either the text as it came or the normalized text, never both
@@ -39,7 +39,7 @@ struct pl_added_walk { /* {0} before the first call */
     const struct pl_added_token *token;
     size_t begin, end; /* with the space it took; begin may lie before `taken` */
     size_t taken;      /* end of the token before */
-    size_t from;       /* where the search goes on */
+    size_t from;       /* where the search continues */
 };
 /* The next token in text[0, n), valid UTF-8; false: there is none. */
 bool pl_added_next(const struct pl_added_set *set, const char *text, size_t n,

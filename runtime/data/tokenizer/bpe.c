@@ -335,5 +335,5 @@ pl_err pl_bpe_encode(const struct pl_bpe *b, struct pl_bpe_scratch *s, const str
     ok = find_symbols(b, s, piece->s, piece->n);
     if (ok && small) remember(c, s, piece->s, piece->n);
     if (ok && add_found(s, piece, out)) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to encode a word of %zu bytes", piece->n);
+    return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a word of %zu bytes", piece->n);
 }

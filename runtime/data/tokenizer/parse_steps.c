@@ -116,7 +116,7 @@ static pl_err add_cut(struct parser *p, enum pl_pretokenizer_kind kind,
     struct pl_pretokenizer *w = &p->t->pretokenizer;
     if (p->t->bpe.byte_level)
         return pl_diag_set(p->d, PL_ERR_TOKENIZER_UNSUPPORTED,
-                           "`pre_tokenizer` goes on behind ByteLevel");
+                           "`pre_tokenizer` has steps after ByteLevel");
     /* the last place is kept for the cut that only makes it faster */
     if (w->n == PL_PRETOKENIZER_MOST_STEPS - 1) return too_many(p);
     *out = &w->steps[w->n++];

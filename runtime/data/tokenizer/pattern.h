@@ -37,7 +37,7 @@ void pl_pattern_scratch_destroy(struct pl_pattern_scratch **s);
 
 struct pl_pattern_walk { /* {0} before the first call */
     size_t begin, end;   /* of the match */
-    size_t from;         /* where the search goes on */
+    size_t from;         /* where the search continues */
     bool found, any;     /* any: there was a match before */
 };
 /* The next match in text[0, n), valid UTF-8. */

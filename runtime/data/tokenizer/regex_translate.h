@@ -6,7 +6,7 @@
  * general categories \p{..} \P{..}, classes of these with ranges, `.`, `|`, (..) (?:..) (?=..)
  * (?!..),
  *       (?i:..) of ASCII letters, and ? * + {n} {n,} {n,m} with ? (lazy) and + (possessive)
- *   T2  everything else is refused: engines differ on it, or nobody compared them
+ *   T2  everything else is refused: engines differ on it, or were not compared
  *   T3  in (?i:..) letters whose pairs fold together with one other character (ss and sharp s) do
  *       not stand side by side
  * Use: pl_regex_translate(regex, n, &out, &d) */

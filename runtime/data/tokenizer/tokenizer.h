@@ -1,7 +1,7 @@
 /* tokenizer.h - text to token ids and back, exactly as the model's own tokenizer.json says.
  *
  * In: tokenizer.json of Hugging Face's tokenizers library (plain or gzip), or the directory that
- * holds it (tokenizer_config.json beside it, where there is one), or the word `byte`: an id is a
+ * holds it (with its tokenizer_config.json, where there is one), or the word `byte`: an id is a
  * byte of the UTF-8 text.  Out: ids.  Needs: base, PCRE2, utf8proc, zlib, jansson.
  *   K1  everything a tokenizer.json asks for is done exactly, or the file is refused by name on
  *       opening; nothing is approximated

@@ -170,6 +170,6 @@ pl_err pl_unigram_encode(const struct pl_unigram *u, struct pl_unigram_scratch *
                          const struct pl_span *word, struct pl_token_list *out, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     if (!find_path(u, s, word, &err, d) || (err == PL_ERR_OK && !add_path(u, s->ends, word, out)))
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory to encode a word of %zu bytes", word->n);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a word of %zu bytes", word->n);
     return err;
 }

@@ -1,7 +1,7 @@
 /* vocab.h - pieces of text and their ids, both ways.
  *
  * In: pieces, each with its id.  Out: id of a piece, piece of an id.  Needs: base.
- *   V1  all pieces lie in one block, each with a NUL behind it that is not part of it
+ *   V1  all pieces lie in one block, each followed by a NUL that is not part of it
  *   V2  an id has one piece and a piece one id; the caller asks before it adds
  *   V3  ids may have gaps; `size` is one more than the largest
  * Use: struct pl_vocab v = {0}; pl_vocab_put(&v, 7, "the", 3); pl_vocab_find(&v, "the", 3) == 7 */

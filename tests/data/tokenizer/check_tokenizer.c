@@ -187,7 +187,7 @@ static const struct {
     {"\"Isolated\"", "\"Apart\"", FIELD, "behavior"},
     {"\"invert\": false", "\"invert\": 0", FIELD, "invert"},
     {"\"use_regex\": false}", "\"use_regex\": false}, {\"type\": \"Digits\"}", UNSUPPORTED,
-     "behind ByteLevel"},
+     "after ByteLevel"},
     {"{\"type\": \"ByteLevel\"}", "{\"type\": \"CTC\"}", UNSUPPORTED, "CTC"},
     {"\"TemplateProcessing\"", "\"BertProcessing\"", UNSUPPORTED, "BertProcessing"},
     {"\"ids\": [5]", "\"ids\": [7]", FIELD, "special_tokens"},
