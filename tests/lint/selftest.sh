@@ -152,6 +152,12 @@ echo '# X' >"$tree/docs/reference.md"
 expect errors ''
 
 fresh
+echo 'return pl_diag_set(d, e, "no memory to read");' >"$tree/runtime/report/log.c"
+expect errors 'no memory for WHAT'
+echo 'return pl_diag_set(d, e, "no memory for %s", what);' >"$tree/runtime/report/log.c"
+expect errors ''
+
+fresh
 echo 'int c;' >"$tree/estimator/config/log.c"
 expect names 'log.c: estimator/config/log.c runtime/report/log.c'
 
