@@ -17,10 +17,10 @@
 
 /* budget_bytes: what arenas may take on the device (PL_AUTO_BYTES = no limit was set).
  * held_bytes: arenas this process held when the allocation failed; what the budget lacks beyond
- * held and free bytes is somebody else's. Appends to *out; out->failed tells of lack of memory. */
+ * held and free bytes belongs to other processes. Appends to *out (out->failed: no memory). */
 void pl_oom_checklist(const struct pl_plan *plan, const struct pl_oom_facts *f,
                       uint64_t budget_bytes, uint64_t held_bytes, struct pl_text *out);
-/* The same questions of a job that has not run: nothing failed yet, and nobody else was seen. */
+/* The same questions of a job that has not run: nothing failed, and no other process was seen. */
 void pl_job_checklist(const struct pl_plan *plan, const struct pl_budget *budget,
                       struct pl_text *out);
 

@@ -5,7 +5,7 @@
  *   C1  help, manual pages, parsing, spelling hints and shell completion read the same two tables:
  *       the flags below and pl_cli_commands(); a flag or command exists in all places or in none
  *   C2  stdout carries only the answer, stderr everything else; with --json a failure is one JSON
- *       object on stdout beside the text on stderr
+ *       object on stdout in addition to the text on stderr
  *   C3  a configuration key given as a flag reaches the parser as the text "key=value": the command
  *       line knows no type or range of its own
  *   C4  the process exits with the status of the error table and never by another road
@@ -111,7 +111,7 @@ struct pl_flag_info {
 };
 const struct pl_flag_info *pl_cli_flags(void); /* [PL_FLAG_COUNT] */
 
-/* What the process may exit with, beside 128 + the number of a signal. */
+/* What the process may exit with, besides 128 + the number of a signal. */
 struct pl_cli_exit {
     const char *status, *meaning;
 };
@@ -138,7 +138,7 @@ const struct pl_command *pl_cli_commands(uint32_t *n);
 const struct pl_command *pl_cli_command_find(const char *name); /* NULL = unknown */
 
 struct pl_cli {
-    const struct pl_command *command; /* NULL: only possible beside --help or --version */
+    const struct pl_command *command; /* NULL: only possible with --help or --version */
     const char *flag[PL_FLAG_COUNT];  /* NULL = absent, "" = a switch, else the value; borrowed */
     const char **args;                /* positionals, borrowed strings */
     uint32_t n_args;
@@ -178,7 +178,7 @@ unsigned pl_cli_columns(FILE *out);
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
 /* {"error": {...}} of a failure; NULL when out of memory. */
 json_t *pl_cli_failure_json(const struct pl_diag *d);
-/* The same with `fields` beside "error" in the object; steals them. */
+/* The same with `fields` next to "error" in the object; steals them. */
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields);
 /* A warning on stderr; nothing under --quiet. */
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) PL_PRINTF(2, 3);
@@ -212,7 +212,7 @@ json_t *pl_cli_json_string(const char *s);
  * first SIGINT or SIGTERM ends the process with 128 + number. SIGXFSZ is ignored. One process, one
  * flag. */
 volatile sig_atomic_t *pl_cli_catch_signals(void);
-/* For work that is worth more than who watches it: a pipe that nobody reads is a failed write. */
+/* For work that outlives its reader: a pipe that is not read is a failed write. */
 void pl_cli_outlive_readers(void);
 
 /* --- commands, one file each ----------------------------------------------------------------- */

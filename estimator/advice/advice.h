@@ -7,8 +7,8 @@
  *   A2  a wall is exact: its value was planned and fits, the next was planned and does not
  *   A3  work is the planned FLOPs of a micro-batch per token; time is its roofline on a nominal
  *       machine, only ever shown as a ratio: neither is a statement about seconds
- *   A4  nothing of the user's settings is changed; what the YAML changes is listed beside it
- * Use: struct pl_advice a; pl_advice_init(&a, &q, &lengths, 0, &d); pl_advice_text(&a, ...);
+ *   A4  nothing of the user's settings is changed; what the YAML changes is listed separately
+ * Use: struct pl_advice a; pl_advice_init(&a, &question, &d); pl_advice_text(&a, ...);
  *      pl_advice_finish(&a); */
 #ifndef PL_ESTIMATOR_ADVICE_ADVICE_H
 #define PL_ESTIMATOR_ADVICE_ADVICE_H

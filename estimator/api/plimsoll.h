@@ -101,7 +101,7 @@ struct pl_vram_estimate {
 
 struct pl_vram_error {
     /* what the command would exit with: 1 memory, 2 usage, 3 an architecture that cannot be
-     * computed here (MODEL_UNSUPPORTED: nobody can tell), 5 a bad model file */
+     * computed here (MODEL_UNSUPPORTED), 5 a bad model file */
     int exit_status;
     char code[64];   /* "MODEL_FILE"; stable for ever */
     char message[2048];
@@ -117,7 +117,7 @@ struct pl_vram_error {
  *                   0: the default; the default batch is the largest that fits, or 1 without a
  *                   budget; a rank has no meaning under "full", and under "inference" it
  *                   is one of the settings
- *   settings        further "key=value" settings, NULL behind the last, or NULL: any key that
+ *   settings        further "key=value" settings, NULL after the last, or NULL: any key that
  *                   `plimsoll help keys` lists, such as "gradient_checkpointing=none" or
  *                   "vram_budget=16GiB", which asks about a GPU unless "device=cpu" stands
  *                   beside it, and "gpu=NAME", a GPU that `plimsoll cards` lists

@@ -9,7 +9,7 @@
  *       on every machine
  *   A2  levels compute the same values in the same order, so their choice changes no bit of a run.
  *       Chunks do: a product's rounding and the sum over chunks in a head's gradient depend on
- *       where they end. A run that goes on has to keep its chunk
+ *       where they end. A run that is resumed has to keep its chunk
  *   A3  what is chosen fits, unless nothing does
  *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset

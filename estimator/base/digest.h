@@ -1,7 +1,7 @@
 /* digest.h - 64-bit digests of streams of bytes: XXH64 of the xxHash specification (Collet, version
  * 0.1.1), which runs at the speed of memory.
  *
- * For telling changed files and damaged ones, not against somebody who makes collisions. Two seeds
+ * For telling changed files and damaged ones, not against collisions made on purpose. Two seeds
  * give 128 bits. Use: pl_digest_init(&h, seed); pl_digest_add(&h, p, n); v = pl_digest_value(&h);
  */
 #ifndef PL_ESTIMATOR_BASE_DIGEST_H

@@ -4,7 +4,7 @@
  * with its byte and a sentence.  Needs: base.
  *   N1  no recursion and no allocation but the caller's text: nesting beyond PL_SCAN_DEPTH is a
  *       problem, not a stack overflow; a 5 MB string costs its bytes once
- *   N2  everything is checked, values that nobody reads included: escapes, UTF-8, surrogates, NUL
+ *   N2  everything is checked, values that are not read included: escapes, UTF-8, surrogates, NUL
  *   N3  numbers are spans, so those of ignored keys may be of any size
  *   N4  after a problem every call returns false and the first problem stays
  * A tree parser would refuse 1e999 in an ignored key, stop at its own limits, and hold a copy of

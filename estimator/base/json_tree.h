@@ -5,9 +5,9 @@
  * Needs: json_scan, jansson for the values.
  *
  *   JN1  every request for memory may fail, at any byte, and is then told apart from a mistake in
- *        the text. jansson's own parser (2.14) goes on after its buffer could not grow, which loses
- *        letters of a string and then copies past its end, and its printer leaves out keys; its
- *        values check theirs
+ *        the text. jansson's own parser (2.14) continues after its buffer could not grow: it loses
+ *        letters of a string and then copies past its end. Its printer leaves out keys. Its
+ *        values check their requests
  *   JN2  what is refused: all that json_scan refuses, NUL in a key, integers beyond 63 bits, reals
  *        beyond a double, nesting beyond PL_SCAN_DEPTH, and what the flags forbid
  *   JN3  no state of jansson is touched: a host that embeds libplimsoll keeps its allocator

@@ -233,7 +233,7 @@ struct pl_key_info {
     const char *key, *type, *def, *choices, *help;
     double lo, hi;
 };
-/* What another value of the key means for a run that goes on. */
+/* What another value of the key means for a run that is resumed. */
 enum pl_key_class pl_key_class(enum pl_key_id key);
 const struct pl_key_info *pl_key_table(uint32_t *n); /* n = PL_KEY_COUNT */
 /* By its name or a synonym; PL_KEY_COUNT: nothing is called so. */

@@ -1,4 +1,4 @@
-/* key_classes.h - what another value of a key means for a run that goes on, one row each.
+/* key_classes.h - what another value of a key means for a run that is resumed, one row each.
  *
  * X(key, CLASS)
  *   MEANING     other numbers are learned: a checkpoint is not resumed under another value

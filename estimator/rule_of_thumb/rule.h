@@ -4,7 +4,7 @@
  * Needs: base. No I/O.
  *   T1  nothing here reaches a plan or a verdict about a model: those come from program/ and plan/
  *   T2  results are rounded as Python's round(x, 2), the language the formulas were published in
- *   T3  a published figure and the formula printed beside it may differ; both are kept, by name
+ *   T3  a published figure and the formula printed with it may differ; both are kept, by name
  *       (pl_rule_edition), and neither is bent to meet the other
  * Use: struct pl_rule_inputs in = pl_rule_defaults(8, "nf4"); in.lora = true;
  *      struct pl_rule_bill bill = pl_rule_estimate(&in, PL_RULE_SHOWN);  (bill.total == 5.36) */

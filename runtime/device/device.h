@@ -44,7 +44,7 @@ struct pl_device_ops {
     pl_err (*download)(struct pl_device *dev, void *dst, const void *src, uint64_t bytes);
     pl_err (*sync)(struct pl_device *dev); /* NULL = nothing is ever pending */
     /* Small values of the device that the host wants later: post queues the copy of `bytes` to
-     * byte `at` of a place of the mailbox behind the kernels and does not wait; collect waits for
+     * byte `at` of a place of the mailbox after the kernels and does not wait; collect waits for
      * all that was posted to the place. NULL = download is as good. */
     pl_err (*post)(struct pl_device *dev, uint32_t place, uint64_t at, const void *src,
                    uint64_t bytes);

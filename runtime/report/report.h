@@ -70,7 +70,7 @@ struct pl_progress {
     double started, last_drawn; /* seconds, monotonic */
     uint64_t first_step;        /* steps done before this process began, for the ETA */
 };
-/* Failures to write are ignored: a run does not end because nobody watches. {0} is silent. */
+/* Failures to write are ignored: a run does not end where nothing reads them. {0} is silent. */
 void pl_progress_init(struct pl_progress *p, FILE *out, bool quiet, uint64_t first_step);
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r);
 void pl_progress_note(struct pl_progress *p, const char *text); /* a line above the progress line */
