@@ -12,10 +12,10 @@
     X(USAGE, 2, "CONFIG_USAGE", "run `plimsoll help`")                                             \
     X(CONFIG_FILE, 2, "CONFIG_FILE", "check the path and its permissions")                         \
     X(CONFIG_SYNTAX, 2, "CONFIG_SYNTAX", "one `key: value` per line; indent with spaces")          \
-    X(CONFIG_UNKNOWN_KEY, 2, "CONFIG_UNKNOWN_KEY", "configs/REFERENCE.md lists every key")         \
+    X(CONFIG_UNKNOWN_KEY, 2, "CONFIG_UNKNOWN_KEY", "`plimsoll help keys` lists every key")         \
     X(CONFIG_DUPLICATE_KEY, 2, "CONFIG_DUPLICATE_KEY", "keep one of the two lines")                \
-    X(CONFIG_TYPE, 2, "CONFIG_TYPE", "configs/REFERENCE.md gives the type of every key")           \
-    X(CONFIG_RANGE, 2, "CONFIG_RANGE", "configs/REFERENCE.md gives the range of every key")        \
+    X(CONFIG_TYPE, 2, "CONFIG_TYPE", "`plimsoll help keys` gives the type of every key")           \
+    X(CONFIG_RANGE, 2, "CONFIG_RANGE", "`plimsoll help keys` gives the range of every key")        \
     X(CONFIG_CONFLICT, 2, "CONFIG_CONFLICT", "change one of the two settings")                     \
     X(CONFIG_MISSING, 2, "CONFIG_MISSING", "add the key to the configuration")                     \
     X(MODEL_FILE, 5, "MODEL_FILE", "a model is a directory with config.json and safetensors")      \
@@ -34,7 +34,7 @@
     X(DATA_FILE, 5, "DATA_FILE", "check the path and its permissions")                             \
     X(DATA_SYNTAX, 5, "DATA_SYNTAX", "JSONL wants one complete JSON object per line")              \
     X(DATA_FIELD, 5, "DATA_FIELD", "docs/data.md lists the keys of every format")                  \
-    X(DATA_TEMPLATE, 5, "DATA_TEMPLATE", "choose another `chat_template`, or mend the row")        \
+    X(DATA_TEMPLATE, 5, "DATA_TEMPLATE", "choose another `chat_template`, or correct the row")     \
     X(DATA_EMPTY, 5, "DATA_EMPTY", "no row gives a token to train on")                             \
     X(CHECKPOINT_FILE, 5, "CHECKPOINT_FILE", "check the path and its permissions")                 \
     X(CHECKPOINT_FORMAT, 5, "CHECKPOINT_FORMAT", "the file is damaged or not safetensors")         \
