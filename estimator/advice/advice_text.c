@@ -80,7 +80,7 @@ static void add_data(const struct page *p) {
     const struct pl_lengths *l = p->a->lengths;
     char rows[PL_COUNT_TEXT], tokens[PL_COUNT_TEXT];
     if (!l || !l->rows) return;
-    heading(p, "data", l->described ? "  as described: shares are the most there can be" : "");
+    heading(p, "data", l->described ? "  as described; shares are upper bounds" : "");
     pl_text_addf(p->out, "  %s samples, %s tokens, mean %.0f, longest %u",
                  pl_count_text(l->rows, rows), pl_count_text(l->tokens, tokens),
                  (double)l->tokens / (double)l->rows, l->longest);
@@ -136,7 +136,8 @@ static void add_grid(const struct page *p) {
         pl_text_add(p->out, "\n");
     }
     if (n < g->n_lengths)
-        pl_text_addf(p->out, "  from %u on: --csv, --svg, or a wider terminal\n", g->lengths[n]);
+        pl_text_addf(p->out, "  from %u on: use --csv, --svg, or a wider terminal\n",
+                     g->lengths[n]);
 }
 
 /* --- walls, knobs, trade-offs ---------------------------------------------------------------- */
@@ -144,8 +145,8 @@ static void add_grid(const struct page *p) {
 static void add_walls(const struct page *p) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
-    bool known = p->a->q.budget.known;
-    heading(p, "walls",
+    bool known = p->a->q.budget->known;
+    heading(p, "limits",
             known ? ", one axis at a time; one more was planned and does not fit"
                   : ": no budget was named; what doubling costs");
     for (uint32_t i = 0; i < p->a->n_walls; i++) {
@@ -185,7 +186,7 @@ static int knob_name(const struct pl_knob *k, char row[KNOB_TEXT]) {
 static void add_knobs(const struct page *p) {
     char row[KNOB_TEXT];
     int columns = KNOB_COLUMNS;
-    heading(p, "knobs", ", each planned again; work = planned FLOPs per token, not seconds");
+    heading(p, "settings", ", each planned again; work = planned FLOPs per token, not seconds");
     for (uint32_t i = 0; i < p->a->n_knobs; i++) {
         const int n = knob_name(&p->a->knobs[i], row);
         if (n > columns) columns = n;
@@ -249,7 +250,8 @@ static void add_accumulation(const struct page *p) {
     if (!p->a->effective_batch) return;
     char title[64];
     snprintf(title, sizeof title, "%u samples a step", p->a->effective_batch);
-    heading(p, title, ": the loss is divided by the tokens of the whole step, so all rows are one");
+    heading(p, title,
+            ": the loss is divided by the tokens of the whole step, so all rows train the same");
     for (uint32_t i = 0; i < p->a->n_accumulations; i++) {
         const struct pl_accumulation_row *r = &p->a->accumulations[i];
         pl_text_addf(p->out, "  batch %5u x %-6u", r->batch_size, r->steps);
@@ -264,7 +266,7 @@ static void add_accumulation(const struct page *p) {
 
 static void add_cards(const struct page *p) {
     uint32_t shown = 0, at = 0;
-    heading(p, "cards", " of the table that hold the job as it stands, and run it:");
+    heading(p, "cards", " of the table that hold the job without changes, and can run it:");
     for (uint32_t i = 0; i < p->a->n_cards; i++) {
         const struct pl_card_row *c = &p->a->cards[i];
         if (c->verdict != PL_VERDICT_FITS || !c->runs) continue;
@@ -296,8 +298,8 @@ static void add_refusal(const struct page *p) {
                  a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");
     if (plan->job_bytes <= pl_budget_usable(&a->q.budget)) return;
     pl_text_addf(p->out,
-                 "  weights, adapters, gradients and states alone are %s of the %s there are:\n"
-                 "  no batch and no length helps, `offload` and `mode: qlora` do\n",
+                 "  weights, adapters, gradients and states alone need %s of the %s available:\n"
+                 "  a smaller batch or length does not help, `offload` and `mode: qlora` do\n",
                  pl_bytes_text(plan->job_bytes, job),
                  pl_bytes_text(pl_budget_usable(&a->q.budget), usable));
 }

@@ -485,7 +485,7 @@ START_TEST(the_knobs_line_up) {
     struct pl_advice a;
     advise(&a);
     pl_advice_text(&a, false, 80, &text);
-    const char *row = strchr(strstr(pl_text_str(&text), "\nknobs") + 1, '\n') + 1;
+    const char *row = strchr(strstr(pl_text_str(&text), "\nsettings") + 1, '\n') + 1;
     size_t columns = strcspn(row, "\n");
     ck_assert_uint_gt(columns, 80);
     for (; *row != '\n'; row += strcspn(row, "\n") + 1)
