@@ -98,6 +98,33 @@ START_TEST(the_reference_lists_every_error_code_with_its_exit_status) {
 }
 END_TEST
 
+/* Of the keys whose choices a page explains, every choice. */
+static const struct {
+    const char *key, *page;
+} explained[] = {{"chat_template", "docs/data.md"},
+                 {"train_on", "docs/data.md"},
+                 {"overlength", "docs/data.md"},
+                 {"offload", "docs/memory.md"},
+                 {"gradient_checkpointing", "docs/memory.md"},
+                 {"quant_type", "docs/memory.md"}};
+
+START_TEST(every_choice_is_on_the_page_that_explains_it) {
+    char choice[PL_CHOICE_BYTES];
+    const enum pl_key_id id = pl_key_find(explained[_i].key);
+    uint32_t n;
+    const char *choices = pl_key_table(&n)[id].choices;
+    char *page = file_read(explained[_i].page, NULL);
+    ck_assert_uint_lt(id, n);
+    for (uint32_t i = 0; pl_key_choice(choices, i, choice); i++) {
+        if (strcmp(choice, "none") == 0 || strpbrk(choice, "NK")) continue; /* a pattern */
+        const bool there = strstr(page, textf("`%s`", choice)) ||
+                           strstr(page, textf("`%s: %s`", explained[_i].key, choice));
+        ck_assert_msg(there, "%s: no `%s`", explained[_i].page, choice);
+    }
+    free(page);
+}
+END_TEST
+
 static void read_job(const char *path, const char *head, const char *yaml, size_t n) {
     struct pl_job job;
     struct pl_diag d = {0};
@@ -149,6 +176,8 @@ int main(void) {
     tcase_add_test(tc, auto_is_no_larger_than_the_global_batch);
     tcase_add_test(tc, the_quickstart_model_is_a_small_tied_llama_over_bytes);
     tcase_add_test(tc, the_reference_lists_every_error_code_with_its_exit_status);
+    tcase_add_loop_test(tc, every_choice_is_on_the_page_that_explains_it, 0,
+                        (int)(sizeof explained / sizeof *explained));
     tcase_add_test(tc, the_jobs_of_the_pages_read);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
