@@ -145,7 +145,7 @@ static void add_grid(const struct page *p) {
 static void add_walls(const struct page *p) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
-    bool known = p->a->q.budget->known;
+    bool known = p->a->q.budget.known;
     heading(p, "limits",
             known ? ", one axis at a time; one more was planned and does not fit"
                   : ": no budget was named; what doubling costs");

@@ -9,8 +9,8 @@
  *       given beside the job and no device, it is the plan of a GPU of compute capability
  *       PL_CARD_DEFAULT_SM. A vram_budget in the job's file is of the device that would run it
  *   Q3  vram_budget wins over the size of the GPU, not over its context
- *   Q4  whether an architecture fits that cannot be computed here, nobody can tell: an answer
- *       (`unknown`), and no permission; only where such a model is to be used is its file bad
+ *   Q4  whether a model fits whose architecture is not computed here cannot be determined: the
+ *       answer is `unknown`; only where such a model is to be used is its file an error
  * Use: struct pl_inquiry i = {0}; ...fill i.job...
  *      pl_inquiry_aim(&i, "RTX 4090", &d); pl_inquiry_read_model(&i, &d);
  *      pl_inquiry_decide(&i, &d); pl_inquiry_answer(&i, &estimate, &d);

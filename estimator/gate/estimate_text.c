@@ -76,7 +76,7 @@ static void add_host(const struct pl_plan *plan, struct pl_text *out) {
                      pl_bytes_text(total - pageable, pinned));
 }
 
-/* By how much the total may be off: by the context, as long as nobody has measured it. */
+/* By how much the total may be off: by the context, until a run has measured it. */
 static void add_doubt(const struct pl_budget *b, struct pl_text *out) {
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
     if (b->doubt_bytes == 0) return;
@@ -112,7 +112,7 @@ static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
     pl_text_add(out, ")\n");
     char merged[PL_BYTES_TEXT];
     if (e->merged_export_bytes)
-        pl_text_addf(out, "  merged export: %s of the machine's memory, behind the run\n",
+        pl_text_addf(out, "  merged export: %s of the machine's memory, after the run\n",
                      pl_bytes_text(e->merged_export_bytes, merged));
 }
 

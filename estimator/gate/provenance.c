@@ -60,10 +60,10 @@ void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {
     const struct pl_program *p = e->planned.program;
     pl_text_addf(
         out,
-        e->job->inference
+        e->q->job->inference
             ? "every sequence may reach its full length: %u of %u tokens, prompt and answer\n"
             : "every micro-batch may be full: %u samples of %u tokens, no padding\n",
-        e->batch_size, e->job->max_seq_length);
+        e->q->batch_size, e->q->job->max_seq_length);
     pl_text_addf(out, "scratch of the %s back-end", back_ends[p->traits.backend]);
     if (p->traits.backend == PL_BACKEND_CUDA)
         pl_text_addf(out, ", compute capability %u.%u\n", p->traits.sm / 10, p->traits.sm % 10);
