@@ -219,14 +219,17 @@ static void packer_finish(struct packer *p) {
     free(p->best);
 }
 
-/* Ordered by how often each wins; the last needs the lists sorted again. */
+/* More than this share above the lower bound is worth one more start. */
+#define WORTH_MORE 100
+
+/* Ordered by how often each wins; the last two need the lists sorted again. */
 static void try_starts(struct packer *p, struct pl_packing *out) {
-    const struct start starts[] = {{out->peak_op, false, false},
-                                   {0, false, false},
-                                   {p->n_ops - 1, false, false},
-                                   {out->peak_op, true, false},
-                                   {out->peak_op, true, true}};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    const struct start starts[] = {{out->peak_op, false, false}, {0, false, false},
+                                   {p->n_ops - 1, false, false}, {out->peak_op, true, false},
+                                   {out->peak_op, true, true},   {p->n_ops - 1, false, true}};
+    enum { LAST = sizeof starts / sizeof *starts - 1 };
+    for (size_t i = 0; i <= LAST; i++) {
+        if (i == LAST && out->bytes - out->live_bytes <= out->live_bytes / WORTH_MORE) return;
         if (i == 0 || starts[i].largest_first != starts[i - 1].largest_first) {
             sort_lists(p->rows, p->l.begin, p->n_ops, p->l.by_first, starts[i].largest_first);
             sort_lists(p->rows, p->l.end, p->n_ops, p->l.by_last, starts[i].largest_first);
