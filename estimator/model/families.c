@@ -188,6 +188,8 @@ static pl_err gemma3_facts(const struct pl_hf *h, struct pl_model *m) {
 
 static const struct pl_family_row families[PL_FAMILY_COUNT] = {
     [PL_FAMILY_LLAMA] = {.name = "llama",
+                         .gguf = "llama",
+                         .gguf_interleaves = true,
                          .max_positions = 2048,
                          .rms_eps = 1e-6,
                          .theta = 1e4,
@@ -199,6 +201,7 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                          .rope_types = ROPE_COMMON,
                          .facts = llama_facts},
     [PL_FAMILY_QWEN2] = {.name = "qwen2",
+                         .gguf = "qwen2",
                          .kv_heads = 32,
                          .max_positions = 32768,
                          .rms_eps = 1e-6,
@@ -209,6 +212,7 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                          .rope_types = ROPE_COMMON,
                          .facts = qwen2_facts},
     [PL_FAMILY_QWEN3] = {.name = "qwen3",
+                         .gguf = "qwen3",
                          .kv_heads = 32,
                          .head_dim = 128,
                          .max_positions = 32768,
@@ -221,6 +225,8 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                          .rope_types = ROPE_COMMON,
                          .facts = qwen3_facts},
     [PL_FAMILY_MISTRAL] = {.name = "mistral",
+                           .gguf = "llama",
+                           .gguf_interleaves = true,
                            .kv_heads = 8,
                            .max_positions = 131072,
                            .rms_eps = 1e-6,
@@ -231,6 +237,7 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                            .rope_types = ROPE_COMMON,
                            .facts = mistral_facts},
     [PL_FAMILY_PHI3] = {.name = "phi3",
+                        .gguf = "phi3",
                         .max_positions = 4096,
                         .rms_eps = 1e-5,
                         .theta = 1e4,
@@ -241,6 +248,8 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                         .rope_types = ROPE_PHI3,
                         .facts = phi3_facts},
     [PL_FAMILY_SMOLLM3] = {.name = "smollm3",
+                           .gguf = "smollm3",
+                           .gguf_interleaves = true,
                            .kv_heads = 4,
                            .max_positions = 32768,
                            .rms_eps = 1e-6,
@@ -254,6 +263,8 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                            .rope_types = ROPE_COMMON,
                            .facts = smollm3_facts},
     [PL_FAMILY_MINISTRAL3] = {.name = "ministral3",
+                              .gguf = "mistral3",
+                              .gguf_interleaves = true,
                               .kv_heads = 8,
                               .head_dim = 128,
                               .max_positions = 262144,
@@ -265,6 +276,7 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                               .rope_types = PL_ROPE_BIT_YARN,
                               .facts = ministral3_facts},
     [PL_FAMILY_GEMMA3] = {.name = "gemma3_text",
+                          .gguf = "gemma3",
                           .heads = 8,
                           .vocab = 262208,
                           .kv_heads = 4,
@@ -281,7 +293,7 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                           .gelu = true,
                           .rope_types = ROPE_COMMON,
                           .facts = gemma3_facts},
-};
+    PL_FAMILY_ROWS_OF_A_TEST};
 
 const struct pl_family_row *pl_family_get(enum pl_family f) {
     return &families[f];

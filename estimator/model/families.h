@@ -27,7 +27,9 @@ enum {
 };
 
 struct pl_family_row {
-    const char *name; /* model_type */
+    const char *name;      /* model_type */
+    const char *gguf;      /* what llama.cpp calls it */
+    bool gguf_interleaves; /* whether its converter interleaves the halves of rows of q and k */
     /* defaults when the key is absent; null means something else for kv_heads and head_dim */
     uint64_t heads, vocab; /* 0: a file without them is not a model's */
     uint64_t kv_heads; /* 0: as many as heads */

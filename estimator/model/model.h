@@ -13,6 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Enumerators and rows (families.c) that a test adds, to see what a family takes. */
+#ifndef PL_FAMILIES_OF_A_TEST
+#define PL_FAMILIES_OF_A_TEST
+#define PL_FAMILY_ROWS_OF_A_TEST
+#endif
+
 enum pl_family {
     PL_FAMILY_LLAMA,
     PL_FAMILY_QWEN2,
@@ -22,7 +28,7 @@ enum pl_family {
     PL_FAMILY_SMOLLM3,
     PL_FAMILY_MINISTRAL3,
     PL_FAMILY_GEMMA3,
-    PL_FAMILY_COUNT
+    PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
 };
 
 enum pl_rope_type {

@@ -1,5 +1,6 @@
 /* gguf.c - see gguf.h. */
 #include "runtime/checkpoint/gguf.h"
+#include "estimator/model/families.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
@@ -101,17 +102,6 @@ bool pl_gguf_module_name(const struct pl_param_row *row, uint64_t layer, char ou
     return false;
 }
 
-/* What llama.cpp calls the family, and whether its converter permutes q and k. */
-static const struct {
-    const char *name;
-    bool permuted;
-} architectures[PL_FAMILY_COUNT] = {
-    [PL_FAMILY_LLAMA] = {"llama", true},         [PL_FAMILY_QWEN2] = {"qwen2", false},
-    [PL_FAMILY_QWEN3] = {"qwen3", false},        [PL_FAMILY_MISTRAL] = {"llama", true},
-    [PL_FAMILY_PHI3] = {"phi3", false},          [PL_FAMILY_SMOLLM3] = {"smollm3", true},
-    [PL_FAMILY_MINISTRAL3] = {"mistral3", true}, [PL_FAMILY_GEMMA3] = {"gemma3", false},
-};
-
 struct export {
     const struct pl_merge_files *files;
     const struct pl_model *model;
@@ -150,7 +140,7 @@ static pl_err name_tensors(struct export *x, struct pl_diag *d) {
 
 /* Heads whose rows are interleaved (G3); 0 = rows keep their places. */
 static uint64_t permuted_heads(const struct export *x, const struct pl_param_row *row) {
-    if (!architectures[x->model->family].permuted) return 0;
+    if (!pl_family_get(x->model->family)->gguf_interleaves) return 0;
     if (strcmp(row->module, "q_proj") == 0) return x->model->heads;
     return strcmp(row->module, "k_proj") == 0 ? x->model->kv_heads : 0;
 }
@@ -183,7 +173,7 @@ static pl_err put_file(const struct export *x, struct pl_outbox *o, const char *
                        struct pl_diag *d) {
     const struct pl_adapter_config *c = &x->files->config;
     const struct pl_gguf_value values[] = {
-        {.key = "general.architecture", .text = architectures[x->model->family].name},
+        {.key = "general.architecture", .text = pl_family_get(x->model->family)->gguf},
         {.key = "general.type", .text = "adapter"},
         {.key = "adapter.type", .text = "lora"},
         {.key = "adapter.lora.alpha", .real = true, .number = c->scale * (double)c->r},
