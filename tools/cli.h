@@ -174,7 +174,8 @@ int pl_cli_main(int argc, char *argv[]);
 bool pl_cli_colour(const struct pl_cli *cli, FILE *out);
 /* Of the terminal; 80 where there is none. */
 unsigned pl_cli_columns(FILE *out);
-/* Shows the failure on stderr (and stdout under --json); returns its exit status. */
+/* Shows the failure on stderr (and stdout under --json), and those of d->all after it: under --json
+ * as the list "errors", of which "error" is the first. Returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
 /* {"error": {...}} of a failure; NULL when out of memory. */
 json_t *pl_cli_failure_json(const struct pl_diag *d);

@@ -167,10 +167,35 @@ static void print_json_failure(const struct pl_diag *d) {
     fputs(pl_text_str(&t), stdout);
 }
 
+/* Failures other than the first. */
+static bool has_others(const struct pl_diag *d) {
+    return d->all && d->all->n > 1;
+}
+
+static void print_others(const struct pl_cli *cli, const struct pl_diag_list *all) {
+    for (uint32_t i = 1; i < all->n; i++)
+        print_failure(cli, &all->items[i]);
+    if (all->more)
+        fprintf(stderr, "plimsoll: note: no more than %d errors are shown\n", PL_DIAGS_MOST);
+}
+
+/* "errors": the first one again, and all the others. */
+static void add_others_json(json_t **o, const struct pl_diag_list *all) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < all->n; i++) {
+        json_t *failure = pl_cli_failure_json(&all->items[i]);
+        pl_json_append(&list, json_incref(json_object_get(failure, "error")));
+        json_decref(failure);
+    }
+    pl_json_set(o, "errors", list);
+}
+
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields) {
     print_failure(cli, d);
+    if (has_others(d)) print_others(cli, d->all);
     if (pl_cli_has(cli, PL_FLAG_JSON)) {
         json_t *o = pl_cli_failure_json(d);
+        if (has_others(d)) add_others_json(&o, d->all);
         if (fields) pl_json_merge(&o, fields);
         /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
         if (pl_cli_print_json(o, NULL) != PL_ERR_OK) print_json_failure(d);

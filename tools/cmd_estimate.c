@@ -100,7 +100,8 @@ static int status_of(const struct pl_cli *cli, const struct pl_estimate *e) {
 int pl_cmd_estimate(const struct pl_cli *cli) {
     struct pl_inquiry i = {0};
     struct pl_estimate e = {0};
-    struct pl_diag d = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
     int status = 0;
     if (pl_rule_asked(cli)) return pl_cmd_rule(cli);
     pl_err err = pl_rule_refuse_misplaced(cli, &d);
@@ -133,7 +134,8 @@ static pl_err print_program(const struct pl_cli *cli, const struct pl_inquiry *i
 int pl_cmd_inspect(const struct pl_cli *cli) {
     struct pl_inquiry i = {0};
     struct pl_planned planned = {0};
-    struct pl_diag d = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
     pl_err err = pl_estimate_read_inquiry(cli, &i, &d);
     if (err == PL_ERR_OK) err = pl_inquiry_decide(&i, &d);
     if (err == PL_ERR_OK) err = pl_question_plan(&i.q, &i.search.planned, &planned, &d);

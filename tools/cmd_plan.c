@@ -176,7 +176,8 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     struct pl_inquiry i = {0};
     struct pl_advice a = {0};
     struct pl_lengths lengths = {0};
-    struct pl_diag d = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
     uint32_t samples = 0;
     pl_err err = check_flags(cli, &d);
     if (err == PL_ERR_OK) err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &samples, &d);

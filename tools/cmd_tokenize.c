@@ -130,7 +130,8 @@ static pl_err tokenize_texts(const struct pl_cli *cli, struct pl_diag *d) {
 /* --- forms of the command --------------------------------------------------------------------- */
 
 int pl_cmd_tokenize(const struct pl_cli *cli) {
-    struct pl_diag d = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
     pl_err err;
     if (cli->n_args) {
         err = pl_tokenize_show(cli, &d);

@@ -31,7 +31,8 @@ static pl_err open_show(const struct pl_cli *cli, struct show *s, struct pl_diag
     double wanted = DEFAULT_SAMPLES;
     struct pl_diag none = {0};
     PL_TRY(pl_cli_number(cli, PL_FLAG_SHOW, 1, MAX_SAMPLES, true, &wanted, d));
-    PL_TRY(pl_job_read(&s->job, cli->args[0], cli->overrides, cli->n_overrides, &s->notes, d));
+    PL_TRY(pl_job_read_to_train(&s->job, cli->args[0], cli->overrides, cli->n_overrides, &s->notes,
+                                d));
     PL_TRY(pl_preflight_read_data(&s->data, &s->job, d));
     s->wanted = (uint64_t)wanted;
     if (s->wanted > s->data.walk.epoch_rows) s->wanted = s->data.walk.epoch_rows;

@@ -164,10 +164,12 @@ static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job, struc
 
 int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_job job = {0};
-    struct pl_diag d = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
     struct pl_text notes = {0};
     int status;
-    if (pl_job_read(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d) != PL_ERR_OK)
+    if (pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d) !=
+        PL_ERR_OK)
         status = pl_cli_fail(cli, &d);
     else
         status = preflight_and_run(cli, &job, &notes);
@@ -178,11 +180,13 @@ int pl_cmd_train(const struct pl_cli *cli) {
 
 int pl_cmd_validate(const struct pl_cli *cli) {
     struct pl_job job = {0};
-    struct pl_diag d = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
     struct pl_text notes = {0};
     struct pl_preflight pf = {0};
     int status = 0;
-    pl_err err = pl_job_read(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
+    pl_err err =
+        pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
     if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &d);
     if (err == PL_ERR_OK) err = pl_preflight_require_weights(&pf, &d);
     if (err == PL_ERR_OK && pf.model_dir)

@@ -29,6 +29,7 @@ static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, bool 
         pl_text_add(notes, "`mode` is not given: planned for lora; `--mode qlora` and `--mode "
                            "full` are the others\n");
     }
+    PL_TRY(pl_job_drop_useless(job, notes, d));
     return pl_job_validate(job, d);
 }
 

@@ -235,6 +235,7 @@ static pl_err ask(const struct request *r, struct pl_inquiry *i, struct pl_diag 
     PL_TRY(set_count_key(&i->job, "max_seq_length", r->max_seq_length, d));
     for (size_t k = 0; r->settings && r->settings[k]; k++)
         PL_TRY(apply_setting(&i->job, r->settings[k], &gpu, d));
+    PL_TRY(pl_job_drop_useless(&i->job, &i->notes, d));
     PL_TRY(pl_job_validate(&i->job, d));
     if (inference) pl_job_set_inference(&i->job);
     PL_TRY(pl_inquiry_read_model(i, d));

@@ -71,6 +71,35 @@ void pl_diag_hint(struct pl_diag *d, const char *fmt, ...) {
     va_end(ap);
 }
 
+void pl_diag_begin(struct pl_diag *d) {
+    if (d && d->all) *d->all = (struct pl_diag_list){.open = true};
+}
+
+pl_err pl_diag_keep(struct pl_diag *d, pl_err err) {
+    struct pl_diag_list *all = d ? d->all : NULL;
+    if (err == PL_ERR_OK || !all || !all->open || err == PL_ERR_HOST_OOM) return err;
+    all->more = all->n == PL_DIAGS_MOST;
+    if (all->more) return err;
+    all->items[all->n] = *d;
+    all->items[all->n++].all = NULL;
+    *d = (struct pl_diag){.all = all};
+    return PL_ERR_OK;
+}
+
+pl_err pl_diag_first(struct pl_diag *d, pl_err err) {
+    struct pl_diag_list *all = d ? d->all : NULL;
+    if (!all || err == PL_ERR_HOST_OOM) {
+        if (all) *all = (struct pl_diag_list){.n = 0};
+        return err;
+    }
+    if (!all->more) err = pl_diag_keep(d, err);
+    all->open = false;
+    if (!all->n) return err;
+    *d = all->items[0];
+    d->all = all;
+    return d->err;
+}
+
 const char *pl_diag_hint_text(const struct pl_diag *d) {
     return d->hint[0] ? d->hint : pl_err_hint(d->err);
 }

@@ -215,11 +215,11 @@ static pl_err parse_section(const struct pl_key_input *in, const struct pl_node 
                !(in_section(&entry_keys[k], section) && strcmp(key->text, entry_keys[k].key) == 0))
             k++;
         if (k < N_ENTRY_KEYS)
-            PL_TRY(parse_entry_key(in, key, value, k, seen, out));
+            PL_TRY(pl_diag_keep(in->d, parse_entry_key(in, key, value, k, seen, out)));
         else if (!section && value->kind == PL_NODE_MAPPING && is_section(key->text))
             PL_TRY(parse_section(in, value, key->text, seen, out));
         else
-            return unknown_dataset_key(in, key, section);
+            PL_TRY(pl_diag_keep(in->d, unknown_dataset_key(in, key, section)));
     }
     return PL_ERR_OK;
 }
@@ -294,7 +294,7 @@ pl_err pl_datasets_parse(const struct pl_key_input *in, void *field) {
         return pl_key_fail_hint(in, pl_key_wrong_type(in, in->node, "a list of datasets"),
                                 "start each entry with a dash: `- path: FILE`");
     for (const struct pl_node *i = pl_key_first_item(in); i; i = pl_key_next_item(in, i))
-        PL_TRY_GOTO(add_dataset(in, i, field), out);
+        PL_TRY_GOTO(pl_diag_keep(in->d, add_dataset(in, i, field)), out);
 out:
     if (err != PL_ERR_OK) pl_datasets_clear(field);
     return err;

@@ -67,10 +67,18 @@ static pl_err store_default(struct pl_job *job, uint32_t id, struct pl_diag *d) 
     return store(job, &in);
 }
 
+/* How many failures were kept; a value that is refused in its parts is kept by the parts. */
+static uint32_t kept(const struct pl_diag *d) {
+    return d && d->all ? d->all->n : 0;
+}
+
 /* A null value goes back to the default and counts as not given. */
 static pl_err assign(struct pl_job *job, const struct pl_key_input *in) {
+    const uint32_t before = kept(in->d);
     bool null = pl_key_is_null(in->info, in->node);
-    PL_TRY(null ? store_default(job, in->id, in->d) : store(job, in));
+    pl_err err = null ? store_default(job, in->id, in->d) : store(job, in);
+    job->unread[in->id] = err != PL_ERR_OK || kept(in->d) > before;
+    if (err != PL_ERR_OK) return err;
     job->given[in->id] = !null;
     job->place[in->id] =
         null ? (struct pl_place){0, 0} : (struct pl_place){in->node->line, in->node->column};
@@ -142,7 +150,7 @@ static pl_err apply_file(struct file_pass *p) {
         return pl_origin_fail(p->origin, root, PL_ERR_CONFIG_SYNTAX, p->d,
                               "a configuration is lines of `key: value`");
     for (uint32_t i = root->first; i; i = nodes[nodes[i].next].next)
-        PL_TRY(apply_key(p, &nodes[i], &nodes[nodes[i].next]));
+        PL_TRY(pl_diag_keep(p->d, apply_key(p, &nodes[i], &nodes[nodes[i].next])));
     return PL_ERR_OK;
 }
 
@@ -249,23 +257,65 @@ pl_err pl_job_defaults(struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
-                    const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
+pl_err pl_job_drop_useless(struct pl_job *job, struct pl_text *notes, struct pl_diag *d) {
+    struct pl_text why = {0};
+    pl_err err = PL_ERR_OK;
+    for (uint32_t i = 0; i < PL_KEY_COUNT && err == PL_ERR_OK; i++) {
+        why.len = 0;
+        if (!pl_job_key_is_useless(job, (enum pl_key_id)i, &why)) continue;
+        if (notes) pl_text_add(notes, "warning: ");
+        if (notes && job->path && job->place[i].line)
+            pl_text_addf(notes, "%s:%llu: ", job->path, (unsigned long long)job->place[i].line);
+        if (notes) pl_text_addf(notes, "%s: it is ignored\n", pl_text_str(&why));
+        err = store_default(job, i, d);
+        job->given[i] = false;
+        job->place[i] = (struct pl_place){0, 0};
+    }
+    if (err == PL_ERR_OK && why.failed) err = out_of_memory(d);
+    pl_text_finish(&why);
+    return err;
+}
+
+/* What is wrong between keys; those that are wrong alone are known by now. */
+static pl_err judge(struct pl_job *job, bool to_train, struct pl_text *notes, struct pl_diag *d) {
+    PL_TRY(pl_job_require_keys(job, d));
+    PL_TRY(pl_job_drop_useless(job, notes, d));
+    PL_TRY(pl_job_validate(job, d));
+    return to_train ? pl_job_require_training(job, d) : PL_ERR_OK;
+}
+
+struct source { /* of a configuration */
+    const char *name, *yaml;
+    uint64_t bytes;
+    const char *const *overrides;
+    uint32_t n_overrides;
+    bool to_train;
+};
+
+static pl_err parse(struct pl_job *job, const struct source *from, struct pl_text *notes,
                     struct pl_diag *d) {
     pl_err err = pl_job_defaults(job, d);
     if (err != PL_ERR_OK) return err;
-    if (name && !(job->path = pl_strdup(name))) {
+    pl_diag_begin(d);
+    if (from->name && !(job->path = pl_strdup(from->name))) {
         err = out_of_memory(d);
         goto out;
     }
-    PL_TRY_GOTO(read_yaml(job, name, yaml, yaml_bytes, notes, d), out);
-    for (uint32_t i = 0; i < n_overrides; i++)
-        PL_TRY_GOTO(pl_job_assign(job, overrides[i], notes, d), out);
-    PL_TRY_GOTO(pl_job_require_keys(job, d), out);
-    PL_TRY_GOTO(pl_job_validate(job, d), out);
+    PL_TRY_GOTO(read_yaml(job, from->name, from->yaml, from->bytes, notes, d), out);
+    for (uint32_t i = 0; i < from->n_overrides; i++)
+        PL_TRY_GOTO(pl_diag_keep(d, pl_job_assign(job, from->overrides[i], notes, d)), out);
+    PL_TRY_GOTO(judge(job, from->to_train, notes, d), out);
 out:
+    err = pl_diag_first(d, err);
     if (err != PL_ERR_OK) pl_job_finish(job);
     return err;
+}
+
+pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
+                    const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
+                    struct pl_diag *d) {
+    const struct source from = {name, yaml, yaml_bytes, overrides, n_overrides, false};
+    return parse(job, &from, notes, d);
 }
 
 /* `-` and the names that a shell gives to what it opened for the process; -1 for other paths. */
@@ -310,16 +360,29 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     return err;
 }
 
-pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *overrides,
-                   uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d) {
+static pl_err read_job(struct pl_job *job, const char *path, struct source *from,
+                       struct pl_text *notes, struct pl_diag *d) {
     struct pl_text yaml = {0};
     *job = (struct pl_job){0};
     pl_err err = path ? read_file(path, &yaml, d) : PL_ERR_OK;
-    if (err == PL_ERR_OK)
-        err =
-            pl_job_parse(job, path, pl_text_str(&yaml), yaml.len, overrides, n_overrides, notes, d);
+    from->name = path;
+    from->yaml = pl_text_str(&yaml);
+    from->bytes = yaml.len;
+    if (err == PL_ERR_OK) err = parse(job, from, notes, d);
     pl_text_finish(&yaml);
     return err;
+}
+
+pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *overrides,
+                   uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d) {
+    struct source from = {.overrides = overrides, .n_overrides = n_overrides};
+    return read_job(job, path, &from, notes, d);
+}
+
+pl_err pl_job_read_to_train(struct pl_job *job, const char *path, const char *const *overrides,
+                            uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d) {
+    struct source from = {.overrides = overrides, .n_overrides = n_overrides, .to_train = true};
+    return read_job(job, path, &from, notes, d);
 }
 
 void pl_job_finish(struct pl_job *job) {

@@ -2,7 +2,8 @@
  *
  * In: YAML text, `key=value` overrides.  Out: struct pl_job.  Needs: base. No globals.
  *   J1  every field is in the range of its row in keys.h, or unset / auto where the row allows it
- *   J2  combinations that cannot run together were refused by name (pl_job_validate)
+ *   J2  combinations that cannot run together were refused by name (pl_job_validate), and keys
+ *       without a meaning with the others have their defaults (pl_job_drop_useless)
  *   J3  pl_job_write() -> pl_job_read() gives an equal job
  * Use: struct pl_job job = {0};
  *      pl_job_read(&job, "run.yaml", overrides, n, NULL, &diag); ... pl_job_finish(&job); */
@@ -151,16 +152,22 @@ struct pl_job {
     PL_CONFIG_KEYS(X)
 #undef X
     bool given[PL_KEY_COUNT]; /* set by the file or an override, not by its default */
+    bool unread[PL_KEY_COUNT]; /* was given a value that is refused; of no job that was read */
     struct pl_place place[PL_KEY_COUNT];
     char *path; /* of the YAML file, NULL when the job came from flags alone */
     bool inference; /* no key: weights as `mode` says, to generate with and not to train */
 };
 
 /* Reads `path` (NULL: no file), applies overrides ("key=value", in order; they win over the file),
- * fills defaults, validates. On failure *job is finished. `notes` (nullable) gets one line for
- * every synonym that was used. */
+ * fills defaults, validates. On failure *job is finished. With d->all every key that is wrong is
+ * reported, and every contradiction between keys that are not; a text that is no YAML ends it.
+ * `notes` (nullable) gets one line for every synonym that was used, and a warning for every key
+ * that has no meaning in this job (pl_job_drop_useless). */
 pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *overrides,
                    uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d);
+/* The same of a job that is to be trained: pl_job_require_training is one of its rules. */
+pl_err pl_job_read_to_train(struct pl_job *job, const char *path, const char *const *overrides,
+                            uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d);
 /* The same from memory; `name` is the file name in messages. */
 pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
                     const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
@@ -177,6 +184,11 @@ pl_err pl_job_set(struct pl_job *job, const char *key, const char *value, struct
 /* The same from one override, "key=value"; notes as in pl_job_read. */
 pl_err pl_job_assign(struct pl_job *job, const char *assignment, struct pl_text *notes,
                      struct pl_diag *d);
+/* Sets keys that have no meaning with the others back to their defaults, as if they had not been
+ * given (lora_r under `mode: full`); notes (nullable) gets a warning for each. What is trained does
+ * not depend on them; where it would, pl_job_validate refuses the key. pl_job_read has already
+ * called it. */
+pl_err pl_job_drop_useless(struct pl_job *job, struct pl_text *notes, struct pl_diag *d);
 /* Combinations (J2); pl_job_read has already called it. */
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
 /* What training needs beyond an estimate: data to train on, and at least one step. */

@@ -7,35 +7,39 @@
 #include <string.h>
 
 /* `key` has a meaning only while the choice `on` has one of these values; the first is the one a
- * hint names. INFERENCE: and wherever nothing is trained, since all weights are frozen there. */
+ * hint names. INFERENCE: and wherever nothing is trained, since all weights are frozen there.
+ * IGNORED: elsewhere the key is dropped with a warning. REFUSED: whoever gives it expects something
+ * else to be trained, or saved, than what the other keys say. */
 #define VALUE(v)  (1u << (v))
 #define ADAPTERS  (VALUE(PL_MODE_LORA) | VALUE(PL_MODE_QLORA))
 #define INFERENCE VALUE(31) /* above the choices of every key */
+enum elsewhere { IGNORED, REFUSED };
 static const struct {
     enum pl_key_id key, on;
     uint32_t values; /* VALUE()s, INFERENCE */
+    enum elsewhere elsewhere;
 } conditions[] = {
-    {PL_KEY_model_config, PL_KEY_init, VALUE(PL_INIT_RANDOM)},
-    {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS | INFERENCE},
-    {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_lora_alpha, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_lora_dropout, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_lora_target_modules, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_lora_exclude_modules, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_layers_to_transform, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_layers_pattern, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_lora_modules_to_save, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_use_rslora, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_adapter_path, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_save_merged, PL_KEY_mode, ADAPTERS},
-    {PL_KEY_save_merged, PL_KEY_init, VALUE(PL_INIT_PRETRAINED)},
-    {PL_KEY_quant_type, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
-    {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
-    {PL_KEY_quantize_head, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
-    {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA)},
-    {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL)},
-    {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR)},
+    {PL_KEY_model_config, PL_KEY_init, VALUE(PL_INIT_RANDOM), REFUSED},
+    {PL_KEY_adapter_dtype, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_base_dtype, PL_KEY_mode, ADAPTERS | INFERENCE, IGNORED},
+    {PL_KEY_lora_r, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_lora_alpha, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_lora_dropout, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_lora_target_modules, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_lora_exclude_modules, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_layers_to_transform, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_layers_pattern, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_lora_modules_to_save, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_use_rslora, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_adapter_path, PL_KEY_mode, ADAPTERS, REFUSED},
+    {PL_KEY_save_merged, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_save_merged, PL_KEY_init, VALUE(PL_INIT_PRETRAINED), REFUSED},
+    {PL_KEY_quant_type, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_quantize_head, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
+    {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR), REFUSED},
 };
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)
 
@@ -57,19 +61,47 @@ bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key) {
     return true;
 }
 
-static pl_err check_conditions(const struct pl_job *job, struct pl_diag *d) {
-    char is[PL_CHOICE_BYTES] = "", wanted[PL_CHOICE_BYTES] = "";
+/* "`lora_r` has no meaning with `mode: full`". */
+static void explain(const struct pl_job *job, size_t condition, struct pl_text *out) {
+    char is[PL_CHOICE_BYTES] = "";
     uint32_t n;
     const struct pl_key_info *infos = pl_key_table(&n);
+    const enum pl_key_id on = conditions[condition].on;
+    pl_key_choice(infos[on].choices, choice_of(job, on), is);
+    pl_text_addf(out, "`%s` has no meaning with `%s: %s`", infos[conditions[condition].key].key,
+                 infos[on].key, is);
+}
+
+bool pl_job_key_is_useless(const struct pl_job *job, enum pl_key_id key, struct pl_text *why) {
+    for (size_t i = 0; job->given[key] && i < N_CONDITIONS; i++) {
+        if (conditions[i].key != key || conditions[i].elsewhere != IGNORED || holds(job, i))
+            continue;
+        if (job->unread[conditions[i].on]) continue;
+        explain(job, i, why);
+        return true;
+    }
+    return false;
+}
+
+static pl_err refuse_condition(const struct pl_job *job, size_t i, struct pl_diag *d) {
+    char room[256], wanted[PL_CHOICE_BYTES] = "";
+    struct pl_text why = PL_TEXT_FIXED(room);
+    uint32_t n;
+    const struct pl_key_info *infos = pl_key_table(&n);
+    const enum pl_key_id key = conditions[i].key, on = conditions[i].on;
+    pl_key_choice(infos[on].choices, (uint32_t)__builtin_ctz(conditions[i].values), wanted);
+    explain(job, i, &why);
+    pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "%s", pl_text_str(&why));
+    pl_diag_hint(d, "remove `%s`, or set `%s: %s`", infos[key].key, infos[on].key, wanted);
+    return PL_ERR_CONFIG_CONFLICT;
+}
+
+static pl_err check_conditions(const struct pl_job *job, struct pl_diag *d) {
     for (size_t i = 0; i < N_CONDITIONS; i++) {
-        enum pl_key_id key = conditions[i].key, on = conditions[i].on;
-        if (!job->given[key] || holds(job, i)) continue;
-        pl_key_choice(infos[on].choices, choice_of(job, on), is);
-        pl_key_choice(infos[on].choices, (uint32_t)__builtin_ctz(conditions[i].values), wanted);
-        pl_job_error(job, key, PL_ERR_CONFIG_CONFLICT, d, "`%s` has no meaning with `%s: %s`",
-                     infos[key].key, infos[on].key, is);
-        pl_diag_hint(d, "remove `%s`, or set `%s: %s`", infos[key].key, infos[on].key, wanted);
-        return PL_ERR_CONFIG_CONFLICT;
+        const bool known = !job->unread[conditions[i].on];
+        if (conditions[i].elsewhere == REFUSED && job->given[conditions[i].key] && known &&
+            !holds(job, i))
+            PL_TRY(pl_diag_keep(d, refuse_condition(job, i, d)));
     }
     return PL_ERR_OK;
 }
@@ -193,7 +225,7 @@ static pl_err check_reports(const struct pl_job *job, struct pl_diag *d) {
         const char *name = job->report_to.items[i];
         bool none = strcmp(name, "none") == 0;
         if (!none && strcmp(name, "jsonl") != 0 && strcmp(name, "tensorboard") != 0)
-            return wrong_report(job, name, d);
+            PL_TRY(pl_diag_keep(d, wrong_report(job, name, d)));
         if (none && job->report_to.n > 1)
             return conflict(job, PL_KEY_report_to, d,
                             "`report_to` holds `none` together with others",
@@ -242,19 +274,22 @@ bool pl_fault_parse(const char *text, struct pl_fault *out) {
     return false;
 }
 
-static pl_err check_faults(const struct pl_job *job, struct pl_diag *d) {
+static pl_err wrong_fault(const struct pl_job *job, const char *text, struct pl_diag *d) {
     char buf[PL_EXCERPT_BYTES];
+    pl_job_error(job, PL_KEY_debug_inject, PL_ERR_CONFIG_RANGE, d,
+                 "`debug_inject: %s` is not of the form kind@unit=N[,count=K|,forever]",
+                 pl_scalar_excerpt(text, buf));
+    pl_diag_hint(d, "kinds: device_oom@alloc=N, device_oom@step=N, pinned_oom@alloc=N, "
+                    "disk_full@write=N, host_oom@alloc=N; between brackets an entry with a "
+                    "comma needs quotes");
+    return PL_ERR_CONFIG_RANGE;
+}
+
+static pl_err check_faults(const struct pl_job *job, struct pl_diag *d) {
     struct pl_fault fault;
-    for (uint32_t i = 0; i < job->debug_inject.n; i++) {
-        if (pl_fault_parse(job->debug_inject.items[i], &fault)) continue;
-        pl_job_error(job, PL_KEY_debug_inject, PL_ERR_CONFIG_RANGE, d,
-                     "`debug_inject: %s` is not of the form kind@unit=N[,count=K|,forever]",
-                     pl_scalar_excerpt(job->debug_inject.items[i], buf));
-        pl_diag_hint(d, "kinds: device_oom@alloc=N, device_oom@step=N, pinned_oom@alloc=N, "
-                        "disk_full@write=N, host_oom@alloc=N; between brackets an entry with a "
-                        "comma needs quotes");
-        return PL_ERR_CONFIG_RANGE;
-    }
+    for (uint32_t i = 0; i < job->debug_inject.n; i++)
+        if (!pl_fault_parse(job->debug_inject.items[i], &fault))
+            PL_TRY(pl_diag_keep(d, wrong_fault(job, job->debug_inject.items[i], d)));
     return PL_ERR_OK;
 }
 
@@ -269,23 +304,43 @@ static pl_err check_resume(const struct pl_job *job, struct pl_diag *d) {
     return err;
 }
 
+/* The keys whose values a rule compares: where one of them could not be read, the rule has nothing
+ * to say. */
+#define KEYS_OF_A_RULE 4
+static const struct {
+    pl_err (*check)(const struct pl_job *job, struct pl_diag *d);
+    enum pl_key_id reads[KEYS_OF_A_RULE]; /* ends with PL_KEY_COUNT, or is full */
+} rules[] = {
+    {check_conditions, {PL_KEY_COUNT}}, /* looks for itself */
+    {check_precision,
+     {PL_KEY_dtype, PL_KEY_base_dtype, PL_KEY_master_weights, PL_KEY_gradient_dtype}},
+    {check_batch,
+     {PL_KEY_batch_size, PL_KEY_gradient_accumulation_steps, PL_KEY_global_batch_size,
+      PL_KEY_COUNT}},
+    {check_offload, {PL_KEY_offload_update, PL_KEY_offload, PL_KEY_full_ft_offload, PL_KEY_mode}},
+    {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},
+    {check_data, {PL_KEY_dataset, PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size}},
+    {check_reports, {PL_KEY_report_to, PL_KEY_COUNT}},
+    {check_faults, {PL_KEY_debug_inject, PL_KEY_COUNT}},
+    {check_resume, {PL_KEY_resume, PL_KEY_COUNT}},
+};
+
+static bool can_judge(const struct pl_job *job, size_t rule) {
+    for (int i = 0; i < KEYS_OF_A_RULE && rules[rule].reads[i] != PL_KEY_COUNT; i++)
+        if (job->unread[rules[rule].reads[i]]) return false;
+    return true;
+}
+
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d) {
-    static pl_err (*const checks[])(const struct pl_job *, struct pl_diag *) = {
-        check_conditions, check_precision, check_batch,  check_offload, check_schedule,
-        check_data,       check_reports,   check_faults, check_resume,
-    };
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        PL_TRY(checks[i](job, d));
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (can_judge(job, i)) PL_TRY(pl_diag_keep(d, rules[i].check(job, d)));
     return PL_ERR_OK;
 }
 
-pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
-    if (job->mode == PL_UNSET_U32) {
-        pl_job_error(job, PL_KEY_mode, PL_ERR_CONFIG_MISSING, d, "`mode` is not given");
-        pl_diag_hint(d, "add `mode: lora`, `mode: qlora` or `mode: full`");
-        return PL_ERR_CONFIG_MISSING;
-    }
+static pl_err require_model(const struct pl_job *job, struct pl_diag *d) {
     if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
+    if (job->unread[PL_KEY_model] || job->unread[PL_KEY_init] || job->unread[PL_KEY_model_config])
+        return PL_ERR_OK;
     if (job->init == PL_INIT_RANDOM) {
         pl_job_error(job, PL_KEY_model_config, PL_ERR_CONFIG_MISSING, d,
                      "`init: random` needs `model_config`");
@@ -298,18 +353,38 @@ pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_CONFIG_MISSING;
 }
 
-pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d) {
-    PL_TRY(check_data(job, d));
-    if (!job->dataset && !pl_job_find_split(&job->datasets, PL_SPLIT_TRAIN)) {
-        pl_job_error(job, PL_KEY_datasets, PL_ERR_CONFIG_MISSING, d,
-                     job->datasets.n ? "every entry of `datasets` is for evaluation"
-                                     : "`datasets` is not given");
-        pl_diag_hint(d, "add `dataset: FILE`, or a list under `datasets`");
-        return PL_ERR_CONFIG_MISSING;
-    }
+static pl_err require_mode(const struct pl_job *job, struct pl_diag *d) {
+    if (job->mode != PL_UNSET_U32 || job->unread[PL_KEY_mode]) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_mode, PL_ERR_CONFIG_MISSING, d, "`mode` is not given");
+    pl_diag_hint(d, "add `mode: lora`, `mode: qlora` or `mode: full`");
+    return PL_ERR_CONFIG_MISSING;
+}
+
+pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
+    PL_TRY(pl_diag_keep(d, require_mode(job, d)));
+    return pl_diag_keep(d, require_model(job, d));
+}
+
+static pl_err require_data(const struct pl_job *job, struct pl_diag *d) {
+    if (job->dataset || pl_job_find_split(&job->datasets, PL_SPLIT_TRAIN)) return PL_ERR_OK;
+    if (job->unread[PL_KEY_dataset] || job->unread[PL_KEY_datasets]) return PL_ERR_OK;
+    pl_job_error(job, PL_KEY_datasets, PL_ERR_CONFIG_MISSING, d,
+                 job->datasets.n ? "every entry of `datasets` is for evaluation"
+                                 : "`datasets` is not given");
+    pl_diag_hint(d, "add `dataset: FILE`, or a list under `datasets`");
+    return PL_ERR_CONFIG_MISSING;
+}
+
+static pl_err require_steps(const struct pl_job *job, struct pl_diag *d) {
     if (job->max_steps || job->num_epochs > 0) return PL_ERR_OK;
+    if (job->unread[PL_KEY_max_steps] || job->unread[PL_KEY_num_epochs]) return PL_ERR_OK;
     pl_job_error(job, PL_KEY_num_epochs, PL_ERR_CONFIG_RANGE, d,
                  "`num_epochs` and `max_steps` are both 0: there is no step to train");
     pl_diag_hint(d, "set one of the two above 0");
     return PL_ERR_CONFIG_RANGE;
+}
+
+pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d) {
+    PL_TRY(pl_diag_keep(d, require_data(job, d)));
+    return pl_diag_keep(d, require_steps(job, d));
 }

@@ -1,6 +1,7 @@
 /* check_answers.c - estimate-vram, inspect and configuration errors through the binary: the figures
  * agree with each other, the exit status with the verdict, the place with the file.
  * PLIMSOLL names the binary; runs in the repository root. */
+#include "estimator/base/text.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
@@ -208,6 +209,84 @@ END_TEST
 
 /* A question whether an architecture fits that cannot be computed here has an answer, `unknown`;
  * what would use such a model has a bad file. Not even the word that names the model matters. */
+static unsigned count_of(const char *text, const char *what) {
+    unsigned n = 0;
+    for (; (text = strstr(text, what)); text += strlen(what))
+        n++;
+    return n;
+}
+
+START_TEST(every_error_of_a_configuration_is_shown_at_once) {
+    static const char *const commands[] = {"train", "validate", "plan", "estimate-vram",
+                                           "tokenize"};
+    static const char *const codes[] = {"CONFIG_UNKNOWN_KEY", "CONFIG_TYPE", "CONFIG_CONFLICT"};
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    file_write(in_dir(dir, "bad.yaml"),
+               "model: m\nmode: lora\nlora_rr: 8\nseed: x\ndataset: d\nwarmup_steps: 1\n"
+               "warmup_ratio: 0.5\n");
+    struct outcome p =
+        plimsoll_expect(2, dir, (const char *[]){commands[_i], "bad.yaml", "--json", NULL});
+    ck_assert_uint_eq(count_of(p.err, "plimsoll: error["), 3);
+    ck_assert_ptr_nonnull(strstr(p.err, "bad.yaml:3:1: `lora_rr` is not a key\n"
+                                        "hint: did you mean `lora_r`?\n"
+                                        "plimsoll: error[CONFIG_TYPE]: bad.yaml:4:7: "));
+    json_t *answer = json_loads(p.out, 0, NULL), *all = json_object_get(answer, "errors");
+    ck_assert_uint_eq(json_array_size(all), 3);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_str_eq(json_string_value(json_object_get(json_array_get(all, i), "code")),
+                         codes[i]);
+    ck_assert(json_equal(json_array_get(all, 0), json_object_get(answer, "error")));
+    json_decref(answer);
+    outcome_finish(&p);
+    file_write(in_dir(dir, "bad.yaml"), "model: m\nmode: lora\nseed: x\ndataset: d\n");
+    p = plimsoll_expect(2, dir, (const char *[]){commands[_i], "bad.yaml", "--json", NULL});
+    ck_assert_ptr_null(strstr(p.out, "\"errors\""));
+    outcome_finish(&p);
+    scratch_remove(dir);
+}
+END_TEST
+
+START_TEST(no_more_than_twenty_errors_are_shown) {
+    char dir[SCRATCH_PATH];
+    struct pl_text yaml = {0};
+    scratch_make(dir);
+    pl_text_add(&yaml, "model: m\nmode: lora\n");
+    for (int i = 0; i < 30; i++)
+        pl_text_addf(&yaml, "no_such_key_%d: 1\n", i);
+    file_write(in_dir(dir, "bad.yaml"), pl_text_str(&yaml));
+    struct outcome p = plimsoll_expect(2, dir, (const char *[]){"plan", "bad.yaml", NULL});
+    ck_assert_uint_eq(count_of(p.err, "plimsoll: error["), 20);
+    ck_assert_ptr_nonnull(strstr(p.err, "no more than 20 errors are shown\n"));
+    outcome_finish(&p);
+    pl_text_finish(&yaml);
+    scratch_remove(dir);
+}
+END_TEST
+
+/* A job of adapters answers what it would take to train all of it. */
+START_TEST(a_plan_under_another_mode_warns_of_keys_without_a_meaning) {
+    static const char *const commands[] = {"plan", "estimate-vram", "inspect"};
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    file_write(in_dir(dir, "job.yaml"),
+               "model: SmolLM2-135M\nmode: lora\nlora_r: 8\nlora_target_modules: [q_proj]\n"
+               "max_seq_length: 64\nbatch_size: 1\ndevice: cpu\n");
+    struct outcome p =
+        plimsoll_expect(0, dir, (const char *[]){commands[_i], "job.yaml", "mode=full", NULL});
+    ck_assert_msg(strstr(p.err, "plimsoll: warning: job.yaml:3: `lora_r` has no meaning with "
+                                "`mode: full`: it is ignored\n") &&
+                      strstr(p.err, "job.yaml:4: `lora_target_modules` has no meaning"),
+                  "%s", p.err);
+    outcome_finish(&p);
+    p = plimsoll_expect(
+        2, dir, (const char *[]){commands[_i], "job.yaml", "mode=full", "adapter_path=a", NULL});
+    ck_assert_ptr_nonnull(strstr(p.err, "error[CONFIG_CONFLICT]"));
+    outcome_finish(&p);
+    scratch_remove(dir);
+}
+END_TEST
+
 static const char *const strange_models[] = {
     "unsupported/gpt2",
     "unsupported/gemma-2-2b",
@@ -310,6 +389,9 @@ int main(void) {
     tcase_add_test(tc, the_summary_is_the_first_line_for_people);
     tcase_add_loop_test(tc, a_configuration_error_points_at_its_place_on_both_streams, 0,
                         (int)(sizeof broken / sizeof *broken));
+    tcase_add_loop_test(tc, every_error_of_a_configuration_is_shown_at_once, 0, 5);
+    tcase_add_test(tc, no_more_than_twenty_errors_are_shown);
+    tcase_add_loop_test(tc, a_plan_under_another_mode_warns_of_keys_without_a_meaning, 0, 3);
     tcase_add_loop_test(tc, commands_agree_on_what_cannot_be_computed, 0, N_STRANGE);
     tcase_add_loop_test(tc, commands_with_a_flag_for_the_model_agree_with_them, 0, 2);
     suite_add_tcase(s, tc);

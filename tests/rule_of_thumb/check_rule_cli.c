@@ -217,7 +217,7 @@ static const struct {
     {{"--table", "grid", "--checklist"}, "--checklist is about a job"},
     {{"--gpu", "RTX 4091"}, "RTX 4091"},
     {{"--batch-size", "4"}, "no model"},
-    {{MODEL, "--mode", "lora", "--full-ft-offload"}, "has no meaning with `mode: lora`"},
+    {{MODEL, "--mode", "full", "--adapter-path", "a"}, "has no meaning with `mode: full`"},
 };
 
 START_TEST(what_has_no_answer_exits_2_with_a_sentence) {
