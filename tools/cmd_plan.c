@@ -188,7 +188,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     } else if (err == PL_ERR_OK) {
         err = read_lengths(cli, &i, &lengths, &d);
         if (err == PL_ERR_OK)
-            err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), &i.notes, &d);
+            err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
         if (err == PL_ERR_OK) err = pl_advice_init(&a, &i.q, &lengths, samples, &d);
         if (err == PL_ERR_OK) err = answer(cli, &i, &a, &d);
     }

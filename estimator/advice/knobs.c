@@ -244,7 +244,7 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
 /* What `auto` would be: decided as everywhere, with the job's chunk. */
 static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
     if (!open->budget.known) return PL_ERR_OK;
-    PL_TRY(pl_autolevel_decide(open, pl_autobatch_limit(open->job), NULL, d));
+    PL_TRY(pl_autolevel_decide(open, pl_autobatch_limit(open->job), NULL, NULL, d));
     add_level(a, open->recompute)->automatic = true;
     return PL_ERR_OK;
 }

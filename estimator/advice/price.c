@@ -74,7 +74,7 @@ pl_err pl_price_largest_batch(const struct pl_question *q, uint32_t *out, struct
     first.batch_size = 1;
     PL_TRY(pl_price_of(&first, &one, d)); /* the ceiling of a full fine-tune included */
     if (one.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
-    pl_err err = pl_autobatch_solve(q, PL_BATCH_LIMIT, &search, d);
+    pl_err err = pl_autobatch_solve(q, PL_BATCH_LIMIT, NULL, &search, d);
     *out = search.batch_size;
     pl_autobatch_finish(&search);
     return err;

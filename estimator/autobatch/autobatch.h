@@ -10,9 +10,8 @@ struct pl_autobatch {
     uint32_t batch_size;  /* 0: not even 1 fits */
     uint64_t arena_bytes; /* at batch_size */
     uint64_t next_bytes;  /* at batch_size + 1; 0 when the limit stopped the search */
-    uint32_t plans;       /* made on the way */
-    /* One of those plans, for whoever needs it next: at the job's own batch_size where the limit
-     * allows that one, under `auto` at 1 where not even 1 fits; else {0}. */
+    /* The plan that is needed next: at the job's own batch_size where the limit allows that one,
+     * under `auto` at batch_size, or at 1 where not even 1 fits; else the one that was handed in. */
     struct pl_planned planned;
 };
 
@@ -22,9 +21,10 @@ struct pl_autobatch {
 uint32_t pl_autobatch_limit(const struct pl_job *job);
 
 /* limit: largest batch worth having (rows of the data, global batch); >= 1. The question's own
- * batch_size does not matter. Finish *out in every case. */
-pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl_autobatch *out,
-                          struct pl_diag *d);
+ * batch_size does not matter. made (nullable): a plan that may be one of the search; it is not made
+ * again, and {0} afterwards in any case. Finish *out in every case. */
+pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl_planned *made,
+                          struct pl_autobatch *out, struct pl_diag *d);
 /* Frees the plan; the figures stay. */
 void pl_autobatch_finish(struct pl_autobatch *a);
 

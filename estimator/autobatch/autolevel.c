@@ -28,6 +28,7 @@ struct search {
     struct pl_ladder ladder;
     uint32_t chunk; /* at hand */
     struct choice best;
+    struct pl_planned *plan; /* of the best; NULL: nobody wants it */
     struct pl_diag *d;
 };
 
@@ -43,13 +44,14 @@ static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32
     return trial;
 }
 
-static pl_err plan(const struct search *s, struct end at, bool *fits, double *seconds) {
+/* *out: the plan, where it fits and somebody wants it. */
+static pl_err plan(const struct search *s, struct end at, struct pl_planned *out, bool *fits,
+                   double *seconds) {
     const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
-    struct pl_planned planned;
-    PL_TRY(pl_question_plan(&trial, NULL, &planned, s->d));
-    *fits = planned.plan->arena_bytes <= pl_budget_usable(&s->q->budget);
-    *seconds = pl_program_seconds_per_token(planned.program, &s->speed);
-    pl_planned_finish(&planned);
+    PL_TRY(pl_question_plan(&trial, NULL, out, s->d));
+    *fits = out->plan->arena_bytes <= pl_budget_usable(&s->q->budget);
+    *seconds = pl_program_seconds_per_token(out->program, &s->speed);
+    if (!*fits || !s->plan) pl_planned_finish(out);
     return PL_ERR_OK;
 }
 
@@ -65,12 +67,19 @@ static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size
     return PL_ERR_OK;
 }
 
-static void offer(struct search *s, struct end at, double seconds) {
+/* Takes the plan. */
+static void offer(struct search *s, struct end at, double seconds, struct pl_planned *made) {
     const struct choice c = {at.rung, s->chunk, at.batch_size, seconds};
     const struct choice *b = &s->best;
     bool same = seconds >= b->seconds && seconds <= b->seconds;
     bool simpler = c.rung < b->rung || (c.rung == b->rung && c.chunk < b->chunk);
-    if (!b->batch_size || seconds < b->seconds || (same && simpler)) s->best = c;
+    if (!b->batch_size || seconds < b->seconds || (same && simpler)) {
+        const struct pl_planned before = s->plan ? *s->plan : (struct pl_planned){0};
+        s->best = c;
+        if (s->plan) *s->plan = *made;
+        *made = before;
+    }
+    pl_planned_finish(made);
 }
 
 /* Raises at->batch_size, which need not fit, to the largest that does, up to `high`; only what was
@@ -80,13 +89,17 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     const bool own = s->q->job->batch_size != PL_AUTO; /* that one or none */
     double seconds = 0, found = 0;
     bool fits, galloping = true, any = false;
+    struct pl_planned made = {0}, largest = {0};
+    pl_err err = PL_ERR_OK;
     for (high++; high - low > 1;) { /* `high` does not fit or is more than is wanted */
         struct end next = {at->rung, low + (high - low) / 2};
         if (galloping && step < high - low) next.batch_size = low + step;
         if (own) next.batch_size = high - 1;
-        PL_TRY(plan(s, next, &fits, &seconds));
+        PL_TRY_GOTO(plan(s, next, &made, &fits, &seconds), out);
         any |= fits;
         if (fits) {
+            pl_planned_finish(&largest);
+            largest = made;
             low = next.batch_size;
             found = seconds;
         } else {
@@ -96,21 +109,24 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
         step *= 2;
     }
     at->batch_size = low;
-    if (any) offer(s, *at, found);
-    return PL_ERR_OK;
+    if (any) offer(s, *at, found, &largest);
+out:
+    pl_planned_finish(&largest);
+    return err;
 }
 
 /* Of an end that takes at least `sure` samples, as a lower rung with the same chunk does. What it
  * was left with by a larger chunk has not been offered with this one. */
 static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
     const uint32_t from = at->batch_size > sure ? at->batch_size : sure;
+    struct pl_planned made = {0};
     double seconds;
     bool fits;
     at->batch_size = from;
     PL_TRY(raise_batch(s, at, s->limit));
     if (at->batch_size > from || from == sure) return PL_ERR_OK;
-    PL_TRY(plan(s, *at, &fits, &seconds));
-    if (fits) offer(s, *at, seconds);
+    PL_TRY(plan(s, *at, &made, &fits, &seconds));
+    if (fits) offer(s, *at, seconds, &made);
     return PL_ERR_OK;
 }
 
@@ -260,8 +276,8 @@ static pl_err search_all(struct search *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_text *notes,
-                           struct pl_diag *d) {
+pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_planned *best,
+                           struct pl_text *notes, struct pl_diag *d) {
     const struct pl_job *job = q->job;
     const bool level = pl_question_level(q) == PL_RECOMPUTE_AUTO;
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
@@ -277,6 +293,7 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_text
     struct search s = {.q = &open,
                        .limit = job->batch_size != PL_AUTO ? job->batch_size : limit,
                        .speed = pl_speed_nominal(&q->traits),
+                       .plan = best,
                        .d = d};
     s.limit = (uint32_t)pl_u64_min(s.limit,
                                    pl_u64_max(1, pl_question_most_tokens(q) / job->max_seq_length));

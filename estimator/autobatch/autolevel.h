@@ -13,7 +13,7 @@
  *   A3  what is chosen fits, unless nothing does
  *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset
- * Use: pl_autolevel_decide(&q, limit, &notes, &d); */
+ * Use: pl_autolevel_decide(&q, limit, &planned, &notes, &d); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 
@@ -28,8 +28,10 @@ pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUN
                            struct pl_diag *d);
 /* Does nothing where neither is open. limit: as for pl_autobatch_solve, at most what a step
  * can use. Without a budget the level is `full` and the chunk stays `auto`; where nothing fits both
- * are the smallest. notes (nullable) gets a line for each that was chosen. */
-pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_text *notes,
-                           struct pl_diag *d);
+ * are the smallest. notes (nullable) gets a line for each that was chosen. *best (nullable, {0}
+ * before) gets the plan of the choice, at the micro-batch that was found with it; it stays {0} where
+ * nothing was searched for, and where nothing fits. Finish it in every case. */
+pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_planned *best,
+                           struct pl_text *notes, struct pl_diag *d);
 
 #endif

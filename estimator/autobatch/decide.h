@@ -10,8 +10,8 @@
 
 /* Decides all that is open: pl_autolevel_decide(), then the batch, which is the job's own or the
  * largest that fits and that a step can use; 1 where none fits or no budget is known. limit as for
- * pl_autobatch_solve(). notes (nullable) gets a line for each choice of level and chunk. Finish
- * *search in every case. */
+ * pl_autobatch_solve(). search->planned gets the plan of the decision where one was made. notes
+ * (nullable) gets a line for each choice of level and chunk. Finish *search in every case. */
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
                  struct pl_text *notes, struct pl_diag *d);
 

@@ -224,7 +224,7 @@ START_TEST(the_rows_of_the_job_and_of_auto_are_marked_and_other_mixes_are_worth_
     struct pl_variant open;
     pl_variant_of(&open, ASK(0));
     open.job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
-    ck_assert_int_eq(pl_autolevel_decide(&open.q, PL_BATCH_LIMIT, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_decide(&open.q, PL_BATCH_LIMIT, NULL, NULL, NULL), PL_ERR_OK);
     for (uint32_t i = 0; i < a.n_tradeoffs; i++) {
         const struct pl_tradeoff *t = &a.tradeoffs[i];
         ck_assert_int_eq(t->now, t->recompute == job.gradient_checkpointing);

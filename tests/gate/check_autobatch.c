@@ -34,20 +34,20 @@ START_TEST(one_byte_less_costs_a_sample) {
     pl_test_model("SmolLM2-135M", &m);
     uint32_t want = 1 + (uint32_t)_i * 3;
     struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, want)};
-    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, &a, NULL),
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, NULL, &a, NULL),
                      PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want);
     ck_assert_uint_eq(a.arena_bytes, b.total_bytes);
     ck_assert_uint_gt(a.next_bytes, b.total_bytes);
     b.total_bytes--;
-    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, &a, NULL),
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, NULL, &a, NULL),
                      PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want - 1);
     b.total_bytes += 1 + 4096;
     b.margin_bytes = 4096;
-    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, &a, NULL),
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 1000, NULL, &a, NULL),
                      PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, want);
@@ -64,8 +64,8 @@ START_TEST(the_limit_stops_the_search) {
     pl_test_model("SmolLM2-135M", &m);
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_C(1) << 50};
     for (uint32_t limit = 1; limit < 20; limit++) {
-        ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), limit, &a, NULL),
-                         PL_ERR_OK);
+        ck_assert_int_eq(
+            pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), limit, NULL, &a, NULL), PL_ERR_OK);
         pl_autobatch_finish(&a);
         ck_assert_uint_eq(a.batch_size, limit);
         ck_assert_uint_eq(a.next_bytes, 0);
@@ -83,7 +83,7 @@ START_TEST(lengths_near_the_token_limit_do_not_overflow) {
     pl_test_model("SmolLM2-135M", &m);
     job.max_seq_length = 16777216;
     const struct pl_budget b = {.known = true, .total_bytes = UINT64_MAX};
-    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 65536, &a, NULL),
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 65536, NULL, &a, NULL),
                      PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, INT32_MAX / 16777216);
@@ -102,7 +102,7 @@ START_TEST(a_search_asks_nothing_that_cannot_be_asked) {
     pl_test_model("SmolLM2-135M", &m);
     m.layers = 1;
     job.loss_chunk_tokens = 1;
-    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 65536, &a, NULL),
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 65536, NULL, &a, NULL),
                      PL_ERR_OK);
     pl_autobatch_finish(&a);
     ck_assert_uint_eq(a.batch_size, PL_CHUNKS_MAX / 256);
@@ -137,9 +137,9 @@ END_TEST
 static const struct {
     uint32_t given, fits, limit, best, kept;
 } searches[] = {
-    {0, 5, 1000, 5, 0}, {0, 0, 1000, 0, 1}, {3, 5, 1000, 5, 3},   {1, 5, 1000, 5, 1},
+    {0, 5, 1000, 5, 5}, {0, 0, 1000, 0, 1}, {3, 5, 1000, 5, 3},   {1, 5, 1000, 5, 1},
     {7, 5, 1000, 5, 7}, {6, 5, 1000, 5, 6}, {64, 5, 1000, 5, 64}, {4, 0, 1000, 0, 4},
-    {5, 5, 5, 5, 5},    {0, 9, 4, 4, 0},    {8, 9, 4, 4, 0},      {4, 3, 4, 3, 4},
+    {5, 5, 5, 5, 5},    {0, 9, 4, 4, 4},    {8, 9, 4, 4, 0},      {4, 3, 4, 3, 4},
 };
 
 START_TEST(the_plan_that_is_wanted_next_is_kept) {
@@ -153,7 +153,7 @@ START_TEST(the_plan_that_is_wanted_next_is_kept) {
     if (searches[_i].fits) b.total_bytes = arena_at(&job, &m, searches[_i].fits);
     if (searches[_i].given) job.batch_size = searches[_i].given;
     ck_assert_int_eq(
-        pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), searches[_i].limit, &a, NULL),
+        pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), searches[_i].limit, NULL, &a, NULL),
         PL_ERR_OK);
     ck_assert_uint_eq(a.batch_size, searches[_i].best);
     if (searches[_i].best < searches[_i].limit)
@@ -164,6 +164,54 @@ START_TEST(the_plan_that_is_wanted_next_is_kept) {
         ck_assert_uint_eq(a.planned.program->shape.batch_size, searches[_i].kept);
     else
         ck_assert_ptr_null(a.planned.program);
+    pl_autobatch_finish(&a);
+    pl_job_finish(&job);
+}
+END_TEST
+
+/* A plan that is handed to a search is the search's answer, and not made again. */
+START_TEST(a_plan_that_is_there_is_not_made_again) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_planned made;
+    struct pl_autobatch a;
+    read_job(&job, "full");
+    pl_test_model("SmolLM2-135M", &m);
+    const struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, 5)};
+    if (_i) job.batch_size = 5 * (uint32_t)_i;
+    ck_assert_int_eq(pl_question_plan(PL_ASK(&job, &m, &traits, &b, _i ? 5 * (uint32_t)_i : 5),
+                                      NULL, &made, NULL),
+                     PL_ERR_OK);
+    const struct pl_plan *plan = made.plan;
+    ck_assert_int_eq(pl_autobatch_solve(PL_ASK(&job, &m, &traits, &b, 0), 7, &made, &a, NULL),
+                     PL_ERR_OK);
+    ck_assert_ptr_null(made.plan);
+    ck_assert_uint_eq(a.batch_size, 5);
+    ck_assert_ptr_eq(a.planned.plan, plan);
+    pl_autobatch_finish(&a);
+    pl_job_finish(&job);
+}
+END_TEST
+
+START_TEST(the_plan_of_a_decision_is_handed_on) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_planned p;
+    struct pl_autobatch a;
+    read_job(&job, "full");
+    pl_test_model("SmolLM2-135M", &m);
+    const struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, 5)};
+    job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    if (_i) job.batch_size = 2;
+    struct pl_question *q = PL_ASK(&job, &m, &traits, &b, 0);
+    ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &a, NULL, NULL), PL_ERR_OK);
+    const struct pl_plan *plan = a.planned.plan;
+    ck_assert_int_eq(pl_question_plan(q, &a.planned, &p, NULL), PL_ERR_OK);
+    ck_assert_ptr_nonnull(plan);
+    ck_assert_ptr_eq(p.plan, plan);
+    pl_planned_finish(&p);
     pl_autobatch_finish(&a);
     pl_job_finish(&job);
 }
@@ -212,12 +260,12 @@ START_TEST(a_level_that_was_asked_for_stays) {
     pl_test_model("SmolLM2-135M", &m);
     job.gradient_checkpointing = PL_RECOMPUTE_LIGHT;
     struct pl_question *q = PL_ASK(&job, &m, &traits, &b, 0);
-    ck_assert_int_eq(pl_autolevel_decide(q, 4, &notes, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_decide(q, 4, NULL, &notes, NULL), PL_ERR_OK);
     ck_assert_uint_eq(pl_question_level(q), PL_RECOMPUTE_LIGHT);
     ck_assert_str_eq(pl_text_str(&notes), "");
     job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
     pl_question_open(q, &job, &m);
-    ck_assert_int_eq(pl_autolevel_decide(q, 4, &notes, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_decide(q, 4, NULL, &notes, NULL), PL_ERR_OK);
     ck_assert_uint_eq(pl_question_level(q), PL_RECOMPUTE_NONE);
     ck_assert_ptr_nonnull(strstr(pl_text_str(&notes), "auto is `none`"));
     pl_text_finish(&notes);
@@ -236,6 +284,8 @@ int main(void) {
     tcase_add_test(tc, a_chunk_that_was_decided_grows_with_the_tokens);
     tcase_add_loop_test(tc, the_plan_that_is_wanted_next_is_kept, 0,
                         (int)(sizeof searches / sizeof *searches));
+    tcase_add_loop_test(tc, a_plan_that_is_there_is_not_made_again, 0, 3);
+    tcase_add_loop_test(tc, the_plan_of_a_decision_is_handed_on, 0, 2);
     tcase_add_test(tc, a_plan_is_taken_only_for_its_own_question);
     tcase_add_test(tc, a_level_that_was_asked_for_stays);
     suite_add_tcase(s, tc);

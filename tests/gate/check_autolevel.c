@@ -143,11 +143,11 @@ static struct chosen choose(uint64_t budget) {
     const struct pl_budget b = {.known = true, .total_bytes = budget};
     struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
     struct pl_autobatch search;
-    ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, NULL, NULL, NULL), PL_ERR_OK);
     struct chosen c = {.level = pl_question_level(q), .chunk = pl_question_chunk(q)};
     ck_assert_uint_ne(c.level, PL_RECOMPUTE_AUTO);
     ck_assert_uint_ne(c.chunk, PL_AUTO);
-    ck_assert_int_eq(pl_autobatch_solve(q, MAX_BATCH, &search, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autobatch_solve(q, MAX_BATCH, NULL, &search, NULL), PL_ERR_OK);
     c.batch = job.batch_size == PL_AUTO             ? search.batch_size
               : search.batch_size >= job.batch_size ? job.batch_size
                                                     : 0;
@@ -239,7 +239,7 @@ END_TEST
 START_TEST(without_a_budget_the_level_is_full_and_the_chunk_stays_open) {
     const struct pl_budget b = {0};
     struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
-    ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, NULL, NULL, NULL), PL_ERR_OK);
     ck_assert_uint_eq(pl_question_level(q), PL_RECOMPUTE_FULL);
     ck_assert_uint_eq(pl_question_chunk(q), PL_AUTO);
 }
