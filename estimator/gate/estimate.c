@@ -23,12 +23,11 @@ static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
     return err;
 }
 
-pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
-                        struct pl_diag *d) {
-    *e = (struct pl_estimate){.q = q,
-                              .gradient_accumulation = pl_job_accumulation(q->job, q->batch_size),
-                              .param_count = pl_model_param_count(q->model)};
-    PL_TRY(pl_question_plan(q, made, &e->planned, d));
+/* Everything that follows from e->planned. */
+static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
+    const struct pl_question *q = e->q;
+    e->gradient_accumulation = pl_job_accumulation(q->job, q->batch_size);
+    e->param_count = pl_model_param_count(q->model);
     e->trainable_param_count = pl_gate_trained(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(plan_merged_export(e, d));
@@ -37,8 +36,21 @@ pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, stru
     return pl_gate_remedies(q, e->planned.plan, e->remedies, &e->n_remedies, d);
 }
 
+pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
+                        struct pl_diag *d) {
+    *e = (struct pl_estimate){.q = q};
+    PL_TRY(pl_question_plan(q, made, &e->planned, d));
+    return judge(e, d);
+}
+
+pl_err pl_estimate_init_of(struct pl_estimate *e, const struct pl_question *q,
+                           const struct pl_planned *planned, struct pl_diag *d) {
+    *e = (struct pl_estimate){.q = q, .planned = *planned, .borrows_plan = true};
+    return judge(e, d);
+}
+
 void pl_estimate_finish(struct pl_estimate *e) {
-    pl_planned_finish(&e->planned);
+    if (!e->borrows_plan) pl_planned_finish(&e->planned);
     *e = (struct pl_estimate){0};
 }
 

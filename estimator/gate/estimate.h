@@ -10,6 +10,7 @@
 struct pl_estimate {
     const struct pl_question *q; /* borrowed */
     struct pl_planned planned;
+    bool borrows_plan; /* of pl_estimate_init_of: it is not freed here */
     struct pl_verdict verdict;
     struct pl_remedy remedies[PL_MAX_REMEDIES]; /* when it does not fit */
     uint32_t n_remedies;
@@ -21,6 +22,9 @@ struct pl_estimate {
 /* Plans and judges what was decided. made: as for pl_question_plan. */
 pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
                         struct pl_diag *d);
+/* The same of a plan that the caller keeps, which outlives *e. */
+pl_err pl_estimate_init_of(struct pl_estimate *e, const struct pl_question *q,
+                           const struct pl_planned *planned, struct pl_diag *d);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
 /* "full", "lora", "qlora", "inference" */
