@@ -77,10 +77,8 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
 static pl_err require_weights(const struct pl_job *job, struct pl_diag *d) {
     struct pl_model_ref ref;
     PL_TRY(pl_find_model(job, job->model, NULL, &ref, d));
-    pl_err err = ref.weights_dir
-                     ? pl_save_set_settle(ref.weights_dir, d)
-                     : pl_diag_set(d, PL_ERR_MODEL_WEIGHTS,
-                                   "the weights of `%s` are not on this machine", job->model);
+    pl_err err = ref.weights_dir ? pl_save_set_settle(ref.weights_dir, d)
+                                 : pl_model_not_here(job->model, d);
     pl_model_ref_finish(&ref);
     return err;
 }

@@ -33,9 +33,17 @@ pl_err pl_find_config(const struct pl_job *job, struct pl_text *notes, struct pl
 }
 
 static pl_err no_tokenizer(const struct pl_job *job, struct pl_diag *d) {
-    pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "data of this format needs a tokenizer");
-    pl_diag_hint(d, "set `tokenizer:` to a tokenizer.json%s, or to `byte`",
-                 job->model ? "; the model has none on this machine" : "");
+    struct pl_text fetch = {0};
+    if (job->model) pl_model_add_fetching(job->model, &fetch);
+    if (job->model)
+        pl_diag_set(d, PL_ERR_TOKENIZER_FILE,
+                    "data of this format needs a tokenizer, and `%s` is not on this machine",
+                    job->model);
+    else
+        pl_diag_set(d, PL_ERR_TOKENIZER_FILE, "data of this format needs a tokenizer");
+    pl_diag_hint(d, "%s%sset `tokenizer:` to a tokenizer.json, or to `byte`", pl_text_str(&fetch),
+                 fetch.len ? "; or " : "");
+    pl_text_finish(&fetch);
     return PL_ERR_TOKENIZER_FILE;
 }
 

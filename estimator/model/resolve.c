@@ -158,8 +158,29 @@ static pl_err find_snapshot(const char *repository, enum cached *out, struct pl_
 
 /* --- all three -------------------------------------------------------------------------------- */
 
+void pl_model_add_fetching(const char *name, struct pl_text *out) {
+    const struct pl_known_model *k = strchr(name, '/') ? NULL : pl_catalogue_find(name);
+    const char *id = k ? k->ids[0] : name;
+    if (!strchr(id, '/') || !is_hub_id(id)) return;
+    pl_text_addf(out,
+                 "`hf download %s` fetches the model; a gated model needs its licence accepted on "
+                 "huggingface.co and a token (`hf auth login`) first",
+                 id);
+}
+
+pl_err pl_model_not_here(const char *name, struct pl_diag *d) {
+    struct pl_text fetch = {0};
+    pl_model_add_fetching(name, &fetch);
+    pl_diag_set(d, PL_ERR_MODEL_WEIGHTS, "the weights of `%s` are not on this machine", name);
+    pl_diag_hint(d, "%s; `estimate-vram` and `train --dry-run` need no weights",
+                 fetch.len ? pl_text_str(&fetch) : "give the directory of config.json and weights");
+    pl_text_finish(&fetch);
+    return PL_ERR_MODEL_WEIGHTS;
+}
+
 static pl_err refuse(const char *name, const char *repository, const char *why, struct pl_diag *d) {
-    struct pl_text near = {0};
+    struct pl_text near = {0}, fetch = {0};
+    pl_model_add_fetching(name, &fetch);
     pl_catalogue_nearest(name, &near);
     if (*why)
         pl_diag_set(d, PL_ERR_MODEL_FILE, "the hub cache of `%s` is broken: %s", name, why);
@@ -169,13 +190,17 @@ static pl_err refuse(const char *name, const char *repository, const char *why, 
                     "the catalogue",
                     name, repository ? repository : "hub cache");
     if (*why)
-        pl_diag_hint(d, "download the model again, or give the directory of its config.json");
+        pl_diag_hint(d, "download the model again, or give the directory of its config.json%s%s",
+                     fetch.len ? ": " : "", pl_text_str(&fetch));
     else if (near.len)
-        pl_diag_hint(d, "did you mean %s? `plimsoll models` lists what is built in",
-                     pl_text_str(&near));
+        pl_diag_hint(d, "did you mean %s? `plimsoll models` lists what is built in%s%s",
+                     pl_text_str(&near), fetch.len ? "; " : "", pl_text_str(&fetch));
+    else if (fetch.len)
+        pl_diag_hint(d, "%s; or give a directory with config.json", pl_text_str(&fetch));
     else
         pl_diag_hint(d, "give a directory with config.json; `plimsoll models` lists what is "
                         "built in");
+    pl_text_finish(&fetch);
     pl_text_finish(&near);
     return PL_ERR_MODEL_FILE;
 }

@@ -31,6 +31,12 @@ struct pl_model_ref {
  * one. notes may be NULL. On failure *out is {0}. */
 pl_err pl_model_resolve(const char *name, struct pl_model_ref *out, struct pl_text *notes,
                         struct pl_diag *d);
+/* MODEL_WEIGHTS: the weights of `name` are not on this machine; the hint is the command that
+ * fetches them. */
+pl_err pl_model_not_here(const char *name, struct pl_diag *d);
+/* "`hf download ID` fetches the model ..." for a name of the catalogue or an id of the hub; nothing
+ * for what reads like a path. */
+void pl_model_add_fetching(const char *name, struct pl_text *out);
 void pl_model_ref_finish(struct pl_model_ref *ref); /* leaves {0} */
 
 #endif
