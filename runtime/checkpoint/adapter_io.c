@@ -216,17 +216,29 @@ static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *
     return PL_ERR_OK;
 }
 
+static pl_err find_adapter(struct pl_windows *w, struct pl_weight_files *f,
+                           const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    PL_TRY(read_config(dir, p, d));
+    PL_TRY(pl_windows_add_adapter(w, p, d));
+    PL_TRY(pl_weight_files_open(f, dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
+    PL_TRY(add_base_copy(w, f, p, d));
+    return pl_windows_resolve(w, f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d);
+}
+
+pl_err pl_adapter_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct pl_weight_files f = {0};
+    pl_err err = find_adapter(&w, &f, p, dir, d);
+    pl_weight_files_close(&f);
+    pl_windows_finish(&w);
+    return err;
+}
+
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d) {
     struct pl_windows w = {0};
     struct pl_weight_files f = {0};
-    pl_err err = read_config(dir, io->program, d);
-    if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(pl_windows_add_adapter(&w, io->program, d), out);
-    PL_TRY_GOTO(pl_weight_files_open(&f, dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d), out);
-    PL_TRY_GOTO(add_base_copy(&w, &f, io->program, d), out);
-    PL_TRY_GOTO(pl_windows_resolve(&w, &f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d), out);
-    err = pl_windows_load(&w, io, true, d);
-out:
+    pl_err err = find_adapter(&w, &f, io->program, dir, d);
+    if (err == PL_ERR_OK) err = pl_windows_load(&w, io, true, d);
     pl_weight_files_close(&f);
     pl_windows_finish(&w);
     return err;

@@ -55,6 +55,8 @@ struct pl_run_state {
     char run_id[PL_RUN_ID_TEXT]; /* at random: runs of equal number in one place are told apart */
 };
 
+/* Whether `dir` has weight files at all: model.safetensors, or an index of shards. */
+pl_err pl_model_has_weights(const char *dir, bool *out, struct pl_diag *d);
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
                             struct pl_diag *d); /* C3 */
 /* The same, and that no weight would be rounded on its way into the tensors. */
@@ -74,6 +76,8 @@ pl_err pl_adapter_init(const struct pl_tensor_io *io, uint64_t seed, struct pl_d
 /* r, target_modules, the scale and every name and shape must be those of the program:
  * PL_ERR_CHECKPOINT_MISMATCH names both sides. Names with and without `.default` are read. */
 pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
+/* The same without reading a tensor. */
+pl_err pl_adapter_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d);
 
 /* The files of a model into an outbox, whose manifest counts, for the caller to commit.
  * config_json: text to write as config.json. Files of `source_dir` (nullable) that belong to a

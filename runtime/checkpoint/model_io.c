@@ -56,6 +56,11 @@ static pl_err check_files(const struct pl_program *p, const char *dir, bool exac
     return err;
 }
 
+pl_err pl_model_has_weights(const char *dir, bool *out, struct pl_diag *d) {
+    PL_TRY(pl_dir_holds(dir, SINGLE_FILE, out, d));
+    return *out ? PL_ERR_OK : pl_dir_holds(dir, INDEX_FILE, out, d);
+}
+
 pl_err pl_model_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {
     return check_files(p, dir, false, d);
 }
