@@ -30,6 +30,7 @@ struct data_file {
     struct pl_data_file info;
     char *path; /* owned; info.path is the same */
     int fd;
+    uint64_t content_bytes; /* unpacked; 0: not known */
     struct pl_cache cache; /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
     struct pl_row_shape shape;
@@ -46,7 +47,10 @@ struct pl_data {
     struct pl_data_stats stats;
     struct pl_longest longest; /* longest first */
     struct pl_row_parser parser;
-    const struct pl_model *model; /* borrowed while opening */
+    const struct pl_job *job; /* borrowed while opening, as these three */
+    const struct pl_model *model;
+    struct pl_dataset_list entries; /* items owned, their paths borrowed */
+    const struct pl_data_watch *watch;
     uint64_t max_tokens;
     uint32_t overlength;
     pthread_mutex_t lock; /* of what follows, and of the parser */
@@ -257,6 +261,12 @@ static void end_remarks(struct pl_data *data, struct data_file *f, const struct 
     if (notes) pl_told_keys_note(&r->told, f->path, reader, notes);
 }
 
+static void tell(const struct pl_data *data, const struct data_file *f, uint64_t done) {
+    if (!data->watch) return;
+    const struct pl_data_reading at = {f->path, done, f->content_bytes, f->info.rows};
+    data->watch->reading(data->watch->ctx, &at);
+}
+
 /* Parses and counts every row of the file. */
 static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index *ix,
                         struct pl_diag *d) {
@@ -266,6 +276,7 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
         if (!parse_text(data, f, row->text, row->n, row->ends_file, ix->sample))
             return report(&data->parser.scan, f, row, d);
         PL_TRY(take_row(data, f, row, ix->sample, ix, d));
+        tell(data, f, row->offset + row->n);
         PL_TRY(pl_split_next(&ix->split, &ix->row, &ix->more, d));
     }
     return PL_ERR_OK;
@@ -418,36 +429,38 @@ static pl_err take_shape(const struct pl_job *job, const struct pl_dataset *ds, 
 static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
                         struct pl_diag *d) {
     const char *why;
-    int content = -1;
     f->path = pl_strdup(ds->path);
     if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
     f->fd = pl_open_file(f->path, NULL, &why);
     if (f->fd < 0)
         return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), job->path, ds->line, ds->column,
                           "cannot open %s: %s", f->path, why);
-    PL_TRY(pl_unpack(f->fd, f->path, &content, d));
-    if (content != f->fd) close(f->fd);
-    f->fd = content;
     f->csv = pl_csv_is_named(f->path, pl_unpacked_length(f->path));
     PL_TRY(take_shape(job, ds, f, d));
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
     return PL_ERR_OK;
 }
 
-static pl_err open_all(struct pl_data *data, const struct pl_job *job,
-                       const struct pl_dataset_list *list, struct pl_text *notes,
-                       struct pl_diag *d) {
+static pl_err unpack(struct data_file *f, struct pl_diag *d) {
+    struct stat st;
+    int content = -1;
+    PL_TRY(pl_unpack(f->fd, f->path, &content, d));
+    if (content != f->fd) close(f->fd);
+    f->fd = content;
+    f->content_bytes = fstat(content, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+    return PL_ERR_OK;
+}
+
+static pl_err read_all(struct pl_data *data, struct pl_text *notes, struct pl_diag *d) {
     struct pl_sample s = {0};
     pl_err err = PL_ERR_OK;
-    for (uint32_t i = 0; i < list->n; i++) {
-        data->files[i].fd = data->files[i].cache.fd = -1;
-        data->n_files = i + 1;
-        PL_TRY_GOTO(open_file(job, &list->items[i], &data->files[i], d), out);
+    for (uint32_t i = 0; i < data->n_files; i++) {
+        PL_TRY_GOTO(unpack(&data->files[i], d), out);
         data->files[i].info.first = data->n_rows;
-        PL_TRY_GOTO(index_file(data, job, &data->files[i], &s, notes, d), out);
+        PL_TRY_GOTO(index_file(data, data->job, &data->files[i], &s, notes, d), out);
     }
     if (!data->stats.supervised_tokens)
-        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, list->n ? data->files[0].path : NULL, 0, 0,
+        err = pl_diag_at(d, PL_ERR_DATA_EMPTY, data->n_files ? data->files[0].path : NULL, 0, 0,
                          "nothing to train on: %llu rows without a supervised token, %llu dropped",
                          (unsigned long long)data->stats.unsupervised_rows,
                          (unsigned long long)data->stats.dropped_rows);
@@ -458,34 +471,93 @@ out:
     return err;
 }
 
-pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
-                    const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
-                    struct pl_diag *d) {
-    pl_err err;
-    struct pl_dataset_list files = {0};
-    *out = NULL;
-    PL_TRY(pl_paths_expand(job, list, &files, d));
+/* --- the three stages of opening ------------------------------------------------------------- */
+
+static bool is_for_tokenizer(const struct pl_dataset *entry) {
+    const struct pl_format *f = pl_format_find(entry->format);
+    return entry->columns.name[PL_COLUMN_PROMPT_FORMAT] || (f && pl_format_needs_tokenizer(f));
+}
+
+static pl_err open_tokenizer(struct pl_data *data, struct pl_diag *d) {
+    for (uint32_t i = 0; i < data->entries.n; i++)
+        if (is_for_tokenizer(&data->entries.items[i]))
+            return pl_encoder_open(&data->parser.encoder, data->job, data->model, d);
+    return PL_ERR_OK;
+}
+
+/* Takes the items of *entries. */
+static pl_err begin(const struct pl_job *job, const struct pl_model *m,
+                    struct pl_dataset_list *entries, struct pl_data **out, struct pl_diag *d) {
     struct pl_data *data = pl_calloc(1, sizeof *data);
     if (!data || pthread_mutex_init(&data->lock, NULL) != 0) {
         free(data);
-        pl_paths_finish(&files);
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", files.n);
+        free(entries->items);
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", entries->n);
     }
-    data->files = pl_calloc((size_t)files.n + 1, sizeof *data->files);
-    if (!data->files) {
-        err = pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", files.n);
-        goto out;
-    }
+    data->job = job;
+    data->model = m;
+    data->entries = *entries;
     data->max_tokens = job->max_seq_length;
     data->overlength = job->overlength;
-    data->model = m;
-    PL_TRY_GOTO(open_all(data, job, &files, notes, d), out);
-    *out = data;
-    data = NULL;
-out:
-    pl_paths_finish(&files);
-    pl_data_close(&data);
+    pl_err err = open_tokenizer(data, d);
+    if (err == PL_ERR_OK)
+        *out = data;
+    else
+        pl_data_close(&data);
     return err;
+}
+
+static pl_err open_all(struct pl_data *data, const struct pl_dataset_list *list,
+                       struct pl_diag *d) {
+    data->files = pl_calloc((size_t)list->n + 1, sizeof *data->files);
+    if (!data->files)
+        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for %u data files", list->n);
+    for (uint32_t i = 0; i < list->n; i++) {
+        data->files[i].fd = data->files[i].cache.fd = -1;
+        data->n_files = i + 1;
+        PL_TRY(open_file(data->job, &list->items[i], &data->files[i], d));
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_data_find(struct pl_data *data, struct pl_diag *d) {
+    struct pl_dataset_list files = {0};
+    PL_TRY(pl_paths_expand(data->job, &data->entries, &files, d));
+    pl_err err = open_all(data, &files, d);
+    pl_paths_finish(&files);
+    return err;
+}
+
+pl_err pl_data_read(struct pl_data *data, struct pl_text *notes, const struct pl_data_watch *watch,
+                    struct pl_diag *d) {
+    data->watch = watch;
+    pl_err err = read_all(data, notes, d);
+    data->watch = NULL;
+    return err;
+}
+
+static pl_err open_begun(struct pl_data *begun, struct pl_text *notes, struct pl_data **out,
+                         struct pl_diag *d) {
+    pl_err err = pl_data_find(begun, d);
+    if (err == PL_ERR_OK) err = pl_data_read(begun, notes, NULL, d);
+    if (err == PL_ERR_OK)
+        *out = begun;
+    else
+        pl_data_close(&begun);
+    return err;
+}
+
+pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
+                    const struct pl_dataset_list *list, struct pl_text *notes, struct pl_data **out,
+                    struct pl_diag *d) {
+    struct pl_dataset_list entries = {.items = pl_calloc((size_t)list->n + 1, sizeof *list->items)};
+    struct pl_data *begun = NULL;
+    *out = NULL;
+    if (!entries.items) return pl_host_oom(d, "the list of data files");
+    memcpy(entries.items, list->items, list->n * sizeof *list->items);
+    entries.n = list->n;
+    PL_TRY(begin(job, m, &entries, &begun, d));
+    return open_begun(begun, notes, out, d);
 }
 
 static const struct pl_dataset_list *whole_list(const struct pl_job *job, uint32_t split) {
@@ -493,12 +565,11 @@ static const struct pl_dataset_list *whole_list(const struct pl_job *job, uint32
     return &job->datasets;
 }
 
-pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
-                          struct pl_text *notes, struct pl_data **out, struct pl_diag *d) {
+pl_err pl_data_begin_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
+                           struct pl_data **out, struct pl_diag *d) {
     const struct pl_dataset_list *all = whole_list(job, split);
     bool single = job->dataset && split == PL_SPLIT_TRAIN;
     struct pl_dataset_list list = {.items = pl_calloc((size_t)all->n + 1, sizeof *list.items)};
-    pl_err err = PL_ERR_OK;
     *out = NULL;
     if (!list.items) return pl_host_oom(d, "the list of data files");
     if (single) {
@@ -508,9 +579,17 @@ pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, ui
     for (uint32_t i = 0; i < all->n; i++)
         if (all == &job->eval_datasets || all->items[i].split == split)
             list.items[list.n++] = all->items[i];
-    if (list.n) err = pl_data_open(job, m, &list, notes, out, d);
-    free(list.items); /* the paths are the job's */
-    return err;
+    if (list.n) return begin(job, m, &list, out, d);
+    free(list.items);
+    return PL_ERR_OK;
+}
+
+pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
+                          struct pl_text *notes, struct pl_data **out, struct pl_diag *d) {
+    struct pl_data *begun = NULL;
+    *out = NULL;
+    PL_TRY(pl_data_begin_split(job, m, split, &begun, d));
+    return begun ? open_begun(begun, notes, out, d) : PL_ERR_OK;
 }
 
 void pl_data_close(struct pl_data **data) {
@@ -525,6 +604,7 @@ void pl_data_close(struct pl_data **data) {
     }
     pthread_mutex_destroy(&x->lock);
     pl_row_parser_finish(&x->parser);
+    free(x->entries.items); /* what they name is the job's */
     free(x->files);
     free(x->rows);
     free(x->buf);

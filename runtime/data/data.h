@@ -47,6 +47,17 @@ struct pl_data_file {
     struct pl_data_stats stats;
 };
 
+/* How far a file has been read that is read for the first time. */
+struct pl_data_reading {
+    const char *path;
+    uint64_t done_bytes, bytes; /* of its content, unpacked */
+    uint64_t rows;              /* so far */
+};
+struct pl_data_watch {
+    void (*reading)(void *ctx, const struct pl_data_reading *at); /* after every row */
+    void *ctx;
+};
+
 /* Opens the files of `list` (paths resolved by pl_job_input_path). Rules for length, vocabulary and
  * tokenizer come from job and model. `notes` gets one line per warning. */
 pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
@@ -56,6 +67,15 @@ pl_err pl_data_open(const struct pl_job *job, const struct pl_model *m,
  * `eval_datasets`. *out is NULL when the job names none. */
 pl_err pl_data_open_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
                           struct pl_text *notes, struct pl_data **out, struct pl_diag *d);
+/* The same in three stages, each dearer than the one before; job and model outlive the last. The
+ * tokenizer, where a format that is given needs one; every file, and what its entry says of its
+ * columns; then all rows, those of `format: auto` opening the tokenizer when the first is read. */
+pl_err pl_data_begin_split(const struct pl_job *job, const struct pl_model *m, uint32_t split,
+                           struct pl_data **out, struct pl_diag *d);
+pl_err pl_data_find(struct pl_data *data, struct pl_diag *d);
+/* watch: nullable. */
+pl_err pl_data_read(struct pl_data *data, struct pl_text *notes, const struct pl_data_watch *watch,
+                    struct pl_diag *d);
 void pl_data_close(struct pl_data **data);
 uint32_t pl_data_files(const struct pl_data *data);
 const struct pl_data_file *pl_data_file(const struct pl_data *data, uint32_t i);

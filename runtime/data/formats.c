@@ -140,6 +140,10 @@ const char *pl_format_name(const struct pl_format *f) {
     return f->name;
 }
 
+bool pl_format_needs_tokenizer(const struct pl_format *f) {
+    return f->needs_tokenizer;
+}
+
 const struct pl_format *pl_format_prompted(void) {
     return &prompted;
 }
