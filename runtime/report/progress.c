@@ -188,6 +188,39 @@ void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r) {
     fflush(p->out);
 }
 
+/* The last part of a path, cut to what a line has room for; a name must not drive the terminal. */
+static void print_name(FILE *out, const char *path, size_t room) {
+    const char *slash = strrchr(path, '/');
+    for (const char *s = slash ? slash + 1 : path; *s && room; s++, room--)
+        putc((unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s, out);
+}
+
+#define READING_TEXT 48 /* what the line holds besides the name */
+
+void pl_progress_reading(struct pl_progress *p, const char *path, uint64_t done_bytes,
+                         uint64_t bytes, uint64_t rows) {
+    char n[PL_COUNT_TEXT], share[16] = "";
+    const double now = monotonic_seconds();
+    if (is_silent(p) || p->notes_alone || !p->terminal || now - p->last_drawn < REDRAW_SECONDS)
+        return;
+    const int width = terminal_width(p->out) - 1;
+    p->last_drawn = now;
+    p->reads = true;
+    if (bytes)
+        snprintf(share, sizeof share, "%3.0f %%, ", 100.0 * (double)done_bytes / (double)bytes);
+    fputs("\rtokenising ", p->out);
+    print_name(p->out, path, width > READING_TEXT ? (size_t)(width - READING_TEXT) : 0);
+    fprintf(p->out, ": %s%s rows\033[K", share, pl_count_text(rows, n));
+    fflush(p->out);
+}
+
+void pl_progress_clear(struct pl_progress *p) {
+    if (!p->reads) return;
+    p->reads = false;
+    fputs("\r\033[K", p->out);
+    fflush(p->out);
+}
+
 /* The line is wiped and drawn again by the next step, which then may not be held back. */
 void pl_progress_note(struct pl_progress *p, const char *text) {
     if (is_silent(p)) return;

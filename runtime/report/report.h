@@ -68,11 +68,16 @@ struct pl_progress {
     bool quiet;                 /* neither steps nor notes are shown */
     bool notes_alone;           /* steps are not */
     double started, last_drawn; /* seconds, monotonic */
+    bool reads;                 /* the line shows how far data are read */
     uint64_t first_step;        /* steps done before this process began, for the ETA */
 };
 /* Failures to write are ignored: a run does not end where nothing reads them. {0} is silent. */
 void pl_progress_init(struct pl_progress *p, FILE *out, bool quiet, uint64_t first_step);
 void pl_progress_step(struct pl_progress *p, const struct pl_step_report *r);
+/* How far a data file is read, before the first step: on a terminal alone. bytes 0: not known. */
+void pl_progress_reading(struct pl_progress *p, const char *path, uint64_t done_bytes,
+                         uint64_t bytes, uint64_t rows);
+void pl_progress_clear(struct pl_progress *p);                  /* wipes that line */
 void pl_progress_note(struct pl_progress *p, const char *text); /* a line above the progress line */
 void pl_progress_end(struct pl_progress *p);
 bool pl_colour_wanted(FILE *out); /* terminal, NO_COLOR, FORCE_COLOR, TERM=dumb */

@@ -259,6 +259,43 @@ START_TEST(an_unlimited_budget_is_not_shown) {
 }
 END_TEST
 
+/* Whatever the file is called, and however wide the terminal is. */
+START_TEST(reading_is_one_line_that_is_wiped) {
+    set_width((unsigned short)(20 + 20 * _i));
+    struct pl_progress p = start();
+    pl_progress_reading(&p, "data/a\033]0;name\x7f of some length.jsonl", 250, 1000, 12345);
+    const char *line = drawn();
+    ck_assert_msg(strncmp(line, "\rtokenising ", 12) == 0, "%s", line);
+    ck_assert_ptr_nonnull(strstr(line, ":  25 %, 12,345 rows\033[K"));
+    ck_assert_ptr_null(strstr(line, "\033]"));
+    ck_assert_ptr_null(strstr(line, "data/"));
+    if (_i) ck_assert_uint_lt(columns_of(line), 20 + 20 * (unsigned)_i);
+    pl_progress_reading(&p, "x", 500, 1000, 2); /* at once: not drawn */
+    ck_assert_str_eq(drawn(), "");
+    pl_progress_clear(&p);
+    ck_assert_str_eq(drawn(), "\r\033[K");
+    pl_progress_clear(&p);
+    ck_assert_str_eq(drawn(), "");
+}
+END_TEST
+
+START_TEST(reading_is_shown_on_a_terminal_alone) {
+    struct pl_progress quiet = start(), steps = start(), file;
+    FILE *plain = tmpfile();
+    quiet.quiet = true;
+    steps.notes_alone = true;
+    pl_progress_init(&file, plain, false, 0);
+    struct pl_progress *const silent[] = {&quiet, &steps, &file, &(struct pl_progress){0}};
+    for (int i = 0; i < 4; i++) {
+        pl_progress_reading(silent[i], "x", 1, 2, 3);
+        pl_progress_clear(silent[i]);
+    }
+    ck_assert_str_eq(drawn(), "");
+    ck_assert_int_eq(ftell(plain), 0);
+    fclose(plain);
+}
+END_TEST
+
 static const struct {
     const char *term, *no_color, *force_color;
     bool on_terminal, off_terminal;
@@ -308,6 +345,8 @@ int main(void) {
     tcase_add_test(tc, notes_alone_leave_out_the_line);
     tcase_add_test(tc, a_progress_that_was_never_begun_is_silent);
     tcase_add_test(tc, an_unlimited_budget_is_not_shown);
+    tcase_add_loop_test(tc, reading_is_one_line_that_is_wiped, 0, 5);
+    tcase_add_test(tc, reading_is_shown_on_a_terminal_alone);
     tcase_add_loop_test(tc, colour_follows_the_environment, 0,
                         (int)(sizeof colours / sizeof *colours));
     tcase_add_test(tc, a_dumb_terminal_gets_plain_lines);
