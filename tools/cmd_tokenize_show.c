@@ -33,7 +33,10 @@ static pl_err open_show(const struct pl_cli *cli, struct show *s, struct pl_diag
     PL_TRY(pl_cli_number(cli, PL_FLAG_SHOW, 1, MAX_SAMPLES, true, &wanted, d));
     PL_TRY(pl_job_read_to_train(&s->job, cli->args[0], cli->overrides, cli->n_overrides, &s->notes,
                                 d));
-    PL_TRY(pl_preflight_read_data(&s->data, &s->job, d));
+    struct pl_progress progress;
+    pl_progress_init(&progress, stderr, pl_cli_has(cli, PL_FLAG_QUIET), 0);
+    progress.notes_alone = pl_cli_has(cli, PL_FLAG_NO_PROGRESS);
+    PL_TRY(pl_preflight_read_data(&s->data, &s->job, &progress, d));
     s->wanted = (uint64_t)wanted;
     if (s->wanted > s->data.walk.epoch_rows) s->wanted = s->data.walk.epoch_rows;
     s->colour = pl_cli_colour(cli, stdout);

@@ -140,18 +140,31 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;
 }
 
+/* Before the first step: how far the data are read. */
+static struct pl_progress reading_progress(const struct pl_cli *cli) {
+    struct pl_progress progress;
+    pl_progress_init(&progress, stderr, pl_cli_has(cli, PL_FLAG_QUIET), 0);
+    progress.notes_alone = pl_cli_has(cli, PL_FLAG_NO_PROGRESS);
+    return progress;
+}
+
 static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes) {
     struct pl_diag d = {0};
     struct pl_preflight pf;
+    struct pl_progress progress = reading_progress(cli);
     bool dry = pl_cli_has(cli, PL_FLAG_DRY_RUN), quiet = pl_cli_has(cli, PL_FLAG_QUIET);
+    const struct pl_admission how = {.makes_output = !dry,
+                                     .judges_output = !pl_cli_has(cli, PL_FLAG_PROBE),
+                                     .needs_weights = !dry,
+                                     .progress = &progress};
     int status = 0;
-    pl_err err = pl_preflight_init(&pf, job, &d);
+    pl_err err = pl_preflight_init(&pf, job, &how, &d);
     pl_cli_print_notes(cli, notes);
     pl_cli_print_notes(cli, &pf.notes);
-    bool planned = pf.estimate.planned.plan != NULL;
-    if (planned && !quiet && !(dry && err == PL_ERR_OK)) {
-        pl_err shown = pl_cli_print_estimate(cli, &pf.estimate, stderr, &d);
-        if (err == PL_ERR_OK) err = shown;
+    bool shown = err == PL_ERR_OK || pf.too_large;
+    if (pf.estimate.planned.plan && shown && !quiet && !(dry && err == PL_ERR_OK)) {
+        pl_err said = pl_cli_print_estimate(cli, &pf.estimate, stderr, &d);
+        if (err == PL_ERR_OK) err = said;
         if (err == PL_ERR_OK) err = print_batch(&pf, stderr, &d);
     }
     if (err != PL_ERR_OK)
@@ -184,13 +197,13 @@ int pl_cmd_validate(const struct pl_cli *cli) {
     struct pl_diag d = {.all = &all};
     struct pl_text notes = {0};
     struct pl_preflight pf = {0};
+    struct pl_progress progress = reading_progress(cli);
+    const struct pl_admission how = {
+        .judges_output = true, .needs_weights = true, .progress = &progress};
     int status = 0;
     pl_err err =
         pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
-    if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &d);
-    if (err == PL_ERR_OK) err = pl_preflight_require_weights(&pf, &d);
-    if (err == PL_ERR_OK && pf.model_dir)
-        err = pl_model_check_files(pf.estimate.planned.program, pf.model_dir, &d);
+    if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &how, &d);
     pl_cli_print_notes(cli, &notes);
     pl_cli_print_notes(cli, &pf.notes);
     if (err != PL_ERR_OK) {

@@ -94,8 +94,10 @@ static const struct pl_command commands[] = {
         .summary = "check a configuration with its model and data; start nothing",
         .synopsis = "CONFIG.yaml [key=value ... | --key value ...]",
         .examples = "plimsoll validate run.yaml\n",
-        .text = "Parses the configuration, reads config.json, the headers of the weights and\n"
-                "every row of the data, plans the job and judges it.\n",
+        .text = "Says whatever would keep `train` from starting, from cheap to dear: every error\n"
+                "of the configuration, config.json, the plan and its verdict, output_dir, the\n"
+                "headers of the weights, the checkpoint to resume, the tokenizer, every row of\n"
+                "the data.\n",
         .run = pl_cmd_validate,
         .arg = PL_ARG_FILE,
         .min_args = 1,

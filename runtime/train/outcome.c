@@ -118,7 +118,7 @@ void pl_run_explain_oom(struct pl_run *r) {
     struct pl_question q = r->pf->q;
     q.batch_size = rung->batch_size;
     q.recommended = 0;
-    if (pl_estimate_init(&e, &q, NULL, NULL) == PL_ERR_OK) {
+    if (pl_estimate_init_of(&e, &q, &rung->planned, NULL) == PL_ERR_OK) {
         pl_estimate_text(&e, r->opt->colour, 80, &text);
         pl_oom_checklist(rung->planned.plan, &r->facts, r->device->budget_bytes,
                          r->job_arena.bytes + r->batch_arena.bytes, &text);

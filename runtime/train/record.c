@@ -75,21 +75,38 @@ static pl_err write_kernels(const struct pl_preflight *pf, struct pl_text *out, 
     return PL_ERR_OK;
 }
 
+static pl_err write_weights(const struct pl_preflight *pf, struct pl_text *out, struct pl_diag *d) {
+    (void)d;
+    pl_text_addf(out, "xxh64 %016llx", (unsigned long long)pf->weights_identity);
+    return PL_ERR_OK;
+}
+
+static bool is_planned(const struct pl_preflight *pf) {
+    return pf->estimate.planned.plan != NULL;
+}
+
+static bool is_settled(const struct pl_preflight *pf) {
+    return pf->settled;
+}
+
+static bool knows_weights(const struct pl_preflight *pf) {
+    return pf->weights_known;
+}
+
 #define SAMPLES_ROW "samples_per_step"
-#define WEIGHTS_ROW "base_weights"
 
 static const struct {
     const char *name;
     enum pl_key_class class;
-    /* NULL: the row is added later */
     pl_err (*write)(const struct pl_preflight *pf, struct pl_text *out, struct pl_diag *d);
+    bool (*is_known)(const struct pl_preflight *pf); /* NULL: always */
 } contents[] = {
-    {SAMPLES_ROW, PL_KEY_MEANING, write_samples},
-    {"data", PL_KEY_MEANING, write_data},
-    {"tokenizer_files", PL_KEY_MEANING, write_tokenizer},
-    {"config_json", PL_KEY_MEANING, write_config},
-    {WEIGHTS_ROW, PL_KEY_MEANING, NULL},
-    {"kernels", PL_KEY_MAY_CHANGE, write_kernels},
+    {SAMPLES_ROW, PL_KEY_MEANING, write_samples, is_planned},
+    {"data", PL_KEY_MEANING, write_data, is_settled},
+    {"tokenizer_files", PL_KEY_MEANING, write_tokenizer, is_settled},
+    {"config_json", PL_KEY_MEANING, write_config, NULL},
+    {"base_weights", PL_KEY_MEANING, write_weights, knows_weights},
+    {"kernels", PL_KEY_MAY_CHANGE, write_kernels, NULL},
 };
 #define N_CONTENTS (sizeof contents / sizeof *contents)
 
@@ -112,6 +129,14 @@ static void write_setting(const struct pl_preflight *pf, enum pl_key_id key, str
         pl_job_write_key(job, key, out);
 }
 
+/* Of the keys that are decided by the plan that runs, and by the rows of the data. */
+static bool is_decided(const struct pl_preflight *pf, enum pl_key_id key) {
+    if (pf->settled) return true;
+    if (key == PL_KEY_warmup_steps || key == PL_KEY_warmup_ratio) return false;
+    if (key == PL_KEY_gradient_dtype) return is_planned(pf);
+    return key != PL_KEY_chat_date || pf->job->chat_date;
+}
+
 static pl_err add_row(json_t *record, const char *name, struct pl_text *value, struct pl_diag *d) {
     bool whole =
         !value->failed &&
@@ -125,12 +150,12 @@ static pl_err add_rows(const struct pl_preflight *pf, json_t *record, struct pl_
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
     for (uint32_t i = 0; i < n; i++) {
-        if (pl_key_class(i) == PL_KEY_THIS_START) continue;
+        if (pl_key_class(i) == PL_KEY_THIS_START || !is_decided(pf, i)) continue;
         write_setting(pf, i, value);
         PL_TRY(add_row(record, keys[i].key, value, d));
     }
     for (size_t i = 0; i < N_CONTENTS; i++) {
-        if (!contents[i].write) continue;
+        if (contents[i].is_known && !contents[i].is_known(pf)) continue;
         PL_TRY(contents[i].write(pf, value, d));
         PL_TRY(add_row(record, contents[i].name, value, d));
     }
@@ -150,16 +175,11 @@ pl_err pl_record_make(const struct pl_preflight *pf, json_t **out, struct pl_dia
 }
 
 /* Weights that cannot be read are loading's to report. */
-pl_err pl_record_add_weights(struct pl_preflight *pf, struct pl_diag *d) {
-    struct pl_text value = {0};
-    uint64_t identity;
+pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d) {
     if (!pf->model_dir) return PL_ERR_OK;
-    pl_err err = pl_weights_identity(pf->model_dir, &identity, NULL);
-    if (err != PL_ERR_OK) return err == PL_ERR_HOST_OOM ? no_memory(d) : PL_ERR_OK;
-    pl_text_addf(&value, "xxh64 %016llx", (unsigned long long)identity);
-    err = add_row(pf->record, WEIGHTS_ROW, &value, d);
-    pl_text_finish(&value);
-    return err;
+    pl_err err = pl_weights_identity(pf->model_dir, &pf->weights_identity, NULL);
+    pf->weights_known = err == PL_ERR_OK;
+    return err == PL_ERR_HOST_OOM ? no_memory(d) : PL_ERR_OK;
 }
 
 /* What a version that recorded no job still tells. */
@@ -185,10 +205,6 @@ static bool same_row(const json_t *then, const json_t *now, const char *row) {
 static bool has_value(const json_t *record, const char *row, const char *value) {
     const char *have = pl_record_get(record, row);
     return have && strcmp(have, value) == 0;
-}
-
-bool pl_record_same_weights(const struct pl_preflight *pf) {
-    return same_row(pf->resume_job, pf->record, WEIGHTS_ROW);
 }
 
 /* Two ways to say one thing: a ratio of other steps is the same ratio, and the same steps are the
@@ -234,15 +250,15 @@ static pl_err refuse(const struct pl_preflight *pf, const char *list, struct pl_
     return PL_ERR_CHECKPOINT_MISMATCH;
 }
 
-pl_err pl_record_check_resumed(const struct pl_preflight *pf, struct pl_text *notes,
-                               struct pl_diag *d) {
+pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *record,
+                               struct pl_text *notes, struct pl_diag *d) {
     struct pl_record_differences x;
     const bool force = strcmp(pf->job->resume, "force") == 0;
     if (!pf->resume_path) return PL_ERR_OK;
     json_t *then =
         pf->resume_job ? json_incref(pf->resume_job) : record_of_state(&pf->resume_state);
     if (!then) return no_memory(d);
-    pl_record_compare(then, pf->record, &x);
+    pl_record_compare(then, record, &x);
     pl_err err = PL_ERR_OK;
     if (x.meaning.failed || x.others.failed)
         err = no_memory(d);

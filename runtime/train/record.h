@@ -17,18 +17,17 @@
 
 #include <jansson.h>
 
-/* An object that the caller owns, without the base weights: a refused job reads none.
+/* An object that the caller owns. Until pf->settled the rows that the data decide are left out.
  * PL_ERR_DATA_FILE: a data file cannot be read any more. */
 pl_err pl_record_make(const struct pl_preflight *pf, json_t **out, struct pl_diag *d);
-/* The base weights, into pf->record; nothing where there are none to read. */
-pl_err pl_record_add_weights(struct pl_preflight *pf, struct pl_diag *d);
-/* Whether a checkpoint that is resumed was trained on these. */
-bool pl_record_same_weights(const struct pl_preflight *pf);
-/* pf->record against that of the checkpoint which is resumed, where one is:
+/* Reads what identifies the base weights, for the records that follow; nothing where there are
+ * none. */
+pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d);
+/* `record` against that of the checkpoint which is resumed, where one is:
  * PL_ERR_CHECKPOINT_MISMATCH with the list of what differs in meaning, unless `resume: force`,
  * which makes it a line of `notes`, as what may differ is. */
-pl_err pl_record_check_resumed(const struct pl_preflight *pf, struct pl_text *notes,
-                               struct pl_diag *d);
+pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *record,
+                               struct pl_text *notes, struct pl_diag *d);
 /* The value of one row; NULL: there is none. */
 const char *pl_record_get(const json_t *record, const char *row);
 

@@ -19,7 +19,7 @@
 
 struct pl_rung {
     uint32_t batch_size;
-    struct pl_planned planned;
+    struct pl_planned planned; /* of rung 0 that of the pre-flight, borrowed */
     struct pl_exec exec;
     uint32_t inputs[2][PL_ROLE_TARGETS - PL_ROLE_IDS + 1]; /* ids of batch inputs: step, eval */
     uint32_t norm_ops; /* of the optimizer phase, before the first weight changes */
@@ -105,12 +105,6 @@ pl_err pl_run_check_context(struct pl_run *r, struct pl_diag *d);
 /* Bytes of the whole process: resident on the CPU; on a GPU, of its memory. Remembers the context
  * for the next prediction. */
 void pl_run_measure(struct pl_run *r, struct pl_train_result *out);
-
-/* --- output_dir.c --- */
-/* Makes output_dir and locks it until *lock, -1 before, is closed: two runs would remove each
- * other's files. PL_ERR_IO: another run has it. PL_ERR_CONFIG_CONFLICT: it holds what is not this
- * job's to replace. Gives the run its number and id. */
-pl_err pl_run_take_output_dir(struct pl_run *r, int *lock, struct pl_diag *d);
 
 /* --- step.c --- */
 struct pl_step_result {

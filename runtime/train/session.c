@@ -94,15 +94,25 @@ static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
 }
 
 /* P4 in use: every rung must leave the job arena as it is. */
-static pl_err add_rung(struct pl_run *r, uint32_t batch_size, struct pl_diag *d) {
-    struct pl_rung *rung = &r->rungs[r->n_rungs++];
-    rung->batch_size = batch_size;
+static pl_err plan_smaller(struct pl_run *r, struct pl_rung *rung, struct pl_diag *d) {
     struct pl_job_shape shape = r->pf->estimate.planned.program->shape;
-    shape.batch_size = batch_size;
+    shape.batch_size = rung->batch_size;
     PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &r->pf->model, &r->pf->q.traits, d));
-    PL_TRY(pl_plan_check(rung->planned.plan, d));
     if (!same_job_arenas(rung->planned.plan, r->pf->estimate.planned.plan))
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");
+    return PL_ERR_OK;
+}
+
+/* The first rung is the plan that was judged (T5). */
+static pl_err add_rung(struct pl_run *r, uint32_t batch_size, struct pl_diag *d) {
+    const bool first = r->n_rungs == 0;
+    struct pl_rung *rung = &r->rungs[r->n_rungs++];
+    rung->batch_size = batch_size;
+    if (first)
+        rung->planned = r->pf->estimate.planned;
+    else
+        PL_TRY(plan_smaller(r, rung, d));
+    PL_TRY(pl_plan_check(rung->planned.plan, d));
     find_inputs(rung);
     PL_TRY(pl_exec_init(&rung->exec, rung->planned.plan, r->device, d));
     if (r->host_device) rung->exec.host = r->host_device;
@@ -146,7 +156,9 @@ static void init_counters(struct pl_run *r) {
                                      .loss_chunk_tokens = r->job->loss_chunk_tokens,
                                      .epoch_rows = pf->walk.epoch_rows,
                                      .chat_day = chat_day(r->job),
-                                     .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0};
+                                     .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0,
+                                     .run_number = pf->run.run_number};
+    memcpy(r->state.run_id, pf->run.run_id, sizeof r->state.run_id);
     pl_oom_init(&r->oom, r->job->oom_recovery, r->job->oom_max_retries, r->job->batch_size,
                 pf->global_batch);
 }
@@ -199,7 +211,6 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     *r = (struct pl_run){.pf = pf, .job = pf->job, .opt = opt, .started = pl_run_clock()};
     init_counters(r);
     uint64_t config_bytes;
-    PL_TRY(pl_preflight_require_weights(pf, d));
     PL_TRY(pl_model_read_text(pf->config_path, &r->config_json, &config_bytes, d));
     PL_TRY(open_device(r, d));
     PL_TRY(open_host_device(r, d));
@@ -219,7 +230,7 @@ void pl_run_close(struct pl_run *r) {
     pl_checkpoint_set_fault(NULL);
     for (uint32_t i = 0; i < r->n_rungs; i++) {
         pl_exec_finish(&r->rungs[i].exec);
-        pl_planned_finish(&r->rungs[i].planned);
+        if (i > 0) pl_planned_finish(&r->rungs[i].planned);
     }
     if (r->device) pl_run_release_arenas(r);
     pl_device_close(&r->host_device);

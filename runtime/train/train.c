@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool wants(const struct pl_job *job, const char *what) {
     for (uint32_t i = 0; i < job->report_to.n; i++)
@@ -286,10 +285,8 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
                 struct pl_train_result *out, struct pl_diag *d) {
     struct pl_run run;
-    int lock = -1; /* on output_dir, up to the end */
     *out = (struct pl_train_result){0};
     pl_err err = pl_run_open(&run, pf, opt, d);
-    if (err == PL_ERR_OK) err = pl_run_take_output_dir(&run, &lock, d);
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&run);
@@ -298,6 +295,5 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
         err = save_merged(pf, opt, d);
         if (err == PL_ERR_INTERRUPTED) out->stopped_by = (int)*opt->stop;
     }
-    if (lock >= 0) close(lock);
     return err;
 }

@@ -50,7 +50,7 @@ static void set_up(void) {
              "batch_size: 1\ndevice: cpu\nthreads: 1\noutput_dir: %s/out\n",
              fuzz_dir(), fuzz_dir(), fuzz_dir());
     FUZZ_CHECK(pl_job_read(&job, text_file("run.yaml", yaml), NULL, 0, NULL, &d) == PL_ERR_OK);
-    FUZZ_CHECK(pl_preflight_init(&pf, &job, &d) == PL_ERR_OK);
+    FUZZ_CHECK(pl_preflight_init(&pf, &job, &(struct pl_admission){0}, &d) == PL_ERR_OK);
     const char *path = text_file(FILE_NAME, "");
     pl_speed_remember(&pf, &measured);
     own = first_entry(path);

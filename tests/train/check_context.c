@@ -219,7 +219,7 @@ static pl_err preflight(const char *more) {
     ck_assert_msg(pl_job_read(&job, in_dir(dir, "run.yaml"), overrides, 1, NULL, &diag) ==
                       PL_ERR_OK,
                   "%s", diag.message);
-    return pl_preflight_init(&pf, &job, &diag);
+    return pl_preflight_init(&pf, &job, &(struct pl_admission){0}, &diag);
 }
 
 static pl_err train(void) {

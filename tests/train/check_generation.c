@@ -176,7 +176,8 @@ static void evaluate(const int32_t *ids, uint64_t n, float *logits) {
                      (unsigned long long)n, dir));
     ck_assert_msg(pl_job_read(&job, in_dir(dir, "run.yaml"), NULL, 0, NULL, &d) == PL_ERR_OK, "%s",
                   d.message);
-    ck_assert_msg(pl_preflight_init(&pf, &job, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_msg(pl_preflight_init(&pf, &job, &(struct pl_admission){0}, &d) == PL_ERR_OK, "%s",
+                  d.message);
     ck_assert_msg(pl_run_open(&run, &pf, &opt, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_msg(pl_run_reserve(&run, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_msg(pl_run_load(&run, &d) == PL_ERR_OK, "%s", d.message);
