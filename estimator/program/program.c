@@ -3,7 +3,6 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
-#include "estimator/program/build/merge_program.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -130,11 +129,5 @@ uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_
             (role > PL_ROLE_CODES || role == PL_ROLE_NONE || t->slot == slot))
             return i;
     }
-    return PL_NONE;
-}
-
-uint32_t pl_program_find_merge(const struct pl_program *p, enum pl_role role, uint32_t row) {
-    for (uint32_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].role == role && p->tensors[i].row == row) return i;
     return PL_NONE;
 }

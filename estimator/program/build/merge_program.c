@@ -98,3 +98,9 @@ void pl_build_adapter_export(struct pl_builder *b) {
     passing(b, largest);
     finish(b);
 }
+
+uint32_t pl_program_find_merge(const struct pl_program *p, enum pl_role role, uint32_t row) {
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].role == role && p->tensors[i].row == row) return i;
+    return PL_NONE;
+}
