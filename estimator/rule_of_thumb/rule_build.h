@@ -5,7 +5,8 @@
 #ifndef PL_ESTIMATOR_RULE_OF_THUMB_RULE_BUILD_H
 #define PL_ESTIMATOR_RULE_OF_THUMB_RULE_BUILD_H
 
-#include "estimator/rule_of_thumb/rule_tables.h"
+#include "estimator/base/diag.h"
+#include "estimator/rule_of_thumb/rule_cells.h"
 
 void pl_rule_columns(struct pl_rule_table *t, const char *const *names, uint32_t n);
 /* The cells of the next row. The tables are constants of this room, so a full one is a defect. */

@@ -1,11 +1,9 @@
 /* rule_tables.c - the list of tables; a table as text and as JSON. */
-#include "estimator/rule_of_thumb/rule_build.h"
+#include "estimator/rule_of_thumb/rule_tables.h"
 
 #include "estimator/base/json_tree.h"
+#include "estimator/rule_of_thumb/rule_build.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static const struct pl_rule_table_info list[] = {
@@ -50,32 +48,6 @@ const struct pl_rule_table_info *pl_rule_table_find(const char *name) {
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strcmp(list[i].name, name) == 0) return &list[i];
     return NULL;
-}
-
-/* --- filling --------------------------------------------------------------------------------- */
-
-void pl_rule_columns(struct pl_rule_table *t, const char *const *names, uint32_t n) {
-    assert(n <= PL_RULE_MAX_COLUMNS);
-    memcpy(t->columns, names, n * sizeof *names);
-    t->n_columns = n;
-}
-
-struct pl_rule_cell *pl_rule_row(struct pl_rule_table *t) {
-    assert(t->n_rows < PL_RULE_MAX_ROWS);
-    return t->cells[t->n_rows++];
-}
-
-void pl_rule_number(struct pl_rule_cell *c, double v, int decimals) {
-    c->is_number = true;
-    c->number = v;
-    snprintf(c->text, sizeof c->text, "%.*f", decimals, v);
-}
-
-void pl_rule_words(struct pl_rule_cell *c, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(c->text, sizeof c->text, fmt, ap);
-    va_end(ap);
 }
 
 void pl_rule_table_fill(const struct pl_rule_table_info *info, const struct pl_rule_inputs *in,

@@ -1,6 +1,6 @@
 /* rule_tables.h - the tables that people plan by, each computed for the inputs at hand.
  *
- * In: struct pl_rule_inputs.  Out: a table of named columns, as text or JSON.  Needs: rule.h.
+ * In: struct pl_rule_inputs.  Out: a table of named columns, as text or JSON.  Needs: rule_cells.h.
  *   B1  a column called document_... repeats what was published, whatever the inputs; every other
  *       number is computed from them
  *   B2  the cells of a row stand in the order of the columns, and a row has all of them
@@ -10,32 +10,8 @@
 #define PL_ESTIMATOR_RULE_OF_THUMB_RULE_TABLES_H
 
 #include "estimator/base/text.h"
-#include "estimator/rule_of_thumb/rule.h"
+#include "estimator/rule_of_thumb/rule_cells.h"
 
-#define PL_RULE_MAX_ROWS    16
-#define PL_RULE_MAX_COLUMNS 8
-#define PL_RULE_CELL        200
-
-struct pl_rule_cell {
-    bool is_number;
-    double number;
-    char text[PL_RULE_CELL]; /* of a number: as it is shown */
-};
-
-struct pl_rule_table {
-    const struct pl_rule_table_info *info;
-    const char *columns[PL_RULE_MAX_COLUMNS]; /* snake_case, the keys of the JSON rows */
-    struct pl_rule_cell cells[PL_RULE_MAX_ROWS][PL_RULE_MAX_COLUMNS];
-    uint32_t n_columns, n_rows;
-};
-
-struct pl_rule_table_info {
-    const char *name, *title;
-    const char *note; /* one line, or "" */
-    bool qlora;       /* about nf4 weights with LoRA unless asked otherwise; else 16-bit weights */
-    bool card;        /* compares with a card: one of 15 GB unless asked otherwise */
-    void (*fill)(const struct pl_rule_inputs *in, struct pl_rule_table *t);
-};
 const struct pl_rule_table_info *pl_rule_table_list(size_t *n);
 const struct pl_rule_table_info *pl_rule_table_find(const char *name); /* NULL: none */
 

@@ -1,5 +1,6 @@
 /* rule_words.c - the tables that are words: mistakes, the checklist, published samples. */
 #include "estimator/rule_of_thumb/rule_build.h"
+#include "estimator/rule_of_thumb/rule_tables.h"
 
 #define COLUMNS(t, ...)                                                                            \
     do {                                                                                           \
