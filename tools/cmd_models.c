@@ -5,6 +5,9 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "estimator/model/catalogue.h"
+#include "estimator/model/model.h"
+
+#include <string.h>
 
 static json_t *ids_json(const struct pl_known_model *k) {
     json_t *list = json_array();
@@ -42,11 +45,12 @@ int pl_cmd_models(const struct pl_cli *cli) {
                "hidden", "vocab", "Hugging Face id");
     for (size_t i = 0; i < n && err == PL_ERR_OK; i++) {
         struct pl_model m;
-        err = pl_catalogue_read(&known[i], &m, &d);
+        const struct pl_known_model *k = &known[i];
+        err = pl_model_parse(k->name, k->config, strlen(k->config), &m, &d);
         if (err != PL_ERR_OK) break;
         if (!as_json)
-            print_model(&known[i], &m);
-        else if (json_array_append_new(list, model_json(&known[i], &m)) != 0)
+            print_model(k, &m);
+        else if (json_array_append_new(list, model_json(k, &m)) != 0)
             err = pl_host_oom(&d, "the JSON answer");
     }
     if (err == PL_ERR_OK && as_json)

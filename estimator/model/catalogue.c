@@ -404,10 +404,6 @@ const struct pl_known_model *pl_catalogue_table(size_t *n) {
     return known;
 }
 
-pl_err pl_catalogue_read(const struct pl_known_model *k, struct pl_model *out, struct pl_diag *d) {
-    return pl_model_parse(k->name, k->config, strlen(k->config), out, d);
-}
-
 /* Every word that pl_catalogue_find() takes but whole ids, each once. */
 static size_t all_names(const char **out) {
     size_t n = 0;

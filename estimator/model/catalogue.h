@@ -1,6 +1,6 @@
 /* catalogue.h - public models that are known without a download: names and config.json.
  *
- * In: a name or a Hugging Face id.  Out: a row of the table.  Needs: base, model.h.
+ * In: a name or a Hugging Face id.  Out: a row of the table.  Needs: base.
  *   C1  a row holds the config.json of the published model, read by the same reader as a file: no
  *       size is kept beside it
  *   C2  ids are compared whole, letter case aside: a repository of another owner may hold another
@@ -14,7 +14,6 @@
 #define PL_ESTIMATOR_MODEL_CATALOGUE_H
 
 #include "estimator/base/text.h"
-#include "estimator/model/model.h"
 
 #include <stddef.h>
 
@@ -29,8 +28,6 @@ struct pl_known_model {
 /* By name, by id, or by the part of an id behind its slash; NULL = unknown. */
 const struct pl_known_model *pl_catalogue_find(const char *name);
 const struct pl_known_model *pl_catalogue_table(size_t *n);
-pl_err pl_catalogue_read(const struct pl_known_model *known, struct pl_model *out,
-                         struct pl_diag *d);
 /* Appends the names most like `name`, at most three, as "A, B or C"; nothing when none is near. */
 void pl_catalogue_nearest(const char *name, struct pl_text *out);
 

@@ -8,8 +8,8 @@
 #ifndef PL_ESTIMATOR_MODEL_FAMILIES_H
 #define PL_ESTIMATOR_MODEL_FAMILIES_H
 
+#include "estimator/model/architecture.h"
 #include "estimator/model/hf_json.h"
-#include "estimator/model/model.h"
 
 /* Limits that keep every product of sizes below 2^63 (M2), and programs from being endless where a
  * matrix is worked through in windows of its rows: widths 2^20, layers 2^12, vocab 2^24. */

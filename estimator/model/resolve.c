@@ -4,6 +4,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
+#include "estimator/model/model.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,0 +1,100 @@
+/* architecture.h - the facts of a decoder that decide its arithmetic and its sizes.
+ *
+ * Out: struct pl_model.  Needs: nothing. model.h reads it from a config.json. */
+#ifndef PL_ESTIMATOR_MODEL_ARCHITECTURE_H
+#define PL_ESTIMATOR_MODEL_ARCHITECTURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Enumerators and rows (families.c) that a test adds, to see what a family takes. */
+#ifndef PL_FAMILIES_OF_A_TEST
+#define PL_FAMILIES_OF_A_TEST
+#define PL_FAMILY_ROWS_OF_A_TEST
+#endif
+
+enum pl_family {
+    PL_FAMILY_LLAMA,
+    PL_FAMILY_QWEN2,
+    PL_FAMILY_QWEN3,
+    PL_FAMILY_MISTRAL,
+    PL_FAMILY_PHI3,
+    PL_FAMILY_SMOLLM3,
+    PL_FAMILY_MINISTRAL3,
+    PL_FAMILY_GEMMA3,
+    PL_FAMILIES_OF_A_TEST PL_FAMILY_COUNT
+};
+const char *pl_family_name(enum pl_family f); /* "qwen2", the model_type of config.json */
+
+enum pl_rope_type {
+    PL_ROPE_DEFAULT,
+    PL_ROPE_LINEAR,
+    PL_ROPE_LLAMA3,
+    PL_ROPE_YARN,
+    PL_ROPE_DYNAMIC,
+    PL_ROPE_LONGROPE
+};
+
+/* Files of bitsandbytes hold 4-bit codes in place of a decoder's matrices. */
+enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
+
+#define PL_MODEL_MAX_LAYERS 4096
+#define PL_MODEL_MAX_EOS    8
+#define PL_ROPE_MAX_PAIRS   256
+#define PL_MODEL_MAX_ROPES  2
+
+struct pl_rope {
+    enum pl_rope_type type;
+    double theta;
+    uint32_t dim; /* rotated dimensions of a head, even, <= head_dim */
+    double factor, low_freq_factor, high_freq_factor;
+    uint32_t original_max_positions; /* dynamic, longrope: what is longer turns otherwise */
+    double attention_factor;         /* multiplies cos and sin; 1 but for yarn and longrope */
+    double query_growth;        /* ministral3: queries at t times 1 + it * ln(1 + t / original) */
+    double ramp_low, ramp_high; /* yarn: pairs up to low are kept, from high on stretched */
+    /* longrope, dim/2 each */
+    double short_factor[PL_ROPE_MAX_PAIRS], long_factor[PL_ROPE_MAX_PAIRS];
+};
+
+/* Sequences longer than original_max_positions have frequencies of their own. */
+static inline bool pl_rope_follows_length(const struct pl_rope *r) {
+    return r->type == PL_ROPE_DYNAMIC || r->type == PL_ROPE_LONGROPE;
+}
+
+/* Whether queries up to this length have a table of their own: within the original length they are
+ * turned as keys are. */
+static inline bool pl_rope_grows_queries(const struct pl_rope *r, uint64_t longest) {
+    return r->query_growth > 0 && longest > r->original_max_positions;
+}
+
+/* A layer of the decoder, as far as layers of one model differ. */
+struct pl_layer {
+    uint32_t window; /* positions seen, own one included; 0 = all */
+    uint8_t rope;    /* which of the model's, or PL_NO_ROPE */
+};
+#define PL_NO_ROPE UINT8_MAX /* no positions (smollm3) */
+
+struct pl_model {
+    enum pl_family family;
+    uint64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab, max_positions;
+    double rms_eps, initializer_range;
+    bool tied;                       /* lm_head shares the embedding */
+    bool qkv_bias, o_bias, mlp_bias; /* biases on q,k,v / o / gate,up,down */
+    bool qk_norm;                    /* RMSNorm over head_dim on q and k before RoPE (qwen3) */
+    bool post_norms;                 /* RMSNorm on what attention and MLP add, too (gemma3) */
+    bool unit_offset;                /* norms multiply by 1 + w (gemma3) */
+    bool gelu;                       /* of the MLP's gate; else SiLU */
+    double score_scale;              /* of queries times keys */
+    double embed_scale;              /* of what the embedding gives */
+    struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* `layers` of them */
+    struct pl_rope rope[PL_MODEL_MAX_ROPES];
+    uint32_t n_ropes;
+    int64_t bos, pad; /* -1 = none */
+    int64_t eos[PL_MODEL_MAX_EOS];
+    uint32_t n_eos;
+    char torch_dtype[16];       /* as the file says; "" = silent */
+    enum pl_weight_codes codes; /* of the decoder's matrices in the files */
+    bool nested_codes;          /* their absmax are codes too: double quantisation */
+};
+
+#endif
