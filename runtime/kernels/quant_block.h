@@ -5,7 +5,7 @@
 #ifndef PL_RUNTIME_KERNELS_QUANT_BLOCK_H
 #define PL_RUNTIME_KERNELS_QUANT_BLOCK_H
 
-#include "runtime/kernels/quant.h"
+#include "runtime/kernels/quant_coder.h"
 
 /* out[n]: the greater of the two halves of in[2n]. */
 static inline void pl_quant_block_halve(const float *restrict in, float *restrict out, int n) {

@@ -5,6 +5,7 @@
 #include "runtime/kernels/cpu/simd.h"
 
 #include "runtime/kernels/cpu/values.h"
+#include "runtime/kernels/quant.h"
 #include "runtime/kernels/quant_block.h"
 #include "runtime/kernels/quant_call.h"
 
