@@ -43,17 +43,6 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     return err;
 }
 
-static const struct pl_arena *arena_of(const struct pl_exec *e, const struct pl_tensor *t) {
-    bool job = t->scope == PL_SCOPE_JOB;
-    if (t->place == PL_PLACE_DEVICE) return job ? &e->job : &e->batch_arena;
-    return job ? &e->host_arenas.job[t->place] : &e->host_arenas.batch[t->place];
-}
-
-void *pl_exec_address(const struct pl_exec *e, uint32_t tensor) {
-    const struct pl_arena *a = arena_of(e, &e->plan->program->tensors[tensor]);
-    return (char *)a->base + e->plan->places[tensor].offset;
-}
-
 void *pl_exec_lend(struct pl_exec *e, uint32_t tensor) {
     pl_poison_open(e, tensor);
     return pl_exec_address(e, tensor);
@@ -110,7 +99,7 @@ static pl_err check_bounds(const struct pl_exec *e, struct pl_diag *d) {
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         uint64_t end = e->plan->places[i].offset + t->bytes;
-        if (end <= arena_of(e, t)->bytes) continue;
+        if (end <= pl_exec_arena(e, t)->bytes) continue;
         char name[96];
         pl_tensor_name(p, i, name);
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "tensor %s ends outside its arena", name);
@@ -256,6 +245,11 @@ pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag
 pl_err pl_exec_run_phase(struct pl_exec *e, enum pl_phase phase, struct pl_diag *d) {
     const struct pl_phase_range *r = &e->plan->program->phases[phase];
     return pl_exec_run(e, r->first_op, r->n_ops, d);
+}
+
+void pl_exec_forget(struct pl_exec *e) {
+    pl_poison_lift(e);
+    pl_exec_forget_graphs(e);
 }
 
 void pl_exec_finish(struct pl_exec *e) {

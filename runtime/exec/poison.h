@@ -2,7 +2,7 @@
  *
  * In: a plan's lifetimes and the batch arenas of a bound executor.  Out: a read or a write outside
  * the life of a tensor, or in the padding between tensors, ends the program with a report.
- * Needs: exec. Private to exec.
+ * Needs: executor.h. Private to exec.
  *   Z1  a tensor's bytes are open from its first op, or from pl_exec_lend() before that, until the
  *       next op after its last one begins: what a phase leaves can be read until then
  *   Z2  everything else of the batch arenas is poisoned while ops run
@@ -16,7 +16,7 @@
 #ifndef PL_RUNTIME_EXEC_POISON_H
 #define PL_RUNTIME_EXEC_POISON_H
 
-#include "runtime/exec/exec.h"
+#include "runtime/exec/executor.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define PL_POISONS 1

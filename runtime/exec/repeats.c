@@ -1,8 +1,6 @@
 /* repeats.c - see repeats.h. */
 #include "runtime/exec/repeats.h"
 
-#include "runtime/exec/poison.h"
-
 #include <string.h>
 
 /* Fewer launches than this are not worth a graph. */
@@ -60,7 +58,7 @@ static void make_room(struct pl_exec *e) {
 
 static void stop(struct pl_exec *e, const char *why) {
     e->device->graphs.off = why;
-    pl_exec_forget(e);
+    pl_exec_forget_graphs(e);
 }
 
 /* Nothing has run when this returns; s->graph says whether there is something to replay. */
@@ -100,8 +98,7 @@ pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run
     return PL_ERR_OK;
 }
 
-void pl_exec_forget(struct pl_exec *e) {
-    pl_poison_lift(e);
+void pl_exec_forget_graphs(struct pl_exec *e) {
     for (int i = 0; i < PL_EXEC_SHAPES; i++)
         if (e->shapes[i].graph) e->device->ops->forget(e->device, &e->shapes[i].graph);
     memset(e->shapes, 0, sizeof e->shapes);

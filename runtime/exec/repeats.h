@@ -13,11 +13,13 @@
 #ifndef PL_RUNTIME_EXEC_REPEATS_H
 #define PL_RUNTIME_EXEC_REPEATS_H
 
-#include "runtime/exec/exec.h"
+#include "runtime/exec/executor.h"
 
 /* Runs ops [first, first + n) through `run`, or replays them. */
 typedef pl_err (*pl_exec_run_fn)(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d);
 pl_err pl_exec_replay(struct pl_exec *e, uint32_t first, uint32_t n, pl_exec_run_fn run,
                       struct pl_diag *d);
+/* Drops what was written down, and its memory. */
+void pl_exec_forget_graphs(struct pl_exec *e);
 
 #endif

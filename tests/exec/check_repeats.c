@@ -1,6 +1,7 @@
 /* check_repeats.c - which ranges of ops are written down, which are replayed, and when neither is;
  * on a device that only takes notes. */
 #include "runtime/exec/repeats.h"
+#include "runtime/exec/exec.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,0 +1,60 @@
+/* executor.h - what an executor holds: a plan, its arenas, and the views that ops are called with.
+ *
+ * Out: struct pl_exec, which exec.h makes, binds and runs.  Needs: plan, device. */
+#ifndef PL_RUNTIME_EXEC_EXECUTOR_H
+#define PL_RUNTIME_EXEC_EXECUTOR_H
+
+#include "estimator/plan/plan.h"
+#include "runtime/device/device.h"
+
+struct pl_exec_patch; /* a view whose row count follows the batch */
+struct pl_poison;     /* private: poison.h */
+
+struct pl_host_arenas { /* by memory; the row of the device stays {0} */
+    struct pl_arena job[PL_PLACE_COUNT], batch[PL_PLACE_COUNT];
+};
+
+struct pl_op_time { /* what the runs of an op took, together; of ops that run as one, the first */
+    double seconds;
+    uint64_t runs;
+};
+
+/* A range of ops and what its grids and products follow from: repeats.h. */
+struct pl_exec_shape {
+    uint32_t first_op, n_ops; /* n_ops 0 = an entry that is free */
+    uint64_t n_tokens, n_seqs, n_targets;
+    bool opens_step;        /* its micro-batch is the first of the step */
+    bool refused;           /* it cannot be replayed, or its graph would be too large */
+    uint64_t used;          /* pl_exec.clock at the last run */
+    struct pl_graph *graph; /* NULL = none yet */
+};
+#define PL_EXEC_SHAPES     32
+#define PL_EXEC_GRAPHS     8
+#define PL_EXEC_RECORDINGS 32
+
+struct pl_exec {
+    const struct pl_plan *plan;        /* borrowed */
+    struct pl_device *device;          /* borrowed */
+    struct pl_device *host;            /* borrowed; runs the host's ops; the device unless set */
+    struct pl_host_arenas host_arenas; /* set before binding; {0} where the plan has none */
+    bool pending; /* the device may still be working on what a host's op needs */
+    struct pl_arena job, batch_arena;
+    struct pl_batch batch; /* facts of the micro-batch at hand: pl_exec_describe() */
+    struct pl_call *calls; /* [n_ops] */
+    struct pl_exec_patch *patches;
+    uint32_t n_patches;
+    uint64_t cut_tokens, cut_targets; /* row counts the views are cut to */
+    uint64_t ops_run;
+    struct pl_op_time *times; /* [n_ops], borrowed, added to; NULL: no clock is read */
+    struct pl_exec_shape shapes[PL_EXEC_SHAPES];
+    uint64_t clock;           /* runs that might have been replayed */
+    uint32_t recordings;      /* since the binding */
+    struct pl_poison *poison; /* NULL without AddressSanitizer, and on other devices than the CPU */
+};
+
+/* The arena that a tensor lies in. */
+const struct pl_arena *pl_exec_arena(const struct pl_exec *e, const struct pl_tensor *t);
+/* Address of a tensor in its memory. */
+void *pl_exec_address(const struct pl_exec *e, uint32_t tensor);
+
+#endif
