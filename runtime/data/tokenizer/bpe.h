@@ -10,6 +10,7 @@
 #ifndef PL_RUNTIME_DATA_TOKENIZER_BPE_H
 #define PL_RUNTIME_DATA_TOKENIZER_BPE_H
 
+#include "estimator/base/diag.h"
 #include "runtime/data/tokenizer/span.h"
 #include "runtime/data/tokenizer/token_list.h"
 #include "runtime/data/tokenizer/vocab.h"

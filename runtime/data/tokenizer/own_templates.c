@@ -1,4 +1,5 @@
 /* own_templates.c - the chat templates that come with a tokenizer. */
+#include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 #include "estimator/base/alloc.h"
 

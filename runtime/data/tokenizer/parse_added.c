@@ -2,6 +2,7 @@
 #include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/byte_chars.h"
 #include "runtime/data/tokenizer/json_fields.h"
+#include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 #include "runtime/data/tokenizer/utf8.h"
 

@@ -1,10 +1,19 @@
-/* token_list.h - adding to the list of tokens that encoding fills.
+/* token_list.h - the list of tokens that encoding fills.
  *
- * In: ids and where they begin.  Out: struct pl_token_list.  Needs: tokenizer.h. */
+ * In: ids and where they begin.  Out: struct pl_token_list.  Needs: nothing. */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_TOKEN_LIST_H
 #define PL_RUNTIME_DATA_TOKENIZER_TOKEN_LIST_H
 
-#include "runtime/data/tokenizer/tokenizer.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pl_token_list {
+    int32_t *ids;     /* [n], owned, grown by encode */
+    uint64_t *starts; /* [n], owned: byte of the text where each token begins; tokens that the
+                       * post-processor added begin where the text ends or starts */
+    uint64_t n, cap;
+};
+void pl_token_list_finish(struct pl_token_list *list); /* frees; leaves {0} */
 
 /* Makes room for `extra` more tokens. False: out of memory. */
 bool pl_token_list_reserve(struct pl_token_list *list, uint64_t extra);

@@ -1,4 +1,5 @@
 /* tokenizer.c - encoding and decoding by the parts of an open tokenizer. */
+#include "runtime/data/tokenizer/tokenizer.h"
 #include "estimator/base/alloc.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 #include "runtime/data/tokenizer/utf8.h"

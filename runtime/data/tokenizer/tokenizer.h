@@ -16,6 +16,8 @@
 
 #include "estimator/base/diag.h"
 #include "estimator/base/text.h"
+#include "runtime/data/tokenizer/template_text.h"
+#include "runtime/data/tokenizer/token_list.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,14 +25,6 @@
 
 struct pl_tokenizer;
 struct pl_tokenizer_scratch; /* caches and buffers of one thread */
-
-struct pl_token_list {
-    int32_t *ids;     /* [n], owned, grown by encode */
-    uint64_t *starts; /* [n], owned: byte of the text where each token begins; tokens that the
-                       * post-processor added begin where the text ends or starts */
-    uint64_t n, cap;
-};
-void pl_token_list_finish(struct pl_token_list *list); /* frees; leaves {0} */
 
 pl_err pl_tokenizer_open(const char *path, struct pl_tokenizer **out, struct pl_diag *d);
 void pl_tokenizer_close(struct pl_tokenizer **t); /* NULL-safe; sets *t to NULL */
@@ -58,13 +52,6 @@ bool pl_tokenizer_is_special(const struct pl_tokenizer *t, int32_t id);
 /* bos_token and eos_token of tokenizer_config.json (strings or objects); -1 = not said. */
 int64_t pl_tokenizer_bos(const struct pl_tokenizer *t);
 int64_t pl_tokenizer_eos(const struct pl_tokenizer *t);
-/* A chat template that came with the tokenizer: chat_template.jinja and the files of
- * chat_templates/ where there are any, else those of tokenizer_config.json. */
-struct pl_tokenizer_template {
-    char *name;  /* "default", "tool_use", ... */
-    char *text;  /* the Jinja program */
-    char *where; /* the file it is from */
-};
 /* NULL: there are no more. */
 const struct pl_tokenizer_template *pl_tokenizer_template(const struct pl_tokenizer *t, size_t i);
 

@@ -2,6 +2,7 @@
  * beside it. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@
 #include "runtime/data/tokenizer/normalizer.h"
 #include "runtime/data/tokenizer/piece_decoder.h"
 #include "runtime/data/tokenizer/pretokenizer.h"
-#include "runtime/data/tokenizer/tokenizer.h"
+#include "runtime/data/tokenizer/template_text.h"
 #include "runtime/data/tokenizer/unigram.h"
 #include "runtime/data/tokenizer/vocab.h"
 
