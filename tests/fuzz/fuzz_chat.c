@@ -1,6 +1,7 @@
 /* fuzz_chat.c - a conversation through every template: a line is a message, its first letter the
  * role. */
 #include "estimator/config/scalar.h"
+#include "runtime/data/chat/chat.h"
 #include "runtime/data/chat/render.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 /* render.h - what a chat template is made of; between the table and the renderer alone.
  *
- * In: a row of the table.  Out: text and spans.  Needs: chat.h.
+ * In: a row of the table.  Out: text and spans.  Needs: message.h.
  *   Literals of a row may hold the marks below; each stands for a text known when rendering.
  *   A row whose turns are header, content, end needs no code; `special` takes over single messages
  *   of the others.
@@ -8,7 +8,9 @@
 #ifndef PL_RUNTIME_DATA_CHAT_RENDER_H
 #define PL_RUNTIME_DATA_CHAT_RENDER_H
 
-#include "runtime/data/chat/chat.h"
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
+#include "runtime/data/chat/message.h"
 
 #define PL_CHAT_BOS  "\1"
 #define PL_CHAT_EOS  "\2"
