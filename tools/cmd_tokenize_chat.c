@@ -4,6 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "runtime/data/chat/conversation.h"
 #include "runtime/data/chat/own.h"
+#include "runtime/data/row_keys.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static bool read_member(struct request *r, struct pl_scan *s) {
     if (strcmp(key, "eos_token") == 0) return read_word(s, &r->eos, &r->has_eos);
     if (strcmp(key, "date") == 0) return read_word(s, &r->date, &has_date);
     if (strcmp(key, "tools") == 0)
-        return pl_conversation_refuse(s, key, "templates are rendered without tools");
+        return pl_row_key_refuse(s, key, "templates are rendered without tools");
     if (strcmp(key, "enable_thinking") != 0) return pl_scan_skip(s);
     if (!read_flag(s, &on)) return false;
     r->plain = !on;

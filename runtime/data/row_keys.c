@@ -1,6 +1,5 @@
 /* row_keys.c - see row_keys.h. */
 #include "runtime/data/row_keys.h"
-#include "runtime/data/chat/conversation.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -98,10 +97,26 @@ const struct pl_row_key *pl_row_key_find(const char *name, size_t n, unsigned of
     return NULL;
 }
 
+static bool is_blank(const char *text, size_t n) {
+    while (n && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    return n == 0;
+}
+
+bool pl_row_key_refuse(struct pl_scan *s, const char *key, const char *hint) {
+    enum pl_scan_kind kind = pl_scan_peek(s);
+    size_t start = s->at;
+    bool pair = kind == PL_SCAN_OBJECT || kind == PL_SCAN_ARRAY || kind == PL_SCAN_STRING;
+    if (!pl_scan_skip(s)) return false;
+    if (kind == PL_SCAN_NULL || (pair && is_blank(s->text + start + 1, s->at - start - 2)))
+        return true;
+    return pl_scan_fail(s, PL_ERR_DATA_FIELD, start, hint, "`%s` is not supported", key);
+}
+
 bool pl_row_key_check(const struct pl_row_key *key, struct pl_scan *s) {
     enum pl_scan_kind kind = pl_scan_peek(s);
     size_t start = s->at;
-    if (key->meaning == PL_ROW_KEY_REFUSED) return pl_conversation_refuse(s, key->name, key->hint);
+    if (key->meaning == PL_ROW_KEY_REFUSED) return pl_row_key_refuse(s, key->name, key->hint);
     if (!pl_scan_skip(s)) return false;
     if (key->meaning == PL_ROW_KEY_INERT || kind != PL_SCAN_BOOLEAN || s->text[start] == 't')
         return true;

@@ -128,12 +128,6 @@ bool pl_conversation_join_system(struct pl_conversation *c) {
     return true;
 }
 
-static bool is_blank(const char *text, size_t n) {
-    while (n && strchr(" \t\r\n", text[n - 1]))
-        n--;
-    return n == 0;
-}
-
 bool pl_conversation_takes(const struct pl_text *key) {
     return is_word(key, "tools") || is_word(key, "documents") ||
            is_word(key, "chat_template_kwargs");
@@ -149,16 +143,6 @@ bool pl_conversation_note(struct pl_conversation *c, struct pl_scan *s, const ch
     to->end = s->at;
     c->row = s->text;
     return true;
-}
-
-bool pl_conversation_refuse(struct pl_scan *s, const char *key, const char *hint) {
-    enum pl_scan_kind kind = pl_scan_peek(s);
-    size_t start = s->at;
-    bool pair = kind == PL_SCAN_OBJECT || kind == PL_SCAN_ARRAY || kind == PL_SCAN_STRING;
-    if (!pl_scan_skip(s)) return false;
-    if (kind == PL_SCAN_NULL || (pair && is_blank(s->text + start + 1, s->at - start - 2)))
-        return true;
-    return pl_scan_fail(s, PL_ERR_DATA_FIELD, start, hint, "`%s` is not supported", key);
 }
 
 /* What is being read: message `index` of the list, and where its parts stand. */
@@ -336,11 +320,11 @@ static bool read_field(struct reading *r, enum field field, const char *key, siz
     case ANSWER:
         return pl_scan_skip(r->s); /* read in their order, once both are known */
     case TOOLS:
-        return pl_conversation_refuse(r->s, key, hint_tools);
+        return pl_row_key_refuse(r->s, key, hint_tools);
     case THOUGHTS:
         break;
     }
-    return pl_conversation_refuse(r->s, key, hint_thoughts);
+    return pl_row_key_refuse(r->s, key, hint_thoughts);
 }
 
 static bool read_member(struct reading *r, size_t key_at) {

@@ -67,8 +67,5 @@ bool pl_conversation_join_system(struct pl_conversation *c);
 bool pl_conversation_takes(const struct pl_text *key);
 /* Takes note of the value at the cursor as `tools`, `documents` or `chat_template_kwargs`. */
 bool pl_conversation_note(struct pl_conversation *c, struct pl_scan *s, const char *key);
-/* Passes over a value that must be absent in meaning: null, "", [] or {}. Else fails with "`key` is
- * not supported" and the hint. */
-bool pl_conversation_refuse(struct pl_scan *s, const char *key, const char *hint);
 
 #endif
