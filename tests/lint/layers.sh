@@ -29,7 +29,6 @@ runtime/kernels: estimator/ runtime/device/
 runtime/exec: estimator/ runtime/device/ runtime/kernels/
 runtime/data: estimator/ runtime/device/ runtime/kernels/
 runtime/checkpoint: estimator/ runtime/device/ runtime/kernels/
-runtime/comm: estimator/ runtime/device/ runtime/kernels/
 runtime/report: estimator/ runtime/device/ runtime/kernels/
 runtime/train: estimator/ oom_recovery/ runtime/
 tools: estimator/ oom_recovery/ runtime/
