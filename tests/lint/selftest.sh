@@ -32,7 +32,9 @@ END
 # expect LINT MESSAGE: the lint fails and says so. An empty message: it passes.
 expect() {
     status=0
-    said=$("$lints/$1.sh" "$tree" 2>&1) || status=$?
+    lint=$lints/$1
+    [ -f "$lint" ] || lint=$lint.sh
+    said=$("$lint" "$tree" 2>&1) || status=$?
     if [ -z "$2" ]; then
         [ "$status" -eq 0 ] && return
     else
@@ -43,7 +45,7 @@ expect() {
 }
 
 fresh
-for lint in layers headers allocation lengths text words errors names promises pages invariants; do
+for lint in layers circles headers allocation lengths text words errors names promises pages invariants; do
     expect "$lint" ""
 done
 
@@ -71,6 +73,37 @@ expect layers 'corpus/: no room of the source tree'
 echo '/corpus/' >"$tree/.gitignore"
 expect layers ''
 rm "$tree/.gitignore"
+
+# circles: three units, of which the last closes the circle by its header
+circle() {
+    fresh
+    echo '#include "runtime/report/steps.h"' >>"$tree/runtime/report/log.c"
+    echo '#include "runtime/report/lines.h"' >"$tree/runtime/report/steps.h"
+    echo "#include \"runtime/report/$1.h\"" >"$tree/runtime/report/lines.h"
+    touch "$tree/runtime/report/log.h" "$tree/runtime/report/rows.h"
+    mkdir -p "$tree/tests/lint"
+    echo "$2" >"$tree/tests/lint/circles.txt"
+    expect circles "$3"
+}
+units='circle runtime/report/lines runtime/report/log runtime/report/steps'
+circle log '# none' "$units: not in tests/lint/circles.txt"
+circle log "$units" ''
+circle log "$units runtime/report/rows" "$units: not in"
+circle log "$units runtime/report/rows" 'runtime/report/rows runtime/report/steps: is gone'
+circle rows '' ''
+circle rows "$units" "$units: is gone"
+circle rows 'header log.h' 'header log.h: is gone'
+touch "$tree/tests/base/log.h"
+expect circles ''
+: >"$tree/tests/lint/circles.txt"
+expect circles 'header log.h: not in'
+fresh
+mkdir -p "$tree/tests/lint"
+printf "table='\nestimator/base:\nruntime/report: estimator/base/errors.h\n'\n" >"$tree/tests/lint/layers.sh"
+expect circles ''
+printf "table='\nruntime/gone:\nruntime/report: estimator/base/gone.h\n'\n" >"$tree/tests/lint/layers.sh"
+expect circles 'row runtime/gone: no file begins with runtime/gone/'
+expect circles 'row runtime/report: no file begins with estimator/base/gone.h'
 
 fresh
 echo 'uint64_t bytes(void);' >"$tree/runtime/report/report.h"
