@@ -11,7 +11,8 @@ struct pl_autobatch {
     uint64_t arena_bytes; /* at batch_size */
     uint64_t next_bytes;  /* at batch_size + 1; 0 when the limit stopped the search */
     /* The plan that is needed next: at the job's own batch_size where the limit allows that one,
-     * under `auto` at batch_size, or at 1 where not even 1 fits; else the one that was handed in. */
+     * under `auto` at batch_size, or at 1 where not even 1 fits; else the one that was handed
+     * in. */
     struct pl_planned planned;
 };
 

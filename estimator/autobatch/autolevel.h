@@ -29,8 +29,8 @@ pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUN
 /* Does nothing where neither is open. limit: as for pl_autobatch_solve, at most what a step
  * can use. Without a budget the level is `full` and the chunk stays `auto`; where nothing fits both
  * are the smallest. notes (nullable) gets a line for each that was chosen. *best (nullable, {0}
- * before) gets the plan of the choice, at the micro-batch that was found with it; it stays {0} where
- * nothing was searched for, and where nothing fits. Finish it in every case. */
+ * before) gets the plan of the choice, at the micro-batch that was found with it; it stays {0}
+ * where nothing was searched for, and where nothing fits. Finish it in every case. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_planned *best,
                            struct pl_text *notes, struct pl_diag *d);
 

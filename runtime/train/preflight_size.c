@@ -45,8 +45,8 @@ static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
     job->gradient_accumulation_steps = PL_UNSET_U32;
 }
 
-/* A run that is resumed keeps the micro-batch and the chunk it had: the sums of a step depend on them
- * in their last bits. */
+/* A run that is resumed keeps the micro-batch and the chunk it had: the last bits of a step's sums
+ * depend on them. */
 static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const json_t *then) {
     keep_gradients(job, then);
     if (s->oom_recoveries) keep_step_size(job, s);
