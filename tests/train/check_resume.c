@@ -241,7 +241,8 @@ START_TEST(another_base_of_the_same_shapes_is_refused) {
     FAILS_WITH(5, "CHECKPOINT_MISMATCH", "base_weights: xxh64 ", "max_steps=6", ON("two"));
     ck_assert_int_eq(rename(in_dir(dir, "one"), in_dir(dir, "moved")), 0);
     SAYS("model: one -> moved", "max_steps=6", ON("moved"));
-    SAYS("was trained otherwise: base_weights: xxh64 ", "max_steps=7", "resume=force", ON("two"));
+    SAYS("was trained with other settings: base_weights: xxh64 ", "max_steps=7", "resume=force",
+         ON("two"));
 #undef ON
 }
 END_TEST
