@@ -141,23 +141,6 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits
     if (need_dh) chunk_dh(b, h, dl, da);
 }
 
-static void head_norm_bwd(struct pl_builder *b, struct pl_val xs, struct pl_val rstd, uint32_t h,
-                          bool need_dx) {
-    if (b->err != PL_ERR_OK) return;
-    uint32_t w = pl_build_weight(b, PL_SLOT_NORMF);
-    struct pl_attr attr = pl_build_scale_attr(b);
-    struct pl_operand dw = pl_arg_none, ws = pl_arg_none;
-    if (pl_build_trains(b, w)) {
-        dw = pl_build_grad(b, w, &attr);
-        ws = pl_build_workspace(b, PL_OP_RMSNORM_BWD, &attr, b->n, b->m->hidden);
-    }
-    struct pl_operand dy = pl_arg(pl_build_now(b, h));
-    struct pl_operand dx = need_dx ? dy : pl_arg_none;
-    struct pl_operand in[] = {dy, pl_arg(xs), pl_arg(pl_build_now(b, w)), pl_arg(rstd), ws, dx, dw};
-    struct pl_operand out[] = {dx, dw};
-    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
-}
-
 struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
                                  struct pl_val *sum, struct pl_val *rstd) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
@@ -195,7 +178,8 @@ void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pend
     }
     if (!b->training || !need_dh) return;
     b->backward = true;
-    head_norm_bwd(b, xs, rstd, h, dx != PL_NONE);
+    const struct pl_operand dh = pl_arg(pl_build_now(b, h));
+    pl_build_norm_bwd(b, PL_SLOT_NORMF, dh, xs, rstd, dx != PL_NONE ? dh : pl_arg_none, false);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
     struct pl_operand in[] = {pl_arg(pl_build_now(b, h)), pl_arg(b->in.target_rows)};
     struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};

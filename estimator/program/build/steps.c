@@ -26,19 +26,34 @@ static struct weight_grad weight_grad(struct pl_builder *b, enum pl_op_kind kind
 /* --- norms ----------------------------------------------------------------------------------- */
 
 /* Of what takes 1/rms as it was kept. */
-struct pl_attr pl_build_scale_attr(const struct pl_builder *b) {
+static struct pl_attr scale_attr(const struct pl_builder *b) {
     return (struct pl_attr){.unit_offset = b->m->unit_offset};
 }
 
 struct pl_attr pl_build_norm_attr(const struct pl_builder *b) {
-    return (struct pl_attr){.eps = (float)b->m->rms_eps, .unit_offset = b->m->unit_offset};
+    struct pl_attr attr = scale_attr(b);
+    attr.eps = (float)b->m->rms_eps;
+    return attr;
+}
+
+void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
+                       struct pl_val x, struct pl_val rstd, struct pl_operand dx, bool add) {
+    if (b->err != PL_ERR_OK) return;
+    const uint32_t w = pl_build_weight(b, slot);
+    struct pl_attr attr = scale_attr(b);
+    attr.add_dx = add;
+    const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
+    const struct pl_operand before = add || dx.id == dy.id ? dx : pl_arg_none;
+    struct pl_operand in[] = {dy, pl_arg(x), now(b, w), pl_arg(rstd), g.ws, before, g.dw};
+    struct pl_operand out[] = {dx, g.dw};
+    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
 }
 
 /* Again from what the forward pass kept of it. */
 static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_value *x,
                    const struct pl_value *rstd, uint32_t y) {
     struct pl_operand in[] = {pl_arg(x->val), w, pl_arg(rstd->val)}, out[] = {now(b, y)};
-    PL_EMIT(b, RENORM, pl_build_scale_attr(b), in, out);
+    PL_EMIT(b, RENORM, scale_attr(b), in, out);
 }
 
 /* With r and an x that is not summed yet, x += r first. */
@@ -80,18 +95,11 @@ static uint32_t norm_needs(const struct pl_tape *t, const struct pl_step *s) {
 static void norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
-    const struct pl_value *n = &t->values[s->out[0]], *rstd = &t->values[s->out[1]];
-    const uint32_t w = pl_build_weight(b, s->slot);
-    struct pl_attr attr = pl_build_scale_attr(b);
-    attr.add_dx = true;
+    const struct pl_value *n = &t->values[s->out[0]];
     x->grad = t->trunk_grad;
-    if (!n->wants) return;
-    const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
-    const struct pl_operand dx = x->wants ? now(b, x->grad) : pl_arg_none;
-    struct pl_operand in[] = {
-        now(b, n->grad), pl_arg(x->val), now(b, w), pl_arg(rstd->val), g.ws, dx, g.dw};
-    struct pl_operand out[] = {dx, g.dw};
-    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
+    if (n->wants)
+        pl_build_norm_bwd(b, s->slot, now(b, n->grad), x->val, t->values[s->out[1]].val,
+                          x->wants ? now(b, x->grad) : pl_arg_none, true);
 }
 
 static uint32_t post_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
@@ -104,19 +112,9 @@ static uint32_t post_norm_needs(const struct pl_tape *t, const struct pl_step *s
 static void post_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_builder *b = t->b;
     struct pl_value *x = &t->values[s->in[0]];
-    const uint32_t w = pl_build_weight(b, s->slot);
-    struct pl_attr attr = pl_build_scale_attr(b);
     x->grad = pl_build_activation(b, x->grad_name, PL_ROWS_TOKENS, b->m->hidden);
-    const struct weight_grad g = weight_grad(b, PL_OP_RMSNORM_BWD, w, &attr, b->m->hidden);
-    struct pl_operand in[] = {now(b, t->values[s->out[0]].grad),
-                              pl_arg(x->val),
-                              now(b, w),
-                              pl_arg(t->values[s->out[1]].val),
-                              g.ws,
-                              pl_arg_none,
-                              g.dw};
-    struct pl_operand out[] = {now(b, x->grad), g.dw};
-    PL_EMIT(b, RMSNORM_BWD, attr, in, out);
+    pl_build_norm_bwd(b, s->slot, now(b, t->values[s->out[0]].grad), x->val,
+                      t->values[s->out[1]].val, now(b, x->grad), false);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -210,7 +208,7 @@ static void qk_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     for (int i = 0; i < 2 && b->err == PL_ERR_OK; i++) {
         const struct half *h = &halves[i];
         const uint32_t w = pl_build_weight(b, h->slot);
-        struct pl_attr attr = pl_build_scale_attr(b);
+        struct pl_attr attr = scale_attr(b);
         attr.head_dim = (uint32_t)b->m->head_dim;
         const struct weight_grad g = weight_grad(b, PL_OP_QK_NORM_BWD, w, &attr, h->cols);
         const struct pl_operand d = pl_arg_cols(pl_build_now(b, grad), h->col, h->cols);
