@@ -301,8 +301,7 @@ pl_err pl_model_read_text(const char *path, char **text, uint64_t *bytes, struct
                           why);
     pl_err err = read_file(path, f, text, bytes, d);
     fclose(f);
-    if (err == PL_ERR_OK && pl_json_weight(*text, *bytes) <= CONFIG_WEIGHT(*bytes))
-        err = pl_model_unwrap(text, bytes, d); /* too heavy a text is refused when it is parsed */
+    if (err == PL_ERR_OK) err = pl_model_unwrap(text, bytes, CONFIG_WEIGHT(*bytes), d);
     if (err == PL_ERR_OK) return PL_ERR_OK;
     free(*text);
     *text = NULL;

@@ -3,12 +3,15 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/base/json_weight.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Wrappers whose language model is one of the families, held under `text_config`. */
+#define INNER "text_config"
+
+/* Wrappers whose language model is one of the families, held under INNER. */
 static const struct {
     const char *outer, *inner, *class;
 } wrappers[] = {
@@ -46,7 +49,7 @@ static bool complete(const json_t *root, json_t *text, const char *class) {
 }
 
 static pl_err replace(const json_t *root, char **text, uint64_t *bytes, struct pl_diag *d) {
-    json_t *inner = json_object_get(root, "text_config");
+    json_t *inner = json_object_get(root, INNER);
     const char *class = class_of(root, inner);
     if (!class) return PL_ERR_OK;
     char *out = complete(root, inner, class) ? pl_json_dump(inner, JSON_INDENT(2)) : NULL;
@@ -57,8 +60,10 @@ static pl_err replace(const json_t *root, char **text, uint64_t *bytes, struct p
     return PL_ERR_OK;
 }
 
-pl_err pl_model_unwrap(char **text, uint64_t *bytes, struct pl_diag *d) {
+pl_err pl_model_unwrap(char **text, uint64_t *bytes, uint64_t most_weight, struct pl_diag *d) {
     struct pl_json_error e;
+    if (!strstr(*text, "\"" INNER "\"")) return PL_ERR_OK; /* most files: they are parsed once */
+    if (pl_json_weight(*text, *bytes) > most_weight) return PL_ERR_OK;
     json_t *root = pl_json_load(*text, (size_t)*bytes, PL_JSON_ONCE, &e);
     if (!root) return PL_ERR_OK; /* pl_model_parse() says what is wrong */
     pl_err err = replace(root, text, bytes, d);
