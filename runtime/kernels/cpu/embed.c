@@ -7,11 +7,6 @@ struct embed {
     float scale;
 };
 
-/* What a scale of 0 stands for. */
-static float scale_of(const struct pl_attr *attr) {
-    return attr->scale != 0 ? attr->scale : 1.0f;
-}
-
 static void scale_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct embed *e = arg;
     float from[PL_CHUNK], to[PL_CHUNK];
@@ -57,7 +52,7 @@ pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
     struct embed e = {.ids = c->in[PL_EMBED_IDS].p,
                       .table = c->in[PL_EMBED_W],
                       .x = c->out[PL_EMBED_OUT_X],
-                      .scale = scale_of(c->attr)};
+                      .scale = pl_embed_scale(c->attr)};
     if (e.x.rows == 0) return PL_ERR_OK;
     if (!are_in_range(&c->in[PL_EMBED_IDS], e.table.rows)) return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, e.x.rows, pl_cpu_grain(e.x.cols), e.scale != 1.0f ? scale_rows : copy_rows,
@@ -116,7 +111,7 @@ pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
                           .ids = c->in[PL_EMBED_BWD_IDS].p,
                           .order = c->in[PL_EMBED_BWD_ORDER].p,
                           .padding_idx = c->attr->padding_idx,
-                          .scale = scale_of(c->attr)};
+                          .scale = pl_embed_scale(c->attr)};
     if (c->in[PL_EMBED_BWD_ORDER].rows < e.dx.rows ||
         !are_in_range(&c->in[PL_EMBED_BWD_IDS], e.dw.rows) ||
         !are_in_range(&c->in[PL_EMBED_BWD_ORDER], c->in[PL_EMBED_BWD_IDS].rows))

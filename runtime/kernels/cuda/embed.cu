@@ -7,11 +7,6 @@
 #include "runtime/kernels/cuda/products.h"
 #include "runtime/kernels/cuda/table.h"
 
-/* What a scale of 0 stands for. */
-static float scale_of(const struct pl_attr *attr) {
-    return attr->scale != 0 ? attr->scale : 1.0f;
-}
-
 /* x[N,C] = table[ids[N]] * scale */
 template <typename S, typename D, int V>
 static __global__ void __launch_bounds__(PL_ROWS_BLOCK)
@@ -48,7 +43,7 @@ extern "C" pl_err pl_cuda_embed(struct pl_device *dev, const struct pl_call *c) 
     static void (*const launch[PL_PAIRS])(struct pl_rows_shape, cudaStream_t,
                                           const struct embed_views &) = PL_PAIR_TABLE(launch_embed);
     const struct embed_views e = {&c->in[PL_EMBED_IDS], &c->in[PL_EMBED_W], &c->out[PL_EMBED_OUT_X],
-                                  scale_of(c->attr)};
+                                  pl_embed_scale(c->attr)};
     if (e.x->rows == 0) return PL_ERR_OK;
     if (!pl_is_float(e.table) || !pl_is_float(e.x) || e.ids->dtype != PL_DTYPE_I32 ||
         e.ids->rows < e.x->rows || e.table->rows == 0 || !pl_rows_fit(e.x->rows))
@@ -159,7 +154,7 @@ extern "C" pl_err pl_cuda_embed_bwd(struct pl_device *dev, const struct pl_call 
         PL_PAIR_TABLE(launch_embed_bwd);
     const struct embed_bwd_views e = {&c->in[PL_EMBED_BWD_IDS], &c->in[PL_EMBED_BWD_ORDER],
                                       &c->in[PL_EMBED_BWD_DX],  &c->out[PL_EMBED_BWD_OUT_DW],
-                                      c->attr->padding_idx,     scale_of(c->attr)};
+                                      c->attr->padding_idx,     pl_embed_scale(c->attr)};
     if (!pl_is_float(e.dx) || !pl_is_float(e.dw) || e.ids->dtype != PL_DTYPE_I32 ||
         e.order->dtype != PL_DTYPE_I32 || e.ids->rows < e.dx->rows || e.order->rows < e.dx->rows ||
         e.dx->rows > INT32_MAX)
