@@ -45,10 +45,6 @@ static pl_err try_batch(struct search *s, uint32_t batch, bool *fits) {
     return PL_ERR_OK;
 }
 
-static uint32_t token_limit(const struct pl_question *q) {
-    return (uint32_t)pl_u64_max(1, pl_question_most_tokens(q) / q->job->max_seq_length);
-}
-
 /* `low` fits, 0 stands for no batch; `high` does not, limit + 1 stands for more than is wanted. */
 static pl_err narrow(struct search *s, uint32_t low, uint32_t high, uint32_t limit) {
     bool galloping = true, fits;
@@ -74,7 +70,7 @@ uint32_t pl_autobatch_limit(const struct pl_job *job) {
 static pl_err search(struct search *s, uint32_t limit) {
     const uint32_t own = s->q->job->batch_size; /* PL_AUTO is above every limit */
     bool fits;
-    if (limit > token_limit(s->q)) limit = token_limit(s->q);
+    limit = (uint32_t)pl_u64_min(limit, pl_question_most_samples(s->q));
     if (own > limit) return narrow(s, 0, limit + 1, limit);
     PL_TRY(try_batch(s, own, &fits));
     return fits ? narrow(s, own, limit + 1, limit) : narrow(s, 0, own, limit);

@@ -295,8 +295,7 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_plan
                        .speed = pl_speed_nominal(&q->traits),
                        .plan = best,
                        .d = d};
-    s.limit = (uint32_t)pl_u64_min(s.limit,
-                                   pl_u64_max(1, pl_question_most_tokens(q) / job->max_seq_length));
+    s.limit = (uint32_t)pl_u64_min(s.limit, pl_question_most_samples(q));
     PL_TRY(search_all(&s, d));
     settle(&s, q, level, chunk, notes);
     return PL_ERR_OK;

@@ -39,6 +39,10 @@ uint64_t pl_question_most_tokens(const struct pl_question *q) {
     return pl_u64_min(INT32_MAX, own * (PL_CHUNKS_MAX + 1) - 1);
 }
 
+uint32_t pl_question_most_samples(const struct pl_question *q) {
+    return (uint32_t)pl_u64_max(1, pl_question_most_tokens(q) / q->job->max_seq_length);
+}
+
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
     job->gradient_checkpointing = pl_question_level(q);
     job->loss_chunk_tokens = pl_question_chunk(q);

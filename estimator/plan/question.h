@@ -45,6 +45,7 @@ uint32_t pl_question_chunk(const struct pl_question *q);
 /* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
  * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);
+uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
 /* Writes what was decided into a job with the same open keys, batch_size included. */
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
 
