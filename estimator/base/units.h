@@ -12,6 +12,10 @@
 #define PL_BYTES_TEXT 32
 #define PL_COUNT_TEXT 32
 
+static inline double pl_gb(uint64_t bytes) {
+    return (double)bytes / 1e9;
+}
+
 /* "22GiB", "1.5 GB", "4096" -> bytes. False for anything else, negative and non-finite included. */
 bool pl_bytes_parse(const char *text, uint64_t *out);
 char *pl_bytes_text(uint64_t bytes, char buf[PL_BYTES_TEXT]); /* "1.21 GiB" */

@@ -2,15 +2,12 @@
 #include "estimator/gate/estimate.h"
 
 #include "estimator/base/json_tree.h"
+#include "estimator/base/units.h"
 #include "estimator/gate/provenance.h"
 
 #include <string.h>
 
 #define SCHEMA 1
-
-static double gb(uint64_t bytes) {
-    return (double)bytes / 1e9;
-}
 
 static void put_int(json_t **o, const char *key, uint64_t v) {
     pl_json_set(o, key, json_integer((json_int_t)v));
@@ -90,8 +87,8 @@ static json_t *remedies_json(const struct pl_estimate *e) {
         const struct pl_remedy *r = &e->remedies[i];
         pl_json_append(&list,
                        json_pack("{s:s, s:I, s:f, s:f, s:b}", "change", r->change, "saves_bytes",
-                                 (json_int_t)r->saves_bytes, "total_gb", gb(r->total_bytes),
-                                 "host_ram_gb", gb(r->host_bytes), "fits", (int)r->fits));
+                                 (json_int_t)r->saves_bytes, "total_gb", pl_gb(r->total_bytes),
+                                 "host_ram_gb", pl_gb(r->host_bytes), "fits", (int)r->fits));
     }
     return list;
 }
@@ -143,7 +140,7 @@ static void put_gigabytes(const struct pl_estimate *e, json_t **o) {
                 {"fragmentation_gb", plan->fragmentation_bytes},
                 {"host_ram_gb", pl_plan_host_total(plan)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        put_real(o, rows[i].key, gb(rows[i].bytes));
+        put_real(o, rows[i].key, pl_gb(rows[i].bytes));
 }
 
 static void put_inputs(const struct pl_estimate *e, json_t **o) {
@@ -165,7 +162,7 @@ static void put_verdict(const struct pl_estimate *e, json_t **o) {
     pl_json_set(o, "recommended_batch_size",
                 e->q->recommended ? json_integer(e->q->recommended) : json_null());
     pl_json_set(o, "vram_gb",
-                e->q->budget.known ? json_real(gb(e->q->budget.total_bytes)) : json_null());
+                e->q->budget.known ? json_real(pl_gb(e->q->budget.total_bytes)) : json_null());
     pl_json_set(o, "verdict", json_string(pl_verdict_name(e->verdict.kind)));
     pl_json_set(o, "fits", known ? json_boolean(fits) : json_null());
     pl_json_set(o, "limits", limits_json(e));

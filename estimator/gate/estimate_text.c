@@ -3,13 +3,9 @@
 
 #include "estimator/base/units.h"
 
-static double gb(uint64_t bytes) {
-    return (double)bytes / 1e9;
-}
-
 /* Small jobs keep their digits: 0.2GB says little. */
 static void add_gb(struct pl_text *out, uint64_t bytes) {
-    pl_text_addf(out, bytes < UINT64_C(10000000000) ? "%.2fGB" : "%.1fGB", gb(bytes));
+    pl_text_addf(out, bytes < UINT64_C(10000000000) ? "%.2fGB" : "%.1fGB", pl_gb(bytes));
 }
 
 static void add_params(struct pl_text *out, uint64_t n) {
@@ -130,10 +126,8 @@ static void add_verdict(const struct pl_estimate *e, const struct style *s, stru
         pl_text_add(out, "  verdict: unknown - no budget was named (--vram-gb N, --vram 16GiB)\n");
         return;
     }
-    uint64_t limit =
-        e->q->budget.total_bytes - (e->q->budget.margin_bytes < e->q->budget.total_bytes
-                                        ? e->q->budget.margin_bytes
-                                        : e->q->budget.total_bytes);
+    const struct pl_budget *b = &e->q->budget;
+    uint64_t limit = b->total_bytes - pl_u64_min(b->margin_bytes, b->total_bytes);
     bool over = v->needed_bytes > limit;
     pl_text_addf(out, "  verdict: %s%s%s - %s %s, margin %s: %s %s\n",
                  v->kind == PL_VERDICT_FITS ? s->good : s->bad, pl_verdict_name(v->kind), s->off,
