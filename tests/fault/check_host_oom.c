@@ -8,6 +8,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/errors.h"
 #include "tests/fault/fault_rig.h"
+#include "tests/support/tiny.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -46,22 +47,6 @@ static void make_hub(const char *dir) {
         rename(in_dir(dir, "config.json"), in_dir(dir, textf("%s/config.json", parts[4]))), 0);
 }
 
-static void make_tokenizer(const char *dir) {
-    file_write(
-        in_dir(dir, "tokenizer.json"),
-        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":8,\"content\":\"<s>\",\"special\":true,"
-        "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false}],"
-        "\"normalizer\":{\"type\":\"NFC\"},"
-        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-        "\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,"
-        "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
-        "\"trim_offsets\":true,\"use_regex\":true},"
-        "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
-        "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"\xC4\xA0\":3,\"ab\":4,\"abc\":5,"
-        "\"\xC4\xA0"
-        "a\":6,\"\xC4\x8A\":7},\"merges\":[\"a b\",\"ab c\",\"\xC4\xA0 a\"]}}");
-}
-
 static const struct oom_case cases[] = {
     {.name = "estimate",
      .words = {"estimate-vram", "config.json", "--mode", "qlora", "--json"},
@@ -90,11 +75,11 @@ static const struct oom_case cases[] = {
     {.name = "tokenize",
      .words = {"tokenize", "--tokenizer", "tokenizer.json", "--json"},
      .input = "{\"text\":\"abc ab\"}\n{\"text\":\"<s>a\\nb\"}\n",
-     .prepare = make_tokenizer},
+     .prepare = tiny_make_tokenizer},
     {.name = "tokenize_text",
      .words = {"tokenize", "--tokenizer", "tokenizer.json"},
      .input = "abc ab\n",
-     .prepare = make_tokenizer},
+     .prepare = tiny_make_tokenizer},
     {.name = "train",
      .words = {"train", "run.yaml"},
      .prepare = rig_make_model,

@@ -97,3 +97,19 @@ void tiny_make(const char *dir, const struct tiny *t, const char *more) {
         add_default(f, more, defaults[i][0], defaults[i][1]);
     ck_assert_int_eq(fclose(f), 0);
 }
+
+void tiny_make_tokenizer(const char *dir) {
+    file_write(
+        in_dir(dir, "tokenizer.json"),
+        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":8,\"content\":\"<s>\",\"special\":true,"
+        "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false}],"
+        "\"normalizer\":{\"type\":\"NFC\"},"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+        "\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,"
+        "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
+        "\"trim_offsets\":true,\"use_regex\":true},"
+        "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+        "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"\xC4\xA0\":3,\"ab\":4,\"abc\":5,"
+        "\"\xC4\xA0"
+        "a\":6,\"\xC4\x8A\":7},\"merges\":[\"a b\",\"ab c\",\"\xC4\xA0 a\"]}}");
+}

@@ -23,5 +23,7 @@ struct tiny {
  * fp32, the device of the environment variable TINY_DEVICE or the CPU, 2 threads, and output in
  * dir/out. */
 void tiny_make(const char *dir, const struct tiny *t, const char *more);
+/* Writes dir/tokenizer.json: byte-level BPE of 9 tokens. */
+void tiny_make_tokenizer(const char *dir);
 
 #endif

@@ -156,20 +156,6 @@ static bool is_touched(enum stage s) {
     return false;
 }
 
-static void make_tokenizer(void) {
-    ck_assert_int_eq(mkdir("tok", 0777), 0);
-    file_write("tok/tokenizer.json",
-               "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,"
-               "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-               "\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":null,"
-               "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
-               "\"trim_offsets\":true,\"use_regex\":true},"
-               "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
-               "\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"\xC4\xA0\":3,\"ab\":4,\"abc\":5,"
-               "\"\xC4\xA0"
-               "a\":6,\"\xC4\x8A\":7},\"merges\":[\"a b\",\"ab c\",\"\xC4\xA0 a\"]}}");
-}
-
 /* base/: a model; first/: an adapter of it; tok/: a tokenizer; out/: a run of one step. */
 static void set_up(void) {
     scratch_make(dir);
@@ -179,7 +165,8 @@ static void set_up(void) {
     tiny_make(dir, &(struct tiny){.rows = 4, .hidden = 8, .ffn = 16, .layers = 1},
               "max_steps: 1\nbatch_size: 1\n");
     ck_assert_msg(RUN("train", "run.yaml", "output_dir=base") == 0, "%s", said);
-    make_tokenizer();
+    ck_assert_int_eq(mkdir("tok", 0777), 0);
+    tiny_make_tokenizer("tok");
     file_write("train.jsonl", "{\"text\": \"abc ab\"}\n{\"text\": \"ab ab abc\"}\n"
                               "{\"text\": \"abc\"}\n{\"text\": \"ab c\"}\n");
     file_write("run.yaml", "model: base\nmode: lora\nlora_r: 2\ndtype: fp32\ntokenizer: tok\n"
