@@ -1,8 +1,10 @@
 /* architecture.h - the facts of a decoder that decide its arithmetic and its sizes.
  *
- * Out: struct pl_model.  Needs: nothing. model.h reads it from a config.json. */
+ * Out: struct pl_model.  Needs: activations.h. model.h reads it from a config.json. */
 #ifndef PL_ESTIMATOR_MODEL_ARCHITECTURE_H
 #define PL_ESTIMATOR_MODEL_ARCHITECTURE_H
+
+#include "estimator/model/activations.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,7 +85,7 @@ struct pl_model {
     bool qk_norm;                    /* RMSNorm over head_dim on q and k before RoPE (qwen3) */
     bool post_norms;                 /* RMSNorm on what attention and MLP add, too (gemma3) */
     bool unit_offset;                /* norms multiply by 1 + w (gemma3) */
-    bool gelu;                       /* of the MLP's gate; else SiLU */
+    enum pl_activation activation;   /* of the MLP's gate */
     double score_scale;              /* of queries times keys */
     double embed_scale;              /* of what the embedding gives */
     struct pl_layer layer[PL_MODEL_MAX_LAYERS]; /* `layers` of them */

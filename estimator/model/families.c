@@ -290,7 +290,8 @@ static const struct pl_family_row families[PL_FAMILY_COUNT] = {
                           .eos = 1,
                           .pad = 0,
                           .reads_attention_bias = true,
-                          .gelu = true,
+                          .activation = PL_ACTIVATION_GELU_TANH,
+                          .activation_key = "hidden_activation",
                           .rope_types = ROPE_COMMON,
                           .facts = gemma3_facts},
     PL_FAMILY_ROWS_OF_A_TEST};

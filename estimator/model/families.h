@@ -41,7 +41,8 @@ struct pl_family_row {
     bool reads_attention_bias, reads_mlp_bias;
     bool partial_rotary; /* rotates only the first part of a head when told so */
     double local_theta;  /* layers with a window have a rope of their own; 0: one for all */
-    bool gelu;           /* GELU by tanh in place of SiLU, and its key is `hidden_activation` */
+    enum pl_activation activation;
+    const char *activation_key; /* NULL: `hidden_act` */
     unsigned rope_types; /* PL_ROPE_BIT_* */
     pl_err (*facts)(const struct pl_hf *h, struct pl_model *m);
 };

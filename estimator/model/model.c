@@ -74,14 +74,21 @@ static pl_err check_off(const struct pl_hf *h) {
     return PL_ERR_OK;
 }
 
+static const char *const activation_names[] = {
+#define ROW(id, name, glu) name,
+    PL_ACTIVATIONS(ROW)
+#undef ROW
+};
+
+/* That of the family's class alone: files for other programs (GGUF) have no word for another. */
 static pl_err read_activation(const struct pl_hf *h, const struct pl_family_row *f,
                               struct pl_model *m) {
-    const char *key = f->gelu ? "hidden_activation" : "hidden_act";
-    const char *name = f->gelu ? "gelu_pytorch_tanh" : "silu";
+    const char *key = f->activation_key ? f->activation_key : "hidden_act";
+    const char *name = activation_names[f->activation];
     const char *act = json_string_value(json_object_get(h->object, key));
-    m->gelu = f->gelu;
+    m->activation = f->activation;
+    if (act && strcmp(act, "swish") == 0) act = "silu";
     if (pl_hf_absent(h, key) || (act && strcmp(act, name) == 0)) return PL_ERR_OK;
-    if (act && !f->gelu && strcmp(act, "swish") == 0) return PL_ERR_OK;
     return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "only \"%s\" is computed here", name);
 }
 

@@ -533,7 +533,8 @@ START_TEST(gemma_layers_have_windows_and_ropes_of_their_own) {
     ck_assert_int_eq(m.rope[1].type, PL_ROPE_DEFAULT);
     ck_assert_double_eq(m.score_scale, 0.1);
     ck_assert_double_eq(m.embed_scale, 8);
-    ck_assert(m.gelu && m.post_norms && m.unit_offset && m.heads == 8 && m.vocab == 262208);
+    ck_assert(m.activation == PL_ACTIVATION_GELU_TANH && m.post_norms && m.unit_offset &&
+              m.heads == 8 && m.vocab == 262208);
 }
 END_TEST
 

@@ -71,6 +71,31 @@ static void check_program(const struct pl_program *p, const char *model) {
     }
 }
 
+/* What makes an operand of a product, in either pass: a weight in 4 bits or of host memory, and the
+ * input of an adapter without what is dropped of it. */
+static bool serves_products(enum pl_op_kind kind) {
+    return kind == PL_OP_DEQUANT4 || kind == PL_OP_COPY_IN || kind == PL_OP_COPY_OUT ||
+           kind == PL_OP_DROPOUT;
+}
+
+/* Ops of the backward pass that compute nothing again are gradients of what the forward pass
+ * computed, by the rows of both. */
+static void check_gradients(const struct pl_program *p, const char *model) {
+    const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
+    bool forward[PL_OP_COUNT] = {false};
+    for (uint32_t i = micro->first_op; i < micro->first_op + micro->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        bool known = serves_products(op->kind);
+        if (!op->backward) forward[op->kind] = true;
+        if (!op->backward || op->recompute) continue;
+        for (int k = 0; k < PL_OP_COUNT; k++)
+            known = known || (forward[k] && pl_op_is_gradient(op->kind, k));
+        if (!known)
+            ck_abort_msg("%s: no row of an op of the forward pass names %s as of its gradient",
+                         model, pl_op_name(op->kind));
+    }
+}
+
 /* Bits of a variation. */
 enum {
     RECOMPUTES = 1,
@@ -109,8 +134,8 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
     return s;
 }
 
-static const char *const models[] = {"Llama-3.2-1B", "Qwen2.5-0.5B", "Qwen3-0.6B",
-                                     "Phi-4-mini",   "SmolLM2-135M", "SmolLM3-3B"};
+static const char *const models[] = {"Llama-3.2-1B", "Qwen2.5-0.5B", "Qwen3-0.6B", "Phi-4-mini",
+                                     "SmolLM2-135M", "SmolLM3-3B",   "Gemma-3-1B"};
 
 static void check_variation(const struct pl_model *m, const char *name,
                             const struct pl_job_shape *s) {
@@ -119,6 +144,7 @@ static void check_variation(const struct pl_model *m, const char *name,
     struct pl_planned p;
     ck_assert_msg(pl_planned_init_shape(&p, s, m, &traits, &d) == PL_ERR_OK, "%s", d.message);
     check_program(p.program, name);
+    check_gradients(p.program, name);
     pl_planned_finish(&p);
 }
 

@@ -45,12 +45,24 @@ static void add_lines(struct pl_text *t, const char *words) {
     pl_text_addf(t, "%s\n", words);
 }
 
-static void add_op(struct pl_text *t, const struct pl_op_row *row) {
+static void add_gradient(struct pl_text *t, enum pl_op_kind of) {
+    const char *before = "- gradient:";
+    for (int kind = 0; kind < PL_OP_COUNT; kind++) {
+        if (!pl_op_is_gradient(kind, of)) continue;
+        pl_text_addf(t, "%s `%s`", before, pl_op_rows[kind].name);
+        before = ",";
+    }
+    if (pl_op_gradient(of) != PL_OP_COUNT) pl_text_add(t, "\n");
+}
+
+static void add_op(struct pl_text *t, enum pl_op_kind kind) {
+    const struct pl_op_row *row = &pl_op_rows[kind];
     pl_text_addf(t, "\n## %s\n\n```\n", row->name);
     add_lines(t, row->what);
     pl_text_add(t, "```\n\n");
     add_operands(t, "in", row->in, row->n_in);
     add_operands(t, "out", row->out, row->n_out);
+    add_gradient(t, kind);
     pl_text_addf(t, "- class of cost: %s\n", pl_cost_name(row->cost));
     if (row->runs == PL_RUNS_TOGETHER) pl_text_add(t, "- neighbours run as one on a GPU\n");
 }
@@ -91,7 +103,7 @@ int main(void) {
     struct pl_text t = {0};
     pl_text_add(&t, intro);
     for (int kind = 0; kind < PL_OP_COUNT; kind++)
-        add_op(&t, &pl_op_rows[kind]);
+        add_op(&t, kind);
     add_optimizers(&t);
     bool whole = !t.failed && fputs(pl_text_str(&t), stdout) >= 0 && fflush(stdout) == 0;
     pl_text_finish(&t);

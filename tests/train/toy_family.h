@@ -12,6 +12,6 @@
                        .tied = true,                                                               \
                        .bos = 2,                                                                   \
                        .eos = 1,                                                                   \
-                       .gelu = true,                                                               \
+                       .activation = PL_ACTIVATION_GELU_TANH,                                      \
                        .rope_types = ROPE_COMMON,                                                  \
                        .facts = gemma3_facts},

@@ -331,16 +331,28 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- the gate of the MLP --------------------------------------------------------------------- */
 
+/* All have the operands of one of them, and so have their gradients. */
+static const enum pl_op_kind gates[] = {
+#define ROW(id, name, glu) PL_OP_##glu,
+    PL_ACTIVATIONS(ROW)
+#undef ROW
+};
+#define ROW(id, name, glu)                                                                         \
+    _Static_assert(PL_##glu##_GU == PL_SWIGLU_GU && PL_##glu##_N_IN == 1 &&                        \
+                       PL_##glu##_N_OUT == 1 && PL_##glu##_BWD_GU == PL_SWIGLU_BWD_GU &&           \
+                       PL_##glu##_BWD_DM == PL_SWIGLU_BWD_DM && PL_##glu##_BWD_N_IN == 2 &&        \
+                       PL_##glu##_BWD_N_OUT == 1,                                                  \
+                   name);
+PL_ACTIVATIONS(ROW)
+#undef ROW
+
 static void run_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
     struct pl_builder *b = t->b;
     struct pl_value *m = &t->values[s->out[0]];
     (void)missing;
     const uint32_t id = pl_build_activation(b, m->name, PL_ROWS_TOKENS, b->m->ffn);
     struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val)}, out[] = {now(b, id)};
-    if (b->m->gelu)
-        PL_EMIT(b, GEGLU, (struct pl_attr){0}, in, out);
-    else
-        PL_EMIT(b, SWIGLU, (struct pl_attr){0}, in, out);
+    pl_build_op(b, gates[b->m->activation], (struct pl_attr){0}, in, 1, out, 1);
     m->val = pl_build_now(b, id);
 }
 
@@ -350,10 +362,7 @@ static void gate_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *gu = &t->values[s->in[0]];
     struct pl_operand in[] = {pl_arg(gu->val), now(b, t->values[s->out[0]].grad)};
     struct pl_operand out[] = {pl_arg(gu->val)};
-    if (b->m->gelu)
-        PL_EMIT(b, GEGLU_BWD, (struct pl_attr){0}, in, out);
-    else
-        PL_EMIT(b, SWIGLU_BWD, (struct pl_attr){0}, in, out);
+    pl_build_op(b, pl_op_gradient(gates[b->m->activation]), (struct pl_attr){0}, in, 2, out, 1);
     gu->grad = gu->val.id;
 }
 

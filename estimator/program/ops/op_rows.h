@@ -12,6 +12,7 @@
  *   PL_FLOPS(KIND, factor, rule)          FLOPs = factor * elements of the first input * rule
  *   PL_SCRATCH(KIND, cpu, cuda)           rules of workspace_internal.h for the operand `ws`
  *   PL_TRAFFIC(KIND, factor)              on a CPU so many times as slow as memory; see cost.c
+ *   PL_GRADIENT(KIND, BY)                 BY is an op of the gradient of KIND; a row for each
  *
  * TYPE, USE and dimensions are those of ops.h. Matrices are row-major; weights are [out,in] as in
  * the files. An output of the name of an input is that input, changed in place. All reductions run
@@ -34,6 +35,9 @@
 #ifndef PL_TRAFFIC
 #define PL_TRAFFIC(KIND, factor)
 #endif
+#ifndef PL_GRADIENT
+#define PL_GRADIENT(KIND, BY)
+#endif
 
 /* A row reads as a table. */
 /* clang-format off */
@@ -42,6 +46,7 @@ PL_OP(EMBED, embed, ROWS, ALONE, "x[i] = W[ids[i]], times attr.scale where that 
       PL_IN(EMBED, IDS, "ids", I32, NEEDED, N, ONE)
       PL_IN(EMBED, W, "W", FLOAT, NEEDED, V, C),
       PL_OUT(EMBED, X, "x", FLOAT, NEEDED, N, C))
+PL_GRADIENT(EMBED, EMBED_BWD)
 
 PL_OP(RMSNORM, rmsnorm, ROWS, ALONE,
       "rstd = 1/sqrt(mean(x^2)+eps); y = x * rstd * w. In all ops of norms w is 1 + w with "
@@ -50,6 +55,7 @@ PL_OP(RMSNORM, rmsnorm, ROWS, ALONE,
       PL_IN(RMSNORM, W, "w", FLOAT, NEEDED, C, ONE),
       PL_OUT(RMSNORM, Y, "y", FLOAT, NEEDED, N, C)
       PL_OUT(RMSNORM, RSTD, "rstd", F32, NEEDED, N, ONE))
+PL_GRADIENT(RMSNORM, RMSNORM_BWD)
 
 PL_OP(ADD_RMSNORM, add_rmsnorm, ROWS, ALONE, "x += r; then as rmsnorm",
       PL_IN(ADD_RMSNORM, X, "x", FLOAT, IN_PLACE, N, C)
@@ -58,6 +64,7 @@ PL_OP(ADD_RMSNORM, add_rmsnorm, ROWS, ALONE, "x += r; then as rmsnorm",
       PL_OUT(ADD_RMSNORM, X, "x", FLOAT, IN_PLACE, N, C)
       PL_OUT(ADD_RMSNORM, Y, "y", FLOAT, NEEDED, N, C)
       PL_OUT(ADD_RMSNORM, RSTD, "rstd", F32, NEEDED, N, ONE))
+PL_GRADIENT(ADD_RMSNORM, RMSNORM_BWD)
 
 PL_OP(RENORM, renorm, ROWS, ALONE, "y = x * rstd * w with a kept rstd",
       PL_IN(RENORM, X, "x", FLOAT, NEEDED, N, C)
@@ -84,6 +91,9 @@ PL_OP(LINEAR, linear, PRODUCT, ALONE, "y (=|+=) alpha * x W^T + bias",
       PL_OUT(LINEAR, Y, "y", FLOAT, NEEDED, N, O))
 PL_FLOPS(LINEAR, 2, rows_of_second)
 PL_SCRATCH(LINEAR, NULL, pl_ws_cuda_product)
+PL_GRADIENT(LINEAR, LINEAR_DX)
+PL_GRADIENT(LINEAR, LINEAR_DW)
+PL_GRADIENT(LINEAR, BIAS_GRAD)
 
 PL_OP(QK_NORM, qk_norm, ROWS, ALONE,
       "per head h: rstd[i,h] = 1/sqrt(mean(x^2)+eps); y = x * rstd * w; heads = cols / D",
@@ -91,6 +101,7 @@ PL_OP(QK_NORM, qk_norm, ROWS, ALONE,
       PL_IN(QK_NORM, W, "w", FLOAT, NEEDED, D, ONE),
       PL_OUT(QK_NORM, Y, "y", FLOAT, NEEDED, N, HD)
       PL_OUT(QK_NORM, RSTD, "rstd", F32, NEEDED, N, H))
+PL_GRADIENT(QK_NORM, QK_NORM_BWD)
 
 PL_OP(ROPE, rope, ROWS, ALONE,
       "rotates pairs (i, i+rot/2) of each head by pos; attr.inverse turns back, which is the "
@@ -101,6 +112,7 @@ PL_OP(ROPE, rope, ROWS, ALONE,
       PL_IN(ROPE, TABLE, "table", F32, NEEDED, S, PAIRS)
       PL_IN(ROPE, TABLE2, "table2", F32, OPTIONAL, S, PAIRS),
       PL_OUT(ROPE, X, "x", FLOAT, IN_PLACE, N, HD))
+PL_GRADIENT(ROPE, ROPE)
 
 PL_OP(ATTENTION, attention, ATTENTION, ALONE,
       "causal, per sequence, attr.window positions back; lse = log-sum-exp of the scaled scores",
@@ -113,6 +125,7 @@ PL_OP(ATTENTION, attention, ATTENTION, ALONE,
       PL_OUT(ATTENTION, LSE, "lse", F32, NEEDED, N, H))
 PL_FLOPS(ATTENTION, 2, keys_seen)
 PL_SCRATCH(ATTENTION, pl_ws_attention, NULL)
+PL_GRADIENT(ATTENTION, ATTENTION_BWD)
 
 PL_OP(KV_APPEND, kv_append, ROWS, ALONE,
       "keys and values of position pos[i] of sequence s become row s * attr.context + pos[i] of "
@@ -143,11 +156,13 @@ PL_OP(SWIGLU, swiglu, ROWS, ALONE, "m = silu(gu[:, :F]) * gu[:, F:]",
       PL_IN(SWIGLU, GU, "gu", FLOAT, NEEDED, N, F2),
       PL_OUT(SWIGLU, M, "m", FLOAT, NEEDED, N, F))
 PL_TRAFFIC(SWIGLU, 1.25)
+PL_GRADIENT(SWIGLU, SWIGLU_BWD)
 
 PL_OP(GEGLU, geglu, ROWS, ALONE, "m = gelu(gu[:, :F]) * gu[:, F:], gelu as tanh approximates it",
       PL_IN(GEGLU, GU, "gu", FLOAT, NEEDED, N, F2),
       PL_OUT(GEGLU, M, "m", FLOAT, NEEDED, N, F))
 PL_TRAFFIC(GEGLU, 1.25)
+PL_GRADIENT(GEGLU, GEGLU_BWD)
 
 PL_OP(DROPOUT, dropout, ROWS, ALONE,
       "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column)",
@@ -155,6 +170,7 @@ PL_OP(DROPOUT, dropout, ROWS, ALONE,
       PL_IN(DROPOUT, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
       PL_IN(DROPOUT, SAMPLE, "sample", U64, NEEDED, B, ONE),
       PL_OUT(DROPOUT, Y, "y", FLOAT, NEEDED, N, K))
+PL_GRADIENT(DROPOUT, DROPOUT_BWD)
 
 PL_OP(GATHER_ADD, gather_add, ROWS, ALONE, "xs[t] = x[rows[t]] + r[rows[t]]",
       PL_IN(GATHER_ADD, X, "x", FLOAT, NEEDED, N, C)
@@ -162,6 +178,7 @@ PL_OP(GATHER_ADD, gather_add, ROWS, ALONE, "xs[t] = x[rows[t]] + r[rows[t]]",
       PL_IN(GATHER_ADD, ROWS, "rows", I32, NEEDED, T, ONE),
       PL_OUT(GATHER_ADD, XS, "xs", FLOAT, NEEDED, T, C))
 PL_TRAFFIC(GATHER_ADD, 1.5)
+PL_GRADIENT(GATHER_ADD, SCATTER_ROWS)
 
 PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
       "adds sum(lse - logit[target]) to loss[0]; with attr.gradient logits become d loss/d logits "
@@ -174,6 +191,7 @@ PL_OP(CROSS_ENTROPY, cross_entropy, ROWS, ALONE,
       PL_OUT(CROSS_ENTROPY, LOSS, "loss", F64, IN_PLACE, TWO, ONE))
 PL_SCRATCH(CROSS_ENTROPY, pl_ws_cross_entropy, pl_ws_cuda_cross_entropy)
 PL_TRAFFIC(CROSS_ENTROPY, 3.5)
+PL_GRADIENT(CROSS_ENTROPY, CROSS_ENTROPY)
 
 PL_OP(SCATTER_ROWS, scatter_rows, ROWS, ALONE, "dx = 0, then dx[rows[t]] = dxs[t]",
       PL_IN(SCATTER_ROWS, DXS, "dxs", FLOAT, NEEDED, T, C)
@@ -391,6 +409,9 @@ PL_OP(STAGE_OUT, stage_out, ROWS, NO_KERNEL, "the same of files that are written
       PL_IN(STAGE_OUT, STAGING, "staging", ANY, NEEDED, ANY, ANY),
       /* no output */)
 
+#ifdef PL_OP_ROWS_OF_A_TEST /* that proves what a row is enough for */
+#include PL_OP_ROWS_OF_A_TEST
+#endif
 /* clang-format on */
 
 #undef PL_OP
@@ -398,4 +419,5 @@ PL_OP(STAGE_OUT, stage_out, ROWS, NO_KERNEL, "the same of files that are written
 #undef PL_OUT
 #undef PL_FLOPS
 #undef PL_SCRATCH
+#undef PL_GRADIENT
 #undef PL_TRAFFIC

@@ -62,6 +62,26 @@ static const struct dim {
 #undef X
 };
 
+static const struct gradient {
+    enum pl_op_kind of, by;
+} gradients[] = {
+#define PL_GRADIENT(KIND, BY) {PL_OP_##KIND, PL_OP_##BY},
+#include "estimator/program/ops/op_rows.h"
+};
+#define N_GRADIENTS (sizeof gradients / sizeof *gradients)
+
+enum pl_op_kind pl_op_gradient(enum pl_op_kind of) {
+    for (size_t i = 0; i < N_GRADIENTS; i++)
+        if (gradients[i].of == of) return gradients[i].by;
+    return PL_OP_COUNT;
+}
+
+bool pl_op_is_gradient(enum pl_op_kind kind, enum pl_op_kind of) {
+    for (size_t i = 0; i < N_GRADIENTS; i++)
+        if (gradients[i].of == of && gradients[i].by == kind) return true;
+    return false;
+}
+
 bool pl_operand_takes(const struct pl_operand_row *o, enum pl_dtype t) {
     return types[o->type].types >> t & 1;
 }

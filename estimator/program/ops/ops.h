@@ -141,6 +141,11 @@ struct pl_op_row {
 };
 extern const struct pl_op_row pl_op_rows[PL_OP_COUNT];
 
+/* The first op of the gradient of an op; PL_OP_COUNT where it has none. */
+enum pl_op_kind pl_op_gradient(enum pl_op_kind of);
+/* Whether `kind` is among the ops of the gradient of `of`. */
+bool pl_op_is_gradient(enum pl_op_kind kind, enum pl_op_kind of);
+
 static inline bool pl_operand_may_be_absent(const struct pl_operand_row *o) {
     return o->use != PL_USE_NEEDED && o->use != PL_USE_IN_PLACE;
 }
