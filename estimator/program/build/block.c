@@ -50,9 +50,9 @@ static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var 
 }
 
 struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
-                             struct pl_tape *t) {
+                             bool need_dx, struct pl_tape *t) {
     pl_var below, x2;
-    const pl_var x = pl_tape_begin(t, b, *trunk, pending, &below);
+    const pl_var x = pl_tape_begin(t, b, *trunk, pending, need_dx, &below);
     const pl_var next =
         b->m->post_norms ? four_norm_layer(t, x, below, &x2) : pre_norm_layer(t, x, below, &x2);
     *trunk = pl_tape_value(t, x2);

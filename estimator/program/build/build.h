@@ -161,21 +161,22 @@ void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_v
 /* --- block.c: one decoder layer --- */
 struct pl_tape; /* tape.h */
 /* trunk: residual; pending: output of the layer below, not yet added, or PL_NO_VAL. Returns the
- * layer's output, not yet added to the returned trunk; the tape knows its gradient. */
+ * layer's output, not yet added to the returned trunk; the tape knows its gradient. need_dx:
+ * something below is trained. */
 struct pl_val pl_build_layer(struct pl_builder *b, struct pl_val *trunk, struct pl_val pending,
-                             struct pl_tape *tape);
+                             bool need_dx, struct pl_tape *tape);
 
-/* --- head.c: gather, norm, chunked logits and loss, and their gradients --- */
+/* --- head.c: gather, norm, chunked logits and loss --- */
 /* logits[.,V] = h W^T, in pieces of the vocabulary where W is in 4 bits, and an adapter's part.
  * Returns the adapter's a[.,r], absent without one. */
 struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
                                   struct pl_operand logits);
-/* h = norm(xs), xs = (pending + trunk)[target_rows]; sum and rstd (nullable) get xs and what the
- * norm's gradient needs. */
-struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
-                                 struct pl_val *sum, struct pl_val *rstd);
-/* dx (PL_NONE: nobody below needs it) receives the gradient of the trunk. */
-void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx);
+/* The tape of the head: h = norm(xs), xs = (pending + trunk)[target_rows], of which it returns h;
+ * and the same with the loss. need_dx: something below is trained. */
+uint8_t pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
+                           bool need_dx, struct pl_tape *tape);
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, bool need_dx,
+                   struct pl_tape *tape);
 
 /* --- phases.c --- */
 void pl_build_phases(struct pl_builder *b);
@@ -183,8 +184,8 @@ void pl_build_begin_phase(struct pl_builder *b, enum pl_phase phase);
 void pl_build_end_phase(struct pl_builder *b);
 /* Fills b->in with what the trainer uploads before a micro-batch; no targets for GENERATE. */
 void pl_build_inputs(struct pl_builder *b);
-/* Forward through all layers; tapes (nullable) gets one a layer. Returns the last output, not yet
- * added to *trunk. */
+/* From the embedding through all layers; tapes (nullable) gets one of the embedding and one a
+ * layer. Returns the last output, not yet added to *trunk. */
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes);
 
 /* --- inference.c --- */

@@ -1,9 +1,9 @@
-/* head.c - from the trunk to the loss and back.
+/* head.c - the steps above the layers: from the trunk to the loss.
  *
  * Only supervised rows go through the head. Logits exist a chunk at a time; cross entropy turns
  * them into their own gradient in place, and d h overwrites h chunk by chunk, so the head needs two
  * [T,C] buffers and one [chunk,V] whatever the vocabulary. */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/tape.h"
 
 #include "estimator/base/checked.h"
 
@@ -141,47 +141,117 @@ static void chunk_bwd(struct pl_builder *b, struct pl_operand h, uint32_t logits
     if (need_dh) chunk_dh(b, h, dl, da);
 }
 
-struct pl_val pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
-                                 struct pl_val *sum, struct pl_val *rstd) {
-    if (b->err != PL_ERR_OK) return PL_NO_VAL;
-    b->layer = PL_NONE;
-    uint32_t xs = pl_build_activation(b, "xs", PL_ROWS_TARGETS, b->m->hidden);
-    uint32_t h = pl_build_activation(b, "h", PL_ROWS_TARGETS, b->m->hidden);
-    uint32_t s =
-        pl_build_step(b, "rstd", PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
-    struct pl_operand gather_in[] = {pl_arg(pending), pl_arg(trunk), pl_arg(b->in.target_rows)};
-    struct pl_operand gather_out[] = {pl_arg(pl_build_now(b, xs))};
-    PL_EMIT(b, GATHER_ADD, (struct pl_attr){0}, gather_in, gather_out);
-    struct pl_operand norm_in[] = {pl_arg(pl_build_now(b, xs)),
-                                   pl_arg(pl_build_now(b, pl_build_weight(b, PL_SLOT_NORMF)))};
-    struct pl_operand norm_out[] = {pl_arg(pl_build_now(b, h)), pl_arg(pl_build_now(b, s))};
-    PL_EMIT(b, RMSNORM, pl_build_norm_attr(b), norm_in, norm_out);
-    if (sum) *sum = pl_build_now(b, xs);
-    if (rstd) *rstd = pl_build_now(b, s);
-    return pl_build_now(b, h);
+/* --- rows of the trunk that are supervised ---------------------------------------------------- */
+
+void pl_step_gather(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    struct pl_value *xs = &t->values[s->out[0]];
+    (void)missing;
+    const uint32_t id = pl_build_activation(b, xs->name, PL_ROWS_TARGETS, b->m->hidden);
+    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val), pl_arg(t->values[s->in[1]].val),
+                              pl_arg(b->in.target_rows)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, id))};
+    PL_EMIT(b, GATHER_ADD, (struct pl_attr){0}, in, out);
+    xs->val = pl_build_now(b, id);
 }
 
-void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, uint32_t dx) {
-    struct pl_val xs = PL_NO_VAL, rstd = PL_NO_VAL;
-    const uint32_t h = pl_build_head_rows(b, trunk, pending, &xs, &rstd).id;
-    if (b->err != PL_ERR_OK) return;
-    bool need_dh = dx != PL_NONE || pl_build_trains(b, pl_build_weight(b, PL_SLOT_NORMF));
-    uint32_t logits =
-        add_chunk(b, "logits", b->p->chunk_tokens, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
-    uint64_t chunk = b->p->chunk_tokens;
+bool pl_step_gather_wants(const struct pl_tape *t, const struct pl_step *s) {
+    return t->values[s->in[0]].wants;
+}
+
+void pl_step_gather_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    const struct pl_value *xs = &t->values[s->out[0]];
+    if (!xs->wants) return;
+    struct pl_operand in[] = {pl_arg(pl_build_now(b, xs->grad)), pl_arg(b->in.target_rows)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, t->trunk_grad))};
+    PL_EMIT(b, SCATTER_ROWS, (struct pl_attr){0}, in, out);
+}
+
+/* --- the last norm ---------------------------------------------------------------------------- */
+
+void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    struct pl_value *h = &t->values[s->out[0]], *rstd = &t->values[s->out[1]];
+    (void)missing;
+    const uint32_t y = pl_build_activation(b, h->name, PL_ROWS_TARGETS, b->m->hidden);
+    const uint32_t r =
+        pl_build_step(b, rstd->name, PL_ROWS_TARGETS, 0, 1, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
+    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
+                              pl_arg(pl_build_now(b, pl_build_weight(b, s->slot)))};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, y)), pl_arg(pl_build_now(b, r))};
+    PL_EMIT(b, RMSNORM, pl_build_norm_attr(b), in, out);
+    h->val = pl_build_now(b, y);
+    rstd->val = pl_build_now(b, r);
+}
+
+uint32_t pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *s) {
+    return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
+}
+
+/* In the place of the gradient of h. */
+void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_value *xs = &t->values[s->in[0]];
+    const struct pl_value *h = &t->values[s->out[0]];
+    if (!h->wants) return;
+    const struct pl_operand dh = pl_arg(pl_build_now(t->b, h->grad));
+    xs->grad = h->grad;
+    pl_build_norm_bwd(t->b, s->slot, dh, xs->val, t->values[s->out[1]].val,
+                      xs->wants ? dh : pl_arg_none, false);
+}
+
+/* --- the loss --------------------------------------------------------------------------------- */
+
+/* A chunk is done with, gradient and all, before the next: see the head of this file. */
+void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_builder *b = t->b;
+    const struct pl_value *h = &t->values[s->in[0]];
+    const uint64_t chunk = b->p->chunk_tokens;
+    const uint32_t logits =
+        add_chunk(b, "logits", chunk, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
+    (void)missing;
     for (uint64_t row = 0; row < b->n && b->err == PL_ERR_OK; row += chunk) {
         uint64_t nrows = pl_u64_min(chunk, b->n - row);
-        struct pl_operand hc = pl_arg_rows(pl_build_now(b, h), row, nrows);
+        struct pl_operand hc = pl_arg_rows(pl_build_now(b, h->val.id), row, nrows);
         struct pl_operand a = pl_build_logits(b, hc, chunk_window(b, logits, row, nrows));
         chunk_loss(b, logits, row, nrows);
-        if (b->training) chunk_bwd(b, hc, logits, a, need_dh);
+        if (b->training) chunk_bwd(b, hc, logits, a, h->wants);
     }
-    if (!b->training || !need_dh) return;
-    b->backward = true;
-    const struct pl_operand dh = pl_arg(pl_build_now(b, h));
-    pl_build_norm_bwd(b, PL_SLOT_NORMF, dh, xs, rstd, dx != PL_NONE ? dh : pl_arg_none, false);
-    if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, h)), pl_arg(b->in.target_rows)};
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
-    PL_EMIT(b, SCATTER_ROWS, (struct pl_attr){0}, in, out);
+}
+
+void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {
+    t->values[s->in[0]].grad = t->values[s->in[0]].val.id;
+}
+
+/* --- the tape --------------------------------------------------------------------------------- */
+
+static pl_var tape_gather(struct pl_tape *t, pl_var x, pl_var r) {
+    const pl_var xs = pl_tape_add_value(t, PL_PART_INPUT, "xs", NULL);
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_GATHER, PL_SLOT_NORMF, {x, r}, {xs, PL_NO_VAR, PL_NO_VAR}});
+    return xs;
+}
+
+static pl_var tape_last_norm(struct pl_tape *t, pl_var xs) {
+    const pl_var h = pl_tape_add_value(t, PL_PART_INPUT, "h", NULL);
+    const pl_var rstd = pl_tape_add_value(t, PL_PART_INPUT, "rstd", NULL);
+    pl_tape_record(t, (struct pl_step){
+                          PL_STEP_LAST_NORM, PL_SLOT_NORMF, {xs, PL_NO_VAR}, {h, rstd, PL_NO_VAR}});
+    return h;
+}
+
+pl_var pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_val pending,
+                          bool need_dx, struct pl_tape *t) {
+    pl_var below;
+    b->layer = PL_NONE;
+    const pl_var x = pl_tape_begin(t, b, trunk, pending, need_dx, &below);
+    return tape_last_norm(t, tape_gather(t, x, below));
+}
+
+void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, bool need_dx,
+                   struct pl_tape *t) {
+    const pl_var h = pl_build_head_rows(b, trunk, pending, need_dx, t);
+    pl_tape_record(
+        t, (struct pl_step){
+               PL_STEP_LOSS, PL_SLOT_HEAD, {h, PL_NO_VAR}, {PL_NO_VAR, PL_NO_VAR, PL_NO_VAR}});
 }

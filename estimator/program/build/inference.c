@@ -4,7 +4,7 @@
  * A run of GENERATE holds a piece of every sequence that has tokens to compute: up to `tokens` of
  * prompts, or one each, in a prefix of the same rows. Only rows that a token is wanted from go
  * through the head, at most one a sequence. */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/tape.h"
 
 #include "estimator/base/checked.h"
 
@@ -76,7 +76,9 @@ static void last_logits(struct pl_builder *b, struct pl_val h) {
 void pl_build_generate_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_GENERATE);
     pl_build_inputs(b);
+    struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
-    if (b->err == PL_ERR_OK) last_logits(b, pl_build_head_rows(b, trunk, pending, NULL, NULL));
+    const pl_var h = pl_build_head_rows(b, trunk, pending, false, &head);
+    last_logits(b, pl_tape_value(&head, h));
     pl_build_end_phase(b);
 }

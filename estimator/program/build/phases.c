@@ -48,98 +48,47 @@ void pl_build_inputs(struct pl_builder *b) {
         in->samples = input(b, "samples", PL_ROLE_SAMPLES, PL_ROWS_FIXED, seqs, PL_DTYPE_U64);
 }
 
-/* What rows of the embedding are multiplied by, in the type of activations, as a module's buffer
- * has it in transformers; 0: by nothing. */
-static float embed_scale(const struct pl_builder *b) {
-    if (b->m->embed_scale == 1) return 0;
-    return pl_dtype_round(b->s->dtype, (float)b->m->embed_scale);
+/* The embedding, the layers, and the head with the loss. */
+static uint64_t n_tapes(const struct pl_builder *b) {
+    return b->m->layers + 2;
 }
 
-static void look_up(struct pl_builder *b, uint32_t table, uint32_t x, float scale) {
-    if (b->err != PL_ERR_OK) return;
-    struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(pl_build_now(b, table))};
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, x))};
-    PL_EMIT(b, EMBED, (struct pl_attr){.scale = scale}, in, out);
-}
-
-/* Of s B a[id], which an embedding that is scaled scales as well. */
-static float adapter_scale(const struct pl_builder *b) {
-    const float scale = embed_scale(b);
-    return (float)b->s->lora_scale * (scale != 0 ? scale : 1.0f);
-}
-
-/* x[i] = W[id] + s B a[id]: PEFT's lora.Embedding, which drops nothing out. */
-static struct pl_val embed(struct pl_builder *b) {
-    if (b->err != PL_ERR_OK) return PL_NO_VAL;
-    uint32_t x = pl_build_activation(b, "x0", PL_ROWS_TOKENS, b->m->hidden);
-    look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));
-    const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
-    if (ad && b->err == PL_ERR_OK) {
-        uint32_t a = pl_build_adapter_rows(b, "lora_a_out", 1);
-        look_up(b, ad->a, a, 0);
-        pl_build_product(b, pl_arg(pl_build_now(b, a)), pl_build_now(b, ad->b[0]), PL_NONE,
-                         pl_arg(pl_build_now(b, x)), adapter_scale(b), true);
-    }
-    return pl_build_now(b, x);
-}
-
-static void embed_bwd(struct pl_builder *b, uint32_t w, uint32_t dx, float scale) {
-    if (!pl_build_trains(b, w)) return;
-    struct pl_attr attr = {.padding_idx = b->m->pad, .scale = scale};
-    struct pl_operand g = pl_build_grad(b, w, &attr);
-    struct pl_operand in[] = {pl_arg(b->in.ids), pl_arg(b->in.order), pl_arg(pl_build_now(b, dx)),
-                              g};
-    struct pl_operand out[] = {g};
-    PL_EMIT(b, EMBED_BWD, attr, in, out);
-}
-
-/* The rows of A are looked up again: they are cheaper to read than to keep. */
-static void adapter_bwd(struct pl_builder *b, uint32_t dx) {
-    const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_EMBED);
-    const float scale = adapter_scale(b);
-    if (!ad || b->err != PL_ERR_OK) return;
-    uint32_t a = pl_build_adapter_rows(b, "lora_a_out", 1);
-    uint32_t da = pl_build_adapter_rows(b, "d_lora_a_out", 1);
-    b->recompute = true;
-    look_up(b, ad->a, a, 0);
-    b->recompute = false;
-    struct pl_operand dy = pl_arg(pl_build_now(b, dx));
-    pl_build_product_dw(b, dy, pl_arg(pl_build_now(b, a)), ad->b[0], scale);
-    pl_build_product_dx(b, dy, pl_build_now(b, ad->b[0]), pl_arg(pl_build_now(b, da)), scale,
-                        false);
-    embed_bwd(b, ad->a, da, 0);
+static bool trains_below(const struct pl_builder *b, uint64_t layer, uint64_t lowest) {
+    return layer > lowest || pl_build_embedding_trains(b);
 }
 
 struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struct pl_tape *tapes) {
-    *trunk = embed(b);
+    struct pl_tape scratch;
+    struct pl_tape *t = tapes ? tapes : &scratch;
+    const uint64_t lowest = pl_build_lowest_layer(b);
+    *trunk = pl_tape_value(t, pl_tape_embed(t, b));
     struct pl_val pending = PL_NO_VAL;
     for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
-        struct pl_tape scratch;
         b->layer = (uint32_t)l;
-        pending = pl_build_layer(b, trunk, pending, tapes ? &tapes[l] : &scratch);
+        t = tapes ? &tapes[1 + l] : &scratch;
+        pending = pl_build_layer(b, trunk, pending, trains_below(b, l, lowest), t);
     }
     b->layer = PL_NONE;
     return pending;
 }
 
+/* From the loss down to the lowest tensor that is trained. */
 static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
-    uint64_t lowest = pl_build_lowest_layer(b);
-    bool embedding = pl_build_embedding_trains(b);
+    const uint64_t head = n_tapes(b) - 1, lowest = pl_build_lowest_layer(b);
     b->backward = true;
+    pl_tape_backward(&tapes[head], dx);
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
         b->layer = (uint32_t)l;
-        pl_tape_backward(&tapes[l], dx, l > lowest || embedding);
+        pl_tape_backward(&tapes[1 + l], dx);
     }
     b->layer = PL_NONE;
-    if (embedding && b->err == PL_ERR_OK)
-        embed_bwd(b, pl_build_weight(b, PL_SLOT_EMBED), dx, embed_scale(b));
-    if (embedding) adapter_bwd(b, dx);
+    if (pl_build_embedding_trains(b) && b->err == PL_ERR_OK) pl_tape_backward(&tapes[0], dx);
     b->backward = false;
 }
 
 static void micro_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_MICRO);
-    struct pl_tape *tapes = pl_calloc(b->m->layers, sizeof *tapes);
+    struct pl_tape *tapes = pl_calloc(n_tapes(b), sizeof *tapes);
     if (!tapes) {
         b->err = pl_host_oom(b->d, "the plan");
         return;
@@ -149,8 +98,8 @@ static void micro_phase(struct pl_builder *b) {
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
-    pl_build_head(b, trunk, pending, dx);
-    if (dx != PL_NONE) backward(b, tapes, dx);
+    pl_build_head(b, trunk, pending, dx != PL_NONE, &tapes[n_tapes(b) - 1]);
+    if (b->err == PL_ERR_OK) backward(b, tapes, dx);
     free(tapes);
     pl_build_end_phase(b);
 }
@@ -158,8 +107,9 @@ static void micro_phase(struct pl_builder *b) {
 static void eval_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_EVAL);
     pl_build_inputs(b);
+    struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
-    pl_build_head(b, trunk, pending, PL_NONE);
+    pl_build_head(b, trunk, pending, false, &head);
     pl_build_end_phase(b);
 }
 

@@ -1,4 +1,5 @@
-/* steps.c - the kinds of steps of a tape: their ops, and the ops of their gradients. */
+/* steps.c - the kinds of steps of a layer's tape: their ops, and the ops of their gradients; and
+ * the table of all kinds. */
 #include "estimator/program/build/tape.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
@@ -89,6 +90,12 @@ static uint32_t norm_reads(const struct pl_tape *t, const struct pl_step *s) {
 
 static uint32_t norm_needs(const struct pl_tape *t, const struct pl_step *s) {
     return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
+}
+
+/* What is below a product is always given its gradient; below the first one that is the input of
+ * the tape, of which the caller knows, or the weight of the norm alone. */
+bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s) {
+    return t->values[s->in[0]].wants || pl_build_trains(t->b, pl_build_weight(t->b, s->slot));
 }
 
 /* Into the gradient of the trunk, to which it adds. */
@@ -258,7 +265,7 @@ static void run_rope(struct pl_tape *t, const struct pl_step *s, uint32_t missin
     qk->val = pl_build_now(t->b, qk->val.id);
 }
 
-static uint32_t nothing(const struct pl_tape *t, const struct pl_step *s) {
+uint32_t pl_step_no_values(const struct pl_tape *t, const struct pl_step *s) {
     (void)t, (void)s;
     return 0;
 }
@@ -366,12 +373,22 @@ static void gate_gradient(struct pl_tape *t, const struct pl_step *s) {
     gu->grad = gu->val.id;
 }
 
+/* --- the table ------------------------------------------------------------------------------- */
+
 const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
-    [PL_STEP_NORM] = {run_norm, norm_reads, norm_needs, norm_gradient},
-    [PL_STEP_POST_NORM] = {run_norm, first_input, post_norm_needs, post_norm_gradient},
-    [PL_STEP_LINEAR] = {run_linear, first_input, linear_needs, linear_gradient},
-    [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient},
-    [PL_STEP_ROPE] = {run_rope, first_input, nothing, rope_gradient},
-    [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient},
-    [PL_STEP_GATE] = {run_gate, first_input, first_input, gate_gradient},
+    [PL_STEP_NORM] = {run_norm, norm_reads, norm_needs, norm_gradient, pl_step_norm_wants},
+    [PL_STEP_POST_NORM] = {run_norm, first_input, post_norm_needs, post_norm_gradient, NULL},
+    [PL_STEP_LINEAR] = {run_linear, first_input, linear_needs, linear_gradient, NULL},
+    [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient, NULL},
+    [PL_STEP_ROPE] = {run_rope, first_input, pl_step_no_values, rope_gradient, NULL},
+    [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient, NULL},
+    [PL_STEP_GATE] = {run_gate, first_input, first_input, gate_gradient, NULL},
+    [PL_STEP_EMBED] = {pl_step_embed, pl_step_no_values, pl_step_embed_needs,
+                       pl_step_embed_gradient, NULL},
+    [PL_STEP_GATHER] = {pl_step_gather, pl_step_no_values, pl_step_no_values,
+                        pl_step_gather_gradient, pl_step_gather_wants},
+    [PL_STEP_LAST_NORM] = {pl_step_last_norm, pl_step_no_values, pl_step_last_norm_needs,
+                           pl_step_last_norm_gradient, pl_step_norm_wants},
+    [PL_STEP_LOSS] = {pl_step_loss, pl_step_no_values, pl_step_no_values, pl_step_loss_gradient,
+                      NULL},
 };

@@ -1,15 +1,15 @@
-/* tape.c - recording a layer and walking back over it. */
+/* tape.c - recording a part of the forward pass and walking back over it. */
 #include "estimator/program/build/tape.h"
 
 /* --- recording ------------------------------------------------------------------------------- */
 
 static void overflow(struct pl_tape *t, const char *what) {
     if (t->b->err == PL_ERR_OK)
-        t->b->err = pl_diag_set(t->b->d, PL_ERR_PLAN_BROKEN, "a layer has too many %s", what);
+        t->b->err = pl_diag_set(t->b->d, PL_ERR_PLAN_BROKEN, "a tape has too many %s", what);
 }
 
-static pl_var add_value(struct pl_tape *t, enum pl_value_part part, const char *name,
-                        const char *grad_name) {
+pl_var pl_tape_add_value(struct pl_tape *t, enum pl_value_part part, const char *name,
+                         const char *grad_name) {
     if (t->n_values == PL_TAPE_VALUES) {
         overflow(t, "values");
         return 0;
@@ -19,13 +19,15 @@ static pl_var add_value(struct pl_tape *t, enum pl_value_part part, const char *
     return t->n_values++;
 }
 
-static void record(struct pl_tape *t, struct pl_step s) {
+void pl_tape_record(struct pl_tape *t, struct pl_step s) {
+    const struct pl_step_row *row = &pl_step_rows[s.kind];
     if (t->n_steps == PL_TAPE_STEPS) {
         overflow(t, "steps");
         return;
     }
     t->steps[t->n_steps++] = s;
-    if (t->b->err == PL_ERR_OK) pl_step_rows[s.kind].run(t, &s, UINT32_MAX);
+    if (s.out[0] != PL_NO_VAR) t->values[s.out[0]].wants = !row->wants || row->wants(t, &s);
+    if (t->b->err == PL_ERR_OK) row->run(t, &s, UINT32_MAX);
 }
 
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v) {
@@ -33,68 +35,71 @@ struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v) {
 }
 
 pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trunk,
-                     struct pl_val pending, pl_var *below) {
+                     struct pl_val pending, bool need_dx, pl_var *below) {
     const bool adds = pending.id != PL_NONE;
     *t = (struct pl_tape){.b = b};
-    const pl_var x = add_value(t, PL_PART_INPUT, NULL, NULL);
+    const pl_var x = pl_tape_add_value(t, PL_PART_INPUT, NULL, NULL);
     t->values[x].val = adds ? pending : trunk;
+    t->values[x].wants = need_dx;
     *below = PL_NO_VAR;
     if (!adds) return x;
-    *below = add_value(t, PL_PART_INPUT, NULL, NULL);
+    *below = pl_tape_add_value(t, PL_PART_INPUT, NULL, NULL);
     t->values[*below].val = trunk;
     return x;
 }
 
 pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, const char *name,
                     const char *grad_name) {
-    const pl_var n = add_value(t, PL_PART_ROWS, name, grad_name);
-    const pl_var rstd = add_value(t, PL_PART_TRUNK, "rstd", NULL);
-    record(t, (struct pl_step){PL_STEP_NORM, slot, {x, r}, {n, rstd, x}});
+    const pl_var n = pl_tape_add_value(t, PL_PART_ROWS, name, grad_name);
+    const pl_var rstd = pl_tape_add_value(t, PL_PART_TRUNK, "rstd", NULL);
+    pl_tape_record(t, (struct pl_step){PL_STEP_NORM, slot, {x, r}, {n, rstd, x}});
     return n;
 }
 
 pl_var pl_tape_post_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, const char *name) {
-    const pl_var n = add_value(t, PL_PART_TRUNK, name, NULL);
-    const pl_var rstd = add_value(t, PL_PART_TRUNK, "rstd", NULL);
-    record(t, (struct pl_step){PL_STEP_POST_NORM, slot, {x, PL_NO_VAR}, {n, rstd, PL_NO_VAR}});
+    const pl_var n = pl_tape_add_value(t, PL_PART_TRUNK, name, NULL);
+    const pl_var rstd = pl_tape_add_value(t, PL_PART_TRUNK, "rstd", NULL);
+    pl_tape_record(t,
+                   (struct pl_step){PL_STEP_POST_NORM, slot, {x, PL_NO_VAR}, {n, rstd, PL_NO_VAR}});
     return n;
 }
 
 pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t cols,
                       enum pl_value_part part, const char *name, const char *grad_name) {
-    const pl_var y = add_value(t, part, name, grad_name);
-    const pl_var a = add_value(t, part, NULL, NULL);
+    const pl_var y = pl_tape_add_value(t, part, name, grad_name);
+    const pl_var a = pl_tape_add_value(t, part, NULL, NULL);
     t->values[y].cols = cols;
-    record(t, (struct pl_step){PL_STEP_LINEAR, slot, {x, PL_NO_VAR}, {y, a, PL_NO_VAR}});
+    pl_tape_record(t, (struct pl_step){PL_STEP_LINEAR, slot, {x, PL_NO_VAR}, {y, a, PL_NO_VAR}});
     return y;
 }
 
 pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv) {
-    const pl_var qk = add_value(t, PL_PART_NEVER, "qk", NULL);
-    const pl_var rstd_q = add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
-    const pl_var rstd_k = add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
-    record(t, (struct pl_step){
-                  PL_STEP_QK_NORM, PL_SLOT_QNORM, {qkv, PL_NO_VAR}, {qk, rstd_q, rstd_k}});
+    const pl_var qk = pl_tape_add_value(t, PL_PART_NEVER, "qk", NULL);
+    const pl_var rstd_q = pl_tape_add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
+    const pl_var rstd_k = pl_tape_add_value(t, PL_PART_NEVER, "qk_rstd", NULL);
+    pl_tape_record(t, (struct pl_step){
+                          PL_STEP_QK_NORM, PL_SLOT_QNORM, {qkv, PL_NO_VAR}, {qk, rstd_q, rstd_k}});
     return qk;
 }
 
 void pl_tape_rope(struct pl_tape *t, pl_var qk) {
     if (t->b->m->layer[t->b->layer].rope == PL_NO_ROPE) return;
-    record(t, (struct pl_step){
-                  PL_STEP_ROPE, PL_SLOT_QKV, {qk, PL_NO_VAR}, {qk, PL_NO_VAR, PL_NO_VAR}});
+    pl_tape_record(t, (struct pl_step){
+                          PL_STEP_ROPE, PL_SLOT_QKV, {qk, PL_NO_VAR}, {qk, PL_NO_VAR, PL_NO_VAR}});
 }
 
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv) {
-    const pl_var o = add_value(t, PL_PART_ATTENTION, PL_TAPE_NAME("o"));
-    const pl_var lse = add_value(t, PL_PART_ATTENTION, "lse", NULL);
-    record(t, (struct pl_step){PL_STEP_ATTENTION, PL_SLOT_QKV, {qk, qkv}, {o, lse, PL_NO_VAR}});
+    const pl_var o = pl_tape_add_value(t, PL_PART_ATTENTION, PL_TAPE_NAME("o"));
+    const pl_var lse = pl_tape_add_value(t, PL_PART_ATTENTION, "lse", NULL);
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_ATTENTION, PL_SLOT_QKV, {qk, qkv}, {o, lse, PL_NO_VAR}});
     return o;
 }
 
 pl_var pl_tape_gate(struct pl_tape *t, pl_var gu) {
-    const pl_var m = add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
-    record(t,
-           (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
+    const pl_var m = pl_tape_add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
     return m;
 }
 
@@ -164,23 +169,11 @@ static uint32_t needs_from(const struct pl_tape *t, int i) {
     return needs;
 }
 
-/* What is below a product is always given its gradient; below the first one that is the layer's
- * input, of which the caller knows. */
-static void spread_wants(struct pl_tape *t, bool need_dx) {
-    t->values[0].wants = need_dx;
-    for (int i = 0; i < t->n_steps; i++) {
-        const struct pl_step *s = &t->steps[i];
-        bool wants = s->kind != PL_STEP_NORM || t->values[s->in[0]].wants ||
-                     pl_build_trains(t->b, pl_build_weight(t->b, s->slot));
-        t->values[s->out[0]].wants = wants;
-    }
-}
-
-void pl_tape_backward(struct pl_tape *t, uint32_t dx, bool need_dx) {
+void pl_tape_backward(struct pl_tape *t, uint32_t dx) {
+    const pl_var output = t->steps[t->n_steps - 1].out[0];
     keep(t);
-    spread_wants(t, need_dx);
     t->trunk_grad = dx;
-    t->values[t->steps[t->n_steps - 1].out[0]].grad = dx;
+    if (output != PL_NO_VAR) t->values[output].grad = dx;
     for (int i = t->n_steps - 1; i >= 0 && t->b->err == PL_ERR_OK; i--) {
         const struct pl_step *s = &t->steps[i];
         if (s->kind == PL_STEP_LINEAR || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));

@@ -1,4 +1,5 @@
-/* tape.h - the forward pass of a layer, recorded step by step; its gradient follows from that.
+/* tape.h - a part of the forward pass, recorded step by step; its gradient follows from that. The
+ * embedding, every layer, and the head with the loss have a tape each.
  *
  * In: calls of pl_tape_* in the order of the forward pass, each of which appends its ops at once
  * and writes a step down.  Out: pl_tape_backward(), the ops of the gradient.  Needs: build.h.
@@ -17,7 +18,7 @@
 
 /* Values that a recompute level keeps or lets go together. */
 enum pl_value_part {
-    PL_PART_INPUT,     /* of the layer: there at every level */
+    PL_PART_INPUT,     /* of the tape, and what the head keeps: there at every level */
     PL_PART_TRUNK,     /* sums of the trunk, 1/rms of norms, rows of the adapters that write them */
     PL_PART_ROWS,      /* what one pass over rows makes: outputs of norms, the gated product */
     PL_PART_MLP,       /* outputs of the products that begin the MLP */
@@ -46,6 +47,10 @@ enum pl_step_kind {
     PL_STEP_ROPE,      /* qk -> qk */
     PL_STEP_ATTENTION, /* qk, qkv -> o, lse */
     PL_STEP_GATE,      /* gu -> m */
+    PL_STEP_EMBED,     /* -> x, a: a the adapter's rows */
+    PL_STEP_GATHER,    /* x, r? -> xs: rows of x + r that are supervised */
+    PL_STEP_LAST_NORM, /* xs -> h, rstd */
+    PL_STEP_LOSS,      /* h ->: and at once what it gives h as its gradient, in h's place */
     PL_STEP_COUNT
 };
 
@@ -67,9 +72,10 @@ struct pl_tape {
 };
 
 /* The tape of a layer whose input is pending + trunk, not yet added; pending may be PL_NO_VAL.
- * *below gets the trunk, or PL_NO_VAR where there is nothing to add. */
+ * *below gets the trunk, or PL_NO_VAR where there is nothing to add. need_dx: something below the
+ * tape is trained. */
 pl_var pl_tape_begin(struct pl_tape *t, struct pl_builder *b, struct pl_val trunk,
-                     struct pl_val pending, pl_var *below);
+                     struct pl_val pending, bool need_dx, pl_var *below);
 /* Steps of the forward pass. A name is that of the tensor; with a "d" it is its gradient's. */
 #define PL_TAPE_NAME(name) (name), "d" name
 pl_var pl_tape_norm(struct pl_tape *t, enum pl_slot slot, pl_var x, pl_var r, const char *name,
@@ -81,14 +87,15 @@ pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv);
 void pl_tape_rope(struct pl_tape *t, pl_var qk); /* nothing in layers without rotation */
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
 pl_var pl_tape_gate(struct pl_tape *t, pl_var gu);
-
+/* --- embed.c: the whole tape of the embedding; returns what the layers get --- */
+pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b);
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v);
 
-/* The gradient of the whole tape. dx: the tensor with the gradient of the output, which becomes
- * that of the input if need_dx. */
-void pl_tape_backward(struct pl_tape *t, uint32_t dx, bool need_dx);
+/* The gradient of the whole tape. dx: the tensor with the gradient of the trunk, which is that of
+ * the output, where there is one, and becomes that of the input if something below is trained. */
+void pl_tape_backward(struct pl_tape *t, uint32_t dx);
 
-/* --- steps.c: what the steps are made of --- */
+/* --- what the steps are made of --- */
 struct pl_step_row {
     /* Appends the step's ops; of its outputs only those in `missing`, as bits, are wanted. */
     void (*run)(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
@@ -97,13 +104,34 @@ struct pl_step_row {
     /* Values of the forward pass that its gradient reads. */
     uint32_t (*needs)(const struct pl_tape *t, const struct pl_step *s);
     void (*gradient)(struct pl_tape *t, const struct pl_step *s);
+    /* Whether its first output wants a gradient; NULL: it always does. */
+    bool (*wants)(const struct pl_tape *t, const struct pl_step *s);
 };
 extern const struct pl_step_row pl_step_rows[PL_STEP_COUNT];
 
 static inline uint32_t pl_var_bit(pl_var v) {
     return v == PL_NO_VAR ? 0 : UINT32_C(1) << v;
 }
+/* Whether a norm hands on a gradient: to what is below it, or to its own weight. */
+bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s);
+uint32_t pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
+/* Steps of embed.c and head.c. */
+void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+uint32_t pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_embed_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_gather(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_gather_gradient(struct pl_tape *t, const struct pl_step *s);
+bool pl_step_gather_wants(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_last_norm(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+uint32_t pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *s);
+void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s);
+
 /* --- tape.c --- */
+pl_var pl_tape_add_value(struct pl_tape *t, enum pl_value_part part, const char *name,
+                         const char *grad_name);
+void pl_tape_record(struct pl_tape *t, struct pl_step s);
 /* Makes values again, as bits, that are not there. */
 void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted);
 
