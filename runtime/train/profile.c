@@ -8,11 +8,13 @@
 pl_err pl_profile_init(struct pl_profile *f, uint32_t n_ops, bool every, struct pl_diag *d) {
     *f = (struct pl_profile){.n_ops = n_ops, .every = every};
     f->times = pl_calloc((size_t)n_ops + 1, sizeof *f->times);
-    return f->times ? PL_ERR_OK : pl_host_oom(d, "the times of operations");
+    f->rows = pl_calloc(PL_OP_COUNT, sizeof *f->rows);
+    return f->times && f->rows ? PL_ERR_OK : pl_host_oom(d, "the times of operations");
 }
 
 void pl_profile_finish(struct pl_profile *f) {
     free(f->times);
+    free(f->rows);
     *f = (struct pl_profile){0};
 }
 

@@ -28,7 +28,7 @@ struct pl_profile {
     uint32_t n_ops;
     bool every;               /* every step is timed */
     uint64_t steps, timed;    /* begun; ended with readings */
-    struct pl_profile_row rows[PL_OP_COUNT];
+    struct pl_profile_row *rows; /* [PL_OP_COUNT] */
 };
 
 /* n_ops: of the largest program that will run. HOST_OOM. */
