@@ -15,11 +15,13 @@
 
 static bool is_read(enum pl_key_id key) {
     static const enum pl_key_id keys[] = {
-        PL_KEY_model,         PL_KEY_model_config,  PL_KEY_init,        PL_KEY_dtype,
-        PL_KEY_seed,          PL_KEY_adapter_path,  PL_KEY_tokenizer,   PL_KEY_max_seq_length,
-        PL_KEY_device,        PL_KEY_threads,       PL_KEY_vram_budget, PL_KEY_vram_margin,
-        PL_KEY_preflight,     PL_KEY_debug_inject,  PL_KEY_quant_type,  PL_KEY_double_quant,
-        PL_KEY_quantize_head, PL_KEY_chat_template, PL_KEY_base_dtype};
+        PL_KEY_model,         PL_KEY_model_config,   PL_KEY_init,
+        PL_KEY_dtype,         PL_KEY_seed,           PL_KEY_adapter_path,
+        PL_KEY_tokenizer,     PL_KEY_max_seq_length, PL_KEY_device,
+        PL_KEY_threads,       PL_KEY_vram_budget,    PL_KEY_vram_margin,
+        PL_KEY_preflight,     PL_KEY_debug_inject,   PL_KEY_quant_type,
+        PL_KEY_double_quant,  PL_KEY_quantize_head,  PL_KEY_quantize_embedding,
+        PL_KEY_chat_template, PL_KEY_base_dtype};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i] == key) return true;
     return false;

@@ -432,7 +432,7 @@ bool pl_job_names_adapter(const struct pl_job *job) {
 
 void pl_job_set_inference(struct pl_job *job) {
     bool quantised = job->given[PL_KEY_quant_type] || job->given[PL_KEY_double_quant] ||
-                     job->given[PL_KEY_quantize_head];
+                     job->given[PL_KEY_quantize_head] || job->given[PL_KEY_quantize_embedding];
     job->inference = true;
     if (job->mode == PL_UNSET_U32)
         job->mode = quantised                   ? PL_MODE_QLORA

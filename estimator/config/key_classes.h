@@ -21,6 +21,7 @@
     X(quant_type, MEANING)                                                                         \
     X(double_quant, MEANING)                                                                       \
     X(quantize_head, MEANING)                                                                      \
+    X(quantize_embedding, MEANING)                                                                 \
     X(compute_dtype, MEANING)                                                                      \
     X(lora_r, MEANING)                                                                             \
     X(lora_alpha, MEANING)                                                                         \

@@ -39,6 +39,8 @@
     X(double_quant, BOOL, "true", 0, 0, "", "hold the scales of a qlora base in 8 bits")           \
     X(quantize_head, BOOL, "false", 0, 0, "",                                                      \
       "hold the output head of a qlora base in 4 bits too, unless it is the embedding")            \
+    X(quantize_embedding, BOOL, "false", 0, 0, "",                                                 \
+      "hold the embedding of a qlora base in 4 bits too, and a head that is the embedding")        \
     X(compute_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                         \
       "type to which a qlora base is dequantised for its products; auto: the same as `dtype`")     \
     X(lora_r, U32, "16", 1, 4096, "", "LoRA rank")                                                 \

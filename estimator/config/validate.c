@@ -37,6 +37,7 @@ static const struct {
     {PL_KEY_quant_type, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_double_quant, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_quantize_head, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_quantize_embedding, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
     {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR), REFUSED},

@@ -104,6 +104,13 @@ static double embed_bytes(const struct pl_program *p, const struct pl_op *op,
     return 3 * x + (clears ? operand_bytes(p, &op->out[PL_EMBED_BWD_OUT_DW], 1, load) : 0);
 }
 
+/* Half a byte an element; the scales are few. */
+static double embed4_bytes(const struct pl_program *p, const struct pl_op *op,
+                           const struct pl_load *load) {
+    const struct pl_operand *x = &op->out[PL_EMBED4_OUT_X];
+    return rows_of(p, x, load) * cols_of(p, x) / 2 + operand_bytes(p, x, 1, load);
+}
+
 /* Keys that a query would see without a mask; a window is seen whole, not by half. */
 static double span_of(const struct pl_op *op, const struct pl_load *load) {
     const double window = 2.0 * op->attr.window;
@@ -145,6 +152,7 @@ double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const str
 static double moved_bytes(const struct pl_program *p, const struct pl_op *op,
                           const struct pl_load *load) {
     if (op->kind == PL_OP_EMBED || op->kind == PL_OP_EMBED_BWD) return embed_bytes(p, op, load);
+    if (op->kind == PL_OP_EMBED4) return embed4_bytes(p, op, load);
     return operand_bytes(p, op->in, op->n_in, load) + operand_bytes(p, op->out, op->n_out, load);
 }
 

@@ -222,7 +222,7 @@ struct pl_job_shape {
     uint64_t loss_chunk_tokens; /* 0 = all at once, PL_AUTO = chosen from the vocabulary */
     enum pl_quant quant;        /* PL_MODE_QLORA */
     bool double_quant;
-    bool quantize_head;
+    bool quantize_head, quantize_embedding;
     enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;
     double lora_scale, lora_dropout;

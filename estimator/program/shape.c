@@ -31,12 +31,11 @@ static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, st
     return err;
 }
 
-/* Rows of the embedding are looked up, so they stay in 16 bits, and so does a head that is one. */
 static pl_err check_head(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
     if (!job->quantize_head || !m->tied) return PL_ERR_OK;
     pl_job_error(job, PL_KEY_quantize_head, PL_ERR_CONFIG_CONFLICT, d,
-                 "the output head of this model is its embedding, which is not quantised");
-    pl_diag_hint(d, "remove `quantize_head`");
+                 "the output head of this model is its embedding");
+    pl_diag_hint(d, "set `quantize_embedding: true` in place of `quantize_head`");
     return PL_ERR_CONFIG_CONFLICT;
 }
 
@@ -54,9 +53,16 @@ bool pl_job_trains_embedding(const struct pl_job *job) {
     return whole;
 }
 
-/* Only an embedding that nothing but lookups read can wait for them in host memory. */
+/* Only an embedding in 16 bits or more that nothing but lookups read can wait for them in host
+ * memory. */
 static pl_err check_embedding(const struct pl_job *job, const struct pl_model *m,
                               struct pl_diag *d) {
+    if (job->embedding_device == PL_EMBEDDING_HOST && job->quantize_embedding) {
+        pl_job_error(job, PL_KEY_quantize_embedding, PL_ERR_CONFIG_CONFLICT, d,
+                     "`quantize_embedding` with `embedding_device: host`");
+        pl_diag_hint(d, "remove one of them: an embedding in host memory takes none of the GPU's");
+        return PL_ERR_CONFIG_CONFLICT;
+    }
     bool trained = pl_job_trains_embedding(job);
     if (job->embedding_device != PL_EMBEDDING_HOST || !(m->tied || trained)) return PL_ERR_OK;
     pl_job_error(job, PL_KEY_embedding_device, PL_ERR_CONFIG_CONFLICT, d,
@@ -208,6 +214,11 @@ static pl_err check_whole(const struct pl_job *job, const struct pl_model *m,
                             "`lora_modules_to_save` trains the head, and `quantize_head` keeps it "
                             "in 4 bits",
                             "remove `quantize_head`");
+    if (job->quantize_embedding && pl_shape_is_whole(s, m, PL_SLOT_EMBED))
+        return refuse_whole(job, d,
+                            "`lora_modules_to_save` trains the embedding, and `quantize_embedding` "
+                            "keeps it in 4 bits",
+                            "remove `quantize_embedding`");
     return PL_ERR_OK;
 }
 
@@ -281,6 +292,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4;
     out->double_quant = job->double_quant;
     out->quantize_head = job->quantize_head;
+    out->quantize_embedding = job->quantize_embedding;
     out->lora_r = job->lora_r;
     out->freeze_layers = job->freeze_layers;
     out->max_grad_norm = job->max_grad_norm;

@@ -70,12 +70,12 @@ typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);
 /* n calls of one kind that run as one (pl_program_together): the bits are those of one by one. */
 typedef pl_err (*pl_group_fn)(struct pl_device *dev, const struct pl_call *calls, uint32_t n);
 
-/* Whether this call adds to its output rather than overwriting it. */
 /* What rows of an embedding are multiplied by. */
 static inline float pl_embed_scale(const struct pl_attr *attr) {
     return attr->scale != 0 ? attr->scale : 1.0f;
 }
 
+/* Whether this call adds to its output rather than overwriting it. */
 static inline bool pl_call_adds(const struct pl_call *c) {
     return c->attr->accumulate == PL_ACC_ADD ||
            (c->attr->accumulate == PL_ACC_FIRST_WRITES && !c->batch->first);

@@ -1,5 +1,5 @@
-/* quant_call.h - which calls of START, QUANT4, NEST4, DEQUANT4 and ADAMW_8BIT are sound: the
- * same for every back-end.
+/* quant_call.h - which calls of START, QUANT4, NEST4, DEQUANT4, EMBED4 and ADAMW_8BIT are sound:
+ * the same for every back-end.
  *
  * In: the operands. Out: whether the kernels may run; a call that is not sound is a broken plan.
  *   C1  matrices are one run of elements: windows of whole rows
@@ -61,6 +61,24 @@ static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
            pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >= pl_quant_codes_bytes(n) &&
            pl_quant_elements(&c->in[PL_DEQUANT4_ABSMAX]) >= scales &&
            (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[PL_DEQUANT4_OFFSET].p));
+}
+
+/* Rows of a matrix that codes are, by id. */
+static inline uint64_t pl_embed4_vocab(const struct pl_call *c) {
+    return 2 * pl_quant_elements(&c->in[PL_EMBED4_CODES]) / c->out[PL_EMBED4_OUT_X].cols;
+}
+
+/* in: ids[N]i32, codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: x[N,C], C even:
+ * a row begins with a byte. */
+static inline bool pl_embed4_is_sound(const struct pl_call *c) {
+    const struct pl_view *absmax8 = &c->in[PL_EMBED4_ABSMAX8], *x = &c->out[PL_EMBED4_OUT_X];
+    const struct pl_view *ids = &c->in[PL_EMBED4_IDS];
+    const uint64_t n = 2 * pl_quant_elements(&c->in[PL_EMBED4_CODES]), blocks = pl_quant_blocks(n);
+    const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
+    return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_float(x) && x->cols > 0 &&
+           x->cols % 2 == 0 && n % x->cols == 0 && ids->dtype == PL_DTYPE_I32 &&
+           ids->rows >= x->rows && pl_quant_elements(&c->in[PL_EMBED4_ABSMAX]) >= scales &&
+           (!absmax8->p || (pl_quant_elements(absmax8) >= blocks && c->in[PL_EMBED4_OFFSET].p));
 }
 
 /* A moment is n codes with an absmax a block, or n fp32 without. */

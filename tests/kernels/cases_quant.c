@@ -1,4 +1,4 @@
-/* cases_quant.c - DEQUANT4 and ADAMW_8BIT. Bits and tables are held to recorded ones by
+/* cases_quant.c - DEQUANT4, EMBED4 and ADAMW_8BIT. Bits and tables are held to recorded ones by
  * check_quant_golden.c; here it is shapes, windows, storage and the arithmetic. */
 #include "runtime/kernels/quant.h"
 #include "tests/kernels/cases.h"
@@ -49,25 +49,71 @@ static void build_dequant_double(struct trial *t) {
     build_dequant(t, true);
 }
 
+/* Element i of codes, absmax, absmax8 and offset, the first of which is operand `first`. */
+static double element_of(const struct trial *t, uint32_t first, uint64_t i, double *scale) {
+    const double *codes = t->in[first]->x, *absmax = t->in[first + 1]->x;
+    const struct operand *absmax8 = t->in[first + 2];
+    const uint64_t b = i / 64;
+    const int both = (int)codes[i / 2], code = i % 2 ? both % 16 : both / 16;
+    const double value = pl_quant_table(t->attr.quant)[code];
+    float map[PL_QUANT_MAP_SIZE];
+    if (!absmax8) {
+        *scale = fabs(value * absmax[b]);
+        return value * absmax[b];
+    }
+    pl_quant_map_values(true, map);
+    const double own = (double)map[(int)absmax8->x[b]] * absmax[b / 256];
+    const double offset = t->in[first + 3]->x[0];
+    *scale = fabs(value) * (fabs(own) + fabs(offset));
+    return value * (own + offset);
+}
+
 static void reference_dequant(struct trial *t) {
     const struct operand *w = t->out[0];
-    const double *codes = t->in[0]->x, *absmax = t->in[1]->x;
-    const uint64_t n = w->view.rows * w->view.cols;
-    float map[PL_QUANT_MAP_SIZE];
-    pl_quant_map_values(true, map);
-    for (uint64_t i = 0; i < n; i++) {
-        const uint64_t b = i / 64;
-        const int both = (int)codes[i / 2], code = i % 2 ? both % 16 : both / 16;
-        double factor = t->in[2] ? 0 : absmax[b], size = fabs(factor);
-        if (t->in[2]) {
-            const double own = (double)map[(int)t->in[2]->x[b]] * absmax[b / 256];
-            const double offset = t->in[3]->x[0];
-            factor = own + offset;
-            size = fabs(own) + fabs(offset);
-        }
-        const double value = pl_quant_table(t->attr.quant)[code];
-        w->want[i] = value * factor;
-        w->scale[i] = fabs(value) * size;
+    for (uint64_t i = 0; i < w->view.rows * w->view.cols; i++)
+        w->want[i] = element_of(t, 0, i, &w->scale[i]);
+}
+
+/* ---- EMBED4 ---- */
+
+/* Rows that begin inside a block, rows of several blocks; more than a nest of blocks. */
+static void build_embed4(struct trial *t, bool nested) {
+    const struct {
+        uint64_t rows, cols, vocab;
+    } edges[] = {{0, 2, 3}, {1, 2, 1}, {5, 64, 3}, {3, 34, 9}, {7, 30, 700}, {4, 1030, 5}};
+    const bool edge = t->round < sizeof edges / sizeof *edges;
+    const uint64_t rows = edge ? edges[t->round].rows : draw(t, 0, 100);
+    const uint64_t cols = edge ? edges[t->round].cols : 2 * draw(t, 1, 100);
+    const uint64_t vocab = edge ? edges[t->round].vocab : draw(t, 1, 300);
+    const uint64_t n = vocab * cols, blocks = pl_quant_blocks(n);
+    t->attr.quant = t->round % 2 ? PL_QUANT_FP4 : PL_QUANT_NF4;
+    t->attr.scale = draw(t, 0, 1) ? 8 : 0; /* a power of two, by which nothing is rounded */
+    struct operand *ids = add_vector_in(t, 0, rows, PL_DTYPE_I32);
+    for (uint64_t i = 0; i < rows; i++)
+        set_value(ids, i, 0, (double)draw(t, 0, vocab - 1));
+    add_bytes(t, 1, n / 2);
+    add_run_in(t, 2, nested ? pl_quant_nests(n) : blocks, 1, PL_DTYPE_F32);
+    if (nested) {
+        add_bytes(t, 3, blocks);
+        add_run_in(t, 4, 1, 1, PL_DTYPE_F32);
+    }
+    add_out(t, 0, rows, cols, draw_float(t));
+}
+
+static void build_embed4_single(struct trial *t) {
+    build_embed4(t, false);
+}
+static void build_embed4_double(struct trial *t) {
+    build_embed4(t, true);
+}
+
+static void reference_embed4(struct trial *t) {
+    const struct operand *x = t->out[0];
+    const double factor = t->attr.scale > 0 ? (double)t->attr.scale : 1;
+    for (uint64_t i = 0; i < x->view.rows * x->view.cols; i++) {
+        const uint64_t id = (uint64_t)t->in[0]->x[i / x->view.cols];
+        x->want[i] = factor * element_of(t, 1, id * x->view.cols + i % x->view.cols, &x->scale[i]);
+        x->scale[i] *= factor;
     }
 }
 
@@ -241,6 +287,8 @@ static void reference_8bit(struct trial *t) {
 const struct kernel_case cases_quant[] = {
     {"dequant4", PL_OP_DEQUANT4, 24, 1.5e-7, build_dequant_single, reference_dequant},
     {"dequant4, nested", PL_OP_DEQUANT4, 24, 2e-7, build_dequant_double, reference_dequant},
+    {"embed4", PL_OP_EMBED4, 24, 1.5e-7, build_embed4_single, reference_embed4},
+    {"embed4, nested", PL_OP_EMBED4, 24, 2e-7, build_embed4_double, reference_embed4},
     {"adamw_8bit, fp32", PL_OP_ADAMW_8BIT, 24, 5e-7, build_8bit_fp32, reference_8bit},
     {"adamw_8bit, bf16 and master", PL_OP_ADAMW_8BIT, 24, 5e-7, build_8bit_master, reference_8bit},
     {"adamw_8bit, fp32 moments", PL_OP_ADAMW_8BIT, 16, 5e-7, build_8bit_floats, reference_8bit},

@@ -16,6 +16,7 @@ static const struct {
     {PL_OP_COPY_IN, "b>b f>f"},
     {PL_OP_COPY_OUT, "b>b f>f"},
     {PL_OP_EMBED, "-b>b -b>f -f>f"},
+    {PL_OP_EMBED4, "--f-f>b --f-f>f --f>b --f>f"},
     {PL_OP_EMBED_BWD, "--b>b --b>f --f>f"},
     {PL_OP_GATHER_ADD, "bb>b ff>f"},
     {PL_OP_SCATTER_ROWS, "b>b f>f"},

@@ -159,6 +159,26 @@ START_TEST(a_4_bit_head_takes_half_a_byte_and_its_scales) {
 }
 END_TEST
 
+static const char *const vocabularies[] = {"Llama-3.1-8B", "Qwen3-0.6B"}; /* untied, tied */
+
+START_TEST(a_4_bit_embedding_takes_half_a_byte_and_its_scales) {
+    struct pl_model m;
+    struct pl_planned p;
+    pl_test_model(vocabularies[_i], &m);
+    struct pl_job_shape s = pl_test_shape(&m, PL_MODE_QLORA, PL_RECOMPUTE_FULL, 1, 512);
+    s.quantize_embedding = true;
+    s.quantize_head = !m.tied;
+    pl_test_plan(&p, &s, &m);
+    const uint64_t one = m.vocab * m.hidden, n = m.tied ? one : 2 * one;
+    const uint64_t linear = pl_model_linear_params(&m);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_CODES), (linear + n) / 2);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_ABSMAX8), (linear + n) / 64);
+    ck_assert_uint_eq(by_role(p.program, PL_ROLE_WEIGHT),
+                      2 * (pl_model_param_count(&m) - linear - n));
+    pl_planned_finish(&p);
+}
+END_TEST
+
 START_TEST(a_4_bit_matrix_is_unpacked_where_the_last_one_was) {
     struct pl_model m;
     struct pl_planned p;
@@ -332,6 +352,7 @@ int main(void) {
                         pl_test_n_models);
     tcase_add_loop_test(tc, a_4_bit_base_takes_half_a_byte_and_its_scales, 0, pl_test_n_models);
     tcase_add_test(tc, a_4_bit_head_takes_half_a_byte_and_its_scales);
+    tcase_add_loop_test(tc, a_4_bit_embedding_takes_half_a_byte_and_its_scales, 0, 2);
     tcase_add_loop_test(tc, a_4_bit_matrix_is_unpacked_where_the_last_one_was, 0, 2);
     tcase_add_loop_test(tc, moments_in_8_bits_follow_the_tensors_of_the_files, 0, pl_test_n_models);
     tcase_add_loop_test(tc, a_layer_keeps_what_the_formula_says, 0, pl_test_n_models);

@@ -122,6 +122,7 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
     if (v & OTHER_BASE) {
         s.gradient_dtype = PL_DTYPE_F32;
         s.compute_dtype = PL_DTYPE_F32;
+        s.quantize_embedding = mode == PL_MODE_QLORA;
         s.double_quant = false;
         s.base_bf16 = v & FP32 && frozen;
     }

@@ -122,6 +122,8 @@ void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t
 struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot);
 /* Rows of the head that are products' operand at a time: V, unless the head is in 4 bits. */
 uint64_t pl_build_head_piece(const struct pl_builder *b);
+/* x[N,C] = the rows of an embedding in 4 bits, times scale unless that is 0. */
+void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale);
 /* The piece from row0 on, a multiple of pl_build_head_piece(), as for pl_build_matrix. */
 struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows);
 

@@ -40,7 +40,10 @@ void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing)
     }
     const uint32_t x =
         pl_build_activation(b, t->values[s->out[0]].name, PL_ROWS_TOKENS, b->m->hidden);
-    look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));
+    if (pl_build_is_quantised(b, PL_SLOT_EMBED))
+        pl_build_look_up_codes(b, x, embed_scale(b));
+    else
+        look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));
     if (ad && b->err == PL_ERR_OK) {
         run_adapter(t, s, ad);
         pl_build_product(b, pl_arg(t->values[s->out[1]].val), pl_build_now(b, ad->b[0]), PL_NONE,

@@ -8,13 +8,21 @@
 
 #include "estimator/base/checked.h"
 
-/* Decoder linears, and a head of its own where asked for; embedding, norms and biases keep 16 bits
- * or more. */
+/* A head that is the embedding has its codes, too. */
+static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
+    const bool shared = slot == PL_SLOT_HEAD && b->m->tied && !pl_shape_unties(b->s, b->m);
+    return shared ? PL_SLOT_EMBED : slot;
+}
+
+/* Decoder linears, and a head and an embedding where asked for; norms and biases keep 16 bits or
+ * more. */
 bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot) {
     struct pl_slot_shape shape;
+    slot = holder_of(b, slot);
     pl_model_slot(b->m, slot, &shape);
     if (!b->quant || !shape.present || shape.vector) return false;
-    return shape.per_layer || (slot == PL_SLOT_HEAD && b->s->quantize_head);
+    return shape.per_layer ||
+           (slot == PL_SLOT_HEAD ? b->s->quantize_head : b->s->quantize_embedding);
 }
 
 static uint32_t add_tensor(struct pl_builder *b, const char *name, enum pl_role role,
@@ -60,25 +68,39 @@ void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t
         if (rows[r].slot == slot && q->n_parts < PL_MAX_PARTS) add_module(b, q, layer, r, &rows[r]);
 }
 
+/* Elements [at, at + n) of module p: codes, absmax, absmax8 and offset, as DEQUANT4 has them. `at`
+ * is where a nest begins. */
+static void codes_of(const struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
+                     uint64_t at, uint64_t n, struct pl_operand in[PL_DEQUANT4_N_IN]) {
+    struct pl_val codes = pl_build_now(b, q->codes[p]), absmax = pl_build_now(b, q->absmax[p]);
+    in[PL_DEQUANT4_CODES] = pl_arg_rows(codes, at / 2, pl_quant_codes_bytes(n));
+    in[PL_DEQUANT4_ABSMAX] = pl_arg_rows(absmax, at / PL_QUANT_BLOCK, pl_quant_blocks(n));
+    in[PL_DEQUANT4_ABSMAX8] = in[PL_DEQUANT4_OFFSET] = pl_arg_none;
+    if (q->absmax8[p] == PL_NONE) return;
+    const uint64_t offset = b->p->tensors[absmax.id].dims[0] - 1;
+    in[PL_DEQUANT4_ABSMAX] = pl_arg_rows(absmax, at / PL_QUANT_GROUP, pl_quant_nests(n));
+    in[PL_DEQUANT4_ABSMAX8] =
+        pl_arg_rows(pl_build_now(b, q->absmax8[p]), at / PL_QUANT_BLOCK, pl_quant_blocks(n));
+    in[PL_DEQUANT4_OFFSET] = pl_arg_rows(absmax, offset, 1);
+}
+
 /* `rows` rows of module p, from row `first` on, into the window `w`. Windows of part of a module
  * begin where a nest begins (pl_build_head_piece). */
 static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
                        uint64_t first, uint64_t rows, struct pl_operand w) {
     if (b->err != PL_ERR_OK) return;
-    const uint64_t cols = b->p->tensors[w.id].dims[1], at = first * cols, n = rows * cols;
-    struct pl_val codes = pl_build_now(b, q->codes[p]), absmax = pl_build_now(b, q->absmax[p]);
-    struct pl_operand in[] = {pl_arg_rows(codes, at / 2, pl_quant_codes_bytes(n)),
-                              pl_arg_rows(absmax, at / PL_QUANT_BLOCK, pl_quant_blocks(n)),
-                              pl_arg_none, pl_arg_none};
-    if (q->absmax8[p] != PL_NONE) {
-        struct pl_val absmax8 = pl_build_now(b, q->absmax8[p]);
-        const uint64_t offset = b->p->tensors[absmax.id].dims[0] - 1;
-        in[1] = pl_arg_rows(absmax, at / PL_QUANT_GROUP, pl_quant_nests(n));
-        in[2] = pl_arg_rows(absmax8, at / PL_QUANT_BLOCK, pl_quant_blocks(n));
-        in[3] = pl_arg_rows(absmax, offset, 1);
-    }
-    struct pl_operand out[] = {w};
+    const uint64_t cols = b->p->tensors[w.id].dims[1];
+    struct pl_operand in[PL_DEQUANT4_N_IN], out[] = {w};
+    codes_of(b, q, p, first * cols, rows * cols, in);
     PL_EMIT(b, DEQUANT4, (struct pl_attr){.quant = b->s->quant}, in, out);
+}
+
+void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_operand in[PL_EMBED4_N_IN] = {pl_arg(b->in.ids)},
+                      out[] = {pl_arg(pl_build_now(b, x))};
+    codes_of(b, &b->quant[PL_SLOT_EMBED], 0, 0, b->m->vocab * b->m->hidden, &in[PL_EMBED4_CODES]);
+    PL_EMIT(b, EMBED4, ((struct pl_attr){.quant = b->s->quant, .scale = scale}), in, out);
 }
 
 static uint32_t add_scratch(struct pl_builder *b, uint64_t rows, uint64_t cols) {
@@ -122,6 +144,6 @@ struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t
     if (!pl_build_is_quantised(b, PL_SLOT_HEAD))
         return pl_build_now(b, pl_build_weight(b, PL_SLOT_HEAD));
     uint32_t w = add_scratch(b, rows, b->m->hidden);
-    dequantise(b, &b->quant[PL_SLOT_HEAD], 0, row0, rows, pl_arg(pl_build_now(b, w)));
+    dequantise(b, &b->quant[holder_of(b, PL_SLOT_HEAD)], 0, row0, rows, pl_arg(pl_build_now(b, w)));
     return pl_build_now(b, w);
 }

@@ -82,6 +82,16 @@ PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
       PL_OUT(DEQUANT4, W, "w", FLOAT, NEEDED, O, K))
 PL_TRAFFIC(DEQUANT4, 2)
 
+PL_OP(EMBED4, embed4, ROWS, ALONE,
+      "x[i] = row ids[i] of the matrix of as many columns that dequant4 would make of the codes, "
+      "times attr.scale where that is not 0",
+      PL_IN(EMBED4, IDS, "ids", I32, NEEDED, N, ONE)
+      PL_IN(EMBED4, CODES, "codes", U8, NEEDED, ANY, ONE)
+      PL_IN(EMBED4, ABSMAX, "absmax", F32, NEEDED, ANY, ONE)
+      PL_IN(EMBED4, ABSMAX8, "absmax8", U8, OPTIONAL, ANY, ONE)
+      PL_IN(EMBED4, OFFSET, "offset", F32, OPTIONAL, ONE, ONE),
+      PL_OUT(EMBED4, X, "x", FLOAT, NEEDED, N, C))
+
 PL_OP(LINEAR, linear, PRODUCT, ALONE, "y (=|+=) alpha * x W^T + bias",
       PL_IN(LINEAR, X, "x", FLOAT, NEEDED, N, K)
       PL_IN(LINEAR, W, "W", FLOAT, NEEDED, O, K)

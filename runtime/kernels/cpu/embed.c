@@ -38,15 +38,6 @@ static void copy_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
     }
 }
 
-/* Ids come from the data room, which refused those outside the vocabulary, and so does their order;
- * a kernel that trusted that would turn a defect elsewhere into a wild read. */
-static bool are_in_range(const struct pl_view *ids, uint64_t vocab) {
-    const int32_t *id = ids->p;
-    for (uint64_t i = 0; i < ids->rows; i++)
-        if (id[i] < 0 || (uint64_t)id[i] >= vocab) return false;
-    return true;
-}
-
 /* in: ids[N]i32, W[V,C]; out: x[N,C]. */
 pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
     struct embed e = {.ids = c->in[PL_EMBED_IDS].p,
@@ -54,7 +45,7 @@ pl_err PL_CPU(embed)(struct pl_device *dev, const struct pl_call *c) {
                       .x = c->out[PL_EMBED_OUT_X],
                       .scale = pl_embed_scale(c->attr)};
     if (e.x.rows == 0) return PL_ERR_OK;
-    if (!are_in_range(&c->in[PL_EMBED_IDS], e.table.rows)) return PL_ERR_PLAN_BROKEN;
+    if (!pl_indices_below(&c->in[PL_EMBED_IDS], e.table.rows)) return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, e.x.rows, pl_cpu_grain(e.x.cols), e.scale != 1.0f ? scale_rows : copy_rows,
                 &e);
     return PL_ERR_OK;
@@ -113,8 +104,8 @@ pl_err PL_CPU(embed_bwd)(struct pl_device *dev, const struct pl_call *c) {
                           .padding_idx = c->attr->padding_idx,
                           .scale = pl_embed_scale(c->attr)};
     if (c->in[PL_EMBED_BWD_ORDER].rows < e.dx.rows ||
-        !are_in_range(&c->in[PL_EMBED_BWD_IDS], e.dw.rows) ||
-        !are_in_range(&c->in[PL_EMBED_BWD_ORDER], c->in[PL_EMBED_BWD_IDS].rows))
+        !pl_indices_below(&c->in[PL_EMBED_BWD_IDS], e.dw.rows) ||
+        !pl_indices_below(&c->in[PL_EMBED_BWD_ORDER], c->in[PL_EMBED_BWD_IDS].rows))
         return PL_ERR_PLAN_BROKEN;
     if (!pl_call_adds(c)) pl_cpu_rows(dev, e.dw.rows, pl_cpu_grain(e.dw.cols), zero_rows, &e.dw);
     pl_cpu_rows(dev, e.dw.cols, COLUMNS_PER_TASK, add_columns, &e);

@@ -10,13 +10,6 @@ struct rows {
     struct pl_view a, b, out; /* gather: a[N,C] b[N,C] out[T,C]; scatter: a[T,C] out[N,C] */
 };
 
-static bool are_in_range(const struct pl_view *index, uint64_t rows) {
-    const int32_t *r = index->p;
-    for (uint64_t i = 0; i < index->rows; i++)
-        if (r[i] < 0 || (uint64_t)r[i] >= rows) return false;
-    return true;
-}
-
 static void gather_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) {
     const struct rows *g = arg;
     float x[COLUMNS], r[COLUMNS];
@@ -42,7 +35,7 @@ pl_err PL_CPU(gather_add)(struct pl_device *dev, const struct pl_call *c) {
                      .out = c->out[PL_GATHER_ADD_OUT_XS]};
     if (g.out.rows == 0) return PL_ERR_OK;
     if (c->in[PL_GATHER_ADD_ROWS].rows < g.out.rows ||
-        !are_in_range(&c->in[PL_GATHER_ADD_ROWS], g.a.rows))
+        !pl_indices_below(&c->in[PL_GATHER_ADD_ROWS], g.a.rows))
         return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, g.out.rows, pl_cpu_grain(g.out.cols), gather_rows, &g);
     return PL_ERR_OK;
@@ -76,7 +69,7 @@ pl_err PL_CPU(scatter_rows)(struct pl_device *dev, const struct pl_call *c) {
                      .index = c->in[PL_SCATTER_ROWS_ROWS].p,
                      .out = c->out[PL_SCATTER_ROWS_OUT_DX]};
     if (c->in[PL_SCATTER_ROWS_ROWS].rows < s.a.rows ||
-        !are_in_range(&c->in[PL_SCATTER_ROWS_ROWS], s.out.rows))
+        !pl_indices_below(&c->in[PL_SCATTER_ROWS_ROWS], s.out.rows))
         return PL_ERR_PLAN_BROKEN;
     if (s.out.rows == 0) return PL_ERR_OK;
     uint64_t grain = pl_cpu_grain(s.out.cols);

@@ -28,6 +28,17 @@
 #define PL_FENCE(x) (x)
 #endif
 
+/* ---- rows by index ----
+ *
+ * Indices come from the data room, which refused those out of range; a kernel that trusted that
+ * would turn a defect elsewhere into a wild read. */
+static inline bool pl_indices_below(const struct pl_view *indices, uint64_t rows) {
+    const int32_t *index = indices->p;
+    for (uint64_t i = 0; i < indices->rows; i++)
+        if (index[i] < 0 || (uint64_t)index[i] >= rows) return false;
+    return true;
+}
+
 /* ---- fp32 and bf16 ---- */
 
 static inline uint32_t pl_f32_bits(float x) {

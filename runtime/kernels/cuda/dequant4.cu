@@ -1,7 +1,8 @@
-/* dequant4.cu - DEQUANT4: 4-bit codes to the matrix a product reads.
+/* dequant4.cu - DEQUANT4: 4-bit codes to the matrix a product reads; EMBED4: to rows of an
+ * embedding, by token id.
  *
- * A thread turns four bytes of codes into eight elements, and PACKS of them far apart are under way
- * at once. The 16 values of the table lie in 16 banks of shared memory, so that a warp looks its
+ * In DEQUANT4 a thread turns four bytes of codes into eight elements, and PACKS of them far apart are
+ * under way at once. The 16 values of the table lie in 16 banks of shared memory, so that a warp looks its
  * codes up without a conflict. Windows off 4 or 16 bytes go byte by byte. */
 #include "runtime/kernels/cuda/common.cuh"
 
@@ -41,8 +42,8 @@ __device__ __forceinline__ uint32_t load_codes(const uint8_t *codes, uint64_t at
 }
 
 /* Each operation rounded by itself: the bits are those of the host. */
-template <typename T>
-__device__ __forceinline__ float absmax_of(const dequant<T> &t, const float *map, uint64_t b) {
+template <typename Codes>
+__device__ __forceinline__ float absmax_of(const Codes &t, const float *map, uint64_t b) {
     if (!t.absmax8) return t.absmax[b];
     const float own = __fmul_rn(map[t.absmax8[b]], t.absmax[b / PL_QUANT_NEST]);
     return __fadd_rn(own, *t.offset);
@@ -60,13 +61,19 @@ __device__ __forceinline__ void store(const pl_mat<T> &w, uint64_t i, uint64_t n
     pl_store(w, 0, i, n, pl_packed(w, f));
 }
 
+/* For all threads of a block; returns the map. */
+__device__ __forceinline__ const float *share_tables(const tables &t, float *value) {
+    float *map = value + PL_QUANT_LEVELS;
+    if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.value[threadIdx.x];
+    map[threadIdx.x] = t.map[threadIdx.x];
+    __syncthreads();
+    return map;
+}
+
 template <typename T, int BYTES>
 __global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
     PL_SHARED(float, value); /* the 16 values, and the map */
-    float *map = value + PL_QUANT_LEVELS;
-    if (threadIdx.x < PL_QUANT_LEVELS) value[threadIdx.x] = t.tables.value[threadIdx.x];
-    map[threadIdx.x] = t.tables.map[threadIdx.x];
-    __syncthreads();
+    const float *map = share_tables(t.tables, value);
     const uint64_t first = ((uint64_t)blockIdx.x * PACKS * BLOCK + threadIdx.x) * BYTES;
     uint32_t codes[PACKS];
     float absmax[PACKS];
@@ -89,6 +96,11 @@ __global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
     }
 }
 
+void fill_tables(enum pl_quant quant, tables *t) {
+    memcpy(t->value, pl_quant_table(quant), sizeof t->value);
+    pl_quant_map_values(true, t->map);
+}
+
 struct dequant_call {
     const struct pl_call *c;
     struct pl_view w;
@@ -106,12 +118,44 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
                     {}};
     const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES);
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
-    memcpy(t.tables.value, pl_quant_table(d->c->attr->quant), sizeof t.tables.value);
-    pl_quant_map_values(true, t.tables.map);
+    fill_tables(d->c->attr->quant, &t.tables);
     if (blocks)
         PL_LAUNCH((dequantise<T, BYTES>), dim3((unsigned)blocks), dim3(BLOCK), sizeof t.tables,
                   stream, t);
     return pl_cuda_launched();
+}
+
+/* A block has one row of x, a thread a byte of codes at a time. An id outside the vocabulary, which
+ * the data room refuses, embeds as NaN: no wild access, and the loss shows it. */
+struct embed4 {
+    const uint8_t *codes;
+    const float *absmax;
+    const uint8_t *absmax8;
+    const float *offset;
+    const int32_t *ids;
+    pl_mat<pl_either> x;
+    uint64_t cols, vocab;
+    float scale;
+    bool rounds; /* as rows of a table in bf16 would be, before they are scaled */
+    struct tables tables;
+};
+
+__device__ __forceinline__ float scaled(const embed4 &e, float f) {
+    return (e.rounds ? __bfloat162float(__float2bfloat16_rn(f)) : f) * e.scale;
+}
+
+__global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
+    PL_SHARED(float, value);
+    const float *map = share_tables(e.tables, value);
+    const int64_t id = e.ids[blockIdx.x];
+    const bool is_real = id >= 0 && (uint64_t)id < e.vocab;
+    const uint64_t first = is_real ? (uint64_t)id * e.cols : 0;
+    for (uint64_t c = 2 * threadIdx.x; c < e.cols; c += 2 * BLOCK) {
+        const uint32_t byte = e.codes[(first + c) / 2];
+        const float absmax = absmax_of(e, map, (first + c) / PL_QUANT_BLOCK);
+        e.x.put(blockIdx.x, c, is_real ? scaled(e, __fmul_rn(value[byte >> 4], absmax)) : NAN);
+        e.x.put(blockIdx.x, c + 1, is_real ? scaled(e, __fmul_rn(value[byte & 15u], absmax)) : NAN);
+    }
 }
 
 } // namespace
@@ -131,6 +175,28 @@ extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *
     return by_form[form](&d, pl_cuda_of(dev)->stream);
 }
 
-PL_CUDA_PRELOAD(dequant4) = {PL_CUDA_KERNEL(dequantise<float, 4>),
-                             PL_CUDA_KERNEL(dequantise<__nv_bfloat16, 4>),
-                             PL_CUDA_KERNEL(dequantise<pl_either, 1>), NULL};
+/* in: ids[N]i32, codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: x[N,C]. */
+extern "C" pl_err pl_cuda_embed4(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *x = &c->out[PL_EMBED4_OUT_X];
+    if (x->rows == 0) return PL_ERR_OK;
+    if (!pl_embed4_is_sound(c) || x->rows > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
+    embed4 e = {(const uint8_t *)c->in[PL_EMBED4_CODES].p,
+                (const float *)c->in[PL_EMBED4_ABSMAX].p,
+                (const uint8_t *)c->in[PL_EMBED4_ABSMAX8].p,
+                (const float *)c->in[PL_EMBED4_OFFSET].p,
+                (const int32_t *)c->in[PL_EMBED4_IDS].p,
+                pl_mat_of<pl_either>(*x),
+                x->cols,
+                pl_embed4_vocab(c),
+                pl_embed_scale(c->attr),
+                x->dtype == PL_DTYPE_BF16,
+                {}};
+    fill_tables(c->attr->quant, &e.tables);
+    PL_LAUNCH(embed4_rows, dim3((unsigned)x->rows), dim3(BLOCK), sizeof e.tables,
+              pl_cuda_of(dev)->stream, e);
+    return pl_cuda_launched();
+}
+
+PL_CUDA_PRELOAD(dequant4) = {
+    PL_CUDA_KERNEL(dequantise<float, 4>), PL_CUDA_KERNEL(dequantise<__nv_bfloat16, 4>),
+    PL_CUDA_KERNEL(dequantise<pl_either, 1>), PL_CUDA_KERNEL(embed4_rows), NULL};
