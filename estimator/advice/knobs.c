@@ -11,6 +11,7 @@
 #define IN_FULL  1u
 #define IN_LORA  2u
 #define IN_WHOLE 4u /* adapters, and modules that are trained whole beside them */
+#define IN_QLORA 8u
 #define IN_BOTH  (IN_FULL | IN_LORA)
 
 /* The value of a row: a word of the key's own, each of them in turn, or what it does to the number
@@ -53,6 +54,8 @@ static const struct knob_row {
     {PL_KEY_dtype, IN_BOTH, AS_WRITTEN, "fp32"},
     {PL_KEY_mode, IN_LORA, AS_WRITTEN, "lora"},
     {PL_KEY_mode, IN_LORA, AS_WRITTEN, "qlora"},
+    {PL_KEY_quantize_embedding, IN_QLORA, AS_WRITTEN, "true"},
+    {PL_KEY_quantize_head, IN_QLORA, AS_WRITTEN, "true"},
     {PL_KEY_lora_modules_to_save, IN_LORA, NO_MODULES, ""},
     {PL_KEY_lora_modules_to_save, IN_LORA, BOTH_MODULES, ""},
     {PL_KEY_lora_r, IN_LORA, HALVE, ""},
@@ -79,7 +82,8 @@ static void describe(const struct pl_question *q, enum pl_key_id key, char *out,
 
 static unsigned modes_of(const struct pl_job *job) {
     if (job->mode == PL_MODE_FULL) return IN_FULL;
-    return job->lora_modules_to_save.n ? IN_LORA | IN_WHOLE : IN_LORA;
+    return IN_LORA | (job->lora_modules_to_save.n ? IN_WHOLE : 0) |
+           (job->mode == PL_MODE_QLORA ? IN_QLORA : 0);
 }
 
 /* The copy of a job owns none of its lists. */

@@ -106,7 +106,8 @@ static bool offload_all(struct pl_variant *v, char *text, size_t size) {
 
 static bool embedding_on_host(struct pl_variant *v, char *text, size_t size) {
     if (v->job.embedding_device == PL_EMBEDDING_HOST || v->q.model->tied ||
-        pl_job_trains_embedding(&v->job) || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
+        v->job.quantize_embedding || pl_job_trains_embedding(&v->job) ||
+        pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
         return false;
     v->job.embedding_device = PL_EMBEDDING_HOST;
     snprintf(text, size, "embedding_device: host");
@@ -147,6 +148,29 @@ static bool no_master(struct pl_variant *v, char *text, size_t size) {
         return false;
     v->job.master_weights = PL_TRI_FALSE;
     snprintf(text, size, "master_weights: false");
+    return true;
+}
+
+/* A head that is the embedding is quantised with it. */
+static bool quantise_vocabulary(struct pl_variant *v, char *text, size_t size) {
+    const bool embedding =
+        !v->job.quantize_embedding && v->job.embedding_device != PL_EMBEDDING_HOST;
+    const bool head = !v->job.quantize_head && !v->q.model->tied;
+    if (v->job.mode != PL_MODE_QLORA || v->job.lora_modules_to_save.n || !(embedding || head))
+        return false;
+    v->job.quantize_embedding |= embedding;
+    v->job.quantize_head |= head;
+    snprintf(text, size, "%s%s%s", embedding ? "quantize_embedding: true" : "",
+             embedding && head ? ", " : "", head ? "quantize_head: true" : "");
+    return true;
+}
+
+static bool bf16_adapters(struct pl_variant *v, char *text, size_t size) {
+    if (!pl_mode_adapts(v->job.mode) || v->job.inference || v->job.dtype != PL_JOB_DTYPE_BF16 ||
+        v->job.adapter_dtype == PL_ADAPTER_BF16)
+        return false;
+    v->job.adapter_dtype = PL_ADAPTER_BF16;
+    snprintf(text, size, "adapter_dtype: bf16");
     return true;
 }
 
@@ -230,7 +254,9 @@ static const struct {
     {bf16_base, KEY_STORAGE},
     {bf16_storage, KEY_STORAGE},
     {no_master, KEY_OWN},
+    {bf16_adapters, KEY_OWN},
     {small_states, KEY_OWN},
+    {quantise_vocabulary, KEY_OWN},
     {half_length, KEY_OWN},
     {half_rank, KEY_OWN},
     {adapters_alone, KEY_OWN},
