@@ -1,9 +1,9 @@
 /* dequant4.cu - DEQUANT4: 4-bit codes to the matrix a product reads; EMBED4: to rows of an
  * embedding, by token id.
  *
- * In DEQUANT4 a thread turns four bytes of codes into eight elements, and PACKS of them far apart are
- * under way at once. The 16 values of the table lie in 16 banks of shared memory, so that a warp looks its
- * codes up without a conflict. Windows off 4 or 16 bytes go byte by byte. */
+ * In DEQUANT4 a thread turns four bytes of codes into eight elements, and PACKS of them far apart
+ * are under way at once. The 16 values of the table lie in 16 banks of shared memory, so that a
+ * warp looks its codes up without a conflict. Windows off 4 or 16 bytes go byte by byte. */
 #include "runtime/kernels/cuda/common.cuh"
 
 #include "estimator/base/checked.h"
