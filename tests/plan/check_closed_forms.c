@@ -199,7 +199,7 @@ START_TEST(a_4_bit_matrix_is_unpacked_where_the_last_one_was) {
         }
         if (live > peak) peak = live;
     }
-    ck_assert_uint_eq(peak, 2 * 2 * m.ffn * m.hidden); /* gate and up in bf16 */
+    ck_assert_uint_eq(peak, 2 * m.ffn * m.hidden); /* gate, or up, in bf16 */
     pl_planned_finish(&p);
 }
 END_TEST

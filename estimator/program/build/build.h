@@ -117,14 +117,21 @@ uint64_t pl_build_lowest_layer(const struct pl_builder *b);
 /* --- quantised.c: base weights in 4 bits --- */
 bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot);
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer);
-/* The matrix of a slot as products want it: the weight itself, or, of a slot in 4 bits, a transient
- * copy that ops appended here write. */
-struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot);
+/* The matrix of a slot as products want it, in pieces of its rows: the weight itself, whole; or, of
+ * a slot in 4 bits, transient copies that ops appended by pl_build_piece write. A matrix that is
+ * larger than the largest module of a layer comes module by module. */
+struct pl_piece {
+    struct pl_val w;
+    uint64_t row0, rows;
+    bool whole;
+};
+uint32_t pl_build_n_pieces(const struct pl_builder *b, enum pl_slot slot);
+struct pl_piece pl_build_piece(struct pl_builder *b, enum pl_slot slot, uint32_t i);
 /* Rows of the head that are products' operand at a time: V, unless the head is in 4 bits. */
 uint64_t pl_build_head_piece(const struct pl_builder *b);
 /* x[N,C] = the rows of an embedding in 4 bits, times scale unless that is 0. */
 void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale);
-/* The piece from row0 on, a multiple of pl_build_head_piece(), as for pl_build_matrix. */
+/* The rows from row0 on, a multiple of pl_build_head_piece(), as for pl_build_piece. */
 struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows);
 
 /* --- states.c: what an optimizer keeps for each trainable tensor, and the ops that use it --- */
@@ -153,8 +160,8 @@ bool pl_build_linear_needs_x(const struct pl_builder *b, enum pl_slot slot);
 
 /* The products alone, with their workspace: y (=|+=) alpha x w^T + bias, dw (+)= alpha dy^T x into
  * the gradient of w, dx (=|+=) alpha dy w. */
-void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
-                      struct pl_operand y, float alpha, bool add);
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w,
+                      struct pl_operand bias, struct pl_operand y, float alpha, bool add);
 void pl_build_product_dw(struct pl_builder *b, struct pl_operand dy, struct pl_operand x,
                          uint32_t w, float alpha);
 void pl_build_product_dx(struct pl_builder *b, struct pl_operand dy, struct pl_val w,

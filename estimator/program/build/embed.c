@@ -46,8 +46,8 @@ void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing)
         look_up(b, pl_build_weight(b, PL_SLOT_EMBED), x, embed_scale(b));
     if (ad && b->err == PL_ERR_OK) {
         run_adapter(t, s, ad);
-        pl_build_product(b, pl_arg(t->values[s->out[1]].val), pl_build_now(b, ad->b[0]), PL_NONE,
-                         pl_arg(pl_build_now(b, x)), adapter_scale(b), true);
+        pl_build_product(b, pl_arg(t->values[s->out[1]].val), pl_build_now(b, ad->b[0]),
+                         pl_arg_none, pl_arg(pl_build_now(b, x)), adapter_scale(b), true);
     }
     t->values[s->out[0]].val = pl_build_now(b, x);
 }

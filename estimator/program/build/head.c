@@ -55,8 +55,8 @@ static struct pl_operand adapter_logits(struct pl_builder *b, struct pl_operand 
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_HEAD);
     if (!ad || b->err != PL_ERR_OK) return pl_arg_none;
     const uint32_t a = add_adapter_rows(b, "lora_a_out", &logits);
-    pl_build_product(b, h, pl_build_now(b, ad->a), PL_NONE, beside(b, a, &logits), 1.0f, false);
-    pl_build_product(b, beside(b, a, &logits), pl_build_now(b, ad->b[0]), PL_NONE,
+    pl_build_product(b, h, pl_build_now(b, ad->a), pl_arg_none, beside(b, a, &logits), 1.0f, false);
+    pl_build_product(b, beside(b, a, &logits), pl_build_now(b, ad->b[0]), pl_arg_none,
                      renewed(b, logits), (float)b->s->lora_scale, true);
     return beside(b, a, &logits);
 }

@@ -27,14 +27,13 @@ static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, stru
     return pl_build_now(b, y);
 }
 
-void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w, uint32_t bias,
-                      struct pl_operand y, float alpha, bool add) {
+void pl_build_product(struct pl_builder *b, struct pl_operand x, struct pl_val w,
+                      struct pl_operand bias, struct pl_operand y, float alpha, bool add) {
     if (b->err != PL_ERR_OK) return;
     struct pl_attr attr = {.alpha = alpha, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
     struct pl_operand wo = pl_arg(w);
     struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, x, wo, y);
-    struct pl_operand in[] = {x, wo, bias == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, bias)),
-                              ws, add ? y : pl_arg_none};
+    struct pl_operand in[] = {x, wo, bias, ws, add ? y : pl_arg_none};
     struct pl_operand out[] = {y};
     PL_EMIT(b, LINEAR, attr, in, out);
 }
@@ -49,7 +48,7 @@ struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct
     if (!ad || b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_val xd = dropped_input(b, slot, x);
     uint32_t a = pl_build_adapter_rows(b, "lora_a_out", ad->n_parts);
-    pl_build_product(b, pl_arg(xd), pl_build_now(b, ad->a), PL_NONE, pl_arg(pl_build_now(b, a)),
+    pl_build_product(b, pl_arg(xd), pl_build_now(b, ad->a), pl_arg_none, pl_arg(pl_build_now(b, a)),
                      1.0f, false);
     return pl_build_now(b, a);
 }
@@ -74,16 +73,35 @@ static uint32_t bias_of(const struct pl_builder *b, enum pl_slot slot) {
     return s == PL_SLOT_COUNT ? PL_NONE : pl_build_weight(b, s);
 }
 
+/* The columns of y, or of its gradient, that come of a piece of the matrix. */
+static struct pl_operand columns_of(struct pl_operand y, const struct pl_piece *piece) {
+    if (piece->whole) return y;
+    y.col = (uint32_t)piece->row0;
+    y.cols = (uint32_t)piece->rows;
+    return y;
+}
+
+static struct pl_operand bias_of_piece(const struct pl_builder *b, enum pl_slot slot,
+                                       const struct pl_piece *piece) {
+    const uint32_t bias = bias_of(b, slot);
+    if (bias == PL_NONE) return pl_arg_none;
+    const struct pl_val v = pl_build_now(b, bias);
+    return piece->whole ? pl_arg(v) : pl_arg_rows(v, piece->row0, piece->rows);
+}
+
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
                               uint32_t y) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
-    pl_build_product(b, pl_arg(x), pl_build_matrix(b, slot), bias_of(b, slot),
-                     pl_arg(pl_build_now(b, y)), 1.0f, false);
+    for (uint32_t i = 0; i < pl_build_n_pieces(b, slot) && b->err == PL_ERR_OK; i++) {
+        const struct pl_piece piece = pl_build_piece(b, slot, i);
+        pl_build_product(b, pl_arg(x), piece.w, bias_of_piece(b, slot, &piece),
+                         columns_of(pl_arg(pl_build_now(b, y)), &piece), 1.0f, false);
+    }
     struct pl_val a = pl_build_adapter_a(b, slot, x);
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
     for (uint32_t p = 0; ad && p < ad->n_parts; p++)
-        pl_build_product(b, pl_arg_cols(a, p * r, r), pl_build_now(b, ad->b[p]), PL_NONE,
+        pl_build_product(b, pl_arg_cols(a, p * r, r), pl_build_now(b, ad->b[p]), pl_arg_none,
                          pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]),
                          (float)b->s->lora_scale, true);
     return a;
@@ -175,6 +193,10 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    pl_build_product_dx(b, dy, pl_build_matrix(b, slot), pl_arg(pl_build_now(b, dx)), 1.0f, false);
+    for (uint32_t i = 0; i < pl_build_n_pieces(b, slot) && b->err == PL_ERR_OK; i++) {
+        const struct pl_piece piece = pl_build_piece(b, slot, i);
+        pl_build_product_dx(b, columns_of(dy, &piece), piece.w, pl_arg(pl_build_now(b, dx)), 1.0f,
+                            i > 0);
+    }
     if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
 }

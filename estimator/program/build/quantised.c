@@ -108,36 +108,63 @@ static uint32_t add_scratch(struct pl_builder *b, uint64_t rows, uint64_t cols) 
                          PL_CATEGORY_WORKSPACE);
 }
 
-struct pl_val pl_build_matrix(struct pl_builder *b, enum pl_slot slot) {
-    if (b->layer == PL_NONE || !pl_build_is_quantised(b, slot))
-        return pl_build_now(b, pl_build_weight(b, slot));
-    const struct pl_quant_slot *q = &b->quant[(size_t)b->layer * PL_SLOT_COUNT + slot];
-    struct pl_slot_shape shape;
-    pl_model_slot(b->m, slot, &shape);
-    uint32_t w = add_scratch(b, shape.rows, shape.cols);
-    for (uint32_t p = 0; p < q->n_parts; p++)
-        dequantise(b, q, p, 0, q->rows[p], pl_arg_rows(pl_build_now(b, w), q->row0[p], q->rows[p]));
-    return pl_build_now(b, w);
-}
-
-/* Elements of the largest matrix of a layer. */
-static uint64_t largest_matrix(const struct pl_model *m) {
+/* Elements of the largest module of a layer that products read. */
+static uint64_t largest_module(const struct pl_builder *b) {
+    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    const uint32_t n = pl_model_rows(b->m, rows);
     uint64_t most = 0;
-    for (uint32_t slot = 0; slot < PL_SLOT_COUNT; slot++) {
-        struct pl_slot_shape shape;
-        pl_model_slot(m, slot, &shape);
-        if (shape.present && shape.per_layer) most = pl_u64_max(most, shape.rows * shape.cols);
-    }
+    for (uint32_t r = 0; r < n; r++)
+        if (rows[r].per_layer && !rows[r].vector)
+            most = pl_u64_max(most, rows[r].rows * rows[r].cols);
     return most;
 }
 
-/* The scratch of a piece is no larger than that of a layer's matrices, so a vocabulary of any size
+static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enum pl_slot slot) {
+    return &b->quant[(size_t)b->layer * PL_SLOT_COUNT + slot];
+}
+
+/* gate and up together are the largest matrix by far, and their copy the peak of many a step. */
+uint32_t pl_build_n_pieces(const struct pl_builder *b, enum pl_slot slot) {
+    struct pl_slot_shape shape;
+    if (!pl_build_is_quantised(b, slot)) return 1;
+    pl_model_slot(b->m, slot, &shape);
+    return shape.rows * shape.cols > largest_module(b) ? codes_of_slot(b, slot)->n_parts : 1;
+}
+
+static struct pl_val unpack(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t first,
+                            uint32_t end, uint64_t rows, uint64_t cols) {
+    const uint32_t w = add_scratch(b, rows, cols);
+    for (uint32_t p = first; p < end; p++)
+        dequantise(b, q, p, 0, q->rows[p],
+                   pl_arg_rows(pl_build_now(b, w), q->row0[p] - q->row0[first], q->rows[p]));
+    return pl_build_now(b, w);
+}
+
+struct pl_piece pl_build_piece(struct pl_builder *b, enum pl_slot slot, uint32_t i) {
+    struct pl_slot_shape shape;
+    pl_model_slot(b->m, slot, &shape);
+    struct pl_piece piece = {.rows = shape.rows, .whole = true};
+    if (!pl_build_is_quantised(b, slot)) {
+        piece.w = pl_build_now(b, pl_build_weight(b, slot));
+        return piece;
+    }
+    const struct pl_quant_slot *q = codes_of_slot(b, slot);
+    if (pl_build_n_pieces(b, slot) == 1) {
+        piece.w = unpack(b, q, 0, q->n_parts, shape.rows, shape.cols);
+        return piece;
+    }
+    piece = (struct pl_piece){.row0 = q->row0[i], .rows = q->rows[i]};
+    piece.w = unpack(b, q, i, i + 1, piece.rows, shape.cols);
+    return piece;
+}
+
+/* The scratch of a piece is no larger than that of a layer's modules, so a vocabulary of any size
  * costs none of its own. */
 uint64_t pl_build_head_piece(const struct pl_builder *b) {
     const uint64_t cols = b->m->hidden, lowest_bit = cols & -cols;
     const uint64_t unit = PL_QUANT_GROUP / pl_u64_min(lowest_bit, PL_QUANT_GROUP);
     if (!pl_build_is_quantised(b, PL_SLOT_HEAD)) return b->m->vocab;
-    return pl_u64_max(largest_matrix(b->m) / cols / unit, 1) * unit;
+    return pl_u64_max(largest_module(b) / cols / unit, 1) * unit;
 }
 
 struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows) {
