@@ -16,6 +16,7 @@
     X(dtype, MEANING)                                                                              \
     X(master_weights, MEANING)                                                                     \
     X(gradient_dtype, MEANING)                                                                     \
+    X(moment_dtype, MEANING)                                                                       \
     X(adapter_dtype, MEANING)                                                                      \
     X(base_dtype, MEANING)                                                                         \
     X(quant_type, MEANING)                                                                         \

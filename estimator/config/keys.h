@@ -30,6 +30,8 @@
       "fp32 master copy of bf16 weights; without it updates round stochastically")                 \
     X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
       "auto: fp32, or bf16 under `dtype: bf16` without accumulation")                              \
+    X(moment_dtype, ENUM, "fp32", 0, 0, "fp32|bf16",                                               \
+      "storage of the moments of adamw and lion; bf16 ones are rounded stochastically")            \
     X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \
     X(base_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                            \
       "storage of frozen weights: the base of lora and qlora, all weights of `generate`; auto: "   \

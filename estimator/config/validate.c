@@ -40,6 +40,8 @@ static const struct {
     {PL_KEY_quantize_embedding, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
+    {PL_KEY_moment_dtype, PL_KEY_optimizer, VALUE(PL_OPTIMIZER_ADAMW) | VALUE(PL_OPTIMIZER_LION),
+     IGNORED},
     {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR), REFUSED},
 };
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)

@@ -223,6 +223,7 @@ struct pl_job_shape {
     enum pl_quant quant;        /* PL_MODE_QLORA */
     bool double_quant;
     bool quantize_head, quantize_embedding;
+    enum pl_dtype moment_dtype;  /* of states that are no codes */
     enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;
     double lora_scale, lora_dropout;

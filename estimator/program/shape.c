@@ -286,6 +286,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->adapter_dtype = job->adapter_dtype == PL_ADAPTER_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     out->gradient_dtype = gradient_dtype(job, batch_size);
     out->optimizer = job->optimizer;
+    out->moment_dtype = job->moment_dtype == PL_MOMENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     out->recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL
                                                                       : job->gradient_checkpointing;
     out->loss_chunk_tokens = job->loss_chunk_tokens;

@@ -236,6 +236,8 @@ static void make_valid(struct pl_job *job) {
          i++)
         set(job, qlora_keys[i], "");
     if (job->init != PL_INIT_RANDOM) set(job, "model_config", "");
+    if (job->optimizer != PL_OPTIMIZER_ADAMW && job->optimizer != PL_OPTIMIZER_LION)
+        set(job, "moment_dtype", "");
     if (job->mode != PL_MODE_FULL) set(job, "full_ft_offload", "");
     if (pl_job_offload(job) == PL_OFFLOAD_NONE) set(job, "offload_update", "");
     if (job->init == PL_INIT_RANDOM) set(job, "save_merged", "");

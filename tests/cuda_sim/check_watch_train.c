@@ -32,6 +32,7 @@ static const struct {
     {"full", false, "gradient_checkpointing: offload\noffload: weights\noffload_update: device\n"},
     {"lora", false, "dtype: bf16\nlora_dropout: 0.1\ngradient_checkpointing: light\n"},
     {"qlora", true, "dtype: bf16\nadapter_dtype: bf16\nquantize_head: true\n"},
+    {"qlora", false, "dtype: bf16\nmoment_dtype: bf16\nquantize_embedding: true\n"},
 };
 
 START_TEST(a_run_keeps_the_rules) {

@@ -91,7 +91,8 @@ static void reference_clip(struct trial *t) {
 
 /* ---- updates ---- */
 
-static void build_update(struct trial *t, uint32_t moments, enum pl_dtype w, bool master) {
+static void build_update_with(struct trial *t, uint32_t moments, enum pl_dtype w, bool master,
+                              enum pl_dtype state) {
     struct shape s = draw_shape(t);
     uint32_t clip_slot = 2 + moments;
     t->attr.decay = draw(t, 0, 1);
@@ -104,9 +105,9 @@ static void build_update(struct trial *t, uint32_t moments, enum pl_dtype w, boo
     t->batch.epsilon = 1e-8;
     also_out(t, add_tensor(t, 0, s, w), 0);
     add_tensor(t, 1, s, draw_float(t));
-    if (moments) also_out(t, add_tensor(t, 2, s, PL_DTYPE_F32), 1);
+    if (moments) also_out(t, add_tensor(t, 2, s, state), 1);
     if (moments == 2) {
-        struct operand *v = add_tensor(t, 3, s, PL_DTYPE_F32);
+        struct operand *v = add_tensor(t, 3, s, state);
         for (uint64_t i = 0; i < s.rows * s.cols; i++)
             set_value(v, i / s.cols, i % s.cols, v->x[i] * v->x[i]);
         also_out(t, v, 2);
@@ -116,6 +117,19 @@ static void build_update(struct trial *t, uint32_t moments, enum pl_dtype w, boo
     if (master) also_out(t, add_tensor(t, clip_slot + 1, s, PL_DTYPE_F32), 1 + moments);
 }
 
+static void build_update(struct trial *t, uint32_t moments, enum pl_dtype w, bool master) {
+    build_update_with(t, moments, w, master, PL_DTYPE_F32);
+}
+
+/* With a master in every other round. */
+static void build_adamw_bf16_moments(struct trial *t) {
+    build_update_with(t, 2, t->round % 2 ? PL_DTYPE_BF16 : PL_DTYPE_F32, t->round % 2,
+                      PL_DTYPE_BF16);
+}
+static void build_lion_bf16_moments(struct trial *t) {
+    build_update_with(t, 1, t->round % 2 ? PL_DTYPE_BF16 : PL_DTYPE_F32, t->round % 2,
+                      PL_DTYPE_BF16);
+}
 static void build_adamw_fp32(struct trial *t) {
     build_update(t, 2, PL_DTYPE_F32, false);
 }
@@ -195,15 +209,37 @@ static void reference_lion(struct trial *t) {
     }
 }
 
+/* Rounding to either neighbour in bf16 is off by at most a unit of its eight bits. */
+static void allow_rounding(struct trial *t, uint32_t state_out) {
+    const struct operand *s = t->out[state_out];
+    for (uint64_t i = 0; i < s->view.rows * s->view.cols; i++)
+        s->scale[i] += fabs(s->want[i]) * 0x1p-7 / t->test->tolerance;
+}
+
+static void reference_adamw_bf16_moments(struct trial *t) {
+    reference_adamw(t);
+    allow_rounding(t, 1);
+    allow_rounding(t, 2);
+}
+
+static void reference_lion_bf16_moments(struct trial *t) {
+    reference_lion(t);
+    allow_rounding(t, 1);
+}
+
 const struct kernel_case cases_optim[] = {
     {"square_sum", PL_OP_SQUARE_SUM, 16, 1e-12, build_square_sum, reference_square_sum},
     {"square_sum, far out", PL_OP_SQUARE_SUM, 36, 1e-12, build_far_squares, reference_square_sum},
     {"clip_scale", PL_OP_CLIP_SCALE, 30, 1e-14, build_clip, reference_clip},
     {"adamw, fp32", PL_OP_ADAMW, 16, 5e-7, build_adamw_fp32, reference_adamw},
     {"adamw, bf16 and master", PL_OP_ADAMW, 16, 5e-7, build_adamw_master, reference_adamw},
+    {"adamw, moments in bf16", PL_OP_ADAMW, 24, 5e-7, build_adamw_bf16_moments,
+     reference_adamw_bf16_moments},
     {"sgd, fp32", PL_OP_SGD, 16, 5e-7, build_sgd_fp32, reference_sgd},
     {"sgd, bf16 and master", PL_OP_SGD, 16, 5e-7, build_sgd_master, reference_sgd},
     {"lion, fp32", PL_OP_LION, 16, 5e-7, build_lion_fp32, reference_lion},
     {"lion, bf16 and master", PL_OP_LION, 16, 5e-7, build_lion_master, reference_lion},
+    {"lion, moments in bf16", PL_OP_LION, 24, 5e-7, build_lion_bf16_moments,
+     reference_lion_bf16_moments},
     {0},
 };

@@ -59,6 +59,39 @@ START_TEST(the_mean_of_rounded_weights_is_the_exact_one) {
 }
 END_TEST
 
+/* Of 0.1 * 0.3 and 0.001 * 0.09, which lie between two numbers of bf16, and other bits for each. */
+START_TEST(the_mean_of_rounded_moments_is_the_exact_one) {
+    static uint16_t m[N], v[N];
+    const struct pl_attr attr = {.site = 7};
+    const struct pl_batch batch = {
+        .seed = 3, .step = 1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .learning_rate = 1e-3};
+    struct pl_call c = {.attr = &attr, .batch = &batch};
+    double sums[2] = {0, 0}, same = 0;
+    memset(m, 0, sizeof m), memset(v, 0, sizeof v);
+    all_ones();
+    for (int i = 0; i < N; i++)
+        g[i] = 0.3f;
+    c.in[PL_ADAMW_W] = c.out[PL_ADAMW_OUT_W] = vector(w, N, PL_DTYPE_BF16);
+    c.in[PL_ADAMW_G] = vector(g, N, PL_DTYPE_F32);
+    c.in[PL_ADAMW_M] = c.out[PL_ADAMW_OUT_M] = vector(m, N, PL_DTYPE_BF16);
+    c.in[PL_ADAMW_V] = c.out[PL_ADAMW_OUT_V] = vector(v, N, PL_DTYPE_BF16);
+    c.in[PL_ADAMW_CLIP] = vector(clip, 2, PL_DTYPE_F64);
+    ck_assert_int_eq(dev->kernels[PL_OP_ADAMW](dev, &c), PL_ERR_OK);
+    for (int i = 0; i < N; i++) {
+        const uint32_t bits[2] = {(uint32_t)m[i] << 16, (uint32_t)v[i] << 16};
+        float x[2];
+        memcpy(x, bits, sizeof x);
+        sums[0] += (double)x[0], sums[1] += (double)x[1];
+        same += (m[i] == m[0]) == (v[i] == v[0]);
+    }
+    /* a unit of bf16 is 2^-7 of its power of two; the error of the mean is half of that over sqrt N
+     */
+    ck_assert_double_le(fabs(sums[0] / N - 0.03), 4 * 0x1p-13 / 2 / sqrt(N) + 1e-9);
+    ck_assert_double_le(fabs(sums[1] / N - 9e-5), 4 * 0x1p-21 / 2 / sqrt(N) + 1e-11);
+    ck_assert_double_le(same / N, 0.9);
+}
+END_TEST
+
 START_TEST(seed_step_and_site_choose_other_bits) {
     static const uint64_t keys[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}};
     static uint16_t kept[4][N];
@@ -114,6 +147,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, the_mean_of_rounded_weights_is_the_exact_one);
+    tcase_add_test(tc, the_mean_of_rounded_moments_is_the_exact_one);
     tcase_add_test(tc, seed_step_and_site_choose_other_bits);
     tcase_add_test(tc, infinity_and_nan_survive_rounding);
     tcase_add_test(tc, an_exact_weight_is_kept_exactly);

@@ -40,10 +40,10 @@ static const struct {
     {PL_OP_CROSS_ENTROPY, ">b >f"},
     {PL_OP_SQUARE_SUM, "b> f>"},
     {PL_OP_CLIP_SCALE, ">"},
-    {PL_OP_ADAMW, "-b>bff -b>bfff -f>bfff -f>fff"},
+    {PL_OP_ADAMW, "-b>bbb -b>bbbf -b>bff -b>bfff -f>bbbf -f>bfff -f>fbb -f>fff"},
     {PL_OP_ADAMW_8BIT, "-b>b--ff -b>b--fff -b>bff -b>bff--f -f>b--fff -f>bff--f -f>f--ff -f>fff"},
     {PL_OP_SGD, "-b>b -b>b-f -b>bf -f>bf -f>f"},
-    {PL_OP_LION, "-b>bf -b>bff -f>bff -f>ff"},
+    {PL_OP_LION, "-b>bb -b>bbf -b>bf -b>bff -f>bbf -f>bff -f>fb -f>ff"},
     {PL_OP_DEQUANT4, "-f-f>b -f-f>f -f>b -f>f"},
 };
 

@@ -127,6 +127,7 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
         s.base_bf16 = v & FP32 && frozen;
     }
     s.optimizer = optimizer;
+    s.moment_dtype = v & OTHER_ADAPTER ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     if (optimizer % 2) s.loss_chunk_tokens = 100;
     if (v & INFERS) {
         s.inference = true;

@@ -44,6 +44,7 @@ static const struct {
              "lora_modules_to_save: [embed_tokens, lm_head]\n"},
     {"lora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\n"
              "lora_target_modules: [embed_tokens, lm_head, q_proj]\n"},
+    {"full", "batch_size: 4\ndtype: bf16\nmoment_dtype: bf16\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 

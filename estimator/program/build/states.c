@@ -68,6 +68,10 @@ static void add_part_state(struct pl_builder *b, uint32_t of, uint8_t k, bool sc
     pl_build_tensor(b, t);
 }
 
+static enum pl_dtype dtype_of_state(const struct pl_builder *b, const struct pl_state *state) {
+    return state->form->dtype == PL_DTYPE_F32 ? b->s->moment_dtype : state->form->dtype;
+}
+
 static void add_state(struct pl_builder *b, uint32_t of, uint8_t k, bool scales) {
     struct pl_part parts[PL_MAX_PARTS];
     if (pl_optimizer_is_in_blocks(b->s->optimizer)) {
@@ -76,7 +80,7 @@ static void add_state(struct pl_builder *b, uint32_t of, uint8_t k, bool scales)
             add_part_state(b, of, k, scales, &parts[i]);
     } else if (!scales) {
         const struct pl_state *state = &optimizer_of(b)->states[k];
-        uint32_t id = add_companion(b, of, PL_ROLE_STATE, state->name, state->form->dtype,
+        uint32_t id = add_companion(b, of, PL_ROLE_STATE, state->name, dtype_of_state(b, state),
                                     PL_CATEGORY_OPTIMIZER);
         if (b->err == PL_ERR_OK) b->p->tensors[id].state = k;
     }

@@ -324,17 +324,18 @@ PL_OP(CLIP_SCALE, clip_scale, UPDATE, ALONE,
 
 PL_OP(ADAMW, adamw, UPDATE, TOGETHER,
       "PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also "
-      "writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element). "
+      "writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element), and so "
+      "do states in bf16, each by numbers of its own. "
       "All updates leave every operand untouched where clip[1] is NaN",
       PL_IN(ADAMW, W, "w", FLOAT, IN_PLACE, O, K)
       PL_IN(ADAMW, G, "g", FLOAT, NEEDED, O, K)
-      PL_IN(ADAMW, M, "m", F32, IN_PLACE, O, K)
-      PL_IN(ADAMW, V, "v", F32, IN_PLACE, O, K)
+      PL_IN(ADAMW, M, "m", FLOAT, IN_PLACE, O, K)
+      PL_IN(ADAMW, V, "v", FLOAT, IN_PLACE, O, K)
       PL_IN(ADAMW, CLIP, "clip", F64, NEEDED, TWO, ONE)
       PL_IN(ADAMW, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
       PL_OUT(ADAMW, W, "w", FLOAT, IN_PLACE, O, K)
-      PL_OUT(ADAMW, M, "m", F32, IN_PLACE, O, K)
-      PL_OUT(ADAMW, V, "v", F32, IN_PLACE, O, K)
+      PL_OUT(ADAMW, M, "m", FLOAT, IN_PLACE, O, K)
+      PL_OUT(ADAMW, V, "v", FLOAT, IN_PLACE, O, K)
       PL_OUT(ADAMW, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 
 PL_OP(ADAMW_8BIT, adamw_8bit, UPDATE, TOGETHER,
@@ -370,11 +371,11 @@ PL_OP(LION, lion, UPDATE, TOGETHER,
       "g = clip[1]*grad (arXiv 2302.06675, program 1)",
       PL_IN(LION, W, "w", FLOAT, IN_PLACE, O, K)
       PL_IN(LION, G, "g", FLOAT, NEEDED, O, K)
-      PL_IN(LION, M, "m", F32, IN_PLACE, O, K)
+      PL_IN(LION, M, "m", FLOAT, IN_PLACE, O, K)
       PL_IN(LION, CLIP, "clip", F64, NEEDED, TWO, ONE)
       PL_IN(LION, MASTER, "master", F32, MAYBE_IN_PLACE, O, K),
       PL_OUT(LION, W, "w", FLOAT, IN_PLACE, O, K)
-      PL_OUT(LION, M, "m", F32, IN_PLACE, O, K)
+      PL_OUT(LION, M, "m", FLOAT, IN_PLACE, O, K)
       PL_OUT(LION, MASTER, "master", F32, MAYBE_IN_PLACE, O, K))
 
 PL_OP(COPY_IN, copy_in, COPY, ALONE,

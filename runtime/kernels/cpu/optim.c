@@ -1,5 +1,5 @@
-/* optim.c - SQUARE_SUM, CLIP_SCALE and the updates with states in fp32: from gradients to new
- * weights.
+/* optim.c - SQUARE_SUM, CLIP_SCALE and the updates with states in fp32 or bf16: from gradients to
+ * new weights.
  *
  * The update works on stretches of PL_UPDATE_STRETCH elements: widened to fp32, updated, stored. A
  * stretch never crosses a row, so windows of larger matrices work too. */
@@ -80,12 +80,14 @@ pl_err PL_CPU(clip_scale)(struct pl_device *dev, const struct pl_call *c) {
 
 struct block {
     float p[PL_UPDATE_STRETCH], g[PL_UPDATE_STRETCH];
-    float *state[PL_STATES_MAX];
+    float *state[PL_STATES_MAX]; /* where it lies, or in `wide` */
+    float wide[PL_STATES_MAX][PL_UPDATE_STRETCH];
 };
 
 struct update {
     struct pl_weight_store store;
     struct pl_view g, state[PL_STATES_MAX];
+    struct pl_rng state_rng[PL_STATES_MAX]; /* of states in bf16 */
     uint32_t n_states;
     void (*rule)(const struct update *u, uint64_t n, struct block *b);
     float clip, decay, rate; /* p = p * decay - ... */
@@ -130,6 +132,23 @@ static uint64_t update_stretch(const struct update *u, uint64_t i, uint64_t limi
     return u->store.master.p ? pl_stretch(&u->store.master, i, n) : n;
 }
 
+static void read_states(const struct update *u, uint64_t i, uint64_t n, struct block *b) {
+    for (uint32_t k = 0; k < u->n_states; k++) {
+        b->state[k] = pl_element(&u->state[k], i);
+        if (u->state[k].dtype == PL_DTYPE_F32) continue;
+        pl_widen(b->wide[k], b->state[k], u->state[k].dtype, n);
+        b->state[k] = b->wide[k];
+    }
+}
+
+/* Those in fp32 were changed in place. */
+static void store_states(const struct update *u, uint64_t i, uint64_t n, const struct block *b) {
+    for (uint32_t k = 0; k < u->n_states; k++)
+        if (u->state[k].dtype != PL_DTYPE_F32)
+            pl_store_rounded(pl_element(&u->state[k], i), &u->state_rng[k], u->store.first + i, n,
+                             b->wide[k]);
+}
+
 static void update_range(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
     const struct update *u = arg;
     const struct pl_view *p = pl_weight_source(&u->store);
@@ -139,9 +158,9 @@ static void update_range(void *arg, uint64_t first, uint64_t end, uint32_t worke
         n = update_stretch(u, i, end - i);
         pl_widen(b.p, pl_element(p, i), p->dtype, n);
         pl_widen(b.g, pl_element(&u->g, i), u->g.dtype, n);
-        for (uint32_t k = 0; k < u->n_states; k++)
-            b.state[k] = pl_element(&u->state[k], i);
+        read_states(u, i, n, &b);
         u->rule(u, n, &b);
+        store_states(u, i, n, &b);
         pl_store_weight(&u->store, i, n, b.p);
     }
 }
@@ -169,8 +188,11 @@ static pl_err run_update(struct pl_device *dev, const struct pl_call *c, uint32_
                        .inverse_root = now.adam_root,
                        .epsilon = (float)c->batch->epsilon};
     if (isnan(u.clip)) return PL_ERR_OK;
-    for (uint32_t k = 0; k < n_states; k++)
+    for (uint32_t k = 0; k < n_states; k++) {
         u.state[k] = states[k];
+        u.state_rng[k] =
+            pl_rng_init(c->batch->seed, c->batch->step, pl_state_site(c->attr->site, k));
+    }
     pl_cpu_rows(dev, u.store.w.rows * u.store.w.cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;
 }

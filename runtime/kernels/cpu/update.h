@@ -71,6 +71,15 @@ static inline uint16_t pl_round_stochastically(float x, uint16_t random) {
     return (uint16_t)(((u + added) | quiet) >> 16);
 }
 
+/* Elements [first, first + n) of a tensor, n <= PL_UPDATE_STRETCH, by the numbers of rng. */
+static inline void pl_store_rounded(uint16_t *restrict place, const struct pl_rng *rng,
+                                    uint64_t first, uint64_t n, const float *p) {
+    uint16_t drawn[PL_DRAWN_ELEMENTS];
+    const uint16_t *random = pl_random_halves(rng, first, n, drawn);
+    for (uint64_t j = 0; j < n; j++)
+        place[j] = pl_round_stochastically(p[j], random[j]);
+}
+
 /* Elements [i, i + n) of the weights become p[n], which may be where they are kept in fp32. */
 static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, uint64_t n,
                                    const float *p) {
@@ -78,14 +87,10 @@ static inline void pl_store_weight(const struct pl_weight_store *s, uint64_t i, 
     if (s->master.p && p != pl_element(&s->master, i))
         memcpy(pl_element(&s->master, i), p, n * sizeof *p);
     if (p == place) return;
-    if (!s->rounds_stochastically) {
+    if (s->rounds_stochastically)
+        pl_store_rounded(place, &s->rng, s->first + i, n, p);
+    else
         pl_narrow(place, s->w.dtype, p, n);
-        return;
-    }
-    uint16_t *restrict w = place, drawn[PL_DRAWN_ELEMENTS];
-    const uint16_t *random = pl_random_halves(&s->rng, s->first + i, n, drawn);
-    for (uint64_t j = 0; j < n; j++)
-        w[j] = pl_round_stochastically(p[j], random[j]);
 }
 
 #endif

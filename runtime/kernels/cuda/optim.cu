@@ -226,16 +226,22 @@ struct settings {
     float epsilon;
 };
 
+/* What a master is read as beside states of type S. */
+template <typename S> struct beside { typedef float master; };
+template <> struct beside<pl_either> { typedef pl_either master; };
+
 template <typename W, typename G, typename S> struct update {
     pl_mat<W> w;
     pl_mat<G> g;
-    pl_mat<S> state[STATES_MOST], master;
+    pl_mat<S> state[STATES_MOST];
+    pl_mat<typename beside<S>::master> master;
     const double *clip;
     uint64_t cols;
     uint64_t first;      /* element of the tensor where w begins */
     uint32_t row_blocks; /* blocks side by side in a row */
     bool decays;
     struct pl_rounding rounding;
+    bool rounds_states; /* in bf16 */
 };
 
 /* A rule: how many states it has, and the new weight; s[k] is state k of the element. The operands
@@ -300,8 +306,13 @@ __device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struc
             state[k][i] = s[k];
     }
 #pragma unroll
-    for (int k = 0; k < Rule::STATES; k++)
+    for (int k = 0; k < Rule::STATES; k++) {
+        struct pl_rounding own = t.rounding;
+        own.site = pl_state_site(own.site, k);
+        if (t.rounds_states)
+            pl_round_elements(own, now.step, t.first + row * t.cols + col, state[k]);
         pl_store(t.state[k], row, col, t.cols, pl_packed(t.state[k], state[k]));
+    }
 }
 
 /* V elements a thread. */
@@ -316,7 +327,7 @@ __global__ void __launch_bounds__(BLOCK)
     if (col >= t.cols || isnan(t.clip[1])) return;
     float p[V];
     if (t.master.p)
-        pl_floats(pl_load<S, V>(t.master, row, col, t.cols), p);
+        pl_floats(pl_load<typename beside<S>::master, V>(t.master, row, col, t.cols), p);
     else
         pl_floats(pl_load<W, V>(t.w, row, col, t.cols), p);
     apply_rule<Rule, W, G, S, V>(t, u, row, col, p);
@@ -326,7 +337,7 @@ __global__ void __launch_bounds__(BLOCK)
     pl_store(t.w, row, col, t.cols, pl_packed(t.w, p));
 }
 
-enum { FORM_EITHER = 4, FORMS }; /* the rest: 2 * (w is bf16) + (g is bf16), in packs */
+enum { FORM_EITHER = 8, FORMS }; /* the rest: one bit each, in packs: states, w, g are bf16 */
 
 struct update_call {
     const struct pl_call *call;
@@ -334,6 +345,10 @@ struct update_call {
     const double *clip;
     int form;
 };
+
+bool has_bf16_states(const struct update_call *u) {
+    return u->state[0].p && u->state[0].dtype == PL_DTYPE_BF16;
+}
 
 /* Packs need every tensor in one piece and aligned. */
 int form_of(struct update_call *u) {
@@ -345,7 +360,9 @@ int form_of(struct update_call *u) {
         if (packs) *v = pl_flat(v);
     for (const struct pl_view *v : views)
         packs = packs && pl_is_aligned(v);
-    return packs ? 2 * (u->w.dtype == PL_DTYPE_BF16) + (u->g.dtype == PL_DTYPE_BF16) : FORM_EITHER;
+    if (!packs) return FORM_EITHER;
+    return 4 * has_bf16_states(u) + 2 * (u->w.dtype == PL_DTYPE_BF16) +
+           (u->g.dtype == PL_DTYPE_BF16);
 }
 
 template <typename Rule> bool update_call_of(const struct pl_call *c, struct update_call *u) {
@@ -368,13 +385,14 @@ update<W, G, S> update_of(const struct update_call *u) {
     t.g = pl_mat_of<G>(u->g);
     for (int k = 0; k < STATES_MOST; k++)
         t.state[k] = pl_mat_of<S>(u->state[k]);
-    t.master = pl_mat_of<S>(u->master);
+    t.master = pl_mat_of<typename beside<S>::master>(u->master);
     t.clip = u->clip;
     t.cols = u->w.cols;
     t.first = u->call->attr->first_element;
     t.row_blocks = (uint32_t)pl_u64_div_up(u->w.cols, (uint64_t)BLOCK * V);
     t.decays = u->call->attr->decay;
     t.rounding = pl_rounding_of(u->call, &u->master);
+    t.rounds_states = has_bf16_states(u);
     return t;
 }
 
@@ -415,6 +433,10 @@ pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t 
         launch_updates<Rule, float, __nv_bfloat16, float, PL_UPDATE_PACK>,
         launch_updates<Rule, __nv_bfloat16, float, float, PL_UPDATE_PACK>,
         launch_updates<Rule, __nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>,
+        launch_updates<Rule, float, float, __nv_bfloat16, PL_UPDATE_PACK>,
+        launch_updates<Rule, float, __nv_bfloat16, __nv_bfloat16, PL_UPDATE_PACK>,
+        launch_updates<Rule, __nv_bfloat16, float, __nv_bfloat16, PL_UPDATE_PACK>,
+        launch_updates<Rule, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, PL_UPDATE_PACK>,
         launch_updates<Rule, pl_either, pl_either, pl_either, 1>};
     struct update_call u[PL_PARTS];
     for (uint32_t i = 0; i < n; i++)
@@ -453,12 +475,14 @@ extern "C" pl_err pl_cuda_clip_scale(struct pl_device *dev, const struct pl_call
     extern "C" pl_err pl_cuda_##op(struct pl_device *dev, const struct pl_call *c) {               \
         return run_updates<struct op>(dev, c, 1);                                                  \
     }
-#define UPDATE_KERNELS(op)                                                                         \
-    PL_CUDA_KERNEL(update_elements<struct op, float, float, float, PL_UPDATE_PACK>),               \
-        PL_CUDA_KERNEL(update_elements<struct op, float, __nv_bfloat16, float, PL_UPDATE_PACK>),   \
-        PL_CUDA_KERNEL(update_elements<struct op, __nv_bfloat16, float, float, PL_UPDATE_PACK>),   \
+#define UPDATE_KERNELS_OF(op, S)                                                                   \
+    PL_CUDA_KERNEL(update_elements<struct op, float, float, S, PL_UPDATE_PACK>),                   \
+        PL_CUDA_KERNEL(update_elements<struct op, float, __nv_bfloat16, S, PL_UPDATE_PACK>),       \
+        PL_CUDA_KERNEL(update_elements<struct op, __nv_bfloat16, float, S, PL_UPDATE_PACK>),       \
         PL_CUDA_KERNEL(                                                                            \
-            update_elements<struct op, __nv_bfloat16, __nv_bfloat16, float, PL_UPDATE_PACK>),      \
+            update_elements<struct op, __nv_bfloat16, __nv_bfloat16, S, PL_UPDATE_PACK>)
+#define UPDATE_KERNELS(op)                                                                         \
+    UPDATE_KERNELS_OF(op, float), UPDATE_KERNELS_OF(op, __nv_bfloat16),                            \
         PL_CUDA_KERNEL(update_elements<struct op, pl_either, pl_either, pl_either, 1>)
 
 UPDATE(adamw)
