@@ -5,7 +5,7 @@
 #include "estimator/base/json_tree.h"
 #include "runtime/data/encode.h"
 #include "runtime/data/summary.h"
-#include "runtime/train/train.h"
+#include "runtime/train/preflight.h"
 
 #include <string.h>
 

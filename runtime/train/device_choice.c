@@ -1,5 +1,5 @@
-/* device_choice.c - which device a job runs on and what it may use there, before it is opened. */
-#include "runtime/train/context.h"
+/* device_choice.c - see device_choice.h. */
+#include "runtime/train/device_choice.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/card/cards.h"

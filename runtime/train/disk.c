@@ -5,7 +5,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/train/train.h"
+#include "runtime/train/admission.h"
 
 #include <stdlib.h>
 #include <string.h>

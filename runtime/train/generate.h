@@ -13,8 +13,11 @@
 #ifndef PL_RUNTIME_TRAIN_GENERATE_H
 #define PL_RUNTIME_TRAIN_GENERATE_H
 
+#include "runtime/train/preflight.h"
 #include "runtime/train/sampler.h"
-#include "runtime/train/train.h"
+
+#include <signal.h>
+#include <stdio.h>
 
 struct pl_prompt {
     const int32_t *ids; /* [n], borrowed; below the vocabulary */
@@ -53,9 +56,6 @@ struct pl_generated {
     double prompt_seconds, new_seconds;
 };
 
-/* Decides the rest of *job: dtype as the checkpoint's where none is given, the adapter's rank and
- * scale where there is an adapter. A refusal leaves *pf valid for printing; finish it always. */
-pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, struct pl_diag *d);
 /* n = job->batch_size. PL_ERR_INTERRUPTED after a signal, with *out valid. Finish *out always. */
 pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *opt,
                    const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,

@@ -2,6 +2,7 @@
 #include "runtime/train/graphs.h"
 
 #include "estimator/base/checked.h"
+#include "runtime/train/admission.h"
 
 #include <stdlib.h>
 #include <string.h>

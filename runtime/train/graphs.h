@@ -8,7 +8,7 @@
 #ifndef PL_RUNTIME_TRAIN_GRAPHS_H
 #define PL_RUNTIME_TRAIN_GRAPHS_H
 
-#include "runtime/train/train.h"
+struct pl_preflight;
 
 /* Judges the plan against pf->q.budget, then grants pf->graph_bytes; again when the context has
  * moved, in which an earlier grant is contained. */

@@ -1,9 +1,11 @@
-/* output_dir.c - the directory of a run: made, taken for this run alone, and not of another job. */
+/* output_dir.c - see output_dir.h. */
+#include "runtime/train/output_dir.h"
+
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/run_state.h"
-#include "runtime/train/preflight.h"
+#include "runtime/train/admission.h"
 #include "runtime/train/record.h"
 
 #include <errno.h>

@@ -4,9 +4,12 @@
 #include "estimator/base/alloc.h"
 #include "estimator/find/find.h"
 #include "runtime/train/adapter_job.h"
+#include "runtime/train/device_choice.h"
 #include "runtime/train/disk.h"
-#include "runtime/train/generate.h"
-#include "runtime/train/graphs.h"
+#include "runtime/train/output_dir.h"
+#include "runtime/train/preflight_data.h"
+#include "runtime/train/preflight_files.h"
+#include "runtime/train/preflight_size.h"
 #include "runtime/train/record.h"
 
 #include <jansson.h>

@@ -1,7 +1,8 @@
 /* preflight_data.c - the data of a job: its files, its rows, the walk over them. */
-#include "runtime/train/preflight.h"
+#include "runtime/train/preflight_data.h"
 
 #include "estimator/base/alloc.h"
+#include "runtime/train/admission.h"
 
 #include <math.h>
 #include <string.h>

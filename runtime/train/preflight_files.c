@@ -1,13 +1,16 @@
 /* preflight_files.c - the files of a job besides its data: weights, adapter, checkpoint. */
-#include "runtime/train/preflight.h"
+#include "runtime/train/preflight_files.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/find/find.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
+#include "runtime/train/admission.h"
+#include "runtime/train/output_dir.h"
+#include "runtime/train/preflight_data.h"
+#include "runtime/train/preflight_size.h"
 #include "runtime/train/record.h"
-
-#include "estimator/find/find.h"
 
 #include <jansson.h>
 #include <stdlib.h>

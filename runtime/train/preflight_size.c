@@ -1,13 +1,15 @@
 /* preflight_size.c - the plan of a job, and whether it fits: before the data where the micro-batch
  * is given, and for as much as is certain without them where it is not. */
-#include "runtime/train/preflight.h"
+#include "runtime/train/preflight_size.h"
 
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "runtime/device/available.h"
+#include "runtime/train/admission.h"
 #include "runtime/train/graphs.h"
 #include "runtime/train/record.h"
+#include "runtime/train/speed.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -13,7 +13,7 @@
 #define PL_RUNTIME_TRAIN_RECORD_H
 
 #include "estimator/base/text.h"
-#include "runtime/train/train.h"
+#include "runtime/train/admission.h"
 
 #include <jansson.h>
 

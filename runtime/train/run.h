@@ -11,9 +11,11 @@
 #include "runtime/data/worker.h"
 #include "runtime/exec/exec.h"
 #include "runtime/report/report.h"
+#include "runtime/train/admission.h"
+#include "runtime/train/options.h"
 #include "runtime/train/profile.h"
+#include "runtime/train/result.h"
 #include "runtime/train/schedule.h"
-#include "runtime/train/train.h"
 
 #define PL_MAX_RUNGS 18 /* halvings from 65536 to 1, and the start */
 

@@ -7,7 +7,8 @@
 #include "estimator/base/json_tree.h"
 #include "oom_recovery/recovery.h"
 #include "runtime/device/cpu/cpu.h"
-#include "runtime/train/train.h"
+#include "runtime/train/admission.h"
+#include "runtime/train/history.h"
 
 #include <math.h>
 #include <stdio.h>

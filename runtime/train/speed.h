@@ -23,17 +23,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct pl_forecast;
 struct pl_preflight;
 
-struct pl_forecast {
-    double nominal_step_seconds; /* of a mean step, on the nominal machine */
-    double ratio;                /* step_seconds over nominal; 0: nothing was measured here */
-    double step_seconds;         /* NaN without a ratio */
-    uint64_t params;             /* of the model that the last run trained */
-    uint32_t judged;             /* of the latest forecasts, PL_FORECASTS_JUDGED at most */
-    double off, most_off; /* |predicted / measured - 1| of those, median and worst; NaN: none */
-};
-#define PL_FORECASTS_JUDGED 8
 /* From the plan and the data of *pf. notes gets a line where the file is broken. */
 void pl_forecast_init(struct pl_forecast *f, const struct pl_preflight *pf, struct pl_text *notes);
 

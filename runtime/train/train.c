@@ -1,10 +1,11 @@
 /* train.c - the loop: steps, evaluation, checkpoints, the end. */
-#include "runtime/train/run.h"
+#include "runtime/train/train.h"
 
 #include "estimator/base/units.h"
 #include "estimator/program/cost.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/train/merge.h"
+#include "runtime/train/run.h"
 
 #include <stdlib.h>
 #include <string.h>
