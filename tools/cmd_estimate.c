@@ -5,7 +5,7 @@
 #include "estimator/api/inquiry.h"
 #include "estimator/base/json_tree.h"
 #include "oom_recovery/checklist.h"
-#include "runtime/train/device_choice.h"
+#include "runtime/admit/device_choice.h"
 #include "tools/cmd_rule.h"
 #include "tools/estimate_args.h"
 #include "tools/rule_args.h"

@@ -2,7 +2,7 @@
 #include "tools/cli.h"
 
 #include "estimator/base/units.h"
-#include "runtime/train/merge.h"
+#include "runtime/merge/merge.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -3,9 +3,9 @@
 #include "tools/cmd_tokenize.h"
 
 #include "estimator/base/json_tree.h"
+#include "runtime/admit/preflight.h"
 #include "runtime/data/encode.h"
 #include "runtime/data/summary.h"
-#include "runtime/train/preflight.h"
 
 #include <string.h>
 

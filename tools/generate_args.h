@@ -1,12 +1,12 @@
 /* generate_args.h - arguments of `generate` -> a job to infer with, a prompt, how to choose.
  *
- * In: struct pl_cli.  Out: struct pl_generate_question.  Needs: config, runtime/train.
+ * In: struct pl_cli.  Out: struct pl_generate_question.  Needs: config, runtime/generate.
  *   A1  a key of the configuration that generating does not read is refused, not ignored
  * Use: pl_generate_read_args(&q, cli, &d); ... pl_generate_question_finish(&q); */
 #ifndef PL_TOOLS_GENERATE_ARGS_H
 #define PL_TOOLS_GENERATE_ARGS_H
 
-#include "runtime/train/generate.h"
+#include "runtime/generate/generate.h"
 #include "tools/cli.h"
 #include "tools/generate_text.h"
 

@@ -1,5 +1,5 @@
 /* measure.c - what a GPU's driver took, against what was predicted. */
-#include "runtime/train/graphs.h"
+#include "runtime/admit/graphs.h"
 #include "runtime/train/run.h"
 
 #include "estimator/base/checked.h"

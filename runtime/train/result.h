@@ -2,7 +2,7 @@
 #ifndef PL_RUNTIME_TRAIN_RESULT_H
 #define PL_RUNTIME_TRAIN_RESULT_H
 
-#include "runtime/train/speed.h"
+#include "runtime/admit/speed.h"
 
 struct pl_probe { /* what the steps on the longest samples showed */
     uint32_t steps, batch_size;

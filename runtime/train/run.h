@@ -7,11 +7,11 @@
 
 #include "oom_recovery/checklist.h"
 #include "oom_recovery/recovery.h"
+#include "runtime/admit/admission.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/worker.h"
 #include "runtime/exec/exec.h"
 #include "runtime/report/report.h"
-#include "runtime/train/admission.h"
 #include "runtime/train/options.h"
 #include "runtime/train/profile.h"
 #include "runtime/train/result.h"

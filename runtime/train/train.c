@@ -4,7 +4,7 @@
 #include "estimator/base/units.h"
 #include "estimator/program/cost.h"
 #include "runtime/checkpoint/durable.h"
-#include "runtime/train/merge.h"
+#include "runtime/merge/merge.h"
 #include "runtime/train/run.h"
 
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 #ifndef PL_RUNTIME_TRAIN_TRAIN_H
 #define PL_RUNTIME_TRAIN_TRAIN_H
 
+#include "runtime/admit/preflight.h"
 #include "runtime/train/options.h"
-#include "runtime/train/preflight.h"
 #include "runtime/train/result.h"
 
 /* Trains. PL_ERR_INTERRUPTED after a signal, with everything saved. */

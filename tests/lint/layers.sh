@@ -30,7 +30,10 @@ runtime/exec: estimator/ runtime/device/ runtime/kernels/
 runtime/data: estimator/ runtime/device/ runtime/kernels/
 runtime/checkpoint: estimator/ runtime/device/ runtime/kernels/
 runtime/report: estimator/ runtime/device/ runtime/kernels/
-runtime/train: estimator/ oom_recovery/ runtime/
+runtime/admit: estimator/ oom_recovery/recovery.h runtime/device/ runtime/data/ runtime/checkpoint/ runtime/report/
+runtime/merge: estimator/ runtime/checkpoint/ runtime/exec/
+runtime/train: estimator/ oom_recovery/ runtime/device/ runtime/exec/ runtime/data/ runtime/checkpoint/ runtime/report/ runtime/admit/ runtime/merge/merge.h
+runtime/generate: estimator/ runtime/kernels/rng.h runtime/admit/preflight.h runtime/train/
 tools: estimator/ oom_recovery/ runtime/
 tests: estimator/ oom_recovery/ runtime/ tools/
 '

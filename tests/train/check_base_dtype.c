@@ -2,7 +2,7 @@
  * in changes memory and not one bit. */
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/train/generate.h"
+#include "runtime/generate/generate.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"

@@ -1,0 +1,64 @@
+/* admission.h - what is decided and read of a job before it may run: the types of the room.
+ *
+ * Needs: estimator, data, checkpoint.h, report.h.  Filled and freed by preflight.h. */
+#ifndef PL_RUNTIME_ADMIT_ADMISSION_H
+#define PL_RUNTIME_ADMIT_ADMISSION_H
+
+#include "estimator/autobatch/decide.h"
+#include "estimator/gate/estimate.h"
+#include "estimator/gate/gate.h"
+#include "runtime/admit/context.h"
+#include "runtime/admit/forecast.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/data/batch.h"
+#include "runtime/report/report.h"
+
+/* What a job is admitted to. {0}: its data are read and its plan is made, nothing more. */
+struct pl_admission {
+    bool makes_output;  /* output_dir is made, and locked until pl_preflight_finish; else it is
+                          * looked at */
+    bool judges_output; /* what is in output_dir may refuse the job */
+    bool needs_weights; /* false: that they are not on this machine is a warning */
+    struct pl_progress *progress; /* nullable: shows how far the data are read */
+};
+
+struct pl_preflight {
+    bool host_fault;    /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
+    struct pl_job *job; /* borrowed; autos are decided in place */
+    struct pl_model model;
+    char *model_dir;   /* directory of the weights; NULL: init: random, or none is here */
+    bool in_hub_cache; /* model_dir is a snapshot of the hub cache */
+    char *config_path; /* the config.json that was read, for pl_model_read_text */
+    struct pl_data *data, *eval_data; /* eval_data may equal data (held-out rows) */
+    struct pl_holdout held;           /* rows of data that are evaluated */
+    uint64_t eval_rows;
+    struct pl_walk walk, eval_walk; /* over the rows of each */
+    struct pl_batch_source source, eval_source;
+    struct pl_question q;      /* about job and model; all of it decided */
+    struct pl_gpu gpu;         /* as NVML described it; {0} on the CPU */
+    struct pl_context context; /* as predicted; 0 bytes on the CPU */
+    uint64_t graph_bytes;      /* of budget.context_bytes: granted to graphs of a step */
+    struct pl_planned first; /* under `batch_size: auto`, until the data are read: of one sample */
+    struct pl_estimate estimate; /* the plan at the chosen batch, verdict, remedies, notes */
+    bool too_large;              /* the refusal is that of the size: the estimate says more */
+    bool settled;                /* nothing is left to decide */
+    struct pl_text notes;
+    bool batch_was_auto, base_was_auto;
+    struct pl_autobatch search;
+    uint64_t global_batch, total_steps, warmup_steps;
+    double warmup_ratio;         /* that warmup_steps were made of; NaN: they were given */
+    struct pl_forecast forecast; /* of a step; nothing was decided by it */
+    char *resume_path;           /* checkpoint to continue from, NULL = from the start */
+    struct pl_run_state resume_state;
+    struct json_t *resume_job; /* owned; what it recorded of its run; NULL: nothing */
+    struct json_t *record;     /* owned; of this run, for its checkpoints (record.h) */
+    uint64_t weights_identity; /* where weights_known: of the base, for the record */
+    bool weights_known;
+    bool locks;
+    int lock;    /* on output_dir, where it `locks` */
+    size_t made; /* length of the shortest part of output_dir that was made; 0: none */
+    struct pl_run_state finished; /* the run that output_dir holds; {0}: none */
+    struct pl_run_state run;      /* run_number and run_id of this one */
+};
+
+#endif

@@ -1,0 +1,24 @@
+/* preflight_size.h - the stage of the size: the plan of a job, and whether it fits; private to the
+ * room. */
+#ifndef PL_RUNTIME_ADMIT_PREFLIGHT_SIZE_H
+#define PL_RUNTIME_ADMIT_PREFLIGHT_SIZE_H
+
+#include "estimator/base/diag.h"
+
+struct pl_job;
+struct pl_planned;
+struct pl_preflight;
+struct pl_program;
+
+/* The plan and the verdict where batch_size is given; under `auto` those of one sample. */
+pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d);
+/* The plan of pf->q and its verdict, from pf->search.planned where that is the plan. */
+pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d);
+/* The plan that runs, or, before the data of a job with `batch_size: auto`, that of one sample. */
+const struct pl_planned *pl_preflight_planned(const struct pl_preflight *pf);
+/* What follows from the rows: the micro-batch of `auto`, steps. */
+pl_err pl_preflight_settle(struct pl_preflight *pf, struct pl_diag *d);
+/* Writes back what the plan decided, so that config.resolved.yaml repeats the run. */
+void pl_preflight_write_decisions(struct pl_job *job, const struct pl_program *p);
+
+#endif

@@ -1,0 +1,272 @@
+/* generate.c - runs of the GENERATE phase until every sequence has ended.
+ *
+ * A run takes, sequence by sequence, what has no place in the cache yet: a piece of the prompt, or
+ * the token that was chosen last. When the piece reaches the end of its sequence, the logits of its
+ * last row choose the next token. */
+#include "runtime/generate/generate.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+#include "runtime/train/rope_table.h"
+#include "runtime/train/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct sequence {
+    struct pl_generated_sequence *out;
+    uint64_t most;        /* ids it may hold */
+    uint64_t cached;      /* of them in the cache */
+    uint64_t rope_length; /* whose frequencies its positions in the cache have */
+    bool ended;
+};
+
+struct generator {
+    struct pl_run run;
+    const struct pl_generate_options *opt;
+    struct sequence *sequences;
+    uint32_t n;
+    uint32_t *wanted; /* [n] sequence of each target row of the run */
+    float *logits;    /* [n, vocab] */
+    uint32_t logits_tensor;
+    struct pl_sampler sampler;
+    struct pl_generated *out;
+};
+
+const char *pl_generate_end_name(enum pl_generate_end end) {
+    static const char *const names[] = {"length", "eos", "signal"};
+    return names[end];
+}
+
+/* ---- what the caller gets ---- */
+
+static pl_err check_prompt(const struct pl_prompt *p, uint64_t vocab, uint64_t context,
+                           uint64_t most, struct pl_diag *d) {
+    if (p->n == 0 || p->n > context || most > context - p->n)
+        return pl_diag_set(
+            d, PL_ERR_USAGE, "a prompt of %llu tokens and %llu more do not fit %llu positions",
+            (unsigned long long)p->n, (unsigned long long)most, (unsigned long long)context);
+    for (uint64_t i = 0; i < p->n; i++)
+        if (p->ids[i] < 0 || (uint64_t)p->ids[i] >= vocab)
+            return pl_diag_set(d, PL_ERR_USAGE,
+                               "token %d at position %llu of a prompt: the model knows 0 to %llu",
+                               p->ids[i], (unsigned long long)i + 1, (unsigned long long)vocab - 1);
+    return PL_ERR_OK;
+}
+
+static pl_err copy_prompts(const struct pl_preflight *pf, const struct pl_generate_options *opt,
+                           const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
+                           struct pl_diag *d) {
+    const uint64_t context = pf->job->max_seq_length, most = opt->max_new_tokens;
+    out->sequences = pl_calloc(n, sizeof *out->sequences);
+    if (!out->sequences) return pl_host_oom(d, "the prompts");
+    out->n = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_generated_sequence *s = &out->sequences[i];
+        PL_TRY(check_prompt(&prompts[i], pf->model.vocab, context, most, d));
+        s->ids = pl_malloc((size_t)(prompts[i].n + most) * sizeof *s->ids);
+        if (!s->ids) return pl_host_oom(d, "the answers");
+        memcpy(s->ids, prompts[i].ids, (size_t)prompts[i].n * sizeof *s->ids);
+        s->n = s->prompt = prompts[i].n;
+    }
+    return PL_ERR_OK;
+}
+
+void pl_generated_finish(struct pl_generated *g) {
+    for (uint32_t i = 0; i < g->n; i++)
+        free(g->sequences[i].ids);
+    free(g->sequences);
+    *g = (struct pl_generated){0};
+}
+
+/* ---- one run ---- */
+
+/* Sequences beyond the length that a model was trained on can have other frequencies, for all of
+ * their positions: such a sequence is computed again from its start, under longrope once, under
+ * dynamic for every token. */
+static void refresh(struct generator *g, struct sequence *s) {
+    const uint64_t length = pl_rope_length(&g->run.pf->model.rope[0], s->out->n);
+    if (length != s->rope_length) s->cached = 0;
+    s->rope_length = length;
+}
+
+static void add_piece(struct generator *g, uint32_t index, uint64_t room) {
+    struct pl_micro_batch *mb = &g->run.micro;
+    struct sequence *s = &g->sequences[index];
+    const uint64_t take = pl_u64_min(s->out->n - s->cached, room);
+    for (uint64_t i = 0; i < take; i++, s->cached++) {
+        mb->ids[mb->n_tokens] = s->out->ids[s->cached];
+        mb->positions[mb->n_tokens++] = (int32_t)s->cached;
+    }
+    mb->max_len = pl_u64_max(mb->max_len, s->out->n);
+    if (take == 0 || s->cached < s->out->n) return;
+    mb->target_rows[mb->n_targets] = (int32_t)mb->n_tokens - 1;
+    g->wanted[mb->n_targets++] = index;
+}
+
+/* Fills the run's inputs; false when every sequence has ended. All sequences of a run use one table
+ * of frequencies. */
+static bool fill_run(struct generator *g) {
+    struct pl_micro_batch *mb = &g->run.micro;
+    const uint64_t capacity = pl_run_rung(&g->run)->planned.program->tokens;
+    const struct sequence *leader = NULL;
+    mb->n_tokens = mb->n_targets = mb->max_len = 0;
+    mb->n_seqs = g->n;
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct sequence *s = &g->sequences[i];
+        mb->offsets[i] = (int32_t)mb->n_tokens;
+        if (s->ended) continue;
+        refresh(g, s);
+        if (!leader) leader = s;
+        if (s->rope_length == leader->rope_length) add_piece(g, i, capacity - mb->n_tokens);
+    }
+    mb->offsets[g->n] = (int32_t)mb->n_tokens;
+    return leader != NULL;
+}
+
+static pl_err compute(struct generator *g, struct pl_diag *d) {
+    struct pl_run *r = &g->run;
+    struct pl_rung *rung = pl_run_rung(r);
+    const struct pl_micro_batch *mb = &r->micro;
+    const struct pl_batch batch = {.n_tokens = mb->n_tokens,
+                                   .n_seqs = mb->n_seqs,
+                                   .n_targets = mb->n_targets,
+                                   .max_len = mb->max_len,
+                                   .first = true};
+    PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
+    PL_TRY(pl_run_follow_length(r, d));
+    PL_TRY(pl_run_upload_inputs(r, false));
+    PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
+    const uint64_t bytes = mb->n_targets * r->pf->model.vocab * sizeof(float);
+    pl_err err = PL_ERR_OK;
+    if (bytes)
+        err = r->device->ops->download(r->device, g->logits,
+                                       pl_exec_address(&rung->exec, g->logits_tensor), bytes);
+    if (err == PL_ERR_OK && r->device->allocations == r->steady_allocations) return PL_ERR_OK;
+    if (err != PL_ERR_OK) return pl_diag_set(d, err, "the logits could not be copied");
+    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "generating allocated device memory");
+}
+
+/* ---- tokens ---- */
+
+static bool ends_answer(const struct generator *g, int32_t id) {
+    const struct pl_model *m = &g->run.pf->model;
+    if (g->opt->ignore_eos) return false;
+    for (uint32_t i = 0; i < m->n_eos; i++)
+        if (m->eos[i] == id) return true;
+    return g->opt->turn_end && *g->opt->turn_end == id;
+}
+
+static void add_token(struct generator *g, uint32_t index, float *row) {
+    struct sequence *s = &g->sequences[index];
+    struct pl_generated_sequence *out = s->out;
+    const struct pl_sampler_place at = {index, out->n, out->ids, out->n};
+    if (g->opt->logits) g->opt->logits(g->opt->ctx, index, out->n, row);
+    const int32_t id = pl_sampler_choose(&g->sampler, row, &at);
+    out->ids[out->n++] = id;
+    if (ends_answer(g, id)) {
+        out->end = PL_END_EOS;
+        s->ended = true;
+    } else {
+        s->ended = out->n == s->most;
+    }
+    if (g->opt->token) g->opt->token(g->opt->ctx, index, id);
+}
+
+static void add_tokens(struct generator *g) {
+    for (uint64_t t = 0; t < g->run.micro.n_targets; t++)
+        add_token(g, g->wanted[t], g->logits + t * g->run.pf->model.vocab);
+}
+
+static bool is_stopped(struct generator *g) {
+    if (!g->opt->stop || !*g->opt->stop) return false;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (!g->sequences[i].ended) g->sequences[i].out->end = PL_END_SIGNAL;
+    return true;
+}
+
+static void count(struct generator *g, double seconds) {
+    const struct pl_micro_batch *mb = &g->run.micro;
+    bool single = mb->n_tokens == mb->n_targets;
+    *(single ? &g->out->new_tokens : &g->out->prompt_tokens) += mb->n_tokens;
+    *(single ? &g->out->new_seconds : &g->out->prompt_seconds) += seconds;
+}
+
+static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
+    double before = pl_run_clock();
+    while (fill_run(g)) {
+        if (is_stopped(g)) return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by a signal");
+        PL_TRY(compute(g, d));
+        add_tokens(g);
+        double now = pl_run_clock();
+        count(g, now - before);
+        before = now;
+    }
+    return PL_ERR_OK;
+}
+
+/* ---- from the start to the end ---- */
+
+static pl_err open_generator(struct generator *g, struct pl_preflight *pf,
+                             const struct pl_train_options *opt, struct pl_diag *d) {
+    const struct pl_model *m = &pf->model;
+    PL_TRY(pl_run_open(&g->run, pf, opt, d));
+    const struct pl_program *p = pl_run_rung(&g->run)->planned.program;
+    g->logits_tensor = pl_program_find(p, PL_ROLE_LOGITS, 0, PL_NONE);
+    g->sequences = pl_calloc(g->n, sizeof *g->sequences);
+    g->wanted = pl_calloc(g->n, sizeof *g->wanted);
+    g->logits = pl_malloc((size_t)(g->n * m->vocab) * sizeof *g->logits);
+    if (!g->sequences || !g->wanted || !g->logits) return pl_host_oom(d, "the logits");
+    for (uint32_t i = 0; i < g->n; i++)
+        g->sequences[i] =
+            (struct sequence){.out = &g->out->sequences[i],
+                              .most = g->out->sequences[i].prompt + g->opt->max_new_tokens,
+                              .ended = g->opt->max_new_tokens == 0};
+    PL_TRY(pl_sampler_init(&g->sampler, &g->opt->sampling, m->vocab, d));
+    PL_TRY(pl_run_reserve(&g->run, d));
+    return pl_run_load(&g->run, d);
+}
+
+/* N1, also when a signal ended it. */
+static pl_err close_books(struct generator *g, struct pl_diag *d) {
+    struct pl_train_result books = {0};
+    pl_err err = pl_run_check_books(&g->run, &books, d);
+    g->out->planned_bytes = books.planned_bytes;
+    g->out->allocated_bytes = books.allocated_bytes;
+    g->out->measured_bytes = books.measured_bytes;
+    return err;
+}
+
+static void close_generator(struct generator *g) {
+    pl_sampler_finish(&g->sampler);
+    pl_run_close(&g->run);
+    free(g->sequences);
+    free(g->wanted);
+    free(g->logits);
+    free(g);
+}
+
+pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *opt,
+                   const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
+                   struct pl_diag *d) {
+    const struct pl_train_options run_options = {
+        .messages = opt->messages, .quiet = opt->quiet, .colour = opt->colour, .stop = opt->stop};
+    *out = (struct pl_generated){0};
+    PL_TRY(copy_prompts(pf, opt, prompts, n, out, d));
+    struct generator *g = pl_calloc(1, sizeof *g);
+    if (!g) return pl_host_oom(d, "generating");
+    g->opt = opt;
+    g->out = out;
+    g->n = n;
+    pl_err err = open_generator(g, pf, &run_options, d), books;
+    if (err == PL_ERR_OK) {
+        err = run_to_the_end(g, d);
+        if (err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) {
+            books = close_books(g, d);
+            if (books != PL_ERR_OK) err = books;
+        }
+    }
+    if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&g->run);
+    close_generator(g);
+    return err;
+}
