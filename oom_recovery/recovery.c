@@ -230,6 +230,14 @@ pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step,
     return m->state == PL_OOM_FAILED ? report_failed(&w, d) : PL_ERR_OK;
 }
 
+pl_err pl_oom_refuse(struct pl_oom *m, uint64_t step, const struct pl_oom_facts *facts,
+                     struct pl_diag *d) {
+    assert(obstacle_to_halving(m));
+    m->step = step;
+    m->last = *facts;
+    return report_exhausted(m, d);
+}
+
 uint64_t pl_oom_accumulation(uint64_t global_batch, uint32_t batch_size) {
     return pl_u64_div_up(global_batch, batch_size);
 }

@@ -82,6 +82,9 @@ void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t 
  * at RESERVE instead of RUN: the first reservation of a run is protected like any step. */
 pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
                   struct pl_diag *d);
+/* The report of EXHAUSTED for what is never tried again: its `enabled` is off. */
+pl_err pl_oom_refuse(struct pl_oom *m, uint64_t step, const struct pl_oom_facts *facts,
+                     struct pl_diag *d);
 /* Micro-batches of a step: ceil(global / batch). */
 uint64_t pl_oom_accumulation(uint64_t global_batch, uint32_t batch_size);
 uint32_t pl_oom_halve(uint32_t batch_size); /* rounds up; 1 -> 1 */

@@ -90,17 +90,18 @@ static void print_summary(const struct pl_preflight *pf, const struct pl_train_r
     print_pace(&pf->forecast, r, out);
     bool on_gpu = pl_device_is_cuda(job->device);
     fprintf(out, "planned %s, allocated %s (%s), measured %s %s\n",
-            pl_bytes_text(r->planned_bytes, planned), pl_bytes_text(r->allocated_bytes, allocated),
-            r->planned_bytes == r->allocated_bytes ? "equal to the byte" : "DIFFERENT",
-            pl_bytes_text(r->measured_bytes, measured),
+            pl_bytes_text(r->books.planned_bytes, planned),
+            pl_bytes_text(r->books.allocated_bytes, allocated),
+            r->books.planned_bytes == r->books.allocated_bytes ? "equal to the byte" : "DIFFERENT",
+            pl_bytes_text(r->books.measured_bytes, measured),
             on_gpu ? "on the GPU in the whole process" : "resident in the whole process");
     if (on_gpu)
         fprintf(out,
                 "predicted before CUDA was initialised: %s in the whole process, measured %s; of "
                 "them context %s\n",
-                pl_bytes_text(r->predicted_bytes, planned),
-                pl_bytes_text(r->measured_bytes, measured),
-                pl_bytes_text(r->context_bytes, allocated));
+                pl_bytes_text(r->books.predicted_bytes, planned),
+                pl_bytes_text(r->books.measured_bytes, measured),
+                pl_bytes_text(r->books.context_bytes, allocated));
     if (r->oom_recoveries) fprintf(out, "%u recoveries from out of memory\n", r->oom_recoveries);
     fputs("saved in ", out);
     pl_cli_put_safe(out, job->output_dir);

@@ -7,8 +7,13 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
-#include "runtime/train/rope_table.h"
-#include "runtime/train/run.h"
+#include "runtime/session/arenas.h"
+#include "runtime/session/explain.h"
+#include "runtime/session/inputs.h"
+#include "runtime/session/load.h"
+#include "runtime/session/measure.h"
+#include "runtime/session/rope_table.h"
+#include "runtime/session/session_open.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +27,7 @@ struct sequence {
 };
 
 struct generator {
-    struct pl_run run;
+    struct pl_session session;
     const struct pl_generate_options *opt;
     struct sequence *sequences;
     uint32_t n;
@@ -85,13 +90,13 @@ void pl_generated_finish(struct pl_generated *g) {
  * their positions: such a sequence is computed again from its start, under longrope once, under
  * dynamic for every token. */
 static void refresh(struct generator *g, struct sequence *s) {
-    const uint64_t length = pl_rope_length(&g->run.pf->model.rope[0], s->out->n);
+    const uint64_t length = pl_rope_length(&g->session.pf->model.rope[0], s->out->n);
     if (length != s->rope_length) s->cached = 0;
     s->rope_length = length;
 }
 
 static void add_piece(struct generator *g, uint32_t index, uint64_t room) {
-    struct pl_micro_batch *mb = &g->run.micro;
+    struct pl_micro_batch *mb = &g->session.micro;
     struct sequence *s = &g->sequences[index];
     const uint64_t take = pl_u64_min(s->out->n - s->cached, room);
     for (uint64_t i = 0; i < take; i++, s->cached++) {
@@ -107,8 +112,8 @@ static void add_piece(struct generator *g, uint32_t index, uint64_t room) {
 /* Fills the run's inputs; false when every sequence has ended. All sequences of a run use one table
  * of frequencies. */
 static bool fill_run(struct generator *g) {
-    struct pl_micro_batch *mb = &g->run.micro;
-    const uint64_t capacity = pl_run_rung(&g->run)->planned.program->tokens;
+    struct pl_micro_batch *mb = &g->session.micro;
+    const uint64_t capacity = pl_session_rung(&g->session)->planned.program->tokens;
     const struct sequence *leader = NULL;
     mb->n_tokens = mb->n_targets = mb->max_len = 0;
     mb->n_seqs = g->n;
@@ -125,24 +130,24 @@ static bool fill_run(struct generator *g) {
 }
 
 static pl_err compute(struct generator *g, struct pl_diag *d) {
-    struct pl_run *r = &g->run;
-    struct pl_rung *rung = pl_run_rung(r);
-    const struct pl_micro_batch *mb = &r->micro;
+    struct pl_session *s = &g->session;
+    struct pl_rung *rung = pl_session_rung(s);
+    const struct pl_micro_batch *mb = &s->micro;
     const struct pl_batch batch = {.n_tokens = mb->n_tokens,
                                    .n_seqs = mb->n_seqs,
                                    .n_targets = mb->n_targets,
                                    .max_len = mb->max_len,
                                    .first = true};
     PL_TRY(pl_exec_describe(&rung->exec, &batch, d));
-    PL_TRY(pl_run_follow_length(r, d));
-    PL_TRY(pl_run_upload_inputs(r, false));
+    PL_TRY(pl_session_follow_length(s, d));
+    PL_TRY(pl_session_upload_inputs(s, false));
     PL_TRY(pl_exec_run_phase(&rung->exec, PL_PHASE_GENERATE, d));
-    const uint64_t bytes = mb->n_targets * r->pf->model.vocab * sizeof(float);
+    const uint64_t bytes = mb->n_targets * s->pf->model.vocab * sizeof(float);
     pl_err err = PL_ERR_OK;
     if (bytes)
-        err = r->device->ops->download(r->device, g->logits,
+        err = s->device->ops->download(s->device, g->logits,
                                        pl_exec_address(&rung->exec, g->logits_tensor), bytes);
-    if (err == PL_ERR_OK && r->device->allocations == r->steady_allocations) return PL_ERR_OK;
+    if (err == PL_ERR_OK && s->device->allocations == s->steady_allocations) return PL_ERR_OK;
     if (err != PL_ERR_OK) return pl_diag_set(d, err, "the logits could not be copied");
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "generating allocated device memory");
 }
@@ -150,7 +155,7 @@ static pl_err compute(struct generator *g, struct pl_diag *d) {
 /* ---- tokens ---- */
 
 static bool ends_answer(const struct generator *g, int32_t id) {
-    const struct pl_model *m = &g->run.pf->model;
+    const struct pl_model *m = &g->session.pf->model;
     if (g->opt->ignore_eos) return false;
     for (uint32_t i = 0; i < m->n_eos; i++)
         if (m->eos[i] == id) return true;
@@ -174,8 +179,8 @@ static void add_token(struct generator *g, uint32_t index, float *row) {
 }
 
 static void add_tokens(struct generator *g) {
-    for (uint64_t t = 0; t < g->run.micro.n_targets; t++)
-        add_token(g, g->wanted[t], g->logits + t * g->run.pf->model.vocab);
+    for (uint64_t t = 0; t < g->session.micro.n_targets; t++)
+        add_token(g, g->wanted[t], g->logits + t * g->session.pf->model.vocab);
 }
 
 static bool is_stopped(struct generator *g) {
@@ -186,19 +191,19 @@ static bool is_stopped(struct generator *g) {
 }
 
 static void count(struct generator *g, double seconds) {
-    const struct pl_micro_batch *mb = &g->run.micro;
+    const struct pl_micro_batch *mb = &g->session.micro;
     bool single = mb->n_tokens == mb->n_targets;
     *(single ? &g->out->new_tokens : &g->out->prompt_tokens) += mb->n_tokens;
     *(single ? &g->out->new_seconds : &g->out->prompt_seconds) += seconds;
 }
 
 static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
-    double before = pl_run_clock();
+    double before = pl_session_clock();
     while (fill_run(g)) {
         if (is_stopped(g)) return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by a signal");
         PL_TRY(compute(g, d));
         add_tokens(g);
-        double now = pl_run_clock();
+        double now = pl_session_clock();
         count(g, now - before);
         before = now;
     }
@@ -207,11 +212,22 @@ static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
 
 /* ---- from the start to the end ---- */
 
-static pl_err open_generator(struct generator *g, struct pl_preflight *pf,
-                             const struct pl_train_options *opt, struct pl_diag *d) {
+/* There is no smaller batch of the same prompts. */
+static pl_err reserve(struct pl_session *s, struct pl_diag *d) {
+    struct pl_oom oom;
+    struct pl_diag failure = {0};
+    pl_err err = pl_session_reserve_batch(s, &failure);
+    if (err != PL_ERR_DEVICE_OOM && d && d->err == PL_ERR_OK) *d = failure;
+    if (err != PL_ERR_DEVICE_OOM) return err;
+    pl_oom_init(&oom, false, s->job->oom_max_retries, s->job->batch_size, s->pf->global_batch);
+    return pl_oom_refuse(&oom, 1, &s->facts, d);
+}
+
+static pl_err open_generator(struct generator *g, struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_model *m = &pf->model;
-    PL_TRY(pl_run_open(&g->run, pf, opt, d));
-    const struct pl_program *p = pl_run_rung(&g->run)->planned.program;
+    PL_TRY(pl_session_open(&g->session, pf, g->opt->messages, g->opt->colour, d));
+    PL_TRY(pl_session_reserve_job(&g->session, d));
+    const struct pl_program *p = pl_session_rung(&g->session)->planned.program;
     g->logits_tensor = pl_program_find(p, PL_ROLE_LOGITS, 0, PL_NONE);
     g->sequences = pl_calloc(g->n, sizeof *g->sequences);
     g->wanted = pl_calloc(g->n, sizeof *g->wanted);
@@ -223,14 +239,14 @@ static pl_err open_generator(struct generator *g, struct pl_preflight *pf,
                               .most = g->out->sequences[i].prompt + g->opt->max_new_tokens,
                               .ended = g->opt->max_new_tokens == 0};
     PL_TRY(pl_sampler_init(&g->sampler, &g->opt->sampling, m->vocab, d));
-    PL_TRY(pl_run_reserve(&g->run, d));
-    return pl_run_load(&g->run, d);
+    PL_TRY(reserve(&g->session, d));
+    return pl_session_load(&g->session, d);
 }
 
 /* N1, also when a signal ended it. */
 static pl_err close_books(struct generator *g, struct pl_diag *d) {
-    struct pl_train_result books = {0};
-    pl_err err = pl_run_check_books(&g->run, &books, d);
+    struct pl_books books = {0};
+    pl_err err = pl_session_check_books(&g->session, &books, d);
     g->out->planned_bytes = books.planned_bytes;
     g->out->allocated_bytes = books.allocated_bytes;
     g->out->measured_bytes = books.measured_bytes;
@@ -239,7 +255,7 @@ static pl_err close_books(struct generator *g, struct pl_diag *d) {
 
 static void close_generator(struct generator *g) {
     pl_sampler_finish(&g->sampler);
-    pl_run_close(&g->run);
+    pl_session_close(&g->session);
     free(g->sequences);
     free(g->wanted);
     free(g->logits);
@@ -249,8 +265,6 @@ static void close_generator(struct generator *g) {
 pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *opt,
                    const struct pl_prompt *prompts, uint32_t n, struct pl_generated *out,
                    struct pl_diag *d) {
-    const struct pl_train_options run_options = {
-        .messages = opt->messages, .quiet = opt->quiet, .colour = opt->colour, .stop = opt->stop};
     *out = (struct pl_generated){0};
     PL_TRY(copy_prompts(pf, opt, prompts, n, out, d));
     struct generator *g = pl_calloc(1, sizeof *g);
@@ -258,7 +272,7 @@ pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *op
     g->opt = opt;
     g->out = out;
     g->n = n;
-    pl_err err = open_generator(g, pf, &run_options, d), books;
+    pl_err err = open_generator(g, pf, d), books;
     if (err == PL_ERR_OK) {
         err = run_to_the_end(g, d);
         if (err == PL_ERR_OK || err == PL_ERR_INTERRUPTED) {
@@ -266,7 +280,7 @@ pl_err pl_generate(struct pl_preflight *pf, const struct pl_generate_options *op
             if (books != PL_ERR_OK) err = books;
         }
     }
-    if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&g->run);
+    if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&g->session);
     close_generator(g);
     return err;
 }

@@ -1,7 +1,7 @@
 /* generate.h - tokens that continue prompts, by the program of inference.
  *
  * In: a job with `inference` set, prompts as ids, how to choose.  Out: the ids that follow.
- * Needs: preflight, run, sampler.
+ * Needs: admit, session, sampler.
  *   N1  the plan is judged before a device is opened, as training's is; planned == allocated
  *   N2  after the first run the device's allocation counter stands still
  *   N3  a sequence's tokens do not depend on the others but for the last bits of products, whose

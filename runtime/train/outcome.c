@@ -1,5 +1,5 @@
-/* outcome.c - what a run leaves for people: preflight.json, pictures, the story of a failure. */
-#include "runtime/train/run.h"
+/* outcome.c - see outcome.h. */
+#include "runtime/train/outcome.h"
 
 #include "estimator/api/answer.h"
 #include "estimator/base/json_tree.h"
@@ -13,7 +13,7 @@
 
 static char *in_output(const struct pl_run *r, const char *name) {
     struct pl_text t = {0};
-    pl_text_addf(&t, "%s/%s", r->job->output_dir, name);
+    pl_text_addf(&t, "%s/%s", r->s.job->output_dir, name);
     if (!t.failed) return t.data;
     pl_text_finish(&t);
     return NULL;
@@ -30,8 +30,8 @@ static pl_err write_text(const struct pl_run *r, const char *name, const struct 
 
 static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
     struct pl_text text = {0};
-    const struct pl_text *notes = &r->pf->notes;
-    json_t *o = notes->failed ? NULL : pl_answer_json(&r->pf->estimate, pl_text_str(notes));
+    const struct pl_text *notes = &r->s.pf->notes;
+    json_t *o = notes->failed ? NULL : pl_answer_json(&r->s.pf->estimate, pl_text_str(notes));
     char *dump = o ? pl_json_dump(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     pl_text_add(&text, dump ? dump : "");
     pl_text_add(&text, "\n");
@@ -45,7 +45,7 @@ static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
 
 static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
     struct pl_text resolved = {0};
-    pl_job_write(r->job, &resolved);
+    pl_job_write(r->s.job, &resolved);
     pl_err err = write_text(r, "config.resolved.yaml", &resolved, d);
     pl_text_finish(&resolved);
     return err;
@@ -53,25 +53,25 @@ static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
 
 /* The files are those of a run that trains: a probe leaves them alone. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
-    const struct pl_plan *plan = r->pf->estimate.planned.plan;
+    const struct pl_plan *plan = r->s.pf->estimate.planned.plan;
     if (!r->opt->probe_only) {
         PL_TRY(write_resolved(r, d));
         PL_TRY(write_estimate(r, d));
     }
     json_t *o =
         json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o}",
-                  "verdict", pl_verdict_name(r->pf->estimate.verdict.kind), "ledger",
+                  "verdict", pl_verdict_name(r->s.pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
-                  "budget_bytes", (json_int_t)r->pf->q.budget.total_bytes, "context_bytes",
-                  (json_int_t)r->pf->q.budget.context_bytes, "context_predicted_bytes",
-                  (json_int_t)r->pf->context.bytes, "context_doubt_bytes",
-                  (json_int_t)r->pf->context.doubt_bytes, "batch_size",
-                  (json_int_t)r->job->batch_size, "gradient_accumulation_steps",
-                  (json_int_t)pl_oom_accumulation(r->pf->global_batch, r->job->batch_size),
-                  "nominal_step_seconds", r->pf->forecast.nominal_step_seconds,
-                  "predicted_step_seconds", pl_log_real(r->pf->forecast.step_seconds),
-                  "earlier_predictions_off", pl_log_real(r->pf->forecast.off), "run_id",
-                  r->state.run_id, "data", pl_data_files_json(r->pf->data));
+                  "budget_bytes", (json_int_t)r->s.pf->q.budget.total_bytes, "context_bytes",
+                  (json_int_t)r->s.pf->q.budget.context_bytes, "context_predicted_bytes",
+                  (json_int_t)r->s.pf->context.bytes, "context_doubt_bytes",
+                  (json_int_t)r->s.pf->context.doubt_bytes, "batch_size",
+                  (json_int_t)r->s.job->batch_size, "gradient_accumulation_steps",
+                  (json_int_t)pl_oom_accumulation(r->s.pf->global_batch, r->s.job->batch_size),
+                  "nominal_step_seconds", r->s.pf->forecast.nominal_step_seconds,
+                  "predicted_step_seconds", pl_log_real(r->s.pf->forecast.step_seconds),
+                  "earlier_predictions_off", pl_log_real(r->s.pf->forecast.off), "run_id",
+                  r->state.run_id, "data", pl_data_files_json(r->s.pf->data));
     return pl_log_event(r->log, "preflight", o, d);
 }
 
@@ -87,7 +87,7 @@ static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
     pl_err err = log ? pl_log_read_losses(log, &steps, &losses, &n, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_log_read_recoveries(log, &marks, &n_marks, d);
     if (err == PL_ERR_OK) {
-        const char *title = r->job->run_name ? r->job->run_name : "training loss";
+        const char *title = r->s.job->run_name ? r->s.job->run_name : "training loss";
         pl_svg_loss_marked(steps, losses, n, marks, n_marks, title, &svg);
         err = write_text(r, "loss.svg", &svg, d);
     }
@@ -102,28 +102,9 @@ static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {
 pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d) {
     struct pl_text svg = {0};
     PL_TRY(write_loss(r, d));
-    pl_svg_vram(pl_run_rung(r)->planned.plan, r->pf->q.budget.total_bytes, r->device->peak_bytes,
-                measured_bytes, "memory of a step", &svg);
+    pl_svg_vram(pl_run_rung(r)->planned.plan, r->s.pf->q.budget.total_bytes,
+                r->s.device->peak_bytes, measured_bytes, "memory of a step", &svg);
     pl_err err = write_text(r, "vram.svg", &svg, d);
     pl_text_finish(&svg);
     return err;
-}
-
-/* The plan to explain: of the micro-batch that could not be held. */
-void pl_run_explain_oom(struct pl_run *r) {
-    if (r->n_rungs == 0 || !r->device) return;
-    struct pl_text text = {0};
-    struct pl_estimate e = {0};
-    struct pl_rung *rung = pl_run_rung(r);
-    struct pl_question q = r->pf->q;
-    q.batch_size = rung->batch_size;
-    q.recommended = 0;
-    if (pl_estimate_init_of(&e, &q, &rung->planned, NULL) == PL_ERR_OK) {
-        pl_estimate_text(&e, r->opt->colour, 80, &text);
-        pl_oom_checklist(rung->planned.plan, &r->facts, r->device->budget_bytes,
-                         r->job_arena.bytes + r->batch_arena.bytes, &text);
-    }
-    pl_estimate_finish(&e);
-    fputs(pl_text_str(&text), r->opt->messages);
-    pl_text_finish(&text);
 }

@@ -1,39 +1,17 @@
 /* step.c - the step as a transaction, and the hooks recovery acts through. */
-#include "runtime/train/run.h"
+#include "runtime/train/step.h"
 
 #include "estimator/base/checked.h"
-#include "runtime/device/available.h"
+#include "runtime/session/arenas.h"
+#include "runtime/session/inputs.h"
+#include "runtime/session/load.h"
+#include "runtime/session/measure.h"
 
 #include <math.h>
 
-static pl_err upload(struct pl_run *r, uint32_t tensor, const void *src, uint64_t bytes) {
-    if (tensor == PL_NONE || bytes == 0) return PL_ERR_OK;
-    return pl_exec_upload(&pl_run_rung(r)->exec, tensor, src, bytes);
-}
-
-pl_err pl_run_upload_inputs(struct pl_run *r, bool eval) {
-    struct pl_micro_batch *mb = &r->micro;
-    const uint32_t *ids = pl_run_rung(r)->inputs[eval];
-    if (ids[PL_ROLE_ORDER - PL_ROLE_IDS] != PL_NONE) pl_micro_batch_sort(mb);
-    const struct {
-        enum pl_role role;
-        const void *src;
-        uint64_t bytes;
-    } rows[] = {{PL_ROLE_IDS, mb->ids, mb->n_tokens * 4},
-                {PL_ROLE_ORDER, mb->order, mb->n_tokens * 4},
-                {PL_ROLE_POSITIONS, mb->positions, mb->n_tokens * 4},
-                {PL_ROLE_OFFSETS, mb->offsets, (mb->n_seqs + 1) * 4},
-                {PL_ROLE_SAMPLES, mb->samples, mb->n_seqs * 8},
-                {PL_ROLE_TARGET_ROWS, mb->target_rows, mb->n_targets * 4},
-                {PL_ROLE_TARGETS, mb->targets, mb->n_targets * 4}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        PL_TRY(upload(r, ids[rows[i].role - PL_ROLE_IDS], rows[i].src, rows[i].bytes));
-    return PL_ERR_OK;
-}
-
 static pl_err clear_loss(struct pl_run *r) {
     static const double zero[2];
-    return upload(r, pl_run_rung(r)->planned.program->loss, zero, sizeof zero);
+    return pl_session_upload(&r->s, pl_run_rung(r)->planned.program->loss, zero, sizeof zero);
 }
 
 static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
@@ -41,19 +19,19 @@ static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
 }
 
 static pl_err describe_batch(struct pl_run *r, bool first, uint64_t targets, struct pl_diag *d) {
-    const struct pl_batch b = {.n_tokens = r->micro.n_tokens,
-                               .n_seqs = r->micro.n_seqs,
-                               .n_targets = r->micro.n_targets,
-                               .max_len = r->micro.max_len,
+    const struct pl_batch b = {.n_tokens = r->s.micro.n_tokens,
+                               .n_seqs = r->s.micro.n_seqs,
+                               .n_targets = r->s.micro.n_targets,
+                               .max_len = r->s.micro.max_len,
                                .first = first,
                                .loss_scale = targets ? (float)(1.0 / (double)targets) : 0.0f,
-                               .seed = r->job->seed,
+                               .seed = r->s.job->seed,
                                .step = r->state.step + 1,
                                .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1),
-                               .weight_decay = r->job->weight_decay,
-                               .beta1 = r->job->adam_beta1,
-                               .beta2 = r->job->adam_beta2,
-                               .epsilon = r->job->adam_epsilon};
+                               .weight_decay = r->s.job->weight_decay,
+                               .beta1 = r->s.job->adam_beta1,
+                               .beta2 = r->s.job->adam_beta2,
+                               .epsilon = r->s.job->adam_epsilon};
     return pl_exec_describe(&pl_run_rung(r)->exec, &b, d);
 }
 
@@ -66,10 +44,10 @@ static bool fault_due(struct pl_run *r) {
 }
 
 static pl_err inject(struct pl_run *r, struct pl_diag *d) {
-    r->facts = (struct pl_oom_facts){.what = "a step's kernel (injected)",
-                                     .requested_bytes = r->batch_arena.bytes,
-                                     .free_bytes = pl_run_free_bytes(r),
-                                     .injected = true};
+    r->s.facts = (struct pl_oom_facts){.what = "a step's kernel (injected)",
+                                       .requested_bytes = r->s.batch_arena.bytes,
+                                       .free_bytes = pl_session_free_bytes(&r->s),
+                                       .injected = true};
     return pl_diag_set(d, PL_ERR_DEVICE_OOM, "injected: out of memory in step %llu",
                        (unsigned long long)(r->state.step + 1));
 }
@@ -78,8 +56,8 @@ static pl_err inject(struct pl_run *r, struct pl_diag *d) {
 static pl_err run_ops(struct pl_run *r, uint32_t first, uint32_t n, struct pl_diag *d) {
     pl_err err = pl_exec_run(&pl_run_rung(r)->exec, first, n, d);
     if (err == PL_ERR_DEVICE_OOM)
-        r->facts =
-            (struct pl_oom_facts){.what = "a step's kernel", .free_bytes = pl_run_free_bytes(r)};
+        r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
+                                           .free_bytes = pl_session_free_bytes(&r->s)};
     return err;
 }
 
@@ -91,10 +69,10 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
     uint64_t size = r->oom.batch_size;
     PL_TRY(clear_loss(r));
     for (uint64_t first = 0; first < r->batch.slots; first += size) {
-        PL_TRY(pl_micro_batch_fill(&r->micro, &r->batch, first, size, d));
+        PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, first, size, d));
         PL_TRY(describe_batch(r, first == 0, r->batch.targets, d));
-        PL_TRY(pl_run_follow_length(r, d));
-        PL_TRY(pl_run_upload_inputs(r, false));
+        PL_TRY(pl_session_follow_length(&r->s, d));
+        PL_TRY(pl_session_upload_inputs(&r->s, false));
         PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
         if (first == 0 && fault_due(r)) return inject(r, d);
     }
@@ -103,7 +81,7 @@ static pl_err attempt(void *ctx, struct pl_diag *d) {
 
 static pl_err drain(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    pl_err err = r->device->ops->sync ? r->device->ops->sync(r->device) : PL_ERR_OK;
+    pl_err err = r->s.device->ops->sync ? r->s.device->ops->sync(r->s.device) : PL_ERR_OK;
     return err == PL_ERR_OK ? err : pl_diag_set(d, err, "the device did not recover");
 }
 
@@ -114,58 +92,22 @@ static void discard(void *ctx) {
 
 static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    for (uint32_t i = r->rung; i < r->n_rungs; i++) {
-        if (r->rungs[i].batch_size != batch_size) continue;
-        r->rung = i;
+    for (uint32_t i = r->s.rung; i < r->s.n_rungs; i++) {
+        if (r->s.rungs[i].batch_size != batch_size) continue;
+        r->s.rung = i;
         return PL_ERR_OK;
     }
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no plan was made for micro-batch %u", batch_size);
 }
 
-/* What a smaller micro-batch would need less of, so a refusal is one that halving answers. What is
- * free is of the machine, not of the device: a limit on pinned memory shows as a refusal in spite
- * of it. */
-static pl_err reserve_host_batch(struct pl_run *r, struct pl_diag *d) {
-    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
-        uint64_t bytes = pl_run_rung(r)->planned.plan->host[place].batch_bytes;
-        struct pl_diag failure = {0};
-        pl_err err = pl_host_reserve(r->device, place, bytes, "batch arena of the host",
-                                     &r->host_arenas.batch[place], &failure);
-        if (err == PL_ERR_OK) continue;
-        r->facts = (struct pl_oom_facts){.what = "batch arena of the host",
-                                         .requested_bytes = bytes,
-                                         .free_bytes = pl_cpu_available().bytes,
-                                         .injected = r->device->inject_pinned.at != 0};
-        return pl_diag_set(d, err == PL_ERR_HOST_OOM ? PL_ERR_DEVICE_OOM : err, "%s",
-                           failure.message);
-    }
-    return PL_ERR_OK;
-}
-
-/* Counts what must stand still between steps. */
-static uint64_t allocations(const struct pl_run *r) {
-    return r->device->allocations + r->device->host_allocations;
-}
-
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    struct pl_rung *rung = pl_run_rung(r);
-    pl_run_release_batch(r);
-    PL_TRY(reserve_host_batch(r, d));
-    r->facts = (struct pl_oom_facts){.what = "batch arena",
-                                     .requested_bytes = rung->planned.plan->batch_bytes,
-                                     .free_bytes = pl_run_free_bytes(r),
-                                     .injected = r->device->inject.at != 0};
-    PL_TRY(pl_arena_reserve(r->device, rung->planned.plan->batch_bytes, "batch arena",
-                            &r->batch_arena, d));
-    r->steady_allocations = allocations(r);
-    rung->exec.host_arenas = r->host_arenas;
-    return pl_exec_bind(&rung->exec, &r->job_arena, &r->batch_arena, d);
+    return pl_session_reserve_batch(&r->s, d);
 }
 
 static void facts(void *ctx, struct pl_oom_facts *out) {
     const struct pl_run *r = ctx;
-    *out = r->facts;
+    *out = r->s.facts;
 }
 
 static void event(void *ctx, const struct pl_oom_event *e) {
@@ -213,15 +155,15 @@ pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
 /* Where the norm is the host's, the host has waited for the step already. */
 static bool posts(struct pl_run *r) {
     const struct pl_program *p = pl_run_rung(r)->planned.program;
-    return r->device->ops->post && p->tensors[p->clip].place == PL_PLACE_DEVICE;
+    return r->s.device->ops->post && p->tensors[p->clip].place == PL_PLACE_DEVICE;
 }
 
 /* The i-th pair of values[] of a pending step. */
 static pl_err post_pair(struct pl_run *r, uint32_t pending, uint32_t i, uint32_t tensor) {
-    const struct pl_device_ops *ops = r->device->ops;
+    const struct pl_device_ops *ops = r->s.device->ops;
     double(*values)[2] = r->pending[pending].values;
     if (!r->pending[pending].posted) return read_pair(r, tensor, values[i]);
-    return ops->post(r->device, pending, i * sizeof *values,
+    return ops->post(r->s.device, pending, i * sizeof *values,
                      pl_exec_address(&pl_run_rung(r)->exec, tensor), sizeof *values);
 }
 
@@ -248,10 +190,10 @@ static pl_err commit(struct pl_run *r, struct pl_diag *d) {
 }
 
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
-    const struct pl_device_ops *ops = r->device->ops;
+    const struct pl_device_ops *ops = r->s.device->ops;
     struct pl_pending *p = &r->pending[r->oldest_pending];
     pl_err err = PL_ERR_OK;
-    if (p->posted) err = ops->collect(r->device, r->oldest_pending, p->values, sizeof p->values);
+    if (p->posted) err = ops->collect(r->s.device, r->oldest_pending, p->values, sizeof p->values);
     if (err != PL_ERR_OK)
         return pl_diag_set(d, err, "step %llu did not end", (unsigned long long)p->step);
     const double loss = p->values[0][0], norm = p->values[1][0];
@@ -291,15 +233,15 @@ static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(recoverable(r, false, d));
     r->committing = true;
     PL_TRY(commit(r, d));
-    if (allocations(r) == r->steady_allocations) return PL_ERR_OK;
+    if (pl_session_allocations(&r->s) == r->s.steady_allocations) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
                        (unsigned long long)(r->state.step + 1));
 }
 
 static pl_err next_samples(struct pl_run *r, struct pl_diag *d) {
-    const struct pl_preflight *pf = r->pf;
+    const struct pl_preflight *pf = r->s.pf;
     uint64_t position = r->state.position;
-    if (!r->job->prefetch)
+    if (!r->s.job->prefetch)
         return pl_step_batch_load(&r->batch, &pf->source, position, pf->global_batch, UINT64_MAX,
                                   d);
     if (!r->worker) PL_TRY(pl_worker_start(&pf->source, pf->global_batch, &r->worker, d));
@@ -326,10 +268,10 @@ static void read_clocks(struct pl_run *r) {
 }
 
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
-    double before = pl_run_clock();
+    double before = pl_session_clock();
     PL_TRY(next_samples(r, d));
-    r->data_wait_seconds += pl_run_clock() - before;
-    pl_profile_begin(&r->profile, &pl_run_rung(r)->exec, r->device->ops->sync != NULL);
+    r->data_wait_seconds += pl_session_clock() - before;
+    pl_profile_begin(&r->profile, &pl_run_rung(r)->exec, r->s.device->ops->sync != NULL);
     PL_TRY(held_step(r, d));
     read_clocks(r);
     r->state.step++;
@@ -341,24 +283,24 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
 }
 
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
-    const struct pl_longest *l = pl_data_longest(r->pf->data);
-    PL_TRY(
-        pl_step_batch_load_rows(&r->batch, &r->pf->source, r->pf->global_batch, l->row, l->n, d));
+    const struct pl_longest *l = pl_data_longest(r->s.pf->data);
+    PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->source, r->s.pf->global_batch, l->row, l->n,
+                                   d));
     PL_TRY(held_step(r, d));
     return pl_run_collect(r, out, d);
 }
 
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
-    const struct pl_preflight *pf = r->pf;
+    const struct pl_preflight *pf = r->s.pf;
     uint64_t size = r->oom.batch_size, targets = 0;
     double sum[2];
     PL_TRY(clear_loss(r));
     for (uint64_t row = 0; row < pf->eval_rows; row += r->batch.n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
-        PL_TRY(pl_micro_batch_fill(&r->micro, &r->batch, 0, size, d));
+        PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
         PL_TRY(describe_batch(r, true, 0, d));
-        PL_TRY(pl_run_follow_length(r, d));
-        PL_TRY(pl_run_upload_inputs(r, true));
+        PL_TRY(pl_session_follow_length(&r->s, d));
+        PL_TRY(pl_session_upload_inputs(&r->s, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
         targets += r->batch.targets;
     }

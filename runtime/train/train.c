@@ -5,7 +5,13 @@
 #include "estimator/program/cost.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/merge/merge.h"
-#include "runtime/train/run.h"
+#include "runtime/session/explain.h"
+#include "runtime/session/measure.h"
+#include "runtime/train/outcome.h"
+#include "runtime/train/probe.h"
+#include "runtime/train/run_open.h"
+#include "runtime/train/step.h"
+#include "runtime/train/weights_io.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +23,7 @@ static bool wants(const struct pl_job *job, const char *what) {
 }
 
 static pl_err open_board(struct pl_run *r, struct pl_diag *d) {
-    char *path = pl_path_join(r->job->output_dir, "runs");
+    char *path = pl_path_join(r->s.job->output_dir, "runs");
     pl_err err = path ? pl_tensorboard_open(path, &r->board, d) : pl_host_oom(d, "a path");
     free(path);
     return err;
@@ -25,12 +31,12 @@ static pl_err open_board(struct pl_run *r, struct pl_diag *d) {
 
 static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
     /* A probe is no run of its own: it adds to the log of the one that is there. */
-    uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->pf->resume_state.step;
-    char *path = pl_path_join(r->job->output_dir, "train_log.jsonl");
+    uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->s.pf->resume_state.step;
+    char *path = pl_path_join(r->s.job->output_dir, "train_log.jsonl");
     pl_err err =
         path ? pl_log_open(path, keep_steps, r->opt->json, &r->log, d) : pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) pl_log_set_stop(r->log, r->opt->stop);
-    if (err == PL_ERR_OK && wants(r->job, "tensorboard")) err = open_board(r, d);
+    if (err == PL_ERR_OK && wants(r->s.job, "tensorboard")) err = open_board(r, d);
     free(path);
     return err;
 }
@@ -52,8 +58,8 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
                           struct pl_diag *d) {
     const struct pl_step_report report = {
         .step = s->step,
-        .total_steps = r->pf->total_steps,
-        .epoch = (double)s->position / (double)r->pf->walk.epoch_rows,
+        .total_steps = r->s.pf->total_steps,
+        .epoch = (double)s->position / (double)r->s.pf->walk.epoch_rows,
         .loss = s->loss,
         .grad_norm = s->grad_norm,
         .learning_rate = s->learning_rate,
@@ -62,10 +68,10 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
         .samples = s->samples,
         .tokens_per_second = seconds > 0 ? (double)s->tokens / seconds : 0,
         .batch_size = s->batch_size,
-        .device_bytes = r->device->used_bytes,
-        .budget_bytes = r->device->budget_bytes};
-    bool last = s->step == r->pf->total_steps;
-    if (s->step % r->job->logging_steps == 0 || last) {
+        .device_bytes = r->s.device->used_bytes,
+        .budget_bytes = r->s.device->budget_bytes};
+    bool last = s->step == r->s.pf->total_steps;
+    if (s->step % r->s.job->logging_steps == 0 || last) {
         PL_TRY(pl_log_step(r->log, &report, d));
         PL_TRY(board_step(r, &report, d));
         pl_progress_step(&r->progress, &report);
@@ -75,7 +81,7 @@ static pl_err report_step(struct pl_run *r, const struct pl_step_result *s, doub
 
 static pl_err evaluate(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     char line[100];
-    if (!r->pf->eval_rows) return PL_ERR_OK;
+    if (!r->s.pf->eval_rows) return PL_ERR_OK;
     PL_TRY(pl_run_eval(r, &out->eval_loss, d));
     snprintf(line, sizeof line, "evaluation at step %llu: loss %.4f",
              (unsigned long long)r->state.step, out->eval_loss);
@@ -97,7 +103,7 @@ static int stop_signal(const struct pl_run *r) {
 }
 
 static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, double seconds) {
-    const struct pl_speed speed = pl_speed_nominal(&r->pf->q.traits);
+    const struct pl_speed speed = pl_speed_nominal(&r->s.pf->q.traits);
     struct pl_pace_step step = {.seconds = seconds, .timed = cost->timed};
     pl_program_step_seconds(pl_run_rung(r)->planned.program, &speed, &cost->load, step.nominal);
     memcpy(step.measured, cost->seconds, sizeof step.measured);
@@ -111,7 +117,7 @@ static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_t
     while (r->n_pending > keep) {
         struct pl_step_result s;
         PL_TRY(pl_run_collect(r, &s, d));
-        double now = pl_run_clock();
+        double now = pl_session_clock();
         PL_TRY(report_step(r, &s, now - *since, d));
         add_to_pace(r, &s.cost, now - *since);
         *since = now;
@@ -123,10 +129,10 @@ static pl_err settle(struct pl_run *r, uint32_t keep, double *since, struct pl_t
 /* Once: the run is as right without, only slower. */
 static void tell_about_graphs(struct pl_run *r) {
     char line[160];
-    if (!r->device->graphs.off || r->graphs_off_told) return;
+    if (!r->s.device->graphs.off || r->graphs_off_told) return;
     r->graphs_off_told = true;
     snprintf(line, sizeof line, "no graphs: %s; kernels are launched one by one",
-             r->device->graphs.off);
+             r->s.device->graphs.off);
     pl_progress_note(&r->progress, line);
 }
 
@@ -136,20 +142,20 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
     PL_TRY(pl_run_step(r, d));
     tell_about_graphs(r);
     out->stopped_by = stop_signal(r);
-    bool last = r->state.step == r->pf->total_steps;
-    bool eval = due(r->job->eval_steps, r->state.step) || last;
-    bool save =
-        due(r->job->save_steps, r->state.step) || (last && r->job->save_steps) || out->stopped_by;
+    bool last = r->state.step == r->s.pf->total_steps;
+    bool eval = due(r->s.job->eval_steps, r->state.step) || last;
+    bool save = due(r->s.job->save_steps, r->state.step) || (last && r->s.job->save_steps) ||
+                out->stopped_by;
     PL_TRY(settle(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
     if (eval) PL_TRY(evaluate(r, out, d));
     if (save) PL_TRY(pl_run_checkpoint(r, d));
-    if (eval || save) *since = pl_run_clock();
+    if (eval || save) *since = pl_session_clock();
     return PL_ERR_OK;
 }
 
 static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    double since = pl_run_clock();
-    while (r->state.step < r->pf->total_steps) {
+    double since = pl_session_clock();
+    while (r->state.step < r->s.pf->total_steps) {
         pl_err err = one_step(r, &since, out, d);
         if (err != PL_ERR_OK) pl_run_rescue(r, err, d);
         if (err != PL_ERR_OK) return err;
@@ -160,56 +166,26 @@ static pl_err steps(struct pl_run *r, struct pl_train_result *out, struct pl_dia
     return PL_ERR_OK;
 }
 
-static pl_err check_host_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    const struct pl_plan *plan = pl_run_rung(r)->planned.plan;
-    out->planned_host_bytes = out->allocated_host_bytes = 0;
-    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++) {
-        uint64_t planned = pl_plan_host_bytes(plan, place), taken = r->device->host_bytes[place];
-        out->planned_host_bytes += planned;
-        out->allocated_host_bytes += taken;
-        if (planned != taken)
-            return pl_diag_set(d, PL_ERR_PLAN_BROKEN,
-                               "planned %llu bytes of %s memory, allocated %llu",
-                               (unsigned long long)planned, pl_place_name(place),
-                               (unsigned long long)taken);
-    }
-    return PL_ERR_OK;
-}
-
-/* T3: what the plan promised is what the device counted. */
-pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    out->steps = r->state.step;
-    out->steps_run = r->state.step - r->pf->resume_state.step;
-    out->planned_bytes = pl_run_rung(r)->planned.plan->arena_bytes;
-    out->allocated_bytes = r->device->used_bytes;
-    PL_TRY(check_host_books(r, out, d));
-    pl_run_measure(r, out);
-    out->oom_recoveries = r->oom.retries;
-    out->wall_seconds = pl_run_clock() - r->started;
-    out->data_wait_seconds = r->data_wait_seconds;
-    if (out->planned_bytes == out->allocated_bytes) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "planned %llu bytes, allocated %llu",
-                       (unsigned long long)out->planned_bytes,
-                       (unsigned long long)out->allocated_bytes);
-}
-
 static pl_err summarise(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
-    const struct pl_graph_books *g = &r->device->graphs;
+    const struct pl_graph_books *g = &r->s.device->graphs;
     return pl_log_event(
         r->log, "summary",
         json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
-            "steps", (json_int_t)t->steps, "planned_host_bytes", (json_int_t)t->planned_host_bytes,
-            "allocated_host_bytes", (json_int_t)t->allocated_host_bytes, "planned_peak_bytes",
-            (json_int_t)t->planned_bytes, "allocated_peak_bytes", (json_int_t)t->allocated_bytes,
-            "measured_peak_bytes", (json_int_t)t->measured_bytes, "predicted_process_bytes",
-            (json_int_t)t->predicted_bytes, "context_bytes", (json_int_t)t->context_bytes,
-            "tokens_per_second", pl_log_real(t->tokens_per_second), "wall_seconds",
-            pl_log_real(t->wall_seconds), "data_wait_seconds", pl_log_real(t->data_wait_seconds),
-            "predicted_step_seconds", pl_log_real(r->pf->forecast.step_seconds),
-            "measured_step_seconds", pl_log_real(t->pace.seconds), "oom_recoveries",
-            (json_int_t)t->oom_recoveries, "graphs", (json_int_t)g->made, "graph_replays",
-            (json_int_t)g->replays, "graph_bytes", (json_int_t)g->peak_bytes),
+            "steps", (json_int_t)t->steps, "planned_host_bytes",
+            (json_int_t)t->books.planned_host_bytes, "allocated_host_bytes",
+            (json_int_t)t->books.allocated_host_bytes, "planned_peak_bytes",
+            (json_int_t)t->books.planned_bytes, "allocated_peak_bytes",
+            (json_int_t)t->books.allocated_bytes, "measured_peak_bytes",
+            (json_int_t)t->books.measured_bytes, "predicted_process_bytes",
+            (json_int_t)t->books.predicted_bytes, "context_bytes",
+            (json_int_t)t->books.context_bytes, "tokens_per_second",
+            pl_log_real(t->tokens_per_second), "wall_seconds", pl_log_real(t->wall_seconds),
+            "data_wait_seconds", pl_log_real(t->data_wait_seconds), "predicted_step_seconds",
+            pl_log_real(r->s.pf->forecast.step_seconds), "measured_step_seconds",
+            pl_log_real(t->pace.seconds), "oom_recoveries", (json_int_t)t->oom_recoveries, "graphs",
+            (json_int_t)g->made, "graph_replays", (json_int_t)g->replays, "graph_bytes",
+            (json_int_t)g->peak_bytes),
         d);
 }
 
@@ -229,29 +205,29 @@ static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
 }
 
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
-    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->pf->resume_state.step);
+    pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->s.pf->resume_state.step);
     r->progress.notes_alone = r->opt->no_progress;
     r->progress.colour = r->opt->colour;
     PL_TRY(pl_run_reserve(r, d));
     PL_TRY(pl_run_load(r, d));
     PL_TRY(pl_run_write_preflight(r, d));
-    if (r->job->probe_steps || r->opt->probe_only) {
+    if (r->s.job->probe_steps || r->opt->probe_only) {
         PL_TRY(pl_run_probe(r, out, d));
         if (r->opt->probe_only) return PL_ERR_OK;
         PL_TRY(pl_run_load(r, d));
     }
-    double before = pl_run_clock();
+    double before = pl_session_clock();
     pl_err err = steps(r, out, d);
-    double seconds = pl_run_clock() - before;
+    double seconds = pl_session_clock() - before;
     out->tokens_per_second = seconds > 0 ? (double)r->tokens_computed / seconds : 0;
     pl_progress_end(&r->progress);
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
     /* First of all: nothing that follows is worth the weights. */
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
-    if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->pf, &out->pace);
+    if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->s.pf, &out->pace);
     PL_TRY(tell_profile(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
-    PL_TRY(pl_run_write_pictures(r, out->measured_bytes, d));
+    PL_TRY(pl_run_write_pictures(r, out->books.measured_bytes, d));
     PL_TRY(summarise(r, out, d));
     return err;
 }
@@ -290,7 +266,7 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     pl_err err = pl_run_open(&run, pf, opt, d);
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
-    if (err == PL_ERR_GPU_OOM) pl_run_explain_oom(&run);
+    if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
     pl_run_close(&run);
     if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only) {
         err = save_merged(pf, opt, d);

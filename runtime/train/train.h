@@ -4,11 +4,7 @@
  * runtime but generate, oom_recovery, estimator.
  *   T1  a step is a transaction: gradients and loss are void until the optimizer has run
  *   T2  after the first step the device's allocation counter stands still, except in recovery
- *   T3  planned == bound == allocated, byte for byte, asserted in every run
- *   T4  on a GPU the context is measured before the arenas are taken; a verdict that it turns ends
- *       the run there, with the exit status a refusal has
- *   T5  the plan that the pre-flight judged is the one that runs; recovery adds plans of smaller
- *       micro-batches
+ * S1 to S4 of session.h hold in every run.
  * Use: struct pl_preflight pf; pl_preflight_init(&pf, &job, &how, &d);
  *      pl_train(&pf, &opt, &result, &d); pl_preflight_finish(&pf); */
 #ifndef PL_RUNTIME_TRAIN_TRAIN_H

@@ -2,7 +2,9 @@
  * against each other: whatever the cache, the pieces and the neighbours, the logits are those of
  * one forward pass over the same tokens. */
 #include "runtime/generate/generate.h"
-#include "runtime/train/run.h"
+#include "runtime/train/run_open.h"
+#include "runtime/train/step.h"
+#include "runtime/train/weights_io.h"
 #include "tests/support/scratch.h"
 
 #include <check.h>
@@ -183,7 +185,7 @@ static void evaluate(const int32_t *ids, uint64_t n, float *logits) {
     ck_assert_msg(pl_run_load(&run, &d) == PL_ERR_OK, "%s", d.message);
     double loss;
     ck_assert_msg(pl_run_eval(&run, &loss, &d) == PL_ERR_OK, "%s", d.message);
-    ck_assert_uint_eq(run.micro.n_targets, n - 1);
+    ck_assert_uint_eq(run.s.micro.n_targets, n - 1);
     const struct pl_rung *rung = pl_run_rung(&run);
     memcpy(logits, pl_exec_address(&rung->exec, find_logits(rung->planned.program)),
            (n - 1) * VOCAB * sizeof *logits);

@@ -3,8 +3,8 @@
  * Meta's Llama 3.1 reference, YaRN 2309.00071 and LongRoPE 2402.13753 as transformers applies
  * them; dynamic: NTK-aware scaling, the base grown with the sequence; queries that grow with their
  * position: Ministral3Attention of transformers. */
-#ifndef PL_RUNTIME_TRAIN_ROPE_TABLE_H
-#define PL_RUNTIME_TRAIN_ROPE_TABLE_H
+#ifndef PL_RUNTIME_SESSION_ROPE_TABLE_H
+#define PL_RUNTIME_SESSION_ROPE_TABLE_H
 
 #include "estimator/model/model.h"
 

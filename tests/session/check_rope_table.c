@@ -2,7 +2,7 @@
  *
  * Recorded from ROPE_INIT_FUNCTIONS of transformers 5.23, which computes them in fp32: a power and
  * a few products, so 2e-6 of each. */
-#include "runtime/train/rope_table.h"
+#include "runtime/session/rope_table.h"
 
 #include <check.h>
 #include <math.h>

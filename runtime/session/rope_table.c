@@ -1,5 +1,5 @@
 /* rope_table.c - rotary frequencies and their table. */
-#include "runtime/train/rope_table.h"
+#include "runtime/session/rope_table.h"
 
 #include <math.h>
 

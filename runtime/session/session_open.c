@@ -1,0 +1,131 @@
+/* session_open.c - see session_open.h: the device, the ladder of plans, the micro-batch. */
+#include "runtime/session/session_open.h"
+
+#include "runtime/session/arenas.h"
+#include "runtime/session/measure.h"
+
+#include <string.h>
+
+static const struct pl_device_ops *back_end(const struct pl_job *job) {
+    if (pl_device_is_cuda(job->device)) return &pl_device_cuda;
+    return job->device == PL_DEVICE_NULL ? &pl_device_null : &pl_device_cpu;
+}
+
+/* pl_job_validate has checked the entries. */
+static void arm_fault(struct pl_device *device, const char *text) {
+    struct pl_fault f;
+    if (!pl_fault_parse(text, &f)) return;
+    const struct pl_inject inject = {.at = f.at, .count = f.count};
+    if (f.kind == PL_FAULT_DEVICE_OOM_ALLOC) device->inject = inject;
+    if (f.kind == PL_FAULT_PINNED_OOM_ALLOC) device->inject_pinned = inject;
+}
+
+static pl_err open_device(struct pl_session *s, struct pl_diag *d) {
+    uint64_t budget = s->pf->q.budget.total_bytes;
+    PL_TRY(pl_device_open_at(back_end(s->job), pl_device_ordinal(s->job->device), s->job->threads,
+                             budget, &s->device, d));
+    for (uint32_t i = 0; i < s->job->debug_inject.n; i++)
+        arm_fault(s->device, s->job->debug_inject.items[i]);
+    return PL_ERR_OK;
+}
+
+static bool has_host_ops(const struct pl_program *p) {
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].host) return true;
+    return false;
+}
+
+/* A GPU's kernels cannot run the ops of the host; those of the CPU and the null device can. */
+static pl_err open_host_device(struct pl_session *s, struct pl_diag *d) {
+    if (!pl_device_is_cuda(s->job->device) || !has_host_ops(s->pf->estimate.planned.program))
+        return PL_ERR_OK;
+    return pl_device_open(&pl_device_cpu, s->job->threads, 0, &s->host_device, d);
+}
+
+static void find_inputs(struct pl_rung *rung) {
+    const struct pl_program *p = rung->planned.program;
+    memset(rung->inputs, 0xff, sizeof rung->inputs);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->role < PL_ROLE_IDS || t->role > PL_ROLE_TARGETS) continue;
+        rung->inputs[t->phase == PL_PHASE_EVAL][t->role - PL_ROLE_IDS] = i;
+    }
+    const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
+    for (uint32_t i = 0; i < o->n_ops && !rung->norm_ops; i++)
+        if (p->ops[o->first_op + i].kind == PL_OP_CLIP_SCALE) rung->norm_ops = i + 1;
+}
+
+static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
+    bool same = a->job_bytes == b->job_bytes;
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        same = same && a->host[place].job_bytes == b->host[place].job_bytes;
+    return same;
+}
+
+/* P4 in use: every rung must leave the job arena as it is. */
+static pl_err plan_smaller(struct pl_session *s, struct pl_rung *rung, struct pl_diag *d) {
+    struct pl_job_shape shape = s->pf->estimate.planned.program->shape;
+    shape.batch_size = rung->batch_size;
+    PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &s->pf->model, &s->pf->q.traits, d));
+    if (!same_job_arenas(rung->planned.plan, s->pf->estimate.planned.plan))
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");
+    return PL_ERR_OK;
+}
+
+/* The first rung is the plan that was judged (S3). */
+static pl_err add_rung(struct pl_session *s, uint32_t batch_size, struct pl_diag *d) {
+    const bool first = s->n_rungs == 0;
+    struct pl_rung *rung = &s->rungs[s->n_rungs++];
+    rung->batch_size = batch_size;
+    if (first)
+        rung->planned = s->pf->estimate.planned;
+    else
+        PL_TRY(plan_smaller(s, rung, d));
+    PL_TRY(pl_plan_check(rung->planned.plan, d));
+    find_inputs(rung);
+    PL_TRY(pl_exec_init(&rung->exec, rung->planned.plan, s->device, d));
+    if (s->host_device) rung->exec.host = s->host_device;
+    return PL_ERR_OK;
+}
+
+static pl_err build_ladder(struct pl_session *s, struct pl_diag *d) {
+    uint32_t batch = s->job->batch_size;
+    PL_TRY(add_rung(s, batch, d));
+    for (uint32_t i = 0; s->job->oom_recovery && i < s->job->oom_max_retries && batch > 1; i++) {
+        batch = pl_oom_halve(batch);
+        PL_TRY(add_rung(s, batch, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err init_micro_batch(struct pl_session *s, struct pl_diag *d) {
+    const struct pl_program *p = s->rungs[0].planned.program;
+    PL_TRY(pl_micro_batch_init(&s->micro, p->tokens, p->seqs, d));
+    if (p->shape.long_by_sample) {
+        s->micro.long_from = s->pf->model.rope[0].original_max_positions;
+        s->micro.long_base = p->shape.max_seq_length;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_session_open(struct pl_session *s, struct pl_preflight *pf, FILE *messages, bool colour,
+                       struct pl_diag *d) {
+    *s = (struct pl_session){.pf = pf, .job = pf->job, .messages = messages, .colour = colour};
+    PL_TRY(open_device(s, d));
+    PL_TRY(open_host_device(s, d));
+    PL_TRY(pl_session_check_context(s, d));
+    PL_TRY(build_ladder(s, d));
+    return init_micro_batch(s, d);
+}
+
+void pl_session_close(struct pl_session *s) {
+    for (uint32_t i = 0; i < s->n_rungs; i++) {
+        pl_exec_finish(&s->rungs[i].exec);
+        if (i > 0) pl_planned_finish(&s->rungs[i].planned);
+    }
+    if (s->device) pl_session_release_arenas(s);
+    pl_device_close(&s->host_device);
+    pl_device_close(&s->device);
+    pl_micro_batch_finish(&s->micro);
+    *s = (struct pl_session){0};
+}

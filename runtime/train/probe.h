@@ -1,0 +1,11 @@
+/* probe.h - a few real steps on the longest samples; private to the room. */
+#ifndef PL_RUNTIME_TRAIN_PROBE_H
+#define PL_RUNTIME_TRAIN_PROBE_H
+
+#include "runtime/train/result.h"
+#include "runtime/train/run.h"
+
+/* Real steps on the longest samples, then arenas as they were before: zero. Loading follows. */
+pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d);
+
+#endif

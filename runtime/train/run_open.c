@@ -1,0 +1,85 @@
+/* run_open.c - see run_open.h. */
+#include "runtime/train/run_open.h"
+
+#include "runtime/data/chat/chat.h"
+#include "runtime/session/arenas.h"
+#include "runtime/session/measure.h"
+#include "runtime/session/session_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Those of the device are armed where it is opened. */
+static void arm_fault(struct pl_run *r, const char *text) {
+    struct pl_fault f;
+    if (!pl_fault_parse(text, &f)) return;
+    if (f.kind == PL_FAULT_DEVICE_OOM_STEP)
+        r->step_fault = (struct pl_debug_fault){.step = f.at, .count = f.count};
+    if (f.kind == PL_FAULT_DISK_FULL_WRITE)
+        r->io_fault = (struct pl_io_fault){.at = f.at, .count = f.count};
+}
+
+static void arm_faults(struct pl_run *r) {
+    for (uint32_t i = 0; i < r->s.job->debug_inject.n; i++)
+        arm_fault(r, r->s.job->debug_inject.items[i]);
+    if (r->io_fault.at) pl_checkpoint_set_fault(&r->io_fault);
+}
+
+/* As pl_run_state has it. */
+static uint32_t chat_day(const struct pl_job *job) {
+    struct pl_chat_date date;
+    if (!job->chat_date || !pl_chat_date_parse(job->chat_date, &date)) return 0;
+    return (uint32_t)((date.year * 100 + date.month) * 100 + date.day);
+}
+
+static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
+    const struct pl_job *job = pf->job;
+    r->schedule = (struct pl_schedule){.kind = job->lr_scheduler,
+                                       .peak = job->learning_rate,
+                                       .min_ratio = job->min_lr_ratio,
+                                       .warmup = pf->warmup_steps,
+                                       .total = pf->total_steps};
+    r->state = (struct pl_run_state){.batch_size = job->batch_size,
+                                     .global_batch = pf->global_batch,
+                                     .seed = job->seed,
+                                     .loss_chunk_tokens = job->loss_chunk_tokens,
+                                     .epoch_rows = pf->walk.epoch_rows,
+                                     .chat_day = chat_day(job),
+                                     .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0,
+                                     .run_number = pf->run.run_number};
+    memcpy(r->state.run_id, pf->run.run_id, sizeof r->state.run_id);
+    pl_oom_init(&r->oom, job->oom_recovery, job->oom_max_retries, job->batch_size,
+                pf->global_batch);
+}
+
+static uint32_t most_ops(const struct pl_run *r) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < r->s.n_rungs; i++)
+        if (r->s.rungs[i].planned.program->n_ops > most)
+            most = r->s.rungs[i].planned.program->n_ops;
+    return most;
+}
+
+pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
+                   struct pl_diag *d) {
+    uint64_t config_bytes;
+    *r = (struct pl_run){.opt = opt, .started = pl_session_clock()};
+    init_counters(r, pf);
+    PL_TRY(pl_model_read_text(pf->config_path, &r->config_json, &config_bytes, d));
+    PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
+    arm_faults(r);
+    PL_TRY(pl_profile_init(&r->profile, most_ops(r), opt->profile, d));
+    return pl_session_reserve_job(&r->s, d);
+}
+
+void pl_run_close(struct pl_run *r) {
+    pl_checkpoint_set_fault(NULL);
+    pl_session_close(&r->s);
+    pl_worker_stop(&r->worker);
+    pl_step_batch_finish(&r->batch);
+    pl_profile_finish(&r->profile);
+    pl_tensorboard_close(&r->board);
+    pl_log_close(&r->log);
+    free(r->config_json);
+    *r = (struct pl_run){0};
+}

@@ -1,0 +1,35 @@
+/* step.h - the step as a transaction, and recovery from missing memory; private to the room. */
+#ifndef PL_RUNTIME_TRAIN_STEP_H
+#define PL_RUNTIME_TRAIN_STEP_H
+
+#include "runtime/train/run.h"
+
+struct pl_step_result {
+    uint64_t step, position; /* after the step */
+    double loss, grad_norm, learning_rate;
+    uint64_t targets, tokens; /* supervised, computed */
+    uint64_t samples;
+    uint32_t batch_size; /* micro-batch in use */
+    struct pl_step_cost cost;
+};
+/* Reserves the batch arena, halving as recovery allows. */
+pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
+/* One transaction: the next samples, forward and backward, then the commit. On a device that works
+ * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. */
+pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
+/* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
+ * or norm; neither it nor a later step has changed a weight, and it stays pending. */
+pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* Collects what ended well and counts the other steps as if they had not been queued. */
+void pl_run_undo_pending(struct pl_run *r);
+/* Steps that may stay uncollected while the next one is queued. */
+static inline uint32_t pl_run_lag(const struct pl_run *r) {
+    return r->s.device->ops->post ? PL_MAX_PENDING - 1 : 0;
+}
+/* The step on the longest samples of the data, without counting it: the weights change, the run's
+ * state does not. */
+pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
+/* Mean loss over the evaluation rows. */
+pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);
+
+#endif

@@ -1,0 +1,15 @@
+/* weights_io.h - weights loaded, resumed and saved; private to the room. */
+#ifndef PL_RUNTIME_TRAIN_WEIGHTS_IO_H
+#define PL_RUNTIME_TRAIN_WEIGHTS_IO_H
+
+#include "runtime/train/run.h"
+
+pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
+pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
+/* What a failure between two steps leaves in memory, as a checkpoint of the last whole step beside
+ * those that are there; the hint of d then says so. */
+void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d);
+/* The weights, then the record of the run that made them. */
+pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d);
+
+#endif
