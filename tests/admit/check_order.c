@@ -9,7 +9,7 @@
 #include "tests/support/fault_shim.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include "estimator/plan/plan.h"
 

@@ -1,5 +1,5 @@
 /* check_args.c - argv -> struct pl_cli, against a command table of the test's own. */
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "tests/support/joblog.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tiny.h"
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* check_estimate_args.c - which job and which config.json the arguments of estimate-vram mean. */
 #include "tests/support/scratch.h"
-#include "tools/estimate_args.h"
+#include "tools/plimsoll/estimate_args.h"
 
 #include <check.h>
 #include <stdlib.h>

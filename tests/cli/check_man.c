@@ -1,5 +1,5 @@
 /* check_man.c - the manual pages hold every row of the tables they come from. */
-#include "tools/man.h"
+#include "tools/plimsoll/man.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "estimator/base/text.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include <check.h>
 #include <glob.h>

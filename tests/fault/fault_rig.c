@@ -2,7 +2,7 @@
 #include "tests/fault/fault_rig.h"
 
 #include "tests/support/tiny.h"
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include <check.h>
 #include <fcntl.h>

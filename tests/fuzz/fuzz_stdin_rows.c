@@ -2,7 +2,7 @@
  * texts in JSON, and conversations. As many answers as lines, or a failure of the contract. */
 #include "estimator/base/errors.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include <fcntl.h>
 #include <stdio.h>

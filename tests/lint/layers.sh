@@ -35,7 +35,7 @@ runtime/session: estimator/ oom_recovery/ runtime/device/ runtime/exec/ runtime/
 runtime/merge: estimator/ runtime/checkpoint/ runtime/exec/
 runtime/train: estimator/ oom_recovery/ runtime/exec/ runtime/data/ runtime/checkpoint/ runtime/report/ runtime/admit/ runtime/session/ runtime/merge/merge.h
 runtime/generate: estimator/ oom_recovery/ runtime/kernels/rng.h runtime/admit/preflight.h runtime/session/
-tools: estimator/ oom_recovery/ runtime/
+tools/plimsoll: estimator/ oom_recovery/checklist.h runtime/
 tests: estimator/ oom_recovery/ runtime/ tools/
 '
 

@@ -2,7 +2,7 @@
  * PLIMSOLL names the binary. */
 #include "estimator/rule_of_thumb/rule_tables.h"
 #include "tests/support/child.h"
-#include "tools/cli.h"
+#include "tools/plimsoll/cli.h"
 
 #include <check.h>
 #include <jansson.h>

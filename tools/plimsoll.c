@@ -1,6 +1,0 @@
-/* plimsoll.c - main. */
-#include "tools/cli.h"
-
-int main(int argc, char *argv[]) {
-    return pl_cli_main(argc, argv);
-}

@@ -1,0 +1,204 @@
+/* cmd_plan.c - `plimsoll plan`: what fits, what each setting costs, what to write down. */
+#include "tools/plimsoll/cli.h"
+
+#include "estimator/advice/advice.h"
+#include "estimator/api/answer.h"
+#include "estimator/api/inquiry.h"
+#include "estimator/autobatch/autolevel.h"
+#include "estimator/picture/picture.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/data/data.h"
+#include "tools/plimsoll/estimate_args.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A positive whole number given to a flag; *out stays when the flag is absent. */
+static pl_err read_count(const struct pl_cli *cli, enum pl_cli_flag flag, uint32_t most,
+                         uint32_t *out, struct pl_diag *d) {
+    double v = *out;
+    PL_TRY(pl_cli_number(cli, flag, 1, most, true, &v, d));
+    *out = (uint32_t)v;
+    return PL_ERR_OK;
+}
+
+/* --- the data -------------------------------------------------------------------------------- */
+
+/* Lengths before any cut: the rule for longer samples is what is being decided. */
+static pl_err measure(const struct pl_inquiry *i, struct pl_lengths *out, struct pl_diag *d) {
+    uint32_t n;
+    struct pl_data *data = NULL;
+    struct pl_sample s = {0};
+    struct pl_job job = i->job; /* shallow */
+    job.max_seq_length = (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].hi;
+    job.overlength = PL_OVERLENGTH_TRUNCATE;
+    pl_err err = pl_data_open_split(&job, &i->model, PL_SPLIT_TRAIN, NULL, &data, d);
+    for (uint64_t row = 0; err == PL_ERR_OK && row < pl_data_rows(data); row++) {
+        PL_TRY_GOTO(pl_data_sample(data, row, &s, d), out);
+        PL_TRY_GOTO(pl_lengths_add(out, (uint32_t)s.n, d), out);
+    }
+    pl_lengths_sort(out);
+out:
+    pl_sample_finish(&s);
+    pl_data_close(&data);
+    return err;
+}
+
+static pl_err describe(const struct pl_cli *cli, struct pl_lengths *out, struct pl_diag *d) {
+    uint32_t rows = 0, mean = 0, longest = 0;
+    PL_TRY(read_count(cli, PL_FLAG_SAMPLES, INT32_MAX, &rows, d));
+    PL_TRY(read_count(cli, PL_FLAG_MEAN_TOKENS, INT32_MAX, &mean, d));
+    PL_TRY(read_count(cli, PL_FLAG_LONGEST_TOKENS, INT32_MAX, &longest, d));
+    if (!rows && !mean && !longest) return PL_ERR_OK;
+    if (!rows || !mean || !longest)
+        return pl_diag_set(d, PL_ERR_USAGE,
+                           "--samples, --mean-tokens and --longest-tokens describe data together");
+    return pl_lengths_describe(out, rows, mean, longest, d);
+}
+
+/* A plan needs no data: files that cannot be read cost the lengths, and a note says why. */
+static pl_err read_lengths(const struct pl_cli *cli, struct pl_inquiry *i, struct pl_lengths *out,
+                           struct pl_diag *d) {
+    struct pl_diag why = {0};
+    PL_TRY(describe(cli, out, d));
+    bool data = i->job.dataset || pl_job_find_split(&i->job.datasets, PL_SPLIT_TRAIN);
+    if (out->described || !data) return PL_ERR_OK;
+    pl_err err = measure(i, out, &why);
+    if (err == PL_ERR_OK) return PL_ERR_OK;
+    pl_lengths_finish(out);
+    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", why.message);
+    pl_text_addf(&i->notes, "lengths are unknown, the data could not be read: %s\n", why.message);
+    return PL_ERR_OK;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static pl_err write_file(const char *path, const struct pl_text *text, struct pl_diag *d) {
+    struct pl_diag why = {0}; /* told as of a checkpoint, which this is not */
+    if (text->failed) return pl_host_oom(d, path);
+    if (pl_file_write(path, pl_text_str(text), text->len, &why) == PL_ERR_OK) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_IO, "%s", why.message);
+}
+
+enum picture { PICTURE_BILL, PICTURE_TIMELINE, PICTURE_GRID, N_PICTURES };
+
+static void draw(enum picture which, const struct pl_advice *a, struct pl_text *out) {
+    struct pl_text title = {0};
+    const struct pl_budget *b = &a->q.budget;
+    uint64_t budget = b->known ? b->total_bytes : 0;
+    pl_estimate_add_summary(&a->estimate, &title);
+    if (which == PICTURE_BILL)
+        pl_svg_bill(a->estimate.planned.plan, b->context_bytes, budget, pl_text_str(&title), out);
+    else if (which == PICTURE_TIMELINE)
+        pl_svg_timeline(a->estimate.planned.plan, budget, pl_text_str(&title), out);
+    else
+        pl_advice_grid_svg(&a->grid, b, pl_text_str(&title), out);
+    out->failed |= title.failed;
+    pl_text_finish(&title);
+}
+
+static pl_err write_pictures(const char *dir, const struct pl_advice *a, struct pl_diag *d) {
+    static const char *const names[N_PICTURES] = {"bill.svg", "timeline.svg", "grid.svg"};
+    pl_err err = PL_ERR_OK;
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return pl_diag_set(d, pl_err_of_errno(PL_ERR_IO), "cannot make %s: %s", dir,
+                           strerror(errno));
+    for (int i = 0; i < N_PICTURES && err == PL_ERR_OK; i++) {
+        struct pl_text svg = {0}, path = {0};
+        draw((enum picture)i, a, &svg);
+        pl_text_addf(&path, "%s/%s", dir, names[i]);
+        err = path.failed ? pl_host_oom(d, "a path") : write_file(pl_text_str(&path), &svg, d);
+        pl_text_finish(&svg);
+        pl_text_finish(&path);
+    }
+    return err;
+}
+
+static pl_err write_snapshot(const char *path, const struct pl_plan *plan, struct pl_diag *d) {
+    struct pl_text bytes = {0};
+    pl_snapshot_pickle(plan, &bytes);
+    pl_err err = write_file(path, &bytes, d);
+    pl_text_finish(&bytes);
+    return err;
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+static pl_err print_text(const struct pl_cli *cli, const struct pl_advice *a, struct pl_diag *d) {
+    struct pl_text text = {0};
+    pl_advice_text(a, pl_cli_colour(cli, stdout), pl_cli_columns(stdout), &text);
+    return pl_cli_print_text(&text, d);
+}
+
+static pl_err answer(const struct pl_cli *cli, const struct pl_inquiry *i,
+                     const struct pl_advice *a, struct pl_diag *d) {
+    if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
+    if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
+        PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
+    if (i->notes.failed) return pl_host_oom(d, "the notes");
+    if (pl_cli_has(cli, PL_FLAG_JSON))
+        return pl_cli_print_json(
+            pl_answer_complete(pl_advice_json(a, pl_text_str(&i->notes)), &a->estimate), d);
+    pl_cli_print_notes(cli, &i->notes);
+    return print_text(cli, a, d);
+}
+
+/* Only the grid was asked for, so only the grid is planned. */
+static pl_err answer_csv(const struct pl_cli *cli, struct pl_inquiry *i, struct pl_diag *d) {
+    struct pl_fit_grid grid;
+    struct pl_text csv = {0};
+    PL_TRY(pl_inquiry_decide(i, d));
+    PL_TRY(pl_advice_grid(&i->q, &grid, d));
+    pl_advice_csv(&grid, &csv);
+    pl_cli_print_notes(cli, &i->notes);
+    return pl_cli_print_text(&csv, d);
+}
+
+static pl_err check_flags(const struct pl_cli *cli, struct pl_diag *d) {
+    static const enum pl_cli_flag others[] = {PL_FLAG_JSON, PL_FLAG_SVG, PL_FLAG_SNAPSHOT};
+    for (size_t i = 0; pl_cli_has(cli, PL_FLAG_CSV) && i < sizeof others / sizeof *others; i++)
+        if (pl_cli_has(cli, others[i]))
+            return pl_diag_set(d, PL_ERR_USAGE, "--csv prints only the grid: leave out --%s",
+                               pl_cli_flags()[others[i]].name);
+    return PL_ERR_OK;
+}
+
+/* The knobs of the advice are knobs of training. */
+static pl_err refuse_inference(struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE,
+                "`plan` advises on training; for inference there is only an estimate");
+    pl_diag_hint(d, "plimsoll estimate-vram MODEL --mode inference");
+    return PL_ERR_USAGE;
+}
+
+int pl_cmd_plan(const struct pl_cli *cli) {
+    struct pl_inquiry i = {0};
+    struct pl_advice a = {0};
+    struct pl_lengths lengths = {0};
+    struct pl_diag_list all = {0};
+    struct pl_diag d = {.all = &all};
+    uint32_t samples = 0;
+    pl_err err = check_flags(cli, &d);
+    if (err == PL_ERR_OK) err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &samples, &d);
+    if (err == PL_ERR_OK) err = pl_estimate_read_inquiry(cli, &i, &d);
+    if (err == PL_ERR_OK && i.job.inference) err = refuse_inference(&d);
+    if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_CSV)) {
+        err = answer_csv(cli, &i, &d);
+    } else if (err == PL_ERR_OK) {
+        err = read_lengths(cli, &i, &lengths, &d);
+        if (err == PL_ERR_OK)
+            err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
+        if (err == PL_ERR_OK) err = pl_advice_init(&a, &i.q, &lengths, samples, &d);
+        if (err == PL_ERR_OK) err = answer(cli, &i, &a, &d);
+    }
+    int status = 0;
+    if (err != PL_ERR_OK)
+        status = pl_estimate_fail(cli, &d);
+    else if (a.estimate.planned.plan && i.q.budget.known && !a.largest_batch)
+        status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+    pl_advice_finish(&a);
+    pl_lengths_finish(&lengths);
+    pl_inquiry_finish(&i);
+    return status;
+}

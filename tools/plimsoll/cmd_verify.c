@@ -1,0 +1,71 @@
+/* cmd_verify.c - `plimsoll verify`: a row a file, and whether any of them is damaged. */
+#include "tools/plimsoll/cli.h"
+
+#include "estimator/base/units.h"
+#include "runtime/checkpoint/verify.h"
+
+#include <string.h>
+
+static json_t *file_json(const struct pl_verify_file *f) {
+    return json_pack("{s:o, s:I, s:I, s:b, s:o}", "path", pl_cli_json_string(f->path), "bytes",
+                     (json_int_t)f->bytes, "tensors", (json_int_t)f->tensors, "digest",
+                     f->digested ? 1 : 0, "problem",
+                     f->problem ? pl_cli_json_string(f->problem) : json_null());
+}
+
+static json_t *answer(const struct pl_verify *v) {
+    json_t *files = json_array();
+    bool whole = files != NULL;
+    for (uint32_t i = 0; i < v->n; i++)
+        whole = json_array_append_new(files, file_json(&v->files[i])) == 0 && whole;
+    if (whole) return json_pack("{s:o, s:I}", "files", files, "problems", (json_int_t)v->problems);
+    json_decref(files);
+    return NULL;
+}
+
+static void add_file(struct pl_text *out, const struct pl_verify_file *f) {
+    char bytes[PL_BYTES_TEXT];
+    const char *told = f->problem ? f->problem : f->path;
+    pl_text_add(out, f->problem ? "damaged  " : "ok       ");
+    pl_cli_add_safe(out, told, strlen(told));
+    if (!f->problem) {
+        pl_text_addf(out, "  %s", pl_bytes_text(f->bytes, bytes));
+        if (f->tensors)
+            pl_text_addf(out, ", %llu tensors, all finite", (unsigned long long)f->tensors);
+        pl_text_add(out, f->digested ? ", as it was saved" : "");
+    }
+    pl_text_add(out, "\n");
+}
+
+static pl_err print_files(const struct pl_verify *v, struct pl_diag *d) {
+    struct pl_text text = {0};
+    for (uint32_t i = 0; i < v->n; i++)
+        add_file(&text, &v->files[i]);
+    return pl_cli_print_text(&text, d);
+}
+
+static pl_err judge(const struct pl_verify *v, const char *dir, struct pl_diag *d) {
+    if (!v->problems) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, dir, 0, 0, "%u of %u files %s damaged", v->problems,
+               v->n, v->problems == 1 ? "is" : "are");
+    pl_diag_hint(d, "move a damaged checkpoint away to resume from the one before it; get another "
+                    "copy of a model");
+    return PL_ERR_CHECKPOINT_FORMAT;
+}
+
+int pl_cmd_verify(const struct pl_cli *cli) {
+    struct pl_verify v = {0};
+    struct pl_diag d = {0};
+    const bool json = pl_cli_has(cli, PL_FLAG_JSON);
+    int status = 0;
+    pl_err err = pl_verify_dir(&v, cli->args[0], &d);
+    if (err == PL_ERR_OK && !json) err = print_files(&v, &d);
+    if (err == PL_ERR_OK) err = judge(&v, cli->args[0], &d);
+    if (json && v.problems && err == PL_ERR_CHECKPOINT_FORMAT)
+        status = pl_cli_fail_with(cli, &d, answer(&v));
+    else if (err == PL_ERR_OK && json)
+        err = pl_cli_print_json(answer(&v), &d);
+    if (err != PL_ERR_OK && !status) status = pl_cli_fail(cli, &d);
+    pl_verify_finish(&v);
+    return status;
+}

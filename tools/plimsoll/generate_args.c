@@ -1,0 +1,177 @@
+/* generate_args.c - arguments of `generate`. */
+#include "tools/plimsoll/generate_args.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/find/find.h"
+#include "runtime/checkpoint/save_set.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEW_TOKENS 128
+
+/* ---- the job ---- */
+
+static bool is_read(enum pl_key_id key) {
+    static const enum pl_key_id keys[] = {
+        PL_KEY_model,         PL_KEY_model_config,   PL_KEY_init,
+        PL_KEY_dtype,         PL_KEY_seed,           PL_KEY_adapter_path,
+        PL_KEY_tokenizer,     PL_KEY_max_seq_length, PL_KEY_device,
+        PL_KEY_threads,       PL_KEY_vram_budget,    PL_KEY_vram_margin,
+        PL_KEY_preflight,     PL_KEY_debug_inject,   PL_KEY_quant_type,
+        PL_KEY_double_quant,  PL_KEY_quantize_head,  PL_KEY_quantize_embedding,
+        PL_KEY_chat_template, PL_KEY_base_dtype};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i] == key) return true;
+    return false;
+}
+
+static pl_err check_keys(const struct pl_job *job, struct pl_diag *d) {
+    uint32_t n;
+    const struct pl_key_info *infos = pl_key_table(&n);
+    for (uint32_t i = 0; i < n; i++)
+        if (job->given[i] && !is_read((enum pl_key_id)i))
+            return pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning for `generate`", infos[i].key);
+    if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_USAGE, "no model to generate with");
+    pl_diag_hint(d, "plimsoll generate --model DIR --prompt-ids 1,2,3");
+    return PL_ERR_USAGE;
+}
+
+static pl_err read_job(struct pl_job *job, const struct pl_cli *cli, struct pl_diag *d) {
+    PL_TRY(pl_job_defaults(job, d));
+    for (uint32_t i = 0; i < cli->n_overrides; i++)
+        PL_TRY(pl_job_assign(job, cli->overrides[i], NULL, d));
+    if (pl_cli_has(cli, PL_FLAG_ADAPTER))
+        PL_TRY(pl_job_set(job, "adapter_path", cli->flag[PL_FLAG_ADAPTER], d));
+    PL_TRY(check_keys(job, d));
+    pl_job_set_inference(job);
+    return pl_job_validate(job, d);
+}
+
+/* ---- the prompt ---- */
+
+static pl_err bad_ids(const char *at, struct pl_diag *d) {
+    return pl_diag_set(d, PL_ERR_USAGE, "--prompt-ids wants numbers between commas, not `%.20s`",
+                       at);
+}
+
+static pl_err read_ids(struct pl_generate_question *q, const char *text, struct pl_diag *d) {
+    uint64_t most = 1;
+    for (const char *p = text; *p; p++)
+        most += *p == ',';
+    q->ids = pl_malloc((size_t)most * sizeof *q->ids);
+    if (!q->ids) return pl_host_oom(d, "the prompt");
+    for (const char *p = text;; p++) {
+        char *end;
+        errno = 0;
+        long v = strtol(p, &end, 10);
+        if (end == p || errno || v < 0 || v > INT32_MAX || (*end && *end != ','))
+            return bad_ids(p, d);
+        q->ids[q->n++] = (int32_t)v;
+        p = end;
+        if (!*p) return PL_ERR_OK;
+    }
+}
+
+/* Before a tokenizer is read from beside them. */
+static pl_err require_weights(const struct pl_job *job, struct pl_diag *d) {
+    struct pl_model_ref ref;
+    PL_TRY(pl_find_model(job, job->model, NULL, &ref, d));
+    pl_err err = ref.weights_dir ? pl_save_set_settle(ref.weights_dir, d)
+                                 : pl_model_not_here(job->model, d);
+    pl_model_ref_finish(&ref);
+    return err;
+}
+
+static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) {
+    char *path;
+    if (!q->job.tokenizer) PL_TRY(require_weights(&q->job, d));
+    PL_TRY(pl_find_tokenizer(&q->job, &path, d));
+    pl_err err = pl_generate_text_open(&q->text, path, d);
+    free(path);
+    return err;
+}
+
+static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli,
+                        struct pl_diag *d) {
+    if (!q->job.tokenizer && !q->job.model) {
+        pl_diag_set(d, PL_ERR_USAGE, "no tokenizer for the prompt");
+        pl_diag_hint(d, "--tokenizer PATH, or --prompt-ids 1,2,3");
+        return PL_ERR_USAGE;
+    }
+    PL_TRY(open_tokenizer(q, d));
+    const char *prompt = cli->flag[PL_FLAG_PROMPT];
+    PL_TRY(pl_cli_has(cli, PL_FLAG_CHAT)
+               ? pl_generate_text_encode_chat(&q->text, prompt, &q->job.chat_template, d)
+               : pl_generate_text_encode(&q->text, prompt, d));
+    q->n = q->text.prompt.n;
+    q->ids = pl_malloc((size_t)q->n * sizeof *q->ids);
+    if (!q->ids) return pl_host_oom(d, "the prompt");
+    memcpy(q->ids, q->text.prompt.ids, (size_t)q->n * sizeof *q->ids);
+    return PL_ERR_OK;
+}
+
+static pl_err read_prompt(struct pl_generate_question *q, const struct pl_cli *cli,
+                          struct pl_diag *d) {
+    bool text = pl_cli_has(cli, PL_FLAG_PROMPT), ids = pl_cli_has(cli, PL_FLAG_PROMPT_IDS);
+    if (q->job.given[PL_KEY_chat_template] && !pl_cli_has(cli, PL_FLAG_CHAT))
+        return pl_diag_set(d, PL_ERR_USAGE, "--chat-template wants --chat");
+    if (text != ids && !(ids && pl_cli_has(cli, PL_FLAG_CHAT)))
+        return text ? read_text(q, cli, d) : read_ids(q, cli->flag[PL_FLAG_PROMPT_IDS], d);
+    pl_diag_set(d, PL_ERR_USAGE, "%s",
+                text  ? "a prompt is text or ids, not both"
+                : ids ? "--chat wants --prompt TEXT"
+                      : "nothing to continue");
+    pl_diag_hint(d, "--prompt TEXT, or --prompt-ids 1,2,3");
+    return PL_ERR_USAGE;
+}
+
+/* ---- how to choose ---- */
+
+static pl_err read_sampling(struct pl_generate_question *q, const struct pl_cli *cli,
+                            struct pl_diag *d) {
+    struct pl_sampling *s = &q->sampling;
+    double top_k = 0, tokens = NEW_TOKENS;
+    *s = (struct pl_sampling){.top_p = 1, .repetition_penalty = 1, .seed = q->job.seed};
+    PL_TRY(pl_cli_number(cli, PL_FLAG_MAX_NEW_TOKENS, 0, INT32_MAX / 2, true, &tokens, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_TEMPERATURE, 0, 1e3, false, &s->temperature, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_TOP_K, 0, INT32_MAX, true, &top_k, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_TOP_P, 0, 1, false, &s->top_p, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_MIN_P, 0, 1, false, &s->min_p, d));
+    PL_TRY(pl_cli_number(cli, PL_FLAG_REPETITION_PENALTY, 0.01, 100, false, &s->repetition_penalty,
+                         d));
+    s->top_k = (uint32_t)top_k;
+    q->max_new_tokens = (uint64_t)tokens;
+    q->ignore_eos = pl_cli_has(cli, PL_FLAG_IGNORE_EOS);
+    bool filters = top_k > 0 || s->top_p < 1 || s->min_p > 0;
+    if (pl_cli_has(cli, PL_FLAG_GREEDY) && (s->temperature > 0 || filters))
+        return pl_diag_set(d, PL_ERR_USAGE,
+                           "--greedy draws nothing: leave out the temperature "
+                           "and the filters");
+    if (filters && !pl_cli_has(cli, PL_FLAG_TEMPERATURE)) s->temperature = 1;
+    return PL_ERR_OK;
+}
+
+pl_err pl_generate_read_args(struct pl_generate_question *q, const struct pl_cli *cli,
+                             struct pl_diag *d) {
+    *q = (struct pl_generate_question){0};
+    PL_TRY(read_job(&q->job, cli, d));
+    PL_TRY(read_sampling(q, cli, d));
+    return read_prompt(q, cli, d);
+}
+
+void pl_generate_settle(struct pl_generate_question *q) {
+    uint64_t context = q->n + q->max_new_tokens;
+    q->job.batch_size = 1;
+    if (!q->job.given[PL_KEY_max_seq_length])
+        q->job.max_seq_length = (uint32_t)(context < 2 ? 2 : context);
+}
+
+void pl_generate_question_finish(struct pl_generate_question *q) {
+    pl_job_finish(&q->job);
+    free(q->ids);
+    pl_generate_text_close(&q->text);
+    *q = (struct pl_generate_question){0};
+}

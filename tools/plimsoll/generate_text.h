@@ -1,0 +1,45 @@
+/* generate_text.h - prompts and answers of `generate` as text.
+ *
+ * In: a tokenizer, text.  Out: ids of a prompt; text of an answer while its tokens come.
+ * Needs: runtime/data/tokenizer, runtime/data/chat.
+ *   X1  what is written is whole characters: bytes of one that is still to come are held back
+ * Use: pl_generate_text_open(&t, "model/", &d); pl_generate_text_encode(&t, prompt, &d);
+ *      ... pl_generate_text_put(&t, id, stdout); ... pl_generate_text_flush(&t, stdout);
+ *      pl_generate_text_close(&t); */
+#ifndef PL_TOOLS_PLIMSOLL_GENERATE_TEXT_H
+#define PL_TOOLS_PLIMSOLL_GENERATE_TEXT_H
+
+#include "estimator/config/job.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+
+struct pl_generate_text {
+    struct pl_tokenizer *tokenizer; /* NULL: ids alone */
+    struct pl_tokenizer_scratch *scratch;
+    struct pl_token_list prompt;
+    int32_t *ids; /* [n] of the answer, owned */
+    uint64_t n, cap;
+    int32_t turn_end; /* ends an answer of a conversation, where there is such a token */
+    bool ends_turns;
+    uint64_t settled, read; /* ids [0, read) are written; decoding begins at `settled` */
+};
+
+/* path: a model directory, a tokenizer.json, or `byte`. */
+pl_err pl_generate_text_open(struct pl_generate_text *t, const char *path, struct pl_diag *d);
+void pl_generate_text_close(struct pl_generate_text *t); /* leaves {0} */
+/* t->prompt = ids of the text. */
+pl_err pl_generate_text_encode(struct pl_generate_text *t, const char *prompt, struct pl_diag *d);
+/* Of a conversation that begins with it, by a choice of the key `chat_template`; auto: the
+ * tokenizer's own. */
+pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prompt,
+                                    const struct pl_template_choice *choice,
+                                    struct pl_diag *d);
+/* Writes what `id` completes. */
+void pl_generate_text_put(struct pl_generate_text *t, int32_t id, FILE *out);
+void pl_generate_text_flush(struct pl_generate_text *t, FILE *out); /* what was held back */
+/* Appends the text of an answer, special tokens left out. */
+pl_err pl_generate_text_decode(const struct pl_generate_text *t, const int32_t *ids, uint64_t n,
+                               struct pl_text *out, struct pl_diag *d);
+
+#endif
