@@ -22,8 +22,8 @@
 #include "estimator/model/targets.h"
 #include "estimator/program/ops/dtype.h"
 #include "estimator/program/ops/ops.h"
-#include "estimator/program/ops/optimizers.h"
-#include "estimator/program/ops/quant.h"
+#include "estimator/program/ops/optimizer_rows.h"
+#include "estimator/program/ops/quant_layout.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #ifndef PL_RUNTIME_KERNELS_QUANT_CALL_H
 #define PL_RUNTIME_KERNELS_QUANT_CALL_H
 
-#include "estimator/program/ops/quant.h"
+#include "estimator/program/ops/quant_layout.h"
 #include "runtime/kernels/kernels.h"
 
 static inline uint64_t pl_quant_elements(const struct pl_view *v) {

@@ -3,7 +3,7 @@
 #define PL_RUNTIME_TRAIN_PROBE_H
 
 #include "runtime/train/result.h"
-#include "runtime/train/run.h"
+#include "runtime/train/training_run.h"
 
 /* Real steps on the longest samples, then arenas as they were before: zero. Loading follows. */
 pl_err pl_run_probe(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d);

@@ -2,7 +2,7 @@
 #include "runtime/train/result.h"
 
 #include "runtime/session/measure.h"
-#include "runtime/train/run.h"
+#include "runtime/train/training_run.h"
 
 pl_err pl_run_check_books(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     out->steps = r->state.step;

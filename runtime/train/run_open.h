@@ -2,7 +2,7 @@
 #ifndef PL_RUNTIME_TRAIN_RUN_OPEN_H
 #define PL_RUNTIME_TRAIN_RUN_OPEN_H
 
-#include "runtime/train/run.h"
+#include "runtime/train/training_run.h"
 
 /* Close *r in every case. */
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,

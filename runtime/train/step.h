@@ -2,7 +2,7 @@
 #ifndef PL_RUNTIME_TRAIN_STEP_H
 #define PL_RUNTIME_TRAIN_STEP_H
 
-#include "runtime/train/run.h"
+#include "runtime/train/training_run.h"
 
 struct pl_step_result {
     uint64_t step, position; /* after the step */

@@ -2,7 +2,7 @@
 #ifndef PL_RUNTIME_TRAIN_WEIGHTS_IO_H
 #define PL_RUNTIME_TRAIN_WEIGHTS_IO_H
 
-#include "runtime/train/run.h"
+#include "runtime/train/training_run.h"
 
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);

@@ -2,7 +2,7 @@
  * given back. */
 #include "estimator/program/scratch/workspace_cuda_rows.h"
 #include "tests/cuda_sim/sim.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <stdlib.h>

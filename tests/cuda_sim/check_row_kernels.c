@@ -2,7 +2,7 @@
  * refusals, what a bad index does that only the device can see, and the CPU's random bits. */
 #include "estimator/program/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <math.h>

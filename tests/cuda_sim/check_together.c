@@ -1,10 +1,10 @@
 /* check_together.c - calls that run as one: the bits of one by one, in a few launches. */
 #include "estimator/base/checked.h"
-#include "estimator/program/ops/quant.h"
+#include "estimator/program/ops/quant_layout.h"
 #include "estimator/program/scratch/workspace_cuda_rows.h"
 #include "runtime/device/device.h"
 #include "tests/cuda_sim/sim.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <stdlib.h>

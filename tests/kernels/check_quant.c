@@ -1,10 +1,10 @@
 /* check_quant.c - quantising on the host, the search of 8-bit codes in every kernel, refusals.
  *
- * Kernels run on every runner of the machine (machine.h). QUANT_EVERY_FLOAT=1 searches the codes of
+ * Kernels run on every runner of the machine (runners.h). QUANT_EVERY_FLOAT=1 searches the codes of
  * all fp32 numbers within 1 rather than of those that matter and a sample: over a minute. */
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/rng.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <math.h>

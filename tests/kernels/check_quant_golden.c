@@ -2,10 +2,10 @@
  *
  * QUANT_VECTORS names the directory of the vectors; PLIMSOLL_GOLDEN_DIR, when set, a directory with
  * more of them. vectors/README.md says what a file holds. Kernels run on every runner of the
- * machine (machine.h). */
+ * machine (runners.h). */
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/kernels/quant.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <inttypes.h>

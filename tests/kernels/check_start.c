@@ -1,5 +1,5 @@
 /* check_start.c - START, QUANT4 and NEST4 of every runner give the bits of the host. */
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/start.h"

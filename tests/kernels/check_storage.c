@@ -1,7 +1,7 @@
 /* check_storage.c - a weight that bf16 can hold gives the same bits from bf16 and from fp32, beside
  * fp32 rows: what lets a frozen base lie in the type that its files have (base_dtype). */
 #include "runtime/kernels/rng.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* harness.h - conformance of kernels: random calls against references in double.
  *
  * A case builds the operands of one call (random shape, storage, windows) and says what they should
- * become. The harness runs the kernel of every runner of the machine (machine.h) and holds it to:
+ * become. The harness runs the kernel of every runner of the machine (runners.h) and holds it to:
  *   K1  |got - want| <= tolerance * scale + half a unit of the stored type
  *   K2  no byte outside the output windows changes, inputs and guard bytes included
  *   K3  the same call gives the same bits again
@@ -15,7 +15,7 @@
 
 #include "runtime/kernels/kernels.h"
 #include "runtime/kernels/rng.h"
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 struct operand {
     struct pl_view view;

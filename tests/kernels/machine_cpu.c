@@ -1,5 +1,5 @@
 /* machine_cpu.c - the CPU back-end as runners: each instruction set is a family. */
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include "runtime/device/cpu/cpu.h"
 

@@ -4,7 +4,7 @@
  * turn more often, and threads that run in reverse or random order show a missing barrier; the bits
  * must not change. An older GPU has less shared memory, for which kernels may choose other tiles,
  * so it is a family of its own. */
-#include "tests/kernels/machine.h"
+#include "tests/kernels/runners.h"
 
 #include <check.h>
 #include <cuda_runtime.h>

@@ -1,7 +1,7 @@
 /* print_operations.c - docs/operations.md, from the rows of operations and of optimizers. */
 #include "estimator/base/text.h"
 #include "estimator/program/cost.h"
-#include "estimator/program/ops/optimizers.h"
+#include "estimator/program/ops/optimizer_rows.h"
 
 #include <stdio.h>
 #include <string.h>

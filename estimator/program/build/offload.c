@@ -14,7 +14,7 @@
 #include "estimator/program/build/build.h"
 
 #include "estimator/base/checked.h"
-#include "estimator/program/ops/quant.h"
+#include "estimator/program/ops/quant_layout.h"
 
 #include <stdlib.h>
 #include <string.h>

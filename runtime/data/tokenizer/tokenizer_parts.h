@@ -11,12 +11,12 @@
 
 #include "runtime/data/tokenizer/added_tokens.h"
 #include "runtime/data/tokenizer/bpe.h"
-#include "runtime/data/tokenizer/document.h"
 #include "runtime/data/tokenizer/json_fields.h"
 #include "runtime/data/tokenizer/normalizer.h"
 #include "runtime/data/tokenizer/piece_decoder.h"
 #include "runtime/data/tokenizer/pretokenizer.h"
 #include "runtime/data/tokenizer/template_text.h"
+#include "runtime/data/tokenizer/tokenizer_document.h"
 #include "runtime/data/tokenizer/unigram.h"
 #include "runtime/data/tokenizer/vocab.h"
 

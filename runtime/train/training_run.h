@@ -1,6 +1,6 @@
-/* run.h - the state of one training run: the types of the room, private to it. */
-#ifndef PL_RUNTIME_TRAIN_RUN_H
-#define PL_RUNTIME_TRAIN_RUN_H
+/* training_run.h - the state of one training run: the types of the room, private to it. */
+#ifndef PL_RUNTIME_TRAIN_TRAINING_RUN_H
+#define PL_RUNTIME_TRAIN_TRAINING_RUN_H
 
 #include "runtime/admit/speed.h"
 #include "runtime/checkpoint/checkpoint.h"

@@ -1,12 +1,12 @@
-/* quant.h - how values are stored in 4 and in 8 bits: codes, blocks, bytes.
+/* quant_layout.h - how values are stored in 4 and in 8 bits: codes, blocks, bytes.
  *
  * Weights (QLoRA, Dettmers et al., arXiv 2305.14314; layout of bitsandbytes): codes of 4 bits, two
  * a byte, with one fp32 absmax per block of 64 of the flattened matrix; under double quantisation
  * the absmax are codes of 8 bits with one fp32 absmax per 256 of them, and one fp32 offset per
  * matrix. Optimizer moments (arXiv 2110.02861): codes of 8 bits with one fp32 absmax per block of
  * 256; tensors below PL_STATE8_MIN elements keep fp32. */
-#ifndef PL_ESTIMATOR_PROGRAM_OPS_QUANT_H
-#define PL_ESTIMATOR_PROGRAM_OPS_QUANT_H
+#ifndef PL_ESTIMATOR_PROGRAM_OPS_QUANT_LAYOUT_H
+#define PL_ESTIMATOR_PROGRAM_OPS_QUANT_LAYOUT_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* document.c - see document.h. */
-#include "runtime/data/tokenizer/document.h"
+/* tokenizer_document.c - see tokenizer_document.h. */
+#include "runtime/data/tokenizer/tokenizer_document.h"
 
 #include "estimator/base/json_tree.h"
 #include "estimator/base/json_weight.h"

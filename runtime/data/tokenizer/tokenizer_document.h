@@ -1,4 +1,5 @@
-/* document.h - a tokenizer.json as its two long lists, unread, and a tree of all the rest.
+/* tokenizer_document.h - a tokenizer.json as its two long lists, unread, and a tree of the
+ * rest.
  *
  * In: the bytes of the file.  Out: struct pl_tokenizer_document.  Needs: json_scan.h, jansson.
  *   D1  memory is in proportion to the bytes: a vocabulary and merges have hundreds of thousands of
@@ -6,8 +7,8 @@
  *   D2  every byte was checked (RFC 8259) before any of it is used
  * Use: pl_tokenizer_document_read(&doc, path, &d); pl_tokenizer_parse(t, &doc, &d);
  *      pl_tokenizer_document_finish(&doc); */
-#ifndef PL_RUNTIME_DATA_TOKENIZER_DOCUMENT_H
-#define PL_RUNTIME_DATA_TOKENIZER_DOCUMENT_H
+#ifndef PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_DOCUMENT_H
+#define PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_DOCUMENT_H
 
 #include "estimator/base/json_scan.h"
 

@@ -1,11 +1,11 @@
-/* optimizers.h - the rows of estimator/config/optimizers.h as data: the op of each optimizer, and
- * what it keeps for each parameter.
+/* optimizer_rows.h - the rows of estimator/config/optimizers.h as data: the op of each optimizer,
+ * and what it keeps for each parameter.
  *
  * In: PL_OPTIMIZER_*.  Out: its row.  Needs: ops.h, dtype.h.
  *   M1  the states of a tensor have its shape; those in blocks are flat runs of each of its parts
  *       (pl_tensor_parts), with an fp32 scale a block in a tensor of their own */
-#ifndef PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZERS_H
-#define PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZERS_H
+#ifndef PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZER_ROWS_H
+#define PL_ESTIMATOR_PROGRAM_OPS_OPTIMIZER_ROWS_H
 
 #include "estimator/program/ops/dtype.h"
 #include "estimator/program/ops/ops.h"

@@ -1,10 +1,10 @@
-/* machine.h - what the kernel tests run on: the runners of one back-end.
+/* runners.h - what the kernel tests run on: the runners of one back-end.
  *
  * A runner is an open device and a table of kernels for it. machine_cpu.c has every instruction set
  * of this processor with 1, 2 and 3 threads; machine_cuda.c the CUDA back-end, on a GPU or
  * in the emulation of tests/cuda_sim. A test links one of them. */
-#ifndef PL_TESTS_KERNELS_MACHINE_H
-#define PL_TESTS_KERNELS_MACHINE_H
+#ifndef PL_TESTS_KERNELS_RUNNERS_H
+#define PL_TESTS_KERNELS_RUNNERS_H
 
 #include "runtime/device/device.h"
 #include "runtime/kernels/kernels.h"
