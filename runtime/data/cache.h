@@ -20,9 +20,11 @@
 #ifndef PL_RUNTIME_DATA_CACHE_H
 #define PL_RUNTIME_DATA_CACHE_H
 
+#include "estimator/base/diag.h"
 #include "estimator/base/digest.h"
-#include "runtime/data/data.h"
+#include "estimator/base/text.h"
 #include "runtime/data/row_keys.h"
+#include "runtime/data/sample.h"
 
 #include <stdbool.h>
 

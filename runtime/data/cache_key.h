@@ -6,6 +6,7 @@
 #ifndef PL_RUNTIME_DATA_CACHE_KEY_H
 #define PL_RUNTIME_DATA_CACHE_KEY_H
 
+#include "estimator/config/job.h"
 #include "runtime/data/cache.h"
 
 /* The directory for the tokens of a job's files, made where it is missing; empty: they are not

@@ -14,14 +14,7 @@
 #include "estimator/base/text.h"
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
-
-#define PL_LABEL_MASKED (-100)
-
-struct pl_sample {
-    int32_t *ids, *labels; /* [n], owned, grown by pl_data_sample; labels are not shifted */
-    uint64_t n, cap;
-};
-void pl_sample_finish(struct pl_sample *s);
+#include "runtime/data/sample.h"
 
 struct pl_data_stats {
     uint64_t rows, unsupervised_rows, truncated_rows, dropped_rows;

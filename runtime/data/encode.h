@@ -12,8 +12,10 @@
 #ifndef PL_RUNTIME_DATA_ENCODE_H
 #define PL_RUNTIME_DATA_ENCODE_H
 
+#include "estimator/config/job.h"
+#include "estimator/model/model.h"
 #include "runtime/data/chat/own.h"
-#include "runtime/data/data.h"
+#include "runtime/data/sample.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 struct pl_encoder {
@@ -49,9 +51,6 @@ bool pl_encoder_shows_date(const struct pl_encoder *e);
  * samples of it. */
 void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out);
 void pl_encoder_finish(struct pl_encoder *e); /* leaves {0} */
-
-/* Makes room for n ids and labels. */
-bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
 
 /* text[0, n), of which the first prompt_bytes are masked under `train_on: responses` and `last`.
  * An empty text gives an empty sample. */

@@ -1,14 +1,14 @@
 /* format_rows.h - what the readers of formats share. Internal to data/: formats.c drives, and
  * rows_tokens.c, rows_text.c and rows_chat.c read the rows.
  *
- * In: a parser at a row whose keys were found.  Out: its sample.  Needs: formats.h.
+ * In: a parser at a row whose keys were found.  Out: its sample.  Needs: row_parser.h.
  *   B1  `complete` runs after the last key: at[k] is the value of key k, seen[k] whether it is
  *       there
  *   B2  a function that returns false has recorded a problem in p->scan */
 #ifndef PL_RUNTIME_DATA_FORMAT_ROWS_H
 #define PL_RUNTIME_DATA_FORMAT_ROWS_H
 
-#include "runtime/data/formats.h"
+#include "runtime/data/row_parser.h"
 
 enum pl_key_use { PL_KEY_OPTIONAL, PL_KEY_REQUIRED };
 #define PL_KIND(name) (1u << PL_SCAN_##name)

@@ -10,31 +10,7 @@
 #ifndef PL_RUNTIME_DATA_FORMATS_H
 #define PL_RUNTIME_DATA_FORMATS_H
 
-#include "runtime/data/data.h"
-#include "runtime/data/encode.h"
-#include "estimator/base/json_scan.h"
-#include "runtime/data/row_shape.h"
-
-#define PL_FORMAT_MAX_KEYS 8
-#define PL_ROW_MAX_KEYS    (PL_FORMAT_MAX_KEYS + PL_SHAPE_NAMES)
-
-struct pl_row_parser {
-    struct pl_scan scan;
-    struct pl_encoder encoder;
-    uint64_t vocab;
-    const struct pl_row_shape *shape; /* borrowed, nullable: of the file the rows are in */
-    bool detected;                    /* the format was found by looking at the first row */
-    struct pl_text key, text;         /* scratch */
-    struct pl_conversation conversation;
-    struct pl_sample *out;
-    bool seen[PL_ROW_MAX_KEYS];
-    size_t at[PL_ROW_MAX_KEYS]; /* where the value of a key begins */
-    uint64_t n_labels;          /* labels may stand before ids, and be more or fewer */
-    struct pl_told_keys *told;  /* borrowed, nullable: gets the keys that nothing reads */
-    uint64_t line;              /* of the row, for `told` */
-    struct pl_diag no_chat;     /* why there is no template; reported by the row that needs one */
-    struct pl_diag problem;     /* of the last row: scan.hint may point into it */
-};
+#include "runtime/data/row_parser.h"
 
 struct pl_format;
 

@@ -1,0 +1,28 @@
+/* sample.c - see sample.h. */
+#include "runtime/data/sample.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+
+#include <stdlib.h>
+
+void pl_sample_finish(struct pl_sample *s) {
+    free(s->ids);
+    free(s->labels);
+    *s = (struct pl_sample){0};
+}
+
+bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
+    uint64_t cap = s->cap ? s->cap : 256, bytes;
+    if (n <= s->cap) return true;
+    while (cap < n)
+        if (!pl_u64_mul(cap, 2, &cap)) return false;
+    if (!pl_u64_mul(cap, sizeof(int32_t), &bytes) || bytes > SIZE_MAX) return false;
+    int32_t *ids = pl_realloc(s->ids, (size_t)bytes);
+    if (ids) s->ids = ids;
+    int32_t *labels = ids ? pl_realloc(s->labels, (size_t)bytes) : NULL;
+    if (!labels) return false;
+    s->labels = labels;
+    s->cap = cap;
+    return true;
+}

@@ -1,0 +1,20 @@
+/* sample.h - one row of data as tokens and labels.
+ *
+ * Use: struct pl_sample s = {0}; if (!pl_sample_reserve(&s, n)) ...; pl_sample_finish(&s); */
+#ifndef PL_RUNTIME_DATA_SAMPLE_H
+#define PL_RUNTIME_DATA_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PL_LABEL_MASKED (-100)
+
+struct pl_sample {
+    int32_t *ids, *labels; /* [n], owned, grown by pl_data_sample; labels are not shifted */
+    uint64_t n, cap;
+};
+/* Makes room for n ids and labels. False: no memory; what *s holds stays. */
+bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
+void pl_sample_finish(struct pl_sample *s); /* leaves {0} */
+
+#endif
