@@ -9,7 +9,7 @@
 #include "estimator/gate/gate.h"
 #include "runtime/admit/context.h"
 #include "runtime/admit/forecast.h"
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/data/batch.h"
 #include "runtime/report/report.h"
 

@@ -5,8 +5,8 @@
 #include "estimator/base/cache_dir.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/text.h"
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/read_file.h"
 
 #include <stdlib.h>
 #include <string.h>

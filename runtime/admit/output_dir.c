@@ -5,7 +5,9 @@
 #include "estimator/base/checked.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/record.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
 
 #include <errno.h>

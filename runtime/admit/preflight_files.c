@@ -9,6 +9,9 @@
 #include "runtime/admit/preflight_size.h"
 #include "runtime/admit/record.h"
 #include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/adapter_io.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
 

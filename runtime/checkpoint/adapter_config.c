@@ -1,7 +1,8 @@
 /* adapter_config.c - see adapter_config.h. */
-#include "runtime/checkpoint/adapter_config.h"
 #include "estimator/base/alloc.h"
+#include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 
 #include <math.h>

@@ -1,8 +1,11 @@
 /* adapter_io.c - PEFT adapter directories. */
+#include "runtime/checkpoint/adapter_io.h"
+
 #include "estimator/base/json_tree.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/save_set.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <math.h>

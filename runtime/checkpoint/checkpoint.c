@@ -5,11 +5,13 @@
  *     ^                  |              then older ones are rotated out
  *     +------------------+  abort, or any failure of these
  */
-#include "runtime/checkpoint/checkpoint.h"
 #include "estimator/base/alloc.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <dirent.h>

@@ -20,9 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct pl_file_digest { /* of a whole file: its size, and XXH64 of seed 0 */
-    uint64_t bytes, xxh64;
-};
+struct pl_file_digest;
 
 /* Files of one directory. Each is written as NAME.tmp; commit gives them their names once every one
  * is on disk, in the order they were opened. Where they must change together, the directory is one
@@ -56,9 +54,6 @@ pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d);
 /* Removes the temporaries that have no name yet, frees; safe on {0} and after commit. */
 void pl_outbox_finish(struct pl_outbox *o);
 
-/* Whether a directory has anything of this name, links not followed. What cannot be found out is an
- * error: a directory that does not answer is not one without the file. */
-pl_err pl_dir_holds(const char *dir, const char *name, bool *out, struct pl_diag *d);
 pl_err pl_dir_create(const char *path, struct pl_diag *d);
 pl_err pl_dir_sync(const char *path, struct pl_diag *d);
 /* The directory that a new directory is named in: a power cut must not take the name away. */
@@ -76,12 +71,16 @@ pl_err pl_tree_remove(const char *path, struct pl_diag *d);
 pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const void *ctx),
                     const void *ctx, struct pl_diag *d);
 
-/* malloc'd "dir/name", NULL when out of memory. */
-char *pl_path_join(const char *dir, const char *name);
-/* "cannot read PATH: " and errno. */
-pl_err pl_file_read_error(struct pl_diag *d, const char *path);
-/* Whole file into malloc'd NUL-terminated *out. */
-pl_err pl_file_read(const char *path, uint64_t limit_bytes, char **out, uint64_t *bytes,
-                    struct pl_diag *d);
+/* Whole small text file, crash-safe (temp, fsync, rename, fsync directory). */
+pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d);
+
+/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename, mkdir and
+ * unlink of a file together (1-based; 0 = none) fails with ENOSPC, count times, or the process is
+ * killed before it. Process-wide counter owned by the caller. NULL = off. */
+struct pl_io_fault {
+    uint64_t at, count, calls;
+    bool kills;
+};
+void pl_checkpoint_set_fault(struct pl_io_fault *f);
 
 #endif

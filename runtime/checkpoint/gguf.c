@@ -1,9 +1,10 @@
 /* gguf.c - see gguf.h. */
-#include "runtime/checkpoint/gguf.h"
-#include "estimator/model/families.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/model/families.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/gguf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

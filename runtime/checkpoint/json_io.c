@@ -1,7 +1,9 @@
 /* json_io.c - see json_io.h. */
-#include "runtime/checkpoint/json_io.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/read_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/digest.h"
-#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/read_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  *
  * In:    files as they are written, or as they lie there.
  * Out:   {"NAME": {"bytes": N, "xxh64": "..."}}.
- * Needs: base (digest.h: XXH64 of the xxHash specification), durable, jansson.
+ * Needs: base (digest.h: XXH64 of the xxHash specification), read_file.h, jansson.
  *   M1  the digest is of the bytes that were handed to write(2), not of what a later read gives
  *   M2  it detects damage, and not collisions made on purpose: 64 bits miss one change in 2^64,
  *       and run at the speed of memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer
@@ -11,11 +11,15 @@
 #ifndef PL_RUNTIME_CHECKPOINT_MANIFEST_H
 #define PL_RUNTIME_CHECKPOINT_MANIFEST_H
 
-#include "runtime/checkpoint/durable.h"
+#include "estimator/base/diag.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+struct pl_file_digest { /* of a whole file: its size, and XXH64 of seed 0 */
+    uint64_t bytes, xxh64;
+};
 
 #define PL_DIGEST_TEXT 17 /* sixteen digits of hex and a NUL */
 

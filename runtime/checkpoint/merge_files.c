@@ -1,8 +1,9 @@
 /* merge_files.c - see merge_files.h. */
-#include "runtime/checkpoint/merge_files.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/merge_files.h"
 #include "runtime/checkpoint/model_io.h"
 
 #include <stdio.h>

@@ -1,11 +1,14 @@
 /* model_io.c - Hugging Face model directories. */
-#include "runtime/checkpoint/model_io.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <errno.h>

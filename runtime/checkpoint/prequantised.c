@@ -6,6 +6,7 @@
  * Format: bitsandbytes, functional.py, QuantState.as_dict(packed=True). */
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 

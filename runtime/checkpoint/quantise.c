@@ -8,6 +8,7 @@
  * kernels the host works in it. */
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/start.h"

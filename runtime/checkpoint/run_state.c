@@ -1,10 +1,12 @@
 /* run_state.c - counters under Hugging Face's names for its tools, and all of them, exact, under
  * "plimsoll" for resuming, with what tells damage and another job. */
-#include "runtime/checkpoint/run_state.h"
 #include "estimator/base/digest.h"
 #include "estimator/base/json_tree.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/read_file.h"
+#include "runtime/checkpoint/run_state.h"
 
 #include <errno.h>
 #include <stdio.h>

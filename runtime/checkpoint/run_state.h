@@ -9,13 +9,32 @@
 #ifndef PL_RUNTIME_CHECKPOINT_RUN_STATE_H
 #define PL_RUNTIME_CHECKPOINT_RUN_STATE_H
 
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
 
 #include <jansson.h>
 
 #define PL_STATE_FILE   "trainer_state.json"
 #define PL_STATE_FORMAT 2
+
+#define PL_RUN_ID_TEXT 33 /* 128 bits in hex and a NUL */
+
+/* Counters of a run: everything but tensors that a bit-equal resume needs. */
+struct pl_run_state {
+    uint64_t step;         /* optimizer steps done */
+    uint64_t position;     /* samples consumed */
+    uint32_t batch_size;   /* micro-batch in use, found by auto or recovery */
+    uint64_t global_batch; /* samples per step */
+    uint64_t tokens;       /* supervised tokens seen */
+    uint64_t oom_recoveries;
+    uint64_t seed;
+    uint32_t loss_chunk_tokens;       /* in use; 0: not recorded */
+    uint64_t epoch_rows, data_tokens; /* of the data it is trained on; 0: not recorded */
+    uint32_t chat_day; /* that its chats show, 2025-01-31 as 20250131; 0: none, or not recorded */
+    /* Runs that start over, or go back, in one output_dir count up; a resumed run keeps both.
+     * 0 and "": of a version that recorded neither. */
+    uint64_t run_number;
+    char run_id[PL_RUN_ID_TEXT]; /* at random: runs of equal number in one place are told apart */
+};
 
 struct pl_run_record {
     struct pl_run_state state;
@@ -29,6 +48,7 @@ pl_err pl_run_record_exists(const char *dir, bool *out, struct pl_diag *d);
 /* PL_ERR_CHECKPOINT_FILE: it cannot be read; PL_ERR_CHECKPOINT_FORMAT: it is damaged (R2), or of a
  * later version. *out is finished then. */
 pl_err pl_run_record_read(struct pl_run_record *out, const char *dir, struct pl_diag *d);
+pl_err pl_checkpoint_read_state(const char *path, struct pl_run_state *out, struct pl_diag *d);
 void pl_run_record_finish(struct pl_run_record *r); /* safe on {0} and twice */
 /* The last file of the outbox: it lists the others as their manifest does, and the outbox has none
  * afterwards. job is borrowed and may be NULL. */

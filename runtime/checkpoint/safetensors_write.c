@@ -1,6 +1,5 @@
 /* safetensors_write.c - the header of a file to be written. */
 #include "estimator/base/checked.h"
-#include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/safetensors.h"
 
 #include <string.h>

@@ -4,6 +4,9 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "estimator/base/text.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/read_file.h"
 
 #include <dirent.h>
 #include <errno.h>

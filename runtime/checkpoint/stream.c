@@ -5,6 +5,8 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/start.h"
 

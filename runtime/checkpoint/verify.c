@@ -1,12 +1,13 @@
 /* verify.c - see verify.h. */
-#include "runtime/checkpoint/verify.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/checkpoint/verify.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <dirent.h>

@@ -3,6 +3,7 @@
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"
 

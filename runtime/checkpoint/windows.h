@@ -13,9 +13,9 @@
 #ifndef PL_RUNTIME_CHECKPOINT_WINDOWS_H
 #define PL_RUNTIME_CHECKPOINT_WINDOWS_H
 
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/tensor_io.h"
 
 #include <jansson.h>
 

@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 
 #include <dirent.h>

@@ -3,6 +3,10 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/find/find.h"
+#include "runtime/checkpoint/adapter_io.h"
+#include "runtime/checkpoint/init.h"
+#include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/session/rope_table.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* load.h - what goes into the job arena before the first step: tables, base, adapter.
  *
- * In: a session with its arenas.  Out: weights in them.  Needs: checkpoint/model_io.h, exec. */
+ * In: a session with its arenas.  Out: weights in them.  Needs: checkpoint, exec. */
 #ifndef PL_RUNTIME_SESSION_LOAD_H
 #define PL_RUNTIME_SESSION_LOAD_H
 
-#include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/session/session.h"
 
 /* The tensors of the session for the readers and writers of files, with the staging of a phase. */

@@ -1,6 +1,8 @@
 /* run_open.c - see run_open.h. */
 #include "runtime/train/run_open.h"
 
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/data/chat/chat.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"

@@ -3,7 +3,7 @@
 
 #include "estimator/base/units.h"
 #include "estimator/program/cost.h"
-#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/merge/merge.h"
 #include "runtime/session/explain.h"
 #include "runtime/session/measure.h"

@@ -3,7 +3,8 @@
 #define PL_RUNTIME_TRAIN_TRAINING_RUN_H
 
 #include "runtime/admit/speed.h"
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/data/worker.h"
 #include "runtime/report/report.h"
 #include "runtime/session/session.h"

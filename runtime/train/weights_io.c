@@ -3,9 +3,13 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/find/find.h"
+#include "runtime/checkpoint/adapter_io.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "runtime/session/load.h"
 #include "runtime/train/step.h"
 

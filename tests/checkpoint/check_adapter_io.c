@@ -1,5 +1,8 @@
 /* check_adapter_io.c - PEFT adapter directories. */
+#include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/init.h"
+#include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/checkpoint/rig.h"
 

@@ -1,5 +1,9 @@
 /* check_checkpoint.c - checkpoint directories: exact resume, and no failure that loses anything. */
+#include "runtime/checkpoint/adapter_io.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/run_state.h"
 #include "tests/checkpoint/rig.h"
 
 #include <dirent.h>

@@ -1,6 +1,7 @@
 /* check_durable.c - a file is there in full or as it was, whichever call fails. */
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "tests/checkpoint/rig.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* check_gguf.c - the GGUF adapter, read back by a reader of its own that allows nothing else. */
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 #include "tests/checkpoint/rig.h"
 #include "tests/support/scratch.h"

@@ -1,5 +1,6 @@
 /* check_model_io.c - model directories in and out, and random starts. */
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/init.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/checkpoint/rig.h"

@@ -1,5 +1,7 @@
 /* check_prequantised.c - files of bitsandbytes' codes go into 4-bit weights bit for bit, and those
  * made in another way are refused by the part that says so. */
+#include "runtime/checkpoint/init.h"
+#include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/kernels/quant.h"
 #include "tests/checkpoint/rig.h"

@@ -1,4 +1,6 @@
 /* check_quantise.c - 4-bit base weights are what quantising the whole matrix at once would give. */
+#include "runtime/checkpoint/init.h"
+#include "runtime/checkpoint/model_io.h"
 #include "tests/checkpoint/rig.h"
 
 #include "runtime/checkpoint/windows.h"

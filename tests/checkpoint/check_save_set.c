@@ -1,6 +1,7 @@
 /* check_save_set.c - the files of a finished save are the old ones or the new ones, wherever the
  * process that saves is killed, and whichever call fails. */
 #include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"

@@ -1,9 +1,13 @@
 /* rig.c - see rig.h. */
 #include "tests/checkpoint/rig.h"
 
-#include "runtime/checkpoint/save_set.h"
+#include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/save_set.h"
+#include "runtime/checkpoint/tensor_io.h"
 
 #include <fcntl.h>
 #include <stdio.h>

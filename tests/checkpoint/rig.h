@@ -2,8 +2,8 @@
 #ifndef PL_TESTS_CHECKPOINT_RIG_H
 #define PL_TESTS_CHECKPOINT_RIG_H
 
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/tensor_io.h"
 
 #include <check.h>
 

@@ -1,6 +1,7 @@
 /* fuzz_adapter_config.c - adapter_config.json of a directory that holds nothing else. */
 #include "estimator/plan/planned.h"
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/adapter_io.h"
+#include "runtime/checkpoint/tensor_io.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/ask.h"
 

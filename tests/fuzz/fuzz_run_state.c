@@ -1,5 +1,5 @@
 /* fuzz_run_state.c - trainer_state.json. */
-#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/run_state.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -2,6 +2,7 @@
 #include "estimator/program/scratch/workspace_gemm.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/merge/merge.h"
 #include "tests/checkpoint/rig.h"

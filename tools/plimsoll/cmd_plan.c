@@ -1,4 +1,5 @@
 /* cmd_plan.c - `plimsoll plan`: what fits, what each setting costs, what to write down. */
+#include "runtime/checkpoint/durable.h"
 #include "tools/plimsoll/cli.h"
 
 #include "estimator/advice/advice.h"
@@ -6,7 +7,6 @@
 #include "estimator/api/inquiry.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/picture/picture.h"
-#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/data/data.h"
 #include "tools/plimsoll/estimate_args.h"
 
