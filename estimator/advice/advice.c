@@ -3,6 +3,7 @@
 
 #include "estimator/advice/parts.h"
 #include "estimator/base/checked.h"
+#include "estimator/config/key_table.h"
 
 /* --- lengths --------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include "estimator/advice/parts.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/config/key_table.h"
 
 #include <stdio.h>
 

@@ -4,6 +4,7 @@
 #include "estimator/advice/parts.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "estimator/config/key_table.h"
 #include "estimator/gate/provenance.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* advice_yaml.c - the advice as a configuration to paste and as a command line to run. */
 #include "estimator/advice/advice.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* fit_grid.c - batch x length, every cell a plan of its own; as CSV and as a heat map. */
 #include "estimator/advice/advice.h"
 #include "estimator/base/units.h"
+#include "estimator/config/key_table.h"
 #include "estimator/picture/svg.h"
 
 #include <stdlib.h>

@@ -4,6 +4,10 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/validate.h"
 
 #include <stdio.h>
 #include <string.h>

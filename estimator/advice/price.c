@@ -2,6 +2,8 @@
 #include "estimator/advice/price.h"
 
 #include "estimator/autobatch/autobatch.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "estimator/advice/advice.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/config/key_table.h"
 
 static pl_err price_at(const struct pl_question *q, enum pl_key_id key, uint32_t value,
                        struct pl_price *out, struct pl_diag *d) {

@@ -8,6 +8,8 @@
 #include "estimator/autobatch/autolevel.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
 
 #include <string.h>

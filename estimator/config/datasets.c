@@ -1,6 +1,9 @@
 /* datasets.c - the entries of `datasets` and `eval_datasets`. */
+#include "estimator/config/datasets.h"
+
 #include "estimator/base/alloc.h"
-#include "estimator/config/key_types.h"
+#include "estimator/config/key_input.h"
+#include "estimator/config/key_table.h"
 #include "estimator/config/scalar.h"
 
 #include <stdlib.h>

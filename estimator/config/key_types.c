@@ -3,6 +3,8 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/units.h"
+#include "estimator/config/datasets.h"
+#include "estimator/config/key_table.h"
 #include "estimator/config/scalar.h"
 
 #include <math.h>
@@ -35,35 +37,11 @@ static const struct {
 #undef ROW
 };
 
-pl_err pl_key_fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {
-    pl_diag_hint(in->d, "%s", hint);
-    return err;
-}
-
-pl_err pl_key_wrong_type(const struct pl_key_input *in, const struct pl_node *node,
-                         const char *wanted) {
-    static const char *const kinds[] = {"", "a list", "a mapping"};
-    char buf[PL_EXCERPT_BYTES];
-    if (node->kind != PL_NODE_SCALAR)
-        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
-                              "`%s` must be %s, not %s", in->written, wanted, kinds[node->kind]);
-    if (node->plain && !*node->text)
-        return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
-                              "`%s` must be %s, not an empty value", in->written, wanted);
-    return pl_origin_fail(in->origin, node, PL_ERR_CONFIG_TYPE, in->d,
-                          node->plain ? "`%s` must be %s, not `%s`" : "`%s` must be %s, not \"%s\"",
-                          in->written, wanted, pl_scalar_excerpt(node->text, buf));
-}
-
 static pl_err wrong_number(const struct pl_key_input *in, const char *wanted) {
     pl_err err = pl_key_wrong_type(in, in->node, wanted);
     if (in->node->kind == PL_NODE_SCALAR && !in->node->plain)
         return pl_key_fail_hint(in, err, "a number is written without quotes");
     return err;
-}
-
-pl_err pl_key_out_of_memory(const struct pl_key_input *in) {
-    return pl_host_oom(in->d, in->written);
 }
 
 /* ---- numbers ---- */
@@ -184,16 +162,6 @@ static pl_err parse_BOOL(const struct pl_key_input *in, void *field) {
                             "write true or false, without quotes");
 }
 
-bool pl_key_choice(const char *choices, uint32_t i, char buf[PL_CHOICE_BYTES]) {
-    while (i && (choices = strchr(choices, '|'))) {
-        choices++;
-        i--;
-    }
-    if (!choices || !*choices) return false;
-    snprintf(buf, PL_CHOICE_BYTES, "%.*s", (int)strcspn(choices, "|"), choices);
-    return true;
-}
-
 /* True and FALSE are the words true and false where a key has them among its choices. */
 static const char *canonical_word(const struct pl_node *node) {
     bool flag;
@@ -295,37 +263,8 @@ static pl_err parse_DEVICE(const struct pl_key_input *in, void *field) {
 
 /* ---- text and lists ---- */
 
-/* A non-empty text. Plain numbers pass (a run may be called 2024); a plain true is more likely a
- * misunderstanding of the key, and an empty text never means anything. */
-pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *node,
-                        const char *wanted, char **out) {
-    bool flag;
-    if (node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, node, wanted);
-    if (node->plain && pl_scalar_bool(node->text, &flag))
-        return pl_key_fail_hint(in, pl_key_wrong_type(in, node, wanted),
-                                in->id == PL_KEY_resume ? PL_RESUME_HINT
-                                                        : "put it in quotes if it is a name");
-    if (!*node->text) {
-        pl_err err = pl_origin_fail(in->origin, node, PL_ERR_CONFIG_RANGE, in->d,
-                                    "`%s` holds an empty text", in->written);
-        return pl_key_fail_hint(in, err, "give a value, or leave the key out for its default");
-    }
-    *out = pl_strdup(node->text);
-    return *out ? PL_ERR_OK : pl_key_out_of_memory(in);
-}
-
 static pl_err parse_STR(const struct pl_key_input *in, void *field) {
     return pl_key_copy_text(in, in->node, "text", field);
-}
-
-/* First node of a sequence, or the one node itself where a scalar stands for a list of one. */
-const struct pl_node *pl_key_first_item(const struct pl_key_input *in) {
-    if (in->node->kind == PL_NODE_SCALAR) return in->node;
-    return in->node->first ? &in->doc->nodes[in->node->first] : NULL;
-}
-
-const struct pl_node *pl_key_next_item(const struct pl_key_input *in, const struct pl_node *item) {
-    return item != in->node && item->next ? &in->doc->nodes[item->next] : NULL;
 }
 
 /* An empty list is the same as no value where that is the default, and a mistake elsewhere. */
@@ -541,6 +480,12 @@ static void clear_TEMPLATE(void *field) {
 #define clear_RECOMPUTE  clear_U32
 #define clear_DEVICE     clear_U32
 #define clear_BYTES      clear_U64
+
+const struct pl_key_field pl_key_fields[PL_KEY_COUNT] = {
+#define X(key, type, def, lo, hi, choices, help) {PL_TYPE_##type, offsetof(struct pl_job, key)},
+    PL_CONFIG_KEYS(X)
+#undef X
+};
 
 const struct pl_key_type pl_key_types[PL_TYPE_COUNT] = {
 #define X(type, label)                                                                             \

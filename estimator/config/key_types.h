@@ -8,8 +8,9 @@
 #ifndef PL_ESTIMATOR_CONFIG_KEY_TYPES_H
 #define PL_ESTIMATOR_CONFIG_KEY_TYPES_H
 
-#include "estimator/config/document.h"
 #include "estimator/config/job.h"
+#include "estimator/config/key_input.h"
+#include "estimator/config/key_table.h"
 
 #include <stddef.h>
 
@@ -48,17 +49,6 @@ struct pl_key_field {
 };
 extern const struct pl_key_field pl_key_fields[PL_KEY_COUNT];
 
-struct pl_key_input {
-    enum pl_key_id id;
-    const struct pl_key_info *info;
-    const char *written; /* the key as the user spelled it */
-    const struct pl_origin *origin;
-    const struct pl_document *doc; /* of `node`; NULL for verbatim text, which has no children */
-    const struct pl_node *node;
-    bool split; /* verbatim text: a LIST is cut at its separator */
-    struct pl_diag *d;
-};
-
 struct pl_key_type {
     const char *label; /* as the reference names it */
     size_t size;
@@ -74,30 +64,5 @@ bool pl_key_is_null(const struct pl_key_info *info, const struct pl_node *node);
 
 /* "1 to 4096", for keys that are numbers. */
 void pl_key_write_limits(enum pl_key_id id, struct pl_text *out);
-
-/* keys.c: the key that is called nearly so, under whichever of its names; NULL: nothing is near. */
-const char *pl_key_nearest(const char *name);
-
-/* Shared by the parsers of values: a failure that says what was wanted, and the items of a list, of
- * which a scalar is one. */
-pl_err pl_key_fail_hint(const struct pl_key_input *in, pl_err err, const char *hint);
-pl_err pl_key_wrong_type(const struct pl_key_input *in, const struct pl_node *node,
-                         const char *wanted);
-pl_err pl_key_out_of_memory(const struct pl_key_input *in);
-/* A non-empty text into *out, owned. */
-pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *node,
-                        const char *wanted, char **out);
-const struct pl_node *pl_key_first_item(const struct pl_key_input *in);
-const struct pl_node *pl_key_next_item(const struct pl_key_input *in, const struct pl_node *item);
-
-/* datasets.c: the type DATASETS. */
-pl_err pl_datasets_parse(const struct pl_key_input *in, void *field);
-void pl_datasets_print(const struct pl_key_info *info, const void *field, struct pl_text *out);
-void pl_datasets_clear(void *field);
-
-/* For those who ask `resume` to be true or false. */
-#define PL_RESUME_HINT                                                                             \
-    "`resume: auto`, the default, continues from the newest checkpoint of output_dir; `never` "    \
-    "starts over; a path, such as ./true, names a checkpoint"
 
 #endif

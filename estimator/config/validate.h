@@ -1,9 +1,15 @@
-/* validate.h - rules between keys that reading and writing share. Internal to config/. */
+/* validate.h - rules between keys: what is refused, and what has no meaning. */
 #ifndef PL_ESTIMATOR_CONFIG_VALIDATE_H
 #define PL_ESTIMATOR_CONFIG_VALIDATE_H
 
+#include "estimator/base/diag.h"
+#include "estimator/base/text.h"
 #include "estimator/config/job.h"
 
+/* Combinations (J2); pl_job_read has already called it. */
+pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
+/* What training needs beyond an estimate: data to train on, and at least one step. */
+pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d);
 /* Keys without which a configuration says nothing: mode, and a source of the model. */
 pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d);
 

@@ -2,6 +2,7 @@
 #include "estimator/find/find.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/config/job_values.h"
 
 #include <stdlib.h>
 #include <string.h>

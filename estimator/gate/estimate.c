@@ -1,6 +1,7 @@
 /* estimate.c - a plan and its verdict. */
 #include "estimator/gate/estimate.h"
 
+#include "estimator/config/job_values.h"
 #include "estimator/program/build/merge_program.h"
 
 /* What `save_merged` takes at the end of a run: a program of its own, in the machine's memory. */

@@ -2,6 +2,7 @@
 #include "estimator/gate/gate.h"
 
 #include "estimator/base/units.h"
+#include "estimator/config/job_values.h"
 
 static const char *const verdict_names[] = {"fits", "tight", "no", "unknown"};
 

@@ -2,6 +2,7 @@
  *
  * Rows stand in order of how little they change what is learnt: the first group not at all, the
  * middle only the rounding, the last the experiment itself. */
+#include "estimator/config/job_values.h"
 #include "estimator/gate/gate.h"
 
 #include <inttypes.h>

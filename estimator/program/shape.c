@@ -1,4 +1,5 @@
 /* shape.c - from a job to the numbers that decide bytes. */
+#include "estimator/config/job_values.h"
 #include "estimator/config/scalar.h"
 #include "estimator/program/program.h"
 

@@ -1,6 +1,7 @@
 /* adapter_job.c - see adapter_job.h. */
 #include "runtime/admit/adapter_job.h"
 
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/adapter_config.h"
 
 #include "estimator/config/scalar.h"

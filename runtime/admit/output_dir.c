@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/config/job_values.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/record.h"
 #include "runtime/checkpoint/checkpoint.h"

@@ -2,6 +2,9 @@
 #include "runtime/admit/preflight.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/config/debug_fault.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/validate.h"
 #include "estimator/find/find.h"
 #include "runtime/admit/adapter_job.h"
 #include "runtime/admit/device_choice.h"

@@ -2,6 +2,7 @@
 #include "runtime/admit/preflight_data.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/config/job_values.h"
 #include "runtime/admit/admission.h"
 
 #include <math.h>

@@ -5,6 +5,7 @@
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "estimator/config/job_values.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/graphs.h"
 #include "runtime/admit/record.h"

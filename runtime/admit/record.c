@@ -2,6 +2,8 @@
 #include "runtime/admit/record.h"
 
 #include "estimator/base/digest.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 #include "runtime/checkpoint/identity.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/device/cpu/cpu.h"

@@ -5,6 +5,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/config/job_text.h"
 #include "oom_recovery/recovery.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/history.h"

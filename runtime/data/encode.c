@@ -1,9 +1,10 @@
 /* encode.c - text and conversations as tokens and labels. */
-#include "runtime/data/encode.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/digest.h"
 #include "estimator/base/open_file.h"
+#include "estimator/config/job_values.h"
 #include "estimator/find/find.h"
+#include "runtime/data/encode.h"
 #include "runtime/data/jinja/chars.h"
 
 #include <errno.h>

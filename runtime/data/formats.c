@@ -1,6 +1,7 @@
 /* formats.c - data formats, and the driver of their readers. */
 #include "runtime/data/formats.h"
 
+#include "estimator/config/datasets.h"
 #include "runtime/data/format_rows.h"
 #include "runtime/data/row_keys.h"
 

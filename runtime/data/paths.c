@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/text.h"
+#include "estimator/config/job_values.h"
 #include "runtime/data/unpack.h"
 
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* row_shape.c - see row_shape.h. */
 #include "runtime/data/row_shape.h"
 
+#include "estimator/config/datasets.h"
+
 #include <string.h>
 
 bool pl_prompt_next(const char **at, struct pl_prompt_piece *piece, const char **problem) {

@@ -1,6 +1,7 @@
 /* session_open.c - see session_open.h: the device, the ladder of plans, the micro-batch. */
 #include "runtime/session/session_open.h"
 
+#include "estimator/config/debug_fault.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
 

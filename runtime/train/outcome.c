@@ -5,6 +5,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/summary.h"
 

@@ -1,6 +1,7 @@
 /* run_open.c - see run_open.h. */
 #include "runtime/train/run_open.h"
 
+#include "estimator/config/debug_fault.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/data/chat/chat.h"

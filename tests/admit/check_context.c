@@ -4,6 +4,7 @@
  * NVML is the fake of tests/device; the CUDA back-end is the one below, which counts what is asked
  * of it and has no memory to give. */
 #include "estimator/card/cards.h"
+#include "estimator/config/job_text.h"
 #include "runtime/device/device.h"
 #include "runtime/train/train.h"
 #include "tests/support/scratch.h"

@@ -4,6 +4,8 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/card/cards.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 

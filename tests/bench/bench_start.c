@@ -4,6 +4,7 @@
  * Each line is one kind of job by the kernels of the device or, with host, by the path of devices
  * without such kernels: seconds of the clock, and of processors, which a busy machine does not
  * change much. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/init.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "tests/bench/machine.h"

@@ -2,6 +2,7 @@
 #include "tests/bench/step_rig.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/config/job_text.h"
 #include "estimator/program/cost.h"
 #include "tests/bench/machine.h"
 #include "tests/support/ask.h"

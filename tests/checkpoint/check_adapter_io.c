@@ -1,4 +1,5 @@
 /* check_adapter_io.c - PEFT adapter directories. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/init.h"

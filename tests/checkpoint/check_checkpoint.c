@@ -1,4 +1,5 @@
 /* check_checkpoint.c - checkpoint directories: exact resume, and no failure that loses anything. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"

@@ -1,4 +1,5 @@
 /* check_gguf.c - the GGUF adapter, read back by a reader of its own that allows nothing else. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"

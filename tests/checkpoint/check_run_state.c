@@ -1,5 +1,6 @@
 /* check_run_state.c - what a checkpoint says of itself: damage is named, nothing unreadable counts
  * as absent, and the later of two runs is found. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/run_state.h"

@@ -1,5 +1,6 @@
 /* check_save_set.c - the files of a finished save are the old ones or the new ones, wherever the
  * process that saves is killed, and whichever call fails. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/model_io.h"

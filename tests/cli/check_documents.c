@@ -2,6 +2,8 @@
  * Runs in the repository root. */
 #include "estimator/api/inquiry.h"
 #include "estimator/autobatch/autobatch.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 #include "estimator/model/model.h"
 #include "tests/support/scratch.h"
 

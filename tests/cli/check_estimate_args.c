@@ -1,4 +1,5 @@
 /* check_estimate_args.c - which job and which config.json the arguments of estimate-vram mean. */
+#include "estimator/config/job_text.h"
 #include "tests/support/scratch.h"
 #include "tools/plimsoll/estimate_args.h"
 

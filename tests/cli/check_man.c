@@ -1,4 +1,5 @@
 /* check_man.c - the manual pages hold every row of the tables they come from. */
+#include "estimator/config/key_table.h"
 #include "tools/plimsoll/man.h"
 
 #include <check.h>

@@ -1,6 +1,8 @@
 /* check_errors.c - all that is wrong with a configuration is told at once, and nothing that is not;
  * keys without a meaning are dropped with a warning. */
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,5 +1,10 @@
 /* check_job.c - what is accepted: values, defaults, synonyms, overrides, derived values. */
+#include "estimator/config/debug_fault.h"
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/validate.h"
 
 #include <check.h>
 #include <glob.h>

@@ -1,6 +1,9 @@
 /* check_keys.c - the table of keys: its rows are sound, and configs/REFERENCE.md is what it says.
  */
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_reference.h"
+#include "estimator/config/key_table.h"
 
 #include <check.h>
 #include <stdio.h>

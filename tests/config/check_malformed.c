@@ -1,6 +1,8 @@
 /* check_malformed.c - what is refused: each row is a text, the code, the place and a word that the
  * message or its hint must hold. */
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/validate.h"
 
 #include <check.h>
 #include <stdio.h>

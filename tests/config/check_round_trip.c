@@ -1,5 +1,10 @@
 /* check_round_trip.c - J3: what pl_job_write() writes reads back equal, on random jobs. */
+#include "estimator/config/datasets.h"
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/validate.h"
 
 #include <check.h>
 #include <math.h>

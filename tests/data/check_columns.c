@@ -2,6 +2,7 @@
  *
  * The rows are hand-made, in the shape of data sets that many people use; docs/data.md has the same
  * table. */
+#include "estimator/config/job_text.h"
 #include "tests/data/fixture.h"
 
 #define PLAIN                                                                                      \

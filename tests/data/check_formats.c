@@ -2,8 +2,9 @@
  *
  * The byte tokenizer makes every token a byte of the text, so that texts and masks can be read.
  * With the argument `external` the files come from $PLIMSOLL_DATA_DIR/formats, whole. */
-#include "tests/data/fixture.h"
+#include "estimator/config/key_table.h"
 #include "runtime/data/chat/chat.h"
+#include "tests/data/fixture.h"
 
 #include <jansson.h>
 

@@ -1,8 +1,9 @@
 /* fuzz_csv.c - records of CSV as JSON objects: what is taken is one object of its columns, and as a
  * data file it is the same rows every time. */
+#include "estimator/base/json_scan.h"
+#include "estimator/config/job_text.h"
 #include "runtime/data/csv.h"
 #include "runtime/data/data.h"
-#include "estimator/base/json_scan.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

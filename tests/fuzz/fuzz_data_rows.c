@@ -1,4 +1,5 @@
 /* fuzz_data_rows.c - a data file, read by its own keys and in one format after the other. */
+#include "estimator/config/job_text.h"
 #include "runtime/data/data.h"
 #include "runtime/data/formats.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,7 @@
 /* fuzz_job_yaml.c - a configuration, which must read back from what is written of it. */
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* fuzz_speed.c - speed.json of the cache directory: the input is the file, once more with its
  * entries made those of this program and job, and then a run remembers its own. */
+#include "estimator/config/job_text.h"
 #include "runtime/admit/speed.h"
 #include "runtime/train/train.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,7 +1,10 @@
 /* fuzz_words.c - single words of the command line: sizes, names of GPUs and models, faults. */
 #include "estimator/base/units.h"
 #include "estimator/card/cards.h"
+#include "estimator/config/debug_fault.h"
 #include "estimator/config/job.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 #include "estimator/model/resolve.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,6 +2,7 @@
  */
 #include "estimator/autobatch/autolevel.h"
 #include "estimator/autobatch/decide.h"
+#include "estimator/config/job_text.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 

@@ -3,6 +3,7 @@
  */
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
+#include "estimator/config/job_text.h"
 #include "estimator/program/cost.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"

@@ -1,4 +1,5 @@
 /* check_estimate.c - the answer's fields agree with the plan and with each other. */
+#include "estimator/config/job_text.h"
 #include "estimator/gate/estimate.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"

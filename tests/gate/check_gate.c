@@ -1,4 +1,6 @@
 /* check_gate.c - verdicts at their limits, the size gate, and remedies that keep their word. */
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/gate/gate.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"

@@ -1,6 +1,7 @@
 /* check_generation.c - the program of inference against the program of training, and sequences
  * against each other: whatever the cache, the pieces and the neighbours, the logits are those of
  * one forward pass over the same tokens. */
+#include "estimator/config/job_text.h"
 #include "runtime/generate/generate.h"
 #include "runtime/train/run_open.h"
 #include "runtime/train/step.h"

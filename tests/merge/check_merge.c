@@ -1,4 +1,5 @@
 /* check_merge.c - merging by files: the sums, the types, the books, and nothing half there. */
+#include "estimator/config/job_text.h"
 #include "estimator/program/scratch/workspace_gemm.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"

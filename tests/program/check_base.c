@@ -1,5 +1,7 @@
 /* check_base.c - frozen weights in bf16 beside activations in fp32: of which jobs, and what of the
  * program that changes. */
+#include "estimator/config/job_text.h"
+#include "estimator/config/validate.h"
 #include "tests/plan/planning.h"
 
 #include <check.h>

@@ -1,5 +1,6 @@
 /* check_shape.c - what a job asks of a model: done in the program, or refused at the line of the
  * key that asked. */
+#include "estimator/config/job_text.h"
 #include "estimator/program/program.h"
 
 #include <check.h>

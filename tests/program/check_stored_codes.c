@@ -1,4 +1,5 @@
 /* check_stored_codes.c - a model whose files hold 4-bit codes is planned as what it is, or not. */
+#include "estimator/config/job_text.h"
 #include "estimator/program/program.h"
 
 #include <check.h>

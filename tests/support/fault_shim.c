@@ -1,6 +1,8 @@
 /* fault_shim.c - see fault_shim.h. */
 #include "tests/support/fault_shim.h"
 
+#include "estimator/config/debug_fault.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

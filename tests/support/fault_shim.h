@@ -31,6 +31,8 @@
 #ifndef PL_TESTS_FAULT_SHIM_H
 #define PL_TESTS_FAULT_SHIM_H
 
+#include "estimator/config/debug_fault.h"
+
 #include <stdint.h>
 
 /* kind: what counts as one */

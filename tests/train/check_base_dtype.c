@@ -1,5 +1,6 @@
 /* check_base_dtype.c - a bf16 checkpoint trained and continued in fp32: what its weights are held
  * in changes memory and not one bit. */
+#include "estimator/config/job_text.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/generate/generate.h"

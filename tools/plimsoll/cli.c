@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/units.h"
+#include "estimator/config/key_table.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  *
  * A script is a snapshot of the tables: it calls nothing at completion time, so pressing Tab costs
  * no process. Words in the tables are [a-z0-9_-]; only help texts need quoting. */
+#include "estimator/config/key_table.h"
 #include "tools/plimsoll/cli.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* cmd_help.c - help, written from the tables that the parser reads. */
+#include "estimator/config/key_reference.h"
+#include "estimator/config/key_table.h"
 #include "tools/plimsoll/cli.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* cmd_plan.c - `plimsoll plan`: what fits, what each setting costs, what to write down. */
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
 #include "runtime/checkpoint/durable.h"
 #include "tools/plimsoll/cli.h"
 

@@ -3,6 +3,7 @@
 #include "tools/plimsoll/cmd_tokenize.h"
 
 #include "estimator/base/json_tree.h"
+#include "estimator/config/job_text.h"
 #include "runtime/admit/preflight.h"
 #include "runtime/data/encode.h"
 #include "runtime/data/summary.h"

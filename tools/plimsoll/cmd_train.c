@@ -1,4 +1,5 @@
 /* cmd_train.c - `plimsoll train`: read, pre-flight, train, say what happened. */
+#include "estimator/config/job_text.h"
 #include "tools/plimsoll/cli.h"
 
 #include "estimator/api/answer.h"

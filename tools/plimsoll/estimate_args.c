@@ -2,6 +2,9 @@
 #include "tools/plimsoll/estimate_args.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/validate.h"
 #include "estimator/find/find.h"
 
 #include <stdlib.h>

@@ -2,6 +2,10 @@
 #include "tools/plimsoll/generate_args.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/validate.h"
 #include "estimator/find/find.h"
 #include "runtime/checkpoint/save_set.h"
 

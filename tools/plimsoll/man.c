@@ -1,6 +1,9 @@
 /* man.c - tables -> roff. */
 #include "tools/plimsoll/man.h"
 
+#include "estimator/config/key_table.h"
+#include "estimator/config/key_reference.h"
+
 #include <string.h>
 
 /* --- text ------------------------------------------------------------------------------------ */

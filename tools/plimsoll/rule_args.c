@@ -2,6 +2,8 @@
 #include "tools/plimsoll/rule_args.h"
 
 #include "estimator/card/cards.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
 
 #include <math.h>
 #include <stdlib.h>

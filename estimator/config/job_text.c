@@ -1,17 +1,16 @@
-/* job.c - defaults, file and overrides -> struct pl_job; writing it back; derived values. */
-#include "estimator/config/job.h"
+/* job_text.c - defaults, file and overrides -> struct pl_job; writing it back. */
+#include "estimator/config/job_text.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "estimator/config/document.h"
+#include "estimator/config/key_table.h"
 #include "estimator/config/key_types.h"
 #include "estimator/config/scalar.h"
 #include "estimator/config/validate.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -393,19 +392,6 @@ void pl_job_finish(struct pl_job *job) {
     memset(job, 0, sizeof *job);
 }
 
-pl_err pl_job_error(const struct pl_job *job, enum pl_key_id key, pl_err err, struct pl_diag *d,
-                    const char *fmt, ...) {
-    char message[sizeof d->message];
-    struct pl_place place = job->place[key];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(message, sizeof message, fmt, ap);
-    va_end(ap);
-    bool by_override = job->given[key] && !place.line;
-    return pl_diag_at(d, err, by_override ? NULL : job->path, place.line, place.column, "%s",
-                      message);
-}
-
 /* ---- writing ---- */
 
 void pl_job_write_key(const struct pl_job *job, enum pl_key_id key, struct pl_text *out) {
@@ -422,74 +408,4 @@ void pl_job_write(const struct pl_job *job, struct pl_text *out) {
         pl_job_write_key(job, key, out);
         pl_text_add(out, "\n");
     }
-}
-
-/* ---- derived values ---- */
-
-bool pl_job_names_adapter(const struct pl_job *job) {
-    return job->adapter_path || job->given[PL_KEY_lora_r] || job->given[PL_KEY_lora_target_modules];
-}
-
-void pl_job_set_inference(struct pl_job *job) {
-    bool quantised = job->given[PL_KEY_quant_type] || job->given[PL_KEY_double_quant] ||
-                     job->given[PL_KEY_quantize_head] || job->given[PL_KEY_quantize_embedding];
-    job->inference = true;
-    if (job->mode == PL_UNSET_U32)
-        job->mode = quantised                   ? PL_MODE_QLORA
-                    : pl_job_names_adapter(job) ? PL_MODE_LORA
-                                                : PL_MODE_FULL;
-    else if (pl_mode_adapts(job->mode))
-        job->given[PL_KEY_lora_r] = true; /* the adapter that the job of a file trains */
-}
-
-double pl_job_lora_scale(const struct pl_job *job) {
-    double r = job->lora_r;
-    double alpha = isnan(job->lora_alpha) ? 2 * r : job->lora_alpha;
-    return alpha / (job->use_rslora ? sqrt(r) : r); /* rsLoRA: arXiv 2312.03732 */
-}
-
-double pl_job_learning_rate(const struct pl_job *job) {
-    if (!isnan(job->learning_rate)) return job->learning_rate;
-    return pl_mode_adapts(job->mode) ? 2e-4 : 2e-5;
-}
-
-uint32_t pl_job_offload(const struct pl_job *job) {
-    bool all = job->mode == PL_MODE_FULL && job->full_ft_offload;
-    if (job->inference) return PL_OFFLOAD_NONE;
-    return all ? PL_OFFLOAD_WEIGHTS : job->offload;
-}
-
-bool pl_job_updates_on_host(const struct pl_job *job) {
-    uint32_t offload = pl_job_offload(job);
-    if (job->offload_update == PL_UPDATE_AUTO) return offload >= PL_OFFLOAD_GRADIENTS;
-    return job->offload_update == PL_UPDATE_HOST && offload != PL_OFFLOAD_NONE;
-}
-
-uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
-    if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
-    if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;
-    return job->global_batch_size / batch_size + (job->global_batch_size % batch_size != 0);
-}
-
-const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split) {
-    for (uint32_t i = 0; i < list->n; i++)
-        if (list->items[i].split == split) return &list->items[i];
-    return NULL;
-}
-
-bool pl_job_evaluates(const struct pl_job *job) {
-    return job->val_set_size > 0 || job->eval_datasets.n > 0 ||
-           pl_job_find_split(&job->datasets, PL_SPLIT_EVAL);
-}
-
-char *pl_job_input_path(const struct pl_job *job, const char *path) {
-    const char *slash = job->path ? strrchr(job->path, '/') : NULL;
-    if (path[0] != '/' && slash && pl_look_for(path) == PL_NOT_THERE) {
-        char *beside = NULL;
-        if (pl_asprintf(&beside, "%.*s/%s", (int)(slash - job->path), job->path, path) < 0)
-            return NULL;
-        if (pl_look_for(beside) != PL_NOT_THERE) return beside;
-        free(beside);
-    }
-    return pl_strdup(path);
 }

@@ -1,0 +1,35 @@
+/* job_values.h - what follows from several keys of a job, and failures that point at one. */
+#ifndef PL_ESTIMATOR_CONFIG_JOB_VALUES_H
+#define PL_ESTIMATOR_CONFIG_JOB_VALUES_H
+
+#include "estimator/base/diag.h"
+#include "estimator/config/job.h"
+
+/* A failure that points at the line where `key` was set. */
+pl_err pl_job_error(const struct pl_job *job, enum pl_key_id key, pl_err err, struct pl_diag *d,
+                    const char *fmt, ...) PL_PRINTF(5, 6);
+
+/* `inference`: whether an adapter is named, which is then applied without merging it. */
+bool pl_job_names_adapter(const struct pl_job *job);
+/* `--mode inference`, which is no mode of a job: to generate with the weights, and with adapters
+ * where one is named. After all keys are set. */
+void pl_job_set_inference(struct pl_job *job);
+
+/* Values that follow from several keys. */
+double pl_job_lora_scale(const struct pl_job *job);
+double pl_job_learning_rate(const struct pl_job *job);
+/* PL_OFFLOAD_*: `offload`, or all of it where full_ft_offload asks for that; none of
+ * inference. */
+uint32_t pl_job_offload(const struct pl_job *job);
+/* offload_update decided: on the host where states and gradients are both there. */
+bool pl_job_updates_on_host(const struct pl_job *job);
+uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
+/* Whether there is something to evaluate on: held-out rows, or files of their own. */
+bool pl_job_evaluates(const struct pl_job *job);
+/* The first entry of this split, NULL when there is none. */
+const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split);
+/* Input paths are tried from the current directory, then from the YAML file's directory.
+ * Returns a malloc'd path (the first that exists, else as given), NULL when out of memory. */
+char *pl_job_input_path(const struct pl_job *job, const char *path);
+
+#endif
