@@ -2,14 +2,14 @@
  *
  * The struct is filled from the JSON answer, so that library and command cannot disagree. */
 #include "estimator/api/plimsoll.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/validate.h"
-
-#include "estimator/base/json_tree.h"
-#include "estimator/api/answer.h"
-#include "estimator/api/inquiry.h"
-#include "estimator/base/alloc.h"
+#include "estimator/inquiry/answer.h"
+#include "estimator/inquiry/inquiry.h"
 
 #include <stdio.h>
 #include <stdlib.h>

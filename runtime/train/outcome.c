@@ -1,11 +1,11 @@
 /* outcome.c - see outcome.h. */
 #include "runtime/train/outcome.h"
 
-#include "estimator/api/answer.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
+#include "estimator/inquiry/answer.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/summary.h"
 

@@ -1,9 +1,9 @@
 /* check_documents.c - the examples and tables that users copy are true: configs/, README.md, docs/.
  * Runs in the repository root. */
-#include "estimator/api/inquiry.h"
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
+#include "estimator/inquiry/inquiry.h"
 #include "estimator/model/model.h"
 #include "tests/support/scratch.h"
 

@@ -1,9 +1,9 @@
 /* cmd_estimate.c - `plimsoll estimate-vram`, `plimsoll inspect`: questions that open no device. */
 #include "tools/plimsoll/cli.h"
 
-#include "estimator/api/answer.h"
-#include "estimator/api/inquiry.h"
 #include "estimator/base/json_tree.h"
+#include "estimator/inquiry/answer.h"
+#include "estimator/inquiry/inquiry.h"
 #include "oom_recovery/checklist.h"
 #include "runtime/admit/device_choice.h"
 #include "tools/plimsoll/cmd_rule.h"

@@ -1,14 +1,14 @@
 /* cmd_plan.c - `plimsoll plan`: what fits, what each setting costs, what to write down. */
-#include "estimator/config/job_values.h"
-#include "estimator/config/key_table.h"
-#include "runtime/checkpoint/durable.h"
 #include "tools/plimsoll/cli.h"
 
 #include "estimator/advice/advice.h"
-#include "estimator/api/answer.h"
-#include "estimator/api/inquiry.h"
 #include "estimator/autobatch/autolevel.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
+#include "estimator/inquiry/answer.h"
+#include "estimator/inquiry/inquiry.h"
 #include "estimator/picture/picture.h"
+#include "runtime/checkpoint/durable.h"
 #include "runtime/data/data.h"
 #include "tools/plimsoll/estimate_args.h"
 

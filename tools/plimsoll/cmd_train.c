@@ -1,10 +1,10 @@
 /* cmd_train.c - `plimsoll train`: read, pre-flight, train, say what happened. */
-#include "estimator/config/job_text.h"
 #include "tools/plimsoll/cli.h"
 
-#include "estimator/api/answer.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "estimator/config/job_text.h"
+#include "estimator/inquiry/answer.h"
 #include "runtime/data/summary.h"
 #include "runtime/train/train.h"
 

@@ -4,8 +4,8 @@
  * In: struct pl_estimate.  Out: its JSON object, with the closed formula (`quick`) and the error a
  * run would be refused with (`refusal`) in addition to the plan.  Needs: gate, rule_of_thumb.
  * Use: json_t *o = pl_answer_json(&estimate, notes); ... json_decref(o); */
-#ifndef PL_ESTIMATOR_API_ANSWER_H
-#define PL_ESTIMATOR_API_ANSWER_H
+#ifndef PL_ESTIMATOR_INQUIRY_ANSWER_H
+#define PL_ESTIMATOR_INQUIRY_ANSWER_H
 
 #include "estimator/gate/estimate.h"
 

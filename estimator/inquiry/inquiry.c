@@ -1,5 +1,5 @@
 /* inquiry.c - what to plan for, and against which memory. */
-#include "estimator/api/inquiry.h"
+#include "estimator/inquiry/inquiry.h"
 
 #include "estimator/config/job_text.h"
 #include "estimator/find/find.h"

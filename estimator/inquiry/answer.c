@@ -1,5 +1,5 @@
 /* answer.c - what stands beside a plan in the JSON answer. */
-#include "estimator/api/answer.h"
+#include "estimator/inquiry/answer.h"
 
 #include "estimator/base/json_tree.h"
 #include "estimator/rule_of_thumb/rule.h"

@@ -15,8 +15,8 @@
  *      pl_inquiry_aim(&i, "RTX 4090", &d); pl_inquiry_read_model(&i, &d);
  *      pl_inquiry_decide(&i, &d); pl_inquiry_answer(&i, &estimate, &d);
  *      pl_estimate_finish(&estimate); pl_inquiry_finish(&i); */
-#ifndef PL_ESTIMATOR_API_INQUIRY_H
-#define PL_ESTIMATOR_API_INQUIRY_H
+#ifndef PL_ESTIMATOR_INQUIRY_INQUIRY_H
+#define PL_ESTIMATOR_INQUIRY_INQUIRY_H
 
 #include "estimator/autobatch/decide.h"
 #include "estimator/card/cards.h"
