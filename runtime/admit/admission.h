@@ -1,6 +1,6 @@
 /* admission.h - what is decided and read of a job before it may run: the types of the room.
  *
- * Needs: estimator, data, checkpoint.h, report.h.  Filled and freed by preflight.h. */
+ * Needs: estimator, data, run_state.h, report.h.  Filled and freed by preflight.h. */
 #ifndef PL_RUNTIME_ADMIT_ADMISSION_H
 #define PL_RUNTIME_ADMIT_ADMISSION_H
 

@@ -2,7 +2,7 @@
  * what an earlier run measured for the class.
  *
  * In: a judged job; seconds of finished steps.  Out: a forecast, and ratios for the next one.
- * Needs: estimator/program/cost.h, context.h. Remembered in $XDG_CACHE_HOME/plimsoll/speed.json by
+ * Needs: estimator/program/cost.h, history.h. Remembered in $XDG_CACHE_HOME/plimsoll/speed.json by
  * processor or GPU, back-end, threads, dtype and build of this program.
  *   V1  no decision is made by it: with and without the file a run is the same to the bit
  *   V2  a missing, broken or foreign file is the same as none; a broken one is noted

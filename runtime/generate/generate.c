@@ -7,6 +7,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "oom_recovery/recovery.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/explain.h"
 #include "runtime/session/inputs.h"

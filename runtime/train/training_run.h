@@ -2,6 +2,7 @@
 #ifndef PL_RUNTIME_TRAIN_TRAINING_RUN_H
 #define PL_RUNTIME_TRAIN_TRAINING_RUN_H
 
+#include "oom_recovery/recovery.h"
 #include "runtime/admit/speed.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/run_state.h"
