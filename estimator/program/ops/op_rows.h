@@ -324,8 +324,8 @@ PL_OP(CLIP_SCALE, clip_scale, UPDATE, ALONE,
 
 PL_OP(ADAMW, adamw, UPDATE, TOGETHER,
       "PyTorch's AdamW with g = clip[1]*grad; p in fp32 is master when there is one, which also "
-      "writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element), and so "
-      "do states in bf16, each by numbers of its own. "
+      "writes w; without one a bf16 w rounds stochastically by (seed, step, tensor, element), and "
+      "so do states in bf16, each by numbers of its own. "
       "All updates leave every operand untouched where clip[1] is NaN",
       PL_IN(ADAMW, W, "w", FLOAT, IN_PLACE, O, K)
       PL_IN(ADAMW, G, "g", FLOAT, NEEDED, O, K)
