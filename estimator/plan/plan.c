@@ -49,43 +49,72 @@ static void find_lifetimes(struct pl_plan *plan) {
     }
 }
 
-static pl_err place_job_tensors(struct pl_plan *plan, enum pl_tensor_place place,
-                                struct pl_diag *d) {
+/* Gives job tensors their places, in the order of the program, each memory on its own. */
+static pl_err place_job_tensors(struct pl_plan *plan, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
-    uint64_t top = 0;
-    bool device = place == PL_PLACE_DEVICE;
-    uint64_t *sums = device ? plan->job_by_category : plan->host[place].ledger;
+    uint64_t top[PL_PLACE_COUNT] = {0};
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
-        if (t->scope != PL_SCOPE_JOB || t->place != place) continue;
-        plan->places[i].offset = top;
-        sums[t->category] += t->bytes;
-        if (!pl_u64_add(top, t->bytes, &top) || !pl_u64_align(top, p->traits.align_bytes, &top))
+        if (t->scope != PL_SCOPE_JOB) continue;
+        const bool device = t->place == PL_PLACE_DEVICE;
+        uint64_t *at = &top[t->place];
+        plan->places[i].offset = *at;
+        (device ? plan->job_by_category : plan->host[t->place].ledger)[t->category] += t->bytes;
+        if (!pl_u64_add(*at, t->bytes, at) || !pl_u64_align(*at, p->traits.align_bytes, at))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the job's tensors exceed 64 bits");
     }
-    *(device ? &plan->job_bytes : &plan->host[place].job_bytes) = top;
+    plan->job_bytes = top[PL_PLACE_DEVICE];
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        plan->host[place].job_bytes = top[place];
     return PL_ERR_OK;
 }
 
-/* Interval rows of the tensors of one phase in one memory, ids beside them. */
-static pl_err collect(const struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
-                      struct pl_interval *rows, uint32_t *ids, uint32_t *n, struct pl_diag *d) {
+/* Tensors of a step that are used, by phase and memory; those of one bucket ascend. */
+enum { BUCKETS = PL_PHASE_COUNT * PL_PLACE_COUNT };
+struct buckets {
+    uint32_t start[BUCKETS + 1];
+    uint32_t *ids; /* [n_tensors] */
+    uint32_t most; /* in one bucket */
+};
+
+static int bucket_of(enum pl_phase phase, enum pl_tensor_place place) {
+    return (int)phase * PL_PLACE_COUNT + (int)place;
+}
+
+/* PL_NONE: of no bucket. */
+static uint32_t bucket_of_tensor(const struct pl_plan *plan, uint32_t id) {
+    const struct pl_tensor *t = &plan->program->tensors[id];
+    if (t->scope != PL_SCOPE_STEP || plan->places[id].first_op == NOT_USED) return PL_NONE;
+    return (uint32_t)bucket_of(t->phase, t->place);
+}
+
+static void fill_buckets(const struct pl_plan *plan, struct buckets *b) {
+    const uint32_t n = plan->program->n_tensors;
+    uint32_t next[BUCKETS], bucket;
+    for (uint32_t i = 0; i < n; i++)
+        if ((bucket = bucket_of_tensor(plan, i)) != PL_NONE) b->start[bucket + 1]++;
+    for (int k = 0; k < BUCKETS; k++) {
+        if (b->start[k + 1] > b->most) b->most = b->start[k + 1];
+        b->start[k + 1] += b->start[k];
+        next[k] = b->start[k];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if ((bucket = bucket_of_tensor(plan, i)) != PL_NONE) b->ids[next[bucket]++] = i;
+}
+
+/* Interval rows of the tensors of a bucket. */
+static pl_err collect(const struct pl_plan *plan, uint32_t first_op, const uint32_t *ids,
+                      uint32_t n, struct pl_interval *rows, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
-    uint32_t first = p->phases[phase].first_op;
     uint64_t sum = 0;
-    *n = 0;
-    for (uint32_t i = 0; i < p->n_tensors; i++) {
-        const struct pl_tensor *t = &p->tensors[i];
-        const struct pl_place_row *row = &plan->places[i];
-        if (t->scope != PL_SCOPE_STEP || t->phase != phase || t->place != place ||
-            row->first_op == NOT_USED)
-            continue;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_tensor *t = &p->tensors[ids[i]];
+        const struct pl_place_row *row = &plan->places[ids[i]];
         uint64_t bytes;
         if (!pl_u64_align(t->bytes, p->traits.align_bytes, &bytes) || !pl_u64_add(sum, bytes, &sum))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the tensors of a step exceed 64 bits");
-        rows[*n] = (struct pl_interval){
-            .bytes = bytes, .first = row->first_op - first, .last = row->last_op - first};
-        ids[(*n)++] = i;
+        rows[i] = (struct pl_interval){
+            .bytes = bytes, .first = row->first_op - first_op, .last = row->last_op - first_op};
     }
     return PL_ERR_OK;
 }
@@ -101,12 +130,13 @@ static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op, const uin
 
 /* Packs the tensors of a phase in one memory and gives them their offsets. */
 static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
-                         struct pl_interval *rows, uint32_t *ids, struct pl_phase_plan *out,
-                         struct pl_diag *d) {
+                         const struct buckets *b, struct pl_interval *rows,
+                         struct pl_phase_plan *out, struct pl_diag *d) {
     const struct pl_phase_range *range = &plan->program->phases[phase];
+    const uint32_t *start = &b->start[bucket_of(phase, place)], *ids = b->ids + start[0];
+    const uint32_t n = start[1] - start[0];
     struct pl_packing packing;
-    uint32_t n;
-    PL_TRY(collect(plan, phase, place, rows, ids, &n, d));
+    PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
     PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
     for (uint32_t i = 0; i < n; i++)
         plan->places[ids[i]].offset = rows[i].offset;
@@ -117,10 +147,10 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
     return PL_ERR_OK;
 }
 
-static pl_err place_phase(struct pl_plan *plan, enum pl_phase phase, struct pl_interval *rows,
-                          uint32_t *ids, struct pl_diag *d) {
+static pl_err place_phase(struct pl_plan *plan, enum pl_phase phase, const struct buckets *b,
+                          struct pl_interval *rows, struct pl_diag *d) {
     struct pl_phase_plan *ph = &plan->phases[phase];
-    PL_TRY(pack_phase(plan, phase, PL_PLACE_DEVICE, rows, ids, ph, d));
+    PL_TRY(pack_phase(plan, phase, PL_PLACE_DEVICE, b, rows, ph, d));
     if (ph->bytes > plan->batch_bytes) {
         plan->batch_bytes = ph->bytes;
         plan->peak_phase = phase;
@@ -128,14 +158,13 @@ static pl_err place_phase(struct pl_plan *plan, enum pl_phase phase, struct pl_i
     return PL_ERR_OK;
 }
 
-static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, struct pl_interval *rows,
-                         uint32_t *ids, struct pl_diag *d) {
+static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
+                         struct pl_interval *rows, struct pl_diag *d) {
     struct pl_host_plan *h = &plan->host[place];
     struct pl_phase_plan ph, peak = {0};
     uint64_t tensors = 0, bytes;
-    PL_TRY(place_job_tensors(plan, place, d));
     for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
-        PL_TRY(pack_phase(plan, phase, place, rows, ids, &ph, d));
+        PL_TRY(pack_phase(plan, phase, place, b, rows, &ph, d));
         if (ph.bytes > peak.bytes) peak = ph;
     }
     h->batch_bytes = peak.bytes;
@@ -169,28 +198,37 @@ static pl_err fill_ledger(struct pl_plan *plan, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+static pl_err place_step(struct pl_plan *plan, const struct buckets *b, struct pl_diag *d) {
+    struct pl_interval *rows = pl_malloc((b->most + 1) * sizeof *rows);
+    if (!rows) return pl_host_oom(d, "the plan");
+    pl_err err = PL_ERR_OK;
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
+        PL_TRY_GOTO(place_phase(plan, phase, b, rows, d), out);
+    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
+        PL_TRY_GOTO(place_host(plan, place, b, rows, d), out);
+out:
+    free(rows);
+    return err;
+}
+
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d) {
     *out = NULL;
     struct pl_plan *plan = pl_calloc(1, sizeof *plan);
-    struct pl_interval *rows = pl_malloc((p->n_tensors + 1) * sizeof *rows);
-    uint32_t *ids = pl_malloc((p->n_tensors + 1) * sizeof *ids);
+    struct buckets b = {.ids = pl_malloc((p->n_tensors + 1) * sizeof *b.ids)};
     pl_err err = PL_ERR_OK;
     if (plan) plan->places = pl_malloc((p->n_tensors + 1) * sizeof *plan->places);
-    if (!plan || !plan->places || !rows || !ids) {
+    if (!plan || !plan->places || !b.ids) {
         err = pl_host_oom(d, "the plan");
         goto out;
     }
     plan->program = p;
     find_lifetimes(plan);
-    PL_TRY_GOTO(place_job_tensors(plan, PL_PLACE_DEVICE, d), out);
-    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
-        PL_TRY_GOTO(place_phase(plan, phase, rows, ids, d), out);
-    for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
-        PL_TRY_GOTO(place_host(plan, place, rows, ids, d), out);
+    fill_buckets(plan, &b);
+    PL_TRY_GOTO(place_job_tensors(plan, d), out);
+    PL_TRY_GOTO(place_step(plan, &b, d), out);
     err = fill_ledger(plan, d);
 out:
-    free(rows);
-    free(ids);
+    free(b.ids);
     if (err != PL_ERR_OK) pl_plan_destroy(&plan);
     *out = plan;
     return err;
