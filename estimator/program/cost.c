@@ -218,7 +218,7 @@ double pl_program_micro_seconds(const struct pl_program *p, const struct pl_spee
     const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
     double sum = 0;
     for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
-        sum += pl_op_seconds(p, &p->ops[i], s, &full);
+        sum += pl_op_seconds(p, &p->ops[i], s, &full) * (1.0 + p->ops[i].left_out);
     return sum;
 }
 

@@ -199,7 +199,8 @@ struct pl_op {
     uint8_t n_in, n_out;
     const struct pl_operand *in, *out; /* in the program's operand list */
     struct pl_attr attr;
-    float flops; /* at capacity */
+    float flops;       /* at capacity */
+    uint32_t left_out; /* equal ops after it that a brief program leaves out */
 };
 
 struct pl_phase_range {
@@ -284,11 +285,17 @@ struct pl_program {
     struct pl_phase_range phases[PL_PHASE_COUNT];
     uint32_t loss, clip;  /* tensor ids; PL_NONE in inference */
     uint32_t facts;       /* PL_NONE where kernels read the facts in host memory */
+    bool brief;           /* for figures alone: where many pieces of work are equal, only the first
+                           * and the last are there; its plan has the bytes of the whole program */
+    bool shortened;       /* brief, and something was left out */
 };
 
 pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
                          const struct pl_traits *traits, struct pl_program **out,
                          struct pl_diag *d);
+pl_err pl_program_create_brief(const struct pl_model *m, const struct pl_job_shape *shape,
+                               const struct pl_traits *traits, struct pl_program **out,
+                               struct pl_diag *d);
 void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 
 /* Chunks of the loss that a program may have. */

@@ -24,7 +24,7 @@ static bool grow(struct pl_builder *b, void **array, uint32_t cap, size_t size) 
     return true;
 }
 
-static bool tensor_bytes(struct pl_tensor *t) {
+bool pl_build_tensor_bytes(struct pl_tensor *t) {
     uint64_t n = pl_dtype_bytes(t->dtype);
     return pl_u64_mul(n, t->dims[0], &n) && pl_u64_mul(n, t->dims[1], &n) &&
            pl_u64_mul(n, t->dims[2], &t->bytes);
@@ -44,7 +44,8 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
     }
     for (int i = 0; i < 3; i++)
         if (t.dims[i] == 0) t.dims[i] = 1;
-    if (!tensor_bytes(&t)) fail(b, PL_ERR_OVERFLOW, "found a tensor larger than 64 bits can count");
+    if (!pl_build_tensor_bytes(&t))
+        fail(b, PL_ERR_OVERFLOW, "found a tensor larger than 64 bits can count");
     uint32_t id = p->n_tensors++;
     p->tensors[id] = t;
     b->version[id] = 0;
@@ -138,7 +139,8 @@ void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr
                          .n_out = (uint8_t)n_out,
                          .in = list,
                          .out = list + n_in,
-                         .attr = attr};
+                         .attr = attr,
+                         .left_out = b->left_out};
     for (uint32_t i = n_in; i < n_in + n_out; i++)
         if (list[i].id != PL_NONE) list[i].version = ++b->version[list[i].id];
     const struct pl_load full = pl_load_full(p);

@@ -48,6 +48,7 @@ struct pl_builder {
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
+    uint32_t left_out; /* stamped on ops as well */
     bool host; /* ops run on the host */
     struct pl_inputs in;
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
@@ -63,7 +64,16 @@ struct pl_builder {
     uint64_t n_targets; /* capacity of target rows: N, or the sequences of inference */
 };
 
+/* --- create.c: sizes that follow from a shape --- */
+/* Capacity of a micro-batch; an error: too many tokens, or chunks of the loss. */
+pl_err pl_program_count_tokens(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d);
+uint64_t pl_program_seqs(const struct pl_job_shape *s);
+/* Of the loss, where a micro-batch has n tokens. */
+uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
+                                 uint64_t n);
+
 /* --- build.c --- */
+bool pl_build_tensor_bytes(struct pl_tensor *t); /* from its dimensions; false: above 64 bits */
 uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t);
 /* A STEP tensor of the current phase and layer: [rows of kind, cols] in the activation dtype. */
 uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,

@@ -27,13 +27,14 @@ uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, ui
     return pl_u64_max(want, pl_u64_div_up(tokens, AUTO_PL_CHUNKS_MAX));
 }
 
-static uint64_t chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m, uint64_t n) {
+uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
+                                 uint64_t n) {
     uint64_t want = s->loss_chunk_tokens;
     if (want == PL_AUTO) want = pl_program_auto_chunk(m, s->dtype, n);
     return want == 0 ? n : pl_u64_min(want, n);
 }
 
-static pl_err check_sizes(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d) {
+pl_err pl_program_count_tokens(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d) {
     if (!pl_u64_mul(s->batch_size, s->max_seq_length, tokens) || *tokens > INT32_MAX) {
         pl_diag_set(d, PL_ERR_OVERFLOW,
                     "batch_size x max_seq_length = %" PRIu64 " x %" PRIu64
@@ -55,6 +56,11 @@ static pl_err check_sizes(const struct pl_job_shape *s, uint64_t *tokens, struct
         return PL_ERR_CONFIG_RANGE;
     }
     return PL_ERR_OK;
+}
+
+/* A packed sample that trains has two tokens at least: one to read, one to predict. */
+uint64_t pl_program_seqs(const struct pl_job_shape *s) {
+    return s->batch_size * (s->packing ? pl_u64_max(s->max_seq_length / 2, 1) : 1);
 }
 
 static bool builder_init(struct pl_builder *b, uint64_t layers) {
@@ -96,7 +102,7 @@ static void build_run(struct pl_builder *b) {
 
 static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                      const struct pl_traits *traits, uint64_t tokens,
-                     void (*build)(struct pl_builder *b), struct pl_program **out,
+                     void (*build)(struct pl_builder *b), bool brief, struct pl_program **out,
                      struct pl_diag *d) {
     *out = NULL;
     struct pl_program *p = pl_calloc(1, sizeof *p);
@@ -106,9 +112,9 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     p->model = m;
     p->tokens = tokens;
     p->facts = PL_NONE;
-    /* a packed sample that trains has two tokens at least: one to read, one to predict */
-    p->seqs = shape->batch_size * (shape->packing ? pl_u64_max(shape->max_seq_length / 2, 1) : 1);
-    p->chunk_tokens = chunk_tokens(shape, m, tokens);
+    p->brief = brief;
+    p->seqs = pl_program_seqs(shape);
+    p->chunk_tokens = pl_program_chunk_tokens(shape, m, tokens);
     struct pl_builder b = {.p = p,
                            .m = m,
                            .s = &p->shape,
@@ -130,23 +136,35 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     return b.err;
 }
 
-pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
-                         const struct pl_traits *traits, struct pl_program **out,
+static pl_err create_run(const struct pl_model *m, const struct pl_job_shape *shape,
+                         const struct pl_traits *traits, bool brief, struct pl_program **out,
                          struct pl_diag *d) {
     uint64_t tokens = 0;
     *out = NULL;
-    PL_TRY(check_sizes(shape, &tokens, d));
-    return create(m, shape, traits, tokens, build_run, out, d);
+    PL_TRY(pl_program_count_tokens(shape, &tokens, d));
+    return create(m, shape, traits, tokens, build_run, brief, out, d);
+}
+
+pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
+                         const struct pl_traits *traits, struct pl_program **out,
+                         struct pl_diag *d) {
+    return create_run(m, shape, traits, false, out, d);
+}
+
+pl_err pl_program_create_brief(const struct pl_model *m, const struct pl_job_shape *shape,
+                               const struct pl_traits *traits, struct pl_program **out,
+                               struct pl_diag *d) {
+    return create_run(m, shape, traits, true, out, d);
 }
 
 pl_err pl_program_create_merge(const struct pl_model *m, const struct pl_job_shape *shape,
                                const struct pl_traits *traits, struct pl_program **out,
                                struct pl_diag *d) {
-    return create(m, shape, traits, 0, pl_build_merge, out, d);
+    return create(m, shape, traits, 0, pl_build_merge, false, out, d);
 }
 
 pl_err pl_program_create_adapter_export(const struct pl_model *m, const struct pl_job_shape *shape,
                                         const struct pl_traits *traits, struct pl_program **out,
                                         struct pl_diag *d) {
-    return create(m, shape, traits, 0, pl_build_adapter_export, out, d);
+    return create(m, shape, traits, 0, pl_build_adapter_export, false, out, d);
 }

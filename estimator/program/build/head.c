@@ -6,6 +6,7 @@
 #include "estimator/program/build/tape.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/program/build/brief.h"
 
 /* A buffer that every chunk uses again. */
 static uint32_t add_chunk(struct pl_builder *b, const char *name, uint64_t rows, uint64_t cols,
@@ -206,17 +207,19 @@ void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
     struct pl_builder *b = t->b;
     const struct pl_value *h = &t->values[s->in[0]];
-    const uint64_t chunk = b->p->chunk_tokens;
+    const uint64_t chunk = b->p->chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
     const uint32_t logits =
         add_chunk(b, "logits", chunk, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
     (void)missing;
-    for (uint64_t row = 0; row < b->n && b->err == PL_ERR_OK; row += chunk) {
-        uint64_t nrows = pl_u64_min(chunk, b->n - row);
+    for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
+        const uint64_t row = i * chunk, nrows = pl_u64_min(chunk, b->n - row);
+        b->left_out = (uint32_t)pl_brief_left_out(b->p, i, chunks, 1);
         struct pl_operand hc = pl_arg_rows(pl_build_now(b, h->val.id), row, nrows);
         struct pl_operand a = pl_build_logits(b, hc, chunk_window(b, logits, row, nrows));
         chunk_loss(b, logits, row, nrows);
         if (b->training) chunk_bwd(b, hc, logits, a, h->wants);
     }
+    b->left_out = 0;
 }
 
 void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {

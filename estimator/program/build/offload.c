@@ -11,7 +11,7 @@
  * come and go around the op that adds to them. An update runs in windows of rows, the next window
  * arriving while one is at work: an embedding needs no more device memory for it than a layer. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/brief.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/program/ops/quant_layout.h"
@@ -161,6 +161,7 @@ static void stand_at(struct mover *m, const struct pl_op *op) {
     m->b->backward = op->backward;
     m->b->recompute = op->recompute;
     m->b->host = op->host;
+    m->b->left_out = op->left_out;
 }
 
 static void emit(struct mover *m, const struct pl_op *op, struct pl_attr attr,
@@ -394,8 +395,10 @@ static struct update window_at(const struct mover *m, const struct pl_op *op, ui
 
 /* The window behind `u`, or the first one of the next op; false at the end. */
 static bool next_update(const struct mover *m, const struct update *u, struct update *out) {
-    uint64_t row0 = u->w.row0 + u->w.n;
-    bool last = u->w.n == 0 || row0 == rows_of(m, &u->op->in[0]);
+    const uint64_t n = window_rows(m, u->op), rows = rows_of(m, &u->op->in[0]);
+    const uint64_t pieces = n ? pl_u64_div_up(rows, n) : 1;
+    const uint64_t row0 = n ? pl_brief_next(m->b->p, u->w.row0 / n, pieces, 2) * n : rows;
+    const bool last = row0 >= rows;
     if (last && u->op + 1 == m->ops + m->n_ops) return false;
     *out = last ? window_at(m, u->op + 1, 0) : window_at(m, u->op, row0);
     return true;
@@ -513,6 +516,7 @@ void pl_build_offload(struct pl_builder *b) {
             move_units(&m);
     }
     b->host = false;
+    b->left_out = 0;
     free(m.ops);
     free(m.operands);
     free(m.twins);

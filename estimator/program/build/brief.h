@@ -1,0 +1,30 @@
+/* brief.h - loops over equal pieces of work, of which a brief program has the first and last alone.
+ *
+ * Chunks of the loss, and windows of an update that comes from host memory, are the same ops on
+ * buffers that a piece before has given back. The planner, which takes the smallest gap that holds
+ * a tensor, finds a chunk as it found the one before. Windows overlap, since the next one comes in
+ * while one is at work, so they alternate between two sets of buffers. Pieces in the middle, an
+ * even number of windows, change no byte of a plan. */
+#ifndef PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
+#define PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
+
+#include "estimator/program/build/build.h"
+
+/* Pieces at either end that a brief program has. */
+#define PL_BRIEF_ENDS 2
+
+/* Of n pieces, those that are left out after piece i: a multiple of `set`. */
+static inline uint64_t pl_brief_left_out(const struct pl_program *p, uint64_t i, uint64_t n,
+                                         uint64_t set) {
+    if (!p->brief || i + 1 != PL_BRIEF_ENDS || n <= 2 * PL_BRIEF_ENDS) return 0;
+    return (n - 2 * PL_BRIEF_ENDS) / set * set;
+}
+
+/* The piece after i. */
+static inline uint64_t pl_brief_next(struct pl_program *p, uint64_t i, uint64_t n, uint64_t set) {
+    const uint64_t left_out = pl_brief_left_out(p, i, n, set);
+    p->shortened |= left_out > 0;
+    return i + 1 + left_out;
+}
+
+#endif

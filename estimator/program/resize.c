@@ -1,0 +1,139 @@
+/* resize.c - see resize.h. */
+#include "estimator/program/resize.h"
+
+#include "estimator/base/checked.h"
+#include "estimator/program/build/brief.h"
+#include "estimator/program/cost.h"
+
+#include <string.h>
+
+struct sizes { /* what a batch and a chunk decide */
+    uint64_t tokens, seqs, chunk, chunks;
+};
+
+static bool sizes_of(const struct pl_job_shape *s, const struct pl_model *m, struct sizes *out) {
+    if (pl_program_count_tokens(s, &out->tokens, NULL) != PL_ERR_OK) return false;
+    out->seqs = pl_program_seqs(s);
+    out->chunk = pl_program_chunk_tokens(s, m, out->tokens);
+    out->chunks = pl_u64_div_up(out->tokens, out->chunk);
+    return true;
+}
+
+/* Copies to and from host memory are cut and placed by what they copy. */
+static bool copies(const struct pl_job_shape *s) {
+    return s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
+           s->recompute == PL_RECOMPUTE_OFFLOAD;
+}
+
+static bool same_but_for_sizes(const struct pl_job_shape *a, const struct pl_job_shape *b) {
+    struct pl_job_shape x = *a;
+    x.batch_size = b->batch_size;
+    x.loss_chunk_tokens = b->loss_chunk_tokens;
+    return memcmp(&x, b, sizeof x) == 0; /* no byte of a shape is left to chance */
+}
+
+/* Both leave chunks out, or have the same number of them. */
+static bool same_ops(const struct sizes *from, const struct sizes *to) {
+    return from->chunks == to->chunks ||
+           (from->chunks > 2 * PL_BRIEF_ENDS && to->chunks > 2 * PL_BRIEF_ENDS);
+}
+
+/* --- operands -------------------------------------------------------------------------------- */
+
+/* Rows of a chunk: those of the batch, or the same at the top of a buffer. */
+static void move_window(struct pl_operand *o, const struct sizes *from, const struct sizes *to) {
+    uint64_t chunk = o->batch_row / from->chunk;
+    if (chunk >= PL_BRIEF_ENDS) chunk += to->chunks - from->chunks; /* counted from the end */
+    const uint64_t row = chunk * to->chunk;
+    if (o->row0) o->row0 = (uint32_t)row;
+    o->batch_row = (uint32_t)row;
+    o->nrows = (uint32_t)pl_u64_min(to->chunk, to->tokens - row);
+}
+
+static void move_windows(struct pl_program *p, const struct pl_op *op, const struct sizes *from,
+                         const struct sizes *to) {
+    struct pl_operand *list = p->operands + (op->in - p->operands);
+    for (int i = 0; i < op->n_in + op->n_out; i++)
+        if (list[i].nrows && p->tensors[list[i].id].rows == PL_ROWS_TARGETS)
+            move_window(&list[i], from, to);
+}
+
+/* --- tensors --------------------------------------------------------------------------------- */
+
+static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
+                        const struct sizes *to) {
+    if (t->rows == PL_ROWS_TOKENS) return to->tokens;
+    if (t->rows == PL_ROWS_TARGETS) return t->dims[0] == from->tokens ? to->tokens : to->chunk;
+    if (t->role == PL_ROLE_OFFSETS) return to->seqs + 1;
+    return t->role == PL_ROLE_SAMPLES ? to->seqs : t->dims[0];
+}
+
+static bool resize_tensors(struct pl_program *p, const struct sizes *from, const struct sizes *to) {
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        struct pl_tensor *t = &p->tensors[i];
+        if (t->scope != PL_SCOPE_STEP) continue;
+        t->dims[0] = rows_at(t, from, to);
+        if (!pl_build_tensor_bytes(t)) return false;
+    }
+    return true;
+}
+
+static struct pl_product_matrix matrix_of(const struct pl_program *p, const struct pl_operand *o) {
+    const struct pl_tensor *t = &p->tensors[o->id];
+    return (struct pl_product_matrix){.rows = o->nrows ? o->nrows : t->dims[0],
+                                      .cols = o->cols ? o->cols : t->dims[1],
+                                      .dtype = t->dtype};
+}
+
+static int scratch_of(enum pl_op_kind kind) {
+    const struct pl_op_row *row = &pl_op_rows[kind];
+    for (int i = 0; i < row->n_in; i++)
+        if (row->in[i].use == PL_USE_SCRATCH) return i;
+    return -1;
+}
+
+static uint64_t scratch_bytes(const struct pl_program *p, const struct pl_op *op) {
+    const struct pl_product_matrix x = matrix_of(p, &op->in[0]);
+    if (pl_op_rows[op->kind].cost != PL_COST_PRODUCT)
+        return pl_op_workspace_bytes(&p->traits, op->kind, &op->attr, x.rows, x.cols);
+    const struct pl_product_matrix m[3] = {x, matrix_of(p, &op->in[1]), matrix_of(p, &op->out[0])};
+    return pl_product_workspace_bytes(&p->traits, op->kind, &op->attr, m);
+}
+
+static void resize_scratch(struct pl_program *p, const struct pl_op *op) {
+    const int at = scratch_of(op->kind);
+    if (at < 0 || op->in[at].id == PL_NONE) return;
+    struct pl_tensor *t = &p->tensors[op->in[at].id];
+    t->dims[0] = t->bytes = scratch_bytes(p, op);
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static void resize_op(struct pl_program *p, struct pl_op *op, const struct sizes *from,
+                      const struct sizes *to) {
+    const struct pl_load full = pl_load_full(p);
+    move_windows(p, op, from, to);
+    resize_scratch(p, op);
+    op->flops = (float)pl_op_flops(p, op, &full);
+    if (op->left_out) op->left_out = (uint32_t)(to->chunks - 2 * PL_BRIEF_ENDS);
+}
+
+bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
+    struct sizes from, to;
+    if (!p->brief || shape->inference || copies(shape) || !same_but_for_sizes(&p->shape, shape) ||
+        !sizes_of(&p->shape, p->model, &from) || !sizes_of(shape, p->model, &to) ||
+        !same_ops(&from, &to))
+        return false;
+    if (!resize_tensors(p, &from, &to)) return false;
+    p->shape = *shape;
+    p->tokens = to.tokens;
+    p->seqs = to.seqs;
+    p->chunk_tokens = to.chunk;
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
+        const struct pl_phase_range *r = &p->phases[phase];
+        if (phase != PL_PHASE_MICRO && phase != PL_PHASE_EVAL) continue;
+        for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
+            resize_op(p, &p->ops[i], &from, &to);
+    }
+    return true;
+}
