@@ -1,64 +1,23 @@
-/* autobatch.c - gallop and bisect over plans. */
+/* autobatch.c - the search over plans. */
 #include "estimator/autobatch/autobatch.h"
 
+#include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
 
-struct search {
-    const struct pl_question *q;
-    struct pl_planned made; /* owned; {0}: there is none, or it was taken */
-    struct pl_autobatch *out;
-    struct pl_diag *d;
-};
-
-/* The plan that out->planned promises. */
-static bool is_wanted(const struct pl_job *job, uint32_t batch, bool fits) {
-    if (job->batch_size != PL_AUTO) return batch == job->batch_size;
-    return fits || batch == 1;
+double pl_autobatch_slope(const struct pl_plan *plan, uint64_t batch) {
+    return (double)plan->ledger[PL_CATEGORY_ACTIVATIONS] / (double)batch;
 }
 
-static pl_err plan(struct search *s, uint32_t batch, struct pl_planned *out) {
-    struct pl_question at = *s->q;
-    const bool is_made = s->made.program && s->made.program->shape.batch_size == batch;
+/* made (nullable): a plan that may be it. */
+static pl_err try_batch(const struct pl_question *q, uint32_t batch, const struct pl_planned *made,
+                        struct pl_planned *held, struct pl_secant *s, struct pl_diag *d) {
+    struct pl_question at = *q;
     at.batch_size = batch;
-    return pl_question_plan(&at, is_made ? &s->made : NULL, out, s->d);
-}
-
-/* Records batch as the answer so far, or its bytes as the first that do not fit. */
-static pl_err try_batch(struct search *s, uint32_t batch, bool *fits) {
-    struct pl_autobatch *out = s->out;
-    struct pl_planned planned;
-    PL_TRY(plan(s, batch, &planned));
-    const uint64_t bytes = planned.plan->arena_bytes;
-    *fits = bytes <= pl_budget_usable(&s->q->budget);
-    if (is_wanted(s->q->job, batch, *fits)) {
-        pl_planned_finish(&out->planned);
-        out->planned = planned;
-    } else {
-        pl_planned_finish(&planned);
-    }
-    if (*fits) {
-        out->batch_size = batch;
-        out->arena_bytes = bytes;
-    } else {
-        out->next_bytes = bytes;
-    }
-    return PL_ERR_OK;
-}
-
-/* `low` fits, 0 stands for no batch; `high` does not, limit + 1 stands for more than is wanted. */
-static pl_err narrow(struct search *s, uint32_t low, uint32_t high, uint32_t limit) {
-    bool galloping = true, fits;
-    while (high - low > 1) {
-        uint32_t next = low + (high - low) / 2;
-        if (galloping && high > limit) next = limit;
-        if (galloping && 2 * low < next) next = low ? 2 * low : 1;
-        PL_TRY(try_batch(s, next, &fits));
-        if (fits)
-            low = next;
-        else
-            high = next;
-        galloping &= fits;
-    }
+    const bool is_made = made && pl_question_has_plan(&at, made, true);
+    if (!is_made) PL_TRY(pl_question_measure(&at, held, d));
+    const struct pl_plan *plan = is_made ? made->plan : held->plan;
+    const uint64_t bytes = plan->arena_bytes;
+    pl_secant_tell(s, batch, bytes, bytes <= s->usable, pl_autobatch_slope(plan, batch));
     return PL_ERR_OK;
 }
 
@@ -67,25 +26,50 @@ uint32_t pl_autobatch_limit(const struct pl_job *job) {
     return given ? job->global_batch_size : PL_BATCH_LIMIT;
 }
 
-static pl_err search(struct search *s, uint32_t limit) {
-    const uint32_t own = s->q->job->batch_size; /* PL_AUTO is above every limit */
-    bool fits;
-    limit = (uint32_t)pl_u64_min(limit, pl_question_most_samples(s->q));
-    if (own > limit) return narrow(s, 0, limit + 1, limit);
-    PL_TRY(try_batch(s, own, &fits));
-    return fits ? narrow(s, own, limit + 1, limit) : narrow(s, 0, own, limit);
+static pl_err search(const struct pl_question *q, uint32_t limit, const struct pl_planned *made,
+                     struct pl_planned *held, struct pl_autobatch *out, struct pl_diag *d) {
+    struct pl_secant s = pl_secant_between(0, limit + 1, pl_budget_usable(&q->budget));
+    const uint32_t first = (uint32_t)pl_u64_max(pl_u64_min(q->batch_size, limit), 1);
+    while (!pl_secant_done(&s))
+        PL_TRY(try_batch(q, s.tries ? pl_secant_next(&s) : first, made, held, &s, d));
+    out->batch_size = s.low.n;
+    out->arena_bytes = s.low.n ? s.low.bytes : 0;
+    out->next_bytes = s.high.n <= limit ? s.high.bytes : 0;
+    return PL_ERR_OK;
+}
+
+pl_err pl_autobatch_find(const struct pl_question *q, uint32_t limit, struct pl_planned *held,
+                         struct pl_autobatch *out, struct pl_diag *d) {
+    *out = (struct pl_autobatch){0};
+    limit = (uint32_t)pl_u64_min(limit, pl_question_most_samples(q));
+    return search(q, limit, NULL, held, out, d);
+}
+
+/* What the job needs next; 0: nothing that the search can tell. */
+static uint32_t wanted(const struct pl_job *job, uint32_t found, uint32_t limit) {
+    if (job->batch_size == PL_AUTO) return found ? found : 1;
+    return job->batch_size <= limit ? job->batch_size : 0;
 }
 
 pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl_planned *made,
                           struct pl_autobatch *out, struct pl_diag *d) {
-    struct search s = {q, made ? *made : (struct pl_planned){0}, out, d};
+    struct pl_planned given = made ? *made : (struct pl_planned){0}, held = {0};
+    struct pl_question at = *q;
     if (made) *made = (struct pl_planned){0};
     *out = (struct pl_autobatch){0};
-    pl_err err = search(&s, limit);
-    if (out->planned.plan)
-        pl_planned_finish(&s.made);
-    else
-        out->planned = s.made;
+    limit = (uint32_t)pl_u64_min(limit, pl_question_most_samples(q));
+    if (given.program && given.program->brief) { /* it can be resized in place */
+        held = given;
+        given = (struct pl_planned){0};
+    }
+    pl_err err = search(q, limit, &given, &held, out, d);
+    at.batch_size = wanted(q->job, out->batch_size, limit);
+    if (err == PL_ERR_OK && at.batch_size && !pl_question_has_plan(&at, &given, false)) {
+        pl_planned_finish(&given);
+        err = pl_question_plan(&at, &held, &given, d);
+    }
+    pl_planned_finish(&held);
+    out->planned = given;
     return err;
 }
 

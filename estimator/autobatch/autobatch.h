@@ -1,6 +1,7 @@
 /* autobatch.h - the inverse question: the largest micro-batch whose plan fits, by re-planning.
  *
- * Gallops upwards and bisects; every candidate is planned in full, nothing is extrapolated. */
+ * A line through two plans says where to look (secant.h); the answer was planned and fits, and so
+ * was the next one, which does not. */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOBATCH_H
 
@@ -22,10 +23,15 @@ struct pl_autobatch {
 uint32_t pl_autobatch_limit(const struct pl_job *job);
 
 /* limit: largest batch worth having (rows of the data, global batch); >= 1. The question's own
- * batch_size does not matter. made (nullable): a plan that may be one of the search; it is not made
+ * batch_size is tried first. made (nullable): a plan that may be one of the search; it is not made
  * again, and {0} afterwards in any case. Finish *out in every case. */
 pl_err pl_autobatch_solve(const struct pl_question *q, uint32_t limit, struct pl_planned *made,
                           struct pl_autobatch *out, struct pl_diag *d);
+/* The figures alone: out->planned stays {0}. held: as for pl_question_measure. */
+pl_err pl_autobatch_find(const struct pl_question *q, uint32_t limit, struct pl_planned *held,
+                         struct pl_autobatch *out, struct pl_diag *d);
+/* Bytes of one more sample, about. */
+double pl_autobatch_slope(const struct pl_plan *plan, uint64_t batch);
 /* Frees the plan; the figures stay. */
 void pl_autobatch_finish(struct pl_autobatch *a);
 

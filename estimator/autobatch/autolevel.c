@@ -7,6 +7,8 @@
  * programming problems, 1960). */
 #include "estimator/autobatch/autolevel.h"
 
+#include "estimator/autobatch/autobatch.h"
+#include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
@@ -30,13 +32,18 @@ struct search {
     struct pl_ladder ladder;
     uint32_t chunk; /* at hand */
     struct choice best;
-    struct pl_planned *plan; /* of the best; NULL: nobody wants it */
+    struct pl_trials *t;
     struct pl_diag *d;
 };
 
 struct end { /* of a range of rungs, with the largest batch that fits there; 0 = none */
     uint32_t rung, batch_size;
 };
+
+void pl_trials_finish(struct pl_trials *t) {
+    pl_planned_finish(&t->held);
+    *t = (struct pl_trials){0};
+}
 
 static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32_t batch_size) {
     struct pl_question trial = *s->q;
@@ -46,89 +53,81 @@ static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32
     return trial;
 }
 
-/* *out: the plan, where it fits and somebody wants it. */
-static pl_err plan(const struct search *s, struct end at, struct pl_planned *out, bool *fits,
-                   double *seconds) {
-    const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
-    PL_TRY(pl_question_plan(&trial, NULL, out, s->d));
-    *fits = out->plan->arena_bytes <= pl_budget_usable(&s->q->budget);
-    *seconds = pl_program_seconds_per_token(out->program, &s->speed);
-    if (!*fits || !s->plan) pl_planned_finish(out);
-    return PL_ERR_OK;
+static double seconds_of(const struct search *s) {
+    return pl_program_seconds_per_token(s->t->held.program, &s->speed);
 }
 
 /* The time alone, whether it fits or not: a program is cheaper than its plan. */
 static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size, double *seconds) {
     const struct pl_question trial = trial_of(s, rung, batch_size);
-    struct pl_job_shape shape;
-    struct pl_program *p;
-    PL_TRY(pl_question_shape(&trial, &shape, s->d));
-    PL_TRY(pl_program_create(trial.model, &shape, &trial.traits, &p, s->d));
-    *seconds = pl_program_seconds_per_token(p, &s->speed);
-    pl_program_destroy(&p);
+    PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
+    *seconds = seconds_of(s);
     return PL_ERR_OK;
 }
 
-/* Takes the plan. */
-static void offer(struct search *s, struct end at, double seconds, struct pl_planned *made) {
+static void offer(struct search *s, struct end at, double seconds) {
     const struct choice c = {at.rung, s->chunk, at.batch_size, seconds};
     const struct choice *b = &s->best;
     bool same = seconds >= b->seconds && seconds <= b->seconds;
     bool simpler = c.rung < b->rung || (c.rung == b->rung && c.chunk < b->chunk);
-    if (!b->batch_size || seconds < b->seconds || (same && simpler)) {
-        const struct pl_planned before = s->plan ? *s->plan : (struct pl_planned){0};
-        s->best = c;
-        if (s->plan) *s->plan = *made;
-        *made = before;
-    }
-    pl_planned_finish(made);
+    if (!b->batch_size || seconds < b->seconds || (same && simpler)) s->best = c;
+}
+
+/* What was tried last, as far as it fits. */
+static pl_err try_end(struct search *s, struct end at, struct pl_secant *range, double *seconds) {
+    const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
+    PL_TRY(pl_question_measure(&trial, &s->t->held, s->d));
+    const struct pl_plan *plan = s->t->held.plan;
+    const bool fits = plan->arena_bytes <= range->usable;
+    pl_secant_tell(range, at.batch_size, plan->arena_bytes, fits,
+                   pl_autobatch_slope(plan, at.batch_size));
+    if (fits) *seconds = seconds_of(s);
+    return PL_ERR_OK;
 }
 
 /* Raises at->batch_size, which need not fit, to the largest that does, up to `high`; only what was
  * planned is offered. */
 static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
-    uint32_t low = at->batch_size, step = 1;
     const bool own = s->q->job->batch_size != PL_AUTO; /* that one or none */
-    double seconds = 0, found = 0;
-    bool fits, galloping = true, any = false;
-    struct pl_planned made = {0}, largest = {0};
-    pl_err err = PL_ERR_OK;
-    for (high++; high - low > 1;) { /* `high` does not fit or is more than is wanted */
-        struct end next = {at->rung, low + (high - low) / 2};
-        if (galloping && step < high - low) next.batch_size = low + step;
-        if (own) next.batch_size = high - 1;
-        PL_TRY_GOTO(plan(s, next, &made, &fits, &seconds), out);
-        any |= fits;
-        if (fits) {
-            pl_planned_finish(&largest);
-            largest = made;
-            low = next.batch_size;
-            found = seconds;
-        } else {
-            high = own ? low + 1 : next.batch_size;
-        }
-        galloping &= fits;
-        step *= 2;
+    double seconds = 0;
+    if (at->batch_size >= high) return PL_ERR_OK;
+    struct pl_secant range = pl_secant_between(own ? high - 1 : at->batch_size, high + 1,
+                                               pl_budget_usable(&s->q->budget));
+    while (!pl_secant_done(&range)) {
+        const struct end next = {at->rung, pl_secant_next(&range)};
+        PL_TRY(try_end(s, next, &range, &seconds));
     }
-    at->batch_size = low;
-    if (any) offer(s, *at, found, &largest);
-out:
-    pl_planned_finish(&largest);
-    return err;
+    if (!range.low.bytes) return PL_ERR_OK;
+    at->batch_size = range.low.n;
+    offer(s, *at, seconds);
+    return PL_ERR_OK;
+}
+
+/* Nothing from a rung on can be faster than what was found, whatever batch up to this one it has.
+ */
+static pl_err is_too_slow(const struct search *s, uint32_t rung, uint32_t most, bool *out) {
+    double least = 0;
+    *out = false;
+    if (!most || !s->best.batch_size) return PL_ERR_OK;
+    PL_TRY(time_of(s, rung, most, &least));
+    *out = least > s->best.seconds;
+    return PL_ERR_OK;
 }
 
 /* Of an end that takes at least `sure` samples, as a lower rung with the same chunk does. What it
  * was left with by a larger chunk has not been offered with this one. */
 static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
     const uint32_t from = at->batch_size > sure ? at->batch_size : sure;
-    struct pl_planned made = {0};
-    double seconds;
-    bool fits;
+    struct pl_secant one = pl_secant_between(0, from + 1, pl_budget_usable(&s->q->budget));
+    double seconds = 0;
+    bool slow;
     at->batch_size = from;
     PL_TRY(raise_batch(s, at, s->limit));
     if (at->batch_size > from || from == sure) return PL_ERR_OK;
-    PL_TRY(plan(s, *at, &made, &fits, &seconds));
-    if (fits) offer(s, *at, seconds, &made);
+    PL_TRY(is_too_slow(s, at->rung, from, &slow));
+    if (slow) return PL_ERR_OK;
+    PL_TRY(try_end(s, *at, &one, &seconds));
+    if (one.low.bytes) offer(s, *at, seconds);
     return PL_ERR_OK;
 }
 
@@ -145,17 +144,6 @@ static struct ends ends_of(const struct pl_ladder *l) {
         e.before[i].rung = i * l->layers - 1;
     }
     return e;
-}
-
-/* Nothing from a rung on can be faster than what was found, whatever batch up to this one it has.
- */
-static pl_err is_too_slow(const struct search *s, uint32_t rung, uint32_t most, bool *out) {
-    double least = 0;
-    *out = false;
-    if (!most || !s->best.batch_size) return PL_ERR_OK;
-    PL_TRY(time_of(s, rung, most, &least));
-    *out = least > s->best.seconds;
-    return PL_ERR_OK;
 }
 
 /* The rungs between two ends. */
@@ -222,8 +210,13 @@ static pl_err drop_useless(struct search *s, uint32_t rule, uint32_t *list, uint
     return PL_ERR_OK;
 }
 
-pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
-                           struct pl_diag *d) {
+static uint32_t rule_of(const struct pl_question *q) {
+    const enum pl_dtype dtype = q->job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    return (uint32_t)pl_program_auto_chunk(q->model, dtype, CHUNK_MAX);
+}
+
+static pl_err list_chunks(const struct pl_question *q, struct pl_trials *t,
+                          uint32_t out[PL_MAX_CHUNKS], uint32_t *n, struct pl_diag *d) {
     struct pl_variant open; /* what is recomputed costs every chunk the same */
     *n = 1;
     out[0] = pl_question_chunk(q);
@@ -233,14 +226,53 @@ pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUN
     struct search s = {.q = &open.q,
                        .speed = pl_speed_nominal(&q->traits),
                        .ladder = {.levels = {PL_RECOMPUTE_NONE}, .n_levels = 1},
+                       .t = t,
                        .d = d};
-    const enum pl_dtype dtype = q->job->dtype == PL_JOB_DTYPE_FP32 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
-    const uint32_t rule = (uint32_t)pl_program_auto_chunk(q->model, dtype, CHUNK_MAX);
     *n = 0;
     for (uint32_t c = CHUNK_MIN; c <= CHUNK_MAX; c *= 2)
         out[(*n)++] = c;
-    *n = insert_rule(out, *n, rule);
-    return drop_useless(&s, rule, out, n);
+    *n = insert_rule(out, *n, rule_of(q));
+    return drop_useless(&s, rule_of(q), out, n);
+}
+
+pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
+                           struct pl_diag *d) {
+    struct pl_trials t = {0};
+    pl_err err = list_chunks(q, &t, out, n, d);
+    pl_trials_finish(&t);
+    return err;
+}
+
+/* --- what trials know already ----------------------------------------------------------------- */
+
+/* The question as far as rungs and chunks follow from it. */
+static pl_err key_of(const struct pl_question *q, struct pl_trials_key *out, struct pl_diag *d) {
+    struct pl_question plain = *q;
+    plain.batch_size = pl_ladder_batch(q->job);
+    plain.recompute = PL_RECOMPUTE_AUTO;
+    plain.loss_chunk_tokens = PL_AUTO;
+    memset(out, 0, sizeof *out);
+    out->model = q->model;
+    out->backend = q->traits.backend;
+    out->sm = q->traits.sm;
+    out->threads = q->traits.threads;
+    out->level = pl_question_level(q);
+    return pl_question_shape(&plain, &out->shape, d);
+}
+
+/* Rungs and chunks of the question, which no budget and no batch size changes. */
+static pl_err learn(struct search *s, struct pl_diag *d) {
+    struct pl_trials *t = s->t;
+    struct pl_trials_key key;
+    PL_TRY(key_of(s->q, &key, d));
+    if (!t->n_chunks || memcmp(&key, &t->key, sizeof key) != 0) {
+        t->n_chunks = 0;
+        PL_TRY(pl_ladder_init(&t->ladder, s->q, &t->held, d));
+        PL_TRY(list_chunks(s->q, t, t->chunks, &t->n_chunks, d));
+        t->key = key;
+    }
+    s->ladder = t->ladder;
+    return PL_ERR_OK;
 }
 
 /* --- the decision ---------------------------------------------------------------------------- */
@@ -267,19 +299,45 @@ static void settle(const struct search *s, struct pl_question *q, bool level, bo
     if (chunk && level) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
 }
 
-static pl_err search_all(struct search *s, struct pl_diag *d) {
-    uint32_t chunks[PL_MAX_CHUNKS], n;
-    PL_TRY(pl_autolevel_chunks(s->q, chunks, &n, d));
-    PL_TRY(pl_ladder_init(&s->ladder, s->q, d));
-    struct ends e = ends_of(&s->ladder);
-    s->best = (struct choice){.rung = pl_ladder_rungs(&s->ladder) - 1, .chunk = chunks[0]};
-    for (uint32_t i = n; i-- > 0;)
-        PL_TRY(search_chunk(s, chunks[i], &e));
+/* What no level and no chunk changes is too much already. */
+static bool is_hopeless(const struct search *s) {
+    const struct pl_program *p = s->t->held.program;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->scope != PL_SCOPE_JOB || t->place != PL_PLACE_DEVICE) continue;
+        if (!pl_u64_add(bytes, t->bytes, &bytes)) return true;
+    }
+    return bytes > pl_budget_usable(&s->q->budget);
+}
+
+/* With one level there is nothing to look for where nothing can fit. */
+static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
+    struct pl_question smallest = *s->q;
+    *out = false;
+    if (pl_question_level(s->q) == PL_RECOMPUTE_AUTO) return PL_ERR_OK;
+    smallest.loss_chunk_tokens = (uint32_t)pl_u64_min(CHUNK_MIN, rule_of(s->q));
+    smallest.batch_size = s->q->job->batch_size == PL_AUTO ? 1 : s->q->job->batch_size;
+    PL_TRY(pl_question_sketch(&smallest, &s->t->held, d));
+    *out = is_hopeless(s);
+    s->best.chunk = smallest.loss_chunk_tokens;
     return PL_ERR_OK;
 }
 
-pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_planned *best,
-                           struct pl_text *notes, struct pl_diag *d) {
+static pl_err search_all(struct search *s, struct pl_diag *d) {
+    bool hopeless;
+    PL_TRY(give_up(s, &hopeless, d));
+    if (hopeless) return PL_ERR_OK;
+    PL_TRY(learn(s, d));
+    struct ends e = ends_of(&s->ladder);
+    s->best = (struct choice){.rung = pl_ladder_rungs(&s->ladder) - 1, .chunk = s->t->chunks[0]};
+    for (uint32_t i = s->t->n_chunks; i-- > 0;)
+        PL_TRY(search_chunk(s, s->t->chunks[i], &e));
+    return PL_ERR_OK;
+}
+
+static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                     struct pl_text *notes, struct pl_diag *d) {
     const struct pl_job *job = q->job;
     const bool level = pl_question_level(q) == PL_RECOMPUTE_AUTO;
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
@@ -295,10 +353,19 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_plan
     struct search s = {.q = &open,
                        .limit = job->batch_size != PL_AUTO ? job->batch_size : limit,
                        .speed = pl_speed_nominal(&q->traits),
-                       .plan = best,
+                       .t = t,
                        .d = d};
     s.limit = (uint32_t)pl_u64_min(s.limit, pl_question_most_samples(q));
     PL_TRY(search_all(&s, d));
     settle(&s, q, level, chunk, notes);
+    if (job->batch_size == PL_AUTO) q->batch_size = s.best.batch_size ? s.best.batch_size : 1;
     return PL_ERR_OK;
+}
+
+pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
+                           struct pl_text *notes, struct pl_diag *d) {
+    struct pl_trials own = {0};
+    pl_err err = decide(q, limit, trials ? trials : &own, notes, d);
+    pl_trials_finish(&own);
+    return err;
 }

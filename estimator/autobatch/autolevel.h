@@ -13,7 +13,7 @@
  *   A3  what is chosen fits, unless nothing does
  *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset
- * Use: pl_autolevel_decide(&q, limit, &planned, &notes, &d); */
+ * Use: pl_autolevel_decide(&q, limit, &trials, &notes, &d); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 
@@ -26,12 +26,27 @@
  * products are faster by a thousandth of a token's time. The one that the question has, if any. */
 pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
                            struct pl_diag *d);
+/* What one decision leaves to the next: a plan to resize, and rungs and chunks of the latest
+ * question, which hold for any batch size and budget. {0} knows nothing. */
+struct pl_trials_key {
+    struct pl_job_shape shape;
+    const struct pl_model *model;
+    enum pl_backend backend;
+    uint32_t sm, threads, level;
+};
+struct pl_trials {
+    struct pl_planned held; /* as for pl_question_measure */
+    struct pl_trials_key key;
+    struct pl_ladder ladder;
+    uint32_t chunks[PL_MAX_CHUNKS], n_chunks;
+};
+void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
+
 /* Does nothing where neither is open. limit: as for pl_autobatch_solve, at most what a step
  * can use. Without a budget the level is `full` and the chunk stays `auto`; where nothing fits both
- * are the smallest. notes (nullable) gets a line for each that was chosen. *best (nullable, {0}
- * before) gets the plan of the choice, at the micro-batch that was found with it; it stays {0}
- * where nothing was searched for, and where nothing fits. Finish it in every case. */
-pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_planned *best,
+ * are the smallest. An open batch size becomes the one that was found with them, or 1. notes
+ * (nullable) gets a line for each that was chosen; trials is nullable. */
+pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
 
 #endif

@@ -8,11 +8,12 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
                  struct pl_text *notes, struct pl_diag *d) {
     const uint32_t useful = (uint32_t)pl_u64_min(limit, pl_autobatch_limit(q->job));
     *search = (struct pl_autobatch){0};
-    PL_TRY(pl_autolevel_decide(q, useful, &search->planned, notes, d));
-    if (q->budget.known) {
-        struct pl_planned best = search->planned;
-        PL_TRY(pl_autobatch_solve(q, limit, &best, search, d));
-    }
+    struct pl_trials trials = {0};
+    pl_err err = pl_autolevel_decide(q, useful, &trials, notes, d);
+    if (err == PL_ERR_OK && q->budget.known)
+        err = pl_autobatch_solve(q, limit, &trials.held, search, d);
+    pl_trials_finish(&trials);
+    PL_TRY(err);
     q->recommended = search->batch_size;
     q->batch_size = q->job->batch_size;
     if (q->batch_size == PL_AUTO)

@@ -13,17 +13,15 @@ uint32_t pl_ladder_batch(const struct pl_job *job) {
     return (uint32_t)pl_u64_div_up(PL_LADDER_TOKENS, job->max_seq_length);
 }
 
-static pl_err measure(const struct pl_question *q, uint32_t level, struct corner *out,
-                      struct pl_diag *d) {
+static pl_err measure(const struct pl_question *q, uint32_t level, struct pl_planned *held,
+                      struct corner *out, struct pl_diag *d) {
     const struct pl_speed speed = pl_speed_nominal(&q->traits);
     struct pl_question trial = *q;
-    struct pl_planned planned;
     trial.recompute = level;
     trial.batch_size = pl_ladder_batch(q->job);
-    PL_TRY(pl_question_plan(&trial, NULL, &planned, d));
-    *out = (struct corner){planned.plan->phases[PL_PHASE_MICRO].bytes,
-                           pl_program_micro_seconds(planned.program, &speed)};
-    pl_planned_finish(&planned);
+    PL_TRY(pl_question_measure(&trial, held, d));
+    *out = (struct corner){held->plan->phases[PL_PHASE_MICRO].bytes,
+                           pl_program_micro_seconds(held->program, &speed)};
     return PL_ERR_OK;
 }
 
@@ -46,7 +44,8 @@ static uint32_t next_corner(const struct corner *all, uint32_t from) {
     return best;
 }
 
-pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_diag *d) {
+pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_planned *held,
+                      struct pl_diag *d) {
     struct corner all[PL_RECOMPUTE_OFFLOAD];
     const uint32_t layers = (uint32_t)q->model->layers;
     const uint32_t frozen = (uint32_t)pl_u64_min(q->job->freeze_layers, layers);
@@ -57,7 +56,7 @@ pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct p
     if (l->levels[0] != PL_RECOMPUTE_AUTO) return PL_ERR_OK;
     uint32_t at = PL_RECOMPUTE_NONE;
     for (uint32_t i = 0; i < PL_RECOMPUTE_OFFLOAD; i++) {
-        PL_TRY(measure(q, i, &all[i], d));
+        PL_TRY(measure(q, i, held, &all[i], d));
         if (all[i].seconds < all[at].seconds) at = i;
     }
     for (l->n_levels = 0; at != PL_RECOMPUTE_OFFLOAD; at = next_corner(all, at))

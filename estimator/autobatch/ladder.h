@@ -27,8 +27,9 @@ struct pl_ladder {
 
 /* The batch that those tokens make up. */
 uint32_t pl_ladder_batch(const struct pl_job *job);
-/* The ladder of one rung where the level is not open. */
-pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_diag *d);
+/* The ladder of one rung where the level is not open. held: as for pl_question_measure. */
+pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_planned *held,
+                      struct pl_diag *d);
 uint32_t pl_ladder_rungs(const struct pl_ladder *l);                /* at least 1 */
 uint32_t pl_ladder_value(const struct pl_ladder *l, uint32_t rung); /* PL_RECOMPUTE_* */
 

@@ -1,6 +1,8 @@
 /* question.c - from a question to its plan. */
 #include "estimator/plan/question.h"
 
+#include "estimator/program/resize.h"
+
 #include <string.h>
 
 void pl_question_open(struct pl_question *q, const struct pl_job *job, const struct pl_model *m) {
@@ -71,6 +73,46 @@ static bool answers(const struct pl_planned *made, const struct pl_job_shape *sh
            same_traits(&p->traits, &q->traits);
 }
 
+bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *made, bool brief) {
+    struct pl_job_shape shape;
+    return made->plan && pl_question_shape(q, &shape, NULL) == PL_ERR_OK &&
+           answers(made, &shape, q) && (brief || !made->program->shortened);
+}
+
+/* Gives what is held another size, where that is all that differs. */
+static bool becomes(struct pl_planned *held, const struct pl_job_shape *shape,
+                    const struct pl_question *q) {
+    struct pl_program *p = held->program;
+    return p && p->model == q->model && same_traits(&p->traits, &q->traits) &&
+           pl_program_resize(p, shape);
+}
+
+static pl_err sketch(const struct pl_question *q, const struct pl_job_shape *shape,
+                     struct pl_planned *held, struct pl_diag *d) {
+    pl_plan_destroy(&held->plan);
+    if (becomes(held, shape, q)) return PL_ERR_OK;
+    pl_planned_finish(held);
+    return pl_program_create_brief(q->model, shape, &q->traits, &held->program, d);
+}
+
+pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d) {
+    struct pl_job_shape shape;
+    pl_err err = pl_question_shape(q, &shape, d);
+    if (err == PL_ERR_OK && answers(held, &shape, q)) return PL_ERR_OK;
+    if (err == PL_ERR_OK) err = sketch(q, &shape, held, d);
+    if (err != PL_ERR_OK) pl_planned_finish(held);
+    return err;
+}
+
+pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held,
+                           struct pl_diag *d) {
+    PL_TRY(pl_question_sketch(q, held, d));
+    if (held->plan) return PL_ERR_OK;
+    pl_err err = pl_plan_create(held->program, &held->plan, d);
+    if (err != PL_ERR_OK) pl_planned_finish(held);
+    return err;
+}
+
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
                         struct pl_planned *out, struct pl_diag *d) {
     struct pl_job_shape shape;
@@ -78,9 +120,16 @@ pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
     if (made) *made = (struct pl_planned){0};
     *out = (struct pl_planned){0};
     pl_err err = pl_question_shape(q, &shape, d);
-    if (err == PL_ERR_OK && answers(&ready, &shape, q)) {
+    const bool whole = ready.program && !ready.program->shortened;
+    if (err == PL_ERR_OK && whole && !answers(&ready, &shape, q)) {
+        pl_plan_destroy(&ready.plan);
+        if (!becomes(&ready, &shape, q)) pl_planned_finish(&ready);
+    }
+    if (err == PL_ERR_OK && whole && ready.program) {
         *out = ready;
-        return PL_ERR_OK;
+        if (!out->plan) err = pl_plan_create(out->program, &out->plan, d);
+        if (err != PL_ERR_OK) pl_planned_finish(out);
+        return err;
     }
     pl_planned_finish(&ready);
     return err == PL_ERR_OK ? pl_planned_init_shape(out, &shape, q->model, &q->traits, d) : err;

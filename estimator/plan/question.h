@@ -50,10 +50,18 @@ uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many to
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d);
-/* The plan. made (nullable): one that may be it, such as a search leaves behind; it is taken where
- * it is, and {0} afterwards in any case. */
+/* The plan. made (nullable): one that may be it, such as a search leaves behind, or become it by
+ * another size; it is taken where it is, and {0} afterwards in any case. */
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
                         struct pl_planned *out, struct pl_diag *d);
+/* Whether a plan, or {0}, is that of the question: a brief one too, or only one of a whole program.
+ */
+bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *made, bool brief);
+/* Makes *held a brief plan (program.h), for figures alone. It is {0} or what an earlier call left,
+ * of whatever question: the more alike the two are, the less it takes. {0} after an error. */
+pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d);
+/* The program alone: held->plan is NULL, or of no meaning. */
+pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d);
 
 /* A question with a job of its own to change. The copy is shallow: strings and lists stay the
  * user's, so only keys without memory of their own are set on it, and it is never finished. Not to

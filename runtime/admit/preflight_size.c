@@ -141,7 +141,7 @@ static pl_err recommend(struct pl_preflight *pf, uint32_t limit, struct pl_diag 
 /* Nothing of the data changes this plan: it is the one that runs. */
 static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
     const uint32_t limit = pl_autobatch_limit(pf->job);
-    PL_TRY(pl_autolevel_decide(&pf->q, limit, &pf->search.planned, &pf->notes, d));
+    PL_TRY(pl_autolevel_decide(&pf->q, limit, NULL, &pf->notes, d));
     pl_question_settle(&pf->q, pf->job);
     pl_err err = pl_preflight_plan(pf, d);
     if (pf->too_large) (void)recommend(pf, limit, NULL);

@@ -85,7 +85,10 @@ static void list_all_mixes(void) {
 
 static void list_rungs(void) {
     struct pl_ladder l;
-    ck_assert_int_eq(pl_ladder_init(&l, PL_ASK(&job, &model, &traits, NULL, 0), NULL), PL_ERR_OK);
+    struct pl_planned held = {0};
+    ck_assert_int_eq(pl_ladder_init(&l, PL_ASK(&job, &model, &traits, NULL, 0), &held, NULL),
+                     PL_ERR_OK);
+    pl_planned_finish(&held);
     for (uint32_t r = 0; r < pl_ladder_rungs(&l); r++)
         add_mix(pl_ladder_value(&l, r));
 }
