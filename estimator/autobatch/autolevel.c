@@ -22,6 +22,7 @@
 
 struct choice {
     uint32_t rung, chunk, batch_size; /* batch_size 0: nothing fits yet */
+    uint64_t bytes, next_bytes;       /* at batch_size and one more; 0: not planned */
     double seconds;                   /* of a token */
 };
 
@@ -65,8 +66,10 @@ static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size
     return PL_ERR_OK;
 }
 
-static void offer(struct search *s, struct end at, double seconds) {
-    const struct choice c = {at.rung, s->chunk, at.batch_size, seconds};
+static void offer(struct search *s, struct end at, const struct pl_secant *range, double seconds) {
+    const bool next = range->high.n == at.batch_size + 1;
+    const struct choice c = {
+        at.rung, s->chunk, at.batch_size, range->low.bytes, next ? range->high.bytes : 0, seconds};
     const struct choice *b = &s->best;
     bool same = seconds >= b->seconds && seconds <= b->seconds;
     bool simpler = c.rung < b->rung || (c.rung == b->rung && c.chunk < b->chunk);
@@ -99,7 +102,7 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     }
     if (!range.low.bytes) return PL_ERR_OK;
     at->batch_size = range.low.n;
-    offer(s, *at, seconds);
+    offer(s, *at, &range, seconds);
     return PL_ERR_OK;
 }
 
@@ -127,7 +130,7 @@ static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
     PL_TRY(is_too_slow(s, at->rung, from, &slow));
     if (slow) return PL_ERR_OK;
     PL_TRY(try_end(s, *at, &one, &seconds));
-    if (one.low.bytes) offer(s, *at, seconds);
+    if (one.low.bytes) offer(s, *at, &one, seconds);
     return PL_ERR_OK;
 }
 
@@ -192,18 +195,44 @@ static uint32_t insert_rule(uint32_t *list, uint32_t n, uint32_t rule) {
     return n + 1;
 }
 
-/* Of the chunks above the rule's those that gain. */
-static pl_err drop_useless(struct search *s, uint32_t rule, uint32_t *list, uint32_t *n) {
-    const uint32_t batch = pl_ladder_batch(s->q->job);
-    double last = 0, seconds;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < *n; i++) {
-        if (list[i] >= rule) {
-            s->chunk = list[i];
-            PL_TRY(time_of(s, 0, batch, &seconds));
-            if (list[i] > rule && seconds > last * (1 - CHUNK_MIN_GAIN)) continue;
-            last = seconds;
-        }
+/* Layers that the head is to be built with: as many as leave it a gradient to make or none. */
+static uint64_t layers_below_head(const struct pl_model *m, const struct pl_job_shape *shape) {
+    uint64_t n = pl_u64_min(shape->freeze_layers, m->layers);
+    while (pl_mode_adapts(shape->mode) && n < m->layers && !pl_shape_adapted_rows(shape, n))
+        n++;
+    return n < m->layers ? n + 1 : m->layers;
+}
+
+/* Of a token with each chunk, less what all of them have in common but for a constant: of a model
+ * that is cut off as low as the head allows. */
+static pl_err head_seconds(struct search *s, uint32_t n, const uint32_t *list, double *out) {
+    const struct pl_question trial = trial_of(s, 0, pl_ladder_batch(s->q->job));
+    struct pl_model low = *s->q->model;
+    struct pl_job_shape shape;
+    PL_TRY(pl_question_shape(&trial, &shape, s->d));
+    low.layers = layers_below_head(s->q->model, &shape);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_program *p;
+        shape.loss_chunk_tokens = list[i];
+        PL_TRY(pl_program_create_brief(&low, &shape, &s->q->traits, &p, s->d));
+        out[i] = pl_program_seconds_per_token(p, &s->speed);
+        pl_program_destroy(&p);
+    }
+    return PL_ERR_OK;
+}
+
+/* Of the chunks above the rule's, which list[at] is, those that gain. */
+static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32_t *n) {
+    double head[PL_MAX_CHUNKS], rule, last;
+    uint32_t kept = at + 1;
+    s->chunk = list[at];
+    PL_TRY(time_of(s, 0, pl_ladder_batch(s->q->job), &rule));
+    PL_TRY(head_seconds(s, *n - at, list + at, head));
+    last = rule;
+    for (uint32_t i = at + 1; i < *n; i++) {
+        const double seconds = rule + head[i - at] - head[0];
+        if (seconds > last * (1 - CHUNK_MIN_GAIN)) continue;
+        last = seconds;
         list[kept++] = list[i];
     }
     *n = kept;
@@ -232,7 +261,10 @@ static pl_err list_chunks(const struct pl_question *q, struct pl_trials *t,
     for (uint32_t c = CHUNK_MIN; c <= CHUNK_MAX; c *= 2)
         out[(*n)++] = c;
     *n = insert_rule(out, *n, rule_of(q));
-    return drop_useless(&s, rule_of(q), out, n);
+    uint32_t at = 0;
+    while (out[at] != rule_of(q))
+        at++;
+    return drop_useless(&s, at, out, n);
 }
 
 pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
@@ -339,6 +371,7 @@ static pl_err search_all(struct search *s, struct pl_diag *d) {
 static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                      struct pl_text *notes, struct pl_diag *d) {
     const struct pl_job *job = q->job;
+    t->found = (struct pl_found){0};
     const bool level = pl_question_level(q) == PL_RECOMPUTE_AUTO;
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
     if (!level && !chunk) return PL_ERR_OK;
@@ -358,7 +391,9 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
     s.limit = (uint32_t)pl_u64_min(s.limit, pl_question_most_samples(q));
     PL_TRY(search_all(&s, d));
     settle(&s, q, level, chunk, notes);
-    if (job->batch_size == PL_AUTO) q->batch_size = s.best.batch_size ? s.best.batch_size : 1;
+    if (job->batch_size != PL_AUTO) return PL_ERR_OK;
+    q->batch_size = s.best.batch_size ? s.best.batch_size : 1;
+    t->found = (struct pl_found){s.best.batch_size, s.best.bytes, s.best.next_bytes};
     return PL_ERR_OK;
 }
 

@@ -34,8 +34,14 @@ struct pl_trials_key {
     enum pl_backend backend;
     uint32_t sm, threads, level;
 };
+struct pl_found {        /* with an open batch size */
+    uint32_t batch_size; /* 0: none */
+    uint64_t bytes;      /* at batch_size */
+    uint64_t next_bytes; /* of one more, which does not fit; 0: it was not planned */
+};
 struct pl_trials {
     struct pl_planned held; /* as for pl_question_measure */
+    struct pl_found found;  /* by the latest decision */
     struct pl_trials_key key;
     struct pl_ladder ladder;
     uint32_t chunks[PL_MAX_CHUNKS], n_chunks;

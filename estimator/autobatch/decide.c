@@ -10,8 +10,13 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     *search = (struct pl_autobatch){0};
     struct pl_trials trials = {0};
     pl_err err = pl_autolevel_decide(q, useful, &trials, notes, d);
-    if (err == PL_ERR_OK && q->budget.known)
+    const struct pl_found *found = &trials.found;
+    if (err == PL_ERR_OK && found->next_bytes) {
+        *search = (struct pl_autobatch){found->batch_size, found->bytes, found->next_bytes, {0}};
+        err = pl_question_plan(q, &trials.held, &search->planned, d);
+    } else if (err == PL_ERR_OK && q->budget.known) {
         err = pl_autobatch_solve(q, limit, &trials.held, search, d);
+    }
     pl_trials_finish(&trials);
     PL_TRY(err);
     q->recommended = search->batch_size;

@@ -128,13 +128,17 @@ static bool is_pattern(const struct pl_target_names *names) {
 }
 
 /* Most names are of a module whatever its layer, which needs no path. */
+static bool needs_path(const struct pl_target_names *names, uint32_t item) {
+    return is_pattern(names) || strchr(names->items[item], '.');
+}
+
 static pl_err name_matches(struct finder *f, enum pl_target_field field,
                            const struct pl_target_names *names, uint32_t item, uint32_t row,
                            uint64_t layer, enum fit *out) {
     const char *name = names->items[item], *module = f->rows[row].module;
     char path[128];
     bool yes = false;
-    if (!is_pattern(names) && !strchr(name, '.')) {
+    if (!needs_path(names, item)) {
         bool all = f->rows[row].per_layer && strcmp(name, "all-linear") == 0;
         yes = module && (all || strcmp(name, module) == 0);
         *out = !yes ? FIT_NONE : is_whole_path(&f->rows[row], name) ? FIT_WHOLE : FIT_END;
@@ -179,12 +183,13 @@ static bool is_in_layers(const struct finder *f, enum pl_target_field field, enu
 static pl_err mark_name(struct finder *f, enum pl_target_field field,
                         const struct pl_target_names *names, uint32_t item, uint32_t *marks,
                         bool *found) {
+    const bool by_path = needs_path(names, item);
     *found = false;
     for (uint32_t r = 0; r < f->n_rows; r++) {
+        enum fit fit = FIT_NONE;
         if (is_bias(&f->rows[r])) continue;
         for (uint64_t l = 0; l < layers_of(f, r); l++) {
-            enum fit fit;
-            PL_TRY(name_matches(f, field, names, item, r, l, &fit));
+            if (l == 0 || by_path) PL_TRY(name_matches(f, field, names, item, r, l, &fit));
             if (fit == FIT_NONE) continue;
             if (field == PL_TARGET_MODULES) PL_TRY(check_adaptable(f, r, l));
             *found = true;
