@@ -1,7 +1,6 @@
 /* decide.c - see decide.h. */
 #include "estimator/autobatch/decide.h"
 
-#include "estimator/autobatch/autolevel.h"
 #include "estimator/base/checked.h"
 
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
@@ -24,4 +23,16 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     if (q->batch_size == PL_AUTO)
         q->batch_size = (uint32_t)pl_u64_min(q->recommended ? q->recommended : 1, useful);
     return PL_ERR_OK;
+}
+
+pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d) {
+    struct pl_variant v;
+    pl_variant_of(&v, q);
+    v.job.batch_size = q->batch_size;
+    v.q.recompute = PL_RECOMPUTE_AUTO;
+    v.q.loss_chunk_tokens = PL_AUTO;
+    PL_TRY(pl_autolevel_decide(&v.q, q->batch_size, trials, NULL, d));
+    q->recompute = v.q.recompute;
+    q->loss_chunk_tokens = v.q.loss_chunk_tokens;
+    return pl_question_measure(q, &trials->held, d);
 }

@@ -7,6 +7,7 @@
 #define PL_ESTIMATOR_AUTOBATCH_DECIDE_H
 
 #include "estimator/autobatch/autobatch.h"
+#include "estimator/autobatch/autolevel.h"
 
 /* Decides all that is open: pl_autolevel_decide(), then the batch, which is the job's own or the
  * largest that fits and that a step can use; 1 where none fits or no budget is known. limit as for
@@ -14,5 +15,10 @@
  * (nullable) gets a line for each choice of level and chunk. Finish *search in every case. */
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
                  struct pl_text *notes, struct pl_diag *d);
+
+/* Decides again, for the question's own batch size, the level and the chunk that its job leaves
+ * open: as for the same job with that batch size written down. trials->held gets the plan, for
+ * figures alone. */
+pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
 
 #endif

@@ -1,12 +1,14 @@
 /* gate.h - may this job start? Decided on the plan, before a device is opened.
  *
  * In: a question and its plan.  Out: a verdict, and remedies priced by planning each of them.
- * Needs: plan. No I/O.
+ * Needs: plan, autobatch. No I/O.
  *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
  *       reserved; `tight` that it does not, and yet arena + context - doubt <= total
  *   G2  a full fine-tune that trains more than full_ft_ceiling_billions is refused whatever the
  *       memory, unless weights, gradients and states live on the host; frozen layers do not count
- *   G3  nothing of the user's settings is changed here: remedies are advice */
+ *   G3  nothing of the user's settings is changed here: remedies are advice
+ *   G4  a remedy has the bytes of the job with that change typed beside it and the same batch size:
+ *       level and chunk that are open are decided again */
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
 

@@ -2,6 +2,7 @@
  *
  * Rows stand in order of how little they change what is learnt: the first group not at all, the
  * middle only the rounding, the last the experiment itself. */
+#include "estimator/autobatch/decide.h"
 #include "estimator/config/job_values.h"
 #include "estimator/gate/gate.h"
 
@@ -273,19 +274,21 @@ _Static_assert(N_REMEDIES + 1 <= PL_MAX_REMEDIES, "room for every row and the co
 struct start {
     const struct pl_question *q;
     uint64_t needed_bytes;
+    struct pl_trials *trials;
 };
 
+/* As it comes out where the change is typed: what the job leaves open is decided with it. */
 static pl_err price(const struct start *from, const struct pl_question *q, struct pl_remedy *r,
                     struct pl_diag *d) {
-    struct pl_planned planned;
-    PL_TRY(pl_question_plan(q, NULL, &planned, d));
-    struct pl_verdict v = pl_gate_judge(planned.plan, q);
+    struct pl_question again = *q;
+    PL_TRY(pl_decide_again(&again, from->trials, d));
+    const struct pl_plan *plan = from->trials->held.plan;
+    struct pl_verdict v = pl_gate_judge(plan, &again);
     r->total_bytes = v.needed_bytes;
     r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
-    r->host_bytes = pl_plan_host_bytes(planned.plan, PL_PLACE_PINNED) +
-                    pl_plan_host_bytes(planned.plan, PL_PLACE_HOST);
+    r->host_bytes =
+        pl_plan_host_bytes(plan, PL_PLACE_PINNED) + pl_plan_host_bytes(plan, PL_PLACE_HOST);
     r->fits = v.kind == PL_VERDICT_FITS;
-    pl_planned_finish(&planned);
     return PL_ERR_OK;
 }
 
@@ -366,13 +369,12 @@ static bool is_listed(const struct pl_remedy *r, uint32_t n, const char *change)
     return false;
 }
 
-pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
-                        struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d) {
-    const struct start from = {q, pl_gate_judge(plan, q).needed_bytes};
+static pl_err list_remedies(const struct start *from, struct pl_remedy out[PL_MAX_REMEDIES],
+                            uint32_t *n, struct pl_diag *d) {
     struct pl_remedy alone[N_REMEDIES];
     bool any_fits = false;
     *n = 0;
-    PL_TRY(price_each(&from, alone, d));
+    PL_TRY(price_each(from, alone, d));
     for (size_t i = 0; i < N_REMEDIES; i++) {
         if (!alone[i].change[0] || (alone[i].saves_bytes <= 0 && !alone[i].fits)) continue;
         if (only_if_it_fits(remedies[i].apply) && !alone[i].fits) continue;
@@ -380,11 +382,20 @@ pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
         any_fits |= alone[i].fits;
         out[(*n)++] = alone[i];
     }
-    if (!any_fits && q->budget.known) {
+    if (!any_fits && from->q->budget.known) {
         bool useful;
-        PL_TRY(combine(&from, alone, &out[*n], &useful, d));
+        PL_TRY(combine(from, alone, &out[*n], &useful, d));
         if (useful) (*n)++;
     }
     fitting_first(out, *n);
     return PL_ERR_OK;
+}
+
+pl_err pl_gate_remedies(const struct pl_question *q, const struct pl_plan *plan,
+                        struct pl_remedy out[PL_MAX_REMEDIES], uint32_t *n, struct pl_diag *d) {
+    struct pl_trials trials = {0};
+    const struct start from = {q, pl_gate_judge(plan, q).needed_bytes, &trials};
+    pl_err err = list_remedies(&from, out, n, d);
+    pl_trials_finish(&trials);
+    return err;
 }

@@ -8,14 +8,34 @@
  * products of two of them stay far below 2^64. */
 enum extent { X_ZERO, X_ONE, X_V, X_C, X_Q, X_K, X_QK, X_QKV, X_D, X_F, X_2F };
 
+/* A switch: programs of large models ask for thousands of extents. */
 static uint64_t extent(const struct pl_model *m, enum extent x) {
     const uint64_t q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim;
-    const uint64_t sizes[] = {
-        [X_ZERO] = 0,        [X_ONE] = 1,    [X_V] = m->vocab,    [X_C] = m->hidden,
-        [X_Q] = q,           [X_K] = k,      [X_QK] = q + k,      [X_QKV] = q + 2 * k,
-        [X_D] = m->head_dim, [X_F] = m->ffn, [X_2F] = 2 * m->ffn,
-    };
-    return sizes[x];
+    switch (x) {
+    case X_ZERO:
+        return 0;
+    case X_ONE:
+        return 1;
+    case X_V:
+        return m->vocab;
+    case X_C:
+        return m->hidden;
+    case X_Q:
+        return q;
+    case X_K:
+        return k;
+    case X_QK:
+        return q + k;
+    case X_QKV:
+        return q + 2 * k;
+    case X_D:
+        return m->head_dim;
+    case X_F:
+        return m->ffn;
+    case X_2F:
+        return 2 * m->ffn;
+    }
+    return 0;
 }
 
 enum condition {
@@ -32,19 +52,29 @@ enum condition {
 };
 
 static bool holds(const struct pl_model *m, enum condition c) {
-    const bool values[] = {
-        [IF_ALWAYS] = true,
-        [IF_QKV_BIAS] = m->qkv_bias,
-        [IF_O_BIAS] = m->o_bias,
-        [IF_MLP_BIAS] = m->mlp_bias,
-        [IF_QK_NORM] = m->qk_norm,
-        [IF_UNTIED] = !m->tied,
-        [IF_POST_NORMS] = m->post_norms,
-        [IF_PRE_NORMS_ONLY] = !m->post_norms,
-        [IF_SPLIT] = m->family != PL_FAMILY_PHI3,
-        [IF_FUSED] = m->family == PL_FAMILY_PHI3,
-    };
-    return values[c];
+    switch (c) {
+    case IF_ALWAYS:
+        return true;
+    case IF_QKV_BIAS:
+        return m->qkv_bias;
+    case IF_O_BIAS:
+        return m->o_bias;
+    case IF_MLP_BIAS:
+        return m->mlp_bias;
+    case IF_QK_NORM:
+        return m->qk_norm;
+    case IF_UNTIED:
+        return !m->tied;
+    case IF_POST_NORMS:
+        return m->post_norms;
+    case IF_PRE_NORMS_ONLY:
+        return !m->post_norms;
+    case IF_SPLIT:
+        return m->family != PL_FAMILY_PHI3;
+    case IF_FUSED:
+        return m->family == PL_FAMILY_PHI3;
+    }
+    return false;
 }
 
 static const struct {

@@ -1,7 +1,8 @@
 /* check_gate.c - verdicts at their limits, the size gate, and remedies that keep their word. */
+#include "estimator/autobatch/decide.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
-#include "estimator/gate/gate.h"
+#include "estimator/gate/estimate.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 
@@ -144,8 +145,10 @@ START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
 }
 END_TEST
 
-/* Re-plans what a remedy's text says, through the configuration parser. */
-static uint64_t needed_with(const struct fixture *f, const char *change) {
+/* Bytes of the job that a remedy's text is typed beside, batch size included, through the
+ * configuration parser: what is open is decided for it. */
+static uint64_t needed_with(const struct fixture *f, const struct pl_budget *b,
+                            const char *change) {
     struct pl_job job = f->job; /* strings stay borrowed: scalars are all that changes */
     uint32_t batch = f->job.batch_size;
     char text[200];
@@ -161,8 +164,12 @@ static uint64_t needed_with(const struct fixture *f, const char *change) {
             set(&job, key, value);
     }
     struct pl_planned p;
-    ck_assert_int_eq(pl_question_plan(PL_ASK(&job, &f->m, &f->traits, NULL, batch), NULL, &p, NULL),
-                     PL_ERR_OK);
+    struct pl_autobatch search;
+    job.batch_size = batch;
+    struct pl_question *q = PL_ASK(&job, &f->m, &f->traits, b, batch);
+    ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &search, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_question_plan(q, &search.planned, &p, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&search);
     uint64_t bytes = p.plan->arena_bytes;
     pl_planned_finish(&p);
     return bytes;
@@ -187,7 +194,7 @@ START_TEST(every_remedy_saves_what_it_says) {
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     ck_assert_uint_ge(n, 5);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = needed_with(&f, rows[i].change);
+        uint64_t bytes = needed_with(&f, &b, rows[i].change);
         ck_assert_msg(bytes == rows[i].total_bytes, "%s", rows[i].change);
         ck_assert_int_eq(rows[i].saves_bytes, (int64_t)(now - bytes));
         ck_assert_int_eq(rows[i].fits, bytes <= b.total_bytes);
@@ -195,6 +202,57 @@ START_TEST(every_remedy_saves_what_it_says) {
         alone |= strcmp(rows[i].change, "lora_modules_to_save: []") == 0;
     }
     ck_assert_int_eq(alone, _i == 2);
+    finish(&f);
+}
+END_TEST
+
+/* Refused in some way each: level, chunk and both open, adapters, 4 bits, offload, another batch. */
+static const struct {
+    const char *model, *mode, *level, *chunk;
+    uint32_t batch;
+    bool cuda;
+    double share; /* of what the job needs, that is there */
+} refused[] = {
+    {"SmolLM2-135M", "full", "full", "auto", 4, false, 0.6},
+    {"SmolLM2-135M", "full", "auto", "auto", 8, true, 0.3},
+    {"SmolLM2-135M", "lora", "auto", "auto", 16, true, 0.7},
+    {"Qwen3-0.6B", "full", "auto", "256", 4, true, 0.5},
+    {"Qwen3-0.6B", "lora", "none", "auto", 8, true, 0.4},
+    {"Qwen3-0.6B", "qlora", "light", "0", 4, true, 0.5},
+    {"Qwen2.5-0.5B", "full", "auto", "auto", 3, true, 0.1},
+    {"Gemma-3-1B", "full", "full", "512", 2, true, 0.3},
+    {"Gemma-3-1B", "lora", "auto", "auto", 4, false, 0.5},
+    {"TinyLlama-1.1B", "full", "mlp", "auto", 2, true, 0.25},
+};
+
+START_TEST(every_remedy_typed_gives_the_bytes_it_was_printed_with) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    struct pl_estimate e;
+    struct pl_autobatch search;
+    uint32_t fits = 0;
+    start(&f, refused[_i].model, refused[_i].mode, refused[_i].batch);
+    if (refused[_i].cuda) f.traits = pl_traits_cuda(89);
+    set(&f.job, "gradient_checkpointing", refused[_i].level);
+    set(&f.job, "loss_chunk_tokens", refused[_i].chunk);
+    const struct pl_budget tiny = card(1, 0, 0);
+    const uint64_t least = needed_with(&f, &tiny, "");
+    const struct pl_budget b = card((uint64_t)((double)least * refused[_i].share), 0, 0);
+    struct pl_question *q = PL_ASK(&f.job, &f.m, &f.traits, &b, 0);
+    ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &search, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_estimate_init(&e, q, &search.planned, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&search);
+    ck_assert_uint_gt(e.n_remedies, 0);
+    memcpy(rows, e.remedies, sizeof rows);
+    for (uint32_t i = 0; i < e.n_remedies; i++) {
+        const uint64_t bytes = needed_with(&f, &b, rows[i].change);
+        ck_assert_msg(bytes == rows[i].total_bytes, "%s: %llu bytes were printed, %llu come out",
+                      rows[i].change, (unsigned long long)rows[i].total_bytes,
+                      (unsigned long long)bytes);
+        fits += rows[i].fits;
+    }
+    ck_assert_uint_gt(fits, 0);
+    pl_estimate_finish(&e);
     finish(&f);
 }
 END_TEST
@@ -219,7 +277,7 @@ START_TEST(inference_is_offered_what_can_be_typed_beside_it) {
         ck_assert_ptr_null(strstr(rows[i].change, "mode:"));
         if (strcmp(rows[i].change, "quant_type: nf4") != 0) continue;
         found++;
-        ck_assert_uint_eq(rows[i].total_bytes, needed_with(&f, "quant_type: nf4"));
+        ck_assert_uint_eq(rows[i].total_bytes, needed_with(&f, &b, "quant_type: nf4"));
     }
     ck_assert_uint_eq(found, 1);
     finish(&f);
@@ -254,8 +312,9 @@ START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
         pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 4), NULL, &f.planned, NULL),
         PL_ERR_OK);
     snprintf(change, sizeof change, "gradient_checkpointing: %s", levels[_i]);
+    const struct pl_budget tiny = card(1, 0, 0); /* the smallest chunk */
     for (uint64_t short_by = 0; short_by < 2; short_by++) {
-        struct pl_budget b = card(needed_with(&f, change) - short_by, 0, 0);
+        struct pl_budget b = card(needed_with(&f, &tiny, change) - short_by, 0, 0);
         bool named = false;
         ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
         for (uint32_t i = 0; i < n; i++)
@@ -304,7 +363,7 @@ START_TEST(narrower_storage_is_offered_where_there_is_some) {
         base |= strcmp(rows[i].change, storages[_i].base) == 0;
         both |= strcmp(rows[i].change, storages[_i].both) == 0;
         if (storages[_i].base[0] == 0) ck_assert_str_ne(rows[i].change, "base_dtype: bf16");
-        ck_assert_uint_eq(needed_with(&f, rows[i].change), rows[i].total_bytes);
+        ck_assert_uint_eq(needed_with(&f, &b, rows[i].change), rows[i].total_bytes);
     }
     ck_assert_int_eq(base, storages[_i].base[0] != 0);
     ck_assert_int_eq(both, storages[_i].both[0] != 0);
@@ -327,7 +386,7 @@ START_TEST(what_no_single_change_cures_is_cured_together) {
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     ck_assert(rows[0].fits);
     ck_assert(strstr(rows[0].change, "batch_size: 1") && strstr(rows[0].change, ", "));
-    ck_assert_uint_eq(needed_with(&f, rows[0].change), rows[0].total_bytes);
+    ck_assert_uint_eq(needed_with(&f, &b, rows[0].change), rows[0].total_bytes);
     finish(&f);
 }
 END_TEST
@@ -339,6 +398,8 @@ int main(void) {
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
     tcase_add_test(tc, frozen_layers_do_not_count_for_the_size_gate);
+    tcase_add_loop_test(tc, every_remedy_typed_gives_the_bytes_it_was_printed_with, 0,
+                        (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tc, inference_is_offered_what_can_be_typed_beside_it);
     tcase_add_test(tc, no_remedy_is_listed_twice);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);

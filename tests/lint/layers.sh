@@ -19,7 +19,7 @@ estimator/program/scratch: estimator/base/ estimator/card/ estimator/program/ops
 estimator/program/build: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/
 estimator/picture: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
-estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
+estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
 estimator/autobatch: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/inquiry: estimator/base/ estimator/config/ estimator/find/ estimator/card/ estimator/gate/ estimator/autobatch/ estimator/rule_of_thumb/
 estimator/api: estimator/base/ estimator/config/ estimator/inquiry/
