@@ -42,8 +42,8 @@ static pl_err price_choice(struct pl_advice *a, struct pl_length_choice *c, stru
     v.job.max_seq_length = c->length;
     c->over = pl_lengths_over(a->lengths, c->length);
     c->lost_tokens = pl_lengths_lost(a->lengths, c->length);
-    PL_TRY(pl_price_of(&v.q, &c->price, d));
-    return pl_price_largest_batch(&v.q, &c->largest_batch, d);
+    PL_TRY(pl_price_of(&v.q, &a->trials, &c->price, d));
+    return pl_price_largest_batch(&v.q, &a->trials, &c->largest_batch, d);
 }
 
 /* The shortest that cuts nothing; where none of those fits, the longest that does. Nothing is
@@ -85,7 +85,7 @@ static pl_err list_accumulations(struct pl_advice *a, struct pl_diag *d) {
         struct pl_variant v;
         advised(a, b, &v);
         *r = (struct pl_accumulation_row){.batch_size = b, .steps = a->effective_batch / b};
-        PL_TRY(pl_price_of(&v.q, &r->price, d));
+        PL_TRY(pl_price_of(&v.q, &a->trials, &r->price, d));
         a->n_accumulations++;
     }
     return PL_ERR_OK;
@@ -94,14 +94,17 @@ static pl_err list_accumulations(struct pl_advice *a, struct pl_diag *d) {
 static pl_err advise_batch(struct pl_advice *a, struct pl_diag *d) {
     struct pl_variant v;
     advised(a, 1, &v);
-    PL_TRY(pl_price_largest_batch(&v.q, &a->largest_batch, d));
-    a->recommended_batch = pl_price_micro_batch(a->largest_batch, a->effective_batch);
+    PL_TRY(pl_price_largest_batch(&v.q, &a->trials, &a->largest_batch, d));
+    uint32_t most = a->largest_batch; /* a lighter level is faster than one more sample */
+    if (a->q.job->gradient_checkpointing == PL_RECOMPUTE_AUTO)
+        PL_TRY(pl_price_auto_batch(&v.q, &a->trials, &most, d));
+    a->recommended_batch = pl_price_micro_batch(most, a->effective_batch);
     if (a->effective_batch) PL_TRY(list_accumulations(a, d));
     v.q.batch_size = a->recommended_batch ? a->recommended_batch : a->q.batch_size;
     if ((uint64_t)v.q.batch_size * a->length > pl_question_most_tokens(&v.q)) v.q.batch_size = 1;
     if (a->effective_batch && a->recommended_batch)
         a->accumulation = a->effective_batch / a->recommended_batch;
-    return pl_price_of(&v.q, &a->recommended, d);
+    return pl_price_of(&v.q, &a->trials, &a->recommended, d);
 }
 
 static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
@@ -109,18 +112,17 @@ static pl_err find_walls(struct pl_advice *a, struct pl_diag *d) {
                                                       PL_KEY_lora_r};
     uint32_t n = pl_mode_adapts(a->q.job->mode) ? 3 : 2;
     for (a->n_walls = 0; a->n_walls < n; a->n_walls++)
-        PL_TRY(pl_advice_wall(&a->q, axes[a->n_walls], &a->walls[a->n_walls], d));
+        PL_TRY(pl_advice_wall(&a->q, axes[a->n_walls], &a->trials, &a->walls[a->n_walls], d));
     return PL_ERR_OK;
 }
 
 /* Without a budget there is no largest batch: `auto` is then looked at with one sample. */
 static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
-    PL_TRY(pl_price_largest_batch(&a->q, &a->q.recommended, d));
+    PL_TRY(pl_price_auto_batch(&a->q, &a->trials, &a->q.recommended, d));
     a->q.batch_size = a->q.job->batch_size;
     if (a->q.batch_size == PL_AUTO) a->q.batch_size = a->q.recommended ? a->q.recommended : 1;
     PL_TRY(pl_estimate_init(&a->estimate, &a->q, NULL, d));
-    a->now = pl_price_of_program(a->estimate.planned.program, &a->estimate.verdict);
-    return PL_ERR_OK;
+    return pl_price_decided(&a->q, &a->trials, &a->now, d);
 }
 
 pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
@@ -133,7 +135,7 @@ pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
     PL_TRY_GOTO(estimate_own(a, d), out);
     PL_TRY_GOTO(choose_length(a, d), out);
     PL_TRY_GOTO(advise_batch(a, d), out);
-    PL_TRY_GOTO(pl_advice_grid(&a->q, &a->grid, d), out);
+    PL_TRY_GOTO(pl_advice_grid(&a->q, &a->trials, &a->grid, d), out);
     PL_TRY_GOTO(find_walls(a, d), out);
     PL_TRY_GOTO(pl_advice_knobs(a, d), out);
     PL_TRY_GOTO(pl_advice_tradeoffs(a, d), out);
@@ -145,5 +147,6 @@ out:
 
 void pl_advice_finish(struct pl_advice *a) {
     pl_estimate_finish(&a->estimate);
+    pl_trials_finish(&a->trials);
     *a = (struct pl_advice){0};
 }

@@ -8,6 +8,8 @@
  *   A3  work is the planned FLOPs of a micro-batch per token; time is its roofline on a nominal
  *       machine, only ever shown as a ratio: neither is a statement about seconds
  *   A4  nothing of the user's settings is changed; what the YAML changes is listed separately
+ *   A5  where the job leaves level or chunk open, every row decides them again: its figures are
+ *       those of the job with that row's setting typed beside it
  * Use: struct pl_advice a; pl_advice_init(&a, &question, &d); pl_advice_text(&a, ...);
  *      pl_advice_finish(&a); */
 #ifndef PL_ESTIMATOR_ADVICE_ADVICE_H
@@ -22,10 +24,11 @@ pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
 void pl_advice_finish(struct pl_advice *a); /* leaves {0} */
 
 /* The grid alone: powers of two around the question's own batch and length, which are in it. */
-pl_err pl_advice_grid(const struct pl_question *q, struct pl_fit_grid *out, struct pl_diag *d);
-/* Along batch_size, max_seq_length or lora_r; the budget must be known. */
-pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl_wall *out,
+pl_err pl_advice_grid(const struct pl_question *q, struct pl_trials *t, struct pl_fit_grid *out,
                       struct pl_diag *d);
+/* Along batch_size, max_seq_length or lora_r; the budget must be known. */
+pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl_trials *t,
+                      struct pl_wall *out, struct pl_diag *d);
 
 /* For people; columns: the width to stay in. */
 void pl_advice_text(const struct pl_advice *a, bool colour, unsigned columns, struct pl_text *out);

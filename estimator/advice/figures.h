@@ -95,6 +95,7 @@ struct pl_advice {                    /* not to be copied: the estimate borrows 
     struct pl_length_choice choices[PL_MAX_CHOICES];
     struct pl_accumulation_row accumulations[PL_MAX_ACCUMULATION];
     uint32_t n_walls, n_knobs, n_tradeoffs, n_cards, n_choices, n_accumulations;
+    struct pl_trials trials; /* what one row leaves to the next */
 };
 
 #endif

@@ -31,7 +31,8 @@ static uint32_t largest_of(enum pl_key_id key, uint64_t bound) {
     return (uint64_t)hi < bound ? (uint32_t)hi : (uint32_t)bound;
 }
 
-pl_err pl_advice_grid(const struct pl_question *q, struct pl_fit_grid *out, struct pl_diag *d) {
+pl_err pl_advice_grid(const struct pl_question *q, struct pl_trials *t, struct pl_fit_grid *out,
+                      struct pl_diag *d) {
     const uint64_t most = pl_question_most_tokens(q);
     *out = (struct pl_fit_grid){0};
     out->n_lengths = fill_axis(out->lengths, FIRST_LENGTH, q->job->max_seq_length,
@@ -39,12 +40,12 @@ pl_err pl_advice_grid(const struct pl_question *q, struct pl_fit_grid *out, stru
     uint32_t longest = out->lengths[out->n_lengths - 1];
     out->n_batches = fill_axis(out->batches, FIRST_BATCH, q->batch_size,
                                largest_of(PL_KEY_batch_size, most / longest));
-    for (uint32_t b = 0; b < out->n_batches; b++) {
-        for (uint32_t l = 0; l < out->n_lengths; l++) {
+    for (uint32_t l = 0; l < out->n_lengths; l++) {
+        for (uint32_t b = 0; b < out->n_batches; b++) { /* one program, resized */
             struct pl_variant v;
             pl_price_variant(&v, q, out->batches[b]);
             v.job.max_seq_length = out->lengths[l];
-            PL_TRY(pl_price_of(&v.q, &out->cells[b][l], d));
+            PL_TRY(pl_price_bytes(&v.q, t, &out->cells[b][l], d));
         }
     }
     return PL_ERR_OK;

@@ -140,7 +140,7 @@ static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct p
     if (applied != PL_ERR_OK) return PL_ERR_OK;
     describe(&v.q, row->key, k->change, sizeof k->change);
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
-    applied = pl_price_of(&v.q, &k->price, &why);
+    applied = pl_price_of(&v.q, &a->trials, &k->price, &why);
     if (applied == PL_ERR_CONFIG_CONFLICT || applied == PL_ERR_CONFIG_RANGE)
         return PL_ERR_OK; /* beside the model, or other keys */
     if (applied != PL_ERR_OK && d) *d = why;
@@ -223,22 +223,22 @@ static void compare_points(struct pl_advice *a) {
     }
 }
 
-static pl_err price_point(struct pl_question *q, uint32_t batch_size, struct pl_frontier_point *p,
-                          struct pl_diag *d) {
+static pl_err price_point(struct pl_question *q, struct pl_trials *t, uint32_t batch_size,
+                          struct pl_frontier_point *p, struct pl_diag *d) {
     p->batch_size = q->batch_size = batch_size;
-    return batch_size ? pl_price_of(q, &p->price, d) : PL_ERR_OK;
+    return batch_size ? pl_price_of(q, t, &p->price, d) : PL_ERR_OK;
 }
 
 static pl_err price_level(struct pl_advice *a, struct pl_question *q, struct pl_tradeoff *t,
                           struct pl_diag *d) {
-    PL_TRY(pl_price_of(q, &t->price, d));
+    PL_TRY(pl_price_of(q, &a->trials, &t->price, d));
     t->time_percent = percent_more(a->tradeoffs[0].price.flops_per_token, t->price.flops_per_token);
-    PL_TRY(pl_price_largest_batch(q, &t->largest_batch, d));
+    PL_TRY(pl_price_largest_batch(q, &a->trials, &t->largest_batch, d));
     uint32_t micro = a->q.batch_size, samples = pl_advice_step_samples(a);
     if (a->q.budget.known) /* without samples to make up: the least a level can do with */
         micro = pl_price_micro_batch(t->largest_batch, samples ? samples : 1);
-    PL_TRY(price_point(q, t->largest_batch, &t->points[PL_FRONTIER_LARGEST], d));
-    return price_point(q, micro, &t->points[PL_FRONTIER_MICRO], d);
+    PL_TRY(price_point(q, &a->trials, t->largest_batch, &t->points[PL_FRONTIER_LARGEST], d));
+    return price_point(q, &a->trials, micro, &t->points[PL_FRONTIER_MICRO], d);
 }
 
 static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
@@ -252,7 +252,7 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
 /* What `auto` would be: decided as everywhere, with the job's chunk. */
 static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
     if (!open->budget.known) return PL_ERR_OK;
-    PL_TRY(pl_autolevel_decide(open, pl_autobatch_limit(open->job), NULL, NULL, d));
+    PL_TRY(pl_autolevel_decide(open, pl_autobatch_limit(open->job), &a->trials, NULL, d));
     add_level(a, open->recompute)->automatic = true;
     return PL_ERR_OK;
 }
@@ -267,10 +267,7 @@ static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
     a->n_tradeoffs = 0;
     for (uint32_t level = PL_RECOMPUTE_NONE; level < PL_RECOMPUTE_OFFLOAD; level++)
         add_level(a, level);
-    struct pl_planned held = {0};
-    pl_err err = pl_ladder_init(&ladder, &open.q, &held, d);
-    pl_planned_finish(&held);
-    PL_TRY(err);
+    PL_TRY(pl_ladder_init(&ladder, &open.q, &a->trials.held, d));
     for (uint32_t i = 1; i < ladder.n_levels && ladder.layers > 1; i++)
         add_level(a, pl_ladder_value(&ladder, i * ladder.layers - ladder.layers / 2));
     uint32_t now = pl_question_level(&a->q);

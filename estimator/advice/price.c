@@ -1,7 +1,7 @@
 /* price.c - changing a question and planning what comes out. */
 #include "estimator/advice/price.h"
 
-#include "estimator/autobatch/autobatch.h"
+#include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
@@ -58,26 +58,89 @@ uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples) {
     return largest ? b : 0;
 }
 
-pl_err pl_price_of(const struct pl_question *q, struct pl_price *out, struct pl_diag *d) {
-    struct pl_planned planned;
-    PL_TRY(pl_question_plan(q, NULL, &planned, d));
-    struct pl_verdict v = pl_gate_judge(planned.plan, q);
-    *out = pl_price_of_program(planned.program, &v);
-    pl_planned_finish(&planned);
+pl_err pl_price_decided(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                        struct pl_diag *d) {
+    PL_TRY(pl_question_measure(q, &t->held, d));
+    const struct pl_verdict v = pl_gate_judge(t->held.plan, q);
+    *out = pl_price_of_program(t->held.program, &v);
     return PL_ERR_OK;
 }
 
-pl_err pl_price_largest_batch(const struct pl_question *q, uint32_t *out, struct pl_diag *d) {
+pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                   struct pl_diag *d) {
+    struct pl_question again = *q;
+    PL_TRY(pl_decide_again(&again, t, d));
+    return pl_price_decided(&again, t, out, d);
+}
+
+pl_err pl_price_bytes(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                      struct pl_diag *d) {
+    struct pl_question again = *q;
+    PL_TRY(pl_decide_again(&again, t, d));
+    const struct pl_verdict v = pl_gate_judge(t->held.plan, &again);
+    *out = (struct pl_price){.needed_bytes = v.needed_bytes, .verdict = v.kind};
+    return PL_ERR_OK;
+}
+
+/* The ceiling of a full fine-tune is passed or not whatever the batch. */
+static pl_err zero_above_ceiling(const struct pl_question *q, struct pl_trials *t, uint32_t *batch,
+                                 struct pl_diag *d) {
+    if (q->job->mode != PL_MODE_FULL) return PL_ERR_OK;
+    PL_TRY(pl_question_sketch(q, &t->held, d));
+    if (pl_gate_over_ceiling(t->held.program, q->job)) *batch = 0;
+    return PL_ERR_OK;
+}
+
+/* With the batch open, and what else the job leaves open not decided. */
+static void open_batch(struct pl_variant *v, const struct pl_question *q) {
+    pl_variant_of(v, q);
+    v->job.batch_size = PL_AUTO;
+    pl_question_open(&v->q, &v->job, q->model);
+}
+
+pl_err pl_price_auto_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
+                           struct pl_diag *d) {
     struct pl_autobatch search;
-    struct pl_price one;
-    struct pl_question first = *q;
+    struct pl_variant v;
     *out = 0;
     if (!q->budget.known) return PL_ERR_OK;
-    first.batch_size = 1;
-    PL_TRY(pl_price_of(&first, &one, d)); /* the ceiling of a full fine-tune included */
-    if (one.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
-    pl_err err = pl_autobatch_solve(q, PL_BATCH_LIMIT, NULL, &search, d);
+    open_batch(&v, q);
+    PL_TRY(pl_autolevel_decide(&v.q, pl_autobatch_limit(&v.job), t, NULL, d));
+    search.batch_size = t->found.batch_size;
+    if (!t->found.next_bytes) PL_TRY(pl_autobatch_find(&v.q, PL_BATCH_LIMIT, &t->held, &search, d));
     *out = search.batch_size;
-    pl_autobatch_finish(&search);
-    return err;
+    return zero_above_ceiling(&v.q, t, out, d);
+}
+
+/* A choice other than the smallest may fit where that one does not, by a gap that it fills. */
+static pl_err raise_past(const struct pl_question *q, struct pl_trials *t, uint32_t *batch,
+                         struct pl_diag *d) {
+    const uint32_t most = (uint32_t)pl_u64_min(PL_BATCH_LIMIT, pl_question_most_samples(q));
+    struct pl_price next = {.verdict = PL_VERDICT_FITS};
+    while (*batch < most) {
+        struct pl_question at = *q;
+        at.batch_size = *batch + 1;
+        PL_TRY(pl_price_bytes(&at, t, &next, d));
+        if (next.verdict != PL_VERDICT_FITS) return PL_ERR_OK;
+        (*batch)++;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
+                              struct pl_diag *d) {
+    struct pl_autobatch search;
+    struct pl_variant v;
+    *out = 0;
+    if (!q->budget.known) return PL_ERR_OK;
+    open_batch(&v, q);
+    v.q.batch_size = q->batch_size;
+    struct pl_question smallest = v.q;
+    PL_TRY(pl_autolevel_smallest(&smallest, t, d));
+    PL_TRY(pl_autobatch_find(&smallest, PL_BATCH_LIMIT, &t->held, &search, d));
+    *out = search.batch_size;
+    const bool choice =
+        smallest.recompute != v.q.recompute || smallest.loss_chunk_tokens != v.q.loss_chunk_tokens;
+    if (choice) PL_TRY(raise_past(&v.q, t, out, d));
+    return *out ? zero_above_ceiling(&smallest, t, out, d) : PL_ERR_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef PL_ESTIMATOR_ADVICE_PRICE_H
 #define PL_ESTIMATOR_ADVICE_PRICE_H
 
+#include "estimator/autobatch/decide.h"
 #include "estimator/gate/gate.h"
 
 struct pl_price {             /* of one setting */
@@ -17,11 +18,23 @@ void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_
  * outside its range, or more tokens than a micro-batch may have. */
 pl_err pl_price_put(struct pl_variant *v, enum pl_key_id key, uint32_t value, struct pl_diag *d);
 uint32_t pl_price_get(const struct pl_question *q, enum pl_key_id key);
-pl_err pl_price_of(const struct pl_question *q, struct pl_price *out, struct pl_diag *d);
+/* Of the question as it is decided. */
+pl_err pl_price_decided(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                        struct pl_diag *d);
+/* As it comes out where it is typed: what the job leaves open is decided again. */
+pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                   struct pl_diag *d);
+/* Bytes and verdict alone. */
+pl_err pl_price_bytes(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
+                      struct pl_diag *d);
 /* Planned bytes, work and time with the verdict of the gate. */
 struct pl_price pl_price_of_program(const struct pl_program *p, const struct pl_verdict *v);
-/* Largest batch that fits, 0 = none; limit as in autobatch.h. */
-pl_err pl_price_largest_batch(const struct pl_question *q, uint32_t *out, struct pl_diag *d);
+/* The batch that `batch_size: auto` is, 0 = none fits. */
+pl_err pl_price_auto_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
+                           struct pl_diag *d);
+/* The largest that fits with any of what is open, 0 = none: it and the next were planned. */
+pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
+                              struct pl_diag *d);
 /* The largest divisor of `samples` up to `largest`, so that every micro-batch is whole; where
  * samples is 0 the largest power of two. 0 when largest is. */
 uint32_t pl_price_micro_batch(uint32_t largest, uint32_t samples);

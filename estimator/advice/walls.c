@@ -1,29 +1,22 @@
-/* walls.c - how far one setting can go before the job does not fit: gallop, then bisect. */
+/* walls.c - how far one setting can go before the job does not fit. */
 #include "estimator/advice/advice.h"
 
+#include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/key_table.h"
 
-static pl_err price_at(const struct pl_question *q, enum pl_key_id key, uint32_t value,
-                       struct pl_price *out, struct pl_diag *d) {
-    struct pl_variant v;
-    pl_variant_of(&v, q);
-    PL_TRY(pl_price_put(&v, key, value, d));
-    return pl_price_of(&v.q, out, d);
-}
+struct axis { /* one setting of a question */
+    const struct pl_question *q;
+    enum pl_key_id key;
+    struct pl_trials *t;
+};
 
-static pl_err try_value(const struct pl_question *q, uint32_t value, struct pl_wall *w, bool *fits,
-                        struct pl_diag *d) {
-    struct pl_price p;
-    PL_TRY(price_at(q, w->key, value, &p, d));
-    *fits = p.verdict == PL_VERDICT_FITS;
-    if (*fits) {
-        w->wall = value;
-        w->wall_bytes = p.needed_bytes;
-    } else {
-        w->next_bytes = p.needed_bytes;
-    }
-    return PL_ERR_OK;
+static pl_err price_at(const struct axis *x, uint32_t value, struct pl_price *out,
+                       struct pl_diag *d) {
+    struct pl_variant v;
+    pl_variant_of(&v, x->q);
+    PL_TRY(pl_price_put(&v, x->key, value, d));
+    return pl_price_bytes(&v.q, x->t, out, d);
 }
 
 /* Largest value of the key for which the question can be asked. */
@@ -38,40 +31,45 @@ static uint32_t limit_of(const struct pl_question *q, enum pl_key_id key, uint32
     return (uint32_t)pl_u64_min(bound, (uint64_t)k->hi);
 }
 
-static pl_err price_doubling(const struct pl_question *q, struct pl_wall *w, struct pl_diag *d) {
+static void tell(struct pl_secant *s, uint32_t value, const struct pl_price *p) {
+    if (value > s->low.n && value < s->high.n)
+        pl_secant_tell(s, value, p->needed_bytes, p->verdict == PL_VERDICT_FITS, 0);
+}
+
+/* Both plans are the first two of the search as well. */
+static pl_err price_doubling(const struct axis *x, struct pl_wall *w, struct pl_secant *s,
+                             struct pl_diag *d) {
     struct pl_price now, twice;
+    if (w->now > w->limit) return PL_ERR_OK;
+    PL_TRY(price_at(x, w->now, &now, d));
+    tell(s, w->now, &now);
     if (w->now > w->limit / 2) return PL_ERR_OK;
-    PL_TRY(price_at(q, w->key, w->now, &now, d));
-    PL_TRY(price_at(q, w->key, 2 * w->now, &twice, d));
+    PL_TRY(price_at(x, 2 * w->now, &twice, d));
+    tell(s, 2 * w->now, &twice);
     w->doubling_known = true;
     w->doubling_bytes = (int64_t)(twice.needed_bytes - now.needed_bytes);
     w->doubling_fits = twice.verdict == PL_VERDICT_FITS;
     return PL_ERR_OK;
 }
 
-pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl_wall *out,
-                      struct pl_diag *d) {
+pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl_trials *t,
+                      struct pl_wall *out, struct pl_diag *d) {
+    const struct axis x = {q, key, t};
     uint32_t smallest;
     *out = (struct pl_wall){.key = key, .now = pl_price_get(q, key)};
     out->limit = limit_of(q, key, &smallest);
-    PL_TRY(price_doubling(q, out, d));
+    struct pl_secant s = pl_secant_between(smallest - 1, out->limit + 1,
+                                           pl_budget_usable(&q->budget) + q->budget.context_bytes);
+    PL_TRY(price_doubling(&x, out, &s, d));
+    while (q->budget.known && !pl_secant_done(&s)) {
+        const uint32_t value = pl_secant_next(&s);
+        struct pl_price p;
+        PL_TRY(price_at(&x, value, &p, d));
+        tell(&s, value, &p);
+    }
     if (!q->budget.known) return PL_ERR_OK;
-    uint32_t low = smallest - 1, high = out->now;
-    bool fits;
-    PL_TRY(try_value(q, high, out, &fits, d));
-    while (fits) { /* upwards from the job's own value */
-        low = high;
-        if (high == out->limit) return PL_ERR_OK;
-        high = high > out->limit / 2 ? out->limit : high * 2;
-        PL_TRY(try_value(q, high, out, &fits, d));
-    }
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        PL_TRY(try_value(q, mid, out, &fits, d));
-        if (fits)
-            low = mid;
-        else
-            high = mid;
-    }
+    out->wall = s.low.bytes ? s.low.n : 0;
+    out->wall_bytes = s.low.bytes;
+    out->next_bytes = s.high.bytes;
     return PL_ERR_OK;
 }

@@ -343,12 +343,16 @@ static bool is_hopeless(const struct search *s) {
     return bytes > pl_budget_usable(&s->q->budget);
 }
 
+static uint32_t smallest_chunk(const struct pl_question *q) {
+    return (uint32_t)pl_u64_min(CHUNK_MIN, rule_of(q));
+}
+
 /* With one level there is nothing to look for where nothing can fit. */
 static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     struct pl_question smallest = *s->q;
     *out = false;
     if (pl_question_level(s->q) == PL_RECOMPUTE_AUTO) return PL_ERR_OK;
-    smallest.loss_chunk_tokens = (uint32_t)pl_u64_min(CHUNK_MIN, rule_of(s->q));
+    smallest.loss_chunk_tokens = smallest_chunk(s->q);
     smallest.batch_size = s->q->job->batch_size == PL_AUTO ? 1 : s->q->job->batch_size;
     PL_TRY(pl_question_sketch(&smallest, &s->t->held, d));
     *out = is_hopeless(s);
@@ -403,4 +407,15 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
     pl_err err = decide(q, limit, trials ? trials : &own, notes, d);
     pl_trials_finish(&own);
     return err;
+}
+
+pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d) {
+    struct search s = {.q = q, .speed = pl_speed_nominal(&q->traits), .t = trials, .d = d};
+    const bool chunk = pl_question_chunk(q) == PL_AUTO;
+    if (pl_question_level(q) == PL_RECOMPUTE_AUTO) {
+        PL_TRY(learn(&s, d));
+        q->recompute = pl_ladder_value(&s.ladder, pl_ladder_rungs(&s.ladder) - 1);
+    }
+    if (chunk) q->loss_chunk_tokens = smallest_chunk(q);
+    return PL_ERR_OK;
 }

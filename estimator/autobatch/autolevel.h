@@ -54,5 +54,7 @@ void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
  * (nullable) gets a line for each that was chosen; trials is nullable. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
+/* Decides what is open as the smallest that there is, whatever the budget. */
+pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
 
 #endif

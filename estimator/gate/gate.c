@@ -17,15 +17,22 @@ uint64_t pl_gate_trained(const struct pl_program *p) {
     return n;
 }
 
+static double trained_billions(const struct pl_program *p) {
+    return (double)pl_gate_trained(p) / 1e9;
+}
+
+bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job) {
+    return job->mode == PL_MODE_FULL && !job->inference &&
+           pl_job_offload(job) < PL_OFFLOAD_WEIGHTS &&
+           trained_billions(p) > job->full_ft_ceiling_billions;
+}
+
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q) {
-    const struct pl_job *job = q->job;
     const struct pl_budget *budget = &q->budget;
     struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
-                           .trained_billions = (double)pl_gate_trained(plan->program) / 1e9};
-    v.over_ceiling = job->mode == PL_MODE_FULL && !job->inference &&
-                     pl_job_offload(job) < PL_OFFLOAD_WEIGHTS &&
-                     v.trained_billions > job->full_ft_ceiling_billions;
+                           .over_ceiling = pl_gate_over_ceiling(plan->program, q->job),
+                           .trained_billions = trained_billions(plan->program)};
     if (v.over_ceiling) {
         v.kind = PL_VERDICT_NO;
     } else if (budget->known) {

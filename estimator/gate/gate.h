@@ -25,6 +25,7 @@ struct pl_verdict {
 };
 /* Parameters that the optimizer of a program updates. */
 uint64_t pl_gate_trained(const struct pl_program *p);
+bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job); /* G2 */
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
 /* The verdict as an error: OK for fits, tight and unknown. */
 pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d);

@@ -1,8 +1,7 @@
 /* check_advice.c - every figure of the advice against an estimate of its own. */
 #include "estimator/advice/advice.h"
 #include "estimator/advice/parts.h"
-#include "estimator/autobatch/autobatch.h"
-#include "estimator/autobatch/autolevel.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/card/cards.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
@@ -23,6 +22,7 @@ static struct pl_traits traits;
 static struct pl_budget budget;
 static const struct pl_lengths *lengths;
 static uint32_t effective_batch;
+static struct pl_trials trials;
 
 static void set(struct pl_job *j, const char *key, const char *value) {
     ck_assert_int_eq(pl_job_set(j, key, value, NULL), PL_ERR_OK);
@@ -42,6 +42,7 @@ static void prepare(void) {
 }
 
 static void finish(void) {
+    pl_trials_finish(&trials);
     pl_job_finish(&job);
 }
 
@@ -50,9 +51,14 @@ static void finish(void) {
 /* What `estimate-vram` would say about a job: a road that shares nothing with the advice. */
 static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
     struct pl_estimate e;
-    ck_assert_int_eq(pl_estimate_init(&e, PL_ASK(j, &model, &traits, &budget, batch), NULL, NULL),
-                     PL_ERR_OK);
+    struct pl_autobatch search;
+    struct pl_job typed = *j; /* shallow */
+    typed.batch_size = batch;
+    struct pl_question *q = PL_ASK(&typed, &model, &traits, &budget, 0);
+    ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &search, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_estimate_init(&e, q, &search.planned, NULL), PL_ERR_OK);
     struct pl_verdict v = e.verdict;
+    pl_autobatch_finish(&search);
     pl_estimate_finish(&e);
     return v;
 }
@@ -60,7 +66,7 @@ static struct pl_verdict estimate(const struct pl_job *j, uint32_t batch) {
 START_TEST(the_cells_of_the_grid_are_single_estimates) {
     struct pl_fit_grid g;
     bool own = false, fits = false, not = false;
-    ck_assert_int_eq(pl_advice_grid(ASK(3), &g, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_grid(ASK(3), &trials, &g, NULL), PL_ERR_OK);
     ck_assert_uint_eq(g.n_batches, PL_GRID_SIDE);
     ck_assert_uint_eq(g.n_lengths, PL_GRID_SIDE);
     for (uint32_t b = 0; b < g.n_batches; b++) {
@@ -85,7 +91,7 @@ START_TEST(a_grid_of_eighty_layers_takes_less_than_a_second) {
     pl_test_model("Llama-3.1-70B", &model);
     ck_assert_uint_eq(model.layers, 80);
     clock_t before = clock();
-    ck_assert_int_eq(pl_advice_grid(ASK(1), &g, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_grid(ASK(1), &trials, &g, NULL), PL_ERR_OK);
     ck_assert_double_lt((double)(clock() - before) / CLOCKS_PER_SEC, 1);
 }
 END_TEST
@@ -111,7 +117,7 @@ START_TEST(a_wall_fits_and_one_more_does_not) {
         batch = key == PL_KEY_batch_size ? 200 : 3;
         if (key != PL_KEY_batch_size) set(&job, pl_key_table(&n)[key].key, "4000");
     }
-    ck_assert_int_eq(pl_advice_wall(ASK(batch), key, &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(batch), key, &trials, &w, NULL), PL_ERR_OK);
     ck_assert_int_eq(w.now > w.wall, _i / N_AXES);
     ck_assert_uint_gt(w.wall, 1);
     struct pl_verdict at = along(key, w.wall), beyond = along(key, w.wall + 1);
@@ -126,10 +132,99 @@ START_TEST(a_wall_fits_and_one_more_does_not) {
 }
 END_TEST
 
+/* --- what is open ---------------------------------------------------------------------------- */
+
+/* Whether any level and chunk that a decision may take fits, each planned. */
+static bool any_fits(const struct pl_job *j, uint32_t batch) {
+    struct pl_question *q = PL_ASK(j, &model, &traits, &budget, batch);
+    struct pl_ladder ladder;
+    uint32_t chunks[PL_MAX_CHUNKS], n;
+    bool fits = false;
+    ck_assert_int_eq(pl_ladder_init(&ladder, q, &trials.held, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_autolevel_chunks(q, chunks, &n, NULL), PL_ERR_OK);
+    for (uint32_t r = 0; r < pl_ladder_rungs(&ladder) && !fits; r++) {
+        for (uint32_t c = 0; c < n && !fits; c++) {
+            struct pl_planned p;
+            q->recompute = pl_ladder_value(&ladder, r);
+            q->loss_chunk_tokens = chunks[c];
+            ck_assert_int_eq(pl_question_plan(q, NULL, &p, NULL), PL_ERR_OK);
+            fits = p.plan->arena_bytes <= pl_budget_usable(&budget);
+            pl_planned_finish(&p);
+        }
+    }
+    return fits;
+}
+
+static const struct {
+    const char *mode, *level, *chunk;
+    uint64_t mib;
+    bool cuda;
+} opens[] = {
+    {"lora", "auto", "auto", 250, true},   {"full", "auto", "auto", 900, false},
+    {"qlora", "auto", "256", 150, true},   {"lora", "full", "auto", 230, true},
+    {"full", "light", "auto", 1000, true},
+};
+enum { N_OPENS = sizeof opens / sizeof *opens };
+
+static void take_open(int i) {
+    model.layers = 3;
+    set(&job, "mode", opens[i].mode);
+    set(&job, "gradient_checkpointing", opens[i].level);
+    set(&job, "loss_chunk_tokens", opens[i].chunk);
+    budget.total_bytes = opens[i].mib * MIB;
+    if (opens[i].cuda) traits = pl_traits_cuda(80);
+}
+
+/* The question as it comes to the advice: decided for the job's own batch. */
+static struct pl_question decided(void) {
+    struct pl_question *q = ASK(0);
+    ck_assert_int_eq(pl_autolevel_decide(q, PL_BATCH_LIMIT, &trials, NULL, NULL), PL_ERR_OK);
+    return *q;
+}
+
+START_TEST(walls_of_what_is_open_are_those_of_every_choice_there_is) {
+    take_open(_i / 2);
+    const enum pl_key_id key = axes[_i % 2];
+    const struct pl_question q = decided();
+    struct pl_wall w;
+    ck_assert_int_eq(pl_advice_wall(&q, key, &trials, &w, NULL), PL_ERR_OK);
+    ck_assert_uint_gt(w.wall, 1);
+    ck_assert_uint_ne(w.next_bytes, 0);
+    for (uint32_t more = 0; more < 2; more++) {
+        struct pl_job j = job; /* shallow */
+        if (key == PL_KEY_max_seq_length) j.max_seq_length = w.wall + more;
+        ck_assert_int_eq(any_fits(&j, key == PL_KEY_batch_size ? w.wall + more : 3), !more);
+        ck_assert_uint_eq(along(key, w.wall + more).needed_bytes,
+                          more ? w.next_bytes : w.wall_bytes);
+    }
+}
+END_TEST
+
+START_TEST(cells_of_what_is_open_fit_where_any_choice_does) {
+    take_open(_i);
+    const struct pl_question q = decided();
+    struct pl_fit_grid g;
+    uint32_t fits = 0, not = 0;
+    ck_assert_int_eq(pl_advice_grid(&q, &trials, &g, NULL), PL_ERR_OK);
+    for (uint32_t b = 0; b < g.n_batches; b += 2) {
+        for (uint32_t l = 0; l < g.n_lengths; l += 2) {
+            struct pl_job j = job; /* shallow */
+            j.max_seq_length = g.lengths[l];
+            const bool any = any_fits(&j, g.batches[b]);
+            ck_assert_int_eq(g.cells[b][l].verdict == PL_VERDICT_FITS, any);
+            ck_assert_uint_eq(g.cells[b][l].needed_bytes, estimate(&j, g.batches[b]).needed_bytes);
+            fits += any;
+            not += !any;
+        }
+    }
+    ck_assert(fits && not );
+}
+END_TEST
+
 START_TEST(without_room_for_the_smallest_there_is_no_wall) {
     struct pl_wall w;
     budget.total_bytes = 100 * MIB; /* the weights alone are more */
-    ck_assert_int_eq(pl_advice_wall(ASK(3), axes[_i], &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(3), axes[_i], &trials, &w, NULL), PL_ERR_OK);
     ck_assert_uint_eq(w.wall, 0);
     ck_assert_uint_gt(w.next_bytes, budget.total_bytes);
 }
@@ -138,7 +233,7 @@ END_TEST
 START_TEST(without_end_of_memory_the_limit_is_the_wall) {
     struct pl_wall w;
     budget.total_bytes = UINT64_C(1) << 60;
-    ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_lora_r, &w, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_lora_r, &trials, &w, NULL), PL_ERR_OK);
     ck_assert_uint_eq(w.limit, 4096);
     ck_assert_uint_eq(w.wall, 4096);
     ck_assert_uint_eq(w.next_bytes, 0);
@@ -147,8 +242,9 @@ END_TEST
 
 static void advise(struct pl_advice *a) {
     struct pl_diag d = {0};
-    ck_assert_msg(pl_advice_init(a, ASK(0), lengths, effective_batch, &d) == PL_ERR_OK, "%s",
-                  d.message);
+    struct pl_question *q = ASK(0);
+    ck_assert_int_eq(pl_autolevel_decide(q, pl_autobatch_limit(&job), NULL, NULL, NULL), PL_ERR_OK);
+    ck_assert_msg(pl_advice_init(a, q, lengths, effective_batch, &d) == PL_ERR_OK, "%s", d.message);
 }
 
 /* Beside what a model or other keys do not allow there is no row. */
@@ -418,7 +514,8 @@ START_TEST(a_card_is_judged_as_its_own_estimate) {
     budget = budget_of(aim);
     traits = pl_traits_cuda(aim->sm);
     struct pl_wall wall;
-    ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_max_seq_length, &wall, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_max_seq_length, &trials, &wall, NULL),
+                     PL_ERR_OK);
     job.max_seq_length = wall.wall + 1;
     tight = false;
     struct pl_advice a;
@@ -543,6 +640,9 @@ int main(void) {
     tcase_add_test(tc, a_grid_of_eighty_layers_takes_less_than_a_second);
 #endif
     tcase_add_loop_test(tc, a_wall_fits_and_one_more_does_not, 0, 2 * N_AXES);
+    tcase_add_loop_test(tc, walls_of_what_is_open_are_those_of_every_choice_there_is, 0,
+                        2 * N_OPENS);
+    tcase_add_loop_test(tc, cells_of_what_is_open_fit_where_any_choice_does, 0, N_OPENS);
     tcase_add_loop_test(tc, without_room_for_the_smallest_there_is_no_wall, 0, N_AXES);
     tcase_add_test(tc, without_end_of_memory_the_limit_is_the_wall);
     tcase_add_loop_test(tc, a_knob_costs_what_the_changed_job_costs, 0,

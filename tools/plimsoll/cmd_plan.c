@@ -151,7 +151,10 @@ static pl_err answer_csv(const struct pl_cli *cli, struct pl_inquiry *i, struct 
     struct pl_fit_grid grid;
     struct pl_text csv = {0};
     PL_TRY(pl_inquiry_decide(i, d));
-    PL_TRY(pl_advice_grid(&i->q, &grid, d));
+    struct pl_trials trials = {0};
+    pl_err err = pl_advice_grid(&i->q, &trials, &grid, d);
+    pl_trials_finish(&trials);
+    PL_TRY(err);
     pl_advice_csv(&grid, &csv);
     pl_cli_print_notes(cli, &i->notes);
     return pl_cli_print_text(&csv, d);
