@@ -223,10 +223,13 @@ static pl_err head_seconds(struct search *s, uint32_t n, const uint32_t *list, d
 
 /* Of the chunks above the rule's, which list[at] is, those that gain. */
 static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32_t *n) {
-    double head[PL_MAX_CHUNKS], rule, last;
+    double head[PL_MAX_CHUNKS], last;
     uint32_t kept = at + 1;
     s->chunk = list[at];
-    PL_TRY(time_of(s, 0, pl_ladder_batch(s->q->job), &rule));
+    const struct pl_question trial = trial_of(s, 0, pl_ladder_batch(s->q->job));
+    PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
+    const struct pl_program *p = s->t->held.program;
+    const double rule = pl_program_first_seconds(p, &s->speed) / (double)p->tokens;
     PL_TRY(head_seconds(s, *n - at, list + at, head));
     last = rule;
     for (uint32_t i = at + 1; i < *n; i++) {
@@ -246,17 +249,17 @@ static uint32_t rule_of(const struct pl_question *q) {
 
 static pl_err list_chunks(const struct pl_question *q, struct pl_trials *t,
                           uint32_t out[PL_MAX_CHUNKS], uint32_t *n, struct pl_diag *d) {
-    struct pl_variant open; /* what is recomputed costs every chunk the same */
+    const uint32_t level = pl_question_level(q); /* costs every chunk the same */
     *n = 1;
     out[0] = pl_question_chunk(q);
     if (out[0] != PL_AUTO) return PL_ERR_OK;
-    pl_variant_of(&open, q);
-    open.job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
-    struct search s = {.q = &open.q,
-                       .speed = pl_speed_nominal(&q->traits),
-                       .ladder = {.levels = {PL_RECOMPUTE_NONE}, .n_levels = 1},
-                       .t = t,
-                       .d = d};
+    struct search s = {
+        .q = q,
+        .speed = pl_speed_nominal(&q->traits),
+        .ladder = {.levels = {level == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL : level},
+                   .n_levels = 1},
+        .t = t,
+        .d = d};
     *n = 0;
     for (uint32_t c = CHUNK_MIN; c <= CHUNK_MAX; c *= 2)
         out[(*n)++] = c;
@@ -360,11 +363,37 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* With one level and one batch: chunk by chunk from the fastest on. */
+static pl_err search_chunks(struct search *s) {
+    const uint32_t n = s->t->n_chunks, usable_from = s->limit - 1;
+    struct pl_secant one;
+    double seconds[PL_MAX_CHUNKS], of_fit = 0;
+    bool tried[PL_MAX_CHUNKS] = {false};
+    for (uint32_t i = 0; i < n; i++) {
+        s->chunk = s->t->chunks[i];
+        PL_TRY(time_of(s, 0, s->limit, &seconds[i]));
+    }
+    for (uint32_t left = n; left && !s->best.batch_size; left--) {
+        uint32_t next = n;
+        for (uint32_t i = 0; i < n; i++)
+            if (!tried[i] && (next == n || seconds[i] < seconds[next])) next = i;
+        const struct end at = {0, s->limit};
+        tried[next] = true;
+        s->chunk = s->t->chunks[next];
+        one = pl_secant_between(usable_from, s->limit + 1, pl_budget_usable(&s->q->budget));
+        PL_TRY(try_end(s, at, &one, &of_fit));
+        if (one.low.bytes) offer(s, at, &one, of_fit);
+    }
+    return PL_ERR_OK;
+}
+
 static pl_err search_all(struct search *s, struct pl_diag *d) {
     bool hopeless;
     PL_TRY(give_up(s, &hopeless, d));
     if (hopeless) return PL_ERR_OK;
     PL_TRY(learn(s, d));
+    s->best = (struct choice){.chunk = s->t->chunks[0]};
+    if (s->ladder.n_levels == 1 && s->q->job->batch_size != PL_AUTO) return search_chunks(s);
     struct ends e = ends_of(&s->ladder);
     s->best = (struct choice){.rung = pl_ladder_rungs(&s->ladder) - 1, .chunk = s->t->chunks[0]};
     for (uint32_t i = s->t->n_chunks; i-- > 0;)

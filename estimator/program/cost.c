@@ -213,13 +213,30 @@ double pl_program_step_seconds(const struct pl_program *p, const struct pl_speed
     return sum;
 }
 
-double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s) {
+/* What a level of recomputation adds: made again, or moved to host memory and back. */
+static bool is_of_level(const struct pl_program *p, const struct pl_op *op) {
+    return op->recompute || (pl_op_cost(op) == PL_COST_COPY &&
+                             p->tensors[op->in[0].id].category == PL_CATEGORY_ACTIVATIONS);
+}
+
+static double micro_seconds(const struct pl_program *p, const struct pl_speed *s, bool all) {
     const struct pl_load full = pl_load_full(p);
     const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
     double sum = 0;
-    for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
-        sum += pl_op_seconds(p, &p->ops[i], s, &full) * (1.0 + p->ops[i].left_out);
+    for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (all || !is_of_level(p, op))
+            sum += pl_op_seconds(p, op, s, &full) * (1.0 + op->left_out);
+    }
     return sum;
+}
+
+double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s) {
+    return micro_seconds(p, s, true);
+}
+
+double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s) {
+    return micro_seconds(p, s, false);
 }
 
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s) {

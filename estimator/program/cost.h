@@ -55,7 +55,9 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
                      const struct pl_load *load);
 /* Of one micro-batch at capacity. */
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s);
-/* The same over its capacity in tokens. */
+/* Of what no level of recomputation leaves out. */
+double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s);
+/* Of all, over its capacity in tokens. */
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s);
 /* Runs of an op in a step of so many micro-batches; 0 outside of MICRO and OPTIMIZER. */
 double pl_op_runs(const struct pl_op *op, double micro_batches);

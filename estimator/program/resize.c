@@ -19,12 +19,6 @@ static bool sizes_of(const struct pl_job_shape *s, const struct pl_model *m, str
     return true;
 }
 
-/* Copies to and from host memory are cut and placed by what they copy. */
-static bool copies(const struct pl_job_shape *s) {
-    return s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
-           s->recompute == PL_RECOMPUTE_OFFLOAD;
-}
-
 static bool same_but_for_sizes(const struct pl_job_shape *a, const struct pl_job_shape *b) {
     struct pl_job_shape x = *a;
     x.batch_size = b->batch_size;
@@ -60,6 +54,7 @@ static void move_windows(struct pl_program *p, const struct pl_op *op, const str
 
 /* --- tensors --------------------------------------------------------------------------------- */
 
+/* Copies to and from host memory have the rows of what they copy. */
 static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
                         const struct sizes *to) {
     if (t->rows == PL_ROWS_TOKENS) return to->tokens;
@@ -120,7 +115,7 @@ static void resize_op(struct pl_program *p, struct pl_op *op, const struct sizes
 
 bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
     struct sizes from, to;
-    if (!p->brief || shape->inference || copies(shape) || !same_but_for_sizes(&p->shape, shape) ||
+    if (!p->brief || shape->inference || !same_but_for_sizes(&p->shape, shape) ||
         !sizes_of(&p->shape, p->model, &from) || !sizes_of(shape, p->model, &to) ||
         !same_ops(&from, &to))
         return false;
