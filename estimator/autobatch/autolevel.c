@@ -205,15 +205,17 @@ static uint64_t layers_below_head(const struct pl_model *m, const struct pl_job_
 
 /* Of a token with each chunk, less what all of them have in common but for a constant: of a model
  * that is cut off as low as the head allows. */
-static pl_err head_seconds(struct search *s, uint32_t n, const uint32_t *list, double *out) {
-    const struct pl_question trial = trial_of(s, 0, pl_ladder_batch(s->q->job));
+static pl_err head_seconds(struct search *s, uint32_t batch, uint32_t n, const uint32_t *list,
+                           double *out) {
+    struct pl_question trial = trial_of(s, 0, batch);
     struct pl_model low = *s->q->model;
     struct pl_job_shape shape;
     PL_TRY(pl_question_shape(&trial, &shape, s->d));
     low.layers = layers_below_head(s->q->model, &shape);
     for (uint32_t i = 0; i < n; i++) {
         struct pl_program *p;
-        shape.loss_chunk_tokens = list[i];
+        trial.loss_chunk_tokens = list[i];
+        shape.loss_chunk_tokens = pl_question_chunk(&trial);
         PL_TRY(pl_program_create_brief(&low, &shape, &s->q->traits, &p, s->d));
         out[i] = pl_program_seconds_per_token(p, &s->speed);
         pl_program_destroy(&p);
@@ -230,7 +232,7 @@ static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32
     PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
     const struct pl_program *p = s->t->held.program;
     const double rule = pl_program_first_seconds(p, &s->speed) / (double)p->tokens;
-    PL_TRY(head_seconds(s, *n - at, list + at, head));
+    PL_TRY(head_seconds(s, pl_ladder_batch(s->q->job), *n - at, list + at, head));
     last = rule;
     for (uint32_t i = at + 1; i < *n; i++) {
         const double seconds = rule + head[i - at] - head[0];
@@ -363,26 +365,41 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* What is alive at the peak beside buffers of a chunk and scratch is so with any chunk: more than
+ * there is, and none fits. */
+static bool no_chunk_fits(const struct search *s) {
+    const struct pl_plan *plan = s->t->held.plan;
+    const struct pl_program *p = plan->program;
+    const uint64_t *live = plan->phases[plan->peak_phase].live;
+    uint64_t of_chunks = live[PL_CATEGORY_LOGITS] + live[PL_CATEGORY_WORKSPACE];
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->rows == PL_ROWS_TARGETS && t->dims[0] == p->chunk_tokens) of_chunks += t->bytes;
+    }
+    uint64_t least = plan->job_bytes;
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+        least += live[c];
+    return least > of_chunks && least - of_chunks > pl_budget_usable(&s->q->budget);
+}
+
 /* With one level and one batch: chunk by chunk from the fastest on. */
 static pl_err search_chunks(struct search *s) {
-    const uint32_t n = s->t->n_chunks, usable_from = s->limit - 1;
-    struct pl_secant one;
-    double seconds[PL_MAX_CHUNKS], of_fit = 0;
+    const uint32_t n = s->t->n_chunks;
+    double seconds[PL_MAX_CHUNKS];
     bool tried[PL_MAX_CHUNKS] = {false};
-    for (uint32_t i = 0; i < n; i++) {
-        s->chunk = s->t->chunks[i];
-        PL_TRY(time_of(s, 0, s->limit, &seconds[i]));
-    }
+    PL_TRY(head_seconds(s, s->limit, n, s->t->chunks, seconds));
     for (uint32_t left = n; left && !s->best.batch_size; left--) {
         uint32_t next = n;
         for (uint32_t i = 0; i < n; i++)
             if (!tried[i] && (next == n || seconds[i] < seconds[next])) next = i;
-        const struct end at = {0, s->limit};
         tried[next] = true;
         s->chunk = s->t->chunks[next];
-        one = pl_secant_between(usable_from, s->limit + 1, pl_budget_usable(&s->q->budget));
-        PL_TRY(try_end(s, at, &one, &of_fit));
-        if (one.low.bytes) offer(s, at, &one, of_fit);
+        const struct pl_question trial = trial_of(s, 0, s->limit);
+        PL_TRY(pl_question_measure(&trial, &s->t->held, s->d));
+        if (s->t->held.plan->arena_bytes <= pl_budget_usable(&s->q->budget))
+            s->best = (struct choice){.chunk = s->chunk, .batch_size = s->limit};
+        else if (no_chunk_fits(s))
+            return PL_ERR_OK;
     }
     return PL_ERR_OK;
 }

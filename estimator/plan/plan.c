@@ -211,27 +211,39 @@ out:
     return err;
 }
 
-pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d) {
-    *out = NULL;
-    struct pl_plan *plan = pl_calloc(1, sizeof *plan);
-    struct buckets b = {.ids = pl_malloc((p->n_tensors + 1) * sizeof *b.ids)};
+/* Everything but lifetimes. */
+static pl_err fill(struct pl_plan *plan, struct pl_diag *d) {
+    struct buckets b = {.ids = pl_malloc((plan->program->n_tensors + 1) * sizeof *b.ids)};
     pl_err err = PL_ERR_OK;
-    if (plan) plan->places = pl_malloc((p->n_tensors + 1) * sizeof *plan->places);
-    if (!plan || !plan->places || !b.ids) {
-        err = pl_host_oom(d, "the plan");
-        goto out;
-    }
-    plan->program = p;
-    find_lifetimes(plan);
+    if (!b.ids) return pl_host_oom(d, "the plan");
     fill_buckets(plan, &b);
     PL_TRY_GOTO(place_job_tensors(plan, d), out);
     PL_TRY_GOTO(place_step(plan, &b, d), out);
     err = fill_ledger(plan, d);
 out:
     free(b.ids);
+    return err;
+}
+
+pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d) {
+    *out = NULL;
+    struct pl_plan *plan = pl_calloc(1, sizeof *plan);
+    if (plan) plan->places = pl_malloc((p->n_tensors + 1) * sizeof *plan->places);
+    if (!plan || !plan->places) {
+        free(plan);
+        return pl_host_oom(d, "the plan");
+    }
+    plan->program = p;
+    find_lifetimes(plan);
+    pl_err err = fill(plan, d);
     if (err != PL_ERR_OK) pl_plan_destroy(&plan);
     *out = plan;
     return err;
+}
+
+pl_err pl_plan_again(struct pl_plan *plan, struct pl_diag *d) {
+    *plan = (struct pl_plan){.program = plan->program, .places = plan->places};
+    return fill(plan, d);
 }
 
 void pl_plan_destroy(struct pl_plan **plan) {

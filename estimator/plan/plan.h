@@ -54,6 +54,8 @@ static inline uint64_t pl_plan_host_bytes(const struct pl_plan *plan, enum pl_te
 uint64_t pl_plan_host_total(const struct pl_plan *plan);
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d);
+/* Of the same program, whose tensors have other sizes now: lifetimes are what they were. */
+pl_err pl_plan_again(struct pl_plan *plan, struct pl_diag *d);
 void pl_plan_destroy(struct pl_plan **plan); /* NULL-safe; sets *plan to NULL */
 /* Asserts P1-P4 and R1-R2, R4 of program.h, independently of how the plan was made. */
 pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d);

@@ -14,4 +14,5 @@ pl_err pl_planned_init_shape(struct pl_planned *out, const struct pl_job_shape *
 void pl_planned_finish(struct pl_planned *p) {
     pl_plan_destroy(&p->plan);
     pl_program_destroy(&p->program);
+    p->is_stale = false;
 }

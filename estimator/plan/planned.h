@@ -7,6 +7,7 @@
 struct pl_planned {
     struct pl_program *program;
     struct pl_plan *plan;
+    bool is_stale; /* of a sketch (question.h): the program was resized after it was planned */
 };
 
 /* The model is borrowed and must outlive the result. */

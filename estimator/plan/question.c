@@ -75,31 +75,40 @@ static bool answers(const struct pl_planned *made, const struct pl_job_shape *sh
 
 bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *made, bool brief) {
     struct pl_job_shape shape;
-    return made->plan && pl_question_shape(q, &shape, NULL) == PL_ERR_OK &&
+    return made->plan && !made->is_stale && pl_question_shape(q, &shape, NULL) == PL_ERR_OK &&
            answers(made, &shape, q) && (brief || !made->program->shortened);
 }
 
-/* Gives what is held another size, where that is all that differs. */
-static bool becomes(struct pl_planned *held, const struct pl_job_shape *shape,
-                    const struct pl_question *q) {
+/* The program of the shape: the one that is held, that one resized, or none. */
+static void become(struct pl_planned *held, const struct pl_job_shape *shape,
+                   const struct pl_question *q) {
     struct pl_program *p = held->program;
-    return p && p->model == q->model && same_traits(&p->traits, &q->traits) &&
-           pl_program_resize(p, shape);
+    if (answers(held, shape, q)) return;
+    if (p && p->model == q->model && same_traits(&p->traits, &q->traits) &&
+        pl_program_resize(p, shape))
+        held->is_stale = true;
+    else
+        pl_planned_finish(held);
 }
 
-static pl_err sketch(const struct pl_question *q, const struct pl_job_shape *shape,
-                     struct pl_planned *held, struct pl_diag *d) {
-    pl_plan_destroy(&held->plan);
-    if (becomes(held, shape, q)) return PL_ERR_OK;
-    pl_planned_finish(held);
-    return pl_program_create_brief(q->model, shape, &q->traits, &held->program, d);
+/* The plan of the program that is held. */
+static pl_err renew(struct pl_planned *held, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    if (!held->plan)
+        err = pl_plan_create(held->program, &held->plan, d);
+    else if (held->is_stale)
+        err = pl_plan_again(held->plan, d);
+    held->is_stale = false;
+    if (err != PL_ERR_OK) pl_planned_finish(held);
+    return err;
 }
 
 pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d) {
     struct pl_job_shape shape;
     pl_err err = pl_question_shape(q, &shape, d);
-    if (err == PL_ERR_OK && answers(held, &shape, q)) return PL_ERR_OK;
-    if (err == PL_ERR_OK) err = sketch(q, &shape, held, d);
+    if (err == PL_ERR_OK) become(held, &shape, q);
+    if (err == PL_ERR_OK && !held->program)
+        err = pl_program_create_brief(q->model, &shape, &q->traits, &held->program, d);
     if (err != PL_ERR_OK) pl_planned_finish(held);
     return err;
 }
@@ -107,10 +116,7 @@ pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, 
 pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held,
                            struct pl_diag *d) {
     PL_TRY(pl_question_sketch(q, held, d));
-    if (held->plan) return PL_ERR_OK;
-    pl_err err = pl_plan_create(held->program, &held->plan, d);
-    if (err != PL_ERR_OK) pl_planned_finish(held);
-    return err;
+    return renew(held, d);
 }
 
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
@@ -120,19 +126,16 @@ pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
     if (made) *made = (struct pl_planned){0};
     *out = (struct pl_planned){0};
     pl_err err = pl_question_shape(q, &shape, d);
-    const bool whole = ready.program && !ready.program->shortened;
-    if (err == PL_ERR_OK && whole && !answers(&ready, &shape, q)) {
-        pl_plan_destroy(&ready.plan);
-        if (!becomes(&ready, &shape, q)) pl_planned_finish(&ready);
-    }
-    if (err == PL_ERR_OK && whole && ready.program) {
-        *out = ready;
-        if (!out->plan) err = pl_plan_create(out->program, &out->plan, d);
-        if (err != PL_ERR_OK) pl_planned_finish(out);
-        return err;
-    }
-    pl_planned_finish(&ready);
-    return err == PL_ERR_OK ? pl_planned_init_shape(out, &shape, q->model, &q->traits, d) : err;
+    if (err == PL_ERR_OK && ready.program && !ready.program->shortened)
+        become(&ready, &shape, q);
+    else
+        pl_planned_finish(&ready);
+    if (err == PL_ERR_OK && !ready.program)
+        return pl_planned_init_shape(out, &shape, q->model, &q->traits, d);
+    if (err == PL_ERR_OK) err = renew(&ready, d);
+    if (err != PL_ERR_OK) pl_planned_finish(&ready);
+    *out = ready;
+    return err;
 }
 
 void pl_variant_of(struct pl_variant *v, const struct pl_question *q) {

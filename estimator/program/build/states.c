@@ -134,9 +134,16 @@ static void index_state(const struct pl_builder *b, uint32_t id, struct parts_ke
         (t->role == PL_ROLE_STATE ? kept->state : kept->scales)[t->state] = id;
 }
 
+/* Those of the job stand before those of its steps. */
+static uint32_t count_job_tensors(const struct pl_program *p) {
+    uint32_t n = 0;
+    while (n < p->n_tensors && p->tensors[n].scope == PL_SCOPE_JOB)
+        n++;
+    return n;
+}
+
 /* By tensor; NULL: no memory. */
-static struct parts_kept *index_states(struct pl_builder *b) {
-    const uint32_t n = b->p->n_tensors;
+static struct parts_kept *index_states(struct pl_builder *b, uint32_t n) {
     struct parts_kept *index = pl_malloc(n * sizeof *index);
     if (!index) {
         b->err = pl_host_oom(b->d, "the plan");
@@ -219,8 +226,9 @@ static void square_sum(struct pl_builder *b, uint32_t id, uint32_t index) {
 }
 
 void pl_build_updates(struct pl_builder *b) {
-    uint32_t n = b->p->n_tensors, index = 0;
-    struct parts_kept *states = index_states(b);
+    const uint32_t n = count_job_tensors(b->p);
+    uint32_t index = 0;
+    struct parts_kept *states = index_states(b, n);
     if (!states) return;
     for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) square_sum(b, i, index++);
