@@ -4,7 +4,7 @@
  * Bytes grow along straight lines that bend upwards where another part of the run becomes the
  * largest, so a line through two plans soon points at the answer. It only says where to look:
  *   S1  the search ends when n was found to fit and n + 1 not to, or when a bound was reached
- *   S2  it takes no more than about twice the plans of a bisection, whatever the bytes are
+ *   S2  whatever the bytes are, it takes a few plans more than twice those of a bisection at most
  * Use: struct pl_secant s = pl_secant_between(0, limit + 1, usable);
  *      while (!pl_secant_done(&s)) { n = pl_secant_next(&s); ...; pl_secant_tell(&s, n, ...); } */
 #ifndef PL_ESTIMATOR_AUTOBATCH_SECANT_H
