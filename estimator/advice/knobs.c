@@ -267,7 +267,7 @@ static pl_err list_levels(struct pl_advice *a, struct pl_diag *d) {
     a->n_tradeoffs = 0;
     for (uint32_t level = PL_RECOMPUTE_NONE; level < PL_RECOMPUTE_OFFLOAD; level++)
         add_level(a, level);
-    PL_TRY(pl_ladder_init(&ladder, &open.q, &a->trials.held, d));
+    PL_TRY(pl_autolevel_ladder(&open.q, &a->trials, &ladder, d));
     for (uint32_t i = 1; i < ladder.n_levels && ladder.layers > 1; i++)
         add_level(a, pl_ladder_value(&ladder, i * ladder.layers - ladder.layers / 2));
     uint32_t now = pl_question_level(&a->q);

@@ -286,9 +286,10 @@ pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUN
 static pl_err key_of(const struct pl_question *q, struct pl_trials_key *out, struct pl_diag *d) {
     struct pl_question plain = *q;
     plain.batch_size = pl_ladder_batch(q->job);
+    memset(out, 0, sizeof *out);
+    out->chunk = pl_question_chunk(&plain);
     plain.recompute = PL_RECOMPUTE_AUTO;
     plain.loss_chunk_tokens = PL_AUTO;
-    memset(out, 0, sizeof *out);
     out->model = q->model;
     out->backend = q->traits.backend;
     out->sm = q->traits.sm;
@@ -453,6 +454,14 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
     pl_err err = decide(q, limit, trials ? trials : &own, notes, d);
     pl_trials_finish(&own);
     return err;
+}
+
+pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
+                           struct pl_ladder *out, struct pl_diag *d) {
+    struct search s = {.q = q, .speed = pl_speed_nominal(&q->traits), .t = trials, .d = d};
+    PL_TRY(learn(&s, d));
+    *out = s.ladder;
+    return PL_ERR_OK;
 }
 
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d) {

@@ -32,7 +32,7 @@ struct pl_trials_key {
     struct pl_job_shape shape;
     const struct pl_model *model;
     enum pl_backend backend;
-    uint32_t sm, threads, level;
+    uint32_t sm, threads, level, chunk;
 };
 struct pl_found {        /* with an open batch size */
     uint32_t batch_size; /* 0: none */
@@ -54,6 +54,9 @@ void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
  * (nullable) gets a line for each that was chosen; trials is nullable. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
+/* The ladder of the question. */
+pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
+                           struct pl_ladder *out, struct pl_diag *d);
 /* Decides what is open as the smallest that there is, whatever the budget. */
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
 

@@ -37,6 +37,7 @@ struct packer {
     struct lists l;
     struct space space, at_pivot;
     uint64_t *best; /* [n] offsets of the best attempt */
+    uint32_t *room; /* [n] for sorting */
 };
 
 static void space_remove(struct space *s, uint32_t i) {
@@ -118,17 +119,43 @@ static bool before(const struct pl_interval *a, const struct pl_interval *b, boo
     return la != lb ? la > lb : a->bytes > b->bytes;
 }
 
-/* Lists are a handful long: insertion sort. */
-static void sort_lists(const struct pl_interval *rows, const uint32_t *starts, uint32_t n_ops,
-                       uint32_t *ids, bool largest_first) {
-    for (uint32_t op = 0; op < n_ops; op++) {
-        for (uint32_t i = starts[op] + 1; i < starts[op + 1]; i++) {
-            uint32_t v = ids[i], j = i;
-            for (; j > starts[op] && before(&rows[v], &rows[ids[j - 1]], largest_first); j--)
-                ids[j] = ids[j - 1];
-            ids[j] = v;
-        }
+#define SHORT_LIST 12
+
+static void insert_sort(const struct pl_interval *rows, uint32_t *ids, uint32_t n,
+                        bool largest_first) {
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t v = ids[i], j = i;
+        for (; j > 0 && before(&rows[v], &rows[ids[j - 1]], largest_first); j--)
+            ids[j] = ids[j - 1];
+        ids[j] = v;
     }
+}
+
+/* Stable. Most lists are a handful long; what runs as one with a thousand others is not. room: for
+ * half of the list. */
+static void sort_list(const struct pl_interval *rows, uint32_t *ids, uint32_t n, uint32_t *room,
+                      bool largest_first) {
+    if (n <= SHORT_LIST) {
+        insert_sort(rows, ids, n, largest_first);
+        return;
+    }
+    const uint32_t half = n / 2;
+    uint32_t left = 0, right = half, out = 0;
+    sort_list(rows, ids, half, room, largest_first);
+    sort_list(rows, ids + half, n - half, room, largest_first);
+    if (!before(&rows[ids[half]], &rows[ids[half - 1]], largest_first)) return;
+    memcpy(room, ids, half * sizeof *ids);
+    while (left < half && right < n) {
+        const bool second = before(&rows[ids[right]], &rows[room[left]], largest_first);
+        ids[out++] = second ? ids[right++] : room[left++];
+    }
+    memcpy(ids + out, room + left, (half - left) * sizeof *ids);
+}
+
+static void sort_lists(struct packer *p, const uint32_t *starts, uint32_t *ids,
+                       bool largest_first) {
+    for (uint32_t op = 0; op < p->n_ops; op++)
+        sort_list(p->rows, ids + starts[op], starts[op + 1] - starts[op], p->room, largest_first);
 }
 
 /* One step away from the pivot: `enter` lists begin here, `leave` lists ended one op nearer. */
@@ -203,8 +230,9 @@ static pl_err packer_init(struct packer *p, struct pl_diag *d) {
     p->space.gaps = pl_malloc(n * sizeof(struct gap));
     p->at_pivot.gaps = pl_malloc(n * sizeof(struct gap));
     p->best = pl_malloc(n * sizeof(uint64_t));
+    p->room = pl_malloc(n * sizeof(uint32_t));
     if (!p->l.begin || !p->l.end || !p->l.by_first || !p->l.by_last || !p->space.gaps ||
-        !p->at_pivot.gaps || !p->best)
+        !p->at_pivot.gaps || !p->best || !p->room)
         return pl_host_oom(d, "the plan");
     return PL_ERR_OK;
 }
@@ -217,6 +245,7 @@ static void packer_finish(struct packer *p) {
     free(p->space.gaps);
     free(p->at_pivot.gaps);
     free(p->best);
+    free(p->room);
 }
 
 /* More than this share above the lower bound is worth one more start. */
@@ -231,8 +260,8 @@ static void try_starts(struct packer *p, struct pl_packing *out) {
     for (size_t i = 0; i <= LAST; i++) {
         if (i == LAST && out->bytes - out->live_bytes <= out->live_bytes / WORTH_MORE) return;
         if (i == 0 || starts[i].largest_first != starts[i - 1].largest_first) {
-            sort_lists(p->rows, p->l.begin, p->n_ops, p->l.by_first, starts[i].largest_first);
-            sort_lists(p->rows, p->l.end, p->n_ops, p->l.by_last, starts[i].largest_first);
+            sort_lists(p, p->l.begin, p->l.by_first, starts[i].largest_first);
+            sort_lists(p, p->l.end, p->l.by_last, starts[i].largest_first);
         }
         if (attempt(p, starts[i], out)) return;
     }

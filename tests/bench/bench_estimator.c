@@ -1,7 +1,7 @@
 /* bench_estimator.c - how long a question about memory takes, process start included. JSON.
  *
  * Usage: PLIMSOLL=path/to/plimsoll bench_estimator
- * Wall time is the median of 11 processes; target_ms and target_mib are what it should stay within
+ * Wall time is the median of 11 processes, or of those that begin within 10 s; target_ms and target_mib are what it should stay within
  * on two idle cores, and 0 where there is no target. */
 #include "tests/bench/machine.h"
 #include "tests/support/child.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { PROCESSES = 11 };
+enum { PROCESSES = 11, MOST_SECONDS = 10 };
 
 #define LLAMA                                                                                      \
     "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"rms_norm_eps\": "    \
@@ -72,16 +72,17 @@ static char dir[SCRATCH_PATH];
 START_TEST(measure) {
     double wall[PROCESSES];
     uint64_t peak = 0;
-    int status = 0;
-    for (int i = 0; i < PROCESSES; i++) {
+    int status = 0, n = 0;
+    const double end = seconds_now() + MOST_SECONDS;
+    for (; n < PROCESSES && (!n || seconds_now() < end); n++) {
         struct outcome o = plimsoll_run(dir, questions[_i].words);
         ck_assert_msg(o.status == 0 || o.status == 3, "exit %d: %s", o.status, o.err);
         status = o.status;
-        wall[i] = 1e3 * o.seconds;
+        wall[n] = 1e3 * o.seconds;
         peak = o.peak_bytes > peak ? o.peak_bytes : peak;
         outcome_finish(&o);
     }
-    double middle = median(wall, PROCESSES);
+    double middle = median(wall, n);
     printf("  {\"question\":\"%s\",\"exit\":%d,\"wall_ms\":%.2f,\"target_ms\":%.0f,"
            "\"least_ms\":%.2f,\"peak_rss_mib\":%.1f,\"target_mib\":%.0f}%s\n",
            questions[_i].name, status, middle, questions[_i].target_ms, wall[0],

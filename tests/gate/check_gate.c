@@ -206,7 +206,7 @@ START_TEST(every_remedy_saves_what_it_says) {
 }
 END_TEST
 
-/* Refused in some way each: level, chunk and both open, adapters, 4 bits, offload, another batch. */
+/* Refused in some way each: level, chunk or both are open; weights, adapters, 4 bits. */
 static const struct {
     const char *model, *mode, *level, *chunk;
     uint32_t batch;
