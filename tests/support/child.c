@@ -99,6 +99,8 @@ struct outcome child_wait(struct child *c, double seconds) {
     int status = wait_until(c->pid, seconds_now() + seconds, &usage, &o.timed_out);
     o.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     o.peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    o.cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                    1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     o.out = c->piped ? calloc(1, 1) : read_all(c->out);
     ck_assert_ptr_nonnull(o.out);
     o.err = read_all(c->err);

@@ -25,6 +25,7 @@ struct outcome {
     bool timed_out;
     uint64_t peak_bytes; /* largest resident set */
     double seconds;      /* of child_run: from the start to the end */
+    double cpu_seconds;  /* of its own and of the kernel for it */
     char *out, *err;     /* all of both streams; out is "" when it was piped */
 };
 
