@@ -1,9 +1,9 @@
 /* bench_estimator.c - how long a question about memory takes, process start included. JSON.
  *
  * Usage: PLIMSOLL=path/to/plimsoll bench_estimator
- * Wall time is the median of 11 processes, or of those that begin within 10 s; target_ms and target_mib are what it should stay within
- * on two idle cores, and 0 where there is no target. cpu_ms, the median of processor time, tells
- * what others who use the machine do not change. */
+ * Wall time is the median of 11 processes, or of those that begin within 10 s. target_ms and
+ * target_mib are what it should stay within on two idle cores, and 0 where there is no target.
+ * cpu_ms, the median of processor time, tells what others who use the machine do not change. */
 #include "tests/bench/machine.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
