@@ -2,6 +2,7 @@
 #include "estimator/program/resize.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/base/digest.h"
 #include "estimator/program/build/brief.h"
 #include "estimator/program/cost.h"
 
@@ -95,22 +96,38 @@ static uint64_t scratch_bytes(const struct pl_program *p, const struct pl_op *op
     return pl_product_workspace_bytes(&p->traits, op->kind, &op->attr, m);
 }
 
-static void resize_scratch(struct pl_program *p, const struct pl_op *op) {
+/* False: the op loses the operand, since scratch of no bytes is absent. */
+static bool resize_scratch(struct pl_program *p, const struct pl_op *op) {
     const int at = scratch_of(op->kind);
-    if (at < 0 || op->in[at].id == PL_NONE) return;
+    if (at < 0 || op->in[at].id == PL_NONE) return true;
     struct pl_tensor *t = &p->tensors[op->in[at].id];
     t->dims[0] = t->bytes = scratch_bytes(p, op);
+    return t->bytes > 0;
+}
+
+/* Which ops have none because they need no byte of it; others write nothing that would need it. */
+static uint64_t ops_without_scratch(const struct pl_program *p) {
+    struct pl_digest h;
+    pl_digest_init(&h, 0);
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        const int at = scratch_of(op->kind);
+        if (at >= 0 && op->in[at].id == PL_NONE && scratch_bytes(p, op) == 0)
+            pl_digest_add(&h, &i, sizeof i);
+    }
+    return pl_digest_value(&h);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static void resize_op(struct pl_program *p, struct pl_op *op, const struct sizes *from,
+static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes *from,
                       const struct sizes *to) {
     const struct pl_load full = pl_load_full(p);
     move_windows(p, op, from, to);
-    resize_scratch(p, op);
+    if (!resize_scratch(p, op)) return false;
     op->flops = (float)pl_op_flops(p, op, &full);
     if (op->left_out) op->left_out = (uint32_t)(to->chunks - 2 * PL_BRIEF_ENDS);
+    return true;
 }
 
 bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
@@ -119,6 +136,7 @@ bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
         !sizes_of(&p->shape, p->model, &from) || !sizes_of(shape, p->model, &to) ||
         !same_ops(&from, &to))
         return false;
+    const uint64_t without = ops_without_scratch(p);
     if (!resize_tensors(p, &from, &to)) return false;
     p->shape = *shape;
     p->tokens = to.tokens;
@@ -128,7 +146,7 @@ bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
         const struct pl_phase_range *r = &p->phases[phase];
         if (phase != PL_PHASE_MICRO && phase != PL_PHASE_EVAL) continue;
         for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
-            resize_op(p, &p->ops[i], &from, &to);
+            if (!resize_op(p, &p->ops[i], &from, &to)) return false;
     }
-    return true;
+    return ops_without_scratch(p) == without;
 }

@@ -11,7 +11,8 @@
 #include "estimator/program/program.h"
 
 /* False where the shape differs in more than batch_size and loss_chunk_tokens, where it has other
- * ops, or where it cannot be built at all. */
+ * ops or operands, or where it cannot be built at all; p is then good for nothing but to be
+ * destroyed. */
 bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape);
 
 #endif
