@@ -125,13 +125,24 @@ static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
     return pl_price_decided(&a->q, &a->trials, &a->now, d);
 }
 
+/* Samples of a step that the job fixes itself; 0: it leaves them open. What no global_batch_size
+ * can say is cut to what it can: a step is never made longer. */
+static uint32_t own_step(const struct pl_job *job) {
+    uint32_t n;
+    if (job->global_batch_size != PL_UNSET_U32) return job->global_batch_size;
+    if (job->batch_size == PL_AUTO || job->gradient_accumulation_steps == PL_UNSET_U32) return 0;
+    return (uint32_t)pl_u64_min((uint64_t)job->batch_size * job->gradient_accumulation_steps,
+                                (uint64_t)pl_key_table(&n)[PL_KEY_global_batch_size].hi);
+}
+
 pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
                       const struct pl_lengths *lengths, uint32_t effective_batch,
                       struct pl_diag *d) {
     pl_err err;
-    *a = (struct pl_advice){.q = *q, .lengths = lengths, .effective_batch = effective_batch};
-    if (!effective_batch && q->job->global_batch_size != PL_UNSET_U32)
-        a->effective_batch = q->job->global_batch_size;
+    *a =
+        (struct pl_advice){.q = *q,
+                           .lengths = lengths,
+                           .effective_batch = effective_batch ? effective_batch : own_step(q->job)};
     PL_TRY_GOTO(estimate_own(a, d), out);
     PL_TRY_GOTO(choose_length(a, d), out);
     PL_TRY_GOTO(advise_batch(a, d), out);

@@ -17,7 +17,8 @@
 
 #include "estimator/advice/figures.h"
 
-/* effective_batch: samples that a step should see; 0: what global_batch_size says, if anything. */
+/* effective_batch: samples that a step should see; 0: as many as global_batch_size says, or a batch
+ * with an accumulation of its own. */
 pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
                       const struct pl_lengths *lengths, uint32_t effective_batch,
                       struct pl_diag *d);

@@ -5,6 +5,19 @@
 
 #include <string.h>
 
+/* In the words of the job where they can say it: beside `gradient_accumulation_steps` in a file,
+ * another key on the command line would contradict it. */
+static void set_step(uint32_t samples, struct pl_job *job) {
+    if (job->given[PL_KEY_gradient_accumulation_steps] && samples % job->batch_size == 0) {
+        job->gradient_accumulation_steps = samples / job->batch_size;
+        if (job->global_batch_size != PL_UNSET_U32) job->global_batch_size = samples;
+        return;
+    }
+    job->global_batch_size = samples;
+    job->given[PL_KEY_global_batch_size] = true;
+    job->gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
+}
+
 /* The user's job with the advised values; shallow, never finished. */
 static struct pl_job advised_job(const struct pl_advice *a) {
     struct pl_job job = *a->q.job;
@@ -13,10 +26,7 @@ static struct pl_job advised_job(const struct pl_advice *a) {
     job.max_seq_length = a->length;
     job.given[PL_KEY_mode] = job.given[PL_KEY_batch_size] = true;
     job.given[PL_KEY_max_seq_length] = true;
-    if (!a->effective_batch) return job;
-    job.global_batch_size = a->effective_batch;
-    job.given[PL_KEY_global_batch_size] = true;
-    job.gradient_accumulation_steps = PL_UNSET_U32; /* it follows */
+    if (a->effective_batch) set_step(a->effective_batch, &job);
     return job;
 }
 
@@ -71,7 +81,7 @@ static const char *command_of(const struct pl_job *job) {
 
 static bool is_advised(enum pl_key_id key) {
     return key == PL_KEY_batch_size || key == PL_KEY_max_seq_length ||
-           key == PL_KEY_global_batch_size;
+           key == PL_KEY_global_batch_size || key == PL_KEY_gradient_accumulation_steps;
 }
 
 void pl_advice_command(const struct pl_advice *a, struct pl_text *out) {

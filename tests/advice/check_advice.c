@@ -4,6 +4,7 @@
 #include "estimator/autobatch/decide.h"
 #include "estimator/card/cards.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
@@ -475,11 +476,61 @@ START_TEST(the_yaml_is_a_job_that_needs_what_was_promised) {
     ck_assert_msg(pl_job_parse(&read, "advice.yaml", pl_text_str(&yaml), yaml.len, NULL, 0, NULL,
                                &d) == PL_ERR_OK,
                   "%s in\n%s", d.message, pl_text_str(&yaml));
-    ck_assert_uint_eq(read.global_batch_size, 12);
+    ck_assert_uint_eq(read.batch_size * pl_job_accumulation(&read, read.batch_size), 12);
     ck_assert_uint_eq(read.lora_target_modules.n, 2);
     ck_assert_uint_eq(estimate(&read, read.batch_size).needed_bytes, a.recommended.needed_bytes);
     pl_job_finish(&read);
     pl_text_finish(&yaml);
+    pl_advice_finish(&a);
+}
+END_TEST
+
+/* What the job says of its step, and how many samples that are; 0: it says nothing. */
+static const struct {
+    const char *batch, *accumulation, *global;
+    uint32_t samples;
+} steps[] = {
+    {"4", "4", NULL, 16},   {"3", "5", NULL, 15},
+    {"1", "1", NULL, 1},    {"auto", NULL, "24", 24},
+    {"4", "6", "24", 24},   {"4", NULL, NULL, 0},
+    {"auto", "4", NULL, 0}, {"65536", "65536", NULL, 1048576},
+};
+
+/* A batch and an accumulation are a step, and the advice keeps it: in the figures, in the file to
+ * paste, and in a command beside the file that has them. */
+START_TEST(a_step_of_the_job_is_kept) {
+    struct pl_text yaml = {0}, command = {0};
+    struct pl_job read;
+    job.max_seq_length = 32;
+    set(&job, "batch_size", steps[_i].batch);
+    if (steps[_i].accumulation) set(&job, "gradient_accumulation_steps", steps[_i].accumulation);
+    if (steps[_i].global) set(&job, "global_batch_size", steps[_i].global);
+    for (int key = 0; key < PL_KEY_COUNT; key++)
+        job.place[key].line = job.given[key]; /* as of a file */
+    job.path = strdup("job.yaml");
+    struct pl_advice a;
+    advise(&a);
+    ck_assert_uint_eq(a.effective_batch, steps[_i].samples);
+    if (!steps[_i].samples) goto out;
+    ck_assert_uint_eq(a.recommended_batch * a.accumulation, steps[_i].samples);
+    pl_advice_yaml(&a, &yaml);
+    ck_assert_int_eq(
+        pl_job_parse(&read, "advice.yaml", pl_text_str(&yaml), yaml.len, NULL, 0, NULL, NULL),
+        PL_ERR_OK);
+    ck_assert_uint_eq(read.batch_size, a.recommended_batch);
+    ck_assert_uint_eq(pl_job_accumulation(&read, read.batch_size), a.accumulation);
+    pl_job_finish(&read);
+    char word[64];
+    pl_advice_command(&a, &command);
+    snprintf(word, sizeof word, " gradient_accumulation_steps=%u", a.accumulation);
+    ck_assert_msg(!strstr(pl_text_str(&command), word) == !steps[_i].accumulation, "%s",
+                  pl_text_str(&command));
+    snprintf(word, sizeof word, " global_batch_size=%u", a.effective_batch);
+    ck_assert_msg(!strstr(pl_text_str(&command), word) == !steps[_i].global, "%s",
+                  pl_text_str(&command));
+out:
+    pl_text_finish(&yaml);
+    pl_text_finish(&command);
     pl_advice_finish(&a);
 }
 END_TEST
@@ -656,6 +707,7 @@ int main(void) {
     tcase_add_loop_test(tc, the_advised_length_is_that_of_the_longest_sample_where_it_fits, 0, 3);
     tcase_add_test(tc, no_length_is_advised_that_no_file_may_ask_for);
     tcase_add_test(tc, the_yaml_is_a_job_that_needs_what_was_promised);
+    tcase_add_loop_test(tc, a_step_of_the_job_is_kept, 0, sizeof steps / sizeof *steps);
     tcase_add_test(tc, the_command_quotes_what_a_shell_would_take_apart);
     tcase_add_test(tc, a_card_is_judged_as_its_own_estimate);
     tcase_add_test(tc, small_chunks_are_advised_on);
