@@ -71,10 +71,14 @@ static double activation_bytes(const struct pl_rule_inputs *in, const struct edi
     return saves ? bytes * CHECKPOINT_SHARE : bytes;
 }
 
-static double trained_params(const struct pl_rule_inputs *in, const struct edition *e) {
+double pl_rule_adapter_layers(const struct pl_rule_inputs *in, enum pl_rule_edition e) {
+    return editions[e].adapters_of_all_layers ? in->num_layers : 1;
+}
+
+static double trained_params(const struct pl_rule_inputs *in, enum pl_rule_edition e) {
     if (!in->lora) return in->params_billions * GB;
     return pl_rule_lora_params(in->lora_rank, in->hidden_dim, LORA_MODULES,
-                               e->adapters_of_all_layers ? in->num_layers : 1);
+                               pl_rule_adapter_layers(in, e));
 }
 
 /* The total is rounded once, from parts that are not: as published, it need not be their sum. */
@@ -86,7 +90,7 @@ struct pl_rule_bill pl_rule_estimate(const struct pl_rule_inputs *in, enum pl_ru
                                      .overhead = OVERHEAD_GB,
                                      .total = weights + OVERHEAD_GB,
                                      .inference = true};
-    double trained = trained_params(in, e);
+    double trained = trained_params(in, which);
     double gradients = trained * GRADIENT_BYTES / GB;
     double optimizer = trained * OPTIMIZER_BYTES / GB;
     double activations = activation_bytes(in, e) / GB;

@@ -57,6 +57,8 @@ struct pl_rule_bill { /* GB; under `inference` only weights, overhead and total 
     bool inference;
 };
 struct pl_rule_bill pl_rule_estimate(const struct pl_rule_inputs *in, enum pl_rule_edition e);
+/* Layers that an edition counts LoRA's adapters for. */
+double pl_rule_adapter_layers(const struct pl_rule_inputs *in, enum pl_rule_edition e);
 /* {weights, gradients, optimizer, activations, overhead, total}; inference: three of them. NULL
  * when out of memory. */
 json_t *pl_rule_bill_json(const struct pl_rule_bill *bill);

@@ -86,6 +86,28 @@ START_TEST(the_calculator_answers_with_all_its_parts) {
 }
 END_TEST
 
+/* Under LoRA the editions count adapters of other layers: the answer says of which. */
+START_TEST(the_calculator_says_whose_adapters_it_counts) {
+    static const char want[] = "gradients and optimizer count the adapters of 1 layer, as that "
+                               "output does; the listing counts all 16 layers";
+    json_t *root = ask(0, bills[_i].words), *note;
+    const bool lora = json_is_true(json_object_get(json_object_get(root, "inputs"), "lora"));
+    size_t i, layers = 0;
+    json_array_foreach(json_object_get(root, "notes"), i, note) {
+        const char *text = json_string_value(note);
+        layers += strstr(text, " layers") != NULL;
+        if (_i == 2 && strstr(text, " layers")) ck_assert_str_eq(text, want);
+    }
+    ck_assert_uint_eq(layers, lora);
+    json_decref(root);
+    struct outcome p = plimsoll_run(
+        NULL, (const char *[]){"estimate-vram", "--rule-of-thumb", "--params-billions", "8",
+                               "--weight-precision", "nf4", "--lora", "--num-layers", "16", NULL});
+    ck_assert_ptr_nonnull(strstr(p.out, want));
+    outcome_finish(&p);
+}
+END_TEST
+
 static const struct {
     const char *gb;
     int status;
@@ -238,6 +260,7 @@ int main(void) {
     TCase *tc = tcase_create("binary");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, the_calculator_answers_with_all_its_parts, 0, N(bills));
+    tcase_add_loop_test(tc, the_calculator_says_whose_adapters_it_counts, 0, N(bills));
     tcase_add_loop_test(tc, a_card_makes_the_calculator_a_verdict, 0, N(cards));
     tcase_add_loop_test(tc, a_card_alone_is_answered_by_its_tier, 0, N(tiers));
     tcase_add_test(tc, without_a_gpu_the_tier_table_is_printed_and_said_why);

@@ -9,6 +9,24 @@
 
 #define EDITIONS_NOTE                                                                              \
     "the published listing does not return the output shown with it; the parts follow that output"
+#define NOTE_TEXT 192
+
+/* Where LoRA's adapters are counted: the one part of which neither edition shows its layers. */
+static bool adapter_note(const struct pl_rule_inputs *in, char out[NOTE_TEXT]) {
+    snprintf(out, NOTE_TEXT,
+             "gradients and optimizer count the adapters of %g layer, as that output does; the "
+             "listing counts all %g layers",
+             pl_rule_adapter_layers(in, PL_RULE_SHOWN), pl_rule_adapter_layers(in, PL_RULE_LISTED));
+    return in->lora && !in->inference;
+}
+
+static json_t *notes_json(const struct pl_rule_inputs *in) {
+    char adapters[NOTE_TEXT];
+    json_t *notes = json_array();
+    if (!in->inference) pl_json_append(&notes, json_string(EDITIONS_NOTE));
+    if (adapter_note(in, adapters)) pl_json_append(&notes, json_string(adapters));
+    return notes;
+}
 
 static json_t *real_or_null(double v, bool known) {
     return known ? json_real(v) : json_null();
@@ -33,18 +51,20 @@ static json_t *calculator_json(const struct pl_rule_question *q, const struct pl
                                const struct pl_rule_bill *listed, enum pl_rule_fit fit) {
     bool known = q->card_source != NULL;
     json_t *o = pl_rule_bill_json(shown);
-    json_t *notes = q->in.inference ? json_array() : json_pack("[s]", EDITIONS_NOTE);
-    json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "listing", pl_rule_bill_json(listed), "inputs",
-        inputs_json(&q->in), "vram_gb", real_or_null(q->in.vram_gb, known), "verdict",
-        known ? pl_rule_fit_name(fit) : "unknown", "fits",
-        known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate", 1, "notes", notes);
+    json_t *rest =
+        json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:o}", "listing", pl_rule_bill_json(listed),
+                  "inputs", inputs_json(&q->in), "vram_gb", real_or_null(q->in.vram_gb, known),
+                  "verdict", known ? pl_rule_fit_name(fit) : "unknown", "fits",
+                  known ? json_boolean(fit != PL_RULE_NO) : json_null(), "approximate", 1, "notes",
+                  notes_json(&q->in));
     pl_json_merge(&o, rest);
     json_decref(rest);
     return o;
 }
 
-static void print_bill(const struct pl_rule_bill *shown, const struct pl_rule_bill *listed) {
+static void print_bill(const struct pl_rule_inputs *in, const struct pl_rule_bill *shown,
+                       const struct pl_rule_bill *listed) {
+    char adapters[NOTE_TEXT];
     const struct {
         const char *name;
         double shown, listed;
@@ -60,6 +80,7 @@ static void print_bill(const struct pl_rule_bill *shown, const struct pl_rule_bi
         if (!rows[i].training || !shown->inference)
             printf("  %-12s %10.2f %12.2f\n", rows[i].name, rows[i].shown, rows[i].listed);
     if (!shown->inference) puts("  note: " EDITIONS_NOTE);
+    if (adapter_note(in, adapters)) printf("  note: %s\n", adapters);
 }
 
 static pl_err answer_calculator(const struct pl_cli *cli, const struct pl_rule_question *q,
@@ -77,7 +98,7 @@ static pl_err answer_calculator(const struct pl_cli *cli, const struct pl_rule_q
                            : "full",
            q->in.params_billions, q->in.precision->label, q->in.batch_size, q->in.seq_length,
            shown.total);
-    print_bill(&shown, &listed);
+    print_bill(&q->in, &shown, &listed);
     if (q->card_source) printf("  verdict: %s - %g GB\n", pl_rule_fit_name(fit), q->in.vram_gb);
     return PL_ERR_OK;
 }
