@@ -294,6 +294,12 @@ static void add_refusal(const struct page *p) {
     const struct pl_advice *a = p->a;
     const struct pl_plan *plan = a->estimate.planned.plan;
     char job[PL_BYTES_TEXT], usable[PL_BYTES_TEXT];
+    if (a->estimate.verdict.no_kernels) {
+        pl_text_add(p->out, "  ");
+        pl_gate_add_no_kernels(&a->q, p->out);
+        pl_text_add(p->out, ": no setting helps\n");
+        return;
+    }
     pl_text_addf(p->out, "  not even one sample of %u tokens fits %s%s\n", a->length,
                  a->q.budget.source,
                  a->recommended.verdict == PL_VERDICT_TIGHT ? " for certain" : "");

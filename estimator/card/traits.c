@@ -1,6 +1,8 @@
 /* traits.c - the back-ends as far as bytes are concerned. */
 #include "estimator/card/traits.h"
 
+#include "estimator/card/cards.h"
+
 #include <sched.h>
 
 /* 256 bytes: four cache lines, the alignment cudaMalloc gives, and enough for any vector load. */
@@ -27,4 +29,8 @@ uint32_t pl_cpu_count(void) {
     cpu_set_t set[MOST_CPUS / CPU_SETSIZE];
     int count = sched_getaffinity(0, sizeof set, set) == 0 ? CPU_COUNT_S(sizeof set, set) : 0;
     return count > 0 ? (uint32_t)count : 1;
+}
+
+bool pl_traits_run(const struct pl_traits *t) {
+    return t->backend != PL_BACKEND_CUDA || t->sm >= PL_CARD_OLDEST_SM;
 }

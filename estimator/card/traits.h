@@ -2,6 +2,7 @@
 #ifndef PL_ESTIMATOR_CARD_TRAITS_H
 #define PL_ESTIMATOR_CARD_TRAITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pl_backend { PL_BACKEND_CPU, PL_BACKEND_NULL, PL_BACKEND_CUDA };
@@ -25,6 +26,8 @@ struct pl_traits pl_traits_cpu(uint32_t threads);
 uint32_t pl_cpu_count(void);
 /* A GPU of this compute capability times ten. */
 struct pl_traits pl_traits_cuda(uint32_t sm);
+/* Kernels exist for it: false for a GPU older than PL_CARD_OLDEST_SM (cards.h). */
+bool pl_traits_run(const struct pl_traits *t);
 
 /* Block sizes the CPU kernels work in; the workspace rule and the kernels both use them. */
 enum {

@@ -32,7 +32,8 @@ static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     e->trainable_param_count = pl_gate_trained(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(plan_merged_export(e, d));
-    if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN)
+    if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN ||
+        e->verdict.no_kernels)
         return PL_ERR_OK;
     return pl_gate_remedies(q, e->planned.plan, e->remedies, &e->n_remedies, d);
 }

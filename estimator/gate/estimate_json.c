@@ -105,6 +105,9 @@ static json_t *limits_json(const struct pl_estimate *e) {
     put_int(&o, "margin_bytes", e->q->budget.margin_bytes);
     put_int(&o, "usable_bytes", pl_budget_usable(&e->q->budget));
     pl_json_set(&o, "source", json_string(e->q->budget.source));
+    if (e->verdict.kind != PL_VERDICT_TIGHT) return o;
+    put_int(&o, "short_bytes", e->verdict.short_bytes);
+    pl_json_set(&o, "inside", json_string(e->verdict.inside_doubt ? "context_doubt" : "margin"));
     return o;
 }
 

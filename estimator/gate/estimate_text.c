@@ -115,6 +115,12 @@ static void add_peak(const struct pl_estimate *e, struct pl_text *out) {
 static void add_verdict(const struct pl_estimate *e, const struct style *s, struct pl_text *out) {
     char have[PL_BYTES_TEXT], margin[PL_BYTES_TEXT], rest[PL_BYTES_TEXT];
     const struct pl_verdict *v = &e->verdict;
+    if (v->no_kernels) {
+        pl_text_addf(out, "  verdict: %sno%s - ", s->bad, s->off);
+        pl_gate_add_no_kernels(e->q, out);
+        pl_text_add(out, "\n");
+        return;
+    }
     if (v->over_ceiling) {
         pl_text_addf(out,
                      "  verdict: %sno%s - mode: full would train %.3f billion parameters on the "
@@ -127,6 +133,13 @@ static void add_verdict(const struct pl_estimate *e, const struct style *s, stru
         return;
     }
     const struct pl_budget *b = &e->q->budget;
+    if (v->kind == PL_VERDICT_TIGHT) {
+        pl_text_addf(out, "  verdict: %stight%s - %s %s: ", s->bad, s->off, b->source,
+                     pl_bytes_text(b->total_bytes, have));
+        pl_gate_add_tight(v, e->q, out);
+        pl_text_add(out, "\n");
+        return;
+    }
     uint64_t limit = b->total_bytes - pl_u64_min(b->margin_bytes, b->total_bytes);
     bool over = v->needed_bytes > limit;
     pl_text_addf(out, "  verdict: %s%s%s - %s %s, margin %s: %s %s\n",

@@ -2,6 +2,7 @@
 #include "estimator/gate/gate.h"
 
 #include "estimator/base/units.h"
+#include "estimator/card/cards.h"
 #include "estimator/config/job_values.h"
 
 static const char *const verdict_names[] = {"fits", "tight", "no", "unknown"};
@@ -27,21 +28,46 @@ bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job) 
            trained_billions(p) > job->full_ft_ceiling_billions;
 }
 
+static pl_err check_kernels(const struct pl_question *q, struct pl_diag *d) {
+    return pl_card_check_sm(q->card ? q->card : "the GPU", q->traits.sm, d);
+}
+
+void pl_gate_add_no_kernels(const struct pl_question *q, struct pl_text *out) {
+    struct pl_diag d = {0};
+    (void)check_kernels(q, &d);
+    pl_text_add(out, d.message);
+}
+
+/* A tight job is short of the margin first, and of what the context may be off by next. */
+static void compare(const struct pl_plan *plan, const struct pl_budget *b, struct pl_verdict *v) {
+    const uint64_t least = v->needed_bytes - pl_u64_min(b->context_bytes, b->doubt_bytes);
+    uint64_t most; /* without the margin */
+    if (plan->arena_bytes <= pl_budget_usable(b)) {
+        v->kind = PL_VERDICT_FITS;
+        return;
+    }
+    if (least > b->total_bytes || b->margin_bytes > b->total_bytes) {
+        v->kind = PL_VERDICT_NO;
+        return;
+    }
+    v->kind = PL_VERDICT_TIGHT;
+    if (!pl_u64_add(v->needed_bytes, b->doubt_bytes, &most)) most = UINT64_MAX;
+    v->inside_doubt = most > b->total_bytes;
+    v->short_bytes =
+        v->inside_doubt ? most - b->total_bytes : b->margin_bytes - (b->total_bytes - most);
+}
+
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q) {
     const struct pl_budget *budget = &q->budget;
     struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
                            .over_ceiling = pl_gate_over_ceiling(plan->program, q->job),
                            .trained_billions = trained_billions(plan->program)};
-    if (v.over_ceiling) {
+    v.no_kernels = !pl_traits_run(&plan->program->traits);
+    if (v.over_ceiling || v.no_kernels)
         v.kind = PL_VERDICT_NO;
-    } else if (budget->known) {
-        bool inside = plan->arena_bytes <= pl_budget_usable(budget);
-        uint64_t least = v.needed_bytes - pl_u64_min(budget->context_bytes, budget->doubt_bytes);
-        v.kind = inside                         ? PL_VERDICT_FITS
-                 : least <= budget->total_bytes ? PL_VERDICT_TIGHT
-                                                : PL_VERDICT_NO;
-    }
+    else if (budget->known)
+        compare(plan, budget, &v);
     return v;
 }
 
@@ -49,6 +75,7 @@ pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, st
     const struct pl_budget *budget = &q->budget;
     char need[PL_BYTES_TEXT], total[PL_BYTES_TEXT], margin[PL_BYTES_TEXT];
     if (v->kind != PL_VERDICT_NO) return PL_ERR_OK;
+    if (v->no_kernels) return check_kernels(q, d);
     if (v->over_ceiling)
         return pl_diag_set(d, PL_ERR_FULL_FT_MODEL_TOO_LARGE,
                            "mode: full would train %.3f billion parameters on the device alone, "
@@ -59,4 +86,16 @@ pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, st
                        pl_bytes_text(v->needed_bytes, need), (unsigned long long)v->needed_bytes,
                        budget->source, pl_bytes_text(budget->total_bytes, total),
                        pl_bytes_text(budget->margin_bytes, margin));
+}
+
+void pl_gate_add_tight(const struct pl_verdict *v, const struct pl_question *q,
+                       struct pl_text *out) {
+    char size[PL_BYTES_TEXT], of[PL_BYTES_TEXT];
+    pl_text_addf(out, "%s (%llu bytes) inside ", pl_bytes_text(v->short_bytes, size),
+                 (unsigned long long)v->short_bytes);
+    if (v->inside_doubt)
+        pl_text_addf(out, "the possible error of the context, %s to either side",
+                     pl_bytes_text(q->budget.doubt_bytes, of));
+    else
+        pl_text_addf(out, "the margin of %s", pl_bytes_text(q->budget.margin_bytes, of));
 }

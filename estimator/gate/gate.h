@@ -3,12 +3,14 @@
  * In: a question and its plan.  Out: a verdict, and remedies priced by planning each of them.
  * Needs: plan, autobatch. No I/O.
  *   G1  `fits` means arena + context + doubt + margin <= total, byte for byte what will be
- *       reserved; `tight` that it does not, and yet arena + context - doubt <= total
+ *       reserved; `tight` that it does not, and yet arena + context - doubt <= total, of a total
+ *       that has room for the margin
  *   G2  a full fine-tune that trains more than full_ft_ceiling_billions is refused whatever the
  *       memory, unless weights, gradients and states live on the host; frozen layers do not count
  *   G3  nothing of the user's settings is changed here: remedies are advice
  *   G4  a remedy has the bytes of the job with that change typed beside it and the same batch size:
- *       level and chunk that are open are decided again */
+ *       level and chunk that are open are decided again
+ *   G5  on a GPU that the kernels are not made for nothing fits, and no change helps */
 #ifndef PL_ESTIMATOR_GATE_GATE_H
 #define PL_ESTIMATOR_GATE_GATE_H
 
@@ -21,12 +23,20 @@ struct pl_verdict {
     enum pl_verdict_kind kind;
     uint64_t needed_bytes;  /* arenas + context */
     bool over_ceiling;      /* G2 */
+    bool no_kernels;        /* G5 */
     double trained_billions; /* exact count / 1e9 */
+    uint64_t short_bytes;    /* tight: what it lacks to fit for certain, without the margin where */
+    bool inside_doubt;       /* that alone is not enough: it is the context that decides */
 };
 /* Parameters that the optimizer of a program updates. */
 uint64_t pl_gate_trained(const struct pl_program *p);
 bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job); /* G2 */
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
+/* Why nothing runs on the device of the question (G5). */
+void pl_gate_add_no_kernels(const struct pl_question *q, struct pl_text *out);
+/* "30.00 MiB (31457280 bytes) inside the margin of 64.00 MiB", of a tight one. */
+void pl_gate_add_tight(const struct pl_verdict *v, const struct pl_question *q,
+                       struct pl_text *out);
 /* The verdict as an error: OK for fits, tight and unknown. */
 pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, struct pl_diag *d);
 

@@ -6,16 +6,6 @@
 
 /* --- the target ------------------------------------------------------------------------------- */
 
-/* A GPU that the kernels cannot run on still has a size to compare with. */
-static uint32_t planned_sm(struct pl_text *notes, const struct pl_card *c) {
-    if (c->sm >= PL_CARD_OLDEST_SM) return c->sm;
-    pl_text_addf(notes,
-                 "%s has compute capability %u.%u; the kernels need %d.%d: the answer is about its "
-                 "memory alone\n",
-                 c->name, c->sm / 10, c->sm % 10, PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10);
-    return PL_CARD_OLDEST_SM;
-}
-
 static pl_err aim_at_card(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) {
     bool ambiguous;
     const struct pl_card *c;
@@ -23,8 +13,14 @@ static pl_err aim_at_card(struct pl_inquiry *i, const char *gpu, struct pl_diag 
     if (ambiguous)
         pl_text_addf(&i->notes, "`%s` has several sizes: taken as %s, the smallest\n", gpu,
                      c->name);
+    if (c->sm < PL_CARD_OLDEST_SM)
+        pl_text_addf(&i->notes,
+                     "the kernels need compute capability %d.%d, %s has %u.%u: the bytes are those "
+                     "of the smallest GPU that they run on\n",
+                     PL_CARD_OLDEST_SM / 10, PL_CARD_OLDEST_SM % 10, c->name, c->sm / 10,
+                     c->sm % 10);
     i->q.card = c->name;
-    i->q.traits = pl_traits_cuda(planned_sm(&i->notes, c));
+    i->q.traits = pl_traits_cuda(c->sm);
     i->q.budget = (struct pl_budget){.known = true,
                                      .total_bytes = c->visible_bytes,
                                      .margin_bytes = PL_CARD_MARGIN,
@@ -86,6 +82,7 @@ pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d) {
 
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d) {
     PL_TRY(pl_decide(&i->q, PL_BATCH_LIMIT, &i->search, &i->notes, d));
+    if (!pl_traits_run(&i->q.traits)) i->q.recommended = 0;
     if (i->job.batch_size == PL_AUTO && !i->q.budget.known)
         pl_text_add(&i->notes, "batch_size: auto without a budget plans for 1\n");
     return PL_ERR_OK;

@@ -4,7 +4,9 @@
  * In: struct pl_job, the name of a GPU or none.  Out: a decided question (plan/question.h), and
  * the answer to it.  Needs: config, find, card, autobatch, gate.
  *   Q1  with a GPU named the plan is the one of the CUDA back-end on that GPU, and the budget is
- *       what a process can get of it, less margin, context and its doubt: never the nameplate
+ *       what a process can get of it, less margin, context and its doubt: never the nameplate;
+ *       on a GPU that the kernels are not made for nothing fits, and the bytes are those of the
+ *       oldest that they are made for
  *   Q2  without one the plan is the CPU back-end's; under `device: cuda`, and where a budget is
  *       given beside the job and no device, it is the plan of a GPU of compute capability
  *       PL_CARD_DEFAULT_SM. A vram_budget in the job's file is of the device that would run it

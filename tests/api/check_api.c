@@ -65,7 +65,7 @@ END_TEST
 
 /* Every number of the answer, found under its own name in the JSON text beside it. */
 START_TEST(the_struct_says_what_the_json_says) {
-    const char *const settings[] = {"gpu=T4", NULL};
+    const char *const settings[] = {"gpu=RTX 4060 Ti", NULL};
     struct pl_vram_estimate *e = must(MODEL, _i ? "lora" : "full", _i ? 16 : 0, 1, 1024, settings);
     json_t *root = json_loads(e->json, 0, NULL);
     const struct {
@@ -148,16 +148,32 @@ START_TEST(the_json_is_what_the_command_prints) {
 }
 END_TEST
 
-START_TEST(a_card_too_small_is_an_answer_with_remedies_and_notes) {
-    const char *const settings[] = {"gpu=T4", "gradient_checkpointing=none", NULL};
+START_TEST(a_card_too_small_is_an_answer_with_remedies) {
+    const char *const settings[] = {"gpu=RTX A4000", "gradient_checkpointing=none", NULL};
     struct pl_vram_estimate *e = must(MODEL, NULL, 0, 4, 0, settings);
     ck_assert_str_eq(e->verdict, "no");
     ck_assert(!e->fits);
-    ck_assert_str_eq(e->budget_source, "T4");
+    ck_assert_str_eq(e->refusal, "RUNTIME_DOES_NOT_FIT");
+    ck_assert_str_eq(e->budget_source, "RTX A4000");
     ck_assert_uint_lt(e->usable_bytes, e->budget_bytes);
     ck_assert_uint_eq(e->recommended_batch_size, 0);
     ck_assert_uint_gt(e->n_remedies, 0);
     ck_assert_ptr_nonnull(e->remedies[0].change);
+    pl_estimate_free(e);
+}
+END_TEST
+
+/* Whatever its memory: bytes, and no, and why; nothing that would help. */
+START_TEST(a_card_without_kernels_is_no_and_says_why) {
+    static const char *const modes[] = {"lora", "inference"};
+    const char *const settings[] = {"gpu=T4", NULL};
+    struct pl_vram_estimate *e = must("SmolLM2-135M", modes[_i], 0, 0, 256, settings);
+    ck_assert_str_eq(e->verdict, "no");
+    ck_assert(!e->fits);
+    ck_assert_str_eq(e->refusal, "RUNTIME_NO_DEVICE");
+    ck_assert_uint_lt(e->arena_bytes, e->usable_bytes);
+    ck_assert_uint_eq(e->recommended_batch_size, 0);
+    ck_assert_uint_eq(e->n_remedies, 0);
     ck_assert_uint_gt(e->n_notes, 0);
     ck_assert_ptr_nonnull(strstr(e->notes[0], "8.0")); /* the kernels do not run on a T4 */
     pl_estimate_free(e);
@@ -316,7 +332,8 @@ int main(void) {
     tcase_add_test(tc, inference_has_a_cache_and_nothing_to_train);
     tcase_add_loop_test(tc, the_struct_says_what_the_json_says, 0, 2);
     tcase_add_loop_test(tc, the_json_is_what_the_command_prints, 0, 2);
-    tcase_add_test(tc, a_card_too_small_is_an_answer_with_remedies_and_notes);
+    tcase_add_test(tc, a_card_too_small_is_an_answer_with_remedies);
+    tcase_add_loop_test(tc, a_card_without_kernels_is_no_and_says_why, 0, 2);
     tcase_add_loop_test(tc, fits_on_card_compares_exact_bytes, 0, 3);
     tcase_add_test(tc, the_summary_is_cut_as_snprintf_cuts);
     tcase_add_loop_test(tc, a_refusal_is_null_and_a_filled_error, 0,

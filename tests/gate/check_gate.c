@@ -1,8 +1,10 @@
 /* check_gate.c - verdicts at their limits, the size gate, and remedies that keep their word. */
 #include "estimator/autobatch/decide.h"
+#include "estimator/card/cards.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/gate/estimate.h"
+#include "estimator/gate/gate.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 
@@ -62,26 +64,99 @@ START_TEST(the_verdict_turns_on_single_bytes) {
     const struct {
         uint64_t total, margin, context, doubt;
         enum pl_verdict_kind want;
-    } rows[] = {{arena, 0, 0, 0, PL_VERDICT_FITS},
-                {arena - 1, 0, 0, 0, PL_VERDICT_NO},
-                {arena + 1000, 1000, 0, 0, PL_VERDICT_FITS},
-                {arena + 999, 1000, 0, 0, PL_VERDICT_TIGHT},
-                {arena + 500, 0, 500, 0, PL_VERDICT_FITS},
-                {arena + 499, 0, 500, 0, PL_VERDICT_NO},
-                {arena + 1499, 1000, 500, 0, PL_VERDICT_TIGHT},
-                {arena + 1700, 1000, 500, 200, PL_VERDICT_FITS},
-                {arena + 1699, 1000, 500, 200, PL_VERDICT_TIGHT},
-                {arena + 300, 1000, 500, 200, PL_VERDICT_TIGHT},
-                {arena + 299, 1000, 500, 200, PL_VERDICT_NO},
-                {100, UINT64_MAX, 0, 0, PL_VERDICT_NO}};
+        uint64_t short_bytes; /* tight: of the margin, or */
+        bool inside_doubt;    /* of what the context may be off by */
+    } rows[] = {{arena, 0, 0, 0, PL_VERDICT_FITS, 0, false},
+                {arena - 1, 0, 0, 0, PL_VERDICT_NO, 0, false},
+                {arena + 1000, 1000, 0, 0, PL_VERDICT_FITS, 0, false},
+                {arena + 999, 1000, 0, 0, PL_VERDICT_TIGHT, 1, false},
+                {arena, 1000, 0, 0, PL_VERDICT_TIGHT, 1000, false},
+                {arena + 500, 0, 500, 0, PL_VERDICT_FITS, 0, false},
+                {arena + 499, 0, 500, 0, PL_VERDICT_NO, 0, false},
+                {arena + 1499, 1000, 500, 0, PL_VERDICT_TIGHT, 1, false},
+                {arena + 1700, 1000, 500, 200, PL_VERDICT_FITS, 0, false},
+                {arena + 1699, 1000, 500, 200, PL_VERDICT_TIGHT, 1, false},
+                {arena + 700, 1000, 500, 200, PL_VERDICT_TIGHT, 1000, false},
+                {arena + 699, 1000, 500, 200, PL_VERDICT_TIGHT, 1, true},
+                {arena + 300, 1000, 500, 200, PL_VERDICT_TIGHT, 400, true},
+                {arena + 299, 1000, 500, 200, PL_VERDICT_NO, 0, false},
+                {arena + 500, arena + 500, 0, 0, PL_VERDICT_TIGHT, arena, false},
+                {arena + 500, arena + 501, 0, 0, PL_VERDICT_NO, 0, false},
+                {arena + 500, 0, 500, UINT64_MAX, PL_VERDICT_TIGHT, UINT64_MAX - arena - 500, true},
+                {100, UINT64_MAX, 0, 0, PL_VERDICT_NO, 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pl_budget b = card(rows[i].total, rows[i].margin, rows[i].context);
         b.doubt_bytes = rows[i].doubt;
         struct pl_verdict v = pl_gate_judge(f.planned.plan, PL_ASK(&f.job, &f.m, &f.traits, &b, 0));
         ck_assert_msg(v.kind == rows[i].want, "row %zu: %s", i, pl_verdict_name(v.kind));
+        ck_assert_uint_eq(v.short_bytes, rows[i].short_bytes);
+        ck_assert_int_eq(v.inside_doubt, rows[i].inside_doubt);
         struct pl_diag d = {0};
         pl_err err = pl_gate_error(&v, PL_ASK(&f.job, &f.m, &f.traits, &b, 0), &d);
         ck_assert_int_eq(err, rows[i].want == PL_VERDICT_NO ? PL_ERR_DOES_NOT_FIT : PL_ERR_OK);
+    }
+    finish(&f);
+}
+END_TEST
+
+/* Whatever its memory; the reason is what a run would be refused with. */
+START_TEST(on_a_gpu_without_kernels_nothing_fits) {
+    static const struct {
+        uint32_t sm;
+        bool runs;
+    } rows[] = {{70, false}, {75, false}, {PL_CARD_OLDEST_SM, true}, {90, true}};
+    const struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fixture f;
+        struct pl_diag d = {0};
+        struct pl_estimate e;
+        struct pl_text text = {0};
+        start(&f, "SmolLM2-135M", "lora", 1);
+        f.traits = pl_traits_cuda(rows[i].sm);
+        struct pl_question q = *PL_ASK(&f.job, &f.m, &f.traits, &roomy, 1);
+        q.card = "a card";
+        ck_assert_int_eq(pl_estimate_init(&e, &q, NULL, NULL), PL_ERR_OK);
+        ck_assert_int_eq(e.verdict.kind, rows[i].runs ? PL_VERDICT_FITS : PL_VERDICT_NO);
+        ck_assert_int_eq(e.verdict.no_kernels, !rows[i].runs);
+        ck_assert_uint_eq(e.n_remedies, 0);
+        ck_assert_int_eq(pl_gate_error(&e.verdict, &q, &d),
+                         rows[i].runs ? PL_ERR_OK : PL_ERR_NO_DEVICE);
+        pl_estimate_text(&e, false, 80, &text);
+        ck_assert_int_eq(strstr(pl_text_str(&text), "verdict: no - a card has compute") != NULL,
+                         !rows[i].runs);
+        pl_text_finish(&text);
+        pl_estimate_finish(&e);
+        finish(&f);
+    }
+}
+END_TEST
+
+START_TEST(a_tight_verdict_says_what_it_is_inside_of) {
+    struct fixture f;
+    start(&f, "SmolLM2-135M", "lora", 1);
+    for (int in_doubt = 0; in_doubt < 2; in_doubt++) {
+        const uint64_t mib = UINT64_C(1) << 20;
+        struct pl_budget b = card(f.planned.plan->arena_bytes + 100 * mib, 64 * mib, 80 * mib);
+        struct pl_estimate e;
+        struct pl_text text = {0};
+        b.doubt_bytes = in_doubt ? 40 * mib : 0;
+        ck_assert_int_eq(
+            pl_estimate_init_of(&e, PL_ASK(&f.job, &f.m, &f.traits, &b, 1), &f.planned, NULL),
+            PL_ERR_OK);
+        pl_estimate_text(&e, false, 80, &text);
+        const char *want = in_doubt ? ": 20.00 MiB (20971520 bytes) inside the possible error of "
+                                      "the context, 40.00 MiB to either side\n"
+                                    : ": 44.00 MiB (46137344 bytes) inside the margin of 64.00 "
+                                      "MiB\n";
+        ck_assert_msg(strstr(pl_text_str(&text), want) != NULL, "%s", pl_text_str(&text));
+        json_t *o = pl_estimate_json(&e, NULL), *limits = json_object_get(o, "limits");
+        ck_assert_str_eq(json_string_value(json_object_get(limits, "inside")),
+                         in_doubt ? "context_doubt" : "margin");
+        ck_assert_int_eq(json_integer_value(json_object_get(limits, "short_bytes")),
+                         (json_int_t)(in_doubt ? 20 * mib : 44 * mib));
+        json_decref(o);
+        pl_text_finish(&text);
+        pl_estimate_finish(&e);
     }
     finish(&f);
 }
@@ -395,6 +470,8 @@ int main(void) {
     Suite *s = suite_create("gate.gate");
     TCase *tc = tcase_create("gate");
     tcase_add_test(tc, the_verdict_turns_on_single_bytes);
+    tcase_add_test(tc, on_a_gpu_without_kernels_nothing_fits);
+    tcase_add_test(tc, a_tight_verdict_says_what_it_is_inside_of);
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
     tcase_add_test(tc, frozen_layers_do_not_count_for_the_size_gate);

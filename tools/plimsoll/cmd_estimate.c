@@ -90,10 +90,12 @@ int pl_estimate_fail(const struct pl_cli *cli, const struct pl_diag *d) {
 }
 
 static int status_of(const struct pl_cli *cli, const struct pl_estimate *e) {
+    struct pl_text why = {0};
     if (e->verdict.kind == PL_VERDICT_NO) return pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
-    if (e->verdict.kind == PL_VERDICT_TIGHT)
-        pl_cli_warn(cli,
-                    "tight: it fits only without the margin or the possible error of the context");
+    if (e->verdict.kind != PL_VERDICT_TIGHT) return 0;
+    pl_gate_add_tight(&e->verdict, e->q, &why);
+    pl_cli_warn(cli, "tight: %s", pl_text_str(&why));
+    pl_text_finish(&why);
     return 0;
 }
 
