@@ -6,6 +6,7 @@
 #include "estimator/picture/svg.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum {
     WIDTH = 1060,
@@ -20,6 +21,9 @@ enum {
     LEGEND_COLUMNS = (WIDTH - LEFT) / LEGEND_COLUMN,
     SEGMENTS = PL_CATEGORY_COUNT + 2, /* context first, what packing could not use last */
     TICKS = 8,
+    LABEL_SIZE = 13,
+    LABEL_DIGIT = 9, /* no font of that size has wider ones */
+    LABEL_GAP = 8,
 };
 #define CONTEXT_COLOUR "#c9ced6"
 #define UNUSED_COLOUR  "#eceff3"
@@ -60,10 +64,22 @@ static uint64_t segment_bytes(const struct bill *b, enum pl_phase p, int s) {
     return phase_bytes(b, p) - named;
 }
 
+/* What a phase needs, after its bar, or after the budget line where that would cut the words. */
+static void draw_total(const struct bill *b, uint64_t bytes, bool peak, double y) {
+    char size[PL_BYTES_TEXT], text[PL_BYTES_TEXT + 8];
+    const int n =
+        snprintf(text, sizeof text, "%s%s", pl_bytes_text(bytes, size), peak ? "  peak" : "");
+    const double budget = b->budget ? pl_svg_at(&b->x, (double)b->budget) : 0;
+    double x = pl_svg_at(&b->x, (double)bytes) + LABEL_GAP;
+    if (budget > x - LABEL_GAP && budget < x + n * LABEL_DIGIT && budget <= RIGHT)
+        x = budget + LABEL_GAP;
+    pl_svg_text(b->out, x, y + BAR / 2.0 + 4, PL_SVG_START, LABEL_SIZE,
+                peak ? PL_SVG_INK : PL_SVG_QUIET, "%s", text);
+}
+
 static void draw_phase(const struct bill *b, enum pl_phase p, double y) {
-    char total[PL_BYTES_TEXT];
     uint64_t from = 0;
-    pl_svg_text(b->out, LEFT - 10, y + BAR / 2.0 + 4, PL_SVG_END, 13, PL_SVG_INK, "%s",
+    pl_svg_text(b->out, LEFT - 10, y + BAR / 2.0 + 4, PL_SVG_END, LABEL_SIZE, PL_SVG_INK, "%s",
                 pl_phase_name(p));
     for (int s = 0; s < SEGMENTS; s++) {
         uint64_t bytes = segment_bytes(b, p, s);
@@ -74,10 +90,7 @@ static void draw_phase(const struct bill *b, enum pl_phase p, double y) {
                          x0, y, x1 - x0, BAR, segment_colour(s));
         from += bytes;
     }
-    bool peak = p == b->plan->peak_phase;
-    pl_svg_text(b->out, pl_svg_at(&b->x, (double)from) + 8, y + BAR / 2.0 + 4, PL_SVG_START, 13,
-                peak ? PL_SVG_INK : PL_SVG_QUIET, "%s%s", pl_bytes_text(from, total),
-                peak ? "  peak" : "");
+    draw_total(b, from, p == b->plan->peak_phase, y);
 }
 
 static void draw_ticks(const struct bill *b) {
