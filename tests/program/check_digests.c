@@ -5,7 +5,7 @@
  * recompute levels and, for some models, that of the ways to offload, optimizers and the rest. With
  * PLIMSOLL_DIGESTS_OUT set the lines of today are written there instead: a commit that means to
  * change programs replaces the list by them and says what it saves. */
-#include "estimator/base/digest.h"
+#include "estimator/plan/plan_digest.h"
 #include "tests/plan/planning.h"
 #include "tests/program/listed.h"
 
@@ -25,7 +25,7 @@ static void add_program(struct pl_digest *h, const struct pl_model *m, const str
     struct pl_diag d = {0};
     ck_assert_msg(pl_planned_init_shape(&p, s, m, traits, &d) == PL_ERR_OK, "%s", d.message);
     ck_assert_msg(pl_plan_check(p.plan, &d) == PL_ERR_OK, "%s", d.message);
-    pl_test_digest_plan(h, p.plan);
+    pl_digest_add_plan(h, p.plan);
     pl_planned_finish(&p);
 }
 

@@ -1,8 +1,7 @@
-/* listed.h - programs of every kind, and the digest of a plan. */
+/* listed.h - programs of every kind. */
 #ifndef PL_TESTS_PROGRAM_LISTED_H
 #define PL_TESTS_PROGRAM_LISTED_H
 
-#include "estimator/base/digest.h"
 #include "estimator/plan/plan.h"
 
 enum { PL_TEST_MODES = 4, PL_TEST_VARIANTS = 17 };
@@ -11,7 +10,5 @@ extern const char *const pl_test_modes[]; /* [PL_TEST_MODES] */
 struct pl_job_shape pl_test_listed_shape(const struct pl_model *m, int mode);
 /* What makes variant i of the shape; what a mode does not know changes nothing there. */
 void pl_test_vary(struct pl_job_shape *s, int i);
-/* Every tensor, op and place, by names where there are names. */
-void pl_test_digest_plan(struct pl_digest *h, const struct pl_plan *plan);
 
 #endif
