@@ -6,6 +6,7 @@
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/inquiry/answer.h"
+#include "estimator/inquiry/receipt.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/summary.h"
 
@@ -53,12 +54,37 @@ static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
+/* What the run measured; without `t` it has measured nothing yet. */
+static json_t *measured_json(const struct pl_run *r, const struct pl_train_result *t) {
+    if (!t) return NULL;
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "steps", (json_int_t)t->steps_run,
+        "batch_size", (json_int_t)r->s.job->batch_size, "oom_recoveries",
+        (json_int_t)t->oom_recoveries, "planned_bytes", (json_int_t)t->books.planned_bytes,
+        "allocated_bytes", (json_int_t)t->books.allocated_bytes, "planned_host_bytes",
+        (json_int_t)t->books.planned_host_bytes, "allocated_host_bytes",
+        (json_int_t)t->books.allocated_host_bytes, "process_bytes",
+        (json_int_t)t->books.measured_bytes, "context_bytes", (json_int_t)t->books.context_bytes,
+        "step_seconds", pl_log_real(t->pace.seconds));
+}
+
+pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
+    struct pl_text text = {0};
+    json_t *measured = measured_json(r, t);
+    if (t && !measured) return pl_host_oom(d, "receipt.json");
+    pl_receipt_write(&r->s.pf->estimate, &r->s.pf->notes, measured, &text);
+    pl_err err = write_text(r, "receipt.json", &text, d);
+    pl_text_finish(&text);
+    return err;
+}
+
 /* The files are those of a run that trains: a probe leaves them alone. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
     const struct pl_plan *plan = r->s.pf->estimate.planned.plan;
     if (!r->opt->probe_only) {
         PL_TRY(write_resolved(r, d));
         PL_TRY(write_estimate(r, d));
+        PL_TRY(pl_run_write_receipt(r, NULL, d));
     }
     json_t *o =
         json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:s, s:o}",

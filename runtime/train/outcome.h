@@ -1,11 +1,14 @@
-/* outcome.h - files that a run leaves besides weights: preflight.json, pictures; private to the
- * room. */
+/* outcome.h - files that a run leaves besides weights: preflight.json, the receipt, pictures;
+ * private to the room. */
 #ifndef PL_RUNTIME_TRAIN_OUTCOME_H
 #define PL_RUNTIME_TRAIN_OUTCOME_H
 
+#include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
+/* receipt.json; t: what the run measured, NULL: nothing yet. */
+pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d);
 pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d);
 
 #endif

@@ -228,6 +228,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     PL_TRY(tell_profile(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(pl_run_write_pictures(r, out->books.measured_bytes, d));
+    PL_TRY(pl_run_write_receipt(r, out, d));
     PL_TRY(summarise(r, out, d));
     return err;
 }

@@ -21,7 +21,7 @@ estimator/plan: estimator/base/ estimator/config/ estimator/model/ estimator/car
 estimator/picture: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
 estimator/gate: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/autobatch/
 estimator/autobatch: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/
-estimator/inquiry: estimator/base/ estimator/config/ estimator/find/ estimator/card/ estimator/gate/ estimator/autobatch/ estimator/rule_of_thumb/
+estimator/inquiry: estimator/base/ estimator/config/ estimator/find/ estimator/model/ estimator/card/ estimator/plan/ estimator/gate/ estimator/autobatch/ estimator/rule_of_thumb/
 estimator/api: estimator/base/ estimator/config/ estimator/inquiry/
 estimator/advice: estimator/base/ estimator/config/ estimator/model/ estimator/card/ estimator/program/ estimator/plan/ estimator/picture/ estimator/gate/ estimator/autobatch/
 oom_recovery: estimator/

@@ -147,7 +147,7 @@ def damage_header(content, random):
 
 
 # What a start writes before it has read everything: the log is cut to the steps of the checkpoint.
-OF_A_START = ("train_log.jsonl", "preflight.json", "config.resolved.yaml")
+OF_A_START = ("train_log.jsonl", "preflight.json", "receipt.json", "config.resolved.yaml")
 
 
 def hostile_files(bench, random):

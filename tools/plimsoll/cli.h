@@ -73,6 +73,9 @@
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
     X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")      \
+    X(RECEIPT, "receipt", 0, "FILE", "", "", "write what was asked and planned there, as JSON")    \
+    X(DIFF, "diff", 0, "OLD.json", "", "", "what grew since this receipt, by lines of the ledger") \
+    X(ALLOW, "allow", 0, "SIZE", "", "", "growth that is no failure: 64MiB, or 2%; default 0")     \
     X(MODEL, "model", 0, "DIR", "", "", "the base model: a directory, or an id in the hub cache")  \
     X(ADAPTER, "adapter", 0, "DIR", "", "", "a PEFT adapter directory")                            \
     X(OUTPUT, "output", 0, "DIR", "", "", "where to write; a new or an empty directory")           \
@@ -207,6 +210,9 @@ pl_err pl_cli_print_estimate(const struct pl_cli *cli, const struct pl_estimate 
                              struct pl_diag *d);
 /* A JSON string of any bytes: what is not UTF-8 becomes `?`. NULL when out of memory. */
 json_t *pl_cli_json_string(const char *s);
+
+/* Writes a file whole or not at all; IO, also where the directory is missing. */
+pl_err pl_cli_write_file(const char *path, const struct pl_text *text, struct pl_diag *d);
 
 /* SIGINT, SIGTERM and, unless they are ignored, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU set the flag
  * that is returned to the number of the first of them. SIGINT or SIGTERM a second or more after the

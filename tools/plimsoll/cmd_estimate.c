@@ -1,6 +1,7 @@
 /* cmd_estimate.c - `plimsoll estimate-vram`, `plimsoll inspect`: questions that open no device. */
 #include "tools/plimsoll/cli.h"
 
+#include "estimator/inquiry/receipt.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/inquiry/answer.h"
 #include "estimator/inquiry/inquiry.h"
@@ -64,10 +65,21 @@ static json_t *answer_json(const struct pl_inquiry *i, const struct pl_estimate 
     return o;
 }
 
+static pl_err write_receipt(const char *path, const struct pl_estimate *e,
+                            const struct pl_text *notes, struct pl_diag *d) {
+    struct pl_text text = {0};
+    pl_receipt_write(e, notes, NULL, &text);
+    pl_err err = pl_cli_write_file(path, &text, d);
+    pl_text_finish(&text);
+    return err;
+}
+
 static pl_err answer(const struct pl_cli *cli, struct pl_inquiry *i, const struct pl_estimate *e,
                      struct pl_diag *d) {
     struct pl_text checklist = {0};
     pl_err err = PL_ERR_OK;
+    if (pl_cli_has(cli, PL_FLAG_RECEIPT))
+        PL_TRY(write_receipt(cli->flag[PL_FLAG_RECEIPT], e, &i->notes, d));
     if (pl_cli_has(cli, PL_FLAG_CHECKLIST))
         pl_job_checklist(e->planned.plan, &e->q->budget, &checklist);
     if (pl_cli_has(cli, PL_FLAG_JSON)) {

@@ -10,6 +10,7 @@
 #include "estimator/picture/picture.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/data.h"
+#include "tools/plimsoll/cmd_plan_diff.h"
 #include "tools/plimsoll/estimate_args.h"
 
 #include <errno.h>
@@ -76,13 +77,6 @@ static pl_err read_lengths(const struct pl_cli *cli, struct pl_inquiry *i, struc
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static pl_err write_file(const char *path, const struct pl_text *text, struct pl_diag *d) {
-    struct pl_diag why = {0}; /* told as of a checkpoint, which this is not */
-    if (text->failed) return pl_host_oom(d, path);
-    if (pl_file_write(path, pl_text_str(text), text->len, &why) == PL_ERR_OK) return PL_ERR_OK;
-    return pl_diag_set(d, PL_ERR_IO, "%s", why.message);
-}
-
 enum picture { PICTURE_BILL, PICTURE_TIMELINE, PICTURE_GRID, N_PICTURES };
 
 static void draw(enum picture which, const struct pl_advice *a, struct pl_text *out) {
@@ -110,7 +104,8 @@ static pl_err write_pictures(const char *dir, const struct pl_advice *a, struct 
         struct pl_text svg = {0}, path = {0};
         draw((enum picture)i, a, &svg);
         pl_text_addf(&path, "%s/%s", dir, names[i]);
-        err = path.failed ? pl_host_oom(d, "a path") : write_file(pl_text_str(&path), &svg, d);
+        err =
+            path.failed ? pl_host_oom(d, "a path") : pl_cli_write_file(pl_text_str(&path), &svg, d);
         pl_text_finish(&svg);
         pl_text_finish(&path);
     }
@@ -120,7 +115,7 @@ static pl_err write_pictures(const char *dir, const struct pl_advice *a, struct 
 static pl_err write_snapshot(const char *path, const struct pl_plan *plan, struct pl_diag *d) {
     struct pl_text bytes = {0};
     pl_snapshot_pickle(plan, &bytes);
-    pl_err err = write_file(path, &bytes, d);
+    pl_err err = pl_cli_write_file(path, &bytes, d);
     pl_text_finish(&bytes);
     return err;
 }
@@ -184,6 +179,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     struct pl_diag_list all = {0};
     struct pl_diag d = {.all = &all};
     uint32_t samples = 0;
+    if (pl_plan_diff_asked(cli)) return pl_cmd_plan_diff(cli);
     pl_err err = check_flags(cli, &d);
     if (err == PL_ERR_OK) err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &samples, &d);
     if (err == PL_ERR_OK) err = pl_estimate_read_inquiry(cli, &i, &d);

@@ -41,14 +41,17 @@ static const struct pl_command commands[] = {
                     "plimsoll estimate-vram --vram-gb 16 --json | jq .recommended_batch_size\n"
                     "plimsoll estimate-vram --rule-of-thumb --params-billions 8 "
                     "--weight-precision nf4 --lora\n"
-                    "plimsoll estimate-vram --table grid --vram-gb 24\n",
+                    "plimsoll estimate-vram --table grid --vram-gb 24\n"
+                    "plimsoll estimate-vram run.yaml --receipt receipt.json\n",
         .text =
             "MODEL is a directory with config.json, an id in the Hugging Face hub cache, or a\n"
             "name or id that `plimsoll models` lists; no weights are read. With --gpu the plan\n"
             "is that GPU's, compared with what a process can get of it. Exit 0: it fits, it is\n"
             "tight (with a warning), or no budget was named; exit 3: it does not fit, or\n"
             "the architecture cannot be computed here. Every byte is read off the plan that\n"
-            "training would allocate.\n"
+            "training would allocate. --receipt writes the question, the answer and digests of\n"
+            "both to a file that `plimsoll plan --diff` compares; `train` writes the same form,\n"
+            "with what was measured, as receipt.json in its output_dir.\n"
             "Without a model the answer is a rule of thumb, marked approximate: a batch size by\n"
             "the size of the card (of the local GPU when no size is given), the closed formula\n"
             "(--rule-of-thumb), or a table (--table).\n",
@@ -60,33 +63,37 @@ static const struct pl_command commands[] = {
                  PL_FLAG_BIT(WEIGHT_PRECISION) | PL_FLAG_BIT(INFERENCE) | PL_FLAG_BIT(LORA) |
                  PL_FLAG_BIT(NO_GRADIENT_CHECKPOINTING) | PL_FLAG_BIT(SEQ_LENGTH) |
                  PL_FLAG_BIT(NUM_LAYERS) | PL_FLAG_BIT(HIDDEN_DIM) | PL_FLAG_BIT(TRAINED_LAYERS) |
-                 PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(CHECKLIST),
+                 PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(CHECKLIST) | PL_FLAG_BIT(RECEIPT),
         .keys = true,
     },
     {
         .name = "plan",
         .summary = "advice: what fits, where the limits are, what each setting costs",
         .synopsis = "[MODEL | CONFIG.yaml] [--gpu NAME | --vram SIZE] [--effective-batch N] [--key "
-                    "value ...]",
+                    "value ...] | --diff OLD.json NEW.json [--allow SIZE]",
         .examples = "plimsoll plan run.yaml --gpu \"RTX 4090\"\n"
                     "plimsoll plan Qwen/Qwen2.5-7B --gpu L40S --effective-batch 16 --samples 1000 "
                     "\\\n"
                     "    --mean-tokens 400 --longest-tokens 1200\n"
                     "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
-                    "plimsoll plan run.yaml --csv > grid.csv\n",
+                    "plimsoll plan run.yaml --csv > grid.csv\n"
+                    "plimsoll plan --diff old.json new.json --allow 64MiB\n",
         .text =
             "Prints the batch x length grid, the exact limit of every axis, the price of every\n"
             "setting, the levels of recomputation with their bytes and relative time, the\n"
             "lengths of the data set, ways to the effective batch, the cards that fit, and a\n"
             "configuration to paste. Each figure is a plan of its own. Exit 3: not even one\n"
-            "sample fits.\n",
+            "sample fits.\n"
+            "--diff OLD.json NEW.json plans nothing: it compares two receipts of estimate-vram\n"
+            "or train by lines of their ledgers, and says which settings made the difference.\n"
+            "Exit 3: the device's or the host's total grew by more than --allow.\n",
         .run = pl_cmd_plan,
         .arg = PL_ARG_FILE,
         .max_args = 1,
         .flags = PL_FLAG_BIT(GPU) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) |
                  PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(SAMPLES) | PL_FLAG_BIT(MEAN_TOKENS) |
                  PL_FLAG_BIT(LONGEST_TOKENS) | PL_FLAG_BIT(CSV) | PL_FLAG_BIT(SVG) |
-                 PL_FLAG_BIT(SNAPSHOT),
+                 PL_FLAG_BIT(SNAPSHOT) | PL_FLAG_BIT(DIFF) | PL_FLAG_BIT(ALLOW),
         .keys = true,
     },
     {

@@ -34,7 +34,9 @@ static bool is_card_key(const char *override) {
 
 bool pl_rule_asked(const struct pl_cli *cli) {
     if (pl_cli_has(cli, PL_FLAG_RULE_OF_THUMB) || pl_cli_has(cli, PL_FLAG_TABLE)) return true;
-    if (cli->n_args || own_flag(cli) || pl_cli_has(cli, PL_FLAG_CHECKLIST)) return false;
+    if (cli->n_args || own_flag(cli) || pl_cli_has(cli, PL_FLAG_CHECKLIST) ||
+        pl_cli_has(cli, PL_FLAG_RECEIPT))
+        return false;
     for (uint32_t i = 0; i < cli->n_overrides; i++)
         if (!is_card_key(cli->overrides[i])) return false;
     return true;
@@ -155,6 +157,8 @@ static pl_err check_arguments(const struct pl_cli *cli, const struct pl_rule_que
     }
     if (pl_cli_has(cli, PL_FLAG_CHECKLIST))
         return pl_diag_set(d, PL_ERR_USAGE, "--checklist is about a job, and needs a MODEL");
+    if (pl_cli_has(cli, PL_FLAG_RECEIPT))
+        return pl_diag_set(d, PL_ERR_USAGE, "--receipt is about a job, and needs a MODEL");
     if (!q->calculator || pl_cli_has(cli, PL_FLAG_PARAMS_BILLIONS)) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "--rule-of-thumb needs --params-billions N");
     pl_diag_hint(d, "plimsoll estimate-vram --rule-of-thumb --params-billions 8 "
