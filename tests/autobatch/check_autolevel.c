@@ -297,7 +297,7 @@ START_TEST(no_mix_of_two_levels_is_faster_by_a_layer) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("gate.autolevel");
+    Suite *s = suite_create("autobatch.autolevel");
     TCase *tc = tcase_create("autolevel");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, prepare, finish);

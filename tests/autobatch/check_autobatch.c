@@ -278,7 +278,7 @@ START_TEST(a_level_that_was_asked_for_stays) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("gate.autobatch");
+    Suite *s = suite_create("autobatch.autobatch");
     TCase *tc = tcase_create("autobatch");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, one_byte_less_costs_a_sample, 0, 12);
