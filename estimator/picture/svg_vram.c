@@ -74,9 +74,9 @@ static bool sweep(struct picture *s) {
     for (uint32_t id = 0; id < p->n_tensors; id++) {
         const struct pl_tensor *t = &p->tensors[id];
         const struct pl_place_row *at = &s->plan->places[id];
-        if (t->scope != PL_SCOPE_STEP || at->first_op < first || at->last_op >= first + n ||
-            at->first_op > at->last_op)
-            continue; /* of another phase, or never used */
+        if (t->scope != PL_SCOPE_STEP || t->place != PL_PLACE_DEVICE || at->first_op < first ||
+            at->last_op >= first + n || at->first_op > at->last_op)
+            continue; /* of the host or another phase, or never used */
         s->live[(size_t)(at->first_op - first) * PL_CATEGORY_COUNT + t->category] += t->bytes;
         s->live[(size_t)(at->last_op + 1 - first) * PL_CATEGORY_COUNT + t->category] -= t->bytes;
     }

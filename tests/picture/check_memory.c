@@ -1,8 +1,10 @@
 /* check_memory.c - the plan over its operations: well formed, laid out, and true to its numbers. */
+#include "estimator/base/units.h"
 #include "estimator/picture/picture.h"
 #include "estimator/picture/svg.h"
 #include "tests/oom/toy_plan.h"
 #include "tests/picture/drawing.h"
+#include "tests/plan/planning.h"
 
 #include <check.h>
 #include <math.h>
@@ -184,6 +186,98 @@ START_TEST(the_peak_of_a_long_phase_is_not_lost_between_pixels) {
 }
 END_TEST
 
+/* --- of plans that training makes ------------------------------------------------------------ */
+
+static const struct {
+    const char *model;
+    uint32_t mode, recompute;
+    uint64_t batch, length;
+} real[] = {{"SmolLM2-135M", PL_MODE_FULL, PL_RECOMPUTE_NONE, 2, 256},
+            {"SmolLM2-135M", PL_MODE_LORA, PL_RECOMPUTE_FULL, 1, 16},
+            {"Qwen2.5-0.5B", PL_MODE_QLORA, PL_RECOMPUTE_LIGHT, 8, 1024},
+            {"Qwen2.5-7B", PL_MODE_LORA, PL_RECOMPUTE_FULL, 4, 2048},
+            {"Llama-3.1-70B", PL_MODE_QLORA, PL_RECOMPUTE_OFFLOAD, 1, 4096}};
+enum { N_REAL = sizeof real / sizeof *real };
+
+static void plan_real(int i, struct pl_planned *p) {
+    struct pl_model m;
+    pl_test_model(real[i].model, &m);
+    const struct pl_job_shape s =
+        pl_test_shape(&m, real[i].mode, real[i].recompute, real[i].batch, real[i].length);
+    pl_test_plan(p, &s, &m);
+}
+
+START_TEST(a_planned_step_is_laid_out_for_any_budget) {
+    struct pl_planned p;
+    plan_real(_i, &p);
+    const uint64_t arena = p.plan->arena_bytes;
+    const uint64_t budgets[] = {0, 1, arena / 2, arena, arena + arena / 3, 2 * arena, 100 * arena};
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        for (int timeline = 0; timeline < 2; timeline++) {
+            pl_text_finish(&svg);
+            if (timeline)
+                pl_svg_timeline(p.plan, budgets[i], "a title", &svg);
+            else
+                pl_svg_vram(p.plan, budgets[i], arena, arena + 12345, "a title", &svg);
+            drawn_check_well_formed(&svg);
+            drawn_check_layout(&svg);
+            ck_assert_uint_lt(svg.len, 256 * 1024);
+        }
+    }
+    pl_planned_finish(&p);
+}
+END_TEST
+
+/* The words beside the picture hold every byte: each category of the job arena and of the batch
+ * arena at its peak, and what packing could not use. */
+START_TEST(the_legend_holds_every_byte_of_the_ledger) {
+    struct pl_planned p;
+    char figure[PL_BYTES_TEXT];
+    plan_real(_i, &p);
+    const struct pl_plan *plan = p.plan;
+    pl_svg_vram(plan, 0, 0, 0, "a title", &svg);
+    uint64_t named = plan->alignment_bytes + plan->fragmentation_bytes;
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
+        const uint64_t parts[] = {plan->job_by_category[c], plan->phases[plan->peak_phase].live[c]};
+        for (int i = 0; i < 2; i++) {
+            named += parts[i];
+            if (!parts[i]) continue;
+            ck_assert(drawn_has_text(&svg, pl_category_name((enum pl_category)c)));
+            ck_assert_msg(drawn_has_text(&svg, pl_bytes_text(parts[i], figure)), "%s of %s", figure,
+                          pl_category_name((enum pl_category)c));
+        }
+    }
+    ck_assert_uint_eq(named, plan->arena_bytes);
+    ck_assert(drawn_has_text(&svg, pl_bytes_text(plan->arena_bytes, figure)));
+    pl_planned_finish(&p);
+}
+END_TEST
+
+/* The timeline is of a micro-batch, whatever phase needs most. */
+START_TEST(a_timeline_is_of_the_micro_batch) {
+    toy.plan.peak_phase = PL_PHASE_OPTIMIZER;
+    pl_svg_timeline(&toy.plan, 0, "a title", &svg);
+    drawn_check_well_formed(&svg);
+    ck_assert(drawn_has_text(&svg, "op of the step phase"));
+    ck_assert(drawn_has_text(&svg, "peak at op 2, linear of layer 0"));
+    pl_text_finish(&svg);
+    toy.plan.peak_phase = PL_PHASE_MICRO;
+    pl_svg_timeline(&toy.plan, 0, "a title", &svg);
+    ck_assert(drawn_has_text(&svg, "op of the step phase, the one that needs most memory"));
+}
+END_TEST
+
+START_TEST(every_category_has_a_colour_of_its_own) {
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
+        const char *colour = pl_picture_colour((enum pl_category)c);
+        ck_assert_uint_eq(strlen(colour), 7);
+        ck_assert_uint_eq(strspn(colour + 1, "0123456789abcdef"), 6);
+        for (int k = 0; k < c; k++)
+            ck_assert_str_ne(colour, pl_picture_colour((enum pl_category)k));
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("picture.memory");
     TCase *tc = tcase_create("memory");
@@ -199,6 +293,10 @@ int main(void) {
     tcase_add_test(tc, forward_and_backward_are_named);
     tcase_add_test(tc, a_phase_without_an_op_still_gives_a_picture);
     tcase_add_test(tc, the_peak_of_a_long_phase_is_not_lost_between_pixels);
+    tcase_add_loop_test(tc, a_planned_step_is_laid_out_for_any_budget, 0, N_REAL);
+    tcase_add_loop_test(tc, the_legend_holds_every_byte_of_the_ledger, 0, N_REAL);
+    tcase_add_test(tc, a_timeline_is_of_the_micro_batch);
+    tcase_add_test(tc, every_category_has_a_colour_of_its_own);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
