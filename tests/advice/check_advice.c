@@ -6,6 +6,7 @@
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
+#include "tests/picture/drawing.h"
 #include "tests/plan/planning.h"
 #include "tests/support/ask.h"
 
@@ -535,6 +536,25 @@ out:
 }
 END_TEST
 
+/* A cell a figure, in words that touch nothing; the budget says which colour. */
+START_TEST(the_grid_is_drawn_cell_by_cell) {
+    struct pl_fit_grid g;
+    struct pl_text svg = {0};
+    ck_assert_int_eq(pl_advice_grid(ASK(3), &trials, &g, NULL), PL_ERR_OK);
+    for (int known = 0; known < 2; known++) {
+        budget.known = known;
+        pl_advice_grid_svg(&g, &budget, "a <title>", &svg);
+        drawn_check_well_formed(&svg);
+        drawn_check_layout(&svg);
+        struct drawn_box words[192];
+        const int n = drawn_texts(&svg, words, 192);
+        ck_assert_int_ge(n, (int)(g.n_batches * g.n_lengths));
+        ck_assert_int_ge(drawn_count(&svg, "<rect x="), (int)(g.n_batches * g.n_lengths));
+        pl_text_finish(&svg);
+    }
+}
+END_TEST
+
 START_TEST(the_command_quotes_what_a_shell_would_take_apart) {
     struct pl_text command = {0};
     set(&job, "model", "it's here");
@@ -708,6 +728,7 @@ int main(void) {
     tcase_add_test(tc, no_length_is_advised_that_no_file_may_ask_for);
     tcase_add_test(tc, the_yaml_is_a_job_that_needs_what_was_promised);
     tcase_add_loop_test(tc, a_step_of_the_job_is_kept, 0, sizeof steps / sizeof *steps);
+    tcase_add_test(tc, the_grid_is_drawn_cell_by_cell);
     tcase_add_test(tc, the_command_quotes_what_a_shell_would_take_apart);
     tcase_add_test(tc, a_card_is_judged_as_its_own_estimate);
     tcase_add_test(tc, small_chunks_are_advised_on);
