@@ -10,6 +10,7 @@
 #include "estimator/config/validate.h"
 #include "estimator/inquiry/answer.h"
 #include "estimator/inquiry/inquiry.h"
+#include "estimator/inquiry/receipt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,37 +271,70 @@ static void report(const struct pl_diag *d, struct pl_vram_error *error) {
     snprintf(error->hint, sizeof error->hint, "%s", pl_diag_hint_text(d));
 }
 
+/* A question with its plan; finish it whatever came of it. */
+struct asked {
+    struct pl_inquiry *i; /* the model's facts alone are 12 KiB, too much for the stack of somebody
+                           * else's thread */
+    struct pl_estimate planned;
+};
+
+static pl_err ask_and_plan(const struct request *r, struct asked *a, struct pl_diag *d) {
+    *a = (struct asked){.i = pl_calloc(1, sizeof *a->i)};
+    if (!a->i) return pl_host_oom(d, "the question");
+    PL_TRY(ask(r, a->i, d));
+    return pl_inquiry_answer(a->i, &a->planned, d);
+}
+
+static void finish_asked(struct asked *a) {
+    pl_estimate_finish(&a->planned);
+    if (a->i) pl_inquiry_finish(a->i);
+    free(a->i);
+}
+
 struct pl_vram_estimate *pl_estimate_vram(const char *model, const char *mode, uint32_t lora_r,
                                           uint32_t batch_size, uint32_t max_seq_length,
                                           const char *const *settings,
                                           struct pl_vram_error *error) {
     const struct request r = {model, mode, lora_r, batch_size, max_seq_length, settings};
-    struct pl_estimate planned = {0};
+    struct asked q;
     struct pl_diag d = {0};
     struct answer *a = NULL;
     uint64_t card_bytes = 0;
-    pl_err err = PL_ERR_OK;
-    /* the model's facts alone are 12 KiB, too much for the stack of somebody else's thread */
-    struct pl_inquiry *i = pl_calloc(1, sizeof *i);
-    if (!i) {
-        err = pl_host_oom(&d, "the question");
-        goto out;
-    }
-    PL_TRY_GOTO(ask(&r, i, &d), out);
-    PL_TRY_GOTO(pl_inquiry_answer(i, &planned, &d), out);
-    card_bytes = planned.verdict.needed_bytes;
-    if (i->q.traits.backend == PL_BACKEND_CPU && i->job.device == PL_DEVICE_AUTO)
-        PL_TRY_GOTO(plan_for_card(i, &card_bytes, &d), out);
-    a = i->notes.failed ? NULL
-                        : make_answer(pl_answer_json(&planned, pl_text_str(&i->notes)), &planned);
+    pl_err err;
+    PL_TRY_GOTO(ask_and_plan(&r, &q, &d), out);
+    card_bytes = q.planned.verdict.needed_bytes;
+    if (q.i->q.traits.backend == PL_BACKEND_CPU && q.i->job.device == PL_DEVICE_AUTO)
+        PL_TRY_GOTO(plan_for_card(q.i, &card_bytes, &d), out);
+    if (!q.i->notes.failed)
+        a = make_answer(pl_answer_json(&q.planned, pl_text_str(&q.i->notes)), &q.planned);
     if (a) a->card_bytes = card_bytes;
     if (!a) err = pl_host_oom(&d, "the answer");
 out:
     if (err != PL_ERR_OK) report(&d, error);
-    pl_estimate_finish(&planned);
-    if (i) pl_inquiry_finish(i);
-    free(i);
+    finish_asked(&q);
     return a ? &a->e : NULL;
+}
+
+char *pl_receipt_vram(const char *model, const char *mode, uint32_t lora_r, uint32_t batch_size,
+                      uint32_t max_seq_length, const char *const *settings,
+                      struct pl_vram_error *error) {
+    const struct request r = {model, mode, lora_r, batch_size, max_seq_length, settings};
+    struct asked q;
+    struct pl_diag d = {0};
+    struct pl_text text = {0};
+    pl_err err = ask_and_plan(&r, &q, &d);
+    if (err == PL_ERR_OK) pl_receipt_write(&q.planned, &q.i->notes, NULL, &text);
+    if (text.failed) err = pl_host_oom(&d, "the receipt");
+    if (err != PL_ERR_OK) {
+        report(&d, error);
+        pl_text_finish(&text);
+    }
+    finish_asked(&q);
+    return text.data;
+}
+
+void pl_receipt_free(char *receipt) {
+    free(receipt);
 }
 
 /* --- the answer ------------------------------------------------------------------------------- */

@@ -140,6 +140,14 @@ PL_PUBLIC size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf
 
 PL_PUBLIC void pl_estimate_free(struct pl_vram_estimate *e); /* NULL-safe */
 
+/* The same question as a receipt: one JSON text with what was asked, what it left open, the answer
+ * (`planned`, which is `json` of the estimate) and digests, as `plimsoll estimate-vram --receipt`
+ * writes it and `plimsoll plan --diff` compares it. NULL and *error as above. */
+PL_PUBLIC char *pl_receipt_vram(const char *model, const char *mode, uint32_t lora_r,
+                                uint32_t batch_size, uint32_t max_seq_length,
+                                const char *const *settings, struct pl_vram_error *error);
+PL_PUBLIC void pl_receipt_free(char *receipt); /* NULL-safe */
+
 PL_PUBLIC const char *pl_version(void); /* of the library; PLIMSOLL_VERSION is the header's */
 
 #ifdef __cplusplus

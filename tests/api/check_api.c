@@ -293,6 +293,27 @@ START_TEST(four_threads_get_what_one_gets) {
 }
 END_TEST
 
+START_TEST(a_receipt_is_the_same_answer_with_digests) {
+    const char *const settings[] = {"gpu=RTX 4090", NULL}, *const wrong[] = {"lora_r=x", NULL};
+    struct pl_vram_error error = {0};
+    struct pl_vram_estimate *e = must("SmolLM2-135M", "lora", 8, 2, 256, settings);
+    char *receipt = pl_receipt_vram("SmolLM2-135M", "lora", 8, 2, 256, settings, NULL);
+    char *again = pl_receipt_vram("SmolLM2-135M", "lora", 8, 2, 256, settings, NULL);
+    ck_assert_str_eq(receipt, again);
+    json_t *r = json_loads(receipt, 0, NULL), *answer = json_loads(e->json, 0, NULL);
+    ck_assert(json_equal(answer, json_object_get(r, "planned")));
+    ck_assert_uint_eq(json_object_size(json_object_get(r, "digests")), 3);
+    ck_assert_ptr_null(pl_receipt_vram("SmolLM2-135M", "lora", 8, 2, 256, wrong, &error));
+    ck_assert_int_eq(error.exit_status, 2);
+    json_decref(r);
+    json_decref(answer);
+    pl_receipt_free(receipt);
+    pl_receipt_free(again);
+    pl_receipt_free(NULL);
+    pl_estimate_free(e);
+}
+END_TEST
+
 START_TEST(nothing_is_printed) {
     char text[2][64] = {"", ""};
     const char *const settings[] = {"gpu=T4", NULL};
@@ -339,6 +360,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_refusal_is_null_and_a_filled_error, 0,
                         (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tc, four_threads_get_what_one_gets);
+    tcase_add_test(tc, a_receipt_is_the_same_answer_with_digests);
     tcase_add_test(tc, nothing_is_printed);
     tcase_add_test(tc, header_and_library_agree_on_the_version);
     suite_add_tcase(s, tc);
