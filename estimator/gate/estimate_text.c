@@ -174,6 +174,17 @@ static void add_target(const struct pl_traits *t, struct pl_text *out) {
                      t->threads == 1 ? "" : "s");
 }
 
+/* Of a level that `auto` chose there may be another that holds more, in more time. */
+static void add_largest(const struct pl_question *q, struct pl_text *out) {
+    if (!q->recommended) return;
+    pl_text_addf(out, "  largest batch that fits: %u", q->recommended);
+    if (q->job->gradient_checkpointing == PL_RECOMPUTE_AUTO && !q->job->inference) {
+        pl_text_add(out, ", with gradient_checkpointing: ");
+        pl_recompute_print(pl_question_level(q), out);
+    }
+    pl_text_add(out, "\n");
+}
+
 void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns,
                       struct pl_text *out) {
     const struct style *s = colour ? &coloured : &plain;
@@ -189,6 +200,6 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     add_ledger(e, s, columns, out);
     add_peak(e, out);
     add_verdict(e, s, out);
-    if (e->q->recommended) pl_text_addf(out, "  largest batch that fits: %u\n", e->q->recommended);
+    add_largest(e->q, out);
     add_remedies(e, out);
 }

@@ -157,6 +157,26 @@ START_TEST(every_field_of_the_contract_is_there) {
 }
 END_TEST
 
+/* Another level may hold more samples than the one that was chosen. */
+START_TEST(the_largest_batch_is_that_of_the_level_that_was_chosen) {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    ask(&e, &job, &m, "lora", 0);
+    job.gradient_checkpointing = _i ? PL_RECOMPUTE_AUTO : PL_RECOMPUTE_LIGHT;
+    q.recompute = PL_RECOMPUTE_LIGHT;
+    struct pl_text text = {0};
+    pl_estimate_text(&e, false, 80, &text);
+    ck_assert_msg(strstr(pl_text_str(&text),
+                         _i ? "largest batch that fits: 5, with gradient_checkpointing: light\n"
+                            : "largest batch that fits: 5\n"),
+                  "%s", pl_text_str(&text));
+    pl_text_finish(&text);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+}
+END_TEST
+
 START_TEST(the_first_line_is_the_summary) {
     struct pl_job job;
     struct pl_model m;
@@ -189,6 +209,7 @@ int main(void) {
     tcase_add_loop_test(tc, the_parts_in_gb_are_the_total, 0, 2);
     tcase_add_test(tc, every_field_of_the_contract_is_there);
     tcase_add_test(tc, the_first_line_is_the_summary);
+    tcase_add_loop_test(tc, the_largest_batch_is_that_of_the_level_that_was_chosen, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
