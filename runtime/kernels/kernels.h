@@ -70,11 +70,6 @@ typedef pl_err (*pl_kernel_fn)(struct pl_device *dev, const struct pl_call *c);
 /* n calls of one kind that run as one (pl_program_together): the bits are those of one by one. */
 typedef pl_err (*pl_group_fn)(struct pl_device *dev, const struct pl_call *calls, uint32_t n);
 
-/* The random numbers that round state k of a tensor; `site` names those that round its weights. */
-static inline uint32_t pl_state_site(uint32_t site, uint32_t k) {
-    return site ^ (k + 1) << 29;
-}
-
 /* What rows of an embedding are multiplied by. */
 static inline float pl_embed_scale(const struct pl_attr *attr) {
     return attr->scale != 0 ? attr->scale : 1.0f;

@@ -72,4 +72,9 @@ extern "C"
 #endif
 void pl_rng_normal(const struct pl_rng *r, uint64_t index, float out[4]);
 
+/* The stream that rounds state k of a tensor; `site` is that of its weights, below 2^29. */
+PL_RNG_FN uint32_t pl_rng_state_site(uint32_t site, uint32_t k) {
+    return site ^ (k + 1) << 29;
+}
+
 #endif

@@ -191,7 +191,7 @@ static pl_err run_update(struct pl_device *dev, const struct pl_call *c, uint32_
     for (uint32_t k = 0; k < n_states; k++) {
         u.state[k] = states[k];
         u.state_rng[k] =
-            pl_rng_init(c->batch->seed, c->batch->step, pl_state_site(c->attr->site, k));
+            pl_rng_init(c->batch->seed, c->batch->step, pl_rng_state_site(c->attr->site, k));
     }
     pl_cpu_rows(dev, u.store.w.rows * u.store.w.cols, UPDATE_GRAIN, update_range, &u);
     return PL_ERR_OK;

@@ -308,7 +308,7 @@ __device__ __forceinline__ void apply_rule(const update<W, G, S> &t, const struc
 #pragma unroll
     for (int k = 0; k < Rule::STATES; k++) {
         struct pl_rounding own = t.rounding;
-        own.site = pl_state_site(own.site, k);
+        own.site = pl_rng_state_site(own.site, k);
         if (t.rounds_states)
             pl_round_elements(own, now.step, t.first + row * t.cols + col, state[k]);
         pl_store(t.state[k], row, col, t.cols, pl_packed(t.state[k], state[k]));
