@@ -9,7 +9,7 @@
  *       machine, only ever shown as a ratio: neither is a statement about seconds
  *   A4  nothing of the user's settings is changed; what the YAML changes is listed separately
  *   A5  where the job leaves level or chunk open, every row decides them again: its figures are
- *       those of the job with that row's setting typed beside it
+ *       those of the job with that row's setting typed after it
  * Use: struct pl_advice a; pl_advice_init(&a, &question, &d); pl_advice_text(&a, ...);
  *      pl_advice_finish(&a); */
 #ifndef PL_ESTIMATOR_ADVICE_ADVICE_H

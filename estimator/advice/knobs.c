@@ -14,7 +14,7 @@
 
 #define IN_FULL  1u
 #define IN_LORA  2u
-#define IN_WHOLE 4u /* adapters, and modules that are trained whole beside them */
+#define IN_WHOLE 4u /* adapters, and modules that are trained whole with them */
 #define IN_QLORA 8u
 #define IN_BOTH  (IN_FULL | IN_LORA)
 
@@ -98,7 +98,7 @@ static pl_err train_whole(struct pl_variant *v, bool both) {
 }
 
 /* Another error than PL_ERR_HOST_OOM: the row does not apply, since it is of another mode, out of
- * range, or refused beside the other keys. */
+ * range, or refused with the other keys. */
 static pl_err apply(const struct knob_row *row, struct pl_variant *v) {
     const struct pl_model *m = v->q.model;
     uint32_t n, now = 0;
@@ -142,7 +142,7 @@ static pl_err add_knob(struct pl_advice *a, const struct knob_row *row, struct p
     if (strcmp(k->from, k->change) == 0) return PL_ERR_OK;
     applied = pl_price_of(&v.q, &a->trials, &k->price, &why);
     if (applied == PL_ERR_CONFIG_CONFLICT || applied == PL_ERR_CONFIG_RANGE)
-        return PL_ERR_OK; /* beside the model, or other keys */
+        return PL_ERR_OK; /* with the model, or other keys */
     if (applied != PL_ERR_OK && d) *d = why;
     PL_TRY(applied);
     k->saves_bytes = (int64_t)(a->now.needed_bytes - k->price.needed_bytes);

@@ -366,7 +366,7 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* What is alive at the peak beside buffers of a chunk and scratch is so with any chunk: more than
+/* What is alive at the peak besides buffers of a chunk and scratch is so with any chunk: more than
  * there is, and none fits. */
 static bool no_chunk_fits(const struct search *s) {
     const struct pl_plan *plan = s->t->held.plan;

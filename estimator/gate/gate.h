@@ -8,7 +8,7 @@
  *   G2  a full fine-tune that trains more than full_ft_ceiling_billions is refused whatever the
  *       memory, unless weights, gradients and states live on the host; frozen layers do not count
  *   G3  nothing of the user's settings is changed here: remedies are advice
- *   G4  a remedy has the bytes of the job with that change typed beside it and the same batch size:
+ *   G4  a remedy has the bytes of the job with that change typed after it and the same batch size:
  *       level and chunk that are open are decided again
  *   G5  on a GPU that the kernels are not made for nothing fits, and no change helps */
 #ifndef PL_ESTIMATOR_GATE_GATE_H

@@ -234,8 +234,8 @@ static uint64_t rows_end(const struct checker *c, const struct pl_operand *o) {
     return o->row0 + (o->nrows ? o->nrows : c->p->tensors[o->id].dims[0]);
 }
 
-/* R4, rows rising from op to op: what one writes lies behind all that those before it used, what it
- * reads behind all that they wrote. */
+/* R4, rows rising from op to op: what one writes lies after all that those before it used, what it
+ * reads after all that they wrote. */
 static pl_err check_apart(const struct checker *c, uint32_t first, uint32_t op) {
     const struct pl_op *o = &c->p->ops[op];
     for (int i = 0; i < o->n_in + o->n_out; i++) {

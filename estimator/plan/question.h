@@ -50,7 +50,7 @@ uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many to
 void pl_question_settle(const struct pl_question *q, struct pl_job *job);
 
 pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, struct pl_diag *d);
-/* The plan. made (nullable): one that may be it, such as a search leaves behind, or become it by
+/* The plan. made (nullable): one that may be it, such as a search leaves, or become it by
  * another size; it is taken where it is, and {0} afterwards in any case. */
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
                         struct pl_planned *out, struct pl_diag *d);

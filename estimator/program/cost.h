@@ -42,7 +42,7 @@ struct pl_speed {
     bool updates_together;  /* norms and updates of many tensors are started as one */
     bool copies_inputs;     /* a product copies both matrices into another layout and then computes,
                              * which shows where one of its dimensions is small */
-    double diagonal_keys;   /* keys that a query pays for beside those it sees, times two: where
+    double diagonal_keys;   /* keys that a query pays for besides those it sees, times two: where
                              * tiles of attention reach past the diagonal, and their start */
     double softmax_columns; /* what the exponential of a score costs, as columns of a head */
     const double *traffic;  /* [PL_OP_COUNT] times as slow as memory: bound by arithmetic that is no

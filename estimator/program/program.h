@@ -84,7 +84,7 @@ enum pl_role {
     PL_ROLE_LORA_B,  /* [out,r] of one module: slot, layer, row (index into pl_model_modules) */
     PL_ROLE_CODES,   /* 4-bit codes of one module of a base weight: slot, layer, row */
     PL_ROLE_ABSMAX8, /* 8-bit absmax of CODES `of` */
-    PL_ROLE_ABSMAX,  /* fp32 absmax of CODES `of`; with 8-bit ones: theirs, and the offset behind */
+    PL_ROLE_ABSMAX,  /* fp32 absmax of CODES `of`; with 8-bit ones: theirs, then the offset */
     PL_ROLE_GRAD,    /* of tensor `of` */
     PL_ROLE_STATE,   /* `state` of the optimizer's, of tensor `of`; in blocks of a part: row */
     PL_ROLE_STATE_ABSMAX, /* fp32 scales of a state in blocks: state, of, row */
@@ -214,7 +214,7 @@ struct pl_job_shape {
     bool packing;               /* a sample's room may hold several short ones */
     bool long_by_sample;        /* longrope: each sequence turns by the factors of its own length */
     enum pl_dtype dtype;        /* weights and activations */
-    bool base_bf16;             /* frozen weights are held in bf16 beside activations in fp32 */
+    bool base_bf16;             /* frozen weights are held in bf16, activations in fp32 */
     enum pl_dtype adapter_dtype, gradient_dtype;
     bool master_weights;        /* of weights in bf16 that are trained */
     bool adapter_masters;       /* of adapters in bf16 */
@@ -249,7 +249,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
  * changes: the checkpoint is bf16, and the products of the back-end widen one type to the other. */
 bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits);
-/* Whether all of the model's own weights are frozen, but for those trained whole beside an adapter,
+/* Whether all of the model's own weights are frozen, but for those trained whole with an adapter,
  * and products take two types. */
 bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *traits);
 bool pl_job_trains_embedding(const struct pl_job *job);
@@ -262,7 +262,7 @@ static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint6
 
 /* Whether a slot that stands once has an adapter. */
 bool pl_shape_adapts(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
-/* Whether a slot is a module that is trained whole beside an adapter. */
+/* Whether a slot is a module that is trained whole with an adapter. */
 bool pl_shape_is_whole(const struct pl_job_shape *s, const struct pl_model *m, enum pl_slot slot);
 /* The head of a tied model is a tensor of its own, which starts as the embedding, once one of the
  * two is trained whole: so PEFT copies one of them. */

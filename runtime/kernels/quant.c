@@ -13,7 +13,7 @@ static uint64_t block_size(uint64_t n, uint64_t first) {
     return pl_u64_min(n - first, PL_QUANT_BLOCK);
 }
 
-/* A whole block: x itself, or a copy of its last values with zeros behind them. */
+/* A whole block: x itself, or a copy of its last values followed by zeros. */
 static const float *whole_block(const float *x, uint64_t n, float padded[PL_QUANT_BLOCK]) {
     if (n == PL_QUANT_BLOCK) return x;
     memset(padded, 0, PL_QUANT_BLOCK * sizeof *padded);

@@ -150,7 +150,7 @@ void pl_build_updates(struct pl_builder *b);
 
 /* --- steps.c --- */
 struct pl_attr pl_build_norm_attr(const struct pl_builder *b);
-/* The gradient of a norm. dx: where that of x goes, absent if nobody wants it; may be dy itself.
+/* The gradient of a norm. dx: where that of x goes, absent if nothing reads it; may be dy itself.
  * add: to what dx holds. */
 void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
                        struct pl_val x, struct pl_val rstd, struct pl_operand dx, bool add);

@@ -2,12 +2,12 @@
  *
  * A phase is built as if the device held everything. Then a pass over its ops gives every one its
  * operands in the memory that it can reach: what lies on the other side is copied there before the
- * first use and, when it was written, back behind the last. Kernels, their order
+ * first use and, when it was written, back after the last. Kernels, their order
  * and their operands' values stay what they were, so offloading changes no bit of a result. The
  * copies are STEP tensors like any other: how many of them share a slot follows from their lives.
  *
  * Weights come in one unit - one layer in one direction - before they are used, so that a copy can
- * run beside the products of the layer at hand: two layers are on the device at a time. Gradients
+ * run during the products of the layer at hand: two layers are on the device at a time. Gradients
  * come and go around the op that adds to them. An update runs in windows of rows, the next window
  * arriving while one is at work: an embedding needs no more device memory for it than a layer. */
 #include "estimator/base/alloc.h"
@@ -29,10 +29,10 @@ struct twin {         /* what the pass knows of a tensor */
     uint32_t home;    /* where the content is kept: the tensor, or where it was spilled to */
     uint32_t copy;    /* on the other side; PL_NONE */
     uint32_t writes;  /* version it would have without the pass */
-    uint32_t last;    /* op of the unit at hand behind which the copy is let go */
+    uint32_t last;    /* op of the unit at hand after which the copy is let go */
     uint32_t unit;    /* in which `last` was found */
     uint32_t written; /* latest unit known to write it */
-    uint32_t spill;   /* op behind which it goes to host memory; PL_NONE */
+    uint32_t spill;   /* op after which it goes to host memory; PL_NONE */
     bool dirty;       /* the copy holds what home does not */
 };
 
@@ -393,7 +393,7 @@ static struct update window_at(const struct mover *m, const struct pl_op *op, ui
     return u;
 }
 
-/* The window behind `u`, or the first one of the next op; false at the end. */
+/* The window after `u`, or the first one of the next op; false at the end. */
 static bool next_update(const struct mover *m, const struct update *u, struct update *out) {
     const uint64_t n = window_rows(m, u->op), rows = rows_of(m, &u->op->in[0]);
     const uint64_t pieces = n ? pl_u64_div_up(rows, n) : 1;
@@ -438,7 +438,7 @@ static void move_updates(struct mover *m) {
 /* --- a phase --------------------------------------------------------------------------------- */
 
 /* What a layer keeps for its backward pass under `gradient_checkpointing: offload`: it goes to host
- * memory behind its last use on the way up. */
+ * memory after its last use on the way up. */
 static void find_spills(struct mover *m) {
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct pl_op *op = &m->ops[i];

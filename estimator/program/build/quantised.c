@@ -54,7 +54,7 @@ static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t l
     if (b->s->double_quant) {
         q->absmax8[p] = add_tensor(b, "absmax8", PL_ROLE_ABSMAX8, r->slot, layer, row, q->codes[p],
                                    scales, PL_DTYPE_U8);
-        scales = pl_quant_nests(n) + 1; /* the offset stands behind them */
+        scales = pl_quant_nests(n) + 1; /* the offset comes after them */
     }
     q->absmax[p] = add_tensor(b, "absmax", PL_ROLE_ABSMAX, r->slot, layer, row, q->codes[p], scales,
                               PL_DTYPE_F32);

@@ -107,7 +107,7 @@ void pl_build_states(struct pl_builder *b) {
 /* What is kept for a part of a tensor; PL_NONE where there is none of it. */
 struct kept {
     uint32_t state[PL_STATES_MAX], scales[PL_STATES_MAX];
-    uint32_t master; /* of the whole tensor; beside its first part */
+    uint32_t master; /* of the whole tensor; kept with its first part */
 };
 
 /* Of the parts of a tensor. */

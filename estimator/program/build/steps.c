@@ -10,7 +10,7 @@ static uint32_t add_rstd(struct pl_builder *b, const char *name, uint64_t cols) 
     return pl_build_step(b, name, PL_ROWS_TOKENS, 0, cols, PL_DTYPE_F32, PL_CATEGORY_ACTIVATIONS);
 }
 
-/* The gradient of a weight beside what else an op writes, with the scratch that it takes. */
+/* The gradient of a weight, as one of several outputs of an op, with the scratch that it takes. */
 struct weight_grad {
     struct pl_operand dw, ws;
 };

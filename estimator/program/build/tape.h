@@ -23,7 +23,7 @@ enum pl_value_part {
     PL_PART_ROWS,      /* what one pass over rows makes: outputs of norms, the gated product */
     PL_PART_MLP,       /* outputs of the products that begin the MLP */
     PL_PART_ATTENTION, /* queries, keys, values, what attention makes of them */
-    PL_PART_NEVER      /* cheap beside its size: made again by whatever reads it */
+    PL_PART_NEVER      /* cheap for its size: made again by whatever reads it */
 };
 
 typedef uint8_t pl_var; /* a value of a tape */

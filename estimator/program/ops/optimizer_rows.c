@@ -7,8 +7,8 @@
 static const struct pl_state_form F32 = {.dtype = PL_DTYPE_F32};
 
 /* Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv 2110.02861. The embedding
- * and the head keep fp32, since a step sees few of their rows: a second moment that is small beside
- * the largest of its block becomes 0 as a code while the first moment does not, and
+ * and the head keep fp32, since a step sees few of their rows: a second moment that is small
+ * compared with the largest of its block becomes 0 as a code while the first moment does not, and
  * m / (sqrt(0) + eps) moves a weight by a thousand learning rates. The paper recommends it for
  * embeddings (section 2.3), and transformers' Trainer registers fp32 states for every
  * nn.Embedding. */

@@ -28,7 +28,7 @@ struct pl_state {
     const struct pl_state_form *form;
 };
 
-/* What an fp32 master beside weights in bf16 is called there, whatever the optimizer. */
+/* The name of an fp32 master of bf16 weights there, whatever the optimizer. */
 #define PL_MASTER_NAME "master"
 
 struct pl_optimizer {

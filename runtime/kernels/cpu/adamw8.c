@@ -52,7 +52,7 @@ static inline void look_up(const float *table, const int32_t *restrict index, fl
 
 /* ---- a block of a moment ----
  * Loops run over whole blocks, whose ends the compiler knows; a shorter last one passes through
- * copies with zeros behind it. */
+ * copies followed by zeros. */
 
 static void decode(const struct moment *s, uint64_t i, uint64_t n, float x[BLOCK]) {
     if (!s->absmax) {
@@ -141,7 +141,7 @@ static void update_weights(const struct update *u, const float *restrict m, cons
 }
 
 /* Elements [i, i + n) of a matrix: in their place where they are a whole block of fp32, else
- * widened into buf with zeros behind them. */
+ * widened into buf followed by zeros. */
 static float *block_of(const struct pl_view *x, uint64_t i, uint64_t n, float buf[BLOCK]) {
     if (n == BLOCK && x->dtype == PL_DTYPE_F32) return pl_element(x, i);
     if (n < BLOCK) memset(buf, 0, BLOCK * sizeof *buf);

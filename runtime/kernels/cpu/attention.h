@@ -8,7 +8,7 @@
  *   T1  an element of a product is one chain of additions in the order of k; its bits do not depend
  *       on which tile, task or instruction-level grouping of rows computes it
  *   T2  only valid elements of a result are meaningful: padded columns and queries hold finite
- *       values that nobody reads
+ *       values that nothing reads
  * Needs: gemm_pack.h (rows as fp32, turned or not), tile.h. */
 #ifndef PL_RUNTIME_KERNELS_CPU_ATTENTION_H
 #define PL_RUNTIME_KERNELS_CPU_ATTENTION_H

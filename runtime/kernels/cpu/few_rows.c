@@ -8,7 +8,7 @@
  * bf16 is widened in order, which costs a little more.
  *   F1  an element is one chain of vector additions along K and one tree over the lanes, so its
  *       bits do not depend on the other rows of x, on the threads, or on where its column stands
- *   F2  beside fp32 rows of x a weight gives the same bits from either type that holds it */
+ *   F2  with fp32 rows of x a weight gives the same bits from either type that holds it */
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/vec.h"
 
@@ -26,7 +26,7 @@
 
 struct few_rows {
     const struct pl_gemm *g;
-    const float *x; /* [m, k]; taken apart in stretches of APART_STEP, zeros behind the last */
+    const float *x; /* [m, k]; taken apart in stretches of APART_STEP, zeros after the last */
     uint64_t ldx, m, n, k;
 };
 
@@ -106,7 +106,7 @@ store_all(const struct corner *c, pl_vec (*sum)[W_ROWS], const int rows, const i
             store(c, i, j, pl_vec_sum(sum[i][j]));
 }
 
-/* The elements behind the last whole vector are copied among zeros: reading past a row would leave
+/* The elements after the last whole vector are copied among zeros: reading past a row would leave
  * the matrix at its end. */
 static inline __attribute__((always_inline)) void multiply_in_order(const struct corner *c,
                                                                     const int rows, const int cols,
@@ -198,7 +198,7 @@ static const corner_fn corners[STORAGES][2][X_ROWS] = {
     [BF16] = {ENTRIES(whole, BF16), ENTRIES(single, BF16)},
 };
 
-/* Rows of x in bf16 beside weights in fp32 are copied as fp32. */
+/* Rows of x in bf16 are copied as fp32 where the weights are in fp32. */
 static enum storage storage_of(const struct pl_gemm *g) {
     if (g->b.dtype == PL_DTYPE_F32) return FP32;
     return g->a.dtype == PL_DTYPE_F32 ? MIXED : BF16;

@@ -9,7 +9,7 @@ typedef float vec4_unaligned __attribute__((vector_size(16), aligned(sizeof(floa
 
 /* ---- left ---- */
 
-/* Columns of A as groups of [depth][GROUP], zeros behind the last column. Whole rows of the block
+/* Columns of A as groups of [depth][GROUP], zeros after the last column. Whole rows of the block
  * are read, so that memory is read in stretches; the groups lie PL_GEMM_PAD rows apart. */
 static inline __attribute__((always_inline)) void pack_columns(const struct pl_view *a,
                                                                const struct pl_block *at,
@@ -141,7 +141,7 @@ static inline __attribute__((always_inline)) void turn(const char *src, uint64_t
     }
 }
 
-/* Fewer rows than a vector has lanes, from copies beside rows of zeros. */
+/* Fewer rows than a vector has lanes, from copies next to rows of zeros. */
 static void turn_few(const struct pl_view *b, const struct pl_block *at, uint64_t first,
                      uint64_t depth, uint32_t width, float *panel) {
     float rows[PL_LANES][PL_GEMM_DEPTH];

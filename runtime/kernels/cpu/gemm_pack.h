@@ -5,7 +5,7 @@
  * tile asks for single elements of it. bf16 is widened on the way: a product of it costs what one
  * of fp32 does.
  *   P1  an element of a block is the stored number: packing rounds nothing
- *   P2  columns of a panel behind the last are zeros, up to a whole vector
+ *   P2  columns of a panel after the last are zeros, up to a whole vector
  * Needs: simd.h, tile.h. */
 #ifndef PL_RUNTIME_KERNELS_CPU_GEMM_PACK_H
 #define PL_RUNTIME_KERNELS_CPU_GEMM_PACK_H

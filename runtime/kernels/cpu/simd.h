@@ -180,7 +180,7 @@ static inline float pl_reduce_ln2(float x, float n) {
 
 /* e^x: reduction to |r| <= ln2/2, then Taylor's polynomial of degree 7, whose remainder r^8/8! is
  * 5e-9 there. Relative error below 1e-7; below -87.33 the result is 0 (denormals are not worth
- * their cost, which also the arithmetic behind the clamp would pay), above 88.7 infinity; NaN stays
+ * their cost, which also the arithmetic after the clamp would pay), above 88.7 infinity; NaN stays
  * NaN. */
 static inline float pl_expf(float x) {
     float clamped = x > -87.33f ? (x < 89.0f ? x : 89.0f) : -87.33f;
