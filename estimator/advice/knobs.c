@@ -50,6 +50,7 @@ static const struct knob_row {
     {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "fp32"},
     {PL_KEY_master_weights, IN_FULL | IN_WHOLE, AS_WRITTEN, "false"},
     {PL_KEY_master_weights, IN_FULL, AS_WRITTEN, "true"},
+    {PL_KEY_moment_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "bf16"},
     {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "bf16"},
     {PL_KEY_adapter_dtype, IN_LORA, AS_WRITTEN, "fp32"},
     {PL_KEY_base_dtype, IN_LORA, AS_WRITTEN, "bf16"},

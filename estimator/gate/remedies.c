@@ -204,6 +204,17 @@ static bool freeze_half(struct pl_variant *v, char *text, size_t size) {
     return true;
 }
 
+/* Of optimizers with moments of fp32. */
+static bool bf16_moments(struct pl_variant *v, char *text, size_t size) {
+    const struct pl_state *first = pl_optimizer_row(v->job.optimizer)->states;
+    if (!trains_weights(v) || v->job.dtype != PL_JOB_DTYPE_BF16 || !first->name ||
+        first->form->dtype != PL_DTYPE_F32 || v->job.moment_dtype == PL_MOMENT_BF16)
+        return false;
+    v->job.moment_dtype = PL_MOMENT_BF16;
+    snprintf(text, size, "moment_dtype: bf16");
+    return true;
+}
+
 static bool small_states(struct pl_variant *v, char *text, size_t size) {
     const uint32_t lighter = pl_optimizer_row(v->job.optimizer)->lighter;
     if (v->job.optimizer == lighter || v->job.inference) return false;
@@ -230,7 +241,7 @@ static bool use_qlora(struct pl_variant *v, char *text, size_t size) {
 }
 
 /* Of the changes of one key only the last counts: a combination shows no other. */
-enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_STORAGE, KEY_MODE };
+enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_STORAGE, KEY_STATES, KEY_MODE };
 
 /* Cheaper than `full` in time: worth a row where that is enough. */
 static bool only_if_it_fits(remedy_fn f) {
@@ -257,7 +268,8 @@ static const struct {
     {bf16_storage, KEY_STORAGE},
     {no_master, KEY_OWN},
     {bf16_adapters, KEY_OWN},
-    {small_states, KEY_OWN},
+    {bf16_moments, KEY_STATES},
+    {small_states, KEY_STATES},
     {quantise_vocabulary, KEY_OWN},
     {half_length, KEY_OWN},
     {half_rank, KEY_OWN},
