@@ -135,9 +135,9 @@ static uint32_t own_step(const struct pl_job *job) {
                                 (uint64_t)pl_key_table(&n)[PL_KEY_global_batch_size].hi);
 }
 
-pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
-                      const struct pl_lengths *lengths, uint32_t effective_batch,
-                      struct pl_diag *d) {
+pl_err pl_advice_begin(struct pl_advice *a, const struct pl_question *q,
+                       const struct pl_lengths *lengths, uint32_t effective_batch,
+                       struct pl_diag *d) {
     pl_err err;
     *a =
         (struct pl_advice){.q = *q,
@@ -146,12 +146,24 @@ pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
     PL_TRY_GOTO(estimate_own(a, d), out);
     PL_TRY_GOTO(choose_length(a, d), out);
     PL_TRY_GOTO(advise_batch(a, d), out);
-    PL_TRY_GOTO(pl_advice_grid(&a->q, &a->trials, &a->grid, d), out);
-    PL_TRY_GOTO(find_walls(a, d), out);
-    PL_TRY_GOTO(pl_advice_knobs(a, d), out);
-    PL_TRY_GOTO(pl_advice_tradeoffs(a, d), out);
-    PL_TRY_GOTO(pl_advice_cards(a, d), out);
 out:
+    if (err != PL_ERR_OK) pl_advice_finish(a);
+    return err;
+}
+
+pl_err pl_advice_tables(struct pl_advice *a, struct pl_diag *d) {
+    PL_TRY(pl_advice_grid(&a->q, &a->trials, &a->grid, d));
+    PL_TRY(find_walls(a, d));
+    PL_TRY(pl_advice_knobs(a, d));
+    PL_TRY(pl_advice_tradeoffs(a, d));
+    return pl_advice_cards(a, d);
+}
+
+pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
+                      const struct pl_lengths *lengths, uint32_t effective_batch,
+                      struct pl_diag *d) {
+    PL_TRY(pl_advice_begin(a, q, lengths, effective_batch, d));
+    pl_err err = pl_advice_tables(a, d);
     if (err != PL_ERR_OK) pl_advice_finish(a);
     return err;
 }

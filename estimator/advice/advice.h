@@ -22,6 +22,11 @@
 pl_err pl_advice_init(struct pl_advice *a, const struct pl_question *q,
                       const struct pl_lengths *lengths, uint32_t effective_batch,
                       struct pl_diag *d);
+/* In two parts: what is advised, and the tables that surround it, which take most of the time. */
+pl_err pl_advice_begin(struct pl_advice *a, const struct pl_question *q,
+                       const struct pl_lengths *lengths, uint32_t effective_batch,
+                       struct pl_diag *d);
+pl_err pl_advice_tables(struct pl_advice *a, struct pl_diag *d);
 void pl_advice_finish(struct pl_advice *a); /* leaves {0} */
 
 /* The grid alone: powers of two around the question's own batch and length, which are in it. */
@@ -31,8 +36,31 @@ pl_err pl_advice_grid(const struct pl_question *q, struct pl_trials *t, struct p
 pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl_trials *t,
                       struct pl_wall *out, struct pl_diag *d);
 
-/* For people; columns: the width to stay in. */
-void pl_advice_text(const struct pl_advice *a, bool colour, unsigned columns, struct pl_text *out);
+/* The sections of the text, by the names that --tables takes. */
+#define PL_ADVICE_SECTIONS(X)                                                                      \
+    X(LEDGER, "ledger")                                                                            \
+    X(DATA, "data")                                                                                \
+    X(GRID, "grid")                                                                                \
+    X(LIMITS, "limits")                                                                            \
+    X(SETTINGS, "settings")                                                                        \
+    X(LEVELS, "levels")                                                                            \
+    X(STEP, "step")                                                                                \
+    X(CARDS, "cards")                                                                              \
+    X(ASSUMES, "assumes")                                                                          \
+    X(ADVICE, "advice")
+enum pl_advice_section {
+#define X(id, name) PL_ADVICE_##id,
+    PL_ADVICE_SECTIONS(X)
+#undef X
+        PL_ADVICE_SECTION_COUNT
+};
+#define PL_ADVICE_BIT(id) (1u << PL_ADVICE_##id)
+#define PL_ADVICE_ALL     ((1u << PL_ADVICE_SECTION_COUNT) - 1)
+/* "data,grid" -> bits of sections; PL_ERR_USAGE names a word that is none. */
+pl_err pl_advice_sections(const char *names, unsigned *out, struct pl_diag *d);
+/* For people: these sections; columns: the width to stay in. */
+void pl_advice_text(const struct pl_advice *a, unsigned sections, bool colour, unsigned columns,
+                    struct pl_text *out);
 /* One object; notes as in pl_estimate_json. NULL when out of memory. */
 json_t *pl_advice_json(const struct pl_advice *a, const char *notes);
 /* batch_size,max_seq_length,needed_bytes,verdict: one line per cell (RFC 4180). */

@@ -306,9 +306,10 @@ static void add_refusal(const struct page *p) {
     if (plan->job_bytes <= pl_budget_usable(&a->q.budget)) return;
     pl_text_addf(p->out,
                  "  weights, adapters, gradients and states alone need %s of the %s available:\n"
-                 "  a smaller batch or length does not help, `offload` and `mode: qlora` do\n",
+                 "  a smaller batch or length does not help, `offload`%s\n",
                  pl_bytes_text(plan->job_bytes, job),
-                 pl_bytes_text(pl_budget_usable(&a->q.budget), usable));
+                 pl_bytes_text(pl_budget_usable(&a->q.budget), usable),
+                 a->q.job->mode == PL_MODE_QLORA ? " does" : " and `mode: qlora` do");
 }
 
 static void add_advice(const struct page *p) {
@@ -353,12 +354,47 @@ static void add_assumptions(const struct page *p) {
     pl_text_finish(&lines);
 }
 
-void pl_advice_text(const struct pl_advice *a, bool colour, unsigned columns, struct pl_text *out) {
-    static void (*const sections[])(const struct page *) = {
-        add_data,         add_grid,  add_walls,       add_knobs, add_tradeoffs,
-        add_accumulation, add_cards, add_assumptions, add_advice};
+static void add_ledger(const struct page *p) {
+    pl_estimate_text(&p->a->estimate, *p->s->off != 0, p->columns, p->out);
+}
+
+static const char *const section_names[PL_ADVICE_SECTION_COUNT] = {
+#define X(id, name) name,
+    PL_ADVICE_SECTIONS(X)
+#undef X
+};
+
+pl_err pl_advice_sections(const char *names, unsigned *out, struct pl_diag *d) {
+    *out = 0;
+    for (const char *end; *names; names = end + (*end == ',')) {
+        unsigned i = 0;
+        end = names + strcspn(names, ",");
+        const size_t n = (size_t)(end - names);
+        while (i < PL_ADVICE_SECTION_COUNT &&
+               (strlen(section_names[i]) != n || strncmp(section_names[i], names, n) != 0))
+            i++;
+        if (i < PL_ADVICE_SECTION_COUNT) {
+            *out |= 1u << i;
+            continue;
+        }
+        pl_diag_set(d, PL_ERR_USAGE, "`%.*s` is none of the tables of `plan`", (int)n, names);
+        pl_diag_hint(d, "they are: data, grid, limits, settings, levels, step, cards, ledger, "
+                        "assumes, advice");
+        return PL_ERR_USAGE;
+    }
+    if (*out) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_USAGE, "--tables wants names, such as grid,limits");
+}
+
+void pl_advice_text(const struct pl_advice *a, unsigned sections, bool colour, unsigned columns,
+                    struct pl_text *out) {
+    static void (*const add[PL_ADVICE_SECTION_COUNT])(const struct page *) = {
+        [PL_ADVICE_LEDGER] = add_ledger,       [PL_ADVICE_DATA] = add_data,
+        [PL_ADVICE_GRID] = add_grid,           [PL_ADVICE_LIMITS] = add_walls,
+        [PL_ADVICE_SETTINGS] = add_knobs,      [PL_ADVICE_LEVELS] = add_tradeoffs,
+        [PL_ADVICE_STEP] = add_accumulation,   [PL_ADVICE_CARDS] = add_cards,
+        [PL_ADVICE_ASSUMES] = add_assumptions, [PL_ADVICE_ADVICE] = add_advice};
     const struct page p = {a, colour ? &coloured : &plain, columns, out};
-    pl_estimate_text(&a->estimate, colour, columns, out);
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
-        sections[i](&p);
+    for (unsigned i = 0; i < PL_ADVICE_SECTION_COUNT; i++)
+        if (sections & (1u << i)) add[i](&p);
 }

@@ -1,5 +1,7 @@
 /* advice_yaml.c - the advice as a configuration to paste and as a command line to run. */
 #include "estimator/advice/advice.h"
+
+#include "estimator/advice/parts.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
 
@@ -7,7 +9,7 @@
 
 /* In the words of the job where they can say it: beside `gradient_accumulation_steps` in a file,
  * another key on the command line would contradict it. */
-static void set_step(uint32_t samples, struct pl_job *job) {
+void pl_advice_set_step(uint32_t samples, struct pl_job *job) {
     if (job->given[PL_KEY_gradient_accumulation_steps] && samples % job->batch_size == 0) {
         job->gradient_accumulation_steps = samples / job->batch_size;
         if (job->global_batch_size != PL_UNSET_U32) job->global_batch_size = samples;
@@ -26,7 +28,7 @@ static struct pl_job advised_job(const struct pl_advice *a) {
     job.max_seq_length = a->length;
     job.given[PL_KEY_mode] = job.given[PL_KEY_batch_size] = true;
     job.given[PL_KEY_max_seq_length] = true;
-    if (a->effective_batch) set_step(a->effective_batch, &job);
+    if (a->effective_batch) pl_advice_set_step(a->effective_batch, &job);
     return job;
 }
 
@@ -36,17 +38,21 @@ static bool has_value(const struct pl_job *job, enum pl_key_id key, struct pl_te
     return value->len > 0;
 }
 
-void pl_advice_yaml(const struct pl_advice *a, struct pl_text *out) {
+void pl_advice_job_yaml(const struct pl_job *job, struct pl_text *out) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
-    struct pl_job job = advised_job(a);
     for (uint32_t i = 0; i < n; i++) {
         struct pl_text value = {0};
-        if (has_value(&job, (enum pl_key_id)i, &value))
+        if (has_value(job, (enum pl_key_id)i, &value))
             pl_text_addf(out, "%s: %s\n", keys[i].key, pl_text_str(&value));
         out->failed |= value.failed;
         pl_text_finish(&value);
     }
+}
+
+void pl_advice_yaml(const struct pl_advice *a, struct pl_text *out) {
+    const struct pl_job job = advised_job(a);
+    pl_advice_job_yaml(&job, out);
 }
 
 /* One word for a POSIX shell; quoted unless it holds only what never needs it. */
@@ -75,7 +81,7 @@ static void add_assignment(struct pl_text *out, const struct pl_job *job, enum p
 }
 
 /* Without data there is nothing to train on yet: the command asks the question again. */
-static const char *command_of(const struct pl_job *job) {
+const char *pl_advice_verb(const struct pl_job *job) {
     return job->dataset || job->datasets.n ? "train" : "estimate-vram";
 }
 
@@ -84,19 +90,38 @@ static bool is_advised(enum pl_key_id key) {
            key == PL_KEY_global_batch_size || key == PL_KEY_gradient_accumulation_steps;
 }
 
-void pl_advice_command(const struct pl_advice *a, struct pl_text *out) {
-    struct pl_job job = advised_job(a);
-    const char *first = job.path ? job.path : job.model ? job.model : job.model_config;
-    pl_text_addf(out, "plimsoll %s", command_of(&job));
+static bool same_value(const struct pl_job *a, const struct pl_job *b, enum pl_key_id key,
+                       bool *failed) {
+    struct pl_text in_a = {0}, in_b = {0};
+    pl_job_write_key(a, key, &in_a);
+    pl_job_write_key(b, key, &in_b);
+    const bool same =
+        a->given[key] == b->given[key] && strcmp(pl_text_str(&in_a), pl_text_str(&in_b)) == 0;
+    *failed |= in_a.failed || in_b.failed;
+    pl_text_finish(&in_a);
+    pl_text_finish(&in_b);
+    return same;
+}
+
+void pl_advice_job_command(const char *verb, const struct pl_job *job, const struct pl_job *file,
+                           const char *card, struct pl_text *out) {
+    const char *first = job->path ? job->path : job->model ? job->model : job->model_config;
+    pl_text_addf(out, "plimsoll %s", verb);
     if (first) add_word(out, first);
-    for (int key = 0; key < PL_KEY_COUNT; key++) {
-        bool named = key == PL_KEY_model || (key == PL_KEY_model_config && !job.model);
+    for (int i = 0; i < PL_KEY_COUNT; i++) {
+        const enum pl_key_id key = (enum pl_key_id)i;
+        bool named = key == PL_KEY_model || (key == PL_KEY_model_config && !job->model);
         /* the file has its own keys; what was given beside it carries no place in it */
-        bool in_file = job.path && job.place[key].line && !is_advised((enum pl_key_id)key);
-        if (job.given[key] && !named && !in_file) add_assignment(out, &job, (enum pl_key_id)key);
+        bool in_file = job->path && job->place[key].line &&
+                       (file ? same_value(job, file, key, &out->failed) : !is_advised(key));
+        if (job->given[key] && !named && !in_file) add_assignment(out, job, key);
     }
-    if (a->q.card && strcmp(command_of(&job), "train") != 0) {
-        pl_text_add(out, " --gpu");
-        add_word(out, a->q.card);
-    }
+    if (!card || strcmp(verb, "train") == 0) return;
+    pl_text_add(out, " --gpu");
+    add_word(out, card);
+}
+
+void pl_advice_command(const struct pl_advice *a, struct pl_text *out) {
+    const struct pl_job job = advised_job(a);
+    pl_advice_job_command(pl_advice_verb(&job), &job, NULL, a->q.card, out);
 }

@@ -17,5 +17,15 @@ void pl_tradeoff_name(const struct pl_tradeoff *t, char out[PL_LEVEL_TEXT]);
 bool pl_tradeoff_dominated(const struct pl_tradeoff *t);
 /* Samples of a step that micro-batches have to make up; 0 = whatever fits. */
 uint32_t pl_advice_step_samples(const struct pl_advice *a);
+/* Writes the samples of a step into a job, in its own words where they can say it. */
+void pl_advice_set_step(uint32_t samples, struct pl_job *job);
+/* The keys of a job that are given, one a line. */
+void pl_advice_job_yaml(const struct pl_job *job, struct pl_text *out);
+/* The sub-command that a job is for: `train` where it has data. */
+const char *pl_advice_verb(const struct pl_job *job);
+/* A command line for a POSIX shell. file (nullable): the job as it was read; keys that are the same
+ * in it are left to the file. Without it only those that the advice sets are not. */
+void pl_advice_job_command(const char *verb, const struct pl_job *job, const struct pl_job *file,
+                           const char *card, struct pl_text *out);
 
 #endif

@@ -9,6 +9,7 @@ struct pl_price {             /* of one setting */
     uint64_t needed_bytes;    /* arenas + context */
     double flops_per_token;   /* planned for a micro-batch, over its capacity in tokens */
     double seconds_per_token; /* the same, of the nominal machine (cost.h) */
+    double update_seconds;    /* of the optimizer's part of a step, there too */
     enum pl_verdict_kind verdict;
 };
 

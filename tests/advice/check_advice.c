@@ -633,14 +633,14 @@ START_TEST(the_text_stays_in_the_width_and_is_plain_without_colour) {
     effective_batch = 16;
     struct pl_advice a;
     advise(&a);
-    pl_advice_text(&a, false, 60, &text);
+    pl_advice_text(&a, PL_ADVICE_ALL, false, 60, &text);
     ck_assert_ptr_null(strchr(pl_text_str(&text), '\033'));
     const char *grid = strstr(pl_text_str(&text), "batch x length");
     ck_assert_ptr_nonnull(grid);
     for (const char *s = strchr(grid, '\n') + 1; *s != '\n'; s = strchr(s, '\n') + 1)
         ck_assert_uint_le(strcspn(s, "\n"), 60);
     pl_text_finish(&text);
-    pl_advice_text(&a, true, 80, &text);
+    pl_advice_text(&a, PL_ADVICE_ALL, true, 80, &text);
     ck_assert_ptr_nonnull(strchr(pl_text_str(&text), '\033'));
     pl_text_finish(&text);
     pl_advice_finish(&a);
@@ -654,7 +654,7 @@ START_TEST(the_knobs_line_up) {
     set(&job, "gradient_checkpointing", "attention:12+light");
     struct pl_advice a;
     advise(&a);
-    pl_advice_text(&a, false, 80, &text);
+    pl_advice_text(&a, PL_ADVICE_ALL, false, 80, &text);
     const char *row = strchr(strstr(pl_text_str(&text), "\nsettings") + 1, '\n') + 1;
     size_t columns = strcspn(row, "\n");
     ck_assert_uint_gt(columns, 80);

@@ -72,9 +72,10 @@ START_TEST(prompt_1_on_the_t4_is_refused_with_a_card_that_would_do) {
                        "setting helps"},
                 {"RTX A4000", "a smaller batch or length does not help"}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        struct outcome p = plimsoll_expect(3, NULL,
-                                           (const char *[]){"plan", "Llama-3-8B", "--mode", "lora",
-                                                            "--gpu", rows[k].gpu, DATA, NULL});
+        struct outcome p =
+            plimsoll_expect(3, NULL,
+                            (const char *[]){"plan", "Llama-3-8B", "--mode", "lora", "--gpu",
+                                             rows[k].gpu, DATA, "--all", NULL});
         ck_assert_ptr_nonnull(strstr(p.out, rows[k].says));
         ck_assert_ptr_null(strstr(p.out, "<- advised"));
         outcome_finish(&p);
@@ -171,7 +172,7 @@ START_TEST(prompt_3_shows_what_recomputation_buys) {
     struct outcome p =
         plimsoll_expect(0, NULL,
                         (const char *[]){"plan", "Llama-3-8B", "--mode", "lora", "--gpu",
-                                         "RTX A6000", "--effective-batch", "4", NULL});
+                                         "RTX A6000", "--effective-batch", "4", "--all", NULL});
     ck_assert_ptr_nonnull(strstr(p.out, "recompute or a smaller batch: the same gradient"));
     ck_assert_ptr_nonnull(strstr(p.out, "the loss is divided by the tokens of the whole step"));
     outcome_finish(&p);

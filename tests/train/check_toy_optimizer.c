@@ -147,7 +147,8 @@ START_TEST(help_hints_advice_and_remedies_name_it) {
     expect_text(
         3, (const char *[]){"estimate-vram", SMOL, "--optimizer", "toy", "--vram", "1GiB", NULL},
         "optimizer: toy_8bit");
-    expect_text(0, (const char *[]){"plan", SMOL, "--vram", "16GiB", NULL}, " -> toy_8bit");
+    expect_text(0, (const char *[]){"plan", SMOL, "--vram", "16GiB", "--tables", "settings", NULL},
+                " -> toy_8bit");
 }
 END_TEST
 

@@ -72,6 +72,9 @@
     X(SHOW, "show", 0, "N", "", "", "samples of the job to show; default 3")                       \
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
+    X(ALL, "all", 0, "", "", "", "every table after the recommendation")                           \
+    X(TABLES, "tables", 0, "NAME,...", "", "", "these tables instead of the recommendation")       \
+    X(HOST_RAM, "host_ram", 0, "SIZE", "", "", "host memory that offload may take, as 128GiB")     \
     X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")      \
     X(RECEIPT, "receipt", 0, "FILE", "", "", "write what was asked and planned there, as JSON")    \
     X(DIFF, "diff", 0, "OLD.json", "", "", "what grew since this receipt, by lines of the ledger") \

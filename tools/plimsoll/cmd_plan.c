@@ -2,7 +2,10 @@
 #include "tools/plimsoll/cli.h"
 
 #include "estimator/advice/advice.h"
+#include "estimator/advice/recommend.h"
 #include "estimator/autobatch/autolevel.h"
+#include "estimator/base/json_tree.h"
+#include "estimator/base/units.h"
 #include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
 #include "estimator/inquiry/answer.h"
@@ -122,23 +125,76 @@ static pl_err write_snapshot(const char *path, const struct pl_plan *plan, struc
 
 /* --- the answer ------------------------------------------------------------------------------ */
 
-static pl_err print_text(const struct pl_cli *cli, const struct pl_advice *a, struct pl_diag *d) {
+struct asked { /* by the flags of this command */
+    uint32_t samples;
+    uint64_t host_limit;
+    unsigned sections; /* by name; 0: none was named */
+};
+
+static pl_err read_asked(const struct pl_cli *cli, struct asked *out, struct pl_diag *d) {
+    const char *host = cli->flag[PL_FLAG_HOST_RAM], *names = cli->flag[PL_FLAG_TABLES];
+    PL_TRY(read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &out->samples, d));
+    if (host && (!pl_bytes_parse(host, &out->host_limit) || out->host_limit < PL_BARE_BYTES_LEAST))
+        return pl_diag_set(d, PL_ERR_USAGE, "--host-ram wants a size such as 128GiB, not `%s`",
+                           host);
+    return names ? pl_advice_sections(names, &out->sections, d) : PL_ERR_OK;
+}
+
+static bool wants_tables(const struct pl_cli *cli) {
+    static const enum pl_cli_flag of_tables[] = {PL_FLAG_JSON, PL_FLAG_ALL, PL_FLAG_TABLES,
+                                                 PL_FLAG_SVG};
+    bool any = false;
+    for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables; i++)
+        any |= pl_cli_has(cli, of_tables[i]);
+    return any;
+}
+
+/* The recommendation, or the tables that were named, or both. Without a budget there is nothing to
+ * recommend by, and the advice on the job as it is says so. */
+static pl_err print_text(const struct pl_cli *cli, const struct asked *asked,
+                         const struct pl_advice *a, const struct pl_recommendation *r,
+                         struct pl_diag *d) {
     struct pl_text text = {0};
-    pl_advice_text(a, pl_cli_colour(cli, stdout), pl_cli_columns(stdout), &text);
+    const bool colour = pl_cli_colour(cli, stdout), all = pl_cli_has(cli, PL_FLAG_ALL);
+    const unsigned every = PL_ADVICE_ALL & ~PL_ADVICE_BIT(ADVICE);
+    unsigned sections = all ? every : asked->sections;
+    const bool named = sections && !all;
+    if (!named) pl_recommendation_text(a, r, colour, &text);
+    if (!named && (!a->q.budget.known || (all && !a->largest_batch)))
+        sections |= PL_ADVICE_BIT(ADVICE);
+    pl_advice_text(a, sections, colour, pl_cli_columns(stdout), &text);
     return pl_cli_print_text(&text, d);
 }
 
-static pl_err answer(const struct pl_cli *cli, const struct pl_inquiry *i,
-                     const struct pl_advice *a, struct pl_diag *d) {
+static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
+                         const struct pl_recommendation *r, struct pl_diag *d) {
+    json_t *o = pl_advice_json(a, pl_text_str(&i->notes));
+    pl_json_set(&o, "recommended", pl_recommendation_json(a, r));
+    return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
+}
+
+static pl_err print(const struct pl_cli *cli, const struct asked *asked, const struct pl_inquiry *i,
+                    struct pl_advice *a, struct pl_diag *d) {
+    struct pl_recommendation r;
+    pl_err err = pl_recommend(a, asked->host_limit, &r, d);
+    if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) {
+        err = print_json(i, a, &r, d);
+    } else if (err == PL_ERR_OK) {
+        pl_cli_print_notes(cli, &i->notes);
+        err = print_text(cli, asked, a, &r, d);
+    }
+    pl_recommendation_finish(&r);
+    return err;
+}
+
+static pl_err answer(const struct pl_cli *cli, const struct asked *asked,
+                     const struct pl_inquiry *i, struct pl_advice *a, struct pl_diag *d) {
+    if (wants_tables(cli)) PL_TRY(pl_advice_tables(a, d));
     if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
     if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
         PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
     if (i->notes.failed) return pl_host_oom(d, "the notes");
-    if (pl_cli_has(cli, PL_FLAG_JSON))
-        return pl_cli_print_json(
-            pl_answer_complete(pl_advice_json(a, pl_text_str(&i->notes)), &a->estimate), d);
-    pl_cli_print_notes(cli, &i->notes);
-    return print_text(cli, a, d);
+    return print(cli, asked, i, a, d);
 }
 
 /* Only the grid was asked for, so only the grid is planned. */
@@ -178,10 +234,10 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     struct pl_lengths lengths = {0};
     struct pl_diag_list all = {0};
     struct pl_diag d = {.all = &all};
-    uint32_t samples = 0;
+    struct asked asked = {0};
     if (pl_plan_diff_asked(cli)) return pl_cmd_plan_diff(cli);
     pl_err err = check_flags(cli, &d);
-    if (err == PL_ERR_OK) err = read_count(cli, PL_FLAG_EFFECTIVE_BATCH, 1048576, &samples, &d);
+    if (err == PL_ERR_OK) err = read_asked(cli, &asked, &d);
     if (err == PL_ERR_OK) err = pl_estimate_read_inquiry(cli, &i, &d);
     if (err == PL_ERR_OK && i.job.inference) err = refuse_inference(&d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_CSV)) {
@@ -190,8 +246,8 @@ int pl_cmd_plan(const struct pl_cli *cli) {
         err = read_lengths(cli, &i, &lengths, &d);
         if (err == PL_ERR_OK)
             err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
-        if (err == PL_ERR_OK) err = pl_advice_init(&a, &i.q, &lengths, samples, &d);
-        if (err == PL_ERR_OK) err = answer(cli, &i, &a, &d);
+        if (err == PL_ERR_OK) err = pl_advice_begin(&a, &i.q, &lengths, asked.samples, &d);
+        if (err == PL_ERR_OK) err = answer(cli, &asked, &i, &a, &d);
     }
     int status = 0;
     if (err != PL_ERR_OK)

@@ -75,15 +75,20 @@ static const struct pl_command commands[] = {
                     "plimsoll plan Qwen/Qwen2.5-7B --gpu L40S --effective-batch 16 --samples 1000 "
                     "\\\n"
                     "    --mean-tokens 400 --longest-tokens 1200\n"
+                    "plimsoll plan run.yaml --gpu \"RTX 4090\" --tables grid,limits\n"
+                    "plimsoll plan Qwen2.5-7B --mode full --gpu \"RTX 4090\" --host-ram 128GiB\n"
                     "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
                     "plimsoll plan run.yaml --csv > grid.csv\n"
                     "plimsoll plan --diff old.json new.json --allow 64MiB\n",
         .text =
-            "Prints the batch x length grid, the exact limit of every axis, the price of every\n"
-            "setting, the levels of recomputation with their bytes and relative time, the\n"
-            "lengths of the data set, ways to the effective batch, the cards that fit, and a\n"
-            "configuration to paste. Each figure is a plan of its own. Exit 3: not even one\n"
-            "sample fits.\n"
+            "Prints the job to run on this card, the next two alternatives and what they cost,\n"
+            "and the configuration to paste; where nothing fits, what would be needed. What\n"
+            "fits on the device alone comes before what takes host memory, which --host-ram\n"
+            "bounds. --all adds the tables, and --tables prints those that are named: ledger,\n"
+            "data (its lengths), grid (batch x length), limits (exact, of each axis), settings\n"
+            "(the price of each), levels (of recomputation), step (ways to the effective\n"
+            "batch), cards (that fit), assumes, advice. Each figure is a plan of its own. Exit\n"
+            "3: not even one sample of the job as it is given fits.\n"
             "--diff OLD.json NEW.json plans nothing: it compares two receipts of estimate-vram\n"
             "or train by lines of their ledgers, and says which settings made the difference.\n"
             "Exit 3: the device's or the host's total grew by more than --allow.\n",
@@ -93,7 +98,8 @@ static const struct pl_command commands[] = {
         .flags = PL_FLAG_BIT(GPU) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) |
                  PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(SAMPLES) | PL_FLAG_BIT(MEAN_TOKENS) |
                  PL_FLAG_BIT(LONGEST_TOKENS) | PL_FLAG_BIT(CSV) | PL_FLAG_BIT(SVG) |
-                 PL_FLAG_BIT(SNAPSHOT) | PL_FLAG_BIT(DIFF) | PL_FLAG_BIT(ALLOW),
+                 PL_FLAG_BIT(SNAPSHOT) | PL_FLAG_BIT(DIFF) | PL_FLAG_BIT(ALLOW) | PL_FLAG_BIT(ALL) |
+                 PL_FLAG_BIT(TABLES) | PL_FLAG_BIT(HOST_RAM),
         .keys = true,
     },
     {

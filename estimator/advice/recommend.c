@@ -1,0 +1,413 @@
+/* recommend.c - plans the ways there are to run a job and puts them in order. */
+#include "estimator/advice/recommend.h"
+
+#include "estimator/advice/advice.h"
+#include "estimator/advice/parts.h"
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+#include "estimator/card/cards.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/validate.h"
+#include "estimator/gate/gate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- ways ------------------------------------------------------------------------------------ */
+
+#define FULL     1u
+#define ADAPTERS 2u
+#define QLORA    4u
+
+enum change {
+    GRADIENTS,
+    MASTER,
+    ADAPTER,
+    STATES,
+    EMBEDDING_4BIT,
+    HEAD_4BIT,
+    TO_QLORA,
+    EMBEDDING_HOST,
+    LEVEL_OFFLOAD,
+    OFFLOAD_STATES,
+    OFFLOAD_WEIGHTS,
+    OFFLOAD_ALL,
+};
+#define BIT(change) (1u << (change))
+
+/* value NULL: the lighter optimizer of the same rule. */
+static const struct change_row {
+    enum pl_key_id key;
+    const char *value;
+    unsigned modes;
+} changes[] = {
+    [GRADIENTS] = {PL_KEY_gradient_dtype, "bf16", FULL},
+    [MASTER] = {PL_KEY_master_weights, "false", FULL},
+    [ADAPTER] = {PL_KEY_adapter_dtype, "bf16", ADAPTERS},
+    [STATES] = {PL_KEY_optimizer, NULL, FULL | ADAPTERS},
+    [EMBEDDING_4BIT] = {PL_KEY_quantize_embedding, "true", QLORA},
+    [HEAD_4BIT] = {PL_KEY_quantize_head, "true", QLORA},
+    [TO_QLORA] = {PL_KEY_mode, "qlora", ADAPTERS},
+    [EMBEDDING_HOST] = {PL_KEY_embedding_device, "host", ADAPTERS},
+    [LEVEL_OFFLOAD] = {PL_KEY_gradient_checkpointing, "offload", FULL | ADAPTERS},
+    [OFFLOAD_STATES] = {PL_KEY_offload, "optimizer", FULL},
+    [OFFLOAD_WEIGHTS] = {PL_KEY_offload, "weights", ADAPTERS},
+    [OFFLOAD_ALL] = {PL_KEY_full_ft_offload, "true", FULL},
+};
+#define N_CHANGES (sizeof changes / sizeof *changes)
+
+#define SMALL_ADAPTERS (BIT(ADAPTER) | BIT(STATES))
+#define SMALL_TRAINING (BIT(GRADIENTS) | BIT(STATES))
+#define SMALLEST_FULL  (SMALL_TRAINING | BIT(MASTER))
+
+/* Stages in the order of preference, the ways of one in the order of how much they change. */
+enum stage { DEVICE, DEVICE_QLORA, HOST, HOST_QLORA, N_STAGES };
+
+static const struct {
+    enum stage stage;
+    uint32_t changes;
+} ways[] = {
+    {DEVICE, 0},
+    {DEVICE, BIT(GRADIENTS)},
+    {DEVICE, BIT(STATES)},
+    {DEVICE, SMALL_TRAINING},
+    {DEVICE, SMALL_ADAPTERS},
+    {DEVICE, SMALLEST_FULL},
+    {DEVICE, BIT(HEAD_4BIT) | SMALL_ADAPTERS},
+    {DEVICE, BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
+    {DEVICE, BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
+    {DEVICE_QLORA, BIT(TO_QLORA)},
+    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(STATES)},
+    {DEVICE_QLORA, BIT(TO_QLORA) | SMALL_ADAPTERS},
+    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
+    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
+    {DEVICE_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
+    {HOST, BIT(EMBEDDING_HOST)},
+    {HOST, BIT(LEVEL_OFFLOAD)},
+    {HOST, BIT(LEVEL_OFFLOAD) | BIT(EMBEDDING_HOST)},
+    {HOST, BIT(OFFLOAD_STATES)},
+    {HOST, BIT(OFFLOAD_STATES) | BIT(LEVEL_OFFLOAD)},
+    {HOST, BIT(OFFLOAD_STATES) | SMALL_TRAINING},
+    {HOST, BIT(OFFLOAD_WEIGHTS)},
+    {HOST, BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD)},
+    {HOST, BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD) | SMALL_ADAPTERS},
+    {HOST, BIT(OFFLOAD_ALL)},
+    {HOST, BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD)},
+    {HOST, BIT(OFFLOAD_ALL) | SMALL_TRAINING},
+    {HOST, BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD) | SMALLEST_FULL},
+    {HOST_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_HOST)},
+    {HOST_QLORA, BIT(TO_QLORA) | BIT(LEVEL_OFFLOAD)},
+    {HOST_QLORA, BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS)},
+    {HOST_QLORA, BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS) | BIT(LEVEL_OFFLOAD) | SMALL_ADAPTERS},
+};
+#define N_WAYS (sizeof ways / sizeof *ways)
+_Static_assert(N_WAYS <= PL_MAX_WAYS, "room for every way");
+
+static const char *name_of(enum pl_key_id key) {
+    uint32_t n;
+    return pl_key_table(&n)[key].key;
+}
+
+/* With all of it on the device, the level and the micro-batch open, and the step as it is asked. */
+static void open_job(const struct pl_advice *a, struct pl_job *job) {
+    *job = *a->q.job;
+    job->offload = PL_OFFLOAD_NONE;
+    job->full_ft_offload = false;
+    job->embedding_device = PL_EMBEDDING_DEVICE;
+    job->given[PL_KEY_offload] = job->given[PL_KEY_full_ft_offload] = false;
+    job->given[PL_KEY_embedding_device] = false;
+    job->gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    job->max_seq_length = a->length;
+    job->given[PL_KEY_mode] = job->given[PL_KEY_max_seq_length] = true;
+}
+
+static unsigned modes_of(const struct pl_job *job) {
+    if (job->mode == PL_MODE_FULL) return FULL;
+    return ADAPTERS | (job->mode == PL_MODE_QLORA ? QLORA : 0);
+}
+
+static bool has_value(const struct pl_job *job, enum pl_key_id key, const char *value) {
+    char text[64];
+    struct pl_text now = PL_TEXT_FIXED(text);
+    pl_job_write_key(job, key, &now);
+    return strcmp(pl_text_str(&now), value) == 0;
+}
+
+/* CONFIG_CONFLICT: the change has no meaning for the job, or is its own already. */
+static pl_err apply(enum change c, const struct pl_model *m, struct pl_job *job) {
+    const struct change_row *row = &changes[c];
+    const char *value = row->value;
+    if (!(row->modes & modes_of(job))) return PL_ERR_CONFIG_CONFLICT;
+    if (!value) value = pl_optimizer_row(pl_optimizer_row(job->optimizer)->lighter)->name;
+    if (has_value(job, row->key, value)) return PL_ERR_CONFIG_CONFLICT;
+    if ((c == EMBEDDING_HOST || c == HEAD_4BIT) && m->tied) return PL_ERR_CONFIG_CONFLICT;
+    if (c == EMBEDDING_HOST && (job->quantize_embedding || pl_job_trains_embedding(job)))
+        return PL_ERR_CONFIG_CONFLICT;
+    return pl_job_set(job, name_of(row->key), value, NULL);
+}
+
+/* The mode first: other changes have a meaning in it. */
+static pl_err make_way(const struct pl_advice *a, uint32_t mask, struct pl_job *job) {
+    open_job(a, job);
+    if (mask & BIT(TO_QLORA)) PL_TRY(apply(TO_QLORA, a->q.model, job));
+    for (uint32_t c = 0; c < N_CHANGES; c++)
+        if (c != TO_QLORA && (mask & BIT(c))) PL_TRY(apply((enum change)c, a->q.model, job));
+    return pl_job_validate(job, NULL);
+}
+
+/* --- the price of one ------------------------------------------------------------------------ */
+
+static uint64_t host_bytes(const struct pl_plan *plan) {
+    return pl_plan_host_bytes(plan, PL_PLACE_PINNED) + pl_plan_host_bytes(plan, PL_PLACE_HOST);
+}
+
+static bool fits(const struct pl_recommendation *r, const struct pl_way *w) {
+    return w->price.verdict == PL_VERDICT_FITS &&
+           (!r->host_limit || w->host_bytes <= r->host_limit);
+}
+
+/* The ceiling keeps a full fine-tune from being started by accident; here it is asked for. */
+static void raise_ceiling(const struct pl_program *p, struct pl_job *job) {
+    if (job->given[PL_KEY_full_ft_ceiling_billions] || !pl_gate_over_ceiling(p, job)) return;
+    job->full_ft_ceiling_billions = ceil((double)pl_gate_trained(p) / 1e9);
+    job->given[PL_KEY_full_ft_ceiling_billions] = true;
+}
+
+/* What is open as the least of it where not even that fits, else as the fastest that does: so
+ * nothing is looked for where there is nothing. */
+static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_diag *d) {
+    struct pl_question least = v->q;
+    PL_TRY(pl_autolevel_smallest(&least, t, d));
+    PL_TRY(pl_question_measure(&least, &t->held, d));
+    if (t->held.plan->arena_bytes <= pl_budget_usable(&least.budget))
+        return pl_decide_again(&v->q, t, d);
+    v->q.recompute = least.recompute;
+    v->q.loss_chunk_tokens = least.loss_chunk_tokens;
+    return PL_ERR_OK;
+}
+
+/* With this micro-batch; what is open is decided and written into the job. */
+static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, struct pl_diag *d) {
+    struct pl_variant v;
+    struct pl_question q = a->q;
+    const uint32_t samples = pl_advice_step_samples(a);
+    w->job.batch_size = batch;
+    w->job.given[PL_KEY_batch_size] = true;
+    if (samples) pl_advice_set_step(samples, &w->job);
+    w->steps = pl_job_accumulation(&w->job, batch);
+    pl_question_open(&q, &w->job, a->q.model);
+    pl_variant_of(&v, &q);
+    PL_TRY(decide_way(&v, &a->trials, d));
+    raise_ceiling(a->trials.held.program, &w->job);
+    v.job = w->job;
+    PL_TRY(pl_price_decided(&v.q, &a->trials, &w->price, d));
+    w->host_bytes = host_bytes(a->trials.held.plan);
+    w->seconds = w->price.seconds_per_token +
+                 w->price.update_seconds / ((double)batch * a->length * w->steps);
+    pl_question_settle(&v.q, &w->job);
+    w->job.given[PL_KEY_gradient_checkpointing] = true;
+    w->job.given[PL_KEY_loss_chunk_tokens] |= w->job.loss_chunk_tokens != PL_AUTO;
+    return PL_ERR_OK;
+}
+
+static uint32_t next_batch(uint32_t batch, uint32_t samples) {
+    if (!samples) return 2 * batch;
+    do
+        batch++;
+    while (batch < samples && samples % batch);
+    return batch;
+}
+
+/* From one sample on, as long as it fits and more samples are worth it. */
+static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r, struct pl_way *w,
+                         struct pl_diag *d) {
+    const uint32_t samples = pl_advice_step_samples(a), limit = pl_question_most_samples(&a->q);
+    const uint32_t most = (uint32_t)pl_u64_min(samples ? samples : PL_BATCH_LIMIT, limit);
+    struct pl_way best = {0};
+    const struct pl_way open = *w;
+    for (uint32_t batch = 1; batch <= most; batch = next_batch(batch, samples)) {
+        struct pl_way at = open;
+        if (best.job.batch_size && batch < 2 * best.job.batch_size) continue;
+        PL_TRY(price_way(a, batch, &at, d));
+        if (batch == 1) *w = at;
+        if (!fits(r, &at)) break;
+        if (best.job.batch_size && at.seconds > best.seconds * (1 - PL_WAY_GAIN)) {
+            w->saturated = true;
+            break;
+        }
+        *w = best = at;
+    }
+    return PL_ERR_OK;
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
+static bool may_be_skipped(pl_err err) {
+    return err == PL_ERR_CONFIG_CONFLICT || err == PL_ERR_CONFIG_RANGE;
+}
+
+static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
+    if (r->host_limit && w->host_bytes > r->host_limit) return;
+    const uint64_t now = r->least.price.needed_bytes;
+    if (!now || w->price.needed_bytes < now) r->least = *w;
+}
+
+static pl_err try_way(struct pl_advice *a, size_t i, struct pl_recommendation *r,
+                      struct pl_diag *d) {
+    struct pl_way w = {.changes = ways[i].changes, .stage = ways[i].stage};
+    struct pl_diag why = {0};
+    pl_err err = make_way(a, ways[i].changes, &w.job);
+    if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a way to run a job");
+    if (err != PL_ERR_OK) return PL_ERR_OK;
+    err = best_batch(a, r, &w, &why);
+    if (may_be_skipped(err)) return PL_ERR_OK;
+    if (err != PL_ERR_OK && d) *d = why;
+    PL_TRY(err);
+    if (fits(r, &w)) r->ways[r->n_ways++] = w;
+    keep_least(r, &w);
+    return PL_ERR_OK;
+}
+
+/* Nothing is gained by less memory where everything is kept and more samples are not worth it. */
+static bool has_room(const struct pl_recommendation *r) {
+    const struct pl_way *last = r->n_ways ? &r->ways[r->n_ways - 1] : NULL;
+    return last && last->job.gradient_checkpointing == PL_RECOMPUTE_NONE && last->saturated;
+}
+
+/* The stage that has the answer, and the first way of a later one as an alternative. */
+static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+    for (uint32_t stage = 0; stage < N_STAGES; stage++) {
+        const uint32_t before = r->n_ways;
+        for (size_t i = 0; i < N_WAYS; i++) {
+            if ((uint32_t)ways[i].stage != stage) continue;
+            if (r->n_ways > before && (before || has_room(r))) break;
+            PL_TRY(try_way(a, i, r, d));
+        }
+        if (before && r->n_ways > before) break;
+    }
+    return PL_ERR_OK;
+}
+
+/* --- their order ----------------------------------------------------------------------------- */
+
+static void swap(struct pl_way *a, struct pl_way *b) {
+    const struct pl_way t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* Of the first stage that has any: the least changed of those that are about as fast as any. */
+static void put_best_first(struct pl_recommendation *r) {
+    double fastest = 0;
+    for (uint32_t i = 0; i < r->n_ways && r->ways[i].stage == r->ways[0].stage; i++)
+        if (fastest <= 0 || r->ways[i].seconds < fastest) fastest = r->ways[i].seconds;
+    for (uint32_t i = 0; i < r->n_ways; i++) {
+        if (r->ways[i].seconds * (1 - PL_WAY_GAIN) > fastest) continue;
+        for (; i; i--)
+            swap(&r->ways[i], &r->ways[i - 1]);
+        return;
+    }
+}
+
+static bool comes_before(const struct pl_way *a, const struct pl_way *b) {
+    return a->stage != b->stage ? a->stage < b->stage : a->seconds < b->seconds;
+}
+
+/* The second alternative is of another stage where there is one: another card's worth of memory
+ * rather than another rounding. */
+static void order(struct pl_recommendation *r) {
+    if (!r->n_ways) return;
+    put_best_first(r);
+    for (uint32_t i = 2; i < r->n_ways; i++)
+        for (uint32_t k = i; k > 1 && comes_before(&r->ways[k], &r->ways[k - 1]); k--)
+            swap(&r->ways[k], &r->ways[k - 1]);
+    for (uint32_t i = 2; i < r->n_ways && r->ways[1].stage == r->ways[0].stage; i++) {
+        if (r->ways[i].stage == r->ways[0].stage) continue;
+        for (; i > 2; i--)
+            swap(&r->ways[i], &r->ways[i - 1]);
+        break;
+    }
+    for (uint32_t i = 0; i < r->n_ways; i++)
+        r->ways[i].relative_time = r->ways[i].seconds / r->ways[0].seconds;
+}
+
+/* --- what would be needed -------------------------------------------------------------------- */
+
+static pl_err find_card(const struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+    size_t n;
+    uint64_t smallest = 0;
+    struct pl_advice least = {0};
+    const struct pl_card *cards = pl_card_table(&n);
+    least.q = a->q;
+    pl_question_open(&least.q, &r->least.job, a->q.model);
+    PL_TRY(pl_advice_cards(&least, d));
+    for (uint32_t i = 0; i < least.n_cards; i++) {
+        const struct pl_card_row *c = &least.cards[i];
+        if (c->verdict != PL_VERDICT_FITS || !c->runs) continue;
+        if (cards[i].kind == PL_CARD_MIG) continue;
+        if (r->card && c->usable_bytes >= smallest) continue;
+        r->card = c->name;
+        smallest = c->usable_bytes;
+    }
+    return PL_ERR_OK;
+}
+
+/* With adapters, where all of the model was to be trained. */
+static pl_err find_mode(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+    struct pl_job job = *a->q.job; /* shallow */
+    struct pl_recommendation found;
+    if (job.mode != PL_MODE_FULL || r->no_kernels) return PL_ERR_OK;
+    job.mode = PL_MODE_LORA;
+    PL_TRY(pl_job_drop_useless(&job, NULL, d));
+    struct pl_advice other = {
+        .q = a->q, .length = a->length, .effective_batch = a->effective_batch};
+    pl_question_open(&other.q, &job, a->q.model);
+    pl_err err = pl_recommend(&other, r->host_limit, &found, d);
+    if (err == PL_ERR_OK && found.n_ways) r->other = found.ways[0];
+    pl_recommendation_finish(&found);
+    pl_trials_finish(&other.trials);
+    return err;
+}
+
+static pl_err find_needed(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+    struct pl_wall w;
+    struct pl_question q = a->q;
+    if (!r->least.price.needed_bytes) return PL_ERR_OK;
+    pl_question_open(&q, &r->least.job, a->q.model);
+    if (!r->no_kernels) PL_TRY(pl_advice_wall(&q, PL_KEY_max_seq_length, &a->trials, &w, d));
+    if (!r->no_kernels) r->longest = w.wall;
+    PL_TRY(find_mode(a, r, d));
+    return find_card(a, r, d);
+}
+
+static bool runs_on(const char *name) {
+    const struct pl_card *card = name ? pl_card_find(name) : NULL;
+    return !card || card->sm >= PL_CARD_OLDEST_SM;
+}
+
+pl_err pl_recommend(struct pl_advice *a, uint64_t host_limit, struct pl_recommendation *out,
+                    struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    *out = (struct pl_recommendation){.host_limit = host_limit, .length = a->length};
+    if (!a->q.budget.known) return PL_ERR_OK;
+    out->no_kernels = !runs_on(a->q.card);
+    out->ways = pl_calloc(PL_MAX_WAYS, sizeof *out->ways);
+    if (!out->ways) return pl_host_oom(d, "the ways to run a job");
+    PL_TRY_GOTO(try_all(a, out, d), out);
+    if (out->no_kernels && out->n_ways) out->least = out->ways[0];
+    if (out->no_kernels) out->n_ways = 0;
+    order(out);
+    if (!out->n_ways) err = find_needed(a, out, d);
+out:
+    if (err != PL_ERR_OK) pl_recommendation_finish(out);
+    return err;
+}
+
+void pl_recommendation_finish(struct pl_recommendation *r) {
+    free(r->ways);
+    *r = (struct pl_recommendation){0};
+}

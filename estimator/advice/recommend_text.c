@@ -1,0 +1,234 @@
+/* recommend_text.c - the recommendation in ten lines, and as JSON. */
+#include "estimator/advice/recommend.h"
+
+#include "estimator/advice/parts.h"
+#include "estimator/base/json_tree.h"
+#include "estimator/base/units.h"
+#include "estimator/card/cards.h"
+#include "estimator/config/job_text.h"
+#include "estimator/config/key_table.h"
+
+#include <string.h>
+
+#define ALTERNATIVES 2
+
+struct page {
+    const struct pl_advice *a;
+    const struct pl_recommendation *r;
+    const char *bold, *off;
+    struct pl_text *out;
+};
+
+/* --- what a way changes ---------------------------------------------------------------------- */
+
+static bool is_of_the_step(enum pl_key_id key) {
+    return key == PL_KEY_batch_size || key == PL_KEY_gradient_accumulation_steps ||
+           key == PL_KEY_global_batch_size || key == PL_KEY_max_seq_length ||
+           key == PL_KEY_loss_chunk_tokens;
+}
+
+/* Keys whose values differ, the level of the second in any case. */
+static void add_changes(const struct pl_job *from, const struct pl_job *to, struct pl_text *out) {
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    const size_t start = out->len;
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_text before = {0}, after = {0};
+        if (is_of_the_step((enum pl_key_id)i)) continue;
+        pl_job_write_key(from, (enum pl_key_id)i, &before);
+        pl_job_write_key(to, (enum pl_key_id)i, &after);
+        if (i == PL_KEY_gradient_checkpointing ||
+            strcmp(pl_text_str(&before), pl_text_str(&after)) != 0)
+            pl_text_addf(out, "%s%s: %s", out->len > start ? ", " : "", keys[i].key,
+                         pl_text_str(&after));
+        out->failed |= before.failed || after.failed;
+        pl_text_finish(&before);
+        pl_text_finish(&after);
+    }
+}
+
+/* --- text ------------------------------------------------------------------------------------ */
+
+static void add_size(const struct page *p, const struct pl_way *w) {
+    pl_text_addf(p->out, "batch %u x %u tokens", w->job.batch_size, p->r->length);
+    if (w->steps > 1)
+        pl_text_addf(p->out, ", %u micro-batches = %llu samples a step", w->steps,
+                     (unsigned long long)w->steps * w->job.batch_size);
+}
+
+static void add_bytes(const struct page *p, const struct pl_way *w) {
+    char needed[PL_BYTES_TEXT], host[PL_BYTES_TEXT];
+    pl_text_add(p->out, pl_bytes_text(w->price.needed_bytes, needed));
+    if (w->host_bytes)
+        pl_text_addf(p->out, " and %s of host memory", pl_bytes_text(w->host_bytes, host));
+}
+
+static void add_time(const struct page *p) {
+    double fastest = 0;
+    for (uint32_t i = 1; i <= ALTERNATIVES && i < p->r->n_ways; i++)
+        if (i == 1 || p->r->ways[i].relative_time < fastest) fastest = p->r->ways[i].relative_time;
+    if (fastest > 0)
+        pl_text_addf(p->out, "  time   %.2f of the fastest alternative's\n", 1 / fastest);
+    else
+        pl_text_add(p->out, "  time   no other way fits\n");
+}
+
+static void add_best(const struct page *p) {
+    const struct pl_way *w = &p->r->ways[0];
+    const struct pl_budget *b = &p->a->q.budget;
+    const uint64_t all = pl_budget_usable(b) + b->context_bytes;
+    char usable[PL_BYTES_TEXT];
+    pl_text_addf(p->out, "%srecommended%s  ", p->bold, p->off);
+    add_size(p, w);
+    pl_text_add(p->out, "\n  with   ");
+    add_changes(p->a->q.job, &w->job, p->out);
+    pl_text_add(p->out, "\n  needs  ");
+    add_bytes(p, w);
+    pl_text_addf(p->out, "; %.0f %% of the %s of %s\n",
+                 100.0 * (double)w->price.needed_bytes / (double)all, pl_bytes_text(all, usable),
+                 b->source);
+    add_time(p);
+}
+
+static void add_alternatives(const struct page *p) {
+    const struct pl_recommendation *r = p->r;
+    if (r->n_ways > 1)
+        pl_text_addf(p->out, "%salternatives%s, time a token compared with it\n", p->bold, p->off);
+    for (uint32_t i = 1; i <= ALTERNATIVES && i < r->n_ways; i++) {
+        pl_text_addf(p->out, "  %.2f   ", r->ways[i].relative_time);
+        add_changes(&r->ways[0].job, &r->ways[i].job, p->out);
+        pl_text_add(p->out, ": ");
+        add_size(p, &r->ways[i]);
+        pl_text_add(p->out, ", ");
+        add_bytes(p, &r->ways[i]);
+        pl_text_add(p->out, "\n");
+    }
+}
+
+static void add_fitting(const struct page *p) {
+    const struct pl_job *job = &p->r->ways[0].job;
+    add_best(p);
+    add_alternatives(p);
+    pl_text_add(p->out, "  ");
+    pl_advice_job_command(pl_advice_verb(job), job, p->a->q.job, p->a->q.card, p->out);
+    pl_text_addf(p->out, "\ntables: --all, or --tables NAME,... (plimsoll help plan)\n\n");
+    if (strcmp(pl_advice_verb(job), "train") != 0)
+        pl_text_add(p->out, "# to train, add `dataset: FILE`\n");
+    pl_advice_job_yaml(job, p->out);
+}
+
+/* A question that has an answer, in place of the one that has none. */
+struct needed {
+    const char *what;
+    struct pl_job job; /* shallow */
+    const char *card;
+};
+#define MAX_NEEDED 3
+
+static struct pl_job with_memory(const struct pl_recommendation *r, const struct pl_budget *b) {
+    struct pl_job job = r->least.job; /* shallow */
+    const uint64_t gib = (r->least.price.needed_bytes + b->doubt_bytes + b->margin_bytes) >> 30;
+    job.vram_budget = (gib + 1) << 30;
+    job.given[PL_KEY_vram_budget] = true;
+    return job;
+}
+
+/* Adapters keep the length; without them shorter samples do, where any fit. Then the smallest GPU
+ * that holds the job, or so much memory as no GPU of the table has. */
+static uint32_t list_needed(const struct pl_advice *a, const struct pl_recommendation *r,
+                            struct needed out[MAX_NEEDED]) {
+    uint32_t n = 0;
+    if (r->n_ways || !r->least.price.needed_bytes) return 0;
+    if (r->other.job.batch_size) {
+        out[n++] = (struct needed){"adapters", r->other.job, a->q.card};
+    } else if (r->longest) {
+        out[n] = (struct needed){"shorter samples", r->least.job, a->q.card};
+        out[n++].job.max_seq_length = r->longest;
+    }
+    if (r->card)
+        out[n++] = (struct needed){r->card, r->least.job, r->card};
+    else
+        out[n++] = (struct needed){"so much memory", with_memory(r, &a->q.budget), NULL};
+    return n;
+}
+
+static void add_no_kernels(const struct page *p) {
+    struct pl_diag why = {0};
+    const struct pl_card *card = pl_card_find(p->a->q.card);
+    (void)pl_card_check_sm(card->name, card->sm, &why);
+    pl_text_addf(p->out, "%s%s%s: no setting helps\n", p->bold, why.message, p->off);
+}
+
+static void add_needed(const struct page *p) {
+    const struct pl_recommendation *r = p->r;
+    char least[PL_BYTES_TEXT], usable[PL_BYTES_TEXT];
+    const struct pl_budget *b = &p->a->q.budget;
+    if (r->no_kernels)
+        add_no_kernels(p);
+    else
+        pl_text_addf(p->out,
+                     "%snothing fits %s%s: one sample of %u tokens needs %s, and %s can be "
+                     "had\n",
+                     p->bold, b->source, p->off, r->length,
+                     pl_bytes_text(r->least.price.needed_bytes, least),
+                     pl_bytes_text(pl_budget_usable(b) + b->context_bytes, usable));
+    struct needed list[MAX_NEEDED];
+    const uint32_t n = list_needed(p->a, r, list);
+    pl_text_add(p->out, "what would do:\n");
+    for (uint32_t i = 0; i < n; i++) {
+        pl_text_addf(p->out, "  %s:\n    ", list[i].what);
+        pl_advice_job_command("plan", &list[i].job, p->a->q.job, list[i].card, p->out);
+        pl_text_add(p->out, "\n");
+    }
+}
+
+void pl_recommendation_text(const struct pl_advice *a, const struct pl_recommendation *r,
+                            bool colour, struct pl_text *out) {
+    const struct page p = {a, r, colour ? "\033[1m" : "", colour ? "\033[0m" : "", out};
+    if (r->n_ways)
+        add_fitting(&p);
+    else if (r->least.price.needed_bytes)
+        add_needed(&p);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *string_of(struct pl_text *text) {
+    json_t *s = text->failed ? NULL : json_string(pl_text_str(text));
+    pl_text_finish(text);
+    return s;
+}
+
+static json_t *way_json(const struct pl_advice *a, const struct pl_way *w) {
+    struct pl_text level = {0}, changed = {0}, yaml = {0}, command = {0};
+    pl_job_write_key(&w->job, PL_KEY_gradient_checkpointing, &level);
+    add_changes(a->q.job, &w->job, &changed);
+    pl_advice_job_yaml(&w->job, &yaml);
+    pl_advice_job_command(pl_advice_verb(&w->job), &w->job, a->q.job, a->q.card, &command);
+    return json_pack("{s:i, s:i, s:o, s:o, s:I, s:I, s:s, s:f, s:o, s:o}", "batch_size",
+                     (int)w->job.batch_size, "gradient_accumulation_steps", (int)w->steps,
+                     "gradient_checkpointing", string_of(&level), "change", string_of(&changed),
+                     "needed_bytes", (json_int_t)w->price.needed_bytes, "host_bytes",
+                     (json_int_t)w->host_bytes, "verdict", pl_verdict_name(w->price.verdict),
+                     "relative_time", w->relative_time, "yaml", string_of(&yaml), "command",
+                     string_of(&command));
+}
+
+static json_t *needed_json(const struct pl_advice *a, const struct pl_recommendation *r) {
+    struct needed list[MAX_NEEDED];
+    json_t *commands = json_array();
+    const uint32_t n = list_needed(a, r, list);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_text command = {0};
+        pl_advice_job_command("plan", &list[i].job, a->q.job, list[i].card, &command);
+        pl_json_append(&commands, string_of(&command));
+    }
+    return commands;
+}
+
+json_t *pl_recommendation_json(const struct pl_advice *a, const struct pl_recommendation *r) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->n_ways; i++)
+        pl_json_append(&list, way_json(a, &r->ways[i]));
+    return json_pack("{s:o, s:o}", "ways", list, "commands", needed_json(a, r));
+}
