@@ -252,6 +252,7 @@ static bool may_be_skipped(pl_err err) {
 
 static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
     if (r->host_limit && w->host_bytes > r->host_limit) return;
+    if (r->no_kernels && r->least.price.needed_bytes) return; /* another GPU runs the first one */
     const uint64_t now = r->least.price.needed_bytes;
     if (!now || w->price.needed_bytes < now) r->least = *w;
 }

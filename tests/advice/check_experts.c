@@ -225,6 +225,7 @@ static void check_commands(const json_t *commands) {
         char line[4096];
         const char *words = json_string_value(c) + strlen("plimsoll");
         ck_assert(strncmp(json_string_value(c), "plimsoll ", strlen("plimsoll ")) == 0);
+        ck_assert_msg(strstr(words, "offload") == NULL, "%s", words);
         ck_assert_int_lt(snprintf(line, sizeof line, "\"$PLIMSOLL\"%s", words), (int)sizeof line);
         struct outcome p = child_run((const char *[]){"sh", "-c", line, NULL}, NULL, 60);
         ck_assert_msg(p.status == 0 && strncmp(p.out, "recommended", 11) == 0, "%s\n%s%s", line,
