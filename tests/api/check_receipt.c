@@ -290,6 +290,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("api.receipt");
     TCase *tc = tcase_create("receipt");
+    tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, a_receipt_says_what_was_asked_planned_and_measured);
     tcase_add_loop_test(tc, a_digest_changes_with_what_it_is_of, 0,

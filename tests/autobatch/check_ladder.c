@@ -63,6 +63,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("autobatch.ladder");
     TCase *tc = tcase_create("ladder");
+    tcase_set_timeout(tc, 60);
     tcase_add_test(tc, a_rung_is_a_level_or_a_mix_of_two_neighbours);
     tcase_add_test(tc, one_layer_has_no_mixes);
     tcase_add_test(tc, a_level_alone_is_one_rung);

@@ -85,6 +85,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("autobatch.secant");
     TCase *tc = tcase_create("secant");
+    tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, it_ends_at_the_last_that_fits, 0, N_SHAPES);
     tcase_add_test(tc, what_does_not_fit_for_other_reasons_is_found_as_well);
     suite_add_tcase(s, tc);

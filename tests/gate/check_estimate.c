@@ -204,6 +204,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("gate.estimate");
     TCase *tc = tcase_create("estimate");
+    tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, the_json_ledger_sums_to_the_arena, 0, 2);
     tcase_add_test(tc, a_merged_export_is_a_phase_where_it_is_asked_for);
     tcase_add_loop_test(tc, the_parts_in_gb_are_the_total, 0, 2);

@@ -140,9 +140,8 @@ START_TEST(a_tight_verdict_says_what_it_is_inside_of) {
         struct pl_estimate e;
         struct pl_text text = {0};
         b.doubt_bytes = in_doubt ? 40 * mib : 0;
-        ck_assert_int_eq(
-            pl_estimate_init_of(&e, PL_ASK(&f.job, &f.m, &f.traits, &b, 1), &f.planned, NULL),
-            PL_ERR_OK);
+        const struct pl_question q = *PL_ASK(&f.job, &f.m, &f.traits, &b, 1);
+        ck_assert_int_eq(pl_estimate_init_of(&e, &q, &f.planned, NULL), PL_ERR_OK);
         pl_estimate_text(&e, false, 80, &text);
         const char *want = in_doubt ? ": 20.00 MiB (20971520 bytes) inside the possible error of "
                                       "the context, 40.00 MiB to either side\n"
@@ -469,6 +468,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("gate.gate");
     TCase *tc = tcase_create("gate");
+    tcase_set_timeout(tc, 90);
     tcase_add_test(tc, the_verdict_turns_on_single_bytes);
     tcase_add_test(tc, on_a_gpu_without_kernels_nothing_fits);
     tcase_add_test(tc, a_tight_verdict_says_what_it_is_inside_of);

@@ -281,6 +281,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("picture.memory");
     TCase *tc = tcase_create("memory");
+    tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, a_memory_picture_is_well_laid_out_for_any_budget);
     tcase_add_test(tc, a_plan_with_bytes_in_every_category_is_laid_out);

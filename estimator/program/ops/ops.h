@@ -139,7 +139,7 @@ struct pl_op_row {
     uint8_t n_in, n_out;
     struct pl_operand_row in[PL_OP_MAX_IN + 1], out[PL_OP_MAX_OUT + 1]; /* name NULL: the end */
 };
-extern const struct pl_op_row pl_op_rows[PL_OP_COUNT];
+extern const struct pl_op_row pl_op_rows[]; /* [PL_OP_COUNT] */
 
 /* The first op of the gradient of an op; PL_OP_COUNT where it has none. */
 enum pl_op_kind pl_op_gradient(enum pl_op_kind of);
