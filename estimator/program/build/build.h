@@ -54,6 +54,7 @@ struct pl_builder {
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
     struct pl_quant_slot *quant;     /* [layers * PL_SLOT_COUNT]; NULL but for QLoRA */
+    uint64_t largest_module;         /* elements, of the modules of layers that are in 4 bits */
     uint32_t rope[2];                /* tables; [1] only of longrope and dynamic */
     uint32_t query_rope;             /* PL_NONE: queries turn by the table of keys */
     uint32_t second_rope;            /* table of the model's second rope; PL_NONE */

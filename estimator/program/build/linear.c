@@ -92,7 +92,8 @@ static struct pl_operand bias_of_piece(const struct pl_builder *b, enum pl_slot 
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
                               uint32_t y) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
-    for (uint32_t i = 0; i < pl_build_n_pieces(b, slot) && b->err == PL_ERR_OK; i++) {
+    const uint32_t n_pieces = pl_build_n_pieces(b, slot);
+    for (uint32_t i = 0; i < n_pieces && b->err == PL_ERR_OK; i++) {
         const struct pl_piece piece = pl_build_piece(b, slot, i);
         pl_build_product(b, pl_arg(x), piece.w, bias_of_piece(b, slot, &piece),
                          columns_of(pl_arg(pl_build_now(b, y)), &piece), 1.0f, false);
@@ -193,7 +194,8 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    for (uint32_t i = 0; i < pl_build_n_pieces(b, slot) && b->err == PL_ERR_OK; i++) {
+    const uint32_t n_pieces = pl_build_n_pieces(b, slot);
+    for (uint32_t i = 0; i < n_pieces && b->err == PL_ERR_OK; i++) {
         const struct pl_piece piece = pl_build_piece(b, slot, i);
         pl_build_product_dx(b, columns_of(dy, &piece), piece.w, pl_arg(pl_build_now(b, dx)), 1.0f,
                             i > 0);

@@ -45,6 +45,7 @@ static void add_module(struct pl_builder *b, struct pl_quant_slot *q, uint64_t l
     uint64_t n, scales;
     uint32_t p = q->n_parts++;
     if (!pl_u64_mul(r->rows, r->cols, &n)) n = 0; /* pl_model_read has checked the product (M2) */
+    if (r->per_layer) b->largest_module = pl_u64_max(b->largest_module, n);
     q->row0[p] = (uint32_t)r->row0;
     q->rows[p] = (uint32_t)r->rows;
     q->codes[p] = add_tensor(b, "codes", PL_ROLE_CODES, r->slot, layer, row, PL_NONE,
@@ -84,6 +85,11 @@ static void codes_of(const struct pl_builder *b, const struct pl_quant_slot *q, 
     in[PL_DEQUANT4_OFFSET] = pl_arg_rows(absmax, offset, 1);
 }
 
+/* Of the layer at hand, or of what stands once. */
+static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enum pl_slot slot) {
+    return &b->quant[pl_build_slot_index(b->layer, slot)];
+}
+
 /* `rows` rows of module p, from row `first` on, into the window `w`. Windows of part of a module
  * begin where a nest begins (pl_build_head_piece). */
 static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
@@ -99,7 +105,8 @@ void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale) {
     if (b->err != PL_ERR_OK) return;
     struct pl_operand in[PL_EMBED4_N_IN] = {pl_arg(b->in.ids)},
                       out[] = {pl_arg(pl_build_now(b, x))};
-    codes_of(b, &b->quant[PL_SLOT_EMBED], 0, 0, b->m->vocab * b->m->hidden, &in[PL_EMBED4_CODES]);
+    codes_of(b, codes_of_slot(b, PL_SLOT_EMBED), 0, 0, b->m->vocab * b->m->hidden,
+             &in[PL_EMBED4_CODES]);
     PL_EMIT(b, EMBED4, ((struct pl_attr){.quant = b->s->quant, .scale = scale}), in, out);
 }
 
@@ -108,27 +115,12 @@ static uint32_t add_scratch(struct pl_builder *b, uint64_t rows, uint64_t cols) 
                          PL_CATEGORY_WORKSPACE);
 }
 
-/* Elements of the largest module of a layer that products read. */
-static uint64_t largest_module(const struct pl_builder *b) {
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    const uint32_t n = pl_model_rows(b->m, rows);
-    uint64_t most = 0;
-    for (uint32_t r = 0; r < n; r++)
-        if (rows[r].per_layer && !rows[r].vector)
-            most = pl_u64_max(most, rows[r].rows * rows[r].cols);
-    return most;
-}
-
-static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enum pl_slot slot) {
-    return &b->quant[(size_t)b->layer * PL_SLOT_COUNT + slot];
-}
-
 /* gate and up together are the largest matrix by far, and their copy the peak of many a step. */
 uint32_t pl_build_n_pieces(const struct pl_builder *b, enum pl_slot slot) {
     struct pl_slot_shape shape;
     if (!pl_build_is_quantised(b, slot)) return 1;
     pl_model_slot(b->m, slot, &shape);
-    return shape.rows * shape.cols > largest_module(b) ? codes_of_slot(b, slot)->n_parts : 1;
+    return shape.rows * shape.cols > b->largest_module ? codes_of_slot(b, slot)->n_parts : 1;
 }
 
 static struct pl_val unpack(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t first,
@@ -164,13 +156,14 @@ uint64_t pl_build_head_piece(const struct pl_builder *b) {
     const uint64_t cols = b->m->hidden, lowest_bit = cols & -cols;
     const uint64_t unit = PL_QUANT_GROUP / pl_u64_min(lowest_bit, PL_QUANT_GROUP);
     if (!pl_build_is_quantised(b, PL_SLOT_HEAD)) return b->m->vocab;
-    return pl_u64_max(largest_module(b) / cols / unit, 1) * unit;
+    return pl_u64_max(b->largest_module / cols / unit, 1) * unit;
 }
 
 struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows) {
     if (!pl_build_is_quantised(b, PL_SLOT_HEAD))
         return pl_build_now(b, pl_build_weight(b, PL_SLOT_HEAD));
     uint32_t w = add_scratch(b, rows, b->m->hidden);
-    dequantise(b, &b->quant[holder_of(b, PL_SLOT_HEAD)], 0, row0, rows, pl_arg(pl_build_now(b, w)));
+    dequantise(b, codes_of_slot(b, holder_of(b, PL_SLOT_HEAD)), 0, row0, rows,
+               pl_arg(pl_build_now(b, w)));
     return pl_build_now(b, w);
 }
