@@ -38,21 +38,12 @@ static double flops_per_token(const struct pl_program *p) {
     return sum / (double)p->tokens;
 }
 
-static double update_seconds(const struct pl_program *p, const struct pl_speed *speed) {
-    const struct pl_phase_range *r = &p->phases[PL_PHASE_OPTIMIZER];
-    const struct pl_load full = pl_load_full(p);
-    double sum = 0;
-    for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++)
-        sum += pl_op_seconds(p, &p->ops[op], speed, &full) * (1.0 + p->ops[op].left_out);
-    return sum;
-}
-
 struct pl_price pl_price_of_program(const struct pl_program *p, const struct pl_verdict *v) {
     const struct pl_speed speed = pl_speed_nominal(&p->traits);
     return (struct pl_price){.needed_bytes = v->needed_bytes,
                              .flops_per_token = flops_per_token(p),
                              .seconds_per_token = pl_program_seconds_per_token(p, &speed),
-                             .update_seconds = update_seconds(p, &speed),
+                             .update_seconds = pl_program_update_seconds(p, &speed),
                              .verdict = v->kind};
 }
 

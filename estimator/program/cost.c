@@ -219,9 +219,10 @@ static bool is_of_level(const struct pl_program *p, const struct pl_op *op) {
                              p->tensors[op->in[0].id].category == PL_CATEGORY_ACTIVATIONS);
 }
 
-static double micro_seconds(const struct pl_program *p, const struct pl_speed *s, bool all) {
+static double phase_seconds(const struct pl_program *p, enum pl_phase phase,
+                            const struct pl_speed *s, bool all) {
     const struct pl_load full = pl_load_full(p);
-    const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
+    const struct pl_phase_range *r = &p->phases[phase];
     double sum = 0;
     for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
@@ -232,11 +233,15 @@ static double micro_seconds(const struct pl_program *p, const struct pl_speed *s
 }
 
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s) {
-    return micro_seconds(p, s, true);
+    return phase_seconds(p, PL_PHASE_MICRO, s, true);
 }
 
 double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s) {
-    return micro_seconds(p, s, false);
+    return phase_seconds(p, PL_PHASE_MICRO, s, false);
+}
+
+double pl_program_update_seconds(const struct pl_program *p, const struct pl_speed *s) {
+    return phase_seconds(p, PL_PHASE_OPTIMIZER, s, true);
 }
 
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s) {

@@ -57,6 +57,8 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s);
 /* Of what no level of recomputation leaves out. */
 double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s);
+/* Of the optimizer's part of a step. */
+double pl_program_update_seconds(const struct pl_program *p, const struct pl_speed *s);
 /* Of all, over its capacity in tokens. */
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s);
 /* Runs of an op in a step of so many micro-batches; 0 outside of MICRO and OPTIMIZER. */
