@@ -298,8 +298,7 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
     struct pl_verdict v = pl_gate_judge(plan, &again);
     r->total_bytes = v.needed_bytes;
     r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
-    r->host_bytes =
-        pl_plan_host_bytes(plan, PL_PLACE_PINNED) + pl_plan_host_bytes(plan, PL_PLACE_HOST);
+    r->host_bytes = pl_plan_host_placed(plan);
     r->fits = v.kind == PL_VERDICT_FITS;
     return PL_ERR_OK;
 }

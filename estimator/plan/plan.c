@@ -179,8 +179,7 @@ static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, const
 }
 
 uint64_t pl_plan_host_total(const struct pl_plan *plan) {
-    return plan->program->traits.pinned_bytes + pl_plan_host_bytes(plan, PL_PLACE_PINNED) +
-           pl_plan_host_bytes(plan, PL_PLACE_HOST);
+    return plan->program->traits.pinned_bytes + pl_plan_host_placed(plan);
 }
 
 /* P3: what tensors hold at the peak, what alignment pads, and what packing could not close. */

@@ -50,6 +50,10 @@ struct pl_plan {
 static inline uint64_t pl_plan_host_bytes(const struct pl_plan *plan, enum pl_tensor_place place) {
     return plan->host[place].job_bytes + plan->host[place].batch_bytes;
 }
+/* Of all host memories. */
+static inline uint64_t pl_plan_host_placed(const struct pl_plan *plan) {
+    return pl_plan_host_bytes(plan, PL_PLACE_PINNED) + pl_plan_host_bytes(plan, PL_PLACE_HOST);
+}
 /* All host memory of the run: what the plan places, and what copies pass through. */
 uint64_t pl_plan_host_total(const struct pl_plan *plan);
 
