@@ -90,13 +90,12 @@ static bool is_advised(enum pl_key_id key) {
            key == PL_KEY_global_batch_size || key == PL_KEY_gradient_accumulation_steps;
 }
 
-static bool same_value(const struct pl_job *a, const struct pl_job *b, enum pl_key_id key,
-                       bool *failed) {
+bool pl_advice_same_value(const struct pl_job *a, const struct pl_job *b, enum pl_key_id key,
+                          bool *failed) {
     struct pl_text in_a = {0}, in_b = {0};
     pl_job_write_key(a, key, &in_a);
     pl_job_write_key(b, key, &in_b);
-    const bool same =
-        a->given[key] == b->given[key] && strcmp(pl_text_str(&in_a), pl_text_str(&in_b)) == 0;
+    const bool same = strcmp(pl_text_str(&in_a), pl_text_str(&in_b)) == 0;
     *failed |= in_a.failed || in_b.failed;
     pl_text_finish(&in_a);
     pl_text_finish(&in_b);
@@ -113,7 +112,9 @@ void pl_advice_job_command(const char *verb, const struct pl_job *job, const str
         bool named = key == PL_KEY_model || (key == PL_KEY_model_config && !job->model);
         /* the file has its own keys; what was given beside it carries no place in it */
         bool in_file = job->path && job->place[key].line &&
-                       (file ? same_value(job, file, key, &out->failed) : !is_advised(key));
+                       (file ? job->given[key] == file->given[key] &&
+                                   pl_advice_same_value(job, file, key, &out->failed)
+                             : !is_advised(key));
         if (job->given[key] && !named && !in_file) add_assignment(out, job, key);
     }
     if (!card || strcmp(verb, "train") == 0) return;

@@ -23,6 +23,9 @@ void pl_advice_set_step(uint32_t samples, struct pl_job *job);
 void pl_advice_job_yaml(const struct pl_job *job, struct pl_text *out);
 /* The sub-command that a job is for: `train` where it has data. */
 const char *pl_advice_verb(const struct pl_job *job);
+/* Whether a key is written alike for both jobs; *failed becomes true when out of memory. */
+bool pl_advice_same_value(const struct pl_job *a, const struct pl_job *b, enum pl_key_id key,
+                          bool *failed);
 /* A command line for a POSIX shell. file (nullable): the job as it was read; keys that are the same
  * in it are left to the file. Without it only those that the advice sets are not. */
 void pl_advice_job_command(const char *verb, const struct pl_job *job, const struct pl_job *file,

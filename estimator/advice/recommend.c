@@ -161,10 +161,6 @@ static pl_err make_way(const struct pl_advice *a, uint32_t mask, struct pl_job *
 
 /* --- the price of one ------------------------------------------------------------------------ */
 
-static uint64_t host_bytes(const struct pl_plan *plan) {
-    return pl_plan_host_bytes(plan, PL_PLACE_PINNED) + pl_plan_host_bytes(plan, PL_PLACE_HOST);
-}
-
 static bool fits(const struct pl_recommendation *r, const struct pl_way *w) {
     return w->price.verdict == PL_VERDICT_FITS &&
            (!r->host_limit || w->host_bytes <= r->host_limit);
@@ -205,7 +201,7 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, s
     raise_ceiling(a->trials.held.program, &w->job);
     v.job = w->job;
     PL_TRY(pl_price_decided(&v.q, &a->trials, &w->price, d));
-    w->host_bytes = host_bytes(a->trials.held.plan);
+    w->host_bytes = pl_plan_host_placed(a->trials.held.plan);
     w->seconds = w->price.seconds_per_token +
                  w->price.update_seconds / ((double)batch * a->length * w->steps);
     pl_question_settle(&v.q, &w->job);
@@ -252,7 +248,6 @@ static bool may_be_skipped(pl_err err) {
 
 static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
     if (r->host_limit && w->host_bytes > r->host_limit) return;
-    if (r->no_kernels && r->least.price.needed_bytes) return; /* another GPU runs the first one */
     const uint64_t now = r->least.price.needed_bytes;
     if (!now || w->price.needed_bytes < now) r->least = *w;
 }
@@ -279,13 +274,15 @@ static bool has_room(const struct pl_recommendation *r) {
     return last && last->job.gradient_checkpointing == PL_RECOMPUTE_NONE && last->saturated;
 }
 
-/* The stage that has the answer, and the first way of a later one as an alternative. */
+/* The stage that has the answer, and the first way of a later one as an alternative. On a GPU
+ * without kernels none fits, and another GPU runs the first. */
 static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
     for (uint32_t stage = 0; stage < N_STAGES; stage++) {
         const uint32_t before = r->n_ways;
         for (size_t i = 0; i < N_WAYS; i++) {
             if ((uint32_t)ways[i].stage != stage) continue;
             if (r->n_ways > before && (before || has_room(r))) break;
+            if (r->no_kernels && r->least.price.needed_bytes) return PL_ERR_OK;
             PL_TRY(try_way(a, i, r, d));
         }
         if (before && r->n_ways > before) break;
@@ -385,22 +382,15 @@ static pl_err find_needed(struct pl_advice *a, struct pl_recommendation *r, stru
     return find_card(a, r, d);
 }
 
-static bool runs_on(const char *name) {
-    const struct pl_card *card = name ? pl_card_find(name) : NULL;
-    return !card || card->sm >= PL_CARD_OLDEST_SM;
-}
-
 pl_err pl_recommend(struct pl_advice *a, uint64_t host_limit, struct pl_recommendation *out,
                     struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     *out = (struct pl_recommendation){.host_limit = host_limit, .length = a->length};
     if (!a->q.budget.known) return PL_ERR_OK;
-    out->no_kernels = !runs_on(a->q.card);
+    out->no_kernels = !pl_traits_run(&a->q.traits);
     out->ways = pl_calloc(PL_MAX_WAYS, sizeof *out->ways);
     if (!out->ways) return pl_host_oom(d, "the ways to run a job");
     PL_TRY_GOTO(try_all(a, out, d), out);
-    if (out->no_kernels && out->n_ways) out->least = out->ways[0];
-    if (out->no_kernels) out->n_ways = 0;
     order(out);
     if (!out->n_ways) err = find_needed(a, out, d);
 out:

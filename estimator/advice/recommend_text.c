@@ -33,17 +33,13 @@ static void add_changes(const struct pl_job *from, const struct pl_job *to, stru
     const struct pl_key_info *keys = pl_key_table(&n);
     const size_t start = out->len;
     for (uint32_t i = 0; i < n; i++) {
-        struct pl_text before = {0}, after = {0};
-        if (is_of_the_step((enum pl_key_id)i)) continue;
-        pl_job_write_key(from, (enum pl_key_id)i, &before);
-        pl_job_write_key(to, (enum pl_key_id)i, &after);
-        if (i == PL_KEY_gradient_checkpointing ||
-            strcmp(pl_text_str(&before), pl_text_str(&after)) != 0)
-            pl_text_addf(out, "%s%s: %s", out->len > start ? ", " : "", keys[i].key,
-                         pl_text_str(&after));
-        out->failed |= before.failed || after.failed;
-        pl_text_finish(&before);
-        pl_text_finish(&after);
+        const enum pl_key_id key = (enum pl_key_id)i;
+        if (is_of_the_step(key)) continue;
+        if (key != PL_KEY_gradient_checkpointing &&
+            pl_advice_same_value(from, to, key, &out->failed))
+            continue;
+        pl_text_addf(out, "%s%s: ", out->len > start ? ", " : "", keys[i].key);
+        pl_job_write_key(to, key, out);
     }
 }
 
@@ -152,26 +148,22 @@ static uint32_t list_needed(const struct pl_advice *a, const struct pl_recommend
     return n;
 }
 
-static void add_no_kernels(const struct page *p) {
-    struct pl_diag why = {0};
-    const struct pl_card *card = pl_card_find(p->a->q.card);
-    (void)pl_card_check_sm(card->name, card->sm, &why);
-    pl_text_addf(p->out, "%s%s%s: no setting helps\n", p->bold, why.message, p->off);
-}
-
 static void add_needed(const struct page *p) {
     const struct pl_recommendation *r = p->r;
     char least[PL_BYTES_TEXT], usable[PL_BYTES_TEXT];
     const struct pl_budget *b = &p->a->q.budget;
-    if (r->no_kernels)
-        add_no_kernels(p);
-    else
+    if (r->no_kernels) {
+        pl_text_add(p->out, p->bold);
+        pl_gate_add_no_kernels(&p->a->q, p->out);
+        pl_text_addf(p->out, "%s: no setting helps\n", p->off);
+    } else {
         pl_text_addf(p->out,
                      "%snothing fits %s%s: one sample of %u tokens needs %s, and %s can be "
                      "had\n",
                      p->bold, b->source, p->off, r->length,
                      pl_bytes_text(r->least.price.needed_bytes, least),
                      pl_bytes_text(pl_budget_usable(b) + b->context_bytes, usable));
+    }
     struct needed list[MAX_NEEDED];
     const uint32_t n = list_needed(p->a, r, list);
     pl_text_add(p->out, "what would do:\n");
