@@ -55,6 +55,10 @@
     X(DEVICE_OOM, 4, "RUNTIME_DEVICE_OOM",                                                         \
       "nothing can be halved here: free memory on the device, or start with a smaller plan")       \
     X(PLAN_BROKEN, 1, "RUNTIME_PLAN_BROKEN", "this is a defect in Plimsoll: please report it")     \
+    X(COMM_INIT, 1, "COMM_INIT", "docs/several-devices.md says how ranks are started")             \
+    X(COMM_MISMATCH, 1, "COMM_MISMATCH", "start every rank with the same files and settings")      \
+    X(COMM_PEER_LOST, 1, "COMM_PEER_LOST",                                                         \
+      "see what that rank said last; the same command resumes from the last checkpoint")           \
     X(NOT_FINITE, 1, "RUNTIME_NOT_FINITE", "lower `learning_rate` or set `max_grad_norm: 1.0`")    \
     X(OVERFLOW, 2, "RUNTIME_SIZE_OVERFLOW", "the sizes asked for do not fit 64 bits")              \
     X(IO, 1, "RUNTIME_IO", "check disk space and permissions")                                     \

@@ -92,6 +92,11 @@
     X(seed, MEANING)                                                                               \
     X(deterministic, MAY_CHANGE)                                                                   \
     X(device, MAY_CHANGE)                                                                          \
+    X(devices, MAY_CHANGE)                                                                         \
+    X(sharding, MAY_CHANGE)                                                                        \
+    X(comm, MAY_CHANGE)                                                                            \
+    X(comm_timeout_seconds, THIS_START)                                                            \
+    X(rank_order, MAY_CHANGE)                                                                      \
     X(threads, MAY_CHANGE)                                                                         \
     X(debug_inject, THIS_START)
 

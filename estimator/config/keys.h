@@ -183,6 +183,19 @@
       "where to train; auto: a GPU that answers, else the CPU; cuda:N: one of several GPUs; "      \
       "null: "                                                                                     \
       "no arithmetic, for tests")                                                                  \
+    X(devices, AUTO, "1", 1, 64, "",                                                               \
+      "GPUs that train together, a process (rank) for each; on the CPU, processes; auto: as many " \
+      "as are there and needed")                                                                   \
+    X(sharding, ENUM, "auto", 0, 0, "auto|none|optimizer|gradients|weights",                       \
+      "what each rank holds a part of instead of all; each choice includes those before it; "      \
+      "auto: the least that fits")                                                                 \
+    X(comm, ENUM, "auto", 0, 0, "auto|nccl|mpi",                                                   \
+      "what moves tensors between ranks; auto: nccl between GPUs, mpi between CPUs")               \
+    X(comm_timeout_seconds, U32, "10", 1, 3600, "",                                                \
+      "a rank that was not heard of for so long is lost, and the others end")                      \
+    X(rank_order, ENUM, "auto", 0, 0, "auto|true|false",                                           \
+      "make the gradient of every micro-batch on its own and add them in order: any number of "    \
+      "ranks gives the same bits; auto: with more than one rank")                                  \
     X(threads, U32, "0", 0, 1024, "", "CPU threads; 0: the cores this process may use")            \
     X(debug_inject, LIST, "", 0, 0, "",                                                            \
       "fault injection, such as device_oom@step=3 or disk_full@write=2,count=2")
@@ -217,6 +230,7 @@
     X(num_train_epochs, num_epochs)                                                                \
     X(epochs, num_epochs)                                                                          \
     X(resume_from_checkpoint, resume)                                                              \
-    X(gpu_memory_limit, vram_budget)
+    X(gpu_memory_limit, vram_budget)                                                               \
+    X(num_gpus, devices)
 
 #endif
