@@ -161,6 +161,7 @@ struct pl_job {
     bool unread[PL_KEY_COUNT]; /* was given a value that is refused; of no job that was read */
     struct pl_place place[PL_KEY_COUNT];
     char *path; /* of the YAML file, NULL when the job came from flags alone */
+    uint32_t rank;  /* no key: which of the ranks of `devices` the job is planned and run for */
     bool inference; /* no key: weights as `mode` says, to generate with and not to train */
 };
 

@@ -62,10 +62,20 @@ bool pl_job_updates_on_host(const struct pl_job *job) {
     return job->offload_update == PL_UPDATE_HOST && offload != PL_OFFLOAD_NONE;
 }
 
+uint32_t pl_job_ranks(const struct pl_job *job) {
+    return job->devices == PL_AUTO ? 1 : job->devices;
+}
+
+bool pl_job_orders_ranks(const struct pl_job *job) {
+    if (job->rank_order == PL_TRI_AUTO) return pl_job_ranks(job) > 1;
+    return job->rank_order == PL_TRI_TRUE;
+}
+
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
     if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
     if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;
-    return job->global_batch_size / batch_size + (job->global_batch_size % batch_size != 0);
+    const uint64_t round = (uint64_t)batch_size * pl_job_ranks(job);
+    return (uint32_t)(job->global_batch_size / round + (job->global_batch_size % round != 0));
 }
 
 const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split) {

@@ -23,6 +23,11 @@ double pl_job_learning_rate(const struct pl_job *job);
 uint32_t pl_job_offload(const struct pl_job *job);
 /* offload_update decided: on the host where states and gradients are both there. */
 bool pl_job_updates_on_host(const struct pl_job *job);
+/* `devices`; 1 while `auto` is not decided. */
+uint32_t pl_job_ranks(const struct pl_job *job);
+/* `rank_order` decided. */
+bool pl_job_orders_ranks(const struct pl_job *job);
+/* Micro-batches of a step that each rank computes, at most. */
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);

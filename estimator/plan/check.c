@@ -66,7 +66,8 @@ static bool needs_definition(const struct pl_program *p, uint32_t id) {
     const struct pl_tensor *t = &p->tensors[id];
     bool input = t->role >= PL_ROLE_IDS && t->role <= PL_ROLE_TARGETS;
     bool scratch = t->category == PL_CATEGORY_WORKSPACE;
-    return t->scope == PL_SCOPE_STEP && !input && !scratch;
+    bool overwritten = t->role == PL_ROLE_MICRO_GRAD;
+    return t->scope == PL_SCOPE_STEP && !input && !scratch && !overwritten;
 }
 
 /* R1: contents expected are the contents there. */

@@ -110,8 +110,9 @@ enum pl_role {
     PL_ROLE_MERGE_B,      /* [rows of a stretch, r] */
     PL_ROLE_KEYS,         /* KV cache of a layer: [batch_size * max_seq_length, K] */
     PL_ROLE_VALUES,
-    PL_ROLE_LOGITS, /* of GENERATE: a row per sequence that asks for a token */
-    PL_ROLE_COPY,   /* of tensor `of`, in another memory: offload.c */
+    PL_ROLE_LOGITS,     /* of GENERATE: a row per sequence that asks for a token */
+    PL_ROLE_COPY,       /* of tensor `of`, in another memory: offload.c */
+    PL_ROLE_MICRO_GRAD, /* of tensor `of`, of one micro-batch; its first op overwrites it: ranks.c */
 };
 
 #define PL_ROPE_OF_QUERIES 2
@@ -172,6 +173,7 @@ struct pl_attr {
     bool decay : 1;                    /* updates */
     bool not_first : 1;                /* COPY_*: not in the first micro-batch of a step */
     bool joins : 1;                    /* may run as one with the op before it, of the same kind */
+    bool all_ranks : 1;                /* FOLD */
     enum pl_quant quant : 8;           /* DEQUANT4, QUANT4 */
     enum pl_start start : 8;           /* START, QUANT4 */
     uint32_t heads, kv_heads, head_dim, rot_dim;
@@ -187,6 +189,7 @@ struct pl_attr {
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
+    uint32_t ranks, block_rows; /* SPREAD, SHARE, SQUARE_SUM: shard.h; block_rows 0: one block */
     int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
 };
 
@@ -239,6 +242,9 @@ struct pl_job_shape {
     bool inference;             /* nothing is trained: KV cache and GENERATE in place of a step;
                                  * batch_size sequences of up to max_seq_length tokens */
     uint64_t stretch;           /* merge_program.h: elements of a matrix at a time */
+    uint32_t ranks, rank;       /* that train together (0 is 1), and which of them this is for */
+    uint32_t sharding;          /* PL_SHARDING_*, decided; NONE with one rank */
+    bool rank_order;            /* gradients of micro-batches are added one by one: ranks.c */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. */
@@ -258,6 +264,10 @@ bool pl_job_trains_embedding(const struct pl_job *job);
 static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint64_t layer) {
     if (layer == PL_NONE) return s->lora_targets.once;
     return layer < s->freeze_layers ? 0 : pl_targets_of_layer(&s->lora_targets, layer);
+}
+
+static inline uint32_t pl_shape_ranks(const struct pl_job_shape *s) {
+    return s->ranks ? s->ranks : 1;
 }
 
 /* Whether a slot that stands once has an adapter. */

@@ -9,7 +9,8 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_siz
     if (job->dtype == PL_JOB_DTYPE_FP32) return PL_DTYPE_F32;
     if (job->gradient_dtype != PL_GRADIENT_AUTO)
         return job->gradient_dtype == PL_GRADIENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-    return pl_job_accumulation(job, batch_size) > 1 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const bool several = pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job);
+    return several ? PL_DTYPE_F32 : PL_DTYPE_BF16;
 }
 
 /* Codes that are in the files already are trained on as they are. */
@@ -265,6 +266,16 @@ static void choose_masters(const struct pl_job *job, struct pl_job_shape *s) {
     s->adapter_masters = s->adapter_dtype == PL_DTYPE_BF16 && asked == PL_TRI_TRUE;
 }
 
+/* Under `auto` ranks hold all they can share. */
+static void choose_ranks(const struct pl_job *job, struct pl_job_shape *s) {
+    s->ranks = job->inference ? 1 : pl_job_ranks(job);
+    s->rank = s->ranks > 1 ? job->rank : 0;
+    s->sharding = PL_SHARDING_NONE;
+    if (s->ranks > 1) s->sharding = job->sharding;
+    if (s->sharding == PL_SHARDING_AUTO) s->sharding = PL_SHARDING_GRADIENTS;
+    s->rank_order = !job->inference && pl_job_orders_ranks(job);
+}
+
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits, uint32_t batch_size,
                          struct pl_job_shape *out, struct pl_diag *d) {
@@ -304,6 +315,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->eval = pl_job_evaluates(job);
     out->load = true;
     out->save = true;
+    choose_ranks(job, out);
     if (job->inference) {
         out->inference = true;
         out->eval = out->save = out->packing = out->long_by_sample = false;

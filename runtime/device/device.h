@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pl_comm; /* runtime/comm/comm.h */
 struct pl_device;
 struct pl_graph; /* of the back-end */
 
@@ -98,6 +99,7 @@ struct pl_device {
     struct pl_inject inject, inject_pinned;
     struct pl_graph_books graphs;
     uint32_t ordinal; /* which of several devices */
+    struct pl_comm *comm; /* borrowed; of ops between ranks; NULL = there is one rank */
     void *staging;    /* pinned host memory for files on their way; NULL = staging is in an arena */
     uint64_t staging_bytes;
     void *state; /* of the back-end */

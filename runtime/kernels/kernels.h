@@ -27,7 +27,7 @@ struct pl_facts {
     float rate, kept;                /* learning rate; 1 - rate * weight decay */
     float adam_step, adam_root;      /* ADAMW: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
     float adam8_step, adam8_epsilon; /* ADAMW_8BIT, which scales both by sqrt(1 - beta2^t) */
-    uint32_t unused;                 /* 0 */
+    uint32_t contributors;
 };
 
 /* Facts of the micro-batch and the step; filled by the trainer, read by kernels. */
@@ -35,6 +35,7 @@ struct pl_batch {
     uint64_t n_tokens, n_seqs, n_targets;
     uint64_t max_len;    /* longest sequence */
     bool first;          /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
+    uint32_t contributors; /* ranks that have a micro-batch beside this one, itself included */
     float loss_scale;    /* 1 / supervised tokens of the whole step */
     uint64_t seed, step; /* step counts from 1 */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */

@@ -1,5 +1,5 @@
 /* build.c - appending tensors and ops. */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/ranks.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
@@ -38,7 +38,8 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
         if (!grow(b, (void **)&p->tensors, cap, sizeof *p->tensors) ||
             !grow(b, (void **)&b->version, cap, sizeof *b->version) ||
             !grow(b, (void **)&b->grad, cap, sizeof *b->grad) ||
-            !grow(b, (void **)&b->grad_begun, cap, sizeof *b->grad_begun))
+            !grow(b, (void **)&b->grad_begun, cap, sizeof *b->grad_begun) ||
+            (b->micro_grad && !grow(b, (void **)&b->micro_grad, cap, sizeof *b->micro_grad)))
             return 0;
         b->cap_tensors = cap;
     }
@@ -50,6 +51,7 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
     p->tensors[id] = t;
     b->version[id] = 0;
     b->grad[id] = PL_NONE;
+    if (b->micro_grad) b->micro_grad[id] = PL_NONE;
     b->grad_begun[id] = false;
     return id;
 }
@@ -184,13 +186,16 @@ struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_ki
 
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr) {
     if (b->err != PL_ERR_OK) return pl_arg_none;
-    attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : PL_ACC_FIRST_WRITES;
+    const enum pl_accumulate first = b->micro_grad ? PL_ACC_WRITE : PL_ACC_FIRST_WRITES;
+    attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : first;
     b->grad_begun[tensor] = true;
-    return pl_arg(pl_build_now(b, b->grad[tensor]));
+    const uint32_t id = b->micro_grad ? pl_build_micro_grad(b, tensor) : b->grad[tensor];
+    return pl_arg(pl_build_now(b, id));
 }
 
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {
-    return b->training && b->err == PL_ERR_OK && tensor != PL_NONE && b->grad[tensor] != PL_NONE;
+    return b->training && b->err == PL_ERR_OK && tensor != PL_NONE &&
+           b->p->tensors[tensor].trainable;
 }
 
 size_t pl_build_slot_index(uint32_t layer, enum pl_slot slot) {

@@ -44,7 +44,11 @@ struct pl_builder {
     uint32_t cap_tensors, cap_ops, cap_operands;
     uint32_t *version; /* per tensor: writes so far */
     uint32_t *grad;    /* per tensor: its gradient, PL_NONE */
+    uint32_t
+        *micro_grad;   /* per tensor: its gradient of one micro-batch, PL_NONE; or NULL: ranks.c */
     bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
+    uint32_t n_job_tensors;  /* they stand before those of steps */
+    uint32_t loss, loss_row; /* where the loss of the phase is summed: ranks.h */
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
@@ -60,7 +64,6 @@ struct pl_builder {
     uint32_t second_rope;            /* table of the model's second rope; PL_NONE */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
-    uint32_t n_trainable;
     uint64_t q, k, n;   /* Q, K columns; N tokens */
     uint64_t n_targets; /* capacity of target rows: N, or the sequences of inference */
 };
@@ -147,6 +150,11 @@ struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t
 
 /* --- states.c: what an optimizer keeps for each trainable tensor, and the ops that use it --- */
 void pl_build_states(struct pl_builder *b);
+/* Of the gradient of a trainable tensor. */
+enum pl_dtype pl_build_gradient_dtype(const struct pl_builder *b, uint32_t tensor);
+/* partial: a row for each block of so many rows; block 0: one for all of g. */
+void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t block,
+                         struct pl_operand partial);
 void pl_build_updates(struct pl_builder *b);
 
 /* --- steps.c --- */

@@ -7,6 +7,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/program/build/brief.h"
+#include "estimator/program/build/ranks.h"
 
 /* A buffer that every chunk uses again. */
 static uint32_t add_chunk(struct pl_builder *b, const char *name, uint64_t rows, uint64_t cols,
@@ -101,7 +102,7 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
     struct pl_attr attr = {.gradient = b->training, .accumulate = PL_ACC_ADD};
     struct pl_operand ws = pl_build_workspace(b, PL_OP_CROSS_ENTROPY, &attr, nrows, b->m->vocab);
     struct pl_operand l = chunk_window(b, logits, row0, nrows);
-    struct pl_operand loss = pl_arg(pl_build_now(b, b->p->loss));
+    struct pl_operand loss = pl_build_loss(b);
     struct pl_operand in[] = {l, pl_arg_rows(b->in.targets, row0, nrows), loss, ws};
     struct pl_operand out[] = {l, loss};
     PL_EMIT(b, CROSS_ENTROPY, attr, in, out);

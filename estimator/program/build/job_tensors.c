@@ -1,5 +1,5 @@
 /* job_tensors.c - what lives for the whole run: weights, adapters, gradients, optimizer states. */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/ranks.h"
 
 #include "estimator/base/checked.h"
 
@@ -195,6 +195,14 @@ static void add_scalars(struct pl_builder *b) {
     b->p->clip = add_scalar_row(b, "clip", PL_ROLE_NORM, PL_DTYPE_F64, 2);
 }
 
+/* Of the squares of gradients: one a tensor, or one a block where ranks share the sum. */
+static uint64_t count_partials(const struct pl_builder *b) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->p->n_tensors && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) n += b->s->rank_order ? pl_build_blocks(b, i) : 1;
+    return n;
+}
+
 void pl_build_job_tensors(struct pl_builder *b) {
     add_weights(b);
     if (pl_mode_adapts(b->s->mode)) add_adapters(b);
@@ -206,5 +214,6 @@ void pl_build_job_tensors(struct pl_builder *b) {
         return;
     }
     b->partials = add_scalar_row(b, "norm_partials", PL_ROLE_NONE, PL_DTYPE_F64,
-                                 pl_u64_max(b->n_trainable, 1));
+                                 pl_u64_max(count_partials(b), 1));
+    b->n_job_tensors = b->p->n_tensors;
 }

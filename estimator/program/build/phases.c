@@ -1,6 +1,7 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
  * in their place for inference is inference.c. */
 #include "estimator/base/alloc.h"
+#include "estimator/program/build/ranks.h"
 #include "estimator/program/build/tape.h"
 
 #include "estimator/base/checked.h"
@@ -77,12 +78,15 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     const uint64_t head = n_tapes(b) - 1, lowest = pl_build_lowest_layer(b);
     b->backward = true;
     pl_tape_backward(&tapes[head], dx);
+    pl_build_exchange(b, false);
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
         b->layer = (uint32_t)l;
         pl_tape_backward(&tapes[1 + l], dx);
+        pl_build_exchange(b, false);
     }
     b->layer = PL_NONE;
     if (pl_build_embedding_trains(b) && b->err == PL_ERR_OK) pl_tape_backward(&tapes[0], dx);
+    pl_build_exchange(b, true);
     b->backward = false;
 }
 
@@ -94,11 +98,13 @@ static void micro_phase(struct pl_builder *b) {
         return;
     }
     pl_build_inputs(b);
+    pl_build_begin_loss(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, tapes);
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
     pl_build_head(b, trunk, pending, dx != PL_NONE, &tapes[n_tapes(b) - 1]);
+    pl_build_end_loss(b);
     if (b->err == PL_ERR_OK) backward(b, tapes, dx);
     free(tapes);
     pl_build_end_phase(b);
@@ -107,6 +113,7 @@ static void micro_phase(struct pl_builder *b) {
 static void eval_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_EVAL);
     pl_build_inputs(b);
+    pl_build_begin_loss(b);
     struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
     pl_build_head(b, trunk, pending, false, &head);

@@ -5,7 +5,7 @@
  * own and is updated by an op of its own; parts too small to be worth it, and the embedding and the
  * head, keep fp32 ones. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/ranks.h"
 
 #include "estimator/base/checked.h"
 
@@ -16,9 +16,17 @@ static const struct pl_optimizer *optimizer_of(const struct pl_builder *b) {
     return pl_optimizer_row(b->s->optimizer);
 }
 
+/* Whether a rank holds only its own rows of gradients and states. */
+static bool is_cut(const struct pl_builder *b) {
+    return b->s->sharding >= PL_SHARDING_OPTIMIZER;
+}
+
+/* PL_NONE: none of its rows are this rank's. */
 static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role role,
                               const char *name, enum pl_dtype dtype, enum pl_category category) {
     struct pl_tensor t = b->p->tensors[of];
+    if (is_cut(b)) t.dims[0] = pl_build_owned_rows(b, of);
+    if (t.dims[0] == 0) return PL_NONE;
     t.name = name;
     t.dtype = dtype;
     t.category = category;
@@ -28,11 +36,14 @@ static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role ro
     return pl_build_tensor(b, t);
 }
 
+enum pl_dtype pl_build_gradient_dtype(const struct pl_builder *b, uint32_t tensor) {
+    const struct pl_tensor *w = &b->p->tensors[tensor];
+    return w->category == PL_CATEGORY_ADAPTER ? w->dtype : b->s->gradient_dtype;
+}
+
 static void add_gradient(struct pl_builder *b, uint32_t of) {
-    const struct pl_tensor *w = &b->p->tensors[of];
-    enum pl_dtype dtype = w->category == PL_CATEGORY_ADAPTER ? w->dtype : b->s->gradient_dtype;
-    b->grad[of] = add_companion(b, of, PL_ROLE_GRAD, "grad", dtype, PL_CATEGORY_GRADIENTS);
-    b->n_trainable++;
+    b->grad[of] = add_companion(b, of, PL_ROLE_GRAD, "grad", pl_build_gradient_dtype(b, of),
+                                PL_CATEGORY_GRADIENTS);
 }
 
 static void add_master(struct pl_builder *b, uint32_t of) {
@@ -42,29 +53,30 @@ static void add_master(struct pl_builder *b, uint32_t of) {
         add_companion(b, of, PL_ROLE_MASTER, PL_MASTER_NAME, PL_DTYPE_F32, PL_CATEGORY_OPTIMIZER);
 }
 
-/* State k, or its scales, of one part. */
+/* State k, or its scales, of the rows of one part that this rank has. How they are stored follows
+ * from the whole part, so that it does not depend on the number of ranks. */
 static void add_part_state(struct pl_builder *b, uint32_t of, uint8_t k, bool scales,
-                           const struct pl_part *part) {
+                           const struct pl_part *part, uint64_t rows) {
     const struct pl_tensor *w = &b->p->tensors[of];
     const struct pl_state *state = &optimizer_of(b)->states[k];
     const struct pl_state_form *form = state->form;
     const bool vocabulary = w->slot == PL_SLOT_EMBED || w->slot == PL_SLOT_HEAD;
     const uint64_t n = part->rows * w->dims[1];
     const bool exact = n < form->least || (vocabulary && form->exact_vocabulary);
-    if (scales && (exact || !form->block)) return;
-    struct pl_tensor t = {
-        .name = scales ? state->scales : state->name,
-        .layer = w->layer,
-        .row = part->row,
-        .of = of,
-        .dims = {scales ? pl_u64_div_up(n, form->block) : part->rows, scales ? 1 : w->dims[1], 1},
-        .dtype = scales || exact ? PL_DTYPE_F32 : form->dtype,
-        .category = PL_CATEGORY_OPTIMIZER,
-        .scope = PL_SCOPE_JOB,
-        .role = scales ? PL_ROLE_STATE_ABSMAX : PL_ROLE_STATE,
-        .slot = w->slot,
-        .decay = w->decay,
-        .state = k};
+    if (rows == 0 || (scales && (exact || !form->block))) return;
+    struct pl_tensor t = {.name = scales ? state->scales : state->name,
+                          .layer = w->layer,
+                          .row = part->row,
+                          .of = of,
+                          .dims = {scales ? pl_u64_div_up(rows * w->dims[1], form->block) : rows,
+                                   scales ? 1 : w->dims[1], 1},
+                          .dtype = scales || exact ? PL_DTYPE_F32 : form->dtype,
+                          .category = PL_CATEGORY_OPTIMIZER,
+                          .scope = PL_SCOPE_JOB,
+                          .role = scales ? PL_ROLE_STATE_ABSMAX : PL_ROLE_STATE,
+                          .slot = w->slot,
+                          .decay = w->decay,
+                          .state = k};
     pl_build_tensor(b, t);
 }
 
@@ -73,16 +85,17 @@ static enum pl_dtype dtype_of_state(const struct pl_builder *b, const struct pl_
 }
 
 static void add_state(struct pl_builder *b, uint32_t of, uint8_t k, bool scales) {
-    struct pl_part parts[PL_MAX_PARTS];
+    struct pl_owned parts[PL_MAX_PARTS];
     if (pl_optimizer_is_in_blocks(b->s->optimizer)) {
-        uint32_t n = pl_tensor_parts(b->p, of, parts);
+        uint32_t n = pl_build_shards(b, of, parts);
         for (uint32_t i = 0; i < n; i++)
-            add_part_state(b, of, k, scales, &parts[i]);
+            add_part_state(b, of, k, scales, &parts[i].part,
+                           is_cut(b) ? parts[i].own.rows : parts[i].part.rows);
     } else if (!scales) {
         const struct pl_state *state = &optimizer_of(b)->states[k];
         uint32_t id = add_companion(b, of, PL_ROLE_STATE, state->name, dtype_of_state(b, state),
                                     PL_CATEGORY_OPTIMIZER);
-        if (b->err == PL_ERR_OK) b->p->tensors[id].state = k;
+        if (b->err == PL_ERR_OK && id != PL_NONE) b->p->tensors[id].state = k;
     }
 }
 
@@ -134,16 +147,9 @@ static void index_state(const struct pl_builder *b, uint32_t id, struct parts_ke
         (t->role == PL_ROLE_STATE ? kept->state : kept->scales)[t->state] = id;
 }
 
-/* Those of the job stand before those of its steps. */
-static uint32_t count_job_tensors(const struct pl_program *p) {
-    uint32_t n = 0;
-    while (n < p->n_tensors && p->tensors[n].scope == PL_SCOPE_JOB)
-        n++;
-    return n;
-}
-
 /* By tensor; NULL: no memory. */
-static struct parts_kept *index_states(struct pl_builder *b, uint32_t n) {
+static struct parts_kept *index_states(struct pl_builder *b) {
+    const uint32_t n = b->n_job_tensors;
     struct parts_kept *index = pl_malloc(n * sizeof *index);
     if (!index) {
         b->err = pl_host_oom(b->d, "the plan");
@@ -179,65 +185,115 @@ static struct pl_operand whole(const struct pl_builder *b, uint32_t id) {
     return id == PL_NONE ? pl_arg_none : pl_arg(pl_build_now(b, id));
 }
 
-/* The rows of a part; part NULL: all. */
-static struct pl_operand rows_of(const struct pl_builder *b, uint32_t id,
-                                 const struct pl_part *part) {
-    if (!part || id == PL_NONE) return whole(b, id);
-    return pl_arg_rows(pl_build_now(b, id), part->row0, part->rows);
+/* Which rows of a tensor an update is for: of the weight, of tensors that hold as many rows as the
+ * weight or only this rank's, and of states of a part. */
+struct stretch {
+    uint64_t row0, n; /* of the weight; n 0: all of every tensor */
+    uint64_t at;      /* in gradient and master, and in states that are of the whole weight */
+    uint64_t first;   /* element, of what random numbers are counted by */
+    uint32_t site;
+};
+
+static struct pl_operand rows_of(const struct pl_builder *b, uint32_t id, uint64_t row0,
+                                 uint64_t n) {
+    return n == 0 || id == PL_NONE ? whole(b, id) : pl_arg_rows(pl_build_now(b, id), row0, n);
+}
+
+/* States of a part hold the rows of the stretch alone. */
+static struct pl_operand state_rows(const struct pl_builder *b, uint32_t id,
+                                    const struct stretch *s) {
+    return pl_optimizer_is_in_blocks(b->s->optimizer) ? whole(b, id) : rows_of(b, id, s->at, s->n);
 }
 
 /* The operands in the order of estimator/config/optimizers.h. */
-static void update(struct pl_builder *b, uint32_t id, const struct pl_part *part,
-                   const struct kept *kept, uint32_t master, uint32_t site) {
+static void update(struct pl_builder *b, uint32_t id, const struct stretch *s,
+                   const struct kept *kept, uint32_t master) {
     const struct pl_optimizer *optimizer = optimizer_of(b);
-    const struct pl_attr attr = {.decay = b->p->tensors[id].decay, .joins = joins(b), .site = site};
+    const struct pl_attr attr = {.decay = b->p->tensors[id].decay,
+                                 .joins = joins(b),
+                                 .site = s->site,
+                                 .first_element = s->first};
     struct update u = {.n_in = 0};
-    changes(&u, rows_of(b, id, part));
-    reads(&u, rows_of(b, b->grad[id], part));
+    changes(&u, rows_of(b, id, s->row0, s->n));
+    reads(&u, rows_of(b, b->grad[id], s->at, s->n));
     for (int k = 0; optimizer->states[k].name; k++)
-        changes(&u, whole(b, kept->state[k]));
+        changes(&u, state_rows(b, kept->state[k], s));
     reads(&u, whole(b, b->p->clip));
     for (int k = 0; optimizer->states[k].name; k++)
         if (optimizer->states[k].form->block) changes(&u, whole(b, kept->scales[k]));
-    changes(&u, rows_of(b, master, part));
+    changes(&u, rows_of(b, master, s->at, s->n));
     pl_build_op(b, optimizer->op, attr, u.in, u.n_in, u.out, u.n_out);
 }
 
-/* One stream of roundings a tensor, or a part of it where parts have states of their own. */
-static void update_tensor(struct pl_builder *b, uint32_t id, const struct kept *kept) {
-    struct pl_part parts[PL_MAX_PARTS];
-    if (!pl_optimizer_is_in_blocks(b->s->optimizer)) {
-        update(b, id, NULL, kept, kept->master, id);
-        return;
-    }
-    uint32_t n = pl_tensor_parts(b->p, id, parts);
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
-        update(b, id, &parts[i], &kept[i], kept->master, id * PL_MAX_PARTS + i);
+/* The rows of a part that are this rank's to update. Random numbers are counted from where its
+ * states begin: a part with states of its own has a stream of its own. */
+static struct stretch stretch_of(const struct pl_builder *b, uint32_t id, uint32_t part,
+                                 const struct pl_owned *p) {
+    const bool cut = is_cut(b), own_states = pl_optimizer_is_in_blocks(b->s->optimizer);
+    const uint64_t skipped = cut ? p->own.row0 : 0, cols = b->p->tensors[id].dims[1];
+    const uint64_t row0 = p->part.row0 + skipped;
+    return (struct stretch){.row0 = row0,
+                            .n = cut ? p->own.rows : p->part.rows,
+                            .at = cut ? p->at : row0,
+                            .first = (own_states ? skipped : row0) * cols,
+                            .site = own_states ? id * PL_MAX_PARTS + part : id};
 }
 
-static void square_sum(struct pl_builder *b, uint32_t id, uint32_t index) {
-    const struct pl_tensor *g = &b->p->tensors[b->grad[id]];
-    struct pl_attr attr = {.joins = joins(b)};
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, g->dims[0], g->dims[1]);
-    struct pl_operand partial = pl_arg_rows(pl_build_now(b, b->partials), index, 1);
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->grad[id])), partial, ws};
+static void update_tensor(struct pl_builder *b, uint32_t id, const struct kept *kept) {
+    struct pl_owned parts[PL_MAX_PARTS];
+    const bool own_states = pl_optimizer_is_in_blocks(b->s->optimizer);
+    if (!own_states && !is_cut(b)) {
+        update(b, id, &(struct stretch){.site = id}, kept, kept->master);
+        return;
+    }
+    const uint32_t n = pl_build_shards(b, id, parts);
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+        const struct stretch s = stretch_of(b, id, i, &parts[i]);
+        if (s.n) update(b, id, &s, &kept[own_states ? i : 0], kept->master);
+    }
+}
+
+void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t block,
+                         struct pl_operand partial) {
+    if (b->err != PL_ERR_OK) return;
+    const struct pl_tensor *t = &b->p->tensors[g.id];
+    const uint64_t n = g.nrows ? g.nrows : t->dims[0];
+    struct pl_attr attr = {.joins = joins(b), .block_rows = (uint32_t)block};
+    struct pl_operand ws =
+        pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, block ? block : n, t->dims[1]);
+    struct pl_operand in[] = {g, partial, ws};
     struct pl_operand out[] = {partial};
     PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
-void pl_build_updates(struct pl_builder *b) {
-    const uint32_t n = count_job_tensors(b->p);
+static void square_sums(struct pl_builder *b) {
     uint32_t index = 0;
-    struct parts_kept *states = index_states(b, n);
-    if (!states) return;
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) square_sum(b, i, index++);
-    struct pl_operand clip = pl_arg(pl_build_now(b, b->p->clip));
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, b->partials)),
-                              pl_arg(pl_build_now(b, b->p->loss)), clip};
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable)
+            pl_build_square_sum(b, whole(b, b->grad[i]), 0,
+                                pl_arg_rows(pl_build_now(b, b->partials), index++, 1));
+}
+
+static void clip_scale(struct pl_builder *b) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_operand clip = whole(b, b->p->clip);
+    struct pl_operand in[] = {whole(b, b->partials), whole(b, b->p->loss), clip};
     struct pl_operand out[] = {clip};
     PL_EMIT(b, CLIP_SCALE, (struct pl_attr){.max_norm = (float)b->s->max_grad_norm}, in, out);
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
+}
+
+void pl_build_updates(struct pl_builder *b) {
+    const bool ranked = b->s->rank_order;
+    struct parts_kept *states = index_states(b);
+    if (!states) return;
+    if (ranked)
+        pl_build_norm_of_ranks(b);
+    else
+        square_sums(b);
+    clip_scale(b);
+    if (ranked && !is_cut(b)) pl_build_share_all(b, true);
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) update_tensor(b, i, states[i].of);
+    if (is_cut(b) && b->s->sharding < PL_SHARDING_WEIGHTS) pl_build_share_all(b, false);
     free(states);
 }

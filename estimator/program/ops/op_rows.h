@@ -305,11 +305,12 @@ PL_OP(EMBED_BWD, embed_bwd, ROWS, ALONE,
       PL_OUT(EMBED_BWD, DW, "dW", FLOAT, IN_PLACE, V, C))
 PL_TRAFFIC(EMBED_BWD, 2)
 
-PL_OP(SQUARE_SUM, square_sum, UPDATE, TOGETHER, "partial = sum(g^2) in f64",
+PL_OP(SQUARE_SUM, square_sum, UPDATE, TOGETHER,
+      "partial = sum(g^2) in f64; with attr.block_rows of each block of so many rows",
       PL_IN(SQUARE_SUM, G, "g", FLOAT, NEEDED, O, K)
-      PL_IN(SQUARE_SUM, PARTIAL, "partial", F64, IN_PLACE, ONE, ONE)
+      PL_IN(SQUARE_SUM, PARTIAL, "partial", F64, IN_PLACE, ANY, ONE)
       PL_IN(SQUARE_SUM, WS, "ws", U8, SCRATCH, ANY, ONE),
-      PL_OUT(SQUARE_SUM, PARTIAL, "partial", F64, IN_PLACE, ONE, ONE))
+      PL_OUT(SQUARE_SUM, PARTIAL, "partial", F64, IN_PLACE, ANY, ONE))
 PL_SCRATCH(SQUARE_SUM, pl_ws_square_sum, pl_ws_cuda_square_sum)
 PL_TRAFFIC(SQUARE_SUM, 2.25)
 
@@ -386,6 +387,27 @@ PL_OP(COPY_IN, copy_in, COPY, ALONE,
 PL_OP(COPY_OUT, copy_out, COPY, ALONE, "the same, device to host",
       PL_IN(COPY_OUT, SRC, "src", ANY, NEEDED, O, K),
       PL_OUT(COPY_OUT, DST, "dst", ANY, NEEDED, O, K))
+
+PL_OP(ZERO, zero, ROWS, ALONE, "x = 0",
+      /* no input */,
+      PL_OUT(ZERO, X, "x", ANY, NEEDED, O, K))
+
+PL_OP(SPREAD, spread, RANKS, ALONE,
+      "the rows of g that are another rank's (shard.h) go to it; parts: those that are this one's, "
+      "of every rank, one rank after another; absent where none are",
+      PL_IN(SPREAD, G, "g", REAL, NEEDED, O, K),
+      PL_OUT(SPREAD, PARTS, "parts", REAL, OPTIONAL, ANY, K))
+
+PL_OP(SHARE, share, RANKS, ALONE,
+      "x: the rows of every rank (shard.h) come from the rank that has them",
+      PL_IN(SHARE, X, "x", ANY, IN_PLACE, O, K), PL_OUT(SHARE, X, "x", ANY, IN_PLACE, O, K))
+
+PL_OP(FOLD, fold, ROWS, ALONE,
+      "g (=|+=) the parts of the ranks, one after another, rounded each time: of those that have a "
+      "micro-batch (batch.contributors), or with attr.all_ranks of all",
+      PL_IN(FOLD, PARTS, "parts", REAL, NEEDED, ANY, K)
+      PL_IN(FOLD, G, "g", REAL, IN_PLACE, O, K),
+      PL_OUT(FOLD, G, "g", REAL, IN_PLACE, O, K))
 
 /* No part of a plan: what the next three read and write are job tensors and staging, and the
  * checkpoint room calls them. */

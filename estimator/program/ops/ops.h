@@ -37,6 +37,7 @@ enum pl_op_place {
     X(ATTENTION, "attention")                                                                      \
     X(DEQUANT, "dequantisation")                                                                   \
     X(UPDATE, "update") /* norm of the gradients, optimizer */                                     \
+    X(RANKS, "ranks")   /* between the devices of a job */                                         \
     X(COPY, "copies")   /* between host memory and the device's */                                 \
     X(HOST, "host")     /* what the host's processor computes for a GPU; of no row */
 
@@ -66,6 +67,7 @@ enum pl_op_runs { PL_RUNS_ALONE, PL_RUNS_TOGETHER, PL_RUNS_NO_KERNEL };
     X(I32, 1u << PL_DTYPE_I32, "i32")                                                              \
     X(U64, 1u << PL_DTYPE_U64, "u64")                                                              \
     X(U8, 1u << PL_DTYPE_U8, "u8")                                                                 \
+    X(REAL, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_BF16 | 1u << PL_DTYPE_F64, "")                     \
     X(STATE, 1u << PL_DTYPE_F32 | 1u << PL_DTYPE_U8, "") /* codes, or fp32 */                      \
     X(ANY, ~0u, "")
 

@@ -44,17 +44,31 @@ static void sum_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) 
     s->partial[first / PL_SQUARE_SUM_CHUNK] = total;
 }
 
-/* in: g[..], partial[1]f64, ws; out: partial[1]f64. */
-pl_err PL_CPU(square_sum)(struct pl_device *dev, const struct pl_call *c) {
-    struct square_sum s = {.g = c->in[0], .partial = c->in[2].p};
-    uint64_t n = s.g.rows * s.g.cols, chunks = pl_u64_div_up(n, PL_SQUARE_SUM_CHUNK);
+static double sum_of(struct pl_device *dev, struct square_sum *s) {
+    const uint64_t n = s->g.rows * s->g.cols;
     double total = 0;
-    if (!pl_ws_holds(&c->in[2], chunks * sizeof(double)) || c->out[0].rows != 1)
+    pl_cpu_rows(dev, n, PL_SQUARE_SUM_CHUNK, sum_chunk, s);
+    for (uint64_t i = 0; i < pl_u64_div_up(n, PL_SQUARE_SUM_CHUNK); i++)
+        total += s->partial[i];
+    return total;
+}
+
+/* in: g[..], partial[blocks]f64, ws; out: partial[blocks]f64. */
+pl_err PL_CPU(square_sum)(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *g = &c->in[PL_SQUARE_SUM_G];
+    const uint64_t block = c->attr->block_rows ? c->attr->block_rows : pl_u64_max(g->rows, 1);
+    const uint64_t chunks =
+        pl_u64_div_up(pl_u64_min(block, g->rows) * g->cols, PL_SQUARE_SUM_CHUNK);
+    double *partial = c->out[0].p;
+    if (!pl_ws_holds(&c->in[PL_SQUARE_SUM_WS], chunks * sizeof(double)) ||
+        c->out[0].rows != pl_u64_max(pl_u64_div_up(g->rows, block), 1))
         return PL_ERR_PLAN_BROKEN;
-    pl_cpu_rows(dev, n, PL_SQUARE_SUM_CHUNK, sum_chunk, &s);
-    for (uint64_t i = 0; i < chunks; i++)
-        total += s.partial[i];
-    *(double *)c->out[0].p = total;
+    for (uint64_t i = 0; i < c->out[0].rows; i++) {
+        struct square_sum s = {.g = *g, .partial = c->in[PL_SQUARE_SUM_WS].p};
+        s.g.p = pl_at(g, i * block, 0);
+        s.g.rows = pl_u64_min(block, g->rows - i * block);
+        partial[i] = sum_of(dev, &s);
+    }
     return PL_ERR_OK;
 }
 

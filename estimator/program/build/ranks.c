@@ -1,0 +1,205 @@
+/* ranks.c - several ranks that train together: what is a rank's own, and the ops between ranks.
+ *
+ * A rank computes the gradient of its micro-batch in tensors of their own (MICRO_GRAD). Once one is
+ * whole, every rank gets the rows that are its part from all ranks (SPREAD) and adds them to its
+ * part of the step's gradient in the order of ranks (FOLD). The micro-batches of a step go to the
+ * ranks in turn, so what is added, in which order, and rounded when is the same for any number of
+ * ranks, one included. Norms are summed over the blocks of shard.h, for the same reason.
+ *
+ * What is left of a step depends on `sharding`. NONE: the gradient is gathered, every rank has all
+ * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
+ * of its part, updates it, and the weights are gathered. The exchange is after ZeRO, Rajbhandari
+ * et al., arXiv 1910.02054, section 5; the sum is ordered. */
+#include "estimator/program/build/ranks.h"
+
+static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
+    return pl_arg(pl_build_now(b, id));
+}
+
+static struct pl_operand rows(const struct pl_builder *b, uint32_t id, uint64_t row0, uint64_t n) {
+    return pl_arg_rows(pl_build_now(b, id), row0, n);
+}
+
+uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
+                         struct pl_owned out[PL_MAX_PARTS]) {
+    struct pl_part parts[PL_MAX_PARTS];
+    const uint32_t n = pl_tensor_parts(b->p, id, parts);
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t block = pl_shard_block(parts[i].rows, b->p->tensors[id].dims[1]);
+        const struct pl_shard s = pl_shard_of(parts[i].rows, block, pl_shape_ranks(b->s), b->s->rank);
+        out[i] = (struct pl_owned){.part = parts[i], .block = block, .own = s, .at = held};
+        held += s.rows;
+    }
+    return n;
+}
+
+uint64_t pl_build_owned_rows(const struct pl_builder *b, uint32_t id) {
+    struct pl_owned shards[PL_MAX_PARTS];
+    const uint32_t n = pl_build_shards(b, id, shards);
+    return n ? shards[n - 1].at + shards[n - 1].own.rows : 0;
+}
+
+uint64_t pl_build_blocks(const struct pl_builder *b, uint32_t id) {
+    struct pl_owned shards[PL_MAX_PARTS];
+    uint64_t blocks = 0;
+    const uint32_t n = pl_build_shards(b, id, shards);
+    for (uint32_t i = 0; i < n; i++)
+        blocks += pl_u64_div_up(shards[i].part.rows, shards[i].block);
+    return blocks;
+}
+
+static struct pl_attr between(const struct pl_builder *b, uint64_t block_rows) {
+    return (struct pl_attr){.ranks = pl_shape_ranks(b->s), .block_rows = (uint32_t)block_rows};
+}
+
+void pl_build_share(struct pl_builder *b, struct pl_operand x, uint64_t block) {
+    if (b->err != PL_ERR_OK || pl_shape_ranks(b->s) == 1) return;
+    struct pl_operand in[] = {x}, out[] = {x};
+    PL_EMIT(b, SHARE, between(b, block), in, out);
+}
+
+static void zero(struct pl_builder *b, struct pl_operand x) {
+    struct pl_operand out[] = {x};
+    if (b->err == PL_ERR_OK) pl_build_op(b, PL_OP_ZERO, (struct pl_attr){0}, NULL, 0, out, 1);
+}
+
+static void fold(struct pl_builder *b, struct pl_operand parts, struct pl_operand g,
+                 struct pl_attr attr) {
+    struct pl_operand in[] = {parts, g}, out[] = {g};
+    if (b->err == PL_ERR_OK) PL_EMIT(b, FOLD, attr, in, out);
+}
+
+/* --- gradients ------------------------------------------------------------------------------- */
+
+uint32_t pl_build_micro_grad(struct pl_builder *b, uint32_t tensor) {
+    uint32_t *id = &b->micro_grad[tensor];
+    if (*id != PL_NONE || b->err != PL_ERR_OK) return *id;
+    const struct pl_tensor *w = &b->p->tensors[tensor];
+    struct pl_tensor t = {.name = "micro_grad",
+                          .dims = {w->dims[0], w->dims[1], 1},
+                          .layer = w->layer,
+                          .of = tensor,
+                          .dtype = pl_build_gradient_dtype(b, tensor),
+                          .category = PL_CATEGORY_GRADIENTS,
+                          .scope = PL_SCOPE_STEP,
+                          .phase = b->phase,
+                          .role = PL_ROLE_MICRO_GRAD,
+                          .slot = w->slot};
+    const uint32_t made = pl_build_tensor(b, t);
+    if (b->err != PL_ERR_OK) return PL_NONE;
+    return b->micro_grad[tensor] = made;
+}
+
+/* All parts of the rows that are this rank's; one rank has made them itself. */
+static struct pl_operand parts_of(struct pl_builder *b, uint32_t micro, const struct pl_owned *s) {
+    struct pl_operand g = rows(b, micro, s->part.row0, s->part.rows);
+    if (pl_shape_ranks(b->s) == 1) return g;
+    struct pl_operand in[] = {g}, out[] = {pl_arg_none};
+    if (s->own.rows) {
+        const struct pl_tensor *t = &b->p->tensors[micro];
+        const uint32_t id = pl_build_step(b, "parts", PL_ROWS_FIXED, s->own.rows * pl_shape_ranks(b->s),
+                                          t->dims[1], t->dtype, PL_CATEGORY_GRADIENTS);
+        out[0] = now(b, id);
+    }
+    if (b->err == PL_ERR_OK) PL_EMIT(b, SPREAD, between(b, s->block), in, out);
+    return s->own.rows && b->err == PL_ERR_OK ? now(b, out[0].id) : pl_arg_none;
+}
+
+/* Where rows of the part are in the gradient of the step, which is whole only without sharding. */
+static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
+                                      const struct pl_owned *s) {
+    const bool whole = b->s->sharding < PL_SHARDING_OPTIMIZER;
+    return rows(b, b->grad[id], whole ? s->part.row0 + s->own.row0 : s->at, s->own.rows);
+}
+
+static void exchange(struct pl_builder *b, uint32_t id) {
+    struct pl_owned shards[PL_MAX_PARTS];
+    const uint32_t n = pl_build_shards(b, id, shards);
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+        const struct pl_operand parts = parts_of(b, b->micro_grad[id], &shards[i]);
+        if (parts.id == PL_NONE) continue;
+        fold(b, parts, own_gradient(b, id, &shards[i]),
+             (struct pl_attr){.accumulate = PL_ACC_FIRST_WRITES});
+    }
+    b->micro_grad[id] = PL_NONE;
+}
+
+void pl_build_exchange(struct pl_builder *b, bool last) {
+    if (!b->micro_grad) return;
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++) {
+        const bool embedding = b->p->tensors[i].slot == PL_SLOT_EMBED;
+        if (b->micro_grad[i] != PL_NONE && (last || !embedding)) exchange(b, i);
+    }
+}
+
+/* --- the loss -------------------------------------------------------------------------------- */
+
+/* Two numbers a rank: those of this one are summed over its micro-batch alone. */
+void pl_build_begin_loss(struct pl_builder *b) {
+    b->loss = b->p->loss;
+    b->loss_row = 0;
+    if (!b->s->rank_order || b->phase != PL_PHASE_MICRO) return;
+    b->loss = pl_build_step(b, "losses", PL_ROWS_FIXED, 2 * (uint64_t)pl_shape_ranks(b->s), 1, PL_DTYPE_F64,
+                            PL_CATEGORY_BATCH);
+    b->loss_row = 2 * b->s->rank;
+    zero(b, rows(b, b->loss, b->loss_row, 2));
+}
+
+struct pl_operand pl_build_loss(const struct pl_builder *b) {
+    return b->loss == b->p->loss ? now(b, b->loss) : rows(b, b->loss, b->loss_row, 2);
+}
+
+void pl_build_end_loss(struct pl_builder *b) {
+    if (b->err != PL_ERR_OK || b->loss == b->p->loss) return;
+    pl_build_share(b, now(b, b->loss), 2);
+    fold(b, now(b, b->loss), now(b, b->p->loss), (struct pl_attr){.accumulate = PL_ACC_ADD});
+}
+
+/* --- the update ------------------------------------------------------------------------------ */
+
+/* The squares of the blocks of a tensor that are this rank's, from row `at` of `sums` on. */
+static uint64_t square_sums(struct pl_builder *b, uint32_t id, uint32_t sums, uint64_t at) {
+    struct pl_owned shards[PL_MAX_PARTS];
+    const uint32_t n = pl_build_shards(b, id, shards);
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+        const struct pl_owned *s = &shards[i];
+        const uint64_t blocks = pl_u64_div_up(s->own.rows, s->block);
+        if (blocks)
+            pl_build_square_sum(b, own_gradient(b, id, s), s->block,
+                                rows(b, sums, at + s->own.row0 / s->block, blocks));
+        at += pl_u64_div_up(s->part.rows, s->block);
+    }
+    return at;
+}
+
+/* What one rank has, the others have zero, which changes no bit of what it is added to. */
+void pl_build_norm_of_ranks(struct pl_builder *b) {
+    const uint64_t blocks = b->p->tensors[b->partials].dims[0];
+    uint32_t sums = b->partials;
+    uint64_t at = 0;
+    if (pl_shape_ranks(b->s) > 1) {
+        sums = pl_build_step(b, "norm_sums", PL_ROWS_FIXED, blocks * pl_shape_ranks(b->s), 1, PL_DTYPE_F64,
+                             PL_CATEGORY_BATCH);
+        at = blocks * b->s->rank;
+        zero(b, rows(b, sums, at, blocks));
+    }
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) at = square_sums(b, i, sums, at);
+    if (pl_shape_ranks(b->s) == 1 || b->err != PL_ERR_OK) return;
+    pl_build_share(b, now(b, sums), blocks);
+    fold(b, now(b, sums), now(b, b->partials),
+         (struct pl_attr){.accumulate = PL_ACC_WRITE, .all_ranks = true});
+}
+
+static void share_parts(struct pl_builder *b, uint32_t of, uint32_t id) {
+    struct pl_owned shards[PL_MAX_PARTS];
+    const uint32_t n = pl_build_shards(b, of, shards);
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
+        pl_build_share(b, rows(b, id, shards[i].part.row0, shards[i].part.rows), shards[i].block);
+}
+
+void pl_build_share_all(struct pl_builder *b, bool gradients) {
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) share_parts(b, i, gradients ? b->grad[i] : i);
+}

@@ -1,0 +1,41 @@
+/* ranks.h - what a rank holds of a trainable tensor, and the ops between ranks; see ranks.c.
+ *
+ * In: the builder, whose shape says how many ranks there are and which one this is.  Out: the ops.
+ * Needs: build.h, shard.h. */
+#ifndef PL_ESTIMATOR_PROGRAM_BUILD_RANKS_H
+#define PL_ESTIMATOR_PROGRAM_BUILD_RANKS_H
+
+#include "estimator/program/build/build.h"
+#include "estimator/program/shard.h"
+
+/* The rows of a part of a tensor (pl_tensor_parts) that are this rank's. */
+struct pl_owned {
+    struct pl_part part;
+    uint64_t block;      /* rows */
+    struct pl_shard own; /* counted from the part's first row */
+    uint64_t at;         /* where they begin in a tensor that holds only what is this rank's */
+};
+uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
+                         struct pl_owned out[PL_MAX_PARTS]);
+uint64_t pl_build_owned_rows(const struct pl_builder *b, uint32_t id); /* of all parts */
+uint64_t pl_build_blocks(const struct pl_builder *b, uint32_t id);     /* of all parts */
+
+/* The gradient of the micro-batch at hand of a tensor; made when it is first asked for. */
+uint32_t pl_build_micro_grad(struct pl_builder *b, uint32_t tensor);
+/* Every gradient of the micro-batch that is whole becomes part of the step's; that of the embedding
+ * is when it is the last. */
+void pl_build_exchange(struct pl_builder *b, bool last);
+
+/* Where the loss of a phase is summed, between its beginning and its end. */
+void pl_build_begin_loss(struct pl_builder *b);
+struct pl_operand pl_build_loss(const struct pl_builder *b);
+void pl_build_end_loss(struct pl_builder *b);
+
+/* x: all rows of a matrix, in blocks. */
+void pl_build_share(struct pl_builder *b, struct pl_operand x, uint64_t block);
+/* Of all trainable tensors: their gradients, or themselves. */
+void pl_build_share_all(struct pl_builder *b, bool gradients);
+/* The squares of all gradients, block by block, into the builder's partials. */
+void pl_build_norm_of_ranks(struct pl_builder *b);
+
+#endif

@@ -1,0 +1,72 @@
+/* between.c - see between.h. */
+#include "runtime/kernels/between.h"
+
+#include "estimator/program/shard.h"
+#include "runtime/comm/comm.h"
+
+struct moves {
+    struct pl_move list[2 * PL_RANKS_MAX];
+    uint32_t n;
+};
+
+static void add(struct moves *m, uint32_t peer, bool receive, void *p, uint64_t bytes) {
+    if (bytes) m->list[m->n++] = (struct pl_move){peer, receive, p, bytes};
+}
+
+/* Rows of a matrix in one piece. */
+static char *row_of(const struct pl_view *v, uint64_t row, uint64_t *row_bytes) {
+    *row_bytes = v->cols * pl_dtype_bytes(v->dtype);
+    return (char *)v->p + row * *row_bytes;
+}
+
+static bool fits(const struct pl_device *dev, const struct pl_call *c, const struct pl_view *x) {
+    return dev->comm && dev->comm->world.size == c->attr->ranks && c->attr->ranks <= PL_RANKS_MAX &&
+           c->attr->block_rows && x->ld == x->cols;
+}
+
+static pl_err run(struct pl_device *dev, const struct moves *m, void *stream) {
+    return m->n ? dev->comm->ops->exchange(dev->comm, m->list, m->n, stream) : PL_ERR_OK;
+}
+
+pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream,
+                       struct pl_own_copy *own) {
+    const struct pl_view *g = &c->in[PL_SPREAD_G], *parts = &c->out[PL_SPREAD_OUT_PARTS];
+    const uint32_t ranks = c->attr->ranks;
+    struct moves m = {.n = 0};
+    uint64_t bytes;
+    *own = (struct pl_own_copy){0};
+    if (!fits(dev, c, g)) return PL_ERR_PLAN_BROKEN;
+    const uint32_t rank = dev->comm->world.rank;
+    const struct pl_shard mine = pl_shard_of(g->rows, c->attr->block_rows, ranks, rank);
+    if ((parts->p ? parts->rows : 0) != mine.rows * ranks) return PL_ERR_PLAN_BROKEN;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const struct pl_shard theirs = pl_shard_of(g->rows, c->attr->block_rows, ranks, r);
+        char *from = row_of(g, theirs.row0, &bytes);
+        char *to = mine.rows ? row_of(parts, r * mine.rows, &bytes) : NULL;
+        if (r == rank) {
+            *own = (struct pl_own_copy){to, from, mine.rows * bytes};
+            continue;
+        }
+        add(&m, r, false, from, theirs.rows * bytes);
+        add(&m, r, true, to, mine.rows * bytes);
+    }
+    return run(dev, &m, stream);
+}
+
+pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream) {
+    const struct pl_view *x = &c->out[PL_SHARE_OUT_X];
+    const uint32_t ranks = c->attr->ranks;
+    struct moves m = {.n = 0};
+    uint64_t bytes;
+    if (!fits(dev, c, x)) return PL_ERR_PLAN_BROKEN;
+    const uint32_t rank = dev->comm->world.rank;
+    const struct pl_shard mine = pl_shard_of(x->rows, c->attr->block_rows, ranks, rank);
+    for (uint32_t r = 0; r < ranks; r++) {
+        const struct pl_shard theirs = pl_shard_of(x->rows, c->attr->block_rows, ranks, r);
+        if (r == rank) continue;
+        char *from = row_of(x, mine.row0, &bytes), *to = row_of(x, theirs.row0, &bytes);
+        add(&m, r, false, from, mine.rows * bytes);
+        add(&m, r, true, to, theirs.rows * bytes);
+    }
+    return run(dev, &m, stream);
+}

@@ -1,0 +1,35 @@
+/* between.h - ops between ranks as moves of runtime/comm, the same on every back-end.
+ *
+ * In: a call, and the stream its moves are queued on (NULL = the CPU).  Needs: comm, shard.h.
+ *   B1  what a rank has for itself is no move: the caller copies it */
+#ifndef PL_RUNTIME_KERNELS_BETWEEN_H
+#define PL_RUNTIME_KERNELS_BETWEEN_H
+
+#include "estimator/base/checked.h"
+#include "runtime/device/device.h"
+
+struct pl_own_copy {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+};
+
+/* SPREAD but for its own rows, which are left to the caller. */
+pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream,
+                       struct pl_own_copy *own);
+pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream);
+
+/* Parts that FOLD adds, of those that there are. */
+static inline uint64_t pl_fold_parts(const struct pl_call *c) {
+    const uint64_t rows = pl_u64_max(c->out[PL_FOLD_OUT_G].rows, 1);
+    const uint64_t there = c->in[PL_FOLD_PARTS].rows / rows;
+    return c->attr->all_ranks ? there : pl_u64_min(there, c->batch->contributors);
+}
+
+static inline bool pl_fold_fits(const struct pl_call *c) {
+    const struct pl_view *parts = &c->in[PL_FOLD_PARTS], *g = &c->out[PL_FOLD_OUT_G];
+    return parts->dtype == g->dtype && parts->cols == g->cols && parts->ld == parts->cols &&
+           g->ld == g->cols && g->rows && parts->rows % g->rows == 0;
+}
+
+#endif

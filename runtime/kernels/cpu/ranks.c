@@ -1,0 +1,76 @@
+/* ranks.c - ZERO, SPREAD, SHARE, FOLD: what ranks send each other, and the sum of it. */
+#include "runtime/kernels/cpu/simd.h"
+
+#include "estimator/program/shard.h"
+#include "runtime/kernels/between.h"
+
+/* out: x[..]. */
+pl_err PL_CPU(zero)(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *x = &c->out[PL_ZERO_OUT_X];
+    (void)dev;
+    if (x->ld != x->cols) return PL_ERR_PLAN_BROKEN;
+    memset(x->p, 0, x->rows * x->cols * pl_dtype_bytes(x->dtype));
+    return PL_ERR_OK;
+}
+
+/* in: g[O,K]; out: parts[ranks*own,K]. */
+pl_err PL_CPU(spread)(struct pl_device *dev, const struct pl_call *c) {
+    struct pl_own_copy own;
+    PL_TRY(pl_ranks_spread(dev, c, NULL, &own));
+    if (own.bytes) memcpy(own.to, own.from, own.bytes);
+    return PL_ERR_OK;
+}
+
+/* in, out: x[O,K]. */
+pl_err PL_CPU(share)(struct pl_device *dev, const struct pl_call *c) {
+    return pl_ranks_share(dev, c, NULL);
+}
+
+struct fold {
+    const struct pl_view *parts, *g;
+    uint64_t n; /* parts that are added */
+    bool adds;
+};
+
+/* S1 holds for each addition: what is stored in between is what one more rank would find there. */
+#define FOLD(type, widen, narrow)                                                                  \
+    static void fold_##type(const struct fold *f, uint64_t first, uint64_t end) {                  \
+        type *g = f->g->p;                                                                         \
+        const type *parts = f->parts->p;                                                           \
+        const uint64_t size = f->g->rows * f->g->cols;                                             \
+        for (uint64_t part = 0; part < f->n; part++) {                                             \
+            const type *x = parts + part * size;                                                   \
+            if (part == 0 && !f->adds) {                                                           \
+                memcpy(g + first, x + first, (end - first) * sizeof *g);                           \
+                continue;                                                                          \
+            }                                                                                      \
+            for (uint64_t i = first; i < end; i++)                                                 \
+                g[i] = narrow(widen(g[i]) + widen(x[i]));                                          \
+        }                                                                                          \
+    }
+FOLD(float, , )
+FOLD(double, , )
+FOLD(uint16_t, pl_f32_from_bf16, pl_bf16_from_f32)
+
+static void fold_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
+    const struct fold *f = arg;
+    (void)worker;
+    switch (f->g->dtype) {
+    case PL_DTYPE_F64: fold_double(f, first, end); break;
+    case PL_DTYPE_F32: fold_float(f, first, end); break;
+    default: fold_uint16_t(f, first, end);
+    }
+}
+
+/* Elements of a task: they stay in the second cache while all parts are added. */
+#define FOLD_CHUNK UINT64_C(16384)
+
+/* in: parts[ranks*O,K], g[O,K]; out: g[O,K]. */
+pl_err PL_CPU(fold)(struct pl_device *dev, const struct pl_call *c) {
+    struct fold f = {.parts = &c->in[PL_FOLD_PARTS], .g = &c->out[PL_FOLD_OUT_G]};
+    if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
+    f.n = pl_fold_parts(c);
+    f.adds = pl_call_adds(c);
+    pl_cpu_rows(dev, f.g->rows * f.g->cols, FOLD_CHUNK, fold_chunk, &f);
+    return PL_ERR_OK;
+}
