@@ -10,6 +10,7 @@
 #include "runtime/admit/context.h"
 #include "runtime/admit/forecast.h"
 #include "runtime/checkpoint/run_state.h"
+#include "runtime/comm/comm.h"
 #include "runtime/data/batch.h"
 #include "runtime/report/report.h"
 
@@ -20,11 +21,13 @@ struct pl_admission {
     bool judges_output; /* what is in output_dir may refuse the job */
     bool needs_weights; /* false: that they are not on this machine is a warning */
     struct pl_progress *progress; /* nullable: shows how far the data are read */
+    const struct pl_world *world; /* nullable: this process is alone */
 };
 
 struct pl_preflight {
     bool host_fault;    /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
     struct pl_job *job; /* borrowed; autos are decided in place */
+    struct pl_world world; /* size 0 and 1: alone */
     struct pl_model model;
     char *model_dir;   /* directory of the weights; NULL: init: random, or none is here */
     bool in_hub_cache; /* model_dir is a snapshot of the hub cache */

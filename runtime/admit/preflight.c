@@ -13,6 +13,7 @@
 #include "runtime/admit/preflight_data.h"
 #include "runtime/admit/preflight_files.h"
 #include "runtime/admit/preflight_size.h"
+#include "runtime/admit/ranks.h"
 #include "runtime/admit/record.h"
 
 #include <jansson.h>
@@ -61,8 +62,10 @@ static pl_err record(struct pl_preflight *pf, const struct pl_admission *how, st
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
                          const struct pl_admission *how, struct pl_diag *d) {
     *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+    if (how->world) pf->world = *how->world;
     arm_host_fault(pf);
     PL_TRY(pl_job_require_training(job, d));
+    if (how->world) PL_TRY(pl_ranks_join(job, how->world, d));
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, &pf->gpu, d));

@@ -39,7 +39,7 @@ static void keep_gradients(struct pl_job *job, const json_t *then) {
 static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
     bool open = job->batch_size == PL_AUTO, together = job->global_batch_size != PL_UNSET_U32;
     uint64_t accumulation = pl_job_accumulation(job, job->batch_size);
-    uint64_t product = open ? s->global_batch : job->batch_size * accumulation;
+    uint64_t product = open ? s->global_batch : job->batch_size * accumulation * pl_job_ranks(job);
     if (job->gradient_dtype == PL_GRADIENT_AUTO && job->dtype == PL_JOB_DTYPE_BF16 &&
         job->mode == PL_MODE_FULL && !(open && together)) /* of a version that did not record it */
         job->gradient_dtype = accumulation > 1 ? PL_GRADIENT_FP32 : PL_GRADIENT_BF16;
@@ -114,10 +114,10 @@ static pl_err judge_all(struct pl_preflight *pf, struct pl_diag *d) {
 pl_err pl_preflight_plan(struct pl_preflight *pf, struct pl_diag *d) {
     const struct pl_job *job = pf->job;
     if (!job->inference)
-        pf->global_batch =
-            job->global_batch_size != PL_UNSET_U32
-                ? job->global_batch_size
-                : (uint64_t)job->batch_size * pl_job_accumulation(job, job->batch_size);
+        pf->global_batch = job->global_batch_size != PL_UNSET_U32
+                               ? job->global_batch_size
+                               : (uint64_t)job->batch_size *
+                                     pl_job_accumulation(job, job->batch_size) * pl_job_ranks(job);
     PL_TRY(pl_estimate_init(&pf->estimate, &pf->q, &pf->search.planned, d));
     pl_err err = judge_all(pf, d);
     pf->too_large = err != PL_ERR_OK;

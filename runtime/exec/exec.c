@@ -1,6 +1,7 @@
 /* exec.c - binding views and running ops. */
 #include "runtime/exec/exec.h"
 #include "estimator/base/alloc.h"
+#include "estimator/program/cost.h"
 #include "runtime/exec/poison.h"
 #include "runtime/exec/repeats.h"
 
@@ -220,7 +221,20 @@ static pl_err read_clock(struct pl_exec *e, uint32_t first, uint32_t n, double *
     return PL_ERR_OK;
 }
 
+/* E5: what failed is remembered, and the ops that other ranks wait for run on, whatever they send;
+ * that fails only where a rank is lost. */
+static pl_err run_for_others(struct pl_exec *e, uint32_t i, uint32_t k, struct pl_diag *d) {
+    struct pl_diag why = {0};
+    if (e->muted && pl_op_cost(&e->plan->program->ops[i]) != PL_COST_RANKS) return PL_ERR_OK;
+    pl_err err = run_together(e, i, k, e->muted ? &why : d);
+    const bool waits = e->device->comm && err != PL_ERR_COMM_PEER_LOST;
+    if (err == PL_ERR_OK || !waits) return err;
+    e->muted = true;
+    return err;
+}
+
 static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    pl_err failed = PL_ERR_OK;
     double since = 0;
     if (e->times) {
         PL_TRY(finish_pending(e));
@@ -229,15 +243,19 @@ static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_d
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = pl_program_together(e->plan->program, i, first + n);
         pl_poison_before(e, i, k);
-        PL_TRY(run_together(e, i, k, d));
+        pl_err err = run_for_others(e, i, k, d);
+        if (failed == PL_ERR_OK) failed = err;
+        if (err != PL_ERR_OK && !e->muted) return err;
+        if (err == PL_ERR_COMM_PEER_LOST) return failed;
         if (e->times) PL_TRY(read_clock(e, i, k, &since));
     }
-    return PL_ERR_OK;
+    return failed;
 }
 
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     cut_rows(e);
-    PL_TRY(e->times ? run_ops(e, first, n, d) : pl_exec_replay(e, first, n, run_ops, d));
+    const bool once = e->times || e->device->comm;
+    PL_TRY(once ? run_ops(e, first, n, d) : pl_exec_replay(e, first, n, run_ops, d));
     e->ops_run += n;
     return PL_ERR_OK;
 }

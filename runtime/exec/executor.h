@@ -37,6 +37,7 @@ struct pl_exec {
     struct pl_device *device;          /* borrowed */
     struct pl_device *host;            /* borrowed; runs the host's ops; the device unless set */
     struct pl_host_arenas host_arenas; /* set before binding; {0} where the plan has none */
+    bool muted;   /* an op of this rank failed: only what other ranks wait for is run */
     bool pending; /* the device may still be working on what a host's op needs */
     struct pl_arena job, batch_arena;
     struct pl_batch batch; /* facts of the micro-batch at hand: pl_exec_describe() */

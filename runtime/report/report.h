@@ -42,6 +42,7 @@ pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_
                    struct pl_diag *d);
 /* A reader of `echo` that leaves when *stop is set, or is about to be, is no failure: Ctrl-C tells
  * both ends of a pipe, in no order. The echo then ends. */
+/* Of the calls below, NULL is a log that is not kept: they do nothing. */
 void pl_log_set_stop(struct pl_log *log, const volatile sig_atomic_t *stop);
 /* Writes {"event":name, ...fields} as one line and flushes; steals `fields`, also on failure; NULL
  * fields (jansson had no memory) are PL_ERR_HOST_OOM. Doubles print with 17 significant digits. */

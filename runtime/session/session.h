@@ -37,6 +37,7 @@ struct pl_session {
     FILE *messages; /* what a person should read; never NULL */
     bool colour;    /* of messages */
     struct pl_device *device;
+    struct pl_comm *comm;          /* NULL: this rank is alone */
     struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
     struct pl_host_arenas host_arenas;
@@ -45,6 +46,7 @@ struct pl_session {
     struct pl_micro_batch micro;
     uint64_t rope_length;        /* whose frequencies the table of long sequences has; 0 = none */
     struct pl_oom_facts facts;   /* of the last device failure */
+    char what_of_rank[80];       /* facts.what, where it was that of a rank */
     uint64_t opened_bytes;       /* of a GPU's context, as measured after the opening */
     uint64_t steady_allocations; /* pl_session_allocations when it must stand still */
 };
@@ -55,6 +57,10 @@ static inline struct pl_rung *pl_session_rung(struct pl_session *s) {
 /* False: the null device, which holds no weight. */
 static inline bool pl_session_has_memory(const struct pl_session *s) {
     return s->device->ops != &pl_device_null;
+}
+/* Of several ranks the first writes all files and tells what happens. */
+static inline bool pl_session_leads(const struct pl_session *s) {
+    return s->pf->world.rank == 0;
 }
 /* Counts what must stand still between steps. */
 static inline uint64_t pl_session_allocations(const struct pl_session *s) {

@@ -4,6 +4,7 @@
 #include "estimator/config/debug_fault.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
+#include "runtime/session/ranks.h"
 
 #include <string.h>
 
@@ -114,6 +115,7 @@ pl_err pl_session_open(struct pl_session *s, struct pl_preflight *pf, FILE *mess
     *s = (struct pl_session){.pf = pf, .job = pf->job, .messages = messages, .colour = colour};
     PL_TRY(open_device(s, d));
     PL_TRY(open_host_device(s, d));
+    PL_TRY(pl_session_join(s, d));
     PL_TRY(pl_session_check_context(s, d));
     PL_TRY(build_ladder(s, d));
     return init_micro_batch(s, d);
@@ -125,6 +127,7 @@ void pl_session_close(struct pl_session *s) {
         if (i > 0) pl_planned_finish(&s->rungs[i].planned);
     }
     if (s->device) pl_session_release_arenas(s);
+    pl_comm_close(&s->comm);
     pl_device_close(&s->host_device);
     pl_device_close(&s->device);
     pl_micro_batch_finish(&s->micro);

@@ -6,6 +6,7 @@
 #include "runtime/session/inputs.h"
 #include "runtime/session/load.h"
 #include "runtime/session/measure.h"
+#include "runtime/session/ranks.h"
 
 #include <math.h>
 
@@ -19,7 +20,11 @@ static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
 }
 
 static pl_err describe_batch(struct pl_run *r, bool first, uint64_t targets, struct pl_diag *d) {
-    const struct pl_batch b = {.n_tokens = r->s.micro.n_tokens,
+    const uint64_t size = r->oom.batch_size,
+                   left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);
+    const struct pl_batch b = {.contributors =
+                                   (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, size)),
+                               .n_tokens = r->s.micro.n_tokens,
                                .n_seqs = r->s.micro.n_seqs,
                                .n_targets = r->s.micro.n_targets,
                                .max_len = r->s.micro.max_len,
@@ -61,22 +66,62 @@ static pl_err run_ops(struct pl_run *r, uint32_t first, uint32_t n, struct pl_di
     return err;
 }
 
-/* Forward and backward over the held samples, norm and clip: up to before the commit. */
+/* The micro-batch of this rank in the round at hand; the last round may have none for it. */
+static pl_err prepare(struct pl_run *r, struct pl_diag *d) {
+    const uint64_t size = r->oom.batch_size;
+    if (r->round == 0) PL_TRY(clear_loss(r));
+    PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
+                               d));
+    PL_TRY(describe_batch(r, r->round == 0, r->batch.targets, d));
+    PL_TRY(pl_session_follow_length(&r->s, d));
+    return pl_session_upload_inputs(&r->s, false);
+}
+
+/* Ops of a range; after a failure of this rank those that other ranks wait for (E5 of exec.h). */
+static pl_err go_on(struct pl_run *r, pl_err before, const struct pl_phase_range *ops,
+                    struct pl_diag *d) {
+    struct pl_diag ignored = {0};
+    if (before != PL_ERR_OK && !r->s.comm) return before;
+    if (before != PL_ERR_OK) pl_run_rung(r)->exec.muted = true;
+    if (before == PL_ERR_COMM_PEER_LOST) return before;
+    pl_err err = run_ops(r, ops->first_op, ops->n_ops, before == PL_ERR_OK ? d : &ignored);
+    return before == PL_ERR_OK ? err : before;
+}
+
+static pl_err micro_batch(struct pl_run *r, pl_err before, struct pl_diag *d) {
+    const struct pl_phase_range *ops = &pl_run_rung(r)->planned.program->phases[PL_PHASE_MICRO];
+    pl_err err = before == PL_ERR_OK ? prepare(r, d) : before;
+    err = go_on(r, err, ops, d);
+    return err == PL_ERR_OK && r->round == 0 && fault_due(r) ? inject(r, d) : err;
+}
+
+/* Forward and backward over the held samples, norm and clip: up to before the commit. Micro-batches
+ * go to the ranks in turn. */
+static pl_err attempt_alone(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_program *p = pl_run_rung(r)->planned.program;
+    const struct pl_phase_range norm = {p->phases[PL_PHASE_OPTIMIZER].first_op,
+                                        pl_run_rung(r)->norm_ops};
+    pl_err err = PL_ERR_OK;
+    pl_run_rung(r)->exec.muted = false;
+    for (r->round = 0; r->round < r->batch.slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
+        err = micro_batch(r, err, d);
+        if (err != PL_ERR_OK && !r->s.comm) return err;
+    }
+    return go_on(r, err, &norm, d);
+}
+
+/* What the ranks make of it together. */
+static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
+    const struct pl_outcome mine = {err, r->opt->stop ? (int)*r->opt->stop : 0};
+    const struct pl_outcome all = pl_session_agree(&r->s, mine, d);
+    r->stop = all.stop;
+    return all.err;
+}
+
 static pl_err attempt(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    const struct pl_phase_range *phases = pl_run_rung(r)->planned.program->phases;
     if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
-    uint64_t size = r->oom.batch_size;
-    PL_TRY(clear_loss(r));
-    for (uint64_t first = 0; first < r->batch.slots; first += size) {
-        PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, first, size, d));
-        PL_TRY(describe_batch(r, first == 0, r->batch.targets, d));
-        PL_TRY(pl_session_follow_length(&r->s, d));
-        PL_TRY(pl_session_upload_inputs(&r->s, false));
-        PL_TRY(run_ops(r, phases[PL_PHASE_MICRO].first_op, phases[PL_PHASE_MICRO].n_ops, d));
-        if (first == 0 && fault_due(r)) return inject(r, d);
-    }
-    return run_ops(r, phases[PL_PHASE_OPTIMIZER].first_op, pl_run_rung(r)->norm_ops, d);
+    return agree(r, attempt_alone(r, d), d);
 }
 
 static pl_err drain(void *ctx, struct pl_diag *d) {
@@ -102,7 +147,7 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
 
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    return pl_session_reserve_batch(&r->s, d);
+    return agree(r, pl_session_reserve_batch(&r->s, d), d);
 }
 
 static void facts(void *ctx, struct pl_oom_facts *out) {
@@ -294,6 +339,7 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     uint64_t size = r->oom.batch_size, targets = 0;
     double sum[2];
+    r->round = 0;
     PL_TRY(clear_loss(r));
     for (uint64_t row = 0; row < pf->eval_rows; row += r->batch.n) {
         PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));

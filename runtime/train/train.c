@@ -30,6 +30,7 @@ static pl_err open_board(struct pl_run *r, struct pl_diag *d) {
 }
 
 static pl_err open_reports(struct pl_run *r, struct pl_diag *d) {
+    if (!pl_session_leads(&r->s)) return PL_ERR_OK;
     /* A probe is no run of its own: it adds to the log of the one that is there. */
     uint64_t keep_steps = r->opt->probe_only ? UINT64_MAX : r->s.pf->resume_state.step;
     char *path = pl_path_join(r->s.job->output_dir, "train_log.jsonl");
@@ -98,8 +99,9 @@ static bool due(uint32_t every, uint64_t step) {
     return every && step % every == 0;
 }
 
+/* Ranks end together: after the step in which they agreed on it. */
 static int stop_signal(const struct pl_run *r) {
-    return r->opt->stop ? (int)*r->opt->stop : 0;
+    return r->s.comm ? r->stop : r->opt->stop ? (int)*r->opt->stop : 0;
 }
 
 static void add_to_pace(struct pl_run *r, const struct pl_step_cost *cost, double seconds) {
@@ -210,7 +212,8 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     r->progress.colour = r->opt->colour;
     PL_TRY(pl_run_reserve(r, d));
     PL_TRY(pl_run_load(r, d));
-    PL_TRY(pl_run_write_preflight(r, d));
+    const bool leads = pl_session_leads(&r->s);
+    if (leads) PL_TRY(pl_run_write_preflight(r, d));
     if (r->s.job->probe_steps || r->opt->probe_only) {
         PL_TRY(pl_run_probe(r, out, d));
         if (r->opt->probe_only) return PL_ERR_OK;
@@ -224,9 +227,10 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     if (err != PL_ERR_OK && err != PL_ERR_INTERRUPTED) return err;
     /* First of all: nothing that follows is worth the weights. */
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
+    PL_TRY(pl_run_check_books(r, out, d));
+    if (!leads) return err;
     if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->s.pf, &out->pace);
     PL_TRY(tell_profile(r, d));
-    PL_TRY(pl_run_check_books(r, out, d));
     PL_TRY(pl_run_write_pictures(r, out->books.measured_bytes, d));
     PL_TRY(pl_run_write_receipt(r, out, d));
     PL_TRY(summarise(r, out, d));
@@ -268,8 +272,9 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
+    if (err != PL_ERR_OK && run.s.comm) pl_comm_fail(run.s.comm, pl_err_code(err));
     pl_run_close(&run);
-    if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only) {
+    if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only && pf->world.rank == 0) {
         err = save_merged(pf, opt, d);
         if (err == PL_ERR_INTERRUPTED) out->stopped_by = (int)*opt->stop;
     }

@@ -44,6 +44,8 @@ struct pl_run {
     bool committing;     /* an update is being queued: the weights are those of no step */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
+    uint64_t round; /* first sample of the step that the ranks are at */
+    int stop;       /* signal that asks to end, of any rank; as agreed in the last step */
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
     uint32_t oldest_pending, n_pending;
     struct pl_worker *worker; /* NULL = not started, or prefetch is off */
@@ -61,6 +63,9 @@ struct pl_run {
     double started;              /* monotonic seconds */
 };
 
+static inline uint32_t pl_run_ranks(const struct pl_run *r) {
+    return r->s.comm ? r->s.comm->world.size : 1;
+}
 static inline struct pl_rung *pl_run_rung(struct pl_run *r) {
     return pl_session_rung(&r->s);
 }

@@ -77,8 +77,12 @@ out:
     return err;
 }
 
+static bool writes_files(const struct pl_run *r) {
+    return pl_session_leads(&r->s) && pl_session_has_memory(&r->s);
+}
+
 static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d) {
-    if (!pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    if (!writes_files(r)) return PL_ERR_OK;
     struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     struct pl_checkpoint c = {0};
     pl_err err;
@@ -107,7 +111,7 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     char hint[sizeof d->hint];
     bool staged = r->s.device->staging || r->s.batch_arena.base;
     if (cause == PL_ERR_CHECKPOINT_WRITE || cause == PL_ERR_DEVICE_LOST) return;
-    if (r->committing || !staged || !pl_session_has_memory(&r->s)) return;
+    if (r->committing || !staged || !writes_files(r)) return;
     pl_run_undo_pending(r);
     if (r->state.step <= r->saved_step) return;
     (void)save_checkpoint(r, UINT32_MAX, NULL);
@@ -126,7 +130,7 @@ static pl_err put_final(struct pl_run *r, struct pl_outbox *o, struct pl_diag *d
 
 /* The files of output_dir change together or not at all (save_set.h). */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
-    if (!pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    if (!writes_files(r)) return PL_ERR_OK;
     const char *dir = r->s.job->output_dir;
     const bool adapts = pl_mode_adapts(r->s.job->mode);
     struct pl_outbox o = {0};

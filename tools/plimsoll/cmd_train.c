@@ -125,9 +125,10 @@ static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf
 static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     struct pl_diag d = {0};
     struct pl_train_result result;
-    bool quiet = pl_cli_has(cli, PL_FLAG_QUIET);
+    const bool leads = pf->world.rank == 0, quiet = pl_cli_has(cli, PL_FLAG_QUIET) || !leads;
+    const bool json = pl_cli_has(cli, PL_FLAG_JSON) && leads;
     const struct pl_train_options options = {.messages = stderr,
-                                             .json = pl_cli_has(cli, PL_FLAG_JSON) ? stdout : NULL,
+                                             .json = json ? stdout : NULL,
                                              .quiet = quiet,
                                              .no_progress = pl_cli_has(cli, PL_FLAG_NO_PROGRESS),
                                              .colour = pl_cli_colour(cli, stderr),
@@ -150,19 +151,22 @@ static struct pl_progress reading_progress(const struct pl_cli *cli) {
     return progress;
 }
 
-static int preflight_and_run(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes) {
+static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *world,
+                             struct pl_job *job, struct pl_text *notes) {
     struct pl_diag d = {0};
     struct pl_preflight pf;
     struct pl_progress progress = reading_progress(cli);
-    bool dry = pl_cli_has(cli, PL_FLAG_DRY_RUN), quiet = pl_cli_has(cli, PL_FLAG_QUIET);
-    const struct pl_admission how = {.makes_output = !dry,
-                                     .judges_output = !pl_cli_has(cli, PL_FLAG_PROBE),
+    const bool leads = world->rank == 0, quiet = pl_cli_has(cli, PL_FLAG_QUIET) || !leads;
+    bool dry = pl_cli_has(cli, PL_FLAG_DRY_RUN);
+    const struct pl_admission how = {.makes_output = !dry && leads,
+                                     .judges_output = !pl_cli_has(cli, PL_FLAG_PROBE) && leads,
                                      .needs_weights = !dry,
-                                     .progress = &progress};
+                                     .progress = leads ? &progress : NULL,
+                                     .world = world};
     int status = 0;
     pl_err err = pl_preflight_init(&pf, job, &how, &d);
-    pl_cli_print_notes(cli, notes);
-    pl_cli_print_notes(cli, &pf.notes);
+    if (leads) pl_cli_print_notes(cli, notes);
+    if (leads) pl_cli_print_notes(cli, &pf.notes);
     bool shown = err == PL_ERR_OK || pf.too_large;
     if (pf.estimate.planned.plan && shown && !quiet && !(dry && err == PL_ERR_OK)) {
         pl_err said = pl_cli_print_estimate(cli, &pf.estimate, stderr, &d);
@@ -182,12 +186,13 @@ int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_diag_list all = {0};
     struct pl_diag d = {.all = &all};
     struct pl_text notes = {0};
+    struct pl_world world;
     int status;
-    if (pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d) !=
-        PL_ERR_OK)
-        status = pl_cli_fail(cli, &d);
-    else
-        status = preflight_and_run(cli, &job, &notes);
+    pl_err err = pl_world_init(&world, &d);
+    if (err == PL_ERR_OK)
+        err =
+            pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
+    status = err == PL_ERR_OK ? preflight_and_run(cli, &world, &job, &notes) : pl_cli_fail(cli, &d);
     pl_text_finish(&notes);
     pl_job_finish(&job);
     return status;

@@ -1,0 +1,106 @@
+/* ranks.c - see ranks.h. */
+#include "runtime/session/ranks.h"
+
+#include "estimator/base/json_tree.h"
+#include "estimator/config/job_values.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Settings that may differ between ranks: what their machines are. */
+static bool may_differ(const char *row) {
+    static const char *const rows[] = {"device", "vram_budget", "vram_margin", "threads"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(row, rows[i]) == 0) return true;
+    return false;
+}
+
+/* The rows of a record are the same on all ranks, or the number of them is not. */
+static pl_err compare_rows(struct pl_session *s, const json_t *record, struct pl_diag *d) {
+    const char *row;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)record, row, value) {
+        char what[96];
+        const char *text = json_string_value(value);
+        if (may_differ(row) || !text) continue;
+        snprintf(what, sizeof what, "`%s`", row);
+        PL_TRY(pl_comm_compare(s->comm, what, text, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err compare(struct pl_session *s, struct pl_diag *d) {
+    char rows[32];
+    PL_TRY(pl_comm_compare(s->comm, "the version", PL_VERSION, d));
+    snprintf(rows, sizeof rows, "%zu", json_object_size(s->pf->record));
+    PL_TRY(pl_comm_compare(s->comm, "the settings", rows, d));
+    return compare_rows(s, s->pf->record, d);
+}
+
+pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
+    if (s->pf->world.size <= 1) return PL_ERR_OK;
+    const struct pl_comm_request request = {.kind = s->job->comm,
+                                            .gpu = pl_device_is_cuda(s->job->device),
+                                            .timeout_seconds = s->job->comm_timeout_seconds};
+    PL_TRY(pl_comm_open(&s->comm, &s->pf->world, &request, d));
+    s->device->comm = s->comm;
+    return compare(s, d);
+}
+
+/* --- agreement ------------------------------------------------------------------------------- */
+
+struct vote {
+    uint32_t err, injected;
+    int32_t stop, unused;
+    uint64_t requested_bytes, free_bytes;
+    char what[48];
+};
+_Static_assert(sizeof(struct vote) <= PL_AGREE_MOST, "what an agreement carries");
+
+static struct vote vote_of(const struct pl_session *s, struct pl_outcome mine) {
+    struct vote v = {.err = mine.err, .stop = mine.stop};
+    if (mine.err != PL_ERR_DEVICE_OOM) return v;
+    v.injected = s->facts.injected;
+    v.requested_bytes = s->facts.requested_bytes;
+    v.free_bytes = s->facts.free_bytes;
+    snprintf(v.what, sizeof v.what, "%s", s->facts.what);
+    return v;
+}
+
+/* Whether b is to be told rather than a. */
+static bool outweighs(const struct vote *a, const struct vote *b) {
+    if (a->err == PL_ERR_OK || b->err == PL_ERR_OK) return a->err == PL_ERR_OK && b->err;
+    return a->err == PL_ERR_DEVICE_OOM && b->err != PL_ERR_DEVICE_OOM;
+}
+
+static void take_facts(struct pl_session *s, uint32_t rank, const struct vote *v) {
+    snprintf(s->what_of_rank, sizeof s->what_of_rank, "%s, rank %u", v->what, rank);
+    s->facts = (struct pl_oom_facts){.what = s->what_of_rank,
+                                     .requested_bytes = v->requested_bytes,
+                                     .free_bytes = v->free_bytes,
+                                     .injected = v->injected};
+}
+
+struct pl_outcome pl_session_agree(struct pl_session *s, struct pl_outcome mine,
+                                   struct pl_diag *d) {
+    struct vote all[PL_RANKS_MAX], vote;
+    struct pl_diag other = {0};
+    uint32_t worst = 0;
+    if (!s->comm || mine.err == PL_ERR_COMM_PEER_LOST) return mine;
+    vote = vote_of(s, mine);
+    pl_err err = pl_comm_agree(s->comm, &vote, sizeof vote, all, &other);
+    if (err != PL_ERR_OK) {
+        if (mine.err == PL_ERR_OK && d) *d = other;
+        return (struct pl_outcome){mine.err == PL_ERR_OK ? err : mine.err, mine.stop};
+    }
+    struct pl_outcome out = {.stop = all[0].stop};
+    for (uint32_t r = 1; r < s->comm->world.size; r++) {
+        if (outweighs(&all[worst], &all[r])) worst = r;
+        if (!out.stop) out.stop = all[r].stop;
+    }
+    out.err = (pl_err)all[worst].err;
+    if (out.err == PL_ERR_DEVICE_OOM) take_facts(s, worst, &all[worst]);
+    if (out.err != PL_ERR_OK && mine.err == PL_ERR_OK)
+        pl_diag_set(d, out.err, "rank %u failed: %s", worst, pl_err_code(out.err));
+    return out;
+}

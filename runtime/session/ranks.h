@@ -1,0 +1,24 @@
+/* ranks.h - a session as one of several ranks: joined, compared, and agreed on failures.
+ *
+ * Needs: comm.
+ *   N1  ranks that were started differently are refused before the first tensor moves
+ *   N2  what one rank cannot do no rank has done: outcomes are agreed on, on the host */
+#ifndef PL_RUNTIME_SESSION_RANKS_H
+#define PL_RUNTIME_SESSION_RANKS_H
+
+#include "runtime/session/session.h"
+
+/* Connects to the other ranks, if there are any. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
+pl_err pl_session_join(struct pl_session *s, struct pl_diag *d);
+
+/* What a rank has come to; `stop` is the signal that asks it to end, 0 = none. */
+struct pl_outcome {
+    pl_err err;
+    int stop;
+};
+/* The same for all ranks: the first rank's that ran out of memory, else the first failure, else
+ * PL_ERR_OK; any stop. Another rank's failure is told in `d`, its lack of memory in s->facts.
+ * Alone: as it is. COMM_PEER_LOST. */
+struct pl_outcome pl_session_agree(struct pl_session *s, struct pl_outcome mine, struct pl_diag *d);
+
+#endif
