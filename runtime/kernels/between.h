@@ -8,6 +8,10 @@
 #include "estimator/base/checked.h"
 #include "runtime/device/device.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct pl_own_copy {
     void *to;
     const void *from;
@@ -31,5 +35,9 @@ static inline bool pl_fold_fits(const struct pl_call *c) {
     return parts->dtype == g->dtype && parts->cols == g->cols && parts->ld == parts->cols &&
            g->ld == g->cols && g->rows && parts->rows % g->rows == 0;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

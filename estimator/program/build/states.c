@@ -259,8 +259,7 @@ void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t blo
     const struct pl_tensor *t = &b->p->tensors[g.id];
     const uint64_t n = g.nrows ? g.nrows : t->dims[0];
     struct pl_attr attr = {.joins = joins(b), .block_rows = (uint32_t)block};
-    struct pl_operand ws =
-        pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, block ? block : n, t->dims[1]);
+    struct pl_operand ws = pl_build_workspace(b, PL_OP_SQUARE_SUM, &attr, n, t->dims[1]);
     struct pl_operand in[] = {g, partial, ws};
     struct pl_operand out[] = {partial};
     PL_EMIT(b, SQUARE_SUM, attr, in, out);

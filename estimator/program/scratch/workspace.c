@@ -4,13 +4,15 @@
 #include "estimator/base/checked.h"
 #include "estimator/program/scratch/workspace_gemm.h"
 
-/* One double per chunk of the gradient. */
+/* One double per chunk of the gradient, or of each of its blocks. */
 uint64_t pl_ws_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                           uint64_t cols) {
     uint64_t elements;
-    (void)t, (void)attr;
-    if (!pl_u64_mul(rows, cols, &elements)) elements = UINT64_MAX;
-    return pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
+    const uint64_t block = attr->block_rows ? pl_u64_min(attr->block_rows, rows) : rows;
+    (void)t;
+    if (!pl_u64_mul(block, cols, &elements)) elements = UINT64_MAX;
+    const uint64_t blocks = block ? pl_u64_div_up(rows, block) : 1;
+    return blocks * pl_u64_div_up(elements, PL_SQUARE_SUM_CHUNK) * sizeof(double);
 }
 
 static const struct {

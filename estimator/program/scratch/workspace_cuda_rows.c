@@ -34,8 +34,10 @@ uint64_t pl_ws_cuda_cross_entropy(const struct pl_traits *t, const struct pl_att
 uint64_t pl_ws_cuda_square_sum(const struct pl_traits *t, const struct pl_attr *attr, uint64_t rows,
                                uint64_t cols) {
     uint64_t elements;
-    (void)t, (void)attr;
-    if (!pl_u64_mul(rows, cols, &elements)) elements = UINT64_MAX;
-    const uint64_t blocks = pl_u64_div_up(elements, PL_CUDA_SQUARE_ELEMENTS);
-    return pl_u64_min(blocks, PL_CUDA_SQUARE_BLOCKS) * sizeof(double);
+    const uint64_t block = attr->block_rows ? pl_u64_min(attr->block_rows, rows) : rows;
+    (void)t;
+    if (!pl_u64_mul(block, cols, &elements)) elements = UINT64_MAX;
+    const uint64_t sums = pl_u64_div_up(elements, PL_CUDA_SQUARE_ELEMENTS);
+    const uint64_t blocks = block ? pl_u64_div_up(rows, block) : 1;
+    return blocks * pl_u64_min(sums, PL_CUDA_SQUARE_BLOCKS) * sizeof(double);
 }

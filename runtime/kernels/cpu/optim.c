@@ -6,6 +6,7 @@
 #include "runtime/kernels/cpu/update.h"
 
 #include "estimator/program/scratch/workspace_internal.h"
+#include "runtime/kernels/squares.h"
 
 /* ---- SQUARE_SUM ---- */
 
@@ -44,30 +45,28 @@ static void sum_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) 
     s->partial[first / PL_SQUARE_SUM_CHUNK] = total;
 }
 
-static double sum_of(struct pl_device *dev, struct square_sum *s) {
-    const uint64_t n = s->g.rows * s->g.cols;
+static void sum_block(struct pl_device *dev, const struct pl_call *c) {
+    struct square_sum s = {.g = c->in[PL_SQUARE_SUM_G], .partial = c->in[PL_SQUARE_SUM_WS].p};
+    const uint64_t n = s.g.rows * s.g.cols;
     double total = 0;
-    pl_cpu_rows(dev, n, PL_SQUARE_SUM_CHUNK, sum_chunk, s);
+    pl_cpu_rows(dev, n, PL_SQUARE_SUM_CHUNK, sum_chunk, &s);
     for (uint64_t i = 0; i < pl_u64_div_up(n, PL_SQUARE_SUM_CHUNK); i++)
-        total += s->partial[i];
-    return total;
+        total += s.partial[i];
+    *(double *)c->out[PL_SQUARE_SUM_OUT_PARTIAL].p = total;
 }
 
 /* in: g[..], partial[blocks]f64, ws; out: partial[blocks]f64. */
 pl_err PL_CPU(square_sum)(struct pl_device *dev, const struct pl_call *c) {
-    const struct pl_view *g = &c->in[PL_SQUARE_SUM_G];
-    const uint64_t block = c->attr->block_rows ? c->attr->block_rows : pl_u64_max(g->rows, 1);
-    const uint64_t chunks =
-        pl_u64_div_up(pl_u64_min(block, g->rows) * g->cols, PL_SQUARE_SUM_CHUNK);
-    double *partial = c->out[0].p;
-    if (!pl_ws_holds(&c->in[PL_SQUARE_SUM_WS], chunks * sizeof(double)) ||
-        c->out[0].rows != pl_u64_max(pl_u64_div_up(g->rows, block), 1))
+    const struct pl_view *ws = &c->in[PL_SQUARE_SUM_WS];
+    const struct pl_attr one = {0};
+    const uint64_t blocks = pl_square_blocks(c);
+    const uint64_t bytes =
+        pl_ws_square_sum(&dev->traits, &one, pl_square_block_rows(c), c->in[PL_SQUARE_SUM_G].cols);
+    if (!pl_ws_holds(ws, blocks * bytes) || c->out[PL_SQUARE_SUM_OUT_PARTIAL].rows != blocks)
         return PL_ERR_PLAN_BROKEN;
-    for (uint64_t i = 0; i < c->out[0].rows; i++) {
-        struct square_sum s = {.g = *g, .partial = c->in[PL_SQUARE_SUM_WS].p};
-        s.g.p = pl_at(g, i * block, 0);
-        s.g.rows = pl_u64_min(block, g->rows - i * block);
-        partial[i] = sum_of(dev, &s);
+    for (uint64_t i = 0; i < blocks; i++) {
+        const struct pl_call block = pl_square_block(c, i, bytes, &one);
+        sum_block(dev, &block);
     }
     return PL_ERR_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/program/scratch/workspace_cuda_rows.h"
+#include "runtime/kernels/squares.h"
 
 #include <math.h>
 
@@ -448,14 +449,34 @@ pl_err run_updates(struct pl_device *dev, const struct pl_call *calls, uint32_t 
 
 } // namespace
 
-/* in: g[..], partial[1]f64, ws; out: partial[1]f64. */
+/* in: g[..], partial[blocks]f64, ws; out: partial[blocks]f64. Blocks of all calls are launched
+ * together. */
 extern "C" pl_err pl_cuda_square_sum_group(struct pl_device *dev, const struct pl_call *calls,
                                            uint32_t n) {
-    return pl_in_parts(sum_squares_of, dev, calls, n);
+    const struct pl_attr one = {};
+    struct pl_call blocks[PL_PARTS];
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct pl_call *c = &calls[i];
+        const uint64_t bytes =
+            pl_op_workspace_bytes(&dev->traits, PL_OP_SQUARE_SUM, &one, pl_square_block_rows(c),
+                                  c->in[PL_SQUARE_SUM_G].cols);
+        const uint64_t count = pl_square_blocks(c);
+        if (c->out[PL_SQUARE_SUM_OUT_PARTIAL].rows != count ||
+            !pl_ws_holds(&c->in[PL_SQUARE_SUM_WS], count * bytes))
+            return PL_ERR_PLAN_BROKEN;
+        for (uint64_t k = 0; k < count; k++) {
+            blocks[held++] = pl_square_block(c, k, bytes, &one);
+            if (held < PL_PARTS) continue;
+            PL_TRY(sum_squares_of(dev, blocks, held));
+            held = 0;
+        }
+    }
+    return held ? sum_squares_of(dev, blocks, held) : PL_ERR_OK;
 }
 
 extern "C" pl_err pl_cuda_square_sum(struct pl_device *dev, const struct pl_call *c) {
-    return sum_squares_of(dev, c, 1);
+    return pl_cuda_square_sum_group(dev, c, 1);
 }
 
 /* in: partials[M]f64, loss[2]f64, clip[2]f64; out: clip[2]f64. */

@@ -22,6 +22,7 @@
     X(dequant4)                                                                                    \
     X(dropout)                                                                                     \
     X(embed)                                                                                       \
+    X(fold)                                                                                        \
     X(gather)                                                                                      \
     X(glu)                                                                                         \
     X(kv_append)                                                                                   \
