@@ -4,6 +4,8 @@
 #include "estimator/config/job_values.h"
 #include "estimator/program/build/merge_program.h"
 
+#include <stdlib.h>
+
 /* What `save_merged` takes at the end of a run: a program of its own, in the machine's memory. */
 static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
     const struct pl_traits traits = pl_traits_cpu(pl_cpu_count());
@@ -31,6 +33,7 @@ static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     e->param_count = pl_model_param_count(q->model);
     e->trainable_param_count = pl_gate_trained(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, q);
+    PL_TRY(pl_estimate_bill_ranks(e, d));
     PL_TRY(plan_merged_export(e, d));
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN ||
         e->verdict.no_kernels)
@@ -53,6 +56,7 @@ pl_err pl_estimate_init_of(struct pl_estimate *e, const struct pl_question *q,
 
 void pl_estimate_finish(struct pl_estimate *e) {
     if (!e->borrows_plan) pl_planned_finish(&e->planned);
+    free(e->ranks);
     *e = (struct pl_estimate){0};
 }
 

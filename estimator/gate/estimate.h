@@ -7,6 +7,11 @@
 
 #include <jansson.h>
 
+struct pl_rank_bill {      /* of a rank's plan */
+    uint64_t needed_bytes; /* arenas and context */
+    uint64_t arena_bytes, ledger[PL_CATEGORY_COUNT];
+};
+
 struct pl_estimate {
     const struct pl_question *q; /* borrowed */
     struct pl_planned planned;
@@ -17,6 +22,8 @@ struct pl_estimate {
     uint64_t gradient_accumulation;
     uint64_t merged_export_bytes; /* of the host, once the arenas are gone; 0: save_merged is off */
     uint64_t param_count, trainable_param_count;
+    struct pl_rank_bill *ranks; /* owned; [n_ranks]; NULL: the job has one rank */
+    uint32_t n_ranks;
 };
 
 /* Plans and judges what was decided. made: as for pl_question_plan. */
@@ -37,6 +44,12 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
                       struct pl_text *out);
 /* One object, "schema":1; notes: one a line. NULL when out of memory. */
 json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes);
+/* estimate_ranks.c: the bill of every rank, each read off a plan of its own; nothing where the job
+ * has one. The estimate itself is that of q->job->rank. */
+pl_err pl_estimate_bill_ranks(struct pl_estimate *e, struct pl_diag *d);
+void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out);
+/* [{rank, needed_bytes, arena_bytes, ledger}]; NULL: out of memory. */
+json_t *pl_estimate_ranks_json(const struct pl_estimate *e);
 /* [{category, bytes}], summing exactly to the arenas. */
 json_t *pl_estimate_ledger_json(const struct pl_plan *plan);
 

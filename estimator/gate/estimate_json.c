@@ -187,6 +187,7 @@ json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes) {
     pl_json_set(&o, "remedies", remedies_json(e));
     pl_json_set(&o, "provenance", pl_estimate_provenance_json(e));
     pl_json_set(&o, "assumptions", pl_estimate_assumptions_json(e));
+    if (e->n_ranks) pl_json_set(&o, "ranks", pl_estimate_ranks_json(e));
     pl_json_set(&o, "approximate", json_false());
     return o;
 }

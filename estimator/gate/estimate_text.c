@@ -199,6 +199,7 @@ void pl_estimate_text(const struct pl_estimate *e, bool colour, unsigned columns
     add_target(&e->q->traits, out);
     add_ledger(e, s, columns, out);
     add_peak(e, out);
+    pl_estimate_ranks_text(e, out);
     add_verdict(e, s, out);
     add_largest(e->q, out);
     add_remedies(e, out);

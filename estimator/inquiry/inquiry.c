@@ -2,6 +2,7 @@
 #include "estimator/inquiry/inquiry.h"
 
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/find/find.h"
 
 /* --- the target ------------------------------------------------------------------------------- */
@@ -55,8 +56,11 @@ pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) 
     return PL_ERR_OK;
 }
 
+/* Of several ranks the last has the most of every tensor (shard.h), so what holds of it holds of
+ * all. */
 void pl_inquiry_open(struct pl_inquiry *i) {
     const struct pl_job *job = &i->job;
+    i->job.rank = pl_job_ranks(job) - 1;
     struct pl_budget *b = &i->q.budget;
     pl_question_open(&i->q, job, &i->model);
     if (job->vram_budget != PL_AUTO_BYTES) {

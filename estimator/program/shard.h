@@ -3,7 +3,8 @@
  * A matrix is cut into at most PL_SHARD_BLOCKS blocks of whole rows, which do not depend on how
  * many ranks there are, and each rank has a run of blocks. Sums over a matrix are made block by
  * block and added in their order, so any number of ranks gives the same bits.
- *   H1  the ranges of ranks 0, 1, ... follow each other and cover all rows; one may be empty
+ *   H1  the ranges of ranks 0, 1, ... follow each other and cover all rows; one may be empty; a
+ *       rank has as many blocks as the last one or one less
  *   H2  every range begins at a multiple of PL_SHARD_ALIGN elements: whole blocks of 8-bit moments
  *       and of random numbers (optimizers.h), and aligned for vector loads */
 #ifndef PL_ESTIMATOR_PROGRAM_SHARD_H

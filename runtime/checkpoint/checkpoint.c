@@ -97,6 +97,15 @@ out:
     return err;
 }
 
+pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, struct pl_diag *d) {
+    struct pl_windows trained = {0}, states = {0};
+    pl_err err = add_all(&trained, &states, io->program, d);
+    if (err == PL_ERR_OK) err = pl_windows_feed(&states, io, d);
+    pl_windows_finish(&states);
+    pl_windows_finish(&trained);
+    return err;
+}
+
 /* The step in "checkpoint-<step>"; only as begin writes it, so 007 and +7 are not ours. */
 static bool parse_step(const char *name, uint64_t *out) {
     const char *digits = name + strlen(PREFIX);

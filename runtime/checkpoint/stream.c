@@ -5,9 +5,11 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
+#include "runtime/comm/comm.h"
 #include "runtime/kernels/start.h"
 
 #include <stdlib.h>
@@ -66,9 +68,8 @@ static pl_err copy_on_host(const struct pl_tensor_io *io, void *dst, const void 
     return err;
 }
 
-/* Staging is used again as soon as this returns, so the copy must be over. */
-pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
-                    const void *src, uint64_t n, struct pl_diag *d) {
+static pl_err upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                     const void *src, uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
     char *dst = element_address(io, tensor, element);
     pl_err err = in_host_memory(io, tensor) ? copy_on_host(io, dst, src, bytes)
@@ -77,8 +78,22 @@ pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t ele
     return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
 }
 
-static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element, void *dst,
-                       uint64_t n, struct pl_diag *d) {
+/* Staging is used again as soon as this returns, so the copy must be over. */
+pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                    const void *src, uint64_t n, struct pl_diag *d) {
+    struct pl_cut_range ranges[PL_MAX_PARTS], r;
+    const uint64_t size = pl_dtype_bytes(io->program->tensors[tensor].dtype);
+    if (!io->cut || !pl_cut_is_cut(io->cut, tensor)) return upload(io, tensor, element, src, n, d);
+    const uint32_t count = pl_cut_ranges(io->cut, tensor, io->comm->world.rank, ranges);
+    for (uint32_t i = 0; i < count; i++)
+        if (pl_cut_meet(ranges[i], element, n, &r))
+            PL_TRY(upload(io, tensor, r.at, (const char *)src + (r.from - element) * size, r.count,
+                          d));
+    return PL_ERR_OK;
+}
+
+static pl_err download_own(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element,
+                           void *dst, uint64_t n, struct pl_diag *d) {
     uint64_t bytes = n * pl_dtype_bytes(io->program->tensors[tensor].dtype);
     const char *src = element_address(io, tensor, element);
     pl_err err = in_host_memory(io, tensor)
@@ -86,6 +101,65 @@ static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t 
                      : io->device->ops->download(io->device, dst, src, bytes);
     if (err == PL_ERR_OK) err = device_sync(io);
     return err == PL_ERR_OK ? err : device_error(io, tensor, err, d);
+}
+
+static pl_err exchange(const struct pl_tensor_io *io, uint32_t peer, bool receive, void *p,
+                       uint64_t bytes, struct pl_diag *d) {
+    const struct pl_move move = {peer, receive, p, bytes};
+    pl_err err = io->comm->ops->exchange(io->comm, &move, 1, NULL);
+    if (err == PL_ERR_OK) return err;
+    return pl_comm_check(io->comm, d) != PL_ERR_OK
+               ? err
+               : pl_diag_set(d, err, "rank %u sent no state", peer);
+}
+
+/* Elements of another rank, through scratch of the device. */
+static pl_err receive(const struct pl_tensor_io *io, uint32_t rank, char *dst, uint64_t bytes,
+                      struct pl_diag *d) {
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        n = pl_u64_min(bytes - at, io->scratch_bytes);
+        PL_TRY(exchange(io, rank, true, io->scratch, n, d));
+        pl_err err = io->device->ops->download(io->device, dst + at, io->scratch, n);
+        if (err != PL_ERR_OK) return pl_diag_set(d, err, "the device did not copy a state");
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err send(const struct pl_tensor_io *io, uint32_t tensor, const struct pl_cut_range *r,
+                   struct pl_diag *d) {
+    const uint64_t bytes = r->count * pl_dtype_bytes(io->program->tensors[tensor].dtype);
+    char *from = element_address(io, tensor, r->at);
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        n = pl_u64_min(bytes - at, io->scratch_bytes);
+        PL_TRY(exchange(io, 0, false, from + at, n, d));
+    }
+    return PL_ERR_OK;
+}
+
+/* The elements that `rank` holds of [element, element+n): rank 0 gets them. */
+static pl_err download_of(const struct pl_tensor_io *io, uint32_t rank, uint32_t tensor,
+                          uint64_t element, char *dst, uint64_t n, struct pl_diag *d) {
+    struct pl_cut_range ranges[PL_MAX_PARTS], r;
+    const uint64_t size = pl_dtype_bytes(io->program->tensors[tensor].dtype);
+    const uint32_t me = io->comm->world.rank;
+    const uint32_t count = pl_cut_ranges(io->cut, tensor, rank, ranges);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!pl_cut_meet(ranges[i], element, n, &r)) continue;
+        char *to = dst + (r.from - element) * size;
+        if (rank == me && me == 0) PL_TRY(download_own(io, tensor, r.at, to, r.count, d));
+        if (rank != me && me == 0) PL_TRY(receive(io, rank, to, r.count * size, d));
+        if (rank == me && me != 0) PL_TRY(send(io, tensor, &r, d));
+    }
+    return PL_ERR_OK;
+}
+
+static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t element, void *dst,
+                       uint64_t n, struct pl_diag *d) {
+    if (!io->cut || !pl_cut_is_cut(io->cut, tensor))
+        return download_own(io, tensor, element, dst, n, d);
+    for (uint32_t rank = 0; rank < io->comm->world.size; rank++)
+        PL_TRY(download_of(io, rank, tensor, element, dst, n, d));
+    return PL_ERR_OK;
 }
 
 /* fp32 values to the tensor, rounded to its type, and unrounded to the master. */
@@ -201,6 +275,7 @@ struct pl_view pl_io_view(const struct pl_tensor_io *io, uint32_t tensor, uint64
 
 struct pl_device *pl_io_kernel_device(const struct pl_tensor_io *io, uint32_t tensor,
                                       enum pl_op_kind kind) {
+    if (io->cut && pl_cut_is_cut(io->cut, tensor)) return NULL;
     struct pl_device *on = in_host_memory(io, tensor) ? io->host : io->device;
     return on && on->kernels && on->kernels[kind] ? on : NULL;
 }
@@ -280,12 +355,13 @@ static pl_err save_turned(const struct pl_window *w, const struct pl_tensor_io *
         for (uint64_t col = 0, n; col < cols; col += n) {
             n = pl_u64_min(span, cols - col);
             PL_TRY(turn_block(w, io, &piece, row, rows, col, n, d));
-            PL_TRY(pl_outbox_write(o, piece.out, rows * n * size, d));
+            if (o) PL_TRY(pl_outbox_write(o, piece.out, rows * n * size, d));
         }
     }
     return PL_ERR_OK;
 }
 
+/* o NULL: the rank feeds the one that writes. */
 static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
                           struct pl_diag *d) {
     const struct pl_tensor_io *io = ctx;
@@ -296,8 +372,16 @@ static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox
     for (uint64_t at = 0; at < w->count; at += piece.elements) {
         uint64_t n = pl_u64_min(piece.elements, w->count - at);
         PL_TRY(download(io, w->tensor, w->first + at, piece.raw, n, d));
-        PL_TRY(pl_outbox_write(o, piece.raw, n * type_bytes, d));
+        if (o) PL_TRY(pl_outbox_write(o, piece.raw, n * type_bytes, d));
     }
+    return PL_ERR_OK;
+}
+
+pl_err pl_windows_feed(const struct pl_windows *w, const struct pl_tensor_io *io,
+                       struct pl_diag *d) {
+    for (uint32_t i = 0; i < w->n; i++)
+        if (pl_cut_is_cut(io->cut, w->items[i].tensor))
+            PL_TRY(save_window((void *)(uintptr_t)io, &w->items[i], NULL, d));
     return PL_ERR_OK;
 }
 

@@ -5,12 +5,19 @@
 #include "estimator/program/program.h"
 #include "runtime/device/device.h"
 
+struct pl_cut; /* cut.h */
+
 struct pl_tensor_io {
     const struct pl_program *program;
     struct pl_device *device;
     struct pl_device *host; /* whose kernels reach tensors in host memory; NULL = none does */
     void *(*address)(void *ctx, uint32_t tensor); /* of a job tensor, in its memory */
     void *ctx;
+    const struct pl_cut *cut; /* of tensors that ranks hold parts of; `program` is its `whole` then,
+                               * and `address` takes a tensor of it; NULL: all is whole */
+    struct pl_comm *comm;     /* with `cut` */
+    void *scratch;            /* with `cut`: memory of the device that nothing else uses */
+    uint64_t scratch_bytes;
     void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
     uint64_t staging_bytes;
 };

@@ -130,6 +130,9 @@ pl_err pl_window_load_codes(const struct pl_window *w, const struct pl_tensor_io
 /* Streams resolved windows into the device. fill_master: masters get the values before rounding. */
 pl_err pl_windows_load(const struct pl_windows *w, const struct pl_tensor_io *io, bool fill_master,
                        struct pl_diag *d);
+/* What a rank that writes no files does while rank 0 saves these windows (cut.h, K1). */
+pl_err pl_windows_feed(const struct pl_windows *w, const struct pl_tensor_io *io,
+                       struct pl_diag *d);
 /* n elements of `src` to element `first` of a job tensor; the copy is over when this returns. */
 pl_err pl_io_upload(const struct pl_tensor_io *io, uint32_t tensor, uint64_t first, const void *src,
                     uint64_t n, struct pl_diag *d);

@@ -12,7 +12,19 @@
 #include <stdlib.h>
 
 static void *address(void *ctx, uint32_t tensor) {
-    return pl_exec_address(&pl_session_rung(ctx)->exec, tensor);
+    const struct pl_session *s = ctx;
+    return pl_exec_address(&s->rungs[s->rung].exec, s->cut.whole ? s->cut.own[tensor] : tensor);
+}
+
+/* What passes between ranks passes through memory of the batch, which rests meanwhile. */
+static void add_cut(struct pl_session *s, struct pl_tensor_io *io) {
+    if (!s->cut.whole) return;
+    io->cut = &s->cut;
+    io->program = s->cut.whole;
+    io->comm = s->comm;
+    io->staging_bytes = s->staging_bytes;
+    io->scratch = pl_device_is_cuda(s->job->device) ? s->batch_arena.base : io->staging;
+    io->scratch_bytes = io->staging_bytes;
 }
 
 struct pl_tensor_io pl_session_io(struct pl_session *s, enum pl_phase phase) {
@@ -30,6 +42,7 @@ struct pl_tensor_io pl_session_io(struct pl_session *s, enum pl_phase phase) {
         io.staging = pl_exec_lend(&pl_session_rung(s)->exec, i);
         io.staging_bytes = p->tensors[i].bytes;
     }
+    add_cut(s, &io);
     return io;
 }
 

@@ -47,6 +47,31 @@ pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
     return compare(s, d);
 }
 
+/* Of files, on a rank. */
+static uint64_t staging_of(const struct pl_session *s) {
+    const struct pl_program *p = s->rungs[0].planned.program;
+    uint64_t least = UINT64_MAX;
+    if (s->device->staging) return s->device->staging_bytes;
+    for (uint32_t r = 0; r < s->n_rungs; r++)
+        for (uint32_t i = 0; i < s->rungs[r].planned.program->n_tensors; i++) {
+            const struct pl_tensor *t = &s->rungs[r].planned.program->tensors[i];
+            if (t->role == PL_ROLE_STAGING && t->bytes < least) least = t->bytes;
+        }
+    return p->n_tensors ? least : 0;
+}
+
+pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d) {
+    uint64_t all[PL_RANKS_MAX];
+    if (!s->comm || s->rungs[0].planned.program->shape.sharding < PL_SHARDING_OPTIMIZER)
+        return PL_ERR_OK;
+    const uint64_t mine = staging_of(s);
+    PL_TRY(pl_comm_agree(s->comm, &mine, sizeof mine, all, d));
+    s->staging_bytes = mine;
+    for (uint32_t r = 0; r < s->comm->world.size; r++)
+        if (all[r] < s->staging_bytes) s->staging_bytes = all[r];
+    return pl_cut_init(&s->cut, s->rungs[0].planned.program, d);
+}
+
 /* --- agreement ------------------------------------------------------------------------------- */
 
 struct vote {

@@ -17,6 +17,7 @@
 
 #include "oom_recovery/recovery.h"
 #include "runtime/admit/admission.h"
+#include "runtime/checkpoint/cut.h"
 #include "runtime/exec/exec.h"
 
 #include <stdio.h>
@@ -38,6 +39,8 @@ struct pl_session {
     bool colour;    /* of messages */
     struct pl_device *device;
     struct pl_comm *comm;          /* NULL: this rank is alone */
+    struct pl_cut cut;             /* where ranks hold parts of tensors; else {0} */
+    uint64_t staging_bytes;        /* with `cut`: what every rank has */
     struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
     struct pl_host_arenas host_arenas;

@@ -118,6 +118,7 @@ pl_err pl_session_open(struct pl_session *s, struct pl_preflight *pf, FILE *mess
     PL_TRY(pl_session_join(s, d));
     PL_TRY(pl_session_check_context(s, d));
     PL_TRY(build_ladder(s, d));
+    PL_TRY(pl_session_cut(s, d));
     return init_micro_batch(s, d);
 }
 
@@ -127,6 +128,7 @@ void pl_session_close(struct pl_session *s) {
         if (i > 0) pl_planned_finish(&s->rungs[i].planned);
     }
     if (s->device) pl_session_release_arenas(s);
+    pl_cut_finish(&s->cut);
     pl_comm_close(&s->comm);
     pl_device_close(&s->host_device);
     pl_device_close(&s->device);

@@ -81,8 +81,15 @@ static bool writes_files(const struct pl_run *r) {
     return pl_session_leads(&r->s) && pl_session_has_memory(&r->s);
 }
 
+/* With parts of the states on every rank, saving is done by all of them. */
+static pl_err feed(struct pl_run *r, struct pl_diag *d) {
+    if (!r->s.cut.whole || pl_session_leads(&r->s)) return PL_ERR_OK;
+    const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
+    return pl_checkpoint_feed(&io, d);
+}
+
 static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d) {
-    if (!writes_files(r)) return PL_ERR_OK;
+    if (!writes_files(r)) return feed(r, d);
     struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     struct pl_checkpoint c = {0};
     pl_err err;
@@ -111,7 +118,7 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     char hint[sizeof d->hint];
     bool staged = r->s.device->staging || r->s.batch_arena.base;
     if (cause == PL_ERR_CHECKPOINT_WRITE || cause == PL_ERR_DEVICE_LOST) return;
-    if (r->committing || !staged || !writes_files(r)) return;
+    if (r->committing || !staged || !writes_files(r) || r->s.cut.whole) return;
     pl_run_undo_pending(r);
     if (r->state.step <= r->saved_step) return;
     (void)save_checkpoint(r, UINT32_MAX, NULL);

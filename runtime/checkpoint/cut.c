@@ -1,0 +1,85 @@
+/* cut.c - see cut.h. */
+#include "runtime/checkpoint/cut.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/program/shard.h"
+
+#include <stdlib.h>
+
+static bool is_state(enum pl_role role) {
+    return role >= PL_ROLE_STATE && role <= PL_ROLE_MASTER;
+}
+
+static uint32_t find_own(const struct pl_cut *c, uint32_t id) {
+    const struct pl_tensor *t = &c->whole->tensors[id];
+    if (!is_state(t->role)) return id;
+    for (uint32_t i = 0; i < c->held->n_tensors; i++) {
+        const struct pl_tensor *o = &c->held->tensors[i];
+        if (o->role == t->role && o->of == t->of && o->state == t->state && o->row == t->row)
+            return i;
+    }
+    return PL_NONE;
+}
+
+/* Weights and adapters come first in both programs, in the same order. */
+static pl_err find_all(struct pl_cut *c, struct pl_diag *d) {
+    c->own = pl_malloc(((size_t)c->whole->n_tensors + 1) * sizeof *c->own);
+    if (!c->own) return pl_host_oom(d, "the list of tensors");
+    for (uint32_t i = 0; i < c->whole->n_tensors; i++) {
+        const struct pl_tensor *t = &c->whole->tensors[i];
+        c->own[i] = t->scope == PL_SCOPE_JOB ? find_own(c, i) : PL_NONE;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_diag *d) {
+    struct pl_job_shape shape = held->shape;
+    shape.ranks = 1;
+    shape.rank = 0;
+    shape.sharding = PL_SHARDING_NONE;
+    *c = (struct pl_cut){.held = held};
+    PL_TRY(pl_program_create_brief(held->model, &shape, &held->traits, &c->whole, d));
+    pl_err err = find_all(c, d);
+    if (err != PL_ERR_OK) pl_cut_finish(c);
+    return err;
+}
+
+void pl_cut_finish(struct pl_cut *c) {
+    pl_program_destroy(&c->whole);
+    free(c->own);
+    *c = (struct pl_cut){0};
+}
+
+bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor) {
+    return c->held->shape.sharding >= PL_SHARDING_OPTIMIZER &&
+           is_state(c->whole->tensors[tensor].role);
+}
+
+/* Rows of a part of the weight as elements of what is kept for it: as many, or scales of them. */
+static uint64_t elements_of(const struct pl_cut *c, uint32_t tensor, uint64_t rows) {
+    const struct pl_tensor *t = &c->whole->tensors[tensor];
+    const uint64_t n = rows * c->whole->tensors[t->of].dims[1];
+    return t->role == PL_ROLE_STATE_ABSMAX ? pl_u64_div_up(n, PL_STATE8_BLOCK) : n;
+}
+
+uint32_t pl_cut_ranges(const struct pl_cut *c, uint32_t tensor, uint32_t rank,
+                       struct pl_cut_range out[PL_MAX_PARTS]) {
+    const struct pl_tensor *t = &c->whole->tensors[tensor];
+    const bool of_part = pl_state_is_of_part(&c->whole->shape, t->role);
+    const uint64_t cols = c->whole->tensors[t->of].dims[1];
+    struct pl_part parts[PL_MAX_PARTS];
+    const uint32_t n = pl_tensor_parts(c->whole, t->of, parts);
+    uint64_t held = 0;
+    uint32_t ranges = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (of_part && parts[i].row != t->row) continue;
+        const struct pl_shard s = pl_shard_of(parts[i].rows, pl_shard_block(parts[i].rows, cols),
+                                              pl_shape_ranks(&c->held->shape), rank);
+        const uint64_t row0 = (of_part ? 0 : parts[i].row0) + s.row0;
+        out[ranges++] = (struct pl_cut_range){elements_of(c, tensor, row0),
+                                              elements_of(c, tensor, s.rows),
+                                              elements_of(c, tensor, held)};
+        held += s.rows;
+    }
+    return ranges;
+}
