@@ -28,7 +28,7 @@
 
 /* Who this process is, from the environment that a launcher makes: RANK, WORLD_SIZE, LOCAL_RANK and
  * LOCAL_WORLD_SIZE (torchrun, and `plimsoll train --devices`), OMPI_COMM_WORLD_* (Open MPI),
- * PMI_RANK and PMI_SIZE (MPICH), SLURM_PROCID, SLURM_NTASKS and SLURM_LOCALID (srun). */
+ * PMI_RANK and PMI_SIZE (MPICH), SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID (srun). */
 struct pl_world {
     uint32_t rank, size;             /* 0 and 1: started alone */
     uint32_t local_rank, local_size; /* on this machine */
@@ -69,12 +69,14 @@ struct pl_comm_request {
     uint32_t timeout_seconds; /* of C2; >= 1 */
 };
 
-struct pl_control; /* control.c */
+struct pl_control; /* control.h */
+struct pl_mpi;     /* mpi_engine.h */
 struct pl_comm {
     const struct pl_comm_ops *ops;
     struct pl_world world;
     struct pl_comm_request request;
     struct pl_control *control;
+    struct pl_mpi *mpi; /* NULL = not started; also where it only told the ranks where to meet */
     uint64_t sent_bytes, exchanges;
     double wait_seconds; /* of the host, in exchanges and agreements */
     void *state;         /* of the engine */

@@ -1,0 +1,71 @@
+/* control.h - the control channel: a star of TCP connections to rank 0, a thread for it per rank.
+ *
+ * A round is what every agreement is made of: each rank gives a part, rank 0 puts together what all
+ * get. Ranks that are at different calls, or give parts of other sizes, are told so.
+ *   K1  a message is at most PL_ROUND_MOST bytes long; a longer one ends the connection
+ *   K2  who connects says the token first and has HELLO_MS for it; until then nothing else is read
+ *   K3  every rank sends a beat each second, or each quarter of the limit. Who was silent for the
+ *       limit, or whose connection ended without a farewell, is lost; rank 0 tells the others
+ *   K4  a rank that was itself stopped begins to count anew, so that a job may be suspended
+ *   K5  the thread takes no signals, and only it touches the connections
+ * Needs: estimator/base, threads.
+ * Use: pl_control_open(&control, &world, &meeting, 10, &d);
+ *      pl_control_round(control, PL_CALL_AGREE, mine, bytes, all, n * bytes, &d); */
+#ifndef PL_RUNTIME_COMM_CONTROL_H
+#define PL_RUNTIME_COMM_CONTROL_H
+
+#include "runtime/comm/comm.h"
+
+#define PL_ROUND_MOST (64u << 10) /* bytes of what all get in a round */
+#define PL_TOKEN_MOST 64
+
+/* Where the ranks meet, and what they know each other by. */
+struct pl_meeting {
+    char address[PL_HOST_NAME];
+    uint16_t port;
+    char token[PL_TOKEN_MOST + 1];
+    int listener; /* of rank 0, which listens already; -1 = none */
+};
+
+/* rank 0: begins to listen. address "": this machine alone, by its loopback, if all ranks are on
+ * it, else every address of it. port 0: any free one. Fills in what was not given. COMM_INIT. */
+pl_err pl_meeting_listen(struct pl_meeting *m, const struct pl_world *world, struct pl_diag *d);
+void pl_meeting_finish(struct pl_meeting *m); /* closes a listener that is still there */
+/* 128 random bits, in hexadecimal. */
+pl_err pl_token_make(char out[PL_TOKEN_MOST + 1], struct pl_diag *d);
+
+struct pl_control;
+/* Waits for all ranks, PL_START_LIMITS times as long as a silent one is waited for later. COMM_INIT
+ * names the ranks that did not come. A world of one has no connections and no thread. */
+#define PL_START_LIMITS 6
+pl_err pl_control_open(struct pl_control **out, const struct pl_world *world, struct pl_meeting *m,
+                       uint32_t timeout_seconds, struct pl_diag *d);
+/* NULL-safe; sets it to NULL. orderly: all ranks are known to be here too; else the others take
+ * this one for lost. */
+void pl_control_close(struct pl_control **c, bool orderly);
+
+/* What ranks call together; they are told where these differ. */
+enum pl_call { PL_CALL_AGREE, PL_CALL_BROADCAST, PL_CALL_BARRIER, PL_CALL_COMPARE, PL_CALL_CLOSE };
+
+/* Of bytes <= PL_AGREE_MOST each (BROADCAST: rank 0 alone gives some, <= PL_ROUND_MOST) make what
+ * all get: the parts of all ranks in order, or those of rank 0. limit_ms 0: as long as the others
+ * are heard of. COMM_PEER_LOST; COMM_MISMATCH: the ranks are at different calls. */
+struct pl_round {
+    enum pl_call call;
+    const void *mine;
+    uint32_t bytes;
+    void *all;
+    uint32_t all_bytes;
+    uint32_t limit_ms;
+};
+pl_err pl_control_round(struct pl_control *c, const struct pl_round *r, struct pl_diag *d);
+
+pl_err pl_control_check(struct pl_control *c, struct pl_diag *d); /* as pl_comm_check */
+bool pl_control_is_lost(const struct pl_control *c);              /* the same, from any thread */
+/* The rank is lost for an engine: from now on for all others too. why: what follows "rank 1 on
+ * HOST ". */
+void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why);
+void pl_control_fail(struct pl_control *c, const char *why); /* as pl_comm_fail */
+const char *pl_control_host(const struct pl_control *c, uint32_t rank);
+
+#endif

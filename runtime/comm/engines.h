@@ -1,0 +1,10 @@
+/* engines.h - what moves tensors between ranks. */
+#ifndef PL_RUNTIME_COMM_ENGINES_H
+#define PL_RUNTIME_COMM_ENGINES_H
+
+#include "runtime/comm/comm.h"
+
+extern const struct pl_comm_ops pl_comm_mpi;  /* mpi_engine.c */
+extern const struct pl_comm_ops pl_comm_nccl; /* of the CUDA back-end, or what stands in for it */
+
+#endif

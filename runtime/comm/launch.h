@@ -1,0 +1,33 @@
+/* launch.h - starts the ranks of a job on this machine, and watches them.
+ *
+ *   N1  a rank ends with the launcher, however that ends
+ *   N2  SIGINT, SIGTERM and what else the launcher is told go to every rank
+ *   N3  what remains some time after rank 0 ended, or stopped while another failed, is killed
+ * Needs: estimator/base. POSIX, prctl(PR_SET_PDEATHSIG).
+ * Use: pl_launch(&(struct pl_launch){.ranks = 4, .argv = argv, .timeout_seconds = 10}, &status, &d)
+ */
+#ifndef PL_RUNTIME_COMM_LAUNCH_H
+#define PL_RUNTIME_COMM_LAUNCH_H
+
+#include "runtime/comm/comm.h"
+
+#include <signal.h>
+
+#define PL_JOB_TOKEN "PLIMSOLL_JOB_TOKEN" /* what the ranks of a job know each other by */
+#define PL_LAUNCHED  "PLIMSOLL_LAUNCHED"  /* set in the ranks of pl_launch */
+
+struct pl_launch {
+    uint32_t ranks;
+    uint32_t timeout_seconds; /* as of the ranks */
+    bool mpi;                 /* they use MPI */
+    char *const *argv;        /* what each of them executes; argv[0] is a path */
+    int (*run)(void *arg);    /* instead, without another program; the exit status */
+    void *arg;
+    volatile sig_atomic_t *signalled; /* nullable: a signal that the launcher caught, or 0 */
+};
+/* Returns when all have ended. *status: that of the first rank that ended with another status than
+ * that of COMM_PEER_LOST, or 128 + its signal; where there is none, that of rank 0, or of the first
+ * that failed. COMM_INIT: nothing was started, or not all. */
+pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d);
+
+#endif

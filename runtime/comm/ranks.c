@@ -1,0 +1,250 @@
+/* ranks.c - opens the control channel and the engine, and makes agreements of rounds. */
+#include "runtime/comm/comm.h"
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+#include "estimator/base/digest.h"
+#include "estimator/base/text.h"
+#include "runtime/comm/control.h"
+#include "runtime/comm/engines.h"
+#include "runtime/comm/launch.h"
+#include "runtime/comm/mpi_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- one rank ---- */
+
+static pl_err alone_open(struct pl_comm *c, struct pl_diag *d) {
+    (void)c, (void)d;
+    return PL_ERR_OK;
+}
+
+static void alone_close(struct pl_comm *c) {
+    (void)c;
+}
+
+static pl_err alone_exchange(struct pl_comm *c, const struct pl_move *moves, uint32_t n,
+                             void *stream) {
+    (void)moves, (void)stream;
+    c->exchanges++;
+    return n == 0 ? PL_ERR_OK : PL_ERR_PLAN_BROKEN; /* there is nobody to exchange with */
+}
+
+static uint64_t alone_bytes(struct pl_comm *c) {
+    (void)c;
+    return 0;
+}
+
+static const struct pl_comm_ops alone = {.name = "one rank",
+                                         .open = alone_open,
+                                         .close = alone_close,
+                                         .exchange = alone_exchange,
+                                         .abort = alone_close,
+                                         .device_bytes = alone_bytes};
+
+/* ---- where the ranks meet ---- */
+
+static bool is_of_mpi(const struct pl_world *w) {
+    return w->launcher &&
+           (strcmp(w->launcher, "Open MPI") == 0 || strcmp(w->launcher, "MPICH") == 0);
+}
+
+static pl_err say_what_is_missing(const struct pl_world *w, const char *token, struct pl_diag *d) {
+    pl_err err = pl_diag_set(d, PL_ERR_COMM_INIT, "%s started %u ranks, and %s is not set",
+                             w->launcher, w->size,
+                             !w->address[0] ? "MASTER_ADDR"
+                             : !w->port     ? "MASTER_PORT"
+                                            : PL_JOB_TOKEN);
+    pl_diag_hint(d, "set %s to where rank 0 listens%s",
+                 w->address[0] ? "MASTER_PORT" : "MASTER_ADDR",
+                 w->port ? "" : ", with MASTER_PORT");
+    if (!*token)
+        pl_diag_hint(d, "set MASTER_ADDR, MASTER_PORT, and " PL_JOB_TOKEN
+                        " to the same secret for all ranks: export " PL_JOB_TOKEN
+                        "=$(openssl rand -hex 16)");
+    return err;
+}
+
+/* rank 0 listens and tells the others over MPI where, and which token it made. */
+static pl_err meet_by_mpi(struct pl_comm *c, struct pl_meeting *m, struct pl_diag *d) {
+    uint32_t limit_ms = c->request.timeout_seconds * PL_START_LIMITS * 1000;
+    struct pl_meeting told = {.listener = -1};
+    pl_err err = PL_ERR_OK;
+    PL_TRY(pl_mpi_start(&c->mpi, &c->world, NULL, limit_ms, d));
+    if (c->world.rank == 0) {
+        err = pl_meeting_listen(m, &c->world, d);
+        if (err == PL_ERR_OK && !*m->token) err = pl_token_make(m->token, d);
+        if (err == PL_ERR_OK) told = *m;
+    }
+    PL_TRY(pl_mpi_share(c->mpi, &told, sizeof told, limit_ms, d));
+    PL_TRY(err);
+    if (told.port == 0) return pl_diag_set(d, PL_ERR_COMM_INIT, "rank 0 does not listen");
+    int listener = m->listener;
+    *m = told;
+    m->listener = listener;
+    return PL_ERR_OK;
+}
+
+static pl_err find_meeting(struct pl_comm *c, struct pl_meeting *m, struct pl_diag *d) {
+    const struct pl_world *w = &c->world;
+    const char *token = getenv(PL_JOB_TOKEN);
+    if (!token) token = "";
+    if (strlen(token) > PL_TOKEN_MOST)
+        return pl_diag_set(d, PL_ERR_COMM_INIT, PL_JOB_TOKEN " has more than %d characters",
+                           PL_TOKEN_MOST);
+    strcpy(m->address, w->address);
+    strcpy(m->token, token);
+    m->port = w->port;
+    if (w->address[0] && w->port && *token) return PL_ERR_OK;
+    return is_of_mpi(w) ? meet_by_mpi(c, m, d) : say_what_is_missing(w, token, d);
+}
+
+/* ---- opening and closing ---- */
+
+static pl_err choose_engine(const struct pl_comm *c, const struct pl_comm_ops **out,
+                            struct pl_diag *d) {
+    const struct pl_comm_request *r = &c->request;
+    bool nccl = r->kind == PL_COMM_NCCL || (r->kind == PL_COMM_AUTO && r->gpu);
+    if (nccl && !r->gpu)
+        return pl_diag_set(d, PL_ERR_COMM_INIT, "`comm: nccl` moves memory of GPUs alone");
+    if (!nccl && r->gpu)
+        return pl_diag_set(d, PL_ERR_COMM_INIT, "`comm: mpi` moves memory of the host alone");
+    *out = nccl ? &pl_comm_nccl : &pl_comm_mpi;
+    if (c->world.size == 1 && r->kind != PL_COMM_NCCL) *out = &alone;
+    return PL_ERR_OK;
+}
+
+static pl_err open_control(struct pl_comm *c, struct pl_diag *d) {
+    struct pl_meeting m = {.listener = -1};
+    pl_err err = PL_ERR_OK;
+    if (c->world.size > 1) err = find_meeting(c, &m, d);
+    if (err == PL_ERR_OK)
+        err = pl_control_open(&c->control, &c->world, &m, c->request.timeout_seconds, d);
+    pl_meeting_finish(&m);
+    return err;
+}
+
+pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
+                    const struct pl_comm_request *request, struct pl_diag *d) {
+    struct pl_comm *c = pl_calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c) return pl_host_oom(d, "the other ranks");
+    c->world = *world;
+    c->request = *request;
+    c->ops = &alone; /* until the other is open: what pl_comm_close closes */
+    const struct pl_comm_ops *ops = &alone;
+    pl_err err = choose_engine(c, &ops, d);
+    if (err == PL_ERR_OK) err = open_control(c, d);
+    if (err == PL_ERR_OK) err = ops->open(c, d);
+    if (err == PL_ERR_OK) {
+        c->ops = ops;
+        *out = c;
+        return PL_ERR_OK;
+    }
+    /* The others wait in the start of the engine, or in what follows it. */
+    if (c->control && world->size > 1) pl_comm_fail(c, d ? d->message : "it did not start");
+    pl_comm_close(&c);
+    return err;
+}
+
+/* True: every rank is at its end, and none was lost. */
+static bool all_close(struct pl_comm *c) {
+    const struct pl_round r = {.call = PL_CALL_CLOSE,
+                               .limit_ms = c->request.timeout_seconds * 1000};
+    return c->control && !pl_control_is_lost(c->control) &&
+           pl_control_round(c->control, &r, NULL) == PL_ERR_OK;
+}
+
+void pl_comm_close(struct pl_comm **comm) {
+    struct pl_comm *c = *comm;
+    if (!c) return;
+    bool orderly = all_close(c);
+    if (!orderly) c->ops->abort(c);
+    c->ops->close(c);
+    pl_mpi_finish(&c->mpi, orderly, c->request.timeout_seconds * 1000);
+    pl_control_close(&c->control, orderly);
+    free(c);
+    *comm = NULL;
+}
+
+/* ---- agreements ---- */
+
+static pl_err take_round(struct pl_comm *c, const struct pl_round *r, struct pl_diag *d) {
+    double before = now_seconds();
+    pl_err err = pl_control_round(c->control, r, d);
+    c->wait_seconds += now_seconds() - before;
+    return err;
+}
+
+pl_err pl_comm_agree(struct pl_comm *c, const void *mine, uint32_t bytes, void *all,
+                     struct pl_diag *d) {
+    const struct pl_round r = {.call = PL_CALL_AGREE,
+                               .mine = mine,
+                               .bytes = bytes,
+                               .all = all,
+                               .all_bytes = bytes * c->world.size};
+    if (bytes > PL_AGREE_MOST)
+        return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "an agreement on %u bytes", bytes);
+    return take_round(c, &r, d);
+}
+
+pl_err pl_comm_broadcast(struct pl_comm *c, void *p, uint64_t bytes, struct pl_diag *d) {
+    for (uint64_t at = 0; at < bytes; at += PL_ROUND_MOST) {
+        struct pl_round r = {.call = PL_CALL_BROADCAST, .all = (char *)p + at};
+        r.all_bytes = (uint32_t)pl_u64_min(bytes - at, PL_ROUND_MOST);
+        if (c->world.rank == 0) r.mine = r.all, r.bytes = r.all_bytes;
+        PL_TRY(take_round(c, &r, d));
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_comm_barrier(struct pl_comm *c, struct pl_diag *d) {
+    const struct pl_round r = {.call = PL_CALL_BARRIER};
+    return take_round(c, &r, d);
+}
+
+struct compared {
+    uint64_t what, digest[2];
+};
+
+static uint64_t digest_of(const char *s, uint64_t seed) {
+    struct pl_digest h;
+    pl_digest_init(&h, seed);
+    pl_digest_add(&h, s, strlen(s));
+    return pl_digest_value(&h);
+}
+
+pl_err pl_comm_compare(struct pl_comm *c, const char *what, const char *digest, struct pl_diag *d) {
+    char room[PL_RANKS_MAX * 4];
+    struct pl_text names = PL_TEXT_FIXED(room);
+    struct compared mine = {digest_of(what, 0), {digest_of(digest, 1), digest_of(digest, 2)}};
+    struct compared all[PL_RANKS_MAX];
+    uint32_t others = 0;
+    const struct pl_round r = {.call = PL_CALL_COMPARE,
+                               .mine = &mine,
+                               .bytes = sizeof mine,
+                               .all = all,
+                               .all_bytes = (uint32_t)sizeof mine * c->world.size};
+    PL_TRY(take_round(c, &r, d));
+    for (uint32_t i = 1; i < c->world.size; i++)
+        if (memcmp(&all[i], &all[0], sizeof all[0]) != 0)
+            pl_text_addf(&names, "%s%u", others++ ? ", " : "", i);
+    if (others == 0) return PL_ERR_OK;
+    return pl_diag_set(d, PL_ERR_COMM_MISMATCH, "%s of rank%s %s is not that of rank 0", what,
+                       others > 1 ? "s" : "", pl_text_str(&names));
+}
+
+pl_err pl_comm_check(struct pl_comm *c, struct pl_diag *d) {
+    return pl_control_check(c->control, d);
+}
+
+void pl_comm_fail(struct pl_comm *c, const char *why) {
+    pl_control_fail(c->control, why);
+}
