@@ -1,0 +1,229 @@
+/* launch.c - starts the ranks of a job on this machine, and watches them. */
+#include "runtime/comm/launch.h"
+#include "estimator/base/alloc.h"
+#include "runtime/comm/control_state.h"
+#include "runtime/comm/mpi_engine.h"
+#include "runtime/comm/pmi.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    LOOK_MS = 50,      /* between two looks at the ranks */
+    SLACK_MS = 2000,   /* beyond the limit of the ranks, for what is killed then */
+    LONG_MS = 60000,   /* beyond the limit of their start, for all others */
+    RUNS = -1,         /* of a status */
+    NOT_STARTED = 127, /* exec failed */
+};
+
+struct rank {
+    pid_t pid;
+    int status; /* RUNS, or what it ended with */
+    bool stopped;
+};
+
+struct crew {
+    const struct pl_launch *l;
+    struct rank ranks[PL_RANKS_MAX];
+    uint32_t started, running;
+    struct pl_pmi *pmi; /* NULL = not needed */
+    char token[PL_TOKEN_MOST + 1];
+    uint16_t port;
+    int reserved;                 /* a socket that keeps the port from others */
+    int first;                    /* the first status that was no success; 0 = none */
+    int first_of_own;             /* the first besides that of COMM_PEER_LOST */
+    uint64_t failed_ms, ended_ms; /* the first failure; the end of rank 0 by one; 0 = none */
+    int passed_on;                /* the last signal that was */
+};
+
+/* ---- what a rank finds ---- */
+
+/* A port that no other program is given while the socket lives; one that listens may share it. */
+static pl_err reserve_port(struct crew *w, struct pl_diag *d) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int one = 1;
+    w->reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (w->reserved < 0 ||
+        setsockopt(w->reserved, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        bind(w->reserved, (struct sockaddr *)&at, sizeof at) != 0 ||
+        getsockname(w->reserved, (struct sockaddr *)&at, &bytes) != 0)
+        return pl_diag_set(d, pl_err_of_errno(PL_ERR_COMM_INIT), "no port for rank 0: %s",
+                           strerror(errno));
+    w->port = ntohs(at.sin_port);
+    return PL_ERR_OK;
+}
+
+static bool set_number(const char *name, uint32_t v) {
+    char text[16];
+    snprintf(text, sizeof text, "%u", v);
+    return setenv(name, text, 1) == 0;
+}
+
+/* Between fork and exec of a process with one thread. */
+static bool set_environment(const struct crew *w, uint32_t rank, int pmi_fd) {
+    const struct {
+        const char *name;
+        uint32_t value;
+    } all[] = {{"RANK", rank},
+               {"WORLD_SIZE", w->l->ranks},
+               {"LOCAL_RANK", rank},
+               {"LOCAL_WORLD_SIZE", w->l->ranks},
+               {"MASTER_PORT", w->port},
+               {"PMI_RANK", rank},
+               {"PMI_SIZE", w->l->ranks},
+               {"MPI_LOCALRANKID", rank},
+               {"MPI_LOCALNRANKS", w->l->ranks},
+               {"PMI_FD", (uint32_t)pmi_fd}};
+    size_t n = sizeof all / sizeof *all - (pmi_fd < 0 ? 5 : 0);
+    bool ok = setenv("MASTER_ADDR", "127.0.0.1", 1) == 0 && setenv(PL_LAUNCHED, "1", 1) == 0 &&
+              setenv(PL_JOB_TOKEN, w->token, 1) == 0;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = set_number(all[i].name, all[i].value);
+    return ok;
+}
+
+static _Noreturn void become_rank(const struct crew *w, uint32_t rank, pid_t launcher, int fd) {
+    /* The launcher may have ended before the kernel was asked to say so. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher) _exit(NOT_STARTED);
+    if (fd >= 0 && fcntl(fd, F_SETFD, 0) != 0) _exit(NOT_STARTED);
+    if (!set_environment(w, rank, fd)) _exit(NOT_STARTED);
+    if (w->l->run) exit(w->l->run(w->l->arg));
+    execv(w->l->argv[0], w->l->argv);
+    fprintf(stderr, "%s: %s\n", w->l->argv[0], strerror(errno));
+    _exit(NOT_STARTED);
+}
+
+static pl_err start_rank(struct crew *w, uint32_t rank, struct pl_diag *d) {
+    int pair[2] = {-1, -1};
+    pid_t launcher = getpid();
+    if (w->pmi && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return pl_diag_set(d, pl_err_of_errno(PL_ERR_COMM_INIT), "no socket for rank %u: %s", rank,
+                           strerror(errno));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) become_rank(w, rank, launcher, pair[1]);
+    int why = errno;
+    if (w->pmi) {
+        close(pair[1]);
+        w->pmi->fds[rank] = pair[0];
+    }
+    w->ranks[rank] = (struct rank){.pid = pid, .status = RUNS};
+    if (pid < 0)
+        return pl_diag_set(d, why == ENOMEM ? PL_ERR_HOST_OOM : PL_ERR_COMM_INIT,
+                           "no process for rank %u: %s", rank, strerror(why));
+    w->started++;
+    w->running++;
+    return PL_ERR_OK;
+}
+
+/* ---- watching ---- */
+
+static void kill_all(struct crew *w, int number) {
+    for (uint32_t r = 0; r < w->started; r++)
+        if (w->ranks[r].status == RUNS) (void)kill(w->ranks[r].pid, number);
+}
+
+static void note_end(struct crew *w, uint32_t rank, int status) {
+    struct rank *r = &w->ranks[rank];
+    r->status = status;
+    w->running--;
+    if (status == 0) return;
+    if (!w->first) w->first = status;
+    if (!w->first_of_own && status != pl_err_exit_status(PL_ERR_COMM_PEER_LOST))
+        w->first_of_own = status;
+    if (!w->failed_ms) w->failed_ms = pl_now_ms();
+    if (rank == 0) w->ended_ms = pl_now_ms();
+}
+
+static void reap(struct crew *w) {
+    for (uint32_t r = 0; r < w->started; r++) {
+        int status;
+        if (w->ranks[r].status != RUNS) continue;
+        if (waitpid(w->ranks[r].pid, &status, WNOHANG | WUNTRACED | WCONTINUED) <= 0) continue;
+        if (WIFSTOPPED(status) || WIFCONTINUED(status))
+            w->ranks[r].stopped = WIFSTOPPED(status);
+        else
+            note_end(w, r, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+}
+
+static bool is_over(uint64_t since_ms, uint64_t limit_ms) {
+    return since_ms && pl_now_ms() - since_ms > limit_ms;
+}
+
+/* N3. The ranks have limits of their own; this is for those that cannot keep them. */
+static void kill_remains(struct crew *w) {
+    uint64_t limit_ms = (uint64_t)w->l->timeout_seconds * 1000;
+    bool all = is_over(w->ended_ms, limit_ms + SLACK_MS) ||
+               is_over(w->failed_ms, limit_ms * PL_START_LIMITS + LONG_MS);
+    bool stopped = is_over(w->failed_ms, limit_ms + SLACK_MS);
+    for (uint32_t r = 0; r < w->started; r++)
+        if (w->ranks[r].status == RUNS && (all || (stopped && w->ranks[r].stopped)))
+            (void)kill(w->ranks[r].pid, SIGKILL);
+}
+
+static void pass_on(struct crew *w) {
+    int number = w->l->signalled ? *w->l->signalled : 0;
+    if (number == w->passed_on) return;
+    w->passed_on = number;
+    kill_all(w, number);
+}
+
+static void watch(struct crew *w) {
+    while (w->running) {
+        struct pollfd fds[PL_RANKS_MAX];
+        for (uint32_t r = 0; r < w->started; r++)
+            fds[r] = (struct pollfd){.fd = w->pmi ? w->pmi->fds[r] : -1, .events = POLLIN};
+        (void)poll(fds, w->started, LOOK_MS);
+        for (uint32_t r = 0; r < w->started; r++)
+            if (fds[r].fd >= 0 && fds[r].revents) (void)pl_pmi_hear(w->pmi, r);
+        pass_on(w);
+        reap(w);
+        kill_remains(w);
+    }
+}
+
+/* ---- the whole ---- */
+
+static pl_err prepare(struct crew *w, struct pl_diag *d) {
+    PL_TRY(reserve_port(w, d));
+    PL_TRY(pl_token_make(w->token, d));
+    if (!w->l->mpi) return PL_ERR_OK;
+    const struct pl_mpi_module *module;
+    PL_TRY(pl_mpi_find(&module, d));
+    w->pmi = pl_calloc(1, sizeof *w->pmi);
+    if (!w->pmi) return pl_host_oom(d, "the start of the ranks");
+    w->pmi->ranks = w->l->ranks;
+    for (uint32_t r = 0; r < PL_RANKS_MAX; r++)
+        w->pmi->fds[r] = -1;
+    return PL_ERR_OK;
+}
+
+pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d) {
+    struct crew *w = pl_calloc(1, sizeof *w);
+    *status = 1;
+    if (!w) return pl_host_oom(d, "the start of the ranks");
+    w->l = l;
+    w->reserved = -1;
+    pl_err err = prepare(w, d);
+    for (uint32_t r = 0; r < l->ranks && err == PL_ERR_OK; r++)
+        err = start_rank(w, r, d);
+    if (err != PL_ERR_OK) kill_all(w, SIGKILL);
+    watch(w);
+    if (err == PL_ERR_OK) *status = w->first_of_own ? w->first_of_own : w->first;
+    if (w->reserved >= 0) close(w->reserved);
+    if (w->pmi) pl_pmi_finish(w->pmi);
+    free(w->pmi);
+    free(w);
+    return err;
+}
