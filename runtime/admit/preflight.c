@@ -72,7 +72,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
     pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     PL_TRY(pl_preflight_find_resume(pf, d));
     PL_TRY(pl_preflight_size(pf, d));
-    PL_TRY(pl_output_dir_take(pf, how->makes_output, d));
+    if (pf->world.rank == 0) PL_TRY(pl_output_dir_take(pf, how->makes_output, d));
     PL_TRY(pl_preflight_files(pf, how, d));
     PL_TRY(pl_preflight_data(pf, how->progress, d));
     PL_TRY(pl_preflight_settle(pf, d));

@@ -196,7 +196,7 @@ pl_err pl_preflight_files(struct pl_preflight *pf, const struct pl_admission *ho
                           struct pl_diag *d) {
     PL_TRY(pl_preflight_weights(pf, how->needs_weights, d));
     PL_TRY(check_adapter(pf, d));
-    if (how->judges_output) PL_TRY(pl_record_identify_weights(pf, d));
+    if (how->judges_output || pf->world.size > 1) PL_TRY(pl_record_identify_weights(pf, d));
     PL_TRY(compare_early(pf, how->judges_output, d));
     return pl_preflight_tokenizer(pf, d);
 }

@@ -7,6 +7,7 @@
  */
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/read_file.h"
@@ -73,11 +74,14 @@ static uint64_t bytes_of(const struct pl_windows *w) {
 pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out,
                            struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
+    struct pl_cut cut;
     *out = (struct pl_save_bytes){0};
-    pl_err err = add_all(&trained, &states, p, d);
+    PL_TRY(pl_cut_init(&cut, p, d)); /* files hold what all ranks have */
+    pl_err err = add_all(&trained, &states, cut.whole, d);
     if (err == PL_ERR_OK) *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
     pl_windows_finish(&states);
     pl_windows_finish(&trained);
+    pl_cut_finish(&cut);
     return err;
 }
 

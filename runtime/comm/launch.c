@@ -98,8 +98,8 @@ static _Noreturn void become_rank(const struct crew *w, uint32_t rank, pid_t lau
     if (fd >= 0 && fcntl(fd, F_SETFD, 0) != 0) _exit(NOT_STARTED);
     if (!set_environment(w, rank, fd)) _exit(NOT_STARTED);
     if (w->l->run) exit(w->l->run(w->l->arg));
-    execv(w->l->argv[0], w->l->argv);
-    fprintf(stderr, "%s: %s\n", w->l->argv[0], strerror(errno));
+    execv("/proc/self/exe", w->l->argv); /* the same program, whatever it was called by */
+    fprintf(stderr, "/proc/self/exe: %s\n", strerror(errno));
     _exit(NOT_STARTED);
 }
 

@@ -20,7 +20,7 @@ struct pl_launch {
     uint32_t ranks;
     uint32_t timeout_seconds; /* as of the ranks */
     bool mpi;                 /* they use MPI */
-    char *const *argv;        /* what each of them executes; argv[0] is a path */
+    char *const *argv;        /* of this program, as each of them is started */
     int (*run)(void *arg);    /* instead, without another program; the exit status */
     void *arg;
     volatile sig_atomic_t *signalled; /* nullable: a signal that the launcher caught, or 0 */

@@ -285,7 +285,7 @@ static pl_err check_complete(const struct pl_cli *cli, struct pl_diag *d) {
 }
 
 pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_diag *d) {
-    *cli = (struct pl_cli){0};
+    *cli = (struct pl_cli){.argv = argv};
     /* Looked for ahead of parsing, so that a usage error before it is shown as JSON too. */
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--json") == 0) cli->flag[PL_FLAG_JSON] = "";

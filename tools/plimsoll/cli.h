@@ -151,6 +151,7 @@ struct pl_cli {
     const char **overrides; /* "key=value" for pl_job_read, in the order typed */
     uint32_t n_overrides;
     char **owned; /* the memory behind overrides */
+    char *const *argv; /* borrowed; as it was parsed, NULL at its end */
 };
 
 /* PL_ERR_USAGE names the word at fault. *cli may be finished, and given to pl_cli_fail, whatever

@@ -5,6 +5,8 @@
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/inquiry/answer.h"
+#include "estimator/config/job_values.h"
+#include "runtime/comm/launch.h"
 #include "runtime/data/summary.h"
 #include "runtime/train/train.h"
 
@@ -181,6 +183,26 @@ static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *wo
     return status;
 }
 
+/* --- several ranks on this machine ------------------------------------------------------------ */
+
+static bool wants_launcher(const struct pl_cli *cli, const struct pl_job *job,
+                           const struct pl_world *world) {
+    return pl_job_ranks(job) > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
+}
+
+/* The same command, once a rank. */
+static int launch(const struct pl_cli *cli, const struct pl_job *job) {
+    struct pl_diag d = {0};
+    int status = 0;
+    const struct pl_launch l = {.ranks = pl_job_ranks(job),
+                                .timeout_seconds = job->comm_timeout_seconds,
+                                .mpi = !pl_device_is_cuda(job->device) || job->comm == PL_COMM_MPI,
+                                .argv = cli->argv,
+                                .signalled = pl_cli_catch_signals()};
+    pl_err err = pl_launch(&l, &status, &d);
+    return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
+}
+
 int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_job job = {0};
     struct pl_diag_list all = {0};
@@ -192,7 +214,12 @@ int pl_cmd_train(const struct pl_cli *cli) {
     if (err == PL_ERR_OK)
         err =
             pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
-    status = err == PL_ERR_OK ? preflight_and_run(cli, &world, &job, &notes) : pl_cli_fail(cli, &d);
+    if (err != PL_ERR_OK)
+        status = pl_cli_fail(cli, &d);
+    else if (wants_launcher(cli, &job, &world))
+        status = launch(cli, &job);
+    else
+        status = preflight_and_run(cli, &world, &job, &notes);
     pl_text_finish(&notes);
     pl_job_finish(&job);
     return status;
