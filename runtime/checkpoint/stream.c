@@ -113,12 +113,13 @@ static pl_err exchange(const struct pl_tensor_io *io, uint32_t peer, bool receiv
                : pl_diag_set(d, err, "rank %u sent no state", peer);
 }
 
-/* Elements of another rank, through scratch of the device. */
+/* Elements of another rank, through scratch of a device that the host does not reach. */
 static pl_err receive(const struct pl_tensor_io *io, uint32_t rank, char *dst, uint64_t bytes,
                       struct pl_diag *d) {
     for (uint64_t at = 0, n; at < bytes; at += n) {
         n = pl_u64_min(bytes - at, io->scratch_bytes);
-        PL_TRY(exchange(io, rank, true, io->scratch, n, d));
+        PL_TRY(exchange(io, rank, true, io->scratch ? io->scratch : dst + at, n, d));
+        if (!io->scratch) continue;
         pl_err err = io->device->ops->download(io->device, dst + at, io->scratch, n);
         if (err != PL_ERR_OK) return pl_diag_set(d, err, "the device did not copy a state");
     }

@@ -16,8 +16,10 @@ struct pl_tensor_io {
     const struct pl_cut *cut; /* of tensors that ranks hold parts of; `program` is its `whole` then,
                                * and `address` takes a tensor of it; NULL: all is whole */
     struct pl_comm *comm;     /* with `cut` */
-    void *scratch;            /* with `cut`: memory of the device that nothing else uses */
-    uint64_t scratch_bytes;
+    void
+        *scratch; /* with `cut`: memory of the device that nothing else uses; NULL: the host reaches
+                    * all of it */
+    uint64_t scratch_bytes; /* that pass between ranks at a time */
     void *staging; /* host-writable staging buffer (CPU back-end: inside the batch arena) */
     uint64_t staging_bytes;
 };
