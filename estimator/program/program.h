@@ -112,7 +112,7 @@ enum pl_role {
     PL_ROLE_VALUES,
     PL_ROLE_LOGITS,     /* of GENERATE: a row per sequence that asks for a token */
     PL_ROLE_COPY,       /* of tensor `of`, in another memory: offload.c */
-    PL_ROLE_MICRO_GRAD, /* of tensor `of`, of one micro-batch; its first op overwrites it: ranks.c */
+    PL_ROLE_MICRO_GRAD, /* of tensor `of`, of one micro-batch; its first op overwrites it */
 };
 
 #define PL_ROPE_OF_QUERIES 2
@@ -244,7 +244,7 @@ struct pl_job_shape {
     uint64_t stretch;           /* merge_program.h: elements of a matrix at a time */
     uint32_t ranks, rank;       /* that train together (0 is 1), and which of them this is for */
     uint32_t sharding;          /* PL_SHARDING_*, decided; NONE with one rank */
-    bool rank_order;            /* gradients of micro-batches are added one by one: ranks.c */
+    bool rank_order;            /* gradients of micro-batches are added one by one: exchange.c */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. */

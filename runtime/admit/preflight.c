@@ -13,7 +13,7 @@
 #include "runtime/admit/preflight_data.h"
 #include "runtime/admit/preflight_files.h"
 #include "runtime/admit/preflight_size.h"
-#include "runtime/admit/ranks.h"
+#include "runtime/admit/join.h"
 #include "runtime/admit/record.h"
 
 #include <jansson.h>

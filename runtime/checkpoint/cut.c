@@ -76,9 +76,9 @@ uint32_t pl_cut_ranges(const struct pl_cut *c, uint32_t tensor, uint32_t rank,
         const struct pl_shard s = pl_shard_of(parts[i].rows, pl_shard_block(parts[i].rows, cols),
                                               pl_shape_ranks(&c->held->shape), rank);
         const uint64_t row0 = (of_part ? 0 : parts[i].row0) + s.row0;
-        out[ranges++] = (struct pl_cut_range){elements_of(c, tensor, row0),
-                                              elements_of(c, tensor, s.rows),
-                                              elements_of(c, tensor, held)};
+        out[ranges++] =
+            (struct pl_cut_range){elements_of(c, tensor, row0), elements_of(c, tensor, s.rows),
+                                  elements_of(c, tensor, held)};
         held += s.rows;
     }
     return ranges;

@@ -14,9 +14,9 @@
 #include "runtime/device/device.h"
 
 struct pl_cut {
-    struct pl_program *whole;       /* owned: the job on one rank */
-    const struct pl_program *held;  /* borrowed: of this rank */
-    uint32_t *own;                  /* owned; by tensor of `whole`: that of `held`, or PL_NONE */
+    struct pl_program *whole;      /* owned: the job on one rank */
+    const struct pl_program *held; /* borrowed: of this rank */
+    uint32_t *own;                 /* owned; by tensor of `whole`: that of `held`, or PL_NONE */
 };
 
 /* A range of elements of a tensor of `whole`, and where a rank's own tensor has them. */

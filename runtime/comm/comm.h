@@ -66,6 +66,8 @@ enum pl_comm_kind { PL_COMM_AUTO, PL_COMM_NCCL, PL_COMM_MPI };
 struct pl_comm_request {
     enum pl_comm_kind kind; /* AUTO: nccl on a GPU, mpi on the CPU */
     bool gpu;
+    const struct pl_comm_ops *nccl; /* the engine of GPUs, which their back-end has; NULL: it has
+                                     * none */
     uint32_t timeout_seconds; /* of C2; >= 1 */
 };
 

@@ -5,6 +5,5 @@
 #include "runtime/comm/comm.h"
 
 extern const struct pl_comm_ops pl_comm_mpi;  /* mpi_engine.c */
-extern const struct pl_comm_ops pl_comm_nccl; /* of the CUDA back-end, or what stands in for it */
 
 #endif

@@ -116,7 +116,9 @@ static pl_err choose_engine(const struct pl_comm *c, const struct pl_comm_ops **
         return pl_diag_set(d, PL_ERR_COMM_INIT, "`comm: nccl` moves memory of GPUs alone");
     if (!nccl && r->gpu)
         return pl_diag_set(d, PL_ERR_COMM_INIT, "`comm: mpi` moves memory of the host alone");
-    *out = nccl ? &pl_comm_nccl : &pl_comm_mpi;
+    if (nccl && !r->nccl)
+        return pl_diag_set(d, PL_ERR_COMM_INIT, "this build has no NCCL");
+    *out = nccl ? r->nccl : &pl_comm_mpi;
     if (c->world.size == 1 && r->kind != PL_COMM_NCCL) *out = &alone;
     return PL_ERR_OK;
 }

@@ -20,11 +20,13 @@
 #include <stdint.h>
 
 struct pl_comm; /* runtime/comm/comm.h */
+struct pl_comm_ops;
 struct pl_device;
 struct pl_graph; /* of the back-end */
 
 struct pl_device_ops {
     const char *name;    /* "cpu", "cuda", "null" */
+    const struct pl_comm_ops *nccl; /* what moves its memory between ranks; NULL = MPI does */
     const char *missing; /* why this build has no such back-end; NULL = it has */
     pl_err (*open)(struct pl_device *dev, struct pl_diag *d);
     void (*close)(struct pl_device *dev);

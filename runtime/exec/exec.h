@@ -6,9 +6,9 @@
  *       lies inside its arena
  *   E2  running allocates nothing; views are made once, only row counts change with the batch
  *   E3  an op of the host runs on the CPU's kernels, after everything that was copied before it
- *   E5  of several ranks one that failed still runs the ops between ranks, so that the others get to
- *       where outcomes are agreed on; `muted` is lifted by whoever begins a step anew
  *   E4  under AddressSanitizer a tensor of a phase may be touched only while it lives: poison.h
+ *   E5  of several ranks one that failed still runs the ops between ranks, so that the others come
+ *       to where outcomes are agreed on; whoever begins a step anew lifts `muted`
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
  *      pl_exec_describe(&e, &facts, &d); pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ...
  *      pl_exec_finish(&e); */

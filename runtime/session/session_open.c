@@ -4,7 +4,7 @@
 #include "estimator/config/debug_fault.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
-#include "runtime/session/ranks.h"
+#include "runtime/session/agree.h"
 
 #include <string.h>
 

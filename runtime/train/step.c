@@ -6,7 +6,7 @@
 #include "runtime/session/inputs.h"
 #include "runtime/session/load.h"
 #include "runtime/session/measure.h"
-#include "runtime/session/ranks.h"
+#include "runtime/session/agree.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* build.c - appending tensors and ops. */
-#include "estimator/program/build/ranks.h"
+#include "estimator/program/build/build.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
@@ -182,15 +182,6 @@ struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_ki
         m[i].dtype = b->p->tensors[operands[i]->id].dtype;
     }
     return workspace(b, pl_product_workspace_bytes(&b->p->traits, kind, attr, m));
-}
-
-struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr) {
-    if (b->err != PL_ERR_OK) return pl_arg_none;
-    const enum pl_accumulate first = b->micro_grad ? PL_ACC_WRITE : PL_ACC_FIRST_WRITES;
-    attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : first;
-    b->grad_begun[tensor] = true;
-    const uint32_t id = b->micro_grad ? pl_build_micro_grad(b, tensor) : b->grad[tensor];
-    return pl_arg(pl_build_now(b, id));
 }
 
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor) {

@@ -45,10 +45,10 @@ struct pl_builder {
     uint32_t *version; /* per tensor: writes so far */
     uint32_t *grad;    /* per tensor: its gradient, PL_NONE */
     uint32_t
-        *micro_grad;   /* per tensor: its gradient of one micro-batch, PL_NONE; or NULL: ranks.c */
+        *micro_grad; /* per tensor: its gradient of one micro-batch, PL_NONE; or NULL: exchange.c */
     bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
     uint32_t n_job_tensors;  /* they stand before those of steps */
-    uint32_t loss, loss_row; /* where the loss of the phase is summed: ranks.h */
+    uint32_t loss, loss_row; /* where the loss of the phase is summed: exchange.h */
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
@@ -114,8 +114,6 @@ struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_ki
                                              const struct pl_attr *attr, struct pl_operand x,
                                              struct pl_operand w, struct pl_operand y);
 
-/* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
-struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor);       /* PL_NONE: false */
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);

@@ -2,6 +2,7 @@
  *
  *   x[i] = W[id] + s B a[id]
  * as PEFT's lora.Embedding, which drops nothing out. */
+#include "estimator/program/build/exchange.h"
 #include "estimator/program/build/tape.h"
 
 /* What rows of the embedding are multiplied by, in the type of activations, as a module's buffer

@@ -7,7 +7,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/program/build/brief.h"
-#include "estimator/program/build/ranks.h"
+#include "estimator/program/build/exchange.h"
 
 /* A buffer that every chunk uses again. */
 static uint32_t add_chunk(struct pl_builder *b, const char *name, uint64_t rows, uint64_t cols,

@@ -2,6 +2,7 @@
  *
  * With adapters (Hu et al., LoRA, arXiv 2106.09685): y = W x + b + s B (A d(x)), d = dropout. The A
  * matrices of one fused weight read the same input, so they are stacked into one skinny product. */
+#include "estimator/program/build/exchange.h"
 #include "estimator/program/build/build.h"
 
 static bool adapter_drops(const struct pl_builder *b) {

@@ -1,7 +1,7 @@
 /* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
  * in their place for inference is inference.c. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/ranks.h"
+#include "estimator/program/build/exchange.h"
 #include "estimator/program/build/tape.h"
 
 #include "estimator/base/checked.h"

@@ -5,7 +5,7 @@
  * own and is updated by an op of its own; parts too small to be worth it, and the embedding and the
  * head, keep fp32 ones. */
 #include "estimator/base/alloc.h"
-#include "estimator/program/build/ranks.h"
+#include "estimator/program/build/exchange.h"
 
 #include "estimator/base/checked.h"
 

@@ -1,5 +1,6 @@
 /* steps.c - the kinds of steps of a layer's tape: their ops, and the ops of their gradients; and
  * the table of all kinds. */
+#include "estimator/program/build/exchange.h"
 #include "estimator/program/build/tape.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {

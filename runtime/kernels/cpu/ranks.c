@@ -56,9 +56,14 @@ static void fold_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker)
     const struct fold *f = arg;
     (void)worker;
     switch (f->g->dtype) {
-    case PL_DTYPE_F64: fold_double(f, first, end); break;
-    case PL_DTYPE_F32: fold_float(f, first, end); break;
-    default: fold_uint16_t(f, first, end);
+    case PL_DTYPE_F64:
+        fold_double(f, first, end);
+        break;
+    case PL_DTYPE_F32:
+        fold_float(f, first, end);
+        break;
+    default:
+        fold_uint16_t(f, first, end);
     }
 }
 

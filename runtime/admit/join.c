@@ -1,5 +1,5 @@
-/* ranks.c - see ranks.h. */
-#include "runtime/admit/ranks.h"
+/* join.c - see join.h. */
+#include "runtime/admit/join.h"
 
 #include "estimator/config/job_values.h"
 

@@ -1,9 +1,9 @@
-/* ranks.h - what a rank holds of a trainable tensor, and the ops between ranks; see ranks.c.
+/* exchange.h - what a rank holds of a trainable tensor, and the ops between ranks; see exchange.c.
  *
  * In: the builder, whose shape says how many ranks there are and which one this is.  Out: the ops.
  * Needs: build.h, shard.h. */
-#ifndef PL_ESTIMATOR_PROGRAM_BUILD_RANKS_H
-#define PL_ESTIMATOR_PROGRAM_BUILD_RANKS_H
+#ifndef PL_ESTIMATOR_PROGRAM_BUILD_EXCHANGE_H
+#define PL_ESTIMATOR_PROGRAM_BUILD_EXCHANGE_H
 
 #include "estimator/program/build/build.h"
 #include "estimator/program/shard.h"
@@ -20,8 +20,8 @@ uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
 uint64_t pl_build_owned_rows(const struct pl_builder *b, uint32_t id); /* of all parts */
 uint64_t pl_build_blocks(const struct pl_builder *b, uint32_t id);     /* of all parts */
 
-/* The gradient of the micro-batch at hand of a tensor; made when it is first asked for. */
-uint32_t pl_build_micro_grad(struct pl_builder *b, uint32_t tensor);
+/* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
 /* Every gradient of the micro-batch that is whole becomes part of the step's; that of the embedding
  * is when it is the last. */
 void pl_build_exchange(struct pl_builder *b, bool last);

@@ -1,4 +1,4 @@
-/* ranks.c - several ranks that train together: what is a rank's own, and the ops between ranks.
+/* exchange.c - several ranks that train together: what is a rank's own, and the ops between ranks.
  *
  * A rank computes the gradient of its micro-batch in tensors of their own (MICRO_GRAD). Once one is
  * whole, every rank gets the rows that are its part from all ranks (SPREAD) and adds them to its
@@ -10,7 +10,7 @@
  * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
  * of its part, updates it, and the weights are gathered. The exchange is after ZeRO, Rajbhandari
  * et al., arXiv 1910.02054, section 5; the sum is ordered. */
-#include "estimator/program/build/ranks.h"
+#include "estimator/program/build/exchange.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
     return pl_arg(pl_build_now(b, id));
@@ -27,7 +27,8 @@ uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
     uint64_t held = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t block = pl_shard_block(parts[i].rows, b->p->tensors[id].dims[1]);
-        const struct pl_shard s = pl_shard_of(parts[i].rows, block, pl_shape_ranks(b->s), b->s->rank);
+        const struct pl_shard s =
+            pl_shard_of(parts[i].rows, block, pl_shape_ranks(b->s), b->s->rank);
         out[i] = (struct pl_owned){.part = parts[i], .block = block, .own = s, .at = held};
         held += s.rows;
     }
@@ -72,7 +73,8 @@ static void fold(struct pl_builder *b, struct pl_operand parts, struct pl_operan
 
 /* --- gradients ------------------------------------------------------------------------------- */
 
-uint32_t pl_build_micro_grad(struct pl_builder *b, uint32_t tensor) {
+/* Made when it is first asked for. */
+static uint32_t micro_grad(struct pl_builder *b, uint32_t tensor) {
     uint32_t *id = &b->micro_grad[tensor];
     if (*id != PL_NONE || b->err != PL_ERR_OK) return *id;
     const struct pl_tensor *w = &b->p->tensors[tensor];
@@ -91,6 +93,15 @@ uint32_t pl_build_micro_grad(struct pl_builder *b, uint32_t tensor) {
     return b->micro_grad[tensor] = made;
 }
 
+struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr) {
+    if (b->err != PL_ERR_OK) return pl_arg_none;
+    const enum pl_accumulate first = b->micro_grad ? PL_ACC_WRITE : PL_ACC_FIRST_WRITES;
+    attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : first;
+    b->grad_begun[tensor] = true;
+    const uint32_t id = b->micro_grad ? micro_grad(b, tensor) : b->grad[tensor];
+    return pl_arg(pl_build_now(b, id));
+}
+
 /* All parts of the rows that are this rank's; one rank has made them itself. */
 static struct pl_operand parts_of(struct pl_builder *b, uint32_t micro, const struct pl_owned *s) {
     struct pl_operand g = rows(b, micro, s->part.row0, s->part.rows);
@@ -98,8 +109,9 @@ static struct pl_operand parts_of(struct pl_builder *b, uint32_t micro, const st
     struct pl_operand in[] = {g}, out[] = {pl_arg_none};
     if (s->own.rows) {
         const struct pl_tensor *t = &b->p->tensors[micro];
-        const uint32_t id = pl_build_step(b, "parts", PL_ROWS_FIXED, s->own.rows * pl_shape_ranks(b->s),
-                                          t->dims[1], t->dtype, PL_CATEGORY_GRADIENTS);
+        const uint32_t id =
+            pl_build_step(b, "parts", PL_ROWS_FIXED, s->own.rows * pl_shape_ranks(b->s), t->dims[1],
+                          t->dtype, PL_CATEGORY_GRADIENTS);
         out[0] = now(b, id);
     }
     if (b->err == PL_ERR_OK) PL_EMIT(b, SPREAD, between(b, s->block), in, out);
@@ -140,8 +152,8 @@ void pl_build_begin_loss(struct pl_builder *b) {
     b->loss = b->p->loss;
     b->loss_row = 0;
     if (!b->s->rank_order || b->phase != PL_PHASE_MICRO) return;
-    b->loss = pl_build_step(b, "losses", PL_ROWS_FIXED, 2 * (uint64_t)pl_shape_ranks(b->s), 1, PL_DTYPE_F64,
-                            PL_CATEGORY_BATCH);
+    b->loss = pl_build_step(b, "losses", PL_ROWS_FIXED, 2 * (uint64_t)pl_shape_ranks(b->s), 1,
+                            PL_DTYPE_F64, PL_CATEGORY_BATCH);
     b->loss_row = 2 * b->s->rank;
     zero(b, rows(b, b->loss, b->loss_row, 2));
 }
@@ -179,8 +191,8 @@ void pl_build_norm_of_ranks(struct pl_builder *b) {
     uint32_t sums = b->partials;
     uint64_t at = 0;
     if (pl_shape_ranks(b->s) > 1) {
-        sums = pl_build_step(b, "norm_sums", PL_ROWS_FIXED, blocks * pl_shape_ranks(b->s), 1, PL_DTYPE_F64,
-                             PL_CATEGORY_BATCH);
+        sums = pl_build_step(b, "norm_sums", PL_ROWS_FIXED, blocks * pl_shape_ranks(b->s), 1,
+                             PL_DTYPE_F64, PL_CATEGORY_BATCH);
         at = blocks * b->s->rank;
         zero(b, rows(b, sums, at, blocks));
     }

@@ -1,5 +1,5 @@
-/* ranks.c - see ranks.h. */
-#include "runtime/session/ranks.h"
+/* agree.c - see agree.h. */
+#include "runtime/session/agree.h"
 
 #include "estimator/base/json_tree.h"
 #include "estimator/config/job_values.h"
@@ -41,6 +41,7 @@ pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
     if (s->pf->world.size <= 1) return PL_ERR_OK;
     const struct pl_comm_request request = {.kind = s->job->comm,
                                             .gpu = pl_device_is_cuda(s->job->device),
+                                            .nccl = s->device->ops->nccl,
                                             .timeout_seconds = s->job->comm_timeout_seconds};
     PL_TRY(pl_comm_open(&s->comm, &s->pf->world, &request, d));
     s->device->comm = s->comm;

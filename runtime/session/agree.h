@@ -1,10 +1,10 @@
-/* ranks.h - a session as one of several ranks: joined, compared, and agreed on failures.
+/* agree.h - a session as one of several ranks: joined, compared, and agreed on failures.
  *
  * Needs: comm.
  *   N1  ranks that were started differently are refused before the first tensor moves
  *   N2  what one rank cannot do no rank has done: outcomes are agreed on, on the host */
-#ifndef PL_RUNTIME_SESSION_RANKS_H
-#define PL_RUNTIME_SESSION_RANKS_H
+#ifndef PL_RUNTIME_SESSION_AGREE_H
+#define PL_RUNTIME_SESSION_AGREE_H
 
 #include "runtime/session/session.h"
 

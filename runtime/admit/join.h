@@ -1,9 +1,9 @@
-/* ranks.h - what a process that is one of several ranks changes in its job.
+/* join.h - what a process that is one of several ranks changes in its job.
  *
- * In: a job as it was read, and who this process is.  Out: the same job for this rank.  Needs: comm,
- * config. */
-#ifndef PL_RUNTIME_ADMIT_RANKS_H
-#define PL_RUNTIME_ADMIT_RANKS_H
+ * In: a job as it was read, and who this process is.  Out: the same job for this rank.
+ * Needs: comm, config. */
+#ifndef PL_RUNTIME_ADMIT_JOIN_H
+#define PL_RUNTIME_ADMIT_JOIN_H
 
 #include "estimator/config/job.h"
 #include "runtime/comm/comm.h"
