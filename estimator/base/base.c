@@ -105,10 +105,8 @@ const char *pl_diag_hint_text(const struct pl_diag *d) {
 }
 
 bool pl_u64_align(uint64_t v, uint64_t align, uint64_t *out) {
-    uint64_t up;
-    if (!pl_u64_add(v, align - 1, &up)) return false;
-    *out = up - up % align;
-    return true;
+    const uint64_t over = v % align;
+    return pl_u64_add(v, over ? align - over : 0, out);
 }
 
 static const struct {
@@ -124,6 +122,7 @@ static const struct {
 
 bool pl_bytes_parse(const char *text, uint64_t *out) {
     if (!isdigit((unsigned char)text[0]) && text[0] != '.') return false;
+    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) return false; /* strtod reads it */
     char *end;
     double v = strtod(text, &end);
     while (*end == ' ')
