@@ -184,10 +184,13 @@ static int compare_numbers(const struct pl_jinja_value *a, const struct pl_jinja
     (void)pl_jinja_number(a, &f);
     (void)pl_jinja_number(b, &g);
     *ordered = !isnan(f) && !isnan(g);
-    if (f != g || f >= 0x1p63 || f < -0x1p63) return (f > g) - (f < g);
-    /* equal as doubles: an integer beyond 2^53 may still differ from the float beside it */
-    x = pl_jinja_integer(a, &x) ? x : (int64_t)f;
-    y = pl_jinja_integer(b, &y) ? y : (int64_t)g;
+    if (f != g) return (f > g) - (f < g);
+    /* equal as doubles: an integer beyond 2^53 may still differ from the float next to it */
+    const bool a_is_whole = pl_jinja_integer(a, &x), b_is_whole = pl_jinja_integer(b, &y);
+    if (f >= 0x1p63) return b_is_whole - a_is_whole; /* which it was rounded up to */
+    if (f < -0x1p63) return 0;
+    if (!a_is_whole) x = (int64_t)f;
+    if (!b_is_whole) y = (int64_t)g;
     return (x > y) - (x < y);
 }
 
