@@ -213,8 +213,10 @@ static bool has_value(const json_t *record, const char *row, const char *value) 
  * same however they were asked for; `base_dtype: auto` changes no bit of the base. */
 static bool is_same(const json_t *then, const json_t *now, const char *row) {
     if (same_row(then, now, row)) return true;
-    if (strcmp(row, "warmup_steps") == 0)
-        return same_row(then, now, "warmup_ratio") && !has_value(now, "warmup_ratio", "");
+    if (strcmp(row, "warmup_steps") == 0) {
+        const char *ratio = pl_record_get(now, "warmup_ratio");
+        return ratio && *ratio && same_row(then, now, "warmup_ratio");
+    }
     if (strcmp(row, "warmup_ratio") == 0) return same_row(then, now, "warmup_steps");
     return strcmp(row, "base_dtype") == 0 &&
            (has_value(then, row, "auto") || has_value(now, row, "auto"));
