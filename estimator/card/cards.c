@@ -56,12 +56,6 @@ static bool all_words_stand_in(const char *words, const char *name) {
     return any;
 }
 
-const struct pl_card *pl_card_find(const char *name) {
-    for (size_t i = 0; i < N_CARDS; i++)
-        if (all_words_stand_in(cards[i].name, name)) return &cards[i];
-    return NULL;
-}
-
 const struct pl_card *pl_card_table(size_t *n) {
     *n = N_CARDS;
     return cards;
@@ -122,6 +116,22 @@ static bool is_other_size(const char *word, size_t n, uint32_t gb) {
 static bool is_slice(const char *word, size_t n, uint32_t unused) {
     (void)unused;
     return n > 4 && isdigit((unsigned char)word[0]) && same_text(word + 1, "g.", 2);
+}
+
+/* A GPU of a laptop has other memory than the one that is otherwise called the same. */
+static bool is_laptop(const char *word, size_t n, uint32_t unused) {
+    (void)unused;
+    return n == 6 && same_text(word, "laptop", 6);
+}
+
+const struct pl_card *pl_card_find(const char *name) {
+    const bool laptop = any_word(name, is_laptop, 0), slice = any_word(name, is_slice, 0);
+    for (size_t i = 0; i < N_CARDS; i++) {
+        if (laptop && cards[i].kind != PL_CARD_LAPTOP) continue;
+        if (slice && cards[i].kind != PL_CARD_MIG) continue;
+        if (all_words_stand_in(cards[i].name, name)) return &cards[i];
+    }
+    return NULL;
 }
 
 /* "x2", "2x" */

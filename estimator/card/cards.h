@@ -77,6 +77,8 @@
     X("RTX 5090 Laptop", LAPTOP, 24, PL_CARD_TOTAL(24463), 560, 120, "total", "guess")             \
     X("RTX 5080 Laptop", LAPTOP, 16, PL_CARD_TOTAL(16303), 450, 120, "total", "guess")             \
     X("RTX 5070 Ti Laptop", LAPTOP, 12, PL_CARD_TOTAL(12227), 450, 120, "total", "guess")          \
+    X("RTX 5070 Laptop", LAPTOP, 8, PL_CARD_TOTAL(8151), 450, 120, "total", "guess")               \
+    X("RTX 5060 Laptop", LAPTOP, 8, PL_CARD_TOTAL(8151), 400, 120, "total", "guess")               \
     X("RTX 4090 Laptop", LAPTOP, 16, PL_CARD_TOTAL(16376), 450, 89, "total", "guess")              \
     X("RTX 4080 Laptop", LAPTOP, 12, PL_CARD_TOTAL(12282), 400, 89, "total", "guess")              \
     X("RTX 4070 Laptop", LAPTOP, 8, PL_CARD_TOTAL(8188), 320, 89, "total", "guess")                \
@@ -132,8 +134,8 @@ struct pl_card {
     enum pl_card_kind kind;
 };
 
-/* The row whose words stand in a driver's `name` as words of their own ("L4" is not "L40S"); NULL =
- * none. */
+/* The row whose words stand in a driver's `name` as words of their own ("L4" is not "L40S"), of a
+ * laptop or a slice where the name says so; NULL = none. */
 const struct pl_card *pl_card_find(const char *name);
 /* The row a person means: "rtx4090", "4090", "A100-80GB", or a name as the driver gives it. Where
  * several rows hold the words, *ambiguous is set and the one with least memory returned: "A100" is

@@ -1,8 +1,10 @@
 /* check_cards.c - what people type for a GPU leads to its row; the rows are all there. */
 #include "estimator/card/budget.h"
 #include "estimator/card/cards.h"
+#include "estimator/card/traits.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +33,9 @@ static const struct {
     {"A6000", "RTX A6000", false},
     {"RTX 6000 Ada Generation", "RTX 6000 Ada", false},
     {"RTX 9999", NULL, false},
+    {"RTX 5070 Laptop", "RTX 5070 Laptop", false},
+    {"A10 laptop", NULL, false},
+    {"H100 NVL MIG 1g.12gb", NULL, false},
     {"RTX 3050 6GB", "RTX 3050 6GB", false},
     {"RTX 3050", "RTX 3050", false},
     {"3080-12GB", "RTX 3080 12GB", false},
@@ -144,6 +149,95 @@ START_TEST(a_guessed_context_is_doubted_more_than_a_measured_one) {
 }
 END_TEST
 
+/* As drivers call them. */
+static const struct {
+    const char *driver, *row;
+} drivers[] = {
+    {"NVIDIA A100-SXM4-80GB", "A100 80GB"},
+    {"NVIDIA A100-PCIE-40GB", "A100 40GB"},
+    {"NVIDIA A100 80GB PCIe", "A100 80GB"},
+    {"NVIDIA A100-SXM4-40GB MIG 3g.20gb", "A100 3g.20gb"},
+    {"NVIDIA A100X", NULL},
+    {"NVIDIA A800-SXM4-80GB", NULL},
+    {"NVIDIA H100 80GB HBM3", "H100"},
+    {"NVIDIA H100 PCIe", "H100"},
+    {"NVIDIA H100 NVL", "H100 NVL"},
+    {"NVIDIA H100 80GB HBM3 MIG 1g.10gb", "H100 1g.10gb"},
+    {"NVIDIA H100 NVL MIG 1g.12gb", NULL},
+    {"NVIDIA H20", NULL},
+    {"NVIDIA H200", "H200"},
+    {"NVIDIA GH200 480GB", "GH200"},
+    {"NVIDIA B200", "B200"},
+    {"NVIDIA L4", "L4"},
+    {"NVIDIA L20", NULL},
+    {"NVIDIA L40", "L40"},
+    {"NVIDIA L40S", "L40S"},
+    {"Tesla T4", "T4"},
+    {"Tesla V100-SXM2-16GB", "V100 16GB"},
+    {"Tesla V100-PCIE-32GB", "V100 32GB"},
+    {"NVIDIA A10", "A10"},
+    {"NVIDIA A10G", "A10G"},
+    {"NVIDIA A2", "A2"},
+    {"NVIDIA RTX A2000", NULL},
+    {"NVIDIA RTX A2000 12GB", "RTX A2000 12GB"},
+    {"NVIDIA RTX A400", NULL},
+    {"NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"},
+    {"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000 Blackwell"},
+    {"NVIDIA GeForce RTX 4070", "RTX 4070"},
+    {"NVIDIA GeForce RTX 4070 Ti", "RTX 4070 Ti"},
+    {"NVIDIA GeForce RTX 4070 SUPER", "RTX 4070 SUPER"},
+    {"NVIDIA GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti SUPER"},
+    {"NVIDIA GeForce RTX 4070 Laptop GPU", "RTX 4070 Laptop"},
+    {"NVIDIA GeForce RTX 5070 Laptop GPU", "RTX 5070 Laptop"},
+    {"NVIDIA GeForce RTX 5070 Ti Laptop GPU", "RTX 5070 Ti Laptop"},
+    {"NVIDIA GeForce RTX 5060 Laptop GPU", "RTX 5060 Laptop"},
+    {"NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"},
+    {"NVIDIA GeForce RTX 2080", NULL},
+    {"NVIDIA GeForce GTX 1080 Ti", NULL},
+    {"Quadro RTX 8000", NULL},
+    {"", NULL},
+};
+
+START_TEST(what_a_driver_says_leads_to_its_row_or_to_none) {
+    const struct pl_card *c = pl_card_find(drivers[_i].driver);
+    const char *row = c ? c->name : "none", *want = drivers[_i].row ? drivers[_i].row : "none";
+    ck_assert_msg(strcmp(row, want) == 0, "%s: %s", drivers[_i].driver, row);
+}
+END_TEST
+
+/* A laptop's GPU and a slice have other memory than the GPU whose name they begin with. */
+START_TEST(no_laptop_and_no_slice_is_taken_for_the_whole_gpu) {
+    size_t n;
+    const struct pl_card *cards = pl_card_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        char name[64];
+        bool ambiguous;
+        snprintf(name, sizeof name, "%s Laptop", cards[i].name);
+        const struct pl_card *c = pl_card_named(name, &ambiguous);
+        ck_assert_msg(!c || c->kind == PL_CARD_LAPTOP, "%s: %s", name, c ? c->name : "");
+        snprintf(name, sizeof name, "%s MIG 9g.99gb", cards[i].name);
+        if (cards[i].kind == PL_CARD_MIG) continue;
+        c = pl_card_named(name, &ambiguous);
+        ck_assert_msg(!c, "%s: %s", name, c ? c->name : "");
+        ck_assert_ptr_null(pl_card_find(name));
+    }
+}
+END_TEST
+
+START_TEST(an_older_gpu_is_refused_with_its_capability) {
+    struct pl_diag d = {0};
+    const struct pl_traits old = pl_traits_cuda(75), least = pl_traits_cuda(PL_CARD_OLDEST_SM);
+    const struct pl_traits cpu = pl_traits_cpu(0);
+    ck_assert_int_eq(pl_card_check_sm("cuda:0 (Tesla T4)", 75, &d), PL_ERR_NO_DEVICE);
+    ck_assert_str_eq(d.message, "cuda:0 (Tesla T4) has compute capability 7.5; the kernels need "
+                                "8.0 (Ampere) or later");
+    ck_assert_int_eq(pl_card_check_sm("x", PL_CARD_OLDEST_SM, NULL), PL_ERR_OK);
+    ck_assert(!pl_traits_run(&old) && pl_traits_run(&least) && pl_traits_run(&cpu));
+    ck_assert_uint_eq(cpu.threads, 1); /* at least */
+    ck_assert_uint_eq(least.pinned_bytes, PL_CUDA_STAGING_BYTES + PL_CUDA_RING_BYTES);
+}
+END_TEST
+
 static const struct {
     struct pl_budget budget;
     uint64_t usable;
@@ -185,6 +279,9 @@ int main(void) {
     tcase_add_test(tc,
                    the_table_has_at_least_forty_cards_of_every_kind_and_each_is_found_by_its_name);
     tcase_add_test(tc, a_guessed_context_is_doubted_more_than_a_measured_one);
+    tcase_add_loop_test(tc, what_a_driver_says_leads_to_its_row_or_to_none, 0, COUNT(drivers));
+    tcase_add_test(tc, no_laptop_and_no_slice_is_taken_for_the_whole_gpu);
+    tcase_add_test(tc, an_older_gpu_is_refused_with_its_capability);
     tcase_add_loop_test(tc, what_is_usable_never_wraps_around, 0, COUNT(budgets));
     tcase_add_test(tc, a_name_of_megabytes_is_near_nothing_and_says_so_at_once);
     suite_add_tcase(s, tc);
