@@ -169,6 +169,45 @@ START_TEST(an_exception_says_something) {
 }
 END_TEST
 
+/* What Python does and this does not is refused by its name, at its place. */
+static const struct {
+    const char *template, *said;
+} unsupported[] = {
+    {"{% for a in [1] recursive %}{{ a }}{% endfor %}", "recursive loops"},
+    {"{{ 'a b'.rsplit(None, 1) }}", "rsplit at white space with a limit"},
+    {"{{ 'abc'.find('b', 0, 2) }}", "find within a part"},
+    {"{{ strftime_now('%s') }}", "strftime_now(): %s is not supported"},
+    {"{{ strftime_now('%') }}", "is not supported"},
+    {"{{ strftime_now('x' * 200) }}", "this format is not supported"},
+    {"{{ 9223372036854775807 + 1 }}", "integers beyond 64 bits"},
+    {"{{ 2 ** 64 }}", "not supported|too large"},
+    {"{{ -(-9223372036854775807 - 1) }}", "integers beyond 64 bits"},
+    {"{{ 4611686018427387904 * 2 }}", "integers beyond 64 bits"},
+    {"{{ x.__class__ }}", "names that begin with __"},
+    {"{{ [{'a': 1}] | sort(attribute='a,b') }}", "several attributes"},
+    {"{{ lipsum() }}", "not supported"},
+    {"{{ 1.5 | round(1, 'half') }}", "method"},
+};
+
+START_TEST(what_is_not_done_as_python_does_it_is_refused_by_name) {
+    static const char variables[] = "{\"x\": {}}";
+    struct pl_text out = {0};
+    struct pl_diag d = {0};
+    const char *template = unsupported[_i].template;
+    ck_assert_int_eq(render(template, strlen(template), variables, &out, NULL, &d),
+                     PL_ERR_DATA_TEMPLATE);
+    char all[64];
+    bool said = false;
+    snprintf(all, sizeof all, "%s", unsupported[_i].said);
+    for (char *rest = all, *one; (one = strsep(&rest, "|")) != NULL;)
+        said |= strstr(d.message, one) != NULL;
+    ck_assert_msg(said, "%s: %s", template, d.message);
+    ck_assert_uint_eq(d.line, 1);
+    ck_assert_uint_gt(d.column, 2);
+    pl_text_finish(&out);
+}
+END_TEST
+
 START_TEST(generation_blocks_are_told_by_bytes) {
     static const char text[] = "\xC3\xA9{% for a in 'xy' %}{% generation %}\xC3\xA9{{ a }}"
                                "{% endgeneration %}-{% endfor %}";
@@ -198,6 +237,8 @@ int main(void) {
     tcase_add_loop_test(t, a_program_meets_its_limits_soon, 0, ROWS(limits));
     tcase_add_loop_test(t, brackets_and_blocks_nest_only_so_deep, 0, 8);
     tcase_add_loop_test(t, an_exception_says_something, 0, ROWS(raised));
+    tcase_add_loop_test(t, what_is_not_done_as_python_does_it_is_refused_by_name, 0,
+                        ROWS(unsupported));
     tcase_add_test(t, generation_blocks_are_told_by_bytes);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
