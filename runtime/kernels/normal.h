@@ -9,8 +9,8 @@
  *       magnitudes by 6.67; near 1 its steps are 2^-24, which moves the distribution function by
  *       less than 1e-7
  * Needs: -ffp-contract=off and no reordering of sums, in every file that includes this; nvcc gets
- * functions that are never fused. Whoever has vectors defines PL_NORMAL_VECTORS, the types and the
- * four functions on them first; the formula is the same text. */
+ * functions that are never fused. A file that has vectors first defines PL_NORMAL_VECTORS, the
+ * types and the four functions on them; the text of the formula is the same. */
 #ifndef PL_RUNTIME_KERNELS_NORMAL_H
 #define PL_RUNTIME_KERNELS_NORMAL_H
 

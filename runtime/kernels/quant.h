@@ -14,7 +14,7 @@
  *      offset = (float)(sum / all_blocks);
  *      pl_quant_absmax(x, n, absmax); pl_quant_codes(PL_QUANT_NF4, x, n, absmax, codes); -- and
  *      pl_quant_nest(absmax, blocks, offset, absmax8, absmax2); pl_quant_unnest(...) is its inverse
- * Codes are made with absmax as it was, and read with absmax as it is stored: bitsandbytes does. */
+ * Codes are made with absmax as it was and read with absmax as it is stored, as in bitsandbytes. */
 #ifndef PL_RUNTIME_KERNELS_QUANT_H
 #define PL_RUNTIME_KERNELS_QUANT_H
 
@@ -53,7 +53,7 @@ void pl_quant_nest(const float *absmax, uint64_t blocks, float offset, uint8_t *
 /* absmax[blocks] = map[absmax8] * absmax2 + offset, each operation rounded to fp32. */
 void pl_quant_unnest(const uint8_t *absmax8, const float *absmax2, float offset, uint64_t blocks,
                      float *absmax);
-/* The same with the signed map at hand, for who comes often. */
+/* The same with the signed map at hand, for callers that need it often. */
 void pl_quant_unnest_by(const float map[256], const uint8_t *absmax8, const float *absmax2,
                         float offset, uint64_t blocks, float *absmax);
 
@@ -106,8 +106,8 @@ PL_QUANT_FN float pl_quant_place(float magnitude, float most) {
 
 /* The code nearest to x, |x| <= 1, by Q1 is `lower` or the one after it, and the midpoint between
  * the two, midpoint[lower], decides. Rounding of the place does not matter: at a value it chooses
- * between two pairs of neighbours, both of which have the nearest. Values that are no number, or
- * not within 1, give some code. */
+ * between two pairs of neighbours, and both contain the nearest. NaN, and values not within 1, give
+ * some code. */
 PL_QUANT_FN int32_t pl_quant_lower_unsigned(float x) {
     return (int32_t)(2 * pl_quant_place(fabsf(x), 127.75f) - 1.5f);
 }
@@ -121,8 +121,8 @@ PL_QUANT_FN int32_t pl_quant_lower_signed(float x) {
     return PL_QUANT_SIGNED_ZERO + (int32_t)(pl_quant_place(fabsf(x), 127.5f) - 0.5f);
 }
 
-/* Of the values with the sign bit of x: a negative x never becomes 0. The map has no -1, so it ends
- * one earlier downwards. */
+/* Chooses among the values with the sign bit of x, so that a negative x never becomes 0. The map
+ * has no -1, so its negative side ends one value earlier. */
 PL_QUANT_FN int32_t pl_quant_choose_signed(float x, int32_t lower, float middle) {
     uint32_t bits; /* signbit() means x < 0 to a compiler that may ignore the sign of zeros */
     memcpy(&bits, &x, sizeof bits);

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* 1/absmax, and 0 where that is no number: the values then are as good as 0. */
+/* 1/absmax, and 0 where that is infinite or NaN: the values then count as 0. */
 PL_QUANT_FN float pl_quant_scale(float absmax) {
     const float scale = 1.0f / absmax;
     return scale <= FLT_MAX ? scale : 0.0f;

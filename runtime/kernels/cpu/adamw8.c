@@ -33,8 +33,8 @@ struct update {
 
 /* ---- tables of 256 floats ---- */
 
-/* x[j] = table[index[j]] for a block. Compilers tuned for every processor at once leave the gather
- * unused, and the whole loop around it in scalar form. */
+/* x[j] = table[index[j]] for a block. A compiler that tunes for every processor at once does not
+ * use the gather instruction, and leaves the whole loop around it scalar. */
 static inline void look_up(const float *table, const int32_t *restrict index, float *restrict x) {
 #if defined(__AVX512F__)
     for (int j = 0; j < BLOCK; j += 16)
@@ -51,8 +51,8 @@ static inline void look_up(const float *table, const int32_t *restrict index, fl
 }
 
 /* ---- a block of a moment ----
- * Loops run over whole blocks, whose ends the compiler knows; a shorter last one passes through
- * copies followed by zeros. */
+ * Loops run over whole blocks, whose ends the compiler knows; a shorter last one is copied and
+ * followed by zeros. */
 
 static void decode(const struct moment *s, uint64_t i, uint64_t n, float x[BLOCK]) {
     if (!s->absmax) {
@@ -129,7 +129,8 @@ static void update_moments(const struct update *u, const float *restrict g, floa
 
 /* epsilon and step_size hold the bias corrections c1 = 1-b1^t and c2 = sqrt(1-b2^t):
  * p -= lr c2/c1 * m / (sqrt(v) + c2 eps), and only then p *= 1 - lr*wd.
- * Root and quotient keep one unit of the processor busy, the search of codes all others. */
+ * The root and the quotient keep one unit of the processor busy, the search for codes all
+ * others. */
 static void update_weights(const struct update *u, const float *restrict m, const float *restrict v,
                            float *restrict p, struct lower *restrict lm,
                            struct lower *restrict lv) {

@@ -71,7 +71,8 @@ static inline struct pl_seen pl_tile_seen(uint64_t q0, uint64_t key, uint64_t wi
     return s;
 }
 
-/* The first query of a tile starting at q0 whose vector has one that sees the key. */
+/* In a tile that starts at q0: the first query of the first vector that holds a query which sees
+ * the key. */
 static inline uint32_t pl_tile_seen_vector(uint64_t q0, uint64_t key) {
     return key > q0 ? (uint32_t)pl_u64_min(key - q0, PL_ATTENTION_QUERIES) / PL_LANES * PL_LANES
                     : 0;

@@ -1,4 +1,4 @@
-/* attention_bwd.c - ATTENTION_BWD: scores again from lse, then five products per tile.
+/* attention_bwd.c - ATTENTION_BWD: scores are computed again from lse, then five products per tile.
  *
  * With p = exp(s - lse), delta = rowsum(do * o) and ds = p * (do v^T - delta):
  * dv = p^T do, dk = scale ds^T q, dq = scale ds k (Dao et al., "FlashAttention", 2022, section

@@ -60,7 +60,7 @@ static void copy_row(const struct pl_view *from, uint64_t row, const struct pl_v
     }
 }
 
-/* Tasks are sequences: a run has a few rows of each, or one long piece, and copies either way. */
+/* A task is a sequence: a run has a few rows of each or one long piece, and both are copied. */
 static void append_sequences(void *arg, uint64_t s0, uint64_t s1, uint32_t worker) {
     const struct append *a = arg;
     (void)worker;
@@ -104,7 +104,7 @@ static struct pl_view heads_of_row(const struct pl_view *v, uint64_t row, uint64
     return w;
 }
 
-/* Heads [head, ...) of the group, up to a whole tile; the other heads' tasks find nothing left. */
+/* Heads [head, ...) of the group, up to a whole tile; the tasks of the other heads have no work. */
 static void walk_token(struct pl_attention_walk *w, const struct piece *x, uint32_t group) {
     const uint32_t in_group = w->head % group, dim = w->attr->head_dim;
     if (in_group % PL_ATTENTION_QUERIES) return;

@@ -40,13 +40,13 @@ static struct pl_seen seen_by(const struct pl_attention_walk *w, uint64_t key) {
     return (struct pl_seen){0, window && key + window <= w->q0 ? 0 : PL_ATTENTION_QUERIES};
 }
 
-/* First query of the vectors that see any of the SOFTMAX_ROWS keys that row j is one of. */
+/* The first query of the vectors that see any of the SOFTMAX_ROWS keys that row j belongs to. */
 static uint32_t first_column(const struct task *t, uint64_t k0, uint32_t j) {
     return t->w->level ? 0 : pl_tile_seen_vector(t->w->q0, k0 + j / SOFTMAX_ROWS * SOFTMAX_ROWS);
 }
 
 /* Scores of keys that a query must not see become -infinity, in vectors that see others; so do
- * those of the rows up to the next multiple of SOFTMAX_ROWS, which belong to the scratch. */
+ * those of the rows up to the next multiple of SOFTMAX_ROWS, which are scratch of no key. */
 static void mask(const struct task *t, uint64_t k0, uint32_t n_keys) {
     for (uint32_t j = 0; j % SOFTMAX_ROWS || j < n_keys; j++) {
         float *scores = t->s.scores + j * PL_ATTENTION_QUERIES;
@@ -87,8 +87,8 @@ static inline void take_exp(float *restrict r, const float *restrict max, float 
 }
 
 /* Turns scores [n][Q] of the keys from k0 into exp2(score - new maximum) and updates maximum and
- * sum; keep = factor of what was summed before. Vectors of queries that see none of SOFTMAX_ROWS
- * keys are left alone but for zeros. */
+ * sum; keep = factor of what was summed before. Where a vector of queries sees none of SOFTMAX_ROWS
+ * keys, its scores become zeros and it is passed over. */
 static void online_softmax(const struct task *t, uint64_t k0, uint32_t n) {
     float *restrict max = t->s.max, *restrict sum = t->s.sum, *restrict keep = t->s.keep;
     for (uint32_t i = 0; i < t->columns; i++)

@@ -17,8 +17,9 @@ struct cross_entropy {
     bool gradient;
 };
 
-/* The largest of n numbers, at least `least`; NaN is passed over (the sum will carry it). The lanes
- * make it a loop that vectorises: fp comparisons may not be reordered into a reduction. */
+/* The largest of n numbers, at least `least`; NaN is passed over (the sum will carry it). A maximum
+ * for each lane makes the loop vectorise, since a compiler may not reorder comparisons of
+ * floating-point numbers into a reduction. */
 static float largest(const float *x, uint64_t n, float least) {
     float lane[LANES];
     uint64_t i = 0;

@@ -1,11 +1,11 @@
 /* few_rows.c - y = x W^T for a few rows of x: every weight is read once, where it lies.
  *
  * A general product copies both operands into a layout of its own, and widens bf16 on the way. With
- * one token a sequence that is more work than the product: here a worker walks rows of W with the
- * rows of x beside it, a vector of each at a time, and the speed is that of memory.
- * Between bf16 operands the weights are taken apart two numbers at a time, and the rows of x are
- * laid out as that gives them: even and odd elements of a stretch apart. Beside fp32 rows of x
- * bf16 is widened in order, which costs a little more.
+ * one token per sequence that is more work than the product. Here a worker walks over rows of W
+ * together with the rows of x, a vector of each at a time, and the speed is that of memory.
+ * Where both operands are bf16, the weights are taken apart two numbers at a time, into even and
+ * odd elements of a stretch, and the rows of x are laid out in the same way. Where x is fp32,
+ * weights in bf16 are widened in order, which costs a little more.
  *   F1  an element is one chain of vector additions along K and one tree over the lanes, so its
  *       bits do not depend on the other rows of x, on the threads, or on where its column stands
  *   F2  with fp32 rows of x a weight gives the same bits from either type that holds it */
@@ -19,9 +19,9 @@
 #else
 #define W_ROWS 2
 #endif
-#define TASK_BYTES 65536 /* of W: worth handing out, and little enough that threads even out */
+#define TASK_BYTES 65536 /* of W: worth a task, and few enough to balance threads */
 
-/* Elements of a row that one step takes the even and the odd ones of. */
+/* Elements of a row that one step takes, the even ones and the odd ones. */
 #define APART_STEP (2 * PL_LANES)
 
 struct few_rows {
@@ -47,10 +47,10 @@ static inline __attribute__((always_inline)) void store(const struct corner *c, 
     pl_narrow(y, g->c.dtype, &sum, 1);
 }
 
-/* Processors read ahead within a page, and learn anew in every one: rows of W are too short for
- * that. So while a corner is read the same place of the next one, `ahead` bytes on, is asked for,
- * into the second level, since long rows of it would fill the first. Behind the last row nothing
- * is read: a prefetch of any address does no harm. */
+/* A processor reads ahead within a page and has to learn the pattern again in the next one, and
+ * rows of W are too short for that. So while a corner is read, the same place of the next one,
+ * `ahead` bytes further, is prefetched into the second-level cache, since long rows would fill the
+ * first. After the last row nothing is read: a prefetch of any address does no harm. */
 static inline void ask_for(const void *w, uint64_t ahead) {
     __builtin_prefetch((const void *)((uintptr_t)w + ahead), 0, 2);
 }
@@ -63,8 +63,8 @@ static inline __attribute__((always_inline)) pl_vec load_w(const char *w, uint64
 }
 
 /* rows, cols and dtype are constants wherever this is expanded, so `sum` lives in registers. x: at
- * the rows of the corner; w: at its rows of W. F2 wants one step a turn of the loop: terms of two
- * could be added to each other first, in the one type and not in the other. */
+ * the rows of the corner; w: at its rows of W. F2 requires one step per iteration: the terms of two
+ * steps could be added to each other first, for one type and not for the other. */
 static inline __attribute__((always_inline)) void
 step_in_order(pl_vec (*sum)[W_ROWS], const float *x, uint64_t ldx, const char *const *w, uint64_t k,
               uint64_t ahead, const int rows, const int cols, const enum pl_dtype dtype) {

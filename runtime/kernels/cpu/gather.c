@@ -1,5 +1,5 @@
 /* gather.c - GATHER_ADD: the supervised rows of the last residual sum; SCATTER_ROWS: their
- * gradients back among zeros. */
+ * gradients in their rows, and zeros in all others. */
 #include "runtime/kernels/cpu/simd.h"
 
 /* Columns of a row worked on at once, so that the sum fits the stack whatever the width. */

@@ -54,8 +54,8 @@ struct limits {
     uint64_t left_cost, right_cost; /* per row and per column of it */
 };
 
-/* The time of the busiest thread, and an eighth of a part's: with smaller ones the others can help
- * a thread that is held up. */
+/* The time of the busiest thread plus an eighth of the time of a part: with smaller parts the other
+ * threads can take over from one that is held up. */
 static double time_of(const struct product *p, const struct limits *l, uint32_t threads) {
     const uint64_t parts = pl_u64_div_up(p->m, p->part_m) * pl_u64_div_up(p->n, p->part_n);
     const uint64_t rows = pl_u64_min(p->part_m, p->m), cols = pl_u64_min(p->part_n, p->n);
@@ -96,8 +96,8 @@ static struct scratch scratch_of(const struct product *p, uint32_t worker) {
     return s;
 }
 
-/* All rows pass over one panel. tile: as of the first row. The copy of the next panel would wait
- * for memory, so a piece of it is asked for with each tile. */
+/* All rows pass over one panel. tile: set up for the first row. The copy of the next panel would
+ * wait for memory, so a piece of it is prefetched with each tile. */
 static void multiply_panel(const struct pl_left *left, uint64_t rows, struct pl_tile tile,
                            struct pl_ahead next) {
     const uint32_t vectors = (uint32_t)(tile.ldb / PL_LANES), most = pl_tile_rows(vectors);

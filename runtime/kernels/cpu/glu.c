@@ -31,7 +31,8 @@ static inline float gelu_slope(float g, float s, float gs) {
     return s + (gs - gs * s) * (GELU_2K * (1.0f + 3.0f * GELU_C * g * g));
 }
 
-/* The passes are inlined where z and slope are known, so that their loops are vectors of one. */
+/* The passes are inlined where z and slope are known, so that each loop is vectorised for one
+ * activation. */
 #define INLINED static inline __attribute__((always_inline))
 
 INLINED void forward_rows(const struct glu *t, uint64_t row0, uint64_t row1, float (*z)(float)) {

@@ -24,8 +24,8 @@ static double squares(const float *x, uint64_t n) {
 
 #define SQUARES 1024
 
-/* A loop that reads one stretch after the other has too few lines under way to be as fast as
- * memory is, so the one after the next is asked for. */
+/* A loop that reads one stretch after the other has too few cache lines in flight to be as fast as
+ * memory is, so the stretch after the next is prefetched. */
 static void ask_beyond(const void *at, uint64_t bytes) {
     pl_ask_for((uintptr_t)at + 2 * bytes, bytes);
 }

@@ -27,7 +27,7 @@
 
 typedef uint64_t pl_words __attribute__((vector_size(PL_RANDOM_BLOCKS * sizeof(uint64_t))));
 
-/* Compilers see no more in it than a product of 64 bits, which takes three of these. */
+/* A compiler treats it as a product of 64 bits, which takes three of these. */
 static inline pl_words pl_words_product(pl_words x, uint32_t factor) {
 #if defined(__AVX512F__)
     return (pl_words)_mm512_mul_epu32((__m512i)x, _mm512_set1_epi64(factor));

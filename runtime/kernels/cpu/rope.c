@@ -1,5 +1,5 @@
-/* rope.c - ROPE: rotary positions (Su et al., "RoFormer", 2021), halves of a head against each
- * other.
+/* rope.c - ROPE: rotary positions (Su et al., "RoFormer", 2021), in pairs from the two halves of a
+ * head.
  *
  * Dimensions i and i + rot/2 turn by the angle of pair i; those from rot on stay. The inverse turns
  * by the negative angle, which is the transpose and so the gradient even where the table carries a

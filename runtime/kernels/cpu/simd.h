@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* Keeps -fassociative-math from moving terms across the parentheses, so that two loops with the
- * same expression round alike. GCC 12 forgets it in vectorised loops: accuracy must not rest on
- * it. */
+ * same expression round alike. GCC 12 ignores it in vectorised loops, so accuracy must not depend
+ * on it. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define PL_FENCE(x) __builtin_assoc_barrier(x)
@@ -88,7 +88,7 @@ static inline void pl_narrow(void *restrict dst, enum pl_dtype t, const float *r
 
 /* ---- rows and windows of a view ---- */
 
-/* Asks for bytes that will be read, into the second cache. To ask for any address does no harm. */
+/* Prefetches bytes, which will soon be read, into the second-level cache. No address does harm. */
 #define PL_CACHE_LINE 64
 static inline void pl_ask_for(uintptr_t at, uint64_t bytes) {
     for (uint64_t i = 0; i < bytes; i += PL_CACHE_LINE)
@@ -180,8 +180,8 @@ static inline float pl_reduce_ln2(float x, float n) {
 
 /* e^x: reduction to |r| <= ln2/2, then Taylor's polynomial of degree 7, whose remainder r^8/8! is
  * 5e-9 there. Relative error below 1e-7; below -87.33 the result is 0 (denormals are not worth
- * their cost, which also the arithmetic after the clamp would pay), above 88.7 infinity; NaN stays
- * NaN. */
+ * their cost, which the arithmetic after the clamp would pay as well), above 88.7 infinity; NaN
+ * stays NaN. */
 static inline float pl_expf(float x) {
     float clamped = x > -87.33f ? (x < 89.0f ? x : 89.0f) : -87.33f;
     float n = __builtin_rintf(clamped * 1.44269504f);

@@ -1,4 +1,4 @@
-/* start.c - START: starting values made where they belong. */
+/* start.c - START: starting values, made in the memory where they stay. */
 #include "runtime/kernels/cpu/simd.h"
 
 #include "runtime/kernels/cpu/values.h"

@@ -20,8 +20,8 @@ store(const struct pl_tile *t, pl_vec (*sum)[PL_TILE_VECTORS], const int rows, c
     }
 }
 
-/* The tile below is the next one: its part of C is asked for while this one is computed. A prefetch
- * after the last row does no harm. */
+/* The tile below is the next one: its part of C is prefetched while this one is computed. A
+ * prefetch after the last row does no harm. */
 static inline __attribute__((always_inline)) void multiply(const struct pl_tile *t, const int rows,
                                                            const int vectors) {
     pl_vec sum[PL_TILE_MAX_ROWS][PL_TILE_VECTORS];

@@ -1,8 +1,8 @@
 /* adamw8.cu - ADAMW_8BIT: AdamW with moments of one byte.
  *
  * A warp has one block of 256 elements at a time, eight a lane, so that the largest moment of a
- * block is found without leaving the warp. Thread blocks stay for many of them, of all tensors of a
- * launch: each reads the two maps into shared memory once. Arithmetic as in the CPU's adamw8.c. */
+ * block is found without leaving the warp. A thread block works on many of them, of all tensors of
+ * a launch, and reads the two maps into shared memory once. Arithmetic as in the CPU's adamw8.c. */
 #include "runtime/kernels/cuda/update.cuh"
 
 #include "estimator/base/checked.h"

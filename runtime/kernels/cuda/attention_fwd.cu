@@ -207,7 +207,7 @@ static __global__ void __launch_bounds__(PL_TENSOR_THREADS, 2)
         pl_add_weighted<D, M, KEYS>(sums, s, v);
         if (key <= keys.first) break;
     }
-    /* Found again rather than kept: beside the sums of D = 128 there is no room for it. */
+    /* Found again rather than kept: the sums of D = 128 leave no room for it. */
     if (find_work<CACHED>(a, QUERIES, &w)) finish<D, M>(a, w, blockIdx.x % a.heads, sums, state);
 }
 

@@ -59,8 +59,8 @@ extern "C" pl_err pl_cuda_embed(struct pl_device *dev, const struct pl_call *c) 
  * columns; those of the first token with an id add up all tokens with it, in token order, in fp32
  * registers, and round the row once; the others leave. A thread owns its columns, so a frequent id
  * is spread over the threads of a row and never over its tokens: their order is that of the sum.
- * What keeps such a sum moving is loads under way: a warp looks at the next 32 tokens while it adds
- * the last ones, and has the rows of eight in flight. */
+ * Such a sum is fast as long as loads are in flight: a warp looks at the next 32 tokens while it
+ * adds the last ones, and has the rows of eight under way. */
 #define BWD_BLOCK 128
 #define DEPTH     8
 

@@ -1,5 +1,5 @@
 /* gather.cu - GATHER_ADD: the supervised rows of the last residual sum; SCATTER_ROWS: their
- * gradients back among zeros.
+ * gradients in their rows, and zeros in all others.
  *
  * Row numbers come from the data room and lie in device memory, where the host cannot look at them
  * without waiting. One outside its matrix would be a wild access, so it reads NaN, which the loss

@@ -23,7 +23,7 @@ struct norms {
 struct place {
     uint64_t row, col;
     uint32_t head;
-    bool is_real; /* teams past the last norm only go along for the sums */
+    bool is_real; /* teams past the last norm only take part in the sums */
 };
 
 __device__ __forceinline__ struct place place_of(const struct norms &s, uint32_t i) {

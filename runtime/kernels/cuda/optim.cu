@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(BLOCK)
     t.sums[block] = sum;
 }
 
-/* The n numbers by one block, each thread its share, then the threads in order. */
+/* Adds n numbers by one block: each thread its share, then the sums of the threads in order. */
 __device__ __forceinline__ double sum_by_block(const double *x, uint32_t n, double *shared) {
     double sum = 0;
     for (uint32_t i = threadIdx.x; i < n; i += BLOCK)
@@ -227,7 +227,7 @@ struct settings {
     float epsilon;
 };
 
-/* What a master is read as beside states of type S. */
+/* The type that a master is read as where states have type S. */
 template <typename S> struct beside { typedef float master; };
 template <> struct beside<pl_either> { typedef pl_either master; };
 

@@ -290,7 +290,7 @@ static bool is_legal(const struct pl_products *p, const struct pl_product *g, co
            found.workspaceSize <= g->ws_bytes;
 }
 
-/* The algorithm of the rounded shape as the one of the exact shape; false: it cannot be. */
+/* Takes the algorithm of the rounded shape for the exact shape; false: it cannot be used there. */
 static bool reuse(const struct pl_products *p, const struct pl_product *g, const struct key *exact,
                   struct entry *out) {
     struct key rounded = *exact;
@@ -304,7 +304,7 @@ static bool reuse(const struct pl_products *p, const struct pl_product *g, const
     return true;
 }
 
-/* What stands in the table for this shape. */
+/* The entry of this shape, made where the table has none. */
 static cublasStatus_t enter(const struct pl_products *p, const struct pl_product *g,
                             const struct key *exact, struct entry *out) {
     struct entry *e = find(p, exact);

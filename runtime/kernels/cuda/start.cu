@@ -1,4 +1,5 @@
-/* start.cu - START: starting values made where they belong, with the bits of cpu/start.c.
+/* start.cu - START: starting values, made in the memory where they stay, with the bits of
+ * cpu/start.c.
  *
  * A thread makes the values of one store of 16 bytes; windows off 16 bytes go value by value. */
 #include "runtime/kernels/cuda/values.cuh"

@@ -13,10 +13,10 @@
 /* Elements of a block of random numbers, and of a thread where a tensor is updated in packs. */
 #define PL_UPDATE_PACK 8
 
-/* What a launch is about stands among its arguments, which hold 32,764 bytes (CUDA C++ Programming
- * Guide, "Function Parameters"): no table in memory that would have to be planned, filled, and
- * followed when arenas move. A launch that ends early costs the next few microseconds, so more than
- * this many tensors would save nothing that can be seen. */
+/* The tensors of a launch are described in its arguments, which hold 32,764 bytes (CUDA C++
+ * Programming Guide, "Function Parameters"), so no table in memory has to be planned, filled, and
+ * updated when arenas move. One launch more costs a few microseconds, so a larger number would save
+ * nothing that can be measured. */
 #define PL_PARTS 128
 
 /* Blocks, or other units of work, [begin[i], begin[i + 1]) are those of part i of n. */
