@@ -14,7 +14,7 @@ static const double cpu_traffic[PL_OP_COUNT] = {
  * to 128: its rate follows length / (length + 96) and columns / (columns + 8) within 13 %, 6 % on
  * average.
  * GPU: an A100, whose 153 FLOPs a byte lie between those of consumer cards (160 to 170) and of an
- * H100 (295 dense); its link is PCIe 4.0 x16 less what protocol takes of 31.5 GB/s. */
+ * H100 (295 dense); its link is PCIe 4.0 x16, 31.5 GB/s less what the protocol takes. */
 #define CPU                                                                                        \
     {                                                                                              \
         .flops_per_second = 5e11, .bytes_per_second = 3e10, .link_bytes_per_second = 1.5e10,       \
@@ -111,7 +111,8 @@ static double embed4_bytes(const struct pl_program *p, const struct pl_op *op,
     return rows_of(p, x, load) * cols_of(p, x) / 2 + operand_bytes(p, x, 1, load);
 }
 
-/* Keys that a query would see without a mask; a window is seen whole, not by half. */
+/* Keys of which a causal query sees half on average. Of a window it sees all keys, hence twice the
+ * window. */
 static double span_of(const struct pl_op *op, const struct pl_load *load) {
     const double window = 2.0 * op->attr.window;
     return window > 0 && window < load->length ? window : load->length;
@@ -167,7 +168,7 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* What the arithmetic of attention takes longer than its FLOPs say. */
+/* By what factor the arithmetic of attention takes longer than its FLOPs say. */
 static double attention_excess(const struct pl_op *op, const struct pl_speed *s,
                                const struct pl_load *load) {
     const double span = span_of(op, load), columns = op->attr.head_dim;

@@ -4,11 +4,12 @@
  * machine.  Needs: card.
  *   T1  the figures of the nominal machine are constants, so a choice made by them is the same
  *       everywhere and at every time; they are good for comparing plans, not for a clock
- *   T2  a clock comes of them only with ratios that were measured where the job runs (runtime), one
- *       for each class of ops: what a machine is good at differs between the classes, hardly within
+ *   T2  they become times only with ratios that were measured where the job runs (runtime), one for
+ *       each class of ops: how a machine compares with the nominal one differs between the classes,
+ *       and hardly within one
  * An op takes the longer of its arithmetic and its traffic (Williams et al., Roofline, CACM 2009),
- * and a start; ops follow each other, copies to and from host memory among them. An op of the host
- * takes what it takes on the nominal CPU. */
+ * plus the time of its start. Ops run one after another, copies to and from host memory included.
+ * An op of the host takes what it takes on the nominal CPU. */
 #ifndef PL_ESTIMATOR_PROGRAM_COST_H
 #define PL_ESTIMATOR_PROGRAM_COST_H
 

@@ -13,7 +13,7 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_siz
     return several ? PL_DTYPE_F32 : PL_DTYPE_BF16;
 }
 
-/* Codes that are in the files already are trained on as they are. */
+/* A model whose files hold 4-bit codes is trained on those codes as they are. */
 static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
     bool nf4 = job->quant_type == PL_QUANT_TYPE_NF4;
     pl_err err;
@@ -91,7 +91,7 @@ static pl_err check_freeze(const struct pl_job *job, const struct pl_model *m, s
     return PL_ERR_CONFIG_RANGE;
 }
 
-/* A table holds two sets of factors; of dynamic positions every length has a set of its own. */
+/* A table holds two sets of factors; with dynamic positions every length has a set of its own. */
 static pl_err check_long(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
     const struct pl_rope *rope = &m->rope[0];
     if (job->rope_long_from != PL_LONG_FROM_SAMPLE || rope->type != PL_ROPE_DYNAMIC ||
@@ -111,7 +111,7 @@ bool pl_job_base_may_be_bf16(const struct pl_job *job, const struct pl_traits *t
     return (job->inference || pl_mode_adapts(job->mode)) && traits->backend != PL_BACKEND_CUDA;
 }
 
-/* Values made at random have no type that they come in. */
+/* Values that are made at random do not come in a type of their own. */
 bool pl_job_base_is_bf16(const struct pl_job *job, const struct pl_model *m,
                          const struct pl_traits *traits) {
     if (job->dtype != PL_JOB_DTYPE_FP32 || !pl_job_base_may_be_bf16(job, traits)) return false;
@@ -154,7 +154,7 @@ static pl_err choose_layers(const struct pl_job *job, const struct pl_model *m,
     return PL_ERR_OK;
 }
 
-/* Which modules there are, only the model knows; where they were named, only the job. */
+/* Only the model knows which modules there are; only the job knows where they were named. */
 static pl_err find_targets(const struct pl_job *job, const struct pl_model *m,
                            struct pl_targets *out, struct pl_diag *d) {
     static const enum pl_key_id keys[] = {

@@ -1,8 +1,9 @@
 /* block.c - the decoder layers: forward.
  *
- * The residual trunk is updated in place: what ends a block writes the tensor that the next norm
- * turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its own. What the
- * backward pass reads is kept by being read: lifetimes follow from the operands. */
+ * The residual trunk is updated in place: the last op of a block writes the tensor that the next
+ * norm turns into the new trunk (out += trunk, then norm), so no sum needs a buffer of its own.
+ * Nothing has to mark what the backward pass reads: a tensor lives until the last op that has it as
+ * an operand. */
 #include "estimator/program/build/tape.h"
 
 /* qkv of a normed trunk -> what attention makes of it. */

@@ -1,10 +1,11 @@
-/* brief.h - loops over equal pieces of work, of which a brief program has the first and last alone.
+/* brief.h - loops over equal pieces of work, of which a brief program has only the first and the
+ * last.
  *
  * Chunks of the loss, and windows of an update that comes from host memory, are the same ops on
- * buffers that a piece before has given back. The planner, which takes the smallest gap that holds
- * a tensor, finds a chunk as it found the one before. Windows overlap, since the next one comes in
- * while one is at work, so they alternate between two sets of buffers. Pieces in the middle, an
- * even number of windows, change no byte of a plan. */
+ * buffers that an earlier piece has given back. The planner, which takes the smallest gap that
+ * holds a tensor, places a chunk where it placed the one before. Windows overlap, since the next
+ * one arrives while one is at work, so they alternate between two sets of buffers. So pieces in the
+ * middle, an even number of them where they are windows, change no byte of a plan. */
 #ifndef PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
 #define PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
 

@@ -117,7 +117,7 @@ struct pl_operand pl_build_product_workspace(struct pl_builder *b, enum pl_op_ki
 bool pl_build_trains(const struct pl_builder *b, uint32_t tensor);       /* PL_NONE: false */
 uint32_t pl_build_weight(const struct pl_builder *b, enum pl_slot slot); /* of the current layer */
 const struct pl_adapter_slot *pl_build_adapter(const struct pl_builder *b, enum pl_slot slot);
-/* Of a slot in the builder's lists: what stands once (PL_NONE) has its place in layer 0. */
+/* Index of a slot in the builder's lists: one that the model has once (PL_NONE) is in layer 0. */
 size_t pl_build_slot_index(uint32_t layer, enum pl_slot slot);
 
 /* --- job_tensors.c: weights, adapters, gradients, states, tables --- */
@@ -139,7 +139,7 @@ struct pl_piece {
 };
 uint32_t pl_build_n_pieces(const struct pl_builder *b, enum pl_slot slot);
 struct pl_piece pl_build_piece(struct pl_builder *b, enum pl_slot slot, uint32_t i);
-/* Rows of the head that are products' operand at a time: V, unless the head is in 4 bits. */
+/* Rows of the head that one product takes: V, unless the head is in 4 bits. */
 uint64_t pl_build_head_piece(const struct pl_builder *b);
 /* x[N,C] = the rows of an embedding in 4 bits, times scale unless that is 0. */
 void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale);

@@ -1,7 +1,7 @@
 /* embed.c - the step below the layers: rows of the embedding, and of an adapter on it.
  *
  *   x[i] = W[id] + s B a[id]
- * as PEFT's lora.Embedding, which drops nothing out. */
+ * as PEFT's lora.Embedding, which has no dropout. */
 #include "estimator/program/build/exchange.h"
 #include "estimator/program/build/tape.h"
 
@@ -12,7 +12,7 @@ static float embed_scale(const struct pl_builder *b) {
     return pl_dtype_round(b->s->dtype, (float)b->m->embed_scale);
 }
 
-/* Of s B a[id], which an embedding that is scaled scales as well. */
+/* The factor of B a[id]: an embedding that is scaled scales the adapter's part as well. */
 static float adapter_scale(const struct pl_builder *b) {
     const float scale = embed_scale(b);
     return (float)b->s->lora_scale * (scale != 0 ? scale : 1.0f);

@@ -63,7 +63,7 @@ static struct pl_operand adapter_logits(struct pl_builder *b, struct pl_operand 
     return beside(b, a, &logits);
 }
 
-/* Gradients of A and B, before dh overwrites h; da for dh. */
+/* Gradients of A and B, which read h before dh overwrites it. Returns da, which dh reads. */
 static struct pl_operand adapter_logits_bwd(struct pl_builder *b, struct pl_operand h,
                                             struct pl_operand dl, struct pl_operand a) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, PL_SLOT_HEAD);
@@ -191,7 +191,7 @@ uint32_t pl_step_last_norm_needs(const struct pl_tape *t, const struct pl_step *
     return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
 }
 
-/* In the place of the gradient of h. */
+/* Takes the place of the gradient of h. */
 void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
     struct pl_value *xs = &t->values[s->in[0]];
     const struct pl_value *h = &t->values[s->out[0]];
@@ -204,7 +204,7 @@ void pl_step_last_norm_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- the loss --------------------------------------------------------------------------------- */
 
-/* A chunk is done with, gradient and all, before the next: see the head of this file. */
+/* A chunk is finished, its gradient included, before the next one begins (see the top). */
 void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
     struct pl_builder *b = t->b;
     const struct pl_value *h = &t->values[s->in[0]];

@@ -2,8 +2,8 @@
  * and single tokens alike.
  *
  * A run of GENERATE holds a piece of every sequence that has tokens to compute: up to `tokens` of
- * prompts, or one each, in a prefix of the same rows. Only rows that a token is wanted from go
- * through the head, at most one a sequence. */
+ * prompts, or one each, in a prefix of the same rows. Only rows from which a token is wanted go
+ * through the head, at most one per sequence. */
 #include "estimator/program/build/tape.h"
 
 #include "estimator/base/checked.h"

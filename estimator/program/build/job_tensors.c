@@ -31,7 +31,7 @@ uint64_t pl_build_lowest_layer(const struct pl_builder *b) {
     return lowest;
 }
 
-/* A tied head is the embedding, so it is frozen with it, but for one that is trained whole. */
+/* A tied head is the embedding, so it is frozen together with it, unless it is trained whole. */
 static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t layer) {
     if (trains_whole(b, slot)) return true;
     if (b->s->mode != PL_MODE_FULL || b->s->inference) return false;
@@ -41,7 +41,7 @@ static bool slot_trains(const struct pl_builder *b, enum pl_slot slot, uint64_t 
     return shape.per_layer ? !layer_is_frozen(b, layer) : true;
 }
 
-/* What is trained is no part of the base. */
+/* A weight that is trained is no part of the base. */
 static enum pl_dtype weight_dtype(const struct pl_builder *b, enum pl_slot slot) {
     const bool base = b->s->base_bf16 && !pl_shape_is_whole(b->s, b->m, slot);
     return base ? PL_DTYPE_BF16 : b->s->dtype;
@@ -101,7 +101,7 @@ static uint32_t add_adapter_matrix(struct pl_builder *b, enum pl_role role, enum
                                               .decay = true});
 }
 
-/* layer PL_NONE: of a slot that stands once, which has its place in layer 0. */
+/* layer PL_NONE: of a slot that the model has once, which is in layer 0 of the list. */
 static void add_slot_adapter(struct pl_builder *b, enum pl_slot slot, uint32_t layer,
                              const struct pl_param_row *rows, uint32_t n_rows) {
     struct pl_adapter_slot *a = &b->adapter[pl_build_slot_index(layer, slot)];
@@ -184,8 +184,8 @@ static void add_tables(struct pl_builder *b) {
         b->second_rope = add_table(b, &b->m->rope[1], PL_ROPE_SECOND, b->s->max_seq_length);
 }
 
-/* Kernels of a GPU read from its memory what differs between micro-batches of one shape: what was
- * captured with the one can then be replayed for the other. */
+/* Kernels of a GPU read from its memory what differs between micro-batches of one shape, so that a
+ * graph that was captured for one of them can be replayed for another. */
 static void add_scalars(struct pl_builder *b) {
     b->p->loss = b->p->clip = b->p->facts = PL_NONE;
     if (b->p->traits.backend == PL_BACKEND_CUDA)

@@ -74,7 +74,7 @@ static uint32_t bias_of(const struct pl_builder *b, enum pl_slot slot) {
     return s == PL_SLOT_COUNT ? PL_NONE : pl_build_weight(b, s);
 }
 
-/* The columns of y, or of its gradient, that come of a piece of the matrix. */
+/* The columns of y, or of its gradient, that belong to a piece of the matrix. */
 static struct pl_operand columns_of(struct pl_operand y, const struct pl_piece *piece) {
     if (piece->whole) return y;
     y.col = (uint32_t)piece->row0;

@@ -30,7 +30,7 @@ static void stage(struct pl_builder *b, enum pl_op_kind kind, uint32_t id) {
     pl_build_op(b, kind, (struct pl_attr){0}, in, 1, NULL, 0);
 }
 
-/* What is read, of any type a file may have, and its fp32 values: alive together. */
+/* What is read, in any type that a file may have, and its values in fp32: alive together. */
 static void passing(struct pl_builder *b, uint64_t elements) {
     uint32_t raw =
         buffer(b, "raw", PL_ROLE_MERGE_RAW, PL_NONE, PL_ROWS_FIXED, elements, 1, PL_DTYPE_F32);
@@ -64,7 +64,7 @@ static void merging(struct pl_builder *b, uint32_t index, const struct pl_param_
     b->p->tokens = pl_u64_max(b->p->tokens, n);
 }
 
-/* The one phase of these programs is all there is of them. */
+/* Programs of this kind have one phase and nothing else. */
 static void finish(struct pl_builder *b) {
     b->p->phases[PL_PHASE_SAVE] = (struct pl_phase_range){.n_ops = b->p->n_ops};
 }

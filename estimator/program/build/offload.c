@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a window of an update; fewer would be latency, more only memory. */
+/* Elements of a window of an update; with fewer, latency would dominate; more would only take
+ * memory. */
 #define WINDOW_ELEMENTS (UINT64_C(8) << 20)
 /* Rows of a window are a multiple of this, whatever their length: whole blocks of 8-bit moments and
  * of the random numbers that round weights, and rows that stay aligned for vector loads. */
@@ -121,7 +122,7 @@ static struct pl_operand window_of(const struct mover *m, uint32_t id, const str
     return w->n ? pl_arg_rows(now, w->row0, w->n) : pl_arg(now);
 }
 
-/* Between the two sides, whichever is which. */
+/* A copy between the two sides, in either direction. */
 static void add_transfer(struct mover *m, struct pl_operand from, struct pl_operand to,
                          bool not_first) {
     if (m->b->err != PL_ERR_OK) return;
@@ -302,9 +303,9 @@ static uint64_t rows_of(const struct mover *m, const struct pl_operand *o) {
     return o->nrows ? o->nrows : m->b->p->tensors[o->id].dims[0];
 }
 
-/* What of operand `o` belongs to rows `w` of the weight's: the same rows, or one number for every
- * block of 8-bit moments; all of it where the op is not cut, and of what has nothing to do with
- * rows. */
+/* The part of operand `o` that belongs to rows `w` of the weight: the same rows, or one number for
+ * every block of 8-bit moments. All of it where the op is not cut, and of operands that do not
+ * follow the weight's rows. */
 static struct window part_of(const struct mover *m, const struct pl_op *op,
                              const struct pl_operand *o, struct window w) {
     uint64_t cols = m->b->p->tensors[op->in[0].id].dims[1];
@@ -314,7 +315,7 @@ static struct window part_of(const struct mover *m, const struct pl_op *op,
                            pl_u64_div_up(w.n * cols, PL_STATE8_BLOCK)};
 }
 
-/* Rows of a window; 0 = the op is not cut: nothing moves, or little. */
+/* Rows of a window; 0 = the op is not cut, because it moves nothing, or little. */
 static uint64_t window_rows(const struct mover *m, const struct pl_op *op) {
     bool moves = false;
     if (op->kind != pl_optimizer_row(m->b->s->optimizer)->op) return 0;

@@ -1,5 +1,5 @@
-/* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. What stands
- * in their place for inference is inference.c. */
+/* phases.c - load, micro-step, optimizer, evaluation, save: the whole program in order. inference.c
+ * has what inference does instead. */
 #include "estimator/base/alloc.h"
 #include "estimator/program/build/exchange.h"
 #include "estimator/program/build/tape.h"

@@ -8,7 +8,7 @@
 
 #include "estimator/base/checked.h"
 
-/* A head that is the embedding has its codes, too. */
+/* A head that is the embedding is held in the codes of the embedding. */
 static enum pl_slot holder_of(const struct pl_builder *b, enum pl_slot slot) {
     const bool shared = slot == PL_SLOT_HEAD && b->m->tied && !pl_shape_unties(b->s, b->m);
     return shared ? PL_SLOT_EMBED : slot;
@@ -85,7 +85,7 @@ static void codes_of(const struct pl_builder *b, const struct pl_quant_slot *q, 
     in[PL_DEQUANT4_OFFSET] = pl_arg_rows(absmax, offset, 1);
 }
 
-/* Of the layer at hand, or of what stands once. */
+/* Of the current layer, or of a slot that the model has once. */
 static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enum pl_slot slot) {
     return &b->quant[pl_build_slot_index(b->layer, slot)];
 }
@@ -150,8 +150,8 @@ struct pl_piece pl_build_piece(struct pl_builder *b, enum pl_slot slot, uint32_t
     return piece;
 }
 
-/* The scratch of a piece is no larger than that of a layer's modules, so a vocabulary of any size
- * costs none of its own. */
+/* The scratch of a piece is no larger than that of a layer's modules, so no vocabulary needs
+ * scratch of its own, whatever its size. */
 uint64_t pl_build_head_piece(const struct pl_builder *b) {
     const uint64_t cols = b->m->hidden, lowest_bit = cols & -cols;
     const uint64_t unit = PL_QUANT_GROUP / pl_u64_min(lowest_bit, PL_QUANT_GROUP);

@@ -1,9 +1,9 @@
 /* states.c - what the optimizer keeps for each trainable tensor, and the ops that use it.
  *
- * Which states, how they are stored and which op updates with them is the row of the optimizer
- * (optimizers.h). With states in blocks each part of a tensor (pl_tensor_parts) has states of its
- * own and is updated by an op of its own; parts too small to be worth it, and the embedding and the
- * head, keep fp32 ones. */
+ * The row of the optimizer (optimizers.h) says which states there are, how they are stored and
+ * which op updates with them. With states in blocks each part of a tensor (pl_tensor_parts) has
+ * states of its own and is updated by an op of its own; parts that are too small for blocks to be
+ * worth it, the embedding and the head keep states in fp32. */
 #include "estimator/base/alloc.h"
 #include "estimator/program/build/exchange.h"
 

@@ -27,7 +27,7 @@ static struct weight_grad weight_grad(struct pl_builder *b, enum pl_op_kind kind
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
-/* Of what takes 1/rms as it was kept. */
+/* Of an op that takes 1/rms as it was kept. */
 static struct pl_attr scale_attr(const struct pl_builder *b) {
     return (struct pl_attr){.unit_offset = b->m->unit_offset};
 }
@@ -51,7 +51,7 @@ void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operan
     PL_EMIT(b, RMSNORM_BWD, attr, in, out);
 }
 
-/* Again from what the forward pass kept of it. */
+/* Makes a norm's output again from what the forward pass kept. */
 static void renorm(struct pl_builder *b, struct pl_operand w, const struct pl_value *x,
                    const struct pl_value *rstd, uint32_t y) {
     struct pl_operand in[] = {pl_arg(x->val), w, pl_arg(rstd->val)}, out[] = {now(b, y)};
@@ -93,8 +93,8 @@ static uint32_t norm_needs(const struct pl_tape *t, const struct pl_step *s) {
     return t->values[s->out[0]].wants ? pl_var_bit(s->in[0]) | pl_var_bit(s->out[1]) : 0;
 }
 
-/* What is below a product is always given its gradient; below the first one that is the input of
- * the tape, of which the caller knows, or the weight of the norm alone. */
+/* Whatever lies below a product gets its gradient. Below the first product of a tape that is the
+ * tape's input, whose caller knows whether a gradient is wanted, or only the weight of the norm. */
 bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s) {
     return t->values[s->in[0]].wants || pl_build_trains(t->b, pl_build_weight(t->b, s->slot));
 }
@@ -307,7 +307,7 @@ static void run_attention(struct pl_tape *t, const struct pl_step *s, uint32_t m
     lse->val = pl_build_now(b, sums);
 }
 
-/* Queries and keys that are made again where they are read are none of them: see the gradient. */
+/* Queries and keys that are made again where they are read are not among them: see the gradient. */
 static uint32_t attention_needs(const struct pl_tape *t, const struct pl_step *s) {
     const uint32_t own = pl_var_bit(s->in[1]) | pl_var_bit(s->out[0]) | pl_var_bit(s->out[1]);
     return t->values[s->in[0]].part == PL_PART_NEVER ? own : own | pl_var_bit(s->in[0]);
@@ -339,7 +339,7 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
 
 /* --- the gate of the MLP --------------------------------------------------------------------- */
 
-/* All have the operands of one of them, and so have their gradients. */
+/* All of these ops have the same operands, and so have the ops of their gradients. */
 static const enum pl_op_kind gates[] = {
 #define ROW(id, name, glu) PL_OP_##glu,
     PL_ACTIVATIONS(ROW)

@@ -143,7 +143,7 @@ void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted) {
 
 #define PART(p) (1u << PL_PART_##p)
 
-/* Parts whose values the forward pass leaves to the gradient, by level. */
+/* Parts whose values the forward pass keeps for the gradient, by level. */
 static const unsigned kept_parts[PL_RECOMPUTE_PLAIN] = {
     [PL_RECOMPUTE_NONE] = PART(INPUT) | PART(TRUNK) | PART(ROWS) | PART(MLP) | PART(ATTENTION),
     [PL_RECOMPUTE_LIGHT] = PART(INPUT) | PART(TRUNK) | PART(MLP) | PART(ATTENTION),

@@ -7,8 +7,8 @@
  *       reads, and how to make its values again
  *   T2  a recompute level is a set of parts whose values are kept; what the gradient reads and is
  *       not kept is made again, by the ops of the forward pass on the same inputs: the same bits
- *   T3  it is made again where a product is about to read it, together with what the steps between
- *       that product and the one below it will read; what stands above the last product, first
+ *   T3  it is made again just before a product reads it, together with what the steps between that
+ *       product and the one below it read; what lies above the last product is made first
  * Reverse mode over a tape: Griewank and Walther, Evaluating Derivatives (2008), chapter 3; the
  * checkpoints of chapter 12 are chosen by level. */
 #ifndef PL_ESTIMATOR_PROGRAM_BUILD_TAPE_H

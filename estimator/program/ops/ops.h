@@ -78,9 +78,10 @@ enum pl_operand_type {
         PL_TYPE_COUNT
 };
 
-/* OPTIONAL: may be absent, and so may every MAYBE. IN_PLACE: an input that the output of the same
- * name is. MAYBE_IN_PLACE of an input beside a NEEDED output: there where the op adds to what is
- * there. SCRATCH: of pl_op_workspace_bytes() bytes, absent where that is 0. */
+/* OPTIONAL: may be absent, and so may every MAYBE. IN_PLACE: an input that is also the output of
+ * the same name. MAYBE_IN_PLACE: an input with the name of a NEEDED output; it is there where the
+ * op adds to what the output holds. SCRATCH: of pl_op_workspace_bytes() bytes, absent where that is
+ * 0. */
 enum pl_operand_use {
     PL_USE_NEEDED,
     PL_USE_OPTIONAL,
@@ -89,8 +90,8 @@ enum pl_operand_use {
     PL_USE_SCRATCH
 };
 
-/* Dimensions. A letter is a number of its own in every op, the same wherever it stands in it; the
- * others follow from a letter: base * times / per, rounded up, + plus. ELEMENTS is O*K.
+/* Dimensions. A letter is one number within an op, wherever it stands, and another one in another
+ * op; the others follow from a letter: base * times / per, rounded up, + plus. ELEMENTS is O*K.
  * X(DIM, "in a shape", base, times, per, plus) */
 #define PL_DIM_MAP(X)                                                                              \
     X(ANY, "..", ANY, 1, 1, 0)                                                                     \
