@@ -129,6 +129,14 @@ static struct pl_job with_memory(const struct pl_recommendation *r, const struct
     return job;
 }
 
+/* On another GPU, whose memory a limit of this one says nothing about. */
+static struct pl_job without_limit(const struct pl_job *least) {
+    struct pl_job job = *least; /* shallow */
+    job.vram_budget = PL_AUTO_BYTES;
+    job.given[PL_KEY_vram_budget] = job.path && job.place[PL_KEY_vram_budget].line;
+    return job;
+}
+
 /* Adapters keep the length; without them shorter samples do, where any fit. Then the smallest GPU
  * that holds the job, or so much memory as no GPU of the table has. */
 static uint32_t list_needed(const struct pl_advice *a, const struct pl_recommendation *r,
@@ -142,7 +150,7 @@ static uint32_t list_needed(const struct pl_advice *a, const struct pl_recommend
         out[n++].job.max_seq_length = r->longest;
     }
     if (r->card)
-        out[n++] = (struct needed){r->card, r->least.job, r->card};
+        out[n++] = (struct needed){r->card, without_limit(&r->least.job), r->card};
     else
         out[n++] = (struct needed){"so much memory", with_memory(r, &a->q.budget), NULL};
     return n;
@@ -152,6 +160,7 @@ static void add_needed(const struct page *p) {
     const struct pl_recommendation *r = p->r;
     char least[PL_BYTES_TEXT], usable[PL_BYTES_TEXT];
     const struct pl_budget *b = &p->a->q.budget;
+    const uint64_t there = pl_u64_min(pl_budget_usable(b) + b->context_bytes, b->total_bytes);
     if (r->no_kernels) {
         pl_text_add(p->out, p->bold);
         pl_gate_add_no_kernels(&p->a->q, p->out);
@@ -162,7 +171,7 @@ static void add_needed(const struct page *p) {
                      "had\n",
                      p->bold, b->source, p->off, r->length,
                      pl_bytes_text(r->least.price.needed_bytes, least),
-                     pl_bytes_text(pl_budget_usable(b) + b->context_bytes, usable));
+                     pl_bytes_text(there, usable));
     }
     struct needed list[MAX_NEEDED];
     const uint32_t n = list_needed(p->a, r, list);
