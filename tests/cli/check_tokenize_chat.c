@@ -101,6 +101,88 @@ START_TEST(options_and_failures_are_told) {
 }
 END_TEST
 
+/* A program of one's own: what a line may have besides messages, and what is said of failures. */
+#define PROGRAM                                                                                    \
+    "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"              \
+    "{% if tools %}{{ tools | length }} tools{% endif %}"                                          \
+    "{% if documents %}{{ documents[0].title }}{% endif %}"                                        \
+    "{% if mood is defined %}{{ mood }}{% endif %}"                                                \
+    "{% if day %}{{ strftime_now('%d.%m.%Y') }}{% endif %}"                                        \
+    "{% if add_generation_prompt %}[assistant]{% endif %}"                                         \
+    "{% if stop %}{{ raise_exception('stopped: ' ~ stop) }}{% endif %}"
+
+static const struct {
+    const char *words, *input;
+    int status;
+    const char *out, *err;
+} programs[] = {
+    {"", QUESTION "}", 0, "[user]q\n", ""},
+    {"", QUESTION ",\"add_generation_prompt\":true}", 0, "[user]q[assistant]\n", ""},
+    {"", QUESTION ",\"add_generation_prompt\":false}", 0, "[user]q\n", ""},
+    {"", QUESTION ",\"tools\":[{},{}],\"documents\":[{\"title\":\"T\"}]}", 0, "[user]q2 toolsT\n",
+     ""},
+    {"", QUESTION ",\"mood\":\"good\"}\n" QUESTION "}", 0, "[user]qgood\n[user]q\n", ""},
+    {"", QUESTION ",\"day\":1,\"date\":\"2024-02-29\"}", 0, "[user]q29.02.2024\n", ""},
+    {"--chat-date 2023-12-31", QUESTION ",\"day\":1}", 0, "[user]q31.12.2023\n", ""},
+    {"--chat-date 2023-12-31", QUESTION ",\"day\":1,\"date\":\"2024-02-29\"}", 0,
+     "[user]q29.02.2024\n", ""},
+    {"--chat-date 2023-12-31", QUESTION ",\"day\":1,\"date\":null}", 0, "[user]q31.12.2023\n", ""},
+    {"", QUESTION ",\"date\":\"2023-02-29\"}", 5, "", "`date` is not a day such as 2025-01-31"},
+    {"", QUESTION ",\"date\":20250131}", 5, "", "`date` is not a day"},
+    {"", QUESTION ",\"date\":\"2025-01-31 and more\"}", 5, "", "`date` is not a day"},
+    {"", "{}", 5, "", "stdin:1: key `messages` is missing"},
+    {"", "[]", 5, "", "stdin:1: key `messages` is missing"},
+    {"", QUESTION, 5, "", "stdin:1:"},
+    {"", QUESTION "} x", 5, "", "stdin:1:"},
+    {"", QUESTION ",\"stop\":\"here\"}", 5, "", "stopped: here"},
+    {"--json", QUESTION ",\"stop\":\"here\"}\n" QUESTION "}", 0, "{\"rendered\":\"[user]q\"}\n",
+     ""}, /* a refusal is an answer, and the next line has its own */
+    {"--tokenizer byte", QUESTION "}", 0, "[user]q\n", ""},
+    {"--tokenizer \"$SOURCE_ROOT\"/tests/data/tokenizer/llama3_style", QUESTION "}", 0,
+     "<|begin_of_text|>[user]q\n", ""},
+};
+
+START_TEST(a_program_gets_what_its_line_has) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    file_write(in_dir(dir, "own.jinja"), PROGRAM);
+    const char *words = textf("--chat-template \"%s/own.jinja\" %s", dir, programs[_i].words);
+    struct outcome o = tokenize_text(words, programs[_i].input);
+    ck_assert_msg(o.status == programs[_i].status, "%s: %d %s", programs[_i].input, o.status,
+                  o.err);
+    if (programs[_i].status == 0 && strncmp(programs[_i].words, "--json", 6) != 0)
+        ck_assert_str_eq(o.out, programs[_i].out);
+    else
+        ck_assert_msg(strstr(o.out, programs[_i].out) != NULL, "%s", o.out);
+    ck_assert_msg(strstr(o.err, programs[_i].err) != NULL, "%s: %s", programs[_i].input, o.err);
+    outcome_finish(&o);
+    scratch_remove(dir);
+}
+END_TEST
+
+static const struct {
+    const char *program, *err; /* NULL: there is no file */
+} no_programs[] = {
+    {NULL, "own.jinja"},
+    {"{{ messages", "own.jinja:1:"},
+    {"a\n{% if %}", "own.jinja:2:"},
+    {"\xFF", "UTF-8"},
+};
+
+START_TEST(a_program_that_cannot_be_read_is_named) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    if (no_programs[_i].program) file_write(in_dir(dir, "own.jinja"), no_programs[_i].program);
+    struct outcome o = tokenize_text(textf("--chat-template \"%s/own.jinja\"", dir), QUESTION "}");
+    ck_assert_int_eq(o.status, 5);
+    ck_assert_str_eq(o.out, "");
+    ck_assert_msg(strstr(o.err, no_programs[_i].err) != NULL, "%s", o.err);
+    ck_assert_msg(strstr(o.err, "DATA_TEMPLATE") != NULL, "%s", o.err);
+    outcome_finish(&o);
+    scratch_remove(dir);
+}
+END_TEST
+
 #define N(a) ((int)(sizeof(a) / sizeof *(a)))
 
 int main(void) {
@@ -109,6 +191,8 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, every_line_has_its_answer_in_order, 0, N(names));
     tcase_add_loop_test(t, options_and_failures_are_told, 0, N(cases));
+    tcase_add_loop_test(t, a_program_gets_what_its_line_has, 0, N(programs));
+    tcase_add_loop_test(t, a_program_that_cannot_be_read_is_named, 0, N(no_programs));
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_ENV);

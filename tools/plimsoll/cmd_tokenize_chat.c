@@ -129,6 +129,7 @@ static pl_err take_member(struct pl_jinja_memory *m, struct pl_chat_request *r,
         r->generate = pl_jinja_truth(v);
     } else if (pl_jinja_is(key, "date")) {
         char day[16] = "";
+        if (v->kind == PL_JINJA_NONE) return PL_ERR_OK; /* as if it were not there */
         if (v->kind == PL_JINJA_STRING && v->n < sizeof day) memcpy(day, v->s, v->n);
         if (!pl_chat_date_parse(day, &r->date))
             return pl_diag_set(d, PL_ERR_DATA_FIELD, "`date` is not a day such as 2025-01-31");
