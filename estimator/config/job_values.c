@@ -56,6 +56,10 @@ uint32_t pl_job_offload(const struct pl_job *job) {
     return all ? PL_OFFLOAD_WEIGHTS : job->offload;
 }
 
+bool pl_job_offloads(const struct pl_job *job) {
+    return pl_job_offload(job) != PL_OFFLOAD_NONE || job->embedding_device == PL_EMBEDDING_HOST;
+}
+
 bool pl_job_updates_on_host(const struct pl_job *job) {
     uint32_t offload = pl_job_offload(job);
     if (job->offload_update == PL_UPDATE_AUTO) return offload >= PL_OFFLOAD_GRADIENTS;

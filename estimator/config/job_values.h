@@ -21,6 +21,8 @@ double pl_job_learning_rate(const struct pl_job *job);
 /* PL_OFFLOAD_*: `offload`, or all of it where full_ft_offload asks for that; none of
  * inference. */
 uint32_t pl_job_offload(const struct pl_job *job);
+/* Whether a tensor of the job lives in host memory. */
+bool pl_job_offloads(const struct pl_job *job);
 /* offload_update decided: on the host where states and gradients are both there. */
 bool pl_job_updates_on_host(const struct pl_job *job);
 /* `devices`; 1 while `auto` is not decided. */

@@ -163,6 +163,18 @@ static pl_err check_offload(const struct pl_job *job, struct pl_diag *d) {
                     "remove `offload_update`, or set `offload: optimizer`");
 }
 
+/* What is in host memory is of one rank, and so are the rows that ranks share. */
+static pl_err check_ranks(const struct pl_job *job, struct pl_diag *d) {
+    const bool several = pl_job_ranks(job) > 1;
+    if (!pl_job_offloads(job) || !pl_job_orders_ranks(job)) return PL_ERR_OK;
+    return conflict(job, several ? PL_KEY_devices : PL_KEY_rank_order, d,
+                    several ? "ranks hold nothing in host memory"
+                            : "`rank_order` with tensors in host memory",
+                    several ? "remove `offload`, `full_ft_offload` and `embedding_device`; "
+                              "`sharding: weights` spreads what they would move"
+                            : "remove `rank_order`, or what is offloaded");
+}
+
 static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
     if (job->given[PL_KEY_warmup_steps] && job->given[PL_KEY_warmup_ratio])
         return conflict(job, PL_KEY_warmup_ratio, d,
@@ -284,6 +296,7 @@ static const struct {
      {PL_KEY_batch_size, PL_KEY_gradient_accumulation_steps, PL_KEY_global_batch_size,
       PL_KEY_COUNT}},
     {check_offload, {PL_KEY_offload_update, PL_KEY_offload, PL_KEY_full_ft_offload, PL_KEY_mode}},
+    {check_ranks, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_offload, PL_KEY_embedding_device}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},
     {check_data, {PL_KEY_dataset, PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size}},
     {check_reports, {PL_KEY_report_to, PL_KEY_COUNT}},

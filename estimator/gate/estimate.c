@@ -26,6 +26,20 @@ static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
     return err;
 }
 
+/* Packing may leave another rank a few bytes more, which then decide. */
+static void judge_ranks(struct pl_estimate *e) {
+    struct pl_question worst = *e->q;
+    uint64_t most = e->verdict.needed_bytes;
+    for (uint32_t r = 0; r < e->n_ranks; r++)
+        if (e->ranks[r].needed_bytes > most) most = e->ranks[r].needed_bytes;
+    if (most == e->verdict.needed_bytes) return;
+    worst.budget.context_bytes += most - e->verdict.needed_bytes;
+    const struct pl_verdict v = pl_gate_judge(e->planned.plan, &worst);
+    e->verdict.kind = v.kind;
+    e->verdict.short_bytes = v.short_bytes;
+    e->verdict.inside_doubt = v.inside_doubt;
+}
+
 /* Everything that follows from e->planned. */
 static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     const struct pl_question *q = e->q;
@@ -34,6 +48,7 @@ static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     e->trainable_param_count = pl_gate_trained(e->planned.program);
     e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(pl_estimate_bill_ranks(e, d));
+    judge_ranks(e);
     PL_TRY(plan_merged_export(e, d));
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN ||
         e->verdict.no_kernels)

@@ -88,15 +88,27 @@ static bool trains_weights(const struct pl_variant *v) {
 }
 
 /* States of adapters are too few to be worth their copies. */
+static bool weights_in_parts(struct pl_variant *v, char *text, size_t size) {
+    if (v->job.inference || pl_job_ranks(&v->job) == 1 || v->job.sharding == PL_SHARDING_WEIGHTS)
+        return false;
+    v->job.sharding = PL_SHARDING_WEIGHTS;
+    snprintf(text, size, "sharding: weights");
+    return true;
+}
+
 static bool offload_states(struct pl_variant *v, char *text, size_t size) {
-    if (!trains_weights(v) || pl_job_offload(&v->job) != PL_OFFLOAD_NONE) return false;
+    if (!trains_weights(v) || pl_job_offload(&v->job) != PL_OFFLOAD_NONE ||
+        pl_job_orders_ranks(&v->job))
+        return false;
     v->job.offload = PL_OFFLOAD_OPTIMIZER;
     snprintf(text, size, "offload: optimizer");
     return true;
 }
 
 static bool offload_all(struct pl_variant *v, char *text, size_t size) {
-    if (v->job.inference || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS) return false;
+    if (v->job.inference || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS ||
+        pl_job_orders_ranks(&v->job))
+        return false;
     bool full = v->job.mode == PL_MODE_FULL;
     if (full)
         v->job.full_ft_offload = true;
@@ -109,7 +121,7 @@ static bool offload_all(struct pl_variant *v, char *text, size_t size) {
 static bool embedding_on_host(struct pl_variant *v, char *text, size_t size) {
     if (v->job.embedding_device == PL_EMBEDDING_HOST || v->q.model->tied ||
         v->job.quantize_embedding || pl_job_trains_embedding(&v->job) ||
-        pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
+        pl_job_orders_ranks(&v->job) || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
         return false;
     v->job.embedding_device = PL_EMBEDDING_HOST;
     snprintf(text, size, "embedding_device: host");
@@ -261,6 +273,7 @@ static const struct {
     {batch_of_one, KEY_BATCH},
     {offload_kept, KEY_RECOMPUTE},
     {offload_states, KEY_OFFLOAD},
+    {weights_in_parts, KEY_OWN},
     {embedding_on_host, KEY_OWN},
     {offload_all, KEY_OFFLOAD},
     {bf16_gradients, KEY_OWN},

@@ -11,6 +11,7 @@
 #define PL_ESTIMATOR_PROGRAM_SHARD_H
 
 #include "estimator/base/checked.h"
+#include "estimator/program/program.h"
 
 #define PL_SHARD_BLOCKS 64
 #define PL_SHARD_ALIGN  256
@@ -34,6 +35,19 @@ static inline uint64_t pl_shard_first_block(uint64_t rows, uint64_t block, uint3
                                             uint32_t rank) {
     return pl_u64_div_up(rows, block) * rank / ranks;
 }
+
+/* The rows of a part of a tensor that are a rank's. */
+struct pl_owned {
+    struct pl_part part;
+    uint64_t block;      /* rows */
+    struct pl_shard own; /* counted from the part's first row */
+    uint64_t at;         /* where they begin in a tensor that holds only what is the rank's */
+};
+/* Of a weight, an adapter, or codes and their scales, whole in this program: its parts. */
+uint32_t pl_tensor_shards(const struct pl_program *p, uint32_t id, uint32_t ranks, uint32_t rank,
+                          struct pl_owned out[PL_MAX_PARTS]);
+/* Under `sharding: weights`, of tensors of the job: matrices and codes. The others are small. */
+bool pl_tensor_is_cut(const struct pl_job_shape *s, const struct pl_tensor *t);
 
 static inline struct pl_shard pl_shard_of(uint64_t rows, uint64_t block, uint32_t ranks,
                                           uint32_t rank) {

@@ -9,6 +9,7 @@
 #include "estimator/gate/gate.h"
 #include "runtime/admit/context.h"
 #include "runtime/admit/forecast.h"
+#include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/comm/comm.h"
 #include "runtime/data/batch.h"
@@ -45,6 +46,7 @@ struct pl_preflight {
     struct pl_estimate estimate; /* the plan at the chosen batch, verdict, remedies, notes */
     bool too_large;              /* the refusal is that of the size: the estimate says more */
     bool settled;                /* nothing is left to decide */
+    struct pl_cut cut;           /* where ranks hold parts of tensors: what files hold; else {0} */
     struct pl_text notes;
     bool batch_was_auto, base_was_auto;
     struct pl_autobatch search;

@@ -55,9 +55,14 @@ out:
 
 /* --- weights --------------------------------------------------------------------------------- */
 
+/* The job as files know it. */
+static const struct pl_program *program_of_files(const struct pl_preflight *pf) {
+    return pf->cut.whole ? pf->cut.whole : pl_preflight_planned(pf)->program;
+}
+
 /* The choice of `base_dtype: auto` changes no bit, so nothing may be rounded by it. */
 static pl_err check_weights(const struct pl_preflight *pf, struct pl_diag *d) {
-    const struct pl_program *p = pl_preflight_planned(pf)->program;
+    const struct pl_program *p = program_of_files(pf);
     return pf->base_was_auto && p->shape.base_bf16 ? pl_model_check_exact(p, pf->model_dir, d)
                                                    : pl_model_check_files(p, pf->model_dir, d);
 }
@@ -82,7 +87,7 @@ pl_err pl_preflight_weights(struct pl_preflight *pf, bool needed, struct pl_diag
     if (!here) return needed ? refuse_without_weights(pf, d) : warn_without_weights(pf, d);
     PL_TRY(check_weights(pf, d));
     /* Files that cannot be read were refused above. */
-    (void)pl_model_note_surplus(pl_preflight_planned(pf)->program, pf->model_dir, &pf->notes, NULL);
+    (void)pl_model_note_surplus(program_of_files(pf), pf->model_dir, &pf->notes, NULL);
     return PL_ERR_OK;
 }
 
@@ -90,8 +95,7 @@ static pl_err check_adapter(const struct pl_preflight *pf, struct pl_diag *d) {
     char *path;
     if (pf->job->device == PL_DEVICE_NULL) return PL_ERR_OK;
     PL_TRY(pl_find_adapter(pf->job, &path, d));
-    pl_err err =
-        path ? pl_adapter_check_files(pl_preflight_planned(pf)->program, path, d) : PL_ERR_OK;
+    pl_err err = path ? pl_adapter_check_files(program_of_files(pf), path, d) : PL_ERR_OK;
     free(path);
     return err;
 }
@@ -194,6 +198,8 @@ static pl_err compare_early(struct pl_preflight *pf, bool judges_output, struct 
 
 pl_err pl_preflight_files(struct pl_preflight *pf, const struct pl_admission *how,
                           struct pl_diag *d) {
+    const struct pl_program *p = pl_preflight_planned(pf)->program;
+    if (p->shape.sharding >= PL_SHARDING_OPTIMIZER) PL_TRY(pl_cut_init(&pf->cut, p, d));
     PL_TRY(pl_preflight_weights(pf, how->needs_weights, d));
     PL_TRY(check_adapter(pf, d));
     if (how->judges_output || pf->world.size > 1) PL_TRY(pl_record_identify_weights(pf, d));

@@ -101,10 +101,11 @@ out:
     return err;
 }
 
-pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, struct pl_diag *d) {
+pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, bool with_states, struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
     pl_err err = add_all(&trained, &states, io->program, d);
-    if (err == PL_ERR_OK) err = pl_windows_feed(&states, io, d);
+    if (err == PL_ERR_OK) err = pl_windows_feed(&trained, io, d);
+    if (err == PL_ERR_OK && with_states) err = pl_windows_feed(&states, io, d);
     pl_windows_finish(&states);
     pl_windows_finish(&trained);
     return err;

@@ -51,14 +51,16 @@ void pl_cut_finish(struct pl_cut *c) {
 }
 
 bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor) {
-    return c->held->shape.sharding >= PL_SHARDING_OPTIMIZER &&
-           is_state(c->whole->tensors[tensor].role);
+    const struct pl_tensor *t = &c->whole->tensors[tensor];
+    if (is_state(t->role)) return c->held->shape.sharding >= PL_SHARDING_OPTIMIZER;
+    return pl_tensor_is_cut(&c->held->shape, t);
 }
 
-/* Rows of a part of the weight as elements of what is kept for it: as many, or scales of them. */
+/* Rows of a part as elements of the tensor: of a state of it, as many, or scales of them. */
 static uint64_t elements_of(const struct pl_cut *c, uint32_t tensor, uint64_t rows) {
     const struct pl_tensor *t = &c->whole->tensors[tensor];
-    const uint64_t n = rows * c->whole->tensors[t->of].dims[1];
+    const uint32_t of = is_state(t->role) ? t->of : tensor;
+    const uint64_t n = rows * c->whole->tensors[of].dims[1];
     return t->role == PL_ROLE_STATE_ABSMAX ? pl_u64_div_up(n, PL_STATE8_BLOCK) : n;
 }
 
@@ -66,20 +68,17 @@ uint32_t pl_cut_ranges(const struct pl_cut *c, uint32_t tensor, uint32_t rank,
                        struct pl_cut_range out[PL_MAX_PARTS]) {
     const struct pl_tensor *t = &c->whole->tensors[tensor];
     const bool of_part = pl_state_is_of_part(&c->whole->shape, t->role);
-    const uint64_t cols = c->whole->tensors[t->of].dims[1];
-    struct pl_part parts[PL_MAX_PARTS];
-    const uint32_t n = pl_tensor_parts(c->whole, t->of, parts);
-    uint64_t held = 0;
+    struct pl_owned shards[PL_MAX_PARTS];
+    const uint32_t n = pl_tensor_shards(c->whole, is_state(t->role) ? t->of : tensor,
+                                        pl_shape_ranks(&c->held->shape), rank, shards);
     uint32_t ranges = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (of_part && parts[i].row != t->row) continue;
-        const struct pl_shard s = pl_shard_of(parts[i].rows, pl_shard_block(parts[i].rows, cols),
-                                              pl_shape_ranks(&c->held->shape), rank);
-        const uint64_t row0 = (of_part ? 0 : parts[i].row0) + s.row0;
+        const struct pl_owned *s = &shards[i];
+        if (of_part && s->part.row != t->row) continue;
+        const uint64_t row0 = (of_part ? 0 : s->part.row0) + s->own.row0;
         out[ranges++] =
-            (struct pl_cut_range){elements_of(c, tensor, row0), elements_of(c, tensor, s.rows),
-                                  elements_of(c, tensor, held)};
-        held += s.rows;
+            (struct pl_cut_range){elements_of(c, tensor, row0), elements_of(c, tensor, s->own.rows),
+                                  elements_of(c, tensor, of_part ? 0 : s->at)};
     }
     return ranges;
 }

@@ -70,3 +70,26 @@ pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stre
     }
     return run(dev, &m, stream);
 }
+
+pl_err pl_ranks_fetch(struct pl_device *dev, const struct pl_call *c, void *stream,
+                      struct pl_own_copy *own) {
+    const struct pl_view *part = &c->in[PL_FETCH_PART], *x = &c->out[PL_FETCH_OUT_X];
+    struct moves m = {.n = 0};
+    uint64_t bytes;
+    *own = (struct pl_own_copy){0};
+    if (!fits(dev, c, x)) return PL_ERR_PLAN_BROKEN;
+    const uint32_t ranks = c->attr->ranks, rank = dev->comm->world.rank;
+    const struct pl_shard mine = pl_shard_of(x->rows, c->attr->block_rows, ranks, rank);
+    if ((part->p ? part->rows : 0) != mine.rows) return PL_ERR_PLAN_BROKEN;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const struct pl_shard theirs = pl_shard_of(x->rows, c->attr->block_rows, ranks, r);
+        char *to = row_of(x, theirs.row0, &bytes);
+        if (r == rank) {
+            *own = (struct pl_own_copy){to, part->p, mine.rows * bytes};
+            continue;
+        }
+        add(&m, r, false, part->p, mine.rows * bytes);
+        add(&m, r, true, to, theirs.rows * bytes);
+    }
+    return run(dev, &m, stream);
+}

@@ -18,9 +18,11 @@ struct pl_own_copy {
     uint64_t bytes;
 };
 
-/* SPREAD but for its own rows, which are left to the caller. */
+/* SPREAD, and FETCH, but for its own rows, which are left to the caller. */
 pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream,
                        struct pl_own_copy *own);
+pl_err pl_ranks_fetch(struct pl_device *dev, const struct pl_call *c, void *stream,
+                      struct pl_own_copy *own);
 pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream);
 
 /* Parts that FOLD adds, of those that there are. */

@@ -81,15 +81,15 @@ static bool writes_files(const struct pl_run *r) {
     return pl_session_leads(&r->s) && pl_session_has_memory(&r->s);
 }
 
-/* With parts of the states on every rank, saving is done by all of them. */
-static pl_err feed(struct pl_run *r, struct pl_diag *d) {
+/* With parts of tensors on every rank, saving is done by all of them. */
+static pl_err feed(struct pl_run *r, bool with_states, struct pl_diag *d) {
     if (!r->s.cut.whole || pl_session_leads(&r->s)) return PL_ERR_OK;
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
-    return pl_checkpoint_feed(&io, d);
+    return pl_checkpoint_feed(&io, with_states, d);
 }
 
 static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d) {
-    if (!writes_files(r)) return feed(r, d);
+    if (!writes_files(r)) return feed(r, true, d);
     struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     struct pl_checkpoint c = {0};
     pl_err err;
@@ -137,7 +137,7 @@ static pl_err put_final(struct pl_run *r, struct pl_outbox *o, struct pl_diag *d
 
 /* The files of output_dir change together or not at all (save_set.h). */
 pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
-    if (!writes_files(r)) return PL_ERR_OK;
+    if (!writes_files(r)) return feed(r, false, d);
     const char *dir = r->s.job->output_dir;
     const bool adapts = pl_mode_adapts(r->s.job->mode);
     struct pl_outbox o = {0};

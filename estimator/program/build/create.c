@@ -1,5 +1,5 @@
 /* create.c - a program from the facts of a model and the shape of a job. */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/exchange.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
@@ -100,6 +100,7 @@ static void build_run(struct pl_builder *b) {
     pl_build_job_tensors(b);
     pl_build_place_tensors(b);
     pl_build_phases(b);
+    if (b->s->sharding == PL_SHARDING_WEIGHTS) pl_build_cut_weights(b);
 }
 
 static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,

@@ -8,7 +8,8 @@
  *
  * What is left of a step depends on `sharding`. NONE: the gradient is gathered, every rank has all
  * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
- * of its part, updates it, and the weights are gathered. The exchange is after ZeRO, Rajbhandari
+ * of its part, updates it, and the weights are gathered. WEIGHTS: of matrices a rank has its part
+ * alone, and fetches the whole for as long as a layer is at work (offload.c). The exchange is after ZeRO, Rajbhandari
  * et al., arXiv 1910.02054, section 5; the sum is ordered. */
 #include "estimator/program/build/exchange.h"
 
@@ -22,17 +23,7 @@ static struct pl_operand rows(const struct pl_builder *b, uint32_t id, uint64_t 
 
 uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
                          struct pl_owned out[PL_MAX_PARTS]) {
-    struct pl_part parts[PL_MAX_PARTS];
-    const uint32_t n = pl_tensor_parts(b->p, id, parts);
-    uint64_t held = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint64_t block = pl_shard_block(parts[i].rows, b->p->tensors[id].dims[1]);
-        const struct pl_shard s =
-            pl_shard_of(parts[i].rows, block, pl_shape_ranks(b->s), b->s->rank);
-        out[i] = (struct pl_owned){.part = parts[i], .block = block, .own = s, .at = held};
-        held += s.rows;
-    }
-    return n;
+    return pl_tensor_shards(b->p, id, pl_shape_ranks(b->s), b->s->rank, out);
 }
 
 uint64_t pl_build_owned_rows(const struct pl_builder *b, uint32_t id) {
@@ -213,5 +204,29 @@ static void share_parts(struct pl_builder *b, uint32_t of, uint32_t id) {
 
 void pl_build_share_all(struct pl_builder *b, bool gradients) {
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) share_parts(b, i, gradients ? b->grad[i] : i);
+        if (b->p->tensors[i].trainable && !pl_tensor_is_cut(b->s, &b->p->tensors[i]))
+            share_parts(b, i, gradients ? b->grad[i] : i);
+}
+
+/* --- weights in parts ------------------------------------------------------------------------ */
+
+void pl_build_fetch(struct pl_builder *b, uint32_t id, uint32_t copy) {
+    struct pl_owned shards[PL_MAX_PARTS];
+    const uint32_t n = pl_build_shards(b, id, shards);
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
+        const struct pl_owned *s = &shards[i];
+        struct pl_operand in[] = {s->own.rows ? rows(b, id, s->at, s->own.rows) : pl_arg_none};
+        struct pl_operand out[] = {rows(b, copy, s->part.row0, s->part.rows)};
+        PL_EMIT(b, FETCH, between(b, s->block), in, out);
+    }
+}
+
+/* Ops were built on whole matrices, and now reach this rank's rows or fetched copies alone. */
+void pl_build_cut_weights(struct pl_builder *b) {
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++) {
+        struct pl_tensor *t = &b->p->tensors[i];
+        if (!pl_tensor_is_cut(b->s, t)) continue;
+        t->dims[0] = pl_build_owned_rows(b, i);
+        if (!pl_build_tensor_bytes(t)) b->err = PL_ERR_OVERFLOW;
+    }
 }

@@ -8,13 +8,7 @@
 #include "estimator/program/build/build.h"
 #include "estimator/program/shard.h"
 
-/* The rows of a part of a tensor (pl_tensor_parts) that are this rank's. */
-struct pl_owned {
-    struct pl_part part;
-    uint64_t block;      /* rows */
-    struct pl_shard own; /* counted from the part's first row */
-    uint64_t at;         /* where they begin in a tensor that holds only what is this rank's */
-};
+/* Of this rank. */
 uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
                          struct pl_owned out[PL_MAX_PARTS]);
 uint64_t pl_build_owned_rows(const struct pl_builder *b, uint32_t id); /* of all parts */
@@ -33,9 +27,14 @@ void pl_build_end_loss(struct pl_builder *b);
 
 /* x: all rows of a matrix, in blocks. */
 void pl_build_share(struct pl_builder *b, struct pl_operand x, uint64_t block);
-/* Of all trainable tensors: their gradients, or themselves. */
+/* Of all trainable tensors that are held whole: their gradients, or themselves. */
 void pl_build_share_all(struct pl_builder *b, bool gradients);
 /* The squares of all gradients, block by block, into the builder's partials. */
 void pl_build_norm_of_ranks(struct pl_builder *b);
+
+/* The whole of a tensor of which this rank has a part, into a tensor of the step. */
+void pl_build_fetch(struct pl_builder *b, uint32_t id, uint32_t copy);
+/* At the end: what is cut has no more rows than are this rank's. */
+void pl_build_cut_weights(struct pl_builder *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* offload.c - what lives in host memory, and the copies that bring it to the ops.
+/* offload.c - what lives in host memory or with other ranks, and the copies that bring it to ops.
  *
  * A phase is built as if the device held everything. Then a pass over its ops gives every one its
  * operands in the memory that it can reach: what lies on the other side is copied there before the
@@ -12,6 +12,7 @@
  * arriving while one is at work: an embedding needs no more device memory for it than a layer. */
 #include "estimator/base/alloc.h"
 #include "estimator/program/build/brief.h"
+#include "estimator/program/build/exchange.h"
 
 #include "estimator/base/checked.h"
 #include "estimator/program/ops/quant_layout.h"
@@ -94,10 +95,15 @@ static bool is_hosted(const struct mover *m, uint32_t id) {
     return m->b->p->tensors[m->twins[id].home].place != PL_PLACE_DEVICE;
 }
 
-/* Whether the operand lies on the side where the op does not run. */
+/* Of which this rank has a part, and the others the rest. */
+static bool is_cut(const struct mover *m, uint32_t id) {
+    return pl_tensor_is_cut(m->b->s, &m->b->p->tensors[id]);
+}
+
+/* Whether the operand lies on the side where the op does not run, or with other ranks. */
 static bool is_away(const struct mover *m, const struct pl_op *op, const struct pl_operand *o) {
     if (o->id == PL_NONE || m->b->p->tensors[o->id].category == PL_CATEGORY_WORKSPACE) return false;
-    return is_hosted(m, o->id) != op->host;
+    return is_hosted(m, o->id) != op->host || is_cut(m, o->id);
 }
 
 /* --- copies ---------------------------------------------------------------------------------- */
@@ -138,8 +144,12 @@ static void add_transfer(struct mover *m, struct pl_operand from, struct pl_oper
 static uint32_t fetch(struct mover *m, uint32_t id, const struct window *w, bool not_first) {
     uint32_t home = m->twins[id].home;
     enum pl_tensor_place place = is_hosted(m, id) ? PL_PLACE_DEVICE : PL_PLACE_PINNED;
-    uint32_t copy = add_copy(m, id, "copy", place, w);
+    uint32_t copy = add_copy(m, id, "copy", is_cut(m, id) ? PL_PLACE_DEVICE : place, w);
     if (m->b->err != PL_ERR_OK) return 0;
+    if (is_cut(m, id)) {
+        pl_build_fetch(m->b, id, copy);
+        return copy;
+    }
     add_transfer(m, window_of(m, home, w), window_of(m, copy, &whole), not_first);
     return copy;
 }
@@ -505,7 +515,8 @@ static bool mover_init(struct mover *m, struct pl_builder *b) {
 void pl_build_offload(struct pl_builder *b) {
     struct mover m;
     bool keeps = b->s->recompute == PL_RECOMPUTE_OFFLOAD && b->phase == PL_PHASE_MICRO;
-    bool moves = b->s->offload != PL_OFFLOAD_NONE || b->s->embedding_on_host || keeps;
+    bool parts = b->s->sharding == PL_SHARDING_WEIGHTS && b->phase != PL_PHASE_OPTIMIZER;
+    bool moves = b->s->offload != PL_OFFLOAD_NONE || b->s->embedding_on_host || keeps || parts;
     if (b->err != PL_ERR_OK || !moves) return;
     if (!mover_init(&m, b)) {
         b->err = pl_host_oom(b->d, "the plan");

@@ -232,7 +232,8 @@ static struct stretch stretch_of(const struct pl_builder *b, uint32_t id, uint32
     const bool cut = is_cut(b), own_states = pl_optimizer_is_in_blocks(b->s->optimizer);
     const uint64_t skipped = cut ? p->own.row0 : 0, cols = b->p->tensors[id].dims[1];
     const uint64_t row0 = p->part.row0 + skipped;
-    return (struct stretch){.row0 = row0,
+    const bool part_alone = pl_tensor_is_cut(b->s, &b->p->tensors[id]);
+    return (struct stretch){.row0 = part_alone ? p->at : row0,
                             .n = cut ? p->own.rows : p->part.rows,
                             .at = cut ? p->at : row0,
                             .first = (own_states ? skipped : row0) * cols,
@@ -293,6 +294,6 @@ void pl_build_updates(struct pl_builder *b) {
     if (ranked && !is_cut(b)) pl_build_share_all(b, true);
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable) update_tensor(b, i, states[i].of);
-    if (is_cut(b) && b->s->sharding < PL_SHARDING_WEIGHTS) pl_build_share_all(b, false);
+    if (is_cut(b)) pl_build_share_all(b, false);
     free(states);
 }

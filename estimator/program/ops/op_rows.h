@@ -402,6 +402,10 @@ PL_OP(SHARE, share, RANKS, ALONE,
       "x: the rows of every rank (shard.h) come from the rank that has them",
       PL_IN(SHARE, X, "x", ANY, IN_PLACE, O, K), PL_OUT(SHARE, X, "x", ANY, IN_PLACE, O, K))
 
+PL_OP(FETCH, fetch, RANKS, ALONE,
+      "x: all rows of a matrix of which a rank has its own (shard.h) in part, absent where none are",
+      PL_IN(FETCH, PART, "part", ANY, OPTIONAL, ANY, K), PL_OUT(FETCH, X, "x", ANY, NEEDED, O, K))
+
 PL_OP(FOLD, fold, ROWS, ALONE,
       "g (=|+=) the parts of the ranks, one after another, rounded each time: of those that have a "
       "micro-batch (batch.contributors), or with attr.all_ranks of all",

@@ -1,4 +1,4 @@
-/* ranks.c - ZERO, SPREAD, SHARE, FOLD: what ranks send each other, and the sum of it. */
+/* ranks.c - ZERO, SPREAD, FETCH, SHARE, FOLD: what ranks send each other, and the sum of it. */
 #include "runtime/kernels/cpu/simd.h"
 
 #include "estimator/program/shard.h"
@@ -17,6 +17,14 @@ pl_err PL_CPU(zero)(struct pl_device *dev, const struct pl_call *c) {
 pl_err PL_CPU(spread)(struct pl_device *dev, const struct pl_call *c) {
     struct pl_own_copy own;
     PL_TRY(pl_ranks_spread(dev, c, NULL, &own));
+    if (own.bytes) memcpy(own.to, own.from, own.bytes);
+    return PL_ERR_OK;
+}
+
+/* in: part[own,K]; out: x[O,K]. */
+pl_err PL_CPU(fetch)(struct pl_device *dev, const struct pl_call *c) {
+    struct pl_own_copy own;
+    PL_TRY(pl_ranks_fetch(dev, c, NULL, &own));
     if (own.bytes) memcpy(own.to, own.from, own.bytes);
     return PL_ERR_OK;
 }

@@ -1,4 +1,4 @@
-/* ranks.c - ZERO, SPREAD, SHARE: what ranks send each other, in order with the kernels. */
+/* ranks.c - ZERO, SPREAD, FETCH, SHARE: what ranks send each other, in order with the kernels. */
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/kernels/between.h"
 #include "runtime/kernels/cuda/table.h"
