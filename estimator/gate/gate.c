@@ -1,6 +1,8 @@
 /* gate.c - the verdict and the size gate. */
 #include "estimator/gate/gate.h"
 
+#include "estimator/program/shard.h"
+
 #include "estimator/base/units.h"
 #include "estimator/card/cards.h"
 #include "estimator/config/job_values.h"
@@ -11,10 +13,18 @@ const char *pl_verdict_name(enum pl_verdict_kind k) {
     return verdict_names[k];
 }
 
+/* All of a tensor, whatever this rank holds of it. */
+static uint64_t elements_of(const struct pl_program *p, const struct pl_tensor *t) {
+    struct pl_slot_shape shape;
+    if (!pl_tensor_is_cut(&p->shape, t)) return t->dims[0] * t->dims[1];
+    pl_model_slot(p->model, t->slot, &shape);
+    return shape.rows * shape.cols;
+}
+
 uint64_t pl_gate_trained(const struct pl_program *p) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].trainable) n += p->tensors[i].dims[0] * p->tensors[i].dims[1];
+        if (p->tensors[i].trainable) n += elements_of(p, &p->tensors[i]);
     return n;
 }
 

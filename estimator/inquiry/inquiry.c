@@ -56,8 +56,7 @@ pl_err pl_inquiry_aim(struct pl_inquiry *i, const char *gpu, struct pl_diag *d) 
     return PL_ERR_OK;
 }
 
-/* Of several ranks the last has the most of every tensor (shard.h), so what holds of it holds of
- * all. */
+/* Of several ranks the last is planned: it has as many blocks of every tensor as any (shard.h). */
 void pl_inquiry_open(struct pl_inquiry *i) {
     const struct pl_job *job = &i->job;
     i->job.rank = pl_job_ranks(job) - 1;

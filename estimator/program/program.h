@@ -189,7 +189,8 @@ struct pl_attr {
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
-    uint32_t ranks, block_rows; /* SPREAD, SHARE, SQUARE_SUM: shard.h; block_rows 0: one block */
+    uint32_t ranks, block_rows; /* SPREAD, SHARE, FETCH, SQUARE_SUM: shard.h; rows 0: one block */
+    uint32_t piece_row0, piece_rows; /* SPREAD; rows 0: all */
     int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
 };
 

@@ -3,8 +3,7 @@
  * A matrix is cut into at most PL_SHARD_BLOCKS blocks of whole rows, which do not depend on how
  * many ranks there are, and each rank has a run of blocks. Sums over a matrix are made block by
  * block and added in their order, so any number of ranks gives the same bits.
- *   H1  the ranges of ranks 0, 1, ... follow each other and cover all rows; one may be empty; a
- *       rank has as many blocks as the last one or one less
+ *   H1  the ranges of ranks 0, 1, ... follow each other and cover all rows; one may be empty
  *   H2  every range begins at a multiple of PL_SHARD_ALIGN elements: whole blocks of 8-bit moments
  *       and of random numbers (optimizers.h), and aligned for vector loads */
 #ifndef PL_ESTIMATOR_PROGRAM_SHARD_H
@@ -48,6 +47,12 @@ uint32_t pl_tensor_shards(const struct pl_program *p, uint32_t id, uint32_t rank
                           struct pl_owned out[PL_MAX_PARTS]);
 /* Under `sharding: weights`, of tensors of the job: matrices and codes. The others are small. */
 bool pl_tensor_is_cut(const struct pl_job_shape *s, const struct pl_tensor *t);
+
+/* Rows [row0, row0+rows) of a range, or as many of them as there are. */
+static inline struct pl_shard pl_shard_piece(struct pl_shard s, uint64_t row0, uint64_t rows) {
+    const uint64_t skipped = pl_u64_min(row0, s.rows);
+    return (struct pl_shard){s.row0 + skipped, pl_u64_min(rows, s.rows - skipped)};
+}
 
 static inline struct pl_shard pl_shard_of(uint64_t rows, uint64_t block, uint32_t ranks,
                                           uint32_t rank) {

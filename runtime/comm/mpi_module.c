@@ -18,6 +18,8 @@ static int start(uint32_t *rank, uint32_t *size) {
     int e, level, r = 0, n = 0;
     if ((e = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_dup(MPI_COMM_WORLD, &ranks)) != MPI_SUCCESS) return e;
+    if ((e = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
+    if ((e = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_rank(ranks, &r)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_size(ranks, &n)) != MPI_SUCCESS) return e;

@@ -28,6 +28,13 @@ static pl_err run(struct pl_device *dev, const struct moves *m, void *stream) {
     return m->n ? dev->comm->ops->exchange(dev->comm, m->list, m->n, stream) : PL_ERR_OK;
 }
 
+/* Of a rank's rows those that pass in this call. */
+static struct pl_shard piece_of(const struct pl_call *c, const struct pl_view *g, uint32_t rank) {
+    const struct pl_attr *a = c->attr;
+    const struct pl_shard all = pl_shard_of(g->rows, a->block_rows, a->ranks, rank);
+    return a->piece_rows ? pl_shard_piece(all, a->piece_row0, a->piece_rows) : all;
+}
+
 pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream,
                        struct pl_own_copy *own) {
     const struct pl_view *g = &c->in[PL_SPREAD_G], *parts = &c->out[PL_SPREAD_OUT_PARTS];
@@ -37,10 +44,10 @@ pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *str
     *own = (struct pl_own_copy){0};
     if (!fits(dev, c, g)) return PL_ERR_PLAN_BROKEN;
     const uint32_t rank = dev->comm->world.rank;
-    const struct pl_shard mine = pl_shard_of(g->rows, c->attr->block_rows, ranks, rank);
+    const struct pl_shard mine = piece_of(c, g, rank);
     if ((parts->p ? parts->rows : 0) != mine.rows * ranks) return PL_ERR_PLAN_BROKEN;
     for (uint32_t r = 0; r < ranks; r++) {
-        const struct pl_shard theirs = pl_shard_of(g->rows, c->attr->block_rows, ranks, r);
+        const struct pl_shard theirs = piece_of(c, g, r);
         char *from = row_of(g, theirs.row0, &bytes);
         char *to = mine.rows ? row_of(parts, r * mine.rows, &bytes) : NULL;
         if (r == rank) {

@@ -1,8 +1,10 @@
 /* agree.c - see agree.h. */
 #include "runtime/session/agree.h"
 
+#include "estimator/base/digest.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/config/job_values.h"
+#include "estimator/program/cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,37 @@ pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
     return compare(s, d);
 }
 
+/* What ranks send each other in a phase, in order: it is the same for all of them. */
+static void add_exchanges(struct pl_digest *h, const struct pl_program *p) {
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (pl_op_cost(op) != PL_COST_RANKS) continue;
+        const struct pl_operand *x = op->kind == PL_OP_FETCH ? &op->out[PL_FETCH_OUT_X] : op->in;
+        const struct pl_tensor *t = &p->tensors[x->id];
+        const uint64_t facts[] = {op->kind,
+                                  op->phase,
+                                  op->attr.ranks,
+                                  op->attr.block_rows,
+                                  op->attr.piece_row0,
+                                  op->attr.piece_rows,
+                                  x->nrows ? x->nrows : t->dims[0],
+                                  t->dims[1],
+                                  t->dtype};
+        pl_digest_add(h, facts, sizeof facts);
+    }
+}
+
+/* Of every rung: ranks halve together. */
+static pl_err compare_plans(struct pl_session *s, struct pl_diag *d) {
+    struct pl_digest h;
+    char text[17];
+    pl_digest_init(&h, 0);
+    for (uint32_t r = 0; r < s->n_rungs; r++)
+        add_exchanges(&h, s->rungs[r].planned.program);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)pl_digest_value(&h));
+    return pl_comm_compare(s->comm, "the plan", text, d);
+}
+
 /* Of files, on a rank. */
 static uint64_t staging_of(const struct pl_session *s) {
     const struct pl_program *p = s->rungs[0].planned.program;
@@ -63,8 +96,9 @@ static uint64_t staging_of(const struct pl_session *s) {
 
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d) {
     uint64_t all[PL_RANKS_MAX];
-    if (!s->comm || s->rungs[0].planned.program->shape.sharding < PL_SHARDING_OPTIMIZER)
-        return PL_ERR_OK;
+    if (!s->comm) return PL_ERR_OK;
+    PL_TRY(compare_plans(s, d));
+    if (s->rungs[0].planned.program->shape.sharding < PL_SHARDING_OPTIMIZER) return PL_ERR_OK;
     const uint64_t mine = staging_of(s);
     PL_TRY(pl_comm_agree(s->comm, &mine, sizeof mine, all, d));
     s->staging_bytes = mine;

@@ -11,7 +11,8 @@
 /* Connects to the other ranks, if there are any. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d);
 
-/* Where ranks hold parts of tensors: what files hold of them, and the staging that all have. */
+/* Once the plans are made: compares what they send each other. Where ranks hold parts of tensors,
+ * what files hold of them, and the staging that all have. */
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d);
 
 /* What a rank has come to; `stop` is the signal that asks it to end, 0 = none. */

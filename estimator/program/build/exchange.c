@@ -9,8 +9,8 @@
  * What is left of a step depends on `sharding`. NONE: the gradient is gathered, every rank has all
  * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
  * of its part, updates it, and the weights are gathered. WEIGHTS: of matrices a rank has its part
- * alone, and fetches the whole for as long as a layer is at work (offload.c). The exchange is after ZeRO, Rajbhandari
- * et al., arXiv 1910.02054, section 5; the sum is ordered. */
+ * alone, and fetches the whole for as long as a layer is at work (offload.c). The exchange is after
+ * ZeRO, Rajbhandari et al., arXiv 1910.02054, section 5; the sum is ordered. */
 #include "estimator/program/build/exchange.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
@@ -93,38 +93,69 @@ struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl
     return pl_arg(pl_build_now(b, id));
 }
 
-/* All parts of the rows that are this rank's; one rank has made them itself. */
-static struct pl_operand parts_of(struct pl_builder *b, uint32_t micro, const struct pl_owned *s) {
-    struct pl_operand g = rows(b, micro, s->part.row0, s->part.rows);
-    if (pl_shape_ranks(b->s) == 1) return g;
-    struct pl_operand in[] = {g}, out[] = {pl_arg_none};
-    if (s->own.rows) {
-        const struct pl_tensor *t = &b->p->tensors[micro];
-        const uint32_t id =
-            pl_build_step(b, "parts", PL_ROWS_FIXED, s->own.rows * pl_shape_ranks(b->s), t->dims[1],
-                          t->dtype, PL_CATEGORY_GRADIENTS);
-        out[0] = now(b, id);
-    }
-    if (b->err == PL_ERR_OK) PL_EMIT(b, SPREAD, between(b, s->block), in, out);
-    return s->own.rows && b->err == PL_ERR_OK ? now(b, out[0].id) : pl_arg_none;
+/* Elements that a rank takes from the others at a time: a gradient may be large, and what comes of
+ * it from all ranks is as large. */
+#define PIECE_ELEMENTS (UINT64_C(16) << 20)
+
+/* Rows of every rank's that pass at a time. */
+static uint64_t piece_rows(const struct pl_builder *b, uint64_t most, uint64_t cols) {
+    const uint64_t all = pl_u64_max(cols, 1) * pl_shape_ranks(b->s);
+    return pl_u64_min(pl_u64_max(PIECE_ELEMENTS / all, 1), most);
 }
 
-/* Where rows of the part are in the gradient of the step, which is whole only without sharding. */
+/* Of the rank that has the most: that of the last block may be cut short. */
+static uint64_t most_rows(const struct pl_builder *b, const struct pl_owned *s) {
+    const uint32_t ranks = pl_shape_ranks(b->s);
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        most = pl_u64_max(most, pl_shard_of(s->part.rows, s->block, ranks, r).rows);
+    return most;
+}
+
+/* Of every rank, the rows of a piece that are this one's; one rank has made them itself. */
+static struct pl_operand parts_of(struct pl_builder *b, struct pl_operand g, struct pl_attr attr,
+                                  uint64_t mine) {
+    struct pl_operand in[] = {g}, out[] = {pl_arg_none};
+    if (mine) {
+        const struct pl_tensor *t = &b->p->tensors[g.id];
+        const uint32_t id = pl_build_step(b, "parts", PL_ROWS_FIXED, mine * attr.ranks, t->dims[1],
+                                          t->dtype, PL_CATEGORY_GRADIENTS);
+        out[0] = now(b, id);
+    }
+    if (b->err == PL_ERR_OK) PL_EMIT(b, SPREAD, attr, in, out);
+    return mine && b->err == PL_ERR_OK ? now(b, out[0].id) : pl_arg_none;
+}
+
+/* Where this rank's rows of the part are in the gradient of the step, which is whole only without
+ * sharding. */
 static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
-                                      const struct pl_owned *s) {
+                                      const struct pl_owned *s, struct pl_shard piece) {
     const bool whole = b->s->sharding < PL_SHARDING_OPTIMIZER;
-    return rows(b, b->grad[id], whole ? s->part.row0 + s->own.row0 : s->at, s->own.rows);
+    const uint64_t first = whole ? s->part.row0 + s->own.row0 : s->at;
+    return rows(b, b->grad[id], first + (piece.row0 - s->own.row0), piece.rows);
+}
+
+static void exchange_part(struct pl_builder *b, uint32_t id, const struct pl_owned *s) {
+    const uint32_t ranks = pl_shape_ranks(b->s);
+    const uint64_t most = most_rows(b, s);
+    const uint64_t step = ranks == 1 ? most : piece_rows(b, most, b->p->tensors[id].dims[1]);
+    const struct pl_attr to_step = {.accumulate = PL_ACC_FIRST_WRITES};
+    for (uint64_t row = 0; row < most && b->err == PL_ERR_OK; row += step) {
+        const struct pl_shard piece = pl_shard_piece(s->own, row, step);
+        struct pl_operand parts = rows(b, b->micro_grad[id], s->part.row0, s->part.rows);
+        struct pl_attr attr = between(b, s->block);
+        attr.piece_row0 = (uint32_t)row;
+        attr.piece_rows = step < most ? (uint32_t)step : 0;
+        if (ranks > 1) parts = parts_of(b, parts, attr, piece.rows);
+        if (piece.rows) fold(b, parts, own_gradient(b, id, s, piece), to_step);
+    }
 }
 
 static void exchange(struct pl_builder *b, uint32_t id) {
     struct pl_owned shards[PL_MAX_PARTS];
     const uint32_t n = pl_build_shards(b, id, shards);
-    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++) {
-        const struct pl_operand parts = parts_of(b, b->micro_grad[id], &shards[i]);
-        if (parts.id == PL_NONE) continue;
-        fold(b, parts, own_gradient(b, id, &shards[i]),
-             (struct pl_attr){.accumulate = PL_ACC_FIRST_WRITES});
-    }
+    for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
+        exchange_part(b, id, &shards[i]);
     b->micro_grad[id] = PL_NONE;
 }
 
@@ -169,7 +200,7 @@ static uint64_t square_sums(struct pl_builder *b, uint32_t id, uint32_t sums, ui
         const struct pl_owned *s = &shards[i];
         const uint64_t blocks = pl_u64_div_up(s->own.rows, s->block);
         if (blocks)
-            pl_build_square_sum(b, own_gradient(b, id, s), s->block,
+            pl_build_square_sum(b, own_gradient(b, id, s, s->own), s->block,
                                 rows(b, sums, at + s->own.row0 / s->block, blocks));
         at += pl_u64_div_up(s->part.rows, s->block);
     }

@@ -394,7 +394,8 @@ PL_OP(ZERO, zero, ROWS, ALONE, "x = 0",
 
 PL_OP(SPREAD, spread, RANKS, ALONE,
       "the rows of g that are another rank's (shard.h) go to it; parts: those that are this one's, "
-      "of every rank, one rank after another; absent where none are",
+      "of every rank, one rank after another; absent where none are. With attr.piece_rows so many "
+      "rows of every rank's, from attr.piece_row0 of them on",
       PL_IN(SPREAD, G, "g", REAL, NEEDED, O, K),
       PL_OUT(SPREAD, PARTS, "parts", REAL, OPTIONAL, ANY, K))
 
@@ -403,7 +404,7 @@ PL_OP(SHARE, share, RANKS, ALONE,
       PL_IN(SHARE, X, "x", ANY, IN_PLACE, O, K), PL_OUT(SHARE, X, "x", ANY, IN_PLACE, O, K))
 
 PL_OP(FETCH, fetch, RANKS, ALONE,
-      "x: all rows of a matrix of which a rank has its own (shard.h) in part, absent where none are",
+      "x: all rows of a matrix; part: those that are this rank's (shard.h), absent where none are",
       PL_IN(FETCH, PART, "part", ANY, OPTIONAL, ANY, K), PL_OUT(FETCH, X, "x", ANY, NEEDED, O, K))
 
 PL_OP(FOLD, fold, ROWS, ALONE,
