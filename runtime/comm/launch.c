@@ -33,9 +33,10 @@ struct rank {
 
 struct crew {
     const struct pl_launch *l;
-    struct rank ranks[PL_RANKS_MAX];
+    struct rank ranks[PL_RANKS_MAX]; /* one, mpiexec, where that starts them */
     uint32_t started, running;
-    struct pl_pmi *pmi; /* NULL = not needed */
+    struct pl_pmi *pmi;  /* NULL = not needed */
+    const char *mpiexec; /* NULL = not needed */
     char token[PL_TOKEN_MOST + 1];
     uint16_t port;
     int reserved;                 /* a socket that keeps the port from others */
@@ -63,14 +64,21 @@ static pl_err reserve_port(struct crew *w, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* Of all ranks. Between fork and exec of a process with one thread. */
+static bool set_common(const struct crew *w) {
+    char port[16];
+    snprintf(port, sizeof port, "%u", w->port);
+    return setenv("MASTER_ADDR", "127.0.0.1", 1) == 0 && setenv("MASTER_PORT", port, 1) == 0 &&
+           setenv(PL_LAUNCHED, "1", 1) == 0 && setenv(PL_JOB_TOKEN, w->token, 1) == 0;
+}
+
 static bool set_number(const char *name, uint32_t v) {
     char text[16];
     snprintf(text, sizeof text, "%u", v);
     return setenv(name, text, 1) == 0;
 }
 
-/* Between fork and exec of a process with one thread. */
-static bool set_environment(const struct crew *w, uint32_t rank, int pmi_fd) {
+static bool set_own(const struct crew *w, uint32_t rank, int pmi_fd) {
     const struct {
         const char *name;
         uint32_t value;
@@ -78,15 +86,13 @@ static bool set_environment(const struct crew *w, uint32_t rank, int pmi_fd) {
                {"WORLD_SIZE", w->l->ranks},
                {"LOCAL_RANK", rank},
                {"LOCAL_WORLD_SIZE", w->l->ranks},
-               {"MASTER_PORT", w->port},
                {"PMI_RANK", rank},
                {"PMI_SIZE", w->l->ranks},
                {"MPI_LOCALRANKID", rank},
                {"MPI_LOCALNRANKS", w->l->ranks},
                {"PMI_FD", (uint32_t)pmi_fd}};
     size_t n = sizeof all / sizeof *all - (pmi_fd < 0 ? 5 : 0);
-    bool ok = setenv("MASTER_ADDR", "127.0.0.1", 1) == 0 && setenv(PL_LAUNCHED, "1", 1) == 0 &&
-              setenv(PL_JOB_TOKEN, w->token, 1) == 0;
+    bool ok = true;
     for (size_t i = 0; i < n && ok; i++)
         ok = set_number(all[i].name, all[i].value);
     return ok;
@@ -96,7 +102,7 @@ static _Noreturn void become_rank(const struct crew *w, uint32_t rank, pid_t lau
     /* The launcher may have ended before the kernel was asked to say so. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher) _exit(NOT_STARTED);
     if (fd >= 0 && fcntl(fd, F_SETFD, 0) != 0) _exit(NOT_STARTED);
-    if (!set_environment(w, rank, fd)) _exit(NOT_STARTED);
+    if (!set_common(w) || !set_own(w, rank, fd)) _exit(NOT_STARTED);
     if (w->l->run) exit(w->l->run(w->l->arg));
     execv("/proc/self/exe", w->l->argv); /* the same program, whatever it was called by */
     fprintf(stderr, "/proc/self/exe: %s\n", strerror(errno));
@@ -123,6 +129,52 @@ static pl_err start_rank(struct crew *w, uint32_t rank, struct pl_diag *d) {
                            "no process for rank %u: %s", rank, strerror(why));
     w->started++;
     w->running++;
+    return PL_ERR_OK;
+}
+
+/* Open MPI ends the others when one has failed: they have time to say which that was, and it is the
+ * first failure whose status mpiexec returns. */
+static _Noreturn void become_mpiexec(const struct crew *w, pid_t launcher, char *const *args) {
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != launcher) _exit(NOT_STARTED);
+    bool ok = set_common(w);
+    if (geteuid() == 0) /* who starts plimsoll as root means its ranks too */
+        ok = ok && setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1) == 0 &&
+             setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1) == 0;
+    if (ok) execv(w->mpiexec, args);
+    fprintf(stderr, "%s: %s\n", w->mpiexec, strerror(errno));
+    _exit(NOT_STARTED);
+}
+
+/* mpiexec with its own arguments, and the command of a rank. */
+static const char **mpiexec_args(const struct crew *w, const char *ranks, const char *patience) {
+    const char *const own[] = {
+        w->mpiexec, "-n", ranks, "--oversubscribe", "--mca", "odls_base_sigkill_timeout", patience};
+    size_t n_own = sizeof own / sizeof *own, n = 0;
+    while (w->l->argv[n])
+        n++;
+    const char **args = pl_calloc(n_own + n + 1, sizeof *args);
+    if (!args) return NULL;
+    memcpy(args, own, sizeof own);
+    memcpy(args + n_own, w->l->argv, n * sizeof *args);
+    return args;
+}
+
+static pl_err start_mpiexec(struct crew *w, struct pl_diag *d) {
+    char ranks[16], patience[16];
+    pid_t launcher = getpid();
+    snprintf(ranks, sizeof ranks, "%u", w->l->ranks);
+    snprintf(patience, sizeof patience, "%u", w->l->timeout_seconds + SLACK_MS / 1000);
+    const char **args = mpiexec_args(w, ranks, patience);
+    if (!args) return pl_host_oom(d, "the start of the ranks");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) become_mpiexec(w, launcher, (char *const *)(uintptr_t)args);
+    free(args);
+    if (pid < 0)
+        return pl_diag_set(d, pl_err_of_errno(PL_ERR_COMM_INIT), "no process for mpiexec: %s",
+                           strerror(errno));
+    w->ranks[0] = (struct rank){.pid = pid, .status = RUNS};
+    w->started = w->running = 1;
     return PL_ERR_OK;
 }
 
@@ -168,7 +220,8 @@ static void kill_remains(struct crew *w) {
                is_over(w->failed_ms, limit_ms * PL_START_LIMITS + LONG_MS);
     bool stopped = is_over(w->failed_ms, limit_ms + SLACK_MS);
     for (uint32_t r = 0; r < w->started; r++)
-        if (w->ranks[r].status == RUNS && (all || (stopped && w->ranks[r].stopped)))
+        if (w->ranks[r].status == RUNS &&
+            (all || (stopped && w->ranks[r].stopped) || (w->pmi && w->pmi->aborted[r])))
             (void)kill(w->ranks[r].pid, SIGKILL);
 }
 
@@ -201,6 +254,11 @@ static pl_err prepare(struct crew *w, struct pl_diag *d) {
     if (!w->l->mpi) return PL_ERR_OK;
     const struct pl_mpi_module *module;
     PL_TRY(pl_mpi_find(&module, d));
+    if (!module->speaks_pmi) {
+        w->mpiexec = module->mpiexec;
+        if (w->mpiexec && w->l->argv) return PL_ERR_OK;
+        return pl_diag_set(d, PL_ERR_COMM_INIT, "this MPI starts its ranks by mpiexec alone");
+    }
     w->pmi = pl_calloc(1, sizeof *w->pmi);
     if (!w->pmi) return pl_host_oom(d, "the start of the ranks");
     w->pmi->ranks = w->l->ranks;
@@ -216,7 +274,8 @@ pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d) {
     w->l = l;
     w->reserved = -1;
     pl_err err = prepare(w, d);
-    for (uint32_t r = 0; r < l->ranks && err == PL_ERR_OK; r++)
+    if (err == PL_ERR_OK && w->mpiexec) err = start_mpiexec(w, d);
+    for (uint32_t r = 0; r < l->ranks && err == PL_ERR_OK && !w->mpiexec; r++)
         err = start_rank(w, r, d);
     if (err != PL_ERR_OK) kill_all(w, SIGKILL);
     watch(w);

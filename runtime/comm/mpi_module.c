@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,11 +17,12 @@ static MPI_Comm ranks = MPI_COMM_NULL;
 
 static int start(uint32_t *rank, uint32_t *size) {
     int e, level, r = 0, n = 0;
+    /* Of UCX, below MPICH: reading the memory of a process that was killed ends the reader too. */
+    (void)setenv("UCX_TLS", "^cma", 0);
     if ((e = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level)) != MPI_SUCCESS) return e;
-    if ((e = MPI_Comm_dup(MPI_COMM_WORLD, &ranks)) != MPI_SUCCESS) return e;
+    /* Of the world: what fails on several requests at once is reported there. */
     if ((e = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
-    if ((e = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
-    if ((e = MPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN)) != MPI_SUCCESS) return e;
+    if ((e = MPI_Comm_dup(MPI_COMM_WORLD, &ranks)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_rank(ranks, &r)) != MPI_SUCCESS) return e;
     if ((e = MPI_Comm_size(ranks, &n)) != MPI_SUCCESS) return e;
     *rank = (uint32_t)r;
@@ -112,6 +114,9 @@ const struct pl_mpi_module pl_mpi_module = {
     .move_bytes = sizeof(MPI_Status) + sizeof(MPI_Request),
 #ifdef MPICH_VERSION
     .speaks_pmi = true,
+#endif
+#ifdef PL_MPIEXEC
+    .mpiexec = PL_MPIEXEC,
 #endif
     .start = start,
     .share = share,

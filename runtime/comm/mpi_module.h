@@ -23,6 +23,7 @@ struct pl_mpi_module {
     uint32_t version;
     uint32_t move_bytes; /* of the memory that exchange needs for each move */
     bool speaks_pmi;     /* PMI_RANK, PMI_SIZE and PMI_FD start its processes (MPICH) */
+    const char *mpiexec; /* what else starts them; NULL = it was not found at build time */
     int (*start)(uint32_t *rank, uint32_t *size);
     int (*share)(void *p, uint64_t bytes); /* of rank 0 to all */
     /* Of moves of at most PL_MPI_MOVE_MOST bytes. Between two ranks they are matched in order.

@@ -86,9 +86,9 @@ static bool do_universe(struct pl_pmi *p, uint32_t rank, const char *line) {
     return answer(p, rank, text);
 }
 
-/* The process ends itself then. */
 static bool do_abort(struct pl_pmi *p, uint32_t rank, const char *line) {
-    (void)p, (void)rank, (void)line;
+    (void)line;
+    p->aborted[rank] = true;
     return true;
 }
 

@@ -18,7 +18,8 @@ struct pl_pmi {
     int fds[PL_RANKS_MAX]; /* -1 = none */
     uint32_t have[PL_RANKS_MAX];
     char lines[PL_RANKS_MAX][PL_PMI_LINE];
-    bool waits[PL_RANKS_MAX]; /* in the barrier */
+    bool waits[PL_RANKS_MAX];   /* in the barrier */
+    bool aborted[PL_RANKS_MAX]; /* it asked to be ended, and may wait for that */
     char *store;              /* "key\0value\0..." */
     uint32_t store_bytes;
 };

@@ -1,4 +1,4 @@
-/* ranks.c - opens the control channel and the engine, and makes agreements of rounds. */
+/* comm_open.c - opens the control channel and the engine, and makes agreements of rounds. */
 #include "runtime/comm/comm.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 static double now_seconds(void) {
@@ -137,6 +138,8 @@ pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
                     const struct pl_comm_request *request, struct pl_diag *d) {
     struct pl_comm *c = pl_calloc(1, sizeof *c);
     *out = NULL;
+    /* N1 where mpiexec stands between this process and the launcher. */
+    if (getenv(PL_LAUNCHED)) (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!c) return pl_host_oom(d, "the other ranks");
     c->world = *world;
     c->request = *request;
