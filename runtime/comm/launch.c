@@ -37,6 +37,7 @@ struct crew {
     uint32_t started, running;
     struct pl_pmi *pmi;  /* NULL = not needed */
     const char *mpiexec; /* NULL = not needed */
+    char self[512];      /* the program, for mpiexec */
     char token[PL_TOKEN_MOST + 1];
     uint16_t port;
     int reserved;                 /* a socket that keeps the port from others */
@@ -156,6 +157,7 @@ static const char **mpiexec_args(const struct crew *w, const char *ranks, const 
     if (!args) return NULL;
     memcpy(args, own, sizeof own);
     memcpy(args + n_own, w->l->argv, n * sizeof *args);
+    args[n_own] = w->self;
     return args;
 }
 
@@ -255,8 +257,9 @@ static pl_err prepare(struct crew *w, struct pl_diag *d) {
     const struct pl_mpi_module *module;
     PL_TRY(pl_mpi_find(&module, d));
     if (!module->speaks_pmi) {
+        ssize_t n = readlink("/proc/self/exe", w->self, sizeof w->self - 1);
         w->mpiexec = module->mpiexec;
-        if (w->mpiexec && w->l->argv) return PL_ERR_OK;
+        if (w->mpiexec && w->l->argv && n > 0) return PL_ERR_OK;
         return pl_diag_set(d, PL_ERR_COMM_INIT, "this MPI starts its ranks by mpiexec alone");
     }
     w->pmi = pl_calloc(1, sizeof *w->pmi);
