@@ -56,6 +56,7 @@ static void init_lock(struct pl_control *c) {
     pthread_cond_init(&c->moved, &clock);
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->hook_lock, NULL);
 }
 
 pl_err pl_control_open(struct pl_control **out, const struct pl_world *world, struct pl_meeting *m,
@@ -96,6 +97,7 @@ void pl_control_close(struct pl_control **control, bool orderly) {
         pl_link_finish(&c->links[i]);
     pthread_cond_destroy(&c->moved);
     pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->hook_lock);
     free(c);
     *control = NULL;
 }
@@ -125,6 +127,14 @@ void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why) {
     (void)pl_control_set_loss(c, &loss);
     pthread_mutex_unlock(&c->lock);
     pl_control_wake(c);
+}
+
+void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg) {
+    pthread_mutex_lock(&c->hook_lock);
+    c->on_loss = call;
+    c->on_loss_arg = arg;
+    pthread_mutex_unlock(&c->hook_lock);
+    pl_control_wake(c); /* the loss may be older */
 }
 
 void pl_control_fail(struct pl_control *c, const char *why) {

@@ -124,6 +124,12 @@ static pl_err open_control(struct pl_comm *c, struct pl_diag *d) {
     return err;
 }
 
+/* Whatever waits for the lost rank in the engine, on the host or on the device, ends. */
+static void abort_engine(void *comm) {
+    struct pl_comm *c = comm;
+    c->ops->abort(c);
+}
+
 pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
                     const struct pl_comm_request *request, struct pl_diag *d) {
     struct pl_comm *c = pl_calloc(1, sizeof *c);
@@ -140,6 +146,7 @@ pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
     if (err == PL_ERR_OK) err = ops->open(c, d);
     if (err == PL_ERR_OK) {
         c->ops = ops;
+        pl_control_on_loss(c->control, abort_engine, c);
         *out = c;
         return PL_ERR_OK;
     }
@@ -161,6 +168,7 @@ void pl_comm_close(struct pl_comm **comm) {
     struct pl_comm *c = *comm;
     if (!c) return;
     bool orderly = all_close(c);
+    if (c->control) pl_control_on_loss(c->control, NULL, NULL);
     if (!orderly) c->ops->abort(c);
     c->ops->close(c);
     pl_mpi_finish(&c->mpi, orderly, c->request.timeout_seconds * 1000);

@@ -45,13 +45,19 @@ pl_err pl_control_open(struct pl_control **out, const struct pl_world *world, st
 void pl_control_close(struct pl_control **c, bool orderly);
 
 /* What ranks call together; they are told where these differ. */
-enum pl_call { PL_CALL_AGREE, PL_CALL_BROADCAST, PL_CALL_BARRIER, PL_CALL_COMPARE, PL_CALL_CLOSE };
+enum pl_control_call {
+    PL_CALL_AGREE,
+    PL_CALL_BROADCAST,
+    PL_CALL_BARRIER,
+    PL_CALL_COMPARE,
+    PL_CALL_CLOSE
+};
 
 /* Of bytes <= PL_AGREE_MOST each (BROADCAST: rank 0 alone gives some, <= PL_ROUND_MOST) make what
  * all get: the parts of all ranks in order, or those of rank 0. limit_ms 0: as long as the others
  * are heard of. COMM_PEER_LOST; COMM_MISMATCH: the ranks are at different calls. */
 struct pl_round {
-    enum pl_call call;
+    enum pl_control_call call;
     const void *mine;
     uint32_t bytes;
     void *all;
@@ -65,6 +71,9 @@ bool pl_control_is_lost(const struct pl_control *c);              /* the same, f
 /* The rank is lost for an engine: from now on for all others too. why: what follows "rank 1 on
  * HOST ". */
 void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why);
+/* What the thread calls, once, when a rank is lost; after this call no other is called any more.
+ * NULL: nothing. */
+void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg);
 void pl_control_fail(struct pl_control *c, const char *why); /* as pl_comm_fail */
 const char *pl_control_host(const struct pl_control *c, uint32_t rank);
 

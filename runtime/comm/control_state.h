@@ -39,6 +39,10 @@ struct pl_control {
     enum { PL_STAY, PL_LEAVE_ORDERLY, PL_LEAVE_EARLY } leave;
     bool told; /* of a loss, the others; written by the thread alone */
 
+    pthread_mutex_t hook_lock;  /* held while it is called */
+    void (*on_loss)(void *arg); /* NULL = none, or it was called */
+    void *on_loss_arg;
+
     atomic_bool lost;
     struct pl_loss loss; /* written before `lost` is set, never again */
 };

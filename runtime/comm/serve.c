@@ -268,6 +268,16 @@ static void tell_loss(struct pl_control *c) {
 
 /* ---- the end ---- */
 
+/* After the others were told: an engine may take its time. */
+static void call_hook(struct pl_control *c) {
+    if (!atomic_load(&c->lost)) return;
+    pthread_mutex_lock(&c->hook_lock);
+    void (*call)(void *arg) = c->on_loss;
+    c->on_loss = NULL;
+    if (call) call(c->on_loss_arg);
+    pthread_mutex_unlock(&c->hook_lock);
+}
+
 static void say_farewell(struct pl_control *c, bool orderly) {
     const struct pl_head leave = {.magic = PL_MAGIC, .kind = PL_MESSAGE_LEAVE};
     struct pl_loss loss = {
@@ -328,6 +338,7 @@ void *pl_serve(void *control) {
         judge(c, now);
         move_round(c);
         tell_loss(c);
+        call_hook(c);
         if (now >= next_beat) {
             beat(c);
             next_beat = now + c->beat_ms;
