@@ -5,5 +5,6 @@
 #include "runtime/comm/comm.h"
 
 extern const struct pl_comm_ops pl_comm_mpi;  /* mpi_engine.c */
+extern const struct pl_comm_ops pl_comm_nccl; /* nccl.c, of the CUDA back-end */
 
 #endif

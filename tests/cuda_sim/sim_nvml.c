@@ -54,12 +54,12 @@ int nvmlSystemGetDriverVersion(char *out, unsigned size) {
     return text("580.65.06", out, size);
 }
 int nvmlDeviceGetCount_v2(unsigned *out) {
-    return *out = 1, NVML_SUCCESS;
+    return *out = (unsigned)plsim_settings()->devices, NVML_SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
-    *out = &plsim_counters;
-    return index == 0 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+    *out = (char *)&plsim_counters + index;
+    return index < (unsigned)plsim_settings()->devices ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 /* It is in one piece. */
@@ -81,7 +81,10 @@ int nvmlDeviceGetName(void *gpu, char *out, unsigned size) {
 }
 
 int nvmlDeviceGetUUID(void *gpu, char *out, unsigned size) {
-    return (void)gpu, text("GPU-emulated", out, size);
+    char name[32];
+    int index = (int)((char *)gpu - (char *)&plsim_counters);
+    snprintf(name, sizeof name, index ? "GPU-emulated-%d" : "GPU-emulated", index);
+    return text(name, out, size);
 }
 
 int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *out) {

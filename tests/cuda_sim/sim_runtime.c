@@ -98,7 +98,8 @@ static cudaError_t store(int *out, int value) {
 static cudaError_t check_device(int device) {
     cudaError_t e = plsim_sticky();
     if (e != cudaSuccess) return e;
-    return device == 0 ? cudaSuccess : plsim_fail(cudaErrorInvalidDevice);
+    bool is_there = device >= 0 && device < plsim_settings()->devices;
+    return is_there ? cudaSuccess : plsim_fail(cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDriverGetVersion(int *out) {
@@ -110,13 +111,17 @@ cudaError_t cudaRuntimeGetVersion(int *out) {
 cudaError_t cudaGetDeviceCount(int *out) {
     plsim_start();
     int injected = plsim_injected(PLSIM_OPEN);
-    return injected ? plsim_fail((cudaError_t)injected) : store(out, 1);
+    return injected ? plsim_fail((cudaError_t)injected) : store(out, plsim_settings()->devices);
 }
+/* A process takes one of them, and all memory is on it. */
+static int current;
 cudaError_t cudaGetDevice(int *out) {
-    return store(out, 0);
+    return store(out, current);
 }
 cudaError_t cudaSetDevice(int device) {
-    return check_device(device);
+    cudaError_t e = check_device(device);
+    if (e == cudaSuccess) current = device;
+    return e;
 }
 cudaError_t cudaSetDeviceFlags(unsigned flags) {
     return (void)flags, plsim_sticky();

@@ -134,6 +134,7 @@ static void read_settings(void) {
     settings.graph_node_bytes = setting("PLSIM_GRAPH_NODE_BYTES", 0);
     settings.sm = (int)setting("PLSIM_SM", 90);
     settings.sm_count = (int)setting("PLSIM_SMS", 132);
+    settings.devices = (int)setting("PLSIM_DEVICES", 1);
     if (order && *order) read_order(order);
     if (streams && *streams && strcmp(streams, "late") != 0)
         plsim_die("PLSIM_STREAMS: late, not \"%s\"", streams);

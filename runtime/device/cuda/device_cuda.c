@@ -6,6 +6,7 @@
  * memory that is not pinned would make the driver stop the stream first (CUDA runtime API, "API
  * synchronization behavior"), and a step may not wait for the host. */
 #include "estimator/base/alloc.h"
+#include "runtime/comm/engines.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
@@ -301,6 +302,7 @@ static pl_err cuda_collect(struct pl_device *dev, uint32_t place, void *dst, uin
 
 const struct pl_device_ops pl_device_cuda = {
     .name = "cuda",
+    .nccl = &pl_comm_nccl,
     .missing = NULL,
     .open = cuda_open,
     .close = cuda_close,

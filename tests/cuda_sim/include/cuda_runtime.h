@@ -15,6 +15,7 @@
  *                         capture, captured, instantiate, upload, replay; errors that spoil a
  *                         context (700, 719, ...) stay
  *   PLSIM_GRAPH_NODE_BYTES what a graph takes of the device for each of its kernels, default 0
+ *   PLSIM_DEVICES         GPUs, default 1; a process uses one of them, and has its memory to itself
  *   PLSIM_SM, PLSIM_SMS   compute capability times ten (90), multiprocessors (132)
  *   PLSIM_ORDER           reverse: threads and blocks start in reverse order; random[:seed]: they
  *                         start, and go on after barriers, in an order that never comes again.

@@ -1,0 +1,52 @@
+/* nccl_table.h - the functions of NCCL that ranks use, as a table filled when they open.
+ *
+ * The library is found at run time, so that a build with CUDA starts on machines without it. Every
+ * pointer has the type its function has in nccl.h, which nothing else includes. What a later
+ * version has is NULL where the library is older.
+ * Needs: nccl.h of NCCL 2.18 or later.
+ * Use: nccl->ncclSend(p, bytes, ncclInt8, peer, comm, stream) */
+#ifndef PL_RUNTIME_COMM_NCCL_TABLE_H
+#define PL_RUNTIME_COMM_NCCL_TABLE_H
+
+#include "estimator/base/diag.h"
+
+#include <nccl.h>
+
+#define PL_NCCL_LEAST 21800 /* 2.18: the number of CTAs can be set */
+
+#define PL_NCCL_MAP(X)                                                                             \
+    X(ncclGetVersion)                                                                              \
+    X(ncclGetUniqueId)                                                                             \
+    X(ncclCommInitRankConfig)                                                                      \
+    X(ncclCommFinalize)                                                                            \
+    X(ncclCommDestroy)                                                                             \
+    X(ncclCommAbort)                                                                               \
+    X(ncclCommGetAsyncError)                                                                       \
+    X(ncclGetErrorString)                                                                          \
+    X(ncclGetLastError)                                                                            \
+    X(ncclGroupStart)                                                                              \
+    X(ncclGroupEnd)                                                                                \
+    X(ncclSend)                                                                                    \
+    X(ncclRecv)
+
+/* Of 2.29.7: ncclCommMemStats(comm, ncclStatGpuMemTotal, &bytes). NCCL User Guide, "ncclCommMemStats"
+ * and "ncclCommMemStat_t"; older headers do not declare it. */
+typedef ncclResult_t (*pl_nccl_mem_stats)(ncclComm_t comm, int stat, uint64_t *value);
+enum { PL_NCCL_STAT_TOTAL = 3 };
+
+struct pl_nccl {
+    void *library; /* of the loader */
+    int version;   /* 22809 is 2.28.9 */
+#define X(function) __typeof__(function) *function;
+    PL_NCCL_MAP(X)
+#undef X
+    pl_nccl_mem_stats mem_stats; /* nullable */
+};
+
+/* Finds the library: PLIMSOLL_NCCL names one, else libnccl.so.2 where the loader looks, else where
+ * NVIDIA's installers put it. COMM_INIT says what is missing, or which version was found. */
+pl_err pl_nccl_load(const struct pl_nccl **out, struct pl_diag *d);
+/* The table goes, the library stays in the process. NULL-safe; sets it to NULL. */
+void pl_nccl_unload(const struct pl_nccl **nccl);
+
+#endif

@@ -1,0 +1,262 @@
+/* check_nccl.c - tensors between processes with emulated GPUs, through the emulated NCCL: the
+ * engine's use of it, and that the emulation holds who uses it to the rules. */
+#include "runtime/comm/launch.h"
+#include "runtime/comm/nccl_table.h"
+#include "runtime/device/device.h"
+#include "tests/comm/rank_process.h"
+
+#include <check.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BYTES = 300001, KILLED_STATUS = 128 + SIGKILL, ABORTED_STATUS = 128 + SIGABRT };
+
+static pl_err open_comm(struct pl_comm **c, const struct pl_world *w, struct pl_diag *d) {
+    const struct pl_comm_request request = {
+        .kind = PL_COMM_NCCL, .gpu = true, .timeout_seconds = ranks->limit};
+    return pl_comm_open(c, w, &request, d);
+}
+
+/* A row of bytes for each peer and direction; what is sent tells who sends what to whom. */
+struct rows {
+    unsigned char *device, *host;
+    struct pl_move moves[2 * PL_RANKS_MAX];
+    uint32_t n;
+    uint64_t sent;
+};
+
+static uint64_t size_of(uint64_t k, uint32_t from, uint32_t to) {
+    uint64_t x = ranks_mix(k, from * 64 + to + 1);
+    return x % 5 == 0 ? 0 : x / 5 % BYTES;
+}
+
+static unsigned char byte_at(uint64_t k, uint32_t from, uint32_t to, uint64_t at) {
+    return (unsigned char)(ranks_mix(k, from * 64 + to + 9) + at * 29 + at / 256);
+}
+
+static void make_moves(struct rows *r, const struct pl_world *w, uint64_t k) {
+    r->n = 0;
+    r->sent = 0;
+    for (uint32_t peer = 0; peer < w->size; peer++)
+        for (uint32_t receive = 0; receive < 2; receive++) {
+            uint64_t at = (2 * (uint64_t)peer + receive) * BYTES;
+            uint32_t from = receive ? peer : w->rank, to = receive ? w->rank : peer;
+            uint64_t bytes = size_of(k, from, to);
+            if (peer == w->rank) continue;
+            for (uint64_t i = 0; i < BYTES; i++)
+                r->host[at + i] = receive || i >= bytes ? 0xEE : byte_at(k, from, to, i);
+            r->moves[r->n++] = (struct pl_move){peer, receive, r->device + at, bytes};
+            if (!receive) r->sent += bytes;
+        }
+}
+
+static pl_err check_moves(const struct rows *r, const struct pl_world *w, uint64_t k,
+                          struct pl_diag *d) {
+    for (uint32_t j = 0; j < r->n; j++) {
+        const struct pl_move *m = &r->moves[j];
+        const unsigned char *p = r->host + ((unsigned char *)m->p - r->device);
+        for (uint64_t i = 0; m->receive && i < BYTES; i++)
+            if (p[i] != (i < m->bytes ? byte_at(k, m->peer, w->rank, i) : 0xEE))
+                return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "round %d, rank %u: byte %d", (int)k,
+                                   m->peer, (int)i);
+    }
+    return PL_ERR_OK;
+}
+
+/* Copies, exchange and copies back queued on one stream; the host waits once. Every third exchange
+ * is complete on return. */
+static pl_err exchange_once(struct pl_comm *c, struct rows *r, uint64_t k, cudaStream_t stream,
+                            struct pl_diag *d) {
+    size_t bytes = (size_t)2 * c->world.size * BYTES;
+    make_moves(r, &c->world, k);
+    (void)cudaMemcpyAsync(r->device, r->host, bytes, cudaMemcpyHostToDevice, stream);
+    if (k % 3 == 2) (void)cudaStreamSynchronize(stream);
+    PL_TRY(c->ops->exchange(c, r->moves, r->n, k % 3 == 2 ? NULL : stream));
+    (void)cudaMemcpyAsync(r->host, r->device, bytes, cudaMemcpyDeviceToHost, stream);
+    (void)cudaStreamSynchronize(stream);
+    PL_TRY(pl_comm_check(c, d));
+    return check_moves(r, &c->world, k, d);
+}
+
+static pl_err make_rows(struct rows *r, uint32_t size, cudaStream_t *stream) {
+    size_t bytes = (size_t)2 * size * BYTES;
+    r->host = NULL;
+    if (cudaMalloc((void **)&r->device, bytes) != cudaSuccess ||
+        cudaHostAlloc((void **)&r->host, bytes, cudaHostAllocDefault) != cudaSuccess ||
+        cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) != cudaSuccess)
+        return PL_ERR_DEVICE_OOM;
+    return PL_ERR_OK;
+}
+
+static void free_rows(struct rows *r, cudaStream_t stream) {
+    (void)cudaStreamDestroy(stream);
+    (void)cudaFree(r->device);
+    (void)cudaFreeHost(r->host);
+}
+
+static int traffic_body(const struct pl_world *w) {
+    struct rows r = {0};
+    struct pl_comm *c;
+    struct pl_diag d = {0};
+    cudaStream_t stream = NULL;
+    uint64_t sent = 0;
+    pl_err err = open_comm(&c, w, &d);
+    if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    for (uint64_t k = 0; k < 12 && err == PL_ERR_OK; k++) {
+        err = exchange_once(c, &r, k, stream, &d);
+        sent += r.sent;
+        ranks->of[w->rank].rounds = k + 1;
+    }
+    if (err == PL_ERR_OK && (c->sent_bytes != sent || c->exchanges != 12))
+        err = pl_diag_set(&d, PL_ERR_PLAN_BROKEN, "%llu bytes are counted, %llu were sent",
+                          (unsigned long long)c->sent_bytes, (unsigned long long)sent);
+    if (err == PL_ERR_OK && c->ops->device_bytes(c) != 4 << 20)
+        err = pl_diag_set(&d, PL_ERR_PLAN_BROKEN, "%llu bytes of the device",
+                          (unsigned long long)c->ops->device_bytes(c));
+    int status = ranks_note(w, err, &d);
+    pl_comm_close(&c);
+    free_rows(&r, stream);
+    return status;
+}
+
+START_TEST(every_byte_arrives_on_the_stream) {
+    struct ranks_run r = {.body = "traffic", .n = (uint32_t)_i, .limit = 20};
+    int status = ranks_run(&r);
+    for (int i = 0; i < _i; i++)
+        ck_assert_msg(ranks->of[i].err == PL_ERR_OK && ranks->of[i].rounds == 12, "rank %d: %s", i,
+                      ranks->of[i].message);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* ---- ranks that fall ---- */
+
+static int fall_body(const struct pl_world *w) {
+    struct rows r = {0};
+    struct pl_comm *c;
+    struct pl_diag d = {0};
+    cudaStream_t stream = NULL;
+    pl_err err = open_comm(&c, w, &d);
+    if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    if (err == PL_ERR_OK) ranks_fall_soon(w, 300);
+    for (uint64_t k = 0; err == PL_ERR_OK; k++)
+        err = exchange_once(c, &r, k, stream, &d);
+    if (c) (void)pl_comm_check(c, &d);
+    int status = ranks_note(w, err, &d);
+    pl_comm_close(&c);
+    free_rows(&r, stream);
+    return status;
+}
+
+START_TEST(an_exchange_ends_when_a_rank_falls) {
+    struct ranks_run r = {.body = "fall", .n = 3, .limit = _i < 3 ? 10 : 1, .seed = (uint32_t)_i};
+    char name[32];
+    r.signal = _i < 3 ? SIGKILL : SIGSTOP;
+    r.victim = _i % 3;
+    snprintf(name, sizeof name, "rank %d on ", r.victim);
+    ck_assert_int_eq(ranks_run(&r), KILLED_STATUS);
+    for (int i = 0; i < 3; i++) {
+        const struct rank_outcome *o = &ranks->of[i];
+        if (i == r.victim) continue;
+        ck_assert_msg(o->err == PL_ERR_COMM_PEER_LOST, "rank %d: %d %s", i, o->err, o->message);
+        ck_assert_msg(strncmp(o->message, name, strlen(name)) == 0, "rank %d: %s", i, o->message);
+        ck_assert_msg(o->seconds < 5, "rank %d: %f s", i, o->seconds);
+    }
+}
+END_TEST
+
+/* ---- what opening refuses ---- */
+
+static int open_body(const struct pl_world *w) {
+    struct pl_comm *c;
+    struct pl_diag d = {0};
+    if (ranks->seed == 0) setenv("PLSIM_NCCL_VERSION", "21602", 1);
+    if (ranks->seed == 1) setenv("PLIMSOLL_NCCL", "/nonexistent/libnccl.so.2", 1);
+    if (ranks->seed == 2 && w->rank == 1) setenv("PLSIM_NCCL_FAIL", "init", 1);
+    if (ranks->seed == 3 && w->rank == 1) setenv("PLSIM_MEMORY_BYTES", "1000000", 1);
+    pl_err err = open_comm(&c, w, &d);
+    int status = ranks_note(w, err, &d);
+    pl_comm_close(&c);
+    return status;
+}
+
+static const struct {
+    const char *words; /* of rank 1 */
+    pl_err err;
+} refusals[] = {
+    {"NCCL 2.18 or later, and 2.16.2 was found", PL_ERR_COMM_INIT},
+    {"/nonexistent/libnccl.so.2", PL_ERR_COMM_INIT},
+    {"does not connect this rank, 1: unhandled system error", PL_ERR_COMM_INIT},
+    {"does not connect this rank, 1: unhandled cuda error", PL_ERR_DEVICE_OOM},
+};
+
+START_TEST(what_does_not_start_is_told) {
+    struct ranks_run r = {.body = "open", .n = 2, .limit = 10, .seed = (uint32_t)_i};
+    ck_assert_int_ne(ranks_run(&r), 0);
+    ck_assert_int_eq(ranks->of[1].err, refusals[_i].err);
+    ck_assert_msg(strstr(ranks->of[1].message, refusals[_i].words), "%s", ranks->of[1].message);
+    ck_assert_int_ne(ranks->of[0].err, PL_ERR_OK);
+    if (_i >= 2)
+        ck_assert_msg(strstr(ranks->of[0].message, "rank 1 on "), "%s", ranks->of[0].message);
+}
+END_TEST
+
+/* ---- the rules ---- */
+
+/* Uses of the library itself that the real one would not survive. */
+static int break_body(const struct pl_world *w) {
+    enum { SIZES, ORDER, HOST, OVERLAP };
+    struct rows r = {0};
+    struct pl_comm *c;
+    struct pl_diag d = {0};
+    cudaStream_t stream = NULL;
+    pl_err err = open_comm(&c, w, &d);
+    if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    if (err != PL_ERR_OK) return 1;
+    uint32_t peer = 1 - w->rank, rule = ranks->seed;
+    bool receives = w->rank == 1;
+    struct pl_move m = {peer, receives, r.device, rule == SIZES && receives ? 99 : 100};
+    struct pl_move over[2] = {{peer, true, r.device, 100}, {peer, false, r.device + 50, 100}};
+    struct pl_move two[2] = {{peer, receives, r.device, 1}, {peer, receives, r.device + 64, 100}};
+    if (rule == HOST) m.p = r.host;
+    if (rule == ORDER && !receives) /* two groups; rank 1 has one */
+        (void)c->ops->exchange(c, two, 1, stream), (void)c->ops->exchange(c, two + 1, 1, stream);
+    else if (rule == ORDER)
+        (void)c->ops->exchange(c, two, 2, stream);
+    else
+        (void)c->ops->exchange(c, rule == OVERLAP ? over : &m, rule == OVERLAP ? 2 : 1, stream);
+    (void)cudaStreamSynchronize(stream);
+    pl_comm_close(&c);
+    free_rows(&r, stream);
+    return 1; /* as one that only lost the other */
+}
+
+START_TEST(a_broken_rule_ends_the_process) {
+    struct ranks_run r = {.body = "break", .n = 2, .limit = 10, .seed = (uint32_t)_i};
+    ck_assert_int_eq(ranks_run(&r), ABORTED_STATUS);
+}
+END_TEST
+
+static const struct ranks_body bodies[] = {
+    {"traffic", traffic_body}, {"fall", fall_body}, {"open", open_body}, {"break", break_body}};
+
+int main(int argc, char *argv[]) {
+    int status = ranks_main(argc, argv, bodies, sizeof bodies / sizeof *bodies);
+    if (status >= 0) return status;
+    Suite *s = suite_create("nccl");
+    TCase *tc = tcase_create("nccl");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, every_byte_arrives_on_the_stream, 1, 5);
+    tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_falls, 0, 6);
+    tcase_add_loop_test(tc, what_does_not_start_is_told, 0, 4);
+    tcase_add_loop_test(tc, a_broken_rule_ends_the_process, 0, 4);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,406 @@
+/* sim_nccl.c - NCCL of the emulation, as a shared library: the back-end's own loader finds it.
+ *
+ * Ranks are processes, each with its own emulated GPU; what they send lies in shared memory between
+ * them. What the real library leaves to the caller's care ends the process here: operands outside
+ * device memory when the stream reaches them, ranges that overlap in a group, a call while another
+ * is in progress, and groups that are not the same on both sides - their number since the start and
+ * the bytes of every message are compared. Nothing moves before ncclGroupEnd. Then it moves when
+ * the stream reaches it (PLSIM_STREAMS=late), or while the caller asks for the state of the
+ * communicator, which is how a call that does not block goes on in the real one. Whoever waits ends
+ * when the communicator is aborted, or after PLSIM_NCCL_SECONDS.
+ * Environment: PLSIM_NCCL_VERSION (22809), PLSIM_NCCL_BYTES of the device for a communicator (4
+ * MiB), PLSIM_NCCL_SECONDS (120), PLSIM_NCCL_FAIL=init: no communicator is made. Symbols of the
+ * emulation come from the executable that loads this. */
+#include "tests/cuda_sim/sim.h"
+
+#include <nccl.h>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RING = 65536, OPS = 4096, TOTAL = 3 };
+#define MAGIC 0xcafebeefu
+
+/* From one rank to another. */
+struct ring {
+    _Atomic uint64_t written, read;
+    unsigned char bytes[RING];
+};
+
+struct shared {
+    atomic_uint joined, left;
+    struct ring rings[]; /* [from * ranks + to] */
+};
+
+struct message {
+    uint64_t group, bytes;
+};
+
+struct op {
+    bool receive;
+    int peer;
+    char *p;
+    size_t bytes, done;
+    struct message head;
+    size_t head_done;
+};
+
+struct group {
+    struct ncclComm *comm;
+    cudaStream_t stream;
+    uint64_t number;
+    uint32_t n;
+    struct op ops[OPS];
+};
+
+struct ncclComm {
+    struct shared *shared;
+    char name[NCCL_UNIQUE_ID_BYTES];
+    int ranks, rank;
+    uint64_t groups;
+    enum { JOINS, READY, MOVES, LEAVES } phase;
+    struct group *moving; /* of MOVES */
+    struct timespec since;
+    ncclResult_t error;
+    atomic_bool aborted, busy;
+    void *device;
+    uint64_t device_bytes;
+    struct ncclComm *next; /* of those that were aborted */
+};
+static _Atomic(struct ncclComm *) aborted;
+
+static _Thread_local struct group *open_group;
+static _Thread_local int depth;
+
+static uint64_t setting(const char *name, uint64_t preset) {
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : preset;
+}
+
+static struct ring *ring_of(const struct ncclComm *c, int from, int to) {
+    return &c->shared->rings[from * c->ranks + to];
+}
+
+/* ---- bytes between two ranks ---- */
+
+static size_t push(struct ring *r, const void *p, size_t bytes) {
+    uint64_t at = atomic_load(&r->written), used = at - atomic_load(&r->read);
+    size_t n = bytes < RING - used ? bytes : (size_t)(RING - used);
+    for (size_t i = 0, part; i < n; i += part) {
+        size_t offset = (size_t)((at + i) % RING);
+        part = n - i < RING - offset ? n - i : RING - offset;
+        memcpy(r->bytes + offset, (const char *)p + i, part);
+    }
+    atomic_store(&r->written, at + n);
+    return n;
+}
+
+static size_t pull(struct ring *r, void *p, size_t bytes) {
+    uint64_t at = atomic_load(&r->read), there = atomic_load(&r->written) - at;
+    size_t n = bytes < there ? bytes : (size_t)there;
+    for (size_t i = 0, part; i < n; i += part) {
+        size_t offset = (size_t)((at + i) % RING);
+        part = n - i < RING - offset ? n - i : RING - offset;
+        memcpy((char *)p + i, r->bytes + offset, part);
+    }
+    atomic_store(&r->read, at + n);
+    return n;
+}
+
+static void check_head(const struct group *g, const struct op *op) {
+    if (op->head.group != g->number)
+        plsim_die("rank %d: group %llu since the start meets group %llu of rank %d", g->comm->rank,
+                  (unsigned long long)g->number, (unsigned long long)op->head.group, op->peer);
+    if (op->head.bytes != op->bytes)
+        plsim_die("rank %d: receives %zu bytes of the %llu that rank %d sends", g->comm->rank,
+                  op->bytes, (unsigned long long)op->head.bytes, op->peer);
+}
+
+static bool move_op(const struct group *g, struct op *op) {
+    struct ncclComm *c = g->comm;
+    struct ring *r = op->receive ? ring_of(c, op->peer, c->rank) : ring_of(c, c->rank, op->peer);
+    char *head = (char *)&op->head + op->head_done;
+    size_t left = sizeof op->head - op->head_done;
+    if (left) {
+        op->head_done += op->receive ? pull(r, head, left) : push(r, head, left);
+        if (op->head_done < sizeof op->head) return false;
+        if (op->receive) check_head(g, op);
+    }
+    op->done += op->receive ? pull(r, op->p + op->done, op->bytes - op->done)
+                            : push(r, op->p + op->done, op->bytes - op->done);
+    return op->done == op->bytes;
+}
+
+/* Between two ranks one message follows the other; all else goes on side by side. */
+static bool move_group(struct group *g) {
+    bool waits[2][1024] = {{false}};
+    bool all = true;
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct op *op = &g->ops[i];
+        bool is_done = op->head_done == sizeof op->head && op->done == op->bytes;
+        if (is_done || waits[op->receive][op->peer]) continue;
+        if (move_op(g, op)) continue;
+        waits[op->receive][op->peer] = true;
+        all = false;
+    }
+    for (uint32_t i = 0; i < g->n && all; i++)
+        all = g->ops[i].head_done == sizeof g->ops[i].head && g->ops[i].done == g->ops[i].bytes;
+    return all;
+}
+
+static bool is_late(const struct ncclComm *c) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)(now.tv_sec - c->since.tv_sec) > setting("PLSIM_NCCL_SECONDS", 120);
+}
+
+static void begin(struct ncclComm *c) {
+    clock_gettime(CLOCK_MONOTONIC, &c->since);
+}
+
+static void check_ranges(const struct group *g) {
+    for (uint32_t i = 0; i < g->n; i++)
+        plsim_check_device_range(g->ops[i].receive ? "ncclRecv" : "ncclSend", g->ops[i].p,
+                                 g->ops[i].bytes);
+}
+
+/* The stream has come to the group. */
+static void run_group(void *data) {
+    struct group *g = *(struct group **)data;
+    struct ncclComm *c = g->comm;
+    atomic_store(&c->busy, true);
+    if (!atomic_load(&c->aborted)) check_ranges(g);
+    begin(c);
+    while (!atomic_load(&c->aborted) && c->error == ncclSuccess && !move_group(g)) {
+        sched_yield();
+        if (is_late(c)) c->error = ncclRemoteError;
+    }
+    atomic_store(&c->busy, false);
+    free(g);
+}
+
+/* ---- groups ---- */
+
+static void check_overlap(const struct group *g) {
+    for (uint32_t i = 0; i < g->n; i++)
+        for (uint32_t j = 0; j < g->n; j++) {
+            const struct op *a = &g->ops[i], *b = &g->ops[j];
+            if (i == j || !a->receive || a->p >= b->p + b->bytes || b->p >= a->p + a->bytes)
+                continue;
+            plsim_die("a range that is received overlaps another of its group");
+        }
+}
+
+static void check_ready(const struct ncclComm *c, const char *call) {
+    if (c->phase != READY) plsim_die("%s: another call is in progress", call);
+}
+
+static ncclResult_t start_group(struct group *g) {
+    struct ncclComm *c = g->comm;
+    if (c->error != ncclSuccess) {
+        free(g);
+        return c->error;
+    }
+    check_overlap(g);
+    g->number = ++c->groups;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (!g->ops[i].receive)
+            g->ops[i].head = (struct message){.group = g->number, .bytes = g->ops[i].bytes};
+    if (plsim_captures(g->stream)) plsim_die("NCCL in a graph: not in this emulation");
+    if (plsim_settings()->late) {
+        plsim_submit(g->stream, run_group, &g, sizeof g);
+        return ncclSuccess;
+    }
+    check_ranges(g);
+    c->moving = g;
+    c->phase = MOVES;
+    begin(c);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclGroupStart(void) {
+    depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+    struct group *g = open_group;
+    if (depth == 0) plsim_die("ncclGroupEnd without ncclGroupStart");
+    if (--depth > 0 || !g) return ncclSuccess;
+    open_group = NULL;
+    return start_group(g);
+}
+
+static ncclResult_t add(bool receive, void *p, size_t count, ncclDataType_t type, int peer,
+                        ncclComm_t c, cudaStream_t stream) {
+    if (!c || peer < 0 || peer >= c->ranks || type != ncclInt8) return ncclInvalidArgument;
+    check_ready(c, receive ? "ncclRecv" : "ncclSend");
+    if (peer == c->rank) plsim_die("a rank that sends to itself: not in this emulation");
+    if (!open_group) {
+        open_group = calloc(1, sizeof *open_group);
+        if (!open_group) plsim_die("no memory for a group");
+        open_group->comm = c;
+        open_group->stream = stream;
+    }
+    struct group *g = open_group;
+    if (g->comm != c || g->stream != stream) plsim_die("a group on two streams");
+    if (g->n == OPS) plsim_die("more than %d operations in a group", OPS);
+    g->ops[g->n++] = (struct op){.receive = receive, .peer = peer, .p = p, .bytes = count};
+    if (depth > 0) return ncclSuccess;
+    open_group = NULL;
+    return start_group(g);
+}
+
+ncclResult_t ncclSend(const void *p, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return add(false, (void *)(uintptr_t)p, count, type, peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(void *p, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return add(true, p, count, type, peer, comm, stream);
+}
+
+/* ---- communicators ---- */
+
+ncclResult_t ncclGetVersion(int *version) {
+    *version = (int)setting("PLSIM_NCCL_VERSION", NCCL_VERSION_CODE);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    uint64_t random;
+    memset(id, 0, sizeof *id);
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) return ncclSystemError;
+    snprintf(id->internal, sizeof id->internal, "/plsim-nccl-%016llx", (unsigned long long)random);
+    return ncclSuccess;
+}
+
+static size_t shared_bytes(int ranks) {
+    return sizeof(struct shared) + (size_t)ranks * (size_t)ranks * sizeof(struct ring);
+}
+
+/* Who comes first makes it; all zeros are the beginning. */
+static struct shared *join(const char *name, int ranks) {
+    int fd = shm_open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) return NULL;
+    bool sized = ftruncate(fd, (off_t)shared_bytes(ranks)) == 0;
+    void *p = sized ? mmap(NULL, shared_bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                    : MAP_FAILED;
+    close(fd);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void check_config(const ncclConfig_t *config) {
+    if (config->magic != MAGIC || config->size != sizeof *config)
+        plsim_die("ncclCommInitRankConfig: the configuration was not initialised");
+    if (config->blocking != 0) plsim_die("ncclCommInitRankConfig: it would block");
+    if (config->minCTAs != config->maxCTAs || config->minCTAs < 1)
+        plsim_die("ncclCommInitRankConfig: how many CTAs it takes is not fixed");
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+    const char *fail = getenv("PLSIM_NCCL_FAIL");
+    *comm = NULL;
+    check_config(config);
+    if (rank < 0 || rank >= ranks || ranks > 1024) return ncclInvalidArgument;
+    if (fail && strcmp(fail, "init") == 0) return ncclSystemError;
+    struct ncclComm *c = calloc(1, sizeof *c);
+    if (!c) return ncclSystemError;
+    memcpy(c->name, id.internal, sizeof c->name);
+    c->ranks = ranks;
+    c->rank = rank;
+    c->device_bytes = setting("PLSIM_NCCL_BYTES", 4 << 20);
+    c->shared = join(c->name, ranks);
+    bool has_memory = cudaMalloc(&c->device, c->device_bytes) == cudaSuccess;
+    if (!c->shared || !has_memory) {
+        ncclResult_t r = has_memory ? ncclSystemError : ncclUnhandledCudaError;
+        free(c);
+        return r;
+    }
+    atomic_fetch_add(&c->shared->joined, 1);
+    begin(c);
+    *comm = c;
+    return ncclInProgress;
+}
+
+static void settle(struct ncclComm *c) {
+    unsigned ranks = (unsigned)c->ranks;
+    bool done = c->phase == READY;
+    if (c->phase == JOINS) done = atomic_load(&c->shared->joined) == ranks;
+    if (c->phase == JOINS && done && c->rank == 0) shm_unlink(c->name);
+    if (c->phase == LEAVES) done = atomic_load(&c->shared->left) == ranks;
+    if (c->phase == MOVES) done = move_group(c->moving);
+    if (!done && is_late(c)) c->error = ncclRemoteError;
+    if (!done) return;
+    if (c->phase == MOVES) free(c->moving);
+    c->moving = NULL;
+    c->phase = READY;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
+    if (c->error == ncclSuccess) settle(c);
+    *error = c->error != ncclSuccess ? c->error : c->phase == READY ? ncclSuccess : ncclInProgress;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c) {
+    check_ready(c, "ncclCommFinalize");
+    atomic_fetch_add(&c->shared->left, 1);
+    c->phase = LEAVES;
+    begin(c);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c) {
+    check_ready(c, "ncclCommDestroy");
+    if (plsim_has_work()) plsim_drain_all();
+    (void)cudaFree(c->device);
+    munmap(c->shared, shared_bytes(c->ranks));
+    free(c);
+    return ncclSuccess;
+}
+
+/* Its memory stays: another thread may be in run_group, and the emulated device has one thread. */
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+    atomic_store(&c->aborted, true);
+    if (c->rank == 0) shm_unlink(c->name); /* not all may have come */
+    while (atomic_load(&c->busy))
+        sched_yield();
+    c->next = atomic_load(&aborted);
+    while (!atomic_compare_exchange_weak(&aborted, &c->next, c))
+        continue;
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    static const char *const names[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
+    return result < ncclNumResults ? names[result] : "unknown result code";
+}
+
+const char *ncclGetLastError(ncclComm_t c) {
+    return c->error == ncclSuccess ? "" : "of the emulation";
+}
+
+/* Of 2.29.7; the header of 2.28 does not have it. */
+ncclResult_t ncclCommMemStats(ncclComm_t c, int stat, uint64_t *value);
+ncclResult_t ncclCommMemStats(ncclComm_t c, int stat, uint64_t *value) {
+    *value = c->device_bytes;
+    return stat == TOTAL ? ncclSuccess : ncclInvalidArgument;
+}
