@@ -64,6 +64,7 @@ struct pl_builder {
     uint32_t second_rope;            /* table of the model's second rope; PL_NONE */
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
+    struct pl_parts_kept *updates; /* [n_job_tensors], states.c; NULL outside of updates */
     uint64_t q, k, n;   /* Q, K columns; N tokens */
     uint64_t n_targets; /* capacity of target rows: N, or the sequences of inference */
 };
@@ -153,7 +154,14 @@ enum pl_dtype pl_build_gradient_dtype(const struct pl_builder *b, uint32_t tenso
 /* partial: a row for each block of so many rows; block 0: one for all of g. */
 void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t block,
                          struct pl_operand partial);
+/* Norm, clip and update of everything that is trained. */
 void pl_build_updates(struct pl_builder *b);
+/* The ops of it one by one, between the first two; the norm and the update of each tensor. */
+void pl_build_begin_updates(struct pl_builder *b);
+void pl_build_end_updates(struct pl_builder *b);
+void pl_build_norm_of(struct pl_builder *b, uint32_t tensor);
+void pl_build_clip(struct pl_builder *b);
+void pl_build_update(struct pl_builder *b, uint32_t tensor);
 
 /* --- steps.c --- */
 struct pl_attr pl_build_norm_attr(const struct pl_builder *b);

@@ -94,6 +94,7 @@ static void builder_finish(struct pl_builder *b) {
     free(b->adapter);
     free(b->quant);
     free(b->kv);
+    pl_build_end_updates(b);
 }
 
 static void build_run(struct pl_builder *b) {

@@ -124,9 +124,11 @@ struct kept {
 };
 
 /* Of the parts of a tensor. */
-struct parts_kept {
+struct pl_parts_kept {
     struct kept of[PL_MAX_PARTS];
+    uint32_t norm_row; /* of what is trained: among the partial sums of the norm, one a tensor */
 };
+
 
 static uint32_t part_of_state(const struct pl_builder *b, const struct pl_tensor *state) {
     struct pl_part parts[PL_MAX_PARTS];
@@ -137,7 +139,7 @@ static uint32_t part_of_state(const struct pl_builder *b, const struct pl_tensor
     return 0;
 }
 
-static void index_state(const struct pl_builder *b, uint32_t id, struct parts_kept *index) {
+static void index_state(const struct pl_builder *b, uint32_t id, struct pl_parts_kept *index) {
     const struct pl_tensor *t = &b->p->tensors[id];
     if (t->role < PL_ROLE_STATE || t->role > PL_ROLE_MASTER) return;
     struct kept *kept = &index[t->of].of[part_of_state(b, t)];
@@ -147,18 +149,26 @@ static void index_state(const struct pl_builder *b, uint32_t id, struct parts_ke
         (t->role == PL_ROLE_STATE ? kept->state : kept->scales)[t->state] = id;
 }
 
-/* By tensor; NULL: no memory. */
-static struct parts_kept *index_states(struct pl_builder *b) {
+void pl_build_begin_updates(struct pl_builder *b) {
     const uint32_t n = b->n_job_tensors;
-    struct parts_kept *index = pl_malloc(n * sizeof *index);
+    uint32_t row = 0;
+    if (b->err != PL_ERR_OK) return;
+    struct pl_parts_kept *index = pl_malloc(n * sizeof *index);
     if (!index) {
         b->err = pl_host_oom(b->d, "the plan");
-        return NULL;
+        return;
     }
     memset(index, 0xff, n * sizeof *index); /* PL_NONE */
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         index_state(b, i, index);
-    return index;
+        if (b->p->tensors[i].trainable) index[i].norm_row = row++;
+    }
+    b->updates = index;
+}
+
+void pl_build_end_updates(struct pl_builder *b) {
+    free(b->updates);
+    b->updates = NULL;
 }
 
 /* A launch costs a GPU about as much as the update of a small tensor: its kernels take many tensors
@@ -240,8 +250,10 @@ static struct stretch stretch_of(const struct pl_builder *b, uint32_t id, uint32
                             .site = own_states ? id * PL_MAX_PARTS + part : id};
 }
 
-static void update_tensor(struct pl_builder *b, uint32_t id, const struct kept *kept) {
+void pl_build_update(struct pl_builder *b, uint32_t id) {
     struct pl_owned parts[PL_MAX_PARTS];
+    if (b->err != PL_ERR_OK) return;
+    const struct kept *kept = b->updates[id].of;
     const bool own_states = pl_optimizer_is_in_blocks(b->s->optimizer);
     if (!own_states && !is_cut(b)) {
         update(b, id, &(struct stretch){.site = id}, kept, kept->master);
@@ -266,15 +278,19 @@ void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t blo
     PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
-static void square_sums(struct pl_builder *b) {
-    uint32_t index = 0;
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable)
-            pl_build_square_sum(b, whole(b, b->grad[i]), 0,
-                                pl_arg_rows(pl_build_now(b, b->partials), index++, 1));
+void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
+    if (b->err != PL_ERR_OK) return;
+    const uint32_t row = b->updates[id].norm_row;
+    pl_build_square_sum(b, whole(b, b->grad[id]), 0,
+                        pl_arg_rows(pl_build_now(b, b->partials), row, 1));
 }
 
-static void clip_scale(struct pl_builder *b) {
+static void norm_of_all(struct pl_builder *b) {
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) pl_build_norm_of(b, i);
+}
+
+void pl_build_clip(struct pl_builder *b) {
     if (b->err != PL_ERR_OK) return;
     struct pl_operand clip = whole(b, b->p->clip);
     struct pl_operand in[] = {whole(b, b->partials), whole(b, b->p->loss), clip};
@@ -284,16 +300,15 @@ static void clip_scale(struct pl_builder *b) {
 
 void pl_build_updates(struct pl_builder *b) {
     const bool ranked = b->s->rank_order;
-    struct parts_kept *states = index_states(b);
-    if (!states) return;
+    pl_build_begin_updates(b);
     if (ranked)
         pl_build_norm_of_ranks(b);
     else
-        square_sums(b);
-    clip_scale(b);
+        norm_of_all(b);
+    pl_build_clip(b);
     if (ranked && !is_cut(b)) pl_build_share_all(b, true);
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) update_tensor(b, i, states[i].of);
+        if (b->p->tensors[i].trainable) pl_build_update(b, i);
     if (is_cut(b)) pl_build_share_all(b, false);
-    free(states);
+    pl_build_end_updates(b);
 }
