@@ -62,6 +62,7 @@
     X(adam_beta2, MEANING)                                                                         \
     X(adam_epsilon, MEANING)                                                                       \
     X(max_grad_norm, MEANING)                                                                      \
+    X(optimizer_in_backward, MAY_CHANGE)                                                           \
     X(num_epochs, MAY_CHANGE)                                                                      \
     X(max_steps, MAY_CHANGE)                                                                       \
     X(gradient_checkpointing, MAY_CHANGE)                                                          \

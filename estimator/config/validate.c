@@ -43,6 +43,12 @@ static const struct {
     {PL_KEY_quantize_embedding, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
+    {PL_KEY_optimizer_in_backward, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
+    {PL_KEY_optimizer_in_backward, PL_KEY_offload,
+     VALUE(PL_OFFLOAD_NONE) | VALUE(PL_OFFLOAD_OPTIMIZER), IGNORED},
+    {PL_KEY_optimizer_in_backward, PL_KEY_offload_update,
+     VALUE(PL_UPDATE_AUTO) | VALUE(PL_UPDATE_DEVICE), IGNORED},
+    {PL_KEY_optimizer_in_backward, PL_KEY_full_ft_offload, VALUE(false), IGNORED},
     {PL_KEY_moment_dtype, PL_KEY_optimizer, VALUE(PL_OPTIMIZER_ADAMW) | VALUE(PL_OPTIMIZER_LION),
      IGNORED},
     {PL_KEY_min_lr_ratio, PL_KEY_lr_scheduler, VALUE(PL_SCHEDULE_COSINE_WITH_MIN_LR), REFUSED},
@@ -50,8 +56,12 @@ static const struct {
 #define N_CONDITIONS (sizeof conditions / sizeof *conditions)
 
 static uint32_t choice_of(const struct pl_job *job, enum pl_key_id key) {
+    const char *field = (const char *)job + pl_key_fields[key].offset;
+    bool set;
     uint32_t v;
-    memcpy(&v, (const char *)job + pl_key_fields[key].offset, sizeof v);
+    memcpy(&set, field, sizeof set);
+    if (pl_key_fields[key].type == PL_TYPE_BOOL) return set;
+    memcpy(&v, field, sizeof v);
     return v;
 }
 
@@ -73,7 +83,8 @@ static void explain(const struct pl_job *job, size_t condition, struct pl_text *
     uint32_t n;
     const struct pl_key_info *infos = pl_key_table(&n);
     const enum pl_key_id on = conditions[condition].on;
-    pl_key_choice(infos[on].choices, choice_of(job, on), is);
+    const char *choices = pl_key_fields[on].type == PL_TYPE_BOOL ? "false|true" : infos[on].choices;
+    pl_key_choice(choices, choice_of(job, on), is);
     pl_text_addf(out, "`%s` has no meaning with `%s: %s`", infos[conditions[condition].key].key,
                  infos[on].key, is);
 }
@@ -152,6 +163,21 @@ static pl_err check_batch(const struct pl_job *job, struct pl_diag *d) {
                  g, n, a, (unsigned long long)n * a);
     pl_diag_hint(d, "remove `gradient_accumulation_steps`: it follows from the other two");
     return PL_ERR_CONFIG_CONFLICT;
+}
+
+/* A gradient that waits for other micro-batches has to be kept. */
+static pl_err check_in_backward(const struct pl_job *job, struct pl_diag *d) {
+    const bool open = job->batch_size == PL_AUTO && job->global_batch_size != PL_UNSET_U32;
+    if (!job->optimizer_in_backward || job->mode != PL_MODE_FULL) return PL_ERR_OK;
+    if (!open && pl_job_accumulation(job, job->batch_size) <= 1) return PL_ERR_OK;
+    return conflict(job, PL_KEY_optimizer_in_backward, d,
+                    open ? "`optimizer_in_backward` with `global_batch_size`, but `batch_size: "
+                           "auto` may cut a step into several micro-batches"
+                         : "`optimizer_in_backward` with more than one micro-batch a step: their "
+                           "gradients have to be kept until they are added up",
+                    open ? "remove `global_batch_size`, or set `batch_size` to the same number"
+                         : "remove `optimizer_in_backward`, or set `batch_size` to the samples of "
+                           "a step and remove `gradient_accumulation_steps`");
 }
 
 static pl_err check_offload(const struct pl_job *job, struct pl_diag *d) {
@@ -295,6 +321,9 @@ static const struct {
     {check_batch,
      {PL_KEY_batch_size, PL_KEY_gradient_accumulation_steps, PL_KEY_global_batch_size,
       PL_KEY_COUNT}},
+    {check_in_backward,
+     {PL_KEY_optimizer_in_backward, PL_KEY_batch_size, PL_KEY_gradient_accumulation_steps,
+      PL_KEY_global_batch_size}},
     {check_offload, {PL_KEY_offload_update, PL_KEY_offload, PL_KEY_full_ft_offload, PL_KEY_mode}},
     {check_ranks, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_offload, PL_KEY_embedding_device}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},

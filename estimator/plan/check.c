@@ -61,9 +61,11 @@ static bool window_inside(const struct pl_tensor *t, const struct pl_operand *w)
     return (uint64_t)w->col + w->cols <= t->dims[1] && w->row0 + w->nrows <= t->dims[0];
 }
 
-/* Job tensors and inputs hold something before any op; the rest must have been written. */
-static bool needs_definition(const struct pl_program *p, uint32_t id) {
+/* Job tensors and inputs hold something before any op; the rest must have been written. The op that
+ * begins a gradient reads it in later micro-batches alone. */
+static bool needs_definition(const struct pl_program *p, const struct pl_op *o, uint32_t id) {
     const struct pl_tensor *t = &p->tensors[id];
+    if (t->role == PL_ROLE_GRAD && o->attr.accumulate == PL_ACC_FIRST_WRITES) return false;
     bool input = t->role >= PL_ROLE_IDS && t->role <= PL_ROLE_TARGETS;
     bool scratch = t->category == PL_CATEGORY_WORKSPACE;
     bool overwritten = t->role == PL_ROLE_MICRO_GRAD;
@@ -80,7 +82,7 @@ static pl_err check_versions(struct checker *c, uint32_t op) {
             return broken(c, op, id, "window outside the tensor");
         if (o->in[i].version != c->version[id])
             return broken(c, op, id, "reads a content that was overwritten");
-        if (c->version[id] == 0 && needs_definition(c->p, id))
+        if (c->version[id] == 0 && needs_definition(c->p, o, id))
             return broken(c, op, id, "read before it is written");
     }
     for (int i = 0; i < o->n_out; i++) {
@@ -282,8 +284,8 @@ static pl_err check_together(const struct checker *c, uint32_t first, uint32_t e
 static pl_err enter_inputs(struct checker *c, enum pl_phase phase) {
     for (uint32_t i = 0; i < c->p->n_tensors; i++) {
         const struct pl_tensor *t = &c->p->tensors[i];
-        if (t->scope == PL_SCOPE_STEP && t->phase == phase && t->role >= PL_ROLE_IDS &&
-            t->role <= PL_ROLE_TARGETS)
+        const bool input = t->role >= PL_ROLE_IDS && t->role <= PL_ROLE_TARGETS;
+        if (t->scope == PL_SCOPE_STEP && t->phase == phase && (input || pl_tensor_is_held(c->p, t)))
             PL_TRY(enter(c, c->p->phases[phase].first_op, i));
     }
     return PL_ERR_OK;

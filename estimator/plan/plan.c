@@ -30,7 +30,8 @@ static void touch_operands(struct pl_plan *plan, uint32_t op, uint32_t first, ui
     }
 }
 
-/* First and last op of every STEP tensor; inputs are there before the first op of their phase. */
+/* First and last op of every STEP tensor; inputs are there before the first op of their phase, and
+ * so is what a micro-batch before has left. */
 static void find_lifetimes(struct pl_plan *plan) {
     const struct pl_program *p = plan->program;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
@@ -39,7 +40,7 @@ static void find_lifetimes(struct pl_plan *plan) {
         *row = (struct pl_place_row){.first_op = NOT_USED};
         if (t->scope == PL_SCOPE_JOB)
             *row = (struct pl_place_row){.last_op = p->n_ops ? p->n_ops - 1 : 0};
-        else if (is_input(t->role))
+        else if (is_input(t->role) || pl_tensor_is_held(p, t))
             touch(row, p->phases[t->phase].first_op);
     }
     for (uint32_t op = 0, n; op < p->n_ops; op += n) {

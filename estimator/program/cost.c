@@ -195,6 +195,7 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
 
 double pl_op_runs(const struct pl_op *op, double micro_batches) {
     if (op->phase == PL_PHASE_OPTIMIZER) return 1;
+    if (op->phase == PL_PHASE_MICRO && pl_op_rows[op->kind].cost == PL_COST_UPDATE) return 1;
     if (op->phase != PL_PHASE_MICRO) return 0;
     return op->attr.not_first ? micro_batches - 1 : micro_batches;
 }

@@ -121,6 +121,34 @@ uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_
     return n;
 }
 
+/* The first op of a kind in [op, end), or end. */
+static uint32_t find_kind(const struct pl_program *p, uint32_t op, uint32_t end,
+                          enum pl_op_kind kind) {
+    while (op < end && p->ops[op].kind != kind)
+        op++;
+    return op;
+}
+
+struct pl_step_ops pl_program_step_ops(const struct pl_program *p) {
+    const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
+    const struct pl_phase_range *last = &p->phases[PL_PHASE_OPTIMIZER];
+    struct pl_step_ops s = {.micro = *micro};
+    uint32_t first = last->first_op, end = first + last->n_ops;
+    if (p->shape.gradients != PL_GRADIENTS_OF_JOB) {
+        const bool held = p->shape.gradients == PL_GRADIENTS_OF_STEP;
+        end = micro->first_op + micro->n_ops;
+        first = find_kind(p, micro->first_op, end,
+                          held ? PL_OP_SQUARE_SUM : pl_optimizer_row(p->shape.optimizer)->op);
+        s.micro.n_ops = first - micro->first_op;
+    }
+    uint32_t commit = first;
+    if (p->shape.gradients != PL_GRADIENTS_OF_UPDATE)
+        commit = find_kind(p, first, end, PL_OP_CLIP_SCALE) + 1;
+    s.norm = (struct pl_phase_range){first, commit - first};
+    s.commit = (struct pl_phase_range){commit, end - commit};
+    return s;
+}
+
 uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
                          uint32_t layer) {
     for (uint32_t i = 0; i < p->n_tensors; i++) {

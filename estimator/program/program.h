@@ -211,6 +211,13 @@ struct pl_phase_range {
     uint32_t first_op, n_ops;
 };
 
+/* How long the gradients of a step live. */
+enum pl_gradient_life {
+    PL_GRADIENTS_OF_JOB,    /* as long as the run, in the job arena */
+    PL_GRADIENTS_OF_STEP,   /* from the first micro-batch to the update, in the batch arena */
+    PL_GRADIENTS_OF_UPDATE, /* from the op that begins one to its update, in the backward pass */
+};
+
 /* The numbers that decide bytes; everything else of a job only decides time or values. */
 struct pl_job_shape {
     uint32_t mode;              /* PL_MODE_* */
@@ -235,6 +242,7 @@ struct pl_job_shape {
     struct pl_targets lora_targets;
     uint64_t freeze_layers;
     double max_grad_norm;
+    enum pl_gradient_life gradients;
     uint32_t offload;           /* PL_OFFLOAD_* */
     bool embedding_on_host;     /* and its rows are looked up there */
     bool update_on_host;
@@ -269,6 +277,11 @@ static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint6
 
 static inline uint32_t pl_shape_ranks(const struct pl_job_shape *s) {
     return s->ranks ? s->ranks : 1;
+}
+
+/* Gradients that die in the backward pass are made twice where the update waits for their norm. */
+static inline bool pl_shape_sweeps_twice(const struct pl_job_shape *s) {
+    return s->gradients == PL_GRADIENTS_OF_UPDATE && s->max_grad_norm > 0;
 }
 
 /* Whether a slot that stands once has an adapter. */
@@ -320,6 +333,19 @@ const char *pl_op_name(enum pl_op_kind k);
 /* How many ops from `first` on, itself included and all before `end`, may run as one: neighbours of
  * one kind and phase, on one side, of which all but the first join. At least 1. */
 uint32_t pl_program_together(const struct pl_program *p, uint32_t first, uint32_t end);
+/* Whether a tensor of a step keeps what a micro-batch left in it for the next one. */
+static inline bool pl_tensor_is_held(const struct pl_program *p, const struct pl_tensor *t) {
+    return t->scope == PL_SCOPE_STEP && t->role == PL_ROLE_GRAD &&
+           p->shape.gradients == PL_GRADIENTS_OF_STEP;
+}
+
+/* The ops of a step by when they run: for each micro-batch; once, after the last of them; and once
+ * nothing can fail any more that could be tried again, since they change what is trained. The
+ * first two change gradients, the norm and the clip alone. */
+struct pl_step_ops {
+    struct pl_phase_range micro, norm, commit;
+};
+struct pl_step_ops pl_program_step_ops(const struct pl_program *p);
 /* First tensor with this role (and slot, layer), PL_NONE if there is none. */
 uint32_t pl_program_find(const struct pl_program *p, enum pl_role role, enum pl_slot slot,
                          uint32_t layer);

@@ -132,7 +132,8 @@ static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes
 
 bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
     struct sizes from, to;
-    if (!p->brief || shape->inference || !same_but_for_sizes(&p->shape, shape) ||
+    const bool windows = shape->gradients != PL_GRADIENTS_OF_JOB && shape->offload;
+    if (!p->brief || shape->inference || windows || !same_but_for_sizes(&p->shape, shape) ||
         !sizes_of(&p->shape, p->model, &from) || !sizes_of(shape, p->model, &to) ||
         !same_ops(&from, &to))
         return false;

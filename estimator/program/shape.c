@@ -13,6 +13,16 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_siz
     return several ? PL_DTYPE_F32 : PL_DTYPE_BF16;
 }
 
+/* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
+ * ranks exchange are gradients of the step. */
+static enum pl_gradient_life gradient_life(const struct pl_job *job, const struct pl_job_shape *s) {
+    if (!job->optimizer_in_backward || job->mode != PL_MODE_FULL || job->inference ||
+        s->offload >= PL_OFFLOAD_GRADIENTS || s->update_on_host || s->rank_order)
+        return PL_GRADIENTS_OF_JOB;
+    return pl_job_accumulation(job, (uint32_t)s->batch_size) > 1 ? PL_GRADIENTS_OF_STEP
+                                                                  : PL_GRADIENTS_OF_UPDATE;
+}
+
 /* A model whose files hold 4-bit codes is trained on those codes as they are. */
 static pl_err check_codes(const struct pl_job *job, const struct pl_model *m, struct pl_diag *d) {
     bool nf4 = job->quant_type == PL_QUANT_TYPE_NF4;
@@ -316,6 +326,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->load = true;
     out->save = true;
     choose_ranks(job, out);
+    out->gradients = gradient_life(job, out);
     if (job->inference) {
         out->inference = true;
         out->eval = out->save = out->packing = out->long_by_sample = false;

@@ -29,7 +29,7 @@ struct pl_rung {
     struct pl_planned planned; /* of rung 0 that of the pre-flight, borrowed */
     struct pl_exec exec;
     uint32_t inputs[2][PL_ROLE_TARGETS - PL_ROLE_IDS + 1]; /* ids of batch inputs: step, eval */
-    uint32_t norm_ops; /* of the optimizer phase, before the first weight changes */
+    struct pl_step_ops ops;
 };
 
 struct pl_session {

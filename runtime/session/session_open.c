@@ -52,9 +52,7 @@ static void find_inputs(struct pl_rung *rung) {
         if (t->role < PL_ROLE_IDS || t->role > PL_ROLE_TARGETS) continue;
         rung->inputs[t->phase == PL_PHASE_EVAL][t->role - PL_ROLE_IDS] = i;
     }
-    const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
-    for (uint32_t i = 0; i < o->n_ops && !rung->norm_ops; i++)
-        if (p->ops[o->first_op + i].kind == PL_OP_CLIP_SCALE) rung->norm_ops = i + 1;
+    rung->ops = pl_program_step_ops(p);
 }
 
 static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
@@ -68,6 +66,7 @@ static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
 static pl_err plan_smaller(struct pl_session *s, struct pl_rung *rung, struct pl_diag *d) {
     struct pl_job_shape shape = s->pf->estimate.planned.program->shape;
     shape.batch_size = rung->batch_size;
+    if (shape.gradients == PL_GRADIENTS_OF_UPDATE) shape.gradients = PL_GRADIENTS_OF_STEP;
     PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &s->pf->model, &s->pf->q.traits, d));
     if (!same_job_arenas(rung->planned.plan, s->pf->estimate.planned.plan))
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");

@@ -58,8 +58,8 @@ static pl_err inject(struct pl_run *r, struct pl_diag *d) {
 }
 
 /* A library that has no memory for a product does not say how much it wanted. */
-static pl_err run_ops(struct pl_run *r, uint32_t first, uint32_t n, struct pl_diag *d) {
-    pl_err err = pl_exec_run(&pl_run_rung(r)->exec, first, n, d);
+static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_diag *d) {
+    pl_err err = pl_exec_run(&pl_run_rung(r)->exec, ops.first_op, ops.n_ops, d);
     if (err == PL_ERR_DEVICE_OOM)
         r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
                                            .free_bytes = pl_session_free_bytes(&r->s)};
@@ -84,12 +84,12 @@ static pl_err go_on(struct pl_run *r, pl_err before, const struct pl_phase_range
     if (before != PL_ERR_OK && !r->s.comm) return before;
     if (before != PL_ERR_OK) pl_run_rung(r)->exec.muted = true;
     if (before == PL_ERR_COMM_PEER_LOST) return before;
-    pl_err err = run_ops(r, ops->first_op, ops->n_ops, before == PL_ERR_OK ? d : &ignored);
+    pl_err err = run_ops(r, *ops, before == PL_ERR_OK ? d : &ignored);
     return before == PL_ERR_OK ? err : before;
 }
 
 static pl_err micro_batch(struct pl_run *r, pl_err before, struct pl_diag *d) {
-    const struct pl_phase_range *ops = &pl_run_rung(r)->planned.program->phases[PL_PHASE_MICRO];
+    const struct pl_phase_range *ops = &pl_run_rung(r)->ops.micro;
     pl_err err = before == PL_ERR_OK ? prepare(r, d) : before;
     err = go_on(r, err, ops, d);
     return err == PL_ERR_OK && r->round == 0 && fault_due(r) ? inject(r, d) : err;
@@ -98,16 +98,13 @@ static pl_err micro_batch(struct pl_run *r, pl_err before, struct pl_diag *d) {
 /* Forward and backward over the held samples, norm and clip: up to before the commit. Micro-batches
  * go to the ranks in turn. */
 static pl_err attempt_alone(struct pl_run *r, struct pl_diag *d) {
-    const struct pl_program *p = pl_run_rung(r)->planned.program;
-    const struct pl_phase_range norm = {p->phases[PL_PHASE_OPTIMIZER].first_op,
-                                        pl_run_rung(r)->norm_ops};
     pl_err err = PL_ERR_OK;
     pl_run_rung(r)->exec.muted = false;
     for (r->round = 0; r->round < r->batch.slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
         err = micro_batch(r, err, d);
         if (err != PL_ERR_OK && !r->s.comm) return err;
     }
-    return go_on(r, err, &norm, d);
+    return go_on(r, err, &pl_run_rung(r)->ops.norm, d);
 }
 
 /* What the ranks make of it together. */
@@ -217,9 +214,8 @@ static pl_err post_pair(struct pl_run *r, uint32_t pending, uint32_t i, uint32_t
 static pl_err commit(struct pl_run *r, struct pl_diag *d) {
     struct pl_rung *rung = pl_run_rung(r);
     const struct pl_program *p = rung->planned.program;
-    const struct pl_phase_range *o = &p->phases[PL_PHASE_OPTIMIZER];
     uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
-    PL_TRY(pl_exec_run(&rung->exec, o->first_op + rung->norm_ops, o->n_ops - rung->norm_ops, d));
+    PL_TRY(run_ops(r, rung->ops.commit, d));
     r->pending[at] = (struct pl_pending){.step = r->state.step + 1,
                                          .position = r->state.position + r->batch.n,
                                          .targets = r->batch.targets,

@@ -255,6 +255,13 @@ static void make_valid(struct pl_job *job) {
     }
     set(job, random_below(2) ? "warmup_ratio" : "warmup_steps", "");
     set(job, random_below(2) ? "global_batch_size" : "gradient_accumulation_steps", "");
+    set(job, "optimizer_in_backward", "");
+    if (job->mode == PL_MODE_FULL && pl_job_offload(job) < PL_OFFLOAD_GRADIENTS &&
+        job->offload < PL_OFFLOAD_GRADIENTS && job->offload_update != PL_UPDATE_HOST) {
+        set(job, "optimizer_in_backward", "true");
+        set(job, "global_batch_size", "");
+        set(job, "gradient_accumulation_steps", "");
+    }
     set(job, random_below(2) ? "eval_datasets" : "val_set_size", "");
     set(job, random_below(2) ? "dataset" : "datasets", "");
     set(job, "report_to", reports[random_below(3)]);

@@ -31,6 +31,16 @@ struct pl_quant_slot {
     uint32_t row0[PL_MAX_PARTS], rows[PL_MAX_PARTS];
 };
 
+/* What becomes of a gradient in the backward pass once it is whole. */
+enum pl_settling {
+    PL_SETTLE_LATER,  /* nothing: there is an update of all of them */
+    PL_SETTLE_NORM,   /* its squares are added to the norm */
+    PL_SETTLE_UPDATE, /* its tensor is updated */
+    PL_SETTLE_BOTH
+};
+/* Gradients that are begun and not whole, at most: of one op, and of a tied embedding. */
+#define PL_MAX_OPEN 8
+
 struct pl_inputs { /* of a phase */
     struct pl_val ids, order, positions, offsets, samples, target_rows, targets;
 };
@@ -52,6 +62,10 @@ struct pl_builder {
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
+    enum pl_settling settling;
+    bool again; /* a second backward pass over what the first one has left */
+    uint32_t open[PL_MAX_OPEN], n_open; /* tensors whose gradient was begun and not settled */
+    uint32_t loss_again; /* where that pass adds up the loss, which nobody reads; PL_NONE */
     uint32_t left_out; /* stamped on ops as well */
     bool host; /* ops run on the host */
     struct pl_inputs in;
@@ -163,6 +177,15 @@ void pl_build_norm_of(struct pl_builder *b, uint32_t tensor);
 void pl_build_clip(struct pl_builder *b);
 void pl_build_update(struct pl_builder *b, uint32_t tensor);
 
+/* --- in_backward.c: gradients that are tensors of the step --- */
+/* New ones, of what is trained, none of them begun. */
+void pl_build_step_gradients(struct pl_builder *b);
+/* Notes that the gradient of a tensor is begun. */
+void pl_build_open_gradient(struct pl_builder *b, uint32_t tensor);
+/* After the gradient of a step of a tape: settles what is whole by now. embedding: it was that of
+ * the embedding, which is the last to add to the gradient of a tied head. */
+void pl_build_settle(struct pl_builder *b, bool embedding);
+
 /* --- steps.c --- */
 struct pl_attr pl_build_norm_attr(const struct pl_builder *b);
 /* The gradient of a norm. dx: where that of x goes, absent if nothing reads it; may be dy itself.
@@ -211,6 +234,8 @@ uint8_t pl_build_head_rows(struct pl_builder *b, struct pl_val trunk, struct pl_
                            bool need_dx, struct pl_tape *tape);
 void pl_build_head(struct pl_builder *b, struct pl_val trunk, struct pl_val pending, bool need_dx,
                    struct pl_tape *tape);
+/* The loss and its gradients once more, for a second backward pass over such a tape. */
+void pl_build_head_again(struct pl_builder *b, struct pl_tape *tape);
 
 /* --- phases.c --- */
 void pl_build_phases(struct pl_builder *b);

@@ -88,7 +88,7 @@ struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl
     if (b->err != PL_ERR_OK) return pl_arg_none;
     const enum pl_accumulate first = b->micro_grad ? PL_ACC_WRITE : PL_ACC_FIRST_WRITES;
     attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : first;
-    b->grad_begun[tensor] = true;
+    if (!b->grad_begun[tensor]) pl_build_open_gradient(b, tensor);
     const uint32_t id = b->micro_grad ? micro_grad(b, tensor) : b->grad[tensor];
     return pl_arg(pl_build_now(b, id));
 }

@@ -227,6 +227,29 @@ void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {
     t->values[s->in[0]].grad = t->values[s->in[0]].val.id;
 }
 
+/* Of the gathered rows, which were kept; the forward pass's h has become its gradient. */
+static void renorm(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    struct pl_value *h = &t->values[s->out[0]];
+    const uint32_t y = pl_build_activation(b, h->name, PL_ROWS_TARGETS, b->m->hidden);
+    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val),
+                              pl_arg(pl_build_now(b, pl_build_weight(b, s->slot))),
+                              pl_arg(t->values[s->out[1]].val)};
+    struct pl_operand out[] = {pl_arg(pl_build_now(b, y))};
+    PL_EMIT(b, RENORM, ((struct pl_attr){.unit_offset = b->m->unit_offset}), in, out);
+    h->val = pl_build_now(b, y);
+}
+
+void pl_build_head_again(struct pl_builder *b, struct pl_tape *t) {
+    b->layer = PL_NONE;
+    b->recompute = true;
+    for (int i = 0; i < t->n_steps && b->err == PL_ERR_OK; i++) {
+        if (t->steps[i].kind == PL_STEP_LAST_NORM) renorm(t, &t->steps[i]);
+        if (t->steps[i].kind == PL_STEP_LOSS) pl_step_loss(t, &t->steps[i], 0);
+    }
+    b->recompute = false;
+}
+
 /* --- the tape --------------------------------------------------------------------------------- */
 
 static pl_var tape_gather(struct pl_tape *t, pl_var x, pl_var r) {

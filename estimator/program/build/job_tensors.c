@@ -193,6 +193,8 @@ static void add_scalars(struct pl_builder *b) {
     if (b->s->inference) return;
     b->p->loss = add_scalar_row(b, "loss", PL_ROLE_LOSS, PL_DTYPE_F64, 2);
     b->p->clip = add_scalar_row(b, "clip", PL_ROLE_NORM, PL_DTYPE_F64, 2);
+    if (b->s->gradients != PL_GRADIENTS_OF_JOB) /* P4: of smaller micro-batches, too */
+        b->loss_again = add_scalar_row(b, "loss_again", PL_ROLE_NONE, PL_DTYPE_F64, 2);
 }
 
 /* Of the squares of gradients: one a tensor, or one a block where ranks share the sum. */

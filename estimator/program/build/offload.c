@@ -290,17 +290,6 @@ static void move_op(struct mover *m, uint32_t i) {
     spill(m, i);
 }
 
-static void move_units(struct mover *m) {
-    for (uint32_t first = 0, next; first < m->n_ops && m->b->err == PL_ERR_OK; first = next) {
-        next = unit_end(m, first);
-        note_uses(m, first, next);
-        if (next < m->n_ops) fetch_ahead(m, next, unit_end(m, next));
-        for (uint32_t i = first; i < next; i++)
-            move_op(m, i);
-        m->unit++;
-    }
-}
-
 /* --- updates --------------------------------------------------------------------------------- */
 
 struct update { /* an op on one window of its tensors */
@@ -325,10 +314,14 @@ static struct window part_of(const struct mover *m, const struct pl_op *op,
                            pl_u64_div_up(w.n * cols, PL_STATE8_BLOCK)};
 }
 
+static bool is_update(const struct mover *m, const struct pl_op *op) {
+    return op->kind == pl_optimizer_row(m->b->s->optimizer)->op;
+}
+
 /* Rows of a window; 0 = the op is not cut, because it moves nothing, or little. */
 static uint64_t window_rows(const struct mover *m, const struct pl_op *op) {
     bool moves = false;
-    if (op->kind != pl_optimizer_row(m->b->s->optimizer)->op) return 0;
+    if (!is_update(m, op)) return 0;
     for (int k = 0; k < op->n_in; k++) {
         if (op->in[k].id == PL_NONE || op->in[k].id == m->b->p->clip) continue;
         moves |= is_away(m, op, &op->in[k]);
@@ -404,13 +397,14 @@ static struct update window_at(const struct mover *m, const struct pl_op *op, ui
     return u;
 }
 
-/* The window after `u`, or the first one of the next op; false at the end. */
-static bool next_update(const struct mover *m, const struct update *u, struct update *out) {
+/* The window after `u`, or the first one of the next op; false at the end of the ops. */
+static bool next_update(const struct mover *m, const struct update *u, uint32_t end,
+                        struct update *out) {
     const uint64_t n = window_rows(m, u->op), rows = rows_of(m, &u->op->in[0]);
     const uint64_t pieces = n ? pl_u64_div_up(rows, n) : 1;
     const uint64_t row0 = n ? pl_brief_next(m->b->p, u->w.row0 / n, pieces, 2) * n : rows;
     const bool last = row0 >= rows;
-    if (last && u->op + 1 == m->ops + m->n_ops) return false;
+    if (last && u->op + 1 == m->ops + end) return false;
     *out = last ? window_at(m, u->op + 1, 0) : window_at(m, u->op, row0);
     return true;
 }
@@ -429,10 +423,10 @@ static void move_workspace(struct mover *m, const struct pl_op *op) {
     }
 }
 
-static void move_updates(struct mover *m) {
-    struct update u = window_at(m, m->ops, 0), next;
+static void move_updates(struct mover *m, uint32_t first, uint32_t end) {
+    struct update u = window_at(m, &m->ops[first], 0), next;
     for (bool more = true; more && m->b->err == PL_ERR_OK; u = next) {
-        more = next_update(m, &u, &next);
+        more = next_update(m, &u, end, &next);
         stand_at(m, u.op);
         fetch_update(m, &u, NULL);
         if (more) {
@@ -443,6 +437,29 @@ static void move_updates(struct mover *m) {
         move_workspace(m, u.op);
         run_update(m, &u);
         if (!more || next.op != u.op) count_writes(m, u.op);
+    }
+}
+
+/* Updates that follow each other from op i of a unit on; i where there is none. */
+static uint32_t updates_end(const struct mover *m, uint32_t i, uint32_t end) {
+    while (i < end && is_update(m, &m->ops[i]))
+        i++;
+    return i;
+}
+
+static void move_units(struct mover *m) {
+    for (uint32_t first = 0, next; first < m->n_ops && m->b->err == PL_ERR_OK; first = next) {
+        next = unit_end(m, first);
+        note_uses(m, first, next);
+        if (next < m->n_ops) fetch_ahead(m, next, unit_end(m, next));
+        for (uint32_t i = first, end; i < next; i = end) {
+            end = updates_end(m, i, next);
+            if (end > i)
+                move_updates(m, i, end);
+            else
+                move_op(m, end++);
+        }
+        m->unit++;
     }
 }
 
@@ -523,7 +540,7 @@ void pl_build_offload(struct pl_builder *b) {
     } else {
         if (keeps) find_spills(&m);
         if (b->phase == PL_PHASE_OPTIMIZER)
-            move_updates(&m);
+            move_updates(&m, 0, m.n_ops);
         else
             move_units(&m);
     }

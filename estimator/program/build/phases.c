@@ -7,6 +7,7 @@
 #include "estimator/base/checked.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Staging moves a tensor in pieces of whole rows; more than this buys no speed. */
 #define STAGING_BYTES (UINT64_C(8) << 20)
@@ -90,22 +91,56 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     b->backward = false;
 }
 
+/* Everything again that the backward pass does, now that the norm is known. */
+static void second_sweep(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
+    pl_build_clip(b);
+    b->settling = PL_SETTLE_UPDATE;
+    b->again = b->backward = true;
+    b->loss = b->loss_again;
+    pl_build_step_gradients(b);
+    pl_build_head_again(b, &tapes[n_tapes(b) - 1]);
+    if (b->err == PL_ERR_OK) backward(b, tapes, dx);
+    b->again = false;
+}
+
+/* The gradients of what the tapes have recorded, and the updates that belong to this phase. */
+static void gradients(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
+    const uint64_t n = n_tapes(b);
+    const bool twice = pl_shape_sweeps_twice(b->s);
+    if (twice) memcpy(&tapes[n], tapes, n * sizeof *tapes);
+    backward(b, tapes, dx);
+    if (twice) second_sweep(b, &tapes[n], dx);
+    if (b->s->gradients == PL_GRADIENTS_OF_STEP) pl_build_updates(b);
+}
+
+static void begin_gradients(struct pl_builder *b) {
+    pl_build_step_gradients(b);
+    b->settling = PL_SETTLE_LATER;
+    if (b->s->gradients != PL_GRADIENTS_OF_UPDATE) return;
+    b->settling = pl_shape_sweeps_twice(b->s) ? PL_SETTLE_NORM : PL_SETTLE_BOTH;
+    pl_build_begin_updates(b);
+}
+
 static void micro_phase(struct pl_builder *b) {
     pl_build_begin_phase(b, PL_PHASE_MICRO);
-    struct pl_tape *tapes = pl_calloc(n_tapes(b), sizeof *tapes);
+    const uint64_t n = n_tapes(b);
+    struct pl_tape *tapes = pl_calloc(pl_shape_sweeps_twice(b->s) ? 2 * n : n, sizeof *tapes);
     if (!tapes) {
         b->err = pl_host_oom(b->d, "the plan");
         return;
     }
     pl_build_inputs(b);
+    begin_gradients(b);
     pl_build_begin_loss(b);
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, tapes);
     uint32_t dx = PL_NONE;
     if (pl_build_lowest_layer(b) < b->m->layers || pl_build_embedding_trains(b))
         dx = pl_build_activation(b, "dx", PL_ROWS_TOKENS, b->m->hidden);
-    pl_build_head(b, trunk, pending, dx != PL_NONE, &tapes[n_tapes(b) - 1]);
+    pl_build_head(b, trunk, pending, dx != PL_NONE, &tapes[n - 1]);
     pl_build_end_loss(b);
-    if (b->err == PL_ERR_OK) backward(b, tapes, dx);
+    if (b->err == PL_ERR_OK) gradients(b, tapes, dx);
+    b->settling = PL_SETTLE_LATER;
+    pl_build_end_updates(b);
     free(tapes);
     pl_build_end_phase(b);
 }
@@ -162,7 +197,7 @@ void pl_build_phases(struct pl_builder *b) {
         return;
     }
     if (b->err == PL_ERR_OK) micro_phase(b);
-    if (b->err == PL_ERR_OK) optimizer_phase(b);
+    if (b->s->gradients == PL_GRADIENTS_OF_JOB && b->err == PL_ERR_OK) optimizer_phase(b);
     if (b->s->eval && b->err == PL_ERR_OK) eval_phase(b);
     if (staged && b->s->save && b->err == PL_ERR_OK) staging_phase(b, PL_PHASE_SAVE);
 }

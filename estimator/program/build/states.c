@@ -42,6 +42,7 @@ enum pl_dtype pl_build_gradient_dtype(const struct pl_builder *b, uint32_t tenso
 }
 
 static void add_gradient(struct pl_builder *b, uint32_t of) {
+    if (b->s->gradients != PL_GRADIENTS_OF_JOB) return; /* in_backward.c */
     b->grad[of] = add_companion(b, of, PL_ROLE_GRAD, "grad", pl_build_gradient_dtype(b, of),
                                 PL_CATEGORY_GRADIENTS);
 }

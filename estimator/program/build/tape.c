@@ -153,11 +153,17 @@ static const unsigned kept_parts[PL_RECOMPUTE_PLAIN] = {
     [PL_RECOMPUTE_OFFLOAD] = PART(INPUT),
 };
 
+/* A gradient has taken the place of the value: before a second pass over the tape. */
+static bool is_overwritten(const struct pl_builder *b, struct pl_val v) {
+    return b->again && v.id != PL_NONE && b->version[v.id] != v.version;
+}
+
 static void keep(struct pl_tape *t) {
     const struct pl_builder *b = t->b;
     const unsigned kept = kept_parts[pl_recompute_of_layer(b->s->recompute, b->layer)];
     for (pl_var v = 0; v < t->n_values; v++)
-        t->values[v].there = kept >> t->values[v].part & 1;
+        t->values[v].there =
+            (kept >> t->values[v].part & 1) && !is_overwritten(b, t->values[v].val);
 }
 
 /* T3: what the gradients of step i and of those below it, down to the next product, read. */
@@ -178,5 +184,6 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx) {
         const struct pl_step *s = &t->steps[i];
         if (s->kind == PL_STEP_LINEAR || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));
         if (t->b->err == PL_ERR_OK) pl_step_rows[s->kind].gradient(t, s);
+        if (t->b->err == PL_ERR_OK) pl_build_settle(t->b, s->kind == PL_STEP_EMBED);
     }
 }
