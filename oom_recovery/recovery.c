@@ -219,15 +219,27 @@ void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t 
                          .global_batch = global_batch};
 }
 
-pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
-                  struct pl_diag *d) {
+static pl_err walk_from(struct walk *w, enum pl_oom_state start, uint64_t step, struct pl_diag *d) {
+    struct pl_oom *m = w->m;
+    const struct pl_oom_hooks *h = w->h;
     assert(m->batch_size >= 1 && m->global_batch >= 1);
     assert(h->attempt && h->drain && h->discard && h->replan && h->reserve && h->facts && h->event);
-    struct walk w = {.m = m, .h = h, .planned = true, .reserved = !reserve_first};
     m->step = step;
-    walk_to_the_end(&w, reserve_first ? PL_OOM_RESERVE : PL_OOM_RUN);
+    walk_to_the_end(w, start);
     if (m->state == PL_OOM_EXHAUSTED) return report_exhausted(m, d);
-    return m->state == PL_OOM_FAILED ? report_failed(&w, d) : PL_ERR_OK;
+    return m->state == PL_OOM_FAILED ? report_failed(w, d) : PL_ERR_OK;
+}
+
+pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
+                  struct pl_diag *d) {
+    struct walk w = {.m = m, .h = h, .planned = true, .reserved = !reserve_first};
+    return walk_from(&w, reserve_first ? PL_OOM_RESERVE : PL_OOM_RUN, step, d);
+}
+
+pl_err pl_oom_go_back(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step,
+                      struct pl_diag *d) {
+    struct walk w = {.m = m, .h = h, .err = PL_ERR_DEVICE_OOM, .planned = true, .reserved = true};
+    return walk_from(&w, PL_OOM_CLASSIFY, step, d);
 }
 
 pl_err pl_oom_refuse(struct pl_oom *m, uint64_t step, const struct pl_oom_facts *facts,

@@ -17,7 +17,10 @@
  *   O1  a step is committed once or not at all: hooks.attempt stops before the optimizer
  *   O2  at most max_retries halvings in a run, whatever step they fall on
  *   O3  the samples of a step never change; halving rounds up, so 3 -> 2 -> 1
- *   O4  nothing is allocated on this path but what RESERVE reserves */
+ *   O4  nothing is allocated on this path but what RESERVE reserves
+ *   O5  a commit that the device had no memory for is not tried again: it is the state before it
+ *       that is lost. pl_oom_go_back() takes the same way from CLASSIFY on, and the RUN at its end
+ *       brings back the last state that is whole */
 #ifndef PL_OOM_RECOVERY_RECOVERY_H
 #define PL_OOM_RECOVERY_RECOVERY_H
 
@@ -82,6 +85,10 @@ void pl_oom_init(struct pl_oom *m, bool enabled, uint32_t max_retries, uint32_t 
  * at RESERVE instead of RUN: the first reservation of a run is protected like any step. */
 pl_err pl_oom_run(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step, bool reserve_first,
                   struct pl_diag *d);
+/* After PL_ERR_DEVICE_OOM in the commit of `step`: hooks.attempt is what brings a state back, and
+ * hooks.reserve leaves nothing of the one that is lost. */
+pl_err pl_oom_go_back(struct pl_oom *m, const struct pl_oom_hooks *h, uint64_t step,
+                      struct pl_diag *d);
 /* The report of EXHAUSTED for what is never tried again: its `enabled` is off. */
 pl_err pl_oom_refuse(struct pl_oom *m, uint64_t step, const struct pl_oom_facts *facts,
                      struct pl_diag *d);

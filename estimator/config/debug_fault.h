@@ -9,6 +9,7 @@
 enum pl_fault_kind {
     PL_FAULT_DEVICE_OOM_ALLOC, /* device_oom@alloc=N: device allocation N fails */
     PL_FAULT_DEVICE_OOM_STEP,  /* device_oom@step=N: the device runs out of memory in step N */
+    PL_FAULT_DEVICE_OOM_OP,    /* device_oom@op=N: in place of operation N of the run's steps */
     PL_FAULT_PINNED_OOM_ALLOC, /* pinned_oom@alloc=N: request N for pinned host memory fails */
     PL_FAULT_DISK_FULL_WRITE,  /* disk_full@write=N: file write N fails */
     PL_FAULT_HOST_OOM_ALLOC,   /* host_oom@alloc=N: request N for host memory fails, counted from

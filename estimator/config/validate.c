@@ -283,9 +283,9 @@ static pl_err wrong_fault(const struct pl_job *job, const char *text, struct pl_
     pl_job_error(job, PL_KEY_debug_inject, PL_ERR_CONFIG_RANGE, d,
                  "`debug_inject: %s` is not of the form kind@unit=N[,count=K|,forever]",
                  pl_scalar_excerpt(text, buf));
-    pl_diag_hint(d, "kinds: device_oom@alloc=N, device_oom@step=N, pinned_oom@alloc=N, "
-                    "disk_full@write=N, host_oom@alloc=N; between brackets an entry with a "
-                    "comma needs quotes");
+    pl_diag_hint(d, "kinds: device_oom@alloc=N, device_oom@step=N, device_oom@op=N, "
+                    "pinned_oom@alloc=N, disk_full@write=N, host_oom@alloc=N; between brackets an "
+                    "entry with a comma needs quotes");
     return PL_ERR_CONFIG_RANGE;
 }
 

@@ -34,12 +34,17 @@ static void forget(struct pl_checkpoint *c) {
     *c = (struct pl_checkpoint){0};
 }
 
+char *pl_checkpoint_path(const char *output_dir, uint64_t step) {
+    char *path = NULL;
+    int n = pl_asprintf(&path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step);
+    return n < 0 ? NULL : path;
+}
+
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d) {
     *c = (struct pl_checkpoint){0};
     pl_err err = PL_ERR_OK;
-    if (pl_asprintf(&c->final_path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step) < 0)
-        c->final_path = NULL;
+    c->final_path = pl_checkpoint_path(output_dir, step);
     if (!c->final_path || pl_asprintf(&c->tmp_path, "%s.tmp", c->final_path) < 0)
         c->tmp_path = NULL;
     c->files = json_object();

@@ -29,6 +29,8 @@ struct pl_checkpoint {
     struct pl_outbox outbox;     /* of tmp_path: weights go in first */
     struct json_t *files;        /* owned; its manifest */
 };
+/* Where that of a step lies, malloc'd; NULL: no memory. */
+char *pl_checkpoint_path(const char *output_dir, uint64_t step);
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d);
 /* Of the tensors of a save, without the headers of files: the model or the adapter, and what a

@@ -141,6 +141,7 @@ struct rewrite {
     FILE *to;
     const char *path;
     uint64_t keep_steps;
+    bool keep_recoveries;
     struct pl_diag *d;
 };
 
@@ -156,7 +157,8 @@ static bool is_beyond(json_t *o, uint64_t keep_steps) {
 
 static pl_err rewrite_line(void *ctx, const char *line, json_t *o) {
     struct rewrite *r = ctx;
-    if (is_beyond(o, r->keep_steps)) return PL_ERR_OK;
+    const bool kept = r->keep_recoveries && is_event(o, "oom_recovery");
+    if (!kept && is_beyond(o, r->keep_steps)) return PL_ERR_OK;
     return fputs(line, r->to) < 0 ? io_error(r->d, r->path, "write") : PL_ERR_OK;
 }
 
@@ -180,8 +182,10 @@ static FILE *create(const char *path) {
     return f;
 }
 
-/* Leaves the old log or the new one, never a mixture: write beside, sync, rename, sync. */
-static pl_err drop_lines_beyond(const char *path, uint64_t keep_steps, struct pl_diag *d) {
+/* Leaves the old log or the new one, never a mixture: write beside, sync, rename, sync. none: no
+ * line is kept. */
+static pl_err drop_lines_beyond(const char *path, bool none, uint64_t keep_steps,
+                                bool keep_recoveries, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_text beside = {0};
     pl_text_addf(&beside, "%s.tmp", path);
@@ -194,8 +198,8 @@ static pl_err drop_lines_beyond(const char *path, uint64_t keep_steps, struct pl
         err = io_error(d, beside.data, "write");
         goto out;
     }
-    struct rewrite r = {to, beside.data, keep_steps, d};
-    if (keep_steps) err = for_each_line(path, rewrite_line, &r, d);
+    struct rewrite r = {to, beside.data, keep_steps, keep_recoveries, d};
+    if (!none) err = for_each_line(path, rewrite_line, &r, d);
     if (err == PL_ERR_OK && (fflush(to) != 0 || fsync(fileno(to)) != 0))
         err = io_error(d, beside.data, "write");
     if (fclose(to) != 0 && err == PL_ERR_OK) err = io_error(d, beside.data, "write");
@@ -209,24 +213,28 @@ out:
     return err;
 }
 
+static pl_err open_end(struct pl_log *log, struct pl_diag *d) {
+    log->fd = open(log->path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (log->fd < 0 || (log->whole = lseek(log->fd, 0, SEEK_END)) < 0)
+        return io_error(d, log->path, "open");
+    return PL_ERR_OK;
+}
+
 pl_err pl_log_open(const char *path, uint64_t keep_steps, FILE *echo, struct pl_log **out,
                    struct pl_diag *d) {
     *out = NULL;
     struct stat st;
     const bool fresh = lstat(path, &st) != 0;
     if (fresh && errno != ENOENT) return io_error(d, path, "open");
-    if (!fresh) PL_TRY(drop_lines_beyond(path, keep_steps, d));
-    pl_err err = PL_ERR_OK;
+    if (!fresh) PL_TRY(drop_lines_beyond(path, keep_steps == 0, keep_steps, false, d));
+    pl_err err;
     struct pl_log *log = pl_calloc(1, sizeof *log);
     if (!log) return no_memory(d);
     log->echo = echo;
-    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     log->path = pl_strdup(path);
-    if (!log->path)
-        err = no_memory(d);
-    else if (log->fd < 0 || (log->whole = lseek(log->fd, 0, SEEK_END)) < 0)
-        err = io_error(d, path, "open");
-    else if (fresh) /* the name, too, must outlive a power cut */
+    log->fd = -1;
+    err = log->path ? open_end(log, d) : no_memory(d);
+    if (err == PL_ERR_OK && fresh) /* the name, too, must outlive a power cut */
         err = sync_directory_of(path, d);
     if (err == PL_ERR_OK)
         *out = log;
@@ -379,4 +387,11 @@ pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl
     if (err == PL_ERR_HOST_OOM && log->whole == before && !owed) return log_step(log, r, d);
     if (err != PL_ERR_OK && d) *d = first;
     return err;
+}
+
+pl_err pl_log_go_back(struct pl_log *log, uint64_t keep_steps, struct pl_diag *d) {
+    PL_TRY(pl_log_sync(log, d));
+    PL_TRY(drop_lines_beyond(log->path, false, keep_steps, true, d));
+    close(log->fd);
+    return open_end(log, d);
 }

@@ -54,6 +54,8 @@ pl_err pl_log_step(struct pl_log *log, const struct pl_step_report *r, struct pl
 pl_err pl_log_sync(struct pl_log *log, struct pl_diag *d);
 /* A JSON number, or null where v is not finite: JSON has no word for those. */
 json_t *pl_log_real(double v);
+/* Drops the lines of steps beyond keep_steps, but for those of recoveries: the steps come again. */
+pl_err pl_log_go_back(struct pl_log *log, uint64_t keep_steps, struct pl_diag *d);
 void pl_log_close(struct pl_log **log); /* NULL-safe; sets *log to NULL */
 /* (step, loss) pairs of all step lines, for pictures after a resume; a null loss reads as NaN.
  * *steps and *losses malloc'd, also when *n is 0. */

@@ -17,7 +17,9 @@ static void arm_fault(struct pl_run *r, const char *text) {
     struct pl_fault f;
     if (!pl_fault_parse(text, &f)) return;
     if (f.kind == PL_FAULT_DEVICE_OOM_STEP)
-        r->step_fault = (struct pl_debug_fault){.step = f.at, .count = f.count};
+        r->step_fault = (struct pl_debug_fault){.at = f.at, .count = f.count};
+    if (f.kind == PL_FAULT_DEVICE_OOM_OP)
+        r->op_fault = (struct pl_debug_fault){.at = f.at, .count = f.count};
     if (f.kind == PL_FAULT_DISK_FULL_WRITE)
         r->io_fault = (struct pl_io_fault){.at = f.at, .count = f.count};
 }
@@ -51,6 +53,7 @@ static void init_counters(struct pl_run *r, const struct pl_preflight *pf) {
                                      .data_tokens = pf->data ? pl_data_stats(pf->data)->tokens : 0,
                                      .run_number = pf->run.run_number};
     memcpy(r->state.run_id, pf->run.run_id, sizeof r->state.run_id);
+    r->saved = r->state;
     pl_oom_init(&r->oom, job->oom_recovery, job->oom_max_retries, job->batch_size,
                 pf->global_batch);
 }

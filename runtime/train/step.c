@@ -7,6 +7,7 @@
 #include "runtime/session/load.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
+#include "runtime/train/go_back.h"
 
 #include <math.h>
 
@@ -43,7 +44,7 @@ static pl_err describe_batch(struct pl_run *r, bool first, uint64_t targets, str
 /* device_oom@step=N strikes behind the first micro-batch, when gradients are half made. */
 static bool fault_due(struct pl_run *r) {
     struct pl_debug_fault *f = &r->step_fault;
-    if (f->step != r->state.step + 1 || f->count == 0) return false;
+    if (f->at != r->state.step + 1 || f->count == 0) return false;
     if (f->count != UINT64_MAX) f->count--;
     return true;
 }
@@ -57,9 +58,25 @@ static pl_err inject(struct pl_run *r, struct pl_diag *d) {
                        (unsigned long long)(r->state.step + 1));
 }
 
+/* Whether device_oom@op=N strikes among the next n operations of the run; *before: how many run
+ * before it. */
+static bool op_fault_due(struct pl_run *r, uint32_t n, uint32_t *before) {
+    struct pl_debug_fault *f = &r->op_fault;
+    if (f->count == 0 || f->at <= r->ops_run || f->at > r->ops_run + n) return false;
+    *before = (uint32_t)(f->at - r->ops_run - 1);
+    f->at++;
+    if (f->count != UINT64_MAX) f->count--;
+    return true;
+}
+
 /* A library that has no memory for a product does not say how much it wanted. */
 static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_diag *d) {
-    pl_err err = pl_exec_run(&pl_run_rung(r)->exec, ops.first_op, ops.n_ops, d);
+    uint32_t before;
+    const bool fails = op_fault_due(r, ops.n_ops, &before);
+    const uint32_t n = fails ? before : ops.n_ops;
+    r->ops_run += n + fails;
+    pl_err err = pl_exec_run(&pl_run_rung(r)->exec, ops.first_op, n, d);
+    if (err == PL_ERR_OK && fails) return inject(r, d);
     if (err == PL_ERR_DEVICE_OOM)
         r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
                                            .free_bytes = pl_session_free_bytes(&r->s)};
@@ -183,9 +200,14 @@ static const struct pl_oom_hooks hook_table = {.attempt = attempt,
                                                .facts = facts,
                                                .event = event};
 
-static pl_err recoverable(struct pl_run *r, bool reserve_first, struct pl_diag *d) {
+struct pl_oom_hooks pl_run_oom_hooks(struct pl_run *r) {
     struct pl_oom_hooks hooks = hook_table;
     hooks.ctx = r;
+    return hooks;
+}
+
+static pl_err recoverable(struct pl_run *r, bool reserve_first, struct pl_diag *d) {
+    const struct pl_oom_hooks hooks = pl_run_oom_hooks(r);
     return pl_oom_run(&r->oom, &hooks, r->state.step + 1, reserve_first, d);
 }
 
@@ -230,6 +252,12 @@ static pl_err commit(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* Without clipping, an update in the backward pass knows the norm up to its own gradient. */
+static bool updates_one_by_one(struct pl_run *r) {
+    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
+    return s->gradients == PL_GRADIENTS_OF_UPDATE && !pl_shape_sweeps_twice(s);
+}
+
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     const struct pl_device_ops *ops = r->s.device->ops;
     struct pl_pending *p = &r->pending[r->oldest_pending];
@@ -248,10 +276,13 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .samples = p->samples,
                                    .batch_size = p->batch_size,
                                    .cost = p->cost};
-    if (!isfinite(loss) || !isfinite(norm))
-        return pl_diag_set(d, PL_ERR_NOT_FINITE,
-                           "step %llu: loss %g, gradient norm %g; the weights were not touched",
-                           (unsigned long long)p->step, out->loss, out->grad_norm);
+    if (!isfinite(loss) || !isfinite(norm)) {
+        r->half_updated = isfinite(loss) && updates_one_by_one(r);
+        return pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
+                           (unsigned long long)p->step, out->loss, out->grad_norm,
+                           r->half_updated ? "some weights were updated before it was known"
+                                           : "the weights were not touched");
+    }
     r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
     r->n_pending--;
     return PL_ERR_OK;
@@ -270,10 +301,21 @@ void pl_run_undo_pending(struct pl_run *r) {
     }
 }
 
+/* In the backward pass an update runs among ops that a library may have no memory for. */
+static bool may_fail_to_commit(struct pl_run *r) {
+    return pl_run_rung(r)->planned.program->shape.gradients == PL_GRADIENTS_OF_UPDATE;
+}
+
 static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
+    struct pl_diag failure = {0};
     PL_TRY(recoverable(r, false, d));
     r->committing = true;
-    PL_TRY(commit(r, d));
+    pl_err err = commit(r, &failure);
+    if (err == PL_ERR_DEVICE_OOM && may_fail_to_commit(r)) return pl_run_go_back(r, d);
+    if (err != PL_ERR_OK) {
+        if (d && d->err == PL_ERR_OK) *d = failure;
+        return err;
+    }
     if (pl_session_allocations(&r->s) == r->s.steady_allocations) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "step %llu allocated device memory",
                        (unsigned long long)(r->state.step + 1));
@@ -314,6 +356,7 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     r->data_wait_seconds += pl_session_clock() - before;
     pl_profile_begin(&r->profile, &pl_run_rung(r)->exec, r->s.device->ops->sync != NULL);
     PL_TRY(held_step(r, d));
+    if (r->went_back) return PL_ERR_OK;
     read_clocks(r);
     r->state.step++;
     r->state.position += r->batch.n;
@@ -327,7 +370,10 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     const struct pl_longest *l = pl_data_longest(r->s.pf->data);
     PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->source, r->s.pf->global_batch, l->row, l->n,
                                    d));
-    PL_TRY(held_step(r, d));
+    do {
+        r->went_back = false;
+        PL_TRY(held_step(r, d));
+    } while (r->went_back); /* with the same samples, and a smaller micro-batch */
     return pl_run_collect(r, out, d);
 }
 

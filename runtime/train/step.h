@@ -12,10 +12,14 @@ struct pl_step_result {
     uint32_t batch_size; /* micro-batch in use */
     struct pl_step_cost cost;
 };
+/* What recovery of a step acts through. */
+struct pl_oom_hooks pl_run_oom_hooks(struct pl_run *r);
 /* Reserves the batch arena, halving as recovery allows. */
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
 /* One transaction: the next samples, forward and backward, then the commit. On a device that works
- * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. */
+ * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. Where the
+ * commit itself ran out of memory, no step was done: r->went_back, and `state` is an earlier
+ * one. */
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
 /* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
  * or norm; neither it nor a later step has changed a weight, and it stays pending. */

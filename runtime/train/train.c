@@ -141,7 +141,9 @@ static void tell_about_graphs(struct pl_run *r) {
 /* Whatever looks at the weights waits for all steps; a signal does, since a checkpoint follows. */
 static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *out,
                        struct pl_diag *d) {
+    r->went_back = false;
     PL_TRY(pl_run_step(r, d));
+    if (r->went_back) return PL_ERR_OK;
     tell_about_graphs(r);
     out->stopped_by = stop_signal(r);
     bool last = r->state.step == r->s.pf->total_steps;

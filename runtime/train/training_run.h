@@ -13,8 +13,8 @@
 #include "runtime/train/profile.h"
 #include "runtime/train/schedule.h"
 
-struct pl_debug_fault { /* debug_inject: device_oom@step=N */
-    uint64_t step, count;
+struct pl_debug_fault { /* debug_inject: device_oom@step=N, or of an operation */
+    uint64_t at, count;
 };
 
 /* What a step computed, and, where it was timed, how long its ops took by class. */
@@ -40,8 +40,10 @@ struct pl_run {
     const struct pl_train_options *opt;
     struct pl_oom oom;
     struct pl_run_state state;
-    uint64_t saved_step; /* of the newest checkpoint that holds what `state` came from */
-    bool committing;     /* an update is being queued: the weights are those of no step */
+    struct pl_run_state saved; /* of the newest checkpoint that `state` came from, or the start */
+    bool committing;           /* an update is being queued: the weights are those of no step */
+    bool half_updated; /* an update that was queued is known to have stopped half way: the same */
+    bool went_back;    /* the step ended in the state of `saved` */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
     uint64_t round; /* first sample of the step that the ranks are at */
@@ -55,7 +57,8 @@ struct pl_run {
     struct pl_log *log;
     struct pl_tensorboard *board; /* NULL = not asked for */
     struct pl_progress progress;
-    struct pl_debug_fault step_fault;
+    struct pl_debug_fault step_fault, op_fault;
+    uint64_t ops_run; /* of steps */
     struct pl_io_fault io_fault;
     uint64_t tokens_computed;
     bool graphs_off_told;        /* why there are none */

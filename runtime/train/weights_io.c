@@ -29,7 +29,7 @@ static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_
     r->state.tokens = then->tokens;
     r->state.oom_recoveries = then->oom_recoveries;
     r->state.batch_size = r->oom.batch_size;
-    r->saved_step = then->step;
+    r->saved = r->state;
     return PL_ERR_OK;
 }
 
@@ -38,6 +38,30 @@ pl_err pl_run_load(struct pl_run *r, struct pl_diag *d) {
     if (!r->s.pf->resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
     const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
     return resume(r, &io, d);
+}
+
+/* The checkpoint that `saved` tells of: NULL in *out where it is the start of the run. */
+static pl_err saved_path(const struct pl_run *r, char **out, struct pl_diag *d) {
+    const bool resumed = r->s.pf->resume_path && r->saved.step == r->s.pf->resume_state.step;
+    *out = NULL;
+    if (r->saved.step == 0 && !resumed) return PL_ERR_OK;
+    *out = resumed ? pl_strdup(r->s.pf->resume_path)
+                   : pl_checkpoint_path(r->s.job->output_dir, r->saved.step);
+    return *out ? PL_ERR_OK : pl_host_oom(d, "a path");
+}
+
+pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
+    const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
+    char *path = NULL;
+    PL_TRY(pl_session_load(&r->s, d));
+    PL_TRY(saved_path(r, &path, d));
+    pl_err err = path ? pl_checkpoint_load(&io, path, d) : PL_ERR_OK;
+    free(path);
+    if (err != PL_ERR_OK) return err;
+    r->state.step = r->saved.step;
+    r->state.position = r->saved.position;
+    r->state.tokens = r->saved.tokens;
+    return PL_ERR_OK;
 }
 
 /* The directory whose tokenizer goes with the weights: that of `tokenizer:`, else the model's.
@@ -103,7 +127,7 @@ static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d
 out:
     pl_checkpoint_abort(&c);
     if (err != PL_ERR_OK) return err;
-    r->saved_step = r->state.step;
+    r->saved = r->state;
     return pl_log_event(r->log, "checkpoint", json_pack("{s:I}", "step", (json_int_t)r->state.step),
                         d);
 }
@@ -118,14 +142,14 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     char hint[sizeof d->hint];
     bool staged = r->s.device->staging || r->s.batch_arena.base;
     if (cause == PL_ERR_CHECKPOINT_WRITE || cause == PL_ERR_DEVICE_LOST) return;
-    if (r->committing || !staged || !writes_files(r) || r->s.cut.whole) return;
+    if (r->committing || r->half_updated || !staged || !writes_files(r) || r->s.cut.whole) return;
     pl_run_undo_pending(r);
-    if (r->state.step <= r->saved_step) return;
+    if (r->state.step <= r->saved.step) return;
     (void)save_checkpoint(r, UINT32_MAX, NULL);
-    if (r->saved_step != r->state.step || !d) return;
+    if (r->saved.step != r->state.step || !d) return;
     snprintf(hint, sizeof hint, "%s", pl_diag_hint_text(d));
     pl_diag_hint(d, "%s; step %llu is saved: the same command resumes after it", hint,
-                 (unsigned long long)r->saved_step);
+                 (unsigned long long)r->saved.step);
 }
 
 /* Weights and record. */

@@ -5,6 +5,8 @@
 #include "runtime/train/training_run.h"
 
 pl_err pl_run_load(struct pl_run *r, struct pl_diag *d);
+/* The state that `saved` tells of, into arenas that were just taken. */
+pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d);
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d);
 /* What a failure between two steps leaves in memory, as a checkpoint of the last whole step beside
  * those that are there; the hint of d then says so. */

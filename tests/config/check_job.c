@@ -417,6 +417,7 @@ START_TEST(a_fault_is_read_or_refused) {
     } cases[] = {
         {"device_oom@alloc=5", true, PL_FAULT_DEVICE_OOM_ALLOC, 5, 1},
         {"device_oom@step=3,count=2", true, PL_FAULT_DEVICE_OOM_STEP, 3, 2},
+        {"device_oom@op=12", true, PL_FAULT_DEVICE_OOM_OP, 12, 1},
         {"pinned_oom@alloc=1", true, PL_FAULT_PINNED_OOM_ALLOC, 1, 1},
         {"disk_full@write=2,forever", true, PL_FAULT_DISK_FULL_WRITE, 2, UINT64_MAX},
         {"disk_full@write=18446744073709551615", true, PL_FAULT_DISK_FULL_WRITE, UINT64_MAX, 1},
@@ -504,7 +505,7 @@ int main(void) {
     tcase_add_test(tc, every_configuration_that_is_shipped_can_be_read);
     tcase_add_test(tc, a_full_job_is_written_without_lora_defaults);
     tcase_add_loop_test(tc, derived_values_follow_their_keys, 0, 11);
-    tcase_add_loop_test(tc, a_fault_is_read_or_refused, 0, 12);
+    tcase_add_loop_test(tc, a_fault_is_read_or_refused, 0, 15);
     tcase_add_test(tc, input_paths_are_tried_from_here_then_beside_the_file);
     tcase_add_test(tc, reading_a_job_takes_less_than_a_millisecond);
     suite_add_tcase(s, tc);

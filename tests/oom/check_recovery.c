@@ -149,6 +149,34 @@ START_TEST(a_walk_calls_its_hooks_in_the_order_of_the_diagram) {
 }
 END_TEST
 
+/* O5: what is tried is to bring a state back, and only with a smaller micro-batch. */
+START_TEST(a_lost_commit_takes_the_way_from_its_failure_on) {
+    static const struct {
+        uint32_t batch;
+        const char *script, *trace;
+        pl_err err;
+        uint32_t batch_after;
+    } ways[] = {
+        {8, "", ROUND "A", PL_ERR_OK, 4},
+        {8, "oom", ROUND ROUND "A", PL_ERR_OK, 2},
+        {1, "", "F", PL_ERR_GPU_OOM, 1},
+        {8, "oool", ROUND "A", PL_ERR_DEVICE_LOST, 4},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct fake f = {.script = ways[i].script};
+        struct pl_oom_hooks h = hooks_of(&f);
+        struct pl_oom m;
+        pl_oom_init(&m, true, 3, ways[i].batch, 16);
+        struct pl_diag d = {0};
+        ck_assert_int_eq(pl_oom_go_back(&m, &h, 5, &d), ways[i].err);
+        ck_assert_str_eq(f.trace, ways[i].trace);
+        ck_assert_int_eq(d.err, ways[i].err);
+        ck_assert_uint_eq(m.batch_size, ways[i].batch_after);
+        if (f.n_events) ck_assert_uint_eq(f.events[0].step, 5);
+    }
+}
+END_TEST
+
 START_TEST(only_device_oom_is_ever_tried_again) {
     if (_i == PL_ERR_OK || _i == PL_ERR_DEVICE_OOM) return;
     struct fake f = {.other = (pl_err)_i};
@@ -447,6 +475,7 @@ int main(void) {
     TCase *tc = tcase_create("walks");
     tcase_add_loop_test(tc, a_walk_calls_its_hooks_in_the_order_of_the_diagram, 0,
                         (int)(sizeof walks / sizeof *walks));
+    tcase_add_test(tc, a_lost_commit_takes_the_way_from_its_failure_on);
     tcase_add_loop_test(tc, only_device_oom_is_ever_tried_again, 0, PL_ERR_COUNT);
     suite_add_tcase(s, tc);
     tc = tcase_create("runs");

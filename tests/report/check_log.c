@@ -111,6 +111,29 @@ START_TEST(an_event_starts_with_its_name_and_is_echoed) {
 }
 END_TEST
 
+/* Steps that come again stand there once; what is said of memory stays. */
+START_TEST(a_log_goes_back_to_a_step) {
+    struct pl_log *log = open_log(0, NULL);
+    ck_assert_int_eq(pl_log_event(log, "preflight", json_pack("{s:i}", "a", 1), NULL), PL_ERR_OK);
+    for (int step = 1; step <= 3; step++)
+        ck_assert_int_eq(pl_log_event(log, "step", json_pack("{s:i}", "step", step), NULL),
+                         PL_ERR_OK);
+    ck_assert_int_eq(pl_log_event(log, "oom_recovery", json_pack("{s:i}", "step", 4), NULL),
+                     PL_ERR_OK);
+    ck_assert_int_eq(pl_log_go_back(log, _i, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_log_event(log, "step", json_pack("{s:i}", "step", _i + 1), NULL),
+                     PL_ERR_OK);
+    pl_log_close(&log);
+    char want[256] = "{\"event\":\"preflight\",\"a\":1}\n";
+    for (int step = 1; step <= _i; step++)
+        snprintf(want + strlen(want), sizeof want - strlen(want),
+                 "{\"event\":\"step\",\"step\":%d}\n", step);
+    snprintf(want + strlen(want), sizeof want - strlen(want),
+             "{\"event\":\"oom_recovery\",\"step\":4}\n{\"event\":\"step\",\"step\":%d}\n", _i + 1);
+    ck_assert_str_eq(read_file(), want);
+}
+END_TEST
+
 START_TEST(fields_that_could_not_be_made_are_reported) {
     struct pl_log *log = open_log(0, NULL);
     struct pl_diag d = {0};
@@ -342,6 +365,7 @@ int main(void) {
     tcase_add_test(tc, a_step_is_one_line_with_every_digit);
     tcase_add_test(tc, what_is_not_finite_is_null);
     tcase_add_test(tc, an_event_starts_with_its_name_and_is_echoed);
+    tcase_add_loop_test(tc, a_log_goes_back_to_a_step, 0, 3);
     tcase_add_test(tc, fields_that_could_not_be_made_are_reported);
     tcase_add_test(tc, resume_keeps_the_lines_up_to_its_step_only);
     tcase_add_test(tc, resume_drops_the_half_line_of_a_crash);

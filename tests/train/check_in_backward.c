@@ -133,6 +133,152 @@ START_TEST(a_run_resumes_from_a_checkpoint_of_the_other_kind) {
 }
 END_TEST
 
+/* --- memory that runs out -------------------------------------------------------------------- */
+
+static const char *const norms[] = {"max_grad_norm=1", "max_grad_norm=0"};
+
+static void make_short(void) {
+    tiny_make(dir, &(struct tiny){.layers = 1},
+              "batch_size: 4\nlearning_rate: 0.01\nlr_scheduler: constant\nmax_steps: 4\n");
+}
+
+/* The run that has its micro-batches halved from step `from` on, as a user would do it. */
+static const char *halved_from(int from, const char *norm) {
+    char out[64];
+    snprintf(out, sizeof out, "output_dir=from%d", from);
+    if (from > 1) TRAIN(out, norm, textf("max_steps=%d", from - 1), "save_steps=1");
+    TRAIN(out, norm, "batch_size=2", "gradient_accumulation_steps=2");
+    return textf("from%d", from);
+}
+
+static int first_small_step(const json_t *log) {
+    for (int step = 1; step <= 4; step++)
+        if (joblog_number(joblog_step(log, (uint64_t)step), "batch_size") == 2) return step;
+    return 0;
+}
+
+/* What is to be seen of a run that ran out of memory in one operation. */
+static int resumed_from(const char *out, bool *went_back) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    const json_t *event = joblog_event(log, "oom_recovery", 0);
+    const int first = first_small_step(log), hit = event ? (int)joblog_number(event, "step") : 0;
+    ck_assert_uint_eq(joblog_count(log, "step"), 4);
+    ck_assert_int_eq(first != 0, event != NULL);
+    *went_back = hit && first == (hit > 2 ? 3 : 1) && first != hit;
+    if (event && !*went_back) ck_assert_int_eq(first, hit);
+    json_decref(log);
+    return first;
+}
+
+/* Memory for one operation is refused, for every eleventh operation of the run in turn. Before the
+ * first update of a step only that step is done again; after it the run goes back to its
+ * checkpoint. */
+START_TEST(memory_that_is_refused_to_any_operation_ends_in_the_same_run) {
+    char halved[5][SCRATCH_PATH + 64];
+    int seen[5] = {0}, went_back = 0, op = 1;
+    make_short();
+    for (int from = 1; from <= 4; from++)
+        snprintf(halved[from], sizeof halved[from], "%s/%s", dir, halved_from(from, norms[_i]));
+    for (bool more = true; more; op += 11) {
+        bool back;
+        char hit[32];
+        snprintf(hit, sizeof hit, "hit%d", op);
+        TRAIN(textf("output_dir=%s", hit), norms[_i], IN_BACKWARD, "save_steps=2",
+              textf("debug_inject=device_oom@op=%d", op));
+        const int from = resumed_from(hit, &back);
+        more = from != 0;
+        if (!more) continue;
+        weights_assert_same(halved[from], in_dir(dir, hit), "model");
+        joblog_assert_same_steps(halved[from], in_dir(dir, hit));
+        seen[from]++;
+        went_back += back;
+    }
+    ck_assert_int_gt(op, 100);
+    ck_assert_int_gt(went_back, 4);
+    for (int from = 1; from <= 4; from++)
+        ck_assert_msg(seen[from] > 0, "no operation of step %d", from);
+}
+END_TEST
+
+static bool is_reached(const char *norm, int op) {
+    struct outcome o =
+        TRAIN_FAILS(norm, IN_BACKWARD, "max_steps=3", "oom_recovery=false",
+                    textf("output_dir=count%d", op), textf("debug_inject=device_oom@op=%d", op));
+    const bool reached = o.status != 0;
+    outcome_finish(&o);
+    return reached;
+}
+
+/* The last operation of step 3, which updates the embedding. */
+static int last_op_of_step_3(const char *norm) {
+    int reached = 1, beyond = 4096;
+    while (beyond - reached > 1) {
+        const int op = reached + (beyond - reached) / 2;
+        *(is_reached(norm, op) ? &reached : &beyond) = op;
+    }
+    return reached;
+}
+
+START_TEST(a_half_updated_state_is_never_saved) {
+    make_short();
+    TRAIN("output_dir=plain", norms[_i], "save_steps=2");
+    char fault[64];
+    snprintf(fault, sizeof fault, "debug_inject=device_oom@op=%d", last_op_of_step_3(norms[_i]));
+    struct outcome o = TRAIN_FAILS(norms[_i], IN_BACKWARD, "save_steps=2", "oom_recovery=false",
+                                   "output_dir=hit", fault);
+    ck_assert_int_eq(o.status, 4);
+    ck_assert_msg(strstr(o.err, "error[RUNTIME_GPU_OOM]"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, "resumes after step 2"), "%s", o.err);
+    outcome_finish(&o);
+    ck_assert(!path_exists(in_dir(dir, "hit/checkpoint-3")));
+    TRAIN(norms[_i], IN_BACKWARD, "save_steps=2", "output_dir=hit");
+    expect_same_run("plain", "hit");
+}
+END_TEST
+
+/* Two refusals, the second one while the lost step is done again. */
+START_TEST(a_run_goes_back_as_often_as_it_may_halve) {
+    make_short();
+    TRAIN("output_dir=small", "batch_size=1", "gradient_accumulation_steps=4");
+    TRAIN("output_dir=hit", IN_BACKWARD, "save_steps=2",
+          textf("debug_inject=[\"device_oom@op=%d\", device_oom@step=1]",
+                last_op_of_step_3("max_grad_norm=1") / 3));
+    weights_assert_same(in_dir(dir, "small"), in_dir(dir, "hit"), "model");
+    joblog_assert_same_steps(in_dir(dir, "small"), in_dir(dir, "hit"));
+    ck_assert(summary("hit", "oom_recoveries") == 2);
+    ck_assert(summary("hit", "planned_peak_bytes") == summary("hit", "allocated_peak_bytes"));
+}
+END_TEST
+
+START_TEST(a_run_that_resumed_goes_back_to_where_it_began) {
+    make_short();
+    TRAIN("output_dir=plain", "max_steps=1", "save_steps=1");
+    TRAIN("output_dir=plain", "batch_size=2", "gradient_accumulation_steps=2");
+    TRAIN("output_dir=hit", "max_steps=1", "save_steps=1");
+    TRAIN("output_dir=hit", IN_BACKWARD,
+          textf("debug_inject=device_oom@op=%d", last_op_of_step_3("max_grad_norm=1")));
+    weights_assert_same(in_dir(dir, "plain"), in_dir(dir, "hit"), "model");
+    joblog_assert_same_steps(in_dir(dir, "plain"), in_dir(dir, "hit"));
+}
+END_TEST
+
+/* Without clipping, gradients of the lower layers are not known when the head is updated. */
+START_TEST(a_norm_that_is_no_number_stops_the_updates) {
+    make_short();
+    struct outcome o = TRAIN_FAILS(IN_BACKWARD, norms[_i], "learning_rate=100", "max_steps=8",
+                                   "save_steps=1", "output_dir=out");
+    ck_assert_int_ne(o.status, 0);
+    ck_assert_msg(strstr(o.err, "error[RUNTIME_NOT_FINITE]: step 2"), "%s", o.err);
+    ck_assert_msg(strstr(o.err, _i ? "some weights were updated" : "were not touched"), "%s",
+                  o.err);
+    outcome_finish(&o);
+    o = TRAIN_FAILS(IN_BACKWARD, norms[_i], "learning_rate=100", "max_steps=8", "save_steps=0",
+                    "output_dir=unsaved");
+    ck_assert_int_eq(path_exists(in_dir(dir, "unsaved/checkpoint-1")), _i == 0);
+    outcome_finish(&o);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.in_backward");
     TCase *tc = tcase_create("bits");
@@ -142,6 +288,15 @@ int main(void) {
     tcase_add_loop_test(tc, with_every_optimizer, 0, n_optimizers());
     tcase_add_test(tc, with_updates_in_windows);
     tcase_add_loop_test(tc, a_run_resumes_from_a_checkpoint_of_the_other_kind, 0, 3);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("memory");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, memory_that_is_refused_to_any_operation_ends_in_the_same_run, 0, 2);
+    tcase_add_loop_test(tc, a_half_updated_state_is_never_saved, 0, 2);
+    tcase_add_test(tc, a_run_goes_back_as_often_as_it_may_halve);
+    tcase_add_test(tc, a_run_that_resumed_goes_back_to_where_it_began);
+    tcase_add_loop_test(tc, a_norm_that_is_no_number_stops_the_updates, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
