@@ -87,6 +87,60 @@ START_TEST(updates_in_the_backward_pass_change_no_bit) {
 }
 END_TEST
 
+/* Biases, norms of queries and keys, norms after blocks, frozen layers, tied heads and others: what
+ * the families have, in the runs that are compared with PyTorch's. */
+static const char *const families[] = {"gemma3-full",       "llama-freeze",    "llama-sgd",
+                                       "llama-tied-llama3", "ministral3-full", "mistral-window",
+                                       "qwen2-full",        "qwen2-windows",   "qwen3-full",
+                                       "llama-dynamic",     "mistral-yarn"};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+static void train_family(const char *family, const char *out, const char *const *more) {
+    char where[SCRATCH_PATH + 64];
+    snprintf(where, sizeof where, "output_dir=%s/%s", dir, out);
+    const char *words[] = {"train",      "run.yaml", where,   "gradient_accumulation_steps=1",
+                           "device=cpu", more[0],    more[1], more[2],
+                           NULL};
+    struct outcome o = plimsoll_expect(0, textf("%s/%s", GOLDEN, family), words);
+    outcome_finish(&o);
+}
+
+START_TEST(of_every_family) {
+    static const char *const rules[] = {"max_grad_norm=0.1", "max_grad_norm=0"};
+    static const char *const levels[] = {"gradient_checkpointing=none",
+                                         "gradient_checkpointing=full",
+                                         "gradient_checkpointing=attention"};
+    for (int rule = 0; rule < 2; rule++) {
+        train_family(families[_i], textf("plain%d", rule), (const char *[3]){rules[rule]});
+        for (int level = 0; level < 3; level++) {
+            const char *more[3] = {rules[rule], levels[level], IN_BACKWARD};
+            char out[32], plain[SCRATCH_PATH + 64];
+            snprintf(out, sizeof out, "way%d%d", rule, level);
+            train_family(families[_i], out, more);
+            snprintf(plain, sizeof plain, "%s/plain%d", dir, rule);
+            weights_assert_same(plain, in_dir(dir, out), "model");
+            joblog_assert_same_steps(plain, in_dir(dir, out));
+        }
+    }
+}
+END_TEST
+
+/* Kernels take small updates together, and what is repeated becomes a graph. */
+START_TEST(updates_of_a_device_change_no_bit) {
+    static const char *const rules[] = {"max_grad_norm=0.05", "max_grad_norm=0"};
+    tiny_make(dir, &(struct tiny){.layers = 2, .untied = _i % 2},
+              "batch_size: 2\nmax_steps: 4\nsave_steps: 4\nlearning_rate: 0.01\n"
+              "dtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n");
+    TRAIN("output_dir=plain", rules[_i / 2]);
+    for (int w = 0; w < N_WAYS; w += N_WAYS - 1) {
+        char out[32];
+        snprintf(out, sizeof out, "output_dir=way%d", w);
+        TRAIN(out, rules[_i / 2], IN_BACKWARD, ways[w][0], ways[w][1]);
+        expect_same_run("plain", textf("way%d", w));
+    }
+}
+END_TEST
+
 START_TEST(with_every_optimizer) {
     const char *name = pl_optimizer_row((uint32_t)_i)->name;
     for (int untied = 0; untied < 2; untied++) {
@@ -285,6 +339,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, updates_in_the_backward_pass_change_no_bit, 0, 2 * N_JOBS);
+    tcase_add_loop_test(tc, of_every_family, 0, N_FAMILIES);
     tcase_add_loop_test(tc, with_every_optimizer, 0, n_optimizers());
     tcase_add_test(tc, with_updates_in_windows);
     tcase_add_loop_test(tc, a_run_resumes_from_a_checkpoint_of_the_other_kind, 0, 3);
@@ -297,6 +352,13 @@ int main(void) {
     tcase_add_test(tc, a_run_goes_back_as_often_as_it_may_halve);
     tcase_add_test(tc, a_run_that_resumed_goes_back_to_where_it_began);
     tcase_add_loop_test(tc, a_norm_that_is_no_number_stops_the_updates, 0, 2);
+    suite_add_tcase(s, tc);
+    /* Those that the emulated GPU runs, where a step takes a second. */
+    tc = tcase_create("few");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, updates_of_a_device_change_no_bit, 0, 4);
+    tcase_add_test(tc, a_run_goes_back_as_often_as_it_may_halve);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
