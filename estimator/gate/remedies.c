@@ -58,11 +58,30 @@ static bool chunk_loss(struct pl_variant *v, char *text, size_t size) {
     return true;
 }
 
+/* A step in several micro-batches keeps its gradients; only a job that asks for updates in the
+ * backward pass keeps those. */
 static bool smaller_batch(struct pl_variant *v, uint32_t to, char *text, size_t size) {
+    bool together = v->job.optimizer_in_backward && v->job.given[PL_KEY_optimizer_in_backward];
     if (v->q.batch_size <= to || to == 0) return false;
+    if (together && v->job.global_batch_size != PL_UNSET_U32) return false;
     v->q.batch_size = to;
+    v->job.optimizer_in_backward = together;
     snprintf(text, size, "batch_size: %u%s", to,
-             v->job.inference ? "" : " (global_batch_size keeps the step the same)");
+             v->job.inference || together ? "" : " (global_batch_size keeps the step the same)");
+    return true;
+}
+
+/* Of a step that is one micro-batch, and of gradients that the device would hold. */
+static bool in_backward(struct pl_variant *v, char *text, size_t size) {
+    const struct pl_job *job = &v->job;
+    bool cut = job->batch_size == PL_AUTO ? job->global_batch_size != PL_UNSET_U32
+                                          : v->q.batch_size < job->batch_size;
+    if (job->mode != PL_MODE_FULL || job->inference || job->optimizer_in_backward || cut ||
+        pl_job_accumulation(job, v->q.batch_size) > 1 ||
+        pl_job_offload(job) >= PL_OFFLOAD_GRADIENTS || pl_job_updates_on_host(job))
+        return false;
+    v->job.optimizer_in_backward = true;
+    snprintf(text, size, "optimizer_in_backward: true");
     return true;
 }
 
@@ -110,6 +129,7 @@ static bool offload_all(struct pl_variant *v, char *text, size_t size) {
         pl_job_orders_ranks(&v->job))
         return false;
     bool full = v->job.mode == PL_MODE_FULL;
+    v->job.optimizer_in_backward = false; /* without gradients on the device it means nothing */
     if (full)
         v->job.full_ft_offload = true;
     else
@@ -253,7 +273,16 @@ static bool use_qlora(struct pl_variant *v, char *text, size_t size) {
 }
 
 /* Of the changes of one key only the last counts: a combination shows no other. */
-enum key { KEY_OWN, KEY_RECOMPUTE, KEY_BATCH, KEY_OFFLOAD, KEY_STORAGE, KEY_STATES, KEY_MODE };
+enum key {
+    KEY_OWN,
+    KEY_RECOMPUTE,
+    KEY_BATCH,
+    KEY_OFFLOAD,
+    KEY_STORAGE,
+    KEY_STATES,
+    KEY_GRADIENTS,
+    KEY_MODE
+};
 
 /* Cheaper than `full` in time: worth a row where that is enough. */
 static bool only_if_it_fits(remedy_fn f) {
@@ -269,6 +298,7 @@ static const struct {
     {recompute_mlp, KEY_RECOMPUTE},
     {recompute_all, KEY_RECOMPUTE},
     {chunk_loss, KEY_OWN},
+    {in_backward, KEY_GRADIENTS},
     {half_batch, KEY_BATCH},
     {batch_of_one, KEY_BATCH},
     {offload_kept, KEY_RECOMPUTE},
@@ -329,10 +359,14 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
     return PL_ERR_OK;
 }
 
-/* Takes back what a later change of the same key replaces. */
+/* Takes back what a later change of the same key replaces, or leaves without a meaning. */
 static void supersede(bool taken[N_REMEDIES], size_t by) {
-    for (size_t i = 0; i < by && remedies[by].key != KEY_OWN; i++)
-        if (remedies[i].key == remedies[by].key) taken[i] = false;
+    const enum key key = remedies[by].key;
+    const bool keeps = key == KEY_BATCH || key == KEY_MODE || remedies[by].apply == offload_all;
+    for (size_t i = 0; i < by; i++)
+        if ((key != KEY_OWN && remedies[i].key == key) ||
+            (keeps && remedies[i].key == KEY_GRADIENTS))
+            taken[i] = false;
 }
 
 /* False when the words do not fit the row. */
