@@ -180,6 +180,16 @@ static pl_err check_in_backward(const struct pl_job *job, struct pl_diag *d) {
                            "a step and remove `gradient_accumulation_steps`");
 }
 
+/* What ranks exchange, they add up micro-batch by micro-batch. */
+static pl_err check_ranks_in_backward(const struct pl_job *job, struct pl_diag *d) {
+    if (!job->optimizer_in_backward || job->mode != PL_MODE_FULL || !pl_job_orders_ranks(job))
+        return PL_ERR_OK;
+    return conflict(job, PL_KEY_optimizer_in_backward, d,
+                    "`optimizer_in_backward` on several devices, or with `rank_order`, is not "
+                    "supported",
+                    "remove `optimizer_in_backward`: `sharding` divides gradients among devices");
+}
+
 static pl_err check_offload(const struct pl_job *job, struct pl_diag *d) {
     if (!job->given[PL_KEY_offload_update] || job->offload_update == PL_UPDATE_AUTO ||
         pl_job_offload(job) != PL_OFFLOAD_NONE)
@@ -324,6 +334,8 @@ static const struct {
     {check_in_backward,
      {PL_KEY_optimizer_in_backward, PL_KEY_batch_size, PL_KEY_gradient_accumulation_steps,
       PL_KEY_global_batch_size}},
+    {check_ranks_in_backward,
+     {PL_KEY_optimizer_in_backward, PL_KEY_devices, PL_KEY_rank_order, PL_KEY_mode}},
     {check_offload, {PL_KEY_offload_update, PL_KEY_offload, PL_KEY_full_ft_offload, PL_KEY_mode}},
     {check_ranks, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_offload, PL_KEY_embedding_device}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},

@@ -259,6 +259,8 @@ static void make_valid(struct pl_job *job) {
     if (job->mode == PL_MODE_FULL && pl_job_offload(job) < PL_OFFLOAD_GRADIENTS &&
         job->offload < PL_OFFLOAD_GRADIENTS && job->offload_update != PL_UPDATE_HOST) {
         set(job, "optimizer_in_backward", "true");
+        set(job, "devices", "");
+        set(job, "rank_order", "");
         set(job, "global_batch_size", "");
         set(job, "gradient_accumulation_steps", "");
     }

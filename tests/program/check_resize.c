@@ -32,9 +32,21 @@ static void prepare(int kind) {
     traits[1] = pl_traits_cuda(80);
 }
 
+/* Variants beyond the listed ones: lives of gradients, of full fine-tuning alone. */
+enum { LIVES = 4, VARIANTS = PL_TEST_VARIANTS + LIVES };
+
+static void set_gradients(struct pl_job_shape *s, int life) {
+    if (life < 0 || s->mode != PL_MODE_FULL || s->inference) return;
+    s->gradients = life == 3 ? PL_GRADIENTS_OF_STEP : PL_GRADIENTS_OF_UPDATE;
+    s->max_grad_norm = life == 1 ? 0 : 1;
+    s->offload = life == 2 ? PL_OFFLOAD_OPTIMIZER : PL_OFFLOAD_NONE;
+    s->update_on_host = false;
+}
+
 static struct pl_job_shape shape_of(int kind, int variant, int size) {
     struct pl_job_shape s = pl_test_listed_shape(&model, kind % PL_TEST_MODES);
-    pl_test_vary(&s, variant);
+    pl_test_vary(&s, variant % PL_TEST_VARIANTS);
+    set_gradients(&s, variant - PL_TEST_VARIANTS);
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     return s;
@@ -68,7 +80,7 @@ static void compare_bytes(const struct pl_plan *a, const struct pl_plan *b) {
 START_TEST(a_brief_plan_has_the_bytes_of_the_whole) {
     uint32_t shortened = 0;
     prepare(_i);
-    for (int v = 0; v < PL_TEST_VARIANTS; v++) {
+    for (int v = 0; v < VARIANTS; v++) {
         for (int i = 0; i < 2 * N_SIZES; i++) {
             const struct pl_traits *t = &traits[i % 2];
             const struct pl_speed speed = pl_speed_nominal(t);
@@ -112,7 +124,7 @@ static bool resize(struct pl_planned *p, const struct pl_job_shape *s) {
 START_TEST(a_resized_program_is_the_one_that_is_built) {
     uint32_t resized = 0;
     prepare(_i);
-    for (int v = 0; v < PL_TEST_VARIANTS; v++) {
+    for (int v = 0; v < VARIANTS; v++) {
         for (int from = 0; from < N_SIZES; from++) {
             const struct pl_traits *t = &traits[(v + from) % 2];
             const struct pl_job_shape first = shape_of(_i, v, from);

@@ -423,16 +423,25 @@ static void move_workspace(struct mover *m, const struct pl_op *op) {
     }
 }
 
+/* As stand_at(). In the backward pass windows count into the seconds of a micro-batch. */
+static void stand_at_window(struct mover *m, const struct update *u) {
+    const uint64_t n = window_rows(m, u->op);
+    stand_at(m, u->op);
+    if (n && u->op->phase == PL_PHASE_MICRO)
+        m->b->left_out = (uint32_t)pl_brief_left_out(
+            m->b->p, u->w.row0 / n, pl_u64_div_up(rows_of(m, &u->op->in[0]), n), 2);
+}
+
 static void move_updates(struct mover *m, uint32_t first, uint32_t end) {
     struct update u = window_at(m, &m->ops[first], 0), next;
     for (bool more = true; more && m->b->err == PL_ERR_OK; u = next) {
         more = next_update(m, &u, end, &next);
-        stand_at(m, u.op);
+        stand_at_window(m, &u);
         fetch_update(m, &u, NULL);
         if (more) {
-            stand_at(m, next.op);
+            stand_at_window(m, &next);
             fetch_update(m, &next, &u);
-            stand_at(m, u.op);
+            stand_at_window(m, &u);
         }
         move_workspace(m, u.op);
         run_update(m, &u);

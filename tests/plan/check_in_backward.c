@@ -1,0 +1,146 @@
+/* check_in_backward.c - plans of gradients that die in the backward pass, over public models: they
+ * are sound, never larger than plans that keep gradients, and hold what one layer needs. */
+#include "estimator/base/checked.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { LAYERS = 6 };
+
+static struct pl_model model;
+
+static struct pl_job_shape shape_of(uint32_t level, double max_grad_norm,
+                                    enum pl_gradient_life gradients) {
+    struct pl_job_shape s = pl_test_shape(&model, PL_MODE_FULL, level, 2, 512);
+    s.max_grad_norm = max_grad_norm;
+    s.gradients = gradients;
+    return s;
+}
+
+static void plan(struct pl_planned *out, const struct pl_job_shape *s, const struct pl_traits *t) {
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_planned_init_shape(out, s, &model, t, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_msg(pl_plan_check(out->plan, &d) == PL_ERR_OK, "%s", d.message);
+}
+
+/* The most that gradients hold at a time. */
+static uint64_t most_gradients(const struct pl_planned *p) {
+    uint64_t most = 0;
+    for (uint32_t op = 0; op < p->program->n_ops; op++) {
+        uint64_t live = 0;
+        for (uint32_t i = 0; i < p->program->n_tensors; i++) {
+            const struct pl_tensor *t = &p->program->tensors[i];
+            const struct pl_place_row *at = &p->plan->places[i];
+            if (t->role == PL_ROLE_GRAD && t->scope == PL_SCOPE_STEP && at->first_op <= op &&
+                op <= at->last_op)
+                live += t->bytes;
+        }
+        most = pl_u64_max(most, live);
+    }
+    return most;
+}
+
+static uint64_t gradient_bytes(const struct pl_program *p, uint32_t layer) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->trainable && t->layer == layer)
+            bytes += t->dims[0] * t->dims[1] * pl_dtype_bytes(p->shape.gradient_dtype);
+    }
+    return bytes;
+}
+
+START_TEST(gradients_hold_what_a_layer_or_the_vocabulary_needs) {
+    static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL};
+    pl_test_model(pl_test_models[_i], &model);
+    model.layers = LAYERS;
+    for (int k = 0; k < 12; k++) {
+        const struct pl_traits t = k % 2 ? pl_traits_cuda(80) : pl_traits_cpu(2);
+        const struct pl_job_shape s =
+            shape_of(levels[k / 4], k / 2 % 2, PL_GRADIENTS_OF_UPDATE);
+        const struct pl_job_shape kept = shape_of(levels[k / 4], k / 2 % 2, PL_GRADIENTS_OF_JOB);
+        struct pl_planned with, without;
+        plan(&with, &s, &t);
+        plan(&without, &kept, &t);
+        const uint64_t table = model.vocab * model.hidden * 2;
+        const uint64_t layer = gradient_bytes(with.program, 0);
+        const uint64_t limit = model.tied ? table + layer : pl_u64_max(table, layer);
+        ck_assert_uint_le(most_gradients(&with), limit);
+        ck_assert_uint_le(with.plan->ledger[PL_CATEGORY_GRADIENTS], limit);
+        ck_assert_uint_lt(with.plan->arena_bytes, without.plan->arena_bytes);
+        pl_planned_finish(&with);
+        pl_planned_finish(&without);
+    }
+}
+END_TEST
+
+/* A halving of the micro-batch leaves the job arena as it is, and keeps every gradient. */
+START_TEST(micro_batches_that_add_up_keep_gradients_in_the_batch_arena) {
+    pl_test_model(pl_test_models[_i], &model);
+    model.layers = LAYERS;
+    for (int k = 0; k < 4; k++) {
+        const struct pl_traits t = k % 2 ? pl_traits_cuda(80) : pl_traits_cpu(2);
+        const struct pl_job_shape one =
+            shape_of(PL_RECOMPUTE_FULL, k / 2, PL_GRADIENTS_OF_UPDATE);
+        struct pl_job_shape several = shape_of(PL_RECOMPUTE_FULL, k / 2, PL_GRADIENTS_OF_STEP);
+        struct pl_planned a, b;
+        several.batch_size = 1;
+        plan(&a, &one, &t);
+        plan(&b, &several, &t);
+        ck_assert_uint_eq(a.plan->job_bytes, b.plan->job_bytes);
+        ck_assert_uint_eq(most_gradients(&b), 2 * pl_model_param_count(&model));
+        const struct pl_step_ops ops = pl_program_step_ops(b.program);
+        for (uint32_t i = 0; i < b.program->n_tensors; i++) {
+            if (!pl_tensor_is_held(b.program, &b.program->tensors[i])) continue;
+            ck_assert_uint_eq(b.plan->places[i].first_op, ops.micro.first_op);
+            ck_assert_uint_ge(b.plan->places[i].last_op, ops.commit.first_op);
+        }
+        pl_planned_finish(&a);
+        pl_planned_finish(&b);
+    }
+}
+END_TEST
+
+/* Until the commit nothing that is trained changes, and no state of it. */
+START_TEST(ops_before_the_commit_change_no_weight) {
+    pl_test_model("Qwen3-0.6B", &model);
+    model.layers = LAYERS;
+    for (int k = 0; k < 6; k++) {
+        const struct pl_traits t = pl_traits_cuda(80);
+        const struct pl_job_shape s =
+            shape_of(PL_RECOMPUTE_FULL, k % 2, (enum pl_gradient_life)(k / 2));
+        struct pl_planned p;
+        plan(&p, &s, &t);
+        const struct pl_step_ops ops = pl_program_step_ops(p.program);
+        ck_assert_uint_eq(ops.norm.first_op, ops.micro.first_op + ops.micro.n_ops);
+        ck_assert_uint_eq(ops.commit.first_op, ops.norm.first_op + ops.norm.n_ops);
+        ck_assert_uint_gt(ops.commit.n_ops, 0);
+        for (uint32_t i = ops.micro.first_op; i < ops.commit.first_op; i++)
+            for (int j = 0; j < p.program->ops[i].n_out; j++) {
+                const uint32_t id = p.program->ops[i].out[j].id;
+                if (id == PL_NONE) continue;
+                ck_assert(!p.program->tensors[id].trainable);
+                ck_assert_int_ne(p.program->tensors[id].category, PL_CATEGORY_OPTIMIZER);
+            }
+        pl_planned_finish(&p);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("plan.in_backward");
+    TCase *tc = tcase_create("plans");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, gradients_hold_what_a_layer_or_the_vocabulary_needs, 0,
+                        pl_test_n_models);
+    tcase_add_loop_test(tc, micro_batches_that_add_up_keep_gradients_in_the_batch_arena, 0,
+                        pl_test_n_models);
+    tcase_add_test(tc, ops_before_the_commit_change_no_weight);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
