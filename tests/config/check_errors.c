@@ -167,6 +167,11 @@ static const struct {
     {FULL "dtype: fp32\nbase_dtype: bf16\n", "base_dtype", 4, "mode: full"},
     {BASE "quant_type: nf4\n", "quant_type", 3, "mode: lora"},
     {BASE "full_ft_offload: true\n", "full_ft_offload", 3, "mode: lora"},
+    {BASE "optimizer_in_backward: true\n", "optimizer_in_backward", 3, "mode: lora"},
+    {FULL "offload: weights\noptimizer_in_backward: true\n", "optimizer_in_backward", 4,
+     "offload: weights"},
+    {FULL "full_ft_offload: true\noptimizer_in_backward: true\n", "optimizer_in_backward", 4,
+     "full_ft_offload: true"},
 };
 
 /* As if it had not been given: what is written, recorded and planned does not know of it. */

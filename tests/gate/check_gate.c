@@ -358,6 +358,47 @@ START_TEST(inference_is_offered_what_can_be_typed_beside_it) {
 }
 END_TEST
 
+/* Only where a step is one micro-batch of all weights, and its gradients are the device's. */
+START_TEST(updates_in_the_backward_pass_are_offered_where_they_may_be) {
+    static const struct {
+        const char *mode, *key, *value;
+        bool offered;
+    } jobs[] = {
+        {"full", "seed", "1", true},
+        {"full", "offload", "optimizer", true},
+        {"full", "offload", "gradients", false},
+        {"full", "full_ft_offload", "true", false},
+        {"full", "gradient_accumulation_steps", "2", false},
+        {"full", "global_batch_size", "12", false},
+        {"full", "optimizer_in_backward", "true", false},
+        {"lora", "seed", "1", false},
+    };
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n;
+    start(&f, "Qwen2.5-0.5B", jobs[_i].mode, 3);
+    set(&f.job, jobs[_i].key, jobs[_i].value);
+    pl_planned_finish(&f.planned);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 3), NULL, &f.planned, NULL),
+        PL_ERR_OK);
+    bool offered = false;
+    struct pl_budget b = card(f.planned.plan->arena_bytes / 2, 0, 0);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        const bool alone = strcmp(rows[i].change, "optimizer_in_backward: true") == 0;
+        offered |= alone;
+        if (alone)
+            ck_assert_uint_eq(rows[i].total_bytes, needed_with(&f, &b, rows[i].change));
+        else if (strstr(rows[i].change, "optimizer_in_backward")) /* a change that it needs away */
+            ck_assert(!strstr(rows[i].change, "full_ft_offload") &&
+                      !strstr(rows[i].change, "batch_size") && !strstr(rows[i].change, "mode:"));
+    }
+    ck_assert_int_eq(offered, jobs[_i].offered);
+    finish(&f);
+}
+END_TEST
+
 START_TEST(no_remedy_is_listed_twice) {
     struct fixture f;
     struct pl_remedy rows[PL_MAX_REMEDIES];
@@ -479,6 +520,7 @@ int main(void) {
                         (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tc, inference_is_offered_what_can_be_typed_beside_it);
     tcase_add_test(tc, no_remedy_is_listed_twice);
+    tcase_add_loop_test(tc, updates_in_the_backward_pass_are_offered_where_they_may_be, 0, 8);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
