@@ -83,6 +83,15 @@ START_TEST(prompt_1_on_the_t4_is_refused_with_a_card_that_would_do) {
 }
 END_TEST
 
+/* In 4 bits the bytes are there; without kernels the answer is no all the same. */
+START_TEST(a_card_without_kernels_is_refused_whatever_its_bytes) {
+    json_t *o = plan(3, (const char *[]){"SmolLM2-135M", "--mode", "qlora", "--gpu", "T4", NULL});
+    ck_assert_int_lt(integer(at(o, "bytes"), "arena"), integer(at(o, "limits"), "usable_bytes"));
+    ck_assert_str_eq(string(o, "verdict"), "no");
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(prompt_1_gets_length_batch_and_accumulation) {
     json_t *o = plan(0, (const char *[]){"Llama-3-8B", "--mode", "lora", "--gpu", "RTX 3090", DATA,
                                          "--effective-batch", "16", NULL});
@@ -261,6 +270,7 @@ int main(void) {
     TCase *tc = tcase_create("prompts");
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, prompt_1_on_the_t4_is_refused_with_a_card_that_would_do);
+    tcase_add_test(tc, a_card_without_kernels_is_refused_whatever_its_bytes);
     tcase_add_test(tc, prompt_1_gets_length_batch_and_accumulation);
     tcase_add_test(tc, prompt_2_prices_batch_against_length_and_keeps_the_step);
     tcase_add_test(tc, prompt_3_shows_what_recomputation_buys);

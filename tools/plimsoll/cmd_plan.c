@@ -228,6 +228,13 @@ static pl_err refuse_inference(struct pl_diag *d) {
     return PL_ERR_USAGE;
 }
 
+/* The job as it is given; of the grid alone nothing is said. */
+static int status_of(const struct pl_advice *a) {
+    if (!a->estimate.planned.plan || !a->q.budget.known) return 0;
+    const bool runs = a->largest_batch && pl_traits_run(&a->q.traits);
+    return runs ? 0 : pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+}
+
 int pl_cmd_plan(const struct pl_cli *cli) {
     struct pl_inquiry i = {0};
     struct pl_advice a = {0};
@@ -249,11 +256,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
         if (err == PL_ERR_OK) err = pl_advice_begin(&a, &i.q, &lengths, asked.samples, &d);
         if (err == PL_ERR_OK) err = answer(cli, &asked, &i, &a, &d);
     }
-    int status = 0;
-    if (err != PL_ERR_OK)
-        status = pl_estimate_fail(cli, &d);
-    else if (a.estimate.planned.plan && i.q.budget.known && !a.largest_batch)
-        status = pl_err_exit_status(PL_ERR_DOES_NOT_FIT);
+    const int status = err == PL_ERR_OK ? status_of(&a) : pl_estimate_fail(cli, &d);
     pl_advice_finish(&a);
     pl_lengths_finish(&lengths);
     pl_inquiry_finish(&i);
