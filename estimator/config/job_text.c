@@ -275,12 +275,15 @@ pl_err pl_job_drop_useless(struct pl_job *job, struct pl_text *notes, struct pl_
     return err;
 }
 
+enum purpose { TO_ESTIMATE, TO_TRAIN, TO_GENERATE };
+
 /* What is wrong between keys; those that are wrong alone are known by now. */
-static pl_err judge(struct pl_job *job, bool to_train, struct pl_text *notes, struct pl_diag *d) {
-    PL_TRY(pl_job_require_keys(job, d));
+static pl_err judge(struct pl_job *job, enum purpose purpose, struct pl_text *notes,
+                    struct pl_diag *d) {
+    PL_TRY(pl_job_require_keys(job, purpose != TO_GENERATE, d));
     PL_TRY(pl_job_drop_useless(job, notes, d));
     PL_TRY(pl_job_validate(job, d));
-    return to_train ? pl_job_require_training(job, d) : PL_ERR_OK;
+    return purpose == TO_TRAIN ? pl_job_require_training(job, d) : PL_ERR_OK;
 }
 
 struct source { /* of a configuration */
@@ -288,7 +291,7 @@ struct source { /* of a configuration */
     uint64_t bytes;
     const char *const *overrides;
     uint32_t n_overrides;
-    bool to_train;
+    enum purpose purpose;
 };
 
 static pl_err parse(struct pl_job *job, const struct source *from, struct pl_text *notes,
@@ -303,7 +306,7 @@ static pl_err parse(struct pl_job *job, const struct source *from, struct pl_tex
     PL_TRY_GOTO(read_yaml(job, from->name, from->yaml, from->bytes, notes, d), out);
     for (uint32_t i = 0; i < from->n_overrides; i++)
         PL_TRY_GOTO(pl_diag_keep(d, pl_job_assign(job, from->overrides[i], notes, d)), out);
-    PL_TRY_GOTO(judge(job, from->to_train, notes, d), out);
+    PL_TRY_GOTO(judge(job, from->purpose, notes, d), out);
 out:
     err = pl_diag_first(d, err);
     if (err != PL_ERR_OK) pl_job_finish(job);
@@ -313,7 +316,7 @@ out:
 pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
                     const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,
                     struct pl_diag *d) {
-    const struct source from = {name, yaml, yaml_bytes, overrides, n_overrides, false};
+    const struct source from = {name, yaml, yaml_bytes, overrides, n_overrides, TO_ESTIMATE};
     return parse(job, &from, notes, d);
 }
 
@@ -380,7 +383,14 @@ pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *over
 
 pl_err pl_job_read_to_train(struct pl_job *job, const char *path, const char *const *overrides,
                             uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d) {
-    struct source from = {.overrides = overrides, .n_overrides = n_overrides, .to_train = true};
+    struct source from = {.overrides = overrides, .n_overrides = n_overrides, .purpose = TO_TRAIN};
+    return read_job(job, path, &from, notes, d);
+}
+
+pl_err pl_job_read_to_generate(struct pl_job *job, const char *path, const char *const *overrides,
+                               uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d) {
+    struct source from = {
+        .overrides = overrides, .n_overrides = n_overrides, .purpose = TO_GENERATE};
     return read_job(job, path, &from, notes, d);
 }
 

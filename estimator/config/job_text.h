@@ -20,6 +20,9 @@ pl_err pl_job_read(struct pl_job *job, const char *path, const char *const *over
 /* The same of a job that is to be trained: pl_job_require_training is one of its rules. */
 pl_err pl_job_read_to_train(struct pl_job *job, const char *path, const char *const *overrides,
                             uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d);
+/* The same of a job that generates (pl_job_set_inference): `mode` may stay unset. */
+pl_err pl_job_read_to_generate(struct pl_job *job, const char *path, const char *const *overrides,
+                               uint32_t n_overrides, struct pl_text *notes, struct pl_diag *d);
 /* The same from memory; `name` is the file name in messages. */
 pl_err pl_job_parse(struct pl_job *job, const char *name, const char *yaml, uint64_t yaml_bytes,
                     const char *const *overrides, uint32_t n_overrides, struct pl_text *notes,

@@ -380,8 +380,8 @@ static pl_err require_mode(const struct pl_job *job, struct pl_diag *d) {
     return PL_ERR_CONFIG_MISSING;
 }
 
-pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d) {
-    PL_TRY(pl_diag_keep(d, require_mode(job, d)));
+pl_err pl_job_require_keys(const struct pl_job *job, bool mode, struct pl_diag *d) {
+    if (mode) PL_TRY(pl_diag_keep(d, require_mode(job, d)));
     return pl_diag_keep(d, require_model(job, d));
 }
 

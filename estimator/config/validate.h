@@ -10,8 +10,9 @@
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
 /* What training needs beyond an estimate: data to train on, and at least one step. */
 pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d);
-/* Keys without which a configuration says nothing: mode, and a source of the model. */
-pl_err pl_job_require_keys(const struct pl_job *job, struct pl_diag *d);
+/* Keys without which a configuration says nothing: a source of the model, and what is trained, but
+ * where nothing is (mode false). */
+pl_err pl_job_require_keys(const struct pl_job *job, bool mode, struct pl_diag *d);
 
 /* False for a key that another key's value makes meaningless (lora_r under `mode: full`): its
  * default is not written to config.resolved.yaml. */

@@ -78,6 +78,27 @@ START_TEST(a_yaml_file_is_read_as_train_reads_it_and_flags_win) {
 }
 END_TEST
 
+/* The flag says what the file leaves out; without it there is nothing to plan. */
+START_TEST(a_yaml_file_without_a_mode_answers_about_inference) {
+    struct pl_job job;
+    struct pl_text notes = {0};
+    struct pl_diag d = {0};
+    char *path;
+    const char *yaml = in_dir(directory, "run.yaml");
+    file_write(yaml, "model: ./m\nquant_type: nf4\n");
+    pl_err err =
+        read_args(yaml, (const char *[MAX_WORDS]){"mode=inference"}, &job, &path, &notes, &d);
+    ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
+    ck_assert(job.inference);
+    ck_assert_uint_eq(job.mode, PL_MODE_QLORA);
+    free(path);
+    pl_job_finish(&job);
+    err = read_args(yaml, (const char *[MAX_WORDS]){NULL}, &job, &path, &notes, &d);
+    ck_assert_int_eq(err, PL_ERR_CONFIG_MISSING);
+    pl_text_finish(&notes);
+}
+END_TEST
+
 static const struct {
     const char *arg, *overrides[MAX_WORDS];
     pl_err err;
@@ -118,6 +139,7 @@ int main(void) {
     tcase_add_test(tc, a_model_directory_means_its_config_json_and_lora);
     tcase_add_test(tc, a_mode_that_was_given_leaves_no_note);
     tcase_add_test(tc, a_yaml_file_is_read_as_train_reads_it_and_flags_win);
+    tcase_add_test(tc, a_yaml_file_without_a_mode_answers_about_inference);
     tcase_add_loop_test(tc, what_cannot_be_read_is_refused_and_nothing_is_left, 0,
                         (int)(sizeof refused / sizeof *refused));
     suite_add_tcase(s, tc);

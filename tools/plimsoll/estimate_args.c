@@ -36,14 +36,16 @@ static pl_err job_from_flags(const struct pl_cli *cli, struct pl_job *job, bool 
     return pl_job_validate(job, d);
 }
 
-static pl_err job_from_file(const struct pl_cli *cli, struct pl_job *job, struct pl_text *notes,
-                            struct pl_diag *d) {
+static pl_err job_from_file(const struct pl_cli *cli, struct pl_job *job, bool inference,
+                            struct pl_text *notes, struct pl_diag *d) {
+    pl_err (*read)(struct pl_job *, const char *, const char *const *, uint32_t, struct pl_text *,
+                   struct pl_diag *) = inference ? pl_job_read_to_generate : pl_job_read;
     uint32_t n = 0;
     const char **keys = pl_calloc(cli->n_overrides + 1, sizeof *keys);
     if (!keys) return pl_host_oom(d, "the command line");
     for (uint32_t i = 0; i < cli->n_overrides; i++)
         if (!asks_inference(cli->overrides[i])) keys[n++] = cli->overrides[i];
-    pl_err err = pl_job_read(job, cli->args[0], keys, n, notes, d);
+    pl_err err = read(job, cli->args[0], keys, n, notes, d);
     free(keys);
     return err;
 }
@@ -67,7 +69,7 @@ pl_err pl_estimate_read_args(const struct pl_cli *cli, struct pl_job *job, char 
     for (uint32_t i = 0; i < cli->n_overrides; i++)
         inference |= asks_inference(cli->overrides[i]);
     *config_json = NULL;
-    pl_err err = from_file ? job_from_file(cli, job, notes, d)
+    pl_err err = from_file ? job_from_file(cli, job, inference, notes, d)
                            : job_from_flags(cli, job, inference, notes, d);
     if (err == PL_ERR_OK && inference) pl_job_set_inference(job);
     if (err == PL_ERR_OK) err = find_config(job, cli->n_args && !from_file, config_json, notes, d);
