@@ -174,7 +174,8 @@ struct start {
     bool largest_first;
 };
 
-static uint64_t pack_from(struct packer *p, struct start start) {
+/* The height, or one that is not below `limit`: then it does not matter what it is. */
+static uint64_t pack_from(struct packer *p, struct start start, uint64_t limit) {
     const uint32_t pivot = start.pivot;
     p->at_pivot.n = 0;
     p->at_pivot.top = 0;
@@ -186,13 +187,14 @@ static uint64_t pack_from(struct packer *p, struct start start) {
         p->at_pivot.top += r->bytes;
     }
     space_copy(&p->space, &p->at_pivot);
-    for (uint32_t op = pivot + 1; op < p->n_ops; op++)
+    for (uint32_t op = pivot + 1; op < p->n_ops && p->space.top < limit; op++)
         walk_op(p, p->l.end, p->l.by_last, op - 1, p->l.begin, p->l.by_first, op);
     uint64_t top = p->space.top;
+    if (top >= limit) return top;
     space_copy(&p->space, &p->at_pivot);
     p->space.top = top; /* what the other walk already needs is free here */
     if (top > p->at_pivot.top) space_give(&p->space, p->at_pivot.top, top - p->at_pivot.top);
-    for (uint32_t op = pivot; op-- > 0;)
+    for (uint32_t op = pivot; op-- > 0 && p->space.top < limit;)
         walk_op(p, p->l.begin, p->l.by_first, op + 1, p->l.end, p->l.by_last, op);
     return p->space.top;
 }
@@ -213,8 +215,9 @@ static void lower_bound(const struct packer *p, struct pl_packing *out) {
 }
 
 static bool attempt(struct packer *p, struct start start, struct pl_packing *out) {
-    uint64_t bytes = pack_from(p, start);
-    if (out->bytes && bytes >= out->bytes) return false;
+    const uint64_t limit = out->bytes ? out->bytes : UINT64_MAX;
+    const uint64_t bytes = pack_from(p, start, limit);
+    if (bytes >= limit) return false;
     out->bytes = bytes;
     for (uint32_t i = 0; i < p->n; i++)
         p->best[i] = p->rows[i].offset;
