@@ -154,27 +154,24 @@ static const struct {
 _Static_assert(N_FILE_ROWS <= PL_MODEL_MAX_ROWS, "rows fit the mask");
 
 static struct pl_param_row row_of(const struct pl_model *m, size_t i) {
-    struct pl_slot_shape s;
-    pl_model_slot(m, file_rows[i].slot, &s);
+    const enum pl_slot slot = file_rows[i].slot;
     return (struct pl_param_row){
-        .slot = file_rows[i].slot,
+        .slot = slot,
         .suffix = file_rows[i].suffix,
         .module = file_rows[i].module,
-        .per_layer = s.per_layer,
-        .vector = s.vector,
+        .per_layer = slots[slot].per_layer,
+        .vector = slots[slot].vector,
         .row0 = extent(m, file_rows[i].row0),
         .rows = extent(m, file_rows[i].rows),
-        .cols = s.cols,
+        .cols = extent(m, slots[slot].cols),
     };
 }
 
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
     uint32_t n = 0;
-    for (size_t i = 0; i < N_FILE_ROWS; i++) {
-        struct pl_slot_shape s;
-        pl_model_slot(m, file_rows[i].slot, &s);
-        if (s.present && holds(m, file_rows[i].when)) out[n++] = row_of(m, i);
-    }
+    for (size_t i = 0; i < N_FILE_ROWS; i++)
+        if (holds(m, slots[file_rows[i].slot].when) && holds(m, file_rows[i].when))
+            out[n++] = row_of(m, i);
     return n;
 }
 

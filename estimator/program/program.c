@@ -95,9 +95,9 @@ uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
                          struct pl_part out[PL_MAX_PARTS]) {
     const struct pl_tensor *t = &p->tensors[id];
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
-    uint32_t n = 0, n_rows = pl_model_modules(p->model, rows);
     if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES)
         return add_part(out, 0, (struct pl_part){t->row, 0, t->dims[0]});
+    uint32_t n = 0, n_rows = pl_model_modules(p->model, rows);
     for (uint32_t r = 0; r < n_rows && n < PL_MAX_PARTS; r++) {
         if (rows[r].slot != t->slot) continue;
         if (t->role == PL_ROLE_WEIGHT)
