@@ -34,7 +34,7 @@ static double flops_per_token(const struct pl_program *p) {
     const struct pl_phase_range *r = &p->phases[PL_PHASE_MICRO];
     double sum = 0;
     for (uint32_t op = r->first_op; op < r->first_op + r->n_ops; op++)
-        sum += p->ops[op].flops * (1.0 + p->ops[op].left_out);
+        sum += p->ops[op].flops * pl_op_copies(p, &p->ops[op]);
     return sum / (double)p->tokens;
 }
 

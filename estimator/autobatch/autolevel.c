@@ -340,11 +340,12 @@ static void settle(const struct search *s, struct pl_question *q, bool level, bo
 /* What no level and no chunk changes is too much already. */
 static bool is_hopeless(const struct search *s) {
     const struct pl_program *p = s->t->held.program;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, all;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
         if (t->scope != PL_SCOPE_JOB || t->place != PL_PLACE_DEVICE) continue;
-        if (!pl_u64_add(bytes, t->bytes, &bytes)) return true;
+        if (!pl_u64_mul(t->bytes, 1 + (uint64_t)pl_tensor_left_out(p, t), &all)) return true;
+        if (!pl_u64_add(bytes, all, &bytes)) return true;
     }
     return bytes > pl_budget_usable(&s->q->budget);
 }

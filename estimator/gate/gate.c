@@ -23,8 +23,10 @@ static uint64_t elements_of(const struct pl_program *p, const struct pl_tensor *
 
 uint64_t pl_gate_trained(const struct pl_program *p) {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->n_tensors; i++)
-        if (p->tensors[i].trainable) n += elements_of(p, &p->tensors[i]);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->trainable) n += elements_of(p, t) * (1 + pl_tensor_left_out(p, t));
+    }
     return n;
 }
 

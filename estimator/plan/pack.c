@@ -287,3 +287,22 @@ pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_p
     packer_finish(&p);
     return err;
 }
+
+pl_err pl_pack_bound(const struct pl_interval *rows, uint32_t n, uint32_t n_ops,
+                     struct pl_packing *out, struct pl_diag *d) {
+    *out = (struct pl_packing){0};
+    uint64_t *live = pl_calloc((size_t)n_ops + 1, sizeof *live);
+    if (!live) return pl_host_oom(d, "the plan");
+    for (uint32_t i = 0; i < n; i++) {
+        live[rows[i].first] += rows[i].bytes;
+        live[rows[i].last + 1] -= rows[i].bytes; /* modulo 2^64, as the sums are */
+    }
+    for (uint32_t op = 0; op < n_ops; op++) {
+        if (op) live[op] += live[op - 1];
+        if (live[op] <= out->live_bytes) continue;
+        out->live_bytes = live[op];
+        out->peak_op = op;
+    }
+    free(live);
+    return PL_ERR_OK;
+}

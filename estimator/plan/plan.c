@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/plan/expand.h"
 #include "estimator/plan/pack.h"
 
 #include <stdlib.h>
@@ -50,6 +51,24 @@ static void find_lifetimes(struct pl_plan *plan) {
     }
 }
 
+/* Whether equal layers have it at the same time: what lasts for the run, what the forward pass
+ * keeps for the backward pass, and scratch of ops that run as one. */
+static bool adds_up(const struct pl_plan *plan, uint32_t id) {
+    const struct pl_tensor *t = &plan->program->tensors[id];
+    const struct pl_op *ops = plan->program->ops;
+    const struct pl_place_row *row = &plan->places[id];
+    if (t->scope == PL_SCOPE_JOB) return true;
+    if (t->phase == PL_PHASE_OPTIMIZER)
+        return t->category == PL_CATEGORY_WORKSPACE && row->last_op > row->first_op;
+    return !ops[row->first_op].backward && ops[row->last_op].backward;
+}
+
+/* Equal tensors that one of a brief program stands for where bytes are counted. */
+static uint64_t copies_of(const struct pl_plan *plan, uint32_t id) {
+    const uint64_t n = pl_tensor_left_out(plan->program, &plan->program->tensors[id]);
+    return n && adds_up(plan, id) ? 1 + n : 1;
+}
+
 /* Gives job tensors their places, in the order of the program, each memory on its own. */
 static pl_err place_job_tensors(struct pl_plan *plan, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
@@ -58,11 +77,13 @@ static pl_err place_job_tensors(struct pl_plan *plan, struct pl_diag *d) {
         const struct pl_tensor *t = &p->tensors[i];
         if (t->scope != PL_SCOPE_JOB) continue;
         const bool device = t->place == PL_PLACE_DEVICE;
-        uint64_t *at = &top[t->place];
+        uint64_t *at = &top[t->place], all;
+        const uint64_t n = copies_of(plan, i);
         plan->places[i].offset = *at;
-        (device ? plan->job_by_category : plan->host[t->place].ledger)[t->category] += t->bytes;
-        if (!pl_u64_add(*at, t->bytes, at) || !pl_u64_align(*at, p->traits.align_bytes, at))
+        if (!pl_u64_align(t->bytes, p->traits.align_bytes, &all) || !pl_u64_mul(all, n, &all) ||
+            !pl_u64_add(*at, all, at))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the job's tensors exceed 64 bits");
+        (device ? plan->job_by_category : plan->host[t->place].ledger)[t->category] += n * t->bytes;
     }
     plan->job_bytes = top[PL_PLACE_DEVICE];
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
@@ -112,7 +133,8 @@ static pl_err collect(const struct pl_plan *plan, uint32_t first_op, const uint3
         const struct pl_tensor *t = &p->tensors[ids[i]];
         const struct pl_place_row *row = &plan->places[ids[i]];
         uint64_t bytes;
-        if (!pl_u64_align(t->bytes, p->traits.align_bytes, &bytes) || !pl_u64_add(sum, bytes, &sum))
+        if (!pl_u64_align(t->bytes, p->traits.align_bytes, &bytes) ||
+            !pl_u64_mul(bytes, copies_of(plan, ids[i]), &bytes) || !pl_u64_add(sum, bytes, &sum))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the tensors of a step exceed 64 bits");
         rows[i] = (struct pl_interval){
             .bytes = bytes, .first = row->first_op - first_op, .last = row->last_op - first_op};
@@ -125,8 +147,24 @@ static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op, const uin
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_place_row *row = &plan->places[ids[i]];
         const struct pl_tensor *t = &plan->program->tensors[ids[i]];
-        if (row->first_op <= peak_op && peak_op <= row->last_op) live[t->category] += t->bytes;
+        if (row->first_op <= peak_op && peak_op <= row->last_op)
+            live[t->category] += t->bytes * copies_of(plan, ids[i]);
     }
+}
+
+/* Layers that are left out are placed one by one, since gaps are between them; what is alive at
+ * most follows from the rows, where one stands for all of them. */
+static pl_err pack_layers(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
+                          uint32_t n, const struct pl_interval *rows, struct pl_packing *out,
+                          struct pl_diag *d) {
+    struct pl_expansion whole;
+    struct pl_packing packing;
+    PL_TRY(pl_pack_bound(rows, n, plan->program->phases[phase].n_ops, out, d));
+    PL_TRY(pl_expand(plan, phase, ids, n, &whole, d));
+    pl_err err = pl_pack(whole.rows, whole.n, whole.n_ops, &packing, d);
+    out->bytes = packing.bytes;
+    free(whole.rows);
+    return err;
 }
 
 /* Packs the tensors of a phase in one memory and gives them their offsets. */
@@ -138,7 +176,11 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
     const uint32_t n = start[1] - start[0];
     struct pl_packing packing;
     PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
-    PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
+    const bool layers = plan->program->layers_left_out && phase != PL_PHASE_OPTIMIZER;
+    if (layers)
+        PL_TRY(pack_layers(plan, phase, ids, n, rows, &packing, d));
+    else
+        PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
     for (uint32_t i = 0; i < n; i++)
         plan->places[ids[i]].offset = rows[i].offset;
     *out = (struct pl_phase_plan){.bytes = packing.bytes,

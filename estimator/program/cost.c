@@ -228,8 +228,7 @@ static double phase_seconds(const struct pl_program *p, enum pl_phase phase,
     double sum = 0;
     for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        if (all || !is_of_level(p, op))
-            sum += pl_op_seconds(p, op, s, &full) * (1.0 + op->left_out);
+        if (all || !is_of_level(p, op)) sum += pl_op_seconds(p, op, s, &full) * pl_op_copies(p, op);
     }
     return sum;
 }

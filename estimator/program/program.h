@@ -204,7 +204,7 @@ struct pl_op {
     const struct pl_operand *in, *out; /* in the program's operand list */
     struct pl_attr attr;
     float flops;       /* at capacity */
-    uint32_t left_out; /* equal ops after it that a brief program leaves out */
+    uint32_t left_out; /* equal ops of its layer that a brief program leaves out after it */
 };
 
 struct pl_phase_range {
@@ -312,7 +312,24 @@ struct pl_program {
     bool brief;           /* for figures alone: where many pieces of work are equal, only the first
                            * and the last are there; its plan has the bytes of the whole program */
     bool shortened;       /* brief, and something was left out */
+    uint32_t *layers_left_out; /* [model->layers], owned: equal ones that this one stands for, or
+                                * PL_LAYER_LEFT_OUT; NULL: all are there */
 };
+#define PL_LAYER_LEFT_OUT UINT32_MAX
+
+static inline bool pl_program_skips(const struct pl_program *p, uint64_t layer) {
+    return p->layers_left_out && p->layers_left_out[layer] == PL_LAYER_LEFT_OUT;
+}
+/* Tensors of layers that a brief program leaves out, and that are equal to this one of a layer. */
+static inline uint32_t pl_tensor_left_out(const struct pl_program *p, const struct pl_tensor *t) {
+    const bool of_layer = p->layers_left_out && t->layer != PL_NONE && t->role != PL_ROLE_ROPE;
+    return of_layer ? p->layers_left_out[t->layer] : 0;
+}
+/* How many equal ops this one stands for, itself included. */
+static inline double pl_op_copies(const struct pl_program *p, const struct pl_op *op) {
+    const bool of_layer = p->layers_left_out && op->layer != PL_NONE;
+    return (1.0 + op->left_out) * (of_layer ? 1.0 + p->layers_left_out[op->layer] : 1.0);
+}
 
 pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,
                          const struct pl_traits *traits, struct pl_program **out,

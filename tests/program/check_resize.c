@@ -11,10 +11,10 @@
 #include <math.h>
 
 /* One of each kind: QK-norm, biases and a tied head, partial rotation, windows, a scaled embedding;
- * of few layers. */
+ * of few layers, but enough that equal ones are left out. */
 static const char *const models[] = {"Qwen3-0.6B", "Qwen2.5-0.5B", "Phi-4-mini", "Gemma-3-1B",
                                      "Mistral-7B-v0.3"};
-enum { N_MODELS = sizeof models / sizeof *models, LAYERS = 5, KINDS = N_MODELS * PL_TEST_MODES };
+enum { N_MODELS = sizeof models / sizeof *models, LAYERS = 7, KINDS = N_MODELS * PL_TEST_MODES };
 
 static const struct {
     uint32_t batch;

@@ -5,7 +5,11 @@
  * buffers that an earlier piece has given back. The planner, which takes the smallest gap that
  * holds a tensor, places a chunk where it placed the one before. Windows overlap, since the next
  * one arrives while one is at work, so they alternate between two sets of buffers. So pieces in the
- * middle, an even number of them where they are windows, change no byte of a plan. */
+ * middle, an even number of them where they are windows, change no byte of a plan.
+ *
+ * Layers are pieces, too, or periods of layers where every sixth, say, differs from the others.
+ * What a layer keeps for the backward pass adds up, so the layer that stands for those that are
+ * left out keeps it for all of them (pl_tensor_left_out). */
 #ifndef PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
 #define PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
 
@@ -20,6 +24,9 @@ static inline uint64_t pl_brief_left_out(const struct pl_program *p, uint64_t i,
     if (!p->brief || i + 1 != PL_BRIEF_ENDS || n <= 2 * PL_BRIEF_ENDS) return 0;
     return (n - 2 * PL_BRIEF_ENDS) / set * set;
 }
+
+/* Decides p->layers_left_out, after the first tensor of none. */
+void pl_brief_choose_layers(struct pl_builder *b);
 
 /* The piece after i. */
 static inline uint64_t pl_brief_next(struct pl_program *p, uint64_t i, uint64_t n, uint64_t set) {

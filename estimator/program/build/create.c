@@ -1,4 +1,5 @@
 /* create.c - a program from the facts of a model and the shape of a job. */
+#include "estimator/program/build/brief.h"
 #include "estimator/program/build/exchange.h"
 
 #include "estimator/base/alloc.h"
@@ -98,6 +99,8 @@ static void builder_finish(struct pl_builder *b) {
 }
 
 static void build_run(struct pl_builder *b) {
+    pl_brief_choose_layers(b);
+    if (b->err != PL_ERR_OK) return;
     pl_build_job_tensors(b);
     pl_build_place_tensors(b);
     pl_build_phases(b);

@@ -74,6 +74,7 @@ static void add_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer) 
 
 static void add_weights(struct pl_builder *b) {
     for (uint64_t l = 0; l < b->m->layers; l++) {
+        if (pl_program_skips(b->p, l)) continue;
         for (uint32_t s = 0; s < PL_SLOT_COUNT; s++) {
             struct pl_slot_shape shape;
             pl_model_slot(b->m, s, &shape);
@@ -138,7 +139,7 @@ static void add_adapters(struct pl_builder *b) {
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows = pl_model_modules(b->m, rows);
     for (uint64_t l = pl_build_lowest_layer(b); l < b->m->layers; l++)
-        for (uint32_t s = 0; s < PL_SLOT_COUNT; s++)
+        for (uint32_t s = 0; s < PL_SLOT_COUNT && !pl_program_skips(b->p, l); s++)
             add_slot_adapter(b, s, (uint32_t)l, rows, n_rows);
     add_slot_adapter(b, PL_SLOT_HEAD, PL_NONE, rows, n_rows);
     add_embedding_adapter(b, rows, n_rows);
@@ -201,7 +202,9 @@ static void add_scalars(struct pl_builder *b) {
 static uint64_t count_partials(const struct pl_builder *b) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < b->p->n_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) n += b->s->rank_order ? pl_build_blocks(b, i) : 1;
+        if (b->p->tensors[i].trainable)
+            n += b->s->rank_order ? pl_build_blocks(b, i)
+                                  : 1 + pl_tensor_left_out(b->p, &b->p->tensors[i]);
     return n;
 }
 

@@ -66,6 +66,7 @@ struct pl_val pl_build_forward(struct pl_builder *b, struct pl_val *trunk, struc
     *trunk = pl_tape_value(t, pl_tape_embed(t, b));
     struct pl_val pending = PL_NO_VAL;
     for (uint64_t l = 0; l < b->m->layers && b->err == PL_ERR_OK; l++) {
+        if (pl_program_skips(b->p, l)) continue;
         b->layer = (uint32_t)l;
         t = tapes ? &tapes[1 + l] : &scratch;
         pending = pl_build_layer(b, trunk, pending, trains_below(b, l, lowest), t);
@@ -81,6 +82,7 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     pl_tape_backward(&tapes[head], dx);
     pl_build_exchange(b, false);
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
+        if (pl_program_skips(b->p, l)) continue;
         b->layer = (uint32_t)l;
         pl_tape_backward(&tapes[1 + l], dx);
         pl_build_exchange(b, false);

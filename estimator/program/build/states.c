@@ -279,6 +279,14 @@ void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t blo
     PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
+/* Whether a tensor is updated. An update belongs to no layer, but where it stands for those of
+ * layers that are left out. */
+static bool stand_at(struct pl_builder *b, uint32_t id) {
+    const struct pl_tensor *t = &b->p->tensors[id];
+    b->layer = b->p->layers_left_out ? t->layer : PL_NONE;
+    return t->trainable;
+}
+
 void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
     if (b->err != PL_ERR_OK) return;
     const uint32_t row = b->updates[id].norm_row;
@@ -288,7 +296,8 @@ void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
 
 static void norm_of_all(struct pl_builder *b) {
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) pl_build_norm_of(b, i);
+        if (stand_at(b, i)) pl_build_norm_of(b, i);
+    b->layer = PL_NONE;
 }
 
 void pl_build_clip(struct pl_builder *b) {
@@ -309,7 +318,8 @@ void pl_build_updates(struct pl_builder *b) {
     pl_build_clip(b);
     if (ranked && !is_cut(b)) pl_build_share_all(b, true);
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) pl_build_update(b, i);
+        if (stand_at(b, i)) pl_build_update(b, i);
+    b->layer = PL_NONE;
     if (is_cut(b)) pl_build_share_all(b, false);
     pl_build_end_updates(b);
 }

@@ -1,0 +1,86 @@
+/* brief.c - which of the layers that are alike a brief program leaves out. */
+#include "estimator/program/build/brief.h"
+
+#include "estimator/base/alloc.h"
+
+#include <stdlib.h>
+
+/* Runs of layers are looked for that repeat after at most this many. */
+#define MOST_PERIOD 8
+
+static bool are_alike(const struct pl_builder *b, uint64_t lowest, uint64_t i, uint64_t j) {
+    const struct pl_layer *x = &b->m->layer[i], *y = &b->m->layer[j];
+    const struct pl_job_shape *s = b->s;
+    return x->window == y->window && x->rope == y->rope && (i > lowest) == (j > lowest) &&
+           (i < s->freeze_layers) == (j < s->freeze_layers) &&
+           pl_shape_adapted_rows(s, i) == pl_shape_adapted_rows(s, j) &&
+           pl_recompute_of_layer(s->recompute, i) == pl_recompute_of_layer(s->recompute, j);
+}
+
+/* Layers from `first` on of which each is like the one a period before. */
+static uint64_t run_of(const struct pl_builder *b, uint64_t lowest, uint64_t first,
+                       uint64_t period) {
+    uint64_t n = period;
+    while (first + n < b->m->layers && are_alike(b, lowest, first + n, first + n - period))
+        n++;
+    return n;
+}
+
+/* Periods that may be left out: an even number, since copies of neighbours alternate between two
+ * sets of buffers. */
+static uint64_t spare_of(uint64_t run, uint64_t period) {
+    const uint64_t n = run / period, kept = 2 * PL_BRIEF_ENDS + 1;
+    return n > kept ? (n - kept) / 2 * 2 : 0;
+}
+
+/* The run whose period is the shortest; its length, with *spare 0 where none is worth it. */
+static uint64_t find_run(const struct pl_builder *b, uint64_t lowest, uint64_t first,
+                         uint64_t *period, uint64_t *spare) {
+    const uint64_t left = b->m->layers - first;
+    *spare = 0;
+    for (*period = 1; *period <= MOST_PERIOD && *period <= left; ++*period) {
+        const uint64_t run = run_of(b, lowest, first, *period);
+        *spare = spare_of(run, *period);
+        if (*spare) return run;
+    }
+    return 0;
+}
+
+static void leave_out(uint32_t *list, uint64_t period, uint64_t spare) {
+    for (uint64_t i = 0; i < period; i++)
+        list[i] = (uint32_t)spare;
+    for (uint64_t i = period; i < period * (1 + spare); i++)
+        list[i] = PL_LAYER_LEFT_OUT;
+}
+
+/* Which take turns from one layer to the next. */
+static bool updates_in_windows(const struct pl_job_shape *s) {
+    return s->mode == PL_MODE_FULL && s->offload >= PL_OFFLOAD_OPTIMIZER;
+}
+
+/* Gradients that ranks exchange, or that die in the backward pass, come and go in an order of their
+ * own. */
+static bool orders_gradients(const struct pl_job_shape *s) {
+    return s->ranks > 1 || s->rank_order || s->optimizer_in_backward;
+}
+
+void pl_brief_choose_layers(struct pl_builder *b) {
+    struct pl_program *p = b->p;
+    uint64_t period, spare, run;
+    if (!p->brief || b->s->inference || updates_in_windows(b->s) || orders_gradients(b->s)) return;
+    p->layers_left_out = pl_calloc(b->m->layers, sizeof *p->layers_left_out);
+    if (!p->layers_left_out) {
+        b->err = pl_host_oom(b->d, "the plan");
+        return;
+    }
+    const uint64_t lowest = pl_build_lowest_layer(b);
+    for (uint64_t l = 0; l < b->m->layers; l += run) {
+        run = find_run(b, lowest, l, &period, &spare);
+        if (!spare) run = 1;
+        if (spare) leave_out(p->layers_left_out + l + PL_BRIEF_ENDS * period, period, spare);
+        p->shortened |= spare > 0;
+    }
+    if (p->shortened) return;
+    free(p->layers_left_out);
+    p->layers_left_out = NULL;
+}
