@@ -47,10 +47,12 @@ static void space_remove(struct space *s, uint32_t i) {
 
 static uint64_t space_take(struct space *s, uint64_t bytes) {
     uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->gaps[i].bytes >= bytes &&
-            (best == UINT32_MAX || s->gaps[i].bytes < s->gaps[best].bytes))
-            best = i;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const bool better = s->gaps[i].bytes >= bytes && s->gaps[i].bytes < least;
+        best = better ? i : best;
+        least = better ? s->gaps[i].bytes : least;
+    }
     uint64_t offset;
     if (best != UINT32_MAX) {
         struct gap *g = &s->gaps[best];
