@@ -28,7 +28,8 @@ static const struct {
 enum {
     N_MIXES = sizeof mixes / sizeof *mixes,
     N_SIZES = sizeof sizes / sizeof *sizes,
-    N_VARIANTS = PL_TEST_VARIANTS + 2 * N_MIXES,
+    HOSTED = PL_TEST_VARIANTS + 2 * N_MIXES, /* alone: inputs of layers, the embedding */
+    N_VARIANTS = HOSTED + 2,
     N_PROGRAMS = 3 * N_VARIANTS * N_SIZES,
     STRIDE = 23 /* of the programs of a model, which ones depends on it */
 };
@@ -45,8 +46,10 @@ static struct pl_job_shape shape_of(int program) {
     struct pl_job_shape s = pl_test_listed_shape(&model, program / N_SIZES / N_VARIANTS);
     if (variant < PL_TEST_VARIANTS)
         pl_test_vary(&s, variant);
-    else
+    else if (variant < HOSTED)
         mix(&s, variant - PL_TEST_VARIANTS);
+    if (variant == HOSTED) s.recompute = PL_RECOMPUTE_OFFLOAD;
+    s.embedding_on_host |= variant == HOSTED + 1 && s.mode != PL_MODE_FULL;
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     return s;

@@ -8,6 +8,14 @@
 /* Runs of layers are looked for that repeat after at most this many. */
 #define MOST_PERIOD 8
 
+/* Periods at either end of a run that are kept; one more where copies of what a layer needs are
+ * made while its neighbour runs. */
+static uint64_t ends_of(const struct pl_job_shape *s) {
+    const bool moves = s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
+                       s->recompute == PL_RECOMPUTE_OFFLOAD;
+    return moves ? 2 : 1;
+}
+
 static bool are_alike(const struct pl_builder *b, uint64_t lowest, uint64_t i, uint64_t j) {
     const struct pl_layer *x = &b->m->layer[i], *y = &b->m->layer[j];
     const struct pl_job_shape *s = b->s;
@@ -26,11 +34,11 @@ static uint64_t run_of(const struct pl_builder *b, uint64_t lowest, uint64_t fir
     return n;
 }
 
-/* Periods that may be left out: an even number, since copies of neighbours alternate between two
- * sets of buffers. */
-static uint64_t spare_of(uint64_t run, uint64_t period) {
-    const uint64_t n = run / period, kept = 2 * PL_BRIEF_ENDS + 1;
-    return n > kept ? (n - kept) / 2 * 2 : 0;
+/* Periods that may be left out: an even number of layers, since copies of neighbours alternate
+ * between two sets of buffers. */
+static uint64_t spare_of(uint64_t run, uint64_t period, uint64_t ends) {
+    const uint64_t n = run / period, kept = 2 * ends + 1, spare = n > kept ? n - kept : 0;
+    return period % 2 ? spare / 2 * 2 : spare;
 }
 
 /* The run whose period is the shortest; its length, with *spare 0 where none is worth it. */
@@ -40,7 +48,7 @@ static uint64_t find_run(const struct pl_builder *b, uint64_t lowest, uint64_t f
     *spare = 0;
     for (*period = 1; *period <= MOST_PERIOD && *period <= left; ++*period) {
         const uint64_t run = run_of(b, lowest, first, *period);
-        *spare = spare_of(run, *period);
+        *spare = spare_of(run, *period, ends_of(b->s));
         if (*spare) return run;
     }
     return 0;
@@ -77,7 +85,7 @@ void pl_brief_choose_layers(struct pl_builder *b) {
     for (uint64_t l = 0; l < b->m->layers; l += run) {
         run = find_run(b, lowest, l, &period, &spare);
         if (!spare) run = 1;
-        if (spare) leave_out(p->layers_left_out + l + PL_BRIEF_ENDS * period, period, spare);
+        if (spare) leave_out(p->layers_left_out + l + ends_of(b->s) * period, period, spare);
         p->shortened |= spare > 0;
     }
     if (p->shortened) return;
