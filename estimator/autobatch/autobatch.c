@@ -14,7 +14,7 @@ static pl_err try_batch(const struct pl_question *q, uint32_t batch, const struc
     struct pl_question at = *q;
     at.batch_size = batch;
     const bool is_made = made && pl_question_has_plan(&at, made, true);
-    if (!is_made) PL_TRY(pl_question_measure(&at, held, d));
+    if (!is_made) PL_TRY(pl_question_measure_within(&at, s->usable, held, d));
     const struct pl_plan *plan = is_made ? made->plan : held->plan;
     const uint64_t bytes = plan->arena_bytes;
     pl_secant_tell(s, batch, bytes, bytes <= s->usable, pl_autobatch_slope(plan, batch));
@@ -34,7 +34,15 @@ static pl_err search(const struct pl_question *q, uint32_t limit, const struct p
         PL_TRY(try_batch(q, s.tries ? pl_secant_next(&s) : first, made, held, &s, d));
     out->batch_size = s.low.n;
     out->arena_bytes = s.low.n ? s.low.bytes : 0;
-    out->next_bytes = s.high.n <= limit ? s.high.bytes : 0;
+    if (s.high.n > limit) return PL_ERR_OK;
+    struct pl_question next = *q;
+    next.batch_size = s.high.n;
+    if (made && pl_question_has_plan(&next, made, true)) {
+        out->next_bytes = made->plan->arena_bytes;
+        return PL_ERR_OK;
+    }
+    PL_TRY(pl_question_measure(&next, held, d));
+    out->next_bytes = held->plan->arena_bytes;
     return PL_ERR_OK;
 }
 

@@ -22,7 +22,8 @@
 
 struct choice {
     uint32_t rung, chunk, batch_size; /* batch_size 0: nothing fits yet */
-    uint64_t bytes, next_bytes;       /* at batch_size and one more; 0: not planned */
+    uint64_t bytes;                   /* at batch_size */
+    bool next;                        /* one more does not fit */
     double seconds;                   /* of a token */
 };
 
@@ -67,9 +68,8 @@ static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size
 }
 
 static void offer(struct search *s, struct end at, const struct pl_secant *range, double seconds) {
-    const bool next = range->high.n == at.batch_size + 1;
-    const struct choice c = {
-        at.rung, s->chunk, at.batch_size, range->low.bytes, next ? range->high.bytes : 0, seconds};
+    const bool next = range->high.bytes && range->high.n == at.batch_size + 1;
+    const struct choice c = {at.rung, s->chunk, at.batch_size, range->low.bytes, next, seconds};
     const struct choice *b = &s->best;
     bool same = seconds >= b->seconds && seconds <= b->seconds;
     bool simpler = c.rung < b->rung || (c.rung == b->rung && c.chunk < b->chunk);
@@ -79,7 +79,7 @@ static void offer(struct search *s, struct end at, const struct pl_secant *range
 /* What was tried last, as far as it fits. */
 static pl_err try_end(struct search *s, struct end at, struct pl_secant *range, double *seconds) {
     const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
-    PL_TRY(pl_question_measure(&trial, &s->t->held, s->d));
+    PL_TRY(pl_question_measure_within(&trial, range->usable, &s->t->held, s->d));
     const struct pl_plan *plan = s->t->held.plan;
     const bool fits = plan->arena_bytes <= range->usable;
     pl_secant_tell(range, at.batch_size, plan->arena_bytes, fits,
@@ -420,6 +420,17 @@ static pl_err search_all(struct search *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
+/* What was found, and the bytes of one sample more. */
+static pl_err find_next(struct search *s, struct pl_found *out) {
+    s->chunk = s->best.chunk;
+    const struct pl_question next = trial_of(s, s->best.rung, s->best.batch_size + 1);
+    *out = (struct pl_found){s->best.batch_size, s->best.bytes, 0};
+    if (!s->best.next) return PL_ERR_OK;
+    PL_TRY(pl_question_measure(&next, &s->t->held, s->d));
+    out->next_bytes = s->t->held.plan->arena_bytes;
+    return PL_ERR_OK;
+}
+
 static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                      struct pl_text *notes, struct pl_diag *d) {
     const struct pl_job *job = q->job;
@@ -445,8 +456,7 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
     settle(&s, q, level, chunk, notes);
     if (job->batch_size != PL_AUTO) return PL_ERR_OK;
     q->batch_size = s.best.batch_size ? s.best.batch_size : 1;
-    t->found = (struct pl_found){s.best.batch_size, s.best.bytes, s.best.next_bytes};
-    return PL_ERR_OK;
+    return find_next(&s, &t->found);
 }
 
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,

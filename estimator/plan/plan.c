@@ -152,14 +152,22 @@ static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op, const uin
     }
 }
 
-/* Layers that are left out are placed one by one, since gaps are between them; what is alive at
- * most follows from the rows, where one stands for all of them. */
+/* Whether more is alive at one time than there is. */
+static bool is_over(struct pl_plan *plan, const struct pl_packing *bound) {
+    uint64_t bytes;
+    if (!plan->limit) return false;
+    const bool over =
+        !pl_u64_add(plan->job_bytes, bound->live_bytes, &bytes) || bytes > plan->limit;
+    plan->over |= over;
+    return over;
+}
+
+/* Layers that are left out are placed one by one, since gaps are between them. What is alive at
+ * most is known already, of rows where one stands for all of them. */
 static pl_err pack_layers(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                          uint32_t n, const struct pl_interval *rows, struct pl_packing *out,
-                          struct pl_diag *d) {
+                          uint32_t n, struct pl_packing *out, struct pl_diag *d) {
     struct pl_expansion whole;
     struct pl_packing packing;
-    PL_TRY(pl_pack_bound(rows, n, plan->program->phases[phase].n_ops, out, d));
     PL_TRY(pl_expand(plan, phase, ids, n, &whole, d));
     pl_err err = pl_pack(whole.rows, whole.n, whole.n_ops, &packing, d);
     out->bytes = packing.bytes;
@@ -177,8 +185,11 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
     struct pl_packing packing;
     PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
     const bool layers = plan->program->layers_left_out && phase != PL_PHASE_OPTIMIZER;
-    if (layers)
-        PL_TRY(pack_layers(plan, phase, ids, n, rows, &packing, d));
+    if (layers || plan->limit) PL_TRY(pl_pack_bound(rows, n, range->n_ops, &packing, d));
+    if (place == PL_PLACE_DEVICE && is_over(plan, &packing))
+        packing.bytes = packing.live_bytes;
+    else if (layers)
+        PL_TRY(pack_layers(plan, phase, ids, n, &packing, d));
     else
         PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
     for (uint32_t i = 0; i < n; i++)
@@ -268,6 +279,11 @@ out:
 }
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d) {
+    return pl_plan_create_within(p, 0, out, d);
+}
+
+pl_err pl_plan_create_within(const struct pl_program *p, uint64_t limit, struct pl_plan **out,
+                             struct pl_diag *d) {
     *out = NULL;
     struct pl_plan *plan = pl_calloc(1, sizeof *plan);
     if (plan) plan->places = pl_malloc((p->n_tensors + 1) * sizeof *plan->places);
@@ -276,6 +292,7 @@ pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct p
         return pl_host_oom(d, "the plan");
     }
     plan->program = p;
+    plan->limit = limit;
     find_lifetimes(plan);
     pl_err err = fill(plan, d);
     if (err != PL_ERR_OK) pl_plan_destroy(&plan);
@@ -283,8 +300,8 @@ pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct p
     return err;
 }
 
-pl_err pl_plan_again(struct pl_plan *plan, struct pl_diag *d) {
-    *plan = (struct pl_plan){.program = plan->program, .places = plan->places};
+pl_err pl_plan_again(struct pl_plan *plan, uint64_t limit, struct pl_diag *d) {
+    *plan = (struct pl_plan){.program = plan->program, .places = plan->places, .limit = limit};
     return fill(plan, d);
 }
 

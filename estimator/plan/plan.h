@@ -44,6 +44,9 @@ struct pl_plan {
     uint64_t ledger[PL_CATEGORY_COUNT];
     uint64_t alignment_bytes, fragmentation_bytes;
     struct pl_host_plan host[PL_PLACE_COUNT]; /* by memory; the row of the device stays 0 */
+    uint64_t limit; /* it was asked whether so many bytes are enough; 0: it was not */
+    bool over; /* they are not: phases have the bytes that are alive, which is more already, and
+                     * no offsets */
 };
 
 /* Both arenas of a host memory. */
@@ -58,8 +61,11 @@ static inline uint64_t pl_plan_host_placed(const struct pl_plan *plan) {
 uint64_t pl_plan_host_total(const struct pl_plan *plan);
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d);
+/* As far as it takes to know that the arenas need more than so many bytes; 0: all of it. */
+pl_err pl_plan_create_within(const struct pl_program *p, uint64_t limit, struct pl_plan **out,
+                             struct pl_diag *d);
 /* Of the same program, whose tensors have other sizes now: lifetimes are what they were. */
-pl_err pl_plan_again(struct pl_plan *plan, struct pl_diag *d);
+pl_err pl_plan_again(struct pl_plan *plan, uint64_t limit, struct pl_diag *d);
 void pl_plan_destroy(struct pl_plan **plan); /* NULL-safe; sets *plan to NULL */
 /* Asserts P1-P4 and R1-R2, R4 of program.h, independently of how the plan was made. */
 pl_err pl_plan_check(const struct pl_plan *plan, struct pl_diag *d);

@@ -75,8 +75,9 @@ static bool answers(const struct pl_planned *made, const struct pl_job_shape *sh
 
 bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *made, bool brief) {
     struct pl_job_shape shape;
-    return made->plan && !made->is_stale && pl_question_shape(q, &shape, NULL) == PL_ERR_OK &&
-           answers(made, &shape, q) && (brief || !made->program->shortened);
+    return made->plan && !made->is_stale && !made->plan->over &&
+           pl_question_shape(q, &shape, NULL) == PL_ERR_OK && answers(made, &shape, q) &&
+           (brief || !made->program->shortened);
 }
 
 /* The program of the shape: the one that is held, that one resized, or none. */
@@ -92,12 +93,12 @@ static void become(struct pl_planned *held, const struct pl_job_shape *shape,
 }
 
 /* The plan of the program that is held. */
-static pl_err renew(struct pl_planned *held, struct pl_diag *d) {
+static pl_err renew(struct pl_planned *held, uint64_t limit, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     if (!held->plan)
-        err = pl_plan_create(held->program, &held->plan, d);
-    else if (held->is_stale)
-        err = pl_plan_again(held->plan, d);
+        err = pl_plan_create_within(held->program, limit, &held->plan, d);
+    else if (held->is_stale || (held->plan->over && held->plan->limit != limit))
+        err = pl_plan_again(held->plan, limit, d);
     held->is_stale = false;
     if (err != PL_ERR_OK) pl_planned_finish(held);
     return err;
@@ -115,8 +116,13 @@ pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, 
 
 pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held,
                            struct pl_diag *d) {
+    return pl_question_measure_within(q, 0, held, d);
+}
+
+pl_err pl_question_measure_within(const struct pl_question *q, uint64_t limit,
+                                  struct pl_planned *held, struct pl_diag *d) {
     PL_TRY(pl_question_sketch(q, held, d));
-    return renew(held, d);
+    return renew(held, limit, d);
 }
 
 pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
@@ -132,7 +138,7 @@ pl_err pl_question_plan(const struct pl_question *q, struct pl_planned *made,
         pl_planned_finish(&ready);
     if (err == PL_ERR_OK && !ready.program)
         return pl_planned_init_shape(out, &shape, q->model, &q->traits, d);
-    if (err == PL_ERR_OK) err = renew(&ready, d);
+    if (err == PL_ERR_OK) err = renew(&ready, 0, d);
     if (err != PL_ERR_OK) pl_planned_finish(&ready);
     *out = ready;
     return err;

@@ -60,6 +60,9 @@ bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *
 /* Makes *held a brief plan (program.h), for figures alone. It is {0} or what an earlier call left,
  * of whatever question: the more alike the two are, the less it takes. {0} after an error. */
 pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d);
+/* The same as far as it takes to know whether so many bytes of arenas are enough (plan.h). */
+pl_err pl_question_measure_within(const struct pl_question *q, uint64_t limit,
+                                  struct pl_planned *held, struct pl_diag *d);
 /* The program alone: held->plan is NULL, or of no meaning. */
 pl_err pl_question_sketch(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d);
 

@@ -153,6 +153,41 @@ START_TEST(the_timeline_peaks_where_the_phase_says) {
 }
 END_TEST
 
+static uint64_t most_alive(const struct pl_plan *plan) {
+    uint64_t most = 0;
+    for (int p = 0; p < PL_PHASE_COUNT; p++)
+        most = plan->phases[p].live_bytes > most ? plan->phases[p].live_bytes : most;
+    return plan->job_bytes + most;
+}
+
+/* Within what the whole needs it is the whole; below what is alive it is over, and says by bytes
+ * that are more than the limit. */
+START_TEST(a_plan_within_a_limit_is_whole_or_over) {
+    struct pl_model m;
+    pl_test_model("Qwen3-0.6B", &m);
+    for (uint32_t mode = PL_MODE_FULL; mode <= PL_MODE_QLORA; mode++) {
+        struct pl_planned p;
+        struct pl_plan *within;
+        struct pl_job_shape s = pl_test_shape(&m, mode, PL_RECOMPUTE_MLP, 2, 512);
+        pl_test_plan(&p, &s, &m);
+        const uint64_t alive = most_alive(p.plan), all = p.plan->arena_bytes;
+        const uint64_t limits[] = {1, alive / 2, alive - 1, alive, (alive + all) / 2, all, 2 * all};
+        for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+            ck_assert_int_eq(pl_plan_create_within(p.program, limits[i], &within, NULL), PL_ERR_OK);
+            ck_assert_int_eq(within->over, limits[i] < alive);
+            ck_assert_uint_gt(within->arena_bytes, within->over ? limits[i] : all - 1);
+            ck_assert_uint_le(within->arena_bytes, all);
+            ck_assert_int_eq(pl_plan_again(within, 0, NULL), PL_ERR_OK);
+            ck_assert(!within->over);
+            ck_assert_mem_eq(within->phases, p.plan->phases, sizeof within->phases);
+            ck_assert_mem_eq(within->ledger, p.plan->ledger, sizeof within->ledger);
+            pl_plan_destroy(&within);
+        }
+        pl_planned_finish(&p);
+    }
+}
+END_TEST
+
 /* --- plans that are wrong on purpose --------------------------------------------------------- */
 
 static uint32_t find_op(const struct pl_program *p, enum pl_op_kind kind, uint32_t skip) {
@@ -426,6 +461,7 @@ int main(void) {
                         pl_test_n_models);
     tcase_add_loop_test(tc, every_knob_keeps_the_invariants, 0, 14);
     tcase_add_test(tc, the_job_arena_does_not_move_with_the_batch);
+    tcase_add_test(tc, a_plan_within_a_limit_is_whole_or_over);
     tcase_add_test(tc, the_timeline_peaks_where_the_phase_says);
     tcase_add_loop_test(tc, the_checker_finds_a_planted_defect, 0, (int)N_DEFECTS);
     tcase_add_test(tc, the_text_form_has_a_line_for_every_op);
