@@ -186,15 +186,24 @@ static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_di
     return PL_ERR_OK;
 }
 
-/* With this micro-batch; what is open is decided and written into the job. */
-static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, struct pl_diag *d) {
-    struct pl_variant v;
-    struct pl_question q = a->q;
+/* The share of the update in the time of a token. */
+static double update_share(const struct pl_advice *a, const struct pl_way *w) {
+    return w->price.update_seconds / ((double)w->job.batch_size * a->length * w->steps);
+}
+
+static void set_batch(const struct pl_advice *a, uint32_t batch, struct pl_way *w) {
     const uint32_t samples = pl_advice_step_samples(a);
     w->job.batch_size = batch;
     w->job.given[PL_KEY_batch_size] = true;
     if (samples) pl_advice_set_step(samples, &w->job);
     w->steps = pl_job_accumulation(&w->job, batch);
+}
+
+/* With this micro-batch; what is open is decided and written into the job. */
+static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, struct pl_diag *d) {
+    struct pl_variant v;
+    struct pl_question q = a->q;
+    set_batch(a, batch, w);
     pl_question_open(&q, &w->job, a->q.model);
     pl_variant_of(&v, &q);
     PL_TRY(decide_way(&v, &a->trials, d));
@@ -202,8 +211,7 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, s
     v.job = w->job;
     PL_TRY(pl_price_decided(&v.q, &a->trials, &w->price, d));
     w->host_bytes = pl_plan_host_placed(a->trials.held.plan);
-    w->seconds = w->price.seconds_per_token +
-                 w->price.update_seconds / ((double)batch * a->length * w->steps);
+    w->seconds = w->price.seconds_per_token + update_share(a, w);
     pl_question_settle(&v.q, &w->job);
     w->job.given[PL_KEY_gradient_checkpointing] = true;
     w->job.given[PL_KEY_loss_chunk_tokens] |= w->job.loss_chunk_tokens != PL_AUTO;
@@ -218,6 +226,15 @@ static uint32_t next_batch(uint32_t batch, uint32_t samples) {
     return batch;
 }
 
+/* Seconds of a token, without the update, from which on a larger micro-batch of the same way is not
+ * worth it; a little more, which roundings do not reach. 0: the first one is in any case. */
+static double worth_it(const struct pl_advice *a, const struct pl_way *best, uint32_t batch) {
+    struct pl_way at = *best;
+    if (!best->job.batch_size) return 0;
+    set_batch(a, batch, &at);
+    return (best->seconds * (1 - PL_WAY_GAIN) - update_share(a, &at)) * (1 + 1e-9);
+}
+
 /* From one sample on, as long as it fits and more samples are worth it. */
 static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r, struct pl_way *w,
                          struct pl_diag *d) {
@@ -228,13 +245,15 @@ static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r,
     for (uint32_t batch = 1; batch <= most; batch = next_batch(batch, samples)) {
         struct pl_way at = open;
         if (best.job.batch_size && batch < 2 * best.job.batch_size) continue;
-        PL_TRY(price_way(a, batch, &at, d));
+        a->trials.most_seconds = worth_it(a, &best, batch);
+        pl_err err = price_way(a, batch, &at, d);
+        a->trials.most_seconds = 0;
+        PL_TRY(err);
         if (batch == 1) *w = at;
         if (!fits(r, &at)) break;
-        if (best.job.batch_size && at.seconds > best.seconds * (1 - PL_WAY_GAIN)) {
-            w->saturated = true;
-            break;
-        }
+        w->saturated = a->trials.none ||
+                       (best.job.batch_size && at.seconds > best.seconds * (1 - PL_WAY_GAIN));
+        if (w->saturated) break;
         *w = best = at;
     }
     return PL_ERR_OK;

@@ -71,6 +71,7 @@ static void offer(struct search *s, struct end at, const struct pl_secant *range
     const bool next = range->high.bytes && range->high.n == at.batch_size + 1;
     const struct choice c = {at.rung, s->chunk, at.batch_size, range->low.bytes, next, seconds};
     const struct choice *b = &s->best;
+    if (s->t->most_seconds > 0 && seconds > s->t->most_seconds) return;
     bool same = seconds >= b->seconds && seconds <= b->seconds;
     bool simpler = c.rung < b->rung || (c.rung == b->rung && c.chunk < b->chunk);
     if (!b->batch_size || seconds < b->seconds || (same && simpler)) s->best = c;
@@ -106,14 +107,15 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     return PL_ERR_OK;
 }
 
-/* Nothing from a rung on can be faster than what was found, whatever batch up to this one it has.
- */
+/* Nothing from a rung on can be faster than what was found, or is worth finding, whatever batch up
+ * to this one it has. */
 static pl_err is_too_slow(const struct search *s, uint32_t rung, uint32_t most, bool *out) {
+    const double bound = s->best.batch_size ? s->best.seconds : s->t->most_seconds;
     double least = 0;
     *out = false;
-    if (!most || !s->best.batch_size) return PL_ERR_OK;
+    if (!most || bound <= 0) return PL_ERR_OK;
     PL_TRY(time_of(s, rung, most, &least));
-    *out = least > s->best.seconds;
+    *out = least > bound;
     return PL_ERR_OK;
 }
 
@@ -435,6 +437,7 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                      struct pl_text *notes, struct pl_diag *d) {
     const struct pl_job *job = q->job;
     t->found = (struct pl_found){0};
+    t->none = false;
     const bool level = pl_question_level(q) == PL_RECOMPUTE_AUTO;
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
     if (!level && !chunk) return PL_ERR_OK;
@@ -453,6 +456,7 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                        .d = d};
     s.limit = (uint32_t)pl_u64_min(s.limit, pl_question_most_samples(q));
     PL_TRY(search_all(&s, d));
+    t->none = !s.best.batch_size;
     settle(&s, q, level, chunk, notes);
     if (job->batch_size != PL_AUTO) return PL_ERR_OK;
     q->batch_size = s.best.batch_size ? s.best.batch_size : 1;

@@ -41,7 +41,10 @@ struct pl_found {        /* with an open batch size */
 };
 struct pl_trials {
     struct pl_planned held; /* as for pl_question_measure */
+    double most_seconds;    /* of a token: slower choices of level and chunk are not worth finding;
+                             * 0: any is */
     struct pl_found found;  /* by the latest decision */
+    bool none;              /* it found nothing that fits, and is worth it */
     struct pl_trials_key key;
     struct pl_ladder ladder;
     uint32_t chunks[PL_MAX_CHUNKS], n_chunks;

@@ -240,6 +240,33 @@ START_TEST(the_batch_that_was_found_leads_to_the_same_choice) {
 }
 END_TEST
 
+/* With a limit of time the same choice is found where it is within it, and nothing where it is
+ * not. */
+START_TEST(what_takes_longer_than_was_asked_is_not_found) {
+    uint32_t from, to;
+    take_job(_i, &from, &to);
+    fill_table(list_rungs, from, to);
+    const struct extremes e = extremes_of_table(from, to);
+    const bool decides = job.gradient_checkpointing == PL_RECOMPUTE_AUTO;
+    for (int i = 0; i < BUDGETS && decides; i += 5) {
+        const struct pl_budget b = {.known = true, .total_bytes = budget_of(&e, i)};
+        const double best = fastest(b.total_bytes, from, to);
+        for (int slower = 0; slower < 2; slower++) {
+            struct pl_trials t = {.most_seconds = best * (slower ? 1.0001 : 0.9999)};
+            struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
+            ck_assert_int_eq(pl_autolevel_decide(q, MAX_BATCH, &t, NULL, NULL), PL_ERR_OK);
+            ck_assert_int_eq(t.none, best <= 0 || !slower);
+            if (!t.none) {
+                const struct chosen c = choose(b.total_bytes);
+                ck_assert_uint_eq(pl_question_level(q), c.level);
+                ck_assert_uint_eq(pl_question_chunk(q), c.chunk);
+            }
+            pl_trials_finish(&t);
+        }
+    }
+}
+END_TEST
+
 START_TEST(without_a_budget_the_level_is_full_and_the_chunk_stays_open) {
     const struct pl_budget b = {0};
     struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);
@@ -303,6 +330,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, prepare, finish);
     tcase_add_loop_test(tc, the_decision_is_the_fastest_of_all_that_fit, 0, N_JOBS);
     tcase_add_loop_test(tc, the_batch_that_was_found_leads_to_the_same_choice, 0, N_JOBS);
+    tcase_add_loop_test(tc, what_takes_longer_than_was_asked_is_not_found, 0, N_JOBS);
     tcase_add_test(tc, without_a_budget_the_level_is_full_and_the_chunk_stays_open);
     tcase_add_test(tc, where_nothing_fits_the_smallest_is_taken_for_the_refusal);
 #ifndef __SANITIZE_ADDRESS__
