@@ -64,10 +64,18 @@ uint64_t pl_program_seqs(const struct pl_job_shape *s) {
     return s->batch_size * (s->packing ? pl_u64_max(s->max_seq_length / 2, 1) : 1);
 }
 
+static uint32_t built_layers(const struct pl_program *p) {
+    uint32_t n = 0;
+    for (uint64_t l = 0; l < p->model->layers; l++)
+        n += !pl_program_skips(p, l);
+    return n;
+}
+
 static bool builder_init(struct pl_builder *b, uint64_t layers) {
     struct pl_program *p = b->p;
-    b->cap_tensors = 64 + (uint32_t)layers * TENSORS_PER_LAYER;
-    b->cap_ops = 64 + (uint32_t)layers * OPS_PER_LAYER;
+    const uint32_t built = built_layers(p);
+    b->cap_tensors = 64 + built * TENSORS_PER_LAYER;
+    b->cap_ops = 64 + built * OPS_PER_LAYER;
     b->cap_operands = b->cap_ops * OPERANDS_PER_OP;
     p->tensors = pl_malloc(b->cap_tensors * sizeof *p->tensors);
     p->ops = pl_malloc(b->cap_ops * sizeof *p->ops);
@@ -99,8 +107,6 @@ static void builder_finish(struct pl_builder *b) {
 }
 
 static void build_run(struct pl_builder *b) {
-    pl_brief_choose_layers(b);
-    if (b->err != PL_ERR_OK) return;
     pl_build_job_tensors(b);
     pl_build_place_tensors(b);
     pl_build_phases(b);
@@ -131,9 +137,9 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                            .k = m->kv_heads * m->head_dim,
                            .n = tokens,
                            .n_targets = shape->inference ? shape->batch_size : tokens};
-    if (!builder_init(&b, m->layers)) {
-        b.err = pl_host_oom(d, "the plan");
-    } else {
+    pl_brief_choose_layers(&b);
+    if (b.err == PL_ERR_OK && !builder_init(&b, m->layers)) b.err = pl_host_oom(d, "the plan");
+    if (b.err == PL_ERR_OK) {
         build(&b);
         pl_build_link_operands(p);
     }
