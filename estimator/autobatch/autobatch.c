@@ -26,6 +26,17 @@ uint32_t pl_autobatch_limit(const struct pl_job *job) {
     return given ? job->global_batch_size : PL_BATCH_LIMIT;
 }
 
+/* The search knows of these whether they fit. */
+static pl_err bytes_at(const struct pl_question *q, uint32_t batch, const struct pl_planned *made,
+                       struct pl_planned *held, uint64_t *out, struct pl_diag *d) {
+    struct pl_question at = *q;
+    at.batch_size = batch;
+    const bool is_made = made && pl_question_has_plan(&at, made, true);
+    if (!is_made) PL_TRY(pl_question_measure(&at, held, d));
+    *out = is_made ? made->plan->arena_bytes : held->plan->arena_bytes;
+    return PL_ERR_OK;
+}
+
 static pl_err search(const struct pl_question *q, uint32_t limit, const struct pl_planned *made,
                      struct pl_planned *held, struct pl_autobatch *out, struct pl_diag *d) {
     struct pl_secant s = pl_secant_between(0, limit + 1, pl_budget_usable(&q->budget));
@@ -33,17 +44,8 @@ static pl_err search(const struct pl_question *q, uint32_t limit, const struct p
     while (!pl_secant_done(&s))
         PL_TRY(try_batch(q, s.tries ? pl_secant_next(&s) : first, made, held, &s, d));
     out->batch_size = s.low.n;
-    out->arena_bytes = s.low.n ? s.low.bytes : 0;
-    if (s.high.n > limit) return PL_ERR_OK;
-    struct pl_question next = *q;
-    next.batch_size = s.high.n;
-    if (made && pl_question_has_plan(&next, made, true)) {
-        out->next_bytes = made->plan->arena_bytes;
-        return PL_ERR_OK;
-    }
-    PL_TRY(pl_question_measure(&next, held, d));
-    out->next_bytes = held->plan->arena_bytes;
-    return PL_ERR_OK;
+    if (s.high.n <= limit) PL_TRY(bytes_at(q, s.high.n, made, held, &out->next_bytes, d));
+    return s.low.n ? bytes_at(q, s.low.n, made, held, &out->arena_bytes, d) : PL_ERR_OK;
 }
 
 pl_err pl_autobatch_find(const struct pl_question *q, uint32_t limit, struct pl_planned *held,

@@ -22,7 +22,6 @@
 
 struct choice {
     uint32_t rung, chunk, batch_size; /* batch_size 0: nothing fits yet */
-    uint64_t bytes;                   /* at batch_size */
     bool next;                        /* one more does not fit */
     double seconds;                   /* of a token */
 };
@@ -69,7 +68,7 @@ static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size
 
 static void offer(struct search *s, struct end at, const struct pl_secant *range, double seconds) {
     const bool next = range->high.bytes && range->high.n == at.batch_size + 1;
-    const struct choice c = {at.rung, s->chunk, at.batch_size, range->low.bytes, next, seconds};
+    const struct choice c = {at.rung, s->chunk, at.batch_size, next, seconds};
     const struct choice *b = &s->best;
     if (s->t->most_seconds > 0 && seconds > s->t->most_seconds) return;
     bool same = seconds >= b->seconds && seconds <= b->seconds;
@@ -422,14 +421,17 @@ static pl_err search_all(struct search *s, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* What was found, and the bytes of one sample more. */
+/* What was found, with its bytes and those of one sample more where that one does not fit. */
 static pl_err find_next(struct search *s, struct pl_found *out) {
     s->chunk = s->best.chunk;
+    const struct pl_question at = trial_of(s, s->best.rung, s->best.batch_size);
     const struct pl_question next = trial_of(s, s->best.rung, s->best.batch_size + 1);
-    *out = (struct pl_found){s->best.batch_size, s->best.bytes, 0};
+    *out = (struct pl_found){.batch_size = s->best.batch_size};
     if (!s->best.next) return PL_ERR_OK;
     PL_TRY(pl_question_measure(&next, &s->t->held, s->d));
     out->next_bytes = s->t->held.plan->arena_bytes;
+    PL_TRY(pl_question_measure(&at, &s->t->held, s->d));
+    out->bytes = s->t->held.plan->arena_bytes;
     return PL_ERR_OK;
 }
 

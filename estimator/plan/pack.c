@@ -216,14 +216,15 @@ static void lower_bound(const struct packer *p, struct pl_packing *out) {
     }
 }
 
-static bool attempt(struct packer *p, struct start start, struct pl_packing *out) {
+/* Whether no other start is needed: none is better, or the height is one that is enough. */
+static bool attempt(struct packer *p, struct start start, uint64_t enough, struct pl_packing *out) {
     const uint64_t limit = out->bytes ? out->bytes : UINT64_MAX;
     const uint64_t bytes = pack_from(p, start, limit);
     if (bytes >= limit) return false;
     out->bytes = bytes;
     for (uint32_t i = 0; i < p->n; i++)
         p->best[i] = p->rows[i].offset;
-    return bytes == out->live_bytes;
+    return bytes == out->live_bytes || bytes <= enough;
 }
 
 static pl_err packer_init(struct packer *p, struct pl_diag *d) {
@@ -257,7 +258,7 @@ static void packer_finish(struct packer *p) {
 #define WORTH_MORE 100
 
 /* Ordered by how often each wins; the last two need the lists sorted again. */
-static void try_starts(struct packer *p, struct pl_packing *out) {
+static void try_starts(struct packer *p, uint64_t enough, struct pl_packing *out) {
     const struct start starts[] = {{out->peak_op, false, false}, {0, false, false},
                                    {p->n_ops - 1, false, false}, {out->peak_op, true, false},
                                    {out->peak_op, true, true},   {p->n_ops - 1, false, true}};
@@ -268,12 +269,17 @@ static void try_starts(struct packer *p, struct pl_packing *out) {
             sort_lists(p, p->l.begin, p->l.by_first, starts[i].largest_first);
             sort_lists(p, p->l.end, p->l.by_last, starts[i].largest_first);
         }
-        if (attempt(p, starts[i], out)) return;
+        if (attempt(p, starts[i], enough, out)) return;
     }
 }
 
 pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_packing *out,
                struct pl_diag *d) {
+    return pl_pack_within(rows, n, n_ops, 0, out, d);
+}
+
+pl_err pl_pack_within(struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint64_t enough,
+                      struct pl_packing *out, struct pl_diag *d) {
     *out = (struct pl_packing){0};
     if (n == 0 || n_ops == 0) return PL_ERR_OK;
     struct packer p = {.rows = rows, .n = n, .n_ops = n_ops};
@@ -282,7 +288,7 @@ pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_p
         bucket(rows, n, n_ops, true, p.l.begin, p.l.by_first);
         bucket(rows, n, n_ops, false, p.l.end, p.l.by_last);
         lower_bound(&p, out);
-        try_starts(&p, out);
+        try_starts(&p, enough, out);
         for (uint32_t i = 0; i < n; i++)
             rows[i].offset = p.best[i];
     }

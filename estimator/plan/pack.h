@@ -27,6 +27,9 @@ struct pl_packing {
 
 pl_err pl_pack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, struct pl_packing *out,
                struct pl_diag *d);
+/* A height of up to `enough` bytes is not made smaller. */
+pl_err pl_pack_within(struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint64_t enough,
+                      struct pl_packing *out, struct pl_diag *d);
 /* The lower bound alone: bytes stays 0. */
 pl_err pl_pack_bound(const struct pl_interval *rows, uint32_t n, uint32_t n_ops,
                      struct pl_packing *out, struct pl_diag *d);

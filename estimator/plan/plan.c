@@ -152,12 +152,15 @@ static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op, const uin
     }
 }
 
+/* Bytes of the batch arena that are within the limit. */
+static uint64_t room_of(const struct pl_plan *plan) {
+    return plan->limit > plan->job_bytes ? plan->limit - plan->job_bytes : 0;
+}
+
 /* Whether more is alive at one time than there is. */
 static bool is_over(struct pl_plan *plan, const struct pl_packing *bound) {
-    uint64_t bytes;
-    if (!plan->limit) return false;
     const bool over =
-        !pl_u64_add(plan->job_bytes, bound->live_bytes, &bytes) || bytes > plan->limit;
+        plan->limit && (plan->job_bytes > plan->limit || bound->live_bytes > room_of(plan));
     plan->over |= over;
     return over;
 }
@@ -165,11 +168,11 @@ static bool is_over(struct pl_plan *plan, const struct pl_packing *bound) {
 /* Layers that are left out are placed one by one, since gaps are between them. What is alive at
  * most is known already, of rows where one stands for all of them. */
 static pl_err pack_layers(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                          uint32_t n, struct pl_packing *out, struct pl_diag *d) {
+                          uint32_t n, uint64_t enough, struct pl_packing *out, struct pl_diag *d) {
     struct pl_expansion whole;
     struct pl_packing packing;
     PL_TRY(pl_expand(plan, phase, ids, n, &whole, d));
-    pl_err err = pl_pack(whole.rows, whole.n, whole.n_ops, &packing, d);
+    pl_err err = pl_pack_within(whole.rows, whole.n, whole.n_ops, enough, &packing, d);
     out->bytes = packing.bytes;
     free(whole.rows);
     return err;
@@ -184,14 +187,15 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
     const uint32_t n = start[1] - start[0];
     struct pl_packing packing;
     PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
+    const uint64_t enough = place == PL_PLACE_DEVICE ? room_of(plan) : 0;
     const bool layers = plan->program->layers_left_out && phase != PL_PHASE_OPTIMIZER;
     if (layers || plan->limit) PL_TRY(pl_pack_bound(rows, n, range->n_ops, &packing, d));
     if (place == PL_PLACE_DEVICE && is_over(plan, &packing))
         packing.bytes = packing.live_bytes;
     else if (layers)
-        PL_TRY(pack_layers(plan, phase, ids, n, &packing, d));
+        PL_TRY(pack_layers(plan, phase, ids, n, enough, &packing, d));
     else
-        PL_TRY(pl_pack(rows, n, range->n_ops, &packing, d));
+        PL_TRY(pl_pack_within(rows, n, range->n_ops, enough, &packing, d));
     for (uint32_t i = 0; i < n; i++)
         plan->places[ids[i]].offset = rows[i].offset;
     *out = (struct pl_phase_plan){.bytes = packing.bytes,

@@ -44,9 +44,10 @@ struct pl_plan {
     uint64_t ledger[PL_CATEGORY_COUNT];
     uint64_t alignment_bytes, fragmentation_bytes;
     struct pl_host_plan host[PL_PLACE_COUNT]; /* by memory; the row of the device stays 0 */
-    uint64_t limit; /* it was asked whether so many bytes are enough; 0: it was not */
-    bool over; /* they are not: phases have the bytes that are alive, which is more already, and
-                     * no offsets */
+    /* Whether so many bytes are enough is all that was asked; 0: more was. The arenas may then be
+     * larger than they have to be, where they are within it. */
+    uint64_t limit;
+    bool over; /* it is not enough: phases have the bytes that are alive, and no offsets */
 };
 
 /* Both arenas of a host memory. */
@@ -61,7 +62,7 @@ static inline uint64_t pl_plan_host_placed(const struct pl_plan *plan) {
 uint64_t pl_plan_host_total(const struct pl_plan *plan);
 
 pl_err pl_plan_create(const struct pl_program *p, struct pl_plan **out, struct pl_diag *d);
-/* As far as it takes to know that the arenas need more than so many bytes; 0: all of it. */
+/* As far as it takes to know whether so many bytes of arenas are enough; 0: all of it. */
 pl_err pl_plan_create_within(const struct pl_program *p, uint64_t limit, struct pl_plan **out,
                              struct pl_diag *d);
 /* Of the same program, whose tensors have other sizes now: lifetimes are what they were. */

@@ -75,7 +75,7 @@ static bool answers(const struct pl_planned *made, const struct pl_job_shape *sh
 
 bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *made, bool brief) {
     struct pl_job_shape shape;
-    return made->plan && !made->is_stale && !made->plan->over &&
+    return made->plan && !made->is_stale && !made->plan->limit &&
            pl_question_shape(q, &shape, NULL) == PL_ERR_OK && answers(made, &shape, q) &&
            (brief || !made->program->shortened);
 }
@@ -97,7 +97,7 @@ static pl_err renew(struct pl_planned *held, uint64_t limit, struct pl_diag *d) 
     pl_err err = PL_ERR_OK;
     if (!held->plan)
         err = pl_plan_create_within(held->program, limit, &held->plan, d);
-    else if (held->is_stale || (held->plan->over && held->plan->limit != limit))
+    else if (held->is_stale || (held->plan->limit && held->plan->limit != limit))
         err = pl_plan_again(held->plan, limit, d);
     held->is_stale = false;
     if (err != PL_ERR_OK) pl_planned_finish(held);
