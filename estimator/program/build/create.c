@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Automatic chunk of the loss: logits of about this size keep the products of the head efficient
  * while they stay small compared with one layer's activations. */
@@ -71,6 +72,16 @@ static uint32_t built_layers(const struct pl_program *p) {
     return n;
 }
 
+/* Of the layers that are built. */
+static void clear_slots(struct pl_builder *b) {
+    for (uint64_t l = 0; l < b->m->layers; l++) {
+        const size_t at = pl_build_slot_index((uint32_t)l, 0);
+        if (pl_program_skips(b->p, l)) continue;
+        if (b->adapter) memset(b->adapter + at, 0, PL_SLOT_COUNT * sizeof *b->adapter);
+        if (b->quant) memset(b->quant + at, 0, PL_SLOT_COUNT * sizeof *b->quant);
+    }
+}
+
 static bool builder_init(struct pl_builder *b, uint64_t layers) {
     struct pl_program *p = b->p;
     const uint32_t built = built_layers(p);
@@ -86,8 +97,9 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->weight = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
     if (b->s->rank_order) b->micro_grad = pl_malloc(b->cap_tensors * sizeof *b->micro_grad);
     bool adapts = pl_mode_adapts(b->s->mode), quantises = b->s->mode == PL_MODE_QLORA;
-    if (adapts) b->adapter = pl_calloc(layers * PL_SLOT_COUNT, sizeof *b->adapter);
-    if (quantises) b->quant = pl_calloc(layers * PL_SLOT_COUNT, sizeof *b->quant);
+    if (adapts) b->adapter = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->adapter);
+    if (quantises) b->quant = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->quant);
+    clear_slots(b);
     if (b->s->inference) b->kv = pl_malloc(layers * 2 * sizeof *b->kv);
     return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
            b->weight && (b->micro_grad || !b->s->rank_order) && (b->adapter || !adapts) &&
