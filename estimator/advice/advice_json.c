@@ -7,14 +7,14 @@
 
 #include <stdio.h>
 
-static json_t *price_json(const struct pl_price *p) {
+json_t *pl_price_json(const struct pl_price *p) {
     return json_pack("{s:I, s:f, s:s}", "needed_bytes", (json_int_t)p->needed_bytes,
                      "flops_per_token", p->flops_per_token, "verdict", pl_verdict_name(p->verdict));
 }
 
 /* A price with fields before it; steals both. */
 static json_t *with_price(json_t *fields, const struct pl_price *p) {
-    json_t *price = price_json(p);
+    json_t *price = pl_price_json(p);
     pl_json_merge(&fields, price);
     json_decref(price);
     return fields;
@@ -177,7 +177,7 @@ static json_t *advice_json(const struct pl_advice *a) {
         "effective_batch_size", a->effective_batch ? json_integer(a->effective_batch) : json_null(),
         "gradient_accumulation_steps",
         a->accumulation ? json_integer(a->accumulation) : json_null(), "price",
-        price_json(&a->recommended), "command", text_json(a, pl_advice_command), "yaml",
+        pl_price_json(&a->recommended), "command", text_json(a, pl_advice_command), "yaml",
         text_json(a, pl_advice_yaml));
 }
 

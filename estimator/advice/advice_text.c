@@ -364,6 +364,14 @@ static const char *const section_names[PL_ADVICE_SECTION_COUNT] = {
 #undef X
 };
 
+static void hint_at_sections(struct pl_diag *d) {
+    char words[160];
+    struct pl_text list = PL_TEXT_FIXED(words);
+    for (int i = 0; i < PL_ADVICE_SECTION_COUNT; i++)
+        pl_text_addf(&list, "%s%s", i ? ", " : "", section_names[i]);
+    pl_diag_hint(d, "they are: %s", pl_text_str(&list));
+}
+
 pl_err pl_advice_sections(const char *names, unsigned *out, struct pl_diag *d) {
     *out = 0;
     for (const char *end; *names; names = end + (*end == ',')) {
@@ -378,8 +386,7 @@ pl_err pl_advice_sections(const char *names, unsigned *out, struct pl_diag *d) {
             continue;
         }
         pl_diag_set(d, PL_ERR_USAGE, "`%.*s` is none of the tables of `plan`", (int)n, names);
-        pl_diag_hint(d, "they are: data, grid, limits, settings, levels, step, cards, ledger, "
-                        "assumes, advice");
+        hint_at_sections(d);
         return PL_ERR_USAGE;
     }
     if (*out) return PL_ERR_OK;

@@ -233,3 +233,23 @@ json_t *pl_recommendation_json(const struct pl_advice *a, const struct pl_recomm
         pl_json_append(&list, way_json(a, &r->ways[i]));
     return json_pack("{s:o, s:o}", "ways", list, "commands", needed_json(a, r));
 }
+
+void pl_recommendation_advise(const struct pl_advice *a, const struct pl_recommendation *r,
+                              json_t **answer) {
+    static const char *const from[][2] = {{"recommended_batch_size", "batch_size"},
+                                          {"gradient_accumulation_steps", NULL},
+                                          {"command", NULL},
+                                          {"yaml", NULL}};
+    json_t *advice = json_incref(json_object_get(*answer, "advice")), *way;
+    if (!r->n_ways || !advice) {
+        json_decref(advice);
+        return;
+    }
+    way = way_json(a, &r->ways[0]);
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+        pl_json_set(&advice, from[i][0],
+                    json_incref(json_object_get(way, from[i][1] ? from[i][1] : from[i][0])));
+    pl_json_set(&advice, "price", pl_price_json(&r->ways[0].price));
+    pl_json_set(answer, "advice", advice);
+    json_decref(way);
+}

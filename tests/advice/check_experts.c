@@ -196,6 +196,16 @@ static void check_levels(const struct question *q, const char *dir) {
     json_decref(o);
 }
 
+/* The older member of the answer says the same. */
+static void check_advice(const json_t *advice, const json_t *best) {
+    ck_assert(json_equal(at(advice, "yaml"), at(best, "yaml")));
+    ck_assert(json_equal(at(advice, "command"), at(best, "command")));
+    ck_assert(json_equal(at(advice, "recommended_batch_size"), at(best, "batch_size")));
+    ck_assert(json_equal(at(advice, "gradient_accumulation_steps"),
+                         at(best, "gradient_accumulation_steps")));
+    ck_assert(json_equal(at(at(advice, "price"), "needed_bytes"), at(best, "needed_bytes")));
+}
+
 static void check_job(const struct question *q, const json_t *ways) {
     const json_t *best = json_array_get(ways, 0);
     const char *yaml = json_string_value(at(best, "yaml"));
@@ -239,6 +249,7 @@ START_TEST(an_answer_is_one_that_an_expert_would_give) {
     json_t *o = ask(q->words, NULL);
     const json_t *r = at(o, "recommended"), *ways = at(r, "ways");
     ck_assert_msg((json_array_size(ways) > 0) == q->fits, "%s", q->words[0]);
+    if (q->fits) check_advice(at(o, "advice"), json_array_get(ways, 0));
     if (q->fits)
         check_job(q, ways);
     else
@@ -257,6 +268,9 @@ static int lines_to_the_gap(const char *text) {
 }
 
 #define SMALL "SmolLM2-135M", "--mode", "lora", "--vram", "4GiB"
+#define DATA                                                                                       \
+    "--samples", "1000", "--mean-tokens", "400", "--longest-tokens", "1200", "--effective-batch",  \
+        "8"
 
 START_TEST(a_plan_opens_with_ten_lines_and_the_job) {
     struct outcome p = plimsoll_expect(0, NULL, (const char *[]){"plan", SMALL, NULL});
@@ -296,6 +310,27 @@ static const struct {
     {"--host-ram", "much", "not `much`"},
 };
 
+/* The tables that the hint names are all there are: each is taken, and prints something. */
+START_TEST(the_hint_names_every_table) {
+    struct outcome p = plimsoll_expect(
+        2, NULL, (const char *[]){"plan", SMALL, "--tables", "no-such-table", NULL});
+    char *names = strstr(p.err, "they are: "), *rest = NULL;
+    int n = 0;
+    ck_assert_msg(names != NULL, "%s", p.err);
+    names[strcspn(names, "\n")] = 0;
+    names += strlen("they are: ");
+    for (char *word = strtok_r(names, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest), n++) {
+        struct outcome one =
+            plimsoll_expect(0, NULL, (const char *[]){"plan", SMALL, DATA, "--tables", word, NULL});
+        ck_assert_msg(strlen(one.out) > 40, "%s: %s", word, one.out);
+        ck_assert_msg(strstr(one.out, "\n") != NULL, "%s", word);
+        outcome_finish(&one);
+    }
+    ck_assert_int_eq(n, 10);
+    outcome_finish(&p);
+}
+END_TEST
+
 START_TEST(a_table_or_a_size_that_is_none_is_a_usage_error) {
     struct outcome p = plimsoll_expect(
         2, NULL, (const char *[]){"plan", SMALL, bad[_i].flag, bad[_i].value, NULL});
@@ -325,6 +360,7 @@ int main(void) {
     tcase_add_test(tc, a_batch_ends_where_throughput_does);
     tcase_add_test(tc, a_plan_opens_with_ten_lines_and_the_job);
     tcase_add_test(tc, tables_come_by_name_or_all_together);
+    tcase_add_test(tc, the_hint_names_every_table);
     tcase_add_loop_test(tc, a_table_or_a_size_that_is_none_is_a_usage_error, 0,
                         (int)(sizeof bad / sizeof *bad));
     suite_add_tcase(s, tc);

@@ -170,6 +170,7 @@ static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
                          const struct pl_recommendation *r, struct pl_diag *d) {
     json_t *o = pl_advice_json(a, pl_text_str(&i->notes));
     pl_json_set(&o, "recommended", pl_recommendation_json(a, r));
+    pl_recommendation_advise(a, r, &o);
     return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
 }
 
