@@ -25,6 +25,7 @@
 
 enum change {
     GRADIENTS,
+    MOMENTS,
     MASTER,
     ADAPTER,
     STATES,
@@ -33,6 +34,7 @@ enum change {
     TO_QLORA,
     EMBEDDING_HOST,
     LEVEL_OFFLOAD,
+    PACKING,
     OFFLOAD_STATES,
     OFFLOAD_WEIGHTS,
     OFFLOAD_ALL,
@@ -46,6 +48,7 @@ static const struct change_row {
     unsigned modes;
 } changes[] = {
     [GRADIENTS] = {PL_KEY_gradient_dtype, "bf16", FULL},
+    [MOMENTS] = {PL_KEY_moment_dtype, "bf16", FULL},
     [MASTER] = {PL_KEY_master_weights, "false", FULL},
     [ADAPTER] = {PL_KEY_adapter_dtype, "bf16", ADAPTERS},
     [STATES] = {PL_KEY_optimizer, NULL, FULL | ADAPTERS},
@@ -54,6 +57,7 @@ static const struct change_row {
     [TO_QLORA] = {PL_KEY_mode, "qlora", ADAPTERS},
     [EMBEDDING_HOST] = {PL_KEY_embedding_device, "host", ADAPTERS},
     [LEVEL_OFFLOAD] = {PL_KEY_gradient_checkpointing, "offload", FULL | ADAPTERS},
+    [PACKING] = {PL_KEY_packing, "true", FULL | ADAPTERS},
     [OFFLOAD_STATES] = {PL_KEY_offload, "optimizer", FULL},
     [OFFLOAD_WEIGHTS] = {PL_KEY_offload, "weights", ADAPTERS},
     [OFFLOAD_ALL] = {PL_KEY_full_ft_offload, "true", FULL},
@@ -63,6 +67,7 @@ static const struct change_row {
 #define SMALL_ADAPTERS (BIT(ADAPTER) | BIT(STATES))
 #define SMALL_TRAINING (BIT(GRADIENTS) | BIT(STATES))
 #define SMALLEST_FULL  (SMALL_TRAINING | BIT(MASTER))
+#define BF16_TRAINING  (BIT(GRADIENTS) | BIT(MOMENTS))
 
 /* Stages in the order of preference, the ways of one in the order of how much they change. */
 enum stage { DEVICE, DEVICE_QLORA, HOST, HOST_QLORA, N_STAGES };
@@ -73,9 +78,12 @@ static const struct {
 } ways[] = {
     {DEVICE, 0},
     {DEVICE, BIT(GRADIENTS)},
+    {DEVICE, BIT(MOMENTS)},
+    {DEVICE, BF16_TRAINING},
     {DEVICE, BIT(STATES)},
     {DEVICE, SMALL_TRAINING},
     {DEVICE, SMALL_ADAPTERS},
+    {DEVICE, BF16_TRAINING | BIT(MASTER)},
     {DEVICE, SMALLEST_FULL},
     {DEVICE, BIT(HEAD_4BIT) | SMALL_ADAPTERS},
     {DEVICE, BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
@@ -141,7 +149,8 @@ static bool has_value(const struct pl_job *job, enum pl_key_id key, const char *
 static pl_err apply(enum change c, const struct pl_model *m, struct pl_job *job) {
     const struct change_row *row = &changes[c];
     const char *value = row->value;
-    if (!(row->modes & modes_of(job))) return PL_ERR_CONFIG_CONFLICT;
+    if (!(row->modes & modes_of(job)) || !pl_job_key_applies(job, row->key))
+        return PL_ERR_CONFIG_CONFLICT;
     if (!value) value = pl_optimizer_row(pl_optimizer_row(job->optimizer)->lighter)->name;
     if (has_value(job, row->key, value)) return PL_ERR_CONFIG_CONFLICT;
     if ((c == EMBEDDING_HOST || c == HEAD_4BIT) && m->tied) return PL_ERR_CONFIG_CONFLICT;
