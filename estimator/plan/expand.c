@@ -16,7 +16,8 @@ struct run {
     struct pass up, down;
 };
 struct runs {
-    const struct pl_plan *plan;
+    const struct pl_program *p;
+    const struct pl_place_row *places;
     struct run *list; /* ascending layers */
     uint32_t n;
 };
@@ -52,10 +53,9 @@ static struct run run_at(const struct pl_program *p, enum pl_phase phase, uint32
 }
 
 /* A run has kept layers on either side (brief.h). */
-static pl_err find_runs(const struct pl_plan *plan, enum pl_phase phase, struct runs *out,
+static pl_err find_runs(const struct pl_program *p, enum pl_phase phase, struct runs *out,
                         struct pl_diag *d) {
-    const struct pl_program *p = plan->program;
-    *out = (struct runs){.plan = plan, .list = pl_malloc(p->model->layers * sizeof *out->list)};
+    out->list = pl_malloc(p->model->layers * sizeof *out->list);
     if (!out->list) return pl_host_oom(d, "the plan");
     for (uint32_t l = 0; p->layers_left_out && l < p->model->layers; l++) {
         if (!p->layers_left_out[l] || pl_program_skips(p, l)) continue;
@@ -80,7 +80,7 @@ static uint32_t added(const struct run *r, uint32_t layer, uint32_t copy, uint32
 }
 
 static uint32_t whole_op(const struct runs *runs, uint32_t layer, uint32_t copy, uint32_t op) {
-    const bool down = runs->plan->program->ops[op].backward;
+    const bool down = runs->p->ops[op].backward;
     uint32_t at = op;
     for (uint32_t i = 0; i < runs->n; i++)
         at += added(&runs->list[i], layer, copy, op, down);
@@ -101,10 +101,10 @@ static pl_err count(const struct pl_program *p, const uint32_t *ids, uint32_t n,
 
 static void fill(const struct runs *runs, uint32_t first_op, const uint32_t *ids, uint32_t n,
                  struct pl_interval *out) {
-    const struct pl_program *p = runs->plan->program;
+    const struct pl_program *p = runs->p;
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_tensor *t = &p->tensors[ids[i]];
-        const struct pl_place_row *row = &runs->plan->places[ids[i]];
+        const struct pl_place_row *row = &runs->places[ids[i]];
         for (uint32_t copy = 0; copy <= pl_tensor_left_out(p, t); copy++)
             *out++ = (struct pl_interval){
                 .bytes = pl_u64_round_up(t->bytes, p->traits.align_bytes),
@@ -113,13 +113,13 @@ static void fill(const struct runs *runs, uint32_t first_op, const uint32_t *ids
     }
 }
 
-pl_err pl_expand(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids, uint32_t n,
-                 struct pl_expansion *out, struct pl_diag *d) {
-    const struct pl_phase_range *range = &plan->program->phases[phase];
-    struct runs runs;
+pl_err pl_expand(const struct pl_program *p, const struct pl_place_row *places, enum pl_phase phase,
+                 const uint32_t *ids, uint32_t n, struct pl_expansion *out, struct pl_diag *d) {
+    const struct pl_phase_range *range = &p->phases[phase];
+    struct runs runs = {.p = p, .places = places};
     *out = (struct pl_expansion){.n_ops = range->n_ops};
-    PL_TRY(count(plan->program, ids, n, &out->n, d));
-    PL_TRY(find_runs(plan, phase, &runs, d));
+    PL_TRY(count(p, ids, n, &out->n, d));
+    PL_TRY(find_runs(p, phase, &runs, d));
     for (uint32_t i = 0; i < runs.n; i++)
         out->n_ops += runs.list[i].copies * (runs.list[i].up.n + runs.list[i].down.n);
     out->rows = pl_malloc(((size_t)out->n + 1) * sizeof *out->rows);

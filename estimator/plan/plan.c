@@ -171,7 +171,7 @@ static pl_err pack_layers(const struct pl_plan *plan, enum pl_phase phase, const
                           uint32_t n, uint64_t enough, struct pl_packing *out, struct pl_diag *d) {
     struct pl_expansion whole;
     struct pl_packing packing;
-    PL_TRY(pl_expand(plan, phase, ids, n, &whole, d));
+    PL_TRY(pl_expand(plan->program, plan->places, phase, ids, n, &whole, d));
     pl_err err = pl_pack_within(whole.rows, whole.n, whole.n_ops, enough, &packing, d);
     out->bytes = packing.bytes;
     free(whole.rows);

@@ -12,12 +12,8 @@
 #ifndef PL_ESTIMATOR_PLAN_PLAN_H
 #define PL_ESTIMATOR_PLAN_PLAN_H
 
+#include "estimator/plan/place.h"
 #include "estimator/program/program.h"
-
-struct pl_place_row { /* of one tensor */
-    uint64_t offset; /* in its arena */
-    uint32_t first_op, last_op; /* STEP: within the whole op list; JOB: 0 and n_ops-1 */
-};
 
 struct pl_phase_plan {
     uint64_t bytes;      /* packed transients of the phase */
