@@ -1,0 +1,106 @@
+/* check_same_bits.c - any number of ranks, any sharding: the losses, norms and weights of one rank.
+ *
+ * GOLDEN_CASES names the directory of the golden cases, which stand for what there is to train. */
+#include "tests/ranks/crew.h"
+#include "tests/support/joblog.h"
+#include "tests/support/tensorset.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct kind {
+    const char *name;    /* of the golden case */
+    const char *samples; /* of a step */
+    const char *more[4]; /* NULL-terminated */
+    bool lora;
+} kinds[] = {
+    {"llama-full", "8", {NULL}, false},
+    {"llama-tied-llama3", "8", {NULL}, false},
+    {"gemma3-full", "8", {NULL}, false},
+    {"llama-accumulate", "24", {NULL}, false},
+    {"llama-full", "5", {NULL}, false}, /* 3 micro-batches, of which the last has one sample */
+    {"llama-full", "8", {"dtype=bf16", NULL}, false},
+    {"llama-full", "8", {"dtype=bf16", "master_weights=false", "gradient_dtype=bf16"}, false},
+    {"qwen2-full", "8", {"packing=true", NULL}, false},
+    {"qwen2-full", "7", {"val_set_size=3", "eval_steps=3", NULL}, false},
+    {"llama-freeze", "8", {NULL}, false},
+    {"lora-llama", "8", {NULL}, true},
+    {"lora-llama", "6", {"lora_dropout=0.3", "dtype=bf16", NULL}, true},
+    {"lora-whole", "4", {NULL}, true},
+    {"lora-adamw8bit", "8", {NULL}, true},
+    {"qlora-llama", "8", {"gradient_checkpointing=full", NULL}, true},
+    {"qlora-qwen2-bf16", "8", {"quantize_embedding=true", NULL}, true},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
+
+/* Each sharding, and each number of ranks; all pairs in turn. */
+static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
+
+static void train(const struct kind *k, const char *ranks, const char *sharding, const char *out) {
+    const char *words[24] = {"train",
+                             "run.yaml",
+                             "device=cpu",
+                             "threads=1",
+                             "preflight=off",
+                             "rank_order=true",
+                             "gradient_accumulation_steps=null",
+                             "logging_steps=1",
+                             textf("global_batch_size=%s", k->samples),
+                             textf("devices=%s", ranks),
+                             textf("sharding=%s", sharding),
+                             textf("output_dir=%s", out)};
+    int n = 12;
+    for (int i = 0; i < 4 && k->more[i]; i++)
+        words[n++] = k->more[i];
+    struct outcome o = plimsoll_expect(0, textf("%s/%s", getenv("GOLDEN_CASES"), k->name), words);
+    outcome_finish(&o);
+}
+
+static void expect_same_evaluations(const char *a, const char *b) {
+    json_t *x = joblog_read(a), *y = joblog_read(b);
+    ck_assert_uint_eq(joblog_count(x, "eval"), joblog_count(y, "eval"));
+    for (size_t i = 0; i < joblog_count(x, "eval"); i++)
+        ck_assert_msg(joblog_number(joblog_event(x, "eval", i), "loss") ==
+                          joblog_number(joblog_event(y, "eval", i), "loss"),
+                      "evaluation %zu has another loss", i);
+    json_decref(x);
+    json_decref(y);
+}
+
+static void expect_same(const struct kind *k, const char *a, const char *b) {
+    joblog_assert_same_steps(a, b);
+    expect_same_evaluations(a, b);
+    weights_assert_same(a, b, k->lora ? "adapter_model" : "model");
+    ck_assert(joblog_summary(b, "planned_peak_bytes") == joblog_summary(b, "allocated_peak_bytes"));
+}
+
+START_TEST(ranks_end_where_one_rank_ends) {
+    const struct kind *k = &kinds[_i];
+    char dir[SCRATCH_PATH], one[SCRATCH_PATH + 16], several[SCRATCH_PATH + 16];
+    scratch_make(dir);
+    snprintf(one, sizeof one, "%s/one", dir);
+    train(k, "1", "none", one);
+    for (int cut = 0; cut < CUTS; cut++) {
+        const int ranks = 2 + (_i + cut) % 3;
+        snprintf(several, sizeof several, "%s/%d", dir, cut);
+        train(k, textf("%d", ranks), shardings[(cut + 3) % 4], several);
+        expect_same(k, one, several);
+    }
+    scratch_remove(dir);
+}
+END_TEST
+
+int main(void) {
+    if (!crew_has_ranks()) return 77;
+    Suite *s = suite_create("ranks.same_bits");
+    TCase *tc = tcase_create("cases");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, ranks_end_where_one_rank_ends, 0, KINDS);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

@@ -1,0 +1,52 @@
+/* crew.h - runs of several ranks through the real binary. Failures end the test.
+ *
+ * The launcher of crew_run executes the test's own program once a rank, which waits for plimsoll and
+ * keeps what it said and how it ended.
+ *   1  a rank never outlives the test: it is killed with the process that started it
+ * Use: int main(int argc, char **argv) { if (crew_is_rank(argc, argv)) return crew_rank(argc, argv);
+ *                                        if (!crew_has_ranks()) return 77; ... } */
+#ifndef PL_TESTS_RANKS_CREW_H
+#define PL_TESTS_RANKS_CREW_H
+
+#include "tests/support/child.h"
+#include "tests/support/scratch.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define CREW_RANKS 8
+#define CREW_WORDS 20
+
+/* False, with a line on stderr: this build moves nothing between CPUs. */
+bool crew_has_ranks(void);
+
+bool crew_is_rank(int argc, char *const *argv);
+int crew_rank(int argc, char *const *argv);
+
+struct crew {
+    unsigned ranks;
+    unsigned odd;         /* the rank that is given one word more; */
+    const char *odd_word; /* NULL = none; NAME/: it runs in that directory */
+};
+struct crew_end {
+    int status; /* as of struct outcome */
+    char *err;
+};
+struct crew_outcome {
+    int status; /* that of the launcher */
+    double seconds;
+    struct crew_end ranks[CREW_RANKS];
+};
+/* `plimsoll train run.yaml words...` in cwd, as ranks; at most CREW_WORDS, NULL-terminated. */
+struct crew_outcome crew_run(const char *cwd, const struct crew *crew, const char *const words[]);
+void crew_finish(struct crew_outcome *o);
+/* crew_run, and the test ends unless every rank exits with `status`. */
+void crew_expect(int status, const char *cwd, const struct crew *crew, const char *const words[]);
+
+/* The process of a rank of `plimsoll train --devices` that runs in cwd; waits for it. */
+pid_t crew_find_rank(const char *cwd, unsigned rank);
+/* Waits until out/train_log.jsonl of cwd has `n` lines of steps. */
+void crew_wait_for_steps(const char *cwd, const char *out, int n);
+void crew_pause(double seconds);
+
+#endif
