@@ -79,10 +79,11 @@ static uint64_t bytes_of(const struct pl_windows *w) {
 pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out,
                            struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
-    struct pl_cut cut;
+    struct pl_cut cut = {0};
     *out = (struct pl_save_bytes){0};
-    PL_TRY(pl_cut_init(&cut, p, d)); /* files hold what all ranks have */
-    pl_err err = add_all(&trained, &states, cut.whole, d);
+    if (p->shape.sharding >= PL_SHARDING_OPTIMIZER) /* files hold what all ranks have */
+        PL_TRY(pl_cut_init(&cut, p, d));
+    pl_err err = add_all(&trained, &states, cut.whole ? cut.whole : p, d);
     if (err == PL_ERR_OK) *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
     pl_windows_finish(&states);
     pl_windows_finish(&trained);

@@ -38,7 +38,7 @@ pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_di
     shape.rank = 0;
     shape.sharding = PL_SHARDING_NONE;
     *c = (struct pl_cut){.held = held};
-    PL_TRY(pl_program_create_brief(held->model, &shape, &held->traits, &c->whole, d));
+    PL_TRY(pl_program_create(held->model, &shape, &held->traits, &c->whole, d));
     pl_err err = find_all(c, d);
     if (err != PL_ERR_OK) pl_cut_finish(c);
     return err;

@@ -69,7 +69,7 @@ static bool updates_in_windows(const struct pl_job_shape *s) {
 /* Gradients that ranks exchange, or that die in the backward pass, come and go in an order of their
  * own. */
 static bool orders_gradients(const struct pl_job_shape *s) {
-    return s->ranks > 1 || s->rank_order || s->optimizer_in_backward;
+    return s->ranks > 1 || s->rank_order || s->gradients != PL_GRADIENTS_OF_JOB;
 }
 
 void pl_brief_choose_layers(struct pl_builder *b) {
