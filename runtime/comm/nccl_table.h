@@ -29,8 +29,8 @@
     X(ncclSend)                                                                                    \
     X(ncclRecv)
 
-/* Of 2.29.7: ncclCommMemStats(comm, ncclStatGpuMemTotal, &bytes). NCCL User Guide, "ncclCommMemStats"
- * and "ncclCommMemStat_t"; older headers do not declare it. */
+/* Of 2.29.7: ncclCommMemStats(comm, ncclStatGpuMemTotal, &bytes). NCCL User Guide,
+ * "ncclCommMemStats" and "ncclCommMemStat_t"; older headers do not declare it. */
 typedef ncclResult_t (*pl_nccl_mem_stats)(ncclComm_t comm, int stat, uint64_t *value);
 enum { PL_NCCL_STAT_TOTAL = 3 };
 

@@ -245,6 +245,10 @@ static void make_valid(struct pl_job *job) {
         set(job, "moment_dtype", "");
     if (job->mode != PL_MODE_FULL) set(job, "full_ft_offload", "");
     if (pl_job_offload(job) == PL_OFFLOAD_NONE) set(job, "offload_update", "");
+    if (pl_job_offloads(job)) {
+        set(job, "devices", "1");
+        set(job, "rank_order", "auto");
+    }
     if (job->init == PL_INIT_RANDOM) set(job, "save_merged", "");
     if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
     if (job->dtype == PL_JOB_DTYPE_FP32) {
