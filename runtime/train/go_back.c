@@ -52,7 +52,6 @@ pl_err pl_run_go_back(struct pl_run *r, struct pl_diag *d) {
         return err;
     }
     tell(r, lost);
-    r->committing = false;
-    r->went_back = true;
+    r->committing = r->lost = false;
     return PL_ERR_OK;
 }

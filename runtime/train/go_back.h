@@ -9,7 +9,8 @@
 
 #include "runtime/train/training_run.h"
 
-/* Sets r->went_back. PL_ERR_GPU_OOM: the micro-batch cannot become smaller. */
+/* Of a run with `lost`, which it takes back. PL_ERR_GPU_OOM: the micro-batch cannot become
+ * smaller. */
 pl_err pl_run_go_back(struct pl_run *r, struct pl_diag *d);
 
 #endif

@@ -8,6 +8,7 @@
 #include "estimator/base/units.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
+#include "runtime/train/go_back.h"
 #include "runtime/train/step.h"
 
 static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d) {
@@ -15,6 +16,11 @@ static pl_err take_steps(struct pl_run *r, struct pl_probe *p, struct pl_diag *d
         struct pl_step_result s;
         double before = pl_session_clock();
         PL_TRY(pl_run_longest_step(r, &s, d));
+        while (r->lost) { /* the same samples in smaller micro-batches */
+            PL_TRY(pl_run_go_back(r, d));
+            before = pl_session_clock();
+            PL_TRY(pl_run_longest_step(r, &s, d));
+        }
         double seconds = pl_session_clock() - before;
         if (i == 0 || seconds < p->seconds) p->seconds = seconds;
         p->tokens = s.tokens;

@@ -7,7 +7,6 @@
 #include "runtime/session/load.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
-#include "runtime/train/go_back.h"
 
 #include <math.h>
 
@@ -311,7 +310,8 @@ static pl_err held_step(struct pl_run *r, struct pl_diag *d) {
     PL_TRY(recoverable(r, false, d));
     r->committing = true;
     pl_err err = commit(r, &failure);
-    if (err == PL_ERR_DEVICE_OOM && may_fail_to_commit(r)) return pl_run_go_back(r, d);
+    r->lost = err == PL_ERR_DEVICE_OOM && may_fail_to_commit(r);
+    if (r->lost) return PL_ERR_OK;
     if (err != PL_ERR_OK) {
         if (d && d->err == PL_ERR_OK) *d = failure;
         return err;
@@ -356,7 +356,7 @@ pl_err pl_run_step(struct pl_run *r, struct pl_diag *d) {
     r->data_wait_seconds += pl_session_clock() - before;
     pl_profile_begin(&r->profile, &pl_run_rung(r)->exec, r->s.device->ops->sync != NULL);
     PL_TRY(held_step(r, d));
-    if (r->went_back) return PL_ERR_OK;
+    if (r->lost) return PL_ERR_OK;
     read_clocks(r);
     r->state.step++;
     r->state.position += r->batch.n;
@@ -370,11 +370,8 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     const struct pl_longest *l = pl_data_longest(r->s.pf->data);
     PL_TRY(pl_step_batch_load_rows(&r->batch, &r->s.pf->source, r->s.pf->global_batch, l->row, l->n,
                                    d));
-    do {
-        r->went_back = false;
-        PL_TRY(held_step(r, d));
-    } while (r->went_back); /* with the same samples, and a smaller micro-batch */
-    return pl_run_collect(r, out, d);
+    PL_TRY(held_step(r, d));
+    return r->lost ? PL_ERR_OK : pl_run_collect(r, out, d);
 }
 
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {

@@ -18,8 +18,8 @@ struct pl_oom_hooks pl_run_oom_hooks(struct pl_run *r);
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d);
 /* One transaction: the next samples, forward and backward, then the commit. On a device that works
  * on its own it is only queued; at most PL_MAX_PENDING steps may wait to be collected. Where the
- * commit itself ran out of memory, no step was done: r->went_back, and `state` is an earlier
- * one. */
+ * commit itself ran out of memory no step was done: r->lost, and pl_run_go_back() has to
+ * follow. */
 pl_err pl_run_step(struct pl_run *r, struct pl_diag *d);
 /* The outcome of the oldest step that was not collected; waits for it. PL_ERR_NOT_FINITE: its loss
  * or norm; neither it nor a later step has changed a weight, and it stays pending. */
@@ -31,7 +31,7 @@ static inline uint32_t pl_run_lag(const struct pl_run *r) {
     return r->s.device->ops->post ? PL_MAX_PENDING - 1 : 0;
 }
 /* The step on the longest samples of the data, without counting it: the weights change, the run's
- * state does not. */
+ * state does not. With r->lost *out is not filled. */
 pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d);
 /* Mean loss over the evaluation rows. */
 pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d);

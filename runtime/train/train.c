@@ -7,6 +7,7 @@
 #include "runtime/merge/merge.h"
 #include "runtime/session/explain.h"
 #include "runtime/session/measure.h"
+#include "runtime/train/go_back.h"
 #include "runtime/train/outcome.h"
 #include "runtime/train/probe.h"
 #include "runtime/train/run_open.h"
@@ -141,9 +142,8 @@ static void tell_about_graphs(struct pl_run *r) {
 /* Whatever looks at the weights waits for all steps; a signal does, since a checkpoint follows. */
 static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *out,
                        struct pl_diag *d) {
-    r->went_back = false;
     PL_TRY(pl_run_step(r, d));
-    if (r->went_back) return PL_ERR_OK;
+    if (r->lost) return pl_run_go_back(r, d);
     tell_about_graphs(r);
     out->stopped_by = stop_signal(r);
     bool last = r->state.step == r->s.pf->total_steps;

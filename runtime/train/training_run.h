@@ -43,7 +43,7 @@ struct pl_run {
     struct pl_run_state saved; /* of the newest checkpoint that `state` came from, or the start */
     bool committing;           /* an update is being queued: the weights are those of no step */
     bool half_updated; /* an update that was queued is known to have stopped half way: the same */
-    bool went_back;    /* the step ended in the state of `saved` */
+    bool lost;         /* the commit of a step ran out of memory: go_back.h */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
     uint64_t round; /* first sample of the step that the ranks are at */

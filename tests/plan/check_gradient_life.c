@@ -1,5 +1,5 @@
-/* check_in_backward.c - plans of gradients that die in the backward pass, over public models: they
- * are sound, never larger than plans that keep gradients, and hold what one layer needs. */
+/* check_gradient_life.c - plans of gradients that die in the backward pass, over public models:
+ * they are sound, never larger than plans that keep gradients, and hold what one layer needs. */
 #include "estimator/base/checked.h"
 #include "tests/plan/planning.h"
 
@@ -129,7 +129,7 @@ START_TEST(ops_before_the_commit_change_no_weight) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("plan.in_backward");
+    Suite *s = suite_create("plan.gradient_life");
     TCase *tc = tcase_create("plans");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, gradients_hold_what_a_layer_or_the_vocabulary_needs, 0,
