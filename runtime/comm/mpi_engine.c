@@ -5,6 +5,7 @@
 #include "runtime/comm/engines.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -344,6 +345,11 @@ static pl_err exchange_result(struct pl_comm *c) {
         snprintf(text, sizeof text, "expects another number of bytes than a rank sends");
     else if (result != PL_MPI_STOPPED)
         c->mpi->module->text(result, text);
+    /* MPI may see sooner than the control channel that a rank was killed, and not say which. */
+    for (int waited = 0; result != PL_MPI_OTHER_SIZE && waited < RETURN_MS; waited += LOOK_MS) {
+        if (pl_control_is_lost(c->control)) break;
+        (void)poll(NULL, 0, LOOK_MS);
+    }
     pl_control_lose(c->control, c->world.rank, text);
     return PL_ERR_COMM_PEER_LOST;
 }
