@@ -266,6 +266,21 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
     return err;
 }
 
+/* An op that failed knows not which rank it waited for. */
+static void name_lost_rank(struct pl_run *r, struct pl_diag *d) {
+    struct pl_diag loss = {0};
+    if (!d || pl_comm_check(r->s.comm, &loss) == PL_ERR_OK) return;
+    memcpy(d->message, loss.message, sizeof d->message);
+}
+
+/* Ranks that agreed to stop end as those that are done; the others are told why this one ends. */
+static void tell_ranks(struct pl_run *r, pl_err err, struct pl_diag *d) {
+    const bool agreed = err == PL_ERR_INTERRUPTED && r->stop;
+    if (!r->s.comm || err == PL_ERR_OK || agreed) return;
+    if (err == PL_ERR_COMM_PEER_LOST) name_lost_rank(r, d);
+    pl_comm_fail(r->s.comm, pl_err_code(err));
+}
+
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
                 struct pl_train_result *out, struct pl_diag *d) {
     struct pl_run run;
@@ -274,7 +289,7 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
-    if (err != PL_ERR_OK && run.s.comm) pl_comm_fail(run.s.comm, pl_err_code(err));
+    tell_ranks(&run, err, d);
     pl_run_close(&run);
     if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only && pf->world.rank == 0) {
         err = save_merged(pf, opt, d);
