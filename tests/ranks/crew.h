@@ -1,10 +1,10 @@
 /* crew.h - runs of several ranks through the real binary. Failures end the test.
  *
- * The launcher of crew_run executes the test's own program once a rank, which waits for plimsoll and
- * keeps what it said and how it ended.
+ * The launcher of crew_run executes the test's own program once a rank, which waits for plimsoll
+ * and keeps what it said and how it ended.
  *   1  a rank never outlives the test: it is killed with the process that started it
- * Use: int main(int argc, char **argv) { if (crew_is_rank(argc, argv)) return crew_rank(argc, argv);
- *                                        if (!crew_has_ranks()) return 77; ... } */
+ * Use: if (crew_is_rank(argc, argv)) return crew_rank(argc, argv);
+ *      if (!crew_has_ranks()) return 77; ... */
 #ifndef PL_TESTS_RANKS_CREW_H
 #define PL_TESTS_RANKS_CREW_H
 

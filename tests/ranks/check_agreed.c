@@ -1,0 +1,281 @@
+/* check_agreed.c - what one rank cannot do no rank does: out of memory, differing starts, disks.
+ *
+ * One rank of a crew is given one setting more than the others. */
+#include "runtime/checkpoint/save_set.h"
+#include "tests/ranks/crew.h"
+#include "tests/support/joblog.h"
+#include "tests/support/saved.h"
+#include "tests/support/tensorset.h"
+#include "tests/support/tiny.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) {
+    scratch_make(dir);
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+#define WORDS(...)                                                                                 \
+    (const char *[]) {                                                                             \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+static void one_rank(const char *const words[]) {
+    plimsoll_train_expect(0, dir, words);
+}
+
+static void expect_all(const struct crew_outcome *o, unsigned ranks, int status, const char *says) {
+    for (unsigned r = 0; r < ranks; r++) {
+        ck_assert_msg(o->ranks[r].status == status, "rank %u: exit %d: %s", r, o->ranks[r].status,
+                      o->ranks[r].err);
+        ck_assert_msg(strstr(o->ranks[r].err, says), "rank %u does not say %s: %s", r, says,
+                      o->ranks[r].err);
+    }
+}
+
+/* --- out of memory ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *mode, *more;
+    unsigned ranks, odd;
+    const char *fault;
+    int halvings;
+} memory[] = {
+    {"full", "", 2, 1, "debug_inject=device_oom@step=1,count=2", 2},
+    {"full", "sharding: weights\n", 3, 2, "debug_inject=device_oom@step=1,count=2", 2},
+    {"full", "sharding: optimizer\n", 4, 0, "debug_inject=device_oom@step=1", 1},
+    {"lora", "lora_r: 4\nlora_dropout: 0.2\nsharding: weights\n", 2, 0,
+     "debug_inject=device_oom@step=1", 1},
+    {"full", "sharding: gradients\n", 3, 1, "debug_inject=device_oom@alloc=2", 1},
+    {"full", "sharding: weights\n", 2, 1, "debug_inject=device_oom@alloc=2,count=2", 2},
+};
+
+static void make_in(const char *where, const char *mode, const char *more) {
+    tiny_make(where, &(struct tiny){.mode = mode},
+              textf("%slearning_rate: 0.01\nlr_scheduler: constant\nthreads: 1\npreflight: off\n"
+                    "global_batch_size: 24\nrank_order: true\n",
+                    more));
+}
+
+static void make(const char *mode, const char *more) {
+    make_in(dir, mode, more);
+}
+
+static void expect_recoveries(const char *out, int n, unsigned rank) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    ck_assert_uint_eq(joblog_count(log, "oom_recovery"), (size_t)n);
+    for (int i = 0; i < n; i++) {
+        const json_t *event = joblog_event(log, "oom_recovery", (size_t)i);
+        const char *what = json_string_value(json_object_get(event, "what"));
+        ck_assert_msg(what && strstr(what, textf(", rank %u", rank)), "%s", what);
+        ck_assert(joblog_number(event, "step") == 1);
+        ck_assert(joblog_number(event, "new_batch_size") == (double)(8 >> (i + 1)));
+        ck_assert(joblog_number(event, "requested_bytes") > 0);
+    }
+    ck_assert(joblog_number(joblog_event(log, "summary", 0), "oom_recoveries") == n);
+    ck_assert(joblog_number(joblog_event(log, "summary", 0), "planned_peak_bytes") ==
+              joblog_number(joblog_event(log, "summary", 0), "allocated_peak_bytes"));
+    json_decref(log);
+}
+
+/* It is equal to a start of one rank, and of all ranks, with the smaller micro-batch. */
+START_TEST(all_halve_when_one_is_out_of_memory) {
+    make(memory[_i].mode, memory[_i].more);
+    const char *small = textf("batch_size=%d", 8 >> memory[_i].halvings);
+    const char *stem = strcmp(memory[_i].mode, "full") == 0 ? "model" : "adapter_model";
+    one_rank(WORDS("max_steps=3", "output_dir=one", "sharding=none", small));
+    crew_expect(
+        0, dir, &(struct crew){memory[_i].ranks, 0, NULL},
+        WORDS("max_steps=3", "output_dir=small", small, textf("devices=%u", memory[_i].ranks)));
+    crew_expect(0, dir, &(struct crew){memory[_i].ranks, memory[_i].odd, memory[_i].fault},
+                WORDS("max_steps=3", "output_dir=large", "batch_size=8",
+                      textf("devices=%u", memory[_i].ranks)));
+    expect_recoveries("large", memory[_i].halvings, memory[_i].odd);
+    const char *others[] = {"one", "small"};
+    for (int i = 0; i < 2; i++) {
+        joblog_assert_same_steps(in_dir(dir, others[i]), in_dir(dir, "large"));
+        weights_assert_same(in_dir(dir, others[i]), in_dir(dir, "large"), stem);
+    }
+    ck_assert(joblog_summary(in_dir(dir, "small"), "planned_peak_bytes") ==
+              joblog_summary(in_dir(dir, "large"), "planned_peak_bytes"));
+}
+END_TEST
+
+/* In a later step: the steps before it stay, and only that one is done again. */
+START_TEST(a_later_step_alone_is_done_again) {
+    make("full", "sharding: weights\n");
+    crew_expect(0, dir, &(struct crew){3, 0, NULL},
+                WORDS("max_steps=3", "output_dir=plain", "batch_size=8", "devices=3"));
+    crew_expect(0, dir, &(struct crew){3, 2, "debug_inject=device_oom@step=3"},
+                WORDS("max_steps=3", "output_dir=hit", "batch_size=8", "devices=3"));
+    json_t *plain = joblog_read(in_dir(dir, "plain")), *hit = joblog_read(in_dir(dir, "hit"));
+    for (uint64_t step = 1; step <= 3; step++) {
+        const json_t *a = joblog_step(plain, step), *b = joblog_step(hit, step);
+        ck_assert(a && b);
+        ck_assert(joblog_number(b, "batch_size") == (step < 3 ? 8 : 4));
+        ck_assert(joblog_number(a, "tokens") == joblog_number(b, "tokens"));
+        if (step < 3) ck_assert(joblog_number(a, "loss") == joblog_number(b, "loss"));
+    }
+    json_decref(plain);
+    json_decref(hit);
+}
+END_TEST
+
+/* What no rank can do without ends all with the status of missing memory, and rank 0 says whose. */
+START_TEST(exhaustion_ends_all) {
+    make("full", "sharding: optimizer\n");
+    for (unsigned odd = 0; odd < 3; odd += 2) {
+        struct crew_outcome o =
+            crew_run(dir, &(struct crew){3, odd, "debug_inject=device_oom@step=2,forever"},
+                     WORDS("max_steps=3", "batch_size=2", "devices=3", "save_steps=1",
+                           textf("output_dir=out%u", odd)));
+        ck_assert_int_eq(o.status, 4);
+        expect_all(&o, 3, 4, "error[RUNTIME_GPU_OOM]");
+        ck_assert_msg(strstr(o.ranks[0].err, textf(", rank %u", odd)), "%s", o.ranks[0].err);
+        ck_assert(path_exists(textf("%s/out%u/checkpoint-1/trainer_state.json", dir, odd)));
+        ck_assert(!path_exists(textf("%s/out%u/checkpoint-2", dir, odd)));
+        crew_finish(&o);
+    }
+}
+END_TEST
+
+/* The memory for what is there as long as the job cannot be halved. */
+START_TEST(a_rank_without_room_for_weights_ends_all) {
+    make("full", "");
+    struct crew_outcome o = crew_run(dir, &(struct crew){2, 1, "debug_inject=device_oom@alloc=1"},
+                                     WORDS("max_steps=2", "batch_size=2", "devices=2"));
+    ck_assert_int_eq(o.status, 4);
+    ck_assert_int_eq(o.ranks[1].status, 4);
+    ck_assert_msg(strstr(o.ranks[1].err, "error[RUNTIME_DEVICE_OOM]: job arena"), "%s",
+                  o.ranks[1].err);
+    ck_assert_int_ne(o.ranks[0].status, 0);
+    ck_assert_msg(strstr(o.ranks[0].err, "rank 1"), "%s", o.ranks[0].err);
+    crew_finish(&o);
+}
+END_TEST
+
+/* --- ranks that were started differently ------------------------------------------------------ */
+
+static const struct {
+    const char *word, *what;
+} differences[] = {
+    {"learning_rate=0.5", "`learning_rate`"},
+    {"seed=3", "`seed`"},
+    {"max_seq_length=9", "`max_seq_length`"},
+    {"global_batch_size=12", "rank"},
+    {"sharding=weights", "rank"},
+    {"other/", "`data`"},
+    {"batch_size=1", "rank"},
+    {"max_steps=9", "rank"},
+    {"save_steps=1", "rank"},
+    {"gradient_checkpointing=full", "rank"},
+};
+
+/* The same job in another directory, where a token of the data is another one. */
+static void make_other_rows(void) {
+    char other[SCRATCH_PATH + 8];
+    snprintf(other, sizeof other, "%s/other", dir);
+    ck_assert_int_eq(mkdir(other, 0700), 0);
+    make_in(other, "full", "");
+    char *rows = file_read(in_dir(other, "train.jsonl"), NULL), *digit = strstr(rows, "[1");
+    ck_assert_ptr_nonnull(digit);
+    digit[1] = '2';
+    file_write(in_dir(other, "train.jsonl"), rows);
+    free(rows);
+}
+
+START_TEST(ranks_that_were_started_differently_are_refused) {
+    make("full", "");
+    make_other_rows();
+    struct crew_outcome o =
+        crew_run(dir, &(struct crew){3, 1, differences[_i].word},
+                 WORDS("max_steps=2", "batch_size=2", "devices=3", "gradient_checkpointing=none"));
+    ck_assert_int_ne(o.status, 0);
+    expect_all(&o, 3, o.ranks[0].status, "error[COMM_MISMATCH]");
+    ck_assert_msg(strstr(o.ranks[0].err, differences[_i].what), "%s", o.ranks[0].err);
+    ck_assert_msg(strstr(o.ranks[0].err, "of rank 1 "), "%s", o.ranks[0].err);
+    ck_assert(!path_exists(in_dir(dir, "out/checkpoint-2")));
+    crew_finish(&o);
+}
+END_TEST
+
+/* --- a full disk ------------------------------------------------------------------------------ */
+
+static void expect_no_temporary(const char *name, void *ctx) {
+    (void)ctx;
+    ck_assert_msg(!strstr(name, ".tmp"), "%s was left behind", name);
+}
+
+/* Rank 0 writes; step 1 is saved, then the disk fills at a later write. */
+START_TEST(a_full_disk_ends_all_and_leaves_the_checkpoint_before) {
+    make("full", _i ? "sharding: weights\n" : "sharding: none\n");
+    const struct crew crew = {3, 0, NULL};
+    crew_expect(0, dir, &crew, WORDS("max_steps=1", "save_steps=1", "batch_size=2", "devices=3"));
+    scratch_copy(in_dir(dir, "out"), textf("%s/start", dir));
+    int failed = 0;
+    for (int at = 1; at < 60; at += 6) {
+        struct pl_diag d = {0};
+        scratch_remove(in_dir(dir, "out"));
+        scratch_copy(textf("%s/start", dir), textf("%s/out", dir));
+        struct crew_outcome o =
+            crew_run(dir, &(struct crew){3, 0, textf("debug_inject=disk_full@write=%d", at)},
+                     WORDS("max_steps=2", "save_steps=1", "batch_size=2", "devices=3"));
+        ck_assert_msg(o.seconds < 20, "it took %.1f s", o.seconds);
+        if (o.ranks[0].status != 0) {
+            failed++;
+            ck_assert_msg(strstr(o.ranks[0].err, "error[CHECKPOINT_WRITE]"), "write %d: %s", at,
+                          o.ranks[0].err);
+            ck_assert_int_eq(o.status, o.ranks[0].status);
+        }
+        for (unsigned r = 1; r < 3; r++) /* after the last write of all nothing fails them */
+            ck_assert_msg(o.ranks[r].status == 0 ||
+                              (failed && strstr(o.ranks[r].err, "error[COMM_PEER_LOST]")),
+                          "write %d: rank %u: exit %d: %s", at, r, o.ranks[r].status,
+                          o.ranks[r].err);
+        crew_finish(&o);
+        ck_assert_msg(pl_save_set_settle(in_dir(dir, "out"), &d) == PL_ERR_OK, "%s", d.message);
+        dir_each(in_dir(dir, "out"), expect_no_temporary, NULL);
+        checkpoint_assert_same(textf("%s/start/checkpoint-1", dir),
+                               textf("%s/out/checkpoint-1", dir));
+    }
+    ck_assert_int_gt(failed, 3);
+}
+END_TEST
+
+static TCase *add_case(Suite *s, const char *name) {
+    TCase *tc = tcase_create(name);
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    suite_add_tcase(s, tc);
+    return tc;
+}
+
+int main(int argc, char **argv) {
+    if (crew_is_rank(argc, argv)) return crew_rank(argc, argv);
+    if (!crew_has_ranks()) return 77;
+    Suite *s = suite_create("ranks.agreed");
+    TCase *tc = add_case(s, "memory");
+    tcase_add_loop_test(tc, all_halve_when_one_is_out_of_memory, 0,
+                        (int)(sizeof memory / sizeof *memory));
+    tcase_add_test(tc, a_later_step_alone_is_done_again);
+    tcase_add_test(tc, exhaustion_ends_all);
+    tcase_add_test(tc, a_rank_without_room_for_weights_ends_all);
+    tc = add_case(s, "starts");
+    tcase_add_loop_test(tc, ranks_that_were_started_differently_are_refused, 0,
+                        (int)(sizeof differences / sizeof *differences));
+    tc = add_case(s, "disks");
+    tcase_add_loop_test(tc, a_full_disk_ends_all_and_leaves_the_checkpoint_before, 0, 2);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
