@@ -436,8 +436,12 @@ START_TEST(every_drawn_job_keeps_what_is_promised) {
            answered, seed, refused, held[0] + held[3] + held[6], held[1] + held[4] + held[7],
            held[2] + held[5] + held[8], held[9]);
     ck_assert_msg(violations == 0, "%u violations", violations);
-    for (int i = 0; i < N_PROPERTIES; i++)
-        ck_assert_msg(held[i] > runs / 100, "property %d was hardly looked at", i);
+    for (int i = 0; i < N_PROPERTIES; i++) { /* a property may stand in the list several times */
+        uint64_t of_kind = 0;
+        for (int k = 0; k < N_PROPERTIES; k++)
+            if (properties[k] == properties[i]) of_kind += held[k];
+        ck_assert_msg(of_kind > runs / 30, "property %d was hardly looked at", i);
+    }
 }
 END_TEST
 

@@ -4,8 +4,8 @@
  * capture and graphs. sim_block.c: threads of a block as fibres. sim_fibre.c: the switch between
  * two. sim_warp.c, sim_ptx.c: what a warp computes together. sim_watch.c, sim_hooks.c: what its
  * threads touch. sim_stream.c: work that waits. sim_settings.c: the environment. sim_lt.c,
- * sim_nvml.c, sim_nccl.c: libraries that the back-end loads by itself. Not thread-safe: the back-end
- * has one host thread.
+ * sim_nvml.c, sim_nccl.c: libraries that the back-end loads by itself. Not thread-safe: it has one
+ * host thread.
  * Use: setenv("PLSIM_MEMORY_BYTES", "1000", 1); plsim_restart(); ... plsim_counters.launches */
 #ifndef PL_TESTS_CUDA_SIM_SIM_H
 #define PL_TESTS_CUDA_SIM_SIM_H
