@@ -3,6 +3,7 @@
 
 #include "estimator/autobatch/secant.h"
 #include "estimator/base/checked.h"
+#include "estimator/config/job_values.h"
 
 double pl_autobatch_slope(const struct pl_plan *plan, uint64_t batch) {
     return (double)plan->ledger[PL_CATEGORY_ACTIVATIONS] / (double)batch;
@@ -23,7 +24,8 @@ static pl_err try_batch(const struct pl_question *q, uint32_t batch, const struc
 
 uint32_t pl_autobatch_limit(const struct pl_job *job) {
     bool given = job->global_batch_size != PL_UNSET_U32;
-    return given ? job->global_batch_size : PL_BATCH_LIMIT;
+    if (!given) return PL_BATCH_LIMIT;
+    return (uint32_t)pl_u64_div_up(job->global_batch_size, pl_job_ranks(job));
 }
 
 /* The search knows of these whether they fit. */

@@ -55,12 +55,18 @@ START_TEST(every_configuration_fits_the_card_it_names) {
                   (unsigned long long)e.verdict.needed_bytes,
                   (unsigned long long)e.q->budget.total_bytes);
     ck_assert_uint_le(q.q.batch_size, pl_autobatch_limit(&q.job));
+    ck_assert_uint_eq(e.n_ranks, q.job.devices == 1 ? 0 : q.job.devices);
+    for (uint32_t r = 0; r < e.n_ranks; r++)
+        ck_assert_msg(e.ranks[r].needed_bytes <= e.q->budget.total_bytes, "%s: rank %u needs %llu",
+                      path, r, (unsigned long long)e.ranks[r].needed_bytes);
     pl_estimate_finish(&e);
     pl_inquiry_finish(&q);
 }
 END_TEST
 
+/* Nor than what of it is left for each rank. */
 START_TEST(auto_is_no_larger_than_the_global_batch) {
+    const uint32_t ranks = (uint32_t)_i, share[] = {0, 3, 2, 1, 1};
     struct pl_inquiry q = {0};
     struct pl_diag d = {0};
     ck_assert_int_eq(pl_job_defaults(&q.job, &d), PL_ERR_OK);
@@ -68,10 +74,11 @@ START_TEST(auto_is_no_larger_than_the_global_batch) {
     ck_assert_int_eq(pl_job_set(&q.job, "mode", "lora", &d), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&q.job, "vram_budget", "8GiB", &d), PL_ERR_OK);
     ck_assert_int_eq(pl_job_set(&q.job, "global_batch_size", "3", &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_job_set(&q.job, "devices", textf("%u", ranks), &d), PL_ERR_OK);
     ck_assert_int_eq(pl_inquiry_aim(&q, NULL, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_inquiry_read_model(&q, &d), PL_ERR_OK);
     ck_assert_int_eq(pl_inquiry_decide(&q, &d), PL_ERR_OK);
-    ck_assert_uint_eq(q.q.batch_size, 3);
+    ck_assert_uint_eq(q.q.batch_size, share[ranks]);
     ck_assert_uint_gt(q.q.recommended, 3);
     pl_inquiry_finish(&q);
 }
@@ -175,7 +182,7 @@ int main(void) {
     TCase *tc = tcase_create("documents");
     tcase_add_loop_test(tc, every_configuration_reads_without_a_note, 0, (int)configs.gl_pathc);
     tcase_add_loop_test(tc, every_configuration_fits_the_card_it_names, 0, (int)configs.gl_pathc);
-    tcase_add_test(tc, auto_is_no_larger_than_the_global_batch);
+    tcase_add_loop_test(tc, auto_is_no_larger_than_the_global_batch, 1, 5);
     tcase_add_test(tc, the_quickstart_model_is_a_small_tied_llama_over_bytes);
     tcase_add_test(tc, the_reference_lists_every_error_code_with_its_exit_status);
     tcase_add_loop_test(tc, every_choice_is_on_the_page_that_explains_it, 0,
