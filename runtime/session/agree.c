@@ -164,3 +164,12 @@ struct pl_outcome pl_session_agree(struct pl_session *s, struct pl_outcome mine,
         pl_diag_set(d, out.err, "rank %u failed: %s", worst, pl_err_code(out.err));
     return out;
 }
+
+pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,
+                        struct pl_rank_tally all[PL_RANKS_MAX], struct pl_diag *d) {
+    const struct pl_rank_tally mine = {.planned_bytes = books->planned_bytes,
+                                       .allocated_bytes = books->allocated_bytes,
+                                       .sent_bytes = s->comm->sent_bytes,
+                                       .wait_seconds = s->comm->wait_seconds};
+    return pl_comm_agree(s->comm, &mine, sizeof mine, all, d);
+}

@@ -6,6 +6,7 @@
 #ifndef PL_RUNTIME_SESSION_AGREE_H
 #define PL_RUNTIME_SESSION_AGREE_H
 
+#include "runtime/session/books.h"
 #include "runtime/session/session.h"
 
 /* Connects to the other ranks, if there are any. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
@@ -14,6 +15,16 @@ pl_err pl_session_join(struct pl_session *s, struct pl_diag *d);
 /* Once the plans are made: compares what they send each other. Where ranks hold parts of tensors,
  * what files hold of them, and the staging that all have. */
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d);
+
+/* What a rank took and waited for, of a whole run. */
+struct pl_rank_tally {
+    uint64_t planned_bytes, allocated_bytes;
+    uint64_t sent_bytes; /* to other ranks */
+    double wait_seconds; /* of the host, for other ranks */
+};
+/* all[rank] of every rank, on every rank. */
+pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,
+                        struct pl_rank_tally all[PL_RANKS_MAX], struct pl_diag *d);
 
 /* What a rank has come to; `stop` is the signal that asks it to end, 0 = none. */
 struct pl_outcome {

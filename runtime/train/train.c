@@ -5,6 +5,7 @@
 #include "estimator/program/cost.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/merge/merge.h"
+#include "runtime/session/agree.h"
 #include "runtime/session/explain.h"
 #include "runtime/session/measure.h"
 #include "runtime/train/go_back.h"
@@ -208,6 +209,26 @@ static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
         d);
 }
 
+static json_t *rank_json(uint32_t rank, const struct pl_rank_tally *t) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:o}", "rank", (json_int_t)rank, "planned_bytes",
+                     (json_int_t)t->planned_bytes, "allocated_bytes",
+                     (json_int_t)t->allocated_bytes, "sent_bytes", (json_int_t)t->sent_bytes,
+                     "wait_seconds", pl_log_real(t->wait_seconds));
+}
+
+/* What every rank took, in the log of the one that keeps it. */
+static pl_err log_ranks(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
+    struct pl_rank_tally all[PL_RANKS_MAX];
+    if (!r->s.comm) return PL_ERR_OK;
+    PL_TRY(pl_session_tally(&r->s, &t->books, all, d));
+    if (!r->log) return PL_ERR_OK;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->s.comm->world.size; i++)
+        if (json_array_append_new(list, rank_json(i, &all[i])) != 0)
+            return pl_host_oom(d, "the tally of the ranks");
+    return pl_log_event(r->log, "ranks", json_pack("{s:o}", "ranks", list), d);
+}
+
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->s.pf->resume_state.step);
     r->progress.notes_alone = r->opt->no_progress;
@@ -230,6 +251,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     /* First of all: nothing that follows is worth the weights. */
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
+    PL_TRY(log_ranks(r, out, d));
     if (!leads) return err;
     if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->s.pf, &out->pace);
     PL_TRY(tell_profile(r, d));

@@ -75,6 +75,21 @@ static void expect_same(const struct kind *k, const char *a, const char *b) {
     ck_assert(joblog_summary(b, "planned_peak_bytes") == joblog_summary(b, "allocated_peak_bytes"));
 }
 
+/* Every rank allocated what was planned for it, and sent something. */
+static void expect_tally(const char *dir, size_t ranks) {
+    json_t *log = joblog_read(dir);
+    const json_t *list = json_object_get(joblog_event(log, "ranks", 0), "ranks");
+    ck_assert_uint_eq(json_array_size(list), ranks);
+    for (size_t i = 0; i < ranks; i++) {
+        const json_t *t = json_array_get(list, i);
+        ck_assert(joblog_number(t, "rank") == (double)i);
+        ck_assert(joblog_number(t, "planned_bytes") == joblog_number(t, "allocated_bytes"));
+        ck_assert(joblog_number(t, "sent_bytes") > 0);
+        ck_assert(joblog_number(t, "wait_seconds") >= 0);
+    }
+    json_decref(log);
+}
+
 START_TEST(ranks_end_where_one_rank_ends) {
     const struct kind *k = &kinds[_i];
     char dir[SCRATCH_PATH], one[SCRATCH_PATH + 16], several[SCRATCH_PATH + 16];
@@ -86,6 +101,7 @@ START_TEST(ranks_end_where_one_rank_ends) {
         snprintf(several, sizeof several, "%s/%d", dir, cut);
         train(k, textf("%d", ranks), shardings[(cut + 3) % 4], several);
         expect_same(k, one, several);
+        expect_tally(several, (size_t)ranks);
     }
     scratch_remove(dir);
 }
