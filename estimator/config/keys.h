@@ -191,7 +191,7 @@
       "as are there and needed")                                                                   \
     X(sharding, ENUM, "auto", 0, 0, "auto|none|optimizer|gradients|weights",                       \
       "what each rank holds a part of instead of all; each choice includes those before it; "      \
-      "auto: the least that fits")                                                                 \
+      "auto: gradients, or weights where that does not fit")                                       \
     X(comm, ENUM, "auto", 0, 0, "auto|nccl|mpi",                                                   \
       "what moves tensors between ranks; auto: nccl between GPUs, mpi between CPUs")               \
     X(comm_timeout_seconds, U32, "10", 1, 3600, "",                                                \

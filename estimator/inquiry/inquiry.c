@@ -1,6 +1,7 @@
 /* inquiry.c - what to plan for, and against which memory. */
 #include "estimator/inquiry/inquiry.h"
 
+#include "estimator/autobatch/sharding.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "estimator/find/find.h"
@@ -84,6 +85,7 @@ pl_err pl_inquiry_read_model(struct pl_inquiry *i, struct pl_diag *d) {
 /* --- the answer ------------------------------------------------------------------------------- */
 
 pl_err pl_inquiry_decide(struct pl_inquiry *i, struct pl_diag *d) {
+    PL_TRY(pl_sharding_decide(&i->q, &i->job.sharding, &i->notes, d));
     PL_TRY(pl_decide(&i->q, PL_BATCH_LIMIT, &i->search, &i->notes, d));
     if (!pl_traits_run(&i->q.traits)) i->q.recommended = 0;
     if (i->job.batch_size == PL_AUTO && !i->q.budget.known)

@@ -3,6 +3,7 @@
 #include "runtime/admit/preflight_size.h"
 
 #include "estimator/autobatch/autolevel.h"
+#include "estimator/autobatch/sharding.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "estimator/config/job_values.h"
@@ -181,6 +182,7 @@ pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
     if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
     pf->batch_was_auto = job->batch_size == PL_AUTO;
     pl_question_open(&pf->q, job, &pf->model);
+    PL_TRY(pl_sharding_decide(&pf->q, &job->sharding, &pf->notes, d));
     return pf->batch_was_auto ? plan_smallest(pf, d) : plan_given(pf, d);
 }
 
