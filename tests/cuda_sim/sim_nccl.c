@@ -3,8 +3,8 @@
  * Ranks are processes, each with its own emulated GPU; what they send lies in shared memory between
  * them. What the real library leaves to the caller's care ends the process here: operands outside
  * device memory when the stream reaches them, ranges that overlap in a group, a call while another
- * is in progress, and groups that are not the same on both sides - their number since the start and
- * the bytes of every message are compared. Nothing moves before ncclGroupEnd. Then it moves when
+ * is in progress, and groups that are not the same on both sides - their number among those that the
+ * two ranks have with each other and the bytes of every message are compared. Nothing moves before ncclGroupEnd. Then it moves when
  * the stream reaches it (PLSIM_STREAMS=late), or while the caller asks for the state of the
  * communicator, which is how a call that does not block goes on in the real one. Whoever waits ends
  * when the communicator is aborted, or after PLSIM_NCCL_SECONDS.
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RING = 65536, OPS = 4096, TOTAL = 3 };
+enum { RING = 65536, OPS = 4096, TOTAL = 3, RANKS = 64 };
 #define MAGIC 0xcafebeefu
 
 /* From one rank to another. */
@@ -49,6 +49,7 @@ struct op {
     int peer;
     char *p;
     size_t bytes, done;
+    uint64_t number; /* of its group among those with this peer */
     struct message head;
     size_t head_done;
 };
@@ -56,7 +57,6 @@ struct op {
 struct group {
     struct ncclComm *comm;
     cudaStream_t stream;
-    uint64_t number;
     uint32_t n;
     struct op ops[OPS];
 };
@@ -65,7 +65,7 @@ struct ncclComm {
     struct shared *shared;
     char name[NCCL_UNIQUE_ID_BYTES];
     int ranks, rank;
-    uint64_t groups;
+    uint64_t groups[RANKS]; /* by peer: those that had an operation with it */
     enum { JOINS, READY, MOVES, LEAVES } phase;
     struct group *moving; /* of MOVES */
     struct timespec since;
@@ -116,9 +116,9 @@ static size_t pull(struct ring *r, void *p, size_t bytes) {
 }
 
 static void check_head(const struct group *g, const struct op *op) {
-    if (op->head.group != g->number)
-        plsim_die("rank %d: group %llu since the start meets group %llu of rank %d", g->comm->rank,
-                  (unsigned long long)g->number, (unsigned long long)op->head.group, op->peer);
+    if (op->head.group != op->number)
+        plsim_die("rank %d: group %llu with rank %d meets group %llu of it", g->comm->rank,
+                  (unsigned long long)op->number, op->peer, (unsigned long long)op->head.group);
     if (op->head.bytes != op->bytes)
         plsim_die("rank %d: receives %zu bytes of the %llu that rank %d sends", g->comm->rank,
                   op->bytes, (unsigned long long)op->head.bytes, op->peer);
@@ -203,6 +203,18 @@ static void check_ready(const struct ncclComm *c, const char *call) {
     if (c->phase != READY) plsim_die("%s: another call is in progress", call);
 }
 
+/* Two ranks have the same groups with each other; a third one need not take part in them. */
+static void number_ops(struct group *g) {
+    bool counted[RANKS] = {false};
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct op *op = &g->ops[i];
+        if (!counted[op->peer]) g->comm->groups[op->peer]++;
+        counted[op->peer] = true;
+        op->number = g->comm->groups[op->peer];
+        if (!op->receive) op->head = (struct message){.group = op->number, .bytes = op->bytes};
+    }
+}
+
 static ncclResult_t start_group(struct group *g) {
     struct ncclComm *c = g->comm;
     if (c->error != ncclSuccess) {
@@ -210,10 +222,7 @@ static ncclResult_t start_group(struct group *g) {
         return c->error;
     }
     check_overlap(g);
-    g->number = ++c->groups;
-    for (uint32_t i = 0; i < g->n; i++)
-        if (!g->ops[i].receive)
-            g->ops[i].head = (struct message){.group = g->number, .bytes = g->ops[i].bytes};
+    number_ops(g);
     if (plsim_captures(g->stream)) plsim_die("NCCL in a graph: not in this emulation");
     if (plsim_settings()->late) {
         plsim_submit(g->stream, run_group, &g, sizeof g);
