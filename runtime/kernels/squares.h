@@ -7,13 +7,15 @@
 #include "estimator/base/checked.h"
 #include "runtime/kernels/kernels.h"
 
+/* 0 of a matrix without rows, whose one block has the sum 0. */
 static inline uint64_t pl_square_block_rows(const struct pl_call *c) {
-    const uint64_t rows = pl_u64_max(c->in[PL_SQUARE_SUM_G].rows, 1);
+    const uint64_t rows = c->in[PL_SQUARE_SUM_G].rows;
     return c->attr->block_rows ? pl_u64_min(c->attr->block_rows, rows) : rows;
 }
 
 static inline uint64_t pl_square_blocks(const struct pl_call *c) {
-    return pl_u64_div_up(pl_u64_max(c->in[PL_SQUARE_SUM_G].rows, 1), pl_square_block_rows(c));
+    const uint64_t rows = c->in[PL_SQUARE_SUM_G].rows;
+    return rows ? pl_u64_div_up(rows, pl_square_block_rows(c)) : 1;
 }
 
 /* Block i; scratch_bytes: of one block at most. attr must outlive the result. */
