@@ -14,7 +14,8 @@
     X(cases_attention)                                                                             \
     X(cases_cached)                                                                                \
     X(cases_loss)                                                                                  \
-    X(cases_quant)
+    X(cases_quant)                                                                                 \
+    X(cases_ranks)
 
 #define X(name) extern const struct kernel_case name[];
 KERNEL_CASE_FILES(X)

@@ -1,0 +1,92 @@
+/* cases_ranks.c - ZERO, FOLD, and SQUARE_SUM block by block. */
+#include "tests/kernels/cases.h"
+
+#include "estimator/base/checked.h"
+
+struct shape {
+    uint64_t rows, cols;
+};
+
+static struct shape draw_shape(struct trial *t) {
+    static const struct shape edges[] = {{1, 1}, {1, 513}, {64, 256}, {700, 1}, {33, 1024}};
+    if (t->round < sizeof edges / sizeof *edges) return edges[t->round];
+    return (struct shape){draw(t, 1, 200), draw(t, 1, 130)};
+}
+
+static enum pl_dtype draw_sum(struct trial *t) {
+    return t->round % 3 == 2 ? PL_DTYPE_F64 : draw_float(t);
+}
+
+static void build_zero(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    add_run_out(t, PL_ZERO_OUT_X, s.rows, s.cols, draw_sum(t));
+}
+
+static void reference_zero(struct trial *t) {
+    const struct operand *x = t->out[PL_ZERO_OUT_X];
+    for (uint64_t i = 0; i < x->view.rows * x->view.cols; i++)
+        x->want[i] = 0;
+}
+
+/* 1 to 5 ranks, of which the last round of a step may leave some without a part. */
+static void build_fold(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    const enum pl_dtype dtype = draw_sum(t);
+    const uint64_t ranks = draw(t, 1, 5);
+    t->attr.accumulate = (enum pl_accumulate)draw(t, PL_ACC_WRITE, PL_ACC_FIRST_WRITES);
+    t->attr.all_ranks = draw(t, 0, 3) == 0;
+    t->batch.first = draw(t, 0, 1);
+    t->batch.contributors = (uint32_t)draw(t, 1, ranks + 1);
+    add_run_in(t, PL_FOLD_PARTS, ranks * s.rows, s.cols, dtype);
+    also_out(t, add_run_in(t, PL_FOLD_G, s.rows, s.cols, dtype), PL_FOLD_OUT_G);
+}
+
+static double sum_as_stored(enum pl_dtype dtype, double sum) {
+    return dtype == PL_DTYPE_F64 ? sum : as_stored(dtype, sum);
+}
+
+/* One after another, each sum stored: the bits of as many micro-batches on one rank. */
+static void reference_fold(struct trial *t) {
+    const struct operand *parts = t->in[PL_FOLD_PARTS], *g = t->out[PL_FOLD_OUT_G];
+    const uint64_t size = g->view.rows * g->view.cols, there = parts->view.rows / g->view.rows;
+    const uint64_t n = t->attr.all_ranks ? there : pl_u64_min(there, t->batch.contributors);
+    const bool writes = t->attr.accumulate == PL_ACC_WRITE ||
+                        (t->attr.accumulate == PL_ACC_FIRST_WRITES && t->batch.first);
+    for (uint64_t i = 0; i < size; i++) {
+        double sum = writes ? parts->x[i] : g->x[i];
+        for (uint64_t part = writes; part < n; part++)
+            sum = sum_as_stored(g->view.dtype, sum + parts->x[part * size + i]);
+        g->want[i] = sum;
+    }
+}
+
+static void build_blocks(struct trial *t) {
+    const struct shape s = draw_shape(t);
+    t->attr.block_rows = (uint32_t)draw(t, 1, s.rows + 3);
+    add_run_in(t, PL_SQUARE_SUM_G, s.rows, s.cols, draw_float(t));
+    also_out(t,
+             add_vector_in(t, PL_SQUARE_SUM_PARTIAL, pl_u64_div_up(s.rows, t->attr.block_rows),
+                           PL_DTYPE_F64),
+             PL_SQUARE_SUM_OUT_PARTIAL);
+    add_ws(t, PL_SQUARE_SUM_WS, s.rows, s.cols);
+}
+
+/* On a GPU as in cases_optim.c: 12 half units of fp32. */
+static void reference_blocks(struct trial *t) {
+    const struct operand *g = t->in[PL_SQUARE_SUM_G], *sums = t->out[PL_SQUARE_SUM_OUT_PARTIAL];
+    const bool cuda = t->machine->runners[0].dev->traits.backend == PL_BACKEND_CUDA;
+    for (uint64_t block = 0; block < sums->view.rows; block++)
+        sums->want[block] = 0;
+    for (uint64_t i = 0; i < g->view.rows * g->view.cols; i++)
+        sums->want[i / g->view.cols / t->attr.block_rows] += g->x[i] * g->x[i];
+    for (uint64_t block = 0; block < sums->view.rows; block++)
+        sums->scale[block] =
+            sums->want[block] * (1 + (cuda ? 12 * 0x1p-24 / t->test->tolerance : 0));
+}
+
+const struct kernel_case cases_ranks[] = {
+    {"zero", PL_OP_ZERO, 12, 0, build_zero, reference_zero},
+    {"fold", PL_OP_FOLD, 36, 0, build_fold, reference_fold},
+    {"square_sum, blocks", PL_OP_SQUARE_SUM, 24, 1e-12, build_blocks, reference_blocks},
+    {0},
+};
