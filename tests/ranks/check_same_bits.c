@@ -40,7 +40,7 @@ static const char *const shardings[] = {"none", "optimizer", "gradients", "weigh
 static void train(const struct kind *k, const char *ranks, const char *sharding, const char *out) {
     const char *words[24] = {"train",
                              "run.yaml",
-                             "device=cpu",
+                             textf("device=%s", crew_device()),
                              "threads=1",
                              "preflight=off",
                              "rank_order=true",

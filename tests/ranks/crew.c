@@ -18,10 +18,16 @@
 #define MARK "--rank"
 enum { LIMIT_SECONDS = 10 }; /* of the launcher, for ranks that outlive the first */
 
+const char *crew_device(void) {
+    const char *given = getenv("GOLDEN_DEVICE");
+    return given ? given : "cpu";
+}
+
 bool crew_has_ranks(void) {
-    const char *module = getenv("PLIMSOLL_MPI_MODULE");
-    if (module && access(module, R_OK) == 0) return true;
-    fprintf(stderr, "skipped: this build has no MPI, which moves tensors between CPUs\n");
+    const bool gpu = strcmp(crew_device(), "cpu") != 0;
+    const char *engine = getenv(gpu ? "PLIMSOLL_NCCL" : "PLIMSOLL_MPI_MODULE");
+    if (engine && access(engine, R_OK) == 0) return true;
+    fprintf(stderr, "skipped: this build has no %s\n", gpu ? "NCCL" : "MPI");
     return false;
 }
 

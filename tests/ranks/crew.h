@@ -17,7 +17,9 @@
 #define CREW_RANKS 8
 #define CREW_WORDS 20
 
-/* False, with a line on stderr: this build moves nothing between CPUs. */
+/* GOLDEN_DEVICE; "cpu" unless it is set. */
+const char *crew_device(void);
+/* False, with a line on stderr: this build moves nothing between such devices. */
 bool crew_has_ranks(void);
 
 bool crew_is_rank(int argc, char *const *argv);
