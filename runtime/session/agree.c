@@ -81,17 +81,15 @@ static pl_err compare_plans(struct pl_session *s, struct pl_diag *d) {
     return pl_comm_compare(s->comm, "the plan", text, d);
 }
 
-/* Of files, on a rank. */
+/* Of files, where it is in the arena of a rank; what is pinned is of one size everywhere. */
 static uint64_t staging_of(const struct pl_session *s) {
-    const struct pl_program *p = s->rungs[0].planned.program;
     uint64_t least = UINT64_MAX;
-    if (s->device->staging) return s->device->staging_bytes;
     for (uint32_t r = 0; r < s->n_rungs; r++)
         for (uint32_t i = 0; i < s->rungs[r].planned.program->n_tensors; i++) {
             const struct pl_tensor *t = &s->rungs[r].planned.program->tensors[i];
             if (t->role == PL_ROLE_STAGING && t->bytes < least) least = t->bytes;
         }
-    return p->n_tensors ? least : 0;
+    return least;
 }
 
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d) {

@@ -22,7 +22,7 @@ static void add_cut(struct pl_session *s, struct pl_tensor_io *io) {
     io->cut = &s->cut;
     io->program = s->cut.whole;
     io->comm = s->comm;
-    io->staging_bytes = s->staging_bytes;
+    io->staging_bytes = pl_u64_min(io->staging_bytes, s->staging_bytes);
     io->scratch = pl_device_is_cuda(s->job->device) ? s->batch_arena.base : NULL;
     io->scratch_bytes = io->staging_bytes;
 }

@@ -40,7 +40,7 @@ struct pl_session {
     struct pl_device *device;
     struct pl_comm *comm;          /* NULL: this rank is alone */
     struct pl_cut cut;             /* where ranks hold parts of tensors; else {0} */
-    uint64_t staging_bytes;        /* with `cut`: what every rank has */
+    uint64_t staging_bytes;        /* with `cut`: what every rank has at least */
     struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
     struct pl_host_arenas host_arenas;

@@ -1,5 +1,6 @@
 /* check_nccl.c - tensors between processes with emulated GPUs, through the emulated NCCL: the
  * engine's use of it, and that the emulation holds who uses it to the rules. */
+#include "runtime/comm/engines.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/nccl_table.h"
 #include "runtime/device/device.h"
@@ -16,7 +17,7 @@ enum { BYTES = 300001, KILLED_STATUS = 128 + SIGKILL, ABORTED_STATUS = 128 + SIG
 
 static pl_err open_comm(struct pl_comm **c, const struct pl_world *w, struct pl_diag *d) {
     const struct pl_comm_request request = {
-        .kind = PL_COMM_NCCL, .gpu = true, .timeout_seconds = ranks->limit};
+        .kind = PL_COMM_NCCL, .gpu = true, .nccl = &pl_comm_nccl, .timeout_seconds = ranks->limit};
     return pl_comm_open(c, w, &request, d);
 }
 
