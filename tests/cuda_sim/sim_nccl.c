@@ -3,11 +3,12 @@
  * Ranks are processes, each with its own emulated GPU; what they send lies in shared memory between
  * them. What the real library leaves to the caller's care ends the process here: operands outside
  * device memory when the stream reaches them, ranges that overlap in a group, a call while another
- * is in progress, and groups that are not the same on both sides - their number among those that the
- * two ranks have with each other and the bytes of every message are compared. Nothing moves before ncclGroupEnd. Then it moves when
- * the stream reaches it (PLSIM_STREAMS=late), or while the caller asks for the state of the
- * communicator, which is how a call that does not block goes on in the real one. Whoever waits ends
- * when the communicator is aborted, or after PLSIM_NCCL_SECONDS.
+ * is in progress, and groups that are not the same on both sides. Two ranks number the groups
+ * that they have with each other, and the numbers and the bytes of every message are compared.
+ * Nothing moves before ncclGroupEnd. Then it moves when the stream reaches it
+ * (PLSIM_STREAMS=late), or while the caller asks for the state of the communicator, which is how
+ * a call that does not block goes on in the real one. Whoever waits ends when the communicator is
+ * aborted, or after PLSIM_NCCL_SECONDS.
  * Environment: PLSIM_NCCL_VERSION (22809), PLSIM_NCCL_BYTES of the device for a communicator (4
  * MiB), PLSIM_NCCL_SECONDS (120), PLSIM_NCCL_FAIL=init: no communicator is made. Symbols of the
  * emulation come from the executable that loads this. */
