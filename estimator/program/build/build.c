@@ -128,7 +128,7 @@ void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr
     if (b->err != PL_ERR_OK || !reserve_op(b, n_in + n_out)) return;
     struct pl_operand *list = &p->operands[p->n_operands];
     struct pl_op *op = &p->ops[p->n_ops++];
-    memcpy(list, in, n_in * sizeof *in);
+    if (n_in) memcpy(list, in, n_in * sizeof *in);
     if (n_out) memcpy(list + n_in, out, n_out * sizeof *out);
     p->n_operands += n_in + n_out;
     *op = (struct pl_op){.kind = kind,
