@@ -333,8 +333,9 @@ static bool be_welcomed(struct pl_control *c, uint64_t until_ms, char why[PL_WHY
     return false;
 }
 
+/* *met: there was a connection. */
 static bool try_once(struct pl_control *c, const struct pl_meeting *m, uint64_t until_ms,
-                     char why[PL_WHY], bool *refused) {
+                     char why[PL_WHY], bool *met, bool *refused) {
     struct addrinfo *all = NULL;
     struct pl_diag d = {0};
     int fd = -1;
@@ -353,6 +354,7 @@ static bool try_once(struct pl_control *c, const struct pl_meeting *m, uint64_t 
         snprintf(why, PL_WHY, "%.*s", PL_WHY - 1, d.message);
         return false;
     }
+    *met = true;
     say_hello(c, m->token);
     /* Rank 0 began later, and says who is missing when its own time is over. */
     if (be_welcomed(c, until_ms + c->timeout_ms, why, refused)) return true;
@@ -361,12 +363,16 @@ static bool try_once(struct pl_control *c, const struct pl_meeting *m, uint64_t 
 }
 
 static pl_err go_to_rank_0(struct pl_control *c, const struct pl_meeting *m, struct pl_diag *d) {
-    char why[PL_WHY] = "";
-    bool refused;
+    char why[PL_WHY] = "", now[PL_WHY] = "";
+    bool refused, ever_met = false;
     uint64_t until_ms = pl_now_ms() + (uint64_t)c->timeout_ms * PL_START_LIMITS;
     do {
-        if (try_once(c, m, until_ms, why, &refused)) return PL_ERR_OK;
-        if (refused) return pl_diag_set(d, PL_ERR_COMM_INIT, "%s", why);
+        bool met = false;
+        if (try_once(c, m, until_ms, now, &met, &refused)) return PL_ERR_OK;
+        if (refused) return pl_diag_set(d, PL_ERR_COMM_INIT, "%s", now);
+        /* What a connection came to says more than that there is none any more. */
+        if (met || !ever_met) memcpy(why, now, sizeof why);
+        ever_met |= met;
         (void)poll(NULL, 0, AGAIN_MS);
     } while (left_ms(until_ms));
     return pl_diag_set(d, PL_ERR_COMM_INIT, "rank %u did not reach rank 0 at %s:%u within %u s: %s",
