@@ -160,17 +160,16 @@ START_TEST(a_killed_launcher_takes_its_ranks_along) {
 }
 END_TEST
 
-/* Rank 0 fails; another does not notice, or is stopped and cannot. */
+/* Rank 0 fails, and another does not notice; or another fails, and rank 0 is stopped. */
 static int remain(void *arg) {
     uint32_t rank = own_rank();
     int stopped = *(const int *)arg;
     atomic_fetch_add(&shared->ready, 1);
     while (atomic_load(&shared->ready) < 3)
         usleep(1000);
-    if (rank == (stopped ? 1 : 0)) return 3;
-    if (rank == 2 && stopped) raise(SIGSTOP);
-    if (rank == 2) sleep(60);
-    return 1;
+    if (rank == 0 && stopped) raise(SIGSTOP);
+    if (rank == 2 && !stopped) sleep(60);
+    return rank == (stopped ? 1 : 0) ? 3 : 1;
 }
 
 START_TEST(who_cannot_end_is_ended) {
