@@ -15,10 +15,17 @@
 
 enum { BYTES = 300001, KILLED_STATUS = 128 + SIGKILL, ABORTED_STATUS = 128 + SIGABRT };
 
-static pl_err open_comm(struct pl_comm **c, const struct pl_world *w, struct pl_diag *d) {
+static pl_err open_comm_on(int gpu, struct pl_comm **c, const struct pl_world *w,
+                           struct pl_diag *d) {
+    *c = NULL;
+    if (cudaSetDevice(gpu) != cudaSuccess) return PL_ERR_DEVICE_LOST;
     const struct pl_comm_request request = {
         .kind = PL_COMM_NCCL, .gpu = true, .nccl = &pl_comm_nccl, .timeout_seconds = ranks->limit};
     return pl_comm_open(c, w, &request, d);
+}
+
+static pl_err open_comm(struct pl_comm **c, const struct pl_world *w, struct pl_diag *d) {
+    return open_comm_on((int)w->local_rank, c, w, d);
 }
 
 /* A row of bytes for each peer and direction; what is sent tells who sends what to whom. */
@@ -171,6 +178,8 @@ END_TEST
 
 /* ---- what opening refuses ---- */
 
+enum { SAME_GPU = 4 }; /* seed */
+
 static int open_body(const struct pl_world *w) {
     struct pl_comm *c;
     struct pl_diag d = {0};
@@ -178,7 +187,7 @@ static int open_body(const struct pl_world *w) {
     if (ranks->seed == 1) setenv("PLIMSOLL_NCCL", "/nonexistent/libnccl.so.2", 1);
     if (ranks->seed == 2 && w->rank == 1) setenv("PLSIM_NCCL_FAIL", "init", 1);
     if (ranks->seed == 3 && w->rank == 1) setenv("PLSIM_MEMORY_BYTES", "1000000", 1);
-    pl_err err = open_comm(&c, w, &d);
+    pl_err err = open_comm_on(ranks->seed == SAME_GPU ? 0 : (int)w->local_rank, &c, w, &d);
     int status = ranks_note(w, err, &d);
     pl_comm_close(&c);
     return status;
@@ -202,6 +211,21 @@ START_TEST(what_does_not_start_is_told) {
     ck_assert_int_ne(ranks->of[0].err, PL_ERR_OK);
     if (_i >= 2)
         ck_assert_msg(strstr(ranks->of[0].message, "rank 1 on "), "%s", ranks->of[0].message);
+}
+END_TEST
+
+/* Which of the two is told by NCCL first is not known; the other may learn of it from that one. */
+START_TEST(two_ranks_on_one_gpu_are_refused) {
+    struct ranks_run r = {.body = "open", .n = 2, .limit = 10, .seed = SAME_GPU};
+    int told = 0;
+    ck_assert_int_ne(ranks_run(&r), 0);
+    for (int i = 0; i < 2; i++) {
+        const struct rank_outcome *o = &ranks->of[i];
+        const bool lost = o->err == PL_ERR_COMM_PEER_LOST;
+        ck_assert_msg(lost || o->err == PL_ERR_COMM_INIT, "rank %d: %s", i, o->message);
+        told += !lost && strstr(o->message, "invalid usage: Duplicate GPU detected");
+    }
+    ck_assert_int_ge(told, 1);
 }
 END_TEST
 
@@ -253,6 +277,7 @@ int main(int argc, char *argv[]) {
     tcase_add_loop_test(tc, every_byte_arrives_on_the_stream, 1, 5);
     tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_falls, 0, 6);
     tcase_add_loop_test(tc, what_does_not_start_is_told, 0, 4);
+    tcase_add_test(tc, two_ranks_on_one_gpu_are_refused);
     tcase_add_loop_test(tc, a_broken_rule_ends_the_process, 0, 4);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

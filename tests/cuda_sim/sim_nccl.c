@@ -8,7 +8,7 @@
  * Nothing moves before ncclGroupEnd. Then it moves when the stream reaches it
  * (PLSIM_STREAMS=late), or while the caller asks for the state of the communicator, which is how
  * a call that does not block goes on in the real one. Whoever waits ends when the communicator is
- * aborted, or after PLSIM_NCCL_SECONDS.
+ * aborted, or after PLSIM_NCCL_SECONDS. Two ranks on one GPU are refused.
  * Environment: PLSIM_NCCL_VERSION (22809), PLSIM_NCCL_BYTES of the device for a communicator (4
  * MiB), PLSIM_NCCL_SECONDS (120), PLSIM_NCCL_FAIL=init: no communicator is made. Symbols of the
  * emulation come from the executable that loads this. */
@@ -38,6 +38,7 @@ struct ring {
 
 struct shared {
     atomic_uint joined, left;
+    atomic_int devices[RANKS]; /* of the ranks */
     struct ring rings[]; /* [from * ranks + to] */
 };
 
@@ -71,6 +72,7 @@ struct ncclComm {
     struct group *moving; /* of MOVES */
     struct timespec since;
     ncclResult_t error;
+    char words[80]; /* of the error */
     atomic_bool aborted, busy;
     void *device;
     uint64_t device_bytes;
@@ -322,7 +324,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     const char *fail = getenv("PLSIM_NCCL_FAIL");
     *comm = NULL;
     check_config(config);
-    if (rank < 0 || rank >= ranks || ranks > 1024) return ncclInvalidArgument;
+    if (rank < 0 || rank >= ranks || ranks > RANKS) return ncclInvalidArgument;
     if (fail && strcmp(fail, "init") == 0) return ncclSystemError;
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c) return ncclSystemError;
@@ -337,10 +339,26 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
         free(c);
         return r;
     }
+    int device = 0;
+    (void)cudaGetDevice(&device);
+    atomic_store(&c->shared->devices[rank], device);
     atomic_fetch_add(&c->shared->joined, 1);
     begin(c);
     *comm = c;
     return ncclInProgress;
+}
+
+/* The processes of a test are on one machine. */
+static void check_devices(struct ncclComm *c) {
+    const int mine = atomic_load(&c->shared->devices[c->rank]);
+    for (int other = 0; other < c->ranks; other++) {
+        if (other == c->rank || atomic_load(&c->shared->devices[other]) != mine) continue;
+        c->error = ncclInvalidUsage;
+        snprintf(c->words, sizeof c->words,
+                 "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x000", c->rank,
+                 other, mine);
+        return;
+    }
 }
 
 static void settle(struct ncclComm *c) {
@@ -348,6 +366,7 @@ static void settle(struct ncclComm *c) {
     bool done = c->phase == READY;
     if (c->phase == JOINS) done = atomic_load(&c->shared->joined) == ranks;
     if (c->phase == JOINS && done && c->rank == 0) shm_unlink(c->name);
+    if (c->phase == JOINS && done) check_devices(c);
     if (c->phase == LEAVES) done = atomic_load(&c->shared->left) == ranks;
     if (c->phase == MOVES) done = move_group(c->moving);
     if (!done && is_late(c)) c->error = ncclRemoteError;
@@ -405,7 +424,7 @@ const char *ncclGetErrorString(ncclResult_t result) {
 }
 
 const char *ncclGetLastError(ncclComm_t c) {
-    return c->error == ncclSuccess ? "" : "of the emulation";
+    return c->error == ncclSuccess ? "" : *c->words ? c->words : "of the emulation";
 }
 
 /* Of 2.29.7; the header of 2.28 does not have it. */
