@@ -17,6 +17,7 @@ import kernels
 import machine
 import parts
 import prebuilt
+import report
 import runs
 from command import FAILED, OK, run
 
@@ -140,6 +141,33 @@ class Found(Case):
         row = self.machine().find_cublas()
         self.assertEqual(row["status"], FAILED)
         self.assertIn("nvidia/cu13/lib", row["tail"])
+
+    def no_nccl(self):
+        self.patch(machine, "NCCL", ("libnone-of-these.so.2",))
+        self.patch(machine, "TOOLKIT_LIBRARIES", self.at)
+        self.setenv("PLIMSOLL_NCCL", "")
+
+    def test_without_nccl_there_are_no_ranks_and_all_else(self):
+        self.no_nccl()
+        found = self.machine()
+        row = found.find_nccl()
+        self.assertEqual(row["status"], "skipped")
+        self.assertIn("nvidia/nccl/lib", row["tail"])
+        report.allow_ranks(found, {"gpus": 8}, None, row)
+        self.assertEqual(list(parts.several(found, self.at, parts.Plan.ranks)), [])
+
+    def test_nccl_of_pythons_packages_is_found_and_runs_as_many_ranks_as_gpus(self):
+        self.no_nccl()
+        library = self.at / "site/nvidia/nccl/lib/libnone-of-these.so.2"
+        library.parent.mkdir(parents=True)
+        shutil.copy(os.environ["FAKE_NVML"], library)
+        found = self.machine()
+        row = found.find_nccl()
+        self.assertEqual(found.env["PLIMSOLL_NCCL"], str(library))
+        for asked, most in ((None, 8), (2, 2), (16, 8)):
+            report.allow_ranks(found, {"gpus": 8}, asked, row)
+            tasks = list(parts.several(found, self.at, parts.Plan.ranks[:1]))
+            self.assertEqual(max(t.facts["ranks"] for t in tasks), most)
 
     def test_of_pythons_headers_only_those_of_cublas_are_used(self):
         self.assertEqual(self.machine().cublas_headers(), {})

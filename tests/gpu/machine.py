@@ -16,6 +16,7 @@ from command import FAILED, OK, ROOT, Outcome, end_session, run, start
 
 CONFIGS = ROOT / "tests/model/configs"
 CUBLASLT = ("libcublasLt.so.13", "libcublasLt.so.12")
+NCCL = ("libnccl.so.2",)
 TOOLKIT_LIBRARIES = pathlib.Path("/usr/local/cuda/lib64")  # where the program looks as well
 
 # Asked of the interpreter with PyTorch; importing it would take a minute, and the time of the GPU.
@@ -47,6 +48,7 @@ class Machine:
         self.importing = self.nvml = None
         self.is_warm = False  # a run of this call has measured the context
         self.warm_up_shape = None
+        self.ranks = 0  # at most, in one run; 0: nothing moves tensors between GPUs
 
     def use(self, root):
         self.at = {name: root / path for name, path in self.programs.items()}
@@ -68,6 +70,7 @@ class Machine:
         fields = [f.strip() for f in rows[0]]
         facts = dict(zip(["name", "driver", "memory", "sm", "power", "clock"], fields))
         facts["sm"] = facts["sm"].replace(".", "")
+        facts["gpus"] = len(rows)
         return facts
 
     # --- programs ---
@@ -145,32 +148,42 @@ class Machine:
                 end_session(self.importing.pid)
             self.importing = None
 
-    def nvidia_folders(self):
+    def nvidia_folders(self, *names):
         """Where PyTorch's packages keep the libraries of the toolkit, newest first."""
-        return [pathlib.Path(path) / "nvidia" / name for name in ("cu13", "cublas")
+        return [pathlib.Path(path) / "nvidia" / name for name in names
                 for path in self.interpreter["paths"]]
 
-    def find_cublas(self):
-        """A row that says which cuBLASLt the programs load; the loader's own comes first."""
-        given = os.environ.get("PLIMSOLL_CUBLASLT")
+    def find_library(self, variable, names, folders, without):
+        """A row that says which library the programs load; the loader's own comes first. without:
+        what cannot be done without it."""
+        given = os.environ.get(variable)
         if given:
-            return {"status": OK, "exit": None, "seconds": 0, "how": f"PLIMSOLL_CUBLASLT: {given}"}
-        for name in (n for c in CUBLASLT for n in (c, TOOLKIT_LIBRARIES / c)):
+            return {"status": OK, "exit": None, "seconds": 0, "how": f"{variable}: {given}"}
+        for name in (n for c in names for n in (c, TOOLKIT_LIBRARIES / c)):
             if can_load(name):
                 return {"status": OK, "exit": None, "seconds": 0, "how": str(name)}
-        for folder in self.nvidia_folders():
-            for path in (folder / "lib" / name for name in CUBLASLT):
+        for folder in self.nvidia_folders(*folders):
+            for path in (folder / "lib" / name for name in names):
                 if path.exists() and can_load(path):
-                    self.env["PLIMSOLL_CUBLASLT"] = str(path)
+                    self.env[variable] = str(path)
                     return {"status": OK, "exit": None, "seconds": 0, "how": f"Python's: {path}"}
         return {"status": FAILED, "exit": None, "seconds": 0, "tail":
-                f"no {' or '.join(CUBLASLT)}: not with the loader, not in {TOOLKIT_LIBRARIES}, not "
-                "in the nvidia/cu13/lib of Python's packages; no program can open the GPU"}
+                f"no {' or '.join(names)}: not with the loader, not in {TOOLKIT_LIBRARIES}, not in "
+                f"nvidia/{folders[0]}/lib of Python's packages; {without}"}
+
+    def find_cublas(self):
+        return self.find_library("PLIMSOLL_CUBLASLT", CUBLASLT, ("cu13", "cublas"),
+                                 "no program can open the GPU")
+
+    def find_nccl(self):
+        """Without it there are no rows of ranks, and all others."""
+        row = self.find_library("PLIMSOLL_NCCL", NCCL, ("nccl",), "no ranks are run")
+        return {**row, "status": "skipped"} if row["status"] == FAILED else row
 
     def cublas_headers(self):
         """A toolkit may come without them: those of Python's packages, and no other header of
         theirs, since the rest must be the toolkit's."""
-        for folder in self.nvidia_folders():
+        for folder in self.nvidia_folders("cu13", "cublas"):
             if (folder / "include/cublasLt.h").exists():
                 links = self.build.with_name(self.build.name + "-cublas")
                 shutil.rmtree(links, ignore_errors=True)
@@ -225,12 +238,14 @@ class Rehearsal(Machine):
     def __init__(self, build, python):
         super().__init__(build, python)
         self.env["PLSIM_CONTEXT_BYTES"] = str(256 << 20)
+        self.env["PLSIM_DEVICES"] = "2"
         fake = pathlib.Path(__file__).parent / "rehearsal"
         os.environ["PATH"] = f"{fake}:{os.environ['PATH']}"
 
     def use(self, root):
         super().use(root)
-        self.env.update(PLIMSOLL_CUBLASLT=str(self.at["lt"]), PLIMSOLL_NVML=str(self.at["nvml"]))
+        self.env.update(PLIMSOLL_CUBLASLT=str(self.at["lt"]), PLIMSOLL_NVML=str(self.at["nvml"]),
+                        PLIMSOLL_NCCL=str(self.at["nccl"]))
 
     def arch(self, facts):
         return "emulated"
@@ -242,6 +257,9 @@ class Rehearsal(Machine):
 
     def find_cublas(self):
         return {"status": OK, "exit": None, "seconds": 0, "how": self.env["PLIMSOLL_CUBLASLT"]}
+
+    def find_nccl(self):
+        return {"status": OK, "exit": None, "seconds": 0, "how": self.env["PLIMSOLL_NCCL"]}
 
     def torch_arguments(self):
         return ["--cpu"]

@@ -147,6 +147,29 @@ its moments are bf16 where ours are fp32, or 8 bits as named (`full`).{published
              "PyTorch's"], rows)
 
 
+def bill(row, key):
+    """Of the rank that took the most."""
+    return gib(max((r.get(key) or 0 for r in row.get("each", [])), default=0))
+
+
+def ranks(result):
+    cells = [[r["ranks"], r["sharding"], *shape(r),
+              r.get("refused") or (what_failed(r) if r["status"] != OK else "equal"),
+              number(r.get("tokens_per_second"), "{:.0f}"),
+              number(r.get("scaling"), "{:.1f}", 100), bill(r, "planned_bytes"),
+              bill(r, "comm_planned_bytes"), bill(r, "comm_bytes"),
+              number(max((e["wait_seconds"] for e in r.get("each", [])), default=None))]
+             for r in of(result, "ranks")]
+    return """## Ranks
+
+The global batch is the same in every row. `bits`: losses and norms compared with those of one rank
+without NCCL. `scaling`: tokens a second over those of one rank, and over the number of ranks.
+
+""" + table(["ranks", "sharding", "model", "mode", "batch x length", "recompute", "bits",
+             "tokens/s", "scaling %", "planned GiB", "NCCL predicted", "NCCL measured",
+             "waited s"], cells)
+
+
 def rate(flops, ms):
     return number(flops / ms * 1e-9, "{:.0f}") if flops and ms else NONE
 
@@ -295,6 +318,6 @@ def report(result):
 
 {calls}
 """
-    parts = [suites, memory, samples, speed, attention, streaming, steps, products, profiles, not_run,
-             failures]
+    parts = [suites, memory, samples, speed, ranks, attention, streaming, steps, products, profiles,
+             not_run, failures]
     return "\n\n".join([head.rstrip(), *(written(part, result) for part in parts)]) + "\n"

@@ -2,6 +2,7 @@
 import shutil
 
 import kernels
+import ranks
 import runs
 from command import ROOT, need_built, run
 from machine import number_after
@@ -31,6 +32,7 @@ class Plan:
     memory, speed, llmq = runs.MEMORY, runs.SPEED, runs.LLMQ
     attention, tokens = kernels.ATTENTION, kernels.ATTENTION_TOKENS
     steps, products, profiles = kernels.STEPS, kernels.PRODUCTS, kernels.PROFILES
+    ranks = ranks.SHAPES
     only_refused = False  # of the published samples
 
     def __init__(self, scratch):
@@ -142,6 +144,32 @@ def samples(machine, scratch, only_refused):
                        runs.sample_facts(published))
 
 
+# --- ranks ----------------------------------------------------------------------------------------
+
+def crews(most, shape):
+    """One through NCCL, then twice as many each time."""
+    yield ranks.Crew(shape, 1, comm="nccl")
+    number = 2
+    while number <= most:
+        for sharding in ranks.SHARDINGS:
+            yield ranks.Crew(shape, number, sharding)
+        number *= 2
+
+
+def several(machine, scratch, shapes):
+    if not machine.ranks:
+        return
+    references = ranks.Reference()
+    for i, shape in enumerate(shapes):
+        for crew in crews(machine.ranks, shape):
+            yield Task(23 + i / 10 if crew.ranks > 1 or i == 0 else 58, "ranks", crew.key(), 40, 150,
+                       lambda s, c=crew: ranks.measure(machine, scratch, c, references, s),
+                       crew.facts())
+    crew = ranks.Crew(shapes[0], 2, device="cuda:0")
+    yield Task(59, "ranks", crew.key(), 20, 60,
+               lambda s, c=crew: ranks.on_one_gpu(machine, scratch, c, s), crew.facts())
+
+
 # --- op by op -------------------------------------------------------------------------------------
 
 def attention(machine, scratch, shapes, tokens):
@@ -195,6 +223,7 @@ class TinyPlan(Plan):
         self.llmq = tiny(scratch, "full", "none", accumulation=4, steps=runs.FEW_STEPS,
                          optimizer="adamw_8bit", gradient_dtype="bf16")
         self.steps, self.products = [(full, None), (qlora, None)], [(lora, None)]
+        self.ranks = [tiny(scratch, "full", "none")]
         self.profiles = [("attention", "forward_tensor", 1, self.attention[0]),
                          ("norms", "forward_norms", 1, (full, None))]
 
@@ -206,5 +235,6 @@ def tasks(machine, scratch, gpu):
     return [*suites(machine, scratch), *memory(machine, scratch, plan),
             *(found if machine.is_gpu else found[:1]), *speed(machine, scratch, gpu, plan),
             *samples(machine, scratch, plan.only_refused),
+            *several(machine, scratch, plan.ranks),
             *attention(machine, scratch, plan.attention, plan.tokens),
             *steps(machine, scratch, plan)]

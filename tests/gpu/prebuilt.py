@@ -28,7 +28,8 @@ ON_GPU = {
 EMULATED = {
     "plimsoll": "tests/cuda_sim/plimsoll_cuda_sim", "bench": "tests/bench/bench_cuda_sim",
     "kernels": "tests/cuda_sim/check_kernels_cuda", "golden": "tests/golden/check_golden",
-    "lt": "tests/cuda_sim/plsim_lt.so", "nvml": "tests/cuda_sim/plsim_nvml.so"}
+    "lt": "tests/cuda_sim/plsim_lt.so", "nvml": "tests/cuda_sim/plsim_nvml.so",
+    "nccl": "tests/cuda_sim/plsim_nccl.so"}
 PROGRAMS = {"emulated": EMULATED}  # of any other ARCH: ON_GPU
 
 # First driver branch by major version of the toolkit (CUDA Toolkit Release Notes, "CUDA Driver").

@@ -40,6 +40,14 @@ grep -q 'the table of cards' "$out/RESULTS.md" || fail "no prediction without an
 grep -q 'LLMQ publishes' "$out/RESULTS.md" || fail "no row beside another table"
 grep -q '| dequant4 ' "$out/RESULTS.md" || fail "no kernel of 4-bit weights"
 
+# Ranks: NCCL with one, two that have its bits, and two on one GPU, which NCCL refuses.
+report --only ranks --minutes 5 >/dev/null 2>"$out/said" || fail "ranks failed: $(cat "$out/said")"
+for row in '| 1 | none | tiny | full, comm nccl |' '| 2 | none | tiny |' '| 2 | gradients | tiny |' \
+    '| 2 | weights | tiny |'; do
+    grep -F "$row" "$out/RESULTS.md" | grep -qF '| equal |' || fail "no ranks: $row"
+done
+grep -qF '| two ranks on one GPU |' "$out/RESULTS.md" || fail "two ranks trained on one GPU"
+
 # Without binaries nothing runs, all of it is listed, and a later call may still run it.
 mkdir "$out/empty"
 if "$python" "$here/report.py" --rehearse --build "$out/empty" --python none --out "$out/none" \

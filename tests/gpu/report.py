@@ -22,7 +22,7 @@ from machine import Machine, Rehearsal, Unusable
 MARGIN = 4          # seconds to write what a row found
 SMOKE_SECONDS = 60  # a driver that nothing has used yet takes long to begin
 IMPORT_SECONDS = 60
-TIMED = ("speed", "pytorch", "attention", "kernels", "products", "profiles")
+TIMED = ("speed", "ranks", "pytorch", "attention", "kernels", "products", "profiles")
 
 
 def say(text):
@@ -95,13 +95,19 @@ def work(book, machine, clock, tasks):
     return True
 
 
-def prepare(book, machine, clock, gpu):
+def allow_ranks(machine, gpu, devices, nccl):
+    if nccl["status"] == OK:
+        machine.ranks = min(gpu["gpus"], devices or gpu["gpus"])
+
+
+def prepare(book, machine, clock, gpu, devices):
     """Programs and libraries. False: the GPU cannot be used."""
     machine.ask_interpreter()
     machine.begin_importing()
     held = machine.hold_driver()
     say(f"             the driver is {'held open' if held else 'not held open'}")
     attempt(book, "build", "cuBLASLt", machine.find_cublas)
+    allow_ranks(machine, gpu, devices, attempt(book, "build", "NCCL", machine.find_nccl))
     log = book.places[0] / "build.log"
     attempt(book, "build", "build",
             lambda: machine.make(gpu, min(400, clock.left() - MARGIN), log))
@@ -115,7 +121,9 @@ def arguments():
     parser.add_argument("--minutes", type=float, default=9, help="of this call (9)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests/gpu")
     parser.add_argument("--only", help="parts, with commas: suites, sanitizers, memory, speed, "
-                        "pytorch, samples, attention, kernels, products, profiles")
+                        "pytorch, samples, ranks, attention, kernels, products, profiles")
+    parser.add_argument("--devices", type=int, metavar="N", help="GPUs that runs of several ranks "
+                        "take at most (all)")
     parser.add_argument("--resume", type=pathlib.Path, nargs="+", metavar="RESULTS.json",
                         default=[], help="run only what is missing in these; a file that is not "
                         "there, or of another GPU, is nothing to resume")
@@ -145,6 +153,7 @@ def chosen(args, machine, scratch, gpu):
 
 def list_tasks(args, book, machine, scratch, gpu):
     machine.ask_interpreter()
+    allow_ranks(machine, gpu, args.devices, machine.find_nccl())
     for task in book.left_to_do(chosen(args, machine, scratch, gpu)):
         print(f"{task.part}: {task.key} (at most {task.seconds()} s)")
     return 0
@@ -162,7 +171,7 @@ def report(args, scratch):
         return list_tasks(args, book, machine, scratch, gpu)
     book.calls.append({"date": now(), "command": shlex.join(["tools/gpu_report", *bundle,
                                                              *sys.argv[1:]])})
-    usable = prepare(book, machine, clock, gpu)
+    usable = prepare(book, machine, clock, gpu, args.devices)
     tasks = chosen(args, machine, scratch, gpu)
     book.missing = book.left_to_do(tasks)
     usable = usable and work(book, machine, clock, tasks)
