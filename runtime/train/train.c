@@ -1,6 +1,7 @@
 /* train.c - the loop: steps, evaluation, checkpoints, the end. */
 #include "runtime/train/train.h"
 
+#include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "estimator/program/cost.h"
 #include "runtime/checkpoint/read_file.h"
@@ -224,8 +225,7 @@ static pl_err log_ranks(struct pl_run *r, const struct pl_train_result *t, struc
     if (!r->log) return PL_ERR_OK;
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->s.comm->world.size; i++)
-        if (json_array_append_new(list, rank_json(i, &all[i])) != 0)
-            return pl_host_oom(d, "the tally of the ranks");
+        pl_json_append(&list, rank_json(i, &all[i]));
     return pl_log_event(r->log, "ranks", json_pack("{s:o}", "ranks", list), d);
 }
 
