@@ -11,4 +11,5 @@
 /* The job's devices become the ranks that were started, its device one that no other rank of this
  * machine has. COMM_INIT: another number of ranks was started than `devices` asks for. */
 pl_err pl_ranks_join(struct pl_job *job, const struct pl_world *world, struct pl_diag *d);
+
 #endif
