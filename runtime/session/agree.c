@@ -2,11 +2,9 @@
 #include "runtime/session/agree.h"
 
 #include "estimator/base/digest.h"
-#include "estimator/base/json_tree.h"
-#include "estimator/config/job_values.h"
 #include "estimator/program/cost.h"
 
-#include <stdlib.h>
+#include <jansson.h>
 #include <string.h>
 
 /* Settings that may differ between ranks: what their machines are. */
