@@ -19,11 +19,15 @@ static pl_err read_pair(struct pl_run *r, uint32_t tensor, double out[2]) {
     return pl_exec_download(&pl_run_rung(r)->exec, tensor, out, 2 * sizeof *out);
 }
 
-static pl_err describe_batch(struct pl_run *r, bool first, uint64_t targets, struct pl_diag *d) {
-    const uint64_t size = r->oom.batch_size,
-                   left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);
-    const struct pl_batch b = {.contributors =
-                                   (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, size)),
+/* Ranks that have a micro-batch in the round at hand of a step. */
+static uint32_t contributors(const struct pl_run *r) {
+    const uint64_t left = r->batch.slots - pl_u64_min(r->round, r->batch.slots);
+    return (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, r->oom.batch_size));
+}
+
+static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
+                             struct pl_diag *d) {
+    const struct pl_batch b = {.contributors = contributors,
                                .n_tokens = r->s.micro.n_tokens,
                                .n_seqs = r->s.micro.n_seqs,
                                .n_targets = r->s.micro.n_targets,
@@ -88,7 +92,7 @@ static pl_err prepare(struct pl_run *r, struct pl_diag *d) {
     if (r->round == 0) PL_TRY(clear_loss(r));
     PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
                                d));
-    PL_TRY(describe_batch(r, r->round == 0, r->batch.targets, d));
+    PL_TRY(describe_batch(r, contributors(r), r->round == 0, r->batch.targets, d));
     PL_TRY(pl_session_follow_length(&r->s, d));
     return pl_session_upload_inputs(&r->s, false);
 }
@@ -374,22 +378,40 @@ pl_err pl_run_longest_step(struct pl_run *r, struct pl_step_result *out, struct 
     return r->lost ? PL_ERR_OK : pl_run_collect(r, out, d);
 }
 
-pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
+/* What is evaluated: rows up to `row` have been, with so many targets. */
+struct evaluated {
+    uint64_t row, targets;
+};
+
+/* The micro-batches of a round, cut as one rank cuts them; this rank keeps the one that is its turn,
+ * or none of the last round. *n: of all ranks. */
+static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
-    uint64_t size = r->oom.batch_size, targets = 0;
+    const uint64_t size = r->oom.batch_size;
+    for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->eval_rows; ++*n) {
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, at->row, size,
+                                  pf->eval_rows - at->row, d));
+        if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
+        at->row += r->batch.n;
+        at->targets += r->batch.targets;
+    }
+    return *n > pf->world.rank ? PL_ERR_OK
+                               : pl_micro_batch_fill(&r->s.micro, &r->batch, size, size, d);
+}
+
+pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
+    struct evaluated at = {0};
     double sum[2];
-    r->round = 0;
     PL_TRY(clear_loss(r));
-    for (uint64_t row = 0; row < pf->eval_rows; row += r->batch.n) {
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, row, size, pf->eval_rows - row, d));
-        PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
-        PL_TRY(describe_batch(r, true, 0, d));
+    while (at.row < r->s.pf->eval_rows) {
+        uint32_t n;
+        PL_TRY(load_round(r, &at, &n, d));
+        PL_TRY(describe_batch(r, n, true, 0, d));
         PL_TRY(pl_session_follow_length(&r->s, d));
         PL_TRY(pl_session_upload_inputs(&r->s, true));
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
-        targets += r->batch.targets;
     }
     PL_TRY(read_pair(r, pl_run_rung(r)->planned.program->loss, sum));
-    *loss = targets ? sum[0] / (double)targets : 0;
+    *loss = at.targets ? sum[0] / (double)at.targets : 0;
     return PL_ERR_OK;
 }

@@ -173,7 +173,7 @@ void pl_build_exchange(struct pl_builder *b, bool last) {
 void pl_build_begin_loss(struct pl_builder *b) {
     b->loss = b->p->loss;
     b->loss_row = 0;
-    if (!b->s->rank_order || b->phase != PL_PHASE_MICRO) return;
+    if (!b->s->rank_order) return;
     b->loss = pl_build_step(b, "losses", PL_ROWS_FIXED, 2 * (uint64_t)pl_shape_ranks(b->s), 1,
                             PL_DTYPE_F64, PL_CATEGORY_BATCH);
     b->loss_row = 2 * b->s->rank;

@@ -154,6 +154,7 @@ static void eval_phase(struct pl_builder *b) {
     struct pl_tape head;
     struct pl_val trunk, pending = pl_build_forward(b, &trunk, NULL);
     pl_build_head(b, trunk, pending, false, &head);
+    pl_build_end_loss(b);
     pl_build_end_phase(b);
 }
 
