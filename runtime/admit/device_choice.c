@@ -6,8 +6,8 @@
 #include "runtime/device/available.h"
 #include "runtime/device/device.h"
 
-static pl_err query_gpu(const struct pl_job *job, struct pl_gpu *gpu, struct pl_diag *d) {
-    PL_TRY(pl_nvml_query(pl_device_ordinal(job->device), gpu, d));
+static pl_err query_gpu(uint32_t ordinal, struct pl_gpu *gpu, struct pl_diag *d) {
+    PL_TRY(pl_nvml_query(ordinal, gpu, d));
     return pl_card_check_sm(gpu->name, gpu->sm, d);
 }
 
@@ -18,18 +18,42 @@ static pl_err no_back_end(struct pl_diag *d) {
     return err;
 }
 
-pl_err pl_device_decide(struct pl_job *job, struct pl_gpu *gpu, struct pl_diag *d) {
-    *gpu = (struct pl_gpu){0};
-    if (pl_device_is_cuda(job->device))
-        return pl_device_cuda.missing ? no_back_end(d) : query_gpu(job, gpu, d);
-    if (job->device != PL_DEVICE_AUTO) return PL_ERR_OK;
-    if (!pl_device_cuda.missing && query_gpu(job, gpu, NULL) == PL_ERR_OK) {
-        job->device = PL_DEVICE_CUDA;
-        return PL_ERR_OK;
-    }
-    *gpu = (struct pl_gpu){0};
-    job->device = PL_DEVICE_CPU;
+uint32_t pl_device_count(uint32_t most) {
+    struct pl_gpu gpu;
+    uint32_t n = 0;
+    while (!pl_device_cuda.missing && n < most && query_gpu(n, &gpu, NULL) == PL_ERR_OK)
+        n++;
+    return n;
+}
+
+static pl_err take_gpu_of_rank(struct pl_job *job, const struct pl_world *world, struct pl_gpu *gpu,
+                               struct pl_diag *d) {
+    const uint32_t there = pl_device_count(world->local_size);
+    job->device = PL_DEVICE_CUDA_AT + world->local_rank;
+    if (there == world->local_size) return query_gpu(world->local_rank, gpu, d);
+    pl_err err = pl_diag_set(d, PL_ERR_NO_DEVICE, "this machine has %u GPU%s for %u ranks", there,
+                             there == 1 ? "" : "s", world->local_size);
+    pl_diag_hint(d, "start no more ranks than GPUs; where each rank is shown one GPU alone, set "
+                    "`device: cuda:0`, and to train on the CPU, `device: cpu`");
+    return err;
+}
+
+static pl_err decide_auto(struct pl_job *job, const struct pl_world *world, struct pl_gpu *gpu,
+                          struct pl_diag *d) {
+    const bool gpus = !pl_device_cuda.missing && query_gpu(0, gpu, NULL) == PL_ERR_OK;
+    job->device = gpus ? PL_DEVICE_CUDA : PL_DEVICE_CPU;
+    if (gpus && world && world->size > 1) return take_gpu_of_rank(job, world, gpu, d);
+    if (!gpus) *gpu = (struct pl_gpu){0};
     return PL_ERR_OK;
+}
+
+pl_err pl_device_decide(struct pl_job *job, const struct pl_world *world, struct pl_gpu *gpu,
+                        struct pl_diag *d) {
+    *gpu = (struct pl_gpu){0};
+    if (job->device == PL_DEVICE_AUTO) return decide_auto(job, world, gpu, d);
+    if (!pl_device_is_cuda(job->device)) return PL_ERR_OK;
+    if (pl_device_cuda.missing) return no_back_end(d);
+    return query_gpu(pl_device_ordinal(job->device), gpu, d);
 }
 
 static void gpu_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_budget *budget) {

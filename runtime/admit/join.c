@@ -2,6 +2,7 @@
 #include "runtime/admit/join.h"
 
 #include "estimator/config/job_values.h"
+#include "estimator/config/validate.h"
 
 static pl_err refuse_count(const struct pl_job *job, const struct pl_world *world,
                            struct pl_diag *d) {
@@ -12,18 +13,13 @@ static pl_err refuse_count(const struct pl_job *job, const struct pl_world *worl
     return err;
 }
 
-/* A rank takes the GPU of its number on the machine; one that the job names is for one rank. */
-static void choose_device(struct pl_job *job, const struct pl_world *world) {
-    if (job->device == PL_DEVICE_CUDA || job->device == PL_DEVICE_AUTO)
-        job->device = PL_DEVICE_CUDA_AT + world->local_rank;
-}
-
 pl_err pl_ranks_join(struct pl_job *job, const struct pl_world *world, struct pl_diag *d) {
     if (world->size == 1) return PL_ERR_OK;
     if (job->given[PL_KEY_devices] && job->devices != PL_AUTO && job->devices != world->size)
         return refuse_count(job, world, d);
     job->devices = world->size;
     job->rank = world->rank;
-    if (job->device != PL_DEVICE_AUTO) choose_device(job, world);
-    return PL_ERR_OK;
+    /* One that the job names is for one rank; what `auto` is device_choice.h decides. */
+    if (job->device == PL_DEVICE_CUDA) job->device = PL_DEVICE_CUDA_AT + world->local_rank;
+    return pl_job_validate(job, d);
 }

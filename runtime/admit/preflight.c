@@ -9,11 +9,12 @@
 #include "runtime/admit/adapter_job.h"
 #include "runtime/admit/device_choice.h"
 #include "runtime/admit/disk.h"
+#include "runtime/admit/join.h"
 #include "runtime/admit/output_dir.h"
 #include "runtime/admit/preflight_data.h"
 #include "runtime/admit/preflight_files.h"
 #include "runtime/admit/preflight_size.h"
-#include "runtime/admit/join.h"
+#include "runtime/admit/rank_count.h"
 #include "runtime/admit/record.h"
 
 #include <jansson.h>
@@ -27,6 +28,16 @@ pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job,
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(pl_preflight_tokenizer(pf, d));
     return pl_preflight_data(pf, progress, d);
+}
+
+pl_err pl_preflight_count_ranks(struct pl_job *job, struct pl_text *notes, struct pl_diag *d) {
+    struct pl_preflight pf = {.job = job};
+    if (job->devices != PL_AUTO) return PL_ERR_OK;
+    pl_err err = pl_job_require_training(job, d);
+    if (err == PL_ERR_OK) err = pl_preflight_find_model(&pf, d);
+    if (err == PL_ERR_OK) err = pl_rank_count_decide(job, &pf.model, notes, d);
+    pl_preflight_finish(&pf);
+    return err;
 }
 
 /* What the end of the run would find impossible. */
@@ -68,7 +79,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
     if (how->world) PL_TRY(pl_ranks_join(job, how->world, d));
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
-    PL_TRY(pl_device_decide(job, &pf->gpu, d));
+    PL_TRY(pl_device_decide(job, how->world, &pf->gpu, d));
     pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     PL_TRY(pl_preflight_find_resume(pf, d));
     PL_TRY(pl_preflight_size(pf, d));
@@ -103,7 +114,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     PL_TRY(pl_preflight_find_model(pf, d));
     take_stored_dtype(pf);
     PL_TRY(take_adapter(pf, d));
-    PL_TRY(pl_device_decide(job, &pf->gpu, d));
+    PL_TRY(pl_device_decide(job, NULL, &pf->gpu, d));
     pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     pl_question_open(&pf->q, job, &pf->model);
     PL_TRY(pl_preflight_plan(pf, d));

@@ -20,6 +20,9 @@
  * finish it in every case. */
 pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
                          const struct pl_admission *how, struct pl_diag *d);
+/* Decides `devices: auto` of a job that is to be trained on this machine, as rank_count.h has it;
+ * any other job stays as it is. */
+pl_err pl_preflight_count_ranks(struct pl_job *job, struct pl_text *notes, struct pl_diag *d);
 /* Model facts, data and the walk over it alone, for looking at the samples; no device is asked.
  * progress is nullable. */
 pl_err pl_preflight_read_data(struct pl_preflight *pf, struct pl_job *job,

@@ -6,6 +6,7 @@
 #include "estimator/config/job_text.h"
 #include "estimator/inquiry/answer.h"
 #include "estimator/config/job_values.h"
+#include "runtime/admit/device_choice.h"
 #include "runtime/comm/launch.h"
 #include "runtime/data/summary.h"
 #include "runtime/train/train.h"
@@ -190,17 +191,32 @@ static bool wants_launcher(const struct pl_cli *cli, const struct pl_job *job,
     return pl_job_ranks(job) > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
 }
 
-/* The same command, once a rank. */
-static int launch(const struct pl_cli *cli, const struct pl_job *job) {
+/* The same command, once a rank. Each decides `device: auto` for itself; here it says how they
+ * reach each other, and whether there are enough devices. */
+static int launch(const struct pl_cli *cli, struct pl_job *job) {
     struct pl_diag d = {0};
+    struct pl_gpu gpu;
+    const uint32_t ranks = pl_job_ranks(job);
+    const struct pl_world all = {.size = ranks, .local_size = ranks};
     int status = 0;
-    const struct pl_launch l = {.ranks = pl_job_ranks(job),
+    pl_err err = pl_device_decide(job, &all, &gpu, &d);
+    const struct pl_launch l = {.ranks = ranks,
                                 .timeout_seconds = job->comm_timeout_seconds,
                                 .mpi = !pl_device_is_cuda(job->device) || job->comm == PL_COMM_MPI,
                                 .argv = cli->argv,
                                 .signalled = pl_cli_catch_signals()};
-    pl_err err = pl_launch(&l, &status, &d);
+    if (err == PL_ERR_OK) err = pl_launch(&l, &status, &d);
     return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
+}
+
+/* A launcher has decided how many ranks there are. */
+static pl_err count_ranks(const struct pl_cli *cli, const struct pl_world *world,
+                          struct pl_job *job, struct pl_diag *d) {
+    struct pl_text notes = {0};
+    pl_err err = world->launcher ? PL_ERR_OK : pl_preflight_count_ranks(job, &notes, d);
+    pl_cli_print_notes(cli, &notes);
+    pl_text_finish(&notes);
+    return err;
 }
 
 int pl_cmd_train(const struct pl_cli *cli) {
@@ -214,6 +230,7 @@ int pl_cmd_train(const struct pl_cli *cli) {
     if (err == PL_ERR_OK)
         err =
             pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
+    if (err == PL_ERR_OK) err = count_ranks(cli, &world, &job, &d);
     if (err != PL_ERR_OK)
         status = pl_cli_fail(cli, &d);
     else if (wants_launcher(cli, &job, &world))
@@ -237,6 +254,7 @@ int pl_cmd_validate(const struct pl_cli *cli) {
     int status = 0;
     pl_err err =
         pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
+    if (err == PL_ERR_OK) err = pl_preflight_count_ranks(&job, &notes, &d);
     if (err == PL_ERR_OK) err = pl_preflight_init(&pf, &job, &how, &d);
     pl_cli_print_notes(cli, &notes);
     pl_cli_print_notes(cli, &pf.notes);
