@@ -84,8 +84,14 @@ struct pl_comm {
     void *state;         /* of the engine */
 };
 
-/* Connects to the other ranks, then starts the engine. COMM_INIT: no engine, no address, or not all
- * ranks came within the limit (it names those that are missing). */
+/* Connects to the other ranks, which can agree from then on. COMM_INIT: no address, or not all ranks
+ * came within the limit (it names those that are missing). */
+pl_err pl_comm_meet(struct pl_comm **out, const struct pl_world *world, uint32_t timeout_seconds,
+                    struct pl_diag *d);
+/* Starts the engine of ranks that met, once all of them are here. COMM_INIT: no engine; the others
+ * are told. */
+pl_err pl_comm_start(struct pl_comm *c, const struct pl_comm_request *request, struct pl_diag *d);
+/* Both. */
 pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
                     const struct pl_comm_request *request, struct pl_diag *d);
 void pl_comm_close(struct pl_comm **c); /* NULL-safe; sets *c to NULL; bounded as all else */

@@ -130,29 +130,44 @@ static void abort_engine(void *comm) {
     c->ops->abort(c);
 }
 
-pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
-                    const struct pl_comm_request *request, struct pl_diag *d) {
+pl_err pl_comm_meet(struct pl_comm **out, const struct pl_world *world, uint32_t timeout_seconds,
+                    struct pl_diag *d) {
     struct pl_comm *c = pl_calloc(1, sizeof *c);
     *out = NULL;
     /* N1 where mpiexec stands between this process and the launcher. */
     if (getenv(PL_LAUNCHED)) (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!c) return pl_host_oom(d, "the other ranks");
     c->world = *world;
-    c->request = *request;
+    c->request.timeout_seconds = timeout_seconds;
     c->ops = &alone; /* until the other is open: what pl_comm_close closes */
+    pl_err err = open_control(c, d);
+    if (err != PL_ERR_OK) pl_comm_close(&c);
+    *out = c;
+    return err;
+}
+
+pl_err pl_comm_start(struct pl_comm *c, const struct pl_comm_request *request, struct pl_diag *d) {
     const struct pl_comm_ops *ops = &alone;
+    c->request = *request;
     pl_err err = choose_engine(c, &ops, d);
-    if (err == PL_ERR_OK) err = open_control(c, d);
+    /* The limit of an engine's start is not for who is still reading files. */
+    if (err == PL_ERR_OK) err = pl_comm_barrier(c, d);
     if (err == PL_ERR_OK) err = ops->open(c, d);
     if (err == PL_ERR_OK) {
         c->ops = ops;
         pl_control_on_loss(c->control, abort_engine, c);
-        *out = c;
         return PL_ERR_OK;
     }
     /* The others wait in the start of the engine, or in what follows it. */
-    if (c->control && world->size > 1) pl_comm_fail(c, d ? d->message : "it did not start");
-    pl_comm_close(&c);
+    if (c->world.size > 1) pl_comm_fail(c, d ? d->message : "it did not start");
+    return err;
+}
+
+pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
+                    const struct pl_comm_request *request, struct pl_diag *d) {
+    PL_TRY(pl_comm_meet(out, world, request->timeout_seconds, d));
+    pl_err err = pl_comm_start(*out, request, d);
+    if (err != PL_ERR_OK) pl_comm_close(out);
     return err;
 }
 
