@@ -29,6 +29,7 @@ struct pl_preflight {
     bool host_fault;    /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
     struct pl_job *job; /* borrowed; autos are decided in place */
     struct pl_world world; /* size 0 and 1: alone */
+    struct pl_comm *comm;  /* to the other ranks, until the session has it; NULL: alone */
     struct pl_model model;
     char *model_dir;   /* directory of the weights; NULL: init: random, or none is here */
     bool in_hub_cache; /* model_dir is a snapshot of the hub cache */

@@ -7,6 +7,7 @@
 #include "estimator/config/validate.h"
 #include "estimator/find/find.h"
 #include "runtime/admit/adapter_job.h"
+#include "runtime/admit/agreed.h"
 #include "runtime/admit/device_choice.h"
 #include "runtime/admit/disk.h"
 #include "runtime/admit/join.h"
@@ -70,17 +71,16 @@ static pl_err record(struct pl_preflight *pf, const struct pl_admission *how, st
     return how->makes_output ? pl_output_dir_identify(pf, d) : PL_ERR_OK;
 }
 
-pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
-                         const struct pl_admission *how, struct pl_diag *d) {
-    *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
-    if (how->world) pf->world = *how->world;
-    arm_host_fault(pf);
+static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, struct pl_diag *d) {
+    struct pl_job *job = pf->job;
     PL_TRY(pl_job_require_training(job, d));
     if (how->world) PL_TRY(pl_ranks_join(job, how->world, d));
+    PL_TRY(pl_agreed_meet(pf, d));
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, how->world, &pf->gpu, d));
     pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
+    PL_TRY(pl_agreed_budget(pf, d));
     PL_TRY(pl_preflight_find_resume(pf, d));
     PL_TRY(pl_preflight_size(pf, d));
     if (pf->world.rank == 0) PL_TRY(pl_output_dir_take(pf, how->makes_output, d));
@@ -89,6 +89,16 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
     PL_TRY(pl_preflight_settle(pf, d));
     PL_TRY(record(pf, how, d));
     return pl_disk_note(pf, d);
+}
+
+pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
+                         const struct pl_admission *how, struct pl_diag *d) {
+    *pf = (struct pl_preflight){.job = job, .base_was_auto = job->base_dtype == PL_BASE_AUTO};
+    if (how->world) pf->world = *how->world;
+    arm_host_fault(pf);
+    pl_err err = admit(pf, how, d);
+    if (err != PL_ERR_OK && pf->comm) pl_comm_fail(pf->comm, pl_err_code(err));
+    return err;
 }
 
 static void take_stored_dtype(struct pl_preflight *pf) {
@@ -125,6 +135,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     pl_estimate_finish(&pf->estimate);
     pl_planned_finish(&pf->first);
     pl_autobatch_finish(&pf->search);
+    pl_comm_close(&pf->comm);
     if (pf->eval_data != pf->data) pl_data_close(&pf->eval_data);
     pl_data_close(&pf->data);
     pl_walk_finish(&pf->walk);

@@ -8,6 +8,7 @@
 #include "estimator/base/units.h"
 #include "estimator/config/job_values.h"
 #include "runtime/admit/admission.h"
+#include "runtime/admit/agreed.h"
 #include "runtime/admit/graphs.h"
 #include "runtime/admit/record.h"
 #include "runtime/admit/speed.h"
@@ -143,6 +144,7 @@ static pl_err recommend(struct pl_preflight *pf, uint32_t limit, struct pl_diag 
 static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
     const uint32_t limit = pl_autobatch_limit(pf->job);
     PL_TRY(pl_autolevel_decide(&pf->q, limit, NULL, &pf->notes, d));
+    PL_TRY(pl_agreed_decision(pf, d));
     pl_question_settle(&pf->q, pf->job);
     pl_err err = pl_preflight_plan(pf, d);
     if (pf->too_large) (void)recommend(pf, limit, NULL);
@@ -182,7 +184,9 @@ pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
     if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
     pf->batch_was_auto = job->batch_size == PL_AUTO;
     pl_question_open(&pf->q, job, &pf->model);
+    const bool open = job->sharding == PL_SHARDING_AUTO;
     PL_TRY(pl_sharding_decide(&pf->q, &job->sharding, &pf->notes, d));
+    PL_TRY(pl_agreed_sharding(pf, open, d));
     return pf->batch_was_auto ? plan_smallest(pf, d) : plan_given(pf, d);
 }
 
@@ -199,6 +203,7 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     if (!pf->batch_was_auto) return recommend(pf, limit, d);
     pl_planned_finish(&pf->first);
     PL_TRY(pl_decide(&pf->q, limit, &pf->search, &pf->notes, d));
+    PL_TRY(pl_agreed_decision(pf, d));
     pl_question_settle(&pf->q, pf->job);
     return pl_preflight_plan(pf, d);
 }

@@ -71,15 +71,12 @@ static pl_err compare(struct pl_session *s, struct pl_diag *d) {
 }
 
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d) {
-    const bool gpu = pl_device_is_cuda(s->job->device);
-    /* One rank has nobody to send to; by name it opens NCCL all the same, which shows that it
-     * works on a machine with one GPU. */
-    if (s->pf->world.size <= 1 && !(gpu && s->job->comm == PL_COMM_NCCL)) return PL_ERR_OK;
+    if (!s->comm) return PL_ERR_OK;
     const struct pl_comm_request request = {.kind = s->job->comm,
-                                            .gpu = gpu,
+                                            .gpu = pl_device_is_cuda(s->job->device),
                                             .nccl = s->device->ops->nccl,
                                             .timeout_seconds = s->job->comm_timeout_seconds};
-    PL_TRY(pl_comm_open(&s->comm, &s->pf->world, &request, d));
+    PL_TRY(pl_comm_start(s->comm, &request, d));
     s->device->comm = s->comm;
     return compare(s, d);
 }

@@ -9,7 +9,8 @@
 #include "runtime/session/books.h"
 #include "runtime/session/session.h"
 
-/* Connects to the other ranks, if there are any. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
+/* Starts what moves tensors between the ranks that met in admission, if there are any, and compares
+ * them. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d);
 
 /* Once the plans are made: compares what they send each other. Where ranks hold parts of tensors,

@@ -112,6 +112,8 @@ static pl_err init_micro_batch(struct pl_session *s, struct pl_diag *d) {
 pl_err pl_session_open(struct pl_session *s, struct pl_preflight *pf, FILE *messages, bool colour,
                        struct pl_diag *d) {
     *s = (struct pl_session){.pf = pf, .job = pf->job, .messages = messages, .colour = colour};
+    s->comm = pf->comm;
+    pf->comm = NULL;
     PL_TRY(open_device(s, d));
     PL_TRY(open_host_device(s, d));
     PL_TRY(pl_session_join(s, d));

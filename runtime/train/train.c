@@ -289,18 +289,20 @@ static pl_err save_merged(const struct pl_preflight *pf, const struct pl_train_o
 }
 
 /* An op that failed knows not which rank it waited for. */
-static void name_lost_rank(struct pl_run *r, struct pl_diag *d) {
+static void name_lost_rank(struct pl_comm *comm, struct pl_diag *d) {
     struct pl_diag loss = {0};
-    if (!d || pl_comm_check(r->s.comm, &loss) == PL_ERR_OK) return;
+    if (!d || pl_comm_check(comm, &loss) == PL_ERR_OK) return;
     memcpy(d->message, loss.message, sizeof d->message);
 }
 
 /* Ranks that agreed to stop end as those that are done; the others are told why this one ends. */
-static void tell_ranks(struct pl_run *r, pl_err err, struct pl_diag *d) {
+static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err err,
+                       struct pl_diag *d) {
     const bool agreed = err == PL_ERR_INTERRUPTED && r->stop;
-    if (!r->s.comm || err == PL_ERR_OK || agreed) return;
-    if (err == PL_ERR_COMM_PEER_LOST) name_lost_rank(r, d);
-    pl_comm_fail(r->s.comm, pl_err_code(err));
+    struct pl_comm *comm = r->s.comm ? r->s.comm : pf->comm; /* the session did not open */
+    if (!comm || err == PL_ERR_OK || agreed) return;
+    if (err == PL_ERR_COMM_PEER_LOST) name_lost_rank(comm, d);
+    pl_comm_fail(comm, pl_err_code(err));
 }
 
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
@@ -311,7 +313,7 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = open_reports(&run, d);
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
-    tell_ranks(&run, err, d);
+    tell_ranks(&run, pf, err, d);
     pl_run_close(&run);
     if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only && pf->world.rank == 0) {
         err = save_merged(pf, opt, d);

@@ -162,6 +162,116 @@ START_TEST(a_rank_without_room_for_weights_ends_all) {
 }
 END_TEST
 
+/* --- budgets that differ ---------------------------------------------------------------------- */
+
+static const struct {
+    const char *mode, *more;
+    unsigned ranks, odd;
+} budgets[] = {
+    {"full", "", 2, 0},
+    {"full", "sharding: weights\n", 2, 1},
+    {"full", "gradient_checkpointing: none\n", 3, 1},
+    {"lora", "lora_r: 4\nloss_chunk_tokens: 4\n", 4, 2},
+};
+
+/* Without recomputation. */
+static double needed_bytes(unsigned ranks, const char *threads, const char *batch) {
+    struct outcome o =
+        plimsoll_expect(0, dir,
+                        WORDS("estimate-vram", "run.yaml", "--json", "--devices",
+                              textf("%u", ranks), threads, batch, "gradient_checkpointing=none"));
+    json_t *estimate = json_loads(o.out, 0, NULL);
+    const double bytes = joblog_number(
+        json_array_get(json_object_get(estimate, "ranks"), ranks - 1), "needed_bytes");
+    json_decref(estimate);
+    outcome_finish(&o);
+    return bytes;
+}
+
+static void expect_taken(const char *out, unsigned ranks, double budget) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    const json_t *list = json_object_get(joblog_event(log, "ranks", 0), "ranks");
+    ck_assert_uint_eq(json_array_size(list), ranks);
+    for (unsigned r = 0; r < ranks; r++) {
+        const double planned = joblog_number(json_array_get(list, r), "planned_bytes");
+        ck_assert(planned == joblog_number(json_array_get(list, r), "allocated_bytes"));
+        ck_assert_msg(planned <= budget, "rank %u takes %.0f of %.0f bytes", r, planned, budget);
+    }
+    json_decref(log);
+}
+
+static double batch_of(const char *out) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    const double batch = joblog_number(joblog_step(log, 1), "batch_size");
+    json_decref(log);
+    return batch;
+}
+
+/* `batch_size: auto` is that of the rank with the smallest budget. It has as much as two samples
+ * take without recomputation; each of the others could have the whole of its share at once. */
+START_TEST(the_smallest_budget_decides_for_all) {
+    const unsigned ranks = budgets[_i].ranks;
+    char devices[24], small[48]; /* textf's own do not last so long */
+    snprintf(devices, sizeof devices, "devices=%u", ranks);
+    make(budgets[_i].mode, budgets[_i].more);
+    const double budget = needed_bytes(ranks, "threads=1", "batch_size=2");
+    snprintf(small, sizeof small, "vram_budget=%.0fB", budget);
+    crew_expect(0, dir, &(struct crew){ranks, 0, NULL},
+                WORDS("max_steps=2", "batch_size=auto", "output_dir=all", devices, small));
+    crew_expect(0, dir, &(struct crew){ranks, budgets[_i].odd, small},
+                WORDS("max_steps=2", "batch_size=auto", "output_dir=odd", devices));
+    crew_expect(0, dir, &(struct crew){ranks, 0, NULL},
+                WORDS("max_steps=2", "batch_size=auto", "output_dir=large", devices));
+    expect_taken("odd", ranks, budget);
+    ck_assert(batch_of("odd") == batch_of("all"));
+    ck_assert(batch_of("odd") < batch_of("large"));
+    joblog_assert_same_steps(in_dir(dir, "all"), in_dir(dir, "odd"));
+    weights_assert_same(in_dir(dir, "all"), in_dir(dir, "odd"),
+                        strcmp(budgets[_i].mode, "full") == 0 ? "model" : "adapter_model");
+}
+END_TEST
+
+/* Threads have scratch of their own: the same budget leads to other decisions. */
+START_TEST(ranks_with_other_threads_decide_alike) {
+    make("full", "batch_size: auto\n");
+    for (int percent = 100; percent < 130; percent += 10) {
+        const double budget = needed_bytes(2, "threads=7", "batch_size=3") * percent / 100;
+        char out[16];
+        snprintf(out, sizeof out, "%d", percent);
+        crew_expect(0, dir, &(struct crew){2, (unsigned)percent / 10 % 2, "threads=7"},
+                    WORDS("max_steps=1", "devices=2", textf("output_dir=%s", out),
+                          textf("vram_budget=%.0fB", budget)));
+        expect_taken(out, 2, budget);
+    }
+}
+END_TEST
+
+START_TEST(all_refuse_what_does_not_fit_one) {
+    make("full", "batch_size: auto\n");
+    struct crew_outcome o = crew_run(dir, &(struct crew){3, 1, "vram_budget=20000B"},
+                                     WORDS("max_steps=2", "devices=3", "preflight=enforce"));
+    expect_all(&o, 3, 3, "error[RUNTIME_DOES_NOT_FIT]");
+    ck_assert_int_eq(o.status, 3);
+    ck_assert_msg(strstr(o.ranks[0].err, "budget: that of rank 1"), "%s", o.ranks[0].err);
+    crew_finish(&o);
+}
+END_TEST
+
+/* Before a device is opened the others are told at once, and wait for none that is not there. */
+START_TEST(a_rank_that_is_refused_ends_all_at_once) {
+    make("full", "");
+    struct crew_outcome o = crew_run(dir, &(struct crew){3, 2, "val_set_size=24"},
+                                     WORDS("max_steps=2", "batch_size=2", "devices=3"));
+    ck_assert_int_eq(o.status, o.ranks[2].status);
+    ck_assert_msg(strstr(o.ranks[2].err, "error[CONFIG_RANGE]"), "%s", o.ranks[2].err);
+    for (unsigned r = 0; r < 2; r++)
+        ck_assert_msg(strstr(o.ranks[r].err, "CONFIG_RANGE") && strstr(o.ranks[r].err, "rank 2 on"),
+                      "%s", o.ranks[r].err);
+    ck_assert_msg(o.seconds < 10, "it took %.1f s", o.seconds);
+    crew_finish(&o);
+}
+END_TEST
+
 /* --- ranks that were started differently ------------------------------------------------------ */
 
 static const struct {
@@ -172,6 +282,7 @@ static const struct {
     {"max_seq_length=9", "`max_seq_length`"},
     {"global_batch_size=12", "rank"},
     {"sharding=weights", "rank"},
+    {"sharding=none", "rank"},
     {"other/", "`data`"},
     {"batch_size=1", "rank"},
     {"max_steps=9", "rank"},
@@ -268,6 +379,12 @@ int main(int argc, char **argv) {
     tcase_add_test(tc, a_later_step_alone_is_done_again);
     tcase_add_test(tc, exhaustion_ends_all);
     tcase_add_test(tc, a_rank_without_room_for_weights_ends_all);
+    tc = add_case(s, "budgets");
+    tcase_add_loop_test(tc, the_smallest_budget_decides_for_all, 0,
+                        (int)(sizeof budgets / sizeof *budgets));
+    tcase_add_test(tc, ranks_with_other_threads_decide_alike);
+    tcase_add_test(tc, all_refuse_what_does_not_fit_one);
+    tcase_add_test(tc, a_rank_that_is_refused_ends_all_at_once);
     tc = add_case(s, "starts");
     tcase_add_loop_test(tc, ranks_that_were_started_differently_are_refused, 0,
                         (int)(sizeof differences / sizeof *differences));

@@ -1,0 +1,90 @@
+/* agreed.c - see agreed.h. */
+#include "runtime/admit/agreed.h"
+
+#include "estimator/base/units.h"
+
+pl_err pl_agreed_meet(struct pl_preflight *pf, struct pl_diag *d) {
+    /* One rank has nobody to send to; by name it opens NCCL all the same, which shows that it
+     * works on a machine with one GPU. */
+    const bool by_name = pl_device_is_cuda(pf->job->device) && pf->job->comm == PL_COMM_NCCL;
+    if (pf->world.size == 0 || (pf->world.size == 1 && !by_name)) return PL_ERR_OK;
+    return pl_comm_meet(&pf->comm, &pf->world, pf->job->comm_timeout_seconds, d);
+}
+
+pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_budget *b = &pf->q.budget;
+    const uint64_t mine = pl_budget_usable(b);
+    uint64_t all[PL_RANKS_MAX];
+    uint32_t least = 0;
+    char bytes[PL_BYTES_TEXT];
+    if (!pf->comm) return PL_ERR_OK;
+    PL_TRY(pl_comm_agree(pf->comm, &mine, sizeof mine, all, d));
+    for (uint32_t r = 1; r < pf->world.size; r++)
+        if (all[r] < all[least]) least = r;
+    if (mine == all[least]) return PL_ERR_OK;
+    b->total_bytes -= mine - all[least];
+    b->source = "the smallest budget of a rank";
+    pl_text_addf(&pf->notes, "budget: that of rank %u, which has %s less than this rank, %u\n",
+                 least, pl_bytes_text(mine - all[least], bytes), pf->world.rank);
+    return PL_ERR_OK;
+}
+
+/* Each choice divides all that those before it do, and more. What one rank alone was told stays its
+ * own, and is refused later. */
+pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, struct pl_diag *d) {
+    const uint32_t mine = open ? pf->job->sharding : PL_SHARDING_AUTO;
+    uint32_t all[PL_RANKS_MAX], most = mine;
+    if (!pf->comm) return PL_ERR_OK;
+    PL_TRY(pl_comm_agree(pf->comm, &mine, sizeof mine, all, d));
+    for (uint32_t r = 0; r < pf->world.size; r++)
+        if (all[r] > most) most = all[r];
+    if (open) pf->job->sharding = most;
+    return PL_ERR_OK;
+}
+
+struct decision {
+    uint64_t arena_bytes; /* of the rank that decided so */
+    uint32_t batch_size, recompute, loss_chunk_tokens;
+    uint32_t open; /* the keys of these that the job leaves open, a bit each */
+};
+
+static uint32_t open_keys(const struct pl_job *job) {
+    return (job->batch_size == PL_AUTO) + 2 * (job->gradient_checkpointing == PL_RECOMPUTE_AUTO) +
+           4 * (job->loss_chunk_tokens == PL_AUTO);
+}
+
+static pl_err decision_of(const struct pl_question *q, struct decision *out, struct pl_diag *d) {
+    struct pl_planned held = {0};
+    PL_TRY(pl_question_measure(q, &held, d));
+    *out = (struct decision){.arena_bytes = held.plan->arena_bytes,
+                             .batch_size = q->batch_size,
+                             .recompute = q->recompute,
+                             .loss_chunk_tokens = q->loss_chunk_tokens,
+                             .open = open_keys(q->job)};
+    pl_planned_finish(&held);
+    return PL_ERR_OK;
+}
+
+static bool is_smaller(const struct decision *a, const struct decision *b) {
+    if (a->batch_size != b->batch_size) return a->batch_size < b->batch_size;
+    return a->arena_bytes < b->arena_bytes;
+}
+
+/* Ranks that leave different keys open are refused later. What was decided of a key that the job has
+ * set counts for nothing (Q2 of question.h); the batch size is what the plan is for in any case. */
+pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_question *q = &pf->q;
+    struct decision mine, all[PL_RANKS_MAX];
+    uint32_t least = 0;
+    if (!pf->comm) return PL_ERR_OK;
+    PL_TRY(decision_of(q, &mine, d));
+    PL_TRY(pl_comm_agree(pf->comm, &mine, sizeof mine, all, d));
+    for (uint32_t r = 0; r < pf->world.size; r++) {
+        if (all[r].open != mine.open) return PL_ERR_OK;
+        if (is_smaller(&all[r], &all[least])) least = r;
+    }
+    if (pf->job->batch_size == PL_AUTO) q->batch_size = all[least].batch_size;
+    q->recompute = all[least].recompute;
+    q->loss_chunk_tokens = all[least].loss_chunk_tokens;
+    return PL_ERR_OK;
+}

@@ -1,0 +1,27 @@
+/* agreed.h - what the ranks of a job decide together before a device is opened.
+ *
+ * In: the budget and the decisions of this rank.  Out: those that all ranks have.
+ * Needs: comm, plan.
+ *   G1  every rank makes each of these calls once, in this order, whatever its settings are: ranks
+ *       that were started differently are told so later, by name (session/agree.h)
+ *   G2  all decide from the smallest budget, so that all refuse a job or none. Where parts, kernels
+ *       or threads lead ranks to other decisions nevertheless, the one with the smallest micro-batch
+ *       counts; of several of them the one that takes the fewest bytes
+ *   G3  a rank that is alone changes nothing
+ * Use: pl_agreed_meet(pf, &d); ... pl_agreed_budget(pf, &d); ... pl_agreed_sharding(pf, open, &d);
+ *      ... pl_agreed_decision(pf, &d); ... pl_session_open takes pf->comm over. */
+#ifndef PL_RUNTIME_ADMIT_AGREED_H
+#define PL_RUNTIME_ADMIT_AGREED_H
+
+#include "runtime/admit/admission.h"
+
+/* Connects to the other ranks. COMM_INIT; of all of these COMM_PEER_LOST. */
+pl_err pl_agreed_meet(struct pl_preflight *pf, struct pl_diag *d);
+/* pf->q.budget becomes as small as that of the rank that has the least. */
+pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d);
+/* job->sharding; open: it was `auto`. */
+pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, struct pl_diag *d);
+/* Micro-batch, level and chunk of pf->q, where the job leaves them open. */
+pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d);
+
+#endif
