@@ -72,6 +72,18 @@ static bool op_fault_due(struct pl_run *r, uint32_t n, uint32_t *before) {
     return true;
 }
 
+/* Op `first` fails; other ranks wait for what follows it, as after a failure of a kernel (E5 of
+ * exec.h). */
+static pl_err fail_op(struct pl_run *r, uint32_t first, uint32_t n, struct pl_diag *d) {
+    struct pl_diag ignored = {0};
+    struct pl_exec *exec = &pl_run_rung(r)->exec;
+    pl_err err = inject(r, d);
+    if (!r->s.comm) return err;
+    exec->muted = true;
+    (void)pl_exec_run(exec, first, n, &ignored);
+    return err;
+}
+
 /* A library that has no memory for a product does not say how much it wanted. */
 static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_diag *d) {
     uint32_t before;
@@ -79,7 +91,8 @@ static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_dia
     const uint32_t n = fails ? before : ops.n_ops;
     r->ops_run += n + fails;
     pl_err err = pl_exec_run(&pl_run_rung(r)->exec, ops.first_op, n, d);
-    if (err == PL_ERR_OK && fails) return inject(r, d);
+    if (err == PL_ERR_OK && fails)
+        return fail_op(r, ops.first_op + before, ops.n_ops - before, d);
     if (err == PL_ERR_DEVICE_OOM)
         r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
                                            .free_bytes = pl_session_free_bytes(&r->s)};
