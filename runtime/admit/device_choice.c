@@ -71,8 +71,10 @@ static void gpu_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_b
 
 /* Arenas are all that counts against a budget on the CPU, and they are exact. A budget above what
  * is there would promise what the system cannot give; only the null device is as large as asked. */
-static void cpu_budget(struct pl_job *job, struct pl_budget *budget) {
-    const struct pl_available there = pl_cpu_available();
+static void cpu_budget(struct pl_job *job, uint32_t ranks, struct pl_budget *budget) {
+    struct pl_available there = pl_cpu_available();
+    if (ranks > 1) there.source = "this rank's share of the available memory";
+    there.bytes /= ranks;
     const bool asked = job->vram_budget <= there.bytes ||
                        (job->device == PL_DEVICE_NULL && job->vram_budget != PL_AUTO_BYTES);
     budget->source = asked ? "vram_budget" : there.source;
@@ -82,8 +84,9 @@ static void cpu_budget(struct pl_job *job, struct pl_budget *budget) {
         budget->margin_bytes = PROCESS_BYTES;
 }
 
-void pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_traits *traits,
-                      struct pl_budget *budget, struct pl_context *context) {
+void pl_device_budget(struct pl_job *job, const struct pl_world *world, const struct pl_gpu *gpu,
+                      struct pl_traits *traits, struct pl_budget *budget,
+                      struct pl_context *context) {
     bool on_gpu = pl_device_is_cuda(job->device);
     if (job->threads == 0) job->threads = pl_cpu_count();
     *traits = on_gpu ? pl_traits_cuda(gpu->sm) : pl_traits_cpu(job->threads);
@@ -98,7 +101,7 @@ void pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_tr
         gpu_budget(job, gpu, budget);
         job->vram_budget = budget->total_bytes;
     } else {
-        cpu_budget(job, budget);
+        cpu_budget(job, world && world->size > 1 ? world->local_size : 1, budget);
     }
     job->vram_margin = budget->margin_bytes;
 }

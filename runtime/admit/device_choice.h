@@ -3,7 +3,7 @@
  * In: a job, and which rank asks.  Out: traits and budget.
  * Needs: estimator/card, comm, nvml.h, context.h.
  * Use: pl_device_decide(&job, &world, &gpu, &d);
- *      pl_device_budget(&job, &gpu, &traits, &budget, &context); */
+ *      pl_device_budget(&job, &world, &gpu, &traits, &budget, &context); */
 #ifndef PL_RUNTIME_ADMIT_DEVICE_CHOICE_H
 #define PL_RUNTIME_ADMIT_DEVICE_CHOICE_H
 
@@ -23,9 +23,11 @@ pl_err pl_device_decide(struct pl_job *job, const struct pl_world *world, struct
  * `most`; 0 where the build has no CUDA. */
 uint32_t pl_device_count(uint32_t most);
 /* Traits and budget of the device that was decided. The budget of a GPU is what is free on it, or
- * less where vram_budget asks for less; on the CPU it is what the process may still take.
+ * less where vram_budget asks for less; on the CPU it is what the process may still take, divided by
+ * the ranks of the machine (world: nullable).
  * job->vram_budget and vram_margin are decided in place. */
-void pl_device_budget(struct pl_job *job, const struct pl_gpu *gpu, struct pl_traits *traits,
-                      struct pl_budget *budget, struct pl_context *context);
+void pl_device_budget(struct pl_job *job, const struct pl_world *world, const struct pl_gpu *gpu,
+                      struct pl_traits *traits, struct pl_budget *budget,
+                      struct pl_context *context);
 
 #endif

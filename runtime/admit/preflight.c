@@ -79,7 +79,7 @@ static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, str
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, how->world, &pf->gpu, d));
-    pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
+    pl_device_budget(job, how->world, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     PL_TRY(pl_agreed_budget(pf, d));
     PL_TRY(pl_preflight_find_resume(pf, d));
     PL_TRY(pl_preflight_size(pf, d));
@@ -125,7 +125,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     take_stored_dtype(pf);
     PL_TRY(take_adapter(pf, d));
     PL_TRY(pl_device_decide(job, NULL, &pf->gpu, d));
-    pl_device_budget(job, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
+    pl_device_budget(job, NULL, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     pl_question_open(&pf->q, job, &pf->model);
     PL_TRY(pl_preflight_plan(pf, d));
     return pl_preflight_weights(pf, true, d);

@@ -30,7 +30,7 @@ static pl_err add_gpu(const struct pl_job *job, uint32_t ordinal, struct pl_ques
     struct pl_context context;
     at.device = PL_DEVICE_CUDA_AT + ordinal;
     PL_TRY(pl_device_decide(&at, NULL, &gpu, d));
-    pl_device_budget(&at, &gpu, &traits, &budget, &context);
+    pl_device_budget(&at, NULL, &gpu, &traits, &budget, &context);
     if (ordinal > 0 && pl_budget_usable(&budget) >= pl_budget_usable(&q->budget)) return PL_ERR_OK;
     q->traits = traits;
     q->budget = budget;

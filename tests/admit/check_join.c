@@ -117,6 +117,28 @@ START_TEST(alone_auto_is_the_first_gpu) {
 }
 END_TEST
 
+/* Ranks of a machine do not each have all of its memory. Other processes take and give some of it
+ * between the two questions. */
+START_TEST(ranks_on_the_cpu_share_its_memory) {
+    const struct pl_gpu none = {0};
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct pl_job job;
+        struct pl_traits traits;
+        struct pl_budget budget;
+        struct pl_context context;
+        READ(&job, "mode=full", "device=cpu");
+        pl_device_budget(&job, i ? &third_of_four : NULL, &none, &traits, &budget, &context);
+        bytes[i] = budget.total_bytes;
+        ck_assert(i == 0 || strstr(budget.source, "share"));
+        pl_job_finish(&job);
+    }
+    ck_assert_msg(bytes[1] > bytes[0] / 2 - bytes[0] / 10 &&
+                      bytes[1] < bytes[0] / 2 + bytes[0] / 10,
+                  "%llu of %llu bytes", (unsigned long long)bytes[1], (unsigned long long)bytes[0]);
+}
+END_TEST
+
 /* --- how many --------------------------------------------------------------------------------- */
 
 static const struct {
@@ -247,6 +269,7 @@ int main(void) {
     tcase_add_test(tc, fewer_gpus_than_ranks_are_refused);
     tcase_add_test(tc, without_a_gpu_auto_is_the_cpu);
     tcase_add_test(tc, alone_auto_is_the_first_gpu);
+    tcase_add_test(tc, ranks_on_the_cpu_share_its_memory);
     tcase_add_loop_test(tc, as_few_gpus_as_hold_the_job, 0, sizeof counts / sizeof *counts);
     tcase_add_test(tc, alone_nothing_changes);
     tcase_add_test(tc, ranks_of_a_launcher_cannot_have_it_either);
