@@ -60,43 +60,44 @@ pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *str
     return run(dev, &m, stream);
 }
 
-pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream) {
-    const struct pl_view *x = &c->out[PL_SHARE_OUT_X];
-    const uint32_t ranks = c->attr->ranks;
+static struct pl_shard own_rows(const struct pl_device *dev, const struct pl_call *c,
+                                const struct pl_view *x) {
+    return pl_shard_of(x->rows, c->attr->block_rows, c->attr->ranks, dev->comm->world.rank);
+}
+
+/* Every rank's rows of x, but this one's, come from it; `mine` goes to all of them. */
+static pl_err gather(struct pl_device *dev, const struct pl_call *c, const struct pl_view *x,
+                     void *mine, void *stream) {
+    const struct pl_attr *a = c->attr;
+    const uint64_t rows = own_rows(dev, c, x).rows;
     struct moves m = {.n = 0};
     uint64_t bytes;
-    if (!fits(dev, c, x)) return PL_ERR_PLAN_BROKEN;
-    const uint32_t rank = dev->comm->world.rank;
-    const struct pl_shard mine = pl_shard_of(x->rows, c->attr->block_rows, ranks, rank);
-    for (uint32_t r = 0; r < ranks; r++) {
-        const struct pl_shard theirs = pl_shard_of(x->rows, c->attr->block_rows, ranks, r);
-        if (r == rank) continue;
-        char *from = row_of(x, mine.row0, &bytes), *to = row_of(x, theirs.row0, &bytes);
-        add(&m, r, false, from, mine.rows * bytes);
+    for (uint32_t r = 0; r < a->ranks; r++) {
+        const struct pl_shard theirs = pl_shard_of(x->rows, a->block_rows, a->ranks, r);
+        char *to = row_of(x, theirs.row0, &bytes);
+        if (r == dev->comm->world.rank) continue;
+        add(&m, r, false, mine, rows * bytes);
         add(&m, r, true, to, theirs.rows * bytes);
     }
     return run(dev, &m, stream);
 }
 
+pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream) {
+    const struct pl_view *x = &c->out[PL_SHARE_OUT_X];
+    uint64_t bytes;
+    if (!fits(dev, c, x)) return PL_ERR_PLAN_BROKEN;
+    return gather(dev, c, x, row_of(x, own_rows(dev, c, x).row0, &bytes), stream);
+}
+
 pl_err pl_ranks_fetch(struct pl_device *dev, const struct pl_call *c, void *stream,
                       struct pl_own_copy *own) {
     const struct pl_view *part = &c->in[PL_FETCH_PART], *x = &c->out[PL_FETCH_OUT_X];
-    struct moves m = {.n = 0};
     uint64_t bytes;
     *own = (struct pl_own_copy){0};
     if (!fits(dev, c, x)) return PL_ERR_PLAN_BROKEN;
-    const uint32_t ranks = c->attr->ranks, rank = dev->comm->world.rank;
-    const struct pl_shard mine = pl_shard_of(x->rows, c->attr->block_rows, ranks, rank);
+    const struct pl_shard mine = own_rows(dev, c, x);
     if ((part->p ? part->rows : 0) != mine.rows) return PL_ERR_PLAN_BROKEN;
-    for (uint32_t r = 0; r < ranks; r++) {
-        const struct pl_shard theirs = pl_shard_of(x->rows, c->attr->block_rows, ranks, r);
-        char *to = row_of(x, theirs.row0, &bytes);
-        if (r == rank) {
-            *own = (struct pl_own_copy){to, part->p, mine.rows * bytes};
-            continue;
-        }
-        add(&m, r, false, part->p, mine.rows * bytes);
-        add(&m, r, true, to, theirs.rows * bytes);
-    }
-    return run(dev, &m, stream);
+    char *to = row_of(x, mine.row0, &bytes);
+    *own = (struct pl_own_copy){to, part->p, mine.rows * bytes};
+    return gather(dev, c, x, part->p, stream);
 }
