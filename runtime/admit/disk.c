@@ -5,6 +5,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
 #include "runtime/admit/admission.h"
+#include "runtime/admit/preflight_files.h"
 #include "runtime/checkpoint/checkpoint.h"
 
 #include <stdlib.h>
@@ -56,7 +57,7 @@ pl_err pl_disk_note(struct pl_preflight *pf, struct pl_diag *d) {
     const uint64_t free_there = free_bytes(pf->job->output_dir);
     if (!free_there) return PL_ERR_OK;
     PL_TRY(pl_checkpoint_count(pf->job->output_dir, &there, d));
-    PL_TRY(pl_checkpoint_bytes(pf->estimate.planned.program, &save, d));
+    PL_TRY(pl_checkpoint_bytes(pl_preflight_whole(pf), &save, d));
     const uint64_t checkpoint = save.weights + save.states, n = more_checkpoints(pf, there);
     const uint64_t merged = merged_bytes(pf);
     if (!pl_u64_mul(n, checkpoint, &needed) || !pl_u64_add(needed, save.weights, &needed) ||

@@ -55,14 +55,13 @@ out:
 
 /* --- weights --------------------------------------------------------------------------------- */
 
-/* The job as files know it. */
-static const struct pl_program *program_of_files(const struct pl_preflight *pf) {
+const struct pl_program *pl_preflight_whole(const struct pl_preflight *pf) {
     return pf->cut.whole ? pf->cut.whole : pl_preflight_planned(pf)->program;
 }
 
 /* The choice of `base_dtype: auto` changes no bit, so nothing may be rounded by it. */
 static pl_err check_weights(const struct pl_preflight *pf, struct pl_diag *d) {
-    const struct pl_program *p = program_of_files(pf);
+    const struct pl_program *p = pl_preflight_whole(pf);
     return pf->base_was_auto && p->shape.base_bf16 ? pl_model_check_exact(p, pf->model_dir, d)
                                                    : pl_model_check_files(p, pf->model_dir, d);
 }
@@ -87,7 +86,7 @@ pl_err pl_preflight_weights(struct pl_preflight *pf, bool needed, struct pl_diag
     if (!here) return needed ? refuse_without_weights(pf, d) : warn_without_weights(pf, d);
     PL_TRY(check_weights(pf, d));
     /* Files that cannot be read were refused above. */
-    (void)pl_model_note_surplus(program_of_files(pf), pf->model_dir, &pf->notes, NULL);
+    (void)pl_model_note_surplus(pl_preflight_whole(pf), pf->model_dir, &pf->notes, NULL);
     return PL_ERR_OK;
 }
 
@@ -95,7 +94,7 @@ static pl_err check_adapter(const struct pl_preflight *pf, struct pl_diag *d) {
     char *path;
     if (pf->job->device == PL_DEVICE_NULL) return PL_ERR_OK;
     PL_TRY(pl_find_adapter(pf->job, &path, d));
-    pl_err err = path ? pl_adapter_check_files(program_of_files(pf), path, d) : PL_ERR_OK;
+    pl_err err = path ? pl_adapter_check_files(pl_preflight_whole(pf), path, d) : PL_ERR_OK;
     free(path);
     return err;
 }

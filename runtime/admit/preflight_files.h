@@ -7,6 +7,7 @@
 
 struct pl_admission;
 struct pl_preflight;
+struct pl_program;
 
 /* The config.json to read, and the directory of the weights when there are weights to read. */
 pl_err pl_preflight_find_model(struct pl_preflight *pf, struct pl_diag *d);
@@ -19,6 +20,8 @@ pl_err pl_preflight_weights(struct pl_preflight *pf, bool needed, struct pl_diag
 /* All of the stage; the tokenizer comes last. */
 pl_err pl_preflight_files(struct pl_preflight *pf, const struct pl_admission *how,
                           struct pl_diag *d);
+/* The job as files know it, whatever part of it is this rank's. After the stage. */
+const struct pl_program *pl_preflight_whole(const struct pl_preflight *pf);
 /* Notes on how data and base differ from those of the checkpoint. */
 void pl_preflight_compare(struct pl_preflight *pf);
 

@@ -7,7 +7,6 @@
  */
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/read_file.h"
@@ -79,15 +78,11 @@ static uint64_t bytes_of(const struct pl_windows *w) {
 pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out,
                            struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
-    struct pl_cut cut = {0};
     *out = (struct pl_save_bytes){0};
-    if (p->shape.sharding >= PL_SHARDING_OPTIMIZER) /* files hold what all ranks have */
-        PL_TRY(pl_cut_init(&cut, p, d));
-    pl_err err = add_all(&trained, &states, cut.whole ? cut.whole : p, d);
+    pl_err err = add_all(&trained, &states, p, d);
     if (err == PL_ERR_OK) *out = (struct pl_save_bytes){bytes_of(&trained), bytes_of(&states)};
     pl_windows_finish(&states);
     pl_windows_finish(&trained);
-    pl_cut_finish(&cut);
     return err;
 }
 

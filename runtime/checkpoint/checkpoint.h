@@ -34,7 +34,7 @@ char *pl_checkpoint_path(const char *output_dir, uint64_t step);
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d);
 /* Of the tensors of a save, without the headers of files: the model or the adapter, and what a
- * checkpoint holds beside it. */
+ * checkpoint holds beside it. p: the job as files know it (cut.h). */
 struct pl_save_bytes {
     uint64_t weights, states;
 };

@@ -10,11 +10,11 @@ static bool is_state(enum pl_role role) {
     return role >= PL_ROLE_STATE && role <= PL_ROLE_MASTER;
 }
 
-static uint32_t find_own(const struct pl_cut *c, uint32_t id) {
+static uint32_t find_own(const struct pl_cut *c, const struct pl_program *held, uint32_t id) {
     const struct pl_tensor *t = &c->whole->tensors[id];
     if (!is_state(t->role)) return id;
-    for (uint32_t i = 0; i < c->held->n_tensors; i++) {
-        const struct pl_tensor *o = &c->held->tensors[i];
+    for (uint32_t i = 0; i < held->n_tensors; i++) {
+        const struct pl_tensor *o = &held->tensors[i];
         if (o->role == t->role && o->of == t->of && o->state == t->state && o->row == t->row)
             return i;
     }
@@ -22,12 +22,12 @@ static uint32_t find_own(const struct pl_cut *c, uint32_t id) {
 }
 
 /* Weights and adapters come first in both programs, in the same order. */
-static pl_err find_all(struct pl_cut *c, struct pl_diag *d) {
+static pl_err find_all(struct pl_cut *c, const struct pl_program *held, struct pl_diag *d) {
     c->own = pl_malloc(((size_t)c->whole->n_tensors + 1) * sizeof *c->own);
     if (!c->own) return pl_host_oom(d, "the list of tensors");
     for (uint32_t i = 0; i < c->whole->n_tensors; i++) {
         const struct pl_tensor *t = &c->whole->tensors[i];
-        c->own[i] = t->scope == PL_SCOPE_JOB ? find_own(c, i) : PL_NONE;
+        c->own[i] = t->scope == PL_SCOPE_JOB ? find_own(c, held, i) : PL_NONE;
     }
     return PL_ERR_OK;
 }
@@ -37,9 +37,9 @@ pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_di
     shape.ranks = 1;
     shape.rank = 0;
     shape.sharding = PL_SHARDING_NONE;
-    *c = (struct pl_cut){.held = held};
+    *c = (struct pl_cut){.shape = held->shape};
     PL_TRY(pl_program_create(held->model, &shape, &held->traits, &c->whole, d));
-    pl_err err = find_all(c, d);
+    pl_err err = find_all(c, held, d);
     if (err != PL_ERR_OK) pl_cut_finish(c);
     return err;
 }
@@ -52,8 +52,8 @@ void pl_cut_finish(struct pl_cut *c) {
 
 bool pl_cut_is_cut(const struct pl_cut *c, uint32_t tensor) {
     const struct pl_tensor *t = &c->whole->tensors[tensor];
-    if (is_state(t->role)) return c->held->shape.sharding >= PL_SHARDING_OPTIMIZER;
-    return pl_tensor_is_cut(&c->held->shape, t);
+    if (is_state(t->role)) return c->shape.sharding >= PL_SHARDING_OPTIMIZER;
+    return pl_tensor_is_cut(&c->shape, t);
 }
 
 /* Rows of a part as elements of the tensor: of a state of it, as many, or scales of them. */
@@ -70,7 +70,7 @@ uint32_t pl_cut_ranges(const struct pl_cut *c, uint32_t tensor, uint32_t rank,
     const bool of_part = pl_state_is_of_part(&c->whole->shape, t->role);
     struct pl_owned shards[PL_MAX_PARTS];
     const uint32_t n = pl_tensor_shards(c->whole, is_state(t->role) ? t->of : tensor,
-                                        pl_shape_ranks(&c->held->shape), rank, shards);
+                                        pl_shape_ranks(&c->shape), rank, shards);
     uint32_t ranges = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_owned *s = &shards[i];

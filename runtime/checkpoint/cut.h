@@ -14,9 +14,9 @@
 #include "runtime/device/device.h"
 
 struct pl_cut {
-    struct pl_program *whole;      /* owned: the job on one rank */
-    const struct pl_program *held; /* borrowed: of this rank */
-    uint32_t *own;                 /* owned; by tensor of `whole`: that of `held`, or PL_NONE */
+    struct pl_program *whole;  /* owned: the job on one rank */
+    struct pl_job_shape shape; /* of this rank */
+    uint32_t *own;             /* owned; by tensor of `whole`: that of this rank, or PL_NONE */
 };
 
 /* A range of elements of a tensor of `whole`, and where a rank's own tensor has them. */
@@ -24,6 +24,7 @@ struct pl_cut_range {
     uint64_t from, count, at;
 };
 
+/* held: of this rank; only its model has to last. */
 pl_err pl_cut_init(struct pl_cut *c, const struct pl_program *held, struct pl_diag *d);
 void pl_cut_finish(struct pl_cut *c); /* leaves {0} */
 /* Whether ranks hold different rows of a tensor of `whole`; else each holds all of it. */
