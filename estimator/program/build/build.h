@@ -45,6 +45,13 @@ struct pl_inputs { /* of a phase */
     struct pl_val ids, order, positions, offsets, samples, target_rows, targets;
 };
 
+/* An addition that waits for what other ranks send. */
+struct pl_landing {
+    struct pl_operand parts, g, sent;
+    uint64_t elements; /* of gradients that are to be made first */
+};
+#define PL_MAX_LANDINGS 16
+
 struct pl_builder {
     struct pl_program *p;
     const struct pl_model *m;
@@ -56,6 +63,9 @@ struct pl_builder {
     uint32_t *grad;    /* per tensor: its gradient, PL_NONE */
     uint32_t
         *micro_grad; /* per tensor: its gradient of one micro-batch, PL_NONE; or NULL: exchange.c */
+    uint32_t whole[PL_MAX_OPEN], n_whole;        /* tensors with one that has not been sent */
+    struct pl_landing landings[PL_MAX_LANDINGS]; /* of those that were sent last */
+    uint32_t n_landings;
     bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
     uint32_t n_job_tensors;  /* they stand before those of steps */
     uint32_t loss, loss_row; /* where the loss of the phase is summed: exchange.h */

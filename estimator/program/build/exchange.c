@@ -6,6 +6,12 @@
  * ranks in turn, so what is added, in which order, and rounded when is the same for any number of
  * ranks, one included. Norms are summed over the blocks of shard.h, for the same reason.
  *
+ * A gradient leaves when the step of the tape that makes it is built, and what comes of it is added
+ * only after gradients of as many elements were made. Until then it lives, with what is sent for
+ * it: ranks may exchange it while as much is computed as it took to compute. A gradient that is
+ * sent in pieces is added piece by piece, but for the last one. Those of the head and the embedding
+ * are added at once: they are larger than what a layer makes, and are there when most is.
+ *
  * What is left of a step depends on `sharding`. NONE: the gradient is gathered, every rank has all
  * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
  * of its part, updates it, and the weights are gathered. WEIGHTS: of matrices a rank has its part
@@ -57,8 +63,8 @@ static void zero(struct pl_builder *b, struct pl_operand x) {
 }
 
 static void fold(struct pl_builder *b, struct pl_operand parts, struct pl_operand g,
-                 struct pl_attr attr) {
-    struct pl_operand in[] = {parts, g}, out[] = {g};
+                 struct pl_operand sent, struct pl_attr attr) {
+    struct pl_operand in[] = {parts, g, sent}, out[] = {g};
     if (b->err == PL_ERR_OK) PL_EMIT(b, FOLD, attr, in, out);
 }
 
@@ -80,7 +86,10 @@ static uint32_t micro_grad(struct pl_builder *b, uint32_t tensor) {
                           .role = PL_ROLE_MICRO_GRAD,
                           .slot = w->slot};
     const uint32_t made = pl_build_tensor(b, t);
+    if (b->err == PL_ERR_OK && b->n_whole == PL_MAX_OPEN)
+        b->err = pl_diag_set(b->d, PL_ERR_PLAN_BROKEN, "too many gradients are made at a time");
     if (b->err != PL_ERR_OK) return PL_NONE;
+    b->whole[b->n_whole++] = tensor;
     return b->micro_grad[tensor] = made;
 }
 
@@ -135,19 +144,50 @@ static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
     return rows(b, b->grad[id], first + (piece.row0 - s->own.row0), piece.rows);
 }
 
+static const struct pl_attr to_step = {.accumulate = PL_ACC_FIRST_WRITES};
+
+/* After gradients of so many elements were made: what was sent before as many were. */
+static void land(struct pl_builder *b, uint64_t elements) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < b->n_landings; i++) {
+        struct pl_landing l = b->landings[i];
+        if (l.elements > elements) {
+            l.elements -= elements;
+            b->landings[left++] = l;
+            continue;
+        }
+        struct pl_operand g = now(b, l.g.id); /* written since, in other rows */
+        g.row0 = l.g.row0;
+        g.nrows = l.g.nrows;
+        fold(b, l.parts, g, l.sent, to_step);
+    }
+    b->n_landings = left;
+}
+
+static void land_later(struct pl_builder *b, struct pl_landing l) {
+    if (b->n_landings == PL_MAX_LANDINGS) land(b, UINT64_MAX);
+    b->landings[b->n_landings++] = l;
+}
+
 static void exchange_part(struct pl_builder *b, uint32_t id, const struct pl_owned *s) {
     const uint32_t ranks = pl_shape_ranks(b->s);
-    const uint64_t most = most_rows(b, s);
-    const uint64_t step = ranks == 1 ? most : piece_rows(b, most, b->p->tensors[id].dims[1]);
-    const struct pl_attr to_step = {.accumulate = PL_ACC_FIRST_WRITES};
+    const uint64_t most = most_rows(b, s), cols = b->p->tensors[id].dims[1];
+    const uint64_t step = ranks == 1 ? most : piece_rows(b, most, cols);
+    const bool waits = ranks > 1 && b->p->tensors[id].layer != PL_NONE;
     for (uint64_t row = 0; row < most && b->err == PL_ERR_OK; row += step) {
         const struct pl_shard piece = pl_shard_piece(s->own, row, step);
         struct pl_operand parts = rows(b, b->micro_grad[id], s->part.row0, s->part.rows);
+        const struct pl_operand sent = parts;
         struct pl_attr attr = between(b, s->block);
         attr.piece_row0 = (uint32_t)row;
         attr.piece_rows = step < most ? (uint32_t)step : 0;
         if (ranks > 1) parts = parts_of(b, parts, attr, piece.rows);
-        if (piece.rows) fold(b, parts, own_gradient(b, id, s, piece), to_step);
+        if (!piece.rows || b->err != PL_ERR_OK) continue;
+        const struct pl_operand g = own_gradient(b, id, s, piece);
+        if (waits && row + step >= most)
+            land_later(b, (struct pl_landing){parts, g, sent, s->part.rows * cols});
+        else
+            fold(b, parts, g, pl_arg_none, to_step);
     }
 }
 
@@ -159,12 +199,38 @@ static void exchange(struct pl_builder *b, uint32_t id) {
     b->micro_grad[id] = PL_NONE;
 }
 
-void pl_build_exchange(struct pl_builder *b, bool last) {
-    if (!b->micro_grad) return;
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++) {
-        const bool embedding = b->p->tensors[i].slot == PL_SLOT_EMBED;
-        if (b->micro_grad[i] != PL_NONE && (last || !embedding)) exchange(b, i);
+/* That of the embedding is whole when it is the last. */
+static bool is_ready(const struct pl_builder *b, uint32_t id, bool last) {
+    return last || b->p->tensors[id].slot != PL_SLOT_EMBED;
+}
+
+/* Vectors leave together with the next matrix. */
+static bool enough_to_send(const struct pl_builder *b, bool last, uint64_t *elements) {
+    bool enough = last || b->n_whole > PL_MAX_OPEN / 2;
+    *elements = 0;
+    for (uint32_t i = 0; i < b->n_whole; i++) {
+        const struct pl_tensor *t = &b->p->tensors[b->whole[i]];
+        if (!is_ready(b, b->whole[i], last)) continue;
+        *elements += t->dims[0] * t->dims[1];
+        enough |= t->dims[1] > 1;
     }
+    return enough;
+}
+
+void pl_build_exchange(struct pl_builder *b, bool last) {
+    uint32_t left = 0;
+    uint64_t elements;
+    if (!enough_to_send(b, last, &elements)) return;
+    land(b, elements);
+    for (uint32_t i = 0; i < b->n_whole && b->err == PL_ERR_OK; i++) {
+        const uint32_t id = b->whole[i];
+        if (is_ready(b, id, last))
+            exchange(b, id);
+        else
+            b->whole[left++] = id;
+    }
+    b->n_whole = left;
+    if (last) land(b, UINT64_MAX);
 }
 
 /* --- the loss -------------------------------------------------------------------------------- */
@@ -187,7 +253,8 @@ struct pl_operand pl_build_loss(const struct pl_builder *b) {
 void pl_build_end_loss(struct pl_builder *b) {
     if (b->err != PL_ERR_OK || b->loss == b->p->loss) return;
     pl_build_share(b, now(b, b->loss), 2);
-    fold(b, now(b, b->loss), now(b, b->p->loss), (struct pl_attr){.accumulate = PL_ACC_ADD});
+    fold(b, now(b, b->loss), now(b, b->p->loss), pl_arg_none,
+         (struct pl_attr){.accumulate = PL_ACC_ADD});
 }
 
 /* --- the update ------------------------------------------------------------------------------ */
@@ -222,7 +289,7 @@ void pl_build_norm_of_ranks(struct pl_builder *b) {
         if (b->p->tensors[i].trainable) at = square_sums(b, i, sums, at);
     if (pl_shape_ranks(b->s) == 1 || b->err != PL_ERR_OK) return;
     pl_build_share(b, now(b, sums), blocks);
-    fold(b, now(b, sums), now(b, b->partials),
+    fold(b, now(b, sums), now(b, b->partials), pl_arg_none,
          (struct pl_attr){.accumulate = PL_ACC_WRITE, .all_ranks = true});
 }
 

@@ -16,8 +16,9 @@ uint64_t pl_build_blocks(const struct pl_builder *b, uint32_t id);     /* of all
 
 /* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
-/* Every gradient of the micro-batch that is whole becomes part of the step's; that of the embedding
- * is when it is the last. */
+/* After each step of a tape: gradients of the micro-batch that are whole leave for the ranks whose
+ * part they are, and what left long enough before becomes part of the step's. last: of the pass,
+ * after which the embedding's is whole too, and nothing is under way. */
 void pl_build_exchange(struct pl_builder *b, bool last);
 
 /* Where the loss of a phase is summed, between its beginning and its end. */

@@ -80,12 +80,10 @@ static void backward(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) {
     const uint64_t head = n_tapes(b) - 1, lowest = pl_build_lowest_layer(b);
     b->backward = true;
     pl_tape_backward(&tapes[head], dx);
-    pl_build_exchange(b, false);
     for (uint64_t l = b->m->layers; l-- > lowest && b->err == PL_ERR_OK;) {
         if (pl_program_skips(b->p, l)) continue;
         b->layer = (uint32_t)l;
         pl_tape_backward(&tapes[1 + l], dx);
-        pl_build_exchange(b, false);
     }
     b->layer = PL_NONE;
     if (pl_build_embedding_trains(b) && b->err == PL_ERR_OK) pl_tape_backward(&tapes[0], dx);

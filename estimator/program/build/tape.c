@@ -1,6 +1,8 @@
 /* tape.c - recording a part of the forward pass and walking back over it. */
 #include "estimator/program/build/tape.h"
 
+#include "estimator/program/build/exchange.h"
+
 /* --- recording ------------------------------------------------------------------------------- */
 
 static void overflow(struct pl_tape *t, const char *what) {
@@ -185,5 +187,6 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx) {
         if (s->kind == PL_STEP_LINEAR || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));
         if (t->b->err == PL_ERR_OK) pl_step_rows[s->kind].gradient(t, s);
         if (t->b->err == PL_ERR_OK) pl_build_settle(t->b, s->kind == PL_STEP_EMBED);
+        if (t->b->err == PL_ERR_OK) pl_build_exchange(t->b, false);
     }
 }
