@@ -61,6 +61,13 @@ struct pl_device_ops {
     pl_err (*record_end)(struct pl_device *dev, bool keep, struct pl_graph **out);
     pl_err (*replay)(struct pl_device *dev, const struct pl_graph *g);
     void (*forget)(struct pl_device *dev, struct pl_graph **g);
+    /* Kernels between begin and end start after all that was queued before, and run while those
+     * after `end` do; what is told apart by begin and end runs one after another. Those after await
+     * start when all up to `number`, as `end` numbered it, have run; numbers grow. NULL = the
+     * device runs nothing aside. */
+    pl_err (*aside_begin)(struct pl_device *dev);
+    pl_err (*aside_end)(struct pl_device *dev, uint32_t number);
+    pl_err (*aside_await)(struct pl_device *dev, uint32_t number);
     /* Bytes free for arenas right now, before any budget. */
     pl_err (*free_bytes)(struct pl_device *dev, uint64_t *out, struct pl_diag *d);
 };

@@ -2,6 +2,7 @@
 #include "runtime/exec/exec.h"
 #include "estimator/base/alloc.h"
 #include "estimator/program/cost.h"
+#include "runtime/exec/aside.h"
 #include "runtime/exec/poison.h"
 #include "runtime/exec/repeats.h"
 
@@ -38,8 +39,10 @@ pl_err pl_exec_init(struct pl_exec *e, const struct pl_plan *plan, struct pl_dev
     *e = (struct pl_exec){.plan = plan, .device = dev, .host = dev};
     e->calls = pl_calloc(p->n_ops + 1, sizeof *e->calls);
     e->patches = pl_malloc((count_patches(p) + 1) * sizeof *e->patches);
-    pl_err err =
-        e->calls && e->patches ? pl_poison_init(e, d) : pl_host_oom(d, "the binding of the plan");
+    e->turns = pl_malloc((p->n_ops + 1) * sizeof *e->turns);
+    pl_err err = e->calls && e->patches && e->turns ? pl_aside_find(plan, e->turns, d)
+                                                    : pl_host_oom(d, "the binding of the plan");
+    if (err == PL_ERR_OK) err = pl_poison_init(e, d);
     if (err != PL_ERR_OK) pl_exec_finish(e);
     return err;
 }
@@ -175,27 +178,28 @@ static void cut_rows(struct pl_exec *e) {
 }
 
 /* E3: the device works on while the host computes only if nothing it computes with is under way. */
-static pl_err run_op(struct pl_exec *e, const struct pl_op *op, const struct pl_call *call) {
+static pl_err run_op(struct pl_exec *e, uint32_t i) {
+    const struct pl_op *op = &e->plan->program->ops[i];
     struct pl_device *on = op->host ? e->host : e->device;
     pl_kernel_fn kernel = on->kernels[op->kind];
     if (!kernel) return PL_ERR_PLAN_BROKEN;
     if (op->host) PL_TRY(finish_pending(e));
     e->pending |= !op->host;
-    return kernel(on, call);
+    return op->host ? kernel(on, &e->calls[i]) : pl_aside_run(e, i, kernel, &e->calls[i]);
 }
 
 /* Ops that may run as one, by the kernel that takes them all where the device has one. */
 static pl_err run_together(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     const struct pl_op *op = &e->plan->program->ops[first];
     const pl_group_fn *groups = op->host ? NULL : e->device->groups;
-    pl_err err = PL_ERR_OK;
     uint32_t i = first;
-    if (groups && groups[op->kind]) {
+    pl_err err = pl_aside_await(e, first, n);
+    if (err == PL_ERR_OK && groups && groups[op->kind]) {
         e->pending = true;
         err = groups[op->kind](e->device, &e->calls[first], n);
     } else {
         for (; i < first + n && err == PL_ERR_OK; i++)
-            err = run_op(e, &e->plan->program->ops[i], &e->calls[i]);
+            err = run_op(e, i);
         i--;
     }
     if (err == PL_ERR_OK) return PL_ERR_OK;
@@ -233,7 +237,7 @@ static pl_err run_for_others(struct pl_exec *e, uint32_t i, uint32_t k, struct p
     return err;
 }
 
-static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+static pl_err run_each(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
     pl_err failed = PL_ERR_OK;
     double since = 0;
     if (e->times) {
@@ -250,6 +254,15 @@ static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_d
         if (e->times) PL_TRY(read_clock(e, i, k, &since));
     }
     return failed;
+}
+
+/* What comes after the range may touch all that ops aside touch. */
+static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
+    pl_aside_open(e, first);
+    const pl_err err = run_each(e, first, n, d), joined = pl_aside_join(e);
+    if (err != PL_ERR_OK || joined == PL_ERR_OK) return err;
+    return pl_diag_set(d, joined, "ops between ranks were not waited for on device %s",
+                       e->device->ops->name);
 }
 
 pl_err pl_exec_run(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_diag *d) {
@@ -275,5 +288,6 @@ void pl_exec_finish(struct pl_exec *e) {
     pl_poison_finish(e);
     free(e->calls);
     free(e->patches);
+    free(e->turns);
     *e = (struct pl_exec){0};
 }

@@ -1,4 +1,4 @@
-/* device_cuda.c - an NVIDIA GPU as a device: its primary context, one stream, one cudaMalloc per
+/* device_cuda.c - an NVIDIA GPU as a device: its primary context, its streams, one cudaMalloc per
  * arena.
  *
  * Host memory that copies pass through is pinned and cut in three: dev->staging, which the
@@ -7,6 +7,7 @@
  * synchronization behavior"), and a step may not wait for the host. */
 #include "estimator/base/alloc.h"
 #include "runtime/comm/engines.h"
+#include "runtime/device/cuda/cuda_aside.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/lt.h"
@@ -107,6 +108,7 @@ static void cuda_close(struct pl_device *dev) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
     if (!cuda) return;
     if (cuda->stream) (void)cudaStreamSynchronize(cuda->stream);
+    pl_cuda_aside_close(dev);
     pl_products_destroy(&cuda->products);
     pl_lt_unload(&cuda->lt);
     free_ring(cuda);
@@ -320,5 +322,8 @@ const struct pl_device_ops pl_device_cuda = {
     .record_end = pl_cuda_record_end,
     .replay = pl_cuda_replay,
     .forget = pl_cuda_forget,
+    .aside_begin = pl_cuda_aside_begin,
+    .aside_end = pl_cuda_aside_end,
+    .aside_await = pl_cuda_aside_await,
     .free_bytes = cuda_free_bytes,
 };

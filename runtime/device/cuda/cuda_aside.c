@@ -1,0 +1,56 @@
+/* cuda_aside.c - a second stream, for what ranks exchange while the first one computes.
+ *
+ * Kernels and NCCL's operations are queued on pl_cuda.stream, which is the second stream from begin
+ * to end. It and its events are made when they are first needed, since a job on one GPU never does.
+ * There is one communicator, and what it does in a step is queued by one thread on this stream: in
+ * the order of the program, which is the same on every rank. */
+#include "runtime/device/cuda/cuda_aside.h"
+
+#include "runtime/device/cuda/cuda.h"
+
+static pl_err open_aside(struct pl_cuda_aside *a) {
+    cudaStream_t stream = NULL;
+    const unsigned flags = cudaEventDisableTiming;
+    if (a->stream) return PL_ERR_OK;
+    if (!a->before) PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->before, flags)));
+    for (int i = 0; i < PL_CUDA_ASIDE_EVENTS; i++)
+        if (!a->done[i]) PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->done[i], flags)));
+    PL_TRY(pl_cuda_error(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
+    a->stream = stream;
+    return PL_ERR_OK;
+}
+
+pl_err pl_cuda_aside_begin(struct pl_device *dev) {
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    struct pl_cuda_aside *a = &cuda->aside;
+    PL_TRY(open_aside(a));
+    PL_TRY(pl_cuda_error(cudaEventRecord(a->before, cuda->stream)));
+    PL_TRY(pl_cuda_error(cudaStreamWaitEvent(a->stream, a->before, 0)));
+    a->main = cuda->stream;
+    cuda->stream = a->stream;
+    return PL_ERR_OK;
+}
+
+pl_err pl_cuda_aside_end(struct pl_device *dev, uint32_t number) {
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    struct pl_cuda_aside *a = &cuda->aside;
+    cuda->stream = a->main;
+    a->main = NULL;
+    return pl_cuda_error(cudaEventRecord(a->done[number % PL_CUDA_ASIDE_EVENTS], a->stream));
+}
+
+pl_err pl_cuda_aside_await(struct pl_device *dev, uint32_t number) {
+    struct pl_cuda *cuda = pl_cuda_of(dev);
+    const cudaEvent_t done = cuda->aside.done[number % PL_CUDA_ASIDE_EVENTS];
+    return pl_cuda_error(cudaStreamWaitEvent(cuda->stream, done, 0));
+}
+
+void pl_cuda_aside_close(struct pl_device *dev) {
+    struct pl_cuda_aside *a = &pl_cuda_of(dev)->aside;
+    if (a->stream) (void)cudaStreamSynchronize(a->stream);
+    if (a->stream) (void)cudaStreamDestroy(a->stream);
+    if (a->before) (void)cudaEventDestroy(a->before);
+    for (int i = 0; i < PL_CUDA_ASIDE_EVENTS; i++)
+        if (a->done[i]) (void)cudaEventDestroy(a->done[i]);
+    *a = (struct pl_cuda_aside){0};
+}

@@ -1,0 +1,14 @@
+/* cuda_aside.h - the aside functions of struct pl_device_ops (device.h), for CUDA.
+ *
+ * Needs: cuda.h. */
+#ifndef PL_RUNTIME_DEVICE_CUDA_CUDA_ASIDE_H
+#define PL_RUNTIME_DEVICE_CUDA_CUDA_ASIDE_H
+
+#include "runtime/device/device.h"
+
+pl_err pl_cuda_aside_begin(struct pl_device *dev);
+pl_err pl_cuda_aside_end(struct pl_device *dev, uint32_t number);
+pl_err pl_cuda_aside_await(struct pl_device *dev, uint32_t number);
+void pl_cuda_aside_close(struct pl_device *dev);
+
+#endif

@@ -1,0 +1,90 @@
+/* check_cuda_aside.c - what runs aside on a GPU begins after what was queued before it, and what
+ * awaits it comes after it, also where streams do all as late as they may (PLSIM_STREAMS=late). */
+#include "runtime/device/device.h"
+
+#include <check.h>
+#include <string.h>
+
+enum { N = 1000, ROUNDS = 100 };
+
+static struct pl_device *dev;
+static struct pl_arena arena;
+static struct pl_diag diag;
+
+static void open_device(void) {
+    ck_assert_int_eq(pl_device_open(&pl_device_cuda, 1, PL_AUTO_BYTES, &dev, &diag), PL_ERR_OK);
+    ck_assert_int_eq(pl_staging_reserve(dev, &diag), PL_ERR_OK);
+    ck_assert_int_eq(pl_arena_reserve(dev, 4 * N * sizeof(float), "x", &arena, &diag), PL_ERR_OK);
+}
+
+static void close_device(void) {
+    pl_arena_release(dev, &arena);
+    pl_device_close(&dev);
+}
+
+/* Place `to` of four becomes what `from` is. */
+static void copy(int from, int to) {
+    const struct pl_attr attr = {.accumulate = PL_ACC_WRITE, .all_ranks = true};
+    const struct pl_batch batch = {0};
+    struct pl_call c = {.attr = &attr, .batch = &batch};
+    float *base = arena.base;
+    c.in[PL_FOLD_PARTS] = (struct pl_view){base + from * N, N, 1, 1, PL_DTYPE_F32};
+    c.out[PL_FOLD_OUT_G] = (struct pl_view){base + to * N, N, 1, 1, PL_DTYPE_F32};
+    ck_assert_int_eq(dev->kernels[PL_OP_FOLD](dev, &c), PL_ERR_OK);
+}
+
+/* More rounds than the back-end has events. */
+START_TEST(what_runs_aside_has_its_place_in_the_order) {
+    float sent[N], got[N];
+    open_device();
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < N; i++)
+            sent[i] = (float)(round * N) + (float)i;
+        ck_assert_int_eq(dev->ops->upload(dev, arena.base, sent, sizeof sent), PL_ERR_OK);
+        copy(0, 1);
+        ck_assert_int_eq(dev->ops->aside_begin(dev), PL_ERR_OK);
+        copy(1, 2);
+        ck_assert_int_eq(dev->ops->aside_end(dev, round), PL_ERR_OK);
+        ck_assert_int_eq(dev->ops->aside_await(dev, round), PL_ERR_OK);
+        copy(2, 3);
+        float *base = arena.base;
+        ck_assert_int_eq(dev->ops->download(dev, got, base + 3 * N, sizeof got), PL_ERR_OK);
+        ck_assert_msg(memcmp(sent, got, sizeof got) == 0, "round %u: %g came, not %g", round,
+                      (double)got[0], (double)sent[0]);
+    }
+    close_device();
+}
+END_TEST
+
+/* Else the test above would hold of one stream, too. */
+START_TEST(what_runs_aside_is_not_waited_for_by_itself) {
+    float sent[N], got[N];
+    open_device();
+    for (int i = 0; i < N; i++)
+        sent[i] = (float)(i + 1);
+    ck_assert_int_eq(dev->ops->upload(dev, arena.base, sent, sizeof sent), PL_ERR_OK);
+    ck_assert_int_eq(dev->ops->aside_begin(dev), PL_ERR_OK);
+    copy(0, 1);
+    ck_assert_int_eq(dev->ops->aside_end(dev, 1), PL_ERR_OK);
+    float *base = arena.base;
+    ck_assert_int_eq(dev->ops->download(dev, got, base + N, sizeof got), PL_ERR_OK);
+    ck_assert(got[0] == 0);
+    ck_assert_int_eq(dev->ops->aside_await(dev, 1), PL_ERR_OK);
+    ck_assert_int_eq(dev->ops->download(dev, got, base + N, sizeof got), PL_ERR_OK);
+    ck_assert(got[0] == 1);
+    close_device();
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cuda.aside");
+    TCase *tc = tcase_create("late");
+    tcase_add_test(tc, what_runs_aside_has_its_place_in_the_order);
+    tcase_add_test(tc, what_runs_aside_is_not_waited_for_by_itself);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    const int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
