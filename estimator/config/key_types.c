@@ -228,21 +228,24 @@ static pl_err parse_TEMPLATE(const struct pl_key_input *in, void *field) {
 
 static pl_err parse_RECOMPUTE(const struct pl_key_input *in, void *field) {
     uint32_t *out = field;
-    bool flag, outside;
+    bool flag;
     if (in->node->kind != PL_NODE_SCALAR) return pl_key_wrong_type(in, in->node, "one word");
     const char *word = in->node->text;
     if (in->node->plain && pl_scalar_bool(word, &flag)) {
         *out = flag ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE;
         return PL_ERR_OK;
     }
-    uint32_t value;
-    if (!pl_recompute_parse(word, &value, &outside)) return wrong_choice(in, word);
-    if (outside)
+    const enum pl_recompute_word read = pl_recompute_parse(word, out);
+    if (read == PL_RECOMPUTE_READ) return PL_ERR_OK;
+    if (read == PL_RECOMPUTE_UNKNOWN) return wrong_choice(in, word);
+    if (read == PL_RECOMPUTE_OUTSIDE)
         return pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
                               "`%s`: the N of every_N and the K of full:K are within 1 to %d",
                               in->written, PL_RECOMPUTE_LAYERS_MAX);
-    *out = value;
-    return PL_ERR_OK;
+    return pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d,
+                          "`%s`: of a mix only the first layers can be at `offload`, since their "
+                          "inputs are wanted last: write offload:K+LEVEL",
+                          in->written);
 }
 
 static pl_err parse_DEVICE(const struct pl_key_input *in, void *field) {

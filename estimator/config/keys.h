@@ -128,12 +128,13 @@
     X(max_steps, U32, "0", 0, 1000000000, "",                                                      \
       "number of steps; when above 0, num_epochs is ignored")                                      \
     X(gradient_checkpointing, RECOMPUTE, "full", 0, 0,                                             \
-      "none|light|mlp|attention|full|offload|every_N|full:K|full:K+light|auto",                    \
+      "none|light|mlp|attention|full|offload|every_N|full:K|full:K+light|offload:K+full|auto",     \
       "what the backward pass recomputes instead of keeping; light: norms and SwiGLU; mlp, "       \
       "attention: these and the products of that block; full: a whole layer; offload: as full, "   \
       "and the input of each layer waits in host memory; full:K: full for the first K layers, "    \
-      "none for the others; full:K+light: light for the others, and so for any two levels; auto: " \
-      "the fastest level that fits")                                                               \
+      "none for the others; full:K+light: light for the others, and so for any two levels of "     \
+      "which the second is not offload; offload:K+full: only the inputs of the first K layers "    \
+      "wait in host memory; auto: the fastest level that fits")                                    \
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
       "largest number of tokens per chunk of logits; 0: all at once; auto: decided with "          \
       "gradient_checkpointing and batch_size, or about 64 MiB of logits when no budget is known")  \

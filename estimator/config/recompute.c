@@ -25,6 +25,10 @@ uint32_t pl_recompute_of_layer(uint32_t value, uint64_t layer) {
     return layer % (value - PL_RECOMPUTE_EVERY) == 0 ? PL_RECOMPUTE_FULL : PL_RECOMPUTE_NONE;
 }
 
+bool pl_recompute_offloads(uint32_t value) {
+    return value != PL_RECOMPUTE_AUTO && pl_recompute_of_layer(value, 0) == PL_RECOMPUTE_OFFLOAD;
+}
+
 /* The level that the first n bytes name, PL_RECOMPUTE_PLAIN for none. */
 static uint32_t plain_level(const char *word, size_t n) {
     uint32_t i = 0;
@@ -34,45 +38,45 @@ static uint32_t plain_level(const char *word, size_t n) {
 }
 
 /* n digits as a number of layers. */
-static bool layers(const char *text, size_t n, uint32_t *out, bool *outside) {
+static enum pl_recompute_word layers(const char *text, size_t n, uint32_t *out) {
     char digits[32];
     uint64_t v = 0;
-    if (n == 0 || n >= sizeof digits || strspn(text, "0123456789") < n) return false;
+    if (n == 0 || n >= sizeof digits || strspn(text, "0123456789") < n) return PL_RECOMPUTE_UNKNOWN;
     memcpy(digits, text, n);
     digits[n] = 0;
     enum pl_int r = pl_scalar_int(digits, &v);
-    *outside = r != PL_INT_OK || v < 1 || v > PL_RECOMPUTE_LAYERS_MAX;
+    if (r != PL_INT_OK || v < 1 || v > PL_RECOMPUTE_LAYERS_MAX) return PL_RECOMPUTE_OUTSIDE;
     *out = (uint32_t)v;
-    return true;
+    return PL_RECOMPUTE_READ;
 }
 
-static bool parse_mix(const char *word, uint32_t *value, bool *outside) {
+static enum pl_recompute_word parse_mix(const char *word, uint32_t *value) {
     const char *colon = strchr(word, ':');
-    if (!colon) return false;
+    if (!colon) return PL_RECOMPUTE_UNKNOWN;
     size_t digits = strcspn(colon + 1, "+");
     const char *plus = colon + 1 + digits;
-    uint32_t k, first = plain_level(word, (size_t)(colon - word));
+    uint32_t k = 0, first = plain_level(word, (size_t)(colon - word));
     uint32_t rest = *plus ? plain_level(plus + 1, strlen(plus + 1)) : PL_RECOMPUTE_NONE;
-    if (first >= PL_RECOMPUTE_OFFLOAD || rest >= PL_RECOMPUTE_OFFLOAD ||
-        !layers(colon + 1, digits, &k, outside))
-        return false;
+    if (first >= PL_RECOMPUTE_PLAIN || rest >= PL_RECOMPUTE_PLAIN) return PL_RECOMPUTE_UNKNOWN;
+    const enum pl_recompute_word read = layers(colon + 1, digits, &k);
+    if (read != PL_RECOMPUTE_READ) return read;
+    if (rest == PL_RECOMPUTE_OFFLOAD && first != rest) return PL_RECOMPUTE_OFFLOAD_LAST;
     *value = first == rest ? first : PL_RECOMPUTE_MIX(first, k, rest);
-    return true;
+    return PL_RECOMPUTE_READ;
 }
 
-bool pl_recompute_parse(const char *word, uint32_t *value, bool *outside) {
+enum pl_recompute_word pl_recompute_parse(const char *word, uint32_t *value) {
     static const char every[] = "every_";
-    uint32_t n, level = plain_level(word, strlen(word));
-    *outside = false;
+    uint32_t n = 0, level = plain_level(word, strlen(word));
     if (level < PL_RECOMPUTE_PLAIN || strcmp(word, "auto") == 0) {
         *value = level < PL_RECOMPUTE_PLAIN ? level : PL_RECOMPUTE_AUTO;
-        return true;
+        return PL_RECOMPUTE_READ;
     }
-    if (strncmp(word, every, sizeof every - 1) != 0) return parse_mix(word, value, outside);
+    if (strncmp(word, every, sizeof every - 1) != 0) return parse_mix(word, value);
     word += sizeof every - 1;
-    if (!layers(word, strlen(word), &n, outside)) return false;
-    *value = PL_RECOMPUTE_EVERY_N(n);
-    return true;
+    const enum pl_recompute_word read = layers(word, strlen(word), &n);
+    if (read == PL_RECOMPUTE_READ) *value = PL_RECOMPUTE_EVERY_N(n);
+    return read;
 }
 
 void pl_recompute_print(uint32_t value, struct pl_text *out) {

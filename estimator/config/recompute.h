@@ -4,7 +4,10 @@
  * In: a word of the YAML.  Out: one number for it, and from that the level of every layer.
  *   C1  a value reads back from the word that it is written as
  *   C2  every value means one plain level per layer, and nothing else
- * Use: if (pl_recompute_parse("full:20+light", &v, &outside)) l = pl_recompute_of_layer(v, 3); */
+ *   C3  OFFLOAD is the level of all layers or of the first ones: their inputs wait longest, and the
+ *       others' would hardly have left when they are wanted back
+ * Use: if (pl_recompute_parse("full:20+light", &v) == PL_RECOMPUTE_READ)
+ *          l = pl_recompute_of_layer(v, 3); */
 #ifndef PL_ESTIMATOR_CONFIG_RECOMPUTE_H
 #define PL_ESTIMATOR_CONFIG_RECOMPUTE_H
 
@@ -30,18 +33,25 @@ enum {
 #define PL_RECOMPUTE_LAYERS_MAX 4096 /* of N and K below */
 /* The layers l with l % n == 0 in full, the others none. */
 #define PL_RECOMPUTE_EVERY_N(n) (PL_RECOMPUTE_EVERY + (n))
-/* The first k layers at one level, the others at another; neither is OFFLOAD. */
+/* The first k layers at one level, the others at another, which is not OFFLOAD. */
 #define PL_RECOMPUTE_MIX(first, k, rest)                                                           \
     ((uint32_t)PL_RECOMPUTE_MIXED | (uint32_t)(first) << 20 | (uint32_t)(rest) << 16 |             \
      (uint32_t)(k))
 
 /* The plain level of a layer. value: anything but AUTO. */
 uint32_t pl_recompute_of_layer(uint32_t value, uint64_t layer);
+/* Whether any layer is at OFFLOAD. */
+bool pl_recompute_offloads(uint32_t value);
 
+enum pl_recompute_word {
+    PL_RECOMPUTE_READ,
+    PL_RECOMPUTE_UNKNOWN,     /* no word of the key */
+    PL_RECOMPUTE_OUTSIDE,     /* N or K is not within 1 to PL_RECOMPUTE_LAYERS_MAX */
+    PL_RECOMPUTE_OFFLOAD_LAST /* C3: the others at OFFLOAD */
+};
 /* none, light, mlp, attention, full, offload, auto, every_N, LEVEL:K, LEVEL:K+LEVEL such as
- * full:20+light. False: none of these; *outside: it is one, but N or K is not within 1 to
- * PL_RECOMPUTE_LAYERS_MAX. */
-bool pl_recompute_parse(const char *word, uint32_t *value, bool *outside);
+ * full:20+light. *value is set where it was read, and only there. */
+enum pl_recompute_word pl_recompute_parse(const char *word, uint32_t *value);
 void pl_recompute_print(uint32_t value, struct pl_text *out);
 
 #endif

@@ -50,10 +50,11 @@ START_TEST(every_choice_and_both_limits_are_accepted) {
     snprintf(choices, sizeof choices, "%s", k->choices);
     for (char *save, *c = strtok_r(choices, "|", &save); c; c = strtok_r(NULL, "|", &save)) {
         struct pl_text back = {0};
-        const char *value = strcmp(c, "every_N") == 0        ? "every_2"
-                            : strcmp(c, "full:K") == 0       ? "full:7"
-                            : strcmp(c, "full:K+light") == 0 ? "full:7+light"
-                                                             : c;
+        const char *value = strcmp(c, "every_N") == 0          ? "every_2"
+                            : strcmp(c, "full:K") == 0         ? "full:7"
+                            : strcmp(c, "full:K+light") == 0   ? "full:7+light"
+                            : strcmp(c, "offload:K+full") == 0 ? "offload:7+full"
+                                                               : c;
         ck_assert_msg(pl_job_set(&job, k->key, value, &d) == PL_ERR_OK, "%s", d.message);
         pl_job_write_key(&job, (enum pl_key_id)_i, &back);
         ck_assert_ptr_nonnull(strstr(back.data, value));

@@ -28,6 +28,10 @@ static const struct {
     {"none:3+mlp", NULL, 0, 0, 2},
     {"attention:4096+mlp", NULL, 3, 3, 3},
     {"full:3+none", "full:3", 4, 4, 0},
+    {"offload:3", NULL, 5, 5, 0},
+    {"offload:3+full", NULL, 5, 5, 4},
+    {"offload:2+mlp", NULL, 5, 2, 2},
+    {"offload:2+offload", "offload", 5, 5, 5},
     {"full:003", "full:3", 4, 4, 0},
     {"every_02", "every_2", 4, 4, 0},
     {"light:3+light", "light", 1, 1, 1},
@@ -36,10 +40,10 @@ static const struct {
 
 START_TEST(a_word_means_a_level_for_every_layer) {
     uint32_t v = 99;
-    bool outside = true;
     struct pl_text again = {0};
-    ck_assert_msg(pl_recompute_parse(words[_i].word, &v, &outside), "%s", words[_i].word);
-    ck_assert(!outside);
+    ck_assert_msg(pl_recompute_parse(words[_i].word, &v) == PL_RECOMPUTE_READ, "%s",
+                  words[_i].word);
+    ck_assert(pl_recompute_offloads(v) == (words[_i].first == PL_RECOMPUTE_OFFLOAD));
     ck_assert_uint_eq(pl_recompute_of_layer(v, 0), words[_i].first);
     ck_assert_uint_eq(pl_recompute_of_layer(v, 2), words[_i].third);
     ck_assert_uint_eq(pl_recompute_of_layer(v, 3), words[_i].fourth);
@@ -51,74 +55,80 @@ END_TEST
 
 static const struct {
     const char *word;
-    bool outside; /* a word of the right form whose number is not within its limits */
+    enum pl_recompute_word why;
 } refused[] = {
-    {"every_0", true},
-    {"every_4097", true},
-    {"every_99999999999999999999", true},
-    {"full:0", true},
-    {"full:4097", true},
-    {"full:0+light", true},
-    {"light:4294967297+full", true}, /* 1 modulo 2^32 */
-    {"", false},
-    {"Full", false},
-    {"ful", false},
-    {"fully", false},
-    {"every_", false},
-    {"every_x", false},
-    {"every_-1", false},
-    {"every_+1", false},
-    {"every_1 ", false},
-    {"every_0x2", false},
-    {"full:", false},
-    {"full:x", false},
-    {"full:3+", false},
-    {"full:+light", false},
-    {"full:3+lite", false},
-    {"full:3+light+mlp", false},
-    {"full:3:4", false},
-    {"offload:3", false}, /* the copies of a level are planned for all layers or for none */
-    {"full:3+offload", false},
-    {"auto:3", false},
-    {"full:3+auto", false},
-    {":3", false},
-    {"every_11111111111111111111111111111111", false}, /* no number of so many digits */
+    {"every_0", PL_RECOMPUTE_OUTSIDE},
+    {"every_4097", PL_RECOMPUTE_OUTSIDE},
+    {"every_99999999999999999999", PL_RECOMPUTE_OUTSIDE},
+    {"full:0", PL_RECOMPUTE_OUTSIDE},
+    {"full:4097", PL_RECOMPUTE_OUTSIDE},
+    {"full:0+light", PL_RECOMPUTE_OUTSIDE},
+    {"light:4294967297+full", PL_RECOMPUTE_OUTSIDE}, /* 1 modulo 2^32 */
+    {"", PL_RECOMPUTE_UNKNOWN},
+    {"Full", PL_RECOMPUTE_UNKNOWN},
+    {"ful", PL_RECOMPUTE_UNKNOWN},
+    {"fully", PL_RECOMPUTE_UNKNOWN},
+    {"every_", PL_RECOMPUTE_UNKNOWN},
+    {"every_x", PL_RECOMPUTE_UNKNOWN},
+    {"every_-1", PL_RECOMPUTE_UNKNOWN},
+    {"every_+1", PL_RECOMPUTE_UNKNOWN},
+    {"every_1 ", PL_RECOMPUTE_UNKNOWN},
+    {"every_0x2", PL_RECOMPUTE_UNKNOWN},
+    {"full:", PL_RECOMPUTE_UNKNOWN},
+    {"full:x", PL_RECOMPUTE_UNKNOWN},
+    {"full:3+", PL_RECOMPUTE_UNKNOWN},
+    {"full:+light", PL_RECOMPUTE_UNKNOWN},
+    {"full:3+lite", PL_RECOMPUTE_UNKNOWN},
+    {"full:3+light+mlp", PL_RECOMPUTE_UNKNOWN},
+    {"full:3:4", PL_RECOMPUTE_UNKNOWN},
+    {"full:3+offload", PL_RECOMPUTE_OFFLOAD_LAST},
+    {"none:4096+offload", PL_RECOMPUTE_OFFLOAD_LAST},
+    {"full:0+offload", PL_RECOMPUTE_OUTSIDE},
+    {"full:3+offload:2", PL_RECOMPUTE_UNKNOWN},
+    {"offload:0+full", PL_RECOMPUTE_OUTSIDE},
+    {"offload:4097", PL_RECOMPUTE_OUTSIDE},
+    {"offload:3+every_2", PL_RECOMPUTE_UNKNOWN},
+    {"every_2+offload", PL_RECOMPUTE_UNKNOWN},
+    {"auto:3", PL_RECOMPUTE_UNKNOWN},
+    {"full:3+auto", PL_RECOMPUTE_UNKNOWN},
+    {":3", PL_RECOMPUTE_UNKNOWN},
+    {"every_11111111111111111111111111111111",
+     PL_RECOMPUTE_UNKNOWN}, /* no number of so many digits */
 };
 
 START_TEST(other_words_are_refused_and_limits_are_told_apart) {
-    uint32_t v;
-    bool outside = !refused[_i].outside;
-    const bool parsed = pl_recompute_parse(refused[_i].word, &v, &outside);
-    ck_assert_msg(parsed == refused[_i].outside, "%s", refused[_i].word);
-    ck_assert_msg(outside == refused[_i].outside, "%s", refused[_i].word);
+    uint32_t v = 99;
+    ck_assert_msg(pl_recompute_parse(refused[_i].word, &v) == refused[_i].why, "%s",
+                  refused[_i].word);
+    ck_assert_uint_eq(v, 99);
 }
 END_TEST
 
 START_TEST(auto_is_a_word_without_a_level) {
     uint32_t v = 99;
-    bool outside;
     struct pl_text text = {0};
-    ck_assert(pl_recompute_parse("auto", &v, &outside) && !outside);
+    ck_assert_int_eq(pl_recompute_parse("auto", &v), PL_RECOMPUTE_READ);
     ck_assert_uint_eq(v, PL_RECOMPUTE_AUTO);
+    ck_assert(!pl_recompute_offloads(v));
     pl_recompute_print(v, &text);
     ck_assert_str_eq(pl_text_str(&text), "auto");
     pl_text_finish(&text);
 }
 END_TEST
 
-/* Every pair of levels at the smallest, a middle and the largest number of layers. */
+/* Every pair of levels that may stand together, at smallest, a middle and the
+ * largest number of layers. */
 START_TEST(every_mix_reads_back_as_itself) {
     static const uint32_t numbers[] = {1, 2, 77, PL_RECOMPUTE_LAYERS_MAX};
-    for (uint32_t first = 0; first < PL_RECOMPUTE_OFFLOAD; first++) {
+    for (uint32_t first = 0; first < PL_RECOMPUTE_PLAIN; first++) {
         for (uint32_t rest = 0; rest < PL_RECOMPUTE_OFFLOAD; rest++) {
             for (int i = 0; i < COUNT(numbers) && first != rest; i++) {
                 const uint32_t k = numbers[i], v = PL_RECOMPUTE_MIX(first, k, rest);
                 uint32_t again = 0;
-                bool outside;
                 struct pl_text text = {0};
                 pl_recompute_print(v, &text);
                 ck_assert_uint_eq(strncmp(text.data, plain[first], strlen(plain[first])), 0);
-                ck_assert(pl_recompute_parse(text.data, &again, &outside) && !outside);
+                ck_assert_int_eq(pl_recompute_parse(text.data, &again), PL_RECOMPUTE_READ);
                 ck_assert_msg(again == v, "%s", text.data);
                 ck_assert_uint_eq(pl_recompute_of_layer(v, k - 1), first);
                 ck_assert_uint_eq(pl_recompute_of_layer(v, k), rest);

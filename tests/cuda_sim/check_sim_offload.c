@@ -57,14 +57,17 @@ static const char *const by_device[][2] = {
     {"offload=gradients", "offload_update=device"},
     {"offload=weights", "offload_update=device"},
     {"gradient_checkpointing=offload", "max_steps=3"},
+    {"gradient_checkpointing=offload:1+full", "max_steps=3"},
+    {"gradient_checkpointing=offload:1+light", "offload=weights"},
 };
+enum { N_BY_DEVICE = sizeof by_device / sizeof *by_device };
 
 START_TEST(what_the_device_computes_does_not_depend_on_where_it_is_kept) {
     char x[SCRATCH_PATH + 64], y[SCRATCH_PATH + 64];
     bool lora = strcmp(jobs[_i].mode, "lora") == 0;
     make(jobs[_i].mode, jobs[_i].more);
     TRAIN("output_dir=plain");
-    for (size_t w = 0; w < 4; w++) {
+    for (size_t w = 0; w < N_BY_DEVICE; w++) {
         TRAIN(textf("output_dir=way%zu", w), by_device[w][0], by_device[w][1]);
         weights_assert_same(path_of("plain", x), path_of(textf("way%zu", w), y),
                             lora ? "adapter_model" : "model");

@@ -13,7 +13,9 @@ static const uint32_t levels[] = {PL_RECOMPUTE_NONE,
                                   PL_RECOMPUTE_OFFLOAD,
                                   PL_RECOMPUTE_EVERY_N(2),
                                   PL_RECOMPUTE_MLP,
-                                  PL_RECOMPUTE_MIX(PL_RECOMPUTE_ATTENTION, 3, PL_RECOMPUTE_LIGHT)};
+                                  PL_RECOMPUTE_MIX(PL_RECOMPUTE_ATTENTION, 3, PL_RECOMPUTE_LIGHT),
+                                  PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, 3, PL_RECOMPUTE_FULL),
+                                  PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, 5, PL_RECOMPUTE_NONE)};
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 static struct pl_job_shape shape(const struct pl_model *m, uint32_t mode, uint32_t offload,

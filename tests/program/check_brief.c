@@ -13,13 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Levels that the search for the fastest mixes; either the first third of the layers or all but
- * three are at the heavier one. */
+/* Levels that the search for the fastest mixes, and those that host memory takes part in; either
+ * the first third of the layers or all but three are at the heavier one. */
 static const uint32_t mixes[][2] = {
     {PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_NONE},     {PL_RECOMPUTE_MLP, PL_RECOMPUTE_LIGHT},
     {PL_RECOMPUTE_FULL, PL_RECOMPUTE_LIGHT},     {PL_RECOMPUTE_ATTENTION, PL_RECOMPUTE_LIGHT},
     {PL_RECOMPUTE_FULL, PL_RECOMPUTE_ATTENTION}, {PL_RECOMPUTE_FULL, PL_RECOMPUTE_NONE},
-    {PL_RECOMPUTE_ATTENTION, PL_RECOMPUTE_MLP},
+    {PL_RECOMPUTE_ATTENTION, PL_RECOMPUTE_MLP},  {PL_RECOMPUTE_OFFLOAD, PL_RECOMPUTE_FULL},
+    {PL_RECOMPUTE_OFFLOAD, PL_RECOMPUTE_LIGHT},  {PL_RECOMPUTE_OFFLOAD, PL_RECOMPUTE_NONE},
 };
 static const struct {
     uint32_t batch;

@@ -59,6 +59,10 @@ static const char *const ways[][3] = {
     {"gradient_checkpointing=offload"},
     {"offload=weights", "gradient_checkpointing=offload"},
     {"offload=weights", "gradient_checkpointing=attention:2+mlp"},
+    {"gradient_checkpointing=offload:1+full"},
+    {"gradient_checkpointing=offload:2+light"},
+    {"offload=optimizer", "gradient_checkpointing=offload:2"},
+    {"offload=weights", "gradient_checkpointing=offload:1+mlp"},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 

@@ -12,7 +12,7 @@
  * made while its neighbour runs. */
 static uint64_t ends_of(const struct pl_job_shape *s) {
     const bool moves = s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
-                       s->recompute == PL_RECOMPUTE_OFFLOAD;
+                       pl_recompute_offloads(s->recompute);
     return moves ? 2 : 1;
 }
 

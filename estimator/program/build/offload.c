@@ -474,12 +474,13 @@ static void move_units(struct mover *m) {
 
 /* --- a phase --------------------------------------------------------------------------------- */
 
-/* What a layer keeps for its backward pass under `gradient_checkpointing: offload`: it goes to host
- * memory after its last use on the way up. */
+/* What a layer at the level `offload` keeps for its backward pass: it goes to host memory after its
+ * last use on the way up, which may be in the layer above. */
 static void find_spills(struct mover *m) {
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct pl_op *op = &m->ops[i];
         if (op->layer == PL_NONE) continue;
+        const uint32_t level = pl_recompute_of_layer(m->b->s->recompute, op->layer);
         for (int k = 0; k < op->n_in; k++) {
             if (op->in[k].id == PL_NONE) continue;
             const struct pl_tensor *t = &m->b->p->tensors[op->in[k].id];
@@ -489,7 +490,7 @@ static void find_spills(struct mover *m) {
                 continue;
             if (!op->backward)
                 w->last = i;
-            else if (w->last != PL_NONE)
+            else if (w->last != PL_NONE && level == PL_RECOMPUTE_OFFLOAD)
                 w->spill = w->last;
         }
     }
@@ -540,7 +541,7 @@ static bool mover_init(struct mover *m, struct pl_builder *b) {
 
 void pl_build_offload(struct pl_builder *b) {
     struct mover m;
-    bool keeps = b->s->recompute == PL_RECOMPUTE_OFFLOAD && b->phase == PL_PHASE_MICRO;
+    bool keeps = pl_recompute_offloads(b->s->recompute) && b->phase == PL_PHASE_MICRO;
     bool parts = b->s->sharding == PL_SHARDING_WEIGHTS && b->phase != PL_PHASE_OPTIMIZER;
     bool moves = b->s->offload != PL_OFFLOAD_NONE || b->s->embedding_on_host || keeps || parts;
     if (b->err != PL_ERR_OK || !moves) return;
