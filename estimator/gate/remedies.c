@@ -13,17 +13,21 @@
 /* Applies one change and describes it; false when it does not apply. */
 typedef bool (*remedy_fn)(struct pl_variant *v, char *text, size_t size);
 
+static void name_level(uint32_t level, char *text, size_t size) {
+    struct pl_text word = {0};
+    pl_recompute_print(level, &word);
+    snprintf(text, size, "gradient_checkpointing: %s", pl_text_str(&word));
+    pl_text_finish(&word);
+}
+
 /* A level that rebuilds more than the job does and less than `full`; mixes are between two. */
 static bool recompute_at(struct pl_variant *v, uint32_t level, char *text, size_t size) {
-    struct pl_text word = {0};
     const uint32_t now = pl_question_level(&v->q);
     bool both =
         now == PL_RECOMPUTE_MLP && level == PL_RECOMPUTE_ATTENTION; /* neither in the other */
     if (now >= level || both || v->job.inference) return false;
     v->job.gradient_checkpointing = level;
-    pl_recompute_print(level, &word);
-    snprintf(text, size, "gradient_checkpointing: %s", pl_text_str(&word));
-    pl_text_finish(&word);
+    name_level(level, text, size);
     return true;
 }
 
@@ -346,6 +350,31 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
     return PL_ERR_OK;
 }
 
+/* Of a question for which the inputs of all layers in host memory are enough, as *r says: the
+ * fewest layers that are, with the others at `full`. Where `full` itself is, all stay there. */
+static pl_err lessen_offload(const struct start *from, const struct pl_question *all, char *text,
+                             struct pl_remedy *r, struct pl_diag *d) {
+    const uint32_t layers = (uint32_t)all->model->layers;
+    uint32_t too_few = 0, enough = layers;
+    struct pl_remedy trial = *r;
+    struct pl_variant v;
+    pl_variant_of(&v, all);
+    v.job.gradient_checkpointing = PL_RECOMPUTE_FULL;
+    PL_TRY(price(from, &v.q, &trial, d));
+    if (trial.fits) return PL_ERR_OK;
+    while (enough - too_few > 1) {
+        const uint32_t k = too_few + (enough - too_few) / 2;
+        v.job.gradient_checkpointing = PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, k, PL_RECOMPUTE_FULL);
+        PL_TRY(price(from, &v.q, &trial, d));
+        *(trial.fits ? &enough : &too_few) = k;
+        if (trial.fits) *r = trial;
+    }
+    if (enough < layers)
+        name_level(PL_RECOMPUTE_MIX(PL_RECOMPUTE_OFFLOAD, enough, PL_RECOMPUTE_FULL), text,
+                   TEXT_SIZE);
+    return PL_ERR_OK;
+}
+
 /* The rows alone, in the order of the table; no text: the row does not apply. */
 static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REMEDIES],
                          struct pl_diag *d) {
@@ -353,8 +382,10 @@ static pl_err price_each(const struct start *from, struct pl_remedy alone[N_REME
         struct pl_variant v;
         pl_variant_of(&v, from->q);
         alone[i] = (struct pl_remedy){0};
-        if (remedies[i].apply(&v, alone[i].change, sizeof alone[i].change))
-            PL_TRY(price(from, &v.q, &alone[i], d));
+        if (!remedies[i].apply(&v, alone[i].change, sizeof alone[i].change)) continue;
+        PL_TRY(price(from, &v.q, &alone[i], d));
+        if (remedies[i].apply == offload_kept && alone[i].fits)
+            PL_TRY(lessen_offload(from, &v.q, alone[i].change, &alone[i], d));
     }
     return PL_ERR_OK;
 }
@@ -402,10 +433,12 @@ static pl_err combine(const struct start *from, const struct pl_remedy alone[N_R
         *r = step;
         any = taken[i] = true;
         supersede(taken, i);
-        if (r->fits) {
-            *useful = list_taken(taken, text, r);
-            return PL_ERR_OK;
-        }
+        if (!r->fits) continue;
+        for (size_t k = 0; k <= i; k++)
+            if (taken[k] && remedies[k].apply == offload_kept)
+                PL_TRY(lessen_offload(from, &v.q, text[k], r, d));
+        *useful = list_taken(taken, text, r);
+        return PL_ERR_OK;
     }
     return PL_ERR_OK;
 }

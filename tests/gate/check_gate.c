@@ -229,7 +229,7 @@ static uint64_t needed_with(const struct fixture *f, const struct pl_budget *b,
     snprintf(text, sizeof text, "%s", change);
     for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
         char key[64], value[64];
-        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[][a-z0-9_]", key, value), 2);
+        ck_assert_int_eq(sscanf(part, " %63[a-z_]: %63[][a-z0-9_:+]", key, value), 2);
         if (strcmp(key, "batch_size") == 0)
             batch = (uint32_t)strtoul(value, NULL, 10);
         else if (strcmp(value, "[]") == 0) /* the names stay with the job that owns them */
@@ -443,6 +443,47 @@ START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
 }
 END_TEST
 
+/* What is offered of `gradient_checkpointing: offload`, alone or with other changes. */
+static const char *offload_offered(const struct pl_remedy *rows, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (strstr(rows[i].change, "gradient_checkpointing: offload") && rows[i].fits)
+            return rows[i].change;
+    ck_abort_msg("nothing with inputs in host memory is said to fit");
+    return NULL;
+}
+
+/* Between what all layers at `full` and all inputs in host memory need: for each budget the fewest
+ * layers that fit, by trying them one after another. */
+START_TEST(the_fewest_layers_whose_inputs_must_wait_in_host_memory_are_named) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    char change[64];
+    uint32_t n, mixes = 0;
+    start(&f, "SmolLM2-135M", "lora", 4);
+    f.traits = pl_traits_cuda(89);
+    f.job.loss_chunk_tokens = 128;
+    const struct pl_budget tiny = card(1, 0, 0);
+    const uint64_t full = needed_with(&f, &tiny, "gradient_checkpointing: full");
+    const uint64_t all = needed_with(&f, &tiny, "gradient_checkpointing: offload");
+    ck_assert_uint_lt(all, full);
+    for (int share = 0; share <= 8; share++) {
+        const struct pl_budget b = card(all + (full - all) * (uint64_t)share / 8, 0, 0);
+        uint32_t k = 0;
+        do {
+            k++;
+            snprintf(change, sizeof change, "gradient_checkpointing: offload:%u+full", k);
+        } while (k < f.m.layers && needed_with(&f, &b, change) > b.total_bytes);
+        if (k == f.m.layers || share == 8)
+            snprintf(change, sizeof change, "gradient_checkpointing: offload");
+        ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
+        ck_assert_str_eq(offload_offered(rows, n), change);
+        mixes += strchr(change, '+') != NULL;
+    }
+    ck_assert_uint_ge(mixes, 5);
+    finish(&f);
+}
+END_TEST
+
 static const struct {
     const char *dtype, *base_dtype, *stored;
     bool on_gpu;
@@ -528,6 +569,7 @@ int main(void) {
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
                         sizeof storages / sizeof *storages);
+    tcase_add_test(tc, the_fewest_layers_whose_inputs_must_wait_in_host_memory_are_named);
     tcase_add_test(tc, what_no_single_change_cures_is_cured_together);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
