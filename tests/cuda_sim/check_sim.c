@@ -424,6 +424,47 @@ START_TEST(an_event_of_a_capture_cannot_be_waited_for) {
 }
 END_TEST
 
+/* A second stream that waits for an event of the capture is captured, too. 1: the first one does
+ * not wait for it in the end; 2: only for what came before its last work; 3: for what is in no
+ * capture. */
+START_TEST(a_stream_that_waits_for_a_capture_belongs_to_it) {
+    static const cudaError_t ends[] = {cudaSuccess, cudaErrorStreamCaptureUnjoined,
+                                       cudaErrorStreamCaptureUnjoined,
+                                       cudaErrorStreamCaptureInvalidated};
+    int *out = device(2 * sizeof *out);
+    size_t nodes = 0;
+    cudaStream_t other = NULL;
+    cudaEvent_t begun = NULL, ended = NULL;
+    cudaGraph_t graph = NULL;
+    ck_assert_int_eq(cudaStreamCreate(&other), cudaSuccess);
+    ck_assert_int_eq(cudaEventCreate(&begun), cudaSuccess);
+    ck_assert_int_eq(cudaEventCreate(&ended), cudaSuccess);
+    if (_i == 3) ck_assert_int_eq(cudaEventRecord(ended, other), cudaSuccess);
+    cudaStream_t stream = begin_capture();
+    ck_assert_int_eq(cudaEventRecord(begun, stream), cudaSuccess);
+    ck_assert_int_eq(cudaStreamWaitEvent(other, begun, 0), cudaSuccess);
+    if (_i == 2) ck_assert_int_eq(cudaEventRecord(ended, other), cudaSuccess);
+    *out = 0;
+    smoke_number_on(other, out, 2, 7);
+    ck_assert_int_eq(*out, 0);
+    if (_i == 0) ck_assert_int_eq(cudaEventRecord(ended, other), cudaSuccess);
+    if (_i != 1)
+        ck_assert_int_eq(cudaStreamWaitEvent(stream, ended, 0),
+                         _i == 3 ? cudaErrorStreamCaptureIsolation : cudaSuccess);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), ends[_i]);
+    if (_i == 0) {
+        ck_assert_int_eq(cudaGraphGetNodes(graph, NULL, &nodes), cudaSuccess);
+        ck_assert_uint_eq(nodes, 1);
+        ck_assert_int_eq(cudaStreamWaitEvent(other, ended, 0), cudaErrorCapturedEvent);
+        cudaGraphDestroy(graph);
+    }
+    cudaEventDestroy(begun);
+    cudaEventDestroy(ended);
+    cudaStreamDestroy(other);
+    cudaStreamDestroy(stream);
+}
+END_TEST
+
 START_TEST(a_graph_takes_memory_until_it_is_destroyed) {
     size_t before = 0, during = 0, after = 0, total = 0;
     cudaGraph_t graph = NULL;
@@ -486,6 +527,7 @@ int main(void) {
     tcase_add_test(tc, what_is_captured_runs_when_it_is_replayed);
     tcase_add_loop_test(tc, what_no_capture_can_stand_spoils_it, 0, 10);
     tcase_add_test(tc, an_event_of_a_capture_cannot_be_waited_for);
+    tcase_add_loop_test(tc, a_stream_that_waits_for_a_capture_belongs_to_it, 0, 4);
     tcase_add_test(tc, a_graph_takes_memory_until_it_is_destroyed);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -103,7 +103,16 @@ void plsim_watch_forget(struct plsim_allocation *a);
 /* sim_graph.c: whether work for this stream is to be written down rather than run, and doing so;
  * data is copied. */
 bool plsim_captures(cudaStream_t stream);
-cudaError_t plsim_record(void (*run)(void *data), const void *data, size_t bytes, bool is_kernel);
+cudaError_t plsim_record(cudaStream_t stream, void (*run)(void *data), const void *data,
+                         size_t bytes, bool is_kernel);
+/* A place in a capture, of which event is recorded: the capture, 0 = none, and the works so far. */
+struct plsim_captured {
+    cudaStream_t stream;
+    uint64_t capture, works;
+};
+struct plsim_captured plsim_captured(cudaStream_t stream);
+/* A stream waits for such a place, or one that captures waits for what is in no capture. */
+cudaError_t plsim_capture_wait(cudaStream_t stream, const struct plsim_captured *at);
 /* For calls that no capture can stand: it is spoilt, and they fail. cudaSuccess: none is there. */
 cudaError_t plsim_forbidden(void);
 /* Device memory of graphs. */

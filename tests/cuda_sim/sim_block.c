@@ -386,7 +386,7 @@ static void put_down(const struct plsim_launch *launch, bool is_recorded) {
     memcpy(copy + ARGUMENTS_AT, launch->arguments, launch->argument_bytes);
     if (n > 0) memcpy(copy + at, windows, (size_t)n * sizeof *windows);
     if (is_recorded)
-        (void)plsim_record(run_waiting, copy, bytes, true);
+        (void)plsim_record(launch->stream, run_waiting, copy, bytes, true);
     else
         plsim_submit(launch->stream, run_waiting, copy, bytes);
     free(copy);

@@ -4,7 +4,9 @@
  * when the graph does: a value or an address that has changed since shows. What may not happen
  * meanwhile spoils the capture, as the real runtime does for the modes global and thread-local
  * (CUDA C++ Programming Guide, "Prohibited and Unhandled Operations"; CUDA Runtime API,
- * cudaThreadExchangeStreamCaptureMode). One stream captures at a time. */
+ * cudaThreadExchangeStreamCaptureMode). One stream captures at a time, with those that wait for an
+ * event of the capture; each of these must be waited for before the end ("Cross-stream Dependencies
+ * and Events"). A graph runs its work in the order in which it was written down. */
 #include "tests/cuda_sim/sim.h"
 
 #include <stdlib.h>
@@ -28,10 +30,19 @@ struct CUgraphExec_st {
     uint64_t bytes; /* of the device */
 };
 
+struct fork {
+    cudaStream_t stream;
+    uint64_t works, joined; /* of the graph: at its last one, and where it was waited for */
+};
+enum { MAX_FORKS = 4 };
+
 static struct {
     cudaStream_t stream; /* NULL = none captures */
     bool spoilt;
     cudaGraph_t graph;
+    uint64_t number;
+    struct fork forks[MAX_FORKS];
+    int n_forks;
 } capture;
 static uint64_t all_bytes;
 
@@ -39,8 +50,40 @@ uint64_t plsim_graph_bytes(void) {
     return all_bytes;
 }
 
+static struct fork *fork_of(cudaStream_t stream) {
+    for (int i = 0; i < capture.n_forks; i++)
+        if (capture.forks[i].stream == stream) return &capture.forks[i];
+    return NULL;
+}
+
 bool plsim_captures(cudaStream_t stream) {
-    return capture.stream && capture.stream == stream;
+    return capture.stream && (capture.stream == stream || fork_of(stream));
+}
+
+struct plsim_captured plsim_captured(cudaStream_t stream) {
+    if (!plsim_captures(stream)) return (struct plsim_captured){.stream = stream};
+    return (struct plsim_captured){stream, capture.number, capture.graph->works};
+}
+
+cudaError_t plsim_capture_wait(cudaStream_t stream, const struct plsim_captured *at) {
+    if (!capture.stream) return plsim_fail(cudaErrorCapturedEvent);
+    if (at->capture != capture.number) {
+        capture.spoilt = true;
+        return plsim_fail(cudaErrorStreamCaptureIsolation);
+    }
+    if (!plsim_captures(stream)) {
+        if (capture.n_forks == MAX_FORKS) plsim_die("more than %d streams capture", MAX_FORKS);
+        capture.forks[capture.n_forks++] = (struct fork){.stream = stream};
+    }
+    struct fork *from = fork_of(at->stream);
+    if (from && stream == capture.stream) from->joined = at->works + 1;
+    return cudaSuccess;
+}
+
+static bool is_joined(void) {
+    for (int i = 0; i < capture.n_forks; i++)
+        if (capture.forks[i].joined <= capture.forks[i].works) return false;
+    return true;
 }
 
 cudaError_t plsim_forbidden(void) {
@@ -71,9 +114,12 @@ static void append(struct CUgraph_st *g, void (*run)(void *data), const void *da
     g->kernels += is_kernel;
 }
 
-cudaError_t plsim_record(void (*run)(void *data), const void *data, size_t bytes, bool is_kernel) {
+cudaError_t plsim_record(cudaStream_t stream, void (*run)(void *data), const void *data,
+                         size_t bytes, bool is_kernel) {
+    struct fork *fork = fork_of(stream);
     if (capture.spoilt) return plsim_fail(cudaErrorStreamCaptureInvalidated);
     append(capture.graph, run, data, bytes, is_kernel);
+    if (fork) fork->works = capture.graph->works;
     return cudaSuccess;
 }
 
@@ -91,6 +137,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     if (!capture.graph) return plsim_fail(cudaErrorMemoryAllocation);
     capture.stream = stream;
     capture.spoilt = false;
+    capture.number++;
+    capture.n_forks = 0;
     return cudaSuccess;
 }
 
@@ -107,11 +155,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     cudaError_t e = plsim_sticky();
     if (!out) return plsim_fail(cudaErrorInvalidValue);
     *out = NULL;
-    if (!plsim_captures(stream)) return plsim_fail(cudaErrorIllegalState);
+    if (!capture.stream || stream != capture.stream) return plsim_fail(cudaErrorIllegalState);
     cudaGraph_t graph = capture.graph;
     capture.stream = NULL;
     capture.graph = NULL;
     if (e == cudaSuccess && capture.spoilt) e = plsim_fail(cudaErrorStreamCaptureInvalidated);
+    if (e == cudaSuccess && !is_joined()) e = plsim_fail(cudaErrorStreamCaptureUnjoined);
     if (e == cudaSuccess && injected) e = plsim_fail((cudaError_t)injected);
     if (e != cudaSuccess) {
         cudaGraphDestroy(graph);

@@ -416,7 +416,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         plsim_die("cublasLtMatmul: an algorithm of another shape, which was not checked for this");
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     if (plsim_captures(stream))
-        return plsim_record(run_product, &t, sizeof t, true) == cudaSuccess
+        return plsim_record(stream, run_product, &t, sizeof t, true) == cudaSuccess
                    ? CUBLAS_STATUS_SUCCESS
                    : CUBLAS_STATUS_EXECUTION_FAILED;
     plsim_submit(stream, run_product, &t, sizeof t);

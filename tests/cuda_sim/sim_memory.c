@@ -242,7 +242,7 @@ static cudaError_t copy(const struct transfer *t, cudaStream_t stream) {
         /* what is not pinned is read when the call is made, which a replay would not do */
         if (!plsim_holder(t->dst) || !plsim_holder(t->src)) return plsim_forbidden();
         check_transfer(t);
-        return plsim_record(run_transfer, t, sizeof *t, false);
+        return plsim_record(stream, run_transfer, t, sizeof *t, false);
     }
     if (!plsim_holder(t->dst)) { /* the host waits for copies to memory that is not pinned */
         plsim_drain(stream, UINT64_MAX);
@@ -301,7 +301,7 @@ cudaError_t cudaMemsetAsync(void *p, int byte, size_t bytes, cudaStream_t stream
     cudaError_t e = plsim_sticky();
     plsim_counters.memsets++;
     if (e != cudaSuccess || bytes == 0) return e;
-    if (plsim_captures(stream)) return plsim_record(run_fill, &f, sizeof f, false);
+    if (plsim_captures(stream)) return plsim_record(stream, run_fill, &f, sizeof f, false);
     plsim_check_device_range("fill", p, bytes);
     plsim_submit(stream, run_fill, &f, sizeof f);
     return cudaSuccess;

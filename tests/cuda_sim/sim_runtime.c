@@ -236,7 +236,7 @@ struct CUevent_st {
     uint64_t queued;  /* before it was recorded */
     cudaStream_t stream;
     uint64_t work; /* number of the last that it stands for */
-    bool is_captured; /* recorded in a capture: what it stands for never runs by itself */
+    struct plsim_captured captured; /* in a capture: what it stands for never runs by itself */
 };
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
@@ -270,9 +270,12 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-    (void)stream, (void)flags;
-    if (event) plsim_drain(event->stream, event->work); /* early, which is legal too */
-    return event ? plsim_sticky() : plsim_fail(cudaErrorInvalidResourceHandle);
+    (void)flags;
+    if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
+    if (event->captured.capture || plsim_captures(stream))
+        return plsim_capture_wait(stream, &event->captured);
+    plsim_drain(event->stream, event->work); /* early, which is legal too */
+    return plsim_sticky();
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
@@ -300,20 +303,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->queued = queued();
     event->stream = stream;
     event->work = plsim_submitted();
-    event->is_captured = plsim_captures(stream);
+    event->captured = plsim_captured(stream);
     return plsim_sticky();
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
-    if (event->is_captured) return plsim_fail(cudaErrorCapturedEvent);
+    if (event->captured.capture) return plsim_fail(cudaErrorCapturedEvent);
     plsim_drain(event->stream, event->work);
     return synchronize(event->queued);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (!event) return plsim_fail(cudaErrorInvalidResourceHandle);
-    if (event->is_captured) return plsim_fail(cudaErrorCapturedEvent);
+    if (event->captured.capture) return plsim_fail(cudaErrorCapturedEvent);
     cudaError_t e = plsim_forbidden();
     return e == cudaSuccess ? plsim_sticky() : e;
 }

@@ -97,6 +97,8 @@ extern "C" {
     X(cudaErrorMpsClientTerminated, 810)                                                           \
     X(cudaErrorStreamCaptureUnsupported, 900)                                                      \
     X(cudaErrorStreamCaptureInvalidated, 901)                                                      \
+    X(cudaErrorStreamCaptureUnjoined, 904)                                                         \
+    X(cudaErrorStreamCaptureIsolation, 905)                                                        \
     X(cudaErrorStreamCaptureImplicit, 906)                                                         \
     X(cudaErrorCapturedEvent, 907)                                                                 \
     X(cudaErrorTimeout, 909)                                                                       \
