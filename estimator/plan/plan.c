@@ -31,6 +31,24 @@ static void touch_operands(struct pl_plan *plan, uint32_t op, uint32_t first, ui
     }
 }
 
+/* What a layer keeps leaves for host memory while the layer's later ops compute: it stays until
+ * they have ended, so that none of them has to wait for the copy. */
+static void let_copies_run(struct pl_plan *plan) {
+    const struct pl_program *p = plan->program;
+    const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
+    const uint32_t end = micro->first_op + micro->n_ops;
+    for (uint32_t i = micro->first_op, last; i < end; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (op->kind != PL_OP_COPY_OUT || op->backward) continue;
+        const uint32_t id = op->in[0].id;
+        if (p->tensors[id].category != PL_CATEGORY_ACTIVATIONS) continue;
+        last = i;
+        while (last + 1 < end && p->ops[last + 1].layer == op->layer && !p->ops[last + 1].backward)
+            last++;
+        plan->places[id].last_op = (uint32_t)pl_u64_max(plan->places[id].last_op, last);
+    }
+}
+
 /* First and last op of every STEP tensor; inputs are there before the first op of their phase, and
  * so is what a micro-batch before has left. */
 static void find_lifetimes(struct pl_plan *plan) {
@@ -49,6 +67,7 @@ static void find_lifetimes(struct pl_plan *plan) {
         for (uint32_t i = op; i < op + n; i++)
             touch_operands(plan, i, op, op + n - 1);
     }
+    let_copies_run(plan);
 }
 
 /* Whether equal layers have it at the same time: what lasts for the run, what the forward pass
