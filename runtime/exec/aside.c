@@ -6,8 +6,10 @@
 
 #include <stdlib.h>
 
-bool pl_aside_is(const struct pl_op *op) {
-    return !op->host && (pl_op_cost(op) == PL_COST_RANKS || op->kind == PL_OP_FOLD);
+bool pl_aside_is(const struct pl_program *p, const struct pl_op *op) {
+    const bool copies = op->kind == PL_OP_COPY_IN || op->kind == PL_OP_COPY_OUT;
+    const bool between = pl_op_cost(op) == PL_COST_RANKS || op->kind == PL_OP_FOLD;
+    return !op->host && (copies || (between && pl_shape_ranks(&p->shape) > 1));
 }
 
 /* --- who waits for whom ---------------------------------------------------------------------- */
@@ -70,7 +72,7 @@ pl_err pl_aside_find(const struct pl_plan *plan, uint32_t *turns, struct pl_diag
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
         if (i > 0 && op->phase != p->ops[i - 1].phase) b.first = b.n = 0;
-        if (pl_aside_is(op)) {
+        if (pl_aside_is(p, op)) {
             turns[i] = ++number;
             b.list[b.n++] = i;
             continue;
@@ -86,11 +88,12 @@ pl_err pl_aside_find(const struct pl_plan *plan, uint32_t *turns, struct pl_diag
 
 /* Of ranges before this one nothing is under way: A3. */
 void pl_aside_open(struct pl_exec *e, uint32_t first) {
-    const struct pl_op *ops = e->plan->program->ops;
-    e->aside = e->device->ops->aside_begin && e->device->comm && !e->times;
+    const struct pl_program *p = e->plan->program;
+    const bool alone = pl_shape_ranks(&p->shape) > 1 && !e->device->comm;
+    e->aside = e->device->ops->aside_begin && !alone && !e->times;
     e->begun = 0;
     for (uint32_t i = first; e->begun == 0 && i-- > 0;)
-        if (pl_aside_is(&ops[i])) e->begun = e->turns[i];
+        if (pl_aside_is(p, &p->ops[i])) e->begun = e->turns[i];
     e->awaited = e->begun;
 }
 
@@ -101,16 +104,18 @@ static pl_err await(struct pl_exec *e, uint32_t number) {
 }
 
 pl_err pl_aside_await(struct pl_exec *e, uint32_t first, uint32_t n) {
+    const struct pl_program *p = e->plan->program;
     uint32_t number = 0;
     for (uint32_t i = first; i < first + n; i++)
-        if (e->turns[i] > number && !pl_aside_is(&e->plan->program->ops[i])) number = e->turns[i];
+        if (e->turns[i] > number && !pl_aside_is(p, &p->ops[i])) number = e->turns[i];
     return await(e, number);
 }
 
 pl_err pl_aside_run(struct pl_exec *e, uint32_t i, pl_kernel_fn kernel,
                     const struct pl_call *call) {
+    const struct pl_program *p = e->plan->program;
     struct pl_device *dev = e->device;
-    if (!e->aside || !pl_aside_is(&e->plan->program->ops[i])) return kernel(dev, call);
+    if (!e->aside || !pl_aside_is(p, &p->ops[i])) return kernel(dev, call);
     PL_TRY(dev->ops->aside_begin(dev));
     const pl_err err = kernel(dev, call);
     e->begun = e->turns[i];

@@ -1,4 +1,4 @@
-/* aside.h - ops between ranks that run while later ops compute.
+/* aside.h - copies of host memory, and ops between ranks, that run while later ops compute.
  *
  * In: a plan.  Out: for every op, which of those it has to wait for.  Needs: executor.h. Private to
  * exec.
@@ -8,8 +8,8 @@
  *       where one reads, begins after it; which ops those are follows from the places of tensors,
  *       so memory that changes hands is waited for like the tensor itself
  *   A3  whatever follows a range of ops follows its ops aside, too, whether or not an op failed
- *   A4  with one rank, where a clock reads each op, and on a device that runs nothing aside, they
- *       are ops like any other
+ *   A4  where a clock reads each op, and on a device that runs nothing aside, they are ops like any
+ *       other; so are those between ranks of a program of one rank
  * Use: pl_aside_find(plan, turns); pl_aside_open(&e, first);
  *      for each op: pl_aside_await(&e, i, n); ... pl_aside_run(&e, i, kernel, call); ...
  *      pl_aside_join(&e); */
@@ -18,8 +18,8 @@
 
 #include "runtime/exec/executor.h"
 
-/* Whether the op may run aside. */
-bool pl_aside_is(const struct pl_op *op);
+/* Whether an op of the program may run aside. */
+bool pl_aside_is(const struct pl_program *p, const struct pl_op *op);
 /* Ops aside are numbered from 1 on. turns[i]: of one, its number; of another op, the last that has
  * to have ended before op i begins, 0 = none. [n_ops] HOST_OOM. */
 pl_err pl_aside_find(const struct pl_plan *plan, uint32_t *turns, struct pl_diag *d);

@@ -261,7 +261,7 @@ static pl_err run_ops(struct pl_exec *e, uint32_t first, uint32_t n, struct pl_d
     pl_aside_open(e, first);
     const pl_err err = run_each(e, first, n, d), joined = pl_aside_join(e);
     if (err != PL_ERR_OK || joined == PL_ERR_OK) return err;
-    return pl_diag_set(d, joined, "ops between ranks were not waited for on device %s",
+    return pl_diag_set(d, joined, "what runs aside was not waited for on device %s",
                        e->device->ops->name);
 }
 

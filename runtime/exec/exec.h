@@ -9,7 +9,8 @@
  *   E4  under AddressSanitizer a tensor of a phase may be touched only while it lives: poison.h
  *   E5  of several ranks one that failed still runs the ops between ranks, so that the others come
  *       to where outcomes are agreed on; whoever begins a step anew lifts `muted`
- *   E6  ops between ranks run while later ops compute, where the device can do that: aside.h
+ *   E6  copies of host memory, and ops between ranks, run while later ops compute, where the device
+ *       can do that: aside.h
  * Use: pl_exec_init(&e, plan, dev, &d); pl_exec_bind(&e, &job, &batch, &d);
  *      pl_exec_describe(&e, &facts, &d); pl_exec_run_phase(&e, PL_PHASE_MICRO, &d); ...
  *      pl_exec_finish(&e); */

@@ -51,7 +51,7 @@ struct pl_exec {
     uint64_t clock;           /* runs that might have been replayed */
     uint32_t recordings;      /* since the binding */
     uint32_t *turns;          /* [n_ops]: aside.h */
-    bool aside;               /* ops between ranks run aside in the range at hand; of them: */
+    bool aside;               /* some ops run aside in the range at hand; of them: */
     uint32_t begun, awaited;  /* the last that began, and the last that was waited for */
     struct pl_poison *poison; /* NULL without AddressSanitizer, and on other devices than the CPU */
 };

@@ -1,6 +1,6 @@
 /* cuda.h - what the CUDA kernels find behind struct pl_device.state, and how they are launched.
  *
- * Everything runs on one stream, in order, but for what ranks exchange (cuda_aside.h). No kernel
+ * Everything runs on one stream, in order, but for what runs aside (cuda_aside.h). No kernel
  * allocates, synchronises or reads back; scratch is the op's planned `ws` operand. The same files
  * are compiled by nvcc and, for machines without a GPU, by the host compiler against the emulation
  * of tests/cuda_sim: whatever the two say differently goes through the macros below.
@@ -47,7 +47,7 @@ struct pl_cuda_mail {
 
 /* A second stream, of what runs aside: cuda_aside.c. */
 struct pl_cuda_aside {
-    cudaStream_t stream;                    /* NULL until it is needed */
+    cudaStream_t stream;
     cudaStream_t main;                      /* pl_cuda.stream, while that is this one; NULL */
     cudaEvent_t before;                     /* all that was queued when it began */
     cudaEvent_t done[PL_CUDA_ASIDE_EVENTS]; /* by number; the later of two stands for both */

@@ -1,29 +1,27 @@
-/* cuda_aside.c - a second stream, for what ranks exchange while the first one computes.
+/* cuda_aside.c - a second stream, for copies of host memory, and for what ranks exchange, while the
+ * first one computes.
  *
- * Kernels and NCCL's operations are queued on pl_cuda.stream, which is the second stream from begin
- * to end. It and its events are made when they are first needed, since a job on one GPU never does.
+ * Kernels, copies and NCCL's operations are queued on pl_cuda.stream, which is the second stream
+ * from begin to end. It is made with the device, so that what the driver takes for it is part of the
+ * context when that is measured.
  * There is one communicator, and what it does in a step is queued by one thread on this stream: in
  * the order of the program, which is the same on every rank. */
 #include "runtime/device/cuda/cuda_aside.h"
 
 #include "runtime/device/cuda/cuda.h"
 
-static pl_err open_aside(struct pl_cuda_aside *a) {
-    cudaStream_t stream = NULL;
+pl_err pl_cuda_aside_open(struct pl_device *dev) {
+    struct pl_cuda_aside *a = &pl_cuda_of(dev)->aside;
     const unsigned flags = cudaEventDisableTiming;
-    if (a->stream) return PL_ERR_OK;
-    if (!a->before) PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->before, flags)));
+    PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->before, flags)));
     for (int i = 0; i < PL_CUDA_ASIDE_EVENTS; i++)
-        if (!a->done[i]) PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->done[i], flags)));
-    PL_TRY(pl_cuda_error(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
-    a->stream = stream;
-    return PL_ERR_OK;
+        PL_TRY(pl_cuda_error(cudaEventCreateWithFlags(&a->done[i], flags)));
+    return pl_cuda_error(cudaStreamCreateWithFlags(&a->stream, cudaStreamNonBlocking));
 }
 
 pl_err pl_cuda_aside_begin(struct pl_device *dev) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
     struct pl_cuda_aside *a = &cuda->aside;
-    PL_TRY(open_aside(a));
     PL_TRY(pl_cuda_error(cudaEventRecord(a->before, cuda->stream)));
     PL_TRY(pl_cuda_error(cudaStreamWaitEvent(a->stream, a->before, 0)));
     a->main = cuda->stream;

@@ -126,6 +126,11 @@ static pl_err not_had(struct pl_diag *d) {
     return PL_ERR_NO_DEVICE;
 }
 
+static pl_err open_aside(struct pl_device *dev, struct pl_diag *d) {
+    const pl_err err = pl_cuda_aside_open(dev);
+    return err == PL_ERR_OK ? err : pl_diag_set(d, err, "making a second stream failed");
+}
+
 static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     struct pl_cuda *cuda = pl_calloc(1, sizeof *cuda);
@@ -139,6 +144,7 @@ static pl_err cuda_open(struct pl_device *dev, struct pl_diag *d) {
                 out);
     PL_TRY_GOTO(make_events(cuda->ring.done, PL_CUDA_RING_SLOTS, d), out);
     PL_TRY_GOTO(make_events(cuda->mail.done, PL_MAIL_PLACES, d), out);
+    PL_TRY_GOTO(open_aside(dev, d), out);
     dev->traits = pl_traits_cuda(cuda->sm);
     dev->kernels = pl_cuda_kernels;
     dev->groups = pl_cuda_groups;
