@@ -48,9 +48,16 @@ static void ask_precision(const struct scene *s) {
                  pl_dtype_name(s->shape->dtype), wide ? "; `dtype: bf16` takes half" : "");
 }
 
+/* Whether no layer, of however many, keeps more than its input, here or in host memory. */
+static bool keeps_inputs_alone(uint32_t level) {
+    for (uint64_t l = 0; l <= PL_RECOMPUTE_LAYERS_MAX; l++)
+        if (pl_recompute_of_layer(level, l) < PL_RECOMPUTE_FULL) return false;
+    return true;
+}
+
 static void ask_checkpointing(const struct scene *s) {
     uint32_t level = s->shape->recompute;
-    bool full = level == PL_RECOMPUTE_FULL || level == PL_RECOMPUTE_OFFLOAD;
+    bool full = keeps_inputs_alone(level);
     if (s->shape->inference) return; /* nothing is kept for a way back */
     begin(s, full ? FINE : CHANGE, "gradient checkpointing");
     pl_recompute_print(level, s->out);

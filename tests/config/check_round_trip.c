@@ -116,7 +116,7 @@ FILL(BYTES) {
 }
 FILL(RECOMPUTE) {
     UNUSED;
-    const uint32_t first = (uint32_t)random_below(PL_RECOMPUTE_OFFLOAD);
+    const uint32_t first = (uint32_t)random_below(PL_RECOMPUTE_PLAIN);
     const uint32_t n = 1 + (uint32_t)random_below(PL_RECOMPUTE_LAYERS_MAX);
     const uint32_t rest = (first + 1 + (uint32_t)random_below(4)) % PL_RECOMPUTE_OFFLOAD;
     const uint32_t any[] = {(uint32_t)random_below(PL_RECOMPUTE_PLAIN), PL_RECOMPUTE_AUTO,
