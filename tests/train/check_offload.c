@@ -45,6 +45,8 @@ static const struct {
     {"lora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\n"
              "lora_target_modules: [embed_tokens, lm_head, q_proj]\n"},
     {"full", "batch_size: 4\ndtype: bf16\nmoment_dtype: bf16\n"},
+    {"qlora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\npacking: true\n"
+              "val_set_size: 4\neval_steps: 3\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 
@@ -245,12 +247,14 @@ START_TEST(pinned_memory_that_is_refused_for_states_ends_the_run_and_is_named) {
 }
 END_TEST
 
+static const char *const kept_on_host[] = {"offload", "offload:2+full", "offload:1+light"};
+
 /* What a layer keeps grows with the micro-batch, so halving it answers a refusal. */
 START_TEST(pinned_memory_that_is_refused_for_a_batch_is_answered_by_halving) {
     make(0, "seed: 3\n");
     char x[SCRATCH_PATH + 64], y[SCRATCH_PATH + 64];
     TRAIN("output_dir=small", "max_steps=3", "batch_size=2", "gradient_accumulation_steps=2");
-    TRAIN("output_dir=large", "max_steps=3", "gradient_checkpointing=offload",
+    TRAIN("output_dir=large", "max_steps=3", textf("gradient_checkpointing=%s", kept_on_host[_i]),
           "debug_inject=pinned_oom@alloc=1");
     ck_assert(joblog_summary(path_of("large", x), "oom_recoveries") == 1);
     ck_assert(joblog_summary(x, "planned_host_bytes") == joblog_summary(x, "allocated_host_bytes"));
@@ -299,7 +303,8 @@ int main(void) {
     tcase_add_loop_test(tc, host_memory_is_estimated_planned_and_allocated_to_the_byte, 0, N_WAYS);
     tcase_add_test(tc, a_probe_leaves_no_trace_in_host_memory);
     tcase_add_test(tc, pinned_memory_that_is_refused_for_states_ends_the_run_and_is_named);
-    tcase_add_test(tc, pinned_memory_that_is_refused_for_a_batch_is_answered_by_halving);
+    tcase_add_loop_test(tc, pinned_memory_that_is_refused_for_a_batch_is_answered_by_halving, 0,
+                        (int)(sizeof kept_on_host / sizeof *kept_on_host));
     tcase_add_test(tc, an_out_of_memory_in_a_step_discards_the_gradients_in_host_memory);
     tcase_add_test(tc, more_host_memory_than_there_is_is_refused_before_anything_starts);
     suite_add_tcase(s, tc);
