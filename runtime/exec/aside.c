@@ -116,7 +116,11 @@ pl_err pl_aside_run(struct pl_exec *e, uint32_t i, pl_kernel_fn kernel,
     const struct pl_program *p = e->plan->program;
     struct pl_device *dev = e->device;
     if (!e->aside || !pl_aside_is(p, &p->ops[i])) return kernel(dev, call);
-    PL_TRY(dev->ops->aside_begin(dev));
+    if (dev->ops->aside_begin(dev) != PL_ERR_OK) {
+        PL_TRY(pl_aside_join(e));
+        e->aside = false;
+        return kernel(dev, call);
+    }
     const pl_err err = kernel(dev, call);
     e->begun = e->turns[i];
     const pl_err ended = dev->ops->aside_end(dev, e->begun);

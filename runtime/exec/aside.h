@@ -9,7 +9,8 @@
  *       so memory that changes hands is waited for like the tensor itself
  *   A3  whatever follows a range of ops follows its ops aside, too, whether or not an op failed
  *   A4  where a clock reads each op, and on a device that runs nothing aside, they are ops like any
- *       other; so are those between ranks of a program of one rank
+ *       other; so are those between ranks of a program of one rank, and what the device cannot
+ *       begin aside, since other ranks wait for what it sends
  * Use: pl_aside_find(plan, turns); pl_aside_open(&e, first);
  *      for each op: pl_aside_await(&e, i, n); ... pl_aside_run(&e, i, kernel, call); ...
  *      pl_aside_join(&e); */

@@ -19,12 +19,17 @@ static struct {
     uint32_t ops[UNDER_WAY]; /* by number: which op it was */
     uint32_t aside;          /* ops aside */
     double backward, beside; /* FLOPs of the backward pass; of those, while an op was under way */
+    uint32_t ran, refuses_after, refusals; /* ops; begins that fail, once so many ops are aside */
     uint32_t fails_at;       /* an op; PL_NONE */
 } notes;
 
 static pl_err begin(struct pl_device *dev) {
     (void)dev;
     ck_assert(!notes.begun);
+    if (notes.refusals && notes.last >= notes.refuses_after) {
+        notes.refusals--;
+        return PL_ERR_DEVICE_OOM;
+    }
     notes.begun = true;
     return PL_ERR_OK;
 }
@@ -94,6 +99,7 @@ static void count_flops(const struct pl_op *op) {
 static pl_err note(struct pl_device *dev, const struct pl_call *c) {
     const uint32_t i = (uint32_t)(c - e.calls);
     (void)dev;
+    notes.ran++;
     if (i == notes.fails_at) return PL_ERR_DEVICE_OOM;
     notes.ops[0] = i;
     if (notes.begun) return PL_ERR_OK;
@@ -185,11 +191,26 @@ START_TEST(alone_or_under_a_clock_all_ops_run_in_order) {
 }
 END_TEST
 
+/* A4: other ranks get what they wait for. */
+START_TEST(what_cannot_begin_aside_runs_in_order) {
+    open_plan(PL_MODE_FULL, 2, PL_SHARDING_WEIGHTS);
+    notes.refuses_after = _i ? 20 : 0;
+    notes.refusals = 1;
+    ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_MICRO, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(notes.refusals, 0);
+    ck_assert_uint_eq(notes.ran, planned.program->phases[PL_PHASE_MICRO].n_ops);
+    ck_assert_uint_eq(notes.aside, notes.refuses_after);
+    ck_assert_uint_eq(notes.awaited, notes.last);
+    close_plan();
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("exec.aside");
     TCase *tc = tcase_create("aside");
     tcase_add_loop_test(tc, nothing_touches_what_is_under_way, 0, 24);
     tcase_add_test(tc, what_is_under_way_is_waited_for_after_a_failure);
+    tcase_add_loop_test(tc, what_cannot_begin_aside_runs_in_order, 0, 2);
     tcase_add_loop_test(tc, alone_or_under_a_clock_all_ops_run_in_order, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
