@@ -99,10 +99,38 @@ static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_dia
     return err;
 }
 
+/* The values of a queued step; waits for it. */
+static pl_err take_values(struct pl_run *r, uint32_t at) {
+    const struct pl_device_ops *ops = r->s.device->ops;
+    struct pl_pending *p = &r->pending[at];
+    if (p->posted) PL_TRY(ops->collect(r->s.device, at, p->values, sizeof p->values));
+    p->posted = false;
+    return PL_ERR_OK;
+}
+
+/* clip[1] is NaN where the weights were left alone (CLIP_SCALE). */
+static bool is_finite(const struct pl_pending *p) {
+    return isfinite(p->values[0][0]) && isfinite(p->values[1][0]) && isfinite(p->values[1][1]);
+}
+
+/* Ranks that did not fail have made a norm of what the others sent, which may be no number, and so
+ * have switched off all updates. They are on again, unless a queued step has switched them off. */
+static pl_err restore_clip(struct pl_run *r) {
+    static const double clip[2] = {0, 1};
+    r->clip_is_void = false;
+    for (uint32_t i = 0; i < r->n_pending; i++) {
+        const uint32_t at = (r->oldest_pending + i) % PL_MAX_PENDING;
+        PL_TRY(take_values(r, at));
+        if (!is_finite(&r->pending[at])) return PL_ERR_OK;
+    }
+    return pl_session_upload(&r->s, pl_run_rung(r)->planned.program->clip, clip, sizeof clip);
+}
+
 /* The micro-batch of this rank in the round at hand; the last round may have none for it. */
 static pl_err prepare(struct pl_run *r, struct pl_diag *d) {
     const uint64_t size = r->oom.batch_size;
     if (r->round == 0) PL_TRY(clear_loss(r));
+    if (r->clip_is_void) PL_TRY(restore_clip(r));
     PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, r->round + r->s.pf->world.rank * size, size,
                                d));
     PL_TRY(describe_batch(r, contributors(r), r->round == 0, r->batch.targets, d));
@@ -151,7 +179,9 @@ static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
 static pl_err attempt(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
-    return agree(r, attempt_alone(r, d), d);
+    pl_err err = agree(r, attempt_alone(r, d), d);
+    r->clip_is_void = r->s.comm && err == PL_ERR_DEVICE_OOM;
+    return err;
 }
 
 static pl_err drain(void *ctx, struct pl_diag *d) {
@@ -275,10 +305,8 @@ static bool updates_one_by_one(struct pl_run *r) {
 }
 
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
-    const struct pl_device_ops *ops = r->s.device->ops;
     struct pl_pending *p = &r->pending[r->oldest_pending];
-    pl_err err = PL_ERR_OK;
-    if (p->posted) err = ops->collect(r->s.device, r->oldest_pending, p->values, sizeof p->values);
+    pl_err err = take_values(r, r->oldest_pending);
     if (err != PL_ERR_OK)
         return pl_diag_set(d, err, "step %llu did not end", (unsigned long long)p->step);
     const double loss = p->values[0][0], norm = p->values[1][0];
@@ -292,7 +320,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .samples = p->samples,
                                    .batch_size = p->batch_size,
                                    .cost = p->cost};
-    if (!isfinite(loss) || !isfinite(norm)) {
+    if (!is_finite(p)) {
         r->half_updated = isfinite(loss) && updates_one_by_one(r);
         return pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
                            (unsigned long long)p->step, out->loss, out->grad_norm,

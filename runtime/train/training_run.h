@@ -47,6 +47,7 @@ struct pl_run {
     struct pl_schedule schedule;
     struct pl_step_batch batch;
     uint64_t round; /* first sample of the step that the ranks are at */
+    bool clip_is_void; /* an attempt of the ranks failed: what it made of the norm is of no step */
     int stop;       /* signal that asks to end, of any rank; as agreed in the last step */
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
     uint32_t oldest_pending, n_pending;
