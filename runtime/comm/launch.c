@@ -28,7 +28,7 @@ enum {
 struct rank {
     pid_t pid;
     int status; /* RUNS, or what it ended with */
-    bool stopped;
+    bool stopped, killed; /* killed: by the launcher */
 };
 
 struct crew {
@@ -44,7 +44,9 @@ struct crew {
     int first;                    /* the first status that was no success; 0 = none */
     int first_of_own;             /* the first besides that of COMM_PEER_LOST */
     uint64_t failed_ms, ended_ms; /* the first failure; the end of rank 0 by one; 0 = none */
-    int passed_on;                /* the last signal that was */
+    uint64_t last_ms;             /* the last end of any rank */
+    struct pl_fallen fallen;
+    int passed_on; /* the last signal that was */
 };
 
 /* ---- what a rank finds ---- */
@@ -191,6 +193,7 @@ static void note_end(struct crew *w, uint32_t rank, int status) {
     struct rank *r = &w->ranks[rank];
     r->status = status;
     w->running--;
+    w->last_ms = pl_now_ms();
     if (status == 0) return;
     if (!w->first) w->first = status;
     if (!w->first_of_own && status != pl_err_exit_status(PL_ERR_COMM_PEER_LOST))
@@ -199,11 +202,17 @@ static void note_end(struct crew *w, uint32_t rank, int status) {
     if (rank == 0) w->ended_ms = pl_now_ms();
 }
 
+static void note_signal(struct crew *w, uint32_t rank, int status) {
+    if (!WIFSIGNALED(status) || w->ranks[rank].killed || w->fallen.signal) return;
+    w->fallen = (struct pl_fallen){rank, WTERMSIG(status)};
+}
+
 static void reap(struct crew *w) {
     for (uint32_t r = 0; r < w->started; r++) {
         int status;
         if (w->ranks[r].status != RUNS) continue;
         if (waitpid(w->ranks[r].pid, &status, WNOHANG | WUNTRACED | WCONTINUED) <= 0) continue;
+        note_signal(w, r, status);
         if (WIFSTOPPED(status) || WIFCONTINUED(status))
             w->ranks[r].stopped = WIFSTOPPED(status);
         else
@@ -215,16 +224,26 @@ static bool is_over(uint64_t since_ms, uint64_t limit_ms) {
     return since_ms && pl_now_ms() - since_ms > limit_ms;
 }
 
+/* A job that is suspended as a whole has ended no rank. */
+static bool only_stopped_remain(const struct crew *w) {
+    for (uint32_t r = 0; r < w->started; r++)
+        if (w->ranks[r].status == RUNS && !w->ranks[r].stopped) return false;
+    return w->last_ms != 0;
+}
+
 /* N3. The ranks have limits of their own; this is for those that cannot keep them. */
 static void kill_remains(struct crew *w) {
     uint64_t limit_ms = (uint64_t)w->l->timeout_seconds * 1000;
     bool all = is_over(w->ended_ms, limit_ms + SLACK_MS) ||
                is_over(w->failed_ms, limit_ms * PL_START_LIMITS + LONG_MS);
-    bool stopped = is_over(w->failed_ms, limit_ms + SLACK_MS);
+    bool stopped = is_over(w->failed_ms, limit_ms + SLACK_MS) ||
+                   (only_stopped_remain(w) && is_over(w->last_ms, limit_ms + SLACK_MS));
     for (uint32_t r = 0; r < w->started; r++)
         if (w->ranks[r].status == RUNS &&
-            (all || (stopped && w->ranks[r].stopped) || (w->pmi && w->pmi->aborted[r])))
+            (all || (stopped && w->ranks[r].stopped) || (w->pmi && w->pmi->aborted[r]))) {
+            w->ranks[r].killed = true;
             (void)kill(w->ranks[r].pid, SIGKILL);
+        }
 }
 
 static void pass_on(struct crew *w) {
@@ -283,6 +302,7 @@ pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d) {
     if (err != PL_ERR_OK) kill_all(w, SIGKILL);
     watch(w);
     if (err == PL_ERR_OK) *status = w->first_of_own ? w->first_of_own : w->first;
+    if (l->fallen) *l->fallen = w->fallen;
     if (w->reserved >= 0) close(w->reserved);
     if (w->pmi) pl_pmi_finish(w->pmi);
     free(w->pmi);

@@ -2,7 +2,8 @@
  *
  *   N1  a rank ends with the launcher, however that ends
  *   N2  SIGINT, SIGTERM and what else the launcher is told go to every rank
- *   N3  what remains some time after rank 0 ended, or stopped while another failed, is killed
+ *   N3  what remains some time after rank 0 ended, or stopped while another failed or all others
+ *       ended, is killed
  * Needs: estimator/base. POSIX, prctl(PR_SET_PDEATHSIG).
  * Use: pl_launch(&(struct pl_launch){.ranks = 4, .argv = argv, .timeout_seconds = 10}, &status, &d)
  */
@@ -16,6 +17,12 @@
 #define PL_JOB_TOKEN "PLIMSOLL_JOB_TOKEN" /* what the ranks of a job know each other by */
 #define PL_LAUNCHED  "PLIMSOLL_LAUNCHED"  /* set in the ranks of pl_launch */
 
+/* A rank that a signal ended, and which; signal 0 = none. */
+struct pl_fallen {
+    uint32_t rank;
+    int signal;
+};
+
 struct pl_launch {
     uint32_t ranks;
     uint32_t timeout_seconds; /* as of the ranks */
@@ -23,6 +30,7 @@ struct pl_launch {
     char *const *argv;        /* of this program, as each of them is started */
     int (*run)(void *arg);    /* instead, without another program; the exit status */
     void *arg;
+    struct pl_fallen *fallen; /* nullable: gets the first that was not ended by the launcher */
     volatile sig_atomic_t *signalled; /* nullable: a signal that the launcher caught, or 0 */
 };
 /* Returns when all have ended. *status: that of the first rank that ended with another status than

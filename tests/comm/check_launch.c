@@ -20,6 +20,8 @@ static struct shared {
 
 static volatile sig_atomic_t told; /* of the launcher, or of a rank */
 
+static struct pl_fallen fallen; /* of the latest launch */
+
 static void on_signal(int number) {
     told = number;
 }
@@ -45,8 +47,12 @@ static uint32_t own_rank(void) {
 static int launch(int (*run)(void *), void *arg, uint32_t n, uint32_t limit) {
     int status;
     struct pl_diag d = {0};
-    const struct pl_launch l = {
-        .ranks = n, .timeout_seconds = limit, .run = run, .arg = arg, .signalled = &told};
+    const struct pl_launch l = {.ranks = n,
+                                .timeout_seconds = limit,
+                                .run = run,
+                                .arg = arg,
+                                .fallen = &fallen,
+                                .signalled = &told};
     ck_assert_msg(pl_launch(&l, &status, &d) == PL_ERR_OK, "%s", d.message);
     return status;
 }
@@ -78,6 +84,8 @@ static int end(void *of) {
 START_TEST(the_status_is_that_of_the_cause) {
     struct ends e = ends[_i];
     ck_assert_int_eq(launch(end, &e, 4, 10), e.want);
+    ck_assert_int_eq(fallen.signal, e.want == 128 + SIGKILL ? SIGKILL : 0);
+    ck_assert_uint_eq(fallen.rank, fallen.signal ? 2 : 0);
 }
 END_TEST
 
@@ -96,6 +104,21 @@ START_TEST(ranks_know_who_they_are) {
 END_TEST
 
 /* ---- signals ---- */
+
+static int stop_second(void *arg) {
+    (void)arg;
+    if (own_rank() == 1) raise(SIGSTOP);
+    return 0;
+}
+
+/* The others have done all of their work, and wait for none. */
+START_TEST(a_stopped_rank_does_not_outlive_the_others) {
+    const time_t before = time(NULL);
+    ck_assert_int_eq(launch(stop_second, NULL, 3, 1), 128 + SIGKILL);
+    ck_assert(time(NULL) - before < 10);
+    ck_assert_int_eq(fallen.signal, 0); /* the launcher's own */
+}
+END_TEST
 
 static int wait_for_signal(void *arg) {
     (void)arg;
@@ -191,6 +214,7 @@ int main(void) {
     tcase_add_loop_test(tc, the_status_is_that_of_the_cause, 0, sizeof ends / sizeof *ends);
     tcase_add_test(tc, ranks_know_who_they_are);
     tcase_add_loop_test(tc, signals_reach_every_rank, 0, 2);
+    tcase_add_test(tc, a_stopped_rank_does_not_outlive_the_others);
     tcase_add_test(tc, a_killed_launcher_takes_its_ranks_along);
     tcase_add_loop_test(tc, who_cannot_end_is_ended, 0, 2);
     suite_add_tcase(s, tc);

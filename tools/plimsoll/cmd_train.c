@@ -198,14 +198,18 @@ static int launch(const struct pl_cli *cli, struct pl_job *job) {
     struct pl_gpu gpu;
     const uint32_t ranks = pl_job_ranks(job);
     const struct pl_world all = {.size = ranks, .local_size = ranks};
+    struct pl_fallen fallen = {0};
     int status = 0;
     pl_err err = pl_device_decide(job, &all, &gpu, &d);
     const struct pl_launch l = {.ranks = ranks,
                                 .timeout_seconds = job->comm_timeout_seconds,
                                 .mpi = !pl_device_is_cuda(job->device) || job->comm == PL_COMM_MPI,
                                 .argv = cli->argv,
+                                .fallen = &fallen,
                                 .signalled = pl_cli_catch_signals()};
     if (err == PL_ERR_OK) err = pl_launch(&l, &status, &d);
+    if (fallen.signal) /* which ended it before it could say so */
+        fprintf(stderr, "plimsoll: rank %u was ended by signal %d\n", fallen.rank, fallen.signal);
     return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
 }
 
