@@ -167,7 +167,7 @@ static bool runs_in(const char *pid, const char *cwd) {
     return strcmp(at, real) == 0;
 }
 
-static pid_t look_for_rank(const char *cwd, unsigned rank) {
+pid_t crew_try_rank(const char *cwd, unsigned rank) {
     DIR *proc = opendir("/proc");
     pid_t found = 0;
     ck_assert_ptr_nonnull(proc);
@@ -180,13 +180,17 @@ static pid_t look_for_rank(const char *cwd, unsigned rank) {
     return found;
 }
 
-pid_t crew_find_rank(const char *cwd, unsigned rank) {
-    for (int i = 0; i < 10000; i++) {
-        const pid_t pid = look_for_rank(cwd, rank);
-        if (pid) return pid;
+pid_t crew_look_for_rank(const char *cwd, unsigned rank) {
+    pid_t pid = 0;
+    for (int i = 0; i < 10000 && !(pid = crew_try_rank(cwd, rank)); i++)
         crew_pause(1e-3);
-    }
-    ck_abort_msg("rank %u is not there", rank);
+    return pid;
+}
+
+pid_t crew_find_rank(const char *cwd, unsigned rank) {
+    const pid_t pid = crew_look_for_rank(cwd, rank);
+    ck_assert_msg(pid != 0, "rank %u is not there", rank);
+    return pid;
 }
 
 void crew_wait_for_steps(const char *cwd, const char *out, int n) {

@@ -45,7 +45,11 @@ void crew_finish(struct crew_outcome *o);
 /* crew_run, and the test ends unless every rank exits with `status`. */
 void crew_expect(int status, const char *cwd, const struct crew *crew, const char *const words[]);
 
-/* The process of a rank of `plimsoll train --devices` that runs in cwd; waits for it. */
+/* The process of a rank of `plimsoll train --devices` that runs in cwd; 0 = there is none now. */
+pid_t crew_try_rank(const char *cwd, unsigned rank);
+/* Waits for it; 0 = it did not come, or had ended already. */
+pid_t crew_look_for_rank(const char *cwd, unsigned rank);
+/* Waits for it, and ends the test if it does not come. */
 pid_t crew_find_rank(const char *cwd, unsigned rank);
 /* Waits until out/train_log.jsonl of cwd has `n` lines of steps. */
 void crew_wait_for_steps(const char *cwd, const char *out, int n);
