@@ -129,6 +129,29 @@ START_TEST(a_later_step_alone_is_done_again) {
 }
 END_TEST
 
+/* What the other ranks have made of the step that failed changes none that follows. */
+START_TEST(steps_after_it_are_those_of_one_rank) {
+    static const struct {
+        const char *mode, *more;
+        unsigned ranks, odd;
+    } rows[] = {
+        {"lora", "lora_r: 4\nlora_dropout: 0.2\nsharding: none\n", 2, 1},
+        {"lora", "lora_r: 4\nsharding: optimizer\n", 2, 0},
+        {"full", "sharding: weights\n", 3, 1},
+    };
+    const char *fault = "debug_inject=device_oom@step=3";
+    make(rows[_i].mode, rows[_i].more);
+    one_rank(WORDS("max_steps=6", "output_dir=one", "sharding=none", "batch_size=4",
+                   "gradient_checkpointing=none", fault));
+    crew_expect(0, dir, &(struct crew){rows[_i].ranks, rows[_i].odd, fault},
+                WORDS("max_steps=6", "output_dir=hit", "batch_size=4",
+                      "gradient_checkpointing=none", textf("devices=%u", rows[_i].ranks)));
+    joblog_assert_same_steps(in_dir(dir, "one"), in_dir(dir, "hit"));
+    weights_assert_same(in_dir(dir, "one"), in_dir(dir, "hit"),
+                        strcmp(rows[_i].mode, "full") == 0 ? "model" : "adapter_model");
+}
+END_TEST
+
 /* What no rank can do without ends all with the status of missing memory, and rank 0 says whose. */
 START_TEST(exhaustion_ends_all) {
     make("full", "sharding: optimizer\n");
@@ -377,6 +400,7 @@ int main(int argc, char **argv) {
     tcase_add_loop_test(tc, all_halve_when_one_is_out_of_memory, 0,
                         (int)(sizeof memory / sizeof *memory));
     tcase_add_test(tc, a_later_step_alone_is_done_again);
+    tcase_add_loop_test(tc, steps_after_it_are_those_of_one_rank, 0, 3);
     tcase_add_test(tc, exhaustion_ends_all);
     tcase_add_test(tc, a_rank_without_room_for_weights_ends_all);
     tc = add_case(s, "budgets");
