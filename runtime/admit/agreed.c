@@ -70,8 +70,9 @@ static bool is_smaller(const struct decision *a, const struct decision *b) {
     return a->arena_bytes < b->arena_bytes;
 }
 
-/* Ranks that leave different keys open are refused later. What was decided of a key that the job has
- * set counts for nothing (Q2 of question.h); the batch size is what the plan is for in any case. */
+/* Ranks that leave different keys open are refused later. What was decided of a key that the job
+ * has set counts for nothing (Q2 of question.h); the batch size is what the plan is for in any
+ * case. */
 pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_question *q = &pf->q;
     struct decision mine, all[PL_RANKS_MAX];

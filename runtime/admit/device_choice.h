@@ -23,8 +23,8 @@ pl_err pl_device_decide(struct pl_job *job, const struct pl_world *world, struct
  * `most`; 0 where the build has no CUDA. */
 uint32_t pl_device_count(uint32_t most);
 /* Traits and budget of the device that was decided. The budget of a GPU is what is free on it, or
- * less where vram_budget asks for less; on the CPU it is what the process may still take, divided by
- * the ranks of the machine (world: nullable).
+ * less where vram_budget asks for less; on the CPU it is what the process may still take, divided
+ * by the ranks of the machine (world: nullable).
  * job->vram_budget and vram_margin are decided in place. */
 void pl_device_budget(struct pl_job *job, const struct pl_world *world, const struct pl_gpu *gpu,
                       struct pl_traits *traits, struct pl_budget *budget,

@@ -84,8 +84,8 @@ struct pl_comm {
     void *state;         /* of the engine */
 };
 
-/* Connects to the other ranks, which can agree from then on. COMM_INIT: no address, or not all ranks
- * came within the limit (it names those that are missing). */
+/* Connects to the other ranks, which can agree from then on. COMM_INIT: no address, or not all
+ * ranks came within the limit (it names those that are missing). */
 pl_err pl_comm_meet(struct pl_comm **out, const struct pl_world *world, uint32_t timeout_seconds,
                     struct pl_diag *d);
 /* Starts the engine of ranks that met, once all of them are here. COMM_INIT: no engine; the others

@@ -91,8 +91,7 @@ static pl_err run_ops(struct pl_run *r, struct pl_phase_range ops, struct pl_dia
     const uint32_t n = fails ? before : ops.n_ops;
     r->ops_run += n + fails;
     pl_err err = pl_exec_run(&pl_run_rung(r)->exec, ops.first_op, n, d);
-    if (err == PL_ERR_OK && fails)
-        return fail_op(r, ops.first_op + before, ops.n_ops - before, d);
+    if (err == PL_ERR_OK && fails) return fail_op(r, ops.first_op + before, ops.n_ops - before, d);
     if (err == PL_ERR_DEVICE_OOM)
         r->s.facts = (struct pl_oom_facts){.what = "a step's kernel",
                                            .free_bytes = pl_session_free_bytes(&r->s)};
@@ -424,8 +423,8 @@ struct evaluated {
     uint64_t row, targets;
 };
 
-/* The micro-batches of a round, cut as one rank cuts them; this rank keeps the one that is its turn,
- * or none of the last round. *n: of all ranks. */
+/* The micro-batches of a round, cut as one rank cuts them; this rank keeps the one that is its
+ * turn, or none of the last round. *n: of all ranks. */
 static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     const uint64_t size = r->oom.batch_size;

@@ -1,8 +1,8 @@
 /* check_schedules.c - random faults of random ranks: the others end in time and by name, and what
  * resumes ends with the bits of a run that nothing disturbed.
  *
- * PLIMSOLL_SCHEDULES (8, every kind of fault once) schedules are drawn from PLIMSOLL_SCHEDULES_SEED (1), from the number
- * PLIMSOLL_SCHEDULES_FIRST (0) on. A failure prints the schedule. */
+ * PLIMSOLL_SCHEDULES (8, every kind of fault once) schedules are drawn from
+ * PLIMSOLL_SCHEDULES_SEED (1), from the number PLIMSOLL_SCHEDULES_FIRST (0) on. */
 #include "runtime/checkpoint/save_set.h"
 #include "tests/ranks/crew.h"
 #include "tests/support/joblog.h"
