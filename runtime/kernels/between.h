@@ -32,10 +32,16 @@ static inline uint64_t pl_fold_parts(const struct pl_call *c) {
     return c->attr->all_ranks ? there : pl_u64_min(there, c->batch->contributors);
 }
 
+/* Whether sums are rounded stochastically. */
+static inline bool pl_fold_rounds(const struct pl_call *c) {
+    return c->in[PL_FOLD_PARTS].dtype == PL_DTYPE_F32 &&
+           c->out[PL_FOLD_OUT_G].dtype == PL_DTYPE_BF16;
+}
+
 static inline bool pl_fold_fits(const struct pl_call *c) {
     const struct pl_view *parts = &c->in[PL_FOLD_PARTS], *g = &c->out[PL_FOLD_OUT_G];
-    return parts->dtype == g->dtype && parts->cols == g->cols && parts->ld == parts->cols &&
-           g->ld == g->cols && g->rows && parts->rows % g->rows == 0;
+    return (parts->dtype == g->dtype || pl_fold_rounds(c)) && parts->cols == g->cols &&
+           parts->ld == parts->cols && g->ld == g->cols && g->rows && parts->rows % g->rows == 0;
 }
 
 #ifdef __cplusplus

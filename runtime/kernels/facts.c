@@ -9,7 +9,8 @@ void pl_facts_fill(const struct pl_batch *b, struct pl_facts *out) {
     const double t = (double)b->step, rate = b->learning_rate;
     const double left1 = 1.0 - pow(b->beta1, t), left2 = 1.0 - pow(b->beta2, t);
     *out = (struct pl_facts){.step = b->step,
-                             .max_len = b->max_len,
+                             .max_len = (uint32_t)b->max_len, /* below 2^31, as all tokens */
+                             .micro_batch = b->micro_batch,
                              .loss_scale = b->loss_scale,
                              .rate = (float)rate,
                              .kept = (float)(1.0 - rate * b->weight_decay),

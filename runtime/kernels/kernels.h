@@ -22,7 +22,8 @@ struct pl_view {
 /* What may change between two micro-batches of one shape, as kernels of a GPU read it from its
  * memory (the program's tensor `facts`): nothing of it decides a grid or a product. */
 struct pl_facts {
-    uint64_t step, max_len;
+    uint64_t step;
+    uint32_t max_len, micro_batch;
     float loss_scale;
     float rate, kept;                /* learning rate; 1 - rate * weight decay */
     float adam_step, adam_root;      /* ADAMW: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
@@ -36,6 +37,7 @@ struct pl_batch {
     uint64_t max_len;    /* longest sequence */
     bool first;          /* first micro-batch of the step: PL_ACC_FIRST_WRITES overwrites */
     uint32_t contributors; /* ranks that have a micro-batch beside this one, itself included */
+    uint32_t micro_batch;  /* of the first of these ranks: its number in the step, from 0 */
     float loss_scale;    /* 1 / supervised tokens of the whole step */
     uint64_t seed, step; /* step counts from 1 */
     double learning_rate, weight_decay, beta1, beta2, epsilon; /* optimizer phase */

@@ -77,4 +77,9 @@ PL_RNG_FN uint32_t pl_rng_state_site(uint32_t site, uint32_t k) {
     return site ^ (k + 1) << 29;
 }
 
+/* The stream that rounds the gradient of a tensor once micro-batch m of a step is added. */
+PL_RNG_FN uint64_t pl_rng_sum_site(uint32_t site, uint32_t m) {
+    return (uint64_t)m << 32 | pl_rng_state_site(site, 6);
+}
+
 #endif

@@ -28,6 +28,7 @@ static uint32_t contributors(const struct pl_run *r) {
 static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
                              struct pl_diag *d) {
     const struct pl_batch b = {.contributors = contributors,
+                               .micro_batch = (uint32_t)(r->round / r->oom.batch_size),
                                .n_tokens = r->s.micro.n_tokens,
                                .n_seqs = r->s.micro.n_seqs,
                                .n_targets = r->s.micro.n_targets,

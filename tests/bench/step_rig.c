@@ -201,7 +201,8 @@ void rig_fill_batch(struct rig *r) {
     put(r, PL_ROLE_TARGET_ROWS, list_targets(r, length, false));
     const uint64_t targets = list_targets(r, length, true);
     put(r, PL_ROLE_TARGETS, targets);
-    const struct pl_batch batch = {.n_tokens = n,
+    const struct pl_batch batch = {.contributors = 1,
+                                   .n_tokens = n,
                                    .n_seqs = rows,
                                    .n_targets = targets,
                                    .max_len = length,

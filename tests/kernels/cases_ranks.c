@@ -3,6 +3,8 @@
 
 #include "estimator/base/checked.h"
 
+#include <math.h>
+
 struct shape {
     uint64_t rows, cols;
 };
@@ -29,16 +31,28 @@ static void reference_zero(struct trial *t) {
 }
 
 /* 1 to 5 ranks, of which the last round of a step may leave some without a part. */
-static void build_fold(struct trial *t) {
+static void build_fold_of(struct trial *t, enum pl_dtype of_parts, enum pl_dtype of_g) {
     const struct shape s = draw_shape(t);
-    const enum pl_dtype dtype = draw_sum(t);
     const uint64_t ranks = draw(t, 1, 5);
     t->attr.accumulate = (enum pl_accumulate)draw(t, PL_ACC_WRITE, PL_ACC_FIRST_WRITES);
     t->attr.all_ranks = draw(t, 0, 3) == 0;
     t->batch.first = draw(t, 0, 1);
     t->batch.contributors = (uint32_t)draw(t, 1, ranks + 1);
-    add_run_in(t, PL_FOLD_PARTS, ranks * s.rows, s.cols, dtype);
-    also_out(t, add_run_in(t, PL_FOLD_G, s.rows, s.cols, dtype), PL_FOLD_OUT_G);
+    add_run_in(t, PL_FOLD_PARTS, ranks * s.rows, s.cols, of_parts);
+    also_out(t, add_run_in(t, PL_FOLD_G, s.rows, s.cols, of_g), PL_FOLD_OUT_G);
+}
+
+static void build_fold(struct trial *t) {
+    const enum pl_dtype dtype = draw_sum(t);
+    build_fold_of(t, dtype, dtype);
+}
+
+/* A window of a tensor that begins at any element, in some micro-batch. */
+static void build_rounded_fold(struct trial *t) {
+    build_fold_of(t, PL_DTYPE_F32, PL_DTYPE_BF16);
+    t->attr.site = (uint32_t)draw(t, 0, 5000);
+    t->attr.first_element = t->round % 4 == 1 ? 64 * draw(t, 0, 1 << 20) : draw(t, 0, 1 << 20);
+    t->batch.micro_batch = (uint32_t)draw(t, 0, 300);
 }
 
 static double sum_as_stored(enum pl_dtype dtype, double sum) {
@@ -56,6 +70,40 @@ static void reference_fold(struct trial *t) {
         double sum = writes ? parts->x[i] : g->x[i];
         for (uint64_t part = writes; part < n; part++)
             sum = sum_as_stored(g->view.dtype, sum + parts->x[part * size + i]);
+        g->want[i] = sum;
+    }
+}
+
+/* The neighbour of x in bf16 that is the larger in magnitude, with the probability of where x lies
+ * between the two in 2^16 steps; or the smaller one. */
+static double rounded_by(double x, uint32_t random) {
+    if (x == 0) return 0;
+    const double unit = ldexp(1, ilogb(x) - 7), steps = fabs(x) / unit;
+    const double below = floor(steps), part = (steps - below) * 0x1p16;
+    return copysign((below + (floor(part) + random >= 0x1p16)) * unit, x);
+}
+
+/* What number element e draws of the stream that belongs to a micro-batch. */
+static uint32_t number_of(const struct trial *t, uint64_t micro_batch, uint64_t e) {
+    const struct pl_rng rng = pl_rng_init(t->batch.seed, t->batch.step,
+                                          pl_rng_sum_site(t->attr.site, (uint32_t)micro_batch));
+    uint32_t x[4];
+    pl_rng_block(&rng, e / 8, x);
+    return x[e % 8 / 2] >> e % 2 * 16 & 0xFFFF;
+}
+
+/* The sum in double, as fp32 has it, is rounded by the number of its element. */
+static void reference_rounded_fold(struct trial *t) {
+    const struct operand *parts = t->in[PL_FOLD_PARTS], *g = t->out[PL_FOLD_OUT_G];
+    const uint64_t size = g->view.rows * g->view.cols, there = parts->view.rows / g->view.rows;
+    const uint64_t n = t->attr.all_ranks ? there : pl_u64_min(there, t->batch.contributors);
+    const bool writes = t->attr.accumulate == PL_ACC_WRITE ||
+                        (t->attr.accumulate == PL_ACC_FIRST_WRITES && t->batch.first);
+    for (uint64_t i = 0; i < size; i++) {
+        double sum = writes ? 0 : g->x[i];
+        for (uint64_t part = 0; part < n; part++)
+            sum = rounded_by(as_stored(PL_DTYPE_F32, sum + parts->x[part * size + i]),
+                             number_of(t, t->batch.micro_batch + part, t->attr.first_element + i));
         g->want[i] = sum;
     }
 }
@@ -87,6 +135,7 @@ static void reference_blocks(struct trial *t) {
 const struct kernel_case cases_ranks[] = {
     {"zero", PL_OP_ZERO, 12, 0, build_zero, reference_zero},
     {"fold", PL_OP_FOLD, 36, 0, build_fold, reference_fold},
+    {"fold, rounded", PL_OP_FOLD, 36, 0, build_rounded_fold, reference_rounded_fold},
     {"square_sum, blocks", PL_OP_SQUARE_SUM, 24, 1e-12, build_blocks, reference_blocks},
     {0},
 };

@@ -1,4 +1,5 @@
-/* check_rounding.c - bf16 weights without a master: stochastic rounding of ADAMW and SGD. */
+/* check_rounding.c - stochastic rounding: bf16 weights without a master in ADAMW and SGD, and sums
+ * of gradients in FOLD. */
 #include "runtime/device/cpu/cpu.h"
 
 #include <check.h>
@@ -141,6 +142,102 @@ START_TEST(the_bits_do_not_depend_on_threads) {
 }
 END_TEST
 
+/* --- sums of gradients ----------------------------------------------------------------------- */
+
+enum { TINY = 256 }; /* micro-batches after the first */
+
+/* sum[0,n), which is elements [first, first + n) of tensor 5, gets `parts` micro-batches of one
+ * rank each, or is overwritten by the first of them. */
+static void fold(uint16_t *sum, float *x, uint64_t first, uint64_t n, uint32_t parts,
+                 uint32_t micro_batch, bool is_first) {
+    const struct pl_attr attr = {
+        .site = 5, .first_element = first, .accumulate = PL_ACC_FIRST_WRITES};
+    const struct pl_batch batch = {
+        .seed = 1, .step = 2, .first = is_first, .contributors = parts, .micro_batch = micro_batch};
+    struct pl_call c = {.attr = &attr, .batch = &batch};
+    c.in[PL_FOLD_PARTS] = vector(x, n * parts, PL_DTYPE_F32);
+    c.in[PL_FOLD_G] = c.out[PL_FOLD_OUT_G] = vector(sum, n, PL_DTYPE_BF16);
+    ck_assert_int_eq(dev->kernels[PL_OP_FOLD](dev, &c), PL_ERR_OK);
+}
+
+static void fill(float value) {
+    for (int i = 0; i < N; i++)
+        g[i] = value;
+}
+
+static double value_of(uint16_t stored) {
+    const uint32_t bits = (uint32_t)stored << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+/* Half a unit of 1 is 2^-8: to nearest, 2^-12 would leave no trace. Each of them goes up by 2^-7
+ * with probability 2^-5, and 256 of them are 2^-4. */
+START_TEST(contributions_below_half_a_unit_add_up) {
+    const double p = 0x1p-5;
+    double mean = 0;
+    fill(1);
+    fold(w, g, 0, N, 1, 0, true);
+    fill(0x1p-12f);
+    for (uint32_t m = 1; m <= TINY; m++)
+        fold(w, g, 0, N, 1, m, false);
+    for (int i = 0; i < N; i++)
+        mean += value_of(w[i]) / N;
+    ck_assert_msg(fabs(mean - (1 + 0x1p-4)) <= 4 * 0x1p-7 * sqrt(TINY * p * (1 - p) / N),
+                  "1 and %d times 2^-12 are %.6f", TINY, mean);
+}
+END_TEST
+
+START_TEST(sums_that_bf16_holds_are_exact) {
+    fill(1.5f);
+    fold(w, g, 0, N, 1, 0, true);
+    fill(-0.25f);
+    for (uint32_t m = 1; m <= 4; m++)
+        fold(w, g, 0, N, 1, m, false);
+    for (int i = 0; i < N; i++)
+        if (value_of(w[i]) != 0.5) ck_abort_msg("sum %d is %g", i, value_of(w[i]));
+}
+END_TEST
+
+/* N / 4 elements of four micro-batches: by one call, by one a micro-batch, and in two windows. */
+START_TEST(sums_do_not_depend_on_ranks_or_windows) {
+    enum { QUARTER = N / 4, CUT = 1003 };
+    static uint16_t apart[QUARTER];
+    for (int i = 0; i < N; i++)
+        g[i] = 1 + (float)i * 0x1p-16f;
+    fold(w, g, 0, QUARTER, 4, 8, true);
+    for (uint32_t m = 0; m < 4; m++) {
+        fold(apart, g + m * QUARTER, 0, CUT, 1, 8 + m, m == 0);
+        fold(apart + CUT, g + m * QUARTER + CUT, CUT, QUARTER - CUT, 1, 8 + m, m == 0);
+    }
+    ck_assert_mem_eq(w, apart, sizeof apart);
+}
+END_TEST
+
+START_TEST(each_micro_batch_is_rounded_by_numbers_of_its_own) {
+    static uint16_t other[N];
+    int same = 0;
+    fill(1 + 0x1p-8f);
+    fold(w, g, 0, N, 1, 0, true);
+    fold(other, g, 0, N, 1, 1, true);
+    for (int i = 0; i < N; i++)
+        same += w[i] == other[i];
+    ck_assert_double_le(fabs((double)same / N - 0.5), 4 * 0.5 / sqrt(N));
+}
+END_TEST
+
+static TCase *case_of_sums(void) {
+    TCase *tc = tcase_create("sums");
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, contributions_below_half_a_unit_add_up);
+    tcase_add_test(tc, sums_that_bf16_holds_are_exact);
+    tcase_add_test(tc, sums_do_not_depend_on_ranks_or_windows);
+    tcase_add_test(tc, each_micro_batch_is_rounded_by_numbers_of_its_own);
+    return tc;
+}
+
 int main(void) {
     Suite *s = suite_create("rounding");
     TCase *tc = tcase_create("stochastic");
@@ -153,6 +250,7 @@ int main(void) {
     tcase_add_test(tc, an_exact_weight_is_kept_exactly);
     tcase_add_test(tc, the_bits_do_not_depend_on_threads);
     suite_add_tcase(s, tc);
+    suite_add_tcase(s, case_of_sums());
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
     int failed = srunner_ntests_failed(sr);

@@ -409,8 +409,10 @@ PL_OP(FETCH, fetch, RANKS, ALONE,
 
 PL_OP(FOLD, fold, ROWS, ALONE,
       "g (=|+=) the parts of the ranks, one after another, rounded each time: of those that have a "
-      "micro-batch (batch.contributors), or with attr.all_ranks of all. sent is not read: what "
-      "this rank's part was sent from, which may still be under way until all parts are there",
+      "micro-batch (batch.contributors), or with attr.all_ranks of all. Parts in fp32 of a g in "
+      "bf16 are added in fp32 and rounded stochastically by (seed, step, tensor, element, "
+      "micro-batch), the last being its number in the step. sent is not read: what this rank's "
+      "part was sent from, which may still be under way until all parts are there",
       PL_IN(FOLD, PARTS, "parts", REAL, NEEDED, ANY, K)
       PL_IN(FOLD, G, "g", REAL, IN_PLACE, O, K)
       PL_IN(FOLD, SENT, "sent", REAL, OPTIONAL, ANY, K),

@@ -1,5 +1,6 @@
 /* ranks.c - ZERO, SPREAD, FETCH, SHARE, FOLD: what ranks send each other, and the sum of it. */
 #include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/update.h"
 
 #include "estimator/program/shard.h"
 #include "runtime/kernels/between.h"
@@ -36,8 +37,9 @@ pl_err PL_CPU(share)(struct pl_device *dev, const struct pl_call *c) {
 
 struct fold {
     const struct pl_view *parts, *g;
+    const struct pl_call *call;
     uint64_t n; /* parts that are added */
-    bool adds;
+    bool adds, rounds;
 };
 
 /* S1 holds for each addition: what is stored in between is what one more rank would find there. */
@@ -60,9 +62,42 @@ FOLD(float, , )
 FOLD(double, , )
 FOLD(uint16_t, pl_f32_from_bf16, pl_bf16_from_f32)
 
+/* The numbers that round what a part leaves. */
+static struct pl_rng numbers_of(const struct fold *f, uint64_t part) {
+    const struct pl_batch *b = f->call->batch;
+    const uint32_t micro_batch = b->micro_batch + (uint32_t)part;
+    return pl_rng_init(b->seed, b->step, pl_rng_sum_site(f->call->attr->site, micro_batch));
+}
+
+/* Elements [i, i + n), n <= PL_UPDATE_STRETCH, of parts in fp32 into bf16. */
+static void fold_stretch(const struct fold *f, uint64_t i, uint64_t n) {
+    uint16_t *g = (uint16_t *)f->g->p + i;
+    const float *x = (const float *)f->parts->p + i;
+    const uint64_t size = f->g->rows * f->g->cols;
+    float sum[PL_UPDATE_STRETCH];
+    for (uint64_t part = 0; part < f->n; part++, x += size) {
+        const struct pl_rng rng = numbers_of(f, part);
+        if (part || f->adds) {
+            pl_widen(sum, g, PL_DTYPE_BF16, n);
+            for (uint64_t j = 0; j < n; j++)
+                sum[j] += x[j];
+        }
+        pl_store_rounded(g, &rng, f->call->attr->first_element + i, n, part || f->adds ? sum : x);
+    }
+}
+
+static void fold_rounded(const struct fold *f, uint64_t first, uint64_t end) {
+    for (uint64_t i = first; i < end; i += PL_UPDATE_STRETCH)
+        fold_stretch(f, i, pl_u64_min(end - i, PL_UPDATE_STRETCH));
+}
+
 static void fold_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
     const struct fold *f = arg;
     (void)worker;
+    if (f->rounds) {
+        fold_rounded(f, first, end);
+        return;
+    }
     switch (f->g->dtype) {
     case PL_DTYPE_F64:
         fold_double(f, first, end);
@@ -80,10 +115,11 @@ static void fold_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker)
 
 /* in: parts[ranks*O,K], g[O,K]; out: g[O,K]. */
 pl_err PL_CPU(fold)(struct pl_device *dev, const struct pl_call *c) {
-    struct fold f = {.parts = &c->in[PL_FOLD_PARTS], .g = &c->out[PL_FOLD_OUT_G]};
+    struct fold f = {.parts = &c->in[PL_FOLD_PARTS], .g = &c->out[PL_FOLD_OUT_G], .call = c};
     if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
     f.n = pl_fold_parts(c);
     f.adds = pl_call_adds(c);
+    f.rounds = pl_fold_rounds(c);
     pl_cpu_rows(dev, f.g->rows * f.g->cols, FOLD_CHUNK, fold_chunk, &f);
     return PL_ERR_OK;
 }

@@ -1,10 +1,11 @@
 /* fold.cu - FOLD: the parts of the ranks, added one after another.
  *
- * How many ranks have a micro-batch is read from the facts in device memory, so that what was
- * captured with one number can be replayed with another. */
+ * How many ranks have a micro-batch, and which ones these are of the step, is read from the facts
+ * in device memory, so that what was captured for one micro-batch can be replayed for another. */
 #include "runtime/kernels/between.h"
 #include "runtime/kernels/cuda/common.cuh"
 #include "runtime/kernels/cuda/table.h"
+#include "runtime/kernels/cuda/update.cuh"
 
 #define BLOCK 256
 
@@ -52,9 +53,69 @@ template <typename T> static pl_err launch(struct pl_device *dev, const struct p
     return pl_cuda_launched();
 }
 
+struct sums { /* of elements [first, first + size) of a tensor */
+    uint64_t size, first, there, seed;
+    uint32_t site;
+    bool adds, all;
+    const struct pl_facts *facts;
+};
+
+/* g[size] = (adds ? g : 0) + parts[n][size], added in fp32 and rounded stochastically after each
+ * part, by the numbers of its micro-batch. */
+template <typename P, typename T, int V>
+static __global__ void __launch_bounds__(BLOCK)
+    fold_rounded(pl_mat<P> parts, pl_mat<T> g, struct sums s) {
+    const uint64_t i = ((uint64_t)blockIdx.x * BLOCK + threadIdx.x) * V;
+    const uint64_t n = !s.all && s.facts->contributors < s.there ? s.facts->contributors : s.there;
+    if (i >= s.size || n == 0) return;
+    float sum[V] = {}, x[V];
+    if (s.adds) pl_floats(pl_load<T, V>(g, 0, i, s.size), sum);
+    for (uint64_t part = 0; part < n; part++) {
+        const uint32_t micro_batch = s.facts->micro_batch + (uint32_t)part;
+        pl_floats(pl_load<P, V>(parts, part, i, s.size), x);
+#pragma unroll
+        for (int k = 0; k < V; k++)
+            sum[k] = part || s.adds ? sum[k] + x[k] : x[k];
+        pl_round_by(pl_rng_init(s.seed, s.facts->step, pl_rng_sum_site(s.site, micro_batch)),
+                    s.first + i, sum);
+    }
+    pl_store(g, 0, i, s.size, pl_packed(g, sum));
+}
+
+/* Eight elements of a thread share a block of random numbers where they begin with one, and are two
+ * words of 16 bytes of a part and one of g. */
+static bool fits_packs(const struct pl_view *parts, const struct pl_view *g, const struct sums *s) {
+    return s->first % PL_UPDATE_PACK == 0 && (s->there == 1 || s->size % PL_UPDATE_PACK == 0) &&
+           ((uintptr_t)parts->p | (uintptr_t)g->p) % 16 == 0;
+}
+
+static pl_err launch_rounded(struct pl_device *dev, const struct pl_call *c) {
+    const struct pl_view *g = &c->out[PL_FOLD_OUT_G];
+    struct sums s = {};
+    struct pl_view parts = c->in[PL_FOLD_PARTS];
+    s.size = g->rows * g->cols, s.first = c->attr->first_element;
+    s.there = parts.rows / g->rows, s.seed = c->batch->seed;
+    s.site = c->attr->site, s.adds = pl_call_adds(c), s.all = c->attr->all_ranks;
+    s.facts = c->batch->facts;
+    parts.ld = s.size; /* a part is a row */
+    const bool packs = fits_packs(&parts, g, &s);
+    const uint64_t per_block = BLOCK * (packs ? PL_UPDATE_PACK : 1);
+    const uint64_t grid = (s.size + per_block - 1) / per_block;
+    if (grid > INT32_MAX) return PL_ERR_PLAN_BROKEN;
+    cudaStream_t stream = pl_cuda_of(dev)->stream;
+    if (packs)
+        PL_LAUNCH((fold_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>), dim3((unsigned)grid),
+                  dim3(BLOCK), 0, stream, pl_mat_of<float>(parts), pl_mat_of<__nv_bfloat16>(*g), s);
+    else
+        PL_LAUNCH((fold_rounded<pl_either, pl_either, 1>), dim3((unsigned)grid), dim3(BLOCK), 0,
+                  stream, pl_mat_of<pl_either>(parts), pl_mat_of<pl_either>(*g), s);
+    return pl_cuda_launched();
+}
+
 /* in: parts[ranks*O,K], g[O,K]; out: g[O,K]. */
 extern "C" pl_err pl_cuda_fold(struct pl_device *dev, const struct pl_call *c) {
     if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
+    if (pl_fold_rounds(c)) return launch_rounded(dev, c);
     switch (c->out[PL_FOLD_OUT_G].dtype) {
     case PL_DTYPE_F64:
         return launch<double>(dev, c);
@@ -66,4 +127,6 @@ extern "C" pl_err pl_cuda_fold(struct pl_device *dev, const struct pl_call *c) {
 }
 
 PL_CUDA_PRELOAD(fold) = {PL_CUDA_KERNEL(fold<float>), PL_CUDA_KERNEL(fold<double>),
-                         PL_CUDA_KERNEL(fold<__nv_bfloat16>), NULL};
+                         PL_CUDA_KERNEL(fold<__nv_bfloat16>),
+                         PL_CUDA_KERNEL(fold_rounded<float, __nv_bfloat16, PL_UPDATE_PACK>),
+                         PL_CUDA_KERNEL(fold_rounded<pl_either, pl_either, 1>), NULL};

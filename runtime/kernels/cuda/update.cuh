@@ -109,9 +109,7 @@ __device__ __forceinline__ float pl_round_stochastically(float x, uint32_t rando
 /* Element e of the tensor always gets the same bits: half e % 8 of block e / 8. A pack of eight is
  * a whole block. */
 template <int V>
-__device__ __forceinline__ void pl_round_elements(const struct pl_rounding &r, uint64_t step,
-                                                  uint64_t e, float (&p)[V]) {
-    const struct pl_rng rng = pl_rng_init(r.seed, step, r.site);
+__device__ __forceinline__ void pl_round_by(const struct pl_rng &rng, uint64_t e, float (&p)[V]) {
     uint32_t x[4];
     pl_rng_block(&rng, e / PL_UPDATE_PACK, x);
 #pragma unroll
@@ -120,6 +118,12 @@ __device__ __forceinline__ void pl_round_elements(const struct pl_rounding &r, u
         const uint32_t low = half & 2 ? x[1] : x[0], high = half & 2 ? x[3] : x[2];
         p[i] = pl_round_stochastically(p[i], (half & 4 ? high : low) >> (half % 2 * 16) & 0xFFFFu);
     }
+}
+
+template <int V>
+__device__ __forceinline__ void pl_round_elements(const struct pl_rounding &r, uint64_t step,
+                                                  uint64_t e, float (&p)[V]) {
+    pl_round_by(pl_rng_init(r.seed, step, r.site), e, p);
 }
 
 #endif
