@@ -29,7 +29,8 @@
     X(master_weights, ENUM, "auto", 0, 0, "auto|true|false",                                       \
       "fp32 master copy of bf16 weights; without it updates round stochastically")                 \
     X(gradient_dtype, ENUM, "auto", 0, 0, "auto|bf16|fp32",                                        \
-      "auto: fp32, or bf16 under `dtype: bf16` without accumulation")                              \
+      "auto: fp32, or bf16 under `dtype: bf16` without accumulation; sums of micro-batches in "    \
+      "bf16 are rounded stochastically")                                                           \
     X(moment_dtype, ENUM, "fp32", 0, 0, "fp32|bf16",                                               \
       "storage of the moments of adamw and lion; bf16 ones are rounded stochastically")            \
     X(adapter_dtype, ENUM, "fp32", 0, 0, "fp32|bf16", "storage of LoRA matrices")                  \

@@ -185,7 +185,7 @@ struct pl_attr {
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
     float max_norm; /* CLIP_SCALE */
-    uint64_t first_element; /* updates of windows: where in the tensor the window begins */
+    uint64_t first_element; /* updates of windows, FOLD: where in the tensor the window begins */
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
@@ -254,6 +254,7 @@ struct pl_job_shape {
     uint32_t ranks, rank;       /* that train together (0 is 1), and which of them this is for */
     uint32_t sharding;          /* PL_SHARDING_*, decided; NONE with one rank */
     bool rank_order;            /* gradients of micro-batches are added one by one: exchange.c */
+    bool folds_gradients;       /* those in bf16, of several micro-batches a step, too */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
  * gradient_dtype auto; master_weights auto is true. */

@@ -5,12 +5,15 @@
 
 #include <string.h>
 
+static bool adds_up_micro_batches(const struct pl_job *job, uint32_t batch_size) {
+    return pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job);
+}
+
 static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_size) {
     if (job->dtype == PL_JOB_DTYPE_FP32) return PL_DTYPE_F32;
     if (job->gradient_dtype != PL_GRADIENT_AUTO)
         return job->gradient_dtype == PL_GRADIENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-    const bool several = pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job);
-    return several ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    return adds_up_micro_batches(job, batch_size) ? PL_DTYPE_F32 : PL_DTYPE_BF16;
 }
 
 /* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
@@ -327,6 +330,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->save = true;
     choose_ranks(job, out);
     out->gradients = gradient_life(job, out);
+    out->folds_gradients = !job->inference && out->gradient_dtype == PL_DTYPE_BF16 &&
+                           adds_up_micro_batches(job, batch_size);
     if (job->inference) {
         out->inference = true;
         out->eval = out->save = out->packing = out->long_by_sample = false;

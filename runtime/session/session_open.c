@@ -62,11 +62,13 @@ static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
     return same;
 }
 
-/* P4 in use: every rung must leave the job arena as it is. */
+/* P4 in use: every rung must leave the job arena as it is. A smaller micro-batch is one of several
+ * of a step. */
 static pl_err plan_smaller(struct pl_session *s, struct pl_rung *rung, struct pl_diag *d) {
     struct pl_job_shape shape = s->pf->estimate.planned.program->shape;
     shape.batch_size = rung->batch_size;
     if (shape.gradients == PL_GRADIENTS_OF_UPDATE) shape.gradients = PL_GRADIENTS_OF_STEP;
+    shape.folds_gradients = shape.gradient_dtype == PL_DTYPE_BF16;
     PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &s->pf->model, &s->pf->q.traits, d));
     if (!same_job_arenas(rung->planned.plan, s->pf->estimate.planned.plan))
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");

@@ -1,5 +1,6 @@
 /* check_gradient_life.c - plans of gradients that die in the backward pass, over public models:
- * they are sound, never larger than plans that keep gradients, and hold what one layer needs. */
+ * they are sound, never larger than plans that keep gradients, and hold what one layer needs. And
+ * of gradients in bf16 that several micro-batches add to. */
 #include "estimator/base/checked.h"
 #include "tests/plan/planning.h"
 
@@ -24,21 +25,25 @@ static void plan(struct pl_planned *out, const struct pl_job_shape *s, const str
     ck_assert_msg(pl_plan_check(out->plan, &d) == PL_ERR_OK, "%s", d.message);
 }
 
-/* The most that gradients hold at a time. */
-static uint64_t most_gradients(const struct pl_planned *p) {
+/* The most that gradients of the step hold at a time, or those of the micro-batch. */
+static uint64_t most_gradients_of(const struct pl_planned *p, enum pl_role role) {
     uint64_t most = 0;
     for (uint32_t op = 0; op < p->program->n_ops; op++) {
         uint64_t live = 0;
         for (uint32_t i = 0; i < p->program->n_tensors; i++) {
             const struct pl_tensor *t = &p->program->tensors[i];
             const struct pl_place_row *at = &p->plan->places[i];
-            if (t->role == PL_ROLE_GRAD && t->scope == PL_SCOPE_STEP && at->first_op <= op &&
+            if (t->role == role && t->scope == PL_SCOPE_STEP && at->first_op <= op &&
                 op <= at->last_op)
                 live += t->bytes;
         }
         most = pl_u64_max(most, live);
     }
     return most;
+}
+
+static uint64_t most_gradients(const struct pl_planned *p) {
+    return most_gradients_of(p, PL_ROLE_GRAD);
 }
 
 static uint64_t gradient_bytes(const struct pl_program *p, uint32_t layer) {
@@ -102,6 +107,58 @@ START_TEST(micro_batches_that_add_up_keep_gradients_in_the_batch_arena) {
 }
 END_TEST
 
+/* Nothing adds to such a gradient but FOLD, which rounds what a whole one in fp32 leaves by the
+ * numbers of its tensor. */
+static void expect_folds(const struct pl_program *p) {
+    const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
+    uint32_t folds = 0, trained = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        trained += p->tensors[i].trainable;
+    for (uint32_t i = micro->first_op; i < micro->first_op + micro->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        for (int k = 0; k < op->n_out; k++) {
+            const struct pl_operand *out = &op->out[k];
+            if (out->id == PL_NONE || p->tensors[out->id].role != PL_ROLE_GRAD) continue;
+            ck_assert_msg(op->kind == PL_OP_FOLD, "%s adds to a gradient of the step",
+                          pl_op_name(op->kind));
+            const struct pl_tensor *g = &p->tensors[out->id];
+            const struct pl_tensor *x = &p->tensors[op->in[PL_FOLD_PARTS].id];
+            ck_assert(x->role == PL_ROLE_MICRO_GRAD && x->dtype == PL_DTYPE_F32);
+            ck_assert(g->dtype == PL_DTYPE_BF16 && x->of == g->of && op->attr.site == g->of);
+            ck_assert(op->attr.accumulate == PL_ACC_FIRST_WRITES && op->attr.first_element == 0);
+            folds++;
+        }
+    }
+    ck_assert_uint_eq(folds, trained);
+}
+
+/* The job arena stays what it is for one micro-batch (P4), and one tensor of the model in fp32 is
+ * all that is added: the largest of an op, or the vocabulary, which where it is tied waits for the
+ * embedding. A bias goes with its matrix. */
+START_TEST(bf16_gradients_that_add_up_take_one_tensor_more) {
+    static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_FULL};
+    pl_test_model(pl_test_models[_i], &model);
+    model.layers = LAYERS;
+    for (int k = 0; k < 6; k++) {
+        const struct pl_traits t = k % 2 ? pl_traits_cuda(80) : pl_traits_cpu(2);
+        const struct pl_job_shape one = shape_of(levels[k / 2], 1, PL_GRADIENTS_OF_JOB);
+        struct pl_job_shape several = one;
+        struct pl_planned a, b;
+        several.folds_gradients = true;
+        plan(&a, &one, &t);
+        plan(&b, &several, &t);
+        expect_folds(b.program);
+        ck_assert_uint_eq(a.plan->job_bytes, b.plan->job_bytes);
+        const uint64_t table = 4 * model.vocab * model.hidden;
+        const uint64_t gu = 4 * (2 * model.ffn * model.hidden + 2 * model.ffn);
+        const uint64_t limit = model.tied ? table + gu : pl_u64_max(table, gu);
+        ck_assert_uint_le(most_gradients_of(&b, PL_ROLE_MICRO_GRAD), limit);
+        pl_planned_finish(&a);
+        pl_planned_finish(&b);
+    }
+}
+END_TEST
+
 /* Until the commit nothing that is trained changes, and no state of it. */
 START_TEST(ops_before_the_commit_change_no_weight) {
     pl_test_model("Qwen3-0.6B", &model);
@@ -136,6 +193,7 @@ int main(void) {
                         pl_test_n_models);
     tcase_add_loop_test(tc, micro_batches_that_add_up_keep_gradients_in_the_batch_arena, 0,
                         pl_test_n_models);
+    tcase_add_loop_test(tc, bf16_gradients_that_add_up_take_one_tensor_more, 0, pl_test_n_models);
     tcase_add_test(tc, ops_before_the_commit_change_no_weight);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -78,14 +78,14 @@ static bool serves_products(enum pl_op_kind kind) {
            kind == PL_OP_DROPOUT;
 }
 
-/* Ops of the backward pass that compute nothing again are gradients of what the forward pass
- * computed, by the rows of both. */
+/* Ops of the backward pass that compute nothing again, and do not only add up what the others have
+ * made, are gradients of what the forward pass computed, by the rows of both. */
 static void check_gradients(const struct pl_program *p, const char *model) {
     const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
     bool forward[PL_OP_COUNT] = {false};
     for (uint32_t i = micro->first_op; i < micro->first_op + micro->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        bool known = serves_products(op->kind);
+        bool known = serves_products(op->kind) || op->kind == PL_OP_FOLD;
         if (!op->backward) forward[op->kind] = true;
         if (!op->backward || op->recompute) continue;
         for (int k = 0; k < PL_OP_COUNT; k++)
@@ -129,6 +129,7 @@ static struct pl_job_shape vary(const struct pl_model *m, uint32_t mode, uint32_
     s.optimizer = optimizer;
     s.moment_dtype = v & OTHER_ADAPTER ? PL_DTYPE_BF16 : PL_DTYPE_F32;
     if (optimizer % 2) s.loss_chunk_tokens = 100;
+    s.folds_gradients = optimizer % 2 && s.gradient_dtype == PL_DTYPE_BF16;
     if (v & INFERS) {
         s.inference = true;
         s.load = s.save = s.eval = false;

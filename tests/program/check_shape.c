@@ -103,6 +103,39 @@ START_TEST(what_the_model_does_not_allow_is_refused_at_the_line_of_its_key) {
 }
 END_TEST
 
+/* A micro-batch's gradient is a tensor of its own where several add to one in bf16. */
+START_TEST(gradients_in_bf16_are_folded_where_several_micro_batches_add_up) {
+    static const struct {
+        const char *yaml;
+        bool folds;
+    } rows[] = {
+        {"gradient_dtype: bf16\ngradient_accumulation_steps: 2\n", true},
+        {"gradient_dtype: bf16\nglobal_batch_size: 2\n", true},
+        {"gradient_dtype: bf16\nrank_order: true\n", true},
+        {"gradient_dtype: bf16\n", false},
+        {"gradient_dtype: bf16\nglobal_batch_size: 1\n", false},
+        {"gradient_dtype: fp32\ngradient_accumulation_steps: 2\n", false},
+        {"gradient_accumulation_steps: 2\n", false}, /* auto is fp32 there */
+        {"dtype: fp32\ngradient_accumulation_steps: 2\n", false},
+    };
+    static struct pl_model m;
+    const struct pl_traits traits = pl_traits_cpu(1);
+    ck_assert_int_eq(pl_model_parse("config.json", UNTIED, strlen(UNTIED), &m, NULL), PL_ERR_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char yaml[256];
+        struct pl_diag d = {0};
+        struct pl_job job;
+        struct pl_job_shape shape;
+        snprintf(yaml, sizeof yaml, "model: m\nmode: full\nbatch_size: 1\n%s", rows[i].yaml);
+        pl_err err = pl_job_parse(&job, "run.yaml", yaml, strlen(yaml), NULL, 0, NULL, &d);
+        ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
+        ck_assert_int_eq(pl_job_shape_init(&job, &m, &traits, 1, &shape, &d), PL_ERR_OK);
+        ck_assert_msg(shape.folds_gradients == rows[i].folds, "%s", rows[i].yaml);
+        pl_job_finish(&job);
+    }
+}
+END_TEST
+
 static struct pl_program *build_job(const char *config, const char *length, const char *key,
                                     const char *value) {
     static struct pl_model m;
@@ -217,6 +250,7 @@ int main(void) {
     TCase *t = tcase_create("shape");
     tcase_add_loop_test(t, what_the_model_does_not_allow_is_refused_at_the_line_of_its_key, 0,
                         sizeof cases / sizeof *cases);
+    tcase_add_test(t, gradients_in_bf16_are_folded_where_several_micro_batches_add_up);
     tcase_add_test(t, a_window_may_be_of_some_layers);
     tcase_add_test(t, a_second_table_of_positions_is_there_for_longer_sequences_alone);
     tcase_add_test(t, a_table_of_each_sequence_s_own_factors_has_two_halves);

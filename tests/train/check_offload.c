@@ -47,6 +47,7 @@ static const struct {
     {"full", "batch_size: 4\ndtype: bf16\nmoment_dtype: bf16\n"},
     {"qlora", "batch_size: 2\ngradient_accumulation_steps: 2\nlora_r: 4\npacking: true\n"
               "val_set_size: 4\neval_steps: 3\n"},
+    {"full", "batch_size: 2\ngradient_accumulation_steps: 2\ndtype: bf16\ngradient_dtype: bf16\n"},
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs };
 

@@ -46,6 +46,8 @@ static const struct {
     {"full", "", "batch_size=8", "batch_size=2 gradient_accumulation_steps=4", 4},
     {"full", "dtype: bf16\nmaster_weights: false\ngradient_dtype: fp32\n", "batch_size=8",
      "batch_size=2 gradient_accumulation_steps=4", 4},
+    {"full", "dtype: bf16\nmaster_weights: false\ngradient_dtype: bf16\n", "batch_size=8",
+     "batch_size=2 gradient_accumulation_steps=4", 4},
     {"lora", "lora_r: 4\nlora_dropout: 0.2\n", "batch_size=8",
      "batch_size=2 gradient_accumulation_steps=4", 4},
     /* 7 -> 4 -> 2: the last micro-batch of a step is smaller than the others */

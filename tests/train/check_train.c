@@ -45,6 +45,8 @@ static const struct {
     {"lora", "batch_size: 3\nlora_r: 256\noptimizer: adamw_8bit\nweight_decay: 0.1\n"},
     {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\noptimizer: adamw_8bit\n"},
     {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\nmoment_dtype: bf16\n"},
+    {"full", "batch_size: 1\ngradient_accumulation_steps: 4\ndtype: bf16\nmaster_weights: false\n"
+             "gradient_dtype: bf16\n"},
     {"qlora", "batch_size: 3\nlora_r: 4\nlora_dropout: 0.2\n"},
     {"qlora", "batch_size: 3\nlora_r: 4\ndtype: bf16\nquant_type: fp4\ndouble_quant: false\n"},
     {"lora", "batch_size: 3\nlora_r: 4\nlora_modules_to_save: [embed_tokens, lm_head]\n"},

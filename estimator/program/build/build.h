@@ -34,6 +34,7 @@ struct pl_quant_slot {
 /* What becomes of a gradient in the backward pass once it is whole. */
 enum pl_settling {
     PL_SETTLE_LATER,  /* nothing: there is an update of all of them */
+    PL_SETTLE_FOLD,   /* it is added to that of the step */
     PL_SETTLE_NORM,   /* its squares are added to the norm */
     PL_SETTLE_UPDATE, /* its tensor is updated */
     PL_SETTLE_BOTH
@@ -48,6 +49,7 @@ struct pl_inputs { /* of a phase */
 /* An addition that waits for what other ranks send. */
 struct pl_landing {
     struct pl_operand parts, g, sent;
+    struct pl_attr attr;
     uint64_t elements; /* of gradients that are to be made first */
 };
 #define PL_MAX_LANDINGS 16

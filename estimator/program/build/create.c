@@ -95,14 +95,15 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->grad = pl_malloc(b->cap_tensors * sizeof *b->grad);
     b->grad_begun = pl_malloc(b->cap_tensors * sizeof *b->grad_begun);
     b->weight = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
-    if (b->s->rank_order) b->micro_grad = pl_malloc(b->cap_tensors * sizeof *b->micro_grad);
+    const bool folds = b->s->rank_order || b->s->folds_gradients;
+    if (folds) b->micro_grad = pl_malloc(b->cap_tensors * sizeof *b->micro_grad);
     bool adapts = pl_mode_adapts(b->s->mode), quantises = b->s->mode == PL_MODE_QLORA;
     if (adapts) b->adapter = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->adapter);
     if (quantises) b->quant = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->quant);
     clear_slots(b);
     if (b->s->inference) b->kv = pl_malloc(layers * 2 * sizeof *b->kv);
     return p->tensors && p->ops && p->operands && b->version && b->grad && b->grad_begun &&
-           b->weight && (b->micro_grad || !b->s->rank_order) && (b->adapter || !adapts) &&
+           b->weight && (b->micro_grad || !folds) && (b->adapter || !adapts) &&
            (b->quant || !quantises) && (b->kv || !b->s->inference);
 }
 

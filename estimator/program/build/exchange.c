@@ -1,4 +1,5 @@
-/* exchange.c - several ranks that train together: what is a rank's own, and the ops between ranks.
+/* exchange.c - how micro-batches add up to a step, and several ranks that train together: what is a
+ * rank's own, and the ops between ranks.
  *
  * A rank computes the gradient of its micro-batch in tensors of their own (MICRO_GRAD). Once one is
  * whole, every rank gets the rows that are its part from all ranks (SPREAD) and adds them to its
@@ -11,6 +12,14 @@
  * it: ranks may exchange it while as much is computed as it took to compute. A gradient that is
  * sent in pieces is added piece by piece, but for the last one. Those of the head and the embedding
  * are added at once: they are larger than what a layer makes, and are there when most is.
+ *
+ * Gradients of weights that are kept in bf16 take the same path on one rank, too, where a step has
+ * several micro-batches. A product that added to such a gradient by itself would round to nearest,
+ * and lose all that is smaller than half a unit of the sum. MICRO_GRAD is in fp32 there, and FOLD
+ * rounds what it stores stochastically, so the mean of the sum is that of exact additions. Fp32
+ * costs little, since a MICRO_GRAD dies in the fold: at the peak of a step the head's is alive
+ * alone, to which every chunk of the loss adds. Kahan's compensation would keep two more bytes for
+ * every parameter, which is what bf16 saves.
  *
  * What is left of a step depends on `sharding`. NONE: the gradient is gathered, every rank has all
  * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
@@ -70,6 +79,17 @@ static void fold(struct pl_builder *b, struct pl_operand parts, struct pl_operan
 
 /* --- gradients ------------------------------------------------------------------------------- */
 
+/* Adapters add up in their own type, unless the order of ranks asks for more. */
+bool pl_build_is_folded(const struct pl_builder *b, uint32_t tensor) {
+    const bool adapter = b->p->tensors[tensor].category == PL_CATEGORY_ADAPTER;
+    return b->micro_grad && (b->s->rank_order || !adapter);
+}
+
+static enum pl_dtype micro_grad_dtype(const struct pl_builder *b, uint32_t tensor) {
+    const bool adapter = b->p->tensors[tensor].category == PL_CATEGORY_ADAPTER;
+    return adapter ? pl_build_gradient_dtype(b, tensor) : PL_DTYPE_F32;
+}
+
 /* Made when it is first asked for. */
 static uint32_t micro_grad(struct pl_builder *b, uint32_t tensor) {
     uint32_t *id = &b->micro_grad[tensor];
@@ -79,7 +99,7 @@ static uint32_t micro_grad(struct pl_builder *b, uint32_t tensor) {
                           .dims = {w->dims[0], w->dims[1], 1},
                           .layer = w->layer,
                           .of = tensor,
-                          .dtype = pl_build_gradient_dtype(b, tensor),
+                          .dtype = micro_grad_dtype(b, tensor),
                           .category = PL_CATEGORY_GRADIENTS,
                           .scope = PL_SCOPE_STEP,
                           .phase = b->phase,
@@ -89,17 +109,33 @@ static uint32_t micro_grad(struct pl_builder *b, uint32_t tensor) {
     if (b->err == PL_ERR_OK && b->n_whole == PL_MAX_OPEN)
         b->err = pl_diag_set(b->d, PL_ERR_PLAN_BROKEN, "too many gradients are made at a time");
     if (b->err != PL_ERR_OK) return PL_NONE;
-    b->whole[b->n_whole++] = tensor;
+    if (b->s->rank_order) b->whole[b->n_whole++] = tensor;
     return b->micro_grad[tensor] = made;
 }
 
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr) {
     if (b->err != PL_ERR_OK) return pl_arg_none;
-    const enum pl_accumulate first = b->micro_grad ? PL_ACC_WRITE : PL_ACC_FIRST_WRITES;
+    const bool folded = pl_build_is_folded(b, tensor);
+    const enum pl_accumulate first = folded ? PL_ACC_WRITE : PL_ACC_FIRST_WRITES;
     attr->accumulate = b->grad_begun[tensor] ? PL_ACC_ADD : first;
     if (!b->grad_begun[tensor]) pl_build_open_gradient(b, tensor);
-    const uint32_t id = b->micro_grad ? micro_grad(b, tensor) : b->grad[tensor];
+    const uint32_t id = folded ? micro_grad(b, tensor) : b->grad[tensor];
     return pl_arg(pl_build_now(b, id));
+}
+
+/* From row `row` of the tensor on. Random numbers are counted by its elements. */
+static struct pl_attr fold_attr(const struct pl_builder *b, uint32_t id, uint64_t row) {
+    struct pl_attr attr = {.accumulate = PL_ACC_FIRST_WRITES};
+    if (micro_grad_dtype(b, id) == pl_build_gradient_dtype(b, id)) return attr;
+    attr.site = id;
+    attr.first_element = row * b->p->tensors[id].dims[1];
+    return attr;
+}
+
+void pl_build_fold_gradient(struct pl_builder *b, uint32_t tensor) {
+    fold(b, now(b, b->micro_grad[tensor]), now(b, b->grad[tensor]), pl_arg_none,
+         fold_attr(b, tensor, 0));
+    b->micro_grad[tensor] = PL_NONE;
 }
 
 /* Elements that a rank takes from the others at a time: a gradient may be large, and what comes of
@@ -144,8 +180,6 @@ static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
     return rows(b, b->grad[id], first + (piece.row0 - s->own.row0), piece.rows);
 }
 
-static const struct pl_attr to_step = {.accumulate = PL_ACC_FIRST_WRITES};
-
 /* After gradients of so many elements were made: what was sent before as many were. */
 static void land(struct pl_builder *b, uint64_t elements) {
     uint32_t left = 0;
@@ -159,7 +193,7 @@ static void land(struct pl_builder *b, uint64_t elements) {
         struct pl_operand g = now(b, l.g.id); /* written since, in other rows */
         g.row0 = l.g.row0;
         g.nrows = l.g.nrows;
-        fold(b, l.parts, g, l.sent, to_step);
+        fold(b, l.parts, g, l.sent, l.attr);
     }
     b->n_landings = left;
 }
@@ -184,10 +218,11 @@ static void exchange_part(struct pl_builder *b, uint32_t id, const struct pl_own
         if (ranks > 1) parts = parts_of(b, parts, attr, piece.rows);
         if (!piece.rows || b->err != PL_ERR_OK) continue;
         const struct pl_operand g = own_gradient(b, id, s, piece);
+        const struct pl_attr at = fold_attr(b, id, s->part.row0 + piece.row0);
         if (waits && row + step >= most)
-            land_later(b, (struct pl_landing){parts, g, sent, s->part.rows * cols});
+            land_later(b, (struct pl_landing){parts, g, sent, at, s->part.rows * cols});
         else
-            fold(b, parts, g, pl_arg_none, to_step);
+            fold(b, parts, g, pl_arg_none, at);
     }
 }
 
@@ -220,7 +255,7 @@ static bool enough_to_send(const struct pl_builder *b, bool last, uint64_t *elem
 void pl_build_exchange(struct pl_builder *b, bool last) {
     uint32_t left = 0;
     uint64_t elements;
-    if (!enough_to_send(b, last, &elements)) return;
+    if (!b->s->rank_order || !enough_to_send(b, last, &elements)) return;
     land(b, elements);
     for (uint32_t i = 0; i < b->n_whole && b->err == PL_ERR_OK; i++) {
         const uint32_t id = b->whole[i];

@@ -1,4 +1,5 @@
-/* exchange.h - what a rank holds of a trainable tensor, and the ops between ranks; see exchange.c.
+/* exchange.h - what a rank holds of a trainable tensor, how gradients of micro-batches are added to
+ * those of the step, and the ops between ranks; see exchange.c.
  *
  * In: the builder, whose shape says how many ranks there are and which one this is.  Out: the ops.
  * Needs: build.h, shard.h. */
@@ -14,11 +15,16 @@ uint32_t pl_build_shards(const struct pl_builder *b, uint32_t id,
 uint64_t pl_build_owned_rows(const struct pl_builder *b, uint32_t id); /* of all parts */
 uint64_t pl_build_blocks(const struct pl_builder *b, uint32_t id);     /* of all parts */
 
+/* Whether the gradient of a micro-batch is a tensor of its own, which is added once it is whole. */
+bool pl_build_is_folded(const struct pl_builder *b, uint32_t tensor);
+/* Adds it to that of the step, where there is one rank. */
+void pl_build_fold_gradient(struct pl_builder *b, uint32_t tensor);
+
 /* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
-/* After each step of a tape: gradients of the micro-batch that are whole leave for the ranks whose
- * part they are, and what left long enough before becomes part of the step's. last: of the pass,
- * after which the embedding's is whole too, and nothing is under way. */
+/* With rank_order, after each step of a tape: gradients of the micro-batch that are whole leave for
+ * the ranks whose part they are, and what left long enough before becomes part of the step's. last:
+ * of the pass, after which the embedding's is whole too, and nothing is under way. */
 void pl_build_exchange(struct pl_builder *b, bool last);
 
 /* Where the loss of a phase is summed, between its beginning and its end. */

@@ -9,7 +9,7 @@
  *
  * Where micro-batches add up, gradients are tensors of the step, too, and live through all of it,
  * so that the job arena of a job does not depend on its micro-batch (P4 of plan.h). */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/exchange.h"
 
 void pl_build_step_gradients(struct pl_builder *b) {
     if (b->s->gradients == PL_GRADIENTS_OF_JOB) return;
@@ -33,6 +33,7 @@ void pl_build_step_gradients(struct pl_builder *b) {
 void pl_build_open_gradient(struct pl_builder *b, uint32_t tensor) {
     b->grad_begun[tensor] = true;
     if (b->settling == PL_SETTLE_LATER) return;
+    if (b->settling == PL_SETTLE_FOLD && !pl_build_is_folded(b, tensor)) return;
     if (b->n_open == PL_MAX_OPEN)
         b->err = pl_diag_set(b->d, PL_ERR_PLAN_BROKEN, "too many gradients are begun at a time");
     else
@@ -40,6 +41,10 @@ void pl_build_open_gradient(struct pl_builder *b, uint32_t tensor) {
 }
 
 static void settle(struct pl_builder *b, uint32_t tensor) {
+    if (b->settling == PL_SETTLE_FOLD) {
+        pl_build_fold_gradient(b, tensor);
+        return;
+    }
     if (b->settling != PL_SETTLE_UPDATE) pl_build_norm_of(b, tensor);
     if (b->settling == PL_SETTLE_BOTH) pl_build_clip(b);
     if (b->settling != PL_SETTLE_NORM) pl_build_update(b, tensor);
