@@ -22,8 +22,8 @@ struct pl_job_shape pl_test_listed_shape(const struct pl_model *m, int mode) {
 /* What makes a variant of the shape; what a mode does not know changes nothing there. */
 static const struct variant {
     uint32_t recompute, optimizer, offload;
-    bool embedding_on_host, update_on_host, exact_gradients, drops, freezes, packs, head4, in_fp32,
-        base_bf16;
+    bool embedding_on_host, update_on_host, exact_gradients, folds, drops, freezes, packs, head4,
+        in_fp32, base_bf16;
 } variants[] = {
     {.exact_gradients = true},
     {.recompute = PL_RECOMPUTE_FULL, .exact_gradients = true},
@@ -42,6 +42,7 @@ static const struct variant {
     {.freezes = true},
     {.recompute = PL_RECOMPUTE_MLP, .packs = true, .head4 = true},
     {.in_fp32 = true, .base_bf16 = true},
+    {.recompute = PL_RECOMPUTE_FULL, .folds = true},
 };
 
 _Static_assert(sizeof variants / sizeof *variants == PL_TEST_VARIANTS, "all of them");
@@ -65,4 +66,5 @@ void pl_test_vary(struct pl_job_shape *s, int variant) {
         s->base_bf16 = v->base_bf16 && s->mode == PL_MODE_LORA;
     }
     if (v->exact_gradients) s->gradient_dtype = PL_DTYPE_F32;
+    s->folds_gradients = v->folds && !s->inference;
 }

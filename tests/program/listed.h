@@ -4,7 +4,7 @@
 
 #include "estimator/plan/plan.h"
 
-enum { PL_TEST_MODES = 4, PL_TEST_VARIANTS = 17 };
+enum { PL_TEST_MODES = 4, PL_TEST_VARIANTS = 18 };
 extern const char *const pl_test_modes[]; /* [PL_TEST_MODES] */
 
 struct pl_job_shape pl_test_listed_shape(const struct pl_model *m, int mode);
