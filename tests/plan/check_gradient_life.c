@@ -123,13 +123,15 @@ static void expect_folds(const struct pl_program *p) {
                           pl_op_name(op->kind));
             const struct pl_tensor *g = &p->tensors[out->id];
             const struct pl_tensor *x = &p->tensors[op->in[PL_FOLD_PARTS].id];
-            ck_assert(x->role == PL_ROLE_MICRO_GRAD && x->dtype == PL_DTYPE_F32);
+            ck_assert_msg(x->role == PL_ROLE_MICRO_GRAD && x->dtype == PL_DTYPE_F32,
+                          "%s in %s is added, no gradient of a micro-batch in fp32", x->name,
+                          pl_dtype_name(x->dtype));
             ck_assert(g->dtype == PL_DTYPE_BF16 && x->of == g->of && op->attr.site == g->of);
             ck_assert(op->attr.accumulate == PL_ACC_FIRST_WRITES && op->attr.first_element == 0);
             folds++;
         }
     }
-    ck_assert_uint_eq(folds, trained);
+    ck_assert_msg(folds == trained, "%u of %u gradients are added", folds, trained);
 }
 
 /* The job arena stays what it is for one micro-batch (P4), and one tensor of the model in fp32 is
