@@ -191,6 +191,7 @@ struct pl_attr {
     float offset;    /* NEST4 */
     uint32_t ranks, block_rows; /* SPREAD, SHARE, FETCH, SQUARE_SUM: shard.h; rows 0: one block */
     uint32_t piece_row0, piece_rows; /* SPREAD; rows 0: all */
+    uint32_t rank;                   /* FOLD: whose part stands alone */
     int64_t padding_idx; /* EMBED_BWD: the id whose row gets no gradient; -1 = none */
 };
 

@@ -35,25 +35,20 @@ static struct pl_shard piece_of(const struct pl_call *c, const struct pl_view *g
     return a->piece_rows ? pl_shard_piece(all, a->piece_row0, a->piece_rows) : all;
 }
 
-pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream,
-                       struct pl_own_copy *own) {
+pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream) {
     const struct pl_view *g = &c->in[PL_SPREAD_G], *parts = &c->out[PL_SPREAD_OUT_PARTS];
     const uint32_t ranks = c->attr->ranks;
     struct moves m = {.n = 0};
     uint64_t bytes;
-    *own = (struct pl_own_copy){0};
     if (!fits(dev, c, g)) return PL_ERR_PLAN_BROKEN;
     const uint32_t rank = dev->comm->world.rank;
     const struct pl_shard mine = piece_of(c, g, rank);
-    if ((parts->p ? parts->rows : 0) != mine.rows * ranks) return PL_ERR_PLAN_BROKEN;
+    if ((parts->p ? parts->rows : 0) != mine.rows * (ranks - 1)) return PL_ERR_PLAN_BROKEN;
     for (uint32_t r = 0; r < ranks; r++) {
         const struct pl_shard theirs = piece_of(c, g, r);
+        if (r == rank) continue;
         char *from = row_of(g, theirs.row0, &bytes);
-        char *to = mine.rows ? row_of(parts, r * mine.rows, &bytes) : NULL;
-        if (r == rank) {
-            *own = (struct pl_own_copy){to, from, mine.rows * bytes};
-            continue;
-        }
+        char *to = mine.rows ? row_of(parts, (r - (r > rank)) * mine.rows, &bytes) : NULL;
         add(&m, r, false, from, theirs.rows * bytes);
         add(&m, r, true, to, mine.rows * bytes);
     }

@@ -18,9 +18,8 @@ struct pl_own_copy {
     uint64_t bytes;
 };
 
-/* SPREAD, and FETCH, but for its own rows, which are left to the caller. */
-pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream,
-                       struct pl_own_copy *own);
+pl_err pl_ranks_spread(struct pl_device *dev, const struct pl_call *c, void *stream);
+/* But for its own rows, which are left to the caller. */
 pl_err pl_ranks_fetch(struct pl_device *dev, const struct pl_call *c, void *stream,
                       struct pl_own_copy *own);
 pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stream);
@@ -28,7 +27,7 @@ pl_err pl_ranks_share(struct pl_device *dev, const struct pl_call *c, void *stre
 /* Parts that FOLD adds, of those that there are. */
 static inline uint64_t pl_fold_parts(const struct pl_call *c) {
     const uint64_t rows = pl_u64_max(c->out[PL_FOLD_OUT_G].rows, 1);
-    const uint64_t there = c->in[PL_FOLD_PARTS].rows / rows;
+    const uint64_t there = c->in[PL_FOLD_PARTS].rows / rows + (c->in[PL_FOLD_OWN].p != NULL);
     return c->attr->all_ranks ? there : pl_u64_min(there, c->batch->contributors);
 }
 
@@ -39,9 +38,22 @@ static inline bool pl_fold_rounds(const struct pl_call *c) {
 }
 
 static inline bool pl_fold_fits(const struct pl_call *c) {
-    const struct pl_view *parts = &c->in[PL_FOLD_PARTS], *g = &c->out[PL_FOLD_OUT_G];
-    return (parts->dtype == g->dtype || pl_fold_rounds(c)) && parts->cols == g->cols &&
-           parts->ld == parts->cols && g->ld == g->cols && g->rows && parts->rows % g->rows == 0;
+    const struct pl_view *parts = &c->in[PL_FOLD_PARTS], *own = &c->in[PL_FOLD_OWN];
+    const struct pl_view *g = &c->out[PL_FOLD_OUT_G];
+    const bool fits = (parts->dtype == g->dtype || pl_fold_rounds(c)) && parts->cols == g->cols &&
+                      parts->ld == parts->cols && g->ld == g->cols && g->rows &&
+                      parts->rows % g->rows == 0;
+    return fits && (!own->p || (own->dtype == parts->dtype && own->rows == g->rows &&
+                                own->cols == g->cols && own->ld == own->cols));
+}
+
+/* Part k, of all. */
+static inline const void *pl_fold_part(const struct pl_call *c, uint64_t k) {
+    const struct pl_view *parts = &c->in[PL_FOLD_PARTS], *own = &c->in[PL_FOLD_OWN];
+    const uint64_t rows = c->out[PL_FOLD_OUT_G].rows, rank = c->attr->rank;
+    if (own->p && k == rank) return own->p;
+    const uint64_t before = k - (own->p && k > rank);
+    return (const char *)parts->p + before * rows * parts->cols * pl_dtype_bytes(parts->dtype);
 }
 
 #ifdef __cplusplus

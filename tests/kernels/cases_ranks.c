@@ -30,7 +30,8 @@ static void reference_zero(struct trial *t) {
         x->want[i] = 0;
 }
 
-/* 1 to 5 ranks, of which the last round of a step may leave some without a part. */
+/* 1 to 5 ranks, of which the last round of a step may leave some without a part; of two or more,
+ * the part of one may stand alone. */
 static void build_fold_of(struct trial *t, enum pl_dtype of_parts, enum pl_dtype of_g) {
     const struct shape s = draw_shape(t);
     const uint64_t ranks = draw(t, 1, 5);
@@ -38,8 +39,12 @@ static void build_fold_of(struct trial *t, enum pl_dtype of_parts, enum pl_dtype
     t->attr.all_ranks = draw(t, 0, 3) == 0;
     t->batch.first = draw(t, 0, 1);
     t->batch.contributors = (uint32_t)draw(t, 1, ranks + 1);
-    add_run_in(t, PL_FOLD_PARTS, ranks * s.rows, s.cols, of_parts);
+    const bool alone = ranks > 1 && draw(t, 0, 1);
+    add_run_in(t, PL_FOLD_PARTS, (ranks - alone) * s.rows, s.cols, of_parts);
     also_out(t, add_run_in(t, PL_FOLD_G, s.rows, s.cols, of_g), PL_FOLD_OUT_G);
+    if (!alone) return;
+    add_run_in(t, PL_FOLD_OWN, s.rows, s.cols, of_parts);
+    t->attr.rank = (uint32_t)draw(t, 0, ranks - 1);
 }
 
 static void build_fold(struct trial *t) {
@@ -59,17 +64,33 @@ static double sum_as_stored(enum pl_dtype dtype, double sum) {
     return dtype == PL_DTYPE_F64 ? sum : as_stored(dtype, sum);
 }
 
+static double part_of(const struct trial *t, uint64_t part, uint64_t i) {
+    const struct operand *own = t->in[PL_FOLD_OWN];
+    const uint64_t size = t->out[PL_FOLD_OUT_G]->view.rows * t->out[PL_FOLD_OUT_G]->view.cols;
+    if (own && part == t->attr.rank) return own->x[i];
+    return t->in[PL_FOLD_PARTS]->x[(part - (own && part > t->attr.rank)) * size + i];
+}
+
+static uint64_t parts_added(const struct trial *t) {
+    const uint64_t rows = t->out[PL_FOLD_OUT_G]->view.rows;
+    const uint64_t there = t->in[PL_FOLD_PARTS]->view.rows / rows + (t->in[PL_FOLD_OWN] != NULL);
+    return t->attr.all_ranks ? there : pl_u64_min(there, t->batch.contributors);
+}
+
+static bool fold_writes(const struct trial *t) {
+    return t->attr.accumulate == PL_ACC_WRITE ||
+           (t->attr.accumulate == PL_ACC_FIRST_WRITES && t->batch.first);
+}
+
 /* One after another, each sum stored: the bits of as many micro-batches on one rank. */
 static void reference_fold(struct trial *t) {
-    const struct operand *parts = t->in[PL_FOLD_PARTS], *g = t->out[PL_FOLD_OUT_G];
-    const uint64_t size = g->view.rows * g->view.cols, there = parts->view.rows / g->view.rows;
-    const uint64_t n = t->attr.all_ranks ? there : pl_u64_min(there, t->batch.contributors);
-    const bool writes = t->attr.accumulate == PL_ACC_WRITE ||
-                        (t->attr.accumulate == PL_ACC_FIRST_WRITES && t->batch.first);
+    const struct operand *g = t->out[PL_FOLD_OUT_G];
+    const uint64_t size = g->view.rows * g->view.cols, n = parts_added(t);
+    const bool writes = fold_writes(t);
     for (uint64_t i = 0; i < size; i++) {
-        double sum = writes ? parts->x[i] : g->x[i];
+        double sum = writes ? part_of(t, 0, i) : g->x[i];
         for (uint64_t part = writes; part < n; part++)
-            sum = sum_as_stored(g->view.dtype, sum + parts->x[part * size + i]);
+            sum = sum_as_stored(g->view.dtype, sum + part_of(t, part, i));
         g->want[i] = sum;
     }
 }
@@ -94,15 +115,13 @@ static uint32_t number_of(const struct trial *t, uint64_t micro_batch, uint64_t 
 
 /* The sum in double, as fp32 has it, is rounded by the number of its element. */
 static void reference_rounded_fold(struct trial *t) {
-    const struct operand *parts = t->in[PL_FOLD_PARTS], *g = t->out[PL_FOLD_OUT_G];
-    const uint64_t size = g->view.rows * g->view.cols, there = parts->view.rows / g->view.rows;
-    const uint64_t n = t->attr.all_ranks ? there : pl_u64_min(there, t->batch.contributors);
-    const bool writes = t->attr.accumulate == PL_ACC_WRITE ||
-                        (t->attr.accumulate == PL_ACC_FIRST_WRITES && t->batch.first);
+    const struct operand *g = t->out[PL_FOLD_OUT_G];
+    const uint64_t size = g->view.rows * g->view.cols, n = parts_added(t);
+    const bool writes = fold_writes(t);
     for (uint64_t i = 0; i < size; i++) {
         double sum = writes ? 0 : g->x[i];
         for (uint64_t part = 0; part < n; part++)
-            sum = rounded_by(as_stored(PL_DTYPE_F32, sum + parts->x[part * size + i]),
+            sum = rounded_by(as_stored(PL_DTYPE_F32, sum + part_of(t, part, i)),
                              number_of(t, t->batch.micro_batch + part, t->attr.first_element + i));
         g->want[i] = sum;
     }

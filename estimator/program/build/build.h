@@ -48,7 +48,7 @@ struct pl_inputs { /* of a phase */
 
 /* An addition that waits for what other ranks send. */
 struct pl_landing {
-    struct pl_operand parts, g, sent;
+    struct pl_operand parts, g, own;
     struct pl_attr attr;
     uint64_t elements; /* of gradients that are to be made first */
 };

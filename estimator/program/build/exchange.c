@@ -2,7 +2,7 @@
  * rank's own, and the ops between ranks.
  *
  * A rank computes the gradient of its micro-batch in tensors of their own (MICRO_GRAD). Once one is
- * whole, every rank gets the rows that are its part from all ranks (SPREAD) and adds them to its
+ * whole, every rank gets the rows that are its part from the others (SPREAD) and adds all to its
  * part of the step's gradient in the order of ranks (FOLD). The micro-batches of a step go to the
  * ranks in turn, so what is added, in which order, and rounded when is the same for any number of
  * ranks, one included. Norms are summed over the blocks of shard.h, for the same reason.
@@ -72,8 +72,8 @@ static void zero(struct pl_builder *b, struct pl_operand x) {
 }
 
 static void fold(struct pl_builder *b, struct pl_operand parts, struct pl_operand g,
-                 struct pl_operand sent, struct pl_attr attr) {
-    struct pl_operand in[] = {parts, g, sent}, out[] = {g};
+                 struct pl_operand own, struct pl_attr attr) {
+    struct pl_operand in[] = {parts, g, own}, out[] = {g};
     if (b->err == PL_ERR_OK) PL_EMIT(b, FOLD, attr, in, out);
 }
 
@@ -125,7 +125,7 @@ struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl
 
 /* From row `row` of the tensor on. Random numbers are counted by its elements. */
 static struct pl_attr fold_attr(const struct pl_builder *b, uint32_t id, uint64_t row) {
-    struct pl_attr attr = {.accumulate = PL_ACC_FIRST_WRITES};
+    struct pl_attr attr = {.accumulate = PL_ACC_FIRST_WRITES, .rank = b->s->rank};
     if (micro_grad_dtype(b, id) == pl_build_gradient_dtype(b, id)) return attr;
     attr.site = id;
     attr.first_element = row * b->p->tensors[id].dims[1];
@@ -157,14 +157,14 @@ static uint64_t most_rows(const struct pl_builder *b, const struct pl_owned *s) 
     return most;
 }
 
-/* Of every rank, the rows of a piece that are this one's; one rank has made them itself. */
+/* Of every other rank, the rows of a piece that are this one's. */
 static struct pl_operand parts_of(struct pl_builder *b, struct pl_operand g, struct pl_attr attr,
                                   uint64_t mine) {
     struct pl_operand in[] = {g}, out[] = {pl_arg_none};
     if (mine) {
         const struct pl_tensor *t = &b->p->tensors[g.id];
-        const uint32_t id = pl_build_step(b, "parts", PL_ROWS_FIXED, mine * attr.ranks, t->dims[1],
-                                          t->dtype, PL_CATEGORY_GRADIENTS);
+        const uint32_t id = pl_build_step(b, "parts", PL_ROWS_FIXED, mine * (attr.ranks - 1),
+                                          t->dims[1], t->dtype, PL_CATEGORY_GRADIENTS);
         out[0] = now(b, id);
     }
     if (b->err == PL_ERR_OK) PL_EMIT(b, SPREAD, attr, in, out);
@@ -193,7 +193,7 @@ static void land(struct pl_builder *b, uint64_t elements) {
         struct pl_operand g = now(b, l.g.id); /* written since, in other rows */
         g.row0 = l.g.row0;
         g.nrows = l.g.nrows;
-        fold(b, l.parts, g, l.sent, l.attr);
+        fold(b, l.parts, g, l.own, l.attr);
     }
     b->n_landings = left;
 }
@@ -211,18 +211,21 @@ static void exchange_part(struct pl_builder *b, uint32_t id, const struct pl_own
     for (uint64_t row = 0; row < most && b->err == PL_ERR_OK; row += step) {
         const struct pl_shard piece = pl_shard_piece(s->own, row, step);
         struct pl_operand parts = rows(b, b->micro_grad[id], s->part.row0, s->part.rows);
-        const struct pl_operand sent = parts;
+        struct pl_operand own = pl_arg_none;
         struct pl_attr attr = between(b, s->block);
         attr.piece_row0 = (uint32_t)row;
         attr.piece_rows = step < most ? (uint32_t)step : 0;
-        if (ranks > 1) parts = parts_of(b, parts, attr, piece.rows);
+        if (ranks > 1) {
+            own = rows(b, b->micro_grad[id], s->part.row0 + piece.row0, piece.rows);
+            parts = parts_of(b, parts, attr, piece.rows);
+        }
         if (!piece.rows || b->err != PL_ERR_OK) continue;
         const struct pl_operand g = own_gradient(b, id, s, piece);
         const struct pl_attr at = fold_attr(b, id, s->part.row0 + piece.row0);
         if (waits && row + step >= most)
-            land_later(b, (struct pl_landing){parts, g, sent, at, s->part.rows * cols});
+            land_later(b, (struct pl_landing){parts, g, own, at, s->part.rows * cols});
         else
-            fold(b, parts, g, pl_arg_none, at);
+            fold(b, parts, g, own, at);
     }
 }
 

@@ -394,8 +394,8 @@ PL_OP(ZERO, zero, ROWS, ALONE, "x = 0",
 
 PL_OP(SPREAD, spread, RANKS, ALONE,
       "the rows of g that are another rank's (shard.h) go to it; parts: those that are this one's, "
-      "of every rank, one rank after another; absent where none are. With attr.piece_rows so many "
-      "rows of every rank's, from attr.piece_row0 of them on",
+      "of every other rank, one rank after another; absent where none are. With attr.piece_rows so "
+      "many rows of every rank's, from attr.piece_row0 of them on",
       PL_IN(SPREAD, G, "g", REAL, NEEDED, O, K),
       PL_OUT(SPREAD, PARTS, "parts", REAL, OPTIONAL, ANY, K))
 
@@ -409,13 +409,13 @@ PL_OP(FETCH, fetch, RANKS, ALONE,
 
 PL_OP(FOLD, fold, ROWS, ALONE,
       "g (=|+=) the parts of the ranks, one after another, rounded each time: of those that have a "
-      "micro-batch (batch.contributors), or with attr.all_ranks of all. Parts in fp32 of a g in "
-      "bf16 are added in fp32 and rounded stochastically by (seed, step, tensor, element, "
-      "micro-batch), the last being its number in the step. sent is not read: what this rank's "
-      "part was sent from, which may still be under way until all parts are there",
+      "micro-batch (batch.contributors), or with attr.all_ranks of all. own: the part of this "
+      "rank, which is number attr.rank of them; absent: it is among parts. Parts in fp32 of a g "
+      "in bf16 are added in fp32 and rounded stochastically by (seed, step, tensor, element, "
+      "micro-batch), the last being its number in the step",
       PL_IN(FOLD, PARTS, "parts", REAL, NEEDED, ANY, K)
       PL_IN(FOLD, G, "g", REAL, IN_PLACE, O, K)
-      PL_IN(FOLD, SENT, "sent", REAL, OPTIONAL, ANY, K),
+      PL_IN(FOLD, OWN, "own", REAL, OPTIONAL, O, K),
       PL_OUT(FOLD, G, "g", REAL, IN_PLACE, O, K))
 
 /* No part of a plan: what the next three read and write are job tensors and staging, and the

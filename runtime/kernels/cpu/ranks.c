@@ -14,12 +14,9 @@ pl_err PL_CPU(zero)(struct pl_device *dev, const struct pl_call *c) {
     return PL_ERR_OK;
 }
 
-/* in: g[O,K]; out: parts[ranks*own,K]. */
+/* in: g[O,K]; out: parts[(ranks-1)*own,K]. */
 pl_err PL_CPU(spread)(struct pl_device *dev, const struct pl_call *c) {
-    struct pl_own_copy own;
-    PL_TRY(pl_ranks_spread(dev, c, NULL, &own));
-    if (own.bytes) memcpy(own.to, own.from, own.bytes);
-    return PL_ERR_OK;
+    return pl_ranks_spread(dev, c, NULL);
 }
 
 /* in: part[own,K]; out: x[O,K]. */
@@ -36,8 +33,8 @@ pl_err PL_CPU(share)(struct pl_device *dev, const struct pl_call *c) {
 }
 
 struct fold {
-    const struct pl_view *parts, *g;
     const struct pl_call *call;
+    const struct pl_view *g;
     uint64_t n; /* parts that are added */
     bool adds, rounds;
 };
@@ -46,10 +43,8 @@ struct fold {
 #define FOLD(type, widen, narrow)                                                                  \
     static void fold_##type(const struct fold *f, uint64_t first, uint64_t end) {                  \
         type *g = f->g->p;                                                                         \
-        const type *parts = f->parts->p;                                                           \
-        const uint64_t size = f->g->rows * f->g->cols;                                             \
         for (uint64_t part = 0; part < f->n; part++) {                                             \
-            const type *x = parts + part * size;                                                   \
+            const type *x = pl_fold_part(f->call, part);                                           \
             if (part == 0 && !f->adds) {                                                           \
                 memcpy(g + first, x + first, (end - first) * sizeof *g);                           \
                 continue;                                                                          \
@@ -72,10 +67,9 @@ static struct pl_rng numbers_of(const struct fold *f, uint64_t part) {
 /* Elements [i, i + n), n <= PL_UPDATE_STRETCH, of parts in fp32 into bf16. */
 static void fold_stretch(const struct fold *f, uint64_t i, uint64_t n) {
     uint16_t *g = (uint16_t *)f->g->p + i;
-    const float *x = (const float *)f->parts->p + i;
-    const uint64_t size = f->g->rows * f->g->cols;
     float sum[PL_UPDATE_STRETCH];
-    for (uint64_t part = 0; part < f->n; part++, x += size) {
+    for (uint64_t part = 0; part < f->n; part++) {
+        const float *x = (const float *)pl_fold_part(f->call, part) + i;
         const struct pl_rng rng = numbers_of(f, part);
         if (part || f->adds) {
             pl_widen(sum, g, PL_DTYPE_BF16, n);
@@ -113,9 +107,9 @@ static void fold_chunk(void *arg, uint64_t first, uint64_t end, uint32_t worker)
 /* Elements of a task: they stay in the second cache while all parts are added. */
 #define FOLD_CHUNK UINT64_C(16384)
 
-/* in: parts[ranks*O,K], g[O,K]; out: g[O,K]. */
+/* in: parts[ranks*O,K], g[O,K], own[O,K] of one of them; out: g[O,K]. */
 pl_err PL_CPU(fold)(struct pl_device *dev, const struct pl_call *c) {
-    struct fold f = {.parts = &c->in[PL_FOLD_PARTS], .g = &c->out[PL_FOLD_OUT_G], .call = c};
+    struct fold f = {.call = c, .g = &c->out[PL_FOLD_OUT_G]};
     if (!pl_fold_fits(c)) return PL_ERR_PLAN_BROKEN;
     f.n = pl_fold_parts(c);
     f.adds = pl_call_adds(c);

@@ -17,11 +17,9 @@ static pl_err copy_own(struct pl_device *dev, const struct pl_own_copy *own) {
                                          pl_cuda_of(dev)->stream));
 }
 
-/* in: g[O,K]; out: parts[ranks*own,K]. */
+/* in: g[O,K]; out: parts[(ranks-1)*own,K]. */
 pl_err pl_cuda_spread(struct pl_device *dev, const struct pl_call *c) {
-    struct pl_own_copy own;
-    PL_TRY(pl_ranks_spread(dev, c, pl_cuda_of(dev)->stream, &own));
-    return copy_own(dev, &own);
+    return pl_ranks_spread(dev, c, pl_cuda_of(dev)->stream);
 }
 
 /* in: part[own,K]; out: x[O,K]. */
