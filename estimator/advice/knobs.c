@@ -43,6 +43,7 @@ static const struct knob_row {
     {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "true"},
     {PL_KEY_full_ft_offload, IN_FULL, AS_WRITTEN, "false"},
     {PL_KEY_optimizer_in_backward, IN_FULL, AS_WRITTEN, "true"},
+    {PL_KEY_optimizer_in_backward, IN_FULL, AS_WRITTEN, "false"},
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "128"},
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
     {PL_KEY_batch_size, IN_BOTH, HALVE, ""},

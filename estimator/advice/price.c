@@ -128,20 +128,32 @@ static pl_err raise_past(const struct pl_question *q, struct pl_trials *t, uint3
     return PL_ERR_OK;
 }
 
+/* Of a question whose batch is open, by the smallest of what else is. */
+static pl_err find_largest(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
+                           struct pl_diag *d) {
+    struct pl_autobatch search;
+    struct pl_question smallest = *q;
+    PL_TRY(pl_autolevel_smallest(&smallest, t, d));
+    PL_TRY(pl_autobatch_find(&smallest, PL_BATCH_LIMIT, &t->held, &search, d));
+    *out = search.batch_size;
+    const bool choice =
+        smallest.recompute != q->recompute || smallest.loss_chunk_tokens != q->loss_chunk_tokens;
+    if (choice) PL_TRY(raise_past(q, t, out, d));
+    return *out ? zero_above_ceiling(&smallest, t, out, d) : PL_ERR_OK;
+}
+
+/* As `auto` decides, updates in the backward pass are for jobs that do not fit without them. */
 pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
                               struct pl_diag *d) {
-    struct pl_autobatch search;
     struct pl_variant v;
     *out = 0;
     if (!q->budget.known) return PL_ERR_OK;
     open_batch(&v, q);
     v.q.batch_size = q->batch_size;
-    struct pl_question smallest = v.q;
-    PL_TRY(pl_autolevel_smallest(&smallest, t, d));
-    PL_TRY(pl_autobatch_find(&smallest, PL_BATCH_LIMIT, &t->held, &search, d));
-    *out = search.batch_size;
-    const bool choice =
-        smallest.recompute != v.q.recompute || smallest.loss_chunk_tokens != v.q.loss_chunk_tokens;
-    if (choice) PL_TRY(raise_past(&v.q, t, out, d));
-    return *out ? zero_above_ceiling(&smallest, t, out, d) : PL_ERR_OK;
+    const bool open = v.job.optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(&v.q);
+    if (open) v.job.optimizer_in_backward = PL_TRI_FALSE;
+    PL_TRY(find_largest(&v.q, t, out, d));
+    if (!open || *out) return PL_ERR_OK;
+    v.job.optimizer_in_backward = PL_TRI_TRUE;
+    return find_largest(&v.q, t, out, d);
 }

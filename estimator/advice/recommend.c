@@ -24,6 +24,7 @@
 #define QLORA    4u
 
 enum change {
+    IN_BACKWARD,
     GRADIENTS,
     MOMENTS,
     MASTER,
@@ -47,6 +48,7 @@ static const struct change_row {
     const char *value;
     unsigned modes;
 } changes[] = {
+    [IN_BACKWARD] = {PL_KEY_optimizer_in_backward, "true", FULL},
     [GRADIENTS] = {PL_KEY_gradient_dtype, "bf16", FULL},
     [MOMENTS] = {PL_KEY_moment_dtype, "bf16", FULL},
     [MASTER] = {PL_KEY_master_weights, "false", FULL},
@@ -77,14 +79,19 @@ static const struct {
     uint32_t changes;
 } ways[] = {
     {DEVICE, 0},
+    {DEVICE, BIT(IN_BACKWARD)},
     {DEVICE, BIT(GRADIENTS)},
     {DEVICE, BIT(MOMENTS)},
+    {DEVICE, BIT(MOMENTS) | BIT(IN_BACKWARD)},
     {DEVICE, BF16_TRAINING},
     {DEVICE, BIT(STATES)},
+    {DEVICE, BIT(STATES) | BIT(IN_BACKWARD)},
     {DEVICE, SMALL_TRAINING},
     {DEVICE, SMALL_ADAPTERS},
     {DEVICE, BF16_TRAINING | BIT(MASTER)},
+    {DEVICE, BIT(MOMENTS) | BIT(MASTER) | BIT(IN_BACKWARD)},
     {DEVICE, SMALLEST_FULL},
+    {DEVICE, BIT(STATES) | BIT(MASTER) | BIT(IN_BACKWARD)},
     {DEVICE, BIT(HEAD_4BIT) | SMALL_ADAPTERS},
     {DEVICE, BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
     {DEVICE, BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
@@ -159,9 +166,23 @@ static pl_err apply(enum change c, const struct pl_model *m, struct pl_job *job)
     return pl_job_set(job, name_of(row->key), value, NULL);
 }
 
+/* Samples of the smallest micro-batch: all of a step where nothing may wait for the rest of it. */
+static uint32_t first_batch(const struct pl_advice *a, uint32_t mask) {
+    const uint32_t samples = mask & BIT(IN_BACKWARD) ? pl_advice_step_samples(a) : 0;
+    return samples ? samples : 1;
+}
+
+static void set_step(const struct pl_advice *a, uint32_t batch, struct pl_job *job) {
+    const uint32_t samples = pl_advice_step_samples(a);
+    job->batch_size = batch;
+    job->given[PL_KEY_batch_size] = true;
+    if (samples) pl_advice_set_step(samples, job);
+}
+
 /* The mode first: other changes have a meaning in it. */
 static pl_err make_way(const struct pl_advice *a, uint32_t mask, struct pl_job *job) {
     open_job(a, job);
+    if (mask & BIT(IN_BACKWARD)) set_step(a, first_batch(a, mask), job);
     if (mask & BIT(TO_QLORA)) PL_TRY(apply(TO_QLORA, a->q.model, job));
     for (uint32_t c = 0; c < N_CHANGES; c++)
         if (c != TO_QLORA && (mask & BIT(c))) PL_TRY(apply((enum change)c, a->q.model, job));
@@ -201,27 +222,33 @@ static double update_share(const struct pl_advice *a, const struct pl_way *w) {
 }
 
 static void set_batch(const struct pl_advice *a, uint32_t batch, struct pl_way *w) {
-    const uint32_t samples = pl_advice_step_samples(a);
-    w->job.batch_size = batch;
-    w->job.given[PL_KEY_batch_size] = true;
-    if (samples) pl_advice_set_step(samples, &w->job);
+    set_step(a, batch, &w->job);
     w->steps = pl_job_accumulation(&w->job, batch);
+}
+
+/* What `auto` is where the way fits: a way with updates in the backward pass says so. */
+static void keep_gradients(struct pl_job *job) {
+    if (job->optimizer_in_backward == PL_TRI_AUTO) job->optimizer_in_backward = PL_TRI_FALSE;
 }
 
 /* With this micro-batch; what is open is decided and written into the job. */
 static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, struct pl_diag *d) {
     struct pl_variant v;
     struct pl_question q = a->q;
+    const uint32_t in_backward = w->job.optimizer_in_backward;
     set_batch(a, batch, w);
     pl_question_open(&q, &w->job, a->q.model);
     pl_variant_of(&v, &q);
+    keep_gradients(&v.job);
     PL_TRY(decide_way(&v, &a->trials, d));
     raise_ceiling(a->trials.held.program, &w->job);
     v.job = w->job;
+    keep_gradients(&v.job);
     PL_TRY(pl_price_decided(&v.q, &a->trials, &w->price, d));
     w->host_bytes = pl_plan_host_placed(a->trials.held.plan);
     w->seconds = w->price.seconds_per_token + update_share(a, w);
     pl_question_settle(&v.q, &w->job);
+    w->job.optimizer_in_backward = in_backward;
     w->job.given[PL_KEY_gradient_checkpointing] = true;
     w->job.given[PL_KEY_loss_chunk_tokens] |= w->job.loss_chunk_tokens != PL_AUTO;
     return PL_ERR_OK;
@@ -244,21 +271,23 @@ static double worth_it(const struct pl_advice *a, const struct pl_way *best, uin
     return (best->seconds * (1 - PL_WAY_GAIN) - update_share(a, &at)) * (1 + 1e-9);
 }
 
-/* From one sample on, as long as it fits and more samples are worth it. */
+/* From the fewest samples on, as long as it fits and more samples are worth it. */
 static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r, struct pl_way *w,
                          struct pl_diag *d) {
     const uint32_t samples = pl_advice_step_samples(a), limit = pl_question_most_samples(&a->q);
     const uint32_t most = (uint32_t)pl_u64_min(samples ? samples : PL_BATCH_LIMIT, limit);
+    const uint32_t first = first_batch(a, w->changes);
     struct pl_way best = {0};
     const struct pl_way open = *w;
-    for (uint32_t batch = 1; batch <= most; batch = next_batch(batch, samples)) {
+    if (first > most) return PL_ERR_CONFIG_RANGE;
+    for (uint32_t batch = first; batch <= most; batch = next_batch(batch, samples)) {
         struct pl_way at = open;
         if (best.job.batch_size && batch < 2 * best.job.batch_size) continue;
         a->trials.most_seconds = worth_it(a, &best, batch);
         pl_err err = price_way(a, batch, &at, d);
         a->trials.most_seconds = 0;
         PL_TRY(err);
-        if (batch == 1) *w = at;
+        if (batch == first) *w = at;
         if (!fits(r, &at)) break;
         w->saturated = a->trials.none ||
                        (best.job.batch_size && at.seconds > best.seconds * (1 - PL_WAY_GAIN));
@@ -296,10 +325,12 @@ static pl_err try_way(struct pl_advice *a, size_t i, struct pl_recommendation *r
     return PL_ERR_OK;
 }
 
-/* Nothing is gained by less memory where everything is kept and more samples are not worth it. */
+/* Nothing is gained by less memory where everything is kept and more samples are not worth it, and
+ * the way takes no time to save memory. */
 static bool has_room(const struct pl_recommendation *r) {
     const struct pl_way *last = r->n_ways ? &r->ways[r->n_ways - 1] : NULL;
-    return last && last->job.gradient_checkpointing == PL_RECOMPUTE_NONE && last->saturated;
+    return last && !(last->changes & BIT(IN_BACKWARD)) &&
+           last->job.gradient_checkpointing == PL_RECOMPUTE_NONE && last->saturated;
 }
 
 /* The stage that has the answer, and the first way of a later one as an alternative. On a GPU

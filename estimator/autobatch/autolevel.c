@@ -320,7 +320,6 @@ static void tell(const struct pl_question *q, enum pl_key_id key, const char *wh
                  struct pl_text *notes) {
     struct pl_job decided = *q->job; /* shallow */
     uint32_t n;
-    if (!notes) return;
     pl_question_settle(q, &decided);
     pl_text_addf(notes, "%s: auto is `", pl_key_table(&n)[key].key);
     pl_job_write_key(&decided, key, notes);
@@ -328,14 +327,26 @@ static void tell(const struct pl_question *q, enum pl_key_id key, const char *wh
 }
 
 /* Takes the choice over into the question. */
-static void settle(const struct search *s, struct pl_question *q, bool level, bool chunk,
-                   struct pl_text *notes) {
-    const char *why = s->best.batch_size ? "the least time per token of what fits"
-                                         : "the smallest, and not even that fits";
+static void settle(const struct search *s, struct pl_question *q, bool level, bool chunk) {
     if (level) q->recompute = pl_ladder_value(&s->ladder, s->best.rung);
-    if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
     if (chunk) q->loss_chunk_tokens = s->best.chunk;
-    if (chunk && level) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
+}
+
+/* What was decided of a question that was `open`. */
+static void tell_choices(const struct pl_question *open, const struct pl_question *q, bool none,
+                         struct pl_text *notes) {
+    const bool level = pl_question_level(open) == PL_RECOMPUTE_AUTO && !q->job->inference;
+    const bool chunk = pl_question_chunk(open) == PL_AUTO;
+    const char *why = !q->budget.known ? "the smallest, since no budget is known"
+                      : none           ? "the smallest, and not even that fits"
+                                       : "the least time per token of what fits";
+    if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
+    if (level && chunk && q->budget.known) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
+    if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE)
+        tell(q, PL_KEY_optimizer_in_backward,
+             none ? "the job does not fit without it, and not with it either"
+                  : "the job does not fit without it",
+             notes);
 }
 
 /* What no level and no chunk changes is too much already. */
@@ -435,8 +446,9 @@ static pl_err find_next(struct search *s, struct pl_found *out) {
     return PL_ERR_OK;
 }
 
-static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                     struct pl_text *notes, struct pl_diag *d) {
+/* Level, chunk and batch, with updates in the backward pass or without. */
+static pl_err decide_sizes(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                           struct pl_diag *d) {
     const struct pl_job *job = q->job;
     t->found = (struct pl_found){0};
     t->none = false;
@@ -444,10 +456,7 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
     if (!level && !chunk) return PL_ERR_OK;
     if (job->inference || !q->budget.known) { /* has no backward pass; or nothing to choose by */
-        if (!level) return PL_ERR_OK;
-        q->recompute = PL_RECOMPUTE_FULL;
-        if (!job->inference)
-            tell(q, PL_KEY_gradient_checkpointing, "the smallest, since no budget is known", notes);
+        if (level) q->recompute = PL_RECOMPUTE_FULL;
         return PL_ERR_OK;
     }
     const struct pl_question open = *q;
@@ -459,16 +468,49 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
     s.limit = (uint32_t)pl_u64_min(s.limit, pl_question_most_samples(q));
     PL_TRY(search_all(&s, d));
     t->none = !s.best.batch_size;
-    settle(&s, q, level, chunk, notes);
+    settle(&s, q, level, chunk);
     if (job->batch_size != PL_AUTO) return PL_ERR_OK;
     q->batch_size = s.best.batch_size ? s.best.batch_size : 1;
     return find_next(&s, &t->found);
 }
 
+/* Sets t->none where nothing else was to be decided, so that nothing was planned yet. */
+static pl_err judge_given(const struct pl_question *q, struct pl_trials *t, struct pl_diag *d) {
+    const uint64_t usable = pl_budget_usable(&q->budget);
+    struct pl_question given = *q;
+    if (q->job->batch_size == PL_AUTO) given.batch_size = 1;
+    PL_TRY(pl_question_measure_within(&given, usable, &t->held, d));
+    t->none = t->held.plan->arena_bytes > usable;
+    return PL_ERR_OK;
+}
+
+/* Without updates in the backward pass where anything fits so: with them a step takes longer. They
+ * change no bit, so nothing is worth giving up for being without them. Where only what is fast
+ * enough is looked for, `none` does not say that nothing fits. */
+static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                     struct pl_diag *d) {
+    struct pl_question with = *q;
+    const bool may = q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q);
+    const bool others =
+        pl_question_level(q) == PL_RECOMPUTE_AUTO || pl_question_chunk(q) == PL_AUTO;
+    q->in_backward = PL_TRI_FALSE;
+    PL_TRY(decide_sizes(q, limit, t, d));
+    if (!may || !q->budget.known || t->most_seconds > 0) return PL_ERR_OK;
+    if (!others) PL_TRY(judge_given(q, t, d));
+    if (!t->none) return PL_ERR_OK;
+    with.in_backward = PL_TRI_TRUE;
+    PL_TRY(decide_sizes(&with, limit, t, d));
+    if (!others) PL_TRY(judge_given(&with, t, d));
+    *q = with;
+    return PL_ERR_OK;
+}
+
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d) {
-    struct pl_trials own = {0};
-    pl_err err = decide(q, limit, trials ? trials : &own, notes, d);
+    struct pl_trials own = {0}, *t = trials ? trials : &own;
+    const struct pl_question open = *q;
+    pl_err err = decide(q, limit, t, d);
+    if (err == PL_ERR_OK && notes) tell_choices(&open, q, t->none, notes);
     pl_trials_finish(&own);
     return err;
 }

@@ -1,6 +1,7 @@
-/* autolevel.h - gradient_checkpointing, loss_chunk_tokens and batch_size as one decision.
+/* autolevel.h - gradient_checkpointing, loss_chunk_tokens, batch_size and optimizer_in_backward as
+ * one decision.
  *
- * In: a question whose job leaves some of the three keys open.  Out: level and chunk, decided; the
+ * In: a question whose job leaves some of these keys open.  Out: level and chunk, decided; the
  * batch size that goes with them is pl_autobatch_solve()'s.  Every level of
  * the ladder (ladder.h) with every chunk has its own largest micro-batch that fits; the pair whose
  * program takes the least time per token (cost.h) wins, then the lower rung, then the smaller
@@ -13,6 +14,9 @@
  *   A3  what is chosen fits, unless nothing does
  *   A4  with more budget the time of the choice never rises; exactly so as far as a larger batch
  *       takes no more time per token, which only the start of one more chunk can upset
+ *   A5  updates in the backward pass are taken only where nothing fits without them; where nothing
+ *       fits with them either, they are part of the smallest. What is decided without them is the
+ *       same as under `optimizer_in_backward: false`
  * Use: pl_autolevel_decide(&q, limit, &trials, &notes, &d); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
 #define PL_ESTIMATOR_AUTOBATCH_AUTOLEVEL_H
@@ -51,16 +55,17 @@ struct pl_trials {
 };
 void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
 
-/* Does nothing where neither is open. limit: as for pl_autobatch_solve, at most what a step
- * can use. Without a budget the level is `full` and the chunk stays `auto`; where nothing fits both
- * are the smallest. An open batch size becomes the one that was found with them, or 1. notes
- * (nullable) gets a line for each that was chosen; trials is nullable. */
+/* Leaves alone what is not open. limit: as for pl_autobatch_solve, at most what a step can use.
+ * Without a budget the level is `full`, the chunk stays `auto` and gradients are kept; where
+ * nothing fits all are the smallest. An open batch size becomes the one that was found with them,
+ * or 1. notes (nullable) gets a line for each that was chosen; trials is nullable. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
                            struct pl_ladder *out, struct pl_diag *d);
-/* Decides what is open as the smallest that there is, whatever the budget. */
+/* Decides level and chunk, as far as they are open, as the smallest that there is, whatever the
+ * budget. */
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
 
 #endif

@@ -31,8 +31,10 @@ pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct p
     v.job.batch_size = q->batch_size;
     v.q.recompute = PL_RECOMPUTE_AUTO;
     v.q.loss_chunk_tokens = PL_AUTO;
+    v.q.in_backward = PL_TRI_AUTO;
     PL_TRY(pl_autolevel_decide(&v.q, q->batch_size, trials, NULL, d));
     q->recompute = v.q.recompute;
     q->loss_chunk_tokens = v.q.loss_chunk_tokens;
+    q->in_backward = v.q.in_backward;
     return pl_question_measure(q, &trials->held, d);
 }

@@ -1,4 +1,5 @@
-/* decide.h - all that a question leaves open, decided: level, chunk and micro-batch.
+/* decide.h - all that a question leaves open, decided: level, chunk, updates in the backward pass
+ * and micro-batch.
  *
  * In: a question.  Out: its decisions.  Needs: plan.
  * Use: pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);
@@ -12,13 +13,12 @@
 /* Decides all that is open: pl_autolevel_decide(), then the batch, which is the job's own or the
  * largest that fits and that a step can use; 1 where none fits or no budget is known. limit as for
  * pl_autobatch_solve(). search->planned gets the plan of the decision where one was made. notes
- * (nullable) gets a line for each choice of level and chunk. Finish *search in every case. */
+ * (nullable) gets a line for each choice of the former. Finish *search in every case. */
 pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *search,
                  struct pl_text *notes, struct pl_diag *d);
 
-/* Decides again, for the question's own batch size, the level and the chunk that its job leaves
- * open: as for the same job with that batch size written down. trials->held gets the plan, for
- * figures alone. */
+/* Decides again, for the question's own batch size, all else that its job leaves open: as for the
+ * same job with that batch size written down. trials->held gets the plan, for figures alone. */
 pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
 
 #endif

@@ -122,9 +122,10 @@
     X(adam_beta2, F64, "0.999", 0, 0.9999999, "", "decay of the second moment")                    \
     X(adam_epsilon, F64, "1e-8", 0, 1, "", "added to the root of the second moment")               \
     X(max_grad_norm, F64, "1", 0, 1e9, "", "clip the global gradient norm; 0 is off")              \
-    X(optimizer_in_backward, BOOL, "false", 0, 0, "",                                              \
+    X(optimizer_in_backward, ENUM, "auto", 0, 0, "auto|true|false",                                \
       "`mode: full` without accumulation: each gradient is applied and let go in the backward "    \
-      "pass, which runs twice unless `max_grad_norm` is 0")                                        \
+      "pass, which runs twice unless `max_grad_norm` is 0; auto: where the job does not fit "      \
+      "without it, on one device and without `offload`")                                           \
     X(num_epochs, F64, "1", 0, 1e6, "", "passes over the data")                                    \
     X(max_steps, U32, "0", 0, 1000000000, "",                                                      \
       "number of steps; when above 0, num_epochs is ignored")                                      \

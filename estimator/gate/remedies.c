@@ -63,28 +63,32 @@ static bool chunk_loss(struct pl_variant *v, char *text, size_t size) {
 }
 
 /* A step in several micro-batches keeps its gradients; only a job that asks for updates in the
- * backward pass keeps those. */
+ * backward pass by `true` keeps those. */
 static bool smaller_batch(struct pl_variant *v, uint32_t to, char *text, size_t size) {
-    bool together = v->job.optimizer_in_backward && v->job.given[PL_KEY_optimizer_in_backward];
+    bool together =
+        v->job.optimizer_in_backward == PL_TRI_TRUE && v->job.given[PL_KEY_optimizer_in_backward];
     if (v->q.batch_size <= to || to == 0) return false;
     if (together && v->job.global_batch_size != PL_UNSET_U32) return false;
     v->q.batch_size = to;
-    v->job.optimizer_in_backward = together;
+    v->job.optimizer_in_backward = together ? PL_TRI_TRUE : PL_TRI_FALSE;
     snprintf(text, size, "batch_size: %u%s", to,
              v->job.inference || together ? "" : " (global_batch_size keeps the step the same)");
     return true;
 }
 
-/* Of a step that is one micro-batch, and of gradients that the device would hold. */
+/* Of a step that is one micro-batch, and of gradients that the device would hold. Under `auto` the
+ * job has it already where that may be. */
 static bool in_backward(struct pl_variant *v, char *text, size_t size) {
     const struct pl_job *job = &v->job;
     bool cut = job->batch_size == PL_AUTO ? job->global_batch_size != PL_UNSET_U32
                                           : v->q.batch_size < job->batch_size;
-    if (job->mode != PL_MODE_FULL || job->inference || job->optimizer_in_backward || cut ||
+    bool has_auto = job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(&v->q);
+    if (job->mode != PL_MODE_FULL || job->inference || cut ||
+        job->optimizer_in_backward == PL_TRI_TRUE || has_auto ||
         pl_job_accumulation(job, v->q.batch_size) > 1 ||
         pl_job_offload(job) >= PL_OFFLOAD_GRADIENTS || pl_job_updates_on_host(job))
         return false;
-    v->job.optimizer_in_backward = true;
+    v->job.optimizer_in_backward = PL_TRI_TRUE;
     snprintf(text, size, "optimizer_in_backward: true");
     return true;
 }
@@ -133,7 +137,8 @@ static bool offload_all(struct pl_variant *v, char *text, size_t size) {
         pl_job_orders_ranks(&v->job))
         return false;
     bool full = v->job.mode == PL_MODE_FULL;
-    v->job.optimizer_in_backward = false; /* without gradients on the device it means nothing */
+    v->job.optimizer_in_backward =
+        PL_TRI_FALSE; /* without gradients on the device it means nothing */
     if (full)
         v->job.full_ft_offload = true;
     else

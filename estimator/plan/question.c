@@ -1,6 +1,7 @@
 /* question.c - from a question to its plan. */
 #include "estimator/plan/question.h"
 
+#include "estimator/config/job_values.h"
 #include "estimator/program/resize.h"
 
 #include <string.h>
@@ -12,6 +13,7 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
     q->recommended = 0;
     q->recompute = PL_RECOMPUTE_AUTO;
     q->loss_chunk_tokens = PL_AUTO;
+    q->in_backward = PL_TRI_AUTO;
 }
 
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
@@ -35,6 +37,19 @@ uint32_t pl_question_chunk(const struct pl_question *q) {
     return (uint32_t)pl_u64_max(decided, pl_u64_div_up(tokens, PL_CHUNKS_OF_AUTO));
 }
 
+uint32_t pl_question_in_backward(const struct pl_question *q) {
+    const uint32_t own = q->job->optimizer_in_backward;
+    return own == PL_TRI_AUTO ? q->in_backward : own;
+}
+
+bool pl_question_may_let_go(const struct pl_question *q) {
+    const struct pl_job *job = q->job;
+    const bool cut = job->batch_size == PL_AUTO && job->global_batch_size != PL_UNSET_U32;
+    return job->mode == PL_MODE_FULL && !job->inference && !cut &&
+           pl_job_accumulation(job, q->batch_size) <= 1 && pl_job_offload(job) == PL_OFFLOAD_NONE &&
+           !pl_job_orders_ranks(job);
+}
+
 uint64_t pl_question_most_tokens(const struct pl_question *q) {
     const uint64_t own = q->job->loss_chunk_tokens;
     if (!own || own == PL_AUTO || q->job->inference) return INT32_MAX;
@@ -48,6 +63,7 @@ uint32_t pl_question_most_samples(const struct pl_question *q) {
 void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
     job->gradient_checkpointing = pl_question_level(q);
     job->loss_chunk_tokens = pl_question_chunk(q);
+    job->optimizer_in_backward = pl_question_in_backward(q);
     if (job->batch_size == PL_AUTO) job->batch_size = q->batch_size;
 }
 
@@ -56,6 +72,9 @@ pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, 
     PL_TRY(pl_job_shape_init(q->job, q->model, &q->traits, q->batch_size, out, d));
     out->recompute = level == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL : level;
     out->loss_chunk_tokens = pl_question_chunk(q);
+    if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE &&
+        pl_question_may_let_go(q))
+        out->gradients = PL_GRADIENTS_OF_UPDATE;
     return PL_ERR_OK;
 }
 

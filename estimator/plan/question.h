@@ -30,6 +30,8 @@ struct pl_question {
     uint32_t recompute;         /* PL_RECOMPUTE_*; AUTO: open, planned as `full` */
     uint32_t loss_chunk_tokens; /* PL_AUTO: open, planned as pl_program_auto_chunk() has it; more
                                  * where the micro-batch would have over PL_CHUNKS_OF_AUTO chunks */
+    uint32_t in_backward;       /* of optimizer_in_backward, PL_TRI_*; AUTO: open, planned as
+                                 * `false` */
 };
 
 /* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget and card
@@ -42,6 +44,10 @@ struct pl_question pl_question_of(const struct pl_job *job, const struct pl_mode
 /* The job's own value, else what was decided; AUTO: neither. */
 uint32_t pl_question_level(const struct pl_question *q);
 uint32_t pl_question_chunk(const struct pl_question *q);
+uint32_t pl_question_in_backward(const struct pl_question *q);
+/* Whether `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
+ * on one device and with nothing offloaded. */
+bool pl_question_may_let_go(const struct pl_question *q);
 /* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
  * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);

@@ -17,9 +17,9 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_siz
 }
 
 /* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
- * ranks exchange are gradients of the step. */
+ * ranks exchange are gradients of the step. What `auto` is, the budget decides (question.h). */
 static enum pl_gradient_life gradient_life(const struct pl_job *job, const struct pl_job_shape *s) {
-    if (!job->optimizer_in_backward || job->mode != PL_MODE_FULL || job->inference ||
+    if (job->optimizer_in_backward != PL_TRI_TRUE || job->mode != PL_MODE_FULL || job->inference ||
         s->offload >= PL_OFFLOAD_GRADIENTS || s->update_on_host || s->rank_order)
         return PL_GRADIENTS_OF_JOB;
     return pl_job_accumulation(job, (uint32_t)s->batch_size) > 1 ? PL_GRADIENTS_OF_STEP

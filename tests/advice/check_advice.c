@@ -136,9 +136,8 @@ END_TEST
 
 /* --- what is open ---------------------------------------------------------------------------- */
 
-/* Whether any level and chunk that a decision may take fits, each planned. */
-static bool any_fits(const struct pl_job *j, uint32_t batch) {
-    struct pl_question *q = PL_ASK(j, &model, &traits, &budget, batch);
+/* With updates in the backward pass or without. */
+static bool any_fits_with(struct pl_question *q) {
     struct pl_ladder ladder;
     uint32_t chunks[PL_MAX_CHUNKS], n;
     bool fits = false;
@@ -155,6 +154,14 @@ static bool any_fits(const struct pl_job *j, uint32_t batch) {
         }
     }
     return fits;
+}
+
+/* Whether any level and chunk that a decision may take fits, each planned. */
+static bool any_fits(const struct pl_job *j, uint32_t batch) {
+    struct pl_question *kept = PL_ASK(j, &model, &traits, &budget, batch);
+    struct pl_question *let_go = PL_ASK(j, &model, &traits, &budget, batch);
+    let_go->in_backward = PL_TRI_TRUE;
+    return any_fits_with(kept) || (pl_question_may_let_go(let_go) && any_fits_with(let_go));
 }
 
 static const struct {

@@ -159,7 +159,10 @@ static void draw_training(struct drawn *j) {
     if (one_in(3)) set_number(j, "gradient_accumulation_steps", 1 + below(8));
     if (full && one_in(3)) set(j, "offload", one_in(2) ? "optimizer" : "weights");
     if (full && one_in(3)) set(j, "master_weights", "false");
-    if (full && one_in(3)) set(j, "gradient_dtype", "bf16");
+    if (full && one_in(3))
+        set(j, "gradient_dtype", "bf16");
+    else if (full) /* one open job in three is enough */
+        set(j, "optimizer_in_backward", "false");
     if (full && one_in(3)) set_number(j, "freeze_layers", 1 + below(8));
     if (full && one_in(2)) set(j, "full_ft_ceiling_billions", "1000");
     if (!full && one_in(6)) set(j, "lora_target_modules", "[q_proj, v_proj]");
@@ -202,6 +205,7 @@ static bool has_auto(const struct drawn *j) {
     const char *level = setting_of(j, "gradient_checkpointing");
     const char *chunk = setting_of(j, "loss_chunk_tokens");
     if (strcmp(j->mode, "inference") == 0) return false;
+    if (strcmp(j->mode, "full") == 0 && !setting_of(j, "optimizer_in_backward")) return true;
     return strcmp(level, "auto") == 0 || !chunk || strcmp(chunk, "auto") == 0;
 }
 
@@ -247,7 +251,7 @@ static bool is_offloaded(const struct drawn *j) {
     return setting_of(j, "offload") || (level && strcmp(level, "offload") == 0);
 }
 
-/* Level and chunk stand: no other choice can hide in the answer. */
+/* Level, chunk and updates in the backward pass stand: no other choice can hide in the answer. */
 static bool check_monotone(const struct drawn *job, const struct pl_vram_estimate *e) {
     struct drawn j = *job;
     const bool lora = setting_of(&j, "lora_r") != NULL;

@@ -7,6 +7,7 @@
 #include "tests/support/ask.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 static void read_job(struct pl_job *job, const char *mode) {
@@ -277,6 +278,115 @@ START_TEST(a_level_that_was_asked_for_stays) {
 }
 END_TEST
 
+/* --- optimizer_in_backward: auto -----------------------------------------------------------------
+ */
+
+static uint64_t arena_with(struct pl_job *job, const struct pl_model *m, const char *in_backward) {
+    char own[8] = {0};
+    struct pl_text was = PL_TEXT_FIXED(own);
+    pl_job_write_key(job, PL_KEY_optimizer_in_backward, &was);
+    ck_assert_int_eq(pl_job_set(job, "optimizer_in_backward", in_backward, NULL), PL_ERR_OK);
+    const uint64_t bytes = arena_at(job, m, 2);
+    ck_assert_int_eq(pl_job_set(job, "optimizer_in_backward", pl_text_str(&was), NULL), PL_ERR_OK);
+    return bytes;
+}
+
+/* The decision for so many bytes, with the words that the note must have; NULL: there is none. */
+static void expect_in_backward(struct pl_job *job, const struct pl_model *m, uint64_t bytes,
+                               uint32_t want, const char *note) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    const struct pl_budget b = {.known = true, .total_bytes = bytes};
+    struct pl_text notes = {0};
+    struct pl_autobatch a;
+    struct pl_question *q = PL_ASK(job, m, &traits, &b, 0);
+    ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &a, &notes, NULL), PL_ERR_OK);
+    pl_autobatch_finish(&a);
+    ck_assert_msg(pl_question_in_backward(q) == want,
+                  "optimizer_in_backward is %u, not %u, with %llu bytes",
+                  pl_question_in_backward(q), want, (unsigned long long)bytes);
+    const char *told = strstr(pl_text_str(&notes), "optimizer_in_backward: auto is `true`");
+    ck_assert_int_eq(told != NULL, note != NULL);
+    if (note) ck_assert_msg(strstr(told, note) != NULL, "%s", told);
+    struct pl_job settled = *job; /* shallow */
+    pl_question_settle(q, &settled);
+    ck_assert_uint_eq(settled.optimizer_in_backward, want);
+    pl_text_finish(&notes);
+}
+
+/* On each side of the byte that decides. A job that it is not for keeps its gradients whatever the
+ * bytes. */
+START_TEST(updates_move_into_the_backward_pass_where_nothing_fits_without) {
+    static const struct {
+        const char *mode, *words[2];
+        bool may;
+    } jobs[] = {
+        {"full", {"batch_size=2"}, true},
+        {"full", {"batch_size=2", "max_grad_norm=0"}, true},
+        {"full", {"batch_size=2", "loss_chunk_tokens=128"}, true},
+        {"full", {"batch_size=2", "gradient_checkpointing=auto"}, true},
+        {"full", {"batch_size=2", "global_batch_size=2"}, true},
+        {"full", {"batch_size=2", "gradient_accumulation_steps=2"}, false},
+        {"full", {"batch_size=2", "global_batch_size=4"}, false},
+        {"full", {"batch_size=auto", "global_batch_size=2"}, false},
+        {"full", {"batch_size=2", "offload=optimizer"}, false},
+        {"full", {"batch_size=2", "rank_order=true"}, false},
+        {"full", {"batch_size=2", "devices=2"}, false},
+        {"full", {"batch_size=2", "optimizer_in_backward=false"}, false},
+        {"lora", {"batch_size=2"}, false},
+    };
+    struct pl_job job;
+    struct pl_model m;
+    read_job(&job, jobs[_i].mode);
+    pl_test_model("SmolLM2-135M", &m);
+    for (int w = 0; w < 2 && jobs[_i].words[w]; w++) {
+        char word[64];
+        snprintf(word, sizeof word, "%s", jobs[_i].words[w]);
+        char *value = strchr(word, '=');
+        *value++ = 0;
+        ck_assert_int_eq(pl_job_set(&job, word, value, NULL), PL_ERR_OK);
+    }
+    job.loss_chunk_tokens = job.loss_chunk_tokens == PL_AUTO ? 64 : job.loss_chunk_tokens;
+    const uint32_t level = job.gradient_checkpointing;
+    if (level == PL_RECOMPUTE_AUTO) job.gradient_checkpointing = PL_RECOMPUTE_FULL;
+    const uint64_t without = arena_with(&job, &m, "false");
+    const uint64_t with = jobs[_i].may ? arena_with(&job, &m, "true") : without;
+    job.gradient_checkpointing = level;
+    if (jobs[_i].may) ck_assert_uint_lt(with, without);
+    const uint32_t yes = jobs[_i].may ? PL_TRI_TRUE : PL_TRI_FALSE;
+    const char *note = jobs[_i].may ? "the job does not fit without it\n" : NULL;
+    expect_in_backward(&job, &m, without, PL_TRI_FALSE, NULL);
+    if (level != PL_RECOMPUTE_AUTO) expect_in_backward(&job, &m, without - 1, yes, note);
+    expect_in_backward(&job, &m, with, yes, note);
+    expect_in_backward(&job, &m, with / 2, yes, note ? "and not with it either\n" : NULL);
+    pl_job_finish(&job);
+}
+END_TEST
+
+/* A micro-batch that is open is the largest without them, as long as there is one. */
+START_TEST(a_batch_that_fits_keeps_its_gradients) {
+    const struct pl_traits traits = pl_traits_cpu(2);
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_autobatch a;
+    read_job(&job, "full");
+    pl_test_model("SmolLM2-135M", &m);
+    job.loss_chunk_tokens = 64;
+    job.optimizer_in_backward = PL_TRI_FALSE;
+    struct pl_budget b = {.known = true, .total_bytes = arena_at(&job, &m, 1)};
+    job.optimizer_in_backward = PL_TRI_AUTO;
+    for (int less = 0; less < 2; less++) {
+        b.total_bytes -= (uint64_t)less;
+        struct pl_question *q = PL_ASK(&job, &m, &traits, &b, 0);
+        ck_assert_int_eq(pl_decide(q, PL_BATCH_LIMIT, &a, NULL, NULL), PL_ERR_OK);
+        ck_assert_uint_eq(q->in_backward, less ? PL_TRI_TRUE : PL_TRI_FALSE);
+        ck_assert_uint_ge(q->batch_size, less ? 2 : 1);
+        ck_assert_uint_eq(q->batch_size, a.batch_size);
+        pl_autobatch_finish(&a);
+    }
+    pl_job_finish(&job);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("autobatch.autobatch");
     TCase *tc = tcase_create("autobatch");
@@ -292,6 +402,8 @@ int main(void) {
     tcase_add_loop_test(tc, the_plan_of_a_decision_is_handed_on, 0, 2);
     tcase_add_test(tc, a_plan_is_taken_only_for_its_own_question);
     tcase_add_test(tc, a_level_that_was_asked_for_stays);
+    tcase_add_loop_test(tc, updates_move_into_the_backward_pass_where_nothing_fits_without, 0, 13);
+    tcase_add_test(tc, a_batch_that_fits_keeps_its_gradients);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -126,6 +126,7 @@ static const struct {
 START_TEST(the_batch_is_decided_by_job_budget_and_step) {
     take_job(0);
     set("gradient_dtype", "fp32"); /* else it follows from the number of micro-batches */
+    set("optimizer_in_backward", "false");
     count_out();
     set("batch_size", decisions[_i].batch);
     if (decisions[_i].global) set("global_batch_size", decisions[_i].global);
@@ -143,6 +144,7 @@ END_TEST
 
 START_TEST(where_nothing_fits_one_sample_is_planned) {
     take_job(0);
+    set("optimizer_in_backward", "false");
     count_out();
     const struct pl_budget b = {.known = true, .total_bytes = bytes[1] - 1};
     struct pl_question *q = PL_ASK(&job, &model, &traits, &b, 0);

@@ -187,6 +187,41 @@ START_TEST(a_run_resumes_from_a_checkpoint_of_the_other_kind) {
 }
 END_TEST
 
+static bool resolved_has(const char *out, const char *line) {
+    char *text = file_read(in_dir(dir, textf("%s/config.resolved.yaml", out)), NULL);
+    const bool has = strstr(text, line) != NULL;
+    free(text);
+    return has;
+}
+
+static unsigned long long bytes_of(const char *out) {
+    return (unsigned long long)summary(out, "planned_peak_bytes");
+}
+
+/* The budget decides, the record says what it decided, and a run may resume under another one. */
+START_TEST(auto_turns_to_it_where_memory_is_short) {
+    make(jobs[_i], true, "save_steps: 2\n");
+    TRAIN("output_dir=plain", "max_steps=4", "optimizer_in_backward=false");
+    char enough[48], less[48];
+    snprintf(enough, sizeof enough, "vram_budget=%lluB", bytes_of("plain"));
+    snprintf(less, sizeof less, "vram_budget=%lluB", bytes_of("plain") - 1);
+    TRAIN("output_dir=enough", "max_steps=4", enough);
+    TRAIN("output_dir=less", "max_steps=2", less);
+    expect_same_run("plain", "enough");
+    ck_assert_uint_eq(bytes_of("enough"), bytes_of("plain"));
+    ck_assert_uint_lt(bytes_of("less"), bytes_of("plain"));
+    ck_assert(resolved_has("enough", "optimizer_in_backward: false"));
+    ck_assert(resolved_has("less", "optimizer_in_backward: true"));
+    struct outcome o = TRAIN_FAILS("output_dir=less", "max_steps=4", _i % 2 ? less : enough);
+    ck_assert_msg(o.status == 0, "%s", o.err);
+    ck_assert_int_eq(strstr(o.err, "auto is `true`: the job does not fit without it") != NULL,
+                     _i % 2);
+    ck_assert_int_eq(strstr(o.err, "optimizer_in_backward: true -> false") != NULL, !(_i % 2));
+    outcome_finish(&o);
+    expect_same_run("plain", "less");
+}
+END_TEST
+
 /* --- memory that runs out -------------------------------------------------------------------- */
 
 static const char *const norms[] = {"max_grad_norm=1", "max_grad_norm=0"};
@@ -354,6 +389,11 @@ int main(void) {
     tcase_add_loop_test(tc, a_norm_that_is_no_number_stops_the_updates, 0, 2);
     suite_add_tcase(s, tc);
     /* Those that the emulated GPU runs, where a step takes a second. */
+    tc = tcase_create("auto");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, auto_turns_to_it_where_memory_is_short, 0, 4);
+    suite_add_tcase(s, tc);
     tc = tcase_create("few");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);

@@ -4,6 +4,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/units.h"
 #include "estimator/config/key_table.h"
+#include "estimator/config/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,9 +55,12 @@ static int find_flag(const struct pl_command *c, const char *name) {
     return -1;
 }
 
-static bool is_switch_key(enum pl_key_id key) {
+/* What a key takes that needs no value after its flag; NULL: it needs one. */
+static const char *choices_of_switch(enum pl_key_id key) {
     uint32_t n;
-    return key != PL_KEY_COUNT && strcmp(pl_key_table(&n)[key].type, "BOOL") == 0;
+    const struct pl_key_info *info = key != PL_KEY_COUNT ? &pl_key_table(&n)[key] : NULL;
+    if (info && strcmp(info->type, "BOOL") == 0) return "true|false";
+    return info && strcmp(info->choices, "auto|true|false") == 0 ? info->choices : NULL;
 }
 
 static const char *nearest_flag(const struct pl_command *c, const char *name) {
@@ -188,8 +192,10 @@ static pl_err take_flag(struct pl_cli *cli, int id, const char *value, struct cu
 static pl_err take_key(struct pl_cli *cli, const char *name, enum pl_key_id key, const char *value,
                        struct cursor *c, struct pl_diag *d) {
     char text[PL_FLAG_TEXT];
-    if (!value && is_switch_key(key)) {
-        bool follows = c->i < c->argc && is_choice("true|false", c->argv[c->i]);
+    const char *choices = choices_of_switch(key);
+    if (!value && choices) {
+        bool ignored, follows = c->i < c->argc && (is_choice(choices, c->argv[c->i]) ||
+                                                   pl_scalar_bool(c->argv[c->i], &ignored));
         value = follows ? c->argv[c->i++] : "true";
     }
     if (!value) value = next_value(c);
@@ -212,7 +218,7 @@ static pl_err take_long(struct pl_cli *cli, const char *word, struct cursor *c, 
     if (command && command->keys) {
         const enum pl_key_id key = pl_key_find(name);
         if (key != PL_KEY_COUNT) return take_key(cli, name, key, value, c, d);
-        if (!value && strncmp(name, "no_", 3) == 0 && is_switch_key(pl_key_find(name + 3)))
+        if (!value && strncmp(name, "no_", 3) == 0 && choices_of_switch(pl_key_find(name + 3)))
             return add_override(cli, name + 3, "false", "", d);
     }
     return unknown_flag(command, word, name, d);
