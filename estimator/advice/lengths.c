@@ -87,6 +87,58 @@ uint64_t pl_lengths_lost(const struct pl_lengths *l, uint32_t tokens) {
     return lost;
 }
 
+struct pl_slot_load pl_lengths_slot(const struct pl_lengths *l, uint32_t tokens) {
+    double sum = 0, squares = 0;
+    if (!l->of || !l->tokens) return (struct pl_slot_load){0};
+    for (uint64_t i = 0; i < l->rows; i++) {
+        const double n = (double)pl_u64_min(l->of[i], tokens);
+        sum += n;
+        squares += n * n;
+    }
+    return (struct pl_slot_load){1, sum / (double)l->rows, squares / sum};
+}
+
+/* Steps are filled until so many samples were seen; more slots than these are filled no better than
+ * by a hundredth. */
+#define PACKED_ROWS  16384
+#define PACKED_SLOTS 64
+
+/* The lengths in the order of the multiples of the golden ratio, which are spread evenly (Weyl,
+ * Ueber die Gleichverteilung von Zahlen mod. Eins, 1916). A sample that trains has two tokens. */
+static uint32_t mixed(const struct pl_lengths *l, uint64_t i, uint32_t tokens) {
+    const uint64_t at = (i * UINT64_C(0x9e3779b97f4a7c15)) >> 32;
+    const uint32_t n = l->of[at * pl_u64_min(l->rows, UINT32_MAX) >> 32];
+    return (uint32_t)pl_u64_max(2, pl_u64_min(n, tokens));
+}
+
+/* Takes samples from *row on by first fit, up to the first that fits nowhere; their tokens. */
+static uint64_t fill_step(const struct pl_lengths *l, uint32_t tokens, uint32_t slots,
+                          uint64_t *row) {
+    uint32_t room[PACKED_SLOTS], at;
+    uint64_t sum = 0;
+    for (at = 0; at < slots; at++)
+        room[at] = tokens;
+    for (;; ++*row) {
+        const uint32_t n = mixed(l, *row, tokens);
+        for (at = 0; at < slots && room[at] < n; at++)
+            continue;
+        if (at == slots) return sum;
+        room[at] -= n;
+        sum += n;
+    }
+}
+
+struct pl_slot_load pl_lengths_packed(const struct pl_lengths *l, uint32_t tokens, uint32_t slots) {
+    const struct pl_slot_load one = pl_lengths_slot(l, tokens);
+    const uint32_t n = (uint32_t)pl_u64_min(slots, PACKED_SLOTS);
+    uint64_t rows = 0, sum = 0, filled = 0;
+    if (!one.samples || !n || tokens < 2) return (struct pl_slot_load){0};
+    for (; rows < PACKED_ROWS; filled += n)
+        sum += fill_step(l, tokens, n, &rows);
+    return (struct pl_slot_load){(double)rows / (double)filled, (double)sum / (double)filled,
+                                 one.length};
+}
+
 uint32_t pl_lengths_percentile(const struct pl_lengths *l, unsigned percent) {
     if (!l->of || !l->rows || percent > 100) return 0;
     uint64_t at = l->rows / 100 * percent + pl_u64_div_up(l->rows % 100 * percent, 100);

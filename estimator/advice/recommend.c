@@ -11,6 +11,7 @@
 #include "estimator/config/key_table.h"
 #include "estimator/config/validate.h"
 #include "estimator/gate/gate.h"
+#include "estimator/program/cost.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,6 +102,13 @@ static const struct {
     {DEVICE_QLORA, BIT(TO_QLORA) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
     {DEVICE_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | SMALL_ADAPTERS},
     {DEVICE_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_4BIT) | BIT(HEAD_4BIT) | SMALL_ADAPTERS},
+    {DEVICE, BIT(PACKING)},
+    {DEVICE, BIT(PACKING) | BF16_TRAINING},
+    {DEVICE, BIT(PACKING) | BIT(STATES)},
+    {DEVICE, BIT(PACKING) | SMALL_ADAPTERS},
+    {DEVICE, BIT(PACKING) | SMALLEST_FULL},
+    {DEVICE_QLORA, BIT(PACKING) | BIT(TO_QLORA)},
+    {DEVICE_QLORA, BIT(PACKING) | BIT(TO_QLORA) | SMALL_ADAPTERS},
     {HOST, BIT(EMBEDDING_HOST)},
     {HOST, BIT(LEVEL_OFFLOAD)},
     {HOST, BIT(LEVEL_OFFLOAD) | BIT(EMBEDDING_HOST)},
@@ -114,6 +122,9 @@ static const struct {
     {HOST, BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD)},
     {HOST, BIT(OFFLOAD_ALL) | SMALL_TRAINING},
     {HOST, BIT(OFFLOAD_ALL) | BIT(LEVEL_OFFLOAD) | SMALLEST_FULL},
+    {HOST, BIT(PACKING) | BIT(OFFLOAD_STATES)},
+    {HOST, BIT(PACKING) | BIT(OFFLOAD_WEIGHTS)},
+    {HOST, BIT(PACKING) | BIT(OFFLOAD_ALL)},
     {HOST_QLORA, BIT(TO_QLORA) | BIT(EMBEDDING_HOST)},
     {HOST_QLORA, BIT(TO_QLORA) | BIT(LEVEL_OFFLOAD)},
     {HOST_QLORA, BIT(TO_QLORA) | BIT(OFFLOAD_WEIGHTS)},
@@ -172,8 +183,7 @@ static uint32_t first_batch(const struct pl_advice *a, uint32_t mask) {
     return samples ? samples : 1;
 }
 
-static void set_step(const struct pl_advice *a, uint32_t batch, struct pl_job *job) {
-    const uint32_t samples = pl_advice_step_samples(a);
+static void set_step(uint32_t samples, uint32_t batch, struct pl_job *job) {
     job->batch_size = batch;
     job->given[PL_KEY_batch_size] = true;
     if (samples) pl_advice_set_step(samples, job);
@@ -182,7 +192,7 @@ static void set_step(const struct pl_advice *a, uint32_t batch, struct pl_job *j
 /* The mode first: other changes have a meaning in it. */
 static pl_err make_way(const struct pl_advice *a, uint32_t mask, struct pl_job *job) {
     open_job(a, job);
-    if (mask & BIT(IN_BACKWARD)) set_step(a, first_batch(a, mask), job);
+    if (mask & BIT(IN_BACKWARD)) set_step(pl_advice_step_samples(a), first_batch(a, mask), job);
     if (mask & BIT(TO_QLORA)) PL_TRY(apply(TO_QLORA, a->q.model, job));
     for (uint32_t c = 0; c < N_CHANGES; c++)
         if (c != TO_QLORA && (mask & BIT(c))) PL_TRY(apply((enum change)c, a->q.model, job));
@@ -216,13 +226,19 @@ static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_di
     return PL_ERR_OK;
 }
 
+/* Slots of a step; 0: whatever fits. */
+static uint32_t step_slots(const struct pl_advice *a, const struct pl_way *w) {
+    const uint32_t samples = pl_advice_step_samples(a);
+    return w->changes & BIT(PACKING) ? (uint32_t)(samples / w->slot.samples) : samples;
+}
+
 /* The share of the update in the time of a token. */
 static double update_share(const struct pl_advice *a, const struct pl_way *w) {
     return w->price.update_seconds / ((double)w->job.batch_size * a->length * w->steps);
 }
 
 static void set_batch(const struct pl_advice *a, uint32_t batch, struct pl_way *w) {
-    set_step(a, batch, &w->job);
+    set_step(step_slots(a, w), batch, &w->job);
     w->steps = pl_job_accumulation(&w->job, batch);
 }
 
@@ -274,7 +290,7 @@ static double worth_it(const struct pl_advice *a, const struct pl_way *best, uin
 /* From the fewest samples on, as long as it fits and more samples are worth it. */
 static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r, struct pl_way *w,
                          struct pl_diag *d) {
-    const uint32_t samples = pl_advice_step_samples(a), limit = pl_question_most_samples(&a->q);
+    const uint32_t samples = step_slots(a, w), limit = pl_question_most_samples(&a->q);
     const uint32_t most = (uint32_t)pl_u64_min(samples ? samples : PL_BATCH_LIMIT, limit);
     const uint32_t first = first_batch(a, w->changes);
     struct pl_way best = {0};
@@ -297,6 +313,38 @@ static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r,
     return PL_ERR_OK;
 }
 
+/* --- what slots hold ------------------------------------------------------------------------- */
+
+/* False: there is nothing to pack, or one packed slot holds more samples than a step. */
+static bool load_slots(const struct pl_advice *a, struct pl_way *w) {
+    const uint32_t samples = pl_advice_step_samples(a);
+    const bool packs = w->changes & BIT(PACKING);
+    if (!a->lengths) return !packs;
+    w->slot = w->job.packing
+                  ? pl_lengths_packed(a->lengths, a->length, samples ? samples : UINT32_MAX)
+                  : pl_lengths_slot(a->lengths, a->length);
+    if (!packs) return true;
+    return w->slot.samples > 1 && (!samples || samples >= w->slot.samples);
+}
+
+/* Nothing is padded, so a micro-batch takes the time of the tokens that are in it. */
+static pl_err time_data(struct pl_advice *a, struct pl_way *w, struct pl_diag *d) {
+    struct pl_question q = a->q;
+    struct pl_variant v;
+    if (!w->slot.samples) return PL_ERR_OK;
+    pl_question_open(&q, &w->job, a->q.model);
+    pl_variant_of(&v, &q);
+    keep_gradients(&v.job);
+    PL_TRY(pl_question_sketch(&v.q, &a->trials.held, d));
+    const struct pl_program *p = a->trials.held.program;
+    const struct pl_speed speed = pl_speed_nominal(&p->traits);
+    const double tokens = w->job.batch_size * w->slot.tokens;
+    const struct pl_load load = {1, tokens, tokens, w->slot.length};
+    w->seconds =
+        (pl_program_load_seconds(p, &speed, &load) + w->price.update_seconds / w->steps) / tokens;
+    return PL_ERR_OK;
+}
+
 /* --- all of them ----------------------------------------------------------------------------- */
 
 static bool may_be_skipped(pl_err err) {
@@ -315,8 +363,9 @@ static pl_err try_way(struct pl_advice *a, size_t i, struct pl_recommendation *r
     struct pl_diag why = {0};
     pl_err err = make_way(a, ways[i].changes, &w.job);
     if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a way to run a job");
-    if (err != PL_ERR_OK) return PL_ERR_OK;
+    if (err != PL_ERR_OK || !load_slots(a, &w)) return PL_ERR_OK;
     err = best_batch(a, r, &w, &why);
+    if (err == PL_ERR_OK && fits(r, &w)) err = time_data(a, &w, &why);
     if (may_be_skipped(err)) return PL_ERR_OK;
     if (err != PL_ERR_OK && d) *d = why;
     PL_TRY(err);
@@ -340,7 +389,8 @@ static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct p
         const uint32_t before = r->n_ways;
         for (size_t i = 0; i < N_WAYS; i++) {
             if ((uint32_t)ways[i].stage != stage) continue;
-            if (r->n_ways > before && (before || has_room(r))) break;
+            const bool packs = ways[i].changes & BIT(PACKING);
+            if (r->n_ways > before && (before || (!packs && has_room(r)))) continue;
             if (r->no_kernels && r->least.price.needed_bytes) return PL_ERR_OK;
             PL_TRY(try_way(a, i, r, d));
         }

@@ -1,13 +1,15 @@
 /* recommend.h - the job to run on this card, the next best ones, and what would be needed.
  *
- * In: a question, the advised length, the samples of a step, a bound of host memory.
+ * In: a question, the advised length, the samples of a step, a bound of host memory, and the
+ * lengths of the samples where they are known, without which nothing is packed.
  * Out: the ways that fit, the best first.
  * Needs: autobatch, gate, price. No I/O.
  *   W1  every figure is read off a plan of the way, with level, chunk and batch decided for it
  *   W2  a way that holds something in host memory is first only where no other fits
  *   W3  among equals in this the fastest is first; one that changes rounding has to be faster by
  *       PL_WAY_GAIN than one that changes less, and a mode that fits is kept
- *   W4  micro-batches make up the samples of the step: it is never longer than was asked
+ *   W4  micro-batches make up the samples of the step: it is never longer than was asked, where
+ *       samples are packed by what slots hold of them on average
  *   W5  a micro-batch is faster by PL_WAY_GAIN than the one before it, of half its size or less
  * Use: struct pl_recommendation r = {0};
  *      pl_recommend(&a, host_limit, &r, &d); pl_recommendation_text(&a, &r, ...);
@@ -26,8 +28,10 @@ struct pl_way {
     struct pl_price price;
     uint64_t host_bytes;  /* of host memory that its tensors take */
     uint32_t steps;       /* micro-batches of a step */
+    struct pl_slot_load slot; /* {0}: nothing is known of the data */
     bool saturated;       /* a larger micro-batch fits and is not worth it */
-    double seconds;       /* of a token of a step, its share of the update included; nominal */
+    double seconds;       /* of a token of a step, its share of the update included; nominal. Of the
+                           * data's tokens where their lengths are known, else at capacity */
     double relative_time; /* the recommended way is 1 */
 };
 #define PL_MAX_WAYS 64

@@ -45,11 +45,19 @@ static void add_changes(const struct pl_job *from, const struct pl_job *to, stru
 
 /* --- text ------------------------------------------------------------------------------------ */
 
+/* On average, where slots are packed. */
+static double samples_of_step(const struct pl_way *w) {
+    const double slots = (double)w->steps * w->job.batch_size;
+    return w->slot.samples > 1 ? slots * w->slot.samples : slots;
+}
+
 static void add_size(const struct page *p, const struct pl_way *w) {
     pl_text_addf(p->out, "batch %u x %u tokens", w->job.batch_size, p->r->length);
-    if (w->steps > 1)
-        pl_text_addf(p->out, ", %u micro-batches = %llu samples a step", w->steps,
-                     (unsigned long long)w->steps * w->job.batch_size);
+    if (w->steps > 1) pl_text_addf(p->out, ", %u micro-batches", w->steps);
+    if (w->slot.samples > 1)
+        pl_text_addf(p->out, ", about %.0f samples a step", samples_of_step(w));
+    else if (w->steps > 1)
+        pl_text_addf(p->out, " = %.0f samples a step", samples_of_step(w));
 }
 
 static void add_bytes(const struct page *p, const struct pl_way *w) {
@@ -206,13 +214,13 @@ static json_t *way_json(const struct pl_advice *a, const struct pl_way *w) {
     add_changes(a->q.job, &w->job, &changed);
     pl_advice_job_yaml(&w->job, &yaml);
     pl_advice_job_command(pl_advice_verb(&w->job), &w->job, a->q.job, a->q.card, &command);
-    return json_pack("{s:i, s:i, s:o, s:o, s:I, s:I, s:s, s:f, s:o, s:o}", "batch_size",
+    return json_pack("{s:i, s:i, s:f, s:o, s:o, s:I, s:I, s:s, s:f, s:o, s:o}", "batch_size",
                      (int)w->job.batch_size, "gradient_accumulation_steps", (int)w->steps,
-                     "gradient_checkpointing", string_of(&level), "change", string_of(&changed),
-                     "needed_bytes", (json_int_t)w->price.needed_bytes, "host_bytes",
-                     (json_int_t)w->host_bytes, "verdict", pl_verdict_name(w->price.verdict),
-                     "relative_time", w->relative_time, "yaml", string_of(&yaml), "command",
-                     string_of(&command));
+                     "samples_per_step", samples_of_step(w), "gradient_checkpointing",
+                     string_of(&level), "change", string_of(&changed), "needed_bytes",
+                     (json_int_t)w->price.needed_bytes, "host_bytes", (json_int_t)w->host_bytes,
+                     "verdict", pl_verdict_name(w->price.verdict), "relative_time",
+                     w->relative_time, "yaml", string_of(&yaml), "command", string_of(&command));
 }
 
 static json_t *needed_json(const struct pl_advice *a, const struct pl_recommendation *r) {

@@ -222,27 +222,34 @@ static bool is_of_level(const struct pl_program *p, const struct pl_op *op) {
 }
 
 static double phase_seconds(const struct pl_program *p, enum pl_phase phase,
-                            const struct pl_speed *s, bool all) {
-    const struct pl_load full = pl_load_full(p);
+                            const struct pl_speed *s, const struct pl_load *load, bool all) {
     const struct pl_phase_range *r = &p->phases[phase];
     double sum = 0;
     for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        if (all || !is_of_level(p, op)) sum += pl_op_seconds(p, op, s, &full) * pl_op_copies(p, op);
+        if (all || !is_of_level(p, op)) sum += pl_op_seconds(p, op, s, load) * pl_op_copies(p, op);
     }
     return sum;
 }
 
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s) {
-    return phase_seconds(p, PL_PHASE_MICRO, s, true);
+    const struct pl_load full = pl_load_full(p);
+    return phase_seconds(p, PL_PHASE_MICRO, s, &full, true);
+}
+
+double pl_program_load_seconds(const struct pl_program *p, const struct pl_speed *s,
+                               const struct pl_load *load) {
+    return phase_seconds(p, PL_PHASE_MICRO, s, load, true);
 }
 
 double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s) {
-    return phase_seconds(p, PL_PHASE_MICRO, s, false);
+    const struct pl_load full = pl_load_full(p);
+    return phase_seconds(p, PL_PHASE_MICRO, s, &full, false);
 }
 
 double pl_program_update_seconds(const struct pl_program *p, const struct pl_speed *s) {
-    return phase_seconds(p, PL_PHASE_OPTIMIZER, s, true);
+    const struct pl_load full = pl_load_full(p);
+    return phase_seconds(p, PL_PHASE_OPTIMIZER, s, &full, true);
 }
 
 double pl_program_seconds_per_token(const struct pl_program *p, const struct pl_speed *s) {

@@ -56,6 +56,9 @@ double pl_op_seconds(const struct pl_program *p, const struct pl_op *op, const s
                      const struct pl_load *load);
 /* Of one micro-batch at capacity. */
 double pl_program_micro_seconds(const struct pl_program *p, const struct pl_speed *s);
+/* Of one with less in it. */
+double pl_program_load_seconds(const struct pl_program *p, const struct pl_speed *s,
+                               const struct pl_load *load);
 /* Of what no level of recomputation leaves out. */
 double pl_program_first_seconds(const struct pl_program *p, const struct pl_speed *s);
 /* Of the optimizer's part of a step. */

@@ -1,6 +1,7 @@
 /* check_experts.c - questions that people ask about a card, and what an expert's answer to them has
  * in common: not our figures, but what must be true of any good answer. PLIMSOLL names the
  * binary. */
+#include "estimator/base/text.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
@@ -409,6 +410,72 @@ START_TEST(a_batch_ends_where_throughput_does) {
 }
 END_TEST
 
+/* --- packing ---------------------------------------------------------------------------------- */
+
+static bool way_packs(const json_t *way) {
+    return strstr(json_string_value(at(way, "yaml")), "packing: true") != NULL;
+}
+
+static void write_samples(const char *dir, int words) {
+    struct pl_text lines = {0};
+    for (int i = 0; i < 64; i++) {
+        pl_text_add(&lines, "{\"text\": \"");
+        for (int k = 0; k < words; k++)
+            pl_text_add(&lines, "word ");
+        pl_text_add(&lines, "\"}\n");
+    }
+    file_write(in_dir(dir, "data.jsonl"), pl_text_str(&lines));
+    pl_text_finish(&lines);
+}
+
+/* Samples of 100 tokens in slots of the longest one, which is added to them. */
+static const struct {
+    const char *data, *word, *samples;
+    bool offered;
+} packings[] = {
+    {"dataset: data.jsonl\ntokenizer: byte\n", "seed=1", NULL, true},
+    {"dataset: data.jsonl\ntokenizer: byte\n", "seed=1", "64", true},
+    {"dataset: data.jsonl\ntokenizer: byte\n", "seed=1", "21", true},
+    {"dataset: data.jsonl\ntokenizer: byte\n", "seed=1", "2", false},        /* a slot holds more */
+    {"dataset: data.jsonl\ntokenizer: byte\n", "packing=true", "64", false}, /* it is so */
+    {"", "seed=1", "64", false},
+};
+
+START_TEST(packing_is_a_way_where_there_is_data_for_it) {
+    char dir[SCRATCH_PATH];
+    size_t i, packed = 0;
+    json_t *w;
+    scratch_make(dir);
+    write_samples(dir, 20);
+    FILE *f = fopen(in_dir(dir, "data.jsonl"), "a");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "{\"text\": \"%01500d\"}\n", 1);
+    fclose(f);
+    file_write(in_dir(dir, "job.yaml"),
+               textf("model: SmolLM2-360M\nmode: lora\n%s", packings[_i].data));
+    const char *words[MAX_WORDS] = {"job.yaml", "--gpu", "RTX 3060", packings[_i].word};
+    if (packings[_i].samples) words[4] = "--effective-batch";
+    words[5] = packings[_i].samples;
+    json_t *o = ask(words, dir);
+    const json_t *ways = at(at(o, "recommended"), "ways");
+    ck_assert_uint_gt(json_array_size(ways), 1);
+    json_array_foreach(ways, i, w) {
+        const double samples = json_real_value(at(w, "samples_per_step"));
+        const bool packs = way_packs(w) && strcmp(packings[_i].word, "packing=true") != 0;
+        packed += packs;
+        if (packs && packings[_i].samples)
+            ck_assert_double_le(samples, strtod(packings[_i].samples, NULL));
+        if (packs) ck_assert_double_gt(samples, json_integer_value(at(w, "batch_size")));
+        if (packings[_i].offered && !packs) /* a slot of one short sample is slower for a token */
+            ck_assert_double_gt(json_real_value(at(w, "relative_time")), 1.02);
+    }
+    ck_assert_int_eq(packed > 0, packings[_i].offered);
+    if (packed) ck_assert(way_packs(json_array_get(ways, 0)));
+    json_decref(o);
+    scratch_remove(dir);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("advice.experts");
     TCase *tc = tcase_create("questions");
@@ -420,6 +487,11 @@ int main(void) {
     tcase_add_test(tc, the_hint_names_every_table);
     tcase_add_loop_test(tc, a_table_or_a_size_that_is_none_is_a_usage_error, 0,
                         (int)(sizeof bad / sizeof *bad));
+    suite_add_tcase(s, tc);
+    tc = tcase_create("packing");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, packing_is_a_way_where_there_is_data_for_it, 0,
+                        (int)(sizeof packings / sizeof *packings));
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -45,6 +45,60 @@ START_TEST(a_percentile_is_the_smallest_length_that_is_enough) {
 }
 END_TEST
 
+static struct pl_lengths same(uint32_t length, uint32_t rows) {
+    struct pl_lengths l = {0};
+    for (uint32_t i = 0; i < rows; i++)
+        ck_assert_int_eq(pl_lengths_add(&l, length, NULL), PL_ERR_OK);
+    pl_lengths_sort(&l);
+    return l;
+}
+
+/* Equal samples are packed the same whatever their order. */
+START_TEST(as_many_equal_samples_are_packed_as_fit) {
+    static const struct {
+        uint32_t length, tokens, slots;
+        double samples, filled;
+    } packs[] = {{100, 1000, 1, 10, 1000}, {100, 1000, 300, 10, 1000}, {300, 1000, 4, 3, 900},
+                 {600, 1000, 2, 1, 600},   {1000, 1000, 2, 1, 1000},   {5000, 1000, 3, 1, 1000},
+                 {1, 8, 1, 4, 8}};
+    struct pl_lengths l = same(packs[_i].length, 10);
+    const struct pl_slot_load p = pl_lengths_packed(&l, packs[_i].tokens, packs[_i].slots);
+    ck_assert_double_eq(p.samples, packs[_i].samples);
+    ck_assert_double_eq(p.tokens, packs[_i].filled);
+    pl_lengths_finish(&l);
+}
+END_TEST
+
+/* Against a sum over the samples, whose mean a sample of the order has to have. */
+START_TEST(slots_hold_samples_of_every_length) {
+    struct pl_lengths l = measured();
+    double before = 0;
+    for (uint32_t slots = 1; slots <= 64; slots *= 2) {
+        const struct pl_slot_load one = pl_lengths_slot(&l, 2000);
+        const struct pl_slot_load p = pl_lengths_packed(&l, 2000, slots);
+        ck_assert_double_eq(one.samples, 1);
+        ck_assert_double_eq_tol(one.tokens, (double)l.tokens / ROWS, 1e-9);
+        ck_assert_double_eq_tol(p.tokens / p.samples, one.tokens, 0.01 * one.tokens);
+        ck_assert_double_le(p.tokens, 2000);
+        ck_assert_double_gt(p.tokens, before); /* first fit over more slots leaves less room */
+        ck_assert_double_gt(one.length, one.tokens);
+        before = p.tokens;
+    }
+    ck_assert_double_gt(before, 0.9 * 2000);
+    pl_lengths_finish(&l);
+}
+END_TEST
+
+START_TEST(a_description_is_not_packed) {
+    struct pl_lengths none = {0}, d;
+    ck_assert_int_eq(pl_lengths_describe(&d, 10, 100, 200, NULL), PL_ERR_OK);
+    ck_assert_double_eq(pl_lengths_packed(&d, 1000, 4).samples, 0);
+    ck_assert_double_eq(pl_lengths_slot(&d, 1000).samples, 0);
+    ck_assert_double_eq(pl_lengths_packed(&none, 1000, 4).samples, 0);
+    pl_lengths_finish(&d);
+}
+END_TEST
+
 START_TEST(a_description_bounds_every_set_it_describes) {
     struct pl_lengths l = measured(), d;
     ck_assert_int_eq(
@@ -83,6 +137,9 @@ int main(void) {
     TCase *tc = tcase_create("lengths");
     tcase_add_test(tc, over_and_lost_are_those_of_a_loop);
     tcase_add_test(tc, a_percentile_is_the_smallest_length_that_is_enough);
+    tcase_add_loop_test(tc, as_many_equal_samples_are_packed_as_fit, 0, 7);
+    tcase_add_test(tc, slots_hold_samples_of_every_length);
+    tcase_add_test(tc, a_description_is_not_packed);
     tcase_add_test(tc, a_description_bounds_every_set_it_describes);
     tcase_add_test(tc, the_bound_is_reached);
     tcase_add_loop_test(tc, a_description_that_contradicts_itself_is_refused, 0, 3);
