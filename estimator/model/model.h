@@ -72,6 +72,11 @@ uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODE
 /* The same, and behind them the head of a tied model: no file holds it, but it is a module, and an
  * adapter on it leaves the embedding alone. */
 uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]);
+/* Those of one slot alone, with their indices among all; their count. */
+#define PL_MODEL_SLOT_ROWS 3
+uint32_t pl_model_slot_rows(const struct pl_model *m, enum pl_slot slot,
+                            struct pl_param_row out[PL_MODEL_SLOT_ROWS],
+                            uint32_t index[PL_MODEL_SLOT_ROWS]);
 /* Full tensor name in the files: "model.layers.3.self_attn.q_proj.weight". */
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]);
 

@@ -181,6 +181,23 @@ uint32_t pl_model_modules(const struct pl_model *m, struct pl_param_row out[PL_M
     return n;
 }
 
+uint32_t pl_model_slot_rows(const struct pl_model *m, enum pl_slot slot,
+                            struct pl_param_row out[PL_MODEL_SLOT_ROWS],
+                            uint32_t index[PL_MODEL_SLOT_ROWS]) {
+    uint32_t n = 0, at = 0;
+    for (size_t i = 0; i < N_FILE_ROWS; i++) {
+        const enum pl_slot of = file_rows[i].slot;
+        const bool tied = m->tied && i == N_FILE_ROWS - 1;
+        if (!tied && !(holds(m, slots[of].when) && holds(m, file_rows[i].when))) continue;
+        if (of == slot) {
+            out[n] = row_of(m, i);
+            index[n++] = at;
+        }
+        at++;
+    }
+    return n;
+}
+
 void pl_model_row_name(const struct pl_param_row *row, uint64_t layer, char buf[128]) {
     if (row->per_layer)
         snprintf(buf, 128, "model.layers.%llu.%s", (unsigned long long)layer, row->suffix);

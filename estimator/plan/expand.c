@@ -99,17 +99,34 @@ static pl_err count(const struct pl_program *p, const uint32_t *ids, uint32_t n,
                             : pl_diag_set(d, PL_ERR_OVERFLOW, "a step has too many tensors");
 }
 
+/* From one copy to the next there are as many ops as from the first to the second (whole_op() is
+ * linear in the copy), in a pass from the top downwards as many less. */
+static void fill_copies(const struct runs *runs, const struct pl_tensor *t,
+                        const struct pl_place_row *row, struct pl_interval *out) {
+    const uint32_t copies = pl_tensor_left_out(runs->p, t);
+    if (!copies) return;
+    const uint32_t first_step =
+        whole_op(runs, t->layer, 1, row->first_op) - whole_op(runs, t->layer, 0, row->first_op);
+    const uint32_t last_step =
+        whole_op(runs, t->layer, 1, row->last_op) - whole_op(runs, t->layer, 0, row->last_op);
+    for (uint32_t copy = 1; copy <= copies; copy++) {
+        out[copy] = *out;
+        out[copy].first += copy * first_step;
+        out[copy].last += copy * last_step;
+    }
+}
+
 static void fill(const struct runs *runs, uint32_t first_op, const uint32_t *ids, uint32_t n,
                  struct pl_interval *out) {
     const struct pl_program *p = runs->p;
     for (uint32_t i = 0; i < n; i++) {
         const struct pl_tensor *t = &p->tensors[ids[i]];
         const struct pl_place_row *row = &runs->places[ids[i]];
-        for (uint32_t copy = 0; copy <= pl_tensor_left_out(p, t); copy++)
-            *out++ = (struct pl_interval){
-                .bytes = pl_u64_round_up(t->bytes, p->traits.align_bytes),
-                .first = whole_op(runs, t->layer, copy, row->first_op) - first_op,
-                .last = whole_op(runs, t->layer, copy, row->last_op) - first_op};
+        *out = (struct pl_interval){.bytes = pl_u64_round_up(t->bytes, p->traits.align_bytes),
+                                    .first = whole_op(runs, t->layer, 0, row->first_op) - first_op,
+                                    .last = whole_op(runs, t->layer, 0, row->last_op) - first_op};
+        fill_copies(runs, t, row, out);
+        out += 1 + pl_tensor_left_out(p, t);
     }
 }
 

@@ -92,17 +92,20 @@ static uint32_t add_part(struct pl_part *out, uint32_t n, struct pl_part part) {
     return n + 1;
 }
 
+_Static_assert(PL_MODEL_SLOT_ROWS <= PL_MAX_PARTS, "room for the rows of a slot");
+
 uint32_t pl_tensor_parts(const struct pl_program *p, uint32_t id,
                          struct pl_part out[PL_MAX_PARTS]) {
     const struct pl_tensor *t = &p->tensors[id];
-    struct pl_param_row rows[PL_MODEL_MAX_ROWS];
+    struct pl_param_row rows[PL_MODEL_SLOT_ROWS];
+    uint32_t index[PL_MODEL_SLOT_ROWS];
     if (t->role == PL_ROLE_LORA_B || t->role == PL_ROLE_CODES)
         return add_part(out, 0, (struct pl_part){t->row, 0, t->dims[0]});
-    uint32_t n = 0, n_rows = pl_model_modules(p->model, rows);
-    for (uint32_t r = 0; r < n_rows && n < PL_MAX_PARTS; r++) {
-        if (rows[r].slot != t->slot) continue;
+    uint32_t n = 0, n_rows = pl_model_slot_rows(p->model, t->slot, rows, index);
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const uint32_t r = index[i];
         if (t->role == PL_ROLE_WEIGHT)
-            n = add_part(out, n, (struct pl_part){r, rows[r].row0, rows[r].rows});
+            n = add_part(out, n, (struct pl_part){r, rows[i].row0, rows[i].rows});
         else if (t->slot == PL_SLOT_EMBED)
             n = add_part(out, n, (struct pl_part){r, 0, t->dims[0]});
         else if (pl_shape_adapted_rows(&p->shape, t->layer) >> r & 1) /* stacked in row order */
