@@ -1,6 +1,8 @@
 /* check_args.c - argv -> struct pl_cli, against a command table of the test's own. */
 #include "tools/plimsoll/cli.h"
 
+#include "estimator/card/links.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +173,19 @@ START_TEST(a_json_string_survives_bytes_that_are_not_utf8) {
 }
 END_TEST
 
+/* The flag takes every link of the table, and the word for that of the GPU. */
+START_TEST(links_are_those_of_the_table) {
+    size_t n;
+    char choices[256] = "nvlink";
+    const struct pl_link *links = pl_link_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        strcat(choices, "|");
+        strcat(choices, links[i].name);
+    }
+    ck_assert_str_eq(pl_cli_flags()[PL_FLAG_LINK].value, choices);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cli.args");
     TCase *tc = tcase_create("parse");
@@ -181,6 +196,7 @@ int main(void) {
     tcase_add_test(tc, global_flags_stand_before_and_after_the_command);
     tcase_add_test(tc, json_is_known_even_when_the_error_comes_before_it);
     tcase_add_test(tc, help_is_not_refused_for_missing_arguments);
+    tcase_add_test(tc, links_are_those_of_the_table);
     tcase_add_test(tc, a_json_string_survives_bytes_that_are_not_utf8);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

@@ -15,6 +15,7 @@
 #include "runtime/data/data.h"
 #include "tools/plimsoll/cmd_plan_diff.h"
 #include "tools/plimsoll/estimate_args.h"
+#include "tools/plimsoll/plan_fleet.h"
 
 #include <errno.h>
 #include <string.h>
@@ -149,17 +150,34 @@ static bool wants_tables(const struct pl_cli *cli) {
     return any;
 }
 
+/* What there is to tell besides the tables. */
+struct found {
+    struct pl_recommendation one;
+    struct pl_plan_fleet several;
+};
+
+/* What was asked for comes first; else how many GPUs would do is a last line. */
+static void add_found(const struct pl_advice *a, const struct found *f, bool colour,
+                      struct pl_text *out) {
+    const struct pl_plan_fleet *several = &f->several;
+    const bool last = several->made && several->fleet.request.fewest_alone;
+    if (several->made && !last) pl_fleet_text(a, &several->fleet, colour, out);
+    if (several->is_answer) return;
+    if (several->made && !last) pl_text_add(out, "\n");
+    pl_recommendation_text(a, &f->one, colour, out);
+    if (last) pl_fleet_text(a, &several->fleet, colour, out);
+}
+
 /* The recommendation, or the tables that were named, or both. Without a budget there is nothing to
  * recommend by, and the advice on the job as it is says so. */
 static pl_err print_text(const struct pl_cli *cli, const struct asked *asked,
-                         const struct pl_advice *a, const struct pl_recommendation *r,
-                         struct pl_diag *d) {
+                         const struct pl_advice *a, const struct found *f, struct pl_diag *d) {
     struct pl_text text = {0};
     const bool colour = pl_cli_colour(cli, stdout), all = pl_cli_has(cli, PL_FLAG_ALL);
     const unsigned every = PL_ADVICE_ALL & ~PL_ADVICE_BIT(ADVICE);
     unsigned sections = all ? every : asked->sections;
     const bool named = sections && !all;
-    if (!named) pl_recommendation_text(a, r, colour, &text);
+    if (!named) add_found(a, f, colour, &text);
     if (!named && (!a->q.budget.known || (all && !a->largest_batch)))
         sections |= PL_ADVICE_BIT(ADVICE);
     pl_advice_text(a, sections, colour, pl_cli_columns(stdout), &text);
@@ -167,35 +185,40 @@ static pl_err print_text(const struct pl_cli *cli, const struct asked *asked,
 }
 
 static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
-                         const struct pl_recommendation *r, struct pl_diag *d) {
+                         const struct found *f, struct pl_diag *d) {
     json_t *o = pl_advice_json(a, pl_text_str(&i->notes));
-    pl_json_set(&o, "recommended", pl_recommendation_json(a, r));
-    pl_recommendation_advise(a, r, &o);
+    pl_json_set(&o, "recommended", pl_recommendation_json(a, &f->one));
+    pl_recommendation_advise(a, &f->one, &o);
+    if (f->several.made) pl_json_set(&o, "devices", pl_fleet_json(a, &f->several.fleet));
     return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
 }
 
+/* *holds: several GPUs hold what was asked about several of them. */
 static pl_err print(const struct pl_cli *cli, const struct asked *asked, const struct pl_inquiry *i,
-                    struct pl_advice *a, struct pl_diag *d) {
-    struct pl_recommendation r;
-    pl_err err = pl_recommend(a, asked->host_limit, &r, d);
+                    struct pl_advice *a, bool *holds, struct pl_diag *d) {
+    struct found f = {0};
+    pl_err err = pl_recommend(a, asked->host_limit, &f.one, d);
+    if (err == PL_ERR_OK) err = pl_plan_fleet_make(cli, a, &f.one, &f.several, d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) {
-        err = print_json(i, a, &r, d);
+        err = print_json(i, a, &f, d);
     } else if (err == PL_ERR_OK) {
         pl_cli_print_notes(cli, &i->notes);
-        err = print_text(cli, asked, a, &r, d);
+        err = print_text(cli, asked, a, &f, d);
     }
-    pl_recommendation_finish(&r);
+    *holds = f.several.is_answer;
+    pl_recommendation_finish(&f.one);
     return err;
 }
 
 static pl_err answer(const struct pl_cli *cli, const struct asked *asked,
-                     const struct pl_inquiry *i, struct pl_advice *a, struct pl_diag *d) {
+                     const struct pl_inquiry *i, struct pl_advice *a, bool *holds,
+                     struct pl_diag *d) {
     if (wants_tables(cli)) PL_TRY(pl_advice_tables(a, d));
     if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
     if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))
         PL_TRY(write_snapshot(cli->flag[PL_FLAG_SNAPSHOT], a->estimate.planned.plan, d));
     if (i->notes.failed) return pl_host_oom(d, "the notes");
-    return print(cli, asked, i, a, d);
+    return print(cli, asked, i, a, holds, d);
 }
 
 /* Only the grid was asked for, so only the grid is planned. */
@@ -243,11 +266,13 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     struct pl_diag_list all = {0};
     struct pl_diag d = {.all = &all};
     struct asked asked = {0};
+    bool holds = false;
     if (pl_plan_diff_asked(cli)) return pl_cmd_plan_diff(cli);
     pl_err err = check_flags(cli, &d);
     if (err == PL_ERR_OK) err = read_asked(cli, &asked, &d);
     if (err == PL_ERR_OK) err = pl_estimate_read_inquiry(cli, &i, &d);
     if (err == PL_ERR_OK && i.job.inference) err = refuse_inference(&d);
+    if (err == PL_ERR_OK) err = pl_plan_fleet_check(cli, &i.q, &d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_CSV)) {
         err = answer_csv(cli, &i, &d);
     } else if (err == PL_ERR_OK) {
@@ -255,9 +280,9 @@ int pl_cmd_plan(const struct pl_cli *cli) {
         if (err == PL_ERR_OK)
             err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
         if (err == PL_ERR_OK) err = pl_advice_begin(&a, &i.q, &lengths, asked.samples, &d);
-        if (err == PL_ERR_OK) err = answer(cli, &asked, &i, &a, &d);
+        if (err == PL_ERR_OK) err = answer(cli, &asked, &i, &a, &holds, &d);
     }
-    const int status = err == PL_ERR_OK ? status_of(&a) : pl_estimate_fail(cli, &d);
+    const int status = err != PL_ERR_OK ? pl_estimate_fail(cli, &d) : holds ? 0 : status_of(&a);
     pl_advice_finish(&a);
     pl_lengths_finish(&lengths);
     pl_inquiry_finish(&i);

@@ -71,15 +71,17 @@ static const struct pl_command commands[] = {
         .summary = "advice: what fits, where the limits are, what each setting costs",
         .synopsis = "[MODEL | CONFIG.yaml] [--gpu NAME | --vram SIZE] [--effective-batch N] [--key "
                     "value ...] | --diff OLD.json NEW.json [--allow SIZE]",
-        .examples = "plimsoll plan run.yaml --gpu \"RTX 4090\"\n"
-                    "plimsoll plan Qwen/Qwen2.5-7B --gpu L40S --effective-batch 16 --samples 1000 "
-                    "\\\n"
-                    "    --mean-tokens 400 --longest-tokens 1200\n"
-                    "plimsoll plan run.yaml --gpu \"RTX 4090\" --tables grid,limits\n"
-                    "plimsoll plan Qwen2.5-7B --mode full --gpu \"RTX 4090\" --host-ram 128GiB\n"
-                    "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
-                    "plimsoll plan run.yaml --csv > grid.csv\n"
-                    "plimsoll plan --diff old.json new.json --allow 64MiB\n",
+        .examples =
+            "plimsoll plan run.yaml --gpu \"RTX 4090\"\n"
+            "plimsoll plan Qwen/Qwen2.5-7B --gpu L40S --effective-batch 16 --samples 1000 "
+            "\\\n"
+            "    --mean-tokens 400 --longest-tokens 1200\n"
+            "plimsoll plan run.yaml --gpu \"RTX 4090\" --tables grid,limits\n"
+            "plimsoll plan Qwen2.5-7B --mode full --gpu \"RTX 4090\" --host-ram 128GiB\n"
+            "plimsoll plan Qwen2.5-72B --mode full --gpu H100 --devices auto --effective-batch 64\n"
+            "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
+            "plimsoll plan run.yaml --csv > grid.csv\n"
+            "plimsoll plan --diff old.json new.json --allow 64MiB\n",
         .text =
             "Prints the job to run on this card, the next two alternatives and what they cost,\n"
             "and the configuration to paste; where nothing fits, what would be needed. What\n"
@@ -89,13 +91,17 @@ static const struct pl_command commands[] = {
             "(the price of each), levels (of recomputation), step (ways to the effective\n"
             "batch), cards (that fit), assumes, advice. Each figure is a plan of its own. Exit\n"
             "3: not even one sample of the job as it is given fits.\n"
+            "--devices auto says how many GPUs hold the job, with which sharding, and how long a\n"
+            "step takes over the link of the card or over --link NAME: nvlink3, nvlink4,\n"
+            "nvlink5, pcie4, pcie5, 100g, 400g. --devices N is about that many. Where one GPU\n"
+            "needs host memory for the job, or does not hold it, the fewest that do are named.\n"
             "--diff OLD.json NEW.json plans nothing: it compares two receipts of estimate-vram\n"
             "or train by lines of their ledgers, and says which settings made the difference.\n"
             "Exit 3: the device's or the host's total grew by more than --allow.\n",
         .run = pl_cmd_plan,
         .arg = PL_ARG_FILE,
         .max_args = 1,
-        .flags = PL_FLAG_BIT(GPU) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) |
+        .flags = PL_FLAG_BIT(GPU) | PL_FLAG_BIT(VRAM) | PL_FLAG_BIT(VRAM_GB) | PL_FLAG_BIT(LINK) |
                  PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(SAMPLES) | PL_FLAG_BIT(MEAN_TOKENS) |
                  PL_FLAG_BIT(LONGEST_TOKENS) | PL_FLAG_BIT(CSV) | PL_FLAG_BIT(SVG) |
                  PL_FLAG_BIT(SNAPSHOT) | PL_FLAG_BIT(DIFF) | PL_FLAG_BIT(ALLOW) | PL_FLAG_BIT(ALL) |

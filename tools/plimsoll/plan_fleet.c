@@ -1,0 +1,52 @@
+/* plan_fleet.c - see plan_fleet.h. */
+#include "tools/plimsoll/plan_fleet.h"
+
+#include "estimator/config/job_values.h"
+
+static bool is_asked(const struct pl_cli *cli, const struct pl_job *job) {
+    return pl_cli_has(cli, PL_FLAG_LINK) || job->devices == PL_AUTO || pl_job_ranks(job) > 1;
+}
+
+/* Without host memory. */
+static bool fits_one(const struct pl_recommendation *r) {
+    return r->n_ways && !r->ways[0].host_bytes;
+}
+
+static bool has_answer(const struct pl_question *q) {
+    return q->budget.known && q->traits.backend == PL_BACKEND_CUDA;
+}
+
+static pl_err find_link(const struct pl_cli *cli, const struct pl_question *q,
+                        const struct pl_link **out, struct pl_diag *d) {
+    const char *typed = cli->flag[PL_FLAG_LINK];
+    *out = pl_link_of_card(q->card, cli->flag[PL_FLAG_GPU]);
+    return typed ? pl_link_require(typed, q->card, out, d) : PL_ERR_OK;
+}
+
+pl_err pl_plan_fleet_check(const struct pl_cli *cli, const struct pl_question *q,
+                           struct pl_diag *d) {
+    const struct pl_link *link;
+    if (!pl_cli_has(cli, PL_FLAG_LINK)) return PL_ERR_OK;
+    PL_TRY(find_link(cli, q, &link, d));
+    if (has_answer(q)) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_USAGE, "--link is about GPUs, and no size of one is known");
+    pl_diag_hint(d, "name one: --gpu NAME, or --vram SIZE");
+    return PL_ERR_USAGE;
+}
+
+pl_err pl_plan_fleet_make(const struct pl_cli *cli, struct pl_advice *a,
+                          const struct pl_recommendation *r, struct pl_plan_fleet *out,
+                          struct pl_diag *d) {
+    const struct pl_job *job = a->q.job;
+    struct pl_fleet_request request = {.devices = pl_job_ranks(job)};
+    *out = (struct pl_plan_fleet){0};
+    if (!has_answer(&a->q) || r->no_kernels) return PL_ERR_OK;
+    request.fewest_alone = !is_asked(cli, job);
+    if (request.fewest_alone && fits_one(r)) return PL_ERR_OK;
+    if (request.devices == 1) request.devices = 0;
+    PL_TRY(find_link(cli, &a->q, &request.link, d));
+    PL_TRY(pl_advice_fleet(a, &request, &out->fleet, d));
+    out->made = true;
+    out->is_answer = job->devices == PL_AUTO && out->fleet.best && out->fleet.best->devices > 1;
+    return PL_ERR_OK;
+}
