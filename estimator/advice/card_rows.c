@@ -2,6 +2,7 @@
 #include "estimator/advice/parts.h"
 #include "estimator/base/checked.h"
 #include "estimator/card/cards.h"
+#include "estimator/config/job_values.h"
 
 #define MAX_SM 16 /* compute capabilities in the table */
 
@@ -28,13 +29,15 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
 }
 
 static struct pl_budget budget_of(const struct pl_card *card, const struct pl_job *job) {
-    return (struct pl_budget){.known = true,
-                              .total_bytes = card->visible_bytes,
-                              .margin_bytes = job->vram_margin == PL_AUTO_BYTES ? PL_CARD_MARGIN
-                                                                                : job->vram_margin,
-                              .context_bytes = card->context_bytes,
-                              .doubt_bytes = pl_card_context_doubt(card),
-                              .source = card->name};
+    struct pl_budget b = {.known = true,
+                          .total_bytes = card->visible_bytes,
+                          .margin_bytes =
+                              job->vram_margin == PL_AUTO_BYTES ? PL_CARD_MARGIN : job->vram_margin,
+                          .context_bytes = card->context_bytes,
+                          .doubt_bytes = pl_card_context_doubt(card),
+                          .source = card->name};
+    pl_budget_predict_comm(&b, pl_job_ranks(job));
+    return b;
 }
 
 pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {

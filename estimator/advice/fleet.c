@@ -51,6 +51,7 @@ static void question_of(const struct pl_advice *a, const struct pl_job *job, uin
                         struct pl_variant *v) {
     struct pl_question q = a->q;
     pl_question_open(&q, job, a->q.model);
+    pl_budget_predict_comm(&q.budget, pl_job_ranks(job));
     pl_variant_of(v, &q);
     v->job.batch_size = v->q.batch_size = batch;
     v->job.given[PL_KEY_batch_size] = true;

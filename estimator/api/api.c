@@ -78,6 +78,8 @@ enum field_kind { FIELD_REAL, FIELD_COUNT, FIELD_TEXT, FIELD_BOOL };
     X(budget_source, TEXT, "limits", "source")                                                     \
     X(peak_phase, TEXT, "", "peak_phase")                                                          \
     X(refusal, TEXT, "", "refusal")                                                                \
+    X(comm_gb, REAL, "", "comm_gb")                                                                \
+    X(comm_bytes, COUNT, "bytes", "comm")                                                          \
     X(quick.weights_gb, REAL, "quick", "weights")                                                  \
     X(quick.gradients_gb, REAL, "quick", "gradients")                                              \
     X(quick.optimizer_gb, REAL, "quick", "optimizer")                                              \

@@ -57,7 +57,7 @@ struct pl_vram_quick {
 
 struct pl_vram_estimate {
     /* GB of 10^9 bytes */
-    double total_gb; /* what has to be free: arenas and context */
+    double total_gb; /* what has to be free: arenas, context and comm */
     double model_weights_gb, lora_adapter_gb, optimizer_state_gb, activations_gb, kv_cache_gb;
     double overhead_gb; /* context, alignment, batch inputs: total_gb is the sum of its parts */
     double param_count_billions;
@@ -97,6 +97,10 @@ struct pl_vram_estimate {
 
     struct pl_vram_quick quick;
     const char *refusal; /* what training would be refused with, "RUNTIME_DOES_NOT_FIT"; or NULL */
+
+    /* what connects this rank to others, beside arenas and context; 0 where it is alone */
+    double comm_gb;
+    uint64_t comm_bytes;
 };
 
 struct pl_vram_error {

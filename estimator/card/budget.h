@@ -3,6 +3,7 @@
 #define PL_ESTIMATOR_CARD_BUDGET_H
 
 #include "estimator/base/checked.h"
+#include "estimator/base/nccl_bytes.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,8 +14,28 @@ struct pl_budget {
     uint64_t margin_bytes;  /* kept free */
     uint64_t context_bytes; /* taken by driver and libraries before the first arena; 0 on the CPU */
     uint64_t doubt_bytes;   /* context_bytes may be off by so much; 0 where it was measured */
+    uint64_t comm_bytes; /* of context_bytes: what connects this rank to others; 0 = it is alone */
+    uint64_t comm_doubt_bytes; /* of doubt_bytes: of comm_bytes */
     const char *source;     /* "vram_budget", "--vram-gb", "available memory"; static */
 };
+
+/* What driver and kernels take, without what connects ranks. */
+static inline uint64_t pl_budget_own_context(const struct pl_budget *b) {
+    return b->context_bytes - b->comm_bytes;
+}
+
+/* In place of what was there. */
+static inline void pl_budget_set_comm(struct pl_budget *b, uint64_t bytes, uint64_t doubt) {
+    b->context_bytes = pl_budget_own_context(b) + bytes;
+    b->doubt_bytes = b->doubt_bytes - b->comm_doubt_bytes + doubt;
+    b->comm_bytes = bytes;
+    b->comm_doubt_bytes = doubt;
+}
+
+/* As predicted, of ranks on GPUs. */
+static inline void pl_budget_predict_comm(struct pl_budget *b, uint32_t ranks) {
+    pl_budget_set_comm(b, pl_nccl_bytes(ranks), pl_nccl_doubt(ranks));
+}
 
 /* What arenas may take for certain: total - margin - context - doubt, 0 when that is negative. */
 static inline uint64_t pl_budget_usable(const struct pl_budget *b) {

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 struct pl_rank_bill {      /* of a rank's plan */
-    uint64_t needed_bytes; /* arenas and context */
+    uint64_t needed_bytes; /* arenas and context, with what connects ranks */
     uint64_t arena_bytes, ledger[PL_CATEGORY_COUNT];
 };
 
@@ -48,7 +48,7 @@ json_t *pl_estimate_json(const struct pl_estimate *e, const char *notes);
  * has one. The estimate itself is that of q->job->rank. */
 pl_err pl_estimate_bill_ranks(struct pl_estimate *e, struct pl_diag *d);
 void pl_estimate_ranks_text(const struct pl_estimate *e, struct pl_text *out);
-/* [{rank, needed_bytes, arena_bytes, ledger}]; NULL: out of memory. */
+/* [{rank, needed_bytes, arena_bytes, comm_bytes, ledger}]; NULL: out of memory. */
 json_t *pl_estimate_ranks_json(const struct pl_estimate *e);
 /* [{category, bytes}], summing exactly to the arenas. */
 json_t *pl_estimate_ledger_json(const struct pl_plan *plan);

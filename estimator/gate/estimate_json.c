@@ -38,8 +38,10 @@ static json_t *bytes_json(const struct pl_estimate *e) {
     put_int(&o, "arena", plan->arena_bytes);
     put_int(&o, "job_arena", plan->job_bytes);
     put_int(&o, "batch_arena", plan->batch_bytes);
-    put_int(&o, "context", e->q->budget.context_bytes);
-    put_int(&o, "context_doubt", e->q->budget.doubt_bytes);
+    put_int(&o, "context", pl_budget_own_context(&e->q->budget));
+    put_int(&o, "context_doubt", e->q->budget.doubt_bytes - e->q->budget.comm_doubt_bytes);
+    put_int(&o, "comm", e->q->budget.comm_bytes);
+    put_int(&o, "comm_doubt", e->q->budget.comm_doubt_bytes);
     put_int(&o, "host", pl_plan_host_total(plan));
     put_int(&o, "host_pageable", pl_plan_host_bytes(plan, PL_PLACE_HOST));
     for (int c = 0; c < PL_CATEGORY_COUNT; c++)
@@ -139,7 +141,8 @@ static void put_gigabytes(const struct pl_estimate *e, json_t **o) {
                 {"workspace_gb", l[PL_CATEGORY_WORKSPACE]},
                 {"kv_cache_gb", l[PL_CATEGORY_KV_CACHE]},
                 {"overhead_gb", overhead},
-                {"context_gb", e->q->budget.context_bytes},
+                {"context_gb", pl_budget_own_context(&e->q->budget)},
+                {"comm_gb", e->q->budget.comm_bytes},
                 {"fragmentation_gb", plan->fragmentation_bytes},
                 {"host_ram_gb", pl_plan_host_total(plan)}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -85,6 +85,7 @@ json_t *pl_estimate_ranks_json(const struct pl_estimate *e) {
         pl_json_set(&o, "rank", json_integer(r));
         pl_json_set(&o, "needed_bytes", json_integer((json_int_t)e->ranks[r].needed_bytes));
         pl_json_set(&o, "arena_bytes", json_integer((json_int_t)e->ranks[r].arena_bytes));
+        pl_json_set(&o, "comm_bytes", json_integer((json_int_t)e->q->budget.comm_bytes));
         pl_json_set(&o, "ledger", ledger_json(&e->ranks[r]));
         pl_json_append(&list, o);
     }

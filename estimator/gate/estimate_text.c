@@ -72,13 +72,15 @@ static void add_host(const struct pl_plan *plan, struct pl_text *out) {
                      pl_bytes_text(total - pageable, pinned));
 }
 
-/* By how much the total may be off: by the context, until a run has measured it. */
+/* By how much the total may be off: by the context and what connects ranks, until a run has
+ * measured them. */
 static void add_doubt(const struct pl_budget *b, struct pl_text *out) {
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT];
     if (b->doubt_bytes == 0) return;
-    pl_text_addf(out, "  %-14s %11s %16s  the context is a guess until a run has measured it\n",
-                 "give or take", pl_bytes_text(b->doubt_bytes, size),
-                 pl_count_text(b->doubt_bytes, exact));
+    pl_text_addf(out, "  %-14s %11s %16s  %s\n", "give or take",
+                 pl_bytes_text(b->doubt_bytes, size), pl_count_text(b->doubt_bytes, exact),
+                 b->comm_doubt_bytes ? "context and comm are guesses until a run has measured them"
+                                     : "the context is a guess until a run has measured it");
 }
 
 static void add_ledger(const struct pl_estimate *e, const struct style *s, unsigned columns,
@@ -89,7 +91,8 @@ static void add_ledger(const struct pl_estimate *e, const struct style *s, unsig
         ledger_row(out, s, pl_category_name(c), plan->ledger[c], total, columns);
     ledger_row(out, s, "alignment", plan->alignment_bytes, total, columns);
     ledger_row(out, s, "fragmentation", plan->fragmentation_bytes, total, columns);
-    ledger_row(out, s, "context", e->q->budget.context_bytes, total, columns);
+    ledger_row(out, s, "context", pl_budget_own_context(&e->q->budget), total, columns);
+    ledger_row(out, s, "comm", e->q->budget.comm_bytes, total, columns);
     char size[PL_BYTES_TEXT], exact[PL_COUNT_TEXT], job[PL_BYTES_TEXT], batch[PL_BYTES_TEXT];
     pl_text_addf(out, "  %s%-14s %11s %16s%s  = job arena %s + batch arena %s\n", s->bold, "total",
                  pl_bytes_text(total, size), pl_count_text(total, exact), s->off,

@@ -111,7 +111,8 @@ void pl_gate_add_tight(const struct pl_verdict *v, const struct pl_question *q,
     pl_text_addf(out, "%s (%llu bytes) inside ", pl_bytes_text(v->short_bytes, size),
                  (unsigned long long)v->short_bytes);
     if (v->inside_doubt)
-        pl_text_addf(out, "the possible error of the context, %s to either side",
+        pl_text_addf(out, "the possible error of the context%s, %s to either side",
+                     q->budget.comm_doubt_bytes ? " and of comm" : "",
                      pl_bytes_text(q->budget.doubt_bytes, of));
     else
         pl_text_addf(out, "the margin of %s", pl_bytes_text(q->budget.margin_bytes, of));

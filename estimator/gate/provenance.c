@@ -37,21 +37,27 @@ enum pl_provenance pl_budget_provenance(const struct pl_budget *b) {
 
 /* A context that was measured is not doubted (budget.h); where there is none, the plan says so. */
 enum pl_provenance pl_context_provenance(const struct pl_budget *b) {
-    if (!b->context_bytes) return PL_PROVENANCE_PLANNED;
-    return b->doubt_bytes ? PL_PROVENANCE_PROFILED : PL_PROVENANCE_MEASURED;
+    if (!pl_budget_own_context(b)) return PL_PROVENANCE_PLANNED;
+    return b->doubt_bytes - b->comm_doubt_bytes ? PL_PROVENANCE_PROFILED : PL_PROVENANCE_MEASURED;
 }
 
 static void assume_context(const struct pl_estimate *e, struct pl_text *out) {
     char bytes[PL_BYTES_TEXT], doubt[PL_BYTES_TEXT];
     const struct pl_budget *b = &e->q->budget;
-    if (!b->context_bytes)
+    const uint64_t context = pl_budget_own_context(b);
+    if (!context)
         pl_text_add(out, "no driver context: the back-end keeps none in the budget\n");
-    else if (b->doubt_bytes)
+    else if (b->doubt_bytes - b->comm_doubt_bytes)
         pl_text_addf(out, "driver and kernels take %s, give or take %s, before the first arena\n",
-                     pl_bytes_text(b->context_bytes, bytes), pl_bytes_text(b->doubt_bytes, doubt));
+                     pl_bytes_text(context, bytes),
+                     pl_bytes_text(b->doubt_bytes - b->comm_doubt_bytes, doubt));
     else
         pl_text_addf(out, "driver and kernels take the %s they took in an earlier run\n",
-                     pl_bytes_text(b->context_bytes, bytes));
+                     pl_bytes_text(context, bytes));
+    if (b->comm_doubt_bytes)
+        pl_text_addf(out, "NCCL takes %s to connect the ranks, give or take %s\n",
+                     pl_bytes_text(b->comm_bytes, bytes),
+                     pl_bytes_text(b->comm_doubt_bytes, doubt));
 }
 
 void pl_estimate_assumptions(const struct pl_estimate *e, struct pl_text *out) {

@@ -63,6 +63,8 @@ void pl_inquiry_open(struct pl_inquiry *i) {
     i->job.rank = pl_job_ranks(job) - 1;
     struct pl_budget *b = &i->q.budget;
     pl_question_open(&i->q, job, &i->model);
+    if (i->q.traits.backend == PL_BACKEND_CUDA && !job->inference)
+        pl_budget_predict_comm(b, pl_job_ranks(job));
     if (job->vram_budget != PL_AUTO_BYTES) {
         b->known = true;
         b->total_bytes = job->vram_budget;

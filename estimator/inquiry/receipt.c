@@ -62,11 +62,12 @@ static json_t *device_json(const struct pl_question *q) {
     const struct pl_budget *b = &q->budget;
     char sm[16];
     snprintf(sm, sizeof sm, "%u.%u", q->traits.sm / 10, q->traits.sm % 10);
-    json_t *o =
-        json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:I}", "backend", back_ends[q->traits.backend],
-                  "card", q->card, "compute_capability", q->traits.sm ? sm : NULL, "threads",
-                  (json_int_t)q->traits.threads, "context_bytes", (json_int_t)b->context_bytes,
-                  "context_doubt_bytes", (json_int_t)b->doubt_bytes);
+    json_t *o = json_pack(
+        "{s:s, s:s?, s:s?, s:I, s:I, s:I}", "backend", back_ends[q->traits.backend], "card",
+        q->card, "compute_capability", q->traits.sm ? sm : NULL, "threads",
+        (json_int_t)q->traits.threads, "context_bytes", (json_int_t)pl_budget_own_context(b),
+        "context_doubt_bytes", (json_int_t)(b->doubt_bytes - b->comm_doubt_bytes));
+    if (b->comm_bytes) pl_json_set(&o, "comm_bytes", json_integer((json_int_t)b->comm_bytes));
     if (!b->known) return o;
     pl_json_set(&o, "budget_bytes", json_integer((json_int_t)b->total_bytes));
     pl_json_set(&o, "margin_bytes", json_integer((json_int_t)b->margin_bytes));
@@ -168,14 +169,17 @@ static pl_err check_planned(const struct reading *r, const json_t *planned) {
     static const char *const device[] = {"category", NULL}, *const host[] = {"category", "memory",
                                                                              NULL};
     const json_t *bytes = json_object_get(planned, "bytes");
-    uint64_t total, arena, context, on_host;
+    uint64_t total, arena, context, on_host, comm = 0; /* older receipts do not have the last */
     if (!get_bytes(bytes, "total", &total) || !get_bytes(bytes, "arena", &arena) ||
         !get_bytes(bytes, "context", &context) || !get_bytes(bytes, "host", &on_host) ||
         !json_is_string(json_object_get(planned, "verdict")))
         return refuse(r, "no receipt: `planned` has no bytes or no verdict");
     if (!adds_up(json_object_get(planned, "ledger"), device, arena))
         return refuse(r, "the lines of `ledger` are not the bytes of the arenas");
-    if (arena + context != total) return refuse(r, "arenas and context are not the total");
+    if (json_object_get(bytes, "comm") && !get_bytes(bytes, "comm", &comm))
+        return refuse(r, "`comm` is no number of bytes");
+    if (arena + context + comm != total)
+        return refuse(r, "arenas, context and comm are not the total");
     if (!adds_up(json_object_get(planned, "host_ledger"), host, on_host))
         return refuse(r, "the lines of `host_ledger` are not the bytes of the host");
     return PL_ERR_OK;

@@ -7,8 +7,8 @@
  *   RC2  `asked` is the question as it was put, `decided` what was chosen where it is open;
  *        `digests` tell what is the same: of `asked`, of the program that answers it, and of the
  *        plan with every offset
- *   RC3  a receipt that is read adds up: its ledger is its arenas, with the context its total, and
- *        the lines of the host are the bytes of the host
+ *   RC3  a receipt that is read adds up: its ledger is its arenas, with context and comm its total,
+ *        and the lines of the host are the bytes of the host
  * Use: struct pl_text text = {0}; pl_receipt_write(&estimate, notes, NULL, &text);
  *      json_t *r; pl_receipt_parse(data, n, "old.json", &r, &d); ... json_decref(r); */
 #ifndef PL_ESTIMATOR_INQUIRY_RECEIPT_H

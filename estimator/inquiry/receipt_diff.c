@@ -64,10 +64,16 @@ static void add_lines(struct pl_receipt_diff *x, const json_t *ledger, bool afte
     }
 }
 
-static void add_context(struct pl_receipt_diff *x) {
-    struct pl_receipt_row *r = row_of(x, "device", "context");
-    r->before += bytes_of(planned(x->before, "bytes"), "context");
-    r->after += bytes_of(planned(x->after, "bytes"), "context");
+/* What is beside the arenas. */
+static const char *const beside[] = {"context", "comm"};
+#define N_BESIDE (sizeof beside / sizeof *beside)
+
+static void add_beside(struct pl_receipt_diff *x) {
+    for (size_t i = 0; i < N_BESIDE; i++) {
+        struct pl_receipt_row *r = row_of(x, "device", beside[i]);
+        r->before += bytes_of(planned(x->before, "bytes"), beside[i]);
+        r->after += bytes_of(planned(x->after, "bytes"), beside[i]);
+    }
 }
 
 static void drop_equal(struct pl_receipt_diff *x) {
@@ -80,7 +86,7 @@ static void drop_equal(struct pl_receipt_diff *x) {
 static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     static const char *const ledgers[] = {"ledger", "host_ledger"};
     const json_t *both[2] = {x->before, x->after};
-    size_t most = 1; /* the context */
+    size_t most = N_BESIDE;
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < 2; i++)
             most += json_array_size(planned(both[i], ledgers[l]));
@@ -89,7 +95,7 @@ static pl_err make_rows(struct pl_receipt_diff *x, struct pl_diag *d) {
     for (int l = 0; l < 2; l++) {
         for (int i = 0; i < 2; i++)
             add_lines(x, planned(both[i], ledgers[l]), i == 1);
-        if (l == 0) add_context(x);
+        if (l == 0) add_beside(x);
     }
     drop_equal(x);
     return PL_ERR_OK;

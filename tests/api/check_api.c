@@ -29,7 +29,7 @@ START_TEST(the_arguments_of_the_page_come_back_with_a_bill_that_adds_up) {
         sum += e->ledger[i].bytes;
     ck_assert_uint_eq(sum, e->arena_bytes);
     ck_assert_uint_gt(sum, e->weights_bytes);
-    ck_assert_uint_eq(e->total_bytes, e->arena_bytes + e->context_bytes);
+    ck_assert_uint_eq(e->total_bytes, e->arena_bytes + e->context_bytes + e->comm_bytes);
     ck_assert_uint_eq(e->arena_bytes, e->job_arena_bytes + e->batch_arena_bytes);
     ck_assert_uint_eq(e->param_count, 7615616512u);
     ck_assert_double_eq(e->param_count_billions, 7.615616512);

@@ -233,9 +233,9 @@ static void check_sums(const struct drawn *j, const struct pl_vram_estimate *e) 
         sum += e->ledger[i].bytes;
     if (sum != e->arena_bytes)
         violated(j, "sums: ledger %" PRIu64 " of %" PRIu64, sum, e->arena_bytes);
-    if (e->arena_bytes + e->context_bytes != e->total_bytes ||
+    if (e->arena_bytes + e->context_bytes + e->comm_bytes != e->total_bytes ||
         e->job_arena_bytes + e->batch_arena_bytes != e->arena_bytes)
-        violated(j, "sums: arenas and context are not the total");
+        violated(j, "sums: arenas, context and comm are not the total");
     for (size_t i = 0; i < e->n_phases; i++)
         peak = e->phases[i].bytes > peak ? e->phases[i].bytes : peak;
     if (peak != e->arena_bytes) violated(j, "sums: no phase needs the arenas");

@@ -107,6 +107,50 @@ START_TEST(the_parts_in_gb_are_the_total) {
 }
 END_TEST
 
+/* What connects ranks is a line beside the arenas, counted and doubted as the context is. */
+START_TEST(what_connects_ranks_is_counted) {
+    struct pl_job job;
+    struct pl_model m;
+    struct pl_estimate e;
+    struct pl_text text = {0};
+    const uint64_t context = UINT64_C(500) << 20, comm = pl_nccl_bytes(3);
+    ask(&e, &job, &m, "full", UINT64_C(40) << 30);
+    pl_estimate_finish(&e);
+    ck_assert_uint_eq(comm, 8 * (3 + 2) * UINT64_C(9633792));
+    ck_assert_uint_eq(pl_nccl_bytes(1), 0);
+    job.devices = 3;
+    q.budget.context_bytes = context;
+    q.budget.doubt_bytes = context / 2;
+    const uint64_t usable = pl_budget_usable(&q.budget);
+    pl_budget_predict_comm(&q.budget, 2); /* another count before */
+    pl_budget_predict_comm(&q.budget, 3);
+    ck_assert_uint_eq(pl_budget_usable(&q.budget), usable - comm - comm / 2);
+    ck_assert_uint_eq(pl_budget_own_context(&q.budget), context);
+    ck_assert_int_eq(pl_estimate_init(&e, &q, NULL, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(e.verdict.needed_bytes, e.planned.plan->arena_bytes + context + comm);
+    json_t *o = pl_estimate_json(&e, NULL), *rank, *bytes = json_object_get(o, "bytes");
+    size_t r;
+    ck_assert_uint_eq(integer(bytes, "total"),
+                      integer(bytes, "arena") + integer(bytes, "context") + integer(bytes, "comm"));
+    ck_assert_uint_eq(integer(bytes, "comm"), comm);
+    ck_assert_uint_eq(integer(bytes, "comm_doubt"), comm / 2);
+    ck_assert_uint_eq(integer(bytes, "context_doubt"), context / 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "ranks")), 3);
+    json_array_foreach(json_object_get(o, "ranks"), r, rank) {
+        ck_assert_uint_eq(integer(rank, "comm_bytes"), comm);
+        ck_assert_uint_eq(integer(rank, "needed_bytes"),
+                          integer(rank, "arena_bytes") + context + comm);
+    }
+    pl_estimate_text(&e, false, 80, &text);
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&text), "\n  comm             367.5 MiB"));
+    ck_assert_ptr_nonnull(strstr(pl_text_str(&text), "context and comm are guesses"));
+    pl_text_finish(&text);
+    json_decref(o);
+    pl_estimate_finish(&e);
+    pl_job_finish(&job);
+}
+END_TEST
+
 START_TEST(every_field_of_the_contract_is_there) {
     static const char *const keys[] = {"total_gb",
                                        "model_weights_gb",
@@ -208,6 +252,7 @@ int main(void) {
     tcase_add_loop_test(tc, the_json_ledger_sums_to_the_arena, 0, 2);
     tcase_add_test(tc, a_merged_export_is_a_phase_where_it_is_asked_for);
     tcase_add_loop_test(tc, the_parts_in_gb_are_the_total, 0, 2);
+    tcase_add_test(tc, what_connects_ranks_is_counted);
     tcase_add_test(tc, every_field_of_the_contract_is_there);
     tcase_add_test(tc, the_first_line_is_the_summary);
     tcase_add_loop_test(tc, the_largest_batch_is_that_of_the_level_that_was_chosen, 0, 2);
