@@ -3,6 +3,7 @@
 
 #include "estimator/base/checked.h"
 #include "estimator/card/cards.h"
+#include "estimator/config/job_values.h"
 #include "runtime/device/available.h"
 #include "runtime/device/device.h"
 
@@ -98,6 +99,7 @@ void pl_device_budget(struct pl_job *job, const struct pl_world *world, const st
         pl_context_predict(gpu, context);
         budget->context_bytes = context->bytes;
         budget->doubt_bytes = context->doubt_bytes;
+        if (!job->inference) pl_budget_predict_comm(budget, pl_job_ranks(job));
         gpu_budget(job, gpu, budget);
         job->vram_budget = budget->total_bytes;
     } else {

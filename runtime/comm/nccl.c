@@ -5,6 +5,7 @@
  * another thread may abort it; after that there is none. */
 #include "runtime/comm/nccl_table.h"
 #include "estimator/base/alloc.h"
+#include "estimator/base/nccl_bytes.h"
 #include "runtime/comm/control.h"
 #include "runtime/comm/engines.h"
 
@@ -18,7 +19,6 @@
 #include <time.h>
 
 enum {
-    CTAS = 8, /* of every operation: fixed, so that the bytes of the buffers are */
     YIELDS = 1000,
     NAP_NS = 50000,
     NEWS_MS = 10, /* between two looks for which rank an error of NCCL comes from */
@@ -201,7 +201,7 @@ static pl_err connect(struct pl_comm *c, struct pl_diag *d) {
     ncclUniqueId id;
     PL_TRY(share_id(c, &id, d));
     config.blocking = 0;
-    config.minCTAs = config.maxCTAs = CTAS;
+    config.minCTAs = config.maxCTAs = PL_NCCL_CHANNELS; /* fixed, so that the bytes are */
     ncclResult_t r = e->nccl->ncclCommInitRankConfig(&e->comm, (int)c->world.size, id,
                                                      (int)c->world.rank, &config);
     r = settle(c, r, c->request.timeout_seconds * PL_START_LIMITS * 1000);

@@ -10,7 +10,8 @@ struct pl_books {
         measured_bytes; /* of the whole process: resident on the CPU; on a GPU, of its memory */
     uint64_t planned_host_bytes, allocated_host_bytes; /* of the plan; what copies use is not in */
     uint64_t predicted_bytes; /* arenas and context, before anything of the device was touched */
-    uint64_t context_bytes;   /* measured, at the end; 0 on the CPU */
+    uint64_t context_bytes;   /* measured, at the end, without comm_bytes; 0 on the CPU */
+    uint64_t comm_bytes;      /* of a GPU, which connected ranks: measured before the first step */
 };
 
 #endif

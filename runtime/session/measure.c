@@ -2,6 +2,7 @@
 #include "runtime/session/measure.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/base/nccl_bytes.h"
 #include "estimator/base/units.h"
 #include "runtime/admit/graphs.h"
 
@@ -27,31 +28,54 @@ static uint64_t process_bytes(struct pl_session *s) {
     return before > left ? before - left : 0;
 }
 
-/* The line that moved, and by how much, in front of the refusal. */
+/* A line of the ledger that is measured. */
+struct moved {
+    const char *line, *source;
+    uint64_t predicted, measured;
+};
+
+static uint64_t growth(const struct moved *m) {
+    return m->measured > m->predicted ? m->measured - m->predicted : 0;
+}
+
+/* The line that moved the most, and by how much, in front of the refusal. */
 static pl_err refuse(struct pl_session *s, const struct pl_diag *refusal, struct pl_diag *d) {
+    const struct pl_budget *b = &s->pf->q.budget;
+    const struct moved context = {"context", s->pf->context.source, s->pf->context.bytes,
+                                  pl_budget_own_context(b)};
+    const struct moved comm = {"comm", "how NCCL is configured", pl_nccl_bytes(s->pf->world.size),
+                               b->comm_bytes};
+    const struct moved *m = growth(&comm) > growth(&context) ? &comm : &context;
     char predicted[PL_BYTES_TEXT], measured[PL_BYTES_TEXT];
     return pl_diag_set(
         d, refusal->err,
-        "the line `context` changed from %s (predicted: %s) to %s (measured, %llu bytes): %s",
-        pl_bytes_text(s->pf->context.bytes, predicted), s->pf->context.source,
-        pl_bytes_text(s->pf->q.budget.context_bytes, measured),
-        (unsigned long long)s->pf->q.budget.context_bytes, refusal->message);
+        "the line `%s` changed from %s (predicted: %s) to %s (measured, %llu bytes): %s", m->line,
+        pl_bytes_text(m->predicted, predicted), m->source, pl_bytes_text(m->measured, measured),
+        (unsigned long long)m->measured, refusal->message);
+}
+
+/* What NCCL counts, or what went of the free memory while it connected. */
+static void measure_comm(struct pl_session *s) {
+    s->comm_bytes = s->comm ? s->comm->ops->device_bytes(s->comm) : 0;
+    if (s->comm_bytes) pl_budget_set_comm(&s->pf->q.budget, s->comm_bytes, 0);
 }
 
 pl_err pl_session_check_context(struct pl_session *s, struct pl_diag *d) {
     struct pl_preflight *pf = s->pf;
     if (!pl_device_is_cuda(s->job->device)) return PL_ERR_OK;
+    struct pl_budget *b = &pf->q.budget;
+    measure_comm(s);
     s->opened_bytes = process_bytes(s);
+    s->opened_bytes -= pl_u64_min(s->opened_bytes, s->comm_bytes);
     if (s->opened_bytes) {
-        pf->q.budget.context_bytes = s->opened_bytes + pf->context.growth_bytes;
-        pf->q.budget.doubt_bytes = 0;
+        b->context_bytes = s->opened_bytes + pf->context.growth_bytes + b->comm_bytes;
+        b->doubt_bytes = b->comm_doubt_bytes;
         pf->graph_bytes = 0;
     }
     pl_graphs_grant(pf);
     s->device->graphs.limit_bytes = pf->graph_bytes;
     s->device->graphs.node_bytes = pf->context.graph_node_bytes;
-    s->device->budget_bytes =
-        pf->q.budget.total_bytes - pl_u64_min(pf->q.budget.total_bytes, pf->q.budget.context_bytes);
+    s->device->budget_bytes = b->total_bytes - pl_u64_min(b->total_bytes, b->context_bytes);
     struct pl_diag refusal = {0};
     pl_err err = pl_gate_error(&pf->estimate.verdict, &pf->q, &refusal);
     if (err == PL_ERR_OK || s->job->preflight == PL_PREFLIGHT_OFF) return PL_ERR_OK;
@@ -69,13 +93,16 @@ static uint64_t resident_bytes(void) {
 static void measure(struct pl_session *s, struct pl_books *out) {
     out->predicted_bytes =
         pl_session_rung(s)->planned.plan->arena_bytes + s->pf->context.bytes + s->pf->graph_bytes;
+    out->comm_bytes = s->comm_bytes;
     if (!pl_device_is_cuda(s->job->device)) {
         out->measured_bytes = resident_bytes();
         return;
     }
+    if (s->pf->world.size > 1) out->predicted_bytes += pl_nccl_bytes(s->pf->world.size);
     out->measured_bytes = process_bytes(s);
-    if (out->measured_bytes <= s->device->used_bytes) return;
-    out->context_bytes = out->measured_bytes - s->device->used_bytes;
+    const uint64_t others = s->device->used_bytes + s->comm_bytes;
+    if (out->measured_bytes <= others) return;
+    out->context_bytes = out->measured_bytes - others;
     const struct pl_graph_books *g = &s->device->graphs;
     const uint64_t final = out->context_bytes - pl_u64_min(out->context_bytes, g->bytes);
     pl_context_remember(&s->pf->gpu,

@@ -8,8 +8,8 @@
  *       that recovery may need, made before the first step, so that recovery allocates nothing on
  *       the host
  *   S3  the first plan of the ladder is the one that admission judged
- *   S4  on a GPU the context is measured before the arenas are taken; a verdict that it turns ends
- *       the session there, with the exit status that a refusal has
+ *   S4  on a GPU the context, and what connects ranks, are measured before the arenas are taken; a
+ *       verdict that they turn ends the session there, with the exit status that a refusal has
  * Use: pl_session_open(&s, pf, stderr, false, &d); pl_session_reserve_job(&s, &d);
  *      pl_session_reserve_batch(&s, &d); pl_session_load(&s, &d); ... pl_session_close(&s); */
 #ifndef PL_RUNTIME_SESSION_SESSION_H
@@ -51,6 +51,7 @@ struct pl_session {
     struct pl_oom_facts facts;   /* of the last device failure */
     char what_of_rank[80];       /* facts.what, where it was that of a rank */
     uint64_t opened_bytes;       /* of a GPU's context, as measured after the opening */
+    uint64_t comm_bytes;         /* of a GPU, which connect this rank to others; as measured */
     uint64_t steady_allocations; /* pl_session_allocations when it must stand still */
 };
 

@@ -57,7 +57,7 @@ static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
 /* What the run measured; without `t` it has measured nothing yet. */
 static json_t *measured_json(const struct pl_run *r, const struct pl_train_result *t) {
     if (!t) return NULL;
-    return json_pack(
+    json_t *o = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "steps", (json_int_t)t->steps_run,
         "batch_size", (json_int_t)r->s.job->batch_size, "oom_recoveries",
         (json_int_t)t->oom_recoveries, "planned_bytes", (json_int_t)t->books.planned_bytes,
@@ -66,6 +66,9 @@ static json_t *measured_json(const struct pl_run *r, const struct pl_train_resul
         (json_int_t)t->books.allocated_host_bytes, "process_bytes",
         (json_int_t)t->books.measured_bytes, "context_bytes", (json_int_t)t->books.context_bytes,
         "step_seconds", pl_log_real(t->pace.seconds));
+    if (t->books.comm_bytes)
+        pl_json_set(&o, "comm_bytes", json_integer((json_int_t)t->books.comm_bytes));
+    return o;
 }
 
 pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d) {
@@ -76,6 +79,15 @@ pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, s
     pl_err err = write_text(r, "receipt.json", &text, d);
     pl_text_finish(&text);
     return err;
+}
+
+/* What connects this rank to others, where it is not alone on a GPU. */
+static void add_comm(const struct pl_run *r, json_t **o) {
+    const struct pl_budget *b = &r->s.pf->q.budget;
+    if (!b->comm_bytes) return;
+    pl_json_set(o, "comm_bytes", json_integer((json_int_t)b->comm_bytes));
+    pl_json_set(o, "comm_predicted_bytes",
+                json_integer((json_int_t)pl_nccl_bytes(r->s.pf->world.size)));
 }
 
 /* The files are those of a run that trains: a probe leaves them alone. */
@@ -91,7 +103,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
                   "verdict", pl_verdict_name(r->s.pf->estimate.verdict.kind), "ledger",
                   pl_estimate_ledger_json(plan), "planned_bytes", (json_int_t)plan->arena_bytes,
                   "budget_bytes", (json_int_t)r->s.pf->q.budget.total_bytes, "context_bytes",
-                  (json_int_t)r->s.pf->q.budget.context_bytes, "context_predicted_bytes",
+                  (json_int_t)pl_budget_own_context(&r->s.pf->q.budget), "context_predicted_bytes",
                   (json_int_t)r->s.pf->context.bytes, "context_doubt_bytes",
                   (json_int_t)r->s.pf->context.doubt_bytes, "batch_size",
                   (json_int_t)r->s.job->batch_size, "gradient_accumulation_steps",
@@ -100,6 +112,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
                   "predicted_step_seconds", pl_log_real(r->s.pf->forecast.step_seconds),
                   "earlier_predictions_off", pl_log_real(r->s.pf->forecast.off), "run_id",
                   r->state.run_id, "data", pl_data_files_json(r->s.pf->data));
+    add_comm(r, &o);
     return pl_log_event(r->log, "preflight", o, d);
 }
 

@@ -1,0 +1,106 @@
+/* check_sim_comm.c - what connects ranks on emulated GPUs: predicted, measured, judged again. */
+#include "estimator/base/nccl_bytes.h"
+#include "tests/support/child.h"
+#include "tests/support/joblog.h"
+#include "tests/support/scratch.h"
+#include "tests/support/tiny.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static char dir[SCRATCH_PATH];
+
+static void set_up(void) {
+    scratch_make(dir);
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", dir, 1), 0);
+    tiny_make(dir, &(struct tiny){.mode = "full"},
+              "device: cuda\nlearning_rate: 0.01\nmax_steps: 2\nbatch_size: 2\n"
+              "global_batch_size: 4\n");
+}
+
+static void tear_down(void) {
+    scratch_remove(dir);
+}
+
+#define WORDS(...)                                                                                 \
+    (const char *[]) {                                                                             \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+static double preflight(const char *out, const char *key) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    const double x = joblog_number(joblog_event(log, "preflight", 0), key);
+    json_decref(log);
+    return x;
+}
+
+/* The context of the emulation is 256 MiB, and is remembered without what NCCL takes. */
+START_TEST(what_nccl_takes_is_a_line_of_its_own) {
+    ck_assert_int_eq(setenv("PLSIM_NCCL_BYTES", "20971520", 1), 0);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=two"));
+    ck_assert(preflight("two", "comm_predicted_bytes") == (double)pl_nccl_bytes(2));
+    ck_assert(preflight("two", "comm_bytes") == 20 * MIB);
+    const double graphs = preflight("two", "context_bytes") - 256 * MIB;
+    ck_assert_msg(graphs >= 0 && graphs < 4 * MIB, "%.0f", graphs);
+    json_t *log = joblog_read(in_dir(dir, "two"));
+    const json_t *ranks = json_object_get(joblog_event(log, "ranks", 0), "ranks");
+    ck_assert_uint_eq(json_array_size(ranks), 2);
+    for (size_t r = 0; r < 2; r++)
+        ck_assert(joblog_number(json_array_get(ranks, r), "comm_bytes") == 20 * MIB);
+    json_decref(log);
+    plimsoll_train_expect(0, dir, WORDS("devices=1", "output_dir=one"));
+    const double remembered = preflight("one", "context_predicted_bytes");
+    ck_assert_msg(remembered == 256 * MIB, "%.0f", remembered);
+}
+END_TEST
+
+/* 560 MiB of context and 280 of doubt, 220.5 MiB of NCCL and half of that in doubt: 1170.75 MiB
+ * and the arenas are predicted. 256 MiB and 1 GiB are measured. */
+START_TEST(more_than_was_predicted_is_refused) {
+    ck_assert_int_eq(setenv("PLSIM_NCCL_BYTES", "1073741824", 1), 0);
+    struct outcome o = plimsoll_train(
+        dir, WORDS("devices=2", "vram_budget=1200MiB", "vram_margin=0", "output_dir=out"));
+    ck_assert_msg(o.status == 3, "exit %d: %s", o.status, o.err);
+    ck_assert_msg(strstr(o.err, "the line `comm` changed from 220.5 MiB (predicted: how NCCL is "
+                                "configured) to 1.00 GiB (measured, 1073741824 bytes): the job "
+                                "needs "),
+                  "%s", o.err);
+    outcome_finish(&o);
+    ck_assert_int_eq(setenv("PLSIM_NCCL_BYTES", "4194304", 1), 0);
+    plimsoll_train_expect(
+        0, dir, WORDS("devices=2", "vram_budget=1200MiB", "vram_margin=0", "output_dir=less"));
+}
+END_TEST
+
+/* 560 MiB of context, 220.5 of NCCL, and 32 of arenas, which are 32 MiB of scratch almost alone.
+ * Half of the first two is doubt: less than what is certain is there for two ranks, and for one it
+ * is enough. */
+START_TEST(the_prediction_counts_before_a_device_opens) {
+    struct outcome o = plimsoll_train(
+        dir, WORDS("devices=2", "vram_budget=380MiB", "vram_margin=0", "output_dir=out"));
+    ck_assert_msg(o.status == 3 && strstr(o.err, "the job needs 812.8 MiB"), "exit %d: %s",
+                  o.status, o.err);
+    outcome_finish(&o);
+    plimsoll_train_expect(
+        0, dir, WORDS("devices=1", "vram_budget=380MiB", "vram_margin=0", "output_dir=one"));
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cuda.comm");
+    TCase *tc = tcase_create("comm");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, what_nccl_takes_is_a_line_of_its_own);
+    tcase_add_test(tc, more_than_was_predicted_is_refused);
+    tcase_add_test(tc, the_prediction_counts_before_a_device_opens);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
