@@ -31,7 +31,8 @@ static void open_job(const struct pl_advice *a, const struct pl_fleet *f, struct
     if (!job->given[PL_KEY_gradient_checkpointing]) job->gradient_checkpointing = PL_RECOMPUTE_AUTO;
     if (r->devices == 1) return;
     job->offload = PL_OFFLOAD_NONE;
-    job->full_ft_offload = job->optimizer_in_backward = false;
+    job->full_ft_offload = false;
+    job->optimizer_in_backward = PL_TRI_FALSE;
     job->embedding_device = PL_EMBEDDING_DEVICE;
     job->given[PL_KEY_offload] = job->given[PL_KEY_full_ft_offload] = false;
     job->given[PL_KEY_embedding_device] = job->given[PL_KEY_optimizer_in_backward] = false;

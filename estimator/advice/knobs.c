@@ -2,7 +2,7 @@
 #include "estimator/advice/parts.h"
 
 #include "estimator/autobatch/autobatch.h"
-#include "estimator/autobatch/autolevel.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/base/checked.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
@@ -46,6 +46,8 @@ static const struct knob_row {
     {PL_KEY_optimizer_in_backward, IN_FULL, AS_WRITTEN, "false"},
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "128"},
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
+    {PL_KEY_mlp_chunk_tokens, IN_BOTH, AS_WRITTEN, "1024"},
+    {PL_KEY_mlp_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
     {PL_KEY_batch_size, IN_BOTH, HALVE, ""},
     {PL_KEY_batch_size, IN_BOTH, DOUBLE, ""},
     {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "bf16"},
@@ -255,7 +257,7 @@ static struct pl_tradeoff *add_level(struct pl_advice *a, uint32_t level) {
 /* What `auto` would be: decided as everywhere, with the job's chunk. */
 static pl_err add_automatic(struct pl_advice *a, struct pl_question *open, struct pl_diag *d) {
     if (!open->budget.known) return PL_ERR_OK;
-    PL_TRY(pl_autolevel_decide(open, pl_autobatch_limit(open->job), &a->trials, NULL, d));
+    PL_TRY(pl_decide_levels(open, pl_autobatch_limit(open->job), &a->trials, NULL, d));
     add_level(a, open->recompute)->automatic = true;
     return PL_ERR_OK;
 }

@@ -106,7 +106,7 @@ pl_err pl_price_auto_batch(const struct pl_question *q, struct pl_trials *t, uin
     *out = 0;
     if (!q->budget.known) return PL_ERR_OK;
     open_batch(&v, q);
-    PL_TRY(pl_autolevel_decide(&v.q, pl_autobatch_limit(&v.job), t, NULL, d));
+    PL_TRY(pl_decide_levels(&v.q, pl_autobatch_limit(&v.job), t, NULL, d));
     search.batch_size = t->found.batch_size;
     if (!t->found.next_bytes) PL_TRY(pl_autobatch_find(&v.q, PL_BATCH_LIMIT, &t->held, &search, d));
     *out = search.batch_size;
@@ -136,8 +136,9 @@ static pl_err find_largest(const struct pl_question *q, struct pl_trials *t, uin
     PL_TRY(pl_autolevel_smallest(&smallest, t, d));
     PL_TRY(pl_autobatch_find(&smallest, PL_BATCH_LIMIT, &t->held, &search, d));
     *out = search.batch_size;
-    const bool choice =
-        smallest.recompute != q->recompute || smallest.loss_chunk_tokens != q->loss_chunk_tokens;
+    const bool choice = smallest.recompute != q->recompute ||
+                        smallest.loss_chunk_tokens != q->loss_chunk_tokens ||
+                        smallest.mlp_chunk_tokens != q->mlp_chunk_tokens;
     if (choice) PL_TRY(raise_past(q, t, out, d));
     return *out ? zero_above_ceiling(&smallest, t, out, d) : PL_ERR_OK;
 }

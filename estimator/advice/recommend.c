@@ -223,6 +223,7 @@ static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_di
         return pl_decide_again(&v->q, t, d);
     v->q.recompute = least.recompute;
     v->q.loss_chunk_tokens = least.loss_chunk_tokens;
+    v->q.mlp_chunk_tokens = least.mlp_chunk_tokens;
     return PL_ERR_OK;
 }
 
@@ -267,6 +268,7 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, s
     w->job.optimizer_in_backward = in_backward;
     w->job.given[PL_KEY_gradient_checkpointing] = true;
     w->job.given[PL_KEY_loss_chunk_tokens] |= w->job.loss_chunk_tokens != PL_AUTO;
+    w->job.given[PL_KEY_mlp_chunk_tokens] |= w->job.mlp_chunk_tokens != PL_AUTO;
     return PL_ERR_OK;
 }
 

@@ -299,15 +299,18 @@ static pl_err key_of(const struct pl_question *q, struct pl_trials_key *out, str
     return pl_question_shape(&plain, &out->shape, d);
 }
 
-/* Rungs and chunks of the question, which no budget and no batch size changes. */
+/* Rungs and chunks of the question, which no budget, no batch size and no decision on chunks of the
+ * MLP changes. */
 static pl_err learn(struct search *s, struct pl_diag *d) {
     struct pl_trials *t = s->t;
     struct pl_trials_key key;
-    PL_TRY(key_of(s->q, &key, d));
+    struct pl_question whole = *s->q;
+    whole.mlp_chunk_tokens = PL_AUTO;
+    PL_TRY(key_of(&whole, &key, d));
     if (!t->n_chunks || memcmp(&key, &t->key, sizeof key) != 0) {
         t->n_chunks = 0;
-        PL_TRY(pl_ladder_init(&t->ladder, s->q, &t->held, d));
-        PL_TRY(list_chunks(s->q, t, t->chunks, &t->n_chunks, d));
+        PL_TRY(pl_ladder_init(&t->ladder, &whole, &t->held, d));
+        PL_TRY(list_chunks(&whole, t, t->chunks, &t->n_chunks, d));
         t->key = key;
     }
     s->ladder = t->ladder;
@@ -523,6 +526,10 @@ pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials
     return PL_ERR_OK;
 }
 
+bool pl_autolevel_may_cut(const struct pl_question *q) {
+    return pl_question_mlp_chunk(q) == PL_AUTO && q->budget.known && !q->job->inference;
+}
+
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d) {
     struct search s = {.q = q, .speed = pl_speed_nominal(&q->traits), .t = trials, .d = d};
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
@@ -531,5 +538,6 @@ pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, st
         q->recompute = pl_ladder_value(&s.ladder, pl_ladder_rungs(&s.ladder) - 1);
     }
     if (chunk) q->loss_chunk_tokens = smallest_chunk(q);
+    if (pl_autolevel_may_cut(q)) q->mlp_chunk_tokens = PL_MLP_CHUNK_MIN;
     return PL_ERR_OK;
 }

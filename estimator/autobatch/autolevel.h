@@ -64,7 +64,11 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
                            struct pl_ladder *out, struct pl_diag *d);
-/* Decides level and chunk, as far as they are open, as the smallest that there is, whatever the
+/* Whether mlp_chunk_tokens may be decided: the job leaves it open, it is not decided, and there is
+ * a budget. pl_autolevel_decide() leaves it as it is (decide.h). */
+bool pl_autolevel_may_cut(const struct pl_question *q);
+#define PL_MLP_CHUNK_MIN 128 /* products of fewer rows waste most of a GPU */
+/* Decides level and chunks, as far as they are open, as the smallest that there are, whatever the
  * budget. */
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
 

@@ -1,7 +1,11 @@
-/* decide.h - all that a question leaves open, decided: level, chunk, updates in the backward pass
+/* decide.h - all that a question leaves open, decided: level, chunks, updates in the backward pass
  * and micro-batch.
  *
  * In: a question.  Out: its decisions.  Needs: plan.
+ * Chunks of the MLP take time and save memory, and round sums in another order. So mlp_chunk_tokens
+ * stays open, and the MLP whole, wherever anything fits that way, updates in the backward pass
+ * included, which change no bit; where nothing does, it becomes the largest power of two with
+ * which something fits, if there is one.
  * Use: pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);
  *      pl_question_plan(&q, &search.planned, &planned, &d); pl_autobatch_finish(&search); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_DECIDE_H
@@ -10,7 +14,11 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 
-/* Decides all that is open: pl_autolevel_decide(), then the batch, which is the job's own or the
+/* As pl_autolevel_decide(), and mlp_chunk_tokens. */
+pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
+                        struct pl_text *notes, struct pl_diag *d);
+
+/* Decides all that is open: pl_decide_levels(), then the batch, which is the job's own or the
  * largest that fits and that a step can use; 1 where none fits or no budget is known. limit as for
  * pl_autobatch_solve(). search->planned gets the plan of the decision where one was made. notes
  * (nullable) gets a line for each choice of the former. Finish *search in every case. */

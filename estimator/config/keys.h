@@ -140,6 +140,10 @@
     X(loss_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                            \
       "largest number of tokens per chunk of logits; 0: all at once; auto: decided with "          \
       "gradient_checkpointing and batch_size, or about 64 MiB of logits when no budget is known")  \
+    X(mlp_chunk_tokens, AUTO, "auto", 0, 16777216, "",                                             \
+      "largest number of tokens whose MLP is computed at one time in layers that recompute it; "   \
+      "0: all of them; auto: all of them, or the largest power of two that fits where that does "  \
+      "not")                                                                                       \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
       "what is held in host memory instead of on the device; each choice includes those before "   \
       "it")                                                                                        \

@@ -47,7 +47,7 @@ struct pl_remedy {
     uint64_t host_bytes;  /* of host memory that tensors then take */
     bool fits;
 };
-#define PL_MAX_REMEDIES 29
+#define PL_MAX_REMEDIES 30
 /* What would help a question, of which `plan` is the plan. Fitting ones first, each group in order
  * of how little it changes what is learnt. When none fits alone, the last row combines what is
  * needed.

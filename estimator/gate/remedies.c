@@ -62,6 +62,16 @@ static bool chunk_loss(struct pl_variant *v, char *text, size_t size) {
     return true;
 }
 
+/* In layers that rebuild it. `auto` has looked for a chunk that fits already. */
+static bool chunk_mlp(struct pl_variant *v, char *text, size_t size) {
+    enum { CHUNK = 1024 };
+    const uint32_t now = pl_question_mlp_chunk(&v->q);
+    if (v->job.inference || now == PL_AUTO || (now && now <= CHUNK)) return false;
+    v->job.mlp_chunk_tokens = CHUNK;
+    snprintf(text, size, "mlp_chunk_tokens: %d", CHUNK);
+    return true;
+}
+
 /* A step in several micro-batches keeps its gradients; only a job that asks for updates in the
  * backward pass by `true` keeps those. */
 static bool smaller_batch(struct pl_variant *v, uint32_t to, char *text, size_t size) {
@@ -307,6 +317,7 @@ static const struct {
     {recompute_mlp, KEY_RECOMPUTE},
     {recompute_all, KEY_RECOMPUTE},
     {chunk_loss, KEY_OWN},
+    {chunk_mlp, KEY_OWN},
     {in_backward, KEY_GRADIENTS},
     {half_batch, KEY_BATCH},
     {batch_of_one, KEY_BATCH},

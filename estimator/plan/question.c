@@ -14,6 +14,7 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
     q->recompute = PL_RECOMPUTE_AUTO;
     q->loss_chunk_tokens = PL_AUTO;
     q->in_backward = PL_TRI_AUTO;
+    q->mlp_chunk_tokens = PL_AUTO;
 }
 
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
@@ -50,10 +51,26 @@ bool pl_question_may_let_go(const struct pl_question *q) {
            !pl_job_orders_ranks(job);
 }
 
+uint32_t pl_question_mlp_chunk(const struct pl_question *q) {
+    const uint32_t own = q->job->mlp_chunk_tokens;
+    uint32_t chunk = q->mlp_chunk_tokens;
+    if (own != PL_AUTO) return own;
+    if (!chunk || chunk == PL_AUTO) return chunk;
+    while ((uint64_t)q->batch_size * q->job->max_seq_length / chunk > PL_CHUNKS_OF_AUTO)
+        chunk *= 2;
+    return chunk;
+}
+
+/* Tokens in so many chunks. */
+static uint64_t most_tokens(uint64_t chunk, uint64_t chunks) {
+    if (!chunk || chunk == PL_AUTO) return INT32_MAX;
+    return pl_u64_min(INT32_MAX, chunk * (chunks + 1) - 1);
+}
+
 uint64_t pl_question_most_tokens(const struct pl_question *q) {
-    const uint64_t own = q->job->loss_chunk_tokens;
-    if (!own || own == PL_AUTO || q->job->inference) return INT32_MAX;
-    return pl_u64_min(INT32_MAX, own * (PL_CHUNKS_MAX + 1) - 1);
+    if (q->job->inference) return INT32_MAX;
+    return pl_u64_min(most_tokens(q->job->loss_chunk_tokens, PL_CHUNKS_MAX),
+                      most_tokens(q->job->mlp_chunk_tokens, PL_MLP_CHUNKS_MAX));
 }
 
 uint32_t pl_question_most_samples(const struct pl_question *q) {
@@ -64,6 +81,7 @@ void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
     job->gradient_checkpointing = pl_question_level(q);
     job->loss_chunk_tokens = pl_question_chunk(q);
     job->optimizer_in_backward = pl_question_in_backward(q);
+    job->mlp_chunk_tokens = pl_question_mlp_chunk(q);
     if (job->batch_size == PL_AUTO) job->batch_size = q->batch_size;
 }
 
@@ -75,6 +93,8 @@ pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, 
     if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE &&
         pl_question_may_let_go(q))
         out->gradients = PL_GRADIENTS_OF_UPDATE;
+    const uint32_t mlp = pl_question_mlp_chunk(q);
+    out->mlp_chunk_tokens = mlp == PL_AUTO || q->job->inference ? 0 : mlp;
     return PL_ERR_OK;
 }
 

@@ -32,6 +32,8 @@ struct pl_question {
                                  * where the micro-batch would have over PL_CHUNKS_OF_AUTO chunks */
     uint32_t in_backward;       /* of optimizer_in_backward, PL_TRI_*; AUTO: open, planned as
                                  * `false` */
+    uint32_t mlp_chunk_tokens;  /* PL_AUTO: open, planned as 0; doubled while the micro-batch would
+                                 * have over PL_CHUNKS_OF_AUTO chunks */
 };
 
 /* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget and card
@@ -48,8 +50,10 @@ uint32_t pl_question_in_backward(const struct pl_question *q);
 /* Whether `optimizer_in_backward: auto` may be `true`: a full fine-tune of one micro-batch a step,
  * on one device and with nothing offloaded. */
 bool pl_question_may_let_go(const struct pl_question *q);
+uint32_t pl_question_mlp_chunk(const struct pl_question *q);
 /* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
- * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens at most. */
+ * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens and PL_MLP_CHUNKS_MAX of its
+ * mlp_chunk_tokens at most. */
 uint64_t pl_question_most_tokens(const struct pl_question *q);
 uint32_t pl_question_most_samples(const struct pl_question *q); /* in so many tokens; at least 1 */
 /* Writes what was decided into a job with the same open keys, batch_size included. */

@@ -141,7 +141,7 @@ struct pl_tensor {
 /* A window of a tensor: columns [col, col+cols) of the last dimension, rows [row0, row0+nrows) of
  * dims[0] at capacity; nrows = 0 means all. version: content expected (inputs) or made (outputs).
  * batch_row: which token or target row of the micro-batch the window's first row holds; it is row0
- * but for the logits, whose buffer is reused chunk by chunk. */
+ * but for buffers that hold one chunk: the logits, and values within an MLP. */
 struct pl_operand {
     uint32_t id; /* PL_NONE = absent */
     uint32_t version;
@@ -185,7 +185,7 @@ struct pl_attr {
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
     float max_norm; /* CLIP_SCALE */
-    uint64_t first_element; /* updates of windows, FOLD: where in the tensor the window begins */
+    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: where in the tensor one begins */
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
@@ -233,6 +233,7 @@ struct pl_job_shape {
     uint32_t optimizer;         /* PL_OPTIMIZER_* */
     uint32_t recompute;         /* PL_RECOMPUTE_* */
     uint64_t loss_chunk_tokens; /* 0 = all at once, PL_AUTO = chosen from the vocabulary */
+    uint64_t mlp_chunk_tokens;  /* 0 = all at once; of layers that rebuild their MLP */
     enum pl_quant quant;        /* PL_MODE_QLORA */
     bool double_quant;
     bool quantize_head, quantize_embedding;
@@ -308,6 +309,7 @@ struct pl_program {
                            * the prompt tokens that are computed at once */
     uint64_t seqs;        /* sequences of a micro-batch, at most */
     uint64_t chunk_tokens;/* of the loss */
+    uint64_t mlp_chunk_tokens; /* at most; tokens: the MLP of a layer computes all at once */
     struct pl_phase_range phases[PL_PHASE_COUNT];
     uint32_t loss, clip;  /* tensor ids; PL_NONE in inference */
     uint32_t facts;       /* PL_NONE where kernels read the facts in host memory */
@@ -343,6 +345,8 @@ void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 
 /* Chunks of the loss that a program may have. */
 #define PL_CHUNKS_MAX 65536
+/* Of the MLP, whose operations every layer has. */
+#define PL_MLP_CHUNKS_MAX 1024
 /* Most tokens of a chunk of the loss under `auto`, where no budget says what is best. */
 uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens);
 

@@ -8,15 +8,24 @@
 
 #include <string.h>
 
-struct sizes { /* what a batch and a chunk decide */
-    uint64_t tokens, seqs, chunk, chunks;
+struct cut { /* of the rows of a micro-batch */
+    uint64_t chunk, chunks;
 };
+
+struct sizes { /* what a batch and a chunk decide */
+    uint64_t tokens, seqs;
+    struct cut loss, mlp;
+};
+
+static struct cut cut_of(uint64_t tokens, uint64_t chunk) {
+    return (struct cut){chunk, pl_u64_div_up(tokens, chunk)};
+}
 
 static bool sizes_of(const struct pl_job_shape *s, const struct pl_model *m, struct sizes *out) {
     if (pl_program_count_tokens(s, &out->tokens, NULL) != PL_ERR_OK) return false;
     out->seqs = pl_program_seqs(s);
-    out->chunk = pl_program_chunk_tokens(s, m, out->tokens);
-    out->chunks = pl_u64_div_up(out->tokens, out->chunk);
+    out->loss = cut_of(out->tokens, pl_program_chunk_tokens(s, m, out->tokens));
+    out->mlp = cut_of(out->tokens, pl_program_mlp_chunk_tokens(s, out->tokens));
     return true;
 }
 
@@ -28,29 +37,42 @@ static bool same_but_for_sizes(const struct pl_job_shape *a, const struct pl_job
 }
 
 /* Both leave chunks out, or have the same number of them. */
-static bool same_ops(const struct sizes *from, const struct sizes *to) {
+static bool same_pieces(const struct cut *from, const struct cut *to) {
     return from->chunks == to->chunks ||
            (from->chunks > 2 * PL_BRIEF_ENDS && to->chunks > 2 * PL_BRIEF_ENDS);
+}
+
+static bool same_ops(const struct sizes *from, const struct sizes *to) {
+    return same_pieces(&from->loss, &to->loss) && same_pieces(&from->mlp, &to->mlp);
+}
+
+/* Those of the loss cut target rows, those of the MLP tokens. */
+static const struct cut *cut_by(const struct sizes *s, enum pl_rows rows) {
+    return rows == PL_ROWS_TARGETS ? &s->loss : &s->mlp;
 }
 
 /* --- operands -------------------------------------------------------------------------------- */
 
 /* Rows of a chunk: those of the batch, or the same at the top of a buffer. */
-static void move_window(struct pl_operand *o, const struct sizes *from, const struct sizes *to) {
+static void move_window(struct pl_operand *o, const struct cut *from, const struct cut *to,
+                        uint64_t tokens) {
     uint64_t chunk = o->batch_row / from->chunk;
     if (chunk >= PL_BRIEF_ENDS) chunk += to->chunks - from->chunks; /* counted from the end */
     const uint64_t row = chunk * to->chunk;
     if (o->row0) o->row0 = (uint32_t)row;
     o->batch_row = (uint32_t)row;
-    o->nrows = (uint32_t)pl_u64_min(to->chunk, to->tokens - row);
+    o->nrows = (uint32_t)pl_u64_min(to->chunk, tokens - row);
 }
 
 static void move_windows(struct pl_program *p, const struct pl_op *op, const struct sizes *from,
                          const struct sizes *to) {
     struct pl_operand *list = p->operands + (op->in - p->operands);
-    for (int i = 0; i < op->n_in + op->n_out; i++)
-        if (list[i].nrows && p->tensors[list[i].id].rows == PL_ROWS_TARGETS)
-            move_window(&list[i], from, to);
+    for (int i = 0; i < op->n_in + op->n_out; i++) {
+        if (list[i].id == PL_NONE || !list[i].nrows) continue;
+        const enum pl_rows rows = p->tensors[list[i].id].rows;
+        if (rows != PL_ROWS_FIXED)
+            move_window(&list[i], cut_by(from, rows), cut_by(to, rows), to->tokens);
+    }
 }
 
 /* --- tensors --------------------------------------------------------------------------------- */
@@ -58,8 +80,8 @@ static void move_windows(struct pl_program *p, const struct pl_op *op, const str
 /* Copies to and from host memory have the rows of what they copy. */
 static uint64_t rows_at(const struct pl_tensor *t, const struct sizes *from,
                         const struct sizes *to) {
-    if (t->rows == PL_ROWS_TOKENS) return to->tokens;
-    if (t->rows == PL_ROWS_TARGETS) return t->dims[0] == from->tokens ? to->tokens : to->chunk;
+    if (t->rows != PL_ROWS_FIXED)
+        return t->dims[0] == from->tokens ? to->tokens : cut_by(to, t->rows)->chunk;
     if (t->role == PL_ROLE_OFFSETS) return to->seqs + 1;
     return t->role == PL_ROLE_SAMPLES ? to->seqs : t->dims[0];
 }
@@ -118,6 +140,11 @@ static uint64_t ops_without_scratch(const struct pl_program *p) {
     return pl_digest_value(&h);
 }
 
+/* Which chunks an op is repeated for: layers have MLPs, and the loss is in none. */
+static const struct cut *chunks_around(const struct pl_op *op, const struct sizes *s) {
+    return op->layer == PL_NONE ? &s->loss : &s->mlp;
+}
+
 /* --- all of it ------------------------------------------------------------------------------- */
 
 static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes *from,
@@ -126,7 +153,9 @@ static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes
     move_windows(p, op, from, to);
     if (!resize_scratch(p, op)) return false;
     op->flops = (float)pl_op_flops(p, op, &full);
-    if (op->left_out) op->left_out = (uint32_t)(to->chunks - 2 * PL_BRIEF_ENDS);
+    if (op->attr.first_element)
+        op->attr.first_element = op->out[0].batch_row * p->tensors[op->out[0].id].dims[1];
+    if (op->left_out) op->left_out = (uint32_t)(chunks_around(op, to)->chunks - 2 * PL_BRIEF_ENDS);
     return true;
 }
 
@@ -142,7 +171,8 @@ bool pl_program_resize(struct pl_program *p, const struct pl_job_shape *shape) {
     p->shape = *shape;
     p->tokens = to.tokens;
     p->seqs = to.seqs;
-    p->chunk_tokens = to.chunk;
+    p->chunk_tokens = to.loss.chunk;
+    p->mlp_chunk_tokens = to.mlp.chunk;
     for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
         const struct pl_phase_range *r = &p->phases[phase];
         if (phase != PL_PHASE_MICRO && phase != PL_PHASE_EVAL) continue;

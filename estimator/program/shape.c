@@ -315,6 +315,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
     out->recompute = job->gradient_checkpointing == PL_RECOMPUTE_AUTO ? PL_RECOMPUTE_FULL
                                                                       : job->gradient_checkpointing;
     out->loss_chunk_tokens = job->loss_chunk_tokens;
+    out->mlp_chunk_tokens = job->mlp_chunk_tokens == PL_AUTO ? 0 : job->mlp_chunk_tokens;
     out->quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4;
     out->double_quant = job->double_quant;
     out->quantize_head = job->quantize_head;
@@ -334,6 +335,7 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                            adds_up_micro_batches(job, batch_size);
     if (job->inference) {
         out->inference = true;
+        out->mlp_chunk_tokens = 0;
         out->eval = out->save = out->packing = out->long_by_sample = false;
     }
     choose_masters(job, out);

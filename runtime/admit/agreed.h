@@ -21,7 +21,7 @@ pl_err pl_agreed_meet(struct pl_preflight *pf, struct pl_diag *d);
 pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d);
 /* job->sharding; open: it was `auto`. */
 pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, struct pl_diag *d);
-/* Micro-batch, level and chunk of pf->q, where the job leaves them open. */
+/* Micro-batch, level and chunks of pf->q, where the job leaves them open. */
 pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d);
 
 #endif

@@ -2,10 +2,11 @@
  * is given, and for as much as is certain without them where it is not. */
 #include "runtime/admit/preflight_size.h"
 
-#include "estimator/autobatch/autolevel.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/autobatch/sharding.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/units.h"
+#include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/agreed.h"
@@ -50,10 +51,20 @@ static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
     job->gradient_accumulation_steps = PL_UNSET_U32;
 }
 
-/* A run that is resumed keeps the micro-batch and the chunk it had: the last bits of a step's sums
+/* Of a version that had none, it stays open. */
+static void keep_mlp_chunk(struct pl_job *job, const json_t *then) {
+    const char *chunk = pl_record_get(then, "mlp_chunk_tokens");
+    const bool given = job->given[PL_KEY_mlp_chunk_tokens];
+    if (job->mlp_chunk_tokens != PL_AUTO || !chunk) return;
+    (void)pl_job_set(job, "mlp_chunk_tokens", chunk, NULL); /* open, where it is not one */
+    job->given[PL_KEY_mlp_chunk_tokens] = given;
+}
+
+/* A run that is resumed keeps the micro-batch and the chunks it had: the last bits of a step's sums
  * depend on them. */
 static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const json_t *then) {
     keep_gradients(job, then);
+    keep_mlp_chunk(job, then);
     if (s->oom_recoveries) keep_step_size(job, s);
     if (job->batch_size == PL_AUTO || s->oom_recoveries) job->batch_size = s->batch_size;
     if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
@@ -143,7 +154,7 @@ static pl_err recommend(struct pl_preflight *pf, uint32_t limit, struct pl_diag 
 /* Nothing of the data changes this plan: it is the one that runs. */
 static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
     const uint32_t limit = pl_autobatch_limit(pf->job);
-    PL_TRY(pl_autolevel_decide(&pf->q, limit, NULL, &pf->notes, d));
+    PL_TRY(pl_decide_levels(&pf->q, limit, NULL, &pf->notes, d));
     PL_TRY(pl_agreed_decision(pf, d));
     pl_question_settle(&pf->q, pf->job);
     pl_err err = pl_preflight_plan(pf, d);
@@ -245,6 +256,8 @@ void pl_preflight_write_decisions(struct pl_job *job, const struct pl_program *p
     if (job->global_batch_size == PL_UNSET_U32)
         job->gradient_accumulation_steps = pl_job_accumulation(job, job->batch_size);
     if (job->loss_chunk_tokens == PL_AUTO) job->loss_chunk_tokens = (uint32_t)p->chunk_tokens;
+    if (job->mlp_chunk_tokens == PL_AUTO)
+        job->mlp_chunk_tokens = (uint32_t)p->shape.mlp_chunk_tokens;
     bool full = job->mode == PL_MODE_FULL, bf16 = job->dtype == PL_JOB_DTYPE_BF16;
     if (bf16 && full) job->master_weights = p->shape.master_weights ? PL_TRI_TRUE : PL_TRI_FALSE;
     if (bf16 && (full || p->shape.lora_targets.whole))

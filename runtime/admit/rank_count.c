@@ -1,8 +1,7 @@
 /* rank_count.c - see rank_count.h. */
 #include "runtime/admit/rank_count.h"
 
-#include "estimator/autobatch/autolevel.h"
-#include "estimator/autobatch/autobatch.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/autobatch/sharding.h"
 #include "estimator/config/validate.h"
 #include "estimator/gate/gate.h"
@@ -47,7 +46,7 @@ static pl_err holds(const struct pl_question *q, uint32_t ranks, bool *out, stru
     v.job.rank = ranks - 1;
     PL_TRY(pl_sharding_decide(&v.q, &v.job.sharding, NULL, d));
     const uint32_t limit = v.job.batch_size == PL_AUTO ? 1 : pl_autobatch_limit(&v.job);
-    PL_TRY(pl_autolevel_decide(&v.q, limit, NULL, NULL, d));
+    PL_TRY(pl_decide_levels(&v.q, limit, NULL, NULL, d));
     pl_err err = pl_question_plan(&v.q, NULL, &planned, d);
     *out = err == PL_ERR_OK && pl_gate_judge(planned.plan, &v.q).kind == PL_VERDICT_FITS;
     pl_planned_finish(&planned);

@@ -153,8 +153,8 @@ static const struct {
 } cards[] = {
     {"full", "vram_budget=620KiB", ""},
     {"full", "vram_budget=2500KB", "gradient_checkpointing: none\nloss_chunk_tokens: 64\n"},
-    {"full", "vram_budget=1500KiB", "dtype: bf16\nmax_grad_norm: 0\n"},
-    {"lora", "vram_budget=700000B", "lora_r: 4\n"},
+    {"full", "vram_budget=1500KiB", "dtype: bf16\nmax_grad_norm: 0\nmlp_chunk_tokens: 0\n"},
+    {"lora", "vram_budget=700000B", "lora_r: 4\nmlp_chunk_tokens: 0\n"},
 };
 
 START_TEST(auto_takes_the_largest_micro_batch_that_fits) {

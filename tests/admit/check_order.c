@@ -418,7 +418,7 @@ static void widen_data(void) {
     pl_text_finish(&rows);
 }
 
-#define SET_LEVEL "gradient_checkpointing=full", "loss_chunk_tokens=64"
+#define SET_LEVEL "gradient_checkpointing=full", "loss_chunk_tokens=64", "mlp_chunk_tokens=0"
 
 /* Given, or found by the search for a micro-batch; recovery has one plan for each of its own. */
 START_TEST(the_plan_that_runs_is_made_once) {

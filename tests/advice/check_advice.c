@@ -144,10 +144,11 @@ static bool any_fits_with(struct pl_question *q) {
     ck_assert_int_eq(pl_ladder_init(&ladder, q, &trials.held, NULL), PL_ERR_OK);
     ck_assert_int_eq(pl_autolevel_chunks(q, chunks, &n, NULL), PL_ERR_OK);
     for (uint32_t r = 0; r < pl_ladder_rungs(&ladder) && !fits; r++) {
-        for (uint32_t c = 0; c < n && !fits; c++) {
+        for (uint32_t c = 0; c < 2 * n && !fits; c++) { /* and the smallest chunk of the MLP */
             struct pl_planned p;
             q->recompute = pl_ladder_value(&ladder, r);
-            q->loss_chunk_tokens = chunks[c];
+            q->loss_chunk_tokens = chunks[c / 2];
+            q->mlp_chunk_tokens = c % 2 ? PL_MLP_CHUNK_MIN : 0;
             ck_assert_int_eq(pl_question_plan(q, NULL, &p, NULL), PL_ERR_OK);
             fits = p.plan->arena_bytes <= pl_budget_usable(&budget);
             pl_planned_finish(&p);
@@ -187,7 +188,7 @@ static void take_open(int i) {
 /* The question as it comes to the advice: decided for the job's own batch. */
 static struct pl_question decided(void) {
     struct pl_question *q = ASK(0);
-    ck_assert_int_eq(pl_autolevel_decide(q, PL_BATCH_LIMIT, &trials, NULL, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_decide_levels(q, PL_BATCH_LIMIT, &trials, NULL, NULL), PL_ERR_OK);
     return *q;
 }
 
@@ -592,6 +593,7 @@ START_TEST(a_card_is_judged_as_its_own_estimate) {
     budget = budget_of(aim);
     traits = pl_traits_cuda(aim->sm);
     struct pl_wall wall;
+    job.mlp_chunk_tokens = 0; /* what is beyond is not cut until it fits */
     ck_assert_int_eq(pl_advice_wall(ASK(3), PL_KEY_max_seq_length, &trials, &wall, NULL),
                      PL_ERR_OK);
     job.max_seq_length = wall.wall + 1;

@@ -154,6 +154,8 @@ static void draw_training(struct drawn *j) {
     const bool full = strcmp(j->mode, "full") == 0;
     set(j, "gradient_checkpointing", one_in(12) ? "auto" : ONE_OF(levels));
     if (!one_in(8)) set(j, "loss_chunk_tokens", ONE_OF(chunks));
+    /* under auto more samples than are recommended may fit in chunks */
+    set(j, "mlp_chunk_tokens", ONE_OF(chunks));
     set(j, "optimizer", ONE_OF(optimizers));
     if (!full) set_number(j, "lora_r", 1 + below(96));
     if (one_in(3)) set_number(j, "gradient_accumulation_steps", 1 + below(8));

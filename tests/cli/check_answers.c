@@ -38,8 +38,8 @@ static json_int_t integer_at(const json_t *root, const char *object, const char 
 }
 
 static const char *const shapes[][MAX_WORDS] = {
-    {"--mode", "full", "--dtype", "fp32", "--batch-size", "4"},
-    {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257"},
+    {"--mode", "full", "--dtype", "fp32", "--batch-size", "4", "mlp_chunk_tokens=0"},
+    {"--mode", "full", "--batch-size", "3", "--max-seq-length", "257", "mlp_chunk_tokens=0"},
     {"--mode", "lora", "--batch-size", "2", "gradient_checkpointing=none", "loss_chunk_tokens=99"},
     {"--mode", "lora", "--batch-size", "5", "gradient_checkpointing=light", "lora_r=3",
      "loss_chunk_tokens=256"},
@@ -99,9 +99,9 @@ END_TEST
 START_TEST(the_recommended_batch_fits_and_the_next_does_not) {
     int status;
     char batch[32];
-    json_t *root = estimate(
-        (const char *[]){"--mode", "full", "--max-seq-length", "256", "--vram", "300MiB", NULL},
-        &status);
+    json_t *root = estimate((const char *[]){"--mode", "full", "--max-seq-length", "256", "--vram",
+                                             "300MiB", "mlp_chunk_tokens=0", NULL},
+                            &status);
     json_int_t best = json_integer_value(json_object_get(root, "recommended_batch_size"));
     ck_assert_int_gt(best, 1);
     ck_assert_int_eq(json_integer_value(json_object_get(root, "batch_size")), best);
@@ -109,7 +109,7 @@ START_TEST(the_recommended_batch_fits_and_the_next_does_not) {
     for (int more = 0; more < 2; more++) {
         snprintf(batch, sizeof batch, "batch_size=%" JSON_INTEGER_FORMAT, best + more);
         root = estimate((const char *[]){"--mode", "full", "--max-seq-length", "256", "--vram",
-                                         "300MiB", batch, NULL},
+                                         "300MiB", batch, "mlp_chunk_tokens=0", NULL},
                         &status);
         ck_assert_int_eq(status, more ? 3 : 0);
         json_decref(root);

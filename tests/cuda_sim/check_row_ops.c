@@ -91,7 +91,7 @@ static const int32_t offsets[] = {0, 0, 31, 31, 69, 70}; /* empty sequences firs
 static const uint64_t samples[] = {5, 1000000007, 9, 4, 3};
 enum { SEQS = 5 };
 
-static const struct pl_attr dropout_attr = {.dropout = 0.3f, .site = 5};
+static struct pl_attr dropout_attr = {.dropout = 0.3f, .site = 5};
 static const struct pl_batch dropout_batch = {
     .n_seqs = SEQS, .n_tokens = ROWS, .seed = UINT64_C(0x123456789abc), .step = 9};
 
@@ -124,6 +124,30 @@ START_TEST(the_mask_is_that_of_the_cpu) {
         PL_ERR_OK);
     for (uint64_t i = 0; i < ROWS * masks[_i].cols; i++)
         ck_assert_float_eq(got[i], want[i]);
+}
+END_TEST
+
+/* From a token within a sequence on. */
+START_TEST(the_mask_of_a_window_is_that_of_the_cpu) {
+    enum { FIRST = 17, N = 40 };
+    static float x[MOST], want[MOST], got[MOST], whole[MOST];
+    const enum pl_op_kind kind = masks[_i].kind;
+    const uint64_t cols = masks[_i].cols;
+    for (int i = 0; i < MOST; i++)
+        x[i] = 1.0f;
+    struct pl_call c = dropout_call(kind, x, whole, cols);
+    ck_assert_int_eq(cpu->kernels[kind](cpu, &c), PL_ERR_OK);
+    dropout_attr.first_element = FIRST * cols;
+    float *const into[] = {want, got};
+    for (int i = 0; i < 2; i++) {
+        c = dropout_call(kind, x, into[i], cols);
+        const int dx = kind == PL_OP_DROPOUT_BWD;
+        c.in[0].rows = c.in[dx].rows = c.out[0].rows = N;
+        ck_assert_int_eq(i ? run(kind, c, dx ? 0 : -1) : cpu->kernels[kind](cpu, &c), PL_ERR_OK);
+    }
+    dropout_attr.first_element = 0;
+    ck_assert_mem_eq(want, got, N * cols * sizeof *got);
+    ck_assert_mem_eq(want, whole + FIRST * cols, N * cols * sizeof *got);
 }
 END_TEST
 
@@ -304,6 +328,8 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, open_devices, close_devices);
     tcase_add_loop_test(tc, the_mask_is_that_of_the_cpu, 0, sizeof masks / sizeof *masks);
+    tcase_add_loop_test(tc, the_mask_of_a_window_is_that_of_the_cpu, 0,
+                        sizeof masks / sizeof *masks);
     tcase_add_test(tc, a_mask_without_sequences_is_a_broken_plan);
     tcase_add_loop_test(tc, an_id_outside_the_vocabulary_embeds_as_nan, 0, 4);
     tcase_add_loop_test(tc, an_id_outside_the_vocabulary_has_no_gradient, 0, 4);

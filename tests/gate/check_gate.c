@@ -429,6 +429,7 @@ START_TEST(a_cheaper_level_is_named_where_it_is_enough) {
     char change[64];
     start(&f, "Qwen2.5-0.5B", "lora", 4);
     f.job.gradient_checkpointing = PL_RECOMPUTE_NONE;
+    f.job.mlp_chunk_tokens = 0;
     pl_planned_finish(&f.planned);
     ck_assert_int_eq(
         pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 4), NULL, &f.planned, NULL),

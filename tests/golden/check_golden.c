@@ -142,17 +142,19 @@ static void check_weights(struct golden *g) {
     weights_close(&got);
 }
 
-START_TEST(a_run_ends_where_pytorch_ends) {
-    struct golden g = {.dir = cases[_i]};
+/* words: overrides, NULL-terminated. */
+static void check_case(const char *dir, const char *const words[3]) {
+    struct golden g = {.dir = dir};
     const char *device = getenv("GOLDEN_DEVICE") ? getenv("GOLDEN_DEVICE") : "cpu";
     json_error_t error;
     g.expected = json_load_file(in_dir(g.dir, "expected.json"), 0, &error);
     ck_assert_msg(g.expected != NULL, "%s: %s", g.dir, error.text);
     g.full = strcmp(json_string_value(json_object_get(g.expected, "mode")), "full") == 0;
     scratch_make(g.out);
-    struct outcome o = plimsoll_expect(
-        0, g.dir,
-        (const char *[]){"train", "run.yaml", "--output_dir", g.out, "--device", device, NULL});
+    struct outcome o =
+        plimsoll_expect(0, g.dir,
+                        (const char *[]){"train", "run.yaml", "--output_dir", g.out, "--device",
+                                         device, words[0], words[1], NULL});
     outcome_finish(&o);
     check_log(&g);
     check_weights(&g);
@@ -160,6 +162,25 @@ START_TEST(a_run_ends_where_pytorch_ends) {
         fprintf(stderr, "%s: %.2g of its limit (%s)\n", g.dir, g.worst.share, g.worst.what);
     json_decref(g.expected);
     scratch_remove(g.out);
+}
+
+START_TEST(a_run_ends_where_pytorch_ends) {
+    check_case(cases[_i], (const char *[]){NULL, NULL, NULL});
+}
+END_TEST
+
+/* Full fine-tuning and its sums of several micro-batches, adapters, a base in 4 bits, norms after
+ * blocks, biases, frozen layers; of 7 tokens, which divide no micro-batch. */
+static const char *const cut[] = {"llama-full",  "llama-accumulate", "llama-freeze",
+                                  "lora-llama",  "lora-rslora",      "qlora-llama",
+                                  "gemma3-full", "gemma3-lora",      "qwen2-full"};
+enum { N_CUT = sizeof cut / sizeof *cut };
+
+START_TEST(so_does_one_whose_mlps_are_computed_in_chunks) {
+    const char *const words[] = {"gradient_checkpointing=full", "mlp_chunk_tokens=7", NULL};
+    char dir[SCRATCH_PATH];
+    snprintf(dir, sizeof dir, "%s/%s", getenv("GOLDEN_CASES"), cut[_i]);
+    check_case(dir, words);
 }
 END_TEST
 
@@ -189,6 +210,7 @@ int main(void) {
     TCase *tc = tcase_create("cases");
     tcase_set_timeout(tc, 90);
     tcase_add_loop_test(tc, a_run_ends_where_pytorch_ends, 0, n_cases);
+    tcase_add_loop_test(tc, so_does_one_whose_mlps_are_computed_in_chunks, 0, own ? N_CUT : 0);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

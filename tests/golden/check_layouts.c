@@ -64,6 +64,10 @@ static const struct variant variants[] = {
     /* Frozen head: no sum over chunks, but a product of 7 rows may round unlike one of 40. */
     {"lora-llama", {"gradient_checkpointing=none", "loss_chunk_tokens=7"}, false},
     {"lora-llama", {"gradient_checkpointing=none", "loss_chunk_tokens=auto"}, false},
+    {"llama-full", {"gradient_checkpointing=full", "mlp_chunk_tokens=7"}, false},
+    {"lora-llama", {"gradient_checkpointing=mlp", "mlp_chunk_tokens=7"}, false},
+    {"gemma3-full", {"gradient_checkpointing=mlp", "mlp_chunk_tokens=7"}, false},
+    {"gemma3-full", {"gradient_checkpointing=full", "mlp_chunk_tokens=9"}, false},
     {"qwen2-full", {"batch_size=4", "gradient_accumulation_steps=1"}, true},
     {"qwen2-full", {"batch_size=2", "gradient_accumulation_steps=2"}, false},
     {"qwen2-full", {"batch_size=1", "gradient_accumulation_steps=4"}, false},

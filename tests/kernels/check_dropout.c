@@ -150,6 +150,35 @@ START_TEST(the_backward_mask_is_the_forward_mask) {
 }
 END_TEST
 
+/* Rows [first, first + n) of the batch as a call of their own. */
+static void run_window(enum pl_op_kind kind, uint32_t level, struct batch *b, float *x, float *y,
+                       uint64_t first, uint64_t n) {
+    struct batch w = *b;
+    w.attr.first_element = first * COLS;
+    w.facts.n_tokens = n;
+    run(kind, level, &w, x + first * COLS, y + first * COLS);
+}
+
+/* Windows end within sequences and where they do. */
+START_TEST(rows_of_a_window_get_the_mask_that_they_get_in_the_whole) {
+    static const uint64_t ends[] = {0, 7, LONGEST, LONGEST + 1, 2 * LONGEST, 3 * LONGEST + 1};
+    static float x[MOST * COLS], y[MOST * COLS], dx[MOST * COLS];
+    const uint32_t level = (uint32_t)_i % n_levels;
+    struct batch b = make(4, all_lengths, all_samples);
+    float *whole = forward(0, &b);
+    const uint32_t n = (uint32_t)b.facts.n_tokens * COLS;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = 1.0f, dx[i] = 0.0f;
+    for (size_t i = 1; i < sizeof ends / sizeof *ends; i++) {
+        run_window(PL_OP_DROPOUT, level, &b, x, y, ends[i - 1], ends[i] - ends[i - 1]);
+        run_window(PL_OP_DROPOUT_BWD, level, &b, x, dx, ends[i - 1], ends[i] - ends[i - 1]);
+    }
+    ck_assert_mem_eq(y, whole, n * sizeof *y);
+    ck_assert_mem_eq(dx, whole, n * sizeof *y);
+    free(whole);
+}
+END_TEST
+
 START_TEST(p_of_zero_keeps_everything) {
     struct batch b = make(4, all_lengths, all_samples);
     b.attr.dropout = 0;
@@ -176,6 +205,8 @@ int main(void) {
     tcase_add_loop_test(tc, the_mask_of_a_sample_is_the_same_in_any_batch, 0, PL_CPU_MAX_LEVELS);
     tcase_add_test(tc, seed_step_sample_site_and_position_each_change_the_mask);
     tcase_add_loop_test(tc, the_backward_mask_is_the_forward_mask, 0, PL_CPU_MAX_LEVELS);
+    tcase_add_loop_test(tc, rows_of_a_window_get_the_mask_that_they_get_in_the_whole, 0,
+                        PL_CPU_MAX_LEVELS);
     tcase_add_test(tc, p_of_zero_keeps_everything);
     tcase_add_test(tc, no_rows_and_empty_sequences_are_fine);
     suite_add_tcase(s, tc);

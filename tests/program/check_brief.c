@@ -24,8 +24,9 @@ static const uint32_t mixes[][2] = {
 };
 static const struct {
     uint32_t batch;
-    uint64_t chunk;
-} sizes[] = {{1, 128}, {2, 256}, {9, 1024}, {5, PL_AUTO}, {16, 512}, {1, PL_AUTO}};
+    uint64_t chunk, mlp;
+} sizes[] = {{1, 128, 0},       {2, 256, 100}, {9, 1024, 0},
+             {5, PL_AUTO, 512}, {16, 512, 0},  {1, PL_AUTO, 64}};
 enum {
     N_MIXES = sizeof mixes / sizeof *mixes,
     N_SIZES = sizeof sizes / sizeof *sizes,
@@ -53,6 +54,7 @@ static struct pl_job_shape shape_of(int program) {
     s.embedding_on_host |= variant == HOSTED + 1 && s.mode != PL_MODE_FULL;
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
+    if (!s.inference) s.mlp_chunk_tokens = sizes[size].mlp;
     return s;
 }
 
@@ -171,7 +173,7 @@ START_TEST(expanded_intervals_are_those_of_the_whole) {
     pl_test_model(expanded[_i].model, &model);
     struct pl_job_shape s =
         shape_of((expanded[_i].mode * N_VARIANTS + expanded[_i].variant) * N_SIZES + 1);
-    s.loss_chunk_tokens = 0;
+    s.loss_chunk_tokens = s.mlp_chunk_tokens = 0;
     struct pl_planned brief, whole;
     plan_both(&s, &t, &brief, &whole);
     ck_assert_ptr_nonnull(brief.program->layers_left_out);

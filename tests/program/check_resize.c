@@ -18,8 +18,9 @@ enum { N_MODELS = sizeof models / sizeof *models, LAYERS = 7, KINDS = N_MODELS *
 
 static const struct {
     uint32_t batch;
-    uint64_t chunk;
-} sizes[] = {{1, 128}, {2, PL_AUTO}, {9, 100}, {5, 2048}, {3, 16}, {1, 0}, {7, 250}, {4, 64}};
+    uint64_t chunk, mlp; /* of the MLP: in variants that cut it */
+} sizes[] = {{1, 128, 100}, {2, PL_AUTO, 100}, {9, 100, 64}, {5, 2048, 1000},
+             {3, 16, 64},   {1, 0, 0},         {7, 250, 64}, {4, 64, 100}};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 static struct pl_model model;
@@ -33,7 +34,16 @@ static void prepare(int kind) {
 }
 
 /* Variants beyond the listed ones: lives of gradients, of full fine-tuning alone. */
-enum { LIVES = 4, VARIANTS = PL_TEST_VARIANTS + LIVES };
+enum { LIVES = 4, UNCUT = PL_TEST_VARIANTS + LIVES };
+/* And some of them with an MLP in chunks, where a level lets go of it. */
+enum { VARIANTS = 2 * UNCUT, SOME = 3 };
+
+static int next_variant(int kind, int v) {
+    do
+        v++;
+    while (v >= UNCUT && v < VARIANTS && (v + kind) % SOME);
+    return v;
+}
 
 static void set_gradients(struct pl_job_shape *s, int life) {
     if (life < 0 || s->mode != PL_MODE_FULL || s->inference) return;
@@ -45,8 +55,9 @@ static void set_gradients(struct pl_job_shape *s, int life) {
 
 static struct pl_job_shape shape_of(int kind, int variant, int size) {
     struct pl_job_shape s = pl_test_listed_shape(&model, kind % PL_TEST_MODES);
-    pl_test_vary(&s, variant % PL_TEST_VARIANTS);
-    set_gradients(&s, variant - PL_TEST_VARIANTS);
+    pl_test_vary(&s, variant % UNCUT % PL_TEST_VARIANTS);
+    set_gradients(&s, variant % UNCUT - PL_TEST_VARIANTS);
+    if (variant >= UNCUT && !s.inference) s.mlp_chunk_tokens = sizes[size].mlp;
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     return s;
@@ -80,7 +91,7 @@ static void compare_bytes(const struct pl_plan *a, const struct pl_plan *b) {
 START_TEST(a_brief_plan_has_the_bytes_of_the_whole) {
     uint32_t shortened = 0;
     prepare(_i);
-    for (int v = 0; v < VARIANTS; v++) {
+    for (int v = 0; v < VARIANTS; v = next_variant(_i, v)) {
         for (int i = 0; i < 2 * N_SIZES; i++) {
             const struct pl_traits *t = &traits[i % 2];
             const struct pl_speed speed = pl_speed_nominal(t);
@@ -109,7 +120,7 @@ static uint64_t digest_of(const struct pl_planned *p) {
     for (uint32_t i = 0; i < p->program->n_ops; i++)
         pl_digest_add(&h, &p->program->ops[i].left_out, sizeof(uint32_t));
     const uint64_t numbers[] = {p->program->tokens, p->program->seqs, p->program->chunk_tokens,
-                                p->program->shortened};
+                                p->program->mlp_chunk_tokens, p->program->shortened};
     pl_digest_add(&h, numbers, sizeof numbers);
     return pl_digest_value(&h);
 }
@@ -124,7 +135,7 @@ static bool resize(struct pl_planned *p, const struct pl_job_shape *s) {
 START_TEST(a_resized_program_is_the_one_that_is_built) {
     uint32_t resized = 0;
     prepare(_i);
-    for (int v = 0; v < VARIANTS; v++) {
+    for (int v = 0; v < VARIANTS; v = next_variant(_i, v)) {
         for (int from = 0; from < N_SIZES; from++) {
             const struct pl_traits *t = &traits[(v + from) % 2];
             const struct pl_job_shape first = shape_of(_i, v, from);
@@ -148,7 +159,7 @@ END_TEST
 /* More than the samples and the chunk is another program. */
 START_TEST(only_sizes_are_resized) {
     prepare(0);
-    for (int change = 0; change < 5; change++) {
+    for (int change = 0; change < 6; change++) {
         struct pl_job_shape s = shape_of(0, 0, 0);
         struct pl_planned p = brief_of(&s, &traits[0]);
         s.batch_size = 2;
@@ -156,6 +167,7 @@ START_TEST(only_sizes_are_resized) {
         if (change == 2) s.recompute = PL_RECOMPUTE_LIGHT;
         if (change == 3) s.loss_chunk_tokens = 1024;
         if (change == 4) s.batch_size = INT32_MAX;
+        if (change == 5) s.mlp_chunk_tokens = 64;
         ck_assert_int_eq(pl_program_resize(p.program, &s), change == 0);
         pl_planned_finish(&p);
     }

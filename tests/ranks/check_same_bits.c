@@ -25,6 +25,7 @@ static const struct kind {
     {"qwen2-full", "8", {"packing=true", "val_set_size=5", "eval_steps=3", NULL}, false},
     {"qwen2-full", "7", {"val_set_size=5", "eval_steps=3", NULL}, false}, /* 3 to evaluate */
     {"llama-freeze", "8", {NULL}, false},
+    {"llama-full", "8", {"gradient_checkpointing=full", "mlp_chunk_tokens=5", NULL}, false},
     {"lora-llama", "8", {NULL}, true},
     {"lora-llama", "6", {"lora_dropout=0.3", "dtype=bf16", NULL}, true},
     {"lora-whole", "4", {NULL}, true},

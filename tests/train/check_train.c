@@ -245,6 +245,7 @@ static const struct {
     {"full", "batch_size: 4\ngradient_checkpointing: light\nloss_chunk_tokens: 5\n"},
     {"full", "batch_size: 5\ngradient_checkpointing: every_2\nmax_grad_norm: 0\n"},
     {"full", "batch_size: 4\ngradient_checkpointing: mlp\n"},
+    {"full", "batch_size: 4\ngradient_checkpointing: mlp\nmlp_chunk_tokens: 7\n"},
     {"lora", "batch_size: 4\ngradient_checkpointing: attention:1+light\nlora_dropout: 0.1\n"},
     {"full", "batch_size: 4\ndtype: bf16\n"},
     {"full", "batch_size: 4\ndtype: bf16\nmaster_weights: false\noptimizer: sgd\n"},

@@ -3,7 +3,7 @@
 
 #include "estimator/advice/advice.h"
 #include "estimator/advice/recommend.h"
-#include "estimator/autobatch/autolevel.h"
+#include "estimator/autobatch/decide.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/units.h"
 #include "estimator/config/job_values.h"
@@ -278,7 +278,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     } else if (err == PL_ERR_OK) {
         err = read_lengths(cli, &i, &lengths, &d);
         if (err == PL_ERR_OK)
-            err = pl_autolevel_decide(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
+            err = pl_decide_levels(&i.q, pl_autobatch_limit(&i.job), NULL, &i.notes, &d);
         if (err == PL_ERR_OK) err = pl_advice_begin(&a, &i.q, &lengths, asked.samples, &d);
         if (err == PL_ERR_OK) err = answer(cli, &asked, &i, &a, &holds, &d);
     }

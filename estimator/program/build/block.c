@@ -16,12 +16,6 @@ static pl_var attention(struct pl_tape *t, pl_var n1) {
     return pl_tape_attention(t, qk, qkv);
 }
 
-static pl_var gated(struct pl_tape *t, pl_var n2) {
-    pl_var gu =
-        pl_tape_linear(t, PL_SLOT_GU, n2, 2 * t->b->m->ffn, PL_PART_MLP, PL_TAPE_NAME("gu"));
-    return pl_tape_gate(t, gu);
-}
-
 /* Llama, Mistral, Qwen, Phi-3, SmolLM, Ministral:
  *   x += Wo attention(norm1(x));  x += Wdown gated(norm2(x)) */
 static pl_var pre_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *trunk) {
@@ -30,9 +24,8 @@ static pl_var pre_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var *
     pl_var o = attention(t, n1);
     pl_var x2 = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x2"));
     pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
-    pl_var m = gated(t, n2);
     *trunk = x2;
-    return pl_tape_linear(t, PL_SLOT_DOWN, m, hidden, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
+    return pl_tape_mlp(t, n2, PL_PART_TRUNK, PL_TAPE_NAME("x_next"));
 }
 
 /* Gemma 3, where what a block adds is normed, too:
@@ -44,8 +37,7 @@ static pl_var four_norm_layer(struct pl_tape *t, pl_var x, pl_var below, pl_var 
     pl_var a = pl_tape_linear(t, PL_SLOT_O, o, hidden, PL_PART_ATTENTION, PL_TAPE_NAME("a"));
     pl_var x2 = pl_tape_post_norm(t, PL_SLOT_POST1, a, "x2");
     pl_var n2 = pl_tape_norm(t, PL_SLOT_NORM2, x2, x, PL_TAPE_NAME("n2"));
-    pl_var m = gated(t, n2);
-    pl_var y = pl_tape_linear(t, PL_SLOT_DOWN, m, hidden, PL_PART_MLP, PL_TAPE_NAME("y"));
+    pl_var y = pl_tape_mlp(t, n2, PL_PART_MLP, PL_TAPE_NAME("y"));
     *trunk = x2;
     return pl_tape_post_norm(t, PL_SLOT_POST2, y, "x_next");
 }

@@ -57,7 +57,8 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
 }
 
 static uint64_t capacity_of(const struct pl_builder *b, enum pl_rows rows, uint64_t n) {
-    return rows == PL_ROWS_FIXED ? n : rows == PL_ROWS_TARGETS ? b->n_targets : b->n;
+    if (rows == PL_ROWS_TOKENS) return b->chunk.n ? b->p->mlp_chunk_tokens : b->n;
+    return rows == PL_ROWS_FIXED ? n : b->n_targets;
 }
 
 uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
@@ -99,6 +100,21 @@ struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows) {
                                .row0 = (uint32_t)row0,
                                .nrows = (uint32_t)nrows,
                                .batch_row = (uint32_t)row0};
+}
+
+struct pl_operand pl_build_tokens(const struct pl_builder *b, struct pl_val v) {
+    if (!b->chunk.n || b->err != PL_ERR_OK) return pl_arg(v);
+    struct pl_operand o = pl_arg_rows(v, b->chunk.row0, b->chunk.n);
+    if (b->p->tensors[v.id].dims[0] != b->n) o.row0 = 0;
+    return o;
+}
+
+struct pl_operand pl_build_token_cols(const struct pl_builder *b, struct pl_val v, uint64_t col,
+                                      uint64_t cols) {
+    struct pl_operand o = pl_build_tokens(b, v);
+    o.col = (uint32_t)col;
+    o.cols = (uint32_t)cols;
+    return o;
 }
 
 static void operand_shape(const struct pl_builder *b, const struct pl_operand *o, uint64_t *rows,

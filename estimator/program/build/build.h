@@ -42,6 +42,11 @@ enum pl_settling {
 /* Gradients that are begun and not whole, at most: of one op, and of a tied embedding. */
 #define PL_MAX_OPEN 8
 
+/* Tokens of a micro-batch; n 0: all of them. */
+struct pl_token_window {
+    uint64_t row0, n;
+};
+
 struct pl_inputs { /* of a phase */
     struct pl_val ids, order, positions, offsets, samples, target_rows, targets;
 };
@@ -76,6 +81,7 @@ struct pl_builder {
     bool backward, recompute, training;
     enum pl_settling settling;
     bool again; /* a second backward pass over what the first one has left */
+    struct pl_token_window chunk;       /* that is being computed: mlp.c */
     uint32_t open[PL_MAX_OPEN], n_open; /* tensors whose gradient was begun and not settled */
     uint32_t loss_again; /* where that pass adds up the loss, which nobody reads; PL_NONE */
     uint32_t left_out; /* stamped on ops as well */
@@ -102,6 +108,8 @@ uint64_t pl_program_seqs(const struct pl_job_shape *s);
 /* Of the loss, where a micro-batch has n tokens. */
 uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_model *m,
                                  uint64_t n);
+/* Of the MLP. */
+uint64_t pl_program_mlp_chunk_tokens(const struct pl_job_shape *s, uint64_t n);
 
 /* --- build.c --- */
 bool pl_build_tensor_bytes(struct pl_tensor *t); /* from its dimensions; false: above 64 bits */
@@ -109,7 +117,8 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t);
 /* A STEP tensor of the current phase and layer: [rows of kind, cols] in the activation dtype. */
 uint32_t pl_build_activation(struct pl_builder *b, const char *name, enum pl_rows rows,
                              uint64_t cols);
-/* The same with dtype and category chosen, rows at capacity N unless FIXED with `n`. */
+/* The same with dtype and category chosen, rows at capacity N unless FIXED with `n`. While a chunk
+ * of tokens is computed, a tensor of tokens has the rows of one chunk. */
 uint32_t pl_build_step(struct pl_builder *b, const char *name, enum pl_rows rows, uint64_t n,
                        uint64_t cols, enum pl_dtype dtype, enum pl_category category);
 struct pl_val pl_build_now(const struct pl_builder *b, uint32_t id); /* current content */
@@ -117,6 +126,11 @@ struct pl_val pl_build_now(const struct pl_builder *b, uint32_t id); /* current 
 struct pl_operand pl_arg(struct pl_val v);
 struct pl_operand pl_arg_cols(struct pl_val v, uint64_t col, uint64_t cols);
 struct pl_operand pl_arg_rows(struct pl_val v, uint64_t row0, uint64_t nrows);
+/* Of a tensor of tokens, those that are being computed: all, or a chunk, which is at the top of a
+ * tensor that was made for one; and columns of these rows. */
+struct pl_operand pl_build_tokens(const struct pl_builder *b, struct pl_val v);
+struct pl_operand pl_build_token_cols(const struct pl_builder *b, struct pl_val v, uint64_t col,
+                                      uint64_t cols);
 extern const struct pl_operand pl_arg_none;
 
 /* Appends an op; version numbers of the outputs are filled in (operands given by id and window). */
@@ -206,13 +220,15 @@ void pl_build_norm_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operan
                        struct pl_val x, struct pl_val rstd, struct pl_operand dx, bool add);
 
 /* --- linear.c: a fused matrix with its bias and adapters --- */
-/* y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */
+/* Of the tokens that are being computed.
+ * y = x W^T + bias + adapters. Returns the adapters' a[N,parts*r], PL_NO_VAL without adapters. */
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x, uint32_t y);
 /* A STEP tensor [tokens, n_parts * r] in the type of adapters: what A makes, or its gradient. */
 uint32_t pl_build_adapter_rows(struct pl_builder *b, const char *name, uint32_t n_parts);
 /* Only a = x A^T, for a recomputation that does not need y. */
 struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct pl_val x);
-/* Gradients of weight, bias and adapters, and dx = dy W (+ adapters) when dx is not PL_NONE.
+/* Gradients of weight, bias and adapters, and dx = dy W (+ adapters) when dx is not PL_NONE; dx is
+ * written after the last op that reads x, and may be its tensor.
  * x and a may be PL_NO_VAL when pl_build_linear_needs_x says so. */
 void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand dy,
                          struct pl_val x, struct pl_val a, uint32_t dx);

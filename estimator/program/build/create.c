@@ -36,6 +36,19 @@ uint64_t pl_program_chunk_tokens(const struct pl_job_shape *s, const struct pl_m
     return want == 0 ? n : pl_u64_min(want, n);
 }
 
+uint64_t pl_program_mlp_chunk_tokens(const struct pl_job_shape *s, uint64_t n) {
+    return s->mlp_chunk_tokens ? pl_u64_min(s->mlp_chunk_tokens, n) : n;
+}
+
+static pl_err refuse_chunks(const char *key, uint64_t chunk, uint64_t tokens, uint32_t most,
+                            struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_CONFIG_RANGE,
+                "%s %" PRIu64 " cuts %" PRIu64 " tokens into more than %u chunks", key, chunk,
+                tokens, most);
+    pl_diag_hint(d, "raise `%s`, or leave it at `auto`", key);
+    return PL_ERR_CONFIG_RANGE;
+}
+
 pl_err pl_program_count_tokens(const struct pl_job_shape *s, uint64_t *tokens, struct pl_diag *d) {
     if (!pl_u64_mul(s->batch_size, s->max_seq_length, tokens) || *tokens > INT32_MAX) {
         pl_diag_set(d, PL_ERR_OVERFLOW,
@@ -48,15 +61,11 @@ pl_err pl_program_count_tokens(const struct pl_job_shape *s, uint64_t *tokens, s
     if (s->inference) *tokens = pl_build_generate_tokens(s);
     if (s->batch_size == 0 || s->max_seq_length == 0)
         return pl_diag_set(d, PL_ERR_CONFIG_RANGE, "batch_size and max_seq_length must be above 0");
-    uint64_t chunk = s->loss_chunk_tokens;
-    if (chunk && chunk != PL_AUTO && *tokens / chunk > PL_CHUNKS_MAX) {
-        pl_diag_set(d, PL_ERR_CONFIG_RANGE,
-                    "loss_chunk_tokens %" PRIu64 " cuts %" PRIu64
-                    " tokens into more than %d chunks",
-                    chunk, *tokens, PL_CHUNKS_MAX);
-        pl_diag_hint(d, "raise `loss_chunk_tokens`, or leave it at `auto`");
-        return PL_ERR_CONFIG_RANGE;
-    }
+    const uint64_t chunk = s->loss_chunk_tokens, mlp = s->mlp_chunk_tokens;
+    if (chunk && chunk != PL_AUTO && *tokens / chunk > PL_CHUNKS_MAX)
+        return refuse_chunks("loss_chunk_tokens", chunk, *tokens, PL_CHUNKS_MAX, d);
+    if (mlp && *tokens / mlp > PL_MLP_CHUNKS_MAX)
+        return refuse_chunks("mlp_chunk_tokens", mlp, *tokens, PL_MLP_CHUNKS_MAX, d);
     return PL_ERR_OK;
 }
 
@@ -141,6 +150,7 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     p->brief = brief;
     p->seqs = pl_program_seqs(shape);
     p->chunk_tokens = pl_program_chunk_tokens(shape, m, tokens);
+    p->mlp_chunk_tokens = pl_program_mlp_chunk_tokens(shape, tokens);
     struct pl_builder b = {.p = p,
                            .m = m,
                            .s = &p->shape,

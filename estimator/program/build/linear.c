@@ -5,6 +5,11 @@
 #include "estimator/program/build/exchange.h"
 #include "estimator/program/build/build.h"
 
+/* The content of a tensor of tokens, as far as it is being computed. */
+static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
+    return pl_build_tokens(b, pl_build_now(b, id));
+}
+
 static bool adapter_drops(const struct pl_builder *b) {
     return b->training && b->s->lora_dropout > 0;
 }
@@ -18,12 +23,18 @@ static uint32_t dropout_site(const struct pl_builder *b, enum pl_slot slot) {
     return b->layer * SITES + sites[slot];
 }
 
+static struct pl_attr dropout_attr(const struct pl_builder *b, enum pl_slot slot, uint32_t x) {
+    return (struct pl_attr){.dropout = (float)b->s->lora_dropout,
+                            .site = dropout_site(b, slot),
+                            .first_element = b->chunk.row0 * b->p->tensors[x].dims[1]};
+}
+
 static struct pl_val dropped_input(struct pl_builder *b, enum pl_slot slot, struct pl_val x) {
     if (!adapter_drops(b) || b->err != PL_ERR_OK) return x;
     uint32_t y = pl_build_activation(b, "dropped", PL_ROWS_TOKENS, b->p->tensors[x.id].dims[1]);
-    struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
-    struct pl_operand in[] = {pl_arg(x), pl_arg(b->in.offsets), pl_arg(b->in.samples)};
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, y))};
+    const struct pl_attr attr = dropout_attr(b, slot, x.id);
+    struct pl_operand in[] = {pl_build_tokens(b, x), pl_arg(b->in.offsets), pl_arg(b->in.samples)};
+    struct pl_operand out[] = {now(b, y)};
     PL_EMIT(b, DROPOUT, attr, in, out);
     return pl_build_now(b, y);
 }
@@ -49,7 +60,7 @@ struct pl_val pl_build_adapter_a(struct pl_builder *b, enum pl_slot slot, struct
     if (!ad || b->err != PL_ERR_OK) return PL_NO_VAL;
     struct pl_val xd = dropped_input(b, slot, x);
     uint32_t a = pl_build_adapter_rows(b, "lora_a_out", ad->n_parts);
-    pl_build_product(b, pl_arg(xd), pl_build_now(b, ad->a), pl_arg_none, pl_arg(pl_build_now(b, a)),
+    pl_build_product(b, pl_build_tokens(b, xd), pl_build_now(b, ad->a), pl_arg_none, now(b, a),
                      1.0f, false);
     return pl_build_now(b, a);
 }
@@ -96,15 +107,16 @@ struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl
     const uint32_t n_pieces = pl_build_n_pieces(b, slot);
     for (uint32_t i = 0; i < n_pieces && b->err == PL_ERR_OK; i++) {
         const struct pl_piece piece = pl_build_piece(b, slot, i);
-        pl_build_product(b, pl_arg(x), piece.w, bias_of_piece(b, slot, &piece),
-                         columns_of(pl_arg(pl_build_now(b, y)), &piece), 1.0f, false);
+        pl_build_product(b, pl_build_tokens(b, x), piece.w, bias_of_piece(b, slot, &piece),
+                         columns_of(now(b, y), &piece), 1.0f, false);
     }
     struct pl_val a = pl_build_adapter_a(b, slot, x);
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
     for (uint32_t p = 0; ad && p < ad->n_parts; p++)
-        pl_build_product(b, pl_arg_cols(a, p * r, r), pl_build_now(b, ad->b[p]), pl_arg_none,
-                         pl_arg_cols(pl_build_now(b, y), ad->row0[p], ad->rows[p]),
+        pl_build_product(b, pl_build_token_cols(b, a, p * r, r), pl_build_now(b, ad->b[p]),
+                         pl_arg_none,
+                         pl_build_token_cols(b, pl_build_now(b, y), ad->row0[p], ad->rows[p]),
                          (float)b->s->lora_scale, true);
     return a;
 }
@@ -141,7 +153,8 @@ static void bias_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_operand 
     struct pl_attr attr = {0};
     struct pl_operand g = pl_build_grad(b, bias, &attr);
     const struct pl_tensor *t = &b->p->tensors[dy.id];
-    struct pl_operand ws = pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, t->dims[0], t->dims[1]);
+    struct pl_operand ws =
+        pl_build_workspace(b, PL_OP_BIAS_GRAD, &attr, dy.nrows ? dy.nrows : t->dims[0], t->dims[1]);
     struct pl_operand in[] = {dy, ws, g};
     struct pl_operand out[] = {g};
     PL_EMIT(b, BIAS_GRAD, attr, in, out);
@@ -158,12 +171,12 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
         struct pl_operand dyp = dy;
         dyp.col = ad->row0[p];
         dyp.cols = ad->rows[p];
-        pl_build_product_dw(b, dyp, pl_arg_cols(a, p * r, r), ad->b[p], scale);
+        pl_build_product_dw(b, dyp, pl_build_token_cols(b, a, p * r, r), ad->b[p], scale);
         pl_build_product_dx(b, dyp, pl_build_now(b, ad->b[p]),
-                            pl_arg_cols(pl_build_now(b, da), p * r, r), scale, false);
+                            pl_build_token_cols(b, pl_build_now(b, da), p * r, r), scale, false);
     }
     struct pl_val xd = dropped_input(b, slot, x);
-    pl_build_product_dw(b, pl_arg(pl_build_now(b, da)), pl_arg(xd), ad->a, 1.0f);
+    pl_build_product_dw(b, now(b, da), pl_build_tokens(b, xd), ad->a, 1.0f);
     return pl_build_now(b, da);
 }
 
@@ -171,18 +184,18 @@ static struct pl_val adapter_bwd(struct pl_builder *b, enum pl_slot slot, struct
 static void adapter_dx(struct pl_builder *b, enum pl_slot slot, struct pl_val da, uint32_t dx) {
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     if (!adapter_drops(b)) {
-        pl_build_product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dx)),
-                            1.0f, true);
+        pl_build_product_dx(b, pl_build_tokens(b, da), pl_build_now(b, ad->a), now(b, dx), 1.0f,
+                            true);
         return;
     }
     uint32_t dropped =
         pl_build_activation(b, "d_dropped", PL_ROWS_TOKENS, b->p->tensors[dx].dims[1]);
-    pl_build_product_dx(b, pl_arg(da), pl_build_now(b, ad->a), pl_arg(pl_build_now(b, dropped)),
-                        1.0f, false);
-    struct pl_attr attr = {.dropout = (float)b->s->lora_dropout, .site = dropout_site(b, slot)};
-    struct pl_operand in[] = {pl_arg(pl_build_now(b, dx)), pl_arg(pl_build_now(b, dropped)),
-                              pl_arg(b->in.offsets), pl_arg(b->in.samples)};
-    struct pl_operand out[] = {pl_arg(pl_build_now(b, dx))};
+    pl_build_product_dx(b, pl_build_tokens(b, da), pl_build_now(b, ad->a), now(b, dropped), 1.0f,
+                        false);
+    const struct pl_attr attr = dropout_attr(b, slot, dx);
+    struct pl_operand in[] = {now(b, dx), now(b, dropped), pl_arg(b->in.offsets),
+                              pl_arg(b->in.samples)};
+    struct pl_operand out[] = {now(b, dx)};
     PL_EMIT(b, DROPOUT_BWD, attr, in, out);
 }
 
@@ -190,7 +203,7 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
                          struct pl_val x, struct pl_val a, uint32_t dx) {
     if (b->err != PL_ERR_OK) return;
     uint32_t w = pl_build_weight(b, slot);
-    if (pl_build_trains(b, w)) pl_build_product_dw(b, dy, pl_arg(x), w, 1.0f);
+    if (pl_build_trains(b, w)) pl_build_product_dw(b, dy, pl_build_tokens(b, x), w, 1.0f);
     bias_bwd(b, slot, dy);
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
@@ -198,8 +211,7 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
     const uint32_t n_pieces = pl_build_n_pieces(b, slot);
     for (uint32_t i = 0; i < n_pieces && b->err == PL_ERR_OK; i++) {
         const struct pl_piece piece = pl_build_piece(b, slot, i);
-        pl_build_product_dx(b, columns_of(dy, &piece), piece.w, pl_arg(pl_build_now(b, dx)), 1.0f,
-                            i > 0);
+        pl_build_product_dx(b, columns_of(dy, &piece), piece.w, now(b, dx), 1.0f, i > 0);
     }
     if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
 }

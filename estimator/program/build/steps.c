@@ -337,43 +337,6 @@ static void attention_gradient(struct pl_tape *t, const struct pl_step *s) {
     PL_EMIT(b, ATTENTION_BWD, attr, in, out);
 }
 
-/* --- the gate of the MLP --------------------------------------------------------------------- */
-
-/* All of these ops have the same operands, and so have the ops of their gradients. */
-static const enum pl_op_kind gates[] = {
-#define ROW(id, name, glu) PL_OP_##glu,
-    PL_ACTIVATIONS(ROW)
-#undef ROW
-};
-#define ROW(id, name, glu)                                                                         \
-    _Static_assert(PL_##glu##_GU == PL_SWIGLU_GU && PL_##glu##_N_IN == 1 &&                        \
-                       PL_##glu##_N_OUT == 1 && PL_##glu##_BWD_GU == PL_SWIGLU_BWD_GU &&           \
-                       PL_##glu##_BWD_DM == PL_SWIGLU_BWD_DM && PL_##glu##_BWD_N_IN == 2 &&        \
-                       PL_##glu##_BWD_N_OUT == 1,                                                  \
-                   name);
-PL_ACTIVATIONS(ROW)
-#undef ROW
-
-static void run_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
-    struct pl_builder *b = t->b;
-    struct pl_value *m = &t->values[s->out[0]];
-    (void)missing;
-    const uint32_t id = pl_build_activation(b, m->name, PL_ROWS_TOKENS, b->m->ffn);
-    struct pl_operand in[] = {pl_arg(t->values[s->in[0]].val)}, out[] = {now(b, id)};
-    pl_build_op(b, gates[b->m->activation], (struct pl_attr){0}, in, 1, out, 1);
-    m->val = pl_build_now(b, id);
-}
-
-/* gu becomes its own gradient. */
-static void gate_gradient(struct pl_tape *t, const struct pl_step *s) {
-    struct pl_builder *b = t->b;
-    struct pl_value *gu = &t->values[s->in[0]];
-    struct pl_operand in[] = {pl_arg(gu->val), now(b, t->values[s->out[0]].grad)};
-    struct pl_operand out[] = {pl_arg(gu->val)};
-    pl_build_op(b, pl_op_gradient(gates[b->m->activation]), (struct pl_attr){0}, in, 2, out, 1);
-    gu->grad = gu->val.id;
-}
-
 /* --- the table ------------------------------------------------------------------------------- */
 
 const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
@@ -383,7 +346,8 @@ const struct pl_step_row pl_step_rows[PL_STEP_COUNT] = {
     [PL_STEP_QK_NORM] = {run_qk_norm, first_input, qk_norm_needs, qk_norm_gradient, NULL},
     [PL_STEP_ROPE] = {run_rope, first_input, pl_step_no_values, rope_gradient, NULL},
     [PL_STEP_ATTENTION] = {run_attention, both_inputs, attention_needs, attention_gradient, NULL},
-    [PL_STEP_GATE] = {run_gate, first_input, first_input, gate_gradient, NULL},
+    [PL_STEP_GATE] = {pl_step_gate, first_input, first_input, pl_step_gate_gradient, NULL},
+    [PL_STEP_MLP] = {pl_step_mlp, first_input, first_input, pl_step_mlp_gradient, NULL},
     [PL_STEP_EMBED] = {pl_step_embed, pl_step_no_values, pl_step_embed_needs,
                        pl_step_embed_gradient, NULL},
     [PL_STEP_GATHER] = {pl_step_gather, pl_step_no_values, pl_step_no_values,

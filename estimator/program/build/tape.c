@@ -98,13 +98,6 @@ pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv) {
     return o;
 }
 
-pl_var pl_tape_gate(struct pl_tape *t, pl_var gu) {
-    const pl_var m = pl_tape_add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
-    pl_tape_record(
-        t, (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
-    return m;
-}
-
 /* --- making values again --------------------------------------------------------------------- */
 
 static uint32_t outputs_of(const struct pl_step *s) {
@@ -160,12 +153,19 @@ static bool is_overwritten(const struct pl_builder *b, struct pl_val v) {
     return b->again && v.id != PL_NONE && b->version[v.id] != v.version;
 }
 
+bool pl_tape_keeps(const struct pl_builder *b, enum pl_value_part part) {
+    return kept_parts[pl_recompute_of_layer(b->s->recompute, b->layer)] >> part & 1;
+}
+
 static void keep(struct pl_tape *t) {
     const struct pl_builder *b = t->b;
-    const unsigned kept = kept_parts[pl_recompute_of_layer(b->s->recompute, b->layer)];
     for (pl_var v = 0; v < t->n_values; v++)
         t->values[v].there =
-            (kept >> t->values[v].part & 1) && !is_overwritten(b, t->values[v].val);
+            pl_tape_keeps(b, t->values[v].part) && !is_overwritten(b, t->values[v].val);
+}
+
+static bool is_product(const struct pl_step *s) {
+    return s->kind == PL_STEP_LINEAR || s->kind == PL_STEP_MLP;
 }
 
 /* T3: what the gradients of step i and of those below it, down to the next product, read. */
@@ -173,7 +173,7 @@ static uint32_t needs_from(const struct pl_tape *t, int i) {
     uint32_t needs = 0;
     do {
         needs |= pl_step_rows[t->steps[i].kind].needs(t, &t->steps[i]);
-    } while (--i >= 0 && t->steps[i].kind != PL_STEP_LINEAR);
+    } while (--i >= 0 && !is_product(&t->steps[i]));
     return needs;
 }
 
@@ -184,7 +184,7 @@ void pl_tape_backward(struct pl_tape *t, uint32_t dx) {
     if (output != PL_NO_VAR) t->values[output].grad = dx;
     for (int i = t->n_steps - 1; i >= 0 && t->b->err == PL_ERR_OK; i--) {
         const struct pl_step *s = &t->steps[i];
-        if (s->kind == PL_STEP_LINEAR || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));
+        if (is_product(s) || i == t->n_steps - 1) pl_tape_rebuild(t, needs_from(t, i));
         if (t->b->err == PL_ERR_OK) pl_step_rows[s->kind].gradient(t, s);
         if (t->b->err == PL_ERR_OK) pl_build_settle(t->b, s->kind == PL_STEP_EMBED);
         if (t->b->err == PL_ERR_OK) pl_build_exchange(t->b, false);

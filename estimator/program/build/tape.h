@@ -47,6 +47,7 @@ enum pl_step_kind {
     PL_STEP_ROPE,      /* qk -> qk */
     PL_STEP_ATTENTION, /* qk, qkv -> o, lse */
     PL_STEP_GATE,      /* gu -> m */
+    PL_STEP_MLP,       /* x -> y: products and gate of a whole MLP, chunk by chunk of tokens */
     PL_STEP_EMBED,     /* -> x, a: a the adapter's rows */
     PL_STEP_GATHER,    /* x, r? -> xs: rows of x + r that are supervised */
     PL_STEP_LAST_NORM, /* xs -> h, rstd */
@@ -86,7 +87,9 @@ pl_var pl_tape_linear(struct pl_tape *t, enum pl_slot slot, pl_var x, uint64_t c
 pl_var pl_tape_qk_norm(struct pl_tape *t, pl_var qkv);
 void pl_tape_rope(struct pl_tape *t, pl_var qk); /* nothing in layers without rotation */
 pl_var pl_tape_attention(struct pl_tape *t, pl_var qk, pl_var qkv);
-pl_var pl_tape_gate(struct pl_tape *t, pl_var gu);
+/* --- mlp.c: products and gate; y, of a part --- */
+pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
+                   const char *grad_name);
 /* --- embed.c: the whole tape of the embedding; returns what the layers get --- */
 pl_var pl_tape_embed(struct pl_tape *t, struct pl_builder *b);
 struct pl_val pl_tape_value(const struct pl_tape *t, pl_var v);
@@ -115,7 +118,11 @@ static inline uint32_t pl_var_bit(pl_var v) {
 /* Whether a norm hands on a gradient: to what is below it, or to its own weight. */
 bool pl_step_norm_wants(const struct pl_tape *t, const struct pl_step *s);
 uint32_t pl_step_no_values(const struct pl_tape *t, const struct pl_step *s);
-/* Steps of embed.c and head.c. */
+/* Steps of mlp.c, embed.c and head.c. */
+void pl_step_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s);
+void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
+void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s);
 void pl_step_embed(struct pl_tape *t, const struct pl_step *s, uint32_t missing);
 uint32_t pl_step_embed_needs(const struct pl_tape *t, const struct pl_step *s);
 void pl_step_embed_gradient(struct pl_tape *t, const struct pl_step *s);
@@ -134,5 +141,7 @@ pl_var pl_tape_add_value(struct pl_tape *t, enum pl_value_part part, const char 
 void pl_tape_record(struct pl_tape *t, struct pl_step s);
 /* Makes values again, as bits, that are not there. */
 void pl_tape_rebuild(struct pl_tape *t, uint32_t wanted);
+/* Whether the level of the current layer keeps values of a part for the gradient. */
+bool pl_tape_keeps(const struct pl_builder *b, enum pl_value_part part);
 
 #endif

@@ -175,7 +175,8 @@ PL_TRAFFIC(GEGLU, 1.25)
 PL_GRADIENT(GEGLU, GEGLU_BWD)
 
 PL_OP(DROPOUT, dropout, ROWS, ALONE,
-      "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column)",
+      "y = x * keep / (1-p); keep is a function of (seed, step, sample, position, site, column). "
+      "Row 0 is the token where attr.first_element is",
       PL_IN(DROPOUT, X, "x", FLOAT, NEEDED, N, K)
       PL_IN(DROPOUT, OFFSETS, "offsets", I32, NEEDED, ENDS, ONE)
       PL_IN(DROPOUT, SAMPLE, "sample", U64, NEEDED, B, ONE),

@@ -12,6 +12,7 @@ struct dropout {
     const uint64_t *samples;
     const struct pl_batch *batch;
     uint32_t site;
+    uint64_t first;     /* token of the micro-batch that row 0 is */
     uint64_t threshold; /* p * 2^32 */
     float scale;        /* 1 / (1 - p) */
     bool adds;
@@ -50,13 +51,13 @@ static void drop_rows(void *arg, uint64_t row0, uint64_t row1, uint32_t worker) 
     uint64_t s = 0;
     (void)worker;
     for (uint64_t row = row0; row < row1;) {
-        while ((uint64_t)t->offsets[s + 1] <= row)
+        while ((uint64_t)t->offsets[s + 1] <= t->first + row)
             s++;
         const uint64_t start = (uint64_t)t->offsets[s];
         const struct pl_rng sample = pl_rng_init(t->batch->seed, t->batch->step, t->samples[s]);
         const struct pl_rng stream = pl_rng_fork(sample, t->site);
-        for (; row < row1 && row < (uint64_t)t->offsets[s + 1]; row++)
-            drop_row(t, &stream, row - start, row);
+        for (; row < row1 && t->first + row < (uint64_t)t->offsets[s + 1]; row++)
+            drop_row(t, &stream, t->first + row - start, row);
     }
 }
 
@@ -64,9 +65,11 @@ static pl_err run(struct pl_device *dev, const struct pl_call *c, struct dropout
     const double p = (double)c->attr->dropout;
     t->batch = c->batch;
     t->site = c->attr->site;
+    t->first = c->attr->first_element / pl_u64_max(t->y.cols, 1);
     t->threshold = (uint64_t)(p * 4294967296.0);
     t->scale = (float)(1.0 / (1.0 - p));
-    if (t->y.rows && (uint64_t)t->offsets[c->batch->n_seqs] < t->y.rows) return PL_ERR_PLAN_BROKEN;
+    if (t->y.rows && (uint64_t)t->offsets[c->batch->n_seqs] < t->first + t->y.rows)
+        return PL_ERR_PLAN_BROKEN;
     pl_cpu_rows(dev, t->y.rows, pl_cpu_grain(t->y.cols), drop_rows, t);
     return PL_ERR_OK;
 }

@@ -17,6 +17,7 @@ struct mask {
     const uint64_t *samples;        /* [seqs] */
     const struct pl_facts *facts;
     uint64_t seed, threshold; /* threshold = p * 2^32 */
+    uint64_t first;           /* token of the micro-batch that row 0 is */
     uint32_t seqs, site, rows_per_block;
     float scale; /* 1 / (1 - p) */
 };
@@ -27,13 +28,13 @@ struct row_stream {
     uint64_t position; /* in its sequence */
 };
 
-/* The sequence that holds this row: the last that begins at or before it, since those that begin
+/* The sequence that holds this token: the last that begins at or before it, since those that begin
  * there too but come earlier are empty. */
-static __device__ uint32_t sequence_of(const struct mask &m, uint64_t row) {
-    uint32_t low = 0, high = m.seqs; /* offsets[low] <= row < offsets[high] */
+static __device__ uint32_t sequence_of(const struct mask &m, uint64_t token) {
+    uint32_t low = 0, high = m.seqs; /* offsets[low] <= token < offsets[high] */
     while (high - low > 1) {
         const uint32_t mid = (low + high) / 2;
-        if ((uint64_t)m.offsets[mid] <= row)
+        if ((uint64_t)m.offsets[mid] <= token)
             low = mid;
         else
             high = mid;
@@ -41,11 +42,11 @@ static __device__ uint32_t sequence_of(const struct mask &m, uint64_t row) {
     return low;
 }
 
-static __device__ struct row_stream stream_of(const struct mask &m, uint64_t row) {
-    const uint32_t s = sequence_of(m, row);
+static __device__ struct row_stream stream_of(const struct mask &m, uint64_t token) {
+    const uint32_t s = sequence_of(m, token);
     struct row_stream r;
     r.stream = pl_rng_fork(pl_rng_init(m.seed, m.facts->step, m.samples[s]), m.site);
-    r.position = row - (uint64_t)m.offsets[s];
+    r.position = token - (uint64_t)m.offsets[s];
     return r;
 }
 
@@ -73,7 +74,7 @@ static __device__ __forceinline__ void drop(const pl_mat<S> &x, const pl_mat<D> 
     const uint64_t row0 = (uint64_t)blockIdx.x * m.rows_per_block;
     const uint32_t thread = threadIdx.y * blockDim.x + threadIdx.x;
     for (uint32_t i = thread; i < m.rows_per_block && row0 + i < rows; i += blockDim.x * blockDim.y)
-        streams[i] = stream_of(m, row0 + i);
+        streams[i] = stream_of(m, m.first + row0 + i);
     __syncthreads();
     for (uint32_t i = threadIdx.y; i < m.rows_per_block && row0 + i < rows; i += blockDim.y) {
         const struct row_stream r = streams[i];
@@ -131,6 +132,7 @@ static struct mask mask_of(const struct pl_call *c, const struct drop_views &t) 
     m.facts = c->batch->facts;
     m.seqs = (uint32_t)c->batch->n_seqs;
     m.site = c->attr->site;
+    m.first = c->attr->first_element / pl_u64_max(t.y->cols, 1);
     m.threshold = (uint64_t)(p * 4294967296.0);
     m.scale = (float)(1.0 / (1.0 - p));
     return m;

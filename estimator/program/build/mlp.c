@@ -1,0 +1,149 @@
+/* mlp.c - the MLP of a layer: as three steps of the tape, or as one that works chunk by chunk.
+ *
+ *   y = Wdown m, m = act(g) * u, [g u] = Wgu x
+ * A layer whose gradient makes g and u again holds them, m, and the gradients of all three for
+ * every token at its peak, unless mlp_chunk_tokens says how many tokens these are held for at a
+ * time. A chunk is finished before the next one begins: forward, y has its rows; backward, what the
+ * chunk needs is made again, its share is added to the gradients of the weights, and the gradient
+ * of x has its rows, in the place of those of x. So only x and y, or their gradients, have a row
+ * for each token. */
+#include "estimator/program/build/brief.h"
+#include "estimator/program/build/tape.h"
+
+#include "estimator/base/checked.h"
+
+static struct pl_operand tokens_now(const struct pl_builder *b, uint32_t id) {
+    return pl_build_tokens(b, pl_build_now(b, id));
+}
+
+/* --- the gate -------------------------------------------------------------------------------- */
+
+/* All of these ops have the same operands, and so have the ops of their gradients. */
+static const enum pl_op_kind gates[] = {
+#define ROW(id, name, glu) PL_OP_##glu,
+    PL_ACTIVATIONS(ROW)
+#undef ROW
+};
+#define ROW(id, name, glu)                                                                         \
+    _Static_assert(PL_##glu##_GU == PL_SWIGLU_GU && PL_##glu##_N_IN == 1 &&                        \
+                       PL_##glu##_N_OUT == 1 && PL_##glu##_BWD_GU == PL_SWIGLU_BWD_GU &&           \
+                       PL_##glu##_BWD_DM == PL_SWIGLU_BWD_DM && PL_##glu##_BWD_N_IN == 2 &&        \
+                       PL_##glu##_BWD_N_OUT == 1,                                                  \
+                   name);
+PL_ACTIVATIONS(ROW)
+#undef ROW
+
+static struct pl_val gate(struct pl_builder *b, struct pl_val gu) {
+    const uint32_t m = pl_build_activation(b, "m", PL_ROWS_TOKENS, b->m->ffn);
+    if (b->err != PL_ERR_OK) return PL_NO_VAL;
+    struct pl_operand in[] = {pl_build_tokens(b, gu)}, out[] = {tokens_now(b, m)};
+    pl_build_op(b, gates[b->m->activation], (struct pl_attr){0}, in, 1, out, 1);
+    return pl_build_now(b, m);
+}
+
+/* gu becomes its own gradient. */
+static void gate_bwd(struct pl_builder *b, struct pl_val gu, uint32_t dm) {
+    if (b->err != PL_ERR_OK) return;
+    struct pl_operand in[] = {pl_build_tokens(b, gu), tokens_now(b, dm)};
+    struct pl_operand out[] = {pl_build_tokens(b, gu)};
+    pl_build_op(b, pl_op_gradient(gates[b->m->activation]), (struct pl_attr){0}, in, 2, out, 1);
+}
+
+void pl_step_gate(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    (void)missing;
+    t->values[s->out[0]].val = gate(t->b, t->values[s->in[0]].val);
+}
+
+void pl_step_gate_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_value *gu = &t->values[s->in[0]];
+    gate_bwd(t->b, gu->val, t->values[s->out[0]].grad);
+    gu->grad = gu->val.id;
+}
+
+/* --- chunk by chunk -------------------------------------------------------------------------- */
+
+typedef void (*chunk_fn)(struct pl_tape *t, const struct pl_step *s);
+
+static void each_chunk(struct pl_tape *t, const struct pl_step *s, chunk_fn run) {
+    struct pl_builder *b = t->b;
+    const uint64_t chunk = b->p->mlp_chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
+    for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
+        const uint64_t row0 = i * chunk;
+        b->left_out = (uint32_t)pl_brief_left_out(b->p, i, chunks, 1);
+        b->chunk = (struct pl_token_window){row0, pl_u64_min(chunk, b->n - row0)};
+        run(t, s);
+    }
+    b->left_out = 0;
+    b->chunk = (struct pl_token_window){0};
+}
+
+static uint32_t add_gu(struct pl_builder *b) {
+    return pl_build_activation(b, "gu", PL_ROWS_TOKENS, 2 * b->m->ffn);
+}
+
+static void forward_chunk(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    const uint32_t gu = add_gu(b);
+    pl_build_linear(b, PL_SLOT_GU, t->values[s->in[0]].val, gu);
+    pl_build_linear(b, PL_SLOT_DOWN, gate(b, pl_build_now(b, gu)), t->values[s->out[0]].val.id);
+}
+
+void pl_step_mlp(struct pl_tape *t, const struct pl_step *s, uint32_t missing) {
+    struct pl_value *y = &t->values[s->out[0]];
+    (void)missing;
+    y->val.id = pl_build_activation(t->b, y->name, PL_ROWS_TOKENS, t->b->m->hidden);
+    each_chunk(t, s, forward_chunk);
+    y->val = pl_build_now(t->b, y->val.id);
+}
+
+static void backward_chunk(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_builder *b = t->b;
+    const struct pl_value *x = &t->values[s->in[0]];
+    const struct pl_val rows = pl_build_now(b, x->val.id);
+    struct pl_val m = PL_NO_VAL, a_down = PL_NO_VAL;
+    b->recompute = true;
+    const uint32_t gu = add_gu(b);
+    const struct pl_val a_gu = pl_build_linear(b, PL_SLOT_GU, rows, gu);
+    if (pl_build_linear_needs_x(b, PL_SLOT_DOWN)) {
+        m = gate(b, pl_build_now(b, gu));
+        a_down = pl_build_adapter_a(b, PL_SLOT_DOWN, m);
+    }
+    b->recompute = false;
+    const uint32_t dm = pl_build_activation(b, "dm", PL_ROWS_TOKENS, b->m->ffn);
+    if (b->err != PL_ERR_OK) return;
+    pl_build_linear_bwd(b, PL_SLOT_DOWN, tokens_now(b, t->values[s->out[0]].grad), m, a_down, dm);
+    gate_bwd(b, pl_build_now(b, gu), dm);
+    pl_build_linear_bwd(b, PL_SLOT_GU, tokens_now(b, gu), rows, a_gu,
+                        x->wants ? x->val.id : PL_NONE);
+}
+
+void pl_step_mlp_gradient(struct pl_tape *t, const struct pl_step *s) {
+    struct pl_value *x = &t->values[s->in[0]];
+    each_chunk(t, s, backward_chunk);
+    x->grad = x->wants ? x->val.id : PL_NONE;
+}
+
+/* --- the tape -------------------------------------------------------------------------------- */
+
+/* What is kept for the gradient is there for all tokens. */
+static bool in_chunks(const struct pl_builder *b) {
+    return b->p->mlp_chunk_tokens < b->n && !pl_tape_keeps(b, PL_PART_MLP);
+}
+
+pl_var pl_tape_mlp(struct pl_tape *t, pl_var x, enum pl_value_part part, const char *name,
+                   const char *grad_name) {
+    const struct pl_model *model = t->b->m;
+    if (in_chunks(t->b)) {
+        const pl_var y = pl_tape_add_value(t, part, name, grad_name);
+        pl_tape_record(
+            t,
+            (struct pl_step){PL_STEP_MLP, PL_SLOT_DOWN, {x, PL_NO_VAR}, {y, PL_NO_VAR, PL_NO_VAR}});
+        return y;
+    }
+    const pl_var gu =
+        pl_tape_linear(t, PL_SLOT_GU, x, 2 * model->ffn, PL_PART_MLP, PL_TAPE_NAME("gu"));
+    const pl_var m = pl_tape_add_value(t, PL_PART_ROWS, PL_TAPE_NAME("m"));
+    pl_tape_record(
+        t, (struct pl_step){PL_STEP_GATE, PL_SLOT_GU, {gu, PL_NO_VAR}, {m, PL_NO_VAR, PL_NO_VAR}});
+    return pl_tape_linear(t, PL_SLOT_DOWN, m, model->hidden, part, name, grad_name);
+}
