@@ -1,5 +1,5 @@
-/* check_aside_copies.c - when a copy to or from host memory begins, and which op waits for it: what a
- * layer keeps comes back during the backward pass of the layer above, and leaves during products;
+/* check_aside_copies.c - when a copy to or from host memory begins, and which op waits for it: what
+ * a layer keeps comes back during the backward pass of the layer above, and leaves during products;
  * memory that changes hands is waited for. */
 #include "runtime/exec/aside.h"
 #include "tests/plan/planning.h"

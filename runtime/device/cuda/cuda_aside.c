@@ -2,8 +2,8 @@
  * first one computes.
  *
  * Kernels, copies and NCCL's operations are queued on pl_cuda.stream, which is the second stream
- * from begin to end. It is made with the device, so that what the driver takes for it is part of the
- * context when that is measured.
+ * from begin to end. It is made with the device, so that what the driver takes for it is part of
+ * the context when that is measured.
  * There is one communicator, and what it does in a step is queued by one thread on this stream: in
  * the order of the program, which is the same on every rank. */
 #include "runtime/device/cuda/cuda_aside.h"

@@ -98,7 +98,8 @@ static __global__ void __launch_bounds__(BLOCK)
 /* Eight elements of a thread share a block of random numbers where they begin with one, and are two
  * words of 16 bytes of a part and one of g. */
 static bool fits_packs(const struct pl_call *c, const struct sums *s) {
-    const uintptr_t parts = (uintptr_t)c->in[PL_FOLD_PARTS].p, own = (uintptr_t)c->in[PL_FOLD_OWN].p;
+    const uintptr_t parts = (uintptr_t)c->in[PL_FOLD_PARTS].p;
+    const uintptr_t own = (uintptr_t)c->in[PL_FOLD_OWN].p;
     return s->first % PL_UPDATE_PACK == 0 && (s->there == 1 || s->size % PL_UPDATE_PACK == 0) &&
            (parts | own | (uintptr_t)c->out[PL_FOLD_OUT_G].p) % 16 == 0;
 }
