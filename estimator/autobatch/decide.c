@@ -92,6 +92,11 @@ static pl_err is_enough(const struct pl_question *q, bool searched, struct pl_tr
     return PL_ERR_OK;
 }
 
+/* Of a question that is not enough, whose plan is held: chunks change nothing of the job arena. */
+static bool is_hopeless(const struct pl_question *q, const struct pl_trials *t) {
+    return t->held.plan->job_bytes > pl_budget_usable(&q->budget);
+}
+
 /* notes: of a decision without chunks, which counts for nothing where there is one with them. */
 static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                          struct pl_text *notes, bool *cut, struct pl_diag *d) {
@@ -105,7 +110,7 @@ static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials
     PL_TRY(pl_autolevel_decide(q, limit, t, notes, d));
     if (!pl_autolevel_may_cut(q)) return PL_ERR_OK;
     PL_TRY(is_enough(q, searched, t, &enough, d));
-    if (enough) return PL_ERR_OK;
+    if (enough || is_hopeless(q, t)) return PL_ERR_OK;
     least.in_backward = q->in_backward; /* as it is where nothing fits without */
     PL_TRY(find_chunk(&least, t, &chunk, d));
     *cut = chunk != 0;

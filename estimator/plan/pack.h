@@ -1,9 +1,9 @@
 /* pack.h - offline placement of intervals: who may share which bytes.
  *
  * In: intervals (bytes, first op, last op).  Out: their offsets and the height of the packing.
- * The problem is dynamic storage allocation, NP-hard; the method (pack.c) sits within 2 % of the
- * lower bound on decoder programs, 7 % where 4-bit layers rebuild their MLP, and says how far it
- * is.
+ * The problem is dynamic storage allocation, NP-hard. The method (pack.c) takes one pass over the
+ * ops and is within 2 % of the lower bound on most decoder programs; repack.h takes longer and is
+ * for the rest. Both say how far they are.
  *   K1  intervals that are alive at a common op never share a byte
  *   K2  bytes of every interval are already a multiple of the alignment, so are the offsets */
 #ifndef PL_ESTIMATOR_PLAN_PACK_H

@@ -5,6 +5,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/plan/expand.h"
 #include "estimator/plan/pack.h"
+#include "estimator/plan/repack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -224,31 +225,100 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
     return PL_ERR_OK;
 }
 
-static pl_err place_phase(struct pl_plan *plan, enum pl_phase phase, const struct buckets *b,
-                          struct pl_interval *rows, struct pl_diag *d) {
-    struct pl_phase_plan *ph = &plan->phases[phase];
-    PL_TRY(pack_phase(plan, phase, PL_PLACE_DEVICE, b, rows, ph, d));
-    if (ph->bytes > plan->batch_bytes) {
-        plan->batch_bytes = ph->bytes;
-        plan->peak_phase = phase;
+/* --- arenas ---------------------------------------------------------------------------------- */
+
+/* An arena that is higher than what is alive by more than this share is packed again. */
+#define LOOSE_FROM 100
+
+static enum pl_phase highest_of(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
+    int highest = 0;
+    for (int phase = 1; phase < PL_PHASE_COUNT; phase++)
+        if (phases[phase].bytes > phases[highest].bytes) highest = phase;
+    return (enum pl_phase)highest;
+}
+
+static uint64_t most_alive(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
+    uint64_t most = 0;
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
+        most = pl_u64_max(most, phases[phase].live_bytes);
+    return most;
+}
+
+/* Packs a phase again, down to `goal`. */
+static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
+                           const struct buckets *b, struct pl_interval *rows, uint64_t goal,
+                           struct pl_phase_plan *ph, struct pl_diag *d) {
+    const struct pl_phase_range *range = &plan->program->phases[phase];
+    const uint32_t *start = &b->start[bucket_of(phase, place)], *ids = b->ids + start[0];
+    const uint32_t n = start[1] - start[0];
+    struct pl_packing packing = {.bytes = ph->bytes, .live_bytes = ph->live_bytes};
+    struct pl_expansion whole = {0};
+    pl_err err;
+    if (plan->program->layers_left_out && phase != PL_PHASE_OPTIMIZER) {
+        PL_TRY(pl_expand(plan->program, plan->places, phase, ids, n, &whole, d));
+        err = pl_repack(whole.rows, whole.n, whole.n_ops, goal, &packing, d);
+        free(whole.rows);
+    } else {
+        PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
+        err = pl_repack(rows, n, range->n_ops, goal, &packing, d);
+        for (uint32_t i = 0; i < n && packing.bytes < ph->bytes; i++)
+            plan->places[ids[i]].offset = rows[i].offset;
     }
+    ph->bytes = packing.bytes;
+    return err;
+}
+
+/* Only the highest phase decides how high an arena is, so the others may be loose. What is tried,
+ * and in which order, does not depend on `enough`, which only ends it earlier: whether so many
+ * bytes are enough has the answer that the plan without a limit has. */
+static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
+                      struct pl_interval *rows, uint64_t enough,
+                      struct pl_phase_plan phases[PL_PHASE_COUNT], struct pl_diag *d) {
+    const uint64_t alive = most_alive(phases);
+    bool tried[PL_PHASE_COUNT] = {false};
+    for (;;) {
+        const enum pl_phase highest = highest_of(phases);
+        struct pl_phase_plan *ph = &phases[highest];
+        if (tried[highest] || ph->bytes <= enough || ph->bytes - alive <= alive / LOOSE_FROM)
+            return PL_ERR_OK;
+        tried[highest] = true;
+        PL_TRY(repack_phase(plan, highest, place, b, rows,
+                            pl_u64_max(enough, alive + alive / LOOSE_FROM), ph, d));
+    }
+}
+
+static pl_err place_phases(struct pl_plan *plan, enum pl_tensor_place place,
+                           const struct buckets *b, struct pl_interval *rows,
+                           struct pl_phase_plan phases[PL_PHASE_COUNT], struct pl_diag *d) {
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
+        PL_TRY(pack_phase(plan, phase, place, b, rows, &phases[phase], d));
     return PL_ERR_OK;
 }
 
+static pl_err place_device(struct pl_plan *plan, const struct buckets *b, struct pl_interval *rows,
+                           struct pl_diag *d) {
+    PL_TRY(place_phases(plan, PL_PLACE_DEVICE, b, rows, plan->phases, d));
+    if (!plan->over)
+        PL_TRY(tighten(plan, PL_PLACE_DEVICE, b, rows, room_of(plan), plan->phases, d));
+    plan->peak_phase = highest_of(plan->phases);
+    plan->batch_bytes = plan->phases[plan->peak_phase].bytes;
+    return PL_ERR_OK;
+}
+
+/* What the host's arenas take is not asked where there is a limit. */
 static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
                          struct pl_interval *rows, struct pl_diag *d) {
     struct pl_host_plan *h = &plan->host[place];
-    struct pl_phase_plan ph, peak = {0};
+    struct pl_phase_plan phases[PL_PHASE_COUNT];
     uint64_t tensors = 0, bytes;
-    for (int phase = 0; phase < PL_PHASE_COUNT; phase++) {
-        PL_TRY(pack_phase(plan, phase, place, b, rows, &ph, d));
-        if (ph.bytes > peak.bytes) peak = ph;
-    }
-    h->batch_bytes = peak.bytes;
+    PL_TRY(place_phases(plan, place, b, rows, phases, d));
+    if (!plan->limit) PL_TRY(tighten(plan, place, b, rows, 0, phases, d));
+    const struct pl_phase_plan *peak = &phases[highest_of(phases)];
+    h->batch_bytes = peak->bytes;
     if (!pl_u64_add(h->job_bytes, h->batch_bytes, &bytes))
         return pl_diag_set(d, PL_ERR_OVERFLOW, "the host's tensors exceed 64 bits");
     for (int c = 0; c < PL_CATEGORY_COUNT; c++) {
-        h->ledger[c] += peak.live[c];
+        h->ledger[c] += peak->live[c];
         tensors += h->ledger[c];
     }
     h->padding_bytes = bytes - tensors;
@@ -278,8 +348,7 @@ static pl_err place_step(struct pl_plan *plan, const struct buckets *b, struct p
     struct pl_interval *rows = pl_malloc((b->most + 1) * sizeof *rows);
     if (!rows) return pl_host_oom(d, "the plan");
     pl_err err = PL_ERR_OK;
-    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
-        PL_TRY_GOTO(place_phase(plan, phase, b, rows, d), out);
+    PL_TRY_GOTO(place_device(plan, b, rows, d), out);
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         PL_TRY_GOTO(place_host(plan, place, b, rows, d), out);
 out:

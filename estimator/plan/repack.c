@@ -1,0 +1,262 @@
+/* repack.c - see repack.h.
+ *
+ * What lives at the same time is found through blocks of ops: a block lists the intervals that
+ * begin in it and those that were alive before it, both in the order of their offsets. Most
+ * intervals of a step live within a block or two. */
+#include "estimator/plan/repack.h"
+
+#include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_BLOCKS 64
+#define ROUNDS      12 /* of each manner */
+/* The more live at the same time the longer a round takes, so their number times the rounds is
+ * bounded, to some 5 ms in all. Nothing here counts ops or intervals of the whole phase: equal
+ * pieces of work that a brief program leaves out must not change the outcome. */
+#define MOST_EFFORT 400
+#define MOST_ALIVE  900
+
+/* How much harder an interval above the goal is in the next round. Where one manner goes round in
+ * circles another seldom does. */
+static const double manners[] = {4, 1.3, 2, 16, 1.1, 1.6};
+enum { MANNERS = sizeof manners / sizeof *manners };
+
+struct wish { /* an interval that is to be placed */
+    double hardness;
+    uint32_t first, last;
+    uint64_t bytes;
+    uint32_t row;
+};
+
+struct placed {
+    uint64_t from, to; /* bytes */
+    uint32_t first, last;
+};
+
+struct list {             /* of intervals that are placed, ascending offsets */
+    struct placed *items; /* room for all that may come */
+    uint32_t n;
+};
+
+struct block {
+    struct list begun, alive; /* those that begin here; those that began before */
+};
+
+struct repacker {
+    const struct pl_interval *rows;
+    uint32_t n, ops_of_block, n_blocks;
+    struct wish *wishes;   /* [n] in order */
+    struct wish *largest;  /* [n] the same as they are first */
+    struct wish *room;     /* [n] for a new order */
+    uint64_t *at;          /* [n] offsets of this round */
+    struct placed *placed; /* what the lists of the blocks share */
+    struct block blocks[MOST_BLOCKS];
+    uint32_t rounds; /* that are left */
+};
+
+/* --- blocks ---------------------------------------------------------------------------------- */
+
+static uint32_t block_of(const struct repacker *r, uint32_t op) {
+    return op / r->ops_of_block;
+}
+
+/* How many intervals each list may get, by their n; their sum. */
+static uint64_t count_places(struct repacker *r) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const uint32_t first = block_of(r, r->rows[i].first), last = block_of(r, r->rows[i].last);
+        r->blocks[first].begun.n++;
+        for (uint32_t b = first + 1; b <= last; b++)
+            r->blocks[b].alive.n++;
+        sum += 1 + last - first;
+    }
+    return sum;
+}
+
+static void share_places(struct repacker *r) {
+    struct placed *next = r->placed;
+    for (uint32_t b = 0; b < r->n_blocks; b++) {
+        struct list *lists[] = {&r->blocks[b].begun, &r->blocks[b].alive};
+        for (int i = 0; i < 2; i++) {
+            lists[i]->items = next;
+            next += lists[i]->n;
+        }
+    }
+}
+
+static void empty_blocks(struct repacker *r) {
+    for (uint32_t b = 0; b < r->n_blocks; b++)
+        r->blocks[b].begun.n = r->blocks[b].alive.n = 0;
+}
+
+static void list_add(struct list *l, const struct placed *p) {
+    uint32_t lo = 0, hi = l->n;
+    while (lo < hi) {
+        const uint32_t mid = (lo + hi) / 2;
+        if (l->items[mid].from < p->from)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    memmove(&l->items[lo + 1], &l->items[lo], (l->n - lo) * sizeof *l->items);
+    l->items[lo] = *p;
+    l->n++;
+}
+
+/* Moves *p upwards past what is in its way; whether anything was. */
+static bool list_pass(const struct list *l, struct placed *p) {
+    const uint64_t bytes = p->to - p->from;
+    bool moved = false;
+    for (uint32_t i = 0; i < l->n && l->items[i].from < p->to; i++) {
+        const struct placed *q = &l->items[i];
+        if (q->to <= p->from || q->first > p->last || q->last < p->first) continue;
+        p->from = q->to;
+        p->to = p->from + bytes;
+        moved = true;
+    }
+    return moved;
+}
+
+/* --- one round ------------------------------------------------------------------------------- */
+
+/* The lowest offset where nothing is that lives at the same time: each move passes something that
+ * is in the way of every offset in between. */
+static void place(struct repacker *r, const struct wish *w) {
+    struct placed p = {.to = w->bytes, .first = w->first, .last = w->last};
+    const uint32_t first = block_of(r, w->first), last = block_of(r, w->last);
+    bool moved = true;
+    while (moved) {
+        moved = list_pass(&r->blocks[first].alive, &p);
+        for (uint32_t b = first; b <= last; b++)
+            moved = list_pass(&r->blocks[b].begun, &p) || moved;
+    }
+    list_add(&r->blocks[first].begun, &p);
+    for (uint32_t b = first + 1; b <= last; b++)
+        list_add(&r->blocks[b].alive, &p);
+    r->at[w->row] = p.from;
+}
+
+/* The height. */
+static uint64_t place_all(struct repacker *r) {
+    uint64_t height = 0;
+    empty_blocks(r);
+    for (uint32_t i = 0; i < r->n; i++) {
+        place(r, &r->wishes[i]);
+        height = pl_u64_max(height, r->at[r->wishes[i].row] + r->wishes[i].bytes);
+    }
+    return height;
+}
+
+/* The hardest first; then by what an interval is, never by its row (R3). */
+static int compare_wishes(const void *a, const void *b) {
+    const struct wish *x = a, *y = b;
+    if (x->hardness != y->hardness) return x->hardness > y->hardness ? -1 : 1;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    if (x->last != y->last) return x->last < y->last ? -1 : 1;
+    return x->bytes == y->bytes ? 0 : x->bytes > y->bytes ? -1 : 1;
+}
+
+/* --- all rounds ------------------------------------------------------------------------------ */
+
+static void wish_all(struct repacker *r) {
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct pl_interval *v = &r->rows[i];
+        r->largest[i] = (struct wish){(double)v->bytes, v->first, v->last, v->bytes, i};
+    }
+    qsort(r->largest, r->n, sizeof *r->largest, compare_wishes);
+}
+
+/* Those that end above the goal become harder by one factor, so they stay in order among themselves
+ * as the others do: the two are merged. */
+static void raise_those_above(struct repacker *r, uint64_t goal, double by) {
+    uint32_t raised = 0, kept = 0, out = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        struct wish w = r->wishes[i];
+        const bool above = r->at[w.row] + w.bytes > goal;
+        if (above) w.hardness *= by;
+        if (above)
+            r->room[raised++] = w;
+        else
+            r->wishes[kept++] = w;
+    }
+    /* from the end, since the front of `wishes` holds those that were kept */
+    for (out = r->n; raised > 0;) {
+        const bool later =
+            kept > 0 && compare_wishes(&r->wishes[kept - 1], &r->room[raised - 1]) > 0;
+        r->wishes[--out] = later ? r->wishes[--kept] : r->room[--raised];
+    }
+}
+
+static void take(const struct repacker *r, uint64_t height, struct pl_interval *rows,
+                 struct pl_packing *out) {
+    out->bytes = height;
+    for (uint32_t i = 0; i < r->n; i++)
+        rows[i].offset = r->at[i];
+}
+
+static void run_rounds(struct repacker *r, double raised, uint64_t goal, struct pl_interval *rows,
+                       struct pl_packing *out) {
+    memcpy(r->wishes, r->largest, r->n * sizeof *r->wishes);
+    for (int i = 0; i < ROUNDS && out->bytes > goal && r->rounds > 0; i++, r->rounds--) {
+        const uint64_t height = place_all(r);
+        if (height < out->bytes) take(r, height, rows, out);
+        raise_those_above(r, goal, raised);
+    }
+}
+
+/* Intervals that are alive at one op, at most. */
+static pl_err count_alive(const struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint32_t *out,
+                          struct pl_diag *d) {
+    uint32_t alive = 0;
+    uint32_t *change = pl_calloc((size_t)n_ops + 1, sizeof *change);
+    if (!change) return pl_host_oom(d, "the plan");
+    for (uint32_t i = 0; i < n; i++) {
+        change[rows[i].first]++;
+        change[rows[i].last + 1]--; /* modulo 2^32, as the sums are */
+    }
+    for (uint32_t op = 0; op < n_ops; op++) {
+        alive += change[op];
+        if (alive > *out) *out = alive;
+    }
+    free(change);
+    return PL_ERR_OK;
+}
+
+static pl_err repacker_init(struct repacker *r, uint32_t n_ops, struct pl_diag *d) {
+    r->ops_of_block = n_ops / MOST_BLOCKS + 1;
+    r->n_blocks = (n_ops - 1) / r->ops_of_block + 1;
+    const uint64_t places = count_places(r);
+    r->wishes = pl_malloc(3 * (size_t)r->n * sizeof *r->wishes);
+    r->at = pl_malloc(r->n * sizeof *r->at);
+    r->placed = pl_malloc((size_t)places * sizeof *r->placed);
+    if (!r->wishes || !r->at || !r->placed) return pl_host_oom(d, "the plan");
+    r->largest = r->wishes + r->n;
+    r->room = r->largest + r->n;
+    share_places(r);
+    return PL_ERR_OK;
+}
+
+pl_err pl_repack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint64_t goal,
+                 struct pl_packing *packing, struct pl_diag *d) {
+    struct repacker r = {.rows = rows, .n = n};
+    uint32_t alive = 0;
+    if (n == 0 || n_ops == 0) return PL_ERR_OK;
+    PL_TRY(count_alive(rows, n, n_ops, &alive, d));
+    if (alive > MOST_ALIVE) return PL_ERR_OK;
+    r.rounds = 1 + MOST_EFFORT / (1 + alive);
+    const pl_err err = repacker_init(&r, n_ops, d);
+    if (err == PL_ERR_OK) {
+        goal = pl_u64_max(goal, packing->live_bytes);
+        wish_all(&r);
+        for (int i = 0; i < MANNERS; i++)
+            run_rounds(&r, manners[i], goal, rows, packing);
+    }
+    free(r.wishes);
+    free(r.at);
+    free(r.placed);
+    return err;
+}
