@@ -157,7 +157,7 @@ def ranks(result):
               r.get("refused") or (what_failed(r) if r["status"] != OK else "equal"),
               number(r.get("tokens_per_second"), "{:.0f}"),
               number(r.get("scaling"), "{:.1f}", 100), bill(r, "planned_bytes"),
-              bill(r, "comm_planned_bytes"), bill(r, "comm_bytes"),
+              gib(r.get("comm_predicted_bytes")), bill(r, "comm_bytes"),
               number(max((e["wait_seconds"] for e in r.get("each", [])), default=None))]
              for r in of(result, "ranks")]
     return """## Ranks

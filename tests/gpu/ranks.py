@@ -65,6 +65,8 @@ def figures(log):
         found["tokens_per_second"] = statistics.median(s["tokens_per_second"] for s in steps[1:])
     if ranks:
         found["each"] = ranks[-1]["ranks"]
+    for admitted in of_event(log, "preflight")[-1:]:
+        found["comm_predicted_bytes"] = admitted.get("comm_predicted_bytes")
     return found
 
 
