@@ -95,8 +95,8 @@ static void add_assumptions(const struct pl_fleet *f, struct pl_text *out) {
                  "  over %s: %g GB/s one way and %g us an exchange; seconds are nominal, of the "
                  "same GPU in every row\n",
                  link->name, link->bytes_per_second / 1e9, link->start_seconds * 1e6);
-    pl_text_add(out, "  in order: as a run computes and sends; overlapped: sending has a stream of "
-                     "its own\n"
+    pl_text_add(out, "  in order: operations and exchanges take turns, as on CPUs; overlapped: as "
+                     "on GPUs\n"
                      "  efficiency: one device with room for the job, over all devices together\n");
     if (f->samples_open)
         pl_text_addf(out, "  %u samples a step: nothing says how many (--effective-batch N)\n",
