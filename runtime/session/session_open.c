@@ -62,14 +62,27 @@ static bool same_job_arenas(const struct pl_plan *a, const struct pl_plan *b) {
     return same;
 }
 
+static pl_err plan_rung(struct pl_session *s, struct pl_rung *rung,
+                        const struct pl_job_shape *shape, struct pl_diag *d) {
+    pl_planned_finish(&rung->planned);
+    return pl_planned_init_shape(&rung->planned, shape, &s->pf->model, &s->pf->q.traits, d);
+}
+
 /* P4 in use: every rung must leave the job arena as it is. A smaller micro-batch is one of several
- * of a step. */
+ * of a step, so gradients in bf16 are folded (exchange.c), which takes a tensor more. Where that
+ * would be all that a smaller micro-batch saves, and more, sums are rounded to nearest: a run that
+ * continues is worth more than that. */
 static pl_err plan_smaller(struct pl_session *s, struct pl_rung *rung, struct pl_diag *d) {
+    const uint64_t before = rung[-1].planned.plan->arena_bytes;
     struct pl_job_shape shape = s->pf->estimate.planned.program->shape;
     shape.batch_size = rung->batch_size;
     if (shape.gradients == PL_GRADIENTS_OF_UPDATE) shape.gradients = PL_GRADIENTS_OF_STEP;
     shape.folds_gradients = shape.gradient_dtype == PL_DTYPE_BF16;
-    PL_TRY(pl_planned_init_shape(&rung->planned, &shape, &s->pf->model, &s->pf->q.traits, d));
+    PL_TRY(plan_rung(s, rung, &shape, d));
+    if (shape.folds_gradients && !shape.rank_order && rung->planned.plan->arena_bytes >= before) {
+        shape.folds_gradients = false;
+        PL_TRY(plan_rung(s, rung, &shape, d));
+    }
     if (!same_job_arenas(rung->planned.plan, s->pf->estimate.planned.plan))
         return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "the job arena changed with the micro-batch");
     return PL_ERR_OK;

@@ -109,6 +109,25 @@ START_TEST(recovery_ends_where_the_smaller_micro_batch_ends) {
 }
 END_TEST
 
+/* Of a model whose head is most of it: what folds its gradient would take more memory than half of
+ * the micro-batch gives back, and there is no more than the first micro-batch takes. */
+START_TEST(a_smaller_micro_batch_never_takes_more) {
+    char budget[48];
+    tiny_make(dir, &(struct tiny){.hidden = 128, .vocab = 4000},
+              "dtype: bf16\nmaster_weights: false\ngradient_dtype: bf16\nmax_steps: 2\n"
+              "batch_size: 2\nglobal_batch_size: 2\n");
+    TRAIN_WELL("output_dir=free");
+    const double enough = summary_number("free", "planned_peak_bytes");
+    TRAIN_WELL("output_dir=half", "batch_size=1", "max_steps=1");
+    ck_assert_msg(summary_number("half", "planned_peak_bytes") > enough,
+                  "the case does not test what it is for");
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB", enough);
+    TRAIN_WELL("output_dir=tight", budget, "vram_margin=0", "debug_inject=device_oom@step=2");
+    ck_assert(summary_number("tight", "oom_recoveries") == 1);
+    ck_assert(summary_number("tight", "allocated_peak_bytes") <= enough);
+}
+END_TEST
+
 /* A halving in a later step leaves the steps before it as they were. */
 START_TEST(recovery_in_the_middle_redoes_that_step_alone) {
     make_halving(0);
@@ -297,6 +316,7 @@ int main(void) {
     tcase_add_loop_test(tc, recovery_ends_where_the_smaller_micro_batch_ends, 0,
                         (int)(sizeof halvings / sizeof *halvings));
     tcase_add_test(tc, recovery_in_the_middle_redoes_that_step_alone);
+    tcase_add_test(tc, a_smaller_micro_batch_never_takes_more);
     tcase_add_test(tc, a_card_too_small_halves_until_it_fits);
     tcase_add_test(tc, weights_without_room_are_out_of_memory_of_the_device);
     tcase_add_test(tc, recovery_that_is_off_is_off);
