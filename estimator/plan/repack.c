@@ -15,9 +15,9 @@
 #define MOST_BLOCKS 64
 #define ROUNDS      12 /* of each manner */
 /* The more live at the same time the longer a round takes, so their number times the rounds is
- * bounded, to some 5 ms in all. Nothing here counts ops or intervals of the whole phase: equal
+ * bounded, to some 10 ms in all. Nothing here counts ops or intervals of the whole phase: equal
  * pieces of work that a brief program leaves out must not change the outcome. */
-#define MOST_EFFORT 400
+#define MOST_EFFORT 800
 #define MOST_ALIVE  900
 
 /* How much harder an interval above the goal is in the next round. Where one manner goes round in
@@ -34,6 +34,7 @@ struct wish { /* an interval that is to be placed */
 
 struct placed {
     uint64_t from, to; /* bytes */
+    uint64_t reach;    /* in a list: the highest `to` up to here */
     uint32_t first, last;
 };
 
@@ -104,14 +105,30 @@ static void list_add(struct list *l, const struct placed *p) {
     }
     memmove(&l->items[lo + 1], &l->items[lo], (l->n - lo) * sizeof *l->items);
     l->items[lo] = *p;
+    l->items[lo].reach = lo ? pl_u64_max(l->items[lo - 1].reach, p->to) : p->to;
     l->n++;
+    for (uint32_t i = lo + 1; i < l->n && l->items[i].reach < p->to; i++)
+        l->items[i].reach = p->to;
+}
+
+/* The first item that may end above `from`. */
+static uint32_t list_find(const struct list *l, uint64_t from) {
+    uint32_t lo = 0, hi = l->n;
+    while (lo < hi) {
+        const uint32_t mid = (lo + hi) / 2;
+        if (l->items[mid].reach <= from)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
 /* Moves *p upwards past what is in its way; whether anything was. */
 static bool list_pass(const struct list *l, struct placed *p) {
     const uint64_t bytes = p->to - p->from;
     bool moved = false;
-    for (uint32_t i = 0; i < l->n && l->items[i].from < p->to; i++) {
+    for (uint32_t i = list_find(l, p->from); i < l->n && l->items[i].from < p->to; i++) {
         const struct placed *q = &l->items[i];
         if (q->to <= p->from || q->first > p->last || q->last < p->first) continue;
         p->from = q->to;
