@@ -40,7 +40,7 @@ static pl_err fits_cut(const struct least *least, uint32_t chunk, struct pl_tria
     trial.mlp_chunk_tokens = chunk;
     for (uint32_t i = 0; i < least->n_levels && !*out; i++) {
         trial.recompute = least->levels[i];
-        PL_TRY(pl_question_measure_within(&trial, most, &t->held, d));
+        PL_TRY(pl_question_measure_within(&trial, usable, &t->held, d));
         *out = t->held.plan->arena_bytes <= usable;
         *near |= t->held.plan->arena_bytes <= most;
     }

@@ -40,7 +40,7 @@ static const struct {
     {"SmolLM2-135M mode=full --vram 1MiB", {"RTX "}, "1MiB"},
     {"SmolLM2-135M mode=lora --gpu 'RTX 4090' vram_budget=200MiB", {"RTX "}, "200MiB"},
     {"SmolLM2-1.7B mode=lora max_seq_length=1048576 --gpu 'RTX 3060'",
-     {"shorter samples", "H"},
+     {"shorter samples", "A100 80GB"}, /* with the MLP in chunks */
      "12GiB"},
     {"Llama-3.1-70B mode=full max_seq_length=4000000 --gpu H200",
      {"shorter samples", "so much memory"},
