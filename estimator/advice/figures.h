@@ -19,6 +19,7 @@ struct pl_wall { /* along one axis, all else as in the job */
     uint32_t limit;         /* largest value that was tried for */
     uint64_t wall_bytes;    /* needed at the wall */
     uint64_t next_bytes;    /* needed one beyond; 0: the limit ended the search, not memory */
+    enum pl_verdict_kind next_verdict; /* of it */
     int64_t doubling_bytes; /* 2 x now, less now */
     bool doubling_known, doubling_fits;
 };

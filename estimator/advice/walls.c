@@ -31,9 +31,10 @@ static uint32_t limit_of(const struct pl_question *q, enum pl_key_id key, uint32
     return (uint32_t)pl_u64_min(bound, (uint64_t)k->hi);
 }
 
-static void tell(struct pl_secant *s, uint32_t value, const struct pl_price *p) {
-    if (value > s->low.n && value < s->high.n)
-        pl_secant_tell(s, value, p->needed_bytes, p->verdict == PL_VERDICT_FITS, 0);
+static void tell(struct pl_secant *s, uint32_t value, const struct pl_price *p, struct pl_wall *w) {
+    if (value <= s->low.n || value >= s->high.n) return;
+    pl_secant_tell(s, value, p->needed_bytes, p->verdict == PL_VERDICT_FITS, 0);
+    if (s->high.n == value) w->next_verdict = p->verdict;
 }
 
 /* Both plans are the first two of the search as well. */
@@ -42,10 +43,10 @@ static pl_err price_doubling(const struct axis *x, struct pl_wall *w, struct pl_
     struct pl_price now, twice;
     if (w->now > w->limit) return PL_ERR_OK;
     PL_TRY(price_at(x, w->now, &now, d));
-    tell(s, w->now, &now);
+    tell(s, w->now, &now, w);
     if (w->now > w->limit / 2) return PL_ERR_OK;
     PL_TRY(price_at(x, 2 * w->now, &twice, d));
-    tell(s, 2 * w->now, &twice);
+    tell(s, 2 * w->now, &twice, w);
     w->doubling_known = true;
     w->doubling_bytes = (int64_t)(twice.needed_bytes - now.needed_bytes);
     w->doubling_fits = twice.verdict == PL_VERDICT_FITS;
@@ -65,7 +66,7 @@ pl_err pl_advice_wall(const struct pl_question *q, enum pl_key_id key, struct pl
         const uint32_t value = pl_secant_next(&s);
         struct pl_price p;
         PL_TRY(price_at(&x, value, &p, d));
-        tell(&s, value, &p);
+        tell(&s, value, &p, out);
     }
     if (!q->budget.known) return PL_ERR_OK;
     out->wall = s.low.bytes ? s.low.n : 0;

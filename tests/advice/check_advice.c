@@ -127,6 +127,7 @@ START_TEST(a_wall_fits_and_one_more_does_not) {
     ck_assert_uint_eq(at.needed_bytes, w.wall_bytes);
     ck_assert_int_eq(beyond.kind, PL_VERDICT_NO);
     ck_assert_uint_eq(beyond.needed_bytes, w.next_bytes);
+    ck_assert_int_eq(w.next_verdict, PL_VERDICT_NO);
     ck_assert_int_eq(w.doubling_known, 2 * w.now <= w.limit);
     if (!w.doubling_known) return;
     ck_assert_int_eq(w.doubling_bytes, (int64_t)(along(key, 2 * w.now).needed_bytes -

@@ -75,6 +75,8 @@
     X(CSV, "csv", 0, "", "", "", "the batch x length grid as CSV on stdout")                       \
     X(SVG, "svg", 0, "DIR", "", "", "write bill.svg, timeline.svg and grid.svg there")             \
     X(ALL, "all", 0, "", "", "", "every table after the recommendation")                           \
+    X(LONGEST, "longest", 0, "", "", "",                                                           \
+      "how long samples may be, for every level of recomputation")                                 \
     X(TABLES, "tables", 0, "NAME,...", "", "", "these tables instead of the recommendation")       \
     X(HOST_RAM, "host_ram", 0, "SIZE", "", "", "host memory that offload may take, as 128GiB")     \
     X(SNAPSHOT, "snapshot", 0, "FILE", "", "", "the planned step for pytorch.org/memory_viz")      \

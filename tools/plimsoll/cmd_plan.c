@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/data/data.h"
 #include "tools/plimsoll/cmd_plan_diff.h"
+#include "tools/plimsoll/cmd_plan_longest.h"
 #include "tools/plimsoll/estimate_args.h"
 #include "tools/plimsoll/plan_fleet.h"
 
@@ -268,6 +269,7 @@ int pl_cmd_plan(const struct pl_cli *cli) {
     struct asked asked = {0};
     bool holds = false;
     if (pl_plan_diff_asked(cli)) return pl_cmd_plan_diff(cli);
+    if (pl_cli_has(cli, PL_FLAG_LONGEST)) return pl_cmd_plan_longest(cli);
     pl_err err = check_flags(cli, &d);
     if (err == PL_ERR_OK) err = read_asked(cli, &asked, &d);
     if (err == PL_ERR_OK) err = pl_estimate_read_inquiry(cli, &i, &d);

@@ -80,6 +80,7 @@ static const struct pl_command commands[] = {
             "plimsoll plan Qwen2.5-7B --mode full --gpu \"RTX 4090\" --host-ram 128GiB\n"
             "plimsoll plan Qwen2.5-72B --mode full --gpu H100 --devices auto --effective-batch 64\n"
             "plimsoll plan run.yaml --vram 24GiB --svg pictures --snapshot step.pickle\n"
+            "plimsoll plan Llama-3.1-8B --mode qlora --gpu \"RTX 4090\" --longest\n"
             "plimsoll plan run.yaml --csv > grid.csv\n"
             "plimsoll plan --diff old.json new.json --allow 64MiB\n",
         .text =
@@ -95,6 +96,9 @@ static const struct pl_command commands[] = {
             "step takes over the link of the card or over --link NAME: nvlink3, nvlink4,\n"
             "nvlink5, pcie4, pcie5, 100g, 400g. --devices N is about that many. Where one GPU\n"
             "needs host memory for the job, or does not hold it, the fewest that do are named.\n"
+            "--longest prints the longest max_seq_length that fits, with the batch size of the\n"
+            "job or 1, for every level of recomputation: its bytes, and those of one token more,\n"
+            "which does not fit. Exit 3: nothing fits.\n"
             "--diff OLD.json NEW.json plans nothing: it compares two receipts of estimate-vram\n"
             "or train by lines of their ledgers, and says which settings made the difference.\n"
             "Exit 3: the device's or the host's total grew by more than --allow.\n",
@@ -105,7 +109,7 @@ static const struct pl_command commands[] = {
                  PL_FLAG_BIT(EFFECTIVE_BATCH) | PL_FLAG_BIT(SAMPLES) | PL_FLAG_BIT(MEAN_TOKENS) |
                  PL_FLAG_BIT(LONGEST_TOKENS) | PL_FLAG_BIT(CSV) | PL_FLAG_BIT(SVG) |
                  PL_FLAG_BIT(SNAPSHOT) | PL_FLAG_BIT(DIFF) | PL_FLAG_BIT(ALLOW) | PL_FLAG_BIT(ALL) |
-                 PL_FLAG_BIT(TABLES) | PL_FLAG_BIT(HOST_RAM),
+                 PL_FLAG_BIT(TABLES) | PL_FLAG_BIT(HOST_RAM) | PL_FLAG_BIT(LONGEST),
         .keys = true,
     },
     {

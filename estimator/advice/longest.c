@@ -1,0 +1,131 @@
+/* longest.c - the wall of max_seq_length at every level of recomputation; see longest.h. */
+#include "estimator/advice/longest.h"
+
+#include "estimator/advice/advice.h"
+#include "estimator/config/key_table.h"
+#include "estimator/config/recompute.h"
+#include "estimator/config/validate.h"
+
+/* `auto` mixes the levels before it, so its wall is searched from the farthest of theirs. */
+static const uint32_t levels[PL_MAX_LONGEST] = {
+    PL_RECOMPUTE_NONE, PL_RECOMPUTE_LIGHT, PL_RECOMPUTE_MLP,    PL_RECOMPUTE_ATTENTION,
+    PL_RECOMPUTE_FULL, PL_RECOMPUTE_AUTO,  PL_RECOMPUTE_OFFLOAD};
+
+/* Every key that the command has to write down for the row to be planned again. */
+static void write_down(const struct pl_longest *l, uint32_t level, uint32_t tokens,
+                       struct pl_job *job) {
+    job->batch_size = l->batch_size;
+    job->gradient_checkpointing = level;
+    job->max_seq_length = tokens;
+    job->given[PL_KEY_mode] = job->given[PL_KEY_batch_size] = true;
+    job->given[PL_KEY_gradient_checkpointing] = job->given[PL_KEY_max_seq_length] = true;
+}
+
+static void open_row(const struct pl_question *q, const struct pl_longest_row *row,
+                     struct pl_variant *v) {
+    struct pl_question open = *q;
+    pl_question_open(&open, &row->job, q->model);
+    pl_variant_of(v, &open);
+}
+
+/* What a token takes is compared once all rows are there; until then it is in seconds. */
+static pl_err price_row(const struct pl_question *q, struct pl_trials *t,
+                        struct pl_longest_row *row, struct pl_diag *d) {
+    struct pl_price price;
+    struct pl_variant v;
+    if (!row->wall.wall) return PL_ERR_OK;
+    row->job.max_seq_length = row->wall.wall;
+    open_row(q, row, &v);
+    PL_TRY(pl_decide_again(&v.q, t, d));
+    PL_TRY(pl_price_decided(&v.q, t, &price, d));
+    row->decided = pl_question_level(&v.q);
+    row->mlp_chunk = pl_question_mlp_chunk(&v.q);
+    if (row->mlp_chunk == PL_AUTO) row->mlp_chunk = 0;
+    row->host_bytes = pl_plan_host_placed(t->held.plan);
+    row->relative_time = price.seconds_per_token;
+    return PL_ERR_OK;
+}
+
+/* A level that the job cannot have has no row. */
+static pl_err add_row(const struct pl_question *q, struct pl_trials *t, uint32_t level,
+                      struct pl_longest *l, struct pl_diag *d) {
+    struct pl_longest_row *row = &l->rows[l->n_rows];
+    struct pl_variant v;
+    *row = (struct pl_longest_row){.job = *q->job, .decided = level};
+    write_down(l, level, l->best ? l->best->wall.wall : q->job->max_seq_length, &row->job);
+    pl_err err = pl_job_validate(&row->job, NULL);
+    if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a level of recomputation");
+    if (err != PL_ERR_OK) return PL_ERR_OK;
+    open_row(q, row, &v);
+    PL_TRY(pl_advice_wall(&v.q, PL_KEY_max_seq_length, t, &row->wall, d));
+    PL_TRY(price_row(q, t, row, d));
+    l->n_rows++;
+    return PL_ERR_OK;
+}
+
+static bool is_longer(const struct pl_longest_row *r, const struct pl_longest_row *best) {
+    if (!r->wall.wall || !best) return r->wall.wall != 0;
+    if (r->wall.wall != best->wall.wall) return r->wall.wall > best->wall.wall;
+    return r->relative_time < best->relative_time;
+}
+
+static void compare_rows(struct pl_longest *l) {
+    double fastest = 0;
+    for (uint32_t i = 0; i < l->n_rows; i++) {
+        const double time = l->rows[i].relative_time;
+        if (time > 0 && (fastest == 0 || time < fastest)) fastest = time;
+    }
+    for (uint32_t i = 0; i < l->n_rows && fastest > 0; i++)
+        l->rows[i].relative_time /= fastest;
+}
+
+/* In the words of the gate, about the shortest samples with the least of all that is open. */
+static pl_err refuse(const struct pl_question *q, struct pl_trials *t, const struct pl_longest *l,
+                     struct pl_diag *d) {
+    uint32_t n;
+    struct pl_longest_row row = {.job = *q->job};
+    struct pl_variant v;
+    write_down(l, PL_RECOMPUTE_AUTO, (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].lo,
+               &row.job);
+    open_row(q, &row, &v);
+    PL_TRY(pl_decide_again(&v.q, t, d));
+    const struct pl_verdict judged = pl_gate_judge(t->held.plan, &v.q);
+    pl_err err = pl_gate_error(&judged, &v.q, d);
+    if (err == PL_ERR_OK)
+        err = pl_diag_set(d, PL_ERR_DOES_NOT_FIT,
+                          "not even samples of %u tokens fit for certain: they need %llu bytes of "
+                          "%llu",
+                          row.job.max_seq_length, (unsigned long long)judged.needed_bytes,
+                          (unsigned long long)l->budget_bytes);
+    if (err == PL_ERR_DOES_NOT_FIT) pl_diag_hint(d, "ask without --longest what would fit");
+    return err;
+}
+
+static pl_err find_rows(const struct pl_question *q, struct pl_trials *t, struct pl_longest *l,
+                        struct pl_diag *d) {
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        const struct pl_longest_row *row = &l->rows[l->n_rows];
+        const uint32_t before = l->n_rows;
+        PL_TRY(add_row(q, t, levels[i], l, d));
+        if (l->n_rows > before && is_longer(row, l->best)) l->best = row;
+    }
+    if (!l->best) return refuse(q, t, l, d);
+    compare_rows(l);
+    return PL_ERR_OK;
+}
+
+pl_err pl_advice_longest(const struct pl_question *q, struct pl_longest *out, struct pl_diag *d) {
+    const uint32_t batch = q->job->batch_size;
+    struct pl_trials trials = {0};
+    *out =
+        (struct pl_longest){.batch_size = batch == PL_AUTO ? 1 : batch,
+                            .budget_bytes = pl_budget_usable(&q->budget) + q->budget.context_bytes,
+                            .max_positions = q->model->max_positions};
+    pl_err err = find_rows(q, &trials, out, d);
+    pl_trials_finish(&trials);
+    return err;
+}
+
+bool pl_longest_is_beyond(const struct pl_longest *l, const struct pl_longest_row *row) {
+    return row->wall.wall > l->max_positions;
+}
