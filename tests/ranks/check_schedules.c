@@ -3,6 +3,7 @@
  *
  * PLIMSOLL_SCHEDULES (8, every kind of fault once) schedules are drawn from
  * PLIMSOLL_SCHEDULES_SEED (1), from the number PLIMSOLL_SCHEDULES_FIRST (0) on. */
+#include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
 #include "tests/ranks/crew.h"
 #include "tests/support/joblog.h"
@@ -257,10 +258,17 @@ static void halvings(unsigned *step, unsigned *n) {
     json_decref(log);
 }
 
-/* A directory under construction, which the next start removes, is no checkpoint yet. */
-static void compare_checkpoint(const char *name, void *ref) {
+/* The step of a checkpoint, 0 of anything else. A directory under construction, which the next
+ * start removes, is none yet; one whose removal was cut short has lost its state first, and is
+ * skipped by every start. */
+static unsigned step_of(const char *name) {
     unsigned step;
-    if (strstr(name, ".tmp") || sscanf(name, "checkpoint-%u", &step) != 1) return;
+    if (strstr(name, ".tmp") || sscanf(name, "checkpoint-%u", &step) != 1) return 0;
+    return path_exists(textf("%s/out/%s/" PL_STATE_FILE, dir, name)) ? step : 0;
+}
+
+static void compare_checkpoint(const char *name, void *ref) {
+    if (!step_of(name)) return;
     checkpoint_assert_same(textf("%s/%s/%s", dir, (const char *)ref, name),
                            textf("%s/out/%s", dir, name));
 }
@@ -280,8 +288,7 @@ static void compare(const char *stem) {
 }
 
 static void note_newest(const char *name, void *newest) {
-    unsigned step;
-    if (strstr(name, ".tmp") || sscanf(name, "checkpoint-%u", &step) != 1) return;
+    const unsigned step = step_of(name);
     if (step > *(unsigned *)newest) *(unsigned *)newest = step;
 }
 
