@@ -153,7 +153,7 @@ static bool resize_op(struct pl_program *p, struct pl_op *op, const struct sizes
     move_windows(p, op, from, to);
     if (!resize_scratch(p, op)) return false;
     op->flops = (float)pl_op_flops(p, op, &full);
-    if (op->attr.first_element)
+    if (op->attr.first_element && p->tensors[op->out[0].id].rows != PL_ROWS_FIXED)
         op->attr.first_element = op->out[0].batch_row * p->tensors[op->out[0].id].dims[1];
     if (op->left_out) op->left_out = (uint32_t)(chunks_around(op, to)->chunks - 2 * PL_BRIEF_ENDS);
     return true;
