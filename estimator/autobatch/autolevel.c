@@ -494,8 +494,7 @@ static pl_err decide(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                      struct pl_diag *d) {
     struct pl_question with = *q;
     const bool may = q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q);
-    const bool others =
-        pl_question_level(q) == PL_RECOMPUTE_AUTO || pl_question_chunk(q) == PL_AUTO;
+    const bool others = pl_autolevel_is_open(q);
     q->in_backward = PL_TRI_FALSE;
     PL_TRY(decide_sizes(q, limit, t, d));
     if (!may || !q->budget.known || t->most_seconds > 0) return PL_ERR_OK;
@@ -524,6 +523,10 @@ pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials
     PL_TRY(learn(&s, d));
     *out = s.ladder;
     return PL_ERR_OK;
+}
+
+bool pl_autolevel_is_open(const struct pl_question *q) {
+    return pl_question_level(q) == PL_RECOMPUTE_AUTO || pl_question_chunk(q) == PL_AUTO;
 }
 
 bool pl_autolevel_may_cut(const struct pl_question *q) {

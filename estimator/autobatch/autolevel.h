@@ -64,6 +64,8 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
                            struct pl_ladder *out, struct pl_diag *d);
+/* Whether level or chunk of the loss are to be decided. */
+bool pl_autolevel_is_open(const struct pl_question *q);
 /* Whether mlp_chunk_tokens may be decided: the job leaves it open, it is not decided, and there is
  * a budget. pl_autolevel_decide() leaves it as it is (decide.h). */
 bool pl_autolevel_may_cut(const struct pl_question *q);

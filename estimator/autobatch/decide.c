@@ -53,8 +53,7 @@ static pl_err finds_any(const struct pl_question *q, uint32_t chunk, struct pl_t
     struct pl_question trial = *q;
     trial.mlp_chunk_tokens = chunk;
     *out = false;
-    if (pl_question_level(q) != PL_RECOMPUTE_AUTO && pl_question_chunk(q) != PL_AUTO)
-        return PL_ERR_OK;
+    if (!pl_autolevel_is_open(q)) return PL_ERR_OK;
     PL_TRY(pl_autolevel_decide(&trial, least_samples(q), t, NULL, d));
     *out = !t->none;
     return PL_ERR_OK;
@@ -102,8 +101,7 @@ static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials
                          struct pl_text *notes, bool *cut, struct pl_diag *d) {
     const struct pl_question open = *q;
     struct pl_question least = *q;
-    const bool searched =
-        pl_question_level(q) == PL_RECOMPUTE_AUTO || pl_question_chunk(q) == PL_AUTO;
+    const bool searched = pl_autolevel_is_open(q);
     uint32_t chunk;
     bool enough;
     *cut = false;

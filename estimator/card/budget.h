@@ -24,10 +24,15 @@ static inline uint64_t pl_budget_own_context(const struct pl_budget *b) {
     return b->context_bytes - b->comm_bytes;
 }
 
+/* By how much that may be off. */
+static inline uint64_t pl_budget_own_doubt(const struct pl_budget *b) {
+    return b->doubt_bytes - b->comm_doubt_bytes;
+}
+
 /* In place of what was there. */
 static inline void pl_budget_set_comm(struct pl_budget *b, uint64_t bytes, uint64_t doubt) {
     b->context_bytes = pl_budget_own_context(b) + bytes;
-    b->doubt_bytes = b->doubt_bytes - b->comm_doubt_bytes + doubt;
+    b->doubt_bytes = pl_budget_own_doubt(b) + doubt;
     b->comm_bytes = bytes;
     b->comm_doubt_bytes = doubt;
 }

@@ -39,7 +39,7 @@ static json_t *bytes_json(const struct pl_estimate *e) {
     put_int(&o, "job_arena", plan->job_bytes);
     put_int(&o, "batch_arena", plan->batch_bytes);
     put_int(&o, "context", pl_budget_own_context(&e->q->budget));
-    put_int(&o, "context_doubt", e->q->budget.doubt_bytes - e->q->budget.comm_doubt_bytes);
+    put_int(&o, "context_doubt", pl_budget_own_doubt(&e->q->budget));
     put_int(&o, "comm", e->q->budget.comm_bytes);
     put_int(&o, "comm_doubt", e->q->budget.comm_doubt_bytes);
     put_int(&o, "host", pl_plan_host_total(plan));

@@ -38,7 +38,7 @@ enum pl_provenance pl_budget_provenance(const struct pl_budget *b) {
 /* A context that was measured is not doubted (budget.h); where there is none, the plan says so. */
 enum pl_provenance pl_context_provenance(const struct pl_budget *b) {
     if (!pl_budget_own_context(b)) return PL_PROVENANCE_PLANNED;
-    return b->doubt_bytes - b->comm_doubt_bytes ? PL_PROVENANCE_PROFILED : PL_PROVENANCE_MEASURED;
+    return pl_budget_own_doubt(b) ? PL_PROVENANCE_PROFILED : PL_PROVENANCE_MEASURED;
 }
 
 static void assume_context(const struct pl_estimate *e, struct pl_text *out) {
@@ -47,10 +47,9 @@ static void assume_context(const struct pl_estimate *e, struct pl_text *out) {
     const uint64_t context = pl_budget_own_context(b);
     if (!context)
         pl_text_add(out, "no driver context: the back-end keeps none in the budget\n");
-    else if (b->doubt_bytes - b->comm_doubt_bytes)
+    else if (pl_budget_own_doubt(b))
         pl_text_addf(out, "driver and kernels take %s, give or take %s, before the first arena\n",
-                     pl_bytes_text(context, bytes),
-                     pl_bytes_text(b->doubt_bytes - b->comm_doubt_bytes, doubt));
+                     pl_bytes_text(context, bytes), pl_bytes_text(pl_budget_own_doubt(b), doubt));
     else
         pl_text_addf(out, "driver and kernels take the %s they took in an earlier run\n",
                      pl_bytes_text(context, bytes));

@@ -62,11 +62,11 @@ static json_t *device_json(const struct pl_question *q) {
     const struct pl_budget *b = &q->budget;
     char sm[16];
     snprintf(sm, sizeof sm, "%u.%u", q->traits.sm / 10, q->traits.sm % 10);
-    json_t *o = json_pack(
-        "{s:s, s:s?, s:s?, s:I, s:I, s:I}", "backend", back_ends[q->traits.backend], "card",
-        q->card, "compute_capability", q->traits.sm ? sm : NULL, "threads",
-        (json_int_t)q->traits.threads, "context_bytes", (json_int_t)pl_budget_own_context(b),
-        "context_doubt_bytes", (json_int_t)(b->doubt_bytes - b->comm_doubt_bytes));
+    json_t *o = json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:I}", "backend",
+                          back_ends[q->traits.backend], "card", q->card, "compute_capability",
+                          q->traits.sm ? sm : NULL, "threads", (json_int_t)q->traits.threads,
+                          "context_bytes", (json_int_t)pl_budget_own_context(b),
+                          "context_doubt_bytes", (json_int_t)pl_budget_own_doubt(b));
     if (b->comm_bytes) pl_json_set(&o, "comm_bytes", json_integer((json_int_t)b->comm_bytes));
     if (!b->known) return o;
     pl_json_set(&o, "budget_bytes", json_integer((json_int_t)b->total_bytes));

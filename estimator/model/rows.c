@@ -167,11 +167,14 @@ static struct pl_param_row row_of(const struct pl_model *m, size_t i) {
     };
 }
 
+static bool is_in_files(const struct pl_model *m, size_t i) {
+    return holds(m, slots[file_rows[i].slot].when) && holds(m, file_rows[i].when);
+}
+
 uint32_t pl_model_rows(const struct pl_model *m, struct pl_param_row out[PL_MODEL_MAX_ROWS]) {
     uint32_t n = 0;
     for (size_t i = 0; i < N_FILE_ROWS; i++)
-        if (holds(m, slots[file_rows[i].slot].when) && holds(m, file_rows[i].when))
-            out[n++] = row_of(m, i);
+        if (is_in_files(m, i)) out[n++] = row_of(m, i);
     return n;
 }
 
@@ -186,10 +189,9 @@ uint32_t pl_model_slot_rows(const struct pl_model *m, enum pl_slot slot,
                             uint32_t index[PL_MODEL_SLOT_ROWS]) {
     uint32_t n = 0, at = 0;
     for (size_t i = 0; i < N_FILE_ROWS; i++) {
-        const enum pl_slot of = file_rows[i].slot;
         const bool tied = m->tied && i == N_FILE_ROWS - 1;
-        if (!tied && !(holds(m, slots[of].when) && holds(m, file_rows[i].when))) continue;
-        if (of == slot) {
+        if (!tied && !is_in_files(m, i)) continue;
+        if (file_rows[i].slot == slot) {
             out[n] = row_of(m, i);
             index[n++] = at;
         }

@@ -15,7 +15,7 @@ struct machine {
 };
 
 static double seconds_of(const struct machine *m, const struct pl_op *op) {
-    if (!pl_op_is_between_ranks(op)) return pl_op_seconds(m->p, op, m->speed, &m->load);
+    if (pl_op_cost(op) != PL_COST_RANKS) return pl_op_seconds(m->p, op, m->speed, &m->load);
     return m->link->start_seconds +
            (double)pl_op_traffic(m->p, op).busiest_bytes / m->link->bytes_per_second;
 }
@@ -37,7 +37,7 @@ void pl_program_step_time(const struct pl_program *p, const struct pl_speed *spe
         const struct pl_op *op = &p->ops[i];
         const double runs = pl_op_runs(op, micro_batches) * pl_op_copies(p, op);
         if (runs <= 0) continue;
-        *(pl_op_is_between_ranks(op) ? &out->link_seconds : &out->compute_seconds) +=
+        *(pl_op_cost(op) == PL_COST_RANKS ? &out->link_seconds : &out->compute_seconds) +=
             runs * seconds_of(&m, op);
     }
 }
@@ -136,7 +136,7 @@ static void raise_to(double *times, struct span s, double at) {
 }
 
 static void run_op(struct timelines *t, const struct pl_op *op, double seconds) {
-    double *free_at = &t->free_at[pl_op_is_between_ranks(op) ? LINK : MACHINE];
+    double *free_at = &t->free_at[pl_op_cost(op) == PL_COST_RANKS ? LINK : MACHINE];
     double at = *free_at;
     for (int i = 0; i < op->n_in; i++)
         if (op->in[i].id != PL_NONE) at = latest(t->cells.written, t->spans[op->in[i].id], at);

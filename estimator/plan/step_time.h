@@ -3,7 +3,7 @@
  * In: a plan, a machine, a link.  Out: seconds of both.  Needs: plan, card/links.h.
  * Ops between ranks take their bytes over the link (traffic.h), the others what they take on the
  * machine (cost.h). Both are nominal: T1 of cost.h.
- *   ST1  in order: one op after another, as a run does. With one rank that is
+ *   ST1  in order: one op after another, as a run on CPUs does. With one rank that is
  *        pl_program_step_seconds()
  *   ST2  overlapped: ops between ranks have a stream of their own. Ops of a stream keep their
  *        order; an op waits for what it reads, and for every earlier op that uses the bytes which

@@ -18,10 +18,6 @@ static const struct pl_operand *whole_of(const struct pl_op *op) {
     }
 }
 
-bool pl_op_is_between_ranks(const struct pl_op *op) {
-    return whole_of(op) != NULL;
-}
-
 static uint64_t rows_of_rank(const struct pl_op *op, uint64_t rows, uint32_t rank) {
     const struct pl_attr *a = &op->attr;
     const struct pl_shard all = pl_shard_of(rows, a->block_rows, a->ranks, rank);
@@ -55,7 +51,7 @@ double pl_program_sent_bytes(const struct pl_program *p, double micro_batches) {
     double bytes = 0;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         const struct pl_op *op = &p->ops[i];
-        if (!pl_op_is_between_ranks(op)) continue;
+        if (pl_op_cost(op) != PL_COST_RANKS) continue;
         bytes += (double)pl_op_traffic(p, op).sent_bytes * pl_op_runs(op, micro_batches) *
                  pl_op_copies(p, op);
     }

@@ -14,8 +14,6 @@ struct pl_op_traffic {
     uint64_t sent_bytes;    /* by this rank; 0 of an op that is not between ranks */
     uint64_t busiest_bytes; /* that the busiest rank sends, or receives, if those are more */
 };
-/* Whether the op moves tensors between ranks. */
-bool pl_op_is_between_ranks(const struct pl_op *op);
 struct pl_op_traffic pl_op_traffic(const struct pl_program *p, const struct pl_op *op);
 /* Of a step of so many micro-batches, by this rank; a brief program counts what it stands for. */
 double pl_program_sent_bytes(const struct pl_program *p, double micro_batches);
