@@ -159,9 +159,7 @@ static pl_err time_of_one(struct pl_advice *a, const struct pl_fleet *f, struct 
 static pl_err settle(struct pl_advice *a, struct pl_fleet_row *r, struct pl_diag *d) {
     struct pl_variant v;
     PL_TRY(decide(a, &r->job, r->batch_size, &v, d));
-    pl_question_settle(&v.q, &r->job);
-    r->job.given[PL_KEY_gradient_checkpointing] = true;
-    r->job.given[PL_KEY_loss_chunk_tokens] |= r->job.loss_chunk_tokens != PL_AUTO;
+    pl_price_settle(&v.q, &r->job);
     return PL_ERR_OK;
 }
 

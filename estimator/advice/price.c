@@ -128,6 +128,13 @@ static pl_err raise_past(const struct pl_question *q, struct pl_trials *t, uint3
     return PL_ERR_OK;
 }
 
+void pl_price_settle(const struct pl_question *q, struct pl_job *job) {
+    pl_question_settle(q, job);
+    job->given[PL_KEY_gradient_checkpointing] = true;
+    job->given[PL_KEY_loss_chunk_tokens] |= job->loss_chunk_tokens != PL_AUTO;
+    job->given[PL_KEY_mlp_chunk_tokens] |= job->mlp_chunk_tokens != PL_AUTO;
+}
+
 /* Of a question whose batch is open, by the smallest of what else is. */
 static pl_err find_largest(const struct pl_question *q, struct pl_trials *t, uint32_t *out,
                            struct pl_diag *d) {

@@ -25,6 +25,8 @@ pl_err pl_price_decided(const struct pl_question *q, struct pl_trials *t, struct
 /* As it comes out where it is typed: what the job leaves open is decided again. */
 pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
                    struct pl_diag *d);
+/* Writes what was decided of a question into its job, as keys that a command writes down. */
+void pl_price_settle(const struct pl_question *q, struct pl_job *job);
 /* Bytes and verdict alone. */
 pl_err pl_price_bytes(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
                       struct pl_diag *d);

@@ -264,11 +264,8 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, s
     PL_TRY(pl_price_decided(&v.q, &a->trials, &w->price, d));
     w->host_bytes = pl_plan_host_placed(a->trials.held.plan);
     w->seconds = w->price.seconds_per_token + update_share(a, w);
-    pl_question_settle(&v.q, &w->job);
+    pl_price_settle(&v.q, &w->job);
     w->job.optimizer_in_backward = in_backward;
-    w->job.given[PL_KEY_gradient_checkpointing] = true;
-    w->job.given[PL_KEY_loss_chunk_tokens] |= w->job.loss_chunk_tokens != PL_AUTO;
-    w->job.given[PL_KEY_mlp_chunk_tokens] |= w->job.mlp_chunk_tokens != PL_AUTO;
     return PL_ERR_OK;
 }
 
