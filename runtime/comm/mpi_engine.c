@@ -343,6 +343,8 @@ static pl_err exchange_result(struct pl_comm *c) {
     if (result == 0) return PL_ERR_OK;
     if (result == PL_MPI_OTHER_SIZE)
         snprintf(text, sizeof text, "expects another number of bytes than a rank sends");
+    else if (result == PL_MPI_UNREADABLE)
+        snprintf(text, sizeof text, "cannot read the memory of a rank");
     else if (result != PL_MPI_STOPPED)
         c->mpi->module->text(result, text);
     /* MPI may see sooner than the control channel that a rank was killed, and not say which. */

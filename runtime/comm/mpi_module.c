@@ -1,5 +1,6 @@
 /* mpi_module.c - the table of mpi_module.h, over the MPI of the machine. */
 #include "runtime/comm/mpi_module.h"
+#include "runtime/comm/mpi_near.h"
 
 #include <mpi.h>
 
@@ -13,7 +14,26 @@
  * at every test; after a while they also leave the core to its other users. */
 enum { YIELD_NS = 5000000, NAP_NS = 50000 };
 
+enum { TAG_BYTES, TAG_OFFER, TAG_READ };
+
 static MPI_Comm ranks = MPI_COMM_NULL;
+static struct pl_near near;
+
+/* What a move sends instead of its bytes where the receiver reads them; it answers by an empty
+ * message once it has. */
+struct offer {
+    uint64_t address, bytes;
+};
+
+static int meet_near(uint32_t rank, uint32_t size) {
+    static struct pl_near_card mine;
+    if (size > PL_RANKS_MAX) return 0;
+    pl_near_card_init(&mine);
+    int e = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, near.cards, sizeof mine, MPI_BYTE, ranks);
+    if (e != MPI_SUCCESS) return e;
+    pl_near_try(&near, rank, size);
+    return MPI_Alltoall(near.reads, 1, MPI_BYTE, near.read_by, 1, MPI_BYTE, ranks);
+}
 
 static int start(uint32_t *rank, uint32_t *size) {
     int e, level, r = 0, n = 0;
@@ -27,7 +47,7 @@ static int start(uint32_t *rank, uint32_t *size) {
     if ((e = MPI_Comm_size(ranks, &n)) != MPI_SUCCESS) return e;
     *rank = (uint32_t)r;
     *size = (uint32_t)n;
-    return 0;
+    return meet_near(*rank, *size);
 }
 
 static int share(void *p, uint64_t bytes) {
@@ -48,22 +68,34 @@ static void rest(uint64_t since_ns) {
         nanosleep(&nap, NULL);
 }
 
-static int post(const struct pl_move *m, MPI_Request *request) {
-    if (m->receive)
-        return MPI_Irecv(m->p, (int)m->bytes, MPI_BYTE, (int)m->peer, 0, ranks, request);
-    return MPI_Isend(m->p, (int)m->bytes, MPI_BYTE, (int)m->peer, 0, ranks, request);
+static int post(const struct pl_move *m, struct offer *offer, MPI_Request *request) {
+    const bool offered = pl_near_moves(&near, m->peer, m->receive, m->bytes);
+    void *p = offered ? offer : m->p;
+    int bytes = offered ? (int)sizeof *offer : (int)m->bytes;
+    /* Of any tag: a rank that sends what is not expected is found, not waited for. */
+    if (m->receive) return MPI_Irecv(p, bytes, MPI_BYTE, (int)m->peer, MPI_ANY_TAG, ranks, request);
+    *offer = (struct offer){(uintptr_t)m->p, m->bytes};
+    return MPI_Isend(p, bytes, MPI_BYTE, (int)m->peer, offered ? TAG_OFFER : TAG_BYTES, ranks,
+                     request);
 }
 
 /* A message that is longer than its move is MPI_ERR_TRUNCATE; one that is shorter is no error of
  * MPI's. */
-static int check_sizes(const struct pl_move *moves, uint32_t n, const MPI_Status *statuses) {
-    for (uint32_t i = 0; i < n; i++) {
-        int came = 0;
-        if (!moves[i].receive) continue;
-        if (MPI_Get_count(&statuses[i], MPI_BYTE, &came) != MPI_SUCCESS ||
-            (uint64_t)came != moves[i].bytes)
+static bool is_expected(const struct pl_move *m, const MPI_Status *status,
+                        const struct offer *offer) {
+    int came = 0;
+    const bool offered = pl_near_moves(&near, m->peer, true, m->bytes);
+    return MPI_Get_count(status, MPI_BYTE, &came) == MPI_SUCCESS &&
+           status->MPI_TAG == (offered ? TAG_OFFER : TAG_BYTES) &&
+           (uint64_t)came == (offered ? sizeof *offer : m->bytes) &&
+           (!offered || offer->bytes == m->bytes);
+}
+
+static int check_sizes(const struct pl_move *moves, uint32_t n, const MPI_Status *statuses,
+                       const struct offer *offers) {
+    for (uint32_t i = 0; i < n; i++)
+        if (moves[i].receive && !is_expected(&moves[i], &statuses[i], &offers[i]))
             return PL_MPI_OTHER_SIZE;
-    }
     return 0;
 }
 
@@ -77,24 +109,52 @@ static int failure(int e, uint32_t n, const MPI_Status *statuses) {
     return class == MPI_ERR_TRUNCATE ? PL_MPI_OTHER_SIZE : e;
 }
 
-static int exchange(const struct pl_move *moves, uint32_t n, void *memory,
+static int complete(MPI_Request *requests, uint32_t n, MPI_Status *statuses,
                     const atomic_bool *stop) {
-    MPI_Status *statuses = memory;
-    MPI_Request *requests = (MPI_Request *)(void *)(statuses + n);
-    int e = MPI_SUCCESS, done = 0;
-    /* Receives first: what arrives finds its place. */
-    for (uint32_t i = 0; i < n && e == MPI_SUCCESS; i++)
-        if (moves[i].receive) e = post(&moves[i], &requests[i]);
-    for (uint32_t i = 0; i < n && e == MPI_SUCCESS; i++)
-        if (!moves[i].receive) e = post(&moves[i], &requests[i]);
-    for (uint64_t since = now_ns(); e == MPI_SUCCESS;) {
-        e = MPI_Testall((int)n, requests, &done, statuses);
+    for (uint64_t since = now_ns();;) {
+        int done = 0;
+        int e = MPI_Testall((int)n, requests, &done, statuses);
         if (e != MPI_SUCCESS) return failure(e, n, statuses);
-        if (done) return check_sizes(moves, n, statuses);
+        if (done) return 0;
         if (atomic_load_explicit(stop, memory_order_relaxed)) return PL_MPI_STOPPED;
         rest(since);
     }
-    return e;
+}
+
+/* Reads what was offered, and says so; a sender waits for that. */
+static int take(const struct pl_move *m, const struct offer *offer, const atomic_bool *stop,
+                MPI_Request *request) {
+    if (!m->receive) return MPI_Irecv(NULL, 0, MPI_BYTE, (int)m->peer, TAG_READ, ranks, request);
+    if (!pl_near_read(&near, m->peer, m->p, offer->address, m->bytes, stop))
+        return PL_MPI_UNREADABLE;
+    return MPI_Isend(NULL, 0, MPI_BYTE, (int)m->peer, TAG_READ, ranks, request);
+}
+
+static int take_all(const struct pl_move *moves, uint32_t n, const struct offer *offers,
+                    MPI_Request *requests, MPI_Status *statuses, const atomic_bool *stop) {
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!pl_near_moves(&near, moves[i].peer, moves[i].receive, moves[i].bytes)) continue;
+        int e = take(&moves[i], &offers[i], stop, &requests[taken++]);
+        if (e != MPI_SUCCESS) return e;
+    }
+    return complete(requests, taken, statuses, stop);
+}
+
+static int exchange(const struct pl_move *moves, uint32_t n, void *memory,
+                    const atomic_bool *stop) {
+    struct offer *offers = memory;
+    MPI_Status *statuses = (MPI_Status *)(void *)(offers + n);
+    MPI_Request *requests = (MPI_Request *)(void *)(statuses + n);
+    int e = MPI_SUCCESS;
+    /* Receives first: what arrives finds its place. */
+    for (uint32_t i = 0; i < n && e == MPI_SUCCESS; i++)
+        if (moves[i].receive) e = post(&moves[i], &offers[i], &requests[i]);
+    for (uint32_t i = 0; i < n && e == MPI_SUCCESS; i++)
+        if (!moves[i].receive) e = post(&moves[i], &offers[i], &requests[i]);
+    if (e == MPI_SUCCESS) e = complete(requests, n, statuses, stop);
+    if (e == MPI_SUCCESS) e = check_sizes(moves, n, statuses, offers);
+    return e == MPI_SUCCESS ? take_all(moves, n, offers, requests, statuses, stop) : e;
 }
 
 static int finish(void) {
@@ -111,7 +171,7 @@ static void text(int error, char out[PL_MPI_ERROR_TEXT]) {
 
 const struct pl_mpi_module pl_mpi_module = {
     .version = PL_MPI_VERSION,
-    .move_bytes = sizeof(MPI_Status) + sizeof(MPI_Request),
+    .move_bytes = sizeof(struct offer) + sizeof(MPI_Status) + sizeof(MPI_Request),
 #ifdef MPICH_VERSION
     .speaks_pmi = true,
 #endif

@@ -17,7 +17,7 @@
 #define PL_MPI_SYMBOL     "pl_mpi_module"
 #define PL_MPI_MOVE_MOST  (UINT64_C(1) << 30) /* bytes of one move */
 #define PL_MPI_ERROR_TEXT 256
-enum { PL_MPI_STOPPED = -1, PL_MPI_OTHER_SIZE = -2 };
+enum { PL_MPI_STOPPED = -1, PL_MPI_OTHER_SIZE = -2, PL_MPI_UNREADABLE = -3 };
 
 struct pl_mpi_module {
     uint32_t version;
@@ -28,7 +28,8 @@ struct pl_mpi_module {
     int (*share)(void *p, uint64_t bytes); /* of rank 0 to all */
     /* Of moves of at most PL_MPI_MOVE_MOST bytes. Between two ranks they are matched in order.
      * PL_MPI_STOPPED: *stop became true; PL_MPI_OTHER_SIZE: fewer or more bytes came
-     * than a move has. */
+     * than a move has; PL_MPI_UNREADABLE: the memory of a rank that this one reads
+     * (mpi_near.h), most often because it ended. */
     int (*exchange)(const struct pl_move *moves, uint32_t n, void *memory, const atomic_bool *stop);
     int (*finish)(void);
     void (*text)(int error, char out[PL_MPI_ERROR_TEXT]);

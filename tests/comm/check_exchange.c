@@ -5,10 +5,17 @@
 #include "runtime/comm/mpi_engine.h"
 
 #include <check.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +127,84 @@ START_TEST(every_byte_arrives_in_order) {
 }
 END_TEST
 
+/* ---- ranks that may not read each other ---- */
+
+static bool read_of(pid_t pid) {
+    static char from, to;
+    const struct iovec remote = {&from, 1}, local = {&to, 1};
+    return process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;
+}
+
+/* From here on process_vm_readv is EPERM in this process. */
+static bool forbid_reading(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) ==
+               0 &&
+           !read_of(getpid());
+}
+
+/* Rank 1 reads nobody, and is read by all. */
+static int blind_body(const struct pl_world *w) {
+    if (w->rank == 1 && !forbid_reading()) return 4;
+    return traffic_body(w);
+}
+
+START_TEST(ranks_that_may_not_read_get_every_byte) {
+    struct ranks_run r = {.body = "blind", .n = 3, .limit = 20, .mpi = true};
+    int status = ranks_run(&r);
+    check_all_well(r.n);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+static bool siblings_read_each_other(void) {
+    int status = 1;
+    pid_t one = fork();
+    if (one == 0) {
+        pause();
+        _exit(0);
+    }
+    pid_t other = fork();
+    if (other == 0) _exit(read_of(one) ? 0 : 1);
+    waitpid(other, &status, 0);
+    kill(one, SIGKILL);
+    waitpid(one, NULL, 0);
+    return status == 0;
+}
+
+/* Rank 1 can read when it meets rank 0, and cannot any more in the exchange. */
+static int blinded_body(const struct pl_world *w) {
+    static unsigned char p[1 << 20];
+    struct pl_comm *c;
+    struct pl_diag d = {0};
+    const struct pl_move move = {1 - w->rank, w->rank == 1, p, sizeof p};
+    pl_err err = open_comm(&c, w, &d);
+    if (w->rank == 1 && !forbid_reading()) return 4;
+    if (err == PL_ERR_OK) err = c->ops->exchange(c, &move, 1, NULL);
+    if (err != PL_ERR_OK && c) (void)pl_comm_check(c, &d);
+    if (err == PL_ERR_OK) err = pl_comm_barrier(c, &d);
+    int status = ranks_note(w, err, &d);
+    pl_comm_close(&c);
+    return status;
+}
+
+START_TEST(large_moves_are_read_from_the_other_rank) {
+    struct ranks_run r = {.body = "blinded", .n = 2, .limit = 10, .mpi = true};
+    if (!siblings_read_each_other()) return;
+    ck_assert_int_ne(ranks_run(&r), 0);
+    ck_assert_int_eq(ranks->of[0].err, PL_ERR_COMM_PEER_LOST);
+    ck_assert_int_eq(ranks->of[1].err, PL_ERR_COMM_PEER_LOST);
+    ck_assert_msg(strstr(ranks->of[1].message, "cannot read"), "%s", ranks->of[1].message);
+}
+END_TEST
+
 /* ---- what is cut into pieces ---- */
 
 static int large_body(const struct pl_world *w) {
@@ -207,14 +292,17 @@ START_TEST(an_exchange_ends_when_a_rank_is_stopped) {
 }
 END_TEST
 
-/* Rank 0 sends 1000 bytes; rank 1 expects 999 or 1001. */
+/* Short moves, those that a rank reads, and one of each. */
+static const uint64_t differing[][2] = {
+    {1000, 999}, {1000, 1001}, {1 << 20, (1 << 20) - 1}, {1 << 20, 16}, {16, 1 << 20}};
+
+/* Rank 0 sends another number of bytes than rank 1 expects. */
 static int differ_body(const struct pl_world *w) {
-    static unsigned char p[1001];
+    static unsigned char p[1 << 20];
     struct pl_comm *c;
     struct pl_diag d = {0};
     pl_err err = open_comm(&c, w, &d);
-    const struct pl_move move = {1 - w->rank, w->rank == 1, p,
-                                 w->rank == 0 ? 1000 : 999 + 2 * (uint64_t)ranks->seed};
+    const struct pl_move move = {1 - w->rank, w->rank == 1, p, differing[ranks->seed][w->rank]};
     if (err == PL_ERR_OK) err = c->ops->exchange(c, &move, 1, NULL);
     if (err != PL_ERR_OK && c) (void)pl_comm_check(c, &d);
     if (err == PL_ERR_OK && w->rank == 0) err = pl_comm_barrier(c, &d);
@@ -281,10 +369,9 @@ START_TEST(ranks_of_mpiexec_find_each_other) {
 }
 END_TEST
 
-static const struct ranks_body bodies[] = {{"traffic", traffic_body},
-                                           {"large", large_body},
-                                           {"fall", fall_body},
-                                           {"differ", differ_body},
+static const struct ranks_body bodies[] = {{"traffic", traffic_body}, {"blind", blind_body},
+                                           {"blinded", blinded_body}, {"large", large_body},
+                                           {"fall", fall_body},       {"differ", differ_body},
                                            {"silent", silent_body}};
 
 int main(int argc, char *argv[]) {
@@ -301,13 +388,16 @@ int main(int argc, char *argv[]) {
     tcase_set_timeout(tc, 90);
     tcase_set_timeout(mpi, 90);
     tcase_add_loop_test(tc, every_byte_arrives_in_order, 2, 5);
+    tcase_add_test(tc, ranks_that_may_not_read_get_every_byte);
     tcase_add_test(tc, a_move_may_be_larger_than_mpi_counts);
     tcase_add_test(mpi, ranks_of_mpiexec_find_each_other);
     /* What follows needs processes that outlive each other, which mpiexec does not grant. */
     if (module->speaks_pmi) {
         tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_is_killed, 0, 9);
         tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_is_stopped, 0, 3);
-        tcase_add_loop_test(tc, sizes_that_differ_are_refused, 0, 2);
+        tcase_add_loop_test(tc, sizes_that_differ_are_refused, 0,
+                            sizeof differing / sizeof *differing);
+        tcase_add_test(tc, large_moves_are_read_from_the_other_rank);
         tcase_add_test(mpi, the_start_of_mpi_has_a_limit);
     }
     suite_add_tcase(s, tc);
