@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BLOCKS 64
+#define MOST_BLOCKS 128
 #define ROUNDS      12 /* of each manner */
 /* The more live at the same time the longer a round takes, so their number times the rounds is
  * bounded, to some 10 ms in all. Nothing here counts ops or intervals of the whole phase: equal
@@ -111,9 +111,10 @@ static void list_add(struct list *l, const struct placed *p) {
         l->items[i].reach = p->to;
 }
 
-/* The first item that may end above `from`. */
-static uint32_t list_find(const struct list *l, uint64_t from) {
-    uint32_t lo = 0, hi = l->n;
+/* The first item from `lo` on that may end above `from`. */
+static uint32_t list_find(const struct list *l, uint32_t lo, uint64_t from) {
+    uint32_t hi = l->n;
+    if (lo < hi && l->items[lo].reach > from) return lo;
     while (lo < hi) {
         const uint32_t mid = (lo + hi) / 2;
         if (l->items[mid].reach <= from)
@@ -124,32 +125,37 @@ static uint32_t list_find(const struct list *l, uint64_t from) {
     return lo;
 }
 
-/* Moves *p upwards past what is in its way; whether anything was. */
-static bool list_pass(const struct list *l, struct placed *p) {
+/* Moves *p upwards past what is in its way; whether anything was. *next: the first item that it has
+ * not passed yet; those before it cannot be in its way any more. */
+static bool list_pass(const struct list *l, uint32_t *next, struct placed *p) {
     const uint64_t bytes = p->to - p->from;
     bool moved = false;
-    for (uint32_t i = list_find(l, p->from); i < l->n && l->items[i].from < p->to; i++) {
+    uint32_t i = list_find(l, *next, p->from);
+    for (; i < l->n && l->items[i].from < p->to; i++) {
         const struct placed *q = &l->items[i];
         if (q->to <= p->from || q->first > p->last || q->last < p->first) continue;
         p->from = q->to;
         p->to = p->from + bytes;
         moved = true;
     }
+    *next = i;
     return moved;
 }
 
 /* --- one round ------------------------------------------------------------------------------- */
 
 /* The lowest offset where nothing is that lives at the same time: each move passes something that
- * is in the way of every offset in between. */
+ * is in the way of every offset in between. It is found once every list was passed without a move
+ * since the last one. */
 static void place(struct repacker *r, const struct wish *w) {
     struct placed p = {.to = w->bytes, .first = w->first, .last = w->last};
     const uint32_t first = block_of(r, w->first), last = block_of(r, w->last);
-    bool moved = true;
-    while (moved) {
-        moved = list_pass(&r->blocks[first].alive, &p);
-        for (uint32_t b = first; b <= last; b++)
-            moved = list_pass(&r->blocks[b].begun, &p) || moved;
+    const uint32_t lists = last - first + 2; /* the block's alive, and each block's begun */
+    uint32_t next[MOST_BLOCKS + 1];
+    memset(next, 0, lists * sizeof *next);
+    for (uint32_t at = 0, still = 0; still < lists; at = at + 1 < lists ? at + 1 : 0) {
+        const struct list *l = at ? &r->blocks[first + at - 1].begun : &r->blocks[first].alive;
+        still = list_pass(l, &next[at], &p) ? 1 : still + 1;
     }
     list_add(&r->blocks[first].begun, &p);
     for (uint32_t b = first + 1; b <= last; b++)
