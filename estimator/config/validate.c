@@ -42,6 +42,7 @@ static const struct {
     {PL_KEY_quantize_head, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_quantize_embedding, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_compute_dtype, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
+    {PL_KEY_unpack_buffer, PL_KEY_mode, VALUE(PL_MODE_QLORA), IGNORED},
     {PL_KEY_full_ft_offload, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
     {PL_KEY_optimizer_in_backward, PL_KEY_mode, VALUE(PL_MODE_FULL), IGNORED},
     {PL_KEY_optimizer_in_backward, PL_KEY_offload,

@@ -41,7 +41,9 @@ static void add_attr(struct pl_digest *h, const struct pl_attr *a) {
         a->context,    a->site,     a->stream,  a->first_element, (uint64_t)a->padding_idx};
     pl_digest_add(h, reals, sizeof reals);
     pl_digest_add(h, numbers, sizeof numbers);
-    if (a->unit_offset) add_number(h, a->unit_offset); /* as if it had always been there */
+    /* as if these had always been there */
+    if (a->unit_offset) add_number(h, a->unit_offset);
+    if (a->columns) add_number(h, a->columns);
 }
 
 static void add_operands(struct pl_digest *h, const struct pl_operand *list, uint32_t n) {

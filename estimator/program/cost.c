@@ -150,10 +150,19 @@ double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const str
     return arithmetic[op->kind].factor * size * arithmetic[op->kind].rule(p, op, load);
 }
 
+/* Of the codes, as many as w has elements. */
+static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
+                             const struct pl_load *load) {
+    const struct pl_operand *w = &op->out[PL_DEQUANT4_OUT_W];
+    const double share = op->attr.columns ? cols_of(p, w) / op->attr.columns : 1;
+    return operand_bytes(p, op->in, op->n_in, load) * share + operand_bytes(p, w, 1, load);
+}
+
 static double moved_bytes(const struct pl_program *p, const struct pl_op *op,
                           const struct pl_load *load) {
     if (op->kind == PL_OP_EMBED || op->kind == PL_OP_EMBED_BWD) return embed_bytes(p, op, load);
     if (op->kind == PL_OP_EMBED4) return embed4_bytes(p, op, load);
+    if (op->kind == PL_OP_DEQUANT4) return dequant4_bytes(p, op, load);
     return operand_bytes(p, op->in, op->n_in, load) + operand_bytes(p, op->out, op->n_out, load);
 }
 

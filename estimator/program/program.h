@@ -180,12 +180,14 @@ struct pl_attr {
     uint32_t window;                   /* attention; 0 = all */
     uint32_t long_from;                /* ROPE: sequences longer than this use table2 */
     uint32_t context;                  /* KV_APPEND, ATTENTION_CACHED: cache rows of a sequence */
+    uint32_t columns; /* DEQUANT4: of the matrix that w has some columns of; 0: w has them all */
     float eps;                         /* norms */
     float scale;                       /* attention, of scores; EMBED*, of rows, 0 = none */
     float dropout;                     /* p */
     uint32_t site;  /* dropout site, stochastic-rounding stream: unique per use; kind of START */
     float max_norm; /* CLIP_SCALE */
-    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: where in the tensor one begins */
+    uint64_t first_element; /* updates of windows, FOLD, DROPOUT*: where in the tensor one begins;
+                             * DEQUANT4: where in the codes w begins */
     uint64_t stream; /* START, QUANT4: of random values, with the seed and site */
     double spread;   /* START, QUANT4: the constant, the standard deviation, or half the width */
     float offset;    /* NEST4 */
@@ -237,6 +239,7 @@ struct pl_job_shape {
     enum pl_quant quant;        /* PL_MODE_QLORA */
     bool double_quant;
     bool quantize_head, quantize_embedding;
+    uint64_t unpack_bytes;       /* of a copy of codes, at most; 0 = any: build.h */
     enum pl_dtype moment_dtype;  /* of states that are no codes */
     enum pl_dtype compute_dtype; /* of dequantised weights */
     uint64_t lora_r;
@@ -347,6 +350,8 @@ void pl_program_destroy(struct pl_program **p); /* NULL-safe; sets *p to NULL */
 #define PL_CHUNKS_MAX 65536
 /* Of the MLP, whose operations every layer has. */
 #define PL_MLP_CHUNKS_MAX 1024
+/* Panels of a matrix of codes, whatever unpack_bytes is. */
+#define PL_PANELS_MAX 256
 /* Most tokens of a chunk of the loss under `auto`, where no budget says what is best. */
 uint64_t pl_program_auto_chunk(const struct pl_model *m, enum pl_dtype dtype, uint64_t tokens);
 

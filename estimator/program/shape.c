@@ -316,6 +316,8 @@ pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,
                                                                       : job->gradient_checkpointing;
     out->loss_chunk_tokens = job->loss_chunk_tokens;
     out->mlp_chunk_tokens = job->mlp_chunk_tokens == PL_AUTO ? 0 : job->mlp_chunk_tokens;
+    if (job->mode == PL_MODE_QLORA && job->unpack_buffer != PL_AUTO_BYTES)
+        out->unpack_bytes = job->unpack_buffer;
     out->quant = job->quant_type == PL_QUANT_TYPE_FP4 ? PL_QUANT_FP4 : PL_QUANT_NF4;
     out->double_quant = job->double_quant;
     out->quantize_head = job->quantize_head;

@@ -52,10 +52,35 @@ static inline bool pl_nest4_is_sound(const struct pl_call *c) {
            pl_quant_elements(&c->out[PL_NEST4_OUT_NESTED]) >= nests;
 }
 
-/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
+/* Where w lies among the elements of the codes. */
+struct pl_quant_window {
+    uint64_t first; /* element */
+    uint64_t skip;  /* elements after each row of w that it does not have */
+    uint64_t end;   /* past the last element */
+};
+
+static inline struct pl_quant_window pl_quant_window_of(const struct pl_call *c) {
+    const struct pl_view *w = &c->out[PL_DEQUANT4_OUT_W];
+    const uint64_t first = c->attr->first_element;
+    const uint64_t skip = c->attr->columns > w->cols ? c->attr->columns - w->cols : 0;
+    const uint64_t skipped = w->rows ? (w->rows - 1) * skip : 0;
+    struct pl_quant_window at = {first, skip, first + pl_quant_elements(w) + skipped};
+    return at;
+}
+
+/* A window begins where a block does, and so does each row of one of some columns. */
+static inline bool pl_quant_window_is_sound(const struct pl_call *c) {
+    const uint64_t columns = c->attr->columns, cols = c->out[PL_DEQUANT4_OUT_W].cols;
+    if (c->attr->first_element % PL_QUANT_BLOCK) return false;
+    return !columns ||
+           (columns >= cols && columns % PL_QUANT_BLOCK == 0 && cols % PL_QUANT_BLOCK == 0);
+}
+
+/* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 static inline bool pl_dequant4_is_sound(const struct pl_call *c) {
     const struct pl_view *absmax8 = &c->in[PL_DEQUANT4_ABSMAX8], *w = &c->out[PL_DEQUANT4_OUT_W];
-    const uint64_t n = pl_quant_elements(w), blocks = pl_quant_blocks(n);
+    if (!pl_quant_window_is_sound(c)) return false;
+    const uint64_t n = pl_quant_window_of(c).end, blocks = pl_quant_blocks(n);
     const uint64_t scales = absmax8->p ? pl_quant_nests(n) : blocks;
     return c->attr->quant < PL_QUANT_COUNT && pl_quant_is_run(w) &&
            pl_quant_elements(&c->in[PL_DEQUANT4_CODES]) >= pl_quant_codes_bytes(n) &&

@@ -185,6 +185,18 @@ START_TEST(so_does_one_whose_mlps_are_computed_in_chunks) {
 }
 END_TEST
 
+/* Of 16 rows; and of 64 columns, in matrices that have more. */
+static const char *const unpacked[] = {"qlora-llama", "qlora-qwen2-bf16"};
+enum { N_UNPACKED = sizeof unpacked / sizeof *unpacked };
+
+START_TEST(so_does_one_that_unpacks_in_panels) {
+    const char *const words[] = {"gradient_checkpointing=full", "unpack_buffer=4KiB", NULL};
+    char dir[SCRATCH_PATH];
+    snprintf(dir, sizeof dir, "%s/%s", getenv("GOLDEN_CASES"), unpacked[_i]);
+    check_case(dir, words);
+}
+END_TEST
+
 /* Runs outside any test, where the helpers' assertions have nowhere to report to. */
 static void add_cases(const char *root, const char *below) {
     char pattern[SCRATCH_PATH];
@@ -221,6 +233,9 @@ int main(void) {
     for (int i = 0; own && i < N_CUT; i++)
         if (has_case(own, cut[i]))
             tcase_add_loop_test(tc, so_does_one_whose_mlps_are_computed_in_chunks, i, i + 1);
+    for (int i = 0; own && i < N_UNPACKED; i++)
+        if (has_case(own, unpacked[i]))
+            tcase_add_loop_test(tc, so_does_one_that_unpacks_in_panels, i, i + 1);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

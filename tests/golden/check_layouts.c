@@ -61,6 +61,7 @@ static const struct variant variants[] = {
     {"qlora-llama", {"gradient_checkpointing=none"}, true},
     {"qlora-llama", {"gradient_checkpointing=attention"}, true},
     {"qlora-llama", {"gradient_checkpointing=mlp"}, true},
+    {"qlora-llama", {"gradient_checkpointing=full", "unpack_buffer=4KiB"}, true},
     /* Frozen head: no sum over chunks, but a product of 7 rows may round unlike one of 40. */
     {"lora-llama", {"gradient_checkpointing=none", "loss_chunk_tokens=7"}, false},
     {"lora-llama", {"gradient_checkpointing=none", "loss_chunk_tokens=auto"}, false},

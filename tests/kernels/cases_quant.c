@@ -29,9 +29,27 @@ static struct operand *add_bytes(struct trial *t, uint32_t slot, uint64_t n) {
 
 /* ---- DEQUANT4 ---- */
 
+/* Some columns of a matrix of more, in every other round after the edges: blocks of both. */
+static struct shape draw_window(struct trial *t) {
+    struct shape s = draw_shape(t);
+    const uint64_t before = draw(t, 0, 3), after = draw(t, 0, 3);
+    if (t->round < 10 || t->round % 2) return s;
+    s.cols = 64 * draw(t, 1, 3);
+    t->attr.columns = (uint32_t)(64 * (before + after) + s.cols);
+    t->attr.first_element = 64 * before + t->attr.columns * draw(t, 0, 100);
+    return s;
+}
+
+/* Where element i of w is in the codes. */
+static uint64_t in_codes(const struct trial *t, uint64_t i, uint64_t cols) {
+    const uint64_t columns = t->attr.columns ? t->attr.columns : cols;
+    return t->attr.first_element + i / cols * columns + i % cols;
+}
+
 static void build_dequant(struct trial *t, bool nested) {
-    const struct shape s = draw_shape(t);
-    const uint64_t n = s.rows * s.cols, blocks = pl_quant_blocks(n);
+    const struct shape s = draw_window(t);
+    const uint64_t n = s.rows ? in_codes(t, s.rows * s.cols - 1, s.cols) + 1 : 0;
+    const uint64_t blocks = pl_quant_blocks(n);
     t->attr.quant = t->round / 2 % 2 ? PL_QUANT_FP4 : PL_QUANT_NF4;
     add_bytes(t, 0, pl_quant_codes_bytes(n));
     add_run_in(t, 1, nested ? pl_quant_nests(n) : blocks, 1, PL_DTYPE_F32);
@@ -71,7 +89,7 @@ static double element_of(const struct trial *t, uint32_t first, uint64_t i, doub
 static void reference_dequant(struct trial *t) {
     const struct operand *w = t->out[0];
     for (uint64_t i = 0; i < w->view.rows * w->view.cols; i++)
-        w->want[i] = element_of(t, 0, i, &w->scale[i]);
+        w->want[i] = element_of(t, 0, in_codes(t, i, w->view.cols), &w->scale[i]);
 }
 
 /* ---- EMBED4 ---- */

@@ -55,6 +55,8 @@ static struct pl_job_shape shape_of(int program) {
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     if (!s.inference) s.mlp_chunk_tokens = sizes[size].mlp;
+    if (s.mode == PL_MODE_QLORA && s.mlp_chunk_tokens)
+        s.unpack_bytes = model.ffn * model.hidden; /* half of gate */
     return s;
 }
 

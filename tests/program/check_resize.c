@@ -58,6 +58,8 @@ static struct pl_job_shape shape_of(int kind, int variant, int size) {
     pl_test_vary(&s, variant % UNCUT % PL_TEST_VARIANTS);
     set_gradients(&s, variant % UNCUT - PL_TEST_VARIANTS);
     if (variant >= UNCUT && !s.inference) s.mlp_chunk_tokens = sizes[size].mlp;
+    if (variant >= UNCUT && s.mode == PL_MODE_QLORA)
+        s.unpack_bytes = model.ffn * model.hidden; /* half of gate */
     s.batch_size = sizes[size].batch;
     s.loss_chunk_tokens = sizes[size].chunk;
     return s;

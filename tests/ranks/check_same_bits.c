@@ -30,7 +30,7 @@ static const struct kind {
     {"lora-llama", "6", {"lora_dropout=0.3", "dtype=bf16", NULL}, true},
     {"lora-whole", "4", {NULL}, true},
     {"lora-adamw8bit", "8", {NULL}, true},
-    {"qlora-llama", "8", {"gradient_checkpointing=full", NULL}, true},
+    {"qlora-llama", "8", {"gradient_checkpointing=full", "unpack_buffer=4KiB", NULL}, true},
     {"qlora-qwen2-bf16", "8", {"quantize_embedding=true", NULL}, true},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };

@@ -25,7 +25,7 @@ static bool is_read(enum pl_key_id key) {
         PL_KEY_threads,       PL_KEY_vram_budget,    PL_KEY_vram_margin,
         PL_KEY_preflight,     PL_KEY_debug_inject,   PL_KEY_quant_type,
         PL_KEY_double_quant,  PL_KEY_quantize_head,  PL_KEY_quantize_embedding,
-        PL_KEY_chat_template, PL_KEY_base_dtype};
+        PL_KEY_chat_template, PL_KEY_base_dtype,     PL_KEY_unpack_buffer};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i] == key) return true;
     return false;

@@ -170,22 +170,22 @@ uint64_t pl_build_lowest_layer(const struct pl_builder *b);
 /* --- quantised.c: base weights in 4 bits --- */
 bool pl_build_is_quantised(const struct pl_builder *b, enum pl_slot slot);
 void pl_build_quantised_weight(struct pl_builder *b, enum pl_slot slot, uint64_t layer);
-/* The matrix of a slot as products want it, in pieces of its rows: the weight itself, whole; or, of
- * a slot in 4 bits, transient copies that ops appended by pl_build_piece write. A matrix that is
- * larger than the largest module of a layer comes module by module. */
+/* The matrix of a slot as products want it: the weight itself, whole; or, of a slot in 4 bits,
+ * transient copies of pieces of it. A matrix that is larger than the largest module of a layer
+ * comes module by module, the head in so many rows; and these in panels of rows or of columns,
+ * where unpack_bytes is less than they are. */
+enum pl_cut { PL_CUT_ROWS, PL_CUT_COLS };
 struct pl_piece {
     struct pl_val w;
-    uint64_t row0, rows;
-    bool whole;
+    uint64_t row0, rows, col0, cols;
+    uint64_t first, together; /* rows that are cut into panels */
+    uint64_t panel, panels;
 };
-uint32_t pl_build_n_pieces(const struct pl_builder *b, enum pl_slot slot);
-struct pl_piece pl_build_piece(struct pl_builder *b, enum pl_slot slot, uint32_t i);
-/* Rows of the head that one product takes: V, unless the head is in 4 bits. */
-uint64_t pl_build_head_piece(const struct pl_builder *b);
+/* Appends the ops that write the piece after *p, the first one after {0}; false after the last. */
+bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+                         struct pl_piece *p);
 /* x[N,C] = the rows of an embedding in 4 bits, times scale unless that is 0. */
 void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale);
-/* The rows from row0 on, a multiple of pl_build_head_piece(), as for pl_build_piece. */
-struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows);
 
 /* --- states.c: what an optimizer keeps for each trainable tensor, and the ops that use it --- */
 void pl_build_states(struct pl_builder *b);

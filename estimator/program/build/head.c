@@ -76,20 +76,19 @@ static struct pl_operand adapter_logits_bwd(struct pl_builder *b, struct pl_oper
     return beside(b, da, &dl);
 }
 
-static struct pl_operand piece_of(struct pl_operand logits, uint64_t col, uint64_t cols) {
-    logits.col = (uint32_t)col;
-    logits.cols = (uint32_t)cols;
-    return logits;
+static struct pl_operand columns_of(struct pl_operand x, uint64_t col, uint64_t cols) {
+    x.col = (uint32_t)col;
+    x.cols = (uint32_t)cols;
+    return x;
 }
 
 struct pl_operand pl_build_logits(struct pl_builder *b, struct pl_operand h,
                                   struct pl_operand logits) {
-    const uint64_t vocab = b->m->vocab, piece = pl_build_head_piece(b);
-    for (uint64_t col = 0; col < vocab && b->err == PL_ERR_OK; col += piece) {
-        const uint64_t cols = pl_u64_min(piece, vocab - col);
+    struct pl_piece piece = {0};
+    while (pl_build_next_piece(b, PL_SLOT_HEAD, PL_CUT_ROWS, &piece)) {
         struct pl_attr attr = {.alpha = 1.0f, .accumulate = PL_ACC_WRITE};
-        struct pl_operand out[] = {piece_of(logits, col, cols)};
-        struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
+        struct pl_operand out[] = {columns_of(logits, piece.row0, piece.rows)};
+        struct pl_operand w = pl_arg(piece.w);
         struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR, &attr, h, w, out[0]);
         struct pl_operand in[] = {h, w, pl_arg_none, ws, pl_arg_none};
         PL_EMIT(b, LINEAR, attr, in, out);
@@ -111,15 +110,15 @@ static void chunk_loss(struct pl_builder *b, uint32_t logits, uint64_t row0, uin
 /* d h = d logits W + da A, over h: the sum over pieces of the vocabulary and of the adapter. */
 static void chunk_dh(struct pl_builder *b, struct pl_operand h, struct pl_operand dl,
                      struct pl_operand da) {
-    const uint64_t vocab = b->m->vocab, piece = pl_build_head_piece(b);
-    for (uint64_t col = 0; col < vocab && b->err == PL_ERR_OK; col += piece) {
-        const uint64_t cols = pl_u64_min(piece, vocab - col);
-        struct pl_attr attr = {.alpha = 1.0f, .accumulate = col ? PL_ACC_ADD : PL_ACC_WRITE};
-        struct pl_operand w = pl_arg(pl_build_head_matrix(b, col, cols));
-        struct pl_operand part = piece_of(dl, col, cols);
-        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, part, w, h);
-        h = renewed(b, h);
-        struct pl_operand in[] = {part, w, ws, col ? h : pl_arg_none}, out[] = {h};
+    struct pl_piece piece = {0};
+    while (pl_build_next_piece(b, PL_SLOT_HEAD, PL_CUT_COLS, &piece)) {
+        const bool add = piece.row0 > 0;
+        struct pl_attr attr = {.alpha = 1.0f, .accumulate = add ? PL_ACC_ADD : PL_ACC_WRITE};
+        struct pl_operand w = pl_arg(piece.w), part = columns_of(dl, piece.row0, piece.rows);
+        struct pl_operand dh = renewed(b, h);
+        if (piece.cols < b->m->hidden) dh = columns_of(dh, piece.col0, piece.cols);
+        struct pl_operand ws = pl_build_product_workspace(b, PL_OP_LINEAR_DX, &attr, part, w, dh);
+        struct pl_operand in[] = {part, w, ws, add ? dh : pl_arg_none}, out[] = {dh};
         PL_EMIT(b, LINEAR_DX, attr, in, out);
     }
     if (da.id == PL_NONE || b->err != PL_ERR_OK) return;

@@ -85,11 +85,12 @@ static uint32_t bias_of(const struct pl_builder *b, enum pl_slot slot) {
     return s == PL_SLOT_COUNT ? PL_NONE : pl_build_weight(b, s);
 }
 
-/* The columns of y, or of its gradient, that belong to a piece of the matrix. */
-static struct pl_operand columns_of(struct pl_operand y, const struct pl_piece *piece) {
-    if (piece->whole) return y;
-    y.col = (uint32_t)piece->row0;
-    y.cols = (uint32_t)piece->rows;
+/* Columns of y, x or their gradients: those of a piece of the matrix, unless it has them all. */
+static struct pl_operand columns_of(const struct pl_builder *b, struct pl_operand y, uint64_t col,
+                                    uint64_t cols) {
+    if (b->err != PL_ERR_OK || cols == b->p->tensors[y.id].dims[1]) return y;
+    y.col = (uint32_t)col;
+    y.cols = (uint32_t)cols;
     return y;
 }
 
@@ -98,18 +99,17 @@ static struct pl_operand bias_of_piece(const struct pl_builder *b, enum pl_slot 
     const uint32_t bias = bias_of(b, slot);
     if (bias == PL_NONE) return pl_arg_none;
     const struct pl_val v = pl_build_now(b, bias);
-    return piece->whole ? pl_arg(v) : pl_arg_rows(v, piece->row0, piece->rows);
+    const bool all = piece->rows == b->p->tensors[bias].dims[0];
+    return all ? pl_arg(v) : pl_arg_rows(v, piece->row0, piece->rows);
 }
 
 struct pl_val pl_build_linear(struct pl_builder *b, enum pl_slot slot, struct pl_val x,
                               uint32_t y) {
     if (b->err != PL_ERR_OK) return PL_NO_VAL;
-    const uint32_t n_pieces = pl_build_n_pieces(b, slot);
-    for (uint32_t i = 0; i < n_pieces && b->err == PL_ERR_OK; i++) {
-        const struct pl_piece piece = pl_build_piece(b, slot, i);
+    struct pl_piece piece = {0};
+    while (pl_build_next_piece(b, slot, PL_CUT_ROWS, &piece))
         pl_build_product(b, pl_build_tokens(b, x), piece.w, bias_of_piece(b, slot, &piece),
-                         columns_of(now(b, y), &piece), 1.0f, false);
-    }
+                         columns_of(b, now(b, y), piece.row0, piece.rows), 1.0f, false);
     struct pl_val a = pl_build_adapter_a(b, slot, x);
     const struct pl_adapter_slot *ad = pl_build_adapter(b, slot);
     uint64_t r = b->s->lora_r;
@@ -208,10 +208,10 @@ void pl_build_linear_bwd(struct pl_builder *b, enum pl_slot slot, struct pl_oper
     struct pl_val da = PL_NO_VAL;
     if (pl_build_adapter(b, slot)) da = adapter_bwd(b, slot, dy, x, a);
     if (dx == PL_NONE || b->err != PL_ERR_OK) return;
-    const uint32_t n_pieces = pl_build_n_pieces(b, slot);
-    for (uint32_t i = 0; i < n_pieces && b->err == PL_ERR_OK; i++) {
-        const struct pl_piece piece = pl_build_piece(b, slot, i);
-        pl_build_product_dx(b, columns_of(dy, &piece), piece.w, now(b, dx), 1.0f, i > 0);
-    }
+    struct pl_piece piece = {0};
+    while (pl_build_next_piece(b, slot, PL_CUT_COLS, &piece))
+        pl_build_product_dx(b, columns_of(b, dy, piece.row0, piece.rows), piece.w,
+                            columns_of(b, now(b, dx), piece.col0, piece.cols), 1.0f,
+                            piece.row0 > 0);
     if (da.id != PL_NONE) adapter_dx(b, slot, da, dx);
 }

@@ -3,7 +3,11 @@
  * Every module keeps codes and scales of its own, since blocks run over the module's flattened
  * weight as the files have it. A product needs the fused matrix in a type it can multiply: one
  * DEQUANT4 a module writes it into a transient tensor right before the product reads it, so the
- * packer gives all of them the same place. Source: QLoRA, arXiv 2305.14314, section 3. */
+ * packer gives all of them the same place. Source: QLoRA, arXiv 2305.14314, section 3.
+ *
+ * Where unpack_bytes says how large such a tensor may be, larger matrices come in panels: forward
+ * in panels of rows, each of which makes columns of y; backward in panels of columns, each of which
+ * makes columns of dx. So every element of either is one sum, as it is of the whole matrix. */
 #include "estimator/program/build/build.h"
 
 #include "estimator/base/checked.h"
@@ -90,15 +94,19 @@ static const struct pl_quant_slot *codes_of_slot(const struct pl_builder *b, enu
     return &b->quant[pl_build_slot_index(b->layer, slot)];
 }
 
-/* `rows` rows of module p, from row `first` on, into the window `w`. Windows of part of a module
- * begin where a nest begins (pl_build_head_piece). */
+/* The rows [first, first + rows) of module p of a piece, in `cols` columns altogether, into the
+ * window `w`. */
 static void dequantise(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t p,
-                       uint64_t first, uint64_t rows, struct pl_operand w) {
+                       uint64_t first, uint64_t rows, const struct pl_piece *piece, uint64_t cols,
+                       struct pl_operand w) {
     if (b->err != PL_ERR_OK) return;
-    const uint64_t cols = b->p->tensors[w.id].dims[1];
+    const uint64_t begin = first * cols, over = begin % PL_QUANT_GROUP;
     struct pl_operand in[PL_DEQUANT4_N_IN], out[] = {w};
-    codes_of(b, q, p, first * cols, rows * cols, in);
-    PL_EMIT(b, DEQUANT4, (struct pl_attr){.quant = b->s->quant}, in, out);
+    codes_of(b, q, p, begin - over, over + rows * cols, in);
+    const struct pl_attr attr = {.quant = b->s->quant,
+                                 .first_element = over + piece->col0,
+                                 .columns = piece->cols < cols ? (uint32_t)cols : 0};
+    PL_EMIT(b, DEQUANT4, attr, in, out);
 }
 
 void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale) {
@@ -110,60 +118,98 @@ void pl_build_look_up_codes(struct pl_builder *b, uint32_t x, float scale) {
     PL_EMIT(b, EMBED4, ((struct pl_attr){.quant = b->s->quant, .scale = scale}), in, out);
 }
 
-static uint32_t add_scratch(struct pl_builder *b, uint64_t rows, uint64_t cols) {
-    return pl_build_step(b, "dequantised", PL_ROWS_FIXED, rows, cols, b->s->compute_dtype,
-                         PL_CATEGORY_WORKSPACE);
-}
+/* --- pieces ---------------------------------------------------------------------------------- */
 
-/* gate and up together are the largest matrix by far, and their copy the peak of many a step. */
-uint32_t pl_build_n_pieces(const struct pl_builder *b, enum pl_slot slot) {
-    struct pl_slot_shape shape;
-    if (!pl_build_is_quantised(b, slot)) return 1;
-    pl_model_slot(b->m, slot, &shape);
-    return shape.rows * shape.cols > b->largest_module ? codes_of_slot(b, slot)->n_parts : 1;
-}
-
-static struct pl_val unpack(struct pl_builder *b, const struct pl_quant_slot *q, uint32_t first,
-                            uint32_t end, uint64_t rows, uint64_t cols) {
-    const uint32_t w = add_scratch(b, rows, cols);
-    for (uint32_t p = first; p < end; p++)
-        dequantise(b, q, p, 0, q->rows[p],
-                   pl_arg_rows(pl_build_now(b, w), q->row0[p] - q->row0[first], q->rows[p]));
-    return pl_build_now(b, w);
-}
-
-struct pl_piece pl_build_piece(struct pl_builder *b, enum pl_slot slot, uint32_t i) {
-    struct pl_slot_shape shape;
-    pl_model_slot(b->m, slot, &shape);
-    struct pl_piece piece = {.rows = shape.rows, .whole = true};
-    if (!pl_build_is_quantised(b, slot)) {
-        piece.w = pl_build_now(b, pl_build_weight(b, slot));
-        return piece;
-    }
-    const struct pl_quant_slot *q = codes_of_slot(b, slot);
-    if (pl_build_n_pieces(b, slot) == 1) {
-        piece.w = unpack(b, q, 0, q->n_parts, shape.rows, shape.cols);
-        return piece;
-    }
-    piece = (struct pl_piece){.row0 = q->row0[i], .rows = q->rows[i]};
-    piece.w = unpack(b, q, i, i + 1, piece.rows, shape.cols);
-    return piece;
-}
-
-/* The scratch of a piece is no larger than that of a layer's modules, so no vocabulary needs
- * scratch of its own, whatever its size. */
-uint64_t pl_build_head_piece(const struct pl_builder *b) {
+static uint64_t head_piece(const struct pl_builder *b) {
     const uint64_t cols = b->m->hidden, lowest_bit = cols & -cols;
     const uint64_t unit = PL_QUANT_GROUP / pl_u64_min(lowest_bit, PL_QUANT_GROUP);
-    if (!pl_build_is_quantised(b, PL_SLOT_HEAD)) return b->m->vocab;
     return pl_u64_max(b->largest_module / cols / unit, 1) * unit;
 }
 
-struct pl_val pl_build_head_matrix(struct pl_builder *b, uint64_t row0, uint64_t rows) {
-    if (!pl_build_is_quantised(b, PL_SLOT_HEAD))
-        return pl_build_now(b, pl_build_weight(b, PL_SLOT_HEAD));
-    uint32_t w = add_scratch(b, rows, b->m->hidden);
-    dequantise(b, codes_of_slot(b, holder_of(b, PL_SLOT_HEAD)), 0, row0, rows,
-               pl_arg(pl_build_now(b, w)));
-    return pl_build_now(b, w);
+/* Rows from `row0` on, of which a sum in the backward pass is one sum. gate and up together are the
+ * largest matrix by far, and come one after the other. The head comes in as many rows as the
+ * largest module of a layer has room for, so no vocabulary needs a copy of its own, whatever its
+ * size. */
+static uint64_t rows_at_once(const struct pl_builder *b, enum pl_slot slot, uint64_t row0,
+                             const struct pl_slot_shape *shape) {
+    const struct pl_quant_slot *q = codes_of_slot(b, slot);
+    if (!shape->per_layer) return pl_u64_min(head_piece(b), shape->rows - row0);
+    if (shape->rows * shape->cols <= b->largest_module) return shape->rows;
+    uint32_t p = 0;
+    while (q->row0[p] < row0)
+        p++;
+    return q->rows[p];
+}
+
+/* Panels are cut at multiples of this many rows, which keeps the columns of y aligned, or of a
+ * block of columns. */
+#define PANEL_ROWS 16
+
+static uint64_t unit_of(enum pl_cut cut) {
+    return cut == PL_CUT_ROWS ? PANEL_ROWS : PL_QUANT_BLOCK;
+}
+
+/* Of `length` rows or columns that have `across` elements each. Rows that begin inside a block are
+ * not cut. */
+static uint64_t panels_of(const struct pl_builder *b, enum pl_cut cut, uint64_t length,
+                          uint64_t across, uint64_t cols) {
+    const uint64_t unit = unit_of(cut), units = length / unit;
+    const uint64_t room = b->s->unpack_bytes / pl_dtype_bytes(b->s->compute_dtype);
+    if (!b->s->unpack_bytes || length * across <= room || !units || cols % PL_QUANT_BLOCK) return 1;
+    const uint64_t most = room / (unit * across), over = length % unit != 0;
+    const uint64_t n = pl_u64_div_up(units, most > over ? most - over : 1);
+    return pl_u64_min(n, pl_u64_min(units, PL_PANELS_MAX));
+}
+
+/* Where panel i of n begins: all have the same number of units, or one less. */
+static uint64_t panel_at(enum pl_cut cut, uint64_t length, uint64_t i, uint64_t n) {
+    return i == n ? length : i * (length / unit_of(cut)) / n * unit_of(cut);
+}
+
+static void cut_panel(struct pl_piece *p, enum pl_cut cut, const struct pl_slot_shape *shape) {
+    const uint64_t length = cut == PL_CUT_ROWS ? p->together : shape->cols;
+    const uint64_t at = panel_at(cut, length, p->panel, p->panels);
+    const uint64_t n = panel_at(cut, length, p->panel + 1, p->panels) - at;
+    p->row0 = cut == PL_CUT_ROWS ? p->first + at : p->first;
+    p->rows = cut == PL_CUT_ROWS ? n : p->together;
+    p->col0 = cut == PL_CUT_ROWS ? 0 : at;
+    p->cols = cut == PL_CUT_ROWS ? shape->cols : n;
+}
+
+static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struct pl_piece *piece,
+                            const struct pl_slot_shape *shape) {
+    const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
+    const uint32_t id = pl_build_step(b, "dequantised", PL_ROWS_FIXED, piece->rows, piece->cols,
+                                      b->s->compute_dtype, PL_CATEGORY_WORKSPACE);
+    for (uint32_t p = 0; p < q->n_parts && b->err == PL_ERR_OK; p++) {
+        const uint64_t first = pl_u64_max(q->row0[p], piece->row0);
+        const uint64_t end = pl_u64_min(q->row0[p] + q->rows[p], piece->row0 + piece->rows);
+        if (first >= end) continue;
+        struct pl_operand w = pl_arg(pl_build_now(b, id));
+        if (shape->per_layer)
+            w = pl_arg_rows(pl_build_now(b, id), first - piece->row0, end - first);
+        dequantise(b, q, p, first - q->row0[p], end - first, piece, shape->cols, w);
+    }
+    return pl_build_now(b, id);
+}
+
+bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+                         struct pl_piece *p) {
+    struct pl_slot_shape shape;
+    if (b->err != PL_ERR_OK) return false;
+    pl_model_slot(b->m, slot, &shape);
+    const bool codes = pl_build_is_quantised(b, slot);
+    if (++p->panel >= p->panels) {
+        const uint64_t row = p->first + p->together;
+        if (row >= shape.rows) return false;
+        p->first = row;
+        p->together = codes ? rows_at_once(b, slot, row, &shape) : shape.rows;
+        p->panel = 0;
+        p->panels = !codes               ? 1
+                    : cut == PL_CUT_ROWS ? panels_of(b, cut, p->together, shape.cols, shape.cols)
+                                         : panels_of(b, cut, shape.cols, p->together, shape.cols);
+    }
+    cut_panel(p, cut, &shape);
+    p->w = codes ? unpack(b, slot, p, &shape) : pl_build_now(b, pl_build_weight(b, slot));
+    return b->err == PL_ERR_OK;
 }

@@ -73,11 +73,12 @@ PL_OP(RENORM, renorm, ROWS, ALONE, "y = x * rstd * w with a kept rstd",
       PL_OUT(RENORM, Y, "y", FLOAT, NEEDED, N, C))
 
 PL_OP(DEQUANT4, dequant4, DEQUANT, ALONE,
-      "w = table[code] * absmax of its block, over the n elements of w, whose rows lie one after "
-      "another. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset",
-      PL_IN(DEQUANT4, CODES, "codes", U8, NEEDED, CODES, ONE)
+      "w = table[code] * absmax of its block. The rows of w lie one after another in the codes, "
+      "from attr.first_element on; or attr.columns apart, where w has some columns of a matrix of "
+      "so many. absmax: one a block of 64; with absmax8 one for every 256 blocks, and the offset",
+      PL_IN(DEQUANT4, CODES, "codes", U8, NEEDED, ANY, ONE)
       PL_IN(DEQUANT4, ABSMAX, "absmax", F32, NEEDED, ANY, ONE)
-      PL_IN(DEQUANT4, ABSMAX8, "absmax8", U8, OPTIONAL, BLOCKS, ONE)
+      PL_IN(DEQUANT4, ABSMAX8, "absmax8", U8, OPTIONAL, ANY, ONE)
       PL_IN(DEQUANT4, OFFSET, "offset", F32, OPTIONAL, ONE, ONE),
       PL_OUT(DEQUANT4, W, "w", FLOAT, NEEDED, O, K))
 PL_TRAFFIC(DEQUANT4, 2)

@@ -21,6 +21,7 @@ struct dequant {
     float offset;
     const float *table, *map; /* map: of absmax8 */
     struct pl_view w;         /* [O,K], one run of elements */
+    uint64_t first, skip;     /* blocks: before w, and after each row of it */
 };
 
 /* ---- a block: 16 values as the matrix stores them, and 64 codes ---- */
@@ -160,10 +161,11 @@ static const float *block_absmax(const struct dequant *d, uint64_t first, uint64
     return buf;
 }
 
-static void dequantise_block(const struct dequant *d, uint64_t block, const struct values *v,
-                             uint64_t k) {
-    const uint64_t i = block * BLOCK, left = d->w.rows * d->w.cols - i;
-    const uint8_t *codes = d->codes + i / 2;
+/* Block `from` of the codes to block `to` of w. */
+static void dequantise_block(const struct dequant *d, uint64_t from, uint64_t to,
+                             const struct values *v, uint64_t k) {
+    const uint64_t i = to * BLOCK, left = d->w.rows * d->w.cols - i;
+    const uint8_t *codes = d->codes + from * BLOCK / 2;
     char *w = (char *)d->w.p + i * pl_float_bytes(d->w.dtype);
     if (left >= BLOCK)
         pick(v, k, d->w.dtype, codes, w);
@@ -171,30 +173,45 @@ static void dequantise_block(const struct dequant *d, uint64_t block, const stru
         pick_some(v, k, d->w.dtype, codes, w, left);
 }
 
-static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
-    const struct dequant *d = arg;
+/* `n` blocks that follow each other in the codes, of one nest. */
+static void dequantise_run(const struct dequant *d, uint64_t from, uint64_t to, uint64_t n) {
     float nested[PL_QUANT_NEST];
-    const float *absmax = block_absmax(d, first, end, nested);
+    const float *absmax = block_absmax(d, from, from + n, nested);
     struct values v;
-    (void)worker;
-    for (uint64_t b = first; b < end; b += BATCH) {
-        const uint64_t blocks = pl_u64_min(end - b, BATCH);
-        scale_tables(d->table, absmax + (b - first), blocks, d->w.dtype, &v);
+    for (uint64_t b = 0; b < n; b += BATCH) {
+        const uint64_t blocks = pl_u64_min(n - b, BATCH);
+        scale_tables(d->table, absmax + b, blocks, d->w.dtype, &v);
         for (uint64_t k = 0; k < blocks; k++)
-            dequantise_block(d, b + k, &v, k);
+            dequantise_block(d, from + b + k, to + b + k, &v, k);
     }
 }
 
-/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
+static void dequantise_blocks(void *arg, uint64_t first, uint64_t end, uint32_t worker) {
+    const struct dequant *d = arg;
+    const uint64_t in_row = d->w.cols / BLOCK;
+    (void)worker;
+    for (uint64_t to = first, n; to < end; to += n) {
+        const uint64_t row = d->skip ? to / in_row : 0;
+        const uint64_t from = d->first + to + row * d->skip;
+        n = pl_u64_min(end - to, PL_QUANT_NEST - from % PL_QUANT_NEST);
+        if (d->skip) n = pl_u64_min(n, (row + 1) * in_row - to);
+        dequantise_run(d, from, to, n);
+    }
+}
+
+/* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 pl_err PL_CPU(dequant4)(struct pl_device *dev, const struct pl_call *c) {
     const uint64_t blocks = pl_quant_blocks(pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W]));
+    const struct pl_quant_window at = pl_quant_window_of(c);
     float map[PL_QUANT_MAP_SIZE];
     struct dequant d = {.codes = c->in[PL_DEQUANT4_CODES].p,
                         .absmax = c->in[PL_DEQUANT4_ABSMAX].p,
                         .absmax8 = c->in[PL_DEQUANT4_ABSMAX8].p,
                         .table = pl_quant_table(c->attr->quant),
                         .map = map,
-                        .w = c->out[PL_DEQUANT4_OUT_W]};
+                        .w = c->out[PL_DEQUANT4_OUT_W],
+                        .first = at.first / BLOCK,
+                        .skip = at.skip / BLOCK};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     if (d.absmax8) {
         pl_quant_map_values(true, map);

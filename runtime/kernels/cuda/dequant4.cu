@@ -26,7 +26,10 @@ template <typename T> struct dequant {
     const uint8_t *absmax8; /* NULL = not nested */
     const float *offset;    /* of nested absmax */
     pl_mat<T> w;            /* one row of n elements */
-    uint64_t n, bytes;      /* bytes of codes */
+    uint64_t n, bytes;      /* of w; bytes of its codes */
+    uint64_t first, skip;   /* bytes of codes: before w, and after each row of it */
+    uint64_t row;           /* bytes of codes that a row has */
+    uint64_t end;           /* of all codes that w is among */
     struct tables tables;
 };
 
@@ -70,6 +73,12 @@ __device__ __forceinline__ const float *share_tables(const tables &t, float *val
     return map;
 }
 
+/* Where byte `at` of the codes of w is. */
+template <typename T>
+__device__ __forceinline__ uint64_t place_of(const dequant<T> &t, uint64_t at) {
+    return t.first + at + (t.skip ? at / t.row * t.skip : 0);
+}
+
 template <typename T, int BYTES>
 __global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
     PL_SHARED(float, value); /* the 16 values, and the map */
@@ -81,8 +90,9 @@ __global__ void __launch_bounds__(BLOCK) dequantise(const dequant<T> t) {
     for (int k = 0; k < PACKS; k++) {
         const uint64_t at = first + k * BLOCK * BYTES;
         if (at >= t.bytes) break;
-        codes[k] = load_codes<BYTES>(t.codes, at, t.bytes);
-        absmax[k] = absmax_of(t, map, at * 2 / PL_QUANT_BLOCK);
+        const uint64_t from = place_of(t, at);
+        codes[k] = load_codes<BYTES>(t.codes, from, t.end);
+        absmax[k] = absmax_of(t, map, from * 2 / PL_QUANT_BLOCK);
     }
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
@@ -103,7 +113,8 @@ void fill_tables(enum pl_quant quant, tables *t) {
 
 struct dequant_call {
     const struct pl_call *c;
-    struct pl_view w;
+    struct pl_view w; /* as one row */
+    struct pl_quant_window at;
     uint64_t n;
 };
 
@@ -115,6 +126,10 @@ template <typename T, int BYTES> pl_err launch(const struct dequant_call *d, cud
                     pl_mat_of<T>(d->w),
                     d->n,
                     pl_quant_codes_bytes(d->n),
+                    d->at.first / 2,
+                    d->at.skip / 2,
+                    d->c->out[PL_DEQUANT4_OUT_W].cols / 2,
+                    pl_quant_codes_bytes(d->at.end),
                     {}};
     const uint64_t blocks = pl_u64_div_up(t.bytes, BLOCK * PACKS * BYTES);
     if (blocks > PL_GRID_MAX) return PL_ERR_PLAN_BROKEN;
@@ -160,11 +175,11 @@ __global__ void __launch_bounds__(BLOCK) embed4_rows(const embed4 e) {
 
 } // namespace
 
-/* in: codes[n/2]u8, absmax[..]f32, absmax8?[n/64]u8, offset?[1]f32; out: w[O,K]. */
+/* in: codes[..]u8, absmax[..]f32, absmax8?[..]u8, offset?[1]f32; out: w[O,K]. */
 extern "C" pl_err pl_cuda_dequant4(struct pl_device *dev, const struct pl_call *c) {
     static pl_err (*const by_form[PL_FORMS])(const struct dequant_call *, cudaStream_t) = {
         launch<float, 4>, launch<__nv_bfloat16, 4>, launch<pl_either, 1>};
-    struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W],
+    struct dequant_call d = {c, c->out[PL_DEQUANT4_OUT_W], pl_quant_window_of(c),
                              pl_quant_elements(&c->out[PL_DEQUANT4_OUT_W])};
     if (!pl_dequant4_is_sound(c)) return PL_ERR_PLAN_BROKEN;
     d.w.rows = 1;

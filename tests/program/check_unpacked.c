@@ -1,0 +1,201 @@
+/* check_unpacked.c - programs that unpack a 4-bit base in panels: no copy is larger than it may be,
+ * every element is unpacked as often as from whole matrices, every column of a product is written
+ * as often, and what is alive at the peak falls. */
+#include "estimator/base/checked.h"
+#include "estimator/plan/plan_digest.h"
+#include "estimator/program/cost.h"
+#include "tests/plan/planning.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct pl_model model;
+
+/* Biases and a fused q, k and v; a head of its own; norms after blocks. */
+static const char *const models[] = {"Qwen2.5-0.5B", "Llama-3.1-8B", "Gemma-3-1B"};
+static const uint32_t levels[] = {PL_RECOMPUTE_NONE, PL_RECOMPUTE_FULL, PL_RECOMPUTE_OFFLOAD};
+enum { N_MODELS = sizeof models / sizeof *models, N_LEVELS = sizeof levels / sizeof *levels };
+enum { KINDS = N_MODELS * N_LEVELS };
+
+static struct pl_job_shape shape_of(int kind) {
+    pl_test_model(models[kind / N_LEVELS], &model);
+    model.layers = 2;
+    struct pl_job_shape s = pl_test_shape(&model, PL_MODE_QLORA, levels[kind % N_LEVELS], 2, 64);
+    s.quantize_head = kind % 2;
+    s.offload = kind % 4 == 3 ? PL_OFFLOAD_WEIGHTS : PL_OFFLOAD_NONE;
+    return s;
+}
+
+static void make_plan(struct pl_planned *out, const struct pl_job_shape *s) {
+    const struct pl_traits traits = pl_traits_cuda(80);
+    struct pl_diag d = {0};
+    ck_assert_msg(pl_planned_init_shape(out, s, &model, &traits, &d) == PL_ERR_OK, "%s", d.message);
+    ck_assert_msg(pl_plan_check(out->plan, &d) == PL_ERR_OK, "%s", d.message);
+}
+
+static uint64_t digest_of(const struct pl_planned *p) {
+    struct pl_digest h;
+    pl_digest_init(&h, 0);
+    pl_digest_add_plan(&h, p->plan);
+    return pl_digest_value(&h);
+}
+
+static bool is_copy(const struct pl_program *p, const struct pl_operand *o) {
+    return o->id != PL_NONE && strcmp(p->tensors[o->id].name, "dequantised") == 0;
+}
+
+static uint64_t largest_copy(const struct pl_program *p) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PL_OP_DEQUANT4)
+            most = pl_u64_max(most, p->tensors[p->ops[i].out[0].id].bytes);
+    return most;
+}
+
+/* What all panels have together, of both directions. */
+struct sums {
+    double unpacked;       /* elements */
+    double bytes;          /* that DEQUANT4 moves */
+    double written, added; /* columns of outputs of products of copies */
+    double flops;
+};
+
+static double cols_of(const struct pl_program *p, const struct pl_operand *o) {
+    return (double)(o->cols ? o->cols : p->tensors[o->id].dims[1]);
+}
+
+static struct sums sums_of(const struct pl_program *p) {
+    const struct pl_load full = pl_load_full(p);
+    struct sums s = {0};
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const struct pl_op *op = &p->ops[i];
+        if (op->kind == PL_OP_DEQUANT4) {
+            const struct pl_operand *w = &op->out[0];
+            const uint64_t rows = w->nrows ? w->nrows : p->tensors[w->id].dims[0];
+            s.unpacked += (double)rows * cols_of(p, w);
+            s.bytes += pl_op_work(p, op, &full).bytes;
+        } else if ((op->kind == PL_OP_LINEAR || op->kind == PL_OP_LINEAR_DX) &&
+                   is_copy(p, &op->in[1])) {
+            *(op->attr.accumulate == PL_ACC_ADD ? &s.added : &s.written) += cols_of(p, &op->out[0]);
+            s.flops += op->flops;
+        }
+    }
+    return s;
+}
+
+static const uint64_t buffers[] = {UINT64_C(64) << 10, UINT64_C(1) << 20, UINT64_C(3000001)};
+
+START_TEST(every_panel_is_a_sound_plan) {
+    struct pl_job_shape s = shape_of(_i);
+    struct pl_planned whole, cut;
+    make_plan(&whole, &s);
+    const struct sums want = sums_of(whole.program);
+    const uint64_t most = largest_copy(whole.program);
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        s.unpack_bytes = buffers[i];
+        make_plan(&cut, &s);
+        const struct sums got = sums_of(cut.program);
+        const uint64_t unit = pl_u64_max(model.ffn * 64, model.hidden * 64) * 2; /* columns */
+        ck_assert_uint_le(largest_copy(cut.program), pl_u64_max(buffers[i], unit));
+        ck_assert_uint_lt(largest_copy(cut.program), most);
+        ck_assert_double_eq(got.unpacked, want.unpacked);
+        ck_assert_double_eq(got.written, want.written);
+        ck_assert_double_eq(got.added, want.added);
+        ck_assert_double_le(fabs(got.flops - want.flops), 1e-6 * want.flops);
+        /* rows that begin inside a nest read the codes of the nest */
+        ck_assert_double_ge(got.bytes, 0.999 * want.bytes);
+        ck_assert_double_le(got.bytes, 1.1 * want.bytes);
+        pl_planned_finish(&cut);
+    }
+    pl_planned_finish(&whole);
+}
+END_TEST
+
+START_TEST(room_for_the_largest_copy_changes_nothing) {
+    struct pl_job_shape s = shape_of(_i);
+    struct pl_planned whole, same;
+    make_plan(&whole, &s);
+    s.unpack_bytes = largest_copy(whole.program);
+    make_plan(&same, &s);
+    ck_assert(digest_of(&whole) == digest_of(&same));
+    pl_planned_finish(&same);
+    s.unpack_bytes--;
+    make_plan(&same, &s);
+    ck_assert(digest_of(&whole) != digest_of(&same));
+    pl_planned_finish(&same);
+    pl_planned_finish(&whole);
+}
+END_TEST
+
+/* Rows that are no whole blocks are unpacked whole. */
+START_TEST(rows_of_broken_blocks_stay_together) {
+    struct pl_job_shape s = shape_of(0);
+    struct pl_planned whole, same;
+    model.hidden -= 2;
+    model.ffn -= 2;
+    model.head_dim -= 2;
+    make_plan(&whole, &s);
+    s.unpack_bytes = 4096;
+    make_plan(&same, &s);
+    ck_assert(digest_of(&whole) == digest_of(&same));
+    pl_planned_finish(&whole);
+    pl_planned_finish(&same);
+}
+END_TEST
+
+/* gate and up, which write one tensor. */
+START_TEST(a_matrix_has_no_more_panels_than_it_may) {
+    struct pl_job_shape s = shape_of(N_LEVELS);
+    struct pl_planned p;
+    s.unpack_bytes = 1;
+    make_plan(&p, &s);
+    uint32_t *panels = calloc(p.program->n_tensors, sizeof *panels), most = 0;
+    ck_assert_ptr_nonnull(panels);
+    for (uint32_t i = 0; i < p.program->n_ops; i++) {
+        const struct pl_op *op = &p.program->ops[i];
+        if (op->kind != PL_OP_LINEAR || op->layer == PL_NONE || !is_copy(p.program, &op->in[1]))
+            continue;
+        if (++panels[op->out[0].id] > most) most = panels[op->out[0].id];
+    }
+    ck_assert_uint_eq(most, 2 * PL_PANELS_MAX);
+    free(panels);
+    pl_planned_finish(&p);
+}
+END_TEST
+
+START_TEST(the_copy_at_the_peak_falls) {
+    struct pl_planned whole, cut;
+    pl_test_model("Qwen2.5-14B", &model);
+    struct pl_job_shape s = pl_test_shape(&model, PL_MODE_QLORA, PL_RECOMPUTE_OFFLOAD, 1, 512);
+    s.loss_chunk_tokens = 128;
+    s.quantize_head = true;
+    make_plan(&whole, &s);
+    s.unpack_bytes = UINT64_C(16) << 20;
+    make_plan(&cut, &s);
+    const uint64_t before = whole.plan->phases[PL_PHASE_MICRO].live_bytes;
+    const uint64_t after = cut.plan->phases[PL_PHASE_MICRO].live_bytes;
+    ck_assert_uint_ge(before - after, 2 * model.ffn * model.hidden - s.unpack_bytes);
+    ck_assert_uint_lt(cut.plan->arena_bytes, whole.plan->arena_bytes);
+    pl_planned_finish(&whole);
+    pl_planned_finish(&cut);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("program.unpacked");
+    TCase *tc = tcase_create("panels");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, every_panel_is_a_sound_plan, 0, KINDS);
+    tcase_add_loop_test(tc, room_for_the_largest_copy_changes_nothing, 0, KINDS);
+    tcase_add_test(tc, rows_of_broken_blocks_stay_together);
+    tcase_add_test(tc, a_matrix_has_no_more_panels_than_it_may);
+    tcase_add_test(tc, the_copy_at_the_peak_falls);
+    suite_add_tcase(s, tc);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
