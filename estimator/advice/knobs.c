@@ -48,6 +48,8 @@ static const struct knob_row {
     {PL_KEY_loss_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
     {PL_KEY_mlp_chunk_tokens, IN_BOTH, AS_WRITTEN, "1024"},
     {PL_KEY_mlp_chunk_tokens, IN_BOTH, AS_WRITTEN, "0"},
+    {PL_KEY_unpack_buffer, IN_QLORA, AS_WRITTEN, "16MiB"},
+    {PL_KEY_unpack_buffer, IN_QLORA, AS_WRITTEN, "0"},
     {PL_KEY_batch_size, IN_BOTH, HALVE, ""},
     {PL_KEY_batch_size, IN_BOTH, DOUBLE, ""},
     {PL_KEY_gradient_dtype, IN_FULL | IN_WHOLE, AS_WRITTEN, "bf16"},

@@ -133,6 +133,7 @@ void pl_price_settle(const struct pl_question *q, struct pl_job *job) {
     job->given[PL_KEY_gradient_checkpointing] = true;
     job->given[PL_KEY_loss_chunk_tokens] |= job->loss_chunk_tokens != PL_AUTO;
     job->given[PL_KEY_mlp_chunk_tokens] |= job->mlp_chunk_tokens != PL_AUTO;
+    job->given[PL_KEY_unpack_buffer] |= job->unpack_buffer != PL_AUTO_BYTES;
 }
 
 /* Of a question whose batch is open, by the smallest of what else is. */
@@ -145,7 +146,8 @@ static pl_err find_largest(const struct pl_question *q, struct pl_trials *t, uin
     *out = search.batch_size;
     const bool choice = smallest.recompute != q->recompute ||
                         smallest.loss_chunk_tokens != q->loss_chunk_tokens ||
-                        smallest.mlp_chunk_tokens != q->mlp_chunk_tokens;
+                        smallest.mlp_chunk_tokens != q->mlp_chunk_tokens ||
+                        smallest.unpack_bytes != q->unpack_bytes;
     if (choice) PL_TRY(raise_past(q, t, out, d));
     return *out ? zero_above_ceiling(&smallest, t, out, d) : PL_ERR_OK;
 }

@@ -224,6 +224,7 @@ static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_di
     v->q.recompute = least.recompute;
     v->q.loss_chunk_tokens = least.loss_chunk_tokens;
     v->q.mlp_chunk_tokens = least.mlp_chunk_tokens;
+    v->q.unpack_bytes = least.unpack_bytes;
     return PL_ERR_OK;
 }
 

@@ -300,12 +300,13 @@ static pl_err key_of(const struct pl_question *q, struct pl_trials_key *out, str
 }
 
 /* Rungs and chunks of the question, which no budget, no batch size and no decision on chunks of the
- * MLP changes. */
+ * MLP or on panels changes. */
 static pl_err learn(struct search *s, struct pl_diag *d) {
     struct pl_trials *t = s->t;
     struct pl_trials_key key;
     struct pl_question whole = *s->q;
     whole.mlp_chunk_tokens = PL_AUTO;
+    whole.unpack_bytes = PL_AUTO_BYTES;
     PL_TRY(key_of(&whole, &key, d));
     if (!t->n_chunks || memcmp(&key, &t->key, sizeof key) != 0) {
         t->n_chunks = 0;
@@ -533,6 +534,13 @@ bool pl_autolevel_may_cut(const struct pl_question *q) {
     return pl_question_mlp_chunk(q) == PL_AUTO && q->budget.known && !q->job->inference;
 }
 
+bool pl_autolevel_may_unpack(const struct pl_question *q) {
+    const uint64_t samples = q->job->batch_size == PL_AUTO ? 1 : q->job->batch_size;
+    return pl_question_unpack(q) == PL_AUTO_BYTES && q->job->mode == PL_MODE_QLORA &&
+           samples * q->job->max_seq_length <= PL_UNPACK_TOKENS && q->budget.known &&
+           !q->job->inference;
+}
+
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d) {
     struct search s = {.q = q, .speed = pl_speed_nominal(&q->traits), .t = trials, .d = d};
     const bool chunk = pl_question_chunk(q) == PL_AUTO;
@@ -542,5 +550,6 @@ pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, st
     }
     if (chunk) q->loss_chunk_tokens = smallest_chunk(q);
     if (pl_autolevel_may_cut(q)) q->mlp_chunk_tokens = PL_MLP_CHUNK_MIN;
+    if (pl_autolevel_may_unpack(q)) q->unpack_bytes = PL_UNPACK_MIN;
     return PL_ERR_OK;
 }

@@ -70,6 +70,9 @@ bool pl_autolevel_is_open(const struct pl_question *q);
  * a budget. pl_autolevel_decide() leaves it as it is (decide.h). */
 bool pl_autolevel_may_cut(const struct pl_question *q);
 #define PL_MLP_CHUNK_MIN 128 /* products of fewer rows waste most of a GPU */
+/* The same of unpack_buffer. */
+bool pl_autolevel_may_unpack(const struct pl_question *q);
+#define PL_UNPACK_MIN (UINT64_C(16) << 20) /* smaller panels waste most of a GPU and save little */
 /* Decides level and chunks, as far as they are open, as the smallest that there are, whatever the
  * budget. */
 pl_err pl_autolevel_smallest(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);

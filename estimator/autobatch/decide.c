@@ -3,6 +3,8 @@
 
 #include "estimator/base/checked.h"
 
+#include <inttypes.h>
+
 /* --- chunks of the MLP ----------------------------------------------------------------------- */
 
 #define CHUNK_MAX 4096 /* products of more rows are no faster */
@@ -25,6 +27,7 @@ static pl_err find_least(const struct pl_question *q, struct pl_trials *t, struc
     *out = (struct least){.q = *q, .n_levels = 1};
     out->q.batch_size = least_samples(q);
     PL_TRY(pl_autolevel_smallest(&out->q, t, d));
+    out->q.unpack_bytes = q->unpack_bytes;
     out->levels[0] = pl_question_level(&out->q);
     if (!open || pl_ladder_rungs(&t->ladder) < 2) return PL_ERR_OK;
     out->levels[out->n_levels++] = pl_ladder_value(&t->ladder, pl_ladder_rungs(&t->ladder) - 2);
@@ -118,7 +121,7 @@ static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials
     return PL_ERR_OK;
 }
 
-static pl_err decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+static pl_err decide_chunks(struct pl_question *q, uint32_t limit, struct pl_trials *t,
                             struct pl_text *notes, struct pl_diag *d) {
     struct pl_text whole = {0};
     bool cut;
@@ -129,6 +132,73 @@ static pl_err decide_levels(struct pl_question *q, uint32_t limit, struct pl_tri
             pl_text_addf(notes,
                          "mlp_chunk_tokens: auto is `%u`: nothing fits with all tokens at once\n",
                          pl_question_mlp_chunk(q));
+    } else if (notes) {
+        pl_text_add(notes, pl_text_str(&whole));
+    }
+    pl_text_finish(&whole);
+    return err;
+}
+
+/* --- panels of a 4-bit base ------------------------------------------------------------------ */
+
+#define PANELS_MAX (UINT64_C(1) << 30) /* larger than nearly all matrices */
+
+/* The largest panels with which `least`, in so many tokens of the MLP at a time, fits; 0: none. */
+static pl_err grow_panels(struct least *least, uint32_t chunk, struct pl_trials *t, uint64_t *out,
+                          struct pl_diag *d) {
+    bool fits = true, near;
+    *out = 0;
+    for (uint64_t bytes = PL_UNPACK_MIN; fits && bytes <= PANELS_MAX; bytes *= 2) {
+        least->q.unpack_bytes = bytes;
+        PL_TRY(fits_cut(least, chunk, t, &fits, &near, d));
+        if (fits) *out = bytes;
+    }
+    return PL_ERR_OK;
+}
+
+/* Of a question with which nothing fits; 0: nothing does with panels either. */
+static pl_err find_panels(const struct pl_question *q, struct pl_trials *t, uint64_t *out,
+                          struct pl_diag *d) {
+    struct least least;
+    uint64_t in_chunks;
+    PL_TRY(find_least(q, t, &least, d));
+    PL_TRY(grow_panels(&least, least.q.mlp_chunk_tokens, t, &in_chunks, d));
+    *out = 0;
+    if (in_chunks) PL_TRY(grow_panels(&least, q->mlp_chunk_tokens, t, out, d));
+    if (!*out) *out = in_chunks;
+    return PL_ERR_OK;
+}
+
+/* notes: of a decision with whole matrices, which counts for nothing where there is one in
+ * panels. */
+static pl_err decide_panels(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                            struct pl_text *notes, uint64_t *bytes, struct pl_diag *d) {
+    const struct pl_question open = *q;
+    bool enough;
+    *bytes = 0;
+    PL_TRY(decide_chunks(q, limit, t, notes, d));
+    if (!pl_autolevel_may_unpack(q)) return PL_ERR_OK;
+    PL_TRY(is_enough(q, pl_autolevel_is_open(&open), t, &enough, d));
+    if (enough || is_hopeless(q, t)) return PL_ERR_OK;
+    PL_TRY(find_panels(&open, t, bytes, d));
+    if (!*bytes) return PL_ERR_OK;
+    *q = open;
+    q->unpack_bytes = *bytes;
+    return PL_ERR_OK;
+}
+
+static pl_err decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                            struct pl_text *notes, struct pl_diag *d) {
+    struct pl_text whole = {0};
+    uint64_t bytes;
+    pl_err err = decide_panels(q, limit, t, notes ? &whole : NULL, &bytes, d);
+    if (err == PL_ERR_OK && bytes) {
+        err = decide_chunks(q, limit, t, notes, d);
+        if (notes)
+            pl_text_addf(notes,
+                         "unpack_buffer: auto is `%" PRIu64
+                         "MiB`: nothing fits with whole matrices\n",
+                         bytes >> 20);
     } else if (notes) {
         pl_text_add(notes, pl_text_str(&whole));
     }
@@ -174,11 +244,13 @@ pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct p
     v.job.batch_size = q->batch_size;
     v.q.recompute = PL_RECOMPUTE_AUTO;
     v.q.loss_chunk_tokens = v.q.mlp_chunk_tokens = PL_AUTO;
+    v.q.unpack_bytes = PL_AUTO_BYTES;
     v.q.in_backward = PL_TRI_AUTO;
     PL_TRY(pl_decide_levels(&v.q, q->batch_size, trials, NULL, d));
     q->recompute = v.q.recompute;
     q->loss_chunk_tokens = v.q.loss_chunk_tokens;
     q->mlp_chunk_tokens = v.q.mlp_chunk_tokens;
+    q->unpack_bytes = v.q.unpack_bytes;
     q->in_backward = v.q.in_backward;
     return pl_question_measure(q, &trials->held, d);
 }

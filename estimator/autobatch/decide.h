@@ -6,6 +6,10 @@
  * stays open, and the MLP whole, wherever anything fits that way, updates in the backward pass
  * included, which change no bit; where nothing does, it becomes the largest power of two with
  * which something fits, if there is one.
+ * Panels of a 4-bit base (unpack_buffer) take more and smaller products. So they come last:
+ * matrices are unpacked whole wherever anything fits that way, in chunks or not; where nothing
+ * does, panels are the largest power of two of bytes with which something fits, without chunks of
+ * the MLP if there is one.
  * Use: pl_decide(&q, PL_BATCH_LIMIT, &search, &notes, &d);
  *      pl_question_plan(&q, &search.planned, &planned, &d); pl_autobatch_finish(&search); */
 #ifndef PL_ESTIMATOR_AUTOBATCH_DECIDE_H
@@ -14,7 +18,7 @@
 #include "estimator/autobatch/autobatch.h"
 #include "estimator/autobatch/autolevel.h"
 
-/* As pl_autolevel_decide(), and mlp_chunk_tokens. */
+/* As pl_autolevel_decide(), mlp_chunk_tokens and unpack_buffer. */
 pl_err pl_decide_levels(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                         struct pl_text *notes, struct pl_diag *d);
 

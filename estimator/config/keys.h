@@ -146,7 +146,8 @@
       "not")                                                                                       \
     X(unpack_buffer, BYTES, "auto", 0, 0, "",                                                      \
       "most memory for a copy of a 4-bit matrix, such as 16MiB; a larger matrix is unpacked in "   \
-      "up to 256 panels, one after the other; 0 and auto: whole")                                  \
+      "up to 256 panels, one after the other; 0: whole; auto: whole, or the largest power of two " \
+      "from 16MiB on that fits where that does not")                                               \
     X(offload, ENUM, "none", 0, 0, "none|optimizer|gradients|weights",                             \
       "what is held in host memory instead of on the device; each choice includes those before "   \
       "it")                                                                                        \

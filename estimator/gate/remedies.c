@@ -72,6 +72,16 @@ static bool chunk_mlp(struct pl_variant *v, char *text, size_t size) {
     return true;
 }
 
+/* `auto` has looked for panels that fit already. */
+static bool unpack_in_panels(struct pl_variant *v, char *text, size_t size) {
+    const uint64_t now = pl_question_unpack(&v->q);
+    if (v->job.mode != PL_MODE_QLORA || now == PL_AUTO_BYTES || (now && now <= PL_UNPACK_MIN))
+        return false;
+    v->job.unpack_buffer = PL_UNPACK_MIN;
+    snprintf(text, size, "unpack_buffer: %dMiB", (int)(PL_UNPACK_MIN >> 20));
+    return true;
+}
+
 /* A step in several micro-batches keeps its gradients; only a job that asks for updates in the
  * backward pass by `true` keeps those. */
 static bool smaller_batch(struct pl_variant *v, uint32_t to, char *text, size_t size) {
@@ -318,6 +328,7 @@ static const struct {
     {recompute_all, KEY_RECOMPUTE},
     {chunk_loss, KEY_OWN},
     {chunk_mlp, KEY_OWN},
+    {unpack_in_panels, KEY_OWN},
     {in_backward, KEY_GRADIENTS},
     {half_batch, KEY_BATCH},
     {batch_of_one, KEY_BATCH},

@@ -15,6 +15,7 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
     q->loss_chunk_tokens = PL_AUTO;
     q->in_backward = PL_TRI_AUTO;
     q->mlp_chunk_tokens = PL_AUTO;
+    q->unpack_bytes = PL_AUTO_BYTES;
 }
 
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
@@ -61,6 +62,13 @@ uint32_t pl_question_mlp_chunk(const struct pl_question *q) {
     return chunk;
 }
 
+uint64_t pl_question_unpack(const struct pl_question *q) {
+    const uint64_t own = q->job->unpack_buffer;
+    const uint64_t tokens = (uint64_t)q->batch_size * q->job->max_seq_length;
+    if (own != PL_AUTO_BYTES) return own;
+    return tokens > PL_UNPACK_TOKENS ? PL_AUTO_BYTES : q->unpack_bytes;
+}
+
 /* Tokens in so many chunks. */
 static uint64_t most_tokens(uint64_t chunk, uint64_t chunks) {
     if (!chunk || chunk == PL_AUTO) return INT32_MAX;
@@ -82,6 +90,7 @@ void pl_question_settle(const struct pl_question *q, struct pl_job *job) {
     job->loss_chunk_tokens = pl_question_chunk(q);
     job->optimizer_in_backward = pl_question_in_backward(q);
     job->mlp_chunk_tokens = pl_question_mlp_chunk(q);
+    job->unpack_buffer = pl_question_unpack(q);
     if (job->batch_size == PL_AUTO) job->batch_size = q->batch_size;
 }
 
@@ -95,6 +104,8 @@ pl_err pl_question_shape(const struct pl_question *q, struct pl_job_shape *out, 
         out->gradients = PL_GRADIENTS_OF_UPDATE;
     const uint32_t mlp = pl_question_mlp_chunk(q);
     out->mlp_chunk_tokens = mlp == PL_AUTO || q->job->inference ? 0 : mlp;
+    const uint64_t unpack = pl_question_unpack(q);
+    out->unpack_bytes = unpack == PL_AUTO_BYTES || out->mode != PL_MODE_QLORA ? 0 : unpack;
     return PL_ERR_OK;
 }
 

@@ -34,6 +34,8 @@ struct pl_question {
                                  * `false` */
     uint32_t mlp_chunk_tokens;  /* PL_AUTO: open, planned as 0; doubled while the micro-batch would
                                  * have over PL_CHUNKS_OF_AUTO chunks */
+    uint64_t unpack_bytes;      /* of unpack_buffer; PL_AUTO_BYTES: open, planned as 0, and so is
+                                 * a micro-batch of over PL_UNPACK_TOKENS tokens */
 };
 
 /* Nothing is decided; the batch is the job's own, 1 where that is open. Traits, budget and card
@@ -43,6 +45,9 @@ void pl_question_open(struct pl_question *q, const struct pl_job *job, const str
 struct pl_question pl_question_of(const struct pl_job *job, const struct pl_model *m,
                                   const struct pl_traits *traits, const struct pl_budget *budget);
 #define PL_CHUNKS_OF_AUTO 512
+/* With more, copies of 4-bit matrices are little of the peak, and panels in every chunk of the MLP
+ * would make endless programs. */
+#define PL_UNPACK_TOKENS 4096
 /* The job's own value, else what was decided; AUTO: neither. */
 uint32_t pl_question_level(const struct pl_question *q);
 uint32_t pl_question_chunk(const struct pl_question *q);
@@ -51,6 +56,7 @@ uint32_t pl_question_in_backward(const struct pl_question *q);
  * on one device and with nothing offloaded. */
 bool pl_question_may_let_go(const struct pl_question *q);
 uint32_t pl_question_mlp_chunk(const struct pl_question *q);
+uint64_t pl_question_unpack(const struct pl_question *q);
 /* Tokens of the largest micro-batch that can be asked about: a program counts them with 31 bits,
  * and has PL_CHUNKS_MAX chunks of the job's own loss_chunk_tokens and PL_MLP_CHUNKS_MAX of its
  * mlp_chunk_tokens at most. */

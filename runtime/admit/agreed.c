@@ -44,13 +44,15 @@ pl_err pl_agreed_sharding(struct pl_preflight *pf, bool open, struct pl_diag *d)
 
 struct decision {
     uint64_t arena_bytes; /* of the rank that decided so */
+    uint64_t unpack_bytes;
     uint32_t batch_size, recompute, loss_chunk_tokens, mlp_chunk_tokens;
     uint32_t open; /* the keys of these that the job leaves open, a bit each */
 };
 
 static uint32_t open_keys(const struct pl_job *job) {
     return (job->batch_size == PL_AUTO) + 2 * (job->gradient_checkpointing == PL_RECOMPUTE_AUTO) +
-           4 * (job->loss_chunk_tokens == PL_AUTO) + 8 * (job->mlp_chunk_tokens == PL_AUTO);
+           4 * (job->loss_chunk_tokens == PL_AUTO) + 8 * (job->mlp_chunk_tokens == PL_AUTO) +
+           16 * (job->unpack_buffer == PL_AUTO_BYTES);
 }
 
 static pl_err decision_of(const struct pl_question *q, struct decision *out, struct pl_diag *d) {
@@ -61,6 +63,7 @@ static pl_err decision_of(const struct pl_question *q, struct decision *out, str
                              .recompute = q->recompute,
                              .loss_chunk_tokens = q->loss_chunk_tokens,
                              .mlp_chunk_tokens = q->mlp_chunk_tokens,
+                             .unpack_bytes = q->unpack_bytes,
                              .open = open_keys(q->job)};
     pl_planned_finish(&held);
     return PL_ERR_OK;
@@ -89,5 +92,6 @@ pl_err pl_agreed_decision(struct pl_preflight *pf, struct pl_diag *d) {
     q->recompute = all[least].recompute;
     q->loss_chunk_tokens = all[least].loss_chunk_tokens;
     q->mlp_chunk_tokens = all[least].mlp_chunk_tokens;
+    q->unpack_bytes = all[least].unpack_bytes;
     return PL_ERR_OK;
 }

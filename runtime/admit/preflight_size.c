@@ -8,6 +8,7 @@
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/job_values.h"
+#include "estimator/config/key_table.h"
 #include "runtime/admit/admission.h"
 #include "runtime/admit/agreed.h"
 #include "runtime/admit/graphs.h"
@@ -52,19 +53,21 @@ static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
 }
 
 /* Of a version that had none, it stays open. */
-static void keep_mlp_chunk(struct pl_job *job, const json_t *then) {
-    const char *chunk = pl_record_get(then, "mlp_chunk_tokens");
-    const bool given = job->given[PL_KEY_mlp_chunk_tokens];
-    if (job->mlp_chunk_tokens != PL_AUTO || !chunk) return;
-    (void)pl_job_set(job, "mlp_chunk_tokens", chunk, NULL); /* open, where it is not one */
-    job->given[PL_KEY_mlp_chunk_tokens] = given;
+static void keep_open(struct pl_job *job, enum pl_key_id id, const json_t *then) {
+    uint32_t n;
+    const char *key = pl_key_table(&n)[id].key, *decided = pl_record_get(then, key);
+    const bool given = job->given[id];
+    if (!decided) return;
+    (void)pl_job_set(job, key, decided, NULL); /* open, where it is not one */
+    job->given[id] = given;
 }
 
-/* A run that is resumed keeps the micro-batch and the chunks it had: the last bits of a step's sums
- * depend on them. */
+/* A run that is resumed keeps the micro-batch, the chunks and the panels that it had: the last bits
+ * of a step's sums depend on them, on panels where a library chooses products by their shape. */
 static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const json_t *then) {
     keep_gradients(job, then);
-    keep_mlp_chunk(job, then);
+    if (job->mlp_chunk_tokens == PL_AUTO) keep_open(job, PL_KEY_mlp_chunk_tokens, then);
+    if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(job, PL_KEY_unpack_buffer, then);
     if (s->oom_recoveries) keep_step_size(job, s);
     if (job->batch_size == PL_AUTO || s->oom_recoveries) job->batch_size = s->batch_size;
     if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
@@ -258,6 +261,8 @@ void pl_preflight_write_decisions(struct pl_job *job, const struct pl_program *p
     if (job->loss_chunk_tokens == PL_AUTO) job->loss_chunk_tokens = (uint32_t)p->chunk_tokens;
     if (job->mlp_chunk_tokens == PL_AUTO)
         job->mlp_chunk_tokens = (uint32_t)p->shape.mlp_chunk_tokens;
+    if (job->unpack_buffer == PL_AUTO_BYTES && job->mode == PL_MODE_QLORA)
+        job->unpack_buffer = p->shape.unpack_bytes;
     bool full = job->mode == PL_MODE_FULL, bf16 = job->dtype == PL_JOB_DTYPE_BF16;
     if (bf16 && full) job->master_weights = p->shape.master_weights ? PL_TRI_TRUE : PL_TRI_FALSE;
     if (bf16 && (full || p->shape.lora_targets.whole))

@@ -154,9 +154,9 @@ static void draw_training(struct drawn *j) {
     const bool full = strcmp(j->mode, "full") == 0;
     set(j, "gradient_checkpointing", one_in(12) ? "auto" : ONE_OF(levels));
     if (!one_in(8)) set(j, "loss_chunk_tokens", ONE_OF(chunks));
-    /* under auto more samples than are recommended may fit in chunks */
+    /* under auto more samples than are recommended may fit in chunks, or in panels */
     set(j, "mlp_chunk_tokens", ONE_OF(chunks));
-    if (one_in(3)) set(j, "unpack_buffer", one_in(2) ? "24MiB" : "auto");
+    if (strcmp(j->mode, "qlora") == 0) set(j, "unpack_buffer", one_in(2) ? "24MiB" : "0");
     set(j, "optimizer", ONE_OF(optimizers));
     if (!full) set_number(j, "lora_r", 1 + below(96));
     if (one_in(3)) set_number(j, "gradient_accumulation_steps", 1 + below(8));

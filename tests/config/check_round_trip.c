@@ -226,8 +226,9 @@ static void make_valid(struct pl_job *job) {
         "layers_to_transform", "lora_exclude_modules", "layers_pattern",
         "use_rslora",          "adapter_path",         "save_merged",
         "lora_modules_to_save"};
-    static const char *const qlora_keys[] = {"quant_type", "double_quant", "quantize_head",
-                                             "quantize_embedding", "compute_dtype"};
+    static const char *const qlora_keys[] = {"quant_type",    "double_quant",
+                                             "quantize_head", "quantize_embedding",
+                                             "compute_dtype", "unpack_buffer"};
     static const char *const reports[] = {"jsonl", "none", "jsonl,tensorboard"};
     static const char *const faults[] = {"", "device_oom@alloc=5,forever",
                                          "disk_full@write=2,count=3;device_oom@step=1"};

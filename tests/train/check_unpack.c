@@ -102,6 +102,21 @@ START_TEST(nor_do_they_with_what_else_saves_memory) {
 }
 END_TEST
 
+/* A library may choose its products by their shape. */
+START_TEST(a_resumed_run_keeps_its_panels) {
+    make(0);
+    TRAIN("out", "unpack_buffer=8KiB", "max_steps=1", "save_steps=1");
+    TRAIN("out", "max_steps=2", "save_steps=1");
+    char *text = file_read(in_dir(dir, "out/config.resolved.yaml"), NULL);
+    ck_assert_msg(strstr(text, "\nunpack_buffer: 8192B\n") != NULL, "%s", text);
+    free(text);
+    TRAIN("whole", "max_steps=1");
+    text = file_read(in_dir(dir, "whole/config.resolved.yaml"), NULL);
+    ck_assert_msg(strstr(text, "\nunpack_buffer: 0") != NULL, "%s", text);
+    free(text);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.unpack");
     TCase *tc = tcase_create("panels");
@@ -112,6 +127,7 @@ int main(void) {
     tc = tcase_create("ways");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, a_resumed_run_keeps_its_panels);
     tcase_add_loop_test(tc, nor_do_they_with_what_else_saves_memory, 0, N_JOBS * N_WAYS);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
