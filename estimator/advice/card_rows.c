@@ -22,7 +22,7 @@ static pl_err plan_of(const struct pl_advice *a, uint32_t sm, struct planned_sm 
     pl_variant_of(&v, &a->q); /* as a GPU would run it */
     v.job.base_dtype = PL_BASE_AUTO;
     v.q.traits = pl_traits_cuda(sm);
-    PL_TRY(pl_question_plan(&v.q, NULL, &plans[*n].planned, d));
+    PL_TRY(pl_question_measure(&v.q, &plans[*n].planned, d));
     plans[*n].sm = sm;
     *out = plans[(*n)++].planned.plan;
     return PL_ERR_OK;
@@ -41,7 +41,7 @@ static struct pl_budget budget_of(const struct pl_card *card, const struct pl_jo
 }
 
 pl_err pl_advice_cards(struct pl_advice *a, struct pl_diag *d) {
-    struct planned_sm plans[MAX_SM];
+    struct planned_sm plans[MAX_SM] = {0};
     uint32_t n_plans = 0;
     size_t n;
     pl_err err = PL_ERR_OK;
