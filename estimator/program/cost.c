@@ -150,12 +150,15 @@ double pl_op_flops(const struct pl_program *p, const struct pl_op *op, const str
     return arithmetic[op->kind].factor * size * arithmetic[op->kind].rule(p, op, load);
 }
 
-/* Of the codes, as many as w has elements. */
+/* Of codes and scales those of the elements that are written. */
 static double dequant4_bytes(const struct pl_program *p, const struct pl_op *op,
                              const struct pl_load *load) {
     const struct pl_operand *w = &op->out[PL_DEQUANT4_OUT_W];
-    const double share = op->attr.columns ? cols_of(p, w) / op->attr.columns : 1;
-    return operand_bytes(p, op->in, op->n_in, load) * share + operand_bytes(p, w, 1, load);
+    const bool nested = op->in[PL_DEQUANT4_ABSMAX8].id != PL_NONE;
+    const double f32 = (double)pl_dtype_bytes(PL_DTYPE_F32);
+    const double scales =
+        nested ? 1.0 / PL_QUANT_BLOCK + f32 / PL_QUANT_GROUP : f32 / PL_QUANT_BLOCK;
+    return rows_of(p, w, load) * cols_of(p, w) * (0.5 + scales) + operand_bytes(p, w, 1, load);
 }
 
 static double moved_bytes(const struct pl_program *p, const struct pl_op *op,

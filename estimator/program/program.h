@@ -204,6 +204,7 @@ struct pl_op {
     bool backward : 1, recompute : 1; /* for reports */
     bool host : 1; /* runs on the host's processor, on operands in host memory */
     uint8_t n_in, n_out;
+    uint16_t panels_left_out;          /* of a matrix, as left_out for each of its pieces */
     const struct pl_operand *in, *out; /* in the program's operand list */
     struct pl_attr attr;
     float flops;       /* at capacity */
@@ -335,7 +336,8 @@ static inline uint32_t pl_tensor_left_out(const struct pl_program *p, const stru
 /* How many equal ops this one stands for, itself included. */
 static inline double pl_op_copies(const struct pl_program *p, const struct pl_op *op) {
     const bool of_layer = p->layers_left_out && op->layer != PL_NONE;
-    return (1.0 + op->left_out) * (of_layer ? 1.0 + p->layers_left_out[op->layer] : 1.0);
+    return (1.0 + op->left_out) * (1.0 + op->panels_left_out) *
+           (of_layer ? 1.0 + p->layers_left_out[op->layer] : 1.0);
 }
 
 pl_err pl_program_create(const struct pl_model *m, const struct pl_job_shape *shape,

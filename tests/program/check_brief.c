@@ -9,6 +9,7 @@
 #include "tests/program/listed.h"
 
 #include <check.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,8 @@ static struct pl_job_shape shape_of(int program) {
     s.loss_chunk_tokens = sizes[size].chunk;
     if (!s.inference) s.mlp_chunk_tokens = sizes[size].mlp;
     if (s.mode == PL_MODE_QLORA && s.mlp_chunk_tokens)
-        s.unpack_bytes = model.ffn * model.hidden; /* half of gate */
+        s.unpack_bytes =
+            model.ffn * model.hidden / (size == 3 ? 16 : 1); /* half of gate, and less */
     return s;
 }
 
@@ -86,16 +88,18 @@ static void compare_bytes(const struct pl_plan *a, const struct pl_plan *b) {
     ck_assert_uint_eq(pl_plan_host_total(a), pl_plan_host_total(b));
 }
 
-static void check_close(double a, double b) {
-    ck_assert_double_le(fabs(a - b), 1e-12 * b); /* another order of the sum */
+/* Another order of a sum of so many terms. */
+static void check_close(double a, double b, uint32_t n) {
+    ck_assert_double_le(fabs(a - b), n * DBL_EPSILON * b);
 }
 
 static void compare_times(const struct pl_program *a, const struct pl_program *b) {
     const struct pl_speed speed = pl_speed_nominal(&a->traits);
-    check_close(pl_program_micro_seconds(a, &speed), pl_program_micro_seconds(b, &speed));
-    check_close(pl_program_first_seconds(a, &speed), pl_program_first_seconds(b, &speed));
+    const uint32_t n = b->n_ops;
+    check_close(pl_program_micro_seconds(a, &speed), pl_program_micro_seconds(b, &speed), n);
+    check_close(pl_program_first_seconds(a, &speed), pl_program_first_seconds(b, &speed), n);
     if (a->layers_left_out)
-        check_close(pl_program_update_seconds(a, &speed), pl_program_update_seconds(b, &speed));
+        check_close(pl_program_update_seconds(a, &speed), pl_program_update_seconds(b, &speed), n);
 }
 
 /* A sample of each model's programs; all of them with PLIMSOLL_EVERY=1. */

@@ -158,7 +158,8 @@ void pl_build_op(struct pl_builder *b, enum pl_op_kind kind, struct pl_attr attr
                          .in = list,
                          .out = list + n_in,
                          .attr = attr,
-                         .left_out = b->left_out};
+                         .left_out = b->left_out,
+                         .panels_left_out = b->panels_left_out};
     for (uint32_t i = n_in; i < n_in + n_out; i++)
         if (list[i].id != PL_NONE) list[i].version = ++b->version[list[i].id];
     const struct pl_load full = pl_load_full(p);

@@ -85,6 +85,7 @@ struct pl_builder {
     uint32_t open[PL_MAX_OPEN], n_open; /* tensors whose gradient was begun and not settled */
     uint32_t loss_again; /* where that pass adds up the loss, which nobody reads; PL_NONE */
     uint32_t left_out; /* stamped on ops as well */
+    uint16_t panels_left_out;
     bool host; /* ops run on the host */
     struct pl_inputs in;
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
@@ -179,6 +180,7 @@ struct pl_piece {
     struct pl_val w;
     uint64_t row0, rows, col0, cols;
     uint64_t first, together; /* rows that are cut into panels */
+    uint64_t size;            /* rows or columns of all of them but the last */
     uint64_t panel, panels;
 };
 /* Appends the ops that write the piece after *p, the first one after {0}; false after the last. */

@@ -173,6 +173,7 @@ static void stand_at(struct mover *m, const struct pl_op *op) {
     m->b->recompute = op->recompute;
     m->b->host = op->host;
     m->b->left_out = op->left_out;
+    m->b->panels_left_out = op->panels_left_out;
 }
 
 static void emit(struct mover *m, const struct pl_op *op, struct pl_attr attr,
@@ -556,6 +557,7 @@ void pl_build_offload(struct pl_builder *b) {
     }
     b->host = false;
     b->left_out = 0;
+    b->panels_left_out = 0;
     free(m.ops);
     free(m.operands);
     free(m.twins);

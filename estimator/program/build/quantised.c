@@ -8,7 +8,7 @@
  * Where unpack_bytes says how large such a tensor may be, larger matrices come in panels: forward
  * in panels of rows, each of which makes columns of y; backward in panels of columns, each of which
  * makes columns of dx. So every element of either is one sum, as it is of the whole matrix. */
-#include "estimator/program/build/build.h"
+#include "estimator/program/build/brief.h"
 
 #include "estimator/base/checked.h"
 
@@ -161,19 +161,36 @@ static uint64_t panels_of(const struct pl_builder *b, enum pl_cut cut, uint64_t 
     return pl_u64_min(n, pl_u64_min(units, PL_PANELS_MAX));
 }
 
-/* Where panel i of n begins: all have the same number of units, or one less. */
-static uint64_t panel_at(enum pl_cut cut, uint64_t length, uint64_t i, uint64_t n) {
-    return i == n ? length : i * (length / unit_of(cut)) / n * unit_of(cut);
+/* Rows or columns of all panels but the last, which has the rest. */
+static uint64_t panel_size(enum pl_cut cut, uint64_t length, uint64_t n) {
+    const uint64_t unit = unit_of(cut);
+    return n > 1 ? pl_u64_div_up(length / unit, n) * unit : length;
 }
 
 static void cut_panel(struct pl_piece *p, enum pl_cut cut, const struct pl_slot_shape *shape) {
     const uint64_t length = cut == PL_CUT_ROWS ? p->together : shape->cols;
-    const uint64_t at = panel_at(cut, length, p->panel, p->panels);
-    const uint64_t n = panel_at(cut, length, p->panel + 1, p->panels) - at;
+    const uint64_t at = p->panel * p->size;
+    const uint64_t n = p->panel + 1 == p->panels ? length - at : p->size;
     p->row0 = cut == PL_CUT_ROWS ? p->first + at : p->first;
     p->rows = cut == PL_CUT_ROWS ? n : p->together;
     p->col0 = cut == PL_CUT_ROWS ? 0 : at;
     p->cols = cut == PL_CUT_ROWS ? shape->cols : n;
+}
+
+/* Panels that a brief program leaves out after this one. Panels of columns are alike, the last one
+ * excepted, and panels of rows that are of the same module. */
+static uint64_t panels_left_out(const struct pl_builder *b, const struct pl_quant_slot *q,
+                                enum pl_cut cut, const struct pl_piece *p) {
+    if (cut == PL_CUT_COLS) return pl_brief_left_out(b->p, p->panel, p->panels, 1);
+    uint32_t module = 0;
+    while (q->row0[module] + q->rows[module] <= p->row0)
+        module++;
+    const uint64_t above = pl_u64_max(q->row0[module], p->first) - p->first;
+    const uint64_t from = pl_u64_div_up(above, p->size);
+    const uint64_t end =
+        pl_u64_min((q->row0[module] + q->rows[module] - p->first) / p->size, p->panels);
+    const bool inside = from <= p->panel && p->panel < end;
+    return inside ? pl_brief_left_out(b->p, p->panel - from, end - from, 1) : 0;
 }
 
 static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struct pl_piece *piece,
@@ -193,23 +210,40 @@ static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struc
     return pl_build_now(b, id);
 }
 
+/* The rows that come next are cut into panels; false where there are no more. */
+static bool next_rows(const struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+                      const struct pl_slot_shape *shape, struct pl_piece *p) {
+    const bool codes = pl_build_is_quantised(b, slot);
+    const uint64_t row = p->first + p->together;
+    if (row >= shape->rows) return false;
+    const uint64_t rows = codes ? rows_at_once(b, slot, row, shape) : shape->rows;
+    const uint64_t length = cut == PL_CUT_ROWS ? rows : shape->cols;
+    const uint64_t across = cut == PL_CUT_ROWS ? shape->cols : rows;
+    const uint64_t n = codes ? panels_of(b, cut, length, across, shape->cols) : 1;
+    const uint64_t size = panel_size(cut, length, n);
+    *p = (struct pl_piece){
+        .first = row,
+        .together = rows,
+        .size = size,
+        .panels = n > 1 ? pl_u64_div_up(length / unit_of(cut) * unit_of(cut), size) : 1};
+    return true;
+}
+
 bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
                          struct pl_piece *p) {
     struct pl_slot_shape shape;
     if (b->err != PL_ERR_OK) return false;
     pl_model_slot(b->m, slot, &shape);
     const bool codes = pl_build_is_quantised(b, slot);
-    if (++p->panel >= p->panels) {
-        const uint64_t row = p->first + p->together;
-        if (row >= shape.rows) return false;
-        p->first = row;
-        p->together = codes ? rows_at_once(b, slot, row, &shape) : shape.rows;
-        p->panel = 0;
-        p->panels = !codes               ? 1
-                    : cut == PL_CUT_ROWS ? panels_of(b, cut, p->together, shape.cols, shape.cols)
-                                         : panels_of(b, cut, shape.cols, p->together, shape.cols);
-    }
+    p->panel += 1 + b->panels_left_out;
+    b->panels_left_out = 0;
+    if (p->panel >= p->panels && !next_rows(b, slot, cut, &shape, p)) return false;
     cut_panel(p, cut, &shape);
+    if (p->panels > 1) {
+        const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
+        b->panels_left_out = (uint16_t)panels_left_out(b, q, cut, p);
+        b->p->shortened |= b->panels_left_out > 0;
+    }
     p->w = codes ? unpack(b, slot, p, &shape) : pl_build_now(b, pl_build_weight(b, slot));
     return b->err == PL_ERR_OK;
 }
