@@ -31,6 +31,9 @@ struct pl_meeting {
  * it, else every address of it. port 0: any free one. Fills in what was not given. COMM_INIT. */
 pl_err pl_meeting_listen(struct pl_meeting *m, const struct pl_world *world, struct pl_diag *d);
 void pl_meeting_finish(struct pl_meeting *m); /* closes a listener that is still there */
+/* For who starts the ranks: tells rank 0, if it still waits for all of them, that one has ended.
+ * False: it does not listen. */
+bool pl_meeting_tell_end(const struct pl_meeting *m, uint32_t rank, uint32_t size);
 /* 128 random bits, in hexadecimal. */
 pl_err pl_token_make(char out[PL_TOKEN_MOST + 1], struct pl_diag *d);
 

@@ -29,6 +29,7 @@ struct rank {
     pid_t pid;
     int status; /* RUNS, or what it ended with */
     bool stopped, killed; /* killed: by the launcher */
+    bool untold;          /* it failed, and rank 0 was not told */
 };
 
 struct crew {
@@ -38,8 +39,7 @@ struct crew {
     struct pl_pmi *pmi;  /* NULL = not needed */
     const char *mpiexec; /* NULL = not needed */
     char self[512];      /* the program, for mpiexec */
-    char token[PL_TOKEN_MOST + 1];
-    uint16_t port;
+    struct pl_meeting meeting;
     int reserved;                 /* a socket that keeps the port from others */
     int first;                    /* the first status that was no success; 0 = none */
     int first_of_own;             /* the first besides that of COMM_PEER_LOST */
@@ -63,16 +63,17 @@ static pl_err reserve_port(struct crew *w, struct pl_diag *d) {
         getsockname(w->reserved, (struct sockaddr *)&at, &bytes) != 0)
         return pl_diag_set(d, pl_err_of_errno(PL_ERR_COMM_INIT), "no port for rank 0: %s",
                            strerror(errno));
-    w->port = ntohs(at.sin_port);
+    w->meeting.port = ntohs(at.sin_port);
     return PL_ERR_OK;
 }
 
 /* Of all ranks. Between fork and exec of a process with one thread. */
 static bool set_common(const struct crew *w) {
     char port[16];
-    snprintf(port, sizeof port, "%u", w->port);
-    return setenv("MASTER_ADDR", "127.0.0.1", 1) == 0 && setenv("MASTER_PORT", port, 1) == 0 &&
-           setenv(PL_LAUNCHED, "1", 1) == 0 && setenv(PL_JOB_TOKEN, w->token, 1) == 0;
+    snprintf(port, sizeof port, "%u", w->meeting.port);
+    return setenv("MASTER_ADDR", w->meeting.address, 1) == 0 &&
+           setenv("MASTER_PORT", port, 1) == 0 && setenv(PL_LAUNCHED, "1", 1) == 0 &&
+           setenv(PL_JOB_TOKEN, w->meeting.token, 1) == 0;
 }
 
 static bool set_number(const char *name, uint32_t v) {
@@ -195,6 +196,7 @@ static void note_end(struct crew *w, uint32_t rank, int status) {
     w->running--;
     w->last_ms = pl_now_ms();
     if (status == 0) return;
+    r->untold = rank > 0 && !w->mpiexec;
     if (!w->first) w->first = status;
     if (!w->first_of_own && status != pl_err_exit_status(PL_ERR_COMM_PEER_LOST))
         w->first_of_own = status;
@@ -246,6 +248,14 @@ static void kill_remains(struct crew *w) {
         }
 }
 
+/* Rank 0 may still wait for a rank that ended before it came. It is no meeting any more, or not yet
+ * one, where nobody listens. */
+static void tell_ends(struct crew *w) {
+    for (uint32_t r = 1; r < w->started && w->ranks[0].status == RUNS; r++)
+        if (w->ranks[r].untold)
+            w->ranks[r].untold = !pl_meeting_tell_end(&w->meeting, r, w->l->ranks);
+}
+
 static void pass_on(struct crew *w) {
     int number = w->l->signalled ? *w->l->signalled : 0;
     if (number == w->passed_on) return;
@@ -263,6 +273,7 @@ static void watch(struct crew *w) {
             if (fds[r].fd >= 0 && fds[r].revents) (void)pl_pmi_hear(w->pmi, r);
         pass_on(w);
         reap(w);
+        tell_ends(w);
         kill_remains(w);
     }
 }
@@ -271,7 +282,7 @@ static void watch(struct crew *w) {
 
 static pl_err prepare(struct crew *w, struct pl_diag *d) {
     PL_TRY(reserve_port(w, d));
-    PL_TRY(pl_token_make(w->token, d));
+    PL_TRY(pl_token_make(w->meeting.token, d));
     if (!w->l->mpi) return PL_ERR_OK;
     const struct pl_mpi_module *module;
     PL_TRY(pl_mpi_find(&module, d));
@@ -294,6 +305,7 @@ pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d) {
     *status = 1;
     if (!w) return pl_host_oom(d, "the start of the ranks");
     w->l = l;
+    w->meeting = (struct pl_meeting){.address = "127.0.0.1", .listener = -1};
     w->reserved = -1;
     pl_err err = prepare(w, d);
     if (err == PL_ERR_OK && w->mpiexec) err = start_mpiexec(w, d);

@@ -4,6 +4,7 @@
  *   N2  SIGINT, SIGTERM and what else the launcher is told go to every rank
  *   N3  what remains some time after rank 0 ended, or stopped while another failed or all others
  *       ended, is killed
+ *   N4  rank 0 is told of a rank that failed before the ranks met, and does not wait for it
  * Needs: estimator/base. POSIX, prctl(PR_SET_PDEATHSIG).
  * Use: pl_launch(&(struct pl_launch){.ranks = 4, .argv = argv, .timeout_seconds = 10}, &status, &d)
  */

@@ -124,7 +124,8 @@ struct hall {
     struct pl_control *c;
     const char *token;
     struct stranger strangers[STRANGERS];
-    uint32_t here; /* ranks, with rank 0 */
+    uint32_t here;  /* ranks, with rank 0 */
+    uint32_t ended; /* a rank of which the launcher said so; 0: none */
 };
 
 static bool same_token(const char a[PL_TOKEN_MOST], const char b[PL_TOKEN_MOST]) {
@@ -162,16 +163,23 @@ static pl_err let_in(struct hall *h, int fd, struct pl_diag *d) {
     return pl_link_init(&at->link, fd, IN_OF_RANK, d);
 }
 
+static bool read_hello(const struct hall *h, const struct pl_head *head, const void *body,
+                       struct pl_hello *out) {
+    char token[PL_TOKEN_MOST] = "";
+    const bool known = head->kind == PL_MESSAGE_HELLO || head->kind == PL_MESSAGE_ENDED;
+    if (!known || head->bytes != sizeof *out) return false;
+    memcpy(out, body, sizeof *out);
+    memcpy(token, h->token, strlen(h->token));
+    out->host[PL_HOST_NAME - 1] = 0;
+    return same_token(out->token, token);
+}
+
 static void take_hello(struct hall *h, struct stranger *s, const struct pl_head *head,
                        const void *body) {
     struct pl_hello hello;
     struct pl_control *c = h->c;
-    char why[PL_WHY], token[PL_TOKEN_MOST] = "";
-    memcpy(token, h->token, strlen(h->token));
-    if (head->kind == PL_MESSAGE_HELLO && head->bytes == sizeof hello)
-        memcpy(&hello, body, sizeof hello);
-    if (head->kind != PL_MESSAGE_HELLO || head->bytes != sizeof hello ||
-        !same_token(hello.token, token)) {
+    char why[PL_WHY];
+    if (!read_hello(h, head, body, &hello)) {
         pl_link_finish(&s->link);
         return;
     }
@@ -182,12 +190,17 @@ static void take_hello(struct hall *h, struct stranger *s, const struct pl_head 
         return;
     }
     struct pl_link *own = &c->links[hello.rank];
+    if (head->kind == PL_MESSAGE_ENDED) {
+        h->ended = hello.rank;
+        memcpy(c->hosts[hello.rank], hello.host, PL_HOST_NAME);
+        pl_link_finish(&s->link);
+        return;
+    }
     if (own->fd >= 0) {
         snprintf(why, sizeof why, "there are two of rank %u", hello.rank);
         refuse(&s->link, why);
         return;
     }
-    hello.host[PL_HOST_NAME - 1] = 0;
     memcpy(c->hosts[hello.rank], hello.host, PL_HOST_NAME);
     pl_link_take(&s->link);
     *own = s->link;
@@ -211,7 +224,8 @@ static pl_err watch(struct hall *h, uint32_t rank, struct pl_diag *d) {
     struct pl_head head;
     const void *body;
     struct pl_link *l = &h->c->links[rank];
-    if (l->fd < 0 || pl_link_get(l, &head, &body) == PL_LINK_NOTHING) return PL_ERR_OK;
+    const bool quiet = l->fd < 0 || pl_link_get(l, &head, &body) == PL_LINK_NOTHING;
+    if (quiet && h->ended != rank) return PL_ERR_OK;
     pl_link_finish(l);
     return pl_diag_set(d, PL_ERR_COMM_INIT, "rank %u on %s ended before all ranks were there", rank,
                        h->c->hosts[rank]);
@@ -259,9 +273,13 @@ static pl_err receive_all(struct pl_control *c, const struct pl_meeting *m, stru
     pl_err err = PL_ERR_OK;
     for (int i = 0; i < STRANGERS; i++)
         h.strangers[i].link.fd = -1;
-    while (err == PL_ERR_OK && h.here < c->world.size && pl_now_ms() < until_ms) {
+    /* Who comes soon after a failure is told of it as well. */
+    while (h.here < c->world.size && pl_now_ms() < until_ms) {
         wait_for_any(&h, m->listener, until_ms);
-        err = hear_all(&h, m->listener, &own);
+        pl_err now = hear_all(&h, m->listener, err == PL_ERR_OK ? &own : NULL);
+        if (now == PL_ERR_OK || err != PL_ERR_OK) continue;
+        err = now;
+        until_ms = pl_u64_min(until_ms, pl_now_ms() + HELLO_MS);
     }
     for (int i = 0; i < STRANGERS; i++)
         pl_link_finish(&h.strangers[i].link);
@@ -300,11 +318,12 @@ static int connect_to(const struct addrinfo *at, uint64_t until_ms) {
     return -1;
 }
 
-static void say_hello(struct pl_control *c, const char *token) {
-    struct pl_hello hello = {.rank = c->world.rank, .size = c->world.size};
+static void say_hello(struct pl_link *l, enum pl_message kind, uint32_t rank, uint32_t size,
+                      const char *token, const char *host) {
+    struct pl_hello hello = {.rank = rank, .size = size};
     memcpy(hello.token, token, strlen(token));
-    memcpy(hello.host, c->hosts[c->world.rank], PL_HOST_NAME);
-    put(&c->links[0], PL_MESSAGE_HELLO, &hello, sizeof hello);
+    memcpy(hello.host, host, PL_HOST_NAME);
+    put(l, kind, &hello, sizeof hello);
 }
 
 /* Until rank 0 says that all are there. False: it ended the connection, or said nothing. */
@@ -355,7 +374,8 @@ static bool try_once(struct pl_control *c, const struct pl_meeting *m, uint64_t 
         return false;
     }
     *met = true;
-    say_hello(c, m->token);
+    say_hello(&c->links[0], PL_MESSAGE_HELLO, c->world.rank, c->world.size, m->token,
+              c->hosts[c->world.rank]);
     /* Rank 0 began later, and says who is missing when its own time is over. */
     if (be_welcomed(c, until_ms + c->timeout_ms, why, refused)) return true;
     pl_link_finish(&c->links[0]);
@@ -380,13 +400,33 @@ static pl_err go_to_rank_0(struct pl_control *c, const struct pl_meeting *m, str
                        why);
 }
 
+static void own_name(char out[PL_HOST_NAME]) {
+    if (gethostname(out, PL_HOST_NAME) != 0) out[0] = 0;
+    out[PL_HOST_NAME - 1] = 0;
+}
+
 pl_err pl_meet(struct pl_control *c, struct pl_meeting *m, struct pl_diag *d) {
-    char *own = c->hosts[c->world.rank];
-    if (gethostname(own, PL_HOST_NAME) != 0) own[0] = 0;
-    own[PL_HOST_NAME - 1] = 0;
+    own_name(c->hosts[c->world.rank]);
     if (c->world.rank > 0) return go_to_rank_0(c, m, d);
     if (m->listener < 0) PL_TRY(pl_meeting_listen(m, &c->world, d));
     pl_err err = receive_all(c, m, d);
     pl_meeting_finish(m); /* who comes later finds nobody */
     return err;
+}
+
+/* ---- who starts the ranks ---- */
+
+bool pl_meeting_tell_end(const struct pl_meeting *m, uint32_t rank, uint32_t size) {
+    struct addrinfo *all = NULL;
+    struct pl_link link = {.fd = -1};
+    char host[PL_HOST_NAME] = "";
+    if (resolve(m->address, m->port, false, &all, NULL) != PL_ERR_OK) return false;
+    int fd = connect_to(all, pl_now_ms() + TRY_MS);
+    freeaddrinfo(all);
+    if (fd < 0) return false;
+    own_name(host);
+    bool ok = pl_link_init(&link, fd, IN_OF_RANK, NULL) == PL_ERR_OK;
+    if (ok) say_hello(&link, PL_MESSAGE_ENDED, rank, size, m->token, host);
+    pl_link_finish(&link);
+    return ok;
 }

@@ -18,6 +18,7 @@ enum pl_message {
     PL_MESSAGE_WHOLE,     /* what all get of it */
     PL_MESSAGE_LOST,      /* struct pl_loss */
     PL_MESSAGE_LEAVE,     /* nothing; the last one */
+    PL_MESSAGE_ENDED,     /* struct pl_hello of a rank that failed; its launcher to rank 0 */
 };
 
 #define PL_MAGIC 0x31434C50u /* "PLC1": changes with the messages */
