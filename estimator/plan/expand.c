@@ -6,14 +6,14 @@
 
 #include <stdlib.h>
 
-/* Ops of the layers that a run repeats, in one direction. */
-struct pass {
+/* Ops of the layers that a run repeats, in one pass; n 0: the pass does not reach them. */
+struct stretch {
     uint32_t first, n;
 };
 struct run {
     uint32_t first, end; /* layers that stand for others */
     uint32_t copies;     /* of them that were left out */
-    struct pass up, down;
+    struct stretch pass[PL_PASS_COUNT];
 };
 struct runs {
     const struct pl_program *p;
@@ -24,21 +24,21 @@ struct runs {
 
 /* --- what repeats ---------------------------------------------------------------------------- */
 
-static uint32_t find_first(const struct pl_program *p, enum pl_phase phase, bool backward,
+static uint32_t find_first(const struct pl_program *p, enum pl_phase phase, enum pl_pass pass,
                            uint64_t layer) {
     const struct pl_phase_range *range = &p->phases[phase];
     for (uint32_t i = range->first_op; i < range->first_op + range->n_ops; i++)
-        if (p->ops[i].layer == layer && p->ops[i].backward == backward) return i;
+        if (p->ops[i].layer == layer && pl_program_pass(p, i) == pass) return i;
     return PL_NONE;
 }
 
 /* From the first of the run's layers, in the order of the pass, to the first layer after it. */
-static struct pass pass_between(const struct pl_program *p, enum pl_phase phase, bool backward,
-                                uint64_t from, uint64_t to) {
-    const uint32_t first = find_first(p, phase, backward, from);
-    const uint32_t end = find_first(p, phase, backward, to);
-    if (first == PL_NONE || end == PL_NONE) return (struct pass){PL_NONE, 0};
-    return (struct pass){first, end - first};
+static struct stretch stretch_between(const struct pl_program *p, enum pl_phase phase,
+                                      enum pl_pass pass, uint64_t from, uint64_t to) {
+    const uint32_t first = find_first(p, phase, pass, from);
+    const uint32_t end = find_first(p, phase, pass, to);
+    if (first == PL_NONE || end == PL_NONE) return (struct stretch){PL_NONE, 0};
+    return (struct stretch){first, end - first};
 }
 
 static struct run run_at(const struct pl_program *p, enum pl_phase phase, uint32_t layer) {
@@ -47,8 +47,9 @@ static struct run run_at(const struct pl_program *p, enum pl_phase phase, uint32
     while (left_out[r.end] == r.copies)
         r.end++;
     const uint32_t next = r.end + (r.end - r.first) * r.copies;
-    r.up = pass_between(p, phase, false, r.first, next);
-    r.down = pass_between(p, phase, true, r.end - 1, r.first - 1);
+    r.pass[PL_PASS_UP] = stretch_between(p, phase, PL_PASS_UP, r.first, next);
+    for (int down = PL_PASS_DOWN; down < PL_PASS_COUNT; down++)
+        r.pass[down] = stretch_between(p, phase, (enum pl_pass)down, r.end - 1, r.first - 1);
     return r;
 }
 
@@ -67,24 +68,28 @@ static pl_err find_runs(const struct pl_program *p, enum pl_phase phase, struct 
 
 /* --- where an op is -------------------------------------------------------------------------- */
 
-/* Ops that a run adds before op `op` as a tensor of `layer` sees it: a layer above the run is above
- * all of its copies, one below is below them, and what is of no layer goes by the op itself. */
-static uint32_t added(const struct run *r, uint32_t layer, uint32_t copy, uint32_t op, bool down) {
-    const uint32_t up = r->copies * r->up.n, back = r->copies * r->down.n;
-    if (layer == PL_NONE)
-        return (r->up.n && op >= r->up.first + r->up.n ? up : 0) +
-               (r->down.n && op >= r->down.first ? back : 0);
-    if (layer >= r->end) return up + (r->down.n && op >= r->down.first + r->down.n ? back : 0);
-    if (layer < r->first) return down ? up + back : 0;
-    return down ? up + (r->copies - copy) * r->down.n : copy * r->up.n;
+/* How many copies of a run's stretch lie before op `op`, which is in pass `at`, as a tensor of
+ * `layer` sees it: a layer above the run is above all of its copies, one below is below them, and
+ * what is of no layer goes by the op itself. */
+static uint32_t copies_before(const struct run *r, enum pl_pass pass, enum pl_pass at,
+                              uint32_t layer, uint32_t copy, uint32_t op) {
+    const struct stretch *s = &r->pass[pass];
+    if (!s->n) return 0;
+    if (layer == PL_NONE) return op >= s->first + (pass == PL_PASS_UP ? s->n : 0) ? r->copies : 0;
+    if (at != pass) return at > pass ? r->copies : 0;
+    if (layer >= r->end) return pass == PL_PASS_UP || op >= s->first + s->n ? r->copies : 0;
+    if (layer < r->first) return pass == PL_PASS_UP ? 0 : r->copies;
+    return pass == PL_PASS_UP ? copy : r->copies - copy;
 }
 
 static uint32_t whole_op(const struct runs *runs, uint32_t layer, uint32_t copy, uint32_t op) {
-    const bool down = runs->p->ops[op].backward;
-    uint32_t at = op;
+    const enum pl_pass at = pl_program_pass(runs->p, op);
+    uint32_t whole = op;
     for (uint32_t i = 0; i < runs->n; i++)
-        at += added(&runs->list[i], layer, copy, op, down);
-    return at;
+        for (int pass = 0; pass < PL_PASS_COUNT; pass++)
+            whole += runs->list[i].pass[pass].n *
+                     copies_before(&runs->list[i], (enum pl_pass)pass, at, layer, copy, op);
+    return whole;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -138,7 +143,8 @@ pl_err pl_expand(const struct pl_program *p, const struct pl_place_row *places, 
     PL_TRY(count(p, ids, n, &out->n, d));
     PL_TRY(find_runs(p, phase, &runs, d));
     for (uint32_t i = 0; i < runs.n; i++)
-        out->n_ops += runs.list[i].copies * (runs.list[i].up.n + runs.list[i].down.n);
+        for (int pass = 0; pass < PL_PASS_COUNT; pass++)
+            out->n_ops += runs.list[i].copies * runs.list[i].pass[pass].n;
     out->rows = pl_malloc(((size_t)out->n + 1) * sizeof *out->rows);
     if (out->rows) fill(&runs, range->first_op, ids, n, out->rows);
     free(runs.list);

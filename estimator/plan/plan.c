@@ -71,16 +71,16 @@ static void find_lifetimes(struct pl_plan *plan) {
     let_copies_run(plan);
 }
 
-/* Whether equal layers have it at the same time: what lasts for the run, what the forward pass
- * keeps for the backward pass, and scratch of ops that run as one. */
+/* Whether equal layers have it at the same time: what lasts for the run, what a pass over the
+ * layers keeps for a later one, and scratch of ops that run as one. */
 static bool adds_up(const struct pl_plan *plan, uint32_t id) {
     const struct pl_tensor *t = &plan->program->tensors[id];
-    const struct pl_op *ops = plan->program->ops;
     const struct pl_place_row *row = &plan->places[id];
     if (t->scope == PL_SCOPE_JOB) return true;
     if (t->phase == PL_PHASE_OPTIMIZER)
         return t->category == PL_CATEGORY_WORKSPACE && row->last_op > row->first_op;
-    return !ops[row->first_op].backward && ops[row->last_op].backward;
+    return pl_program_pass(plan->program, row->first_op) !=
+           pl_program_pass(plan->program, row->last_op);
 }
 
 /* Equal tensors that one of a brief program stands for where bytes are counted. */

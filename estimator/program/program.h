@@ -320,6 +320,7 @@ struct pl_program {
     bool brief;           /* for figures alone: where many pieces of work are equal, only the first
                            * and the last are there; its plan has the bytes of the whole program */
     bool shortened;       /* brief, and something was left out */
+    uint32_t second_sweep;     /* its first op where the backward pass is made twice; else n_ops */
     uint32_t *layers_left_out; /* [model->layers], owned: equal ones that this one stands for, or
                                 * PL_LAYER_LEFT_OUT; NULL: all are there */
 };
@@ -327,6 +328,12 @@ struct pl_program {
 
 static inline bool pl_program_skips(const struct pl_program *p, uint64_t layer) {
     return p->layers_left_out && p->layers_left_out[layer] == PL_LAYER_LEFT_OUT;
+}
+/* Passes over the layers of a micro-batch. */
+enum pl_pass { PL_PASS_UP, PL_PASS_DOWN, PL_PASS_DOWN_AGAIN, PL_PASS_COUNT };
+static inline enum pl_pass pl_program_pass(const struct pl_program *p, uint32_t op) {
+    if (!p->ops[op].backward) return PL_PASS_UP;
+    return op < p->second_sweep ? PL_PASS_DOWN : PL_PASS_DOWN_AGAIN;
 }
 /* Tensors of layers that a brief program leaves out, and that are equal to this one of a layer. */
 static inline uint32_t pl_tensor_left_out(const struct pl_program *p, const struct pl_tensor *t) {

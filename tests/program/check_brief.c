@@ -163,14 +163,18 @@ static struct pl_expansion intervals_of(const struct pl_plan *plan, enum pl_tens
 static const struct {
     const char *model;
     int mode, variant;
-} expanded[] = {{"Llama-3.1-8B", 1, PL_TEST_VARIANTS},
-                {"Llama-3.1-8B", 2, PL_TEST_VARIANTS + 9},
-                {"Gemma-3-12B", 2, 1},
-                {"SmolLM3-3B", 0, PL_TEST_VARIANTS + 5},
-                {"Qwen3-4B", 1, 9},
-                {"Qwen3-4B", 2, 10},
-                {"Qwen2.5-0.5B", 1, 14},
-                {"Qwen2.5-0.5B", 0, 2}};
+    enum { OF_JOB, OF_UPDATE, CLIPPED } gradients;
+} expanded[] = {{"Llama-3.1-8B", 1, PL_TEST_VARIANTS, OF_JOB},
+                {"Llama-3.1-8B", 2, PL_TEST_VARIANTS + 9, OF_JOB},
+                {"Gemma-3-12B", 2, 1, OF_JOB},
+                {"SmolLM3-3B", 0, PL_TEST_VARIANTS + 5, OF_JOB},
+                {"Qwen3-4B", 1, 9, OF_JOB},
+                {"Qwen3-4B", 2, 10, OF_JOB},
+                {"Qwen2.5-0.5B", 1, 14, OF_JOB},
+                {"Qwen2.5-0.5B", 0, 2, OF_JOB},
+                {"Qwen2.5-0.5B", 0, 2, OF_UPDATE},
+                {"Qwen3-4B", 0, 0, CLIPPED},
+                {"SmolLM3-3B", 0, PL_TEST_VARIANTS + 5, CLIPPED}};
 
 /* Every life and every size, with the head in one chunk so that the ops of both are counted alike.
  */
@@ -180,9 +184,12 @@ START_TEST(expanded_intervals_are_those_of_the_whole) {
     struct pl_job_shape s =
         shape_of((expanded[_i].mode * N_VARIANTS + expanded[_i].variant) * N_SIZES + 1);
     s.loss_chunk_tokens = s.mlp_chunk_tokens = 0;
+    if (expanded[_i].gradients) s.gradients = PL_GRADIENTS_OF_UPDATE;
+    if (expanded[_i].gradients) s.max_grad_norm = expanded[_i].gradients == CLIPPED;
     struct pl_planned brief, whole;
     plan_both(&s, &t, &brief, &whole);
     ck_assert_ptr_nonnull(brief.program->layers_left_out);
+    compare_bytes(brief.plan, whole.plan);
     for (int place = 0; place < PL_PLACE_COUNT; place++) {
         struct pl_expansion a = intervals_of(brief.plan, (enum pl_tensor_place)place);
         struct pl_expansion b = intervals_of(whole.plan, (enum pl_tensor_place)place);

@@ -66,10 +66,10 @@ static bool updates_in_windows(const struct pl_job_shape *s) {
     return s->mode == PL_MODE_FULL && s->offload >= PL_OFFLOAD_OPTIMIZER;
 }
 
-/* Gradients that ranks exchange, or that die in the backward pass, come and go in an order of their
- * own. */
+/* Gradients that ranks exchange, or that wait for the step's last micro-batch in the batch arena,
+ * come and go in an order of their own. */
 static bool orders_gradients(const struct pl_job_shape *s) {
-    return s->ranks > 1 || s->rank_order || s->gradients != PL_GRADIENTS_OF_JOB;
+    return s->ranks > 1 || s->rank_order || s->gradients == PL_GRADIENTS_OF_STEP;
 }
 
 void pl_brief_choose_layers(struct pl_builder *b) {

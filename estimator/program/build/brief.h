@@ -8,8 +8,8 @@
  * middle, an even number of them where they are windows, change no byte of a plan.
  *
  * Layers are pieces, too, or periods of layers where every sixth, say, differs from the others.
- * What a layer keeps for the backward pass adds up, so the layer that stands for those that are
- * left out keeps it for all of them (pl_tensor_left_out). */
+ * What a layer keeps for a later pass over the layers adds up, so the layer that stands for those
+ * that are left out keeps it for all of them (pl_tensor_left_out). */
 #ifndef PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
 #define PL_ESTIMATOR_PROGRAM_BUILD_BRIEF_H
 

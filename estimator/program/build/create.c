@@ -135,6 +135,16 @@ static void build_run(struct pl_builder *b) {
     if (b->s->sharding == PL_SHARDING_WEIGHTS) pl_build_cut_weights(b);
 }
 
+/* The first sweep ends where the norm of all gradients is known. */
+static uint32_t find_second_sweep(const struct pl_program *p) {
+    const struct pl_phase_range *micro = &p->phases[PL_PHASE_MICRO];
+    uint32_t op = micro->first_op;
+    if (!pl_shape_sweeps_twice(&p->shape)) return p->n_ops;
+    while (op < micro->first_op + micro->n_ops && p->ops[op].kind != PL_OP_CLIP_SCALE)
+        op++;
+    return op;
+}
+
 static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
                      const struct pl_traits *traits, uint64_t tokens,
                      void (*build)(struct pl_builder *b), bool brief, struct pl_program **out,
@@ -165,6 +175,7 @@ static pl_err create(const struct pl_model *m, const struct pl_job_shape *shape,
     if (b.err == PL_ERR_OK) {
         build(&b);
         pl_build_link_operands(p);
+        p->second_sweep = find_second_sweep(p);
     }
     builder_finish(&b);
     if (b.err != PL_ERR_OK) pl_program_destroy(&p);
