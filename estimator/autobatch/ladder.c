@@ -5,9 +5,12 @@
 #include "estimator/program/cost.h"
 
 struct corner {     /* a plain level, of all layers */
-    uint64_t bytes; /* of the phase of a micro-batch; others know no levels */
+    uint64_t bytes; /* alive at most in a micro-batch; other phases know no levels */
     double seconds;
 };
+
+/* A budget that no plan stays within: it is not packed, since more is alive. */
+#define BOUND_ALONE 1
 
 uint32_t pl_ladder_batch(const struct pl_job *job) {
     return (uint32_t)pl_u64_div_up(PL_LADDER_TOKENS, job->max_seq_length);
@@ -19,8 +22,8 @@ static pl_err measure(const struct pl_question *q, uint32_t level, struct pl_pla
     struct pl_question trial = *q;
     trial.recompute = level;
     trial.batch_size = pl_ladder_batch(q->job);
-    PL_TRY(pl_question_measure(&trial, held, d));
-    *out = (struct corner){held->plan->phases[PL_PHASE_MICRO].bytes,
+    PL_TRY(pl_question_measure_within(&trial, BOUND_ALONE, held, d));
+    *out = (struct corner){held->plan->phases[PL_PHASE_MICRO].live_bytes,
                            pl_program_micro_seconds(held->program, &speed)};
     return PL_ERR_OK;
 }
