@@ -213,14 +213,25 @@ static void raise_ceiling(const struct pl_program *p, struct pl_job *job) {
     job->given[PL_KEY_full_ft_ceiling_billions] = true;
 }
 
+/* Decides *q as the smallest of what is open. */
+static pl_err fits_smallest(struct pl_question *q, struct pl_trials *t, bool *out,
+                            struct pl_diag *d) {
+    const uint64_t usable = pl_budget_usable(&q->budget);
+    PL_TRY(pl_autolevel_smallest(q, t, d));
+    PL_TRY(pl_question_measure_within(q, usable, &t->held, d));
+    *out = t->held.plan->arena_bytes <= usable;
+    return PL_ERR_OK;
+}
+
 /* What is open as the least of it where not even that fits, else as the fastest that does: so
- * nothing is looked for where there is nothing. */
+ * nothing is looked for where there is nothing. Whole matrices first, whose plans are smaller. */
 static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_diag *d) {
-    struct pl_question least = v->q;
-    PL_TRY(pl_autolevel_smallest(&least, t, d));
-    PL_TRY(pl_question_measure(&least, &t->held, d));
-    if (t->held.plan->arena_bytes <= pl_budget_usable(&least.budget))
-        return pl_decide_again(&v->q, t, d);
+    struct pl_question whole = v->q, least = v->q;
+    bool fits = false;
+    whole.unpack_bytes = 0;
+    if (pl_autolevel_may_unpack(&v->q)) PL_TRY(fits_smallest(&whole, t, &fits, d));
+    if (!fits) PL_TRY(fits_smallest(&least, t, &fits, d));
+    if (fits) return pl_decide_again(&v->q, t, d);
     v->q.recompute = least.recompute;
     v->q.loss_chunk_tokens = least.loss_chunk_tokens;
     v->q.mlp_chunk_tokens = least.mlp_chunk_tokens;
