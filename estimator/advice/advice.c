@@ -121,7 +121,7 @@ static pl_err estimate_own(struct pl_advice *a, struct pl_diag *d) {
     PL_TRY(pl_price_auto_batch(&a->q, &a->trials, &a->q.recommended, d));
     a->q.batch_size = a->q.job->batch_size;
     if (a->q.batch_size == PL_AUTO) a->q.batch_size = a->q.recommended ? a->q.recommended : 1;
-    PL_TRY(pl_estimate_init(&a->estimate, &a->q, NULL, d));
+    PL_TRY(pl_estimate_judge(&a->estimate, &a->q, NULL, d));
     return pl_price_decided(&a->q, &a->trials, &a->now, d);
 }
 
@@ -152,6 +152,7 @@ out:
 }
 
 pl_err pl_advice_tables(struct pl_advice *a, struct pl_diag *d) {
+    PL_TRY(pl_estimate_find_remedies(&a->estimate, d));
     PL_TRY(pl_advice_grid(&a->q, &a->trials, &a->grid, d));
     PL_TRY(find_walls(a, d));
     PL_TRY(pl_advice_knobs(a, d));

@@ -40,7 +40,7 @@ static void judge_ranks(struct pl_estimate *e) {
     e->verdict.inside_doubt = v.inside_doubt;
 }
 
-/* Everything that follows from e->planned. */
+/* Everything that follows from e->planned, but what would help. */
 static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     const struct pl_question *q = e->q;
     e->gradient_accumulation = pl_job_accumulation(q->job, q->batch_size);
@@ -49,24 +49,34 @@ static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(pl_estimate_bill_ranks(e, d));
     judge_ranks(e);
-    PL_TRY(plan_merged_export(e, d));
+    return plan_merged_export(e, d);
+}
+
+pl_err pl_estimate_find_remedies(struct pl_estimate *e, struct pl_diag *d) {
     if (e->verdict.kind == PL_VERDICT_FITS || e->verdict.kind == PL_VERDICT_UNKNOWN ||
         e->verdict.no_kernels)
         return PL_ERR_OK;
-    return pl_gate_remedies(q, e->planned.plan, e->remedies, &e->n_remedies, d);
+    return pl_gate_remedies(e->q, e->planned.plan, e->remedies, &e->n_remedies, d);
 }
 
-pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
-                        struct pl_diag *d) {
+pl_err pl_estimate_judge(struct pl_estimate *e, const struct pl_question *q,
+                         struct pl_planned *made, struct pl_diag *d) {
     *e = (struct pl_estimate){.q = q};
     PL_TRY(pl_question_plan(q, made, &e->planned, d));
     return judge(e, d);
 }
 
+pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
+                        struct pl_diag *d) {
+    PL_TRY(pl_estimate_judge(e, q, made, d));
+    return pl_estimate_find_remedies(e, d);
+}
+
 pl_err pl_estimate_init_of(struct pl_estimate *e, const struct pl_question *q,
                            const struct pl_planned *planned, struct pl_diag *d) {
     *e = (struct pl_estimate){.q = q, .planned = *planned, .borrows_plan = true};
-    return judge(e, d);
+    PL_TRY(judge(e, d));
+    return pl_estimate_find_remedies(e, d);
 }
 
 void pl_estimate_finish(struct pl_estimate *e) {

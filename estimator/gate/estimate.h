@@ -26,12 +26,17 @@ struct pl_estimate {
     uint32_t n_ranks;
 };
 
-/* Plans and judges what was decided. made: as for pl_question_plan. */
+/* Plans and judges what was decided, and plans what would help where that does not fit.
+ * made: as for pl_question_plan. */
 pl_err pl_estimate_init(struct pl_estimate *e, const struct pl_question *q, struct pl_planned *made,
                         struct pl_diag *d);
 /* The same of a plan that the caller keeps, which outlives *e. */
 pl_err pl_estimate_init_of(struct pl_estimate *e, const struct pl_question *q,
                            const struct pl_planned *planned, struct pl_diag *d);
+/* pl_estimate_init() in two: the second plans what would help, which takes longer than the rest. */
+pl_err pl_estimate_judge(struct pl_estimate *e, const struct pl_question *q,
+                         struct pl_planned *made, struct pl_diag *d);
+pl_err pl_estimate_find_remedies(struct pl_estimate *e, struct pl_diag *d);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
 /* "full", "lora", "qlora", "inference" */
