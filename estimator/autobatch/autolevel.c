@@ -4,7 +4,9 @@
  * even its lowest rung at the batch of its highest, which nothing in it can beat, is slower than
  * what was found already, and when both its ends have the same batch: then the lower end is the
  * fastest of it (branch and bound: Land and Doig, An automatic method of solving discrete
- * programming problems, 1960). */
+ * programming problems, 1960). Where the ends differ by one sample, one rung is looked for: the
+ * lowest that takes it. A line through two plans points at that, since each rung gives up the bytes
+ * of one layer. */
 #include "estimator/autobatch/autolevel.h"
 
 #include "estimator/autobatch/autobatch.h"
@@ -26,9 +28,25 @@ struct choice {
     double seconds;                   /* of a token */
 };
 
+#define MOST_TIMED 32
+#define ROUNDINGS  1e-9 /* of sums of seconds in another order, as a share of them */
+
+struct timed {
+    uint32_t rung, chunk, batch_size; /* batch_size 0: nothing yet */
+    double seconds;
+};
+
+struct heads { /* seconds of a token's head with each chunk, but for a constant */
+    uint32_t batch_size; /* 0: not known */
+    double seconds[PL_MAX_CHUNKS];
+};
+
 struct search {
     const struct pl_question *q;
     uint32_t limit; /* of the batch */
+    struct timed timed[MOST_TIMED]; /* the latest */
+    uint32_t n_timed;               /* ever */
+    struct heads heads;
     struct pl_speed speed;
     struct pl_ladder ladder;
     uint32_t chunk; /* at hand */
@@ -39,10 +57,14 @@ struct search {
 
 struct end { /* of a range of rungs, with the largest batch that fits there; 0 = none */
     uint32_t rung, batch_size;
+    uint64_t bytes; /* of that batch; 0: not planned */
+    bool hopeless;  /* the batch of the job does not fit, whatever the chunk */
 };
 
 void pl_trials_finish(struct pl_trials *t) {
     pl_planned_finish(&t->held);
+    for (int i = 0; i < PL_TRIED_ENDS; i++)
+        pl_planned_finish(&t->ends[i]);
     *t = (struct pl_trials){0};
 }
 
@@ -54,20 +76,21 @@ static struct pl_question trial_of(const struct search *s, uint32_t rung, uint32
     return trial;
 }
 
-static double seconds_of(const struct search *s) {
-    return pl_program_seconds_per_token(s->t->held.program, &s->speed);
+/* Where a rung's plan is held: another batch or chunk of the same rung only resizes it. Whole
+ * levels and the rungs before them come again with every batch and every chunk. */
+static struct pl_planned *held_of(const struct search *s, uint32_t rung) {
+    const uint32_t layers = s->ladder.layers ? s->ladder.layers : 1;
+    const uint32_t level = (rung + 1) / layers, above = (rung + 1) % layers;
+    if (above > 1) return &s->t->held;
+    return &s->t->ends[above ? 2 * level : 2 * level - 1];
 }
 
-/* The time alone, whether it fits or not: a program is cheaper than its plan. */
-static pl_err time_of(const struct search *s, uint32_t rung, uint32_t batch_size, double *seconds) {
-    const struct pl_question trial = trial_of(s, rung, batch_size);
-    PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
-    *seconds = seconds_of(s);
-    return PL_ERR_OK;
+static double seconds_of(const struct search *s, const struct pl_planned *held) {
+    return pl_program_seconds_per_token(held->program, &s->speed);
 }
 
-static void offer(struct search *s, struct end at, const struct pl_secant *range, double seconds) {
-    const bool next = range->high.bytes && range->high.n == at.batch_size + 1;
+/* next: one sample more was planned and does not fit. */
+static void offer(struct search *s, struct end at, bool next, double seconds) {
     const struct choice c = {at.rung, s->chunk, at.batch_size, next, seconds};
     const struct choice *b = &s->best;
     if (s->t->most_seconds > 0 && seconds > s->t->most_seconds) return;
@@ -76,44 +99,152 @@ static void offer(struct search *s, struct end at, const struct pl_secant *range
     if (!b->batch_size || seconds < b->seconds || (same && simpler)) s->best = c;
 }
 
-/* What was tried last, as far as it fits. */
-static pl_err try_end(struct search *s, struct end at, struct pl_secant *range, double *seconds) {
+static void remember(struct search *s, uint32_t rung, uint32_t batch_size, double seconds) {
+    s->timed[s->n_timed++ % MOST_TIMED] = (struct timed){rung, s->chunk, batch_size, seconds};
+}
+
+static bool fails_next(const struct pl_secant *range, uint32_t batch_size) {
+    return range->high.bytes && range->high.n == batch_size + 1;
+}
+
+/* Plans it. The seconds are those of what was tried last, as far as it fits. */
+static pl_err try_end(struct search *s, struct end at, uint64_t usable,
+                      const struct pl_plan **plan, double *seconds) {
     const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
-    PL_TRY(pl_question_measure_within(&trial, range->usable, &s->t->held, s->d));
-    const struct pl_plan *plan = s->t->held.plan;
-    const bool fits = plan->arena_bytes <= range->usable;
-    pl_secant_tell(range, at.batch_size, plan->arena_bytes, fits,
-                   pl_autobatch_slope(plan, at.batch_size));
-    if (fits) *seconds = seconds_of(s);
+    struct pl_planned *held = held_of(s, at.rung);
+    PL_TRY(pl_question_measure_within(&trial, usable, held, s->d));
+    *plan = held->plan;
+    if (held->plan->arena_bytes > usable) return PL_ERR_OK;
+    *seconds = seconds_of(s, held);
+    remember(s, at.rung, at.batch_size, *seconds);
     return PL_ERR_OK;
+}
+
+static pl_err try_batch(struct search *s, struct end at, struct pl_secant *range,
+                        const struct pl_plan **plan, double *seconds) {
+    PL_TRY(try_end(s, at, range->usable, plan, seconds));
+    const uint64_t bytes = (*plan)->arena_bytes;
+    pl_secant_tell(range, at.batch_size, bytes, bytes <= range->usable,
+                   pl_autobatch_slope(*plan, at.batch_size));
+    return PL_ERR_OK;
+}
+
+/* What is alive at the peak besides buffers of a chunk and scratch is so with any chunk: more than
+ * there is, and none fits. */
+static bool no_chunk_fits(const struct search *s, const struct pl_plan *plan) {
+    const struct pl_program *p = plan->program;
+    const uint64_t *live = plan->phases[plan->peak_phase].live;
+    uint64_t of_chunks = live[PL_CATEGORY_LOGITS] + live[PL_CATEGORY_WORKSPACE];
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct pl_tensor *t = &p->tensors[i];
+        if (t->rows == PL_ROWS_TARGETS && t->dims[0] == p->chunk_tokens) of_chunks += t->bytes;
+    }
+    uint64_t least = plan->job_bytes;
+    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
+        least += live[c];
+    return least > of_chunks && least - of_chunks > pl_budget_usable(&s->q->budget);
 }
 
 /* Raises at->batch_size, which need not fit, to the largest that does, up to `high`; only what was
  * planned is offered. */
 static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     const bool own = s->q->job->batch_size != PL_AUTO; /* that one or none */
+    const struct pl_plan *plan;
     double seconds = 0;
     if (at->batch_size >= high) return PL_ERR_OK;
     struct pl_secant range = pl_secant_between(own ? high - 1 : at->batch_size, high + 1,
                                                pl_budget_usable(&s->q->budget));
     while (!pl_secant_done(&range)) {
-        const struct end next = {at->rung, pl_secant_next(&range)};
-        PL_TRY(try_end(s, next, &range, &seconds));
+        const struct end next = {at->rung, pl_secant_next(&range), 0, false};
+        PL_TRY(try_batch(s, next, &range, &plan, &seconds));
+        at->hopeless = own && !range.low.bytes && no_chunk_fits(s, plan);
     }
     if (!range.low.bytes) return PL_ERR_OK;
     at->batch_size = range.low.n;
-    offer(s, *at, &range, seconds);
+    at->bytes = range.low.bytes;
+    offer(s, *at, fails_next(&range, at->batch_size), seconds);
+    return PL_ERR_OK;
+}
+
+/* Layers that the head is to be built with: as many as leave it a gradient to make or none. */
+static uint64_t layers_below_head(const struct pl_model *m, const struct pl_job_shape *shape) {
+    uint64_t n = pl_u64_min(shape->freeze_layers, m->layers);
+    while (pl_mode_adapts(shape->mode) && n < m->layers && !pl_shape_adapted_rows(shape, n))
+        n++;
+    return n < m->layers ? n + 1 : m->layers;
+}
+
+/* Of a token with each chunk, less what all of them have in common but for a constant: of a model
+ * that is cut off as low as the head allows. */
+static pl_err head_seconds(struct search *s, uint32_t batch, uint32_t n, const uint32_t *list,
+                           double *out) {
+    struct pl_question trial = trial_of(s, 0, batch);
+    struct pl_model low = *s->q->model;
+    struct pl_job_shape shape;
+    PL_TRY(pl_question_shape(&trial, &shape, s->d));
+    low.layers = layers_below_head(s->q->model, &shape);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_program *p;
+        trial.loss_chunk_tokens = list[i];
+        shape.loss_chunk_tokens = pl_question_chunk(&trial);
+        PL_TRY(pl_program_create_brief(&low, &shape, &s->q->traits, &p, s->d));
+        out[i] = pl_program_seconds_per_token(p, &s->speed);
+        pl_program_destroy(&p);
+    }
+    return PL_ERR_OK;
+}
+
+static double head_of(const struct search *s, uint32_t chunk) {
+    uint32_t i = 0;
+    while (s->t->chunks[i] != chunk)
+        i++;
+    return s->heads.seconds[i];
+}
+
+static struct timed *find_timed(struct search *s, uint32_t rung, uint32_t batch_size) {
+    for (uint32_t i = s->n_timed; i-- > 0 && i + MOST_TIMED >= s->n_timed;) {
+        struct timed *t = &s->timed[i % MOST_TIMED];
+        if (t->rung == rung && t->batch_size == batch_size) return t;
+    }
+    return NULL;
+}
+
+/* Of a rung whose time with another chunk is known: only the head's is another, and that takes a
+ * fraction of the whole program to find out. *least: a little less than it is, for roundings. */
+static pl_err time_again(struct search *s, const struct timed *known, double *least) {
+    if (s->heads.batch_size != known->batch_size) {
+        s->heads.batch_size = known->batch_size;
+        PL_TRY(head_seconds(s, known->batch_size, s->t->n_chunks, s->t->chunks,
+                            s->heads.seconds));
+    }
+    const double more = head_of(s, s->chunk) - head_of(s, known->chunk);
+    *least = (known->seconds + more) * (1 - ROUNDINGS);
+    return PL_ERR_OK;
+}
+
+/* The time alone, whether it fits or not: a program is cheaper than its plan. */
+static pl_err time_of(struct search *s, uint32_t rung, uint32_t batch_size, double *seconds) {
+    const struct pl_question trial = trial_of(s, rung, batch_size);
+    PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
+    *seconds = seconds_of(s, &s->t->held);
+    remember(s, rung, batch_size, *seconds);
     return PL_ERR_OK;
 }
 
 /* Nothing from a rung on can be faster than what was found, or is worth finding, whatever batch up
  * to this one it has. */
-static pl_err is_too_slow(const struct search *s, uint32_t rung, uint32_t most, bool *out) {
+static pl_err is_too_slow(struct search *s, uint32_t rung, uint32_t most, bool *out) {
     const double bound = s->best.batch_size ? s->best.seconds : s->t->most_seconds;
+    const struct timed *known = find_timed(s, rung, most);
     double least = 0;
     *out = false;
     if (!most || bound <= 0) return PL_ERR_OK;
-    PL_TRY(time_of(s, rung, most, &least));
+    if (known && known->chunk == s->chunk)
+        least = known->seconds;
+    else if (known)
+        PL_TRY(time_again(s, known, &least));
+    if (least <= bound && !(known && known->chunk == s->chunk))
+        PL_TRY(time_of(s, rung, most, &least));
     *out = least > bound;
     return PL_ERR_OK;
 }
@@ -123,15 +254,19 @@ static pl_err is_too_slow(const struct search *s, uint32_t rung, uint32_t most, 
 static pl_err raise_end(struct search *s, struct end *at, uint32_t sure) {
     const uint32_t from = at->batch_size > sure ? at->batch_size : sure;
     struct pl_secant one = pl_secant_between(0, from + 1, pl_budget_usable(&s->q->budget));
+    const struct pl_plan *plan;
     double seconds = 0;
     bool slow;
+    if (at->hopeless) return PL_ERR_OK;
     at->batch_size = from;
+    at->bytes = 0;
     PL_TRY(raise_batch(s, at, s->limit));
     if (at->batch_size > from || from == sure) return PL_ERR_OK;
     PL_TRY(is_too_slow(s, at->rung, from, &slow));
     if (slow) return PL_ERR_OK;
-    PL_TRY(try_end(s, *at, &one, &seconds));
-    if (one.low.bytes) offer(s, *at, &one, seconds);
+    PL_TRY(try_batch(s, *at, &one, &plan, &seconds));
+    at->bytes = one.low.bytes;
+    if (one.low.bytes) offer(s, *at, fails_next(&one, from), seconds);
     return PL_ERR_OK;
 }
 
@@ -150,13 +285,35 @@ static struct ends ends_of(const struct pl_ladder *l) {
     return e;
 }
 
+/* The lowest rung above `low` that takes the samples of `high`, counted from there downwards. */
+static pl_err search_rung(struct search *s, struct end low, struct end high) {
+    struct pl_secant range =
+        pl_secant_between(0, high.rung - low.rung, pl_budget_usable(&s->q->budget));
+    uint32_t below = range.high.n / 2;
+    range.low.bytes = high.bytes;
+    for (; !pl_secant_done(&range); below = pl_secant_next(&range)) {
+        const struct end at = {high.rung - below, high.batch_size, 0, false};
+        const struct pl_plan *plan;
+        double seconds = 0;
+        bool slow, fits;
+        PL_TRY(is_too_slow(s, high.rung - range.high.n + 1, high.batch_size, &slow));
+        if (slow) return PL_ERR_OK;
+        PL_TRY(try_end(s, at, range.usable, &plan, &seconds));
+        fits = plan->arena_bytes <= range.usable;
+        if (fits) offer(s, at, false, seconds);
+        pl_secant_tell(&range, below, plan->arena_bytes, fits, 0);
+    }
+    return PL_ERR_OK;
+}
+
 /* The rungs between two ends. */
 static pl_err search_between(struct search *s, struct end low, struct end high) {
     bool slow;
     if (high.rung - low.rung < 2 || low.batch_size == high.batch_size) return PL_ERR_OK;
+    if (high.batch_size - low.batch_size == 1) return search_rung(s, low, high);
     PL_TRY(is_too_slow(s, low.rung + 1, high.batch_size, &slow));
     if (slow) return PL_ERR_OK;
-    struct end mid = {low.rung + (high.rung - low.rung) / 2, low.batch_size};
+    struct end mid = {low.rung + (high.rung - low.rung) / 2, low.batch_size, 0, false};
     PL_TRY(raise_batch(s, &mid, high.batch_size));
     PL_TRY(search_between(s, low, mid));
     return search_between(s, mid, high);
@@ -194,34 +351,6 @@ static uint32_t insert_rule(uint32_t *list, uint32_t n, uint32_t rule) {
     memmove(list + at + 1, list + at, (n - at) * sizeof *list);
     list[at] = rule;
     return n + 1;
-}
-
-/* Layers that the head is to be built with: as many as leave it a gradient to make or none. */
-static uint64_t layers_below_head(const struct pl_model *m, const struct pl_job_shape *shape) {
-    uint64_t n = pl_u64_min(shape->freeze_layers, m->layers);
-    while (pl_mode_adapts(shape->mode) && n < m->layers && !pl_shape_adapted_rows(shape, n))
-        n++;
-    return n < m->layers ? n + 1 : m->layers;
-}
-
-/* Of a token with each chunk, less what all of them have in common but for a constant: of a model
- * that is cut off as low as the head allows. */
-static pl_err head_seconds(struct search *s, uint32_t batch, uint32_t n, const uint32_t *list,
-                           double *out) {
-    struct pl_question trial = trial_of(s, 0, batch);
-    struct pl_model low = *s->q->model;
-    struct pl_job_shape shape;
-    PL_TRY(pl_question_shape(&trial, &shape, s->d));
-    low.layers = layers_below_head(s->q->model, &shape);
-    for (uint32_t i = 0; i < n; i++) {
-        struct pl_program *p;
-        trial.loss_chunk_tokens = list[i];
-        shape.loss_chunk_tokens = pl_question_chunk(&trial);
-        PL_TRY(pl_program_create_brief(&low, &shape, &s->q->traits, &p, s->d));
-        out[i] = pl_program_seconds_per_token(p, &s->speed);
-        pl_program_destroy(&p);
-    }
-    return PL_ERR_OK;
 }
 
 /* Of the chunks above the rule's, which list[at] is, those that gain. */
@@ -383,23 +512,6 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* What is alive at the peak besides buffers of a chunk and scratch is so with any chunk: more than
- * there is, and none fits. */
-static bool no_chunk_fits(const struct search *s) {
-    const struct pl_plan *plan = s->t->held.plan;
-    const struct pl_program *p = plan->program;
-    const uint64_t *live = plan->phases[plan->peak_phase].live;
-    uint64_t of_chunks = live[PL_CATEGORY_LOGITS] + live[PL_CATEGORY_WORKSPACE];
-    for (uint32_t i = 0; i < p->n_tensors; i++) {
-        const struct pl_tensor *t = &p->tensors[i];
-        if (t->rows == PL_ROWS_TARGETS && t->dims[0] == p->chunk_tokens) of_chunks += t->bytes;
-    }
-    uint64_t least = plan->job_bytes;
-    for (int c = 0; c < PL_CATEGORY_COUNT; c++)
-        least += live[c];
-    return least > of_chunks && least - of_chunks > pl_budget_usable(&s->q->budget);
-}
-
 /* With one level and one batch: chunk by chunk from the fastest on. */
 static pl_err search_chunks(struct search *s) {
     const uint32_t n = s->t->n_chunks;
@@ -416,7 +528,7 @@ static pl_err search_chunks(struct search *s) {
         PL_TRY(pl_question_measure(&trial, &s->t->held, s->d));
         if (s->t->held.plan->arena_bytes <= pl_budget_usable(&s->q->budget))
             s->best = (struct choice){.chunk = s->chunk, .batch_size = s->limit};
-        else if (no_chunk_fits(s))
+        else if (no_chunk_fits(s, s->t->held.plan))
             return PL_ERR_OK;
     }
     return PL_ERR_OK;
@@ -443,10 +555,11 @@ static pl_err find_next(struct search *s, struct pl_found *out) {
     const struct pl_question next = trial_of(s, s->best.rung, s->best.batch_size + 1);
     *out = (struct pl_found){.batch_size = s->best.batch_size};
     if (!s->best.next) return PL_ERR_OK;
-    PL_TRY(pl_question_measure(&next, &s->t->held, s->d));
-    out->next_bytes = s->t->held.plan->arena_bytes;
-    PL_TRY(pl_question_measure(&at, &s->t->held, s->d));
-    out->bytes = s->t->held.plan->arena_bytes;
+    struct pl_planned *held = held_of(s, s->best.rung);
+    PL_TRY(pl_question_measure(&next, held, s->d));
+    out->next_bytes = held->plan->arena_bytes;
+    PL_TRY(pl_question_measure(&at, held, s->d));
+    out->bytes = held->plan->arena_bytes;
     return PL_ERR_OK;
 }
 

@@ -30,8 +30,9 @@
  * products are faster by a thousandth of a token's time. The one that the question has, if any. */
 pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUNKS], uint32_t *n,
                            struct pl_diag *d);
-/* What one decision leaves to the next: a plan to resize, and rungs and chunks of the latest
+/* What one decision leaves to the next: plans to resize, and rungs and chunks of the latest
  * question, which hold for any batch size and budget. {0} knows nothing. */
+#define PL_TRIED_ENDS (2 * PL_RECOMPUTE_OFFLOAD)
 struct pl_trials_key {
     struct pl_job_shape shape;
     const struct pl_model *model;
@@ -45,6 +46,7 @@ struct pl_found {        /* with an open batch size */
 };
 struct pl_trials {
     struct pl_planned held; /* as for pl_question_measure */
+    struct pl_planned ends[PL_TRIED_ENDS]; /* of rungs that come again with every chunk */
     double most_seconds;    /* of a token: slower choices of level and chunk are not worth finding;
                              * 0: any is */
     struct pl_found found;  /* by the latest decision */
