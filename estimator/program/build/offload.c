@@ -424,13 +424,13 @@ static void move_workspace(struct mover *m, const struct pl_op *op) {
     }
 }
 
-/* As stand_at(). In the backward pass windows count into the seconds of a micro-batch. */
+/* As stand_at(), for all the windows that it stands for. */
 static void stand_at_window(struct mover *m, const struct update *u) {
     const uint64_t n = window_rows(m, u->op);
     stand_at(m, u->op);
-    if (n && u->op->phase == PL_PHASE_MICRO)
-        m->b->left_out = (uint32_t)pl_brief_left_out(
-            m->b->p, u->w.row0 / n, pl_u64_div_up(rows_of(m, &u->op->in[0]), n), 2);
+    if (!n) return;
+    m->b->left_out = (uint32_t)pl_brief_left_out(
+        m->b->p, u->w.row0 / n, pl_u64_div_up(rows_of(m, &u->op->in[0]), n), 2);
 }
 
 static void move_updates(struct mover *m, uint32_t first, uint32_t end) {
