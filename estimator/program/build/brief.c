@@ -61,11 +61,6 @@ static void leave_out(uint32_t *list, uint64_t period, uint64_t spare) {
         list[i] = PL_LAYER_LEFT_OUT;
 }
 
-/* Which take turns from one layer to the next. */
-static bool updates_in_windows(const struct pl_job_shape *s) {
-    return s->mode == PL_MODE_FULL && s->offload >= PL_OFFLOAD_OPTIMIZER;
-}
-
 /* Gradients that ranks exchange, or that wait for the step's last micro-batch in the batch arena,
  * come and go in an order of their own. */
 static bool orders_gradients(const struct pl_job_shape *s) {
@@ -75,7 +70,7 @@ static bool orders_gradients(const struct pl_job_shape *s) {
 void pl_brief_choose_layers(struct pl_builder *b) {
     struct pl_program *p = b->p;
     uint64_t period, spare, run;
-    if (!p->brief || b->s->inference || updates_in_windows(b->s) || orders_gradients(b->s)) return;
+    if (!p->brief || b->s->inference || orders_gradients(b->s)) return;
     p->layers_left_out = pl_calloc(b->m->layers, sizeof *p->layers_left_out);
     if (!p->layers_left_out) {
         b->err = pl_host_oom(b->d, "the plan");
