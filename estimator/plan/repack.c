@@ -19,6 +19,7 @@
  * pieces of work that a brief program leaves out must not change the outcome. */
 #define MOST_EFFORT 800
 #define MOST_ALIVE  900
+#define PATIENCE    4 /* rounds without any gain over the walks, after which none is expected */
 
 /* How much harder an interval above the goal is in the next round. Where one manner goes round in
  * circles another seldom does. */
@@ -57,6 +58,8 @@ struct repacker {
     struct placed *placed; /* what the lists of the blocks share */
     struct block blocks[MOST_BLOCKS];
     uint32_t rounds; /* that are left */
+    uint32_t vain;   /* rounds so far, until one is lower than the walks */
+    bool gained;
 };
 
 /* --- blocks ---------------------------------------------------------------------------------- */
@@ -214,8 +217,9 @@ static void raise_those_above(struct repacker *r, uint64_t goal, double by) {
     }
 }
 
-static void take(const struct repacker *r, uint64_t height, struct pl_interval *rows,
+static void take(struct repacker *r, uint64_t height, struct pl_interval *rows,
                  struct pl_packing *out) {
+    r->gained = true;
     out->bytes = height;
     for (uint32_t i = 0; i < r->n; i++)
         rows[i].offset = r->at[i];
@@ -227,6 +231,7 @@ static void run_rounds(struct repacker *r, double raised, uint64_t goal, struct 
     for (int i = 0; i < ROUNDS && out->bytes > goal && r->rounds > 0; i++, r->rounds--) {
         const uint64_t height = place_all(r);
         if (height < out->bytes) take(r, height, rows, out);
+        if (!r->gained && ++r->vain == PATIENCE) return;
         raise_those_above(r, goal, raised);
     }
 }
@@ -275,7 +280,7 @@ pl_err pl_repack(struct pl_interval *rows, uint32_t n, uint32_t n_ops, uint64_t 
     if (err == PL_ERR_OK) {
         goal = pl_u64_max(goal, packing->live_bytes);
         wish_all(&r);
-        for (int i = 0; i < MANNERS; i++)
+        for (int i = 0; i < MANNERS && (r.gained || r.vain < PATIENCE); i++)
             run_rounds(&r, manners[i], goal, rows, packing);
     }
     free(r.wishes);
