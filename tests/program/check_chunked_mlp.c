@@ -90,6 +90,19 @@ START_TEST(every_chunk_is_a_sound_plan) {
 }
 END_TEST
 
+/* The gradients of an MLP in chunks are settled one after the other, their squares as one op. */
+START_TEST(updates_in_the_backward_pass_are_sound) {
+    struct pl_planned p;
+    struct pl_job_shape s = shape_of(0);
+    ck_assert_int_eq(s.mode, PL_MODE_FULL);
+    s.gradients = PL_GRADIENTS_OF_UPDATE;
+    s.max_grad_norm = _i;
+    s.mlp_chunk_tokens = TOKENS / 2;
+    make_plan(&p, &s);
+    pl_planned_finish(&p);
+}
+END_TEST
+
 /* At lengths where activations are most of the peak, chunks leave the rows of the MLP out: gate,
  * up, their product and its gradient. */
 START_TEST(the_hump_of_a_layer_falls) {
@@ -119,7 +132,7 @@ START_TEST(too_many_chunks_are_refused) {
     s.max_seq_length = PL_MLP_CHUNKS_MAX + 1;
     s.batch_size = s.mlp_chunk_tokens = 1;
     ck_assert_int_eq(pl_planned_init_shape(&p, &s, &model, &traits, &d), PL_ERR_CONFIG_RANGE);
-    ck_assert_str_eq(d.message, "mlp_chunk_tokens 1 cuts 1025 tokens into more than 1024 chunks");
+    ck_assert_str_eq(d.message, "`mlp_chunk_tokens` 1 cuts 1025 tokens into more than 1024 chunks");
     s.mlp_chunk_tokens = 2;
     pl_test_plan(&p, &s, &model);
     pl_planned_finish(&p);
@@ -131,6 +144,7 @@ int main(void) {
     TCase *tc = tcase_create("chunks");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_chunk_is_a_sound_plan, 0, KINDS);
+    tcase_add_loop_test(tc, updates_in_the_backward_pass_are_sound, 0, 2);
     tcase_add_test(tc, the_hump_of_a_layer_falls);
     tcase_add_test(tc, too_many_chunks_are_refused);
     suite_add_tcase(s, tc);

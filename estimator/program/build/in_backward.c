@@ -50,9 +50,21 @@ static void settle(struct pl_builder *b, uint32_t tensor) {
     if (b->settling != PL_SETTLE_NORM) pl_build_update(b, tensor);
 }
 
+/* Square sums that follow each other run as one kernel, which takes them in the order of the tensors
+ * (PL_OP_SQUARE_SUM's `joins`); the chunks of an MLP open the gradient of its last matrix first. */
+static void sort_open(struct pl_builder *b) {
+    for (uint32_t i = 1; i < b->n_open; i++)
+        for (uint32_t k = i; k > 0 && b->open[k] < b->open[k - 1]; k--) {
+            const uint32_t tensor = b->open[k];
+            b->open[k] = b->open[k - 1];
+            b->open[k - 1] = tensor;
+        }
+}
+
 void pl_build_settle(struct pl_builder *b, bool embedding) {
     const uint32_t table = b->weight[pl_build_slot_index(PL_NONE, PL_SLOT_EMBED)];
     uint32_t open = 0;
+    sort_open(b);
     for (uint32_t i = 0; i < b->n_open && b->err == PL_ERR_OK; i++) {
         if (b->open[i] == table && !embedding)
             b->open[open++] = table;
