@@ -358,11 +358,11 @@ static pl_err drop_useless(struct search *s, uint32_t at, uint32_t *list, uint32
     double head[PL_MAX_CHUNKS], last;
     uint32_t kept = at + 1;
     s->chunk = list[at];
-    const struct pl_question trial = trial_of(s, 0, pl_ladder_batch(s->q->job));
+    const struct pl_question trial = trial_of(s, 0, pl_ladder_batch(s->q));
     PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
     const struct pl_program *p = s->t->held.program;
     const double rule = pl_program_first_seconds(p, &s->speed) / (double)p->tokens;
-    PL_TRY(head_seconds(s, pl_ladder_batch(s->q->job), *n - at, list + at, head));
+    PL_TRY(head_seconds(s, pl_ladder_batch(s->q), *n - at, list + at, head));
     last = rule;
     for (uint32_t i = at + 1; i < *n; i++) {
         const double seconds = rule + head[i - at] - head[0];
@@ -415,7 +415,7 @@ pl_err pl_autolevel_chunks(const struct pl_question *q, uint32_t out[PL_MAX_CHUN
 /* The question as far as rungs and chunks follow from it. */
 static pl_err key_of(const struct pl_question *q, struct pl_trials_key *out, struct pl_diag *d) {
     struct pl_question plain = *q;
-    plain.batch_size = pl_ladder_batch(q->job);
+    plain.batch_size = pl_ladder_batch(q);
     memset(out, 0, sizeof *out);
     out->chunk = pl_question_chunk(&plain);
     plain.recompute = PL_RECOMPUTE_AUTO;

@@ -25,8 +25,8 @@ struct pl_ladder {
     uint32_t first_layer, layers; /* those that have a backward pass; how many they are */
 };
 
-/* The batch that those tokens make up. */
-uint32_t pl_ladder_batch(const struct pl_job *job);
+/* The batch that those tokens make up, or the largest that the chunks of the job allow. */
+uint32_t pl_ladder_batch(const struct pl_question *q);
 /* The ladder of one rung where the level is not open. held: as for pl_question_measure. */
 pl_err pl_ladder_init(struct pl_ladder *l, const struct pl_question *q, struct pl_planned *held,
                       struct pl_diag *d);

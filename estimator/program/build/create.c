@@ -43,7 +43,7 @@ uint64_t pl_program_mlp_chunk_tokens(const struct pl_job_shape *s, uint64_t n) {
 static pl_err refuse_chunks(const char *key, uint64_t chunk, uint64_t tokens, uint32_t most,
                             struct pl_diag *d) {
     pl_diag_set(d, PL_ERR_CONFIG_RANGE,
-                "%s %" PRIu64 " cuts %" PRIu64 " tokens into more than %u chunks", key, chunk,
+                "`%s` %" PRIu64 " cuts %" PRIu64 " tokens into more than %u chunks", key, chunk,
                 tokens, most);
     pl_diag_hint(d, "raise `%s`, or leave it at `auto`", key);
     return PL_ERR_CONFIG_RANGE;
