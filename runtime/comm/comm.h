@@ -10,6 +10,8 @@
  *       which names rank and host
  *   C3  agreements never pass through a device, so that ranks can agree on the failure of one
  *   C4  who does not show the token of the job is not listened to
+ *   C5  all ranks have registered the memory that exchanges touch, or none has: NCCL leaves it
+ *       undefined what comes of a mixture ("User Buffer Registration" in its User Guide)
  * Needs: estimator/base.
  * Use: pl_world_init(&w, &d); pl_comm_open(&comm, &w, &(struct pl_comm_request){...}, &d);
  *      pl_comm_compare(comm, "the plan", digest, &d); comm->ops->exchange(comm, moves, n, NULL);
@@ -56,7 +58,16 @@ struct pl_comm_ops {
      * (cudaStream_t) they are queued there and done in its order; without one they are complete on
      * return. Counts sent_bytes. PL_ERR_COMM_PEER_LOST. */
     pl_err (*exchange)(struct pl_comm *c, const struct pl_move *moves, uint32_t n, void *stream);
-    /* From any thread: whatever waits in exchange, on the host or on the device, ends soon. */
+    /* Memory of the device that exchanges read and write: the engine may then copy from and to it
+     * directly, without a buffer of its own. Waits for no other rank; C5 is the caller's. Returns
+     * what unregister_memory takes; NULL: not registered, which changes nothing for exchange().
+     * Both functions are NULL where the engine has no use for it. */
+    void *(*register_memory)(struct pl_comm *c, void *p, uint64_t bytes);
+    /* Before the memory is released, and before close: once the device has done all that was
+     * queued. After an abort nothing is registered any more; then it waits for the abort's end. */
+    void (*unregister_memory)(struct pl_comm *c, void *registered);
+    /* From any thread: whatever waits in exchange, on the host or on the device, ends soon. What
+     * was registered is so no more. */
     void (*abort)(struct pl_comm *c);
     /* Bytes of the device that the engine holds; 0 = none. */
     uint64_t (*device_bytes)(struct pl_comm *c);

@@ -2,7 +2,8 @@
  *
  * The communicator does not block: what NCCL does in the background is waited for here, with a look
  * at whether a rank was lost. `lock` is held around every call that names the communicator, since
- * another thread may abort it; after that there is none. */
+ * another thread may abort it; after that there is none. `ending` is held as long as the abort
+ * takes, so that memory is not released while NCCL still lets go of it. */
 #include "runtime/comm/nccl_table.h"
 #include "estimator/base/alloc.h"
 #include "estimator/base/nccl_bytes.h"
@@ -27,7 +28,7 @@ enum {
 
 struct engine {
     const struct pl_nccl *nccl;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, ending;
     ncclComm_t comm;     /* NULL: not there, or no more */
     cudaStream_t stream; /* of exchanges that are to be complete on return */
     uint64_t bytes;      /* of the device, as the free ones went; where NCCL does not count */
@@ -97,6 +98,38 @@ static pl_err explain(struct pl_comm *c, ncclResult_t r) {
     return PL_ERR_COMM_PEER_LOST;
 }
 
+/* ---- the end ---- */
+
+/* On return the communicator is gone, even if it is another thread that aborts it. */
+static void engine_abort(struct pl_comm *c) {
+    struct engine *e = of(c);
+    pthread_mutex_lock(&e->ending);
+    pthread_mutex_lock(&e->lock);
+    ncclComm_t comm = e->comm;
+    e->comm = NULL;
+    pthread_mutex_unlock(&e->lock);
+    if (comm) (void)e->nccl->ncclCommAbort(comm);
+    pthread_mutex_unlock(&e->ending);
+}
+
+static void engine_close(struct pl_comm *c) {
+    struct engine *e = of(c);
+    ncclResult_t r = ncclRemoteError;
+    if (e->comm) r = e->nccl->ncclCommFinalize(e->comm);
+    if (e->comm) r = settle(c, r, c->request.timeout_seconds * 1000);
+    if (r == ncclSuccess) {
+        (void)e->nccl->ncclCommDestroy(e->comm);
+        e->comm = NULL;
+    }
+    engine_abort(c);
+    if (e->stream) (void)cudaStreamDestroy(e->stream);
+    pl_nccl_unload(&e->nccl);
+    pthread_mutex_destroy(&e->ending);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+    c->state = NULL;
+}
+
 /* ---- exchange ---- */
 
 static ncclResult_t queue_one(struct engine *e, const struct pl_move *m, cudaStream_t stream) {
@@ -159,6 +192,40 @@ static pl_err engine_exchange(struct pl_comm *c, const struct pl_move *moves, ui
     PL_TRY(explain(c, r));
     c->sent_bytes += sent;
     return PL_ERR_OK;
+}
+
+/* ---- registration ---- */
+
+/* Of this memory NCCL asks only that it is the device's: any address will do, since NCCL rounds to
+ * pages itself (ncclRegister in its register.cc). That is not to say that a copy needs no buffer in
+ * between. NCCL decides so when it first sends from the memory, which is also when it takes what
+ * registration needs of the device: a table of addresses. In its User Guide, "General Buffer
+ * Registration": what cudaMalloc gave is used so between GPUs of one machine only if
+ * NCCL_LEGACY_CUDA_REGISTER=1; "Buffer Registration and PXN": over a network only without PXN. */
+static void *engine_register(struct pl_comm *c, void *p, uint64_t bytes) {
+    struct engine *e = of(c);
+    ncclResult_t r = ncclInvalidUsage;
+    void *registered = NULL;
+    pthread_mutex_lock(&e->lock);
+    if (e->comm && e->nccl->register_memory)
+        r = e->nccl->register_memory(e->comm, p, (size_t)bytes, &registered);
+    pthread_mutex_unlock(&e->lock);
+    return settle(c, r, 0) == ncclSuccess ? registered : NULL;
+}
+
+/* The peers of this memory may have mapped it, and NCCL then waits for their processes, with `lock`
+ * held: where one is lost the communicator is aborted first, and lets go of everything. */
+static void engine_unregister(struct pl_comm *c, void *registered) {
+    struct engine *e = of(c);
+    if (pl_control_is_lost(c->control))
+        engine_abort(c);
+    else
+        (void)cudaDeviceSynchronize();
+    pthread_mutex_lock(&e->lock);
+    const bool is_there = e->comm != NULL;
+    if (is_there) (void)e->nccl->deregister_memory(e->comm, registered);
+    pthread_mutex_unlock(&e->lock);
+    if (!is_there) engine_abort(c); /* waits for the thread that is at it */
 }
 
 /* ---- opening ---- */
@@ -233,32 +300,6 @@ static uint64_t free_bytes(void) {
     return cudaMemGetInfo(&left, &all) == cudaSuccess ? left : 0;
 }
 
-static void engine_abort(struct pl_comm *c) {
-    struct engine *e = of(c);
-    pthread_mutex_lock(&e->lock);
-    ncclComm_t comm = e->comm;
-    e->comm = NULL;
-    pthread_mutex_unlock(&e->lock);
-    if (comm) (void)e->nccl->ncclCommAbort(comm);
-}
-
-static void engine_close(struct pl_comm *c) {
-    struct engine *e = of(c);
-    ncclResult_t r = ncclRemoteError;
-    if (e->comm) r = e->nccl->ncclCommFinalize(e->comm);
-    if (e->comm) r = settle(c, r, c->request.timeout_seconds * 1000);
-    if (r == ncclSuccess) {
-        (void)e->nccl->ncclCommDestroy(e->comm);
-        e->comm = NULL;
-    }
-    engine_abort(c);
-    if (e->stream) (void)cudaStreamDestroy(e->stream);
-    pl_nccl_unload(&e->nccl);
-    pthread_mutex_destroy(&e->lock);
-    free(e);
-    c->state = NULL;
-}
-
 static pl_err open_stream(struct engine *e, struct pl_diag *d) {
     if (cudaStreamCreateWithFlags(&e->stream, cudaStreamNonBlocking) == cudaSuccess)
         return PL_ERR_OK;
@@ -271,6 +312,7 @@ static pl_err engine_open(struct pl_comm *c, struct pl_diag *d) {
     struct engine *e = pl_calloc(1, sizeof *e);
     if (!e) return pl_host_oom(d, "NCCL");
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->ending, NULL);
     c->state = e;
     uint64_t before = free_bytes();
     pl_err err = set_environment(d);
@@ -300,5 +342,7 @@ const struct pl_comm_ops pl_comm_nccl = {.name = "nccl",
                                          .open = engine_open,
                                          .close = engine_close,
                                          .exchange = engine_exchange,
+                                         .register_memory = engine_register,
+                                         .unregister_memory = engine_unregister,
                                          .abort = engine_abort,
                                          .device_bytes = engine_bytes};

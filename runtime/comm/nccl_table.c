@@ -31,9 +31,17 @@ static const char *find_functions(struct pl_nccl *nccl) {
     memcpy(&nccl->function, &symbol, sizeof symbol);
     PL_NCCL_MAP(X)
 #undef X
-    symbol = dlsym(nccl->library, "ncclCommMemStats");
-    memcpy(&nccl->mem_stats, &symbol, sizeof symbol);
     return NULL;
+}
+
+/* What a later version has, and this library may lack. */
+static void find_later_functions(struct pl_nccl *nccl) {
+    void *symbol = dlsym(nccl->library, "ncclCommMemStats");
+    memcpy(&nccl->mem_stats, &symbol, sizeof symbol);
+    symbol = dlsym(nccl->library, "ncclCommDeregister");
+    memcpy(&nccl->deregister_memory, &symbol, sizeof symbol);
+    if (symbol) symbol = dlsym(nccl->library, "ncclCommRegister");
+    memcpy(&nccl->register_memory, &symbol, sizeof symbol);
 }
 
 static pl_err refuse(const char *what, const char *why, struct pl_diag *d) {
@@ -70,6 +78,7 @@ pl_err pl_nccl_load(const struct pl_nccl **out, struct pl_diag *d) {
         err = refuse("", "the library does not tell its version", d);
     else
         err = check_version(nccl, d);
+    if (err == PL_ERR_OK) find_later_functions(nccl);
     *out = nccl;
     if (err != PL_ERR_OK) pl_nccl_unload(out);
     return err;

@@ -33,6 +33,13 @@
  * "ncclCommMemStats" and "ncclCommMemStat_t"; older headers do not declare it. */
 typedef ncclResult_t (*pl_nccl_mem_stats)(ncclComm_t comm, int stat, uint64_t *value);
 enum { PL_NCCL_STAT_TOTAL = 3 };
+/* Of 2.19: ncclCommRegister(comm, p, bytes, &handle), ncclCommDeregister(comm, handle). NCCL User
+ * Guide, "ncclCommRegister", and "User Buffer Registration", which says what they ask of memory;
+ * the header of 2.18 does not declare them. Success without a handle: NCCL left the memory alone
+ * (NCCL_LOCAL_REGISTER=0, and what it cannot use). */
+typedef ncclResult_t (*pl_nccl_register)(const ncclComm_t comm, void *p, size_t bytes,
+                                         void **handle);
+typedef ncclResult_t (*pl_nccl_deregister)(const ncclComm_t comm, void *handle);
 
 struct pl_nccl {
     void *library; /* of the loader */
@@ -40,7 +47,9 @@ struct pl_nccl {
 #define X(function) __typeof__(function) *function;
     PL_NCCL_MAP(X)
 #undef X
-    pl_nccl_mem_stats mem_stats; /* nullable */
+    pl_nccl_mem_stats mem_stats;          /* nullable */
+    pl_nccl_register register_memory;     /* nullable; where it is not, */
+    pl_nccl_deregister deregister_memory; /* this one is not either */
 };
 
 /* Finds the library: PLIMSOLL_NCCL names one, else libnccl.so.2 where the loader looks, else where

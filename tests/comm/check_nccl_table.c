@@ -16,6 +16,8 @@ START_TEST(the_real_library_has_every_function) {
     ck_assert_int_lt(nccl->version, 30000);
     ck_assert_str_eq(nccl->ncclGetErrorString(ncclSuccess), "no error");
     ck_assert(nccl->mem_stats != NULL || nccl->version < 22907);
+    ck_assert(nccl->register_memory != NULL || nccl->version < 21900);
+    ck_assert((nccl->register_memory != NULL) == (nccl->deregister_memory != NULL));
     printf("NCCL %d\n", nccl->version);
     pl_nccl_unload(&nccl);
     ck_assert_ptr_null(nccl);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { BYTES = 300001, KILLED_STATUS = 128 + SIGKILL, ABORTED_STATUS = 128 + SIGABRT };
@@ -105,14 +106,39 @@ static void free_rows(struct rows *r, cudaStream_t stream) {
     (void)cudaFreeHost(r->host);
 }
 
+/* NULL also where there is no communicator. */
+static void *register_rows(struct pl_comm *c, const struct rows *r) {
+    const size_t bytes = (size_t)2 * (c ? c->world.size : 0) * BYTES;
+    return r->device && c ? c->ops->register_memory(c, r->device, bytes) : NULL;
+}
+
+static void unregister_rows(struct pl_comm *c, void *registered) {
+    if (registered) c->ops->unregister_memory(c, registered);
+}
+
+enum { UNREGISTERED, REGISTERED, REFUSED, SKIPPED, OLD_LIBRARY, REGISTRATIONS }; /* seed */
+
+static void set_registration(void) {
+    const char *old = getenv("PLSIM_NCCL_OLD");
+    if (ranks->seed == REFUSED) setenv("PLSIM_NCCL_FAIL", "register", 1);
+    if (ranks->seed == SKIPPED) setenv("PLSIM_NCCL_FAIL", "skip", 1);
+    if (ranks->seed == OLD_LIBRARY && old) setenv("PLIMSOLL_NCCL", old, 1);
+}
+
 static int traffic_body(const struct pl_world *w) {
     struct rows r = {0};
     struct pl_comm *c;
     struct pl_diag d = {0};
     cudaStream_t stream = NULL;
+    void *registered = NULL;
     uint64_t sent = 0;
+    set_registration();
     pl_err err = open_comm(&c, w, &d);
     if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    if (err == PL_ERR_OK && ranks->seed != UNREGISTERED) registered = register_rows(c, &r);
+    if (err == PL_ERR_OK && (registered != NULL) != (ranks->seed == REGISTERED))
+        err = pl_diag_set(&d, PL_ERR_PLAN_BROKEN, "the memory is%s registered",
+                          registered ? "" : " not");
     for (uint64_t k = 0; k < 12 && err == PL_ERR_OK; k++) {
         err = exchange_once(c, &r, k, stream, &d);
         sent += r.sent;
@@ -125,18 +151,31 @@ static int traffic_body(const struct pl_world *w) {
         err = pl_diag_set(&d, PL_ERR_PLAN_BROKEN, "%llu bytes of the device",
                           (unsigned long long)c->ops->device_bytes(c));
     int status = ranks_note(w, err, &d);
+    /* What is queued is awaited before the memory is registered no more. */
+    if (err == PL_ERR_OK) (void)c->ops->exchange(c, r.moves, r.n, stream);
+    unregister_rows(c, registered);
+    (void)cudaStreamSynchronize(stream);
     pl_comm_close(&c);
     free_rows(&r, stream);
     return status;
 }
 
-START_TEST(every_byte_arrives_on_the_stream) {
-    struct ranks_run r = {.body = "traffic", .n = (uint32_t)_i, .limit = 20};
+static void expect_traffic(int n, uint32_t registration) {
+    struct ranks_run r = {.body = "traffic", .n = (uint32_t)n, .limit = 20, .seed = registration};
     int status = ranks_run(&r);
-    for (int i = 0; i < _i; i++)
+    for (int i = 0; i < n; i++)
         ck_assert_msg(ranks->of[i].err == PL_ERR_OK && ranks->of[i].rounds == 12, "rank %d: %s", i,
                       ranks->of[i].message);
     ck_assert_int_eq(status, 0);
+}
+
+START_TEST(every_byte_arrives_on_the_stream) {
+    expect_traffic(_i, UNREGISTERED);
+}
+END_TEST
+
+START_TEST(registered_or_not_every_byte_arrives) {
+    expect_traffic(3, (uint32_t)_i);
 }
 END_TEST
 
@@ -149,13 +188,17 @@ static int fall_body(const struct pl_world *w) {
     cudaStream_t stream = NULL;
     pl_err err = open_comm(&c, w, &d);
     if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    setenv("PLSIM_NCCL_FAIL", "abort", 1);
+    void *registered = register_rows(c, &r);
     if (err == PL_ERR_OK) ranks_fall_soon(w, 300);
     for (uint64_t k = 0; err == PL_ERR_OK; k++)
         err = exchange_once(c, &r, k, stream, &d);
     if (c) (void)pl_comm_check(c, &d);
+    /* In this order, as a session ends, and while the other thread may still abort. */
+    unregister_rows(c, registered);
+    free_rows(&r, stream);
     int status = ranks_note(w, err, &d);
     pl_comm_close(&c);
-    free_rows(&r, stream);
     return status;
 }
 
@@ -231,16 +274,47 @@ END_TEST
 
 /* ---- the rules ---- */
 
+/* What the library says on stderr when it ends the process, where the test reads it. */
+static char *last_words;
+static void keep_last_words(int signal) {
+    (void)signal;
+    (void)!pread(STDERR_FILENO, last_words, sizeof ranks->of->message - 1, 0);
+}
+
+static void watch_last_words(const struct pl_world *w) {
+    const int fd = memfd_create("last words", MFD_CLOEXEC);
+    last_words = ranks->of[w->rank].message;
+    if (fd < 0 || dup2(fd, STDERR_FILENO) < 0) return;
+    (void)close(fd);
+    (void)signal(SIGABRT, keep_last_words);
+}
+
+enum { SIZES, ORDER, HOST, OVERLAP, MIXED, TWICE, UNKNOWN, OF_HOST, FREED, KEPT, RULES }; /* seed */
+
+static void break_registration(struct pl_comm *c, const struct rows *r) {
+    void *const first = ranks->seed == UNKNOWN ? c : register_rows(c, r);
+    if (ranks->seed == TWICE) (void)c->ops->register_memory(c, r->device + BYTES, 1);
+    if (ranks->seed == UNKNOWN) c->ops->unregister_memory(c, first);
+    if (ranks->seed == OF_HOST) (void)c->ops->register_memory(c, r->host, BYTES);
+    if (ranks->seed == FREED) (void)cudaFree(r->device);
+}
+
 /* Uses of the library itself that the real one would not survive. */
 static int break_body(const struct pl_world *w) {
-    enum { SIZES, ORDER, HOST, OVERLAP };
     struct rows r = {0};
     struct pl_comm *c;
     struct pl_diag d = {0};
     cudaStream_t stream = NULL;
+    watch_last_words(w);
     pl_err err = open_comm(&c, w, &d);
     if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
     if (err != PL_ERR_OK) return 1;
+    if (ranks->seed > MIXED) {
+        break_registration(c, &r);
+        pl_comm_close(&c);
+        return 1;
+    }
+    if (ranks->seed == MIXED && w->rank == 1) (void)register_rows(c, &r);
     uint32_t peer = 1 - w->rank, rule = ranks->seed;
     bool receives = w->rank == 1;
     struct pl_move m = {peer, receives, r.device, rule == SIZES && receives ? 99 : 100};
@@ -260,8 +334,23 @@ static int break_body(const struct pl_world *w) {
 }
 
 START_TEST(a_broken_rule_ends_the_process) {
+    static const char *const words[RULES] = {
+        [SIZES] = "receives 99 bytes of the 100 that",
+        [ORDER] = "meets group",
+        [HOST] = "is not device memory",
+        [OVERLAP] = "overlaps another of its group",
+        [MIXED] = "receives in memory that is registered, from rank 0's that is not",
+        [TWICE] = "is registered already",
+        [UNKNOWN] = "ncclCommDeregister: ",
+        [OF_HOST] = "ncclCommRegister: ",
+        [FREED] = "device memory is freed that is registered with NCCL",
+        [KEPT] = "ncclCommFinalize: memory is still registered"};
     struct ranks_run r = {.body = "break", .n = 2, .limit = 10, .seed = (uint32_t)_i};
     ck_assert_int_eq(ranks_run(&r), ABORTED_STATUS);
+    ck_assert_msg(strstr(ranks->of[0].message, words[_i]) ||
+                      strstr(ranks->of[1].message, words[_i]),
+                  "neither \"%s\" nor \"%s\" says: %s", ranks->of[0].message, ranks->of[1].message,
+                  words[_i]);
 }
 END_TEST
 
@@ -275,10 +364,11 @@ int main(int argc, char *argv[]) {
     TCase *tc = tcase_create("nccl");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_byte_arrives_on_the_stream, 1, 5);
+    tcase_add_loop_test(tc, registered_or_not_every_byte_arrives, REGISTERED, REGISTRATIONS);
     tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_falls, 0, 6);
     tcase_add_loop_test(tc, what_does_not_start_is_told, 0, 4);
     tcase_add_test(tc, two_ranks_on_one_gpu_are_refused);
-    tcase_add_loop_test(tc, a_broken_rule_ends_the_process, 0, 4);
+    tcase_add_loop_test(tc, a_broken_rule_ends_the_process, 0, RULES);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

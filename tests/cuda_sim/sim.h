@@ -93,9 +93,11 @@ struct plsim_allocation {
     size_t bytes;
     bool device;   /* else pinned */
     void *watched; /* cells of sim_watch.c */
+    _Atomic uint32_t registered; /* times, with communicators that are there */
     struct plsim_allocation *next;
 };
-/* The allocation that p lies in; NULL = none. */
+/* The allocation that p lies in; NULL = none. Only what counts `registered` may be changed by
+ * another thread than the host's one: until it is 0 the allocation stays. */
 struct plsim_allocation *plsim_holder(const void *p);
 /* sim_watch.c: the allocation goes away. */
 void plsim_watch_forget(struct plsim_allocation *a);

@@ -102,6 +102,7 @@ cudaError_t cudaFree(void *p) {
     plsim_drain_all(); /* cudaFree waits for the device */
     struct plsim_allocation *a = take(p, true);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
+    if (a->registered) plsim_die("device memory is freed that is registered with NCCL");
     plsim_counters.frees++;
     plsim_counters.used_bytes -= a->bytes;
     plsim_watch_forget(a);

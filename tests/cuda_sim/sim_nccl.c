@@ -4,14 +4,20 @@
  * them. What the real library leaves to the caller's care ends the process here: operands outside
  * device memory when the stream reaches them, ranges that overlap in a group, a call while another
  * is in progress, and groups that are not the same on both sides. Two ranks number the groups
- * that they have with each other, and the numbers and the bytes of every message are compared.
+ * that they have with each other, and compare the numbers and the bytes of every message, and
+ * whether the memory of both ends is registered. So do registrations: memory that is not the
+ * device's or is registered already, a handle that is none, one that is given back while a group is
+ * queued, and memory that is still registered when the communicator is finalised or when it is
+ * freed (sim_memory.c). An abort gives all of them back.
  * Nothing moves before ncclGroupEnd. Then it moves when the stream reaches it
  * (PLSIM_STREAMS=late), or while the caller asks for the state of the communicator, which is how
  * a call that does not block goes on in the real one. Whoever waits ends when the communicator is
  * aborted, or after PLSIM_NCCL_SECONDS. Two ranks on one GPU are refused.
  * Environment: PLSIM_NCCL_VERSION (22809), PLSIM_NCCL_BYTES of the device for a communicator (4
- * MiB), PLSIM_NCCL_SECONDS (120), PLSIM_NCCL_FAIL=init: no communicator is made. Symbols of the
- * emulation come from the executable that loads this. */
+ * MiB), PLSIM_NCCL_SECONDS (120). PLSIM_NCCL_FAIL=init: no communicator is made; register: memory
+ * is refused; skip: it is left alone, as with NCCL_LOCAL_REGISTER=0; abort: that takes a while.
+ * PLSIM_NCCL_FAIL_RANK: on this rank alone. Compiled with PLSIM_NCCL_OLD it has only what 2.18 has.
+ * Symbols of the emulation come from the executable that loads this. */
 #include "tests/cuda_sim/sim.h"
 
 #include <nccl.h>
@@ -27,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RING = 65536, OPS = 4096, TOTAL = 3, RANKS = 64 };
+enum { RING = 65536, OPS = 4096, TOTAL = 3, RANKS = 64, BUFFERS = 8, SLOW_NS = 200000000 };
 #define MAGIC 0xcafebeefu
 
 /* From one rank to another. */
@@ -44,6 +50,7 @@ struct shared {
 
 struct message {
     uint64_t group, bytes;
+    uint32_t is_registered, unused;
 };
 
 struct op {
@@ -52,6 +59,7 @@ struct op {
     char *p;
     size_t bytes, done;
     uint64_t number; /* of its group among those with this peer */
+    bool is_registered;
     struct message head;
     size_t head_done;
 };
@@ -63,6 +71,13 @@ struct group {
     struct op ops[OPS];
 };
 
+/* Memory that is registered. */
+struct buffer {
+    char *p; /* NULL: the place is empty */
+    size_t bytes;
+    struct plsim_allocation *of;
+};
+
 struct ncclComm {
     struct shared *shared;
     char name[NCCL_UNIQUE_ID_BYTES];
@@ -70,6 +85,8 @@ struct ncclComm {
     uint64_t groups[RANKS]; /* by peer: those that had an operation with it */
     enum { JOINS, READY, MOVES, LEAVES } phase;
     struct group *moving; /* of MOVES */
+    struct buffer buffers[BUFFERS];
+    uint32_t queued; /* groups that the stream has not come to */
     struct timespec since;
     ncclResult_t error;
     char words[80]; /* of the error */
@@ -125,6 +142,10 @@ static void check_head(const struct group *g, const struct op *op) {
     if (op->head.bytes != op->bytes)
         plsim_die("rank %d: receives %zu bytes of the %llu that rank %d sends", g->comm->rank,
                   op->bytes, (unsigned long long)op->head.bytes, op->peer);
+    if (op->head.is_registered != op->is_registered)
+        plsim_die("rank %d: receives in memory that is%s registered, from rank %d's that is%s",
+                  g->comm->rank, op->is_registered ? "" : " not", op->peer,
+                  op->head.is_registered ? "" : " not");
 }
 
 static bool move_op(const struct group *g, struct op *op) {
@@ -186,6 +207,7 @@ static void run_group(void *data) {
         sched_yield();
         if (is_late(c)) c->error = ncclRemoteError;
     }
+    c->queued--;
     atomic_store(&c->busy, false);
     free(g);
 }
@@ -206,6 +228,13 @@ static void check_ready(const struct ncclComm *c, const char *call) {
     if (c->phase != READY) plsim_die("%s: another call is in progress", call);
 }
 
+/* The buffer that the whole range lies in; NULL = none. */
+static struct buffer *holder_of(struct ncclComm *c, const char *p, size_t bytes) {
+    for (struct buffer *b = c->buffers; b < c->buffers + BUFFERS; b++)
+        if (b->p && p >= b->p && p + bytes <= b->p + b->bytes) return b;
+    return NULL;
+}
+
 /* Two ranks have the same groups with each other; a third one need not take part in them. */
 static void number_ops(struct group *g) {
     bool counted[RANKS] = {false};
@@ -214,7 +243,10 @@ static void number_ops(struct group *g) {
         if (!counted[op->peer]) g->comm->groups[op->peer]++;
         counted[op->peer] = true;
         op->number = g->comm->groups[op->peer];
-        if (!op->receive) op->head = (struct message){.group = op->number, .bytes = op->bytes};
+        op->is_registered = holder_of(g->comm, op->p, op->bytes) != NULL;
+        if (!op->receive)
+            op->head = (struct message){
+                .group = op->number, .bytes = op->bytes, .is_registered = op->is_registered};
     }
 }
 
@@ -228,6 +260,7 @@ static ncclResult_t start_group(struct group *g) {
     number_ops(g);
     if (plsim_captures(g->stream)) plsim_die("NCCL in a graph: not in this emulation");
     if (plsim_settings()->late) {
+        c->queued++;
         plsim_submit(g->stream, run_group, &g, sizeof g);
         return ncclSuccess;
     }
@@ -319,13 +352,19 @@ static void check_config(const ncclConfig_t *config) {
         plsim_die("ncclCommInitRankConfig: how many CTAs it takes is not fixed");
 }
 
+/* Whether this rank is told to fail so. */
+static bool fails(const char *how, int rank) {
+    const char *fail = getenv("PLSIM_NCCL_FAIL");
+    return fail && strcmp(fail, how) == 0 &&
+           setting("PLSIM_NCCL_FAIL_RANK", (uint64_t)rank) == (uint64_t)rank;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
-    const char *fail = getenv("PLSIM_NCCL_FAIL");
     *comm = NULL;
     check_config(config);
     if (rank < 0 || rank >= ranks || ranks > RANKS) return ncclInvalidArgument;
-    if (fail && strcmp(fail, "init") == 0) return ncclSystemError;
+    if (fails("init", rank)) return ncclSystemError;
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c) return ncclSystemError;
     memcpy(c->name, id.internal, sizeof c->name);
@@ -382,8 +421,15 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *error) {
     return ncclSuccess;
 }
 
+static void forget_buffer(struct buffer *b) {
+    if (b->p) b->of->registered--;
+    b->p = NULL;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
     check_ready(c, "ncclCommFinalize");
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        if (c->buffers[i].p) plsim_die("ncclCommFinalize: memory is still registered");
     atomic_fetch_add(&c->shared->left, 1);
     c->phase = LEAVES;
     begin(c);
@@ -405,6 +451,9 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
     if (c->rank == 0) shm_unlink(c->name); /* not all may have come */
     while (atomic_load(&c->busy))
         sched_yield();
+    if (fails("abort", c->rank)) nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        forget_buffer(&c->buffers[i]);
     c->next = atomic_load(&aborted);
     while (!atomic_compare_exchange_weak(&aborted, &c->next, c))
         continue;
@@ -427,9 +476,50 @@ const char *ncclGetLastError(ncclComm_t c) {
     return c->error == ncclSuccess ? "" : *c->words ? c->words : "of the emulation";
 }
 
+/* ---- what 2.18 lacks ---- */
+
+#ifndef PLSIM_NCCL_OLD
+
+/* Only these functions, ncclCommAbort and groups know of buffers, which one thread at a time uses:
+ * the caller sees to it. */
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t bytes, void **handle);
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t bytes, void **handle) {
+    struct buffer *b = c->buffers;
+    *handle = NULL;
+    check_ready(c, "ncclCommRegister");
+    plsim_check_device_range("ncclCommRegister", p, bytes);
+    if (fails("register", c->rank)) return ncclInvalidUsage;
+    if (fails("skip", c->rank)) return ncclSuccess;
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        if (c->buffers[i].p && c->buffers[i].p < (char *)p + bytes &&
+            (char *)p < c->buffers[i].p + c->buffers[i].bytes)
+            plsim_die("ncclCommRegister: %p is registered already", p);
+    while (b < c->buffers + BUFFERS && b->p)
+        b++;
+    if (b == c->buffers + BUFFERS) plsim_die("more than %d registered buffers", BUFFERS);
+    *b = (struct buffer){.p = p, .bytes = bytes, .of = plsim_holder(p)};
+    b->of->registered++;
+    *handle = b;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void *handle) {
+    check_ready(c, "ncclCommDeregister");
+    if (c->queued) plsim_die("ncclCommDeregister: a group is queued that may use the memory");
+    for (struct buffer *b = c->buffers; b < c->buffers + BUFFERS; b++)
+        if (b == handle && b->p) {
+            forget_buffer(b);
+            return ncclSuccess;
+        }
+    plsim_die("ncclCommDeregister: %p is not registered", handle);
+}
+
 /* Of 2.29.7; the header of 2.28 does not have it. */
 ncclResult_t ncclCommMemStats(ncclComm_t c, int stat, uint64_t *value);
 ncclResult_t ncclCommMemStats(ncclComm_t c, int stat, uint64_t *value) {
     *value = c->device_bytes;
     return stat == TOTAL ? ncclSuccess : ncclInvalidArgument;
 }
+
+#endif
