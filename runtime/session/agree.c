@@ -200,6 +200,7 @@ pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,
                                        .allocated_bytes = books->allocated_bytes,
                                        .sent_bytes = s->comm->sent_bytes,
                                        .comm_bytes = books->comm_bytes,
+                                       .registered_bytes = pl_session_registered_bytes(s),
                                        .wait_seconds = s->comm->wait_seconds};
     return pl_comm_agree(s->comm, &mine, sizeof mine, all, d);
 }

@@ -20,9 +20,10 @@ pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d);
 /* What a rank took and waited for, of a whole run. */
 struct pl_rank_tally {
     uint64_t planned_bytes, allocated_bytes;
-    uint64_t sent_bytes; /* to other ranks */
-    uint64_t comm_bytes; /* of a GPU, which connect it to them */
-    double wait_seconds; /* of the host, for other ranks */
+    uint64_t sent_bytes;       /* to other ranks */
+    uint64_t comm_bytes;       /* of a GPU, which connect it to them */
+    uint64_t registered_bytes; /* of its arenas, with what connects them */
+    double wait_seconds;       /* of the host, for other ranks */
 };
 /* all[rank] of every rank, on every rank. */
 pl_err pl_session_tally(struct pl_session *s, const struct pl_books *books,

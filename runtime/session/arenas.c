@@ -14,10 +14,41 @@ uint64_t pl_session_free_bytes(const struct pl_session *s) {
     return pl_u64_min(left, there);
 }
 
+/* ---- registration ---- */
+
+static void unregister(struct pl_session *s, void **registered) {
+    if (*registered) s->comm->ops->unregister_memory(s->comm, *registered);
+    *registered = NULL;
+}
+
+/* An arena without bytes needs nothing. */
+static bool is_registered(struct pl_session *s, const struct pl_arena *a, void **registered) {
+    if (a->base && !*registered)
+        *registered = s->comm->ops->register_memory(s->comm, a->base, a->bytes);
+    return !a->base || *registered;
+}
+
+pl_err pl_session_register_arenas(struct pl_session *s, struct pl_diag *d) {
+    bool of[PL_RANKS_MAX], all = true;
+    if (!s->comm || !s->comm->ops->register_memory) return PL_ERR_OK;
+    const bool mine = is_registered(s, &s->job_arena, &s->job_registered) &&
+                      is_registered(s, &s->batch_arena, &s->batch_registered);
+    PL_TRY(pl_comm_agree(s->comm, &mine, sizeof mine, of, d));
+    for (uint32_t r = 0; r < s->comm->world.size; r++)
+        all = all && of[r];
+    if (all) return PL_ERR_OK;
+    unregister(s, &s->batch_registered);
+    unregister(s, &s->job_registered);
+    return PL_ERR_OK;
+}
+
+/* ---- arenas ---- */
+
 /* Graphs know the addresses of what they work on. */
 void pl_session_release_batch(struct pl_session *s) {
     for (uint32_t i = 0; i < s->n_rungs; i++)
         pl_exec_forget(&s->rungs[i].exec);
+    unregister(s, &s->batch_registered);
     pl_arena_release(s->device, &s->batch_arena);
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         pl_host_release(s->device, place, &s->host_arenas.batch[place]);
@@ -25,6 +56,7 @@ void pl_session_release_batch(struct pl_session *s) {
 
 void pl_session_release_arenas(struct pl_session *s) {
     pl_session_release_batch(s);
+    unregister(s, &s->job_registered);
     pl_arena_release(s->device, &s->job_arena);
     for (int place = PL_PLACE_PINNED; place < PL_PLACE_COUNT; place++)
         pl_host_release(s->device, place, &s->host_arenas.job[place]);

@@ -16,6 +16,10 @@ pl_err pl_session_reserve_job(struct pl_session *s, struct pl_diag *d);
  * executor. RUNTIME_DEVICE_OOM with s->facts: a smaller micro-batch may have room. */
 pl_err pl_session_reserve_batch(struct pl_session *s, struct pl_diag *d);
 void pl_session_release_batch(struct pl_session *s);
+/* Registers the arenas with the engine between ranks (S5), on all ranks at the same time: once it
+ * is agreed that each has its arenas, and before anything is exchanged. A refusal is no error.
+ * COMM_PEER_LOST. */
+pl_err pl_session_register_arenas(struct pl_session *s, struct pl_diag *d);
 /* Gives every arena back. */
 void pl_session_release_arenas(struct pl_session *s);
 

@@ -9,7 +9,10 @@
  *       the host
  *   S3  the first plan of the ladder is the one that admission judged
  *   S4  on a GPU the context, and what connects ranks, are measured before the arenas are taken; a
- *       verdict that they turn ends the session there, with the exit status that a refusal has
+ *       verdict that they turn ends the session there, with the exit status that a refusal has.
+ *       What NCCL takes later, for arenas that are registered, counts as context in the books
+ *   S5  an arena is registered after it is reserved, by all ranks or by none (C5 of comm.h), and is
+ *       no more when it is released
  * Use: pl_session_open(&s, pf, stderr, false, &d); pl_session_reserve_job(&s, &d);
  *      pl_session_reserve_batch(&s, &d); pl_session_load(&s, &d); ... pl_session_close(&s); */
 #ifndef PL_RUNTIME_SESSION_SESSION_H
@@ -43,6 +46,7 @@ struct pl_session {
     uint64_t staging_bytes;        /* with `cut`: what every rank has at least */
     struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
+    void *job_registered, *batch_registered; /* the same, with the engine of comm; NULL = not */
     struct pl_host_arenas host_arenas;
     struct pl_rung rungs[PL_MAX_RUNGS];
     uint32_t n_rungs, rung; /* in use */
@@ -65,6 +69,11 @@ static inline bool pl_session_has_memory(const struct pl_session *s) {
 /* Of several ranks the first writes all files and tells what happens. */
 static inline bool pl_session_leads(const struct pl_session *s) {
     return s->pf->world.rank == 0;
+}
+/* Of the arenas: what the engine between ranks may copy from and to without staging. */
+static inline uint64_t pl_session_registered_bytes(const struct pl_session *s) {
+    return (s->job_registered ? s->job_arena.bytes : 0) +
+           (s->batch_registered ? s->batch_arena.bytes : 0);
 }
 /* Counts what must stand still between steps. */
 static inline uint64_t pl_session_allocations(const struct pl_session *s) {

@@ -11,7 +11,8 @@ static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     pl_session_release_arenas(&r->s);
     PL_TRY(pl_session_reserve_job(&r->s, d));
-    return pl_session_reserve_batch(&r->s, d);
+    PL_TRY(pl_session_reserve_batch(&r->s, d));
+    return pl_session_register_arenas(&r->s, d);
 }
 
 static pl_err bring_back(void *ctx, struct pl_diag *d) {

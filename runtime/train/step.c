@@ -207,7 +207,8 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
 
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    return agree(r, pl_session_reserve_batch(&r->s, d), d);
+    PL_TRY(agree(r, pl_session_reserve_batch(&r->s, d), d));
+    return pl_session_register_arenas(&r->s, d);
 }
 
 static void facts(void *ctx, struct pl_oom_facts *out) {

@@ -211,11 +211,11 @@ static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
 }
 
 static json_t *rank_json(uint32_t rank, const struct pl_rank_tally *t) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "rank", (json_int_t)rank, "planned_bytes",
-                     (json_int_t)t->planned_bytes, "allocated_bytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "rank", (json_int_t)rank,
+                     "planned_bytes", (json_int_t)t->planned_bytes, "allocated_bytes",
                      (json_int_t)t->allocated_bytes, "sent_bytes", (json_int_t)t->sent_bytes,
-                     "comm_bytes", (json_int_t)t->comm_bytes, "wait_seconds",
-                     pl_log_real(t->wait_seconds));
+                     "comm_bytes", (json_int_t)t->comm_bytes, "registered_bytes",
+                     (json_int_t)t->registered_bytes, "wait_seconds", pl_log_real(t->wait_seconds));
 }
 
 /* What every rank took, in the log of the one that keeps it. */

@@ -1,4 +1,5 @@
-/* check_sim_comm.c - what connects ranks on emulated GPUs: predicted, measured, judged again. */
+/* check_sim_comm.c - what connects ranks on emulated GPUs: predicted, measured, judged again; and
+ * the arenas that it may copy from and to. */
 #include "estimator/base/nccl_bytes.h"
 #include "tests/support/child.h"
 #include "tests/support/joblog.h"
@@ -89,6 +90,65 @@ START_TEST(the_prediction_counts_before_a_device_opens) {
 }
 END_TEST
 
+/* ---- registration: what is left registered ends the emulation ---- */
+
+/* Of both ranks: all of the arenas, or nothing. */
+static void expect_registered(const char *out, bool registered) {
+    json_t *log = joblog_read(in_dir(dir, out));
+    const json_t *ranks = json_object_get(joblog_event(log, "ranks", 0), "ranks");
+    ck_assert_uint_eq(json_array_size(ranks), 2);
+    for (size_t r = 0; r < 2; r++) {
+        const json_t *rank = json_array_get(ranks, r);
+        const double bytes = joblog_number(rank, "registered_bytes");
+        const double arenas = joblog_number(rank, "allocated_bytes");
+        ck_assert(arenas > 0 && arenas == joblog_number(rank, "planned_bytes"));
+        ck_assert_msg(bytes == (registered ? arenas : 0), "rank %zu: %.0f of %.0f bytes", r, bytes,
+                      arenas);
+    }
+    json_decref(log);
+}
+
+static double allocated(const char *out) {
+    return joblog_summary(in_dir(dir, out), "allocated_peak_bytes");
+}
+
+START_TEST(the_arenas_are_registered) {
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=whole"));
+    expect_registered("whole", true);
+    plimsoll_train_expect(
+        0, dir, WORDS("devices=2", "debug_inject=device_oom@step=2", "output_dir=halved"));
+    ck_assert(joblog_summary(in_dir(dir, "halved"), "oom_recoveries") == 1);
+    ck_assert(allocated("halved") < allocated("whole"));
+    expect_registered("halved", true);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "probe_steps=1", "output_dir=again"));
+    expect_registered("again", true);
+}
+END_TEST
+
+/* As the real one with NCCL_LOCAL_REGISTER=0; all ranks; one of them. */
+START_TEST(what_is_not_registered_is_no_error) {
+    static const char *const how[] = {"skip", "register", "register"};
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=whole"));
+    setenv("PLSIM_NCCL_FAIL", how[_i], 1);
+    if (_i == 2) setenv("PLSIM_NCCL_FAIL_RANK", "1", 1);
+    plimsoll_train_expect(
+        0, dir, WORDS("devices=2", "debug_inject=device_oom@step=2", "output_dir=refused"));
+    expect_registered("refused", false);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=staged"));
+    joblog_assert_same_steps(in_dir(dir, "whole"), in_dir(dir, "staged"));
+}
+END_TEST
+
+/* It does not count what it takes either. */
+START_TEST(an_old_library_registers_nothing) {
+    setenv("PLSIM_NCCL_BYTES", "20971520", 1);
+    setenv("PLIMSOLL_NCCL", getenv("PLSIM_NCCL_OLD"), 1);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=old"));
+    expect_registered("old", false);
+    ck_assert(preflight("old", "comm_bytes") == 20 * MIB);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cuda.comm");
     TCase *tc = tcase_create("comm");
@@ -97,6 +157,9 @@ int main(void) {
     tcase_add_test(tc, what_nccl_takes_is_a_line_of_its_own);
     tcase_add_test(tc, more_than_was_predicted_is_refused);
     tcase_add_test(tc, the_prediction_counts_before_a_device_opens);
+    tcase_add_test(tc, the_arenas_are_registered);
+    tcase_add_loop_test(tc, what_is_not_registered_is_no_error, 0, 3);
+    tcase_add_test(tc, an_old_library_registers_nothing);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
