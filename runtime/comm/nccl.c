@@ -269,8 +269,10 @@ static pl_err connect(struct pl_comm *c, struct pl_diag *d) {
     PL_TRY(share_id(c, &id, d));
     config.blocking = 0;
     config.minCTAs = config.maxCTAs = PL_NCCL_CHANNELS; /* fixed, so that the bytes are */
+    pthread_mutex_lock(&e->lock);
     ncclResult_t r = e->nccl->ncclCommInitRankConfig(&e->comm, (int)c->world.size, id,
                                                      (int)c->world.rank, &config);
+    pthread_mutex_unlock(&e->lock);
     r = settle(c, r, c->request.timeout_seconds * PL_START_LIMITS * 1000);
     return r == ncclSuccess ? PL_ERR_OK : say_why(c, r, d);
 }
@@ -291,6 +293,7 @@ static pl_err meet_all(struct pl_comm *c, struct pl_diag *d) {
     ncclResult_t result = settle(c, queue(e, moves, n, e->stream), 0);
     if (result == ncclSuccess) result = wait_for_stream(c, e->stream);
     pl_err err = result == ncclSuccess ? PL_ERR_OK : say_why(c, result, d);
+    if (err != PL_ERR_OK) engine_abort(c); /* else cudaFree waits for what is queued */
     (void)cudaFree(p);
     return err;
 }
@@ -308,12 +311,18 @@ static pl_err open_stream(struct engine *e, struct pl_diag *d) {
                        cudaGetErrorString(cudaGetLastError()));
 }
 
+/* The first exchange waits for all ranks, so it needs somebody to end it as later ones do. */
+static void abort_on_loss(void *comm) {
+    engine_abort(comm);
+}
+
 static pl_err engine_open(struct pl_comm *c, struct pl_diag *d) {
     struct engine *e = pl_calloc(1, sizeof *e);
     if (!e) return pl_host_oom(d, "NCCL");
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->ending, NULL);
     c->state = e;
+    pl_control_on_loss(c->control, abort_on_loss, c);
     uint64_t before = free_bytes();
     pl_err err = set_environment(d);
     if (err == PL_ERR_OK) err = pl_nccl_load(&e->nccl, d);
@@ -323,6 +332,7 @@ static pl_err engine_open(struct pl_comm *c, struct pl_diag *d) {
     uint64_t after = free_bytes();
     e->bytes = before > after ? before - after : 0;
     if (err == PL_ERR_OK) return PL_ERR_OK;
+    pl_control_on_loss(c->control, NULL, NULL);
     engine_abort(c); /* the others are still at it */
     engine_close(c);
     return err;

@@ -221,7 +221,7 @@ END_TEST
 
 /* ---- what opening refuses ---- */
 
-enum { SAME_GPU = 4 }; /* seed */
+enum { SAME_GPU = 4, FALLS = 5 }; /* seed */
 
 static int open_body(const struct pl_world *w) {
     struct pl_comm *c;
@@ -230,6 +230,7 @@ static int open_body(const struct pl_world *w) {
     if (ranks->seed == 1) setenv("PLIMSOLL_NCCL", "/nonexistent/libnccl.so.2", 1);
     if (ranks->seed == 2 && w->rank == 1) setenv("PLSIM_NCCL_FAIL", "init", 1);
     if (ranks->seed == 3 && w->rank == 1) setenv("PLSIM_MEMORY_BYTES", "1000000", 1);
+    if (ranks->seed == FALLS && w->rank == 1) setenv("PLSIM_NCCL_FAIL", "fall", 1);
     pl_err err = open_comm_on(ranks->seed == SAME_GPU ? 0 : (int)w->local_rank, &c, w, &d);
     int status = ranks_note(w, err, &d);
     pl_comm_close(&c);
@@ -269,6 +270,18 @@ START_TEST(two_ranks_on_one_gpu_are_refused) {
         told += !lost && strstr(o->message, "invalid usage: Duplicate GPU detected");
     }
     ck_assert_int_ge(told, 1);
+}
+END_TEST
+
+/* Rank 0 waits for it on the device, which only an abort ends. */
+START_TEST(opening_ends_when_a_rank_falls) {
+    struct ranks_run r = {.body = "open", .n = 2, .limit = 5, .seed = FALLS};
+    const uint64_t before = ranks_now_ns();
+    ck_assert_int_ne(ranks_run(&r), 0);
+    const double seconds = 1e-9 * (double)(ranks_now_ns() - before);
+    ck_assert_int_eq(ranks->of[0].err, PL_ERR_COMM_PEER_LOST);
+    ck_assert_msg(strstr(ranks->of[0].message, "rank 1 on "), "%s", ranks->of[0].message);
+    ck_assert_msg(seconds < 10, "%f s", seconds);
 }
 END_TEST
 
@@ -368,6 +381,7 @@ int main(int argc, char *argv[]) {
     tcase_add_loop_test(tc, an_exchange_ends_when_a_rank_falls, 0, 6);
     tcase_add_loop_test(tc, what_does_not_start_is_told, 0, 4);
     tcase_add_test(tc, two_ranks_on_one_gpu_are_refused);
+    tcase_add_test(tc, opening_ends_when_a_rank_falls);
     tcase_add_loop_test(tc, a_broken_rule_ends_the_process, 0, RULES);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

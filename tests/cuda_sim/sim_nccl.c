@@ -15,7 +15,8 @@
  * aborted, or after PLSIM_NCCL_SECONDS. Two ranks on one GPU are refused.
  * Environment: PLSIM_NCCL_VERSION (22809), PLSIM_NCCL_BYTES of the device for a communicator (4
  * MiB), PLSIM_NCCL_SECONDS (120). PLSIM_NCCL_FAIL=init: no communicator is made; register: memory
- * is refused; skip: it is left alone, as with NCCL_LOCAL_REGISTER=0; abort: that takes a while.
+ * is refused; skip: it is left alone, as with NCCL_LOCAL_REGISTER=0; abort: that takes a while;
+ * fall: the process is killed in its first group.
  * PLSIM_NCCL_FAIL_RANK: on this rank alone. Compiled with PLSIM_NCCL_OLD it has only what 2.18 has.
  * Symbols of the emulation come from the executable that loads this. */
 #include "tests/cuda_sim/sim.h"
@@ -24,6 +25,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +105,13 @@ static _Thread_local int depth;
 static uint64_t setting(const char *name, uint64_t preset) {
     const char *text = getenv(name);
     return text && *text ? strtoull(text, NULL, 10) : preset;
+}
+
+/* Whether this rank is told to fail so. */
+static bool fails(const char *how, int rank) {
+    const char *fail = getenv("PLSIM_NCCL_FAIL");
+    return fail && strcmp(fail, how) == 0 &&
+           setting("PLSIM_NCCL_FAIL_RANK", (uint64_t)rank) == (uint64_t)rank;
 }
 
 static struct ring *ring_of(const struct ncclComm *c, int from, int to) {
@@ -279,6 +288,7 @@ ncclResult_t ncclGroupStart(void) {
 ncclResult_t ncclGroupEnd(void) {
     struct group *g = open_group;
     if (depth == 0) plsim_die("ncclGroupEnd without ncclGroupStart");
+    if (g && fails("fall", g->comm->rank)) (void)raise(SIGKILL);
     if (--depth > 0 || !g) return ncclSuccess;
     open_group = NULL;
     return start_group(g);
@@ -350,13 +360,6 @@ static void check_config(const ncclConfig_t *config) {
     if (config->blocking != 0) plsim_die("ncclCommInitRankConfig: it would block");
     if (config->minCTAs != config->maxCTAs || config->minCTAs < 1)
         plsim_die("ncclCommInitRankConfig: how many CTAs it takes is not fixed");
-}
-
-/* Whether this rank is told to fail so. */
-static bool fails(const char *how, int rank) {
-    const char *fail = getenv("PLSIM_NCCL_FAIL");
-    return fail && strcmp(fail, how) == 0 &&
-           setting("PLSIM_NCCL_FAIL_RANK", (uint64_t)rank) == (uint64_t)rank;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
