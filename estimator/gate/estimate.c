@@ -1,6 +1,7 @@
 /* estimate.c - a plan and its verdict. */
 #include "estimator/gate/estimate.h"
 
+#include "estimator/base/checked.h"
 #include "estimator/config/job_values.h"
 #include "estimator/program/build/merge_program.h"
 
@@ -29,15 +30,22 @@ static pl_err plan_merged_export(struct pl_estimate *e, struct pl_diag *d) {
 /* Packing may leave another rank a few bytes more, which then decide. */
 static void judge_ranks(struct pl_estimate *e) {
     struct pl_question worst = *e->q;
-    uint64_t most = e->verdict.needed_bytes;
+    const uint64_t own = e->planned.plan->arena_bytes;
+    uint64_t most = own;
     for (uint32_t r = 0; r < e->n_ranks; r++)
-        if (e->ranks[r].needed_bytes > most) most = e->ranks[r].needed_bytes;
-    if (most == e->verdict.needed_bytes) return;
-    worst.budget.context_bytes += most - e->verdict.needed_bytes;
+        most = pl_u64_max(most, e->ranks[r].arena_bytes);
+    if (most == own) return;
+    worst.budget.context_bytes += most - own;
     const struct pl_verdict v = pl_gate_judge(e->planned.plan, &worst);
     e->verdict.kind = v.kind;
+    e->verdict.most_bytes = v.most_bytes;
     e->verdict.short_bytes = v.short_bytes;
     e->verdict.inside_doubt = v.inside_doubt;
+}
+
+void pl_estimate_judge_again(struct pl_estimate *e) {
+    e->verdict = pl_gate_judge(e->planned.plan, e->q);
+    judge_ranks(e);
 }
 
 /* Everything that follows from e->planned, but what would help. */
@@ -46,9 +54,8 @@ static pl_err judge(struct pl_estimate *e, struct pl_diag *d) {
     e->gradient_accumulation = pl_job_accumulation(q->job, q->batch_size);
     e->param_count = pl_model_param_count(q->model);
     e->trainable_param_count = pl_gate_trained(e->planned.program);
-    e->verdict = pl_gate_judge(e->planned.plan, q);
     PL_TRY(pl_estimate_bill_ranks(e, d));
-    judge_ranks(e);
+    pl_estimate_judge_again(e);
     return plan_merged_export(e, d);
 }
 

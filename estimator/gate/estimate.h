@@ -37,6 +37,8 @@ pl_err pl_estimate_init_of(struct pl_estimate *e, const struct pl_question *q,
 pl_err pl_estimate_judge(struct pl_estimate *e, const struct pl_question *q,
                          struct pl_planned *made, struct pl_diag *d);
 pl_err pl_estimate_find_remedies(struct pl_estimate *e, struct pl_diag *d);
+/* The verdict for the budget that e->q has now: that of the rank whose plan is the largest. */
+void pl_estimate_judge_again(struct pl_estimate *e);
 void pl_estimate_finish(struct pl_estimate *e); /* leaves {0} */
 
 /* "full", "lora", "qlora", "inference" */

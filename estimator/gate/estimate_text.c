@@ -144,12 +144,12 @@ static void add_verdict(const struct pl_estimate *e, const struct style *s, stru
         return;
     }
     uint64_t limit = b->total_bytes - pl_u64_min(b->margin_bytes, b->total_bytes);
-    bool over = v->needed_bytes > limit;
+    bool over = v->most_bytes > limit;
     pl_text_addf(out, "  verdict: %s%s%s - %s %s, margin %s: %s %s\n",
                  v->kind == PL_VERDICT_FITS ? s->good : s->bad, pl_verdict_name(v->kind), s->off,
                  e->q->budget.source, pl_bytes_text(e->q->budget.total_bytes, have),
                  pl_bytes_text(e->q->budget.margin_bytes, margin),
-                 pl_bytes_text(over ? v->needed_bytes - limit : limit - v->needed_bytes, rest),
+                 pl_bytes_text(over ? v->most_bytes - limit : limit - v->most_bytes, rest),
                  over ? "too much" : "to spare");
 }
 

@@ -78,6 +78,7 @@ struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_ques
     const struct pl_budget *budget = &q->budget;
     struct pl_verdict v = {.kind = PL_VERDICT_UNKNOWN,
                            .needed_bytes = plan->arena_bytes + budget->context_bytes,
+                           .most_bytes = plan->arena_bytes + budget->context_bytes,
                            .over_ceiling = pl_gate_over_ceiling(plan->program, q->job),
                            .trained_billions = trained_billions(plan->program)};
     v.no_kernels = !pl_traits_run(&plan->program->traits);
@@ -99,8 +100,9 @@ pl_err pl_gate_error(const struct pl_verdict *v, const struct pl_question *q, st
                            "the ceiling is %g "
                            "(full_ft_ceiling_billions)",
                            v->trained_billions, q->job->full_ft_ceiling_billions);
-    return pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "the job needs %s (%llu bytes), %s is %s, margin %s",
-                       pl_bytes_text(v->needed_bytes, need), (unsigned long long)v->needed_bytes,
+    return pl_diag_set(d, PL_ERR_DOES_NOT_FIT, "the %s needs %s (%llu bytes), %s is %s, margin %s",
+                       v->most_bytes > v->needed_bytes ? "largest rank" : "job",
+                       pl_bytes_text(v->most_bytes, need), (unsigned long long)v->most_bytes,
                        budget->source, pl_bytes_text(budget->total_bytes, total),
                        pl_bytes_text(budget->margin_bytes, margin));
 }

@@ -22,6 +22,7 @@ const char *pl_verdict_name(enum pl_verdict_kind k); /* "fits", "tight", "no", "
 struct pl_verdict {
     enum pl_verdict_kind kind;
     uint64_t needed_bytes;  /* arenas + context */
+    uint64_t most_bytes;    /* the same of the rank that needs the most, which the verdict is of */
     bool over_ceiling;      /* G2 */
     bool no_kernels;        /* G5 */
     double trained_billions; /* exact count / 1e9 */

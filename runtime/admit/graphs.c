@@ -25,18 +25,14 @@ static uint64_t expected_nodes(const struct pl_preflight *pf) {
                            phases[PL_PHASE_GENERATE].n_ops);
 }
 
-static void judge(struct pl_preflight *pf) {
-    pf->estimate.verdict = pl_gate_judge(pf->estimate.planned.plan, &pf->q);
-}
-
 void pl_graphs_grant(struct pl_preflight *pf) {
     struct pl_budget *b = &pf->q.budget;
     b->context_bytes -= pf->graph_bytes;
     pf->graph_bytes = 0;
-    judge(pf);
+    pl_estimate_judge_again(&pf->estimate);
     if (!are_wanted(pf) || pf->estimate.verdict.kind != PL_VERDICT_FITS) return;
     const uint64_t left = pl_budget_usable(b) - pf->estimate.planned.plan->arena_bytes;
     pf->graph_bytes = pl_u64_min(expected_nodes(pf) * pf->context.graph_node_bytes, left);
     b->context_bytes += pf->graph_bytes;
-    judge(pf);
+    pl_estimate_judge_again(&pf->estimate);
 }

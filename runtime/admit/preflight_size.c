@@ -74,6 +74,19 @@ static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const j
         job->loss_chunk_tokens = s->loss_chunk_tokens;
 }
 
+/* --- whose plan ------------------------------------------------------------------------------ */
+
+/* What is open is decided for the last rank, which has as many blocks of every tensor as any
+ * (shard.h), by every rank and where there is only one as yet: so all decide the same, and as
+ * `estimate-vram` does. */
+static void stand_as_last(struct pl_preflight *pf) {
+    pf->job->rank = pl_job_ranks(pf->job) - 1;
+}
+
+static void stand_as_own(struct pl_preflight *pf) {
+    pf->job->rank = pf->world.rank;
+}
+
 /* --- the verdict ----------------------------------------------------------------------------- */
 
 static pl_err judge(struct pl_preflight *pf, struct pl_diag *d) {
@@ -160,6 +173,7 @@ static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
     PL_TRY(pl_decide_levels(&pf->q, limit, NULL, &pf->notes, d));
     PL_TRY(pl_agreed_decision(pf, d));
     pl_question_settle(&pf->q, pf->job);
+    stand_as_own(pf);
     pl_err err = pl_preflight_plan(pf, d);
     if (pf->too_large) (void)recommend(pf, limit, NULL);
     return err;
@@ -169,7 +183,9 @@ static pl_err plan_given(struct pl_preflight *pf, struct pl_diag *d) {
 static pl_err refuse_smallest(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_question one = pf->q;
     struct pl_text notes = {0};
+    stand_as_last(pf);
     pl_err err = pl_decide(&one, 1, &pf->search, &notes, d);
+    stand_as_own(pf);
     if (err == PL_ERR_OK && pl_gate_judge(pf->search.planned.plan, &one).kind == PL_VERDICT_NO) {
         pf->q = one;
         pl_question_settle(&pf->q, pf->job);
@@ -185,6 +201,7 @@ static pl_err refuse_smallest(struct pl_preflight *pf, struct pl_diag *d) {
  * one sample is refused before they are read. What rebuilds every layer is the smallest plan in all
  * but a few cases, which the search knows. */
 static pl_err plan_smallest(struct pl_preflight *pf, struct pl_diag *d) {
+    stand_as_own(pf);
     PL_TRY(pl_question_plan(&pf->q, NULL, &pf->first, d));
     if (pf->job->preflight != PL_PREFLIGHT_ENFORCE) return PL_ERR_OK;
     if (pl_gate_judge(pf->first.plan, &pf->q).kind == PL_VERDICT_NO) PL_TRY(refuse_smallest(pf, d));
@@ -198,6 +215,7 @@ pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
     if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
     pf->batch_was_auto = job->batch_size == PL_AUTO;
     pl_question_open(&pf->q, job, &pf->model);
+    stand_as_last(pf);
     const bool open = job->sharding == PL_SHARDING_AUTO;
     PL_TRY(pl_sharding_decide(&pf->q, &job->sharding, &pf->notes, d));
     PL_TRY(pl_agreed_sharding(pf, open, d));
@@ -216,9 +234,11 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     const uint32_t limit = batch_limit(pf);
     if (!pf->batch_was_auto) return recommend(pf, limit, d);
     pl_planned_finish(&pf->first);
+    stand_as_last(pf);
     PL_TRY(pl_decide(&pf->q, limit, &pf->search, &pf->notes, d));
     PL_TRY(pl_agreed_decision(pf, d));
     pl_question_settle(&pf->q, pf->job);
+    stand_as_own(pf);
     return pl_preflight_plan(pf, d);
 }
 

@@ -269,6 +269,47 @@ START_TEST(ranks_with_other_threads_decide_alike) {
 }
 END_TEST
 
+static int answer(const char *const asked[], const char *const more[], double budget) {
+    const char *words[16];
+    int n = 0;
+    for (; *asked; asked++)
+        words[n++] = *asked;
+    for (; *more; more++)
+        words[n++] = *more;
+    words[n++] = textf("vram_budget=%.0fB", budget);
+    words[n] = NULL;
+    struct outcome o = plimsoll_run(textf("%s/llama-full", getenv("GOLDEN_CASES")), words);
+    const int status = o.status;
+    outcome_finish(&o);
+    return status;
+}
+
+/* Whatever is asked about ranks, the one whose plan is the largest decides. */
+static const char *const asked_of_ranks[][6] = {
+    {"devices=2", "threads=1", "batch_size=auto", "gradient_checkpointing=auto", NULL},
+    {"devices=2", "threads=1", "gradient_checkpointing=auto", NULL},
+    {"devices=3", "threads=1", "sharding=weights", "gradient_checkpointing=auto", NULL},
+};
+
+START_TEST(all_commands_answer_alike) {
+    const char *const *more = asked_of_ranks[_i];
+    int fits = 0, refused = 0;
+    for (double budget = 620e3; budget < 1600e3; budget += 69e3) {
+        char out[SCRATCH_PATH + 32];
+        snprintf(out, sizeof out, "output_dir=%s/%.0f", dir, budget);
+        const int status = answer(WORDS("estimate-vram", "run.yaml", "device=cpu"), more, budget);
+        fits += status == 0;
+        refused += status == 3;
+        ck_assert_int_eq(answer(WORDS("validate", "run.yaml", out), more, budget), status);
+        ck_assert_int_eq(answer(WORDS("train", "run.yaml", "--dry-run", out), more, budget),
+                         status);
+        ck_assert_int_eq(answer(WORDS("train", "run.yaml", "max_steps=1", out), more, budget),
+                         status);
+    }
+    ck_assert(fits > 2 && refused > 2);
+}
+END_TEST
+
 START_TEST(all_refuse_what_does_not_fit_one) {
     make("full", "batch_size: auto\n");
     struct crew_outcome o = crew_run(dir, &(struct crew){3, 1, "vram_budget=20000B"},
@@ -407,6 +448,7 @@ int main(int argc, char **argv) {
     tcase_add_loop_test(tc, the_smallest_budget_decides_for_all, 0,
                         (int)(sizeof budgets / sizeof *budgets));
     tcase_add_test(tc, ranks_with_other_threads_decide_alike);
+    tcase_add_loop_test(tc, all_commands_answer_alike, 0, 3);
     tcase_add_test(tc, all_refuse_what_does_not_fit_one);
     tcase_add_test(tc, a_rank_that_is_refused_ends_all_at_once);
     tc = add_case(s, "starts");
