@@ -10,9 +10,9 @@
  *   R1  K1 and K2 of pack.h hold of what it returns
  *   R2  the height never grows; where it stays, so do the offsets
  *   R3  the order of the rows changes nothing but which of several equal intervals is where
- * Of 1,000 drawn jobs 999 end within 2 % of the lower bound; where the rounds end, where the first
- * few of them gain nothing, or where more than MOST_ALIVE intervals live at one op, a packing can be
- * looser (tests/plan/check_tight.c).
+ * Of 1,000 drawn jobs 999 end within 2 % of the lower bound. A packing can be looser where the
+ * rounds end, where the first few of them gain nothing, or where more than MOST_ALIVE intervals
+ * live at one op (tests/plan/check_tight.c).
  * Needs: base, pack. No I/O. */
 #ifndef PL_ESTIMATOR_PLAN_REPACK_H
 #define PL_ESTIMATOR_PLAN_REPACK_H

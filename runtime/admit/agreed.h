@@ -4,10 +4,10 @@
  * Needs: comm, plan.
  *   G1  every rank makes each of these calls once, in this order, whatever its settings are: ranks
  *       that were started differently are told so later, by name (session/agree.h)
- *   G2  all decide from the smallest budget, for the rank with the most blocks (preflight_size.c), so
- *       that all refuse a job or none. Where kernels or threads lead ranks to other decisions
- *       nevertheless, the one with the smallest
- *       micro-batch counts; of several of them the one that takes the fewest bytes
+ *   G2  all decide from the smallest budget, for the rank with the most blocks
+ *       (preflight_size.c), so that all refuse a job or none. Where kernels or threads lead ranks
+ *       to other decisions nevertheless, the one with the smallest micro-batch counts; of several
+ *       of them the one that takes the fewest bytes
  *   G3  a rank that is alone changes nothing
  * Use: pl_agreed_meet(pf, &d); ... pl_agreed_budget(pf, &d); ... pl_agreed_sharding(pf, open, &d);
  *      ... pl_agreed_decision(pf, &d); ... pl_session_open takes pf->comm over. */

@@ -49,13 +49,21 @@ END_TEST
 
 START_TEST(levels_are_compared_at_enough_tokens) {
     static const struct {
-        uint32_t length, batch;
-    } rows[] = {{1, PL_LADDER_TOKENS},     {2048, 2},
-                {PL_LADDER_TOKENS - 1, 2}, {PL_LADDER_TOKENS, 1},
-                {PL_LADDER_TOKENS + 1, 1}, {16777216, 1}};
+        uint32_t length, batch, mlp_chunk; /* 0: whole */
+    } rows[] = {{1, PL_LADDER_TOKENS, 0},
+                {2048, 2, 0},
+                {PL_LADDER_TOKENS - 1, 2, 0},
+                {PL_LADDER_TOKENS, 1, 0},
+                {PL_LADDER_TOKENS + 1, 1, 0},
+                {16777216, 1, 0},
+                {28, 73, 2}, /* 2,049 tokens in 1,024 chunks, of which one may be larger */
+                {28, 36, 1},
+                {2048, 1, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct pl_job job = {.max_seq_length = rows[i].length};
-        ck_assert_uint_eq(pl_ladder_batch(&job), rows[i].batch);
+        const struct pl_job job = {.max_seq_length = rows[i].length,
+                                   .mlp_chunk_tokens = rows[i].mlp_chunk};
+        const struct pl_question q = {.job = &job};
+        ck_assert_uint_eq(pl_ladder_batch(&q), rows[i].batch);
     }
 }
 END_TEST

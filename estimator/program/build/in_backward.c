@@ -50,8 +50,9 @@ static void settle(struct pl_builder *b, uint32_t tensor) {
     if (b->settling != PL_SETTLE_NORM) pl_build_update(b, tensor);
 }
 
-/* Square sums that follow each other run as one kernel, which takes them in the order of the tensors
- * (PL_OP_SQUARE_SUM's `joins`); the chunks of an MLP open the gradient of its last matrix first. */
+/* Square sums that follow each other may run as one kernel (`joins` of PL_OP_SQUARE_SUM), which
+ * takes them in the order of the tensors; the chunks of an MLP open the gradient of its last matrix
+ * first. */
 static void sort_open(struct pl_builder *b) {
     for (uint32_t i = 1; i < b->n_open; i++)
         for (uint32_t k = i; k > 0 && b->open[k] < b->open[k - 1]; k--) {
