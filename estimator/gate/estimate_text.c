@@ -158,7 +158,7 @@ static void add_remedies(const struct pl_estimate *e, struct pl_text *out) {
     for (uint32_t i = 0; i < e->n_remedies; i++) {
         const struct pl_remedy *r = &e->remedies[i];
         char total[PL_BYTES_TEXT], saves[PL_BYTES_TEXT];
-        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s", r->fits ? "fits" : "no",
+        pl_text_addf(out, "    %-4s total %11s, saves %11s: %s", pl_verdict_name(r->verdict),
                      pl_bytes_text(r->total_bytes, total),
                      pl_bytes_text(r->saves_bytes > 0 ? (uint64_t)r->saves_bytes : 0, saves),
                      r->change);

@@ -46,7 +46,8 @@ struct pl_remedy {
     int64_t saves_bytes;
     uint64_t total_bytes; /* needed with the change */
     uint64_t host_bytes;  /* of host memory that tensors then take */
-    bool fits;
+    enum pl_verdict_kind verdict; /* as it is asked again with the change */
+    bool fits;                    /* that, for certain */
 };
 #define PL_MAX_REMEDIES 30
 /* What would help a question, of which `plan` is the plan. Fitting ones first, each group in order

@@ -373,6 +373,7 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
     r->total_bytes = v.needed_bytes;
     r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
     r->host_bytes = pl_plan_host_placed(plan);
+    r->verdict = v.kind;
     r->fits = v.kind == PL_VERDICT_FITS;
     return PL_ERR_OK;
 }

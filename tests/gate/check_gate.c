@@ -282,6 +282,29 @@ START_TEST(every_remedy_saves_what_it_says) {
 }
 END_TEST
 
+/* Asked again it is a warning and no refusal, which the row says. */
+START_TEST(a_remedy_that_takes_of_the_margin_is_tight) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n, tight = 0;
+    start(&f, "Qwen2.5-0.5B", "full", 8);
+    const uint64_t now = f.planned.plan->arena_bytes;
+    struct pl_budget b = card(now * 3 / 4, now / 2, 0);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t bytes = rows[i].total_bytes;
+        const bool no = bytes > b.total_bytes, fits = bytes <= b.total_bytes - b.margin_bytes;
+        ck_assert_int_eq(rows[i].verdict, no     ? PL_VERDICT_NO
+                                          : fits ? PL_VERDICT_FITS
+                                                 : PL_VERDICT_TIGHT);
+        ck_assert_int_eq(rows[i].fits, fits);
+        tight += rows[i].verdict == PL_VERDICT_TIGHT;
+    }
+    ck_assert_uint_gt(tight, 0);
+    finish(&f);
+}
+END_TEST
+
 /* Refused in some way each: level, chunk or both are open; weights, adapters, 4 bits. */
 static const struct {
     const char *model, *mode, *level, *chunk;
@@ -572,6 +595,7 @@ int main(void) {
     tcase_add_test(tc, no_remedy_is_listed_twice);
     tcase_add_loop_test(tc, updates_in_the_backward_pass_are_offered_where_they_may_be, 0, 8);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);
+    tcase_add_test(tc, a_remedy_that_takes_of_the_margin_is_tight);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
                         sizeof storages / sizeof *storages);
