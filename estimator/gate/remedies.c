@@ -3,6 +3,7 @@
  * Rows stand in order of how little they change what is learnt: the first group not at all, the
  * middle only the rounding, the last the experiment itself. */
 #include "estimator/autobatch/decide.h"
+#include "estimator/autobatch/sharding.h"
 #include "estimator/config/job_values.h"
 #include "estimator/gate/gate.h"
 
@@ -363,18 +364,31 @@ struct start {
     struct pl_trials *trials;
 };
 
+/* `sharding: auto`, which was decided for the job without the change. */
+static pl_err decide_sharding(struct pl_variant *v, struct pl_diag *d) {
+    struct pl_question open = v->q;
+    if (v->job.given[PL_KEY_sharding] || pl_job_ranks(&v->job) == 1) return PL_ERR_OK;
+    v->job.sharding = PL_SHARDING_AUTO;
+    pl_question_open(&open, &v->job, v->q.model);
+    open.batch_size = v->q.batch_size;
+    return pl_sharding_decide(&open, &v->job.sharding, NULL, d);
+}
+
 /* As it comes out where the change is typed: what the job leaves open is decided with it. */
 static pl_err price(const struct start *from, const struct pl_question *q, struct pl_remedy *r,
                     struct pl_diag *d) {
-    struct pl_question again = *q;
+    struct pl_variant v;
+    pl_variant_of(&v, q);
+    PL_TRY(decide_sharding(&v, d));
+    struct pl_question again = v.q;
     PL_TRY(pl_decide_again(&again, from->trials, d));
     const struct pl_plan *plan = from->trials->held.plan;
-    struct pl_verdict v = pl_gate_judge(plan, &again);
-    r->total_bytes = v.needed_bytes;
-    r->saves_bytes = (int64_t)(from->needed_bytes - v.needed_bytes);
+    const struct pl_verdict judged = pl_gate_judge(plan, &again);
+    r->total_bytes = judged.needed_bytes;
+    r->saves_bytes = (int64_t)(from->needed_bytes - judged.needed_bytes);
     r->host_bytes = pl_plan_host_placed(plan);
-    r->verdict = v.kind;
-    r->fits = v.kind == PL_VERDICT_FITS;
+    r->verdict = judged.kind;
+    r->fits = judged.kind == PL_VERDICT_FITS;
     return PL_ERR_OK;
 }
 

@@ -282,6 +282,31 @@ START_TEST(every_remedy_saves_what_it_says) {
 }
 END_TEST
 
+/* That of the job, which does not fit, is another. */
+START_TEST(a_remedy_has_the_sharding_that_auto_gives_it) {
+    struct fixture f;
+    struct pl_remedy rows[PL_MAX_REMEDIES];
+    uint32_t n, at = 0;
+    start(&f, "Qwen2.5-0.5B", "full", 8);
+    f.job.devices = 2;
+    f.job.rank = 1;
+    f.job.sharding = PL_SHARDING_WEIGHTS;
+    pl_planned_finish(&f.planned);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 8), NULL, &f.planned, NULL),
+        PL_ERR_OK);
+    struct pl_budget b = card(f.planned.plan->arena_bytes * 3 / 4, 0, 0);
+    ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
+    while (at < n && strcmp(rows[at].change, "mode: lora") != 0)
+        at++;
+    ck_assert(at < n && rows[at].fits);
+    ck_assert_uint_ne(needed_with(&f, &b, "mode: lora"), rows[at].total_bytes);
+    f.job.sharding = PL_SHARDING_GRADIENTS;
+    ck_assert_uint_eq(needed_with(&f, &b, "mode: lora"), rows[at].total_bytes);
+    finish(&f);
+}
+END_TEST
+
 /* Asked again it is a warning and no refusal, which the row says. */
 START_TEST(a_remedy_that_takes_of_the_margin_is_tight) {
     struct fixture f;
@@ -595,6 +620,7 @@ int main(void) {
     tcase_add_test(tc, no_remedy_is_listed_twice);
     tcase_add_loop_test(tc, updates_in_the_backward_pass_are_offered_where_they_may_be, 0, 8);
     tcase_add_loop_test(tc, every_remedy_saves_what_it_says, 0, 3);
+    tcase_add_test(tc, a_remedy_has_the_sharding_that_auto_gives_it);
     tcase_add_test(tc, a_remedy_that_takes_of_the_margin_is_tight);
     tcase_add_loop_test(tc, a_cheaper_level_is_named_where_it_is_enough, 0, 3);
     tcase_add_loop_test(tc, narrower_storage_is_offered_where_there_is_some, 0,
