@@ -75,6 +75,11 @@ bool pl_job_orders_ranks(const struct pl_job *job) {
     return job->rank_order == PL_TRI_TRUE;
 }
 
+bool pl_job_may_cut_step(const struct pl_job *job) {
+    const uint32_t samples = job->global_batch_size;
+    return job->batch_size == PL_AUTO && samples != PL_UNSET_U32 && samples > 1;
+}
+
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
     if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
     if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;

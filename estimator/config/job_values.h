@@ -29,6 +29,8 @@ bool pl_job_updates_on_host(const struct pl_job *job);
 uint32_t pl_job_ranks(const struct pl_job *job);
 /* `rank_order` decided. */
 bool pl_job_orders_ranks(const struct pl_job *job);
+/* Whether `batch_size: auto` may become less than the samples of a step. */
+bool pl_job_may_cut_step(const struct pl_job *job);
 /* Micro-batches of a step that each rank computes, at most. */
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */

@@ -168,7 +168,7 @@ static pl_err check_batch(const struct pl_job *job, struct pl_diag *d) {
 
 /* A gradient that waits for other micro-batches has to be kept. */
 static pl_err check_in_backward(const struct pl_job *job, struct pl_diag *d) {
-    const bool open = job->batch_size == PL_AUTO && job->global_batch_size != PL_UNSET_U32;
+    const bool open = pl_job_may_cut_step(job);
     if (job->optimizer_in_backward != PL_TRI_TRUE || job->mode != PL_MODE_FULL) return PL_ERR_OK;
     if (!open && pl_job_accumulation(job, job->batch_size) <= 1) return PL_ERR_OK;
     return conflict(job, PL_KEY_optimizer_in_backward, d,

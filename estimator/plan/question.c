@@ -46,8 +46,7 @@ uint32_t pl_question_in_backward(const struct pl_question *q) {
 
 bool pl_question_may_let_go(const struct pl_question *q) {
     const struct pl_job *job = q->job;
-    const bool cut = job->batch_size == PL_AUTO && job->global_batch_size != PL_UNSET_U32;
-    return job->mode == PL_MODE_FULL && !job->inference && !cut &&
+    return job->mode == PL_MODE_FULL && !job->inference && !pl_job_may_cut_step(job) &&
            pl_job_accumulation(job, q->batch_size) <= 1 && pl_job_offload(job) == PL_OFFLOAD_NONE &&
            !pl_job_orders_ranks(job);
 }
