@@ -12,6 +12,10 @@ pl_err pl_sharding_decide(const struct pl_question *q, uint32_t *sharding, struc
     if (*sharding != PL_SHARDING_AUTO || pl_job_ranks(job) == 1 || job->inference ||
         !q->budget.known)
         return PL_ERR_OK;
+    if (!pl_job_orders_ranks(job)) { /* a gradient that waits for the update is whole */
+        *sharding = PL_SHARDING_OPTIMIZER;
+        return PL_ERR_OK;
+    }
     pl_variant_of(&v, q);
     v.job.sharding = PL_SHARDING_GRADIENTS;
     pl_err err = pl_question_measure(&v.q, &held, d);

@@ -80,6 +80,10 @@ bool pl_job_may_cut_step(const struct pl_job *job) {
     return job->batch_size == PL_AUTO && samples != PL_UNSET_U32 && samples > 1;
 }
 
+bool pl_job_is_of_ranks(const struct pl_job *job) {
+    return pl_job_ranks(job) > 1 || pl_job_orders_ranks(job);
+}
+
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
     if (job->gradient_accumulation_steps != PL_UNSET_U32) return job->gradient_accumulation_steps;
     if (job->global_batch_size == PL_UNSET_U32 || !batch_size) return 1;

@@ -27,10 +27,13 @@ bool pl_job_offloads(const struct pl_job *job);
 bool pl_job_updates_on_host(const struct pl_job *job);
 /* `devices`; 1 while `auto` is not decided. */
 uint32_t pl_job_ranks(const struct pl_job *job);
-/* `rank_order` decided. */
+/* `rank_order` decided: gradients are added micro-batch by micro-batch, in their order. Several
+ * ranks without it exchange gradients once a step. */
 bool pl_job_orders_ranks(const struct pl_job *job);
 /* Whether `batch_size: auto` may become less than the samples of a step. */
 bool pl_job_may_cut_step(const struct pl_job *job);
+/* Whether a step is one of ranks: of several, or of one that adds as several do. */
+bool pl_job_is_of_ranks(const struct pl_job *job);
 /* Micro-batches of a step that each rank computes, at most. */
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */

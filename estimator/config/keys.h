@@ -202,14 +202,15 @@
       "as are there and needed")                                                                   \
     X(sharding, ENUM, "auto", 0, 0, "auto|none|optimizer|gradients|weights",                       \
       "what each rank holds a part of instead of all; each choice includes those before it; "      \
-      "auto: gradients, or weights where that does not fit")                                       \
+      "auto: gradients, or weights where that does not fit; with rank_order: false, optimizer")    \
     X(comm, ENUM, "auto", 0, 0, "auto|nccl|mpi",                                                   \
       "what moves tensors between ranks; auto: nccl between GPUs, mpi between CPUs")               \
     X(comm_timeout_seconds, U32, "10", 1, 3600, "",                                                \
       "a rank that was not heard of for so long is lost, and the others end")                      \
     X(rank_order, ENUM, "auto", 0, 0, "auto|true|false",                                           \
       "make the gradient of every micro-batch on its own and add them in order: any number of "    \
-      "ranks gives the same bits; auto: with more than one rank")                                  \
+      "ranks gives the same bits; false: each rank adds up its own, and they exchange gradients "  \
+      "once a step, with bits that depend on their number; auto: true with more than one rank")    \
     X(threads, U32, "0", 0, 1024, "", "CPU threads; 0: the cores this process may use")            \
     X(debug_inject, LIST, "", 0, 0, "",                                                            \
       "fault injection, such as device_oom@step=3 or disk_full@write=2,count=2")

@@ -181,10 +181,10 @@ static pl_err check_in_backward(const struct pl_job *job, struct pl_diag *d) {
                            "a step and remove `gradient_accumulation_steps`");
 }
 
-/* What ranks exchange, they add up micro-batch by micro-batch. */
+/* What ranks exchange outlives the backward pass. */
 static pl_err check_ranks_in_backward(const struct pl_job *job, struct pl_diag *d) {
     if (job->optimizer_in_backward != PL_TRI_TRUE || job->mode != PL_MODE_FULL ||
-        !pl_job_orders_ranks(job))
+        !pl_job_is_of_ranks(job))
         return PL_ERR_OK;
     return conflict(job, PL_KEY_optimizer_in_backward, d,
                     "`optimizer_in_backward` on several devices, or with `rank_order`, is not "
@@ -204,13 +204,24 @@ static pl_err check_offload(const struct pl_job *job, struct pl_diag *d) {
 /* What is in host memory is of one rank, and so are the rows that ranks share. */
 static pl_err check_ranks(const struct pl_job *job, struct pl_diag *d) {
     const bool several = pl_job_ranks(job) > 1;
-    if (!pl_job_offloads(job) || !pl_job_orders_ranks(job)) return PL_ERR_OK;
+    if (!pl_job_offloads(job) || !pl_job_is_of_ranks(job)) return PL_ERR_OK;
     return conflict(job, several ? PL_KEY_devices : PL_KEY_rank_order, d,
                     several ? "ranks hold nothing in host memory"
                             : "`rank_order` with tensors in host memory",
                     several ? "remove `offload`, `full_ft_offload` and `embedding_device`; "
                               "`sharding: weights` spreads what they would move"
                             : "remove `rank_order`, or what is offloaded");
+}
+
+/* A rank that adds up its own gradients until the update holds them whole. */
+static pl_err check_sharding(const struct pl_job *job, struct pl_diag *d) {
+    if (pl_job_ranks(job) == 1 || pl_job_orders_ranks(job) || job->sharding < PL_SHARDING_GRADIENTS)
+        return PL_ERR_OK;
+    return conflict(job, PL_KEY_sharding, d,
+                    "`sharding: gradients` and `sharding: weights` exchange gradients with every "
+                    "micro-batch, and `rank_order: false` once a step",
+                    "remove `rank_order`, or set `sharding: optimizer`, which is what `auto` means "
+                    "with `rank_order: false`");
 }
 
 static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
@@ -340,6 +351,7 @@ static const struct {
      {PL_KEY_optimizer_in_backward, PL_KEY_devices, PL_KEY_rank_order, PL_KEY_mode}},
     {check_offload, {PL_KEY_offload_update, PL_KEY_offload, PL_KEY_full_ft_offload, PL_KEY_mode}},
     {check_ranks, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_offload, PL_KEY_embedding_device}},
+    {check_sharding, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_sharding, PL_KEY_COUNT}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},
     {check_data, {PL_KEY_dataset, PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size}},
     {check_reports, {PL_KEY_report_to, PL_KEY_COUNT}},

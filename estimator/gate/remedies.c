@@ -137,16 +137,18 @@ static bool trains_weights(const struct pl_variant *v) {
 
 /* States of adapters are too few to be worth their copies. */
 static bool weights_in_parts(struct pl_variant *v, char *text, size_t size) {
+    const bool ordered = pl_job_orders_ranks(&v->job);
     if (v->job.inference || pl_job_ranks(&v->job) == 1 || v->job.sharding == PL_SHARDING_WEIGHTS)
         return false;
     v->job.sharding = PL_SHARDING_WEIGHTS;
-    snprintf(text, size, "sharding: weights");
+    v->job.rank_order = PL_TRI_TRUE; /* in parts they are exchanged with every micro-batch */
+    snprintf(text, size, "sharding: weights%s", ordered ? "" : ", rank_order: true");
     return true;
 }
 
 static bool offload_states(struct pl_variant *v, char *text, size_t size) {
     if (!trains_weights(v) || pl_job_offload(&v->job) != PL_OFFLOAD_NONE ||
-        pl_job_orders_ranks(&v->job))
+        pl_job_is_of_ranks(&v->job))
         return false;
     v->job.offload = PL_OFFLOAD_OPTIMIZER;
     snprintf(text, size, "offload: optimizer");
@@ -155,7 +157,7 @@ static bool offload_states(struct pl_variant *v, char *text, size_t size) {
 
 static bool offload_all(struct pl_variant *v, char *text, size_t size) {
     if (v->job.inference || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS ||
-        pl_job_orders_ranks(&v->job))
+        pl_job_is_of_ranks(&v->job))
         return false;
     bool full = v->job.mode == PL_MODE_FULL;
     v->job.optimizer_in_backward =
@@ -171,7 +173,7 @@ static bool offload_all(struct pl_variant *v, char *text, size_t size) {
 static bool embedding_on_host(struct pl_variant *v, char *text, size_t size) {
     if (v->job.embedding_device == PL_EMBEDDING_HOST || v->q.model->tied ||
         v->job.quantize_embedding || pl_job_trains_embedding(&v->job) ||
-        pl_job_orders_ranks(&v->job) || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
+        pl_job_is_of_ranks(&v->job) || pl_job_offload(&v->job) == PL_OFFLOAD_WEIGHTS)
         return false;
     v->job.embedding_device = PL_EMBEDDING_HOST;
     snprintf(text, size, "embedding_device: host");

@@ -48,7 +48,7 @@ bool pl_question_may_let_go(const struct pl_question *q) {
     const struct pl_job *job = q->job;
     return job->mode == PL_MODE_FULL && !job->inference && !pl_job_may_cut_step(job) &&
            pl_job_accumulation(job, q->batch_size) <= 1 && pl_job_offload(job) == PL_OFFLOAD_NONE &&
-           !pl_job_orders_ranks(job);
+           !pl_job_is_of_ranks(job);
 }
 
 uint32_t pl_question_mlp_chunk(const struct pl_question *q) {

@@ -259,7 +259,9 @@ struct pl_job_shape {
     uint64_t stretch;           /* merge_program.h: elements of a matrix at a time */
     uint32_t ranks, rank;       /* that train together (0 is 1), and which of them this is for */
     uint32_t sharding;          /* PL_SHARDING_*, decided; NONE with one rank */
-    bool rank_order;            /* gradients of micro-batches are added one by one: exchange.c */
+    bool rank_order;            /* gradients of micro-batches are added one by one: exchange.c;
+                                 * false: a rank adds up its own, and they are exchanged at the
+                                 * update */
     bool folds_gradients;       /* those in bf16, of several micro-batches a step, too */
 };
 /* Fills a shape from a job; batch_size as given (auto already decided). `accumulation` decides
@@ -284,6 +286,23 @@ static inline uint32_t pl_shape_adapted_rows(const struct pl_job_shape *s, uint6
 
 static inline uint32_t pl_shape_ranks(const struct pl_job_shape *s) {
     return s->ranks ? s->ranks : 1;
+}
+
+/* Ranks exchange gradients after every micro-batch, or once a step. */
+static inline bool pl_shape_exchanges_each_micro(const struct pl_job_shape *s) {
+    return s->rank_order;
+}
+static inline bool pl_shape_exchanges_once(const struct pl_job_shape *s) {
+    return pl_shape_ranks(s) > 1 && !s->rank_order;
+}
+/* Whether a step is one of ranks: of several, or of one that adds as several do. */
+static inline bool pl_shape_is_of_ranks(const struct pl_job_shape *s) {
+    return pl_shape_ranks(s) > 1 || s->rank_order;
+}
+/* Whether a rank holds the gradient of a step in its own rows alone. What waits for the update is
+ * whole. */
+static inline bool pl_shape_cuts_gradients(const struct pl_job_shape *s) {
+    return s->sharding >= PL_SHARDING_OPTIMIZER && pl_shape_exchanges_each_micro(s);
 }
 
 /* Gradients that die in the backward pass are made twice where the update waits for their norm. */

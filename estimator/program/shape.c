@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* Gradients of micro-batches, one after another, into one tensor. */
 static bool adds_up_micro_batches(const struct pl_job *job, uint32_t batch_size) {
     return pl_job_accumulation(job, batch_size) > 1 || pl_job_orders_ranks(job);
 }
@@ -13,14 +14,15 @@ static enum pl_dtype gradient_dtype(const struct pl_job *job, uint32_t batch_siz
     if (job->dtype == PL_JOB_DTYPE_FP32) return PL_DTYPE_F32;
     if (job->gradient_dtype != PL_GRADIENT_AUTO)
         return job->gradient_dtype == PL_GRADIENT_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-    return adds_up_micro_batches(job, batch_size) ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    const bool adds_up = adds_up_micro_batches(job, batch_size) || pl_job_is_of_ranks(job);
+    return adds_up ? PL_DTYPE_F32 : PL_DTYPE_BF16;
 }
 
 /* Gradients in host memory, or wanted there by the update, take nothing of the device; those that
  * ranks exchange are gradients of the step. What `auto` is, the budget decides (question.h). */
 static enum pl_gradient_life gradient_life(const struct pl_job *job, const struct pl_job_shape *s) {
     if (job->optimizer_in_backward != PL_TRI_TRUE || job->mode != PL_MODE_FULL || job->inference ||
-        s->offload >= PL_OFFLOAD_GRADIENTS || s->update_on_host || s->rank_order)
+        s->offload >= PL_OFFLOAD_GRADIENTS || s->update_on_host || pl_shape_is_of_ranks(s))
         return PL_GRADIENTS_OF_JOB;
     return pl_job_accumulation(job, (uint32_t)s->batch_size) > 1 ? PL_GRADIENTS_OF_STEP
                                                                   : PL_GRADIENTS_OF_UPDATE;
@@ -279,14 +281,15 @@ static void choose_masters(const struct pl_job *job, struct pl_job_shape *s) {
     s->adapter_masters = s->adapter_dtype == PL_DTYPE_BF16 && asked == PL_TRI_TRUE;
 }
 
-/* Under `auto` ranks hold all they can share. */
+/* Under `auto` ranks hold parts of all that they can, but for weights. */
 static void choose_ranks(const struct pl_job *job, struct pl_job_shape *s) {
     s->ranks = job->inference ? 1 : pl_job_ranks(job);
     s->rank = s->ranks > 1 ? job->rank : 0;
     s->sharding = PL_SHARDING_NONE;
     if (s->ranks > 1) s->sharding = job->sharding;
-    if (s->sharding == PL_SHARDING_AUTO) s->sharding = PL_SHARDING_GRADIENTS;
     s->rank_order = !job->inference && pl_job_orders_ranks(job);
+    if (s->sharding == PL_SHARDING_AUTO)
+        s->sharding = pl_shape_exchanges_once(s) ? PL_SHARDING_OPTIMIZER : PL_SHARDING_GRADIENTS;
 }
 
 pl_err pl_job_shape_init(const struct pl_job *job, const struct pl_model *m,

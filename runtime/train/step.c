@@ -25,10 +25,18 @@ static uint32_t contributors(const struct pl_run *r) {
     return (uint32_t)pl_u64_min(pl_run_ranks(r), pl_u64_div_up(left, r->oom.batch_size));
 }
 
+/* Number in the step of the first micro-batch that is added with this rank's: of the round's, or
+ * its own where every rank adds up its own. */
+static uint32_t first_micro_batch(struct pl_run *r) {
+    const struct pl_job_shape *s = &pl_run_rung(r)->planned.program->shape;
+    const uint32_t number = (uint32_t)(r->round / r->oom.batch_size);
+    return number + (pl_shape_exchanges_once(s) ? s->rank : 0);
+}
+
 static pl_err describe_batch(struct pl_run *r, uint32_t contributors, bool first, uint64_t targets,
                              struct pl_diag *d) {
     const struct pl_batch b = {.contributors = contributors,
-                               .micro_batch = (uint32_t)(r->round / r->oom.batch_size),
+                               .micro_batch = first_micro_batch(r),
                                .n_tokens = r->s.micro.n_tokens,
                                .n_seqs = r->s.micro.n_seqs,
                                .n_targets = r->s.micro.n_targets,

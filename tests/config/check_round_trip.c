@@ -250,6 +250,7 @@ static void make_valid(struct pl_job *job) {
         set(job, "devices", "1");
         set(job, "rank_order", "auto");
     }
+    if (!pl_job_orders_ranks(job)) set(job, "sharding", "auto");
     if (job->init == PL_INIT_RANDOM) set(job, "save_merged", "");
     if (job->lr_scheduler != PL_SCHEDULE_COSINE_WITH_MIN_LR) set(job, "min_lr_ratio", "");
     if (job->dtype == PL_JOB_DTYPE_FP32) {

@@ -117,13 +117,13 @@ static pl_kernel_fn kernels[PL_OP_COUNT];
 static struct pl_comm comm;
 static struct pl_device dev = {.ops = &ops, .kernels = kernels, .comm = &comm};
 
-static void open_plan(uint32_t mode, uint32_t ranks, uint32_t sharding) {
+static void open_ranks(uint32_t mode, uint32_t ranks, uint32_t sharding, bool order) {
     pl_test_model("SmolLM2-135M", &model);
     struct pl_job_shape s = pl_test_shape(&model, mode, PL_RECOMPUTE_FULL, 1, 64);
     s.ranks = ranks;
     s.rank = ranks - 1;
     s.sharding = sharding;
-    s.rank_order = true;
+    s.rank_order = order;
     pl_test_plan(&planned, &s, &model);
     for (int k = 0; k < PL_OP_COUNT; k++)
         kernels[k] = note;
@@ -134,6 +134,10 @@ static void open_plan(uint32_t mode, uint32_t ranks, uint32_t sharding) {
     const struct pl_arena batch = {(void *)(UINT64_C(1) << 50), planned.plan->batch_bytes};
     ck_assert_int_eq(pl_exec_bind(&e, &job, &batch, NULL), PL_ERR_OK);
     e.batch = (struct pl_batch){.n_tokens = 64, .n_seqs = 1, .n_targets = 63, .first = true};
+}
+
+static void open_plan(uint32_t mode, uint32_t ranks, uint32_t sharding) {
+    open_ranks(mode, ranks, sharding, true);
 }
 
 static void close_plan(void) {
@@ -157,6 +161,18 @@ START_TEST(nothing_touches_what_is_under_way) {
     }
     ck_assert_double_gt(notes.beside, 0.9 * notes.backward);
     ck_assert_uint_gt(notes.aside, 0);
+    close_plan();
+}
+END_TEST
+
+/* A1 to A3 where gradients are exchanged once a step. */
+START_TEST(nothing_touches_what_one_exchange_has_under_way) {
+    open_ranks(modes[_i / 2], 3, shardings[_i % 2], false);
+    ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_MICRO, NULL), PL_ERR_OK);
+    ck_assert_uint_eq(notes.aside, 0);
+    ck_assert_int_eq(pl_exec_run_phase(&e, PL_PHASE_OPTIMIZER, NULL), PL_ERR_OK);
+    ck_assert_uint_gt(notes.aside, 0);
+    ck_assert_uint_eq(notes.awaited, notes.last);
     close_plan();
 }
 END_TEST
@@ -209,6 +225,7 @@ int main(void) {
     Suite *s = suite_create("exec.aside");
     TCase *tc = tcase_create("aside");
     tcase_add_loop_test(tc, nothing_touches_what_is_under_way, 0, 24);
+    tcase_add_loop_test(tc, nothing_touches_what_one_exchange_has_under_way, 0, 6);
     tcase_add_test(tc, what_is_under_way_is_waited_for_after_a_failure);
     tcase_add_loop_test(tc, what_cannot_begin_aside_runs_in_order, 0, 2);
     tcase_add_loop_test(tc, alone_or_under_a_clock_all_ops_run_in_order, 0, 2);

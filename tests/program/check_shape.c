@@ -103,20 +103,27 @@ START_TEST(what_the_model_does_not_allow_is_refused_at_the_line_of_its_key) {
 }
 END_TEST
 
-/* A micro-batch's gradient is a tensor of its own where several add to one in bf16. */
+/* A micro-batch's gradient is a tensor of its own where several add to one in bf16. `auto` is fp32
+ * where anything is added, between ranks, too. */
 START_TEST(gradients_in_bf16_are_folded_where_several_micro_batches_add_up) {
     static const struct {
         const char *yaml;
         bool folds;
+        enum pl_dtype dtype; /* of gradients */
     } rows[] = {
-        {"gradient_dtype: bf16\ngradient_accumulation_steps: 2\n", true},
-        {"gradient_dtype: bf16\nglobal_batch_size: 2\n", true},
-        {"gradient_dtype: bf16\nrank_order: true\n", true},
-        {"gradient_dtype: bf16\n", false},
-        {"gradient_dtype: bf16\nglobal_batch_size: 1\n", false},
-        {"gradient_dtype: fp32\ngradient_accumulation_steps: 2\n", false},
-        {"gradient_accumulation_steps: 2\n", false}, /* auto is fp32 there */
-        {"dtype: fp32\ngradient_accumulation_steps: 2\n", false},
+        {"gradient_dtype: bf16\ngradient_accumulation_steps: 2\n", true, PL_DTYPE_BF16},
+        {"gradient_dtype: bf16\nglobal_batch_size: 2\n", true, PL_DTYPE_BF16},
+        {"gradient_dtype: bf16\nrank_order: true\n", true, PL_DTYPE_BF16},
+        {"gradient_dtype: bf16\ndevices: 2\nrank_order: false\n", false, PL_DTYPE_BF16},
+        {"gradient_dtype: bf16\ndevices: 2\nrank_order: false\nglobal_batch_size: 3\n", true,
+         PL_DTYPE_BF16},
+        {"gradient_dtype: bf16\n", false, PL_DTYPE_BF16},
+        {"gradient_dtype: bf16\nglobal_batch_size: 1\n", false, PL_DTYPE_BF16},
+        {"gradient_dtype: fp32\ngradient_accumulation_steps: 2\n", false, PL_DTYPE_F32},
+        {"gradient_accumulation_steps: 2\n", false, PL_DTYPE_F32},
+        {"devices: 2\nrank_order: false\n", false, PL_DTYPE_F32},
+        {"", false, PL_DTYPE_BF16},
+        {"dtype: fp32\ngradient_accumulation_steps: 2\n", false, PL_DTYPE_F32},
     };
     static struct pl_model m;
     const struct pl_traits traits = pl_traits_cpu(1);
@@ -131,6 +138,7 @@ START_TEST(gradients_in_bf16_are_folded_where_several_micro_batches_add_up) {
         ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
         ck_assert_int_eq(pl_job_shape_init(&job, &m, &traits, 1, &shape, &d), PL_ERR_OK);
         ck_assert_msg(shape.folds_gradients == rows[i].folds, "%s", rows[i].yaml);
+        ck_assert_msg(shape.gradient_dtype == rows[i].dtype, "%s", rows[i].yaml);
         pl_job_finish(&job);
     }
 }

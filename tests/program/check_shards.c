@@ -74,6 +74,10 @@ static struct pl_job_shape shape_of(const struct pl_model *m, int job, uint32_t 
     return s;
 }
 
+static uint64_t rows_of(const struct pl_program *p, const struct pl_operand *o) {
+    return o->nrows ? o->nrows : p->tensors[o->id].dims[0];
+}
+
 static bool is_model(enum pl_role role) {
     return role == PL_ROLE_WEIGHT || role == PL_ROLE_LORA_A || role == PL_ROLE_LORA_B ||
            role == PL_ROLE_CODES || role == PL_ROLE_ABSMAX;
@@ -182,11 +186,88 @@ START_TEST(ranks_hold_parts_of_one) {
 }
 END_TEST
 
-/* --- bytes that are sent ---------------------------------------------------------------------- */
+/* --- one exchange a step ---------------------------------------------------------------------- */
 
-static uint64_t rows_of(const struct pl_program *p, const struct pl_operand *o) {
-    return o->nrows ? o->nrows : p->tensors[o->id].dims[0];
+static uint64_t role_bytes(const struct pl_program *p, enum pl_role role) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i].role == role) bytes += p->tensors[i].bytes;
+    return bytes;
 }
+
+static bool is_between(const struct pl_op *op) {
+    return op->kind == PL_OP_SPREAD || op->kind == PL_OP_SHARE || op->kind == PL_OP_FETCH;
+}
+
+static uint32_t exchanges_of(const struct pl_program *p, enum pl_phase phase) {
+    const struct pl_phase_range *r = &p->phases[phase];
+    uint32_t n = 0;
+    for (uint32_t i = r->first_op; i < r->first_op + r->n_ops; i++)
+        n += is_between(&p->ops[i]);
+    return n;
+}
+
+/* Whether every row of every gradient is added to once, on the rank that has it, and all of that is
+ * before the norm. */
+static void expect_sums_before_norm(const struct pl_program *p) {
+    const struct pl_step_ops ops = pl_program_step_ops(p);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        struct pl_owned parts[PL_MAX_PARTS];
+        uint64_t own = 0, added = 0;
+        if (!p->tensors[i].trainable) continue;
+        const uint32_t n = pl_tensor_shards(p, i, p->shape.ranks, p->shape.rank, parts);
+        for (uint32_t k = 0; k < n; k++)
+            own += parts[k].own.rows;
+        for (uint32_t k = ops.norm.first_op; k < ops.norm.first_op + ops.norm.n_ops; k++) {
+            const struct pl_op *op = &p->ops[k];
+            if (op->kind != PL_OP_FOLD || p->tensors[op->out[0].id].role != PL_ROLE_GRAD ||
+                p->tensors[op->out[0].id].of != i)
+                continue;
+            ck_assert(op->attr.accumulate == PL_ACC_ADD && op->attr.all_ranks);
+            added += rows_of(p, &op->out[0]);
+        }
+        ck_assert_uint_eq(added, own);
+    }
+}
+
+/* _i: job and sharding. Micro-batches send nothing and add up in the gradients of one device, which
+ * are whole, and of `optimizer` only the states are in parts. */
+START_TEST(one_exchange_leaves_micro_batches_alone) {
+    const int job = _i / 2;
+    const uint32_t sharding = shardings[_i % 2], n = 4;
+    struct pl_model m;
+    struct pl_diag d = {0};
+    struct pl_planned one = {0}, held = {0};
+    double states = 0;
+    pl_test_model(jobs[job].model, &m);
+    struct pl_job_shape s = shape_of(&m, job, 1, 0, sharding);
+    s.rank_order = false;
+    pl_test_plan(&one, &s, &m);
+    for (uint32_t r = 0; r < n; r++) {
+        s = shape_of(&m, job, n, r, sharding);
+        s.rank_order = false;
+        pl_test_plan(&held, &s, &m);
+        ck_assert_msg(pl_plan_check(held.plan, &d) == PL_ERR_OK, "%s", d.message);
+        expect_same_tensors(one.program, held.program);
+        ck_assert_uint_eq(role_bytes(held.program, PL_ROLE_GRAD),
+                          role_bytes(one.program, PL_ROLE_GRAD));
+        ck_assert_uint_eq(role_bytes(held.program, PL_ROLE_MICRO_GRAD), 0);
+        ck_assert_uint_eq(held.program->phases[PL_PHASE_MICRO].n_ops,
+                          one.program->phases[PL_PHASE_MICRO].n_ops);
+        ck_assert_uint_eq(exchanges_of(held.program, PL_PHASE_MICRO), 0);
+        ck_assert_uint_gt(exchanges_of(held.program, PL_PHASE_OPTIMIZER), 0);
+        expect_sums_before_norm(held.program);
+        states += (double)state_bytes(held.program);
+        pl_planned_finish(&held);
+        held = (struct pl_planned){0};
+    }
+    const double copies = sharding == PL_SHARDING_OPTIMIZER ? 1 : n;
+    ck_assert_double_eq(states, copies * (double)state_bytes(one.program));
+    pl_planned_finish(&one);
+}
+END_TEST
+
+/* --- bytes that are sent ---------------------------------------------------------------------- */
 
 /* SPREAD: what the others own. SHARE, FETCH: its own to each of the others. */
 static double sent_by(const struct pl_program *p, const struct pl_op *op) {
@@ -260,6 +341,7 @@ int main(void) {
     tcase_add_test(tc, the_ranges_of_ranks_make_a_whole);
     tcase_add_test(tc, pieces_of_a_range_make_the_range);
     tcase_add_loop_test(tc, ranks_hold_parts_of_one, 0, JOBS * 4);
+    tcase_add_loop_test(tc, one_exchange_leaves_micro_batches_alone, 0, JOBS * 2);
     tcase_add_loop_test(tc, a_step_sends_what_a_ring_sends, 0, 4);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

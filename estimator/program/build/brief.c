@@ -64,7 +64,7 @@ static void leave_out(uint32_t *list, uint64_t period, uint64_t spare) {
 /* Gradients that ranks exchange, or that wait for the step's last micro-batch in the batch arena,
  * come and go in an order of their own. */
 static bool orders_gradients(const struct pl_job_shape *s) {
-    return s->ranks > 1 || s->rank_order || s->gradients == PL_GRADIENTS_OF_STEP;
+    return pl_shape_is_of_ranks(s) || s->gradients == PL_GRADIENTS_OF_STEP;
 }
 
 void pl_brief_choose_layers(struct pl_builder *b) {

@@ -104,7 +104,7 @@ static bool builder_init(struct pl_builder *b, uint64_t layers) {
     b->grad = pl_malloc(b->cap_tensors * sizeof *b->grad);
     b->grad_begun = pl_malloc(b->cap_tensors * sizeof *b->grad_begun);
     b->weight = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->weight);
-    const bool folds = b->s->rank_order || b->s->folds_gradients;
+    const bool folds = pl_shape_exchanges_each_micro(b->s) || b->s->folds_gradients;
     if (folds) b->micro_grad = pl_malloc(b->cap_tensors * sizeof *b->micro_grad);
     bool adapts = pl_mode_adapts(b->s->mode), quantises = b->s->mode == PL_MODE_QLORA;
     if (adapts) b->adapter = pl_malloc(layers * PL_SLOT_COUNT * sizeof *b->adapter);

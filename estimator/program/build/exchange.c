@@ -1,11 +1,12 @@
 /* exchange.c - how micro-batches add up to a step, and several ranks that train together: what is a
  * rank's own, and the ops between ranks.
  *
- * A rank computes the gradient of its micro-batch in tensors of their own (MICRO_GRAD). Once one is
- * whole, every rank gets the rows that are its part from the others (SPREAD) and adds all to its
- * part of the step's gradient in the order of ranks (FOLD). The micro-batches of a step go to the
- * ranks in turn, so what is added, in which order, and rounded when is the same for any number of
- * ranks, one included. Norms are summed over the blocks of shard.h, for the same reason.
+ * With rank_order a rank computes the gradient of its micro-batch in tensors of their own
+ * (MICRO_GRAD). Once one is whole, every rank gets the rows that are its part from the others
+ * (SPREAD) and adds all to its part of the step's gradient in the order of ranks (FOLD). The
+ * micro-batches of a step go to the ranks in turn, so what is added, in which order, and rounded
+ * when is the same for any number of ranks, one included. Norms are summed over the blocks of
+ * shard.h, for the same reason.
  *
  * A gradient leaves when the step of the tape that makes it is built, and what comes of it is added
  * only after gradients of as many elements were made. Until then it lives, with what is sent for
@@ -13,19 +14,28 @@
  * sent in pieces is added piece by piece, but for the last one. Those of the head and the embedding
  * are added at once: they are larger than what a layer makes, and are there when most is.
  *
- * Gradients of weights that are kept in bf16 take the same path on one rank, too, where a step has
- * several micro-batches. A product that added to such a gradient by itself would round to nearest,
- * and lose all that is smaller than half a unit of the sum. MICRO_GRAD is in fp32 there, and FOLD
- * rounds what it stores stochastically, so the mean of the sum is that of exact additions. Fp32
- * costs little, since a MICRO_GRAD dies in the fold: at the peak of a step the head's is alive
- * alone, to which every chunk of the loss adds. Kahan's compensation would keep two more bytes for
- * every parameter, which is what bf16 saves.
+ * Without rank_order a rank adds up the gradients of its own micro-batches, as one device does, and
+ * the phase of the optimizer begins with one exchange of all of them: every rank gets the rows that
+ * are its part from the others (SPREAD) and adds them to its own, in place and in the order of the
+ * other ranks (FOLD). What is sent does not grow with the micro-batches of a step. The order of the
+ * sum depends on the number of ranks and on which of them has a row, and on nothing else. A rank
+ * that computed nothing has a gradient of zeros: ops without rows write them. DDP's no_sync(), Li
+ * et al., arXiv 2006.15704, section 3.2.4, delays its exchange in the same way.
+ *
+ * Gradients of weights that are kept in bf16 are tensors of their own (MICRO_GRAD) on one rank, and
+ * on ranks that add up their own, too, where a step has several micro-batches. A product that added
+ * to such a gradient by itself would round to nearest, and lose all that is smaller than half a
+ * unit of the sum. MICRO_GRAD is in fp32 there, and FOLD rounds what it stores stochastically, so
+ * the mean of the sum is that of exact additions. Fp32 costs little, since a MICRO_GRAD dies in the
+ * fold: at the peak of a step the head's is alive alone, to which every chunk of the loss adds.
+ * Kahan's compensation would keep two more bytes for every parameter, which is what bf16 saves.
  *
  * What is left of a step depends on `sharding`. NONE: the gradient is gathered, every rank has all
  * states and updates all weights. OPTIMIZER and GRADIENTS: a rank has the gradient and the states
- * of its part, updates it, and the weights are gathered. WEIGHTS: of matrices a rank has its part
- * alone, and fetches the whole for as long as a layer is at work (offload.c). The exchange is after
- * ZeRO, Rajbhandari et al., arXiv 1910.02054, section 5; the sum is ordered. */
+ * of its part, updates it, and the weights are gathered; a gradient that waits for the update is
+ * whole until then, so that only OPTIMIZER is left of the two. WEIGHTS: of matrices a rank has its
+ * part alone, and fetches the whole for as long as a layer is at work (offload.c). The exchange is
+ * after ZeRO, Rajbhandari et al., arXiv 1910.02054, section 5; the sum is ordered. */
 #include "estimator/program/build/exchange.h"
 
 static struct pl_operand now(const struct pl_builder *b, uint32_t id) {
@@ -82,7 +92,7 @@ static void fold(struct pl_builder *b, struct pl_operand parts, struct pl_operan
 /* Adapters add up in their own type, unless the order of ranks asks for more. */
 bool pl_build_is_folded(const struct pl_builder *b, uint32_t tensor) {
     const bool adapter = b->p->tensors[tensor].category == PL_CATEGORY_ADAPTER;
-    return b->micro_grad && (b->s->rank_order || !adapter);
+    return b->micro_grad && (pl_shape_exchanges_each_micro(b->s) || !adapter);
 }
 
 static enum pl_dtype micro_grad_dtype(const struct pl_builder *b, uint32_t tensor) {
@@ -109,7 +119,7 @@ static uint32_t micro_grad(struct pl_builder *b, uint32_t tensor) {
     if (b->err == PL_ERR_OK && b->n_whole == PL_MAX_OPEN)
         b->err = pl_diag_set(b->d, PL_ERR_PLAN_BROKEN, "too many gradients are made at a time");
     if (b->err != PL_ERR_OK) return PL_NONE;
-    if (b->s->rank_order) b->whole[b->n_whole++] = tensor;
+    if (pl_shape_exchanges_each_micro(b->s)) b->whole[b->n_whole++] = tensor;
     return b->micro_grad[tensor] = made;
 }
 
@@ -171,12 +181,11 @@ static struct pl_operand parts_of(struct pl_builder *b, struct pl_operand g, str
     return mine && b->err == PL_ERR_OK ? now(b, out[0].id) : pl_arg_none;
 }
 
-/* Where this rank's rows of the part are in the gradient of the step, which is whole only without
- * sharding. */
+/* Where this rank's rows of the part are in the gradient of the step. */
 static struct pl_operand own_gradient(const struct pl_builder *b, uint32_t id,
                                       const struct pl_owned *s, struct pl_shard piece) {
-    const bool whole = b->s->sharding < PL_SHARDING_OPTIMIZER;
-    const uint64_t first = whole ? s->part.row0 + s->own.row0 : s->at;
+    const uint64_t whole = s->part.row0 + s->own.row0;
+    const uint64_t first = pl_shape_cuts_gradients(b->s) ? s->at : whole;
     return rows(b, b->grad[id], first + (piece.row0 - s->own.row0), piece.rows);
 }
 
@@ -203,25 +212,33 @@ static void land_later(struct pl_builder *b, struct pl_landing l) {
     b->landings[b->n_landings++] = l;
 }
 
-static void exchange_part(struct pl_builder *b, uint32_t id, const struct pl_owned *s) {
+/* What a rank adds to its rows: parts of all ranks in order, its own among them; or what the others
+ * have added up, after its own, which is there. */
+static struct pl_attr sum_attr(const struct pl_builder *b, uint32_t id, uint64_t row) {
+    if (pl_shape_exchanges_each_micro(b->s)) return fold_attr(b, id, row);
+    return (struct pl_attr){.accumulate = PL_ACC_ADD, .all_ranks = true};
+}
+
+/* from: of the micro-batch, or of all that this rank computed. */
+static void exchange_part(struct pl_builder *b, uint32_t id, uint32_t from,
+                          const struct pl_owned *s) {
     const uint32_t ranks = pl_shape_ranks(b->s);
     const uint64_t most = most_rows(b, s), cols = b->p->tensors[id].dims[1];
     const uint64_t step = ranks == 1 ? most : piece_rows(b, most, cols);
-    const bool waits = ranks > 1 && b->p->tensors[id].layer != PL_NONE;
+    const bool apart = ranks > 1 && from != b->grad[id]; /* from the sum that it adds to */
+    const bool waits = apart && b->p->tensors[id].layer != PL_NONE;
     for (uint64_t row = 0; row < most && b->err == PL_ERR_OK; row += step) {
         const struct pl_shard piece = pl_shard_piece(s->own, row, step);
-        struct pl_operand parts = rows(b, b->micro_grad[id], s->part.row0, s->part.rows);
+        struct pl_operand parts = rows(b, from, s->part.row0, s->part.rows);
         struct pl_operand own = pl_arg_none;
         struct pl_attr attr = between(b, s->block);
         attr.piece_row0 = (uint32_t)row;
         attr.piece_rows = step < most ? (uint32_t)step : 0;
-        if (ranks > 1) {
-            own = rows(b, b->micro_grad[id], s->part.row0 + piece.row0, piece.rows);
-            parts = parts_of(b, parts, attr, piece.rows);
-        }
+        if (apart) own = rows(b, from, s->part.row0 + piece.row0, piece.rows);
+        if (ranks > 1) parts = parts_of(b, parts, attr, piece.rows);
         if (!piece.rows || b->err != PL_ERR_OK) continue;
         const struct pl_operand g = own_gradient(b, id, s, piece);
-        const struct pl_attr at = fold_attr(b, id, s->part.row0 + piece.row0);
+        const struct pl_attr at = sum_attr(b, id, s->part.row0 + piece.row0);
         if (waits && row + step >= most)
             land_later(b, (struct pl_landing){parts, g, own, at, s->part.rows * cols});
         else
@@ -229,12 +246,11 @@ static void exchange_part(struct pl_builder *b, uint32_t id, const struct pl_own
     }
 }
 
-static void exchange(struct pl_builder *b, uint32_t id) {
+static void exchange(struct pl_builder *b, uint32_t id, uint32_t from) {
     struct pl_owned shards[PL_MAX_PARTS];
     const uint32_t n = pl_build_shards(b, id, shards);
     for (uint32_t i = 0; i < n && b->err == PL_ERR_OK; i++)
-        exchange_part(b, id, &shards[i]);
-    b->micro_grad[id] = PL_NONE;
+        exchange_part(b, id, from, &shards[i]);
 }
 
 /* That of the embedding is whole when it is the last. */
@@ -258,14 +274,16 @@ static bool enough_to_send(const struct pl_builder *b, bool last, uint64_t *elem
 void pl_build_exchange(struct pl_builder *b, bool last) {
     uint32_t left = 0;
     uint64_t elements;
-    if (!b->s->rank_order || !enough_to_send(b, last, &elements)) return;
+    if (!pl_shape_exchanges_each_micro(b->s) || !enough_to_send(b, last, &elements)) return;
     land(b, elements);
     for (uint32_t i = 0; i < b->n_whole && b->err == PL_ERR_OK; i++) {
         const uint32_t id = b->whole[i];
-        if (is_ready(b, id, last))
-            exchange(b, id);
-        else
+        if (!is_ready(b, id, last)) {
             b->whole[left++] = id;
+            continue;
+        }
+        exchange(b, id, b->micro_grad[id]);
+        b->micro_grad[id] = PL_NONE;
     }
     b->n_whole = left;
     if (last) land(b, UINT64_MAX);
@@ -273,15 +291,28 @@ void pl_build_exchange(struct pl_builder *b, bool last) {
 
 /* --- the loss -------------------------------------------------------------------------------- */
 
-/* Two numbers a rank: those of this one are summed over its micro-batch alone. */
+/* The loss of an evaluation has no update to wait for. */
+static bool shares_each_loss(const struct pl_builder *b) {
+    return b->phase == PL_PHASE_EVAL ? pl_shape_is_of_ranks(b->s)
+                                     : pl_shape_exchanges_each_micro(b->s);
+}
+
+/* Two numbers a rank, those of this one zero. */
+static uint32_t losses(struct pl_builder *b) {
+    const uint32_t id =
+        pl_build_step(b, "losses", PL_ROWS_FIXED, 2 * (uint64_t)pl_shape_ranks(b->s), 1,
+                      PL_DTYPE_F64, PL_CATEGORY_BATCH);
+    zero(b, rows(b, id, 2 * b->s->rank, 2));
+    return id;
+}
+
+/* That of this rank is summed over its micro-batch alone. */
 void pl_build_begin_loss(struct pl_builder *b) {
     b->loss = b->p->loss;
     b->loss_row = 0;
-    if (!b->s->rank_order) return;
-    b->loss = pl_build_step(b, "losses", PL_ROWS_FIXED, 2 * (uint64_t)pl_shape_ranks(b->s), 1,
-                            PL_DTYPE_F64, PL_CATEGORY_BATCH);
+    if (!shares_each_loss(b)) return;
+    b->loss = losses(b);
     b->loss_row = 2 * b->s->rank;
-    zero(b, rows(b, b->loss, b->loss_row, 2));
 }
 
 struct pl_operand pl_build_loss(const struct pl_builder *b) {
@@ -296,6 +327,21 @@ void pl_build_end_loss(struct pl_builder *b) {
 }
 
 /* --- the update ------------------------------------------------------------------------------ */
+
+static void exchange_loss(struct pl_builder *b) {
+    const struct pl_attr all = {.accumulate = PL_ACC_WRITE, .all_ranks = true};
+    if (b->err != PL_ERR_OK) return;
+    const uint32_t id = losses(b);
+    fold(b, now(b, b->p->loss), rows(b, id, 2 * b->s->rank, 2), pl_arg_none, all);
+    pl_build_share(b, now(b, id), 2);
+    fold(b, now(b, id), now(b, b->p->loss), pl_arg_none, all);
+}
+
+void pl_build_exchange_step(struct pl_builder *b) {
+    exchange_loss(b);
+    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
+        if (b->p->tensors[i].trainable) exchange(b, i, b->grad[i]);
+}
 
 /* The squares of the blocks of a tensor that are this rank's, from row `at` of `sums` on. */
 static uint64_t square_sums(struct pl_builder *b, uint32_t id, uint32_t sums, uint64_t at) {

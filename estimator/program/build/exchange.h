@@ -17,15 +17,19 @@ uint64_t pl_build_blocks(const struct pl_builder *b, uint32_t id);     /* of all
 
 /* Whether the gradient of a micro-batch is a tensor of its own, which is added once it is whole. */
 bool pl_build_is_folded(const struct pl_builder *b, uint32_t tensor);
-/* Adds it to that of the step, where there is one rank. */
+/* Adds it to that of the step, where a rank adds up its own. */
 void pl_build_fold_gradient(struct pl_builder *b, uint32_t tensor);
 
 /* Gradient of a trainable tensor as an operand, and how the op that writes it accumulates. */
 struct pl_operand pl_build_grad(struct pl_builder *b, uint32_t tensor, struct pl_attr *attr);
-/* With rank_order, after each step of a tape: gradients of the micro-batch that are whole leave for
- * the ranks whose part they are, and what left long enough before becomes part of the step's. last:
- * of the pass, after which the embedding's is whole too, and nothing is under way. */
+/* Where gradients are exchanged after every micro-batch, after each step of a tape: those of the
+ * micro-batch that are whole leave for the ranks whose part they are, and what left long enough
+ * before becomes part of the step's. last: of the pass, after which the embedding's is whole too,
+ * and nothing is under way. */
 void pl_build_exchange(struct pl_builder *b, bool last);
+/* Where they are exchanged once a step, before its norm: those that each rank has added up, and
+ * its loss. */
+void pl_build_exchange_step(struct pl_builder *b);
 
 /* Where the loss of a phase is summed, between its beginning and its end. */
 void pl_build_begin_loss(struct pl_builder *b);

@@ -115,7 +115,8 @@ static void gradients(struct pl_builder *b, struct pl_tape *tapes, uint32_t dx) 
 
 static void begin_gradients(struct pl_builder *b) {
     pl_build_step_gradients(b);
-    b->settling = b->s->folds_gradients && !b->s->rank_order ? PL_SETTLE_FOLD : PL_SETTLE_LATER;
+    const bool folds = b->s->folds_gradients && !pl_shape_exchanges_each_micro(b->s);
+    b->settling = folds ? PL_SETTLE_FOLD : PL_SETTLE_LATER;
     if (b->s->gradients != PL_GRADIENTS_OF_UPDATE) return;
     b->settling = pl_shape_sweeps_twice(b->s) ? PL_SETTLE_NORM : PL_SETTLE_BOTH;
     pl_build_begin_updates(b);

@@ -16,7 +16,7 @@ static const struct pl_optimizer *optimizer_of(const struct pl_builder *b) {
     return pl_optimizer_row(b->s->optimizer);
 }
 
-/* Whether a rank holds only its own rows of gradients and states. */
+/* Whether a rank holds only its own rows of states, and updates only them. */
 static bool is_cut(const struct pl_builder *b) {
     return b->s->sharding >= PL_SHARDING_OPTIMIZER;
 }
@@ -25,7 +25,8 @@ static bool is_cut(const struct pl_builder *b) {
 static uint32_t add_companion(struct pl_builder *b, uint32_t of, enum pl_role role,
                               const char *name, enum pl_dtype dtype, enum pl_category category) {
     struct pl_tensor t = b->p->tensors[of];
-    if (is_cut(b)) t.dims[0] = pl_build_owned_rows(b, of);
+    const bool cut = role == PL_ROLE_GRAD ? pl_shape_cuts_gradients(b->s) : is_cut(b);
+    if (cut) t.dims[0] = pl_build_owned_rows(b, of);
     if (t.dims[0] == 0) return PL_NONE;
     t.name = name;
     t.dtype = dtype;
@@ -200,7 +201,8 @@ static struct pl_operand whole(const struct pl_builder *b, uint32_t id) {
  * weight or only this rank's, and of states of a part. */
 struct stretch {
     uint64_t row0, n; /* of the weight; n 0: all of every tensor */
-    uint64_t at;      /* in gradient and master, and in states that are of the whole weight */
+    uint64_t at;      /* in master, and in states that are of the whole weight */
+    uint64_t grad_at; /* in the gradient */
     uint64_t first;   /* element, of what random numbers are counted by */
     uint32_t site;
 };
@@ -226,7 +228,7 @@ static void update(struct pl_builder *b, uint32_t id, const struct stretch *s,
                                  .first_element = s->first};
     struct update u = {.n_in = 0};
     changes(&u, rows_of(b, id, s->row0, s->n));
-    reads(&u, rows_of(b, b->grad[id], s->at, s->n));
+    reads(&u, rows_of(b, b->grad[id], s->grad_at, s->n));
     for (int k = 0; optimizer->states[k].name; k++)
         changes(&u, state_rows(b, kept->state[k], s));
     reads(&u, whole(b, b->p->clip));
@@ -247,6 +249,7 @@ static struct stretch stretch_of(const struct pl_builder *b, uint32_t id, uint32
     return (struct stretch){.row0 = part_alone ? p->at : row0,
                             .n = cut ? p->own.rows : p->part.rows,
                             .at = cut ? p->at : row0,
+                            .grad_at = pl_shape_cuts_gradients(b->s) ? p->at : row0,
                             .first = (own_states ? skipped : row0) * cols,
                             .site = own_states ? id * PL_MAX_PARTS + part : id};
 }
@@ -309,14 +312,15 @@ void pl_build_clip(struct pl_builder *b) {
 }
 
 void pl_build_updates(struct pl_builder *b) {
-    const bool ranked = b->s->rank_order;
+    const bool of_ranks = pl_shape_is_of_ranks(b->s);
     pl_build_begin_updates(b);
-    if (ranked)
+    if (pl_shape_exchanges_once(b->s)) pl_build_exchange_step(b);
+    if (of_ranks)
         pl_build_norm_of_ranks(b);
     else
         norm_of_all(b);
     pl_build_clip(b);
-    if (ranked && !is_cut(b)) pl_build_share_all(b, true);
+    if (of_ranks && !is_cut(b)) pl_build_share_all(b, true);
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
         if (stand_at(b, i)) pl_build_update(b, i);
     b->layer = PL_NONE;

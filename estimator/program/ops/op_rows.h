@@ -412,9 +412,9 @@ PL_OP(FETCH, fetch, RANKS, ALONE,
 PL_OP(FOLD, fold, ROWS, ALONE,
       "g (=|+=) the parts of the ranks, one after another, rounded each time: of those that have a "
       "micro-batch (batch.contributors), or with attr.all_ranks of all. own: the part of this "
-      "rank, which is number attr.rank of them; absent: it is among parts. Parts in fp32 of a g "
-      "in bf16 are added in fp32 and rounded stochastically by (seed, step, tensor, element, "
-      "micro-batch), the last being its number in the step",
+      "rank, which is number attr.rank of them; absent: it is among parts, or what g holds. Parts "
+      "in fp32 of a g in bf16 are added in fp32 and rounded stochastically by (seed, step, tensor, "
+      "element, micro-batch), the last being its number in the step",
       PL_IN(FOLD, PARTS, "parts", REAL, NEEDED, ANY, K)
       PL_IN(FOLD, G, "g", REAL, IN_PLACE, O, K)
       PL_IN(FOLD, OWN, "own", REAL, OPTIONAL, O, K),
