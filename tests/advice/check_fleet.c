@@ -77,17 +77,24 @@ static double whole_bytes(const struct pl_program *one) {
 
 /* bf16 weights, fp32 gradients of the step: on average a rank sends (n-1)/n of the gradients of
  * every micro-batch and of what comes of them once; under `weights` two times the weights of every
- * micro-batch instead. */
+ * micro-batch instead. Without rank_order gradients are sent once, too. */
+static const struct {
+    uint32_t sharding;
+    bool order;
+} senders[] = {{PL_SHARDING_NONE, true},
+               {PL_SHARDING_GRADIENTS, true},
+               {PL_SHARDING_WEIGHTS, true},
+               {PL_SHARDING_NONE, false},
+               {PL_SHARDING_OPTIMIZER, false}};
+
 START_TEST(a_row_sends_what_the_closed_form_says) {
-    static const uint32_t shardings[] = {PL_SHARDING_NONE, PL_SHARDING_GRADIENTS,
-                                         PL_SHARDING_WEIGHTS};
-    const uint32_t n = 4, batches = 4, sharding = shardings[_i];
+    const uint32_t n = 4, batches = 4, sharding = senders[_i].sharding;
     struct pl_job_shape s = pl_test_shape(&model, PL_MODE_FULL, PL_RECOMPUTE_FULL, 1, 64);
     struct pl_planned one = {0}, held = {0};
     double sent = 0;
     s.dtype = s.gradient_dtype = PL_DTYPE_F32;
-    s.rank_order = true;
     pl_test_plan(&one, &s, &model);
+    s.rank_order = senders[_i].order;
     s.ranks = n;
     s.sharding = sharding;
     for (s.rank = 0; s.rank < n; s.rank++) {
@@ -97,7 +104,9 @@ START_TEST(a_row_sends_what_the_closed_form_says) {
         held = (struct pl_planned){0};
     }
     const double part = 4 * whole_bytes(one.program) * (n - 1) / n;
-    const double passes = sharding == PL_SHARDING_WEIGHTS ? 3 * batches : batches + 1;
+    const double passes = !s.rank_order                     ? 2
+                          : sharding == PL_SHARDING_WEIGHTS ? 3 * batches
+                                                            : batches + 1;
     ck_assert_msg(sent > 0.98 * passes * part && sent < 1.02 * passes * part,
                   "%.0f bytes instead of %.0f", sent, passes * part);
     pl_planned_finish(&one);
@@ -244,6 +253,21 @@ START_TEST(a_job_keeps_its_sharding) {
 }
 END_TEST
 
+/* Of what is exchanged once a step the optimizer's states alone are divided. */
+START_TEST(one_exchange_divides_states_alone) {
+    set("rank_order", "false");
+    make("nvlink4", 0, 16);
+    ck_assert_uint_eq(fleet.n_rows, 1 + 2 * 6);
+    for (uint32_t i = 1; i < fleet.n_rows; i++)
+        ck_assert_uint_eq(fleet.rows[i].sharding, i % 2 ? PL_SHARDING_NONE : PL_SHARDING_OPTIMIZER);
+    for (int given = 0; given < 2; given++) {
+        set("sharding", given ? "weights" : "optimizer");
+        make("nvlink4", 4, 16);
+        ck_assert_uint_eq(fleet.n_rows, !given);
+    }
+}
+END_TEST
+
 /* --- links ------------------------------------------------------------------------------------ */
 
 START_TEST(cards_have_the_link_they_are_built_with) {
@@ -282,13 +306,15 @@ int main(void) {
     TCase *tc = tcase_create("fleet");
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, prepare, finish);
-    tcase_add_loop_test(tc, a_row_sends_what_the_closed_form_says, 0, 3);
+    tcase_add_loop_test(tc, a_row_sends_what_the_closed_form_says, 0,
+                        sizeof senders / sizeof *senders);
     tcase_add_test(tc, a_row_counts_the_bytes_of_its_program);
     tcase_add_loop_test(tc, a_faster_link_is_never_slower, 0, 2);
     tcase_add_test(tc, one_device_is_the_job_as_it_is);
     tcase_add_test(tc, the_fewest_that_hold_it_are_recommended);
     tcase_add_test(tc, what_no_number_holds_is_said);
     tcase_add_test(tc, a_job_keeps_its_sharding);
+    tcase_add_test(tc, one_exchange_divides_states_alone);
     tcase_add_test(tc, cards_have_the_link_they_are_built_with);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
