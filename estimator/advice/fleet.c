@@ -194,13 +194,13 @@ static pl_err fill_row(struct pl_advice *a, const struct pl_fleet *f, struct pl_
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-/* `optimizer` takes the bytes and the time of `gradients`, and no row. Of gradients that are
- * exchanged once a step it is all that can be divided. */
+/* `optimizer` takes the bytes and the time of `gradients`, and no row, but where gradients are
+ * exchanged once a step. */
 static bool is_meant(const struct pl_advice *a, uint32_t devices, uint32_t sharding) {
     const bool once = a->q.job->rank_order == PL_TRI_FALSE;
     uint32_t own = a->q.job->sharding;
     if (devices == 1) return sharding == PL_SHARDING_NONE;
-    if (once ? sharding > PL_SHARDING_OPTIMIZER : sharding == PL_SHARDING_OPTIMIZER) return false;
+    if (!once && sharding == PL_SHARDING_OPTIMIZER) return false;
     if (!once && own == PL_SHARDING_OPTIMIZER) own = PL_SHARDING_GRADIENTS;
     return own == PL_SHARDING_AUTO || own == sharding;
 }

@@ -59,6 +59,24 @@ START_TEST(weights_are_divided_only_where_less_does_not_fit) {
 }
 END_TEST
 
+/* Whether it fits or not: nothing more can be divided. */
+START_TEST(one_exchange_divides_states_alone) {
+    struct pl_job job;
+    struct pl_model m;
+    bool told;
+    read_job(&job, "4");
+    job.rank_order = PL_TRI_FALSE;
+    pl_test_model("SmolLM2-135M", &m);
+    const uint64_t states = arena_under(&job, &m, PL_SHARDING_OPTIMIZER);
+    ck_assert_uint_eq(arena_under(&job, &m, PL_SHARDING_AUTO), states);
+    ck_assert_uint_lt(states, arena_under(&job, &m, PL_SHARDING_NONE));
+    for (uint64_t short_of = 0; short_of < 2; short_of++)
+        ck_assert_uint_eq(decided(&job, &m, states - short_of, &told), PL_SHARDING_OPTIMIZER);
+    ck_assert(!told);
+    pl_job_finish(&job);
+}
+END_TEST
+
 START_TEST(what_is_given_or_cannot_be_judged_stays) {
     struct pl_job job;
     struct pl_model m;
@@ -80,6 +98,7 @@ int main(void) {
     TCase *tc = tcase_create("decisions");
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, weights_are_divided_only_where_less_does_not_fit);
+    tcase_add_test(tc, one_exchange_divides_states_alone);
     tcase_add_test(tc, what_is_given_or_cannot_be_judged_stays);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
