@@ -141,6 +141,7 @@ static bool weights_in_parts(struct pl_variant *v, char *text, size_t size) {
     if (v->job.inference || pl_job_ranks(&v->job) == 1 || v->job.sharding == PL_SHARDING_WEIGHTS)
         return false;
     v->job.sharding = PL_SHARDING_WEIGHTS;
+    v->job.given[PL_KEY_sharding] = true;
     v->job.rank_order = PL_TRI_TRUE; /* in parts they are exchanged with every micro-batch */
     snprintf(text, size, "sharding: weights%s", ordered ? "" : ", rank_order: true");
     return true;
