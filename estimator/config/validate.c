@@ -224,6 +224,20 @@ static pl_err check_sharding(const struct pl_job *job, struct pl_diag *d) {
                     "with `rank_order: false`");
 }
 
+pl_err pl_job_check_comm(const struct pl_job *job, struct pl_diag *d) {
+    const bool gpu = pl_device_is_cuda(job->device);
+    if (job->device == PL_DEVICE_AUTO) return PL_ERR_OK;
+    if (job->comm == PL_JOB_COMM_NCCL && !gpu)
+        return conflict(job, PL_KEY_comm, d,
+                        "`comm: nccl` moves memory of GPUs, and the device is the CPU",
+                        "remove `comm`, or train on GPUs");
+    if (job->comm == PL_JOB_COMM_MPI && gpu)
+        return conflict(job, PL_KEY_comm, d,
+                        "`comm: mpi` moves memory of the host, and the device is a GPU",
+                        "remove `comm`, or set `device: cpu`");
+    return PL_ERR_OK;
+}
+
 static pl_err check_schedule(const struct pl_job *job, struct pl_diag *d) {
     if (job->given[PL_KEY_warmup_steps] && job->given[PL_KEY_warmup_ratio])
         return conflict(job, PL_KEY_warmup_ratio, d,
@@ -352,6 +366,7 @@ static const struct {
     {check_offload, {PL_KEY_offload_update, PL_KEY_offload, PL_KEY_full_ft_offload, PL_KEY_mode}},
     {check_ranks, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_offload, PL_KEY_embedding_device}},
     {check_sharding, {PL_KEY_devices, PL_KEY_rank_order, PL_KEY_sharding, PL_KEY_COUNT}},
+    {pl_job_check_comm, {PL_KEY_comm, PL_KEY_device, PL_KEY_COUNT}},
     {check_schedule, {PL_KEY_warmup_steps, PL_KEY_warmup_ratio, PL_KEY_COUNT}},
     {check_data, {PL_KEY_dataset, PL_KEY_datasets, PL_KEY_eval_datasets, PL_KEY_val_set_size}},
     {check_reports, {PL_KEY_report_to, PL_KEY_COUNT}},

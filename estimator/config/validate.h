@@ -8,6 +8,9 @@
 
 /* Combinations (J2); pl_job_read has already called it. */
 pl_err pl_job_validate(const struct pl_job *job, struct pl_diag *d);
+/* CONFIG_CONFLICT where `comm` moves no memory of the device; `device: auto` is not judged, so who
+ * decides it asks again. */
+pl_err pl_job_check_comm(const struct pl_job *job, struct pl_diag *d);
 /* What training needs beyond an estimate: data to train on, and at least one step. */
 pl_err pl_job_require_training(const struct pl_job *job, struct pl_diag *d);
 /* Keys without which a configuration says nothing: a source of the model, and what is trained, but

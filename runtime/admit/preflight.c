@@ -79,6 +79,7 @@ static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, str
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, how->world, &pf->gpu, d));
+    PL_TRY(pl_job_check_comm(job, d));
     pl_device_budget(job, how->world, &pf->gpu, &pf->q.traits, &pf->q.budget, &pf->context);
     PL_TRY(pl_agreed_budget(pf, d));
     PL_TRY(pl_preflight_find_resume(pf, d));

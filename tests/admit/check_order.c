@@ -188,6 +188,7 @@ static void set_up(void) {
     ck_assert_int_eq(chdir(dir), 0);
     setenv("XDG_CACHE_HOME", "cache", 1);
     setenv("HF_HUB_CACHE", "hub", 1);
+    setenv("PLIMSOLL_NVML", "/nonexistent", 1); /* `device: auto` is the CPU */
     tiny_make(dir, &(struct tiny){.rows = 4, .hidden = 8, .ffn = 16, .layers = 1},
               "max_steps: 1\nbatch_size: 1\n");
     ck_assert_msg(RUN("train", "run.yaml", "output_dir=base") == 0, "%s", said);
@@ -250,6 +251,9 @@ static const struct refusal {
     {KEYS, 2, "CONFIG_CONFLICT", {"mode=full", "save_steps=0"}, NULL}, /* adapter_path */
     {KEYS, 2, "CONFIG_MISSING", {"datasets=null"}, NULL},
     {MODEL, 5, "MODEL_", {0}, NULL},
+    {KEYS, 2, "CONFIG_CONFLICT", {"comm=nccl"}, NULL},
+    {MODEL, 2, "CONFIG_CONFLICT", {"comm=nccl", "device=auto"}, NULL},
+    {MODEL, 2, "CONFIG_CONFLICT", {"comm=nccl", "device=auto", "devices=2"}, NULL},
     {SIZE, 3, "RUNTIME_DOES_NOT_FIT", {"vram_budget=1KiB"}, NULL},
     {SIZE, 3, "RUNTIME_DOES_NOT_FIT", {"vram_budget=1KiB", "resume=never"}, NULL},
     {SIZE,

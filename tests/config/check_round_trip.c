@@ -244,6 +244,7 @@ static void make_valid(struct pl_job *job) {
     if (job->init != PL_INIT_RANDOM) set(job, "model_config", "");
     if (job->optimizer != PL_OPTIMIZER_ADAMW && job->optimizer != PL_OPTIMIZER_LION)
         set(job, "moment_dtype", "");
+    if (pl_job_check_comm(job, NULL) != PL_ERR_OK) set(job, "comm", "auto");
     if (job->mode != PL_MODE_FULL) set(job, "full_ft_offload", "");
     if (pl_job_offload(job) == PL_OFFLOAD_NONE) set(job, "offload_update", "");
     if (pl_job_offloads(job)) {

@@ -6,6 +6,7 @@
 #include "estimator/config/job_text.h"
 #include "estimator/inquiry/answer.h"
 #include "estimator/config/job_values.h"
+#include "estimator/config/validate.h"
 #include "runtime/admit/device_choice.h"
 #include "runtime/comm/launch.h"
 #include "runtime/data/summary.h"
@@ -201,9 +202,10 @@ static int launch(const struct pl_cli *cli, struct pl_job *job) {
     struct pl_fallen fallen = {0};
     int status = 0;
     pl_err err = pl_device_decide(job, &all, &gpu, &d);
+    if (err == PL_ERR_OK) err = pl_job_check_comm(job, &d);
     const struct pl_launch l = {.ranks = ranks,
                                 .timeout_seconds = job->comm_timeout_seconds,
-                                .mpi = !pl_device_is_cuda(job->device) || job->comm == PL_COMM_MPI,
+                                .mpi = !pl_device_is_cuda(job->device),
                                 .argv = cli->argv,
                                 .fallen = &fallen,
                                 .signalled = pl_cli_catch_signals()};
