@@ -2,6 +2,7 @@
  *
  * X(key, CLASS)
  *   MEANING     other numbers are learned: a checkpoint is not resumed under another value
+ *   FORM        as MEANING, and a checkpoint holds it in another form: not resumed by force either
  *   MAY_CHANGE  the same is learned, or more of it: told, and resumed. What these keys name - data,
  *               model, tokenizer, samples of a step - is compared by its content
  *   THIS_START  says what this start may do; a checkpoint does not record it */
@@ -16,7 +17,7 @@
     X(dtype, MEANING)                                                                              \
     X(master_weights, MEANING)                                                                     \
     X(gradient_dtype, MEANING)                                                                     \
-    X(moment_dtype, MEANING)                                                                       \
+    X(moment_dtype, FORM)                                                                          \
     X(adapter_dtype, MEANING)                                                                      \
     X(base_dtype, MEANING)                                                                         \
     X(quant_type, MEANING)                                                                         \
@@ -24,7 +25,7 @@
     X(quantize_head, MEANING)                                                                      \
     X(quantize_embedding, MEANING)                                                                 \
     X(compute_dtype, MEANING)                                                                      \
-    X(lora_r, MEANING)                                                                             \
+    X(lora_r, FORM)                                                                                \
     X(lora_alpha, MEANING)                                                                         \
     X(lora_dropout, MEANING)                                                                       \
     X(lora_target_modules, MEANING)                                                                \
@@ -51,7 +52,7 @@
     X(rope_long_from, MEANING)                                                                     \
     X(prefetch, MAY_CHANGE)                                                                        \
     X(overlength, MEANING)                                                                         \
-    X(optimizer, MEANING)                                                                          \
+    X(optimizer, FORM)                                                                             \
     X(learning_rate, MEANING)                                                                      \
     X(min_lr_ratio, MEANING)                                                                       \
     X(lr_scheduler, MEANING)                                                                       \
@@ -106,6 +107,7 @@
 enum pl_key_class {
     PL_KEY_CLASS_NONE, /* the row is missing, which a test refuses */
     PL_KEY_MEANING,
+    PL_KEY_FORM,
     PL_KEY_MAY_CHANGE,
     PL_KEY_THIS_START,
 };

@@ -225,8 +225,10 @@ static bool is_same(const json_t *then, const json_t *now, const char *row) {
 
 static void compare_row(const json_t *then, const json_t *now, const char *row,
                         enum pl_key_class class, struct pl_record_differences *out) {
-    struct pl_text *list = class == PL_KEY_MEANING ? &out->meaning : &out->others;
+    const bool form = class == PL_KEY_FORM;
+    struct pl_text *list = form || class == PL_KEY_MEANING ? &out->meaning : &out->others;
     if (is_same(then, now, row)) return;
+    if (form) pl_text_addf(&out->form, "%s`%s`", out->form.len ? ", " : "", row);
     const char *a = pl_record_get(then, row), *b = pl_record_get(now, row);
     pl_text_addf(list, "%s%s: %s -> %s", list->len ? "; " : "", row, *a ? a : "(unset)",
                  *b ? b : "(unset)");
@@ -243,15 +245,23 @@ void pl_record_compare(const json_t *then, const json_t *now, struct pl_record_d
 }
 
 void pl_record_differences_finish(struct pl_record_differences *x) {
+    pl_text_finish(&x->form);
     pl_text_finish(&x->meaning);
     pl_text_finish(&x->others);
 }
 
-static pl_err refuse(const struct pl_preflight *pf, const char *list, struct pl_diag *d) {
+static pl_err refuse(const struct pl_preflight *pf, const struct pl_record_differences *x,
+                     struct pl_diag *d) {
     pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, pf->resume_path, 0, 0,
-               "%s was trained with other settings: %s", pf->resume_path, list);
-    pl_diag_hint(d, "set them back; or use `resume: force` to resume with these, `resume: never` "
-                    "to start over, or another `output_dir`");
+               "%s was trained with other settings: %s", pf->resume_path, pl_text_str(&x->meaning));
+    if (x->form.len)
+        pl_diag_hint(d,
+                     "what is saved under another %s cannot be loaded: set it back; or use "
+                     "`resume: never` to start over, or another `output_dir`",
+                     pl_text_str(&x->form));
+    else
+        pl_diag_hint(d, "set them back; or use `resume: force` to resume with these, `resume: "
+                        "never` to start over, or another `output_dir`");
     return PL_ERR_CHECKPOINT_MISMATCH;
 }
 
@@ -265,11 +275,11 @@ pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *reco
     if (!then) return no_memory(d);
     pl_record_compare(then, record, &x);
     pl_err err = PL_ERR_OK;
-    if (x.meaning.failed || x.others.failed)
+    if (x.form.failed || x.meaning.failed || x.others.failed)
         err = no_memory(d);
-    else if (x.meaning.len && !force)
-        err = refuse(pf, pl_text_str(&x.meaning), d);
-    if (x.meaning.len && force)
+    else if (x.form.len || (x.meaning.len && !force))
+        err = refuse(pf, &x, d);
+    else if (x.meaning.len)
         pl_text_addf(notes, "resume: force - %s was trained with other settings: %s\n",
                      pf->resume_path, pl_text_str(&x.meaning));
     if (x.others.len)

@@ -25,7 +25,8 @@ pl_err pl_record_make(const struct pl_preflight *pf, json_t **out, struct pl_dia
 pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d);
 /* `record` against that of the checkpoint which is resumed, where one is:
  * PL_ERR_CHECKPOINT_MISMATCH with the list of what differs in meaning, unless `resume: force`,
- * which makes it a line of `notes`, as what may differ is. */
+ * which makes it a line of `notes`, as what may differ is. What differs in form is refused in any
+ * case. */
 pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *record,
                                struct pl_text *notes, struct pl_diag *d);
 /* The value of one row; NULL: there is none. */
@@ -34,6 +35,7 @@ const char *pl_record_get(const json_t *record, const char *row);
 /* "key: old -> new; ..." of the rows that differ. */
 struct pl_record_differences {
     struct pl_text meaning, others;
+    struct pl_text form; /* "`key`, ..." of those of `meaning` that are of the class FORM */
 };
 void pl_record_compare(const json_t *then, const json_t *now, struct pl_record_differences *out);
 void pl_record_differences_finish(struct pl_record_differences *x);

@@ -111,10 +111,12 @@ START_TEST(every_key_is_told_by_its_class) {
         put(then, keys[i].key, "one");
         put(now, keys[i].key, "two");
         struct pl_record_differences x = compare();
-        const bool counts = pl_key_class(i) == PL_KEY_MEANING;
+        const bool form = pl_key_class(i) == PL_KEY_FORM;
+        const bool counts = form || pl_key_class(i) == PL_KEY_MEANING;
         const bool is_ratio = strcmp(keys[i].key, "warmup_ratio") == 0;
         ck_assert_msg((x.meaning.len > 0) == (counts && !is_ratio), "%s", keys[i].key);
         ck_assert_msg((x.others.len > 0) == !counts, "%s", keys[i].key);
+        ck_assert_msg((x.form.len > 0) == form, "%s", keys[i].key);
         meaning += x.meaning.len > 0;
         others += x.others.len > 0;
         pl_record_differences_finish(&x);

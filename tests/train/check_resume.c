@@ -124,13 +124,11 @@ static const struct {
     {"lr_scheduler=linear", "lr_scheduler: cosine -> linear"},
     {"warmup_steps=3", "warmup_steps: 1 -> 3"},
     {"warmup_ratio=0.5", "warmup_ratio: 0.029999999999999999 -> 0.5"},
-    {"optimizer=sgd", "optimizer: adamw -> sgd"},
     {"weight_decay=0.5", "weight_decay: 0 -> 0.5"},
     {"adam_beta2=0.9", "adam_beta2: 0.999 -> 0.9"},
     {"max_grad_norm=0", "max_grad_norm: 1 -> 0"},
     {"lora_alpha=32", "lora_alpha: 8 -> 32"},
     {"lora_dropout=0.5", "lora_dropout: 0.1 -> 0.5"},
-    {"lora_r=8", "lora_r: 4 -> 8"},
     {"seed=7", "seed: 42 -> 7"},
     {"shuffle=false", "shuffle: true -> false"},
     {"max_seq_length=9", "max_seq_length: 16 -> 9"},
@@ -159,6 +157,33 @@ START_TEST(what_changes_the_meaning_is_refused_with_the_list) {
     FAILS_WITH(5, "CHECKPOINT_MISMATCH", meanings[_i].says, "max_steps=6", meanings[_i].word);
     FAILS_WITH(5, "CHECKPOINT_MISMATCH", "resume: force", "max_steps=6", meanings[_i].word);
     ck_assert(path_exists(in_dir(dir, "out/checkpoint-4/optimizer.safetensors")));
+}
+END_TEST
+
+static const struct {
+    const char *word, *says;
+} forms[] = {
+    {"optimizer=lion", "optimizer: adamw -> lion"},
+    {"optimizer=sgd", "optimizer: adamw -> sgd"},
+    {"moment_dtype=bf16", "moment_dtype: fp32 -> bf16"},
+    {"lora_r=8", "lora_r: 4 -> 8"},
+};
+
+/* Nothing loads the states of one optimizer into another: `force` is neither enough nor advised. */
+START_TEST(what_is_saved_in_another_form_is_refused_by_force_too) {
+    static const char *const commands[] = {"train", "validate"};
+    make_lora("");
+    TRAIN_WELL("max_steps=4");
+    for (int i = 0; i < 4; i++) {
+        const char *resume = i / 2 ? "resume=force" : "resume=auto";
+        struct outcome o = plimsoll_run(dir, (const char *[]){commands[i % 2], "run.yaml", resume,
+                                                              forms[_i].word, "max_steps=6", NULL});
+        ck_assert_msg(o.status == 5 && strstr(o.err, "error[CHECKPOINT_MISMATCH]"), "%d: %s",
+                      o.status, o.err);
+        ck_assert_msg(strstr(o.err, forms[_i].says) != NULL, "%s", o.err);
+        ck_assert_msg(!strstr(o.err, "resume: force"), "%s", o.err);
+        outcome_finish(&o);
+    }
 }
 END_TEST
 
@@ -447,6 +472,8 @@ int main(void) {
     tcase_add_test(tc, a_flipped_bit_is_found_before_it_is_trained_on);
     tcase_add_loop_test(tc, what_changes_the_meaning_is_refused_with_the_list, 0,
                         (int)(sizeof meanings / sizeof *meanings));
+    tcase_add_loop_test(tc, what_is_saved_in_another_form_is_refused_by_force_too, 0,
+                        (int)(sizeof forms / sizeof *forms));
     tcase_add_test(tc, what_is_not_set_is_recorded_as_such);
     tcase_add_test(tc, several_differences_are_listed_together);
     tcase_add_loop_test(tc, what_may_change_is_told, 0, (int)(sizeof harmless / sizeof *harmless));
