@@ -9,10 +9,10 @@
 
 #include <string.h>
 
-/* `key` has a meaning only while the choice `on` has one of these values; the first is the one a
- * hint names. INFERENCE: and wherever nothing is trained, since all weights are frozen there.
- * IGNORED: elsewhere the key is dropped with a warning. REFUSED: whoever gives it expects something
- * else to be trained, or saved, than what the other keys say. */
+/* `key` has a meaning only while the choice `on` has one of these values, of a list whether it is
+ * given; the first is the one a hint names. INFERENCE: and wherever nothing is trained, since all
+ * weights are frozen there. IGNORED: elsewhere the key is dropped with a warning. REFUSED: whoever
+ * gives it expects something else to be trained, or saved, than what the other keys say. */
 #define VALUE(v)  (1u << (v))
 #define ADAPTERS  (VALUE(PL_MODE_LORA) | VALUE(PL_MODE_QLORA))
 #define INFERENCE VALUE(31) /* above the choices of every key */
@@ -32,6 +32,7 @@ static const struct {
     {PL_KEY_lora_exclude_modules, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_layers_to_transform, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_layers_pattern, PL_KEY_mode, ADAPTERS, IGNORED},
+    {PL_KEY_layers_pattern, PL_KEY_layers_to_transform, VALUE(true), IGNORED},
     {PL_KEY_lora_modules_to_save, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_use_rslora, PL_KEY_mode, ADAPTERS, IGNORED},
     {PL_KEY_adapter_path, PL_KEY_mode, ADAPTERS, REFUSED},
@@ -60,6 +61,7 @@ static uint32_t choice_of(const struct pl_job *job, enum pl_key_id key) {
     const char *field = (const char *)job + pl_key_fields[key].offset;
     bool set;
     uint32_t v;
+    if (pl_key_fields[key].type == PL_TYPE_LIST) return pl_key_types[PL_TYPE_LIST].is_set(field);
     memcpy(&set, field, sizeof set);
     if (pl_key_fields[key].type == PL_TYPE_BOOL) return set;
     memcpy(&v, field, sizeof v);
@@ -78,16 +80,20 @@ bool pl_job_key_applies(const struct pl_job *job, enum pl_key_id key) {
     return true;
 }
 
-/* "`lora_r` has no meaning with `mode: full`". */
+/* "`lora_r` has no meaning with `mode: full`", or "without `layers_to_transform`". */
 static void explain(const struct pl_job *job, size_t condition, struct pl_text *out) {
     char is[PL_CHOICE_BYTES] = "";
     uint32_t n;
     const struct pl_key_info *infos = pl_key_table(&n);
     const enum pl_key_id on = conditions[condition].on;
+    pl_text_addf(out, "`%s` has no meaning ", infos[conditions[condition].key].key);
+    if (pl_key_fields[on].type == PL_TYPE_LIST) {
+        pl_text_addf(out, "without `%s`", infos[on].key);
+        return;
+    }
     const char *choices = pl_key_fields[on].type == PL_TYPE_BOOL ? "false|true" : infos[on].choices;
     pl_key_choice(choices, choice_of(job, on), is);
-    pl_text_addf(out, "`%s` has no meaning with `%s: %s`", infos[conditions[condition].key].key,
-                 infos[on].key, is);
+    pl_text_addf(out, "with `%s: %s`", infos[on].key, is);
 }
 
 bool pl_job_key_is_useless(const struct pl_job *job, enum pl_key_id key, struct pl_text *why) {

@@ -290,6 +290,19 @@ START_TEST(a_plan_under_another_mode_warns_of_keys_without_a_meaning) {
 }
 END_TEST
 
+/* What another mode is offered to the same words. */
+START_TEST(a_remedy_of_the_mode_can_be_typed_with_a_key_that_was_ignored) {
+    const char *words[] = {"estimate-vram", "SmolLM2-135M", "mode=full", "layers_pattern=layers",
+                           "--device=cuda", "--vram=1GiB",  NULL};
+    struct outcome p = plimsoll_expect(3, NULL, words);
+    ck_assert_msg(strstr(p.out, ": mode: lora\n") != NULL, "%s", p.out);
+    outcome_finish(&p);
+    words[2] = "mode=lora";
+    p = plimsoll_expect(0, NULL, words);
+    outcome_finish(&p);
+}
+END_TEST
+
 static const char *const strange_models[] = {
     "unsupported/gpt2",
     "unsupported/gemma-2-2b",
@@ -395,6 +408,7 @@ int main(void) {
     tcase_add_loop_test(tc, every_error_of_a_configuration_is_shown_at_once, 0, 5);
     tcase_add_test(tc, no_more_than_twenty_errors_are_shown);
     tcase_add_loop_test(tc, a_plan_under_another_mode_warns_of_keys_without_a_meaning, 0, 3);
+    tcase_add_test(tc, a_remedy_of_the_mode_can_be_typed_with_a_key_that_was_ignored);
     tcase_add_loop_test(tc, commands_agree_on_what_cannot_be_computed, 0, N_STRANGE);
     tcase_add_loop_test(tc, commands_with_a_flag_for_the_model_agree_with_them, 0, 2);
     suite_add_tcase(s, tc);

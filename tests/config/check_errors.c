@@ -156,22 +156,24 @@ static const struct {
     unsigned line;
     const char *because;
 } useless[] = {
-    {FULL "lora_r: 16\n", "lora_r", 3, "mode: full"},
-    {FULL "lora_rank: 16\n", "lora_r", 3, "mode: full"},
-    {FULL "lora_alpha: 16\n", "lora_alpha", 3, "mode: full"},
-    {FULL "lora_dropout: 0\n", "lora_dropout", 3, "mode: full"},
-    {FULL "target_modules: q_proj\n", "lora_target_modules", 3, "mode: full"},
-    {FULL "seed: 1\nuse_rslora: true\n", "use_rslora", 4, "mode: full"},
-    {FULL "save_merged: true\n", "save_merged", 3, "mode: full"},
-    {FULL "adapter_dtype: bf16\n", "adapter_dtype", 3, "mode: full"},
-    {FULL "dtype: fp32\nbase_dtype: bf16\n", "base_dtype", 4, "mode: full"},
-    {BASE "quant_type: nf4\n", "quant_type", 3, "mode: lora"},
-    {BASE "full_ft_offload: true\n", "full_ft_offload", 3, "mode: lora"},
-    {BASE "optimizer_in_backward: true\n", "optimizer_in_backward", 3, "mode: lora"},
+    {FULL "lora_r: 16\n", "lora_r", 3, "with `mode: full`"},
+    {FULL "lora_rank: 16\n", "lora_r", 3, "with `mode: full`"},
+    {FULL "lora_alpha: 16\n", "lora_alpha", 3, "with `mode: full`"},
+    {FULL "lora_dropout: 0\n", "lora_dropout", 3, "with `mode: full`"},
+    {FULL "target_modules: q_proj\n", "lora_target_modules", 3, "with `mode: full`"},
+    {FULL "seed: 1\nuse_rslora: true\n", "use_rslora", 4, "with `mode: full`"},
+    {FULL "save_merged: true\n", "save_merged", 3, "with `mode: full`"},
+    {FULL "adapter_dtype: bf16\n", "adapter_dtype", 3, "with `mode: full`"},
+    {FULL "dtype: fp32\nbase_dtype: bf16\n", "base_dtype", 4, "with `mode: full`"},
+    {BASE "quant_type: nf4\n", "quant_type", 3, "with `mode: lora`"},
+    {BASE "full_ft_offload: true\n", "full_ft_offload", 3, "with `mode: lora`"},
+    {BASE "optimizer_in_backward: true\n", "optimizer_in_backward", 3, "with `mode: lora`"},
     {FULL "offload: weights\noptimizer_in_backward: true\n", "optimizer_in_backward", 4,
-     "offload: weights"},
+     "with `offload: weights`"},
     {FULL "full_ft_offload: true\noptimizer_in_backward: true\n", "optimizer_in_backward", 4,
-     "full_ft_offload: true"},
+     "with `full_ft_offload: true`"},
+    {BASE "layers_pattern: layers\n", "layers_pattern", 3, "without `layers_to_transform`"},
+    {FULL "layers_pattern: layers\n", "layers_pattern", 3, "with `mode: full`"},
 };
 
 /* As if it had not been given: what is written, recorded and planned does not know of it. */
@@ -185,8 +187,8 @@ START_TEST(a_key_without_a_meaning_is_dropped_with_a_warning) {
                       PL_ERR_OK,
                   "%s", d.message);
     snprintf(warning, sizeof warning,
-             "warning: run.yaml:%u: `%s` has no meaning with `%s`: it is ignored\n",
-             useless[_i].line, useless[_i].key, useless[_i].because);
+             "warning: run.yaml:%u: `%s` has no meaning %s: it is ignored\n", useless[_i].line,
+             useless[_i].key, useless[_i].because);
     ck_assert_msg(strstr(pl_text_str(&notes), warning), "%s", pl_text_str(&notes));
     const enum pl_key_id key = pl_key_find(useless[_i].key);
     ck_assert(!job.given[key] && !job.place[key].line);

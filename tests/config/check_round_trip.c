@@ -245,6 +245,7 @@ static void make_valid(struct pl_job *job) {
     if (job->optimizer != PL_OPTIMIZER_ADAMW && job->optimizer != PL_OPTIMIZER_LION)
         set(job, "moment_dtype", "");
     if (pl_job_check_comm(job, NULL) != PL_ERR_OK) set(job, "comm", "auto");
+    if (!job->layers_to_transform.n) set(job, "layers_pattern", "");
     if (job->mode != PL_MODE_FULL) set(job, "full_ft_offload", "");
     if (pl_job_offload(job) == PL_OFFLOAD_NONE) set(job, "offload_update", "");
     if (pl_job_offloads(job)) {
