@@ -118,6 +118,17 @@ static uint64_t layer_of(const struct pl_window *w) {
     return at ? strtoull(at + strlen("layers."), NULL, 10) : 0;
 }
 
+/* `name`: of what GGUF has no name for. A tied head has none of its own: llama.cpp multiplies by
+ * token_embd there, and an adapter of it would change the embedding as well. */
+static pl_err refuse_name(const char *name, bool shared, struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "GGUF has no name for %s%s", name,
+                shared ? ": the head of this model is its embedding, and an adapter of such a head "
+                         "cannot be written as GGUF"
+                       : "");
+    pl_diag_hint(d, "merge the adapter into a model directory, without --gguf");
+    return PL_ERR_MODEL_UNSUPPORTED;
+}
+
 static pl_err name_tensors(struct export *x, struct pl_diag *d) {
     const struct pl_windows *w = &x->files->matrices;
     pl_model_modules(x->model, x->rows);
@@ -129,7 +140,7 @@ static pl_err name_tensors(struct export *x, struct pl_diag *d) {
         const struct pl_param_row *row = &x->rows[item->row];
         const bool shared = x->model->tied && row->slot == PL_SLOT_HEAD; /* with token_embd */
         if (shared || !pl_gguf_module_name(row, layer_of(item), name))
-            return pl_diag_set(d, PL_ERR_MODEL_UNSUPPORTED, "GGUF has no name for %s", item->name);
+            return refuse_name(item->name, shared, d);
         snprintf(x->tensors[i].name, sizeof x->tensors[i].name, "%s.weight.lora_%c", name,
                  i % 2 ? 'b' : 'a');
         x->tensors[i].dtype = x->dtype;

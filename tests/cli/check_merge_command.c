@@ -96,6 +96,19 @@ START_TEST(a_gguf_file_needs_of_the_model_its_config_alone) {
 }
 END_TEST
 
+START_TEST(an_adapter_of_a_tied_head_is_no_gguf_file) {
+    copy_case("lora-head-tied");
+    struct outcome p =
+        plimsoll_run(job, (const char *const[]){"merge", "--model=model", "--adapter=adapter",
+                                                "--gguf=a.gguf", NULL});
+    ck_assert_int_eq(p.status, 5);
+    ck_assert_msg(strstr(p.err, "the head of this model is its embedding") != NULL, "%s", p.err);
+    ck_assert_msg(strstr(p.err, "hint: merge the adapter into a model directory, without --gguf"),
+                  "%s", p.err);
+    outcome_finish(&p);
+}
+END_TEST
+
 START_TEST(a_run_can_end_with_the_merged_model) {
     copy_case(cases[0]);
     for (int i = 0; i < 2; i++) { /* and again, over what the first left */
@@ -167,6 +180,7 @@ int main(void) {
     tcase_add_test(t, json_tells_the_planned_and_the_allocated_bytes);
     tcase_add_test(t, a_run_can_end_with_the_merged_model);
     tcase_add_test(t, a_gguf_file_needs_of_the_model_its_config_alone);
+    tcase_add_test(t, an_adapter_of_a_tied_head_is_no_gguf_file);
     tcase_add_loop_test(t, a_merge_that_cannot_be_says_why_and_writes_nothing, 0,
                         sizeof refusals / sizeof *refusals);
     suite_add_tcase(s, t);
