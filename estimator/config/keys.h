@@ -179,7 +179,8 @@
     X(eval_datasets, DATASETS, "", 0, 0, "", "evaluation data, as `datasets`")                     \
     X(eval_steps, U32, "0", 0, 1000000000, "", "evaluate every N steps; 0: at the end")            \
     X(logging_steps, U32, "1", 1, 1000000000, "", "log every N steps")                             \
-    X(save_steps, U32, "0", 0, 1000000000, "", "checkpoint every N steps; 0: at the end only")     \
+    X(save_steps, U32, "0", 0, 1000000000, "",                                                     \
+      "checkpoint every N steps; 0: no checkpoint, only the finished model is saved")              \
     X(save_total_limit, U32, "3", 1, 1000000, "", "checkpoints kept")                              \
     X(save_merged, BOOL, "false", 0, 0, "",                                                        \
       "at the end also write the adapter merged into its base, to output_dir/merged")              \
