@@ -1,6 +1,7 @@
 /* check_generate_command.c - `plimsoll generate` through the binary: what it refuses, that the text
  * which streams is the text of the answer, what a signal leaves.
  * PLIMSOLL names the binary; runs in the repository root. */
+#include "estimator/config/key_table.h"
 #include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
@@ -67,6 +68,29 @@ START_TEST(what_cannot_be_generated_is_refused_with_a_sentence) {
         json_string_value(json_object_get(json_object_get(root, "error"), "message"));
     ck_assert_msg(message && strstr(message, refused[_i].says), "%s", message);
     json_decref(root);
+}
+END_TEST
+
+/* The hint names the command's help, which lists every key that is not refused so. */
+START_TEST(the_help_lists_the_keys_that_have_a_meaning) {
+    struct outcome help = plimsoll_expect(0, NULL, (const char *[]){"help", "generate", NULL});
+    uint32_t n;
+    const struct pl_key_info *keys = pl_key_table(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        const bool listed = strstr(help.out, textf(" %s,", keys[i].key)) ||
+                            strstr(help.out, textf("\n%s,", keys[i].key)) ||
+                            strstr(help.out, textf(" %s.", keys[i].key));
+        const char *value = keys[i].def[0] ? keys[i].def : "1";
+        struct outcome o = plimsoll_run(
+            NULL, (const char *[]){"generate", textf("%s=%s", keys[i].key, value), NULL});
+        const bool is_refused = strstr(o.err, "has no meaning for `generate`");
+        /* of some keys the value is refused before */
+        if (strstr(o.err, "error[CONFIG_USAGE]"))
+            ck_assert_msg(listed != is_refused, "%s: %s", keys[i].key, o.err);
+        ck_assert_msg(!is_refused || strstr(o.err, "hint: run `plimsoll help generate`"), "%s", o.err);
+        outcome_finish(&o);
+    }
+    outcome_finish(&help);
 }
 END_TEST
 
@@ -140,6 +164,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, what_cannot_be_generated_is_refused_with_a_sentence, 0, N_REFUSED);
     tcase_add_loop_test(tc, the_text_that_streams_is_the_text_of_the_answer, 0, 4);
+    tcase_add_test(tc, the_help_lists_the_keys_that_have_a_meaning);
     tcase_add_test(tc, a_prompt_opens_a_conversation_by_the_named_template);
     tcase_add_test(tc, a_signal_ends_the_answer_with_a_line);
     suite_add_tcase(s, tc);

@@ -143,7 +143,10 @@ static const struct pl_command commands[] = {
             "Text is encoded by the tokenizer of --tokenizer, or of the model's directory, and\n"
             "the answer is printed as it is generated. --max-seq-length makes the cache longer\n"
             "than prompt and answer need. Of the keys of a job only those that say what to load\n"
-            "and where to run have a meaning here.\n",
+            "and where to run have a meaning here: model, model_config, init, adapter_path,\n"
+            "tokenizer, chat_template, dtype, base_dtype, quant_type, double_quant,\n"
+            "quantize_head, quantize_embedding, unpack_buffer, max_seq_length, seed, device,\n"
+            "threads, vram_budget, vram_margin, preflight, debug_inject.\n",
         .run = pl_cmd_generate,
         .flags = PL_FLAG_BIT(PROMPT) | PL_FLAG_BIT(CHAT) | PL_FLAG_BIT(ADAPTER) |
                  PL_FLAG_BIT(PROMPT_IDS) | PL_FLAG_BIT(MAX_NEW_TOKENS) | PL_FLAG_BIT(GREEDY) |

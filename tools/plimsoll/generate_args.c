@@ -31,12 +31,17 @@ static bool is_read(enum pl_key_id key) {
     return false;
 }
 
+static pl_err refuse_key(const char *key, struct pl_diag *d) {
+    pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning for `generate`", key);
+    pl_diag_hint(d, "run `plimsoll help generate`: it lists the keys that have one");
+    return PL_ERR_USAGE;
+}
+
 static pl_err check_keys(const struct pl_job *job, struct pl_diag *d) {
     uint32_t n;
     const struct pl_key_info *infos = pl_key_table(&n);
     for (uint32_t i = 0; i < n; i++)
-        if (job->given[i] && !is_read((enum pl_key_id)i))
-            return pl_diag_set(d, PL_ERR_USAGE, "`%s` has no meaning for `generate`", infos[i].key);
+        if (job->given[i] && !is_read((enum pl_key_id)i)) return refuse_key(infos[i].key, d);
     if (job->model || (job->init == PL_INIT_RANDOM && job->model_config)) return PL_ERR_OK;
     pl_diag_set(d, PL_ERR_USAGE, "no model to generate with");
     pl_diag_hint(d, "plimsoll generate --model DIR --prompt-ids 1,2,3");
@@ -83,8 +88,8 @@ static pl_err read_ids(struct pl_generate_question *q, const char *text, struct 
 static pl_err require_weights(const struct pl_job *job, struct pl_diag *d) {
     struct pl_model_ref ref;
     PL_TRY(pl_find_model(job, job->model, NULL, &ref, d));
-    pl_err err = ref.weights_dir ? pl_save_set_settle(ref.weights_dir, d)
-                                 : pl_model_not_here(job->model, d);
+    pl_err err =
+        ref.weights_dir ? pl_save_set_settle(ref.weights_dir, d) : pl_model_not_here(job->model, d);
     pl_model_ref_finish(&ref);
     return err;
 }
