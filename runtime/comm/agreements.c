@@ -83,6 +83,6 @@ pl_err pl_comm_check(struct pl_comm *c, struct pl_diag *d) {
     return pl_control_check(c->control, d);
 }
 
-void pl_comm_fail(struct pl_comm *c, const char *why) {
-    pl_control_fail(c->control, why);
+void pl_comm_fail(struct pl_comm *c, pl_err cause, const char *why) {
+    pl_control_fail(c->control, cause, why);
 }

@@ -106,6 +106,7 @@ void pl_control_close(struct pl_control **control, bool orderly) {
 
 static pl_err loss_error(const struct pl_control *c, struct pl_diag *d) {
     const struct pl_loss *loss = &c->loss;
+    if (d && d->err == PL_ERR_OK && loss->rank != c->world.rank) d->cause = (pl_err)loss->cause;
     if (loss->rank == c->world.rank)
         return pl_diag_set(d, (pl_err)loss->err, "this rank, %u, %s", loss->rank, loss->why);
     return pl_diag_set(d, (pl_err)loss->err, "rank %u on %s %s", loss->rank,
@@ -120,13 +121,17 @@ pl_err pl_control_check(struct pl_control *c, struct pl_diag *d) {
     return atomic_load(&c->lost) ? loss_error(c, d) : PL_ERR_OK;
 }
 
+static void tell_loss(struct pl_control *c, const struct pl_loss *loss) {
+    pthread_mutex_lock(&c->lock);
+    (void)pl_control_set_loss(c, loss);
+    pthread_mutex_unlock(&c->lock);
+    pl_control_wake(c);
+}
+
 void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why) {
     struct pl_loss loss = {.rank = rank, .err = PL_ERR_COMM_PEER_LOST};
     snprintf(loss.why, sizeof loss.why, "%s", why);
-    pthread_mutex_lock(&c->lock);
-    (void)pl_control_set_loss(c, &loss);
-    pthread_mutex_unlock(&c->lock);
-    pl_control_wake(c);
+    tell_loss(c, &loss);
 }
 
 void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg) {
@@ -137,11 +142,13 @@ void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg
     pl_control_wake(c); /* the loss may be older */
 }
 
-void pl_control_fail(struct pl_control *c, const char *why) {
-    char text[PL_WHY];
+void pl_control_fail(struct pl_control *c, pl_err cause, const char *why) {
+    struct pl_loss loss = {
+        .rank = c->world.rank, .err = PL_ERR_COMM_PEER_LOST, .cause = (uint32_t)cause};
     struct timespec until;
-    snprintf(text, sizeof text, "ended: %s", why);
-    pl_control_lose(c, c->world.rank, text);
+    snprintf(loss.why, sizeof loss.why, "ended: %s%s%s", cause ? pl_err_code(cause) : "",
+             cause ? ": " : "", why);
+    tell_loss(c, &loss);
     if (c->wake < 0) return;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += 1;

@@ -119,7 +119,7 @@ pl_err pl_comm_compare(struct pl_comm *c, const char *what, const char *digest, 
 /* PL_ERR_OK, or COMM_PEER_LOST once a rank is lost; never waits. */
 pl_err pl_comm_check(struct pl_comm *c, struct pl_diag *d);
 /* Tells the others why this rank ends, so that they do not take it for lost: their error names the
- * rank and `why`. The last call but close. */
-void pl_comm_fail(struct pl_comm *c, const char *why);
+ * rank and `why`, and has the cause. The last call but close. */
+void pl_comm_fail(struct pl_comm *c, pl_err cause, const char *why);
 
 #endif

@@ -159,7 +159,7 @@ pl_err pl_comm_start(struct pl_comm *c, const struct pl_comm_request *request, s
         return PL_ERR_OK;
     }
     /* The others wait in the start of the engine, or in what follows it. */
-    if (c->world.size > 1) pl_comm_fail(c, d ? d->message : "it did not start");
+    if (c->world.size > 1) pl_comm_fail(c, err, d ? d->message : "it did not start");
     return err;
 }
 

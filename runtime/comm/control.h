@@ -77,7 +77,7 @@ void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why);
 /* What the thread calls, once, when a rank is lost; after this call no other is called any more.
  * NULL: nothing. */
 void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg);
-void pl_control_fail(struct pl_control *c, const char *why); /* as pl_comm_fail */
+void pl_control_fail(struct pl_control *c, pl_err cause, const char *why); /* as pl_comm_fail */
 const char *pl_control_host(const struct pl_control *c, uint32_t rank);
 
 #endif

@@ -176,6 +176,7 @@ static void take_loss(struct pl_control *c, uint32_t link, const struct pl_head 
     memcpy(&loss, body, sizeof loss);
     loss.why[PL_WHY - 1] = 0;
     if (loss.rank >= c->world.size) loss.rank = is_centre(c) ? link : 0;
+    if (loss.cause >= PL_ERR_COUNT) loss.cause = PL_ERR_OK;
     if (loss.err != PL_ERR_COMM_MISMATCH) loss.err = PL_ERR_COMM_PEER_LOST;
     pl_link_finish(&c->links[link]);
     c->links[link].left = true;

@@ -21,7 +21,7 @@ enum pl_message {
     PL_MESSAGE_ENDED,     /* struct pl_hello of a rank that failed; its launcher to rank 0 */
 };
 
-#define PL_MAGIC 0x31434C50u /* "PLC1": changes with the messages */
+#define PL_MAGIC 0x32434C50u /* "PLC2": changes with the messages */
 struct pl_head {
     uint32_t magic, kind, bytes, call;
     uint64_t number;
@@ -36,6 +36,7 @@ struct pl_hello {
 #define PL_WHY 400
 struct pl_loss {
     uint32_t rank, err;
+    uint32_t cause; /* the pl_err by which that rank ended; OK = not known */
     char why[PL_WHY];
 };
 

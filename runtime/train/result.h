@@ -17,7 +17,7 @@ struct pl_probe { /* what the steps on the longest samples showed */
 struct pl_train_result {
     struct pl_probe probe; /* steps 0 = there was none */
     uint64_t steps;        /* done since the job began, earlier runs included */
-    uint64_t steps_run;    /* by this run */
+    uint64_t steps_run;    /* by this run; also of one that failed */
     struct pl_books books;
     double last_loss, eval_loss, tokens_per_second, wall_seconds;
     double data_wait_seconds;    /* of wall_seconds, in which steps waited for their samples */

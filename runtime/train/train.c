@@ -294,6 +294,7 @@ static void name_lost_rank(struct pl_comm *comm, struct pl_diag *d) {
     struct pl_diag loss = {0};
     if (!d || pl_comm_check(comm, &loss) == PL_ERR_OK) return;
     memcpy(d->message, loss.message, sizeof d->message);
+    d->cause = loss.cause;
 }
 
 /* Ranks that agreed to stop end as those that are done; the others are told why this one ends. */
@@ -303,7 +304,7 @@ static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err e
     struct pl_comm *comm = r->s.comm ? r->s.comm : pf->comm; /* the session did not open */
     if (!comm || err == PL_ERR_OK || agreed) return;
     if (err == PL_ERR_COMM_PEER_LOST) name_lost_rank(comm, d);
-    pl_comm_fail(comm, pl_err_code(err));
+    pl_comm_fail(comm, err, d ? d->message : "");
 }
 
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
@@ -315,6 +316,8 @@ pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,
     if (err == PL_ERR_OK) err = run_all(&run, out, d);
     if (err == PL_ERR_GPU_OOM) pl_session_explain_oom(&run.s);
     tell_ranks(&run, pf, err, d);
+    if (err != PL_ERR_OK && run.state.step > pf->resume_state.step)
+        out->steps_run = run.state.step - pf->resume_state.step;
     pl_run_close(&run);
     if (err == PL_ERR_OK && pf->job->save_merged && !opt->probe_only && pf->world.rank == 0) {
         err = save_merged(pf, opt, d);

@@ -197,7 +197,7 @@ static int part_body(const struct pl_world *w) {
     if (err == PL_ERR_OK) err = pl_comm_barrier(&c, &d);
     if ((int)w->rank == ranks->victim) {
         atomic_store(&ranks->fell_ns, ranks_now_ns());
-        if (ranks->seed == 0) pl_comm_fail(&c, "the disk is full");
+        if (ranks->seed == 0) pl_comm_fail(&c, PL_ERR_OK, "the disk is full");
         if (ranks->seed == 1) _exit(5);
         pl_control_close(&c.control, false);
         return 5;

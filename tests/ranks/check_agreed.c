@@ -321,6 +321,24 @@ START_TEST(all_refuse_what_does_not_fit_one) {
 }
 END_TEST
 
+/* The ranks need different bytes, so that rank 0 fits and learns of another which does not. */
+START_TEST(a_job_that_is_refused_has_one_answer_with_the_cause) {
+    scratch_copy(textf("%s/llama-full", getenv("GOLDEN_CASES")), in_dir(dir, "job"));
+    struct outcome o = plimsoll_run(in_dir(dir, "job"), WORDS("train", "run.yaml", "devices=3",
+                                                              "--json", "vram_budget=980KiB"));
+    json_error_t why;
+    json_t *root = json_loads(o.out, 0, &why); /* refuses a second object */
+    ck_assert_msg(o.status == 3 && root, "exit %d, %s: %s%s", o.status, why.text, o.out, o.err);
+    const json_t *error = json_object_get(root, "error");
+    ck_assert_str_eq(json_string_value(json_object_get(error, "code")), "RUNTIME_DOES_NOT_FIT");
+    ck_assert_msg(strstr(o.err, "plimsoll: rank ") && !strstr(o.err, "COMM_PEER_LOST") &&
+                      !strstr(o.err, "the same command resumes"),
+                  "%s", o.err);
+    json_decref(root);
+    outcome_finish(&o);
+}
+END_TEST
+
 /* Before a device is opened the others are told at once, and wait for none that is not there. */
 START_TEST(a_rank_that_is_refused_ends_all_at_once) {
     make("full", "");
@@ -450,6 +468,7 @@ int main(int argc, char **argv) {
     tcase_add_test(tc, ranks_with_other_threads_decide_alike);
     tcase_add_loop_test(tc, all_commands_answer_alike, 0, 3);
     tcase_add_test(tc, all_refuse_what_does_not_fit_one);
+    tcase_add_test(tc, a_job_that_is_refused_has_one_answer_with_the_cause);
     tcase_add_test(tc, a_rank_that_is_refused_ends_all_at_once);
     tc = add_case(s, "starts");
     tcase_add_loop_test(tc, ranks_that_were_started_differently_are_refused, 0,

@@ -188,6 +188,9 @@ unsigned pl_cli_columns(FILE *out);
 /* Shows the failure on stderr (and stdout under --json), and those of d->all after it: under --json
  * as the list "errors", of which "error" is the first. Returns its exit status. */
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
+/* COMM_PEER_LOST of a rank: JSON has what the other rank ended by. Where no step was trained there
+ * is nothing to resume, and what that rank says itself is one plain line here. */
+int pl_cli_fail_for_peer(const struct pl_cli *cli, const struct pl_diag *d, bool trained);
 /* {"error": {...}} of a failure; NULL when out of memory. */
 json_t *pl_cli_failure_json(const struct pl_diag *d);
 /* The same with `fields` next to "error" in the object; steals them. */

@@ -190,22 +190,47 @@ static void add_others_json(json_t **o, const struct pl_diag_list *all) {
     pl_json_set(o, "errors", list);
 }
 
+static void print_json(const struct pl_diag *d, json_t *fields) {
+    json_t *o = pl_cli_failure_json(d);
+    if (has_others(d)) add_others_json(&o, d->all);
+    if (fields) pl_json_merge(&o, fields);
+    /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
+    if (pl_cli_print_json(o, NULL) != PL_ERR_OK) print_json_failure(d);
+}
+
 int pl_cli_fail_with(const struct pl_cli *cli, const struct pl_diag *d, json_t *fields) {
     print_failure(cli, d);
     if (has_others(d)) print_others(cli, d->all);
-    if (pl_cli_has(cli, PL_FLAG_JSON)) {
-        json_t *o = pl_cli_failure_json(d);
-        if (has_others(d)) add_others_json(&o, d->all);
-        if (fields) pl_json_merge(&o, fields);
-        /* The text is out already; a stdout that is broken as well has nowhere to be reported. */
-        if (pl_cli_print_json(o, NULL) != PL_ERR_OK) print_json_failure(d);
-    }
+    if (pl_cli_has(cli, PL_FLAG_JSON)) print_json(d, fields);
     json_decref(fields);
     return pl_err_exit_status(d->err);
 }
 
 int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
     return pl_cli_fail_with(cli, d, NULL);
+}
+
+/* At once: other ranks write to the same stderr. */
+static void print_plain(const char *message) {
+    char room[SAFE_BYTES(sizeof((struct pl_diag){0}).message) + 32];
+    struct pl_text t = PL_TEXT_FIXED(room);
+    pl_text_add(&t, "plimsoll: ");
+    pl_cli_add_safe(&t, message, strlen(message));
+    pl_text_add(&t, "\n");
+    fputs(pl_text_str(&t), stderr);
+}
+
+int pl_cli_fail_for_peer(const struct pl_cli *cli, const struct pl_diag *d, bool trained) {
+    struct pl_diag shown = *d, cause;
+    if (!trained && !d->cause) pl_diag_hint(&shown, "see what that rank said last");
+    if (d->cause && !trained)
+        print_plain(d->message);
+    else
+        print_failure(cli, &shown);
+    cause = shown;
+    if (d->cause) cause.err = d->cause;
+    if (pl_cli_has(cli, PL_FLAG_JSON)) print_json(&cause, NULL);
+    return pl_err_exit_status(d->err);
 }
 
 void pl_cli_warn(const struct pl_cli *cli, const char *fmt, ...) {

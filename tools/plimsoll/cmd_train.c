@@ -126,6 +126,14 @@ static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf
     return print_batch(pf, stdout, &d) == PL_ERR_OK ? 0 : pl_cli_fail(cli, &d);
 }
 
+/* steps_run: of this run; a checkpoint that it resumed counts as well. */
+static int fail(const struct pl_cli *cli, const struct pl_preflight *pf, uint64_t steps_run,
+                const struct pl_diag *d) {
+    const bool trained = pf->resume_state.step + steps_run > 0;
+    return d->err == PL_ERR_COMM_PEER_LOST ? pl_cli_fail_for_peer(cli, d, trained)
+                                           : pl_cli_fail(cli, d);
+}
+
 static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     struct pl_diag d = {0};
     struct pl_train_result result;
@@ -143,7 +151,7 @@ static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
     pl_err err = pl_train(pf, &options, &result, &d);
     if (err == PL_ERR_OK && !quiet && !options.probe_only) print_summary(pf, &result, stderr);
     if (err == PL_ERR_OK) return 0;
-    int status = pl_cli_fail(cli, &d);
+    int status = fail(cli, pf, result.steps_run, &d);
     return err == PL_ERR_INTERRUPTED ? 128 + result.stopped_by : status;
 }
 
@@ -178,7 +186,7 @@ static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *wo
         if (err == PL_ERR_OK) err = print_batch(&pf, stderr, &d);
     }
     if (err != PL_ERR_OK)
-        status = pl_cli_fail(cli, &d);
+        status = fail(cli, &pf, 0, &d);
     else
         status = dry ? print_dry_run(cli, &pf) : run_job(cli, &pf);
     pl_preflight_finish(&pf);
@@ -225,6 +233,13 @@ static pl_err count_ranks(const struct pl_cli *cli, const struct pl_world *world
     return err;
 }
 
+/* A job has one answer as JSON, that of rank 0, which knows what any other ended by. */
+static struct pl_cli of_rank(const struct pl_cli *cli, const struct pl_world *world) {
+    struct pl_cli own = *cli;
+    if (world->rank > 0) own.flag[PL_FLAG_JSON] = NULL;
+    return own;
+}
+
 int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_job job = {0};
     struct pl_diag_list all = {0};
@@ -233,16 +248,17 @@ int pl_cmd_train(const struct pl_cli *cli) {
     struct pl_world world;
     int status;
     pl_err err = pl_world_init(&world, &d);
+    const struct pl_cli own = of_rank(cli, &world);
     if (err == PL_ERR_OK)
         err =
             pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
-    if (err == PL_ERR_OK) err = count_ranks(cli, &world, &job, &d);
+    if (err == PL_ERR_OK) err = count_ranks(&own, &world, &job, &d);
     if (err != PL_ERR_OK)
-        status = pl_cli_fail(cli, &d);
-    else if (wants_launcher(cli, &job, &world))
-        status = launch(cli, &job);
+        status = pl_cli_fail(&own, &d);
+    else if (wants_launcher(&own, &job, &world))
+        status = launch(&own, &job);
     else
-        status = preflight_and_run(cli, &world, &job, &notes);
+        status = preflight_and_run(&own, &world, &job, &notes);
     pl_text_finish(&notes);
     pl_job_finish(&job);
     return status;
