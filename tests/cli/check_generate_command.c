@@ -87,7 +87,8 @@ START_TEST(the_help_lists_the_keys_that_have_a_meaning) {
         /* of some keys the value is refused before */
         if (strstr(o.err, "error[CONFIG_USAGE]"))
             ck_assert_msg(listed != is_refused, "%s: %s", keys[i].key, o.err);
-        ck_assert_msg(!is_refused || strstr(o.err, "hint: run `plimsoll help generate`"), "%s", o.err);
+        ck_assert_msg(!is_refused || strstr(o.err, "hint: run `plimsoll help generate`"), "%s",
+                      o.err);
         outcome_finish(&o);
     }
     outcome_finish(&help);
