@@ -68,7 +68,10 @@ END_TEST
 static bool is_admitted(unsigned devices, unsigned long budget) {
     struct outcome o =
         RUN("--dry-run", "--json", textf("devices=%u", devices), textf("vram_budget=%lu", budget));
-    const bool admitted = o.status == 0 && strstr(o.out, "\"verdict\":\"fits\"");
+    json_t *answer = json_loads(o.out, 0, NULL);
+    const char *verdict = json_string_value(json_object_get(answer, "verdict"));
+    const bool admitted = o.status == 0 && verdict && strcmp(verdict, "fits") == 0;
+    json_decref(answer);
     outcome_finish(&o);
     return admitted;
 }
