@@ -155,7 +155,7 @@ static pl_err raise_batch(struct search *s, struct end *at, uint32_t high) {
     struct pl_secant range = pl_secant_between(own ? high - 1 : at->batch_size, high + 1,
                                                pl_budget_usable(&s->q->budget));
     while (!pl_secant_done(&range)) {
-        const struct end next = {at->rung, pl_secant_next(&range), 0, false};
+        const struct end next = {.rung = at->rung, .batch_size = pl_secant_next(&range)};
         PL_TRY(try_batch(s, next, &range, &plan, &seconds));
         at->hopeless = own && !range.low.bytes && no_chunk_fits(s, plan);
     }
@@ -201,9 +201,10 @@ static double head_of(const struct search *s, uint32_t chunk) {
     return s->heads.seconds[i];
 }
 
-static struct timed *find_timed(struct search *s, uint32_t rung, uint32_t batch_size) {
+static const struct timed *find_timed(const struct search *s, uint32_t rung,
+                                      uint32_t batch_size) {
     for (uint32_t i = s->n_timed; i-- > 0 && i + MOST_TIMED >= s->n_timed;) {
-        struct timed *t = &s->timed[i % MOST_TIMED];
+        const struct timed *t = &s->timed[i % MOST_TIMED];
         if (t->rung == rung && t->batch_size == batch_size) return t;
     }
     return NULL;
@@ -236,15 +237,12 @@ static pl_err time_of(struct search *s, uint32_t rung, uint32_t batch_size, doub
 static pl_err is_too_slow(struct search *s, uint32_t rung, uint32_t most, bool *out) {
     const double bound = s->best.batch_size ? s->best.seconds : s->t->most_seconds;
     const struct timed *known = find_timed(s, rung, most);
-    double least = 0;
+    const bool exact = known && known->chunk == s->chunk;
+    double least = exact ? known->seconds : 0;
     *out = false;
     if (!most || bound <= 0) return PL_ERR_OK;
-    if (known && known->chunk == s->chunk)
-        least = known->seconds;
-    else if (known)
-        PL_TRY(time_again(s, known, &least));
-    if (least <= bound && !(known && known->chunk == s->chunk))
-        PL_TRY(time_of(s, rung, most, &least));
+    if (known && !exact) PL_TRY(time_again(s, known, &least));
+    if (!exact && least <= bound) PL_TRY(time_of(s, rung, most, &least));
     *out = least > bound;
     return PL_ERR_OK;
 }
@@ -292,7 +290,7 @@ static pl_err search_rung(struct search *s, struct end low, struct end high) {
     uint32_t below = range.high.n / 2;
     range.low.bytes = high.bytes;
     for (; !pl_secant_done(&range); below = pl_secant_next(&range)) {
-        const struct end at = {high.rung - below, high.batch_size, 0, false};
+        const struct end at = {.rung = high.rung - below, .batch_size = high.batch_size};
         const struct pl_plan *plan;
         double seconds = 0;
         bool slow, fits;
@@ -313,7 +311,8 @@ static pl_err search_between(struct search *s, struct end low, struct end high) 
     if (high.batch_size - low.batch_size == 1) return search_rung(s, low, high);
     PL_TRY(is_too_slow(s, low.rung + 1, high.batch_size, &slow));
     if (slow) return PL_ERR_OK;
-    struct end mid = {low.rung + (high.rung - low.rung) / 2, low.batch_size, 0, false};
+    struct end mid = {.rung = low.rung + (high.rung - low.rung) / 2,
+                      .batch_size = low.batch_size};
     PL_TRY(raise_batch(s, &mid, high.batch_size));
     PL_TRY(search_between(s, low, mid));
     return search_between(s, mid, high);
