@@ -251,6 +251,14 @@ static uint64_t needed_with(const struct fixture *f, const struct pl_budget *b,
     return bytes;
 }
 
+/* What was changed of the job, with so many samples. */
+static void plan_again(struct fixture *f, uint32_t batch) {
+    pl_planned_finish(&f->planned);
+    ck_assert_int_eq(
+        pl_question_plan(PL_ASK(&f->job, &f->m, &f->traits, NULL, batch), NULL, &f->planned, NULL),
+        PL_ERR_OK);
+}
+
 START_TEST(every_remedy_saves_what_it_says) {
     static const char *const modes[] = {"full", "lora", "lora"};
     struct fixture f;
@@ -261,10 +269,7 @@ START_TEST(every_remedy_saves_what_it_says) {
     f.job.gradient_checkpointing = PL_RECOMPUTE_NONE;
     f.job.loss_chunk_tokens = 0;
     if (_i == 2) set(&f.job, "lora_modules_to_save", "[embed_tokens, lm_head]");
-    pl_planned_finish(&f.planned);
-    ck_assert_int_eq(
-        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 8), NULL, &f.planned, NULL),
-        PL_ERR_OK);
+    plan_again(&f, 8);
     uint64_t now = f.planned.plan->arena_bytes;
     struct pl_budget b = card(now / 2, 0, 0);
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
@@ -291,10 +296,7 @@ START_TEST(a_remedy_has_the_sharding_that_auto_gives_it) {
     f.job.devices = 2;
     f.job.rank = 1;
     f.job.sharding = PL_SHARDING_WEIGHTS;
-    pl_planned_finish(&f.planned);
-    ck_assert_int_eq(
-        pl_question_plan(PL_ASK(&f.job, &f.m, &f.traits, NULL, 8), NULL, &f.planned, NULL),
-        PL_ERR_OK);
+    plan_again(&f, 8);
     struct pl_budget b = card(f.planned.plan->arena_bytes * 3 / 4, 0, 0);
     ck_assert_int_eq(remedies(&f, &b, rows, &n), PL_ERR_OK);
     while (at < n && strcmp(rows[at].change, "mode: lora") != 0)
