@@ -107,6 +107,16 @@ static bool fails_next(const struct pl_secant *range, uint32_t batch_size) {
     return range->high.bytes && range->high.n == batch_size + 1;
 }
 
+/* Bytes of a plan with a limit, for a guess: its height where that is above the limit; else what is
+ * alive at most, since the height is where packing stopped for being low enough. */
+static uint64_t bytes_of(const struct pl_plan *plan, bool fits) {
+    uint64_t most = 0;
+    if (!fits) return plan->arena_bytes;
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
+        most = pl_u64_max(most, plan->phases[phase].live_bytes);
+    return plan->job_bytes + most;
+}
+
 /* Plans it. The seconds are those of what was tried last, as far as it fits. */
 static pl_err try_end(struct search *s, struct end at, uint64_t usable,
                       const struct pl_plan **plan, double *seconds) {
@@ -123,8 +133,8 @@ static pl_err try_end(struct search *s, struct end at, uint64_t usable,
 static pl_err try_batch(struct search *s, struct end at, struct pl_secant *range,
                         const struct pl_plan **plan, double *seconds) {
     PL_TRY(try_end(s, at, range->usable, plan, seconds));
-    const uint64_t bytes = (*plan)->arena_bytes;
-    pl_secant_tell(range, at.batch_size, bytes, bytes <= range->usable,
+    const bool fits = (*plan)->arena_bytes <= range->usable;
+    pl_secant_tell(range, at.batch_size, bytes_of(*plan, fits), fits,
                    pl_autobatch_slope(*plan, at.batch_size));
     return PL_ERR_OK;
 }
@@ -226,8 +236,9 @@ static pl_err time_again(struct search *s, const struct timed *known, double *le
 /* The time alone, whether it fits or not: a program is cheaper than its plan. */
 static pl_err time_of(struct search *s, uint32_t rung, uint32_t batch_size, double *seconds) {
     const struct pl_question trial = trial_of(s, rung, batch_size);
-    PL_TRY(pl_question_sketch(&trial, &s->t->held, s->d));
-    *seconds = seconds_of(s, &s->t->held);
+    struct pl_planned *held = held_of(s, rung);
+    PL_TRY(pl_question_sketch(&trial, held, s->d));
+    *seconds = seconds_of(s, held);
     remember(s, rung, batch_size, *seconds);
     return PL_ERR_OK;
 }
@@ -283,23 +294,37 @@ static struct ends ends_of(const struct pl_ladder *l) {
     return e;
 }
 
-/* The lowest rung above `low` that takes the samples of `high`, counted from there downwards. */
+/* Whether the best is between two rungs, with the samples of the higher one and the chunk at hand:
+ * then the rungs below it are faster. */
+static bool best_is_between(const struct search *s, struct end low, struct end high) {
+    const struct choice *b = &s->best;
+    return b->batch_size == high.batch_size && b->chunk == s->chunk && b->rung > low.rung &&
+           b->rung <= high.rung;
+}
+
+/* The lowest rung above `low` that takes the samples of `high`, counted from there downwards. With
+ * another chunk it is mostly the rung that was found before. */
 static pl_err search_rung(struct search *s, struct end low, struct end high) {
     struct pl_secant range =
         pl_secant_between(0, high.rung - low.rung, pl_budget_usable(&s->q->budget));
+    const struct choice *b = &s->best;
     uint32_t below = range.high.n / 2;
     range.low.bytes = high.bytes;
+    if (b->batch_size == high.batch_size && b->rung > low.rung + 1 && b->rung < high.rung)
+        below = high.rung - b->rung + 1;
     for (; !pl_secant_done(&range); below = pl_secant_next(&range)) {
         const struct end at = {.rung = high.rung - below, .batch_size = high.batch_size};
         const struct pl_plan *plan;
         double seconds = 0;
         bool slow, fits;
-        PL_TRY(is_too_slow(s, high.rung - range.high.n + 1, high.batch_size, &slow));
-        if (slow) return PL_ERR_OK;
+        if (!best_is_between(s, low, high)) {
+            PL_TRY(is_too_slow(s, high.rung - range.high.n + 1, high.batch_size, &slow));
+            if (slow) return PL_ERR_OK;
+        }
         PL_TRY(try_end(s, at, range.usable, &plan, &seconds));
         fits = plan->arena_bytes <= range.usable;
         if (fits) offer(s, at, false, seconds);
-        pl_secant_tell(&range, below, plan->arena_bytes, fits, 0);
+        pl_secant_tell(&range, below, bytes_of(plan, fits), fits, 0);
     }
     return PL_ERR_OK;
 }
@@ -308,8 +333,9 @@ static pl_err search_rung(struct search *s, struct end low, struct end high) {
 static pl_err search_between(struct search *s, struct end low, struct end high) {
     bool slow;
     if (high.rung - low.rung < 2 || low.batch_size == high.batch_size) return PL_ERR_OK;
-    if (high.batch_size - low.batch_size == 1) return search_rung(s, low, high);
-    PL_TRY(is_too_slow(s, low.rung + 1, high.batch_size, &slow));
+    if (s->q->job->batch_size != PL_AUTO || high.batch_size - low.batch_size == 1)
+        return search_rung(s, low, high);
+    PL_TRY(is_too_slow(s, low.rung, high.batch_size, &slow));
     if (slow) return PL_ERR_OK;
     struct end mid = {.rung = low.rung + (high.rung - low.rung) / 2,
                       .batch_size = low.batch_size};
@@ -331,7 +357,7 @@ static pl_err search_chunk(struct search *s, uint32_t chunk, struct ends *e) {
     for (uint32_t i = 1; i <= top; i++) {
         const uint32_t sure = e->whole[i - 1].batch_size;
         bool slow;
-        PL_TRY(is_too_slow(s, e->whole[i - 1].rung + 1, most, &slow));
+        PL_TRY(is_too_slow(s, e->whole[i - 1].rung, most, &slow));
         if (slow) break;
         if (i < top) PL_TRY(raise_end(s, &e->whole[i], sure));
         if (i < top) PL_TRY(raise_end(s, &e->before[i], sure));
