@@ -309,6 +309,7 @@ static pl_err search_rung(struct search *s, struct end low, struct end high) {
         pl_secant_between(0, high.rung - low.rung, pl_budget_usable(&s->q->budget));
     const struct choice *b = &s->best;
     uint32_t below = range.high.n / 2;
+    if (high.rung - low.rung < 2) return PL_ERR_OK;
     range.low.bytes = high.bytes;
     if (b->batch_size == high.batch_size && b->rung > low.rung + 1 && b->rung < high.rung)
         below = high.rung - b->rung + 1;
@@ -333,8 +334,7 @@ static pl_err search_rung(struct search *s, struct end low, struct end high) {
 static pl_err search_between(struct search *s, struct end low, struct end high) {
     bool slow;
     if (high.rung - low.rung < 2 || low.batch_size == high.batch_size) return PL_ERR_OK;
-    if (s->q->job->batch_size != PL_AUTO || high.batch_size - low.batch_size == 1)
-        return search_rung(s, low, high);
+    if (high.batch_size - low.batch_size == 1) return search_rung(s, low, high);
     PL_TRY(is_too_slow(s, low.rung, high.batch_size, &slow));
     if (slow) return PL_ERR_OK;
     struct end mid = {.rung = low.rung + (high.rung - low.rung) / 2,
@@ -344,11 +344,27 @@ static pl_err search_between(struct search *s, struct end low, struct end high) 
     return search_between(s, mid, high);
 }
 
+/* The only batch that is looked for: the first level that takes it, from the fastest on, has the
+ * fastest rung. */
+static pl_err search_levels(struct search *s, struct ends *e) {
+    PL_TRY(raise_end(s, &e->whole[0], 0));
+    for (uint32_t i = 1; i < s->ladder.n_levels && !e->whole[i - 1].batch_size; i++) {
+        bool slow;
+        PL_TRY(is_too_slow(s, e->whole[i - 1].rung, s->limit, &slow));
+        if (slow) return PL_ERR_OK;
+        PL_TRY(raise_end(s, &e->before[i], 0));
+        if (e->before[i].batch_size) return search_rung(s, e->whole[i - 1], e->before[i]);
+        PL_TRY(raise_end(s, &e->whole[i], 0));
+    }
+    return PL_ERR_OK;
+}
+
 /* A smaller chunk leaves room, so the batches of the chunk before are where this one begins. The
  * largest of all batches, of the uppermost rungs, tells when the rest need not be looked at. */
 static pl_err search_chunk(struct search *s, uint32_t chunk, struct ends *e) {
     const uint32_t top = s->ladder.n_levels - 1;
     s->chunk = chunk;
+    if (s->q->job->batch_size != PL_AUTO) return search_levels(s, e);
     PL_TRY(raise_end(s, &e->whole[0], 0));
     if (!top) return PL_ERR_OK;
     PL_TRY(raise_end(s, &e->whole[top], e->whole[0].batch_size));
