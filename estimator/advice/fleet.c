@@ -77,7 +77,7 @@ static pl_err judge_smallest(struct pl_advice *a, struct pl_fleet_row *r, struct
 static pl_err decide(struct pl_advice *a, const struct pl_job *job, uint32_t batch,
                      struct pl_variant *v, struct pl_diag *d) {
     question_of(a, job, batch, v);
-    return pl_decide_again(&v->q, &a->trials, d);
+    return pl_decide_again(&v->q, 0, &a->trials, d);
 }
 
 static struct pl_speed speed_of(const struct pl_advice *a) {

@@ -36,7 +36,7 @@ static pl_err price_row(const struct pl_question *q, struct pl_trials *t,
     if (!row->wall.wall) return PL_ERR_OK;
     row->job.max_seq_length = row->wall.wall;
     open_row(q, row, &v);
-    PL_TRY(pl_decide_again(&v.q, t, d));
+    PL_TRY(pl_decide_again(&v.q, 0, t, d));
     PL_TRY(pl_price_decided(&v.q, t, &price, d));
     row->decided = pl_question_level(&v.q);
     row->mlp_chunk = pl_question_mlp_chunk(&v.q);
@@ -88,7 +88,7 @@ static pl_err refuse(const struct pl_question *q, struct pl_trials *t, const str
     write_down(l, PL_RECOMPUTE_AUTO, (uint32_t)pl_key_table(&n)[PL_KEY_max_seq_length].lo,
                &row.job);
     open_row(q, &row, &v);
-    PL_TRY(pl_decide_again(&v.q, t, d));
+    PL_TRY(pl_decide_again(&v.q, 0, t, d));
     const struct pl_verdict judged = pl_gate_judge(t->held.plan, &v.q);
     pl_err err = pl_gate_error(&judged, &v.q, d);
     if (err == PL_ERR_OK)

@@ -70,14 +70,14 @@ pl_err pl_price_decided(const struct pl_question *q, struct pl_trials *t, struct
 pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
                    struct pl_diag *d) {
     struct pl_question again = *q;
-    PL_TRY(pl_decide_again(&again, t, d));
+    PL_TRY(pl_decide_again(&again, 0, t, d));
     return pl_price_decided(&again, t, out, d);
 }
 
 pl_err pl_price_bytes(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
                       struct pl_diag *d) {
     struct pl_question again = *q;
-    PL_TRY(pl_decide_again(&again, t, d));
+    PL_TRY(pl_decide_again(&again, 0, t, d));
     const struct pl_verdict v = pl_gate_judge(t->held.plan, &again);
     *out = (struct pl_price){.needed_bytes = v.needed_bytes, .verdict = v.kind};
     return PL_ERR_OK;

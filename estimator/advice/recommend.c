@@ -213,25 +213,45 @@ static void raise_ceiling(const struct pl_program *p, struct pl_job *job) {
     job->given[PL_KEY_full_ft_ceiling_billions] = true;
 }
 
-/* Decides *q as the smallest of what is open. */
-static pl_err fits_smallest(struct pl_question *q, struct pl_trials *t, bool *out,
+/* Decides *q as the smallest of what is open. limit: PL_BOUND_ALONE, whether it may fit; else what
+ * is usable, whether it does. */
+static pl_err fits_smallest(struct pl_question *q, uint64_t limit, struct pl_trials *t, bool *out,
                             struct pl_diag *d) {
-    const uint64_t usable = pl_budget_usable(&q->budget);
     PL_TRY(pl_autolevel_smallest(q, t, d));
-    PL_TRY(pl_question_measure_within(q, usable, &t->held, d));
-    *out = t->held.plan->arena_bytes <= usable;
+    PL_TRY(pl_question_measure_within(q, limit, &t->held, d));
+    *out = t->held.plan->arena_bytes <= pl_budget_usable(&q->budget);
     return PL_ERR_OK;
 }
 
+/* Whole matrices first, whose plans are smaller. *least: what is open as the least of it, where
+ * that does not fit either. */
+static pl_err fits_least(const struct pl_question *q, uint64_t limit, struct pl_trials *t,
+                         struct pl_question *least, bool *out, struct pl_diag *d) {
+    *least = *q;
+    least->unpack_bytes = 0;
+    *out = false;
+    if (pl_autolevel_may_unpack(q)) PL_TRY(fits_smallest(least, limit, t, out, d));
+    if (*out) return PL_ERR_OK;
+    *least = *q;
+    return fits_smallest(least, limit, t, out, d);
+}
+
 /* What is open as the least of it where not even that fits, else as the fastest that does: so
- * nothing is looked for where there is nothing. Whole matrices first, whose plans are smaller. */
-static pl_err decide_way(struct pl_variant *v, struct pl_trials *t, struct pl_diag *d) {
-    struct pl_question whole = v->q, least = v->q;
-    bool fits = false;
-    whole.unpack_bytes = 0;
-    if (pl_autolevel_may_unpack(&v->q)) PL_TRY(fits_smallest(&whole, t, &fits, d));
-    if (!fits) PL_TRY(fits_smallest(&least, t, &fits, d));
-    if (fits) return pl_decide_again(&v->q, t, d);
+ * nothing is looked for where there is nothing. limit: as for pl_decide_again(). *fits: something
+ * does. */
+static pl_err decide_way(struct pl_variant *v, uint64_t limit, struct pl_trials *t, bool *fits,
+                         struct pl_diag *d) {
+    const struct pl_question open = v->q;
+    const uint64_t usable = pl_budget_usable(&open.budget);
+    struct pl_question least;
+    PL_TRY(fits_least(&open, PL_BOUND_ALONE, t, &least, fits, d));
+    if (*fits) {
+        PL_TRY(pl_decide_again(&v->q, limit, t, d));
+        if (t->held.plan->arena_bytes <= usable) return PL_ERR_OK;
+        PL_TRY(fits_least(&open, usable, t, &least, fits, d));
+    }
+    if (*fits) return PL_ERR_OK;
+    v->q = open;
     v->q.recompute = least.recompute;
     v->q.loss_chunk_tokens = least.loss_chunk_tokens;
     v->q.mlp_chunk_tokens = least.mlp_chunk_tokens;
@@ -260,24 +280,51 @@ static void keep_gradients(struct pl_job *job) {
     if (job->optimizer_in_backward == PL_TRI_AUTO) job->optimizer_in_backward = PL_TRI_FALSE;
 }
 
-/* With this micro-batch; what is open is decided and written into the job. */
-static pl_err price_way(struct pl_advice *a, uint32_t batch, struct pl_way *w, struct pl_diag *d) {
-    struct pl_variant v;
+/* The question that a way is. */
+static void question_of(const struct pl_advice *a, const struct pl_way *w, struct pl_variant *v) {
     struct pl_question q = a->q;
-    const uint32_t in_backward = w->job.optimizer_in_backward;
-    set_batch(a, batch, w);
     pl_question_open(&q, &w->job, a->q.model);
-    pl_variant_of(&v, &q);
-    keep_gradients(&v.job);
-    PL_TRY(decide_way(&v, &a->trials, d));
+    pl_variant_of(v, &q);
+    keep_gradients(&v->job);
+}
+
+/* Its plan is held. */
+static void take_price(const struct pl_advice *a, const struct pl_question *q, struct pl_way *w) {
+    const struct pl_planned *held = &a->trials.held;
+    const struct pl_verdict verdict = pl_gate_judge(held->plan, q);
+    w->price = pl_price_of_program(held->program, &verdict);
+    w->host_bytes = pl_plan_host_placed(held->plan);
+    w->seconds = w->price.seconds_per_token + update_share(a, w);
+}
+
+/* With this micro-batch; what is open is decided and written into the job. With a limit bytes are
+ * no more than what the verdict takes, and a way that does not fit has nothing but that. */
+static pl_err price_way(struct pl_advice *a, uint32_t batch, uint64_t limit, struct pl_way *w,
+                        struct pl_diag *d) {
+    struct pl_variant v;
+    const uint32_t in_backward = w->job.optimizer_in_backward;
+    bool any;
+    set_batch(a, batch, w);
+    question_of(a, w, &v);
+    PL_TRY(decide_way(&v, limit, &a->trials, &any, d));
+    w->price.verdict = PL_VERDICT_NO;
+    if (limit && !any) return PL_ERR_OK;
     raise_ceiling(a->trials.held.program, &w->job);
     v.job = w->job;
     keep_gradients(&v.job);
-    PL_TRY(pl_price_decided(&v.q, &a->trials, &w->price, d));
-    w->host_bytes = pl_plan_host_placed(a->trials.held.plan);
-    w->seconds = w->price.seconds_per_token + update_share(a, w);
+    PL_TRY(pl_question_measure_within(&v.q, limit, &a->trials.held, d));
+    take_price(a, &v.q, w);
     pl_price_settle(&v.q, &w->job);
     w->job.optimizer_in_backward = in_backward;
+    return PL_ERR_OK;
+}
+
+/* The bytes of a way that was priced with a limit. */
+static pl_err price_exactly(struct pl_advice *a, struct pl_way *w, struct pl_diag *d) {
+    struct pl_variant v;
+    question_of(a, w, &v);
+    PL_TRY(pl_question_measure(&v.q, &a->trials.held, d));
+    take_price(a, &v.q, w);
     return PL_ERR_OK;
 }
 
@@ -298,30 +345,40 @@ static double worth_it(const struct pl_advice *a, const struct pl_way *best, uin
     return (best->seconds * (1 - PL_WAY_GAIN) - update_share(a, &at)) * (1 + 1e-9);
 }
 
-/* From the fewest samples on, as long as it fits and more samples are worth it. */
-static pl_err best_batch(struct pl_advice *a, const struct pl_recommendation *r, struct pl_way *w,
+/* Of the first micro-batch up to the largest there may be. */
+struct batches {
+    uint32_t first, most, slots; /* slots of a step; 0: any */
+};
+
+static struct batches batches_of(const struct pl_advice *a, const struct pl_way *w) {
+    const uint32_t slots = step_slots(a, w), limit = pl_question_most_samples(&a->q);
+    return (struct batches){.first = first_batch(a, w->changes),
+                            .most = (uint32_t)pl_u64_min(slots ? slots : PL_BATCH_LIMIT, limit),
+                            .slots = slots};
+}
+
+/* From the fewest samples on, as long as it fits and more samples are worth it. batch_size of *w
+ * is 0 where none fits. */
+static pl_err find_batch(struct pl_advice *a, const struct pl_recommendation *r, struct pl_way *w,
                          struct pl_diag *d) {
-    const uint32_t samples = step_slots(a, w), limit = pl_question_most_samples(&a->q);
-    const uint32_t most = (uint32_t)pl_u64_min(samples ? samples : PL_BATCH_LIMIT, limit);
-    const uint32_t first = first_batch(a, w->changes);
-    struct pl_way best = {0};
+    const struct batches b = batches_of(a, w);
     const struct pl_way open = *w;
-    if (first > most) return PL_ERR_CONFIG_RANGE;
-    for (uint32_t batch = first; batch <= most; batch = next_batch(batch, samples)) {
+    const uint64_t limit = r->host_limit ? 0 : pl_budget_usable(&a->q.budget);
+    *w = (struct pl_way){0};
+    for (uint32_t batch = b.first; batch <= b.most; batch = next_batch(batch, b.slots)) {
         struct pl_way at = open;
-        if (best.job.batch_size && batch < 2 * best.job.batch_size) continue;
-        a->trials.most_seconds = worth_it(a, &best, batch);
-        pl_err err = price_way(a, batch, &at, d);
+        if (w->job.batch_size && batch < 2 * w->job.batch_size) continue;
+        a->trials.most_seconds = worth_it(a, w, batch);
+        pl_err err = price_way(a, batch, limit, &at, d);
         a->trials.most_seconds = 0;
         PL_TRY(err);
-        if (batch == first) *w = at;
         if (!fits(r, &at)) break;
-        w->saturated = a->trials.none ||
-                       (best.job.batch_size && at.seconds > best.seconds * (1 - PL_WAY_GAIN));
+        w->saturated =
+            w->job.batch_size && (a->trials.none || at.seconds > w->seconds * (1 - PL_WAY_GAIN));
         if (w->saturated) break;
-        *w = best = at;
+        *w = at;
     }
-    return PL_ERR_OK;
+    return w->job.batch_size ? price_exactly(a, w, d) : PL_ERR_OK;
 }
 
 /* --- what slots hold ------------------------------------------------------------------------- */
@@ -340,12 +397,9 @@ static bool load_slots(const struct pl_advice *a, struct pl_way *w) {
 
 /* Nothing is padded, so a micro-batch takes the time of the tokens that are in it. */
 static pl_err time_data(struct pl_advice *a, struct pl_way *w, struct pl_diag *d) {
-    struct pl_question q = a->q;
     struct pl_variant v;
     if (!w->slot.samples) return PL_ERR_OK;
-    pl_question_open(&q, &w->job, a->q.model);
-    pl_variant_of(&v, &q);
-    keep_gradients(&v.job);
+    question_of(a, w, &v);
     PL_TRY(pl_question_sketch(&v.q, &a->trials.held, d));
     const struct pl_program *p = a->trials.held.program;
     const struct pl_speed speed = pl_speed_nominal(&p->traits);
@@ -368,21 +422,45 @@ static void keep_least(struct pl_recommendation *r, const struct pl_way *w) {
     if (!now || w->price.needed_bytes < now) r->least = *w;
 }
 
-static pl_err try_way(struct pl_advice *a, size_t i, struct pl_recommendation *r,
+/* Adds the way where it fits. One that needs more than there is without any activation does not. */
+static pl_err try_way(struct pl_advice *a, struct pl_way *w, struct pl_recommendation *r,
                       struct pl_diag *d) {
+    struct pl_variant v;
+    bool hopeless;
+    question_of(a, w, &v);
+    PL_TRY(pl_autolevel_is_hopeless(&v.q, &a->trials, &hopeless, d));
+    if (hopeless) return PL_ERR_OK;
+    PL_TRY(find_batch(a, r, w, d));
+    if (!w->job.batch_size) return PL_ERR_OK;
+    PL_TRY(time_data(a, w, d));
+    r->ways[r->n_ways++] = *w;
+    return PL_ERR_OK;
+}
+
+/* Of ways of which none fits. */
+static pl_err weigh_way(struct pl_advice *a, struct pl_way *w, struct pl_recommendation *r,
+                        struct pl_diag *d) {
+    const struct batches b = batches_of(a, w);
+    if (b.first > b.most) return PL_ERR_OK;
+    PL_TRY(price_way(a, b.first, 0, w, d));
+    keep_least(r, w);
+    return PL_ERR_OK;
+}
+
+typedef pl_err (*way_fn)(struct pl_advice *a, struct pl_way *w, struct pl_recommendation *r,
+                         struct pl_diag *d);
+
+static pl_err with_way(struct pl_advice *a, size_t i, way_fn handle, struct pl_recommendation *r,
+                       struct pl_diag *d) {
     struct pl_way w = {.changes = ways[i].changes, .stage = ways[i].stage};
     struct pl_diag why = {0};
     pl_err err = make_way(a, ways[i].changes, &w.job);
     if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "a way to run a job");
     if (err != PL_ERR_OK || !load_slots(a, &w)) return PL_ERR_OK;
-    err = best_batch(a, r, &w, &why);
-    if (err == PL_ERR_OK && fits(r, &w)) err = time_data(a, &w, &why);
+    err = handle(a, &w, r, &why);
     if (may_be_skipped(err)) return PL_ERR_OK;
     if (err != PL_ERR_OK && d) *d = why;
-    PL_TRY(err);
-    if (fits(r, &w)) r->ways[r->n_ways++] = w;
-    keep_least(r, &w);
-    return PL_ERR_OK;
+    return err;
 }
 
 /* Nothing is gained by less memory where everything is kept and more samples are not worth it, and
@@ -393,8 +471,7 @@ static bool has_room(const struct pl_recommendation *r) {
            last->job.gradient_checkpointing == PL_RECOMPUTE_NONE && last->saturated;
 }
 
-/* The stage that has the answer, and the first way of a later one as an alternative. On a GPU
- * without kernels none fits, and another GPU runs the first. */
+/* The stage that has the answer, and the first way of a later one as an alternative. */
 static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
     for (uint32_t stage = 0; stage < N_STAGES; stage++) {
         const uint32_t before = r->n_ways;
@@ -402,11 +479,22 @@ static pl_err try_all(struct pl_advice *a, struct pl_recommendation *r, struct p
             if ((uint32_t)ways[i].stage != stage) continue;
             const bool packs = ways[i].changes & BIT(PACKING);
             if (r->n_ways > before && (before || (!packs && has_room(r)))) continue;
-            if (r->no_kernels && r->least.price.needed_bytes) return PL_ERR_OK;
-            PL_TRY(try_way(a, i, r, d));
+            PL_TRY(with_way(a, i, try_way, r, d));
         }
         if (before && r->n_ways > before) break;
     }
+    return PL_ERR_OK;
+}
+
+/* The first stages first, as try_all() does. On a GPU without kernels another GPU runs the first
+ * way. */
+static pl_err weigh_all(struct pl_advice *a, struct pl_recommendation *r, struct pl_diag *d) {
+    for (uint32_t stage = 0; stage < N_STAGES; stage++)
+        for (size_t i = 0; i < N_WAYS; i++) {
+            if ((uint32_t)ways[i].stage != stage) continue;
+            if (r->no_kernels && r->least.price.needed_bytes) return PL_ERR_OK;
+            PL_TRY(with_way(a, i, weigh_way, r, d));
+        }
     return PL_ERR_OK;
 }
 
@@ -510,7 +598,8 @@ pl_err pl_recommend(struct pl_advice *a, uint64_t host_limit, struct pl_recommen
     out->no_kernels = !pl_traits_run(&a->q.traits);
     out->ways = pl_calloc(PL_MAX_WAYS, sizeof *out->ways);
     if (!out->ways) return pl_host_oom(d, "the ways to run a job");
-    PL_TRY_GOTO(try_all(a, out, d), out);
+    if (!out->no_kernels) PL_TRY_GOTO(try_all(a, out, d), out);
+    if (!out->n_ways) PL_TRY_GOTO(weigh_all(a, out, d), out);
     order(out);
     if (!out->n_ways) err = find_needed(a, out, d);
 out:

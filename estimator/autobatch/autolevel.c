@@ -36,14 +36,14 @@ struct timed {
     double seconds;
 };
 
-struct heads { /* seconds of a token's head with each chunk, but for a constant */
+struct heads {           /* seconds of a token's head with each chunk, but for a constant */
     uint32_t batch_size; /* 0: not known */
     double seconds[PL_MAX_CHUNKS];
 };
 
 struct search {
     const struct pl_question *q;
-    uint32_t limit; /* of the batch */
+    uint32_t limit;                 /* of the batch */
     struct timed timed[MOST_TIMED]; /* the latest */
     uint32_t n_timed;               /* ever */
     struct heads heads;
@@ -118,8 +118,8 @@ static uint64_t bytes_of(const struct pl_plan *plan, bool fits) {
 }
 
 /* Plans it. The seconds are those of what was tried last, as far as it fits. */
-static pl_err try_end(struct search *s, struct end at, uint64_t usable,
-                      const struct pl_plan **plan, double *seconds) {
+static pl_err try_end(struct search *s, struct end at, uint64_t usable, const struct pl_plan **plan,
+                      double *seconds) {
     const struct pl_question trial = trial_of(s, at.rung, at.batch_size);
     struct pl_planned *held = held_of(s, at.rung);
     PL_TRY(pl_question_measure_within(&trial, usable, held, s->d));
@@ -211,8 +211,7 @@ static double head_of(const struct search *s, uint32_t chunk) {
     return s->heads.seconds[i];
 }
 
-static const struct timed *find_timed(const struct search *s, uint32_t rung,
-                                      uint32_t batch_size) {
+static const struct timed *find_timed(const struct search *s, uint32_t rung, uint32_t batch_size) {
     for (uint32_t i = s->n_timed; i-- > 0 && i + MOST_TIMED >= s->n_timed;) {
         const struct timed *t = &s->timed[i % MOST_TIMED];
         if (t->rung == rung && t->batch_size == batch_size) return t;
@@ -225,8 +224,7 @@ static const struct timed *find_timed(const struct search *s, uint32_t rung,
 static pl_err time_again(struct search *s, const struct timed *known, double *least) {
     if (s->heads.batch_size != known->batch_size) {
         s->heads.batch_size = known->batch_size;
-        PL_TRY(head_seconds(s, known->batch_size, s->t->n_chunks, s->t->chunks,
-                            s->heads.seconds));
+        PL_TRY(head_seconds(s, known->batch_size, s->t->n_chunks, s->t->chunks, s->heads.seconds));
     }
     const double more = head_of(s, s->chunk) - head_of(s, known->chunk);
     *least = (known->seconds + more) * (1 - ROUNDINGS);
@@ -337,8 +335,7 @@ static pl_err search_between(struct search *s, struct end low, struct end high) 
     if (high.batch_size - low.batch_size == 1) return search_rung(s, low, high);
     PL_TRY(is_too_slow(s, low.rung, high.batch_size, &slow));
     if (slow) return PL_ERR_OK;
-    struct end mid = {.rung = low.rung + (high.rung - low.rung) / 2,
-                      .batch_size = low.batch_size};
+    struct end mid = {.rung = low.rung + (high.rung - low.rung) / 2, .batch_size = low.batch_size};
     PL_TRY(raise_batch(s, &mid, high.batch_size));
     PL_TRY(search_between(s, low, mid));
     return search_between(s, mid, high);
@@ -523,9 +520,8 @@ static void tell_choices(const struct pl_question *open, const struct pl_questio
              notes);
 }
 
-/* What no level and no chunk changes is too much already. */
-static bool is_hopeless(const struct search *s) {
-    const struct pl_program *p = s->t->held.program;
+/* What no level and no chunk changes is too much already, of a program and a budget. */
+static bool is_hopeless(const struct pl_program *p, const struct pl_budget *budget) {
     uint64_t bytes = 0, all;
     for (uint32_t i = 0; i < p->n_tensors; i++) {
         const struct pl_tensor *t = &p->tensors[i];
@@ -533,7 +529,7 @@ static bool is_hopeless(const struct search *s) {
         if (!pl_u64_mul(t->bytes, 1 + (uint64_t)pl_tensor_left_out(p, t), &all)) return true;
         if (!pl_u64_add(bytes, all, &bytes)) return true;
     }
-    return bytes > pl_budget_usable(&s->q->budget);
+    return bytes > pl_budget_usable(budget);
 }
 
 static uint32_t smallest_chunk(const struct pl_question *q) {
@@ -548,7 +544,7 @@ static pl_err give_up(struct search *s, bool *out, struct pl_diag *d) {
     smallest.loss_chunk_tokens = smallest_chunk(s->q);
     smallest.batch_size = s->q->job->batch_size == PL_AUTO ? 1 : s->q->job->batch_size;
     PL_TRY(pl_question_sketch(&smallest, &s->t->held, d));
-    *out = is_hopeless(s);
+    *out = is_hopeless(s->t->held.program, &s->q->budget);
     s->best.chunk = smallest.loss_chunk_tokens;
     return PL_ERR_OK;
 }
@@ -670,6 +666,17 @@ pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_tria
     if (err == PL_ERR_OK && notes) tell_choices(&open, q, t->none, notes);
     pl_trials_finish(&own);
     return err;
+}
+
+/* By the first program that the ladder is made with. */
+pl_err pl_autolevel_is_hopeless(const struct pl_question *q, struct pl_trials *trials, bool *out,
+                                struct pl_diag *d) {
+    struct pl_question first = *q;
+    if (pl_question_level(q) == PL_RECOMPUTE_AUTO) first.recompute = PL_RECOMPUTE_NONE;
+    first.batch_size = pl_ladder_batch(q);
+    PL_TRY(pl_question_sketch(&first, &trials->held, d));
+    *out = is_hopeless(trials->held.program, &q->budget);
+    return PL_ERR_OK;
 }
 
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,

@@ -63,6 +63,9 @@ void pl_trials_finish(struct pl_trials *t); /* leaves {0} */
  * or 1. notes (nullable) gets a line for each that was chosen; trials is nullable. */
 pl_err pl_autolevel_decide(struct pl_question *q, uint32_t limit, struct pl_trials *trials,
                            struct pl_text *notes, struct pl_diag *d);
+/* Whether what no level, no chunk and no batch changes is more than there is. */
+pl_err pl_autolevel_is_hopeless(const struct pl_question *q, struct pl_trials *trials, bool *out,
+                                struct pl_diag *d);
 /* The ladder of the question. */
 pl_err pl_autolevel_ladder(const struct pl_question *q, struct pl_trials *trials,
                            struct pl_ladder *out, struct pl_diag *d);

@@ -238,7 +238,8 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
     return PL_ERR_OK;
 }
 
-pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d) {
+pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *trials,
+                       struct pl_diag *d) {
     struct pl_variant v;
     pl_variant_of(&v, q);
     v.job.batch_size = q->batch_size;
@@ -252,5 +253,5 @@ pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct p
     q->mlp_chunk_tokens = v.q.mlp_chunk_tokens;
     q->unpack_bytes = v.q.unpack_bytes;
     q->in_backward = v.q.in_backward;
-    return pl_question_measure(q, &trials->held, d);
+    return pl_question_measure_within(q, limit, &trials->held, d);
 }

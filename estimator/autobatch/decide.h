@@ -30,7 +30,9 @@ pl_err pl_decide(struct pl_question *q, uint32_t limit, struct pl_autobatch *sea
                  struct pl_text *notes, struct pl_diag *d);
 
 /* Decides again, for the question's own batch size, all else that its job leaves open: as for the
- * same job with that batch size written down. trials->held gets the plan, for figures alone. */
-pl_err pl_decide_again(struct pl_question *q, struct pl_trials *trials, struct pl_diag *d);
+ * same job with that batch size written down. trials->held gets the plan, for figures alone; limit:
+ * as for pl_question_measure_within(), 0: none. */
+pl_err pl_decide_again(struct pl_question *q, uint64_t limit, struct pl_trials *trials,
+                       struct pl_diag *d);
 
 #endif

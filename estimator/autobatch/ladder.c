@@ -9,9 +9,6 @@ struct corner {     /* a plain level, of all layers */
     double seconds;
 };
 
-/* A budget that no plan stays within: it is not packed, since more is alive. */
-#define BOUND_ALONE 1
-
 uint32_t pl_ladder_batch(const struct pl_question *q) {
     const uint64_t samples = pl_u64_div_up(PL_LADDER_TOKENS, q->job->max_seq_length);
     return (uint32_t)pl_u64_min(samples, pl_question_most_samples(q));
@@ -23,7 +20,7 @@ static pl_err measure(const struct pl_question *q, uint32_t level, struct pl_pla
     struct pl_question trial = *q;
     trial.recompute = level;
     trial.batch_size = pl_ladder_batch(q);
-    PL_TRY(pl_question_measure_within(&trial, BOUND_ALONE, held, d));
+    PL_TRY(pl_question_measure_within(&trial, PL_BOUND_ALONE, held, d));
     *out = (struct corner){held->plan->phases[PL_PHASE_MICRO].live_bytes,
                            pl_program_micro_seconds(held->program, &speed)};
     return PL_ERR_OK;

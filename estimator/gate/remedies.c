@@ -384,7 +384,7 @@ static pl_err price(const struct start *from, const struct pl_question *q, struc
     pl_variant_of(&v, q);
     PL_TRY(decide_sharding(&v, d));
     struct pl_question again = v.q;
-    PL_TRY(pl_decide_again(&again, from->trials, d));
+    PL_TRY(pl_decide_again(&again, 0, from->trials, d));
     const struct pl_plan *plan = from->trials->held.plan;
     const struct pl_verdict judged = pl_gate_judge(plan, &again);
     r->total_bytes = judged.needed_bytes;

@@ -77,6 +77,9 @@ bool pl_question_has_plan(const struct pl_question *q, const struct pl_planned *
  * of whatever question: the more alike the two are, the less it takes. {0} after an error. */
 pl_err pl_question_measure(const struct pl_question *q, struct pl_planned *held, struct pl_diag *d);
 /* The same as far as it takes to know whether so many bytes of arenas are enough (plan.h). */
+#define PL_BOUND_ALONE                                                                             \
+    1 /* a limit that no plan is within: nothing is packed, and arena_bytes is the
+                          * lower bound, what is alive at most */
 pl_err pl_question_measure_within(const struct pl_question *q, uint64_t limit,
                                   struct pl_planned *held, struct pl_diag *d);
 /* The program alone: held->plan is NULL, or of no meaning. */
