@@ -4,6 +4,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/plan/expand.h"
+#include "estimator/plan/fold.h"
 #include "estimator/plan/pack.h"
 #include "estimator/plan/repack.h"
 
@@ -244,26 +245,72 @@ static uint64_t most_alive(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
     return most;
 }
 
-/* Packs a phase again, down to `goal`. */
-static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
-                           const struct buckets *b, struct pl_interval *rows, uint64_t goal,
-                           struct pl_phase_plan *ph, struct pl_diag *d) {
+/* Bytes that a packing is to get down to. */
+struct goals {
+    uint64_t goal, enough; /* as for pl_repack() */
+};
+
+/* With tensors of equal layers, and of equal pieces of work, put together. */
+static pl_err repack_folded(struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
+                            uint32_t n, const struct goals *g, struct pl_packing *packing,
+                            struct pl_diag *d) {
+    const uint64_t height = packing->bytes;
+    struct pl_fold f;
+    pl_err err = pl_fold_init(&f, plan->program, plan->places, phase, ids, n, d);
+    if (err == PL_ERR_OK) err = pl_repack(&f.units, g->goal, g->enough, packing, d);
+    for (uint32_t i = 0; i < n && err == PL_ERR_OK && packing->bytes < height; i++)
+        plan->places[ids[i]].offset = pl_fold_offset(&f, i);
+    pl_fold_finish(&f);
+    return err;
+}
+
+/* Intervals of the whole program. Updates of all layers that one stands for are one interval. */
+static pl_err list_rows(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
+                        uint32_t n, struct pl_expansion *out, struct pl_diag *d) {
     const struct pl_phase_range *range = &plan->program->phases[phase];
+    if (phase != PL_PHASE_OPTIMIZER)
+        return pl_expand(plan->program, plan->places, phase, ids, n, out, d);
+    *out = (struct pl_expansion){pl_malloc((n + 1) * sizeof *out->rows), n, range->n_ops};
+    if (!out->rows) return pl_host_oom(d, "the plan");
+    pl_err err = collect(plan, range->first_op, ids, n, out->rows, d);
+    if (err != PL_ERR_OK) free(out->rows);
+    return err;
+}
+
+/* Each interval on its own. */
+static pl_err repack_rows(struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
+                          uint32_t n, const struct goals *g, struct pl_packing *packing,
+                          struct pl_diag *d) {
+    const uint64_t height = packing->bytes;
+    struct pl_expansion all;
+    PL_TRY(list_rows(plan, phase, ids, n, &all, d));
+    uint32_t *ends = pl_malloc((all.n + 1) * sizeof *ends);
+    pl_err err = ends ? PL_ERR_OK : pl_host_oom(d, "the plan");
+    for (uint32_t i = 0; ends && i < all.n; i++)
+        ends[i] = i + 1;
+    const struct pl_units units = {.rows = all.rows, .ends = ends, .n = all.n, .n_ops = all.n_ops};
+    if (err == PL_ERR_OK) err = pl_repack(&units, g->goal, g->enough, packing, d);
+    const bool lower = err == PL_ERR_OK && packing->bytes < height;
+    for (uint32_t i = 0; i < n && lower && all.n == n; i++) /* a brief plan has no offsets */
+        plan->places[ids[i]].offset = all.rows[i].offset;
+    free(ends);
+    free(all.rows);
+    return err;
+}
+
+/* Packs a phase again. What layers share they share at both ends of a run as well, which now and
+ * then leaves gaps that single intervals fill. */
+static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
+                           const struct buckets *b, const struct goals *g, struct pl_phase_plan *ph,
+                           struct pl_diag *d) {
     const uint32_t *start = &b->start[bucket_of(phase, place)], *ids = b->ids + start[0];
     const uint32_t n = start[1] - start[0];
+    const uint64_t loose = ph->live_bytes + ph->live_bytes / PL_STILL_LOOSE;
     struct pl_packing packing = {.bytes = ph->bytes, .live_bytes = ph->live_bytes};
-    struct pl_expansion whole = {0};
-    pl_err err;
-    if (plan->program->layers_left_out && phase != PL_PHASE_OPTIMIZER) {
-        PL_TRY(pl_expand(plan->program, plan->places, phase, ids, n, &whole, d));
-        err = pl_repack(whole.rows, whole.n, whole.n_ops, goal, &packing, d);
-        free(whole.rows);
-    } else {
-        PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
-        err = pl_repack(rows, n, range->n_ops, goal, &packing, d);
-        for (uint32_t i = 0; i < n && packing.bytes < ph->bytes; i++)
-            plan->places[ids[i]].offset = rows[i].offset;
-    }
+    pl_err err = PL_ERR_OK;
+    if (phase != PL_PHASE_OPTIMIZER) err = repack_folded(plan, phase, ids, n, g, &packing, d);
+    const bool done = packing.bytes <= pl_u64_max(loose, pl_u64_max(g->goal, g->enough));
+    if (err == PL_ERR_OK && !done) err = repack_rows(plan, phase, ids, n, g, &packing, d);
     ph->bytes = packing.bytes;
     return err;
 }
@@ -272,9 +319,10 @@ static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_te
  * and in which order, does not depend on `enough`, which only ends it earlier: whether so many
  * bytes are enough has the answer that the plan without a limit has. */
 static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
-                      struct pl_interval *rows, uint64_t enough,
-                      struct pl_phase_plan phases[PL_PHASE_COUNT], struct pl_diag *d) {
+                      uint64_t enough, struct pl_phase_plan phases[PL_PHASE_COUNT],
+                      struct pl_diag *d) {
     const uint64_t alive = most_alive(phases);
+    const struct goals goals = {alive + alive / LOOSE_FROM, enough};
     bool tried[PL_PHASE_COUNT] = {false};
     for (;;) {
         const enum pl_phase highest = highest_of(phases);
@@ -282,8 +330,7 @@ static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const st
         if (tried[highest] || ph->bytes <= enough || ph->bytes - alive <= alive / LOOSE_FROM)
             return PL_ERR_OK;
         tried[highest] = true;
-        PL_TRY(repack_phase(plan, highest, place, b, rows,
-                            pl_u64_max(enough, alive + alive / LOOSE_FROM), ph, d));
+        PL_TRY(repack_phase(plan, highest, place, b, &goals, ph, d));
     }
 }
 
@@ -298,8 +345,7 @@ static pl_err place_phases(struct pl_plan *plan, enum pl_tensor_place place,
 static pl_err place_device(struct pl_plan *plan, const struct buckets *b, struct pl_interval *rows,
                            struct pl_diag *d) {
     PL_TRY(place_phases(plan, PL_PLACE_DEVICE, b, rows, plan->phases, d));
-    if (!plan->over)
-        PL_TRY(tighten(plan, PL_PLACE_DEVICE, b, rows, room_of(plan), plan->phases, d));
+    if (!plan->over) PL_TRY(tighten(plan, PL_PLACE_DEVICE, b, room_of(plan), plan->phases, d));
     plan->peak_phase = highest_of(plan->phases);
     plan->batch_bytes = plan->phases[plan->peak_phase].bytes;
     return PL_ERR_OK;
@@ -312,7 +358,7 @@ static pl_err place_host(struct pl_plan *plan, enum pl_tensor_place place, const
     struct pl_phase_plan phases[PL_PHASE_COUNT];
     uint64_t tensors = 0, bytes;
     PL_TRY(place_phases(plan, place, b, rows, phases, d));
-    if (!plan->limit) PL_TRY(tighten(plan, place, b, rows, 0, phases, d));
+    if (!plan->limit) PL_TRY(tighten(plan, place, b, 0, phases, d));
     const struct pl_phase_plan *peak = &phases[highest_of(phases)];
     h->batch_bytes = peak->bytes;
     if (!pl_u64_add(h->job_bytes, h->batch_bytes, &bytes))

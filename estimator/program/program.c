@@ -36,7 +36,7 @@ void pl_program_destroy(struct pl_program **p) {
     free((*p)->tensors);
     free((*p)->ops);
     free((*p)->operands);
-    free((*p)->layers_left_out);
+    free((*p)->layers_equal);
     free(*p);
     *p = NULL;
 }

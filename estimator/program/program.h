@@ -135,6 +135,7 @@ struct pl_tensor {
     enum pl_tensor_place place : 8;
     bool trainable : 1;        /* WEIGHT, LORA_*: an optimizer op updates it */
     bool decay : 1;            /* weight decay applies: two dimensions */
+    bool of_piece : 1;         /* of one of several pieces of work that are alike (brief.h) */
     uint8_t state;             /* STATE*: which of the optimizer's */
 };
 
@@ -340,8 +341,10 @@ struct pl_program {
                            * and the last are there; its plan has the bytes of the whole program */
     bool shortened;       /* brief, and something was left out */
     uint32_t second_sweep;     /* its first op where the backward pass is made twice; else n_ops */
-    uint32_t *layers_left_out; /* [model->layers], owned: equal ones that this one stands for, or
-                                * PL_LAYER_LEFT_OUT; NULL: all are there */
+    uint32_t *layers_equal;    /* [model->layers], owned: equal ones that this one can stand for, or
+                                * PL_LAYER_LEFT_OUT; NULL: none */
+    uint32_t periods_kept;     /* of equal layers, at either end of those that are left out */
+    const uint32_t *layers_left_out; /* the same of a brief program; NULL: all layers are there */
 };
 #define PL_LAYER_LEFT_OUT UINT32_MAX
 

@@ -10,7 +10,7 @@
 
 /* Periods at either end of a run that are kept; one more where copies of what a layer needs are
  * made while its neighbour runs. */
-static uint64_t ends_of(const struct pl_job_shape *s) {
+static uint32_t ends_of(const struct pl_job_shape *s) {
     const bool moves = s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
                        pl_recompute_offloads(s->recompute);
     return moves ? 2 : 1;
@@ -70,20 +70,24 @@ static bool orders_gradients(const struct pl_job_shape *s) {
 void pl_brief_choose_layers(struct pl_builder *b) {
     struct pl_program *p = b->p;
     uint64_t period, spare, run;
-    if (!p->brief || b->s->inference || orders_gradients(b->s)) return;
-    p->layers_left_out = pl_calloc(b->m->layers, sizeof *p->layers_left_out);
-    if (!p->layers_left_out) {
+    bool any = false;
+    if (orders_gradients(b->s)) return;
+    p->layers_equal = pl_calloc(b->m->layers, sizeof *p->layers_equal);
+    if (!p->layers_equal) {
         b->err = pl_host_oom(b->d, "the plan");
         return;
     }
     const uint64_t lowest = pl_build_lowest_layer(b);
+    p->periods_kept = ends_of(b->s);
     for (uint64_t l = 0; l < b->m->layers; l += run) {
         run = find_run(b, lowest, l, &period, &spare);
         if (!spare) run = 1;
-        if (spare) leave_out(p->layers_left_out + l + ends_of(b->s) * period, period, spare);
-        p->shortened |= spare > 0;
+        if (spare) leave_out(p->layers_equal + l + p->periods_kept * period, period, spare);
+        any |= spare > 0;
     }
-    if (p->shortened) return;
-    free(p->layers_left_out);
-    p->layers_left_out = NULL;
+    p->shortened = p->brief && any && !b->s->inference;
+    if (p->shortened) p->layers_left_out = p->layers_equal;
+    if (any) return;
+    free(p->layers_equal);
+    p->layers_equal = NULL;
 }

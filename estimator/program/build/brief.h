@@ -25,7 +25,7 @@ static inline uint64_t pl_brief_left_out(const struct pl_program *p, uint64_t i,
     return (n - 2 * PL_BRIEF_ENDS) / set * set;
 }
 
-/* Decides p->layers_left_out, after the first tensor of none. */
+/* Decides p->layers_equal, and of a brief program what it leaves out, before the first tensor. */
 void pl_brief_choose_layers(struct pl_builder *b);
 
 /* The piece after i. */

@@ -73,20 +73,21 @@ struct pl_builder {
     uint32_t whole[PL_MAX_OPEN], n_whole;        /* tensors with one that has not been sent */
     struct pl_landing landings[PL_MAX_LANDINGS]; /* of those that were sent last */
     uint32_t n_landings;
-    bool *grad_begun;  /* per tensor: a gradient of this micro-batch was written */
+    bool *grad_begun;        /* per tensor: a gradient of this micro-batch was written */
     uint32_t n_job_tensors;  /* they stand before those of steps */
     uint32_t loss, loss_row; /* where the loss of the phase is summed: exchange.h */
     enum pl_phase phase;
     uint32_t layer;
     bool backward, recompute, training;
     enum pl_settling settling;
-    bool again; /* a second backward pass over what the first one has left */
-    struct pl_token_window chunk;       /* that is being computed: mlp.c */
+    bool again;                   /* a second backward pass over what the first one has left */
+    struct pl_token_window chunk; /* that is being computed: mlp.c */
     uint32_t open[PL_MAX_OPEN], n_open; /* tensors whose gradient was begun and not settled */
     uint32_t loss_again; /* where that pass adds up the loss, which nobody reads; PL_NONE */
-    uint32_t left_out; /* stamped on ops as well */
+    uint32_t left_out;   /* stamped on ops as well */
     uint16_t panels_left_out;
-    bool host; /* ops run on the host */
+    bool in_chunk, in_panel; /* tensors are of a piece */
+    bool host;               /* ops run on the host */
     struct pl_inputs in;
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */
     struct pl_adapter_slot *adapter; /* [layers * PL_SLOT_COUNT]; NULL without LoRA */
@@ -98,8 +99,8 @@ struct pl_builder {
     uint32_t *kv;                    /* [layers * 2] keys, values; NULL but in inference */
     uint32_t partials;
     struct pl_parts_kept *updates; /* [n_job_tensors], states.c; NULL outside of updates */
-    uint64_t q, k, n;   /* Q, K columns; N tokens */
-    uint64_t n_targets; /* capacity of target rows: N, or the sequences of inference */
+    uint64_t q, k, n;              /* Q, K columns; N tokens */
+    uint64_t n_targets;            /* capacity of target rows: N, or the sequences of inference */
 };
 
 /* --- create.c: sizes that follow from a shape --- */

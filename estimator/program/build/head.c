@@ -211,6 +211,7 @@ void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) 
     const uint32_t logits =
         add_chunk(b, "logits", chunk, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
     (void)missing;
+    b->in_chunk = true;
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row = i * chunk, nrows = pl_u64_min(chunk, b->n - row);
         b->left_out = (uint32_t)pl_brief_left_out(b->p, i, chunks, 1);
@@ -220,6 +221,7 @@ void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) 
         if (b->training) chunk_bwd(b, hc, logits, a, h->wants);
     }
     b->left_out = 0;
+    b->in_chunk = false;
 }
 
 void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {

@@ -67,6 +67,7 @@ typedef void (*chunk_fn)(struct pl_tape *t, const struct pl_step *s);
 static void each_chunk(struct pl_tape *t, const struct pl_step *s, chunk_fn run) {
     struct pl_builder *b = t->b;
     const uint64_t chunk = b->p->mlp_chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
+    b->in_chunk = true;
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row0 = i * chunk;
         b->left_out = (uint32_t)pl_brief_left_out(b->p, i, chunks, 1);
@@ -74,6 +75,7 @@ static void each_chunk(struct pl_tape *t, const struct pl_step *s, chunk_fn run)
         run(t, s);
     }
     b->left_out = 0;
+    b->in_chunk = false;
     b->chunk = (struct pl_token_window){0};
 }
 

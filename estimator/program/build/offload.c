@@ -174,6 +174,7 @@ static void stand_at(struct mover *m, const struct pl_op *op) {
     m->b->host = op->host;
     m->b->left_out = op->left_out;
     m->b->panels_left_out = op->panels_left_out;
+    m->b->in_chunk = false;
 }
 
 static void emit(struct mover *m, const struct pl_op *op, struct pl_attr attr,
@@ -429,8 +430,9 @@ static void stand_at_window(struct mover *m, const struct update *u) {
     const uint64_t n = window_rows(m, u->op);
     stand_at(m, u->op);
     if (!n) return;
-    m->b->left_out = (uint32_t)pl_brief_left_out(
-        m->b->p, u->w.row0 / n, pl_u64_div_up(rows_of(m, &u->op->in[0]), n), 2);
+    m->b->in_chunk = true;
+    m->b->left_out = (uint32_t)pl_brief_left_out(m->b->p, u->w.row0 / n,
+                                                 pl_u64_div_up(rows_of(m, &u->op->in[0]), n), 2);
 }
 
 static void move_updates(struct mover *m, uint32_t first, uint32_t end) {
@@ -558,6 +560,7 @@ void pl_build_offload(struct pl_builder *b) {
     b->host = false;
     b->left_out = 0;
     b->panels_left_out = 0;
+    b->in_chunk = false;
     free(m.ops);
     free(m.operands);
     free(m.twins);

@@ -237,9 +237,11 @@ bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cu
     const bool codes = pl_build_is_quantised(b, slot);
     p->panel += 1 + b->panels_left_out;
     b->panels_left_out = 0;
+    b->in_panel = false;
     if (p->panel >= p->panels && !next_rows(b, slot, cut, &shape, p)) return false;
     cut_panel(p, cut, &shape);
-    if (p->panels > 1) {
+    b->in_panel = p->panels > 1;
+    if (b->in_panel) {
         const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
         b->panels_left_out = (uint16_t)panels_left_out(b, q, cut, p);
         b->p->shortened |= b->panels_left_out > 0;
