@@ -58,6 +58,13 @@ struct pl_comm_ops {
      * (cudaStream_t) they are queued there and done in its order; without one they are complete on
      * return. Counts sent_bytes. PL_ERR_COMM_PEER_LOST. */
     pl_err (*exchange)(struct pl_comm *c, const struct pl_move *moves, uint32_t n, void *stream);
+    /* Memory of the device that other devices can map, so that it may be copied from and to
+     * directly once it is registered. It is not zeroed. NULL: there is none to be had, and that
+     * of the device serves as well. give_memory is called before close and after
+     * unregister_memory, also after an abort, and waits for all that was queued; false: p is not
+     * of take_memory. Both functions are NULL where the engine has no memory of its own. */
+    void *(*take_memory)(struct pl_comm *c, uint64_t bytes);
+    bool (*give_memory)(struct pl_comm *c, void *p);
     /* Memory of the device that exchanges read and write: the engine may then copy from and to it
      * directly, without a buffer of its own. Waits for no other rank; C5 is the caller's. Returns
      * what unregister_memory takes; NULL: not registered, which changes nothing for exchange().
@@ -79,7 +86,7 @@ struct pl_comm_request {
     bool gpu;
     const struct pl_comm_ops *nccl; /* the engine of GPUs, which their back-end has; NULL: it has
                                      * none */
-    uint32_t timeout_seconds; /* of C2; >= 1 */
+    uint32_t timeout_seconds;       /* of C2; >= 1 */
 };
 
 struct pl_control; /* control.h */

@@ -24,6 +24,7 @@ enum {
     NAP_NS = 50000,
     NEWS_MS = 10, /* between two looks for which rank an error of NCCL comes from */
     WARM_BYTES = 256,
+    TAKEN = 2, /* the arenas of a run */
 };
 
 struct engine {
@@ -32,6 +33,7 @@ struct engine {
     ncclComm_t comm;     /* NULL: not there, or no more */
     cudaStream_t stream; /* of exchanges that are to be complete on return */
     uint64_t bytes;      /* of the device, as the free ones went; where NCCL does not count */
+    void *taken[TAKEN];  /* memory that NCCL gave; NULL: the place is free */
 };
 
 static struct engine *of(struct pl_comm *c) {
@@ -194,20 +196,59 @@ static pl_err engine_exchange(struct pl_comm *c, const struct pl_move *moves, ui
     return PL_ERR_OK;
 }
 
+/* ---- memory that other GPUs reach ---- */
+
+/* NCCL's memory is one that other processes can map (cuMemCreate with a handle that can be shared),
+ * in units of the granularity of an allocation, 2 MiB; the device's own takes such units as well.
+ * Every failure is answered by NULL, so that the device's own allocation says what is missing. */
+static void *engine_take(struct pl_comm *c, uint64_t bytes) {
+    struct engine *e = of(c);
+    void **place = e->taken, *p = NULL;
+    while (place < e->taken + TAKEN && *place)
+        place++;
+    if (c->world.size == 1 || !e->nccl->mem_alloc || place == e->taken + TAKEN) return NULL;
+    if (e->nccl->mem_alloc(&p, (size_t)bytes) == ncclSuccess) return *place = p;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+/* Unlike cudaFree, ncclMemFree does not wait for the device. */
+static bool engine_give(struct pl_comm *c, void *p) {
+    struct engine *e = of(c);
+    for (int i = 0; i < TAKEN; i++) {
+        if (e->taken[i] != p) continue;
+        (void)cudaDeviceSynchronize();
+        (void)e->nccl->mem_free(p);
+        (void)cudaGetLastError();
+        e->taken[i] = NULL;
+        return true;
+    }
+    return false;
+}
+
+static bool is_taken(const struct engine *e, const void *p) {
+    bool is_there = false;
+    for (int i = 0; i < TAKEN; i++)
+        is_there = is_there || e->taken[i] == p;
+    return is_there;
+}
+
 /* ---- registration ---- */
 
 /* Of this memory NCCL asks only that it is the device's: any address will do, since NCCL rounds to
  * pages itself (ncclRegister in its register.cc). That is not to say that a copy needs no buffer in
  * between. NCCL decides so when it first sends from the memory, which is also when it takes what
  * registration needs of the device: a table of addresses. In its User Guide, "General Buffer
- * Registration": what cudaMalloc gave is used so between GPUs of one machine only if
- * NCCL_LEGACY_CUDA_REGISTER=1; "Buffer Registration and PXN": over a network only without PXN. */
+ * Registration": between GPUs of one machine memory of ncclMemAlloc is used so, and what cudaMalloc
+ * gave only if NCCL_LEGACY_CUDA_REGISTER=1; "Buffer Registration and PXN": over a network only
+ * without PXN. Where NCCL gives memory, other memory is therefore not registered: one rank might
+ * have the one kind and another the other (C5). */
 static void *engine_register(struct pl_comm *c, void *p, uint64_t bytes) {
     struct engine *e = of(c);
     ncclResult_t r = ncclInvalidUsage;
     void *registered = NULL;
     pthread_mutex_lock(&e->lock);
-    if (e->comm && e->nccl->register_memory)
+    if (e->comm && e->nccl->register_memory && (!e->nccl->mem_alloc || is_taken(e, p)))
         r = e->nccl->register_memory(e->comm, p, (size_t)bytes, &registered);
     pthread_mutex_unlock(&e->lock);
     return settle(c, r, 0) == ncclSuccess ? registered : NULL;
@@ -352,6 +393,8 @@ const struct pl_comm_ops pl_comm_nccl = {.name = "nccl",
                                          .open = engine_open,
                                          .close = engine_close,
                                          .exchange = engine_exchange,
+                                         .take_memory = engine_take,
+                                         .give_memory = engine_give,
                                          .register_memory = engine_register,
                                          .unregister_memory = engine_unregister,
                                          .abort = engine_abort,

@@ -42,6 +42,11 @@ static void find_later_functions(struct pl_nccl *nccl) {
     memcpy(&nccl->deregister_memory, &symbol, sizeof symbol);
     if (symbol) symbol = dlsym(nccl->library, "ncclCommRegister");
     memcpy(&nccl->register_memory, &symbol, sizeof symbol);
+    if (nccl->version < PL_NCCL_GIVES_MEMORY) return;
+    symbol = dlsym(nccl->library, "ncclMemFree");
+    memcpy(&nccl->mem_free, &symbol, sizeof symbol);
+    if (symbol) symbol = dlsym(nccl->library, "ncclMemAlloc");
+    memcpy(&nccl->mem_alloc, &symbol, sizeof symbol);
 }
 
 static pl_err refuse(const char *what, const char *why, struct pl_diag *d) {

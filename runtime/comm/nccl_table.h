@@ -41,6 +41,13 @@ typedef ncclResult_t (*pl_nccl_register)(const ncclComm_t comm, void *p, size_t 
                                          void **handle);
 typedef ncclResult_t (*pl_nccl_deregister)(const ncclComm_t comm, void *handle);
 
+/* Of 2.19: ncclMemAlloc(&p, bytes), ncclMemFree(p); neither takes a communicator. They are used
+ * from 2.26 on, which rounds the bytes to the granularity of an allocation. Up to 2.25 they are
+ * rounded to what a multicast object asks for, which may be hundreds of MiB (allocator.cc). */
+#define PL_NCCL_GIVES_MEMORY 22602
+typedef ncclResult_t (*pl_nccl_mem_alloc)(void **p, size_t bytes);
+typedef ncclResult_t (*pl_nccl_mem_free)(void *p);
+
 struct pl_nccl {
     void *library; /* of the loader */
     int version;   /* 22809 is 2.28.9 */
@@ -50,6 +57,8 @@ struct pl_nccl {
     pl_nccl_mem_stats mem_stats;          /* nullable */
     pl_nccl_register register_memory;     /* nullable; where it is not, */
     pl_nccl_deregister deregister_memory; /* this one is not either */
+    pl_nccl_mem_alloc mem_alloc;          /* nullable, both or none */
+    pl_nccl_mem_free mem_free;
 };
 
 /* Finds the library: PLIMSOLL_NCCL names one, else libnccl.so.2 where the loader looks, else where

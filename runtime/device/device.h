@@ -101,6 +101,7 @@ struct pl_device {
     struct pl_traits traits;
     uint64_t budget_bytes; /* PL_AUTO_BYTES = no limit but the machine's */
     uint64_t used_bytes, peak_bytes;
+    uint64_t rounding_bytes; /* taken with used_bytes, where a back-end knows of it */
     uint64_t allocations, failed_allocations;
     uint64_t pinned_allocations; /* successful and failed */
     uint64_t host_bytes[PL_PLACE_COUNT]; /* reserved of each host memory; row DEVICE stays 0 */

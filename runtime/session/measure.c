@@ -100,7 +100,7 @@ static void measure(struct pl_session *s, struct pl_books *out) {
     }
     if (s->pf->world.size > 1) out->predicted_bytes += pl_nccl_bytes(s->pf->world.size);
     out->measured_bytes = process_bytes(s);
-    const uint64_t others = s->device->used_bytes + s->comm_bytes;
+    const uint64_t others = s->device->used_bytes + s->device->rounding_bytes + s->comm_bytes;
     if (out->measured_bytes <= others) return;
     out->context_bytes = out->measured_bytes - others;
     const struct pl_graph_books *g = &s->device->graphs;

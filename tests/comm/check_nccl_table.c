@@ -18,6 +18,8 @@ START_TEST(the_real_library_has_every_function) {
     ck_assert(nccl->mem_stats != NULL || nccl->version < 22907);
     ck_assert(nccl->register_memory != NULL || nccl->version < 21900);
     ck_assert((nccl->register_memory != NULL) == (nccl->deregister_memory != NULL));
+    ck_assert((nccl->mem_alloc != NULL) == (nccl->version >= PL_NCCL_GIVES_MEMORY));
+    ck_assert((nccl->mem_alloc != NULL) == (nccl->mem_free != NULL));
     printf("NCCL %d\n", nccl->version);
     pl_nccl_unload(&nccl);
     ck_assert_ptr_null(nccl);

@@ -90,19 +90,29 @@ static pl_err exchange_once(struct pl_comm *c, struct rows *r, uint64_t k, cudaS
     return check_moves(r, &c->world, k, d);
 }
 
-static pl_err make_rows(struct rows *r, uint32_t size, cudaStream_t *stream) {
-    size_t bytes = (size_t)2 * size * BYTES;
+/* As a device takes and releases it. */
+static cudaError_t take(struct pl_comm *c, void **p, size_t bytes) {
+    *p = c->ops->take_memory(c, bytes);
+    return *p ? cudaPeekAtLastError() : cudaMalloc(p, bytes);
+}
+
+static void give(struct pl_comm *c, void *p) {
+    if (!c || !c->ops->give_memory(c, p)) (void)cudaFree(p);
+}
+
+static pl_err make_rows(struct pl_comm *c, struct rows *r, cudaStream_t *stream) {
+    size_t bytes = (size_t)2 * c->world.size * BYTES;
     r->host = NULL;
-    if (cudaMalloc((void **)&r->device, bytes) != cudaSuccess ||
+    if (take(c, (void **)&r->device, bytes) != cudaSuccess ||
         cudaHostAlloc((void **)&r->host, bytes, cudaHostAllocDefault) != cudaSuccess ||
         cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) != cudaSuccess)
         return PL_ERR_DEVICE_OOM;
     return PL_ERR_OK;
 }
 
-static void free_rows(struct rows *r, cudaStream_t stream) {
+static void free_rows(struct pl_comm *c, struct rows *r, cudaStream_t stream) {
+    give(c, r->device);
     (void)cudaStreamDestroy(stream);
-    (void)cudaFree(r->device);
     (void)cudaFreeHost(r->host);
 }
 
@@ -116,12 +126,29 @@ static void unregister_rows(struct pl_comm *c, void *registered) {
     if (registered) c->ops->unregister_memory(c, registered);
 }
 
-enum { UNREGISTERED, REGISTERED, REFUSED, SKIPPED, OLD_LIBRARY, REGISTRATIONS }; /* seed */
+/* seed; GIVES_NONE: NCCL has no memory left, BEFORE_2_26: none that is used */
+enum {
+    UNREGISTERED,
+    REGISTERED,
+    BEFORE_2_26,
+    REFUSED,
+    SKIPPED,
+    OLD_LIBRARY,
+    GIVES_NONE,
+    REGISTRATIONS
+};
+
+/* Its memory would be rounded too far, so what is registered is of cudaMalloc. */
+static void set_before_2_26(void) {
+    setenv("PLSIM_NCCL_VERSION", "22505", 1);
+}
 
 static void set_registration(void) {
     const char *old = getenv("PLSIM_NCCL_OLD");
     if (ranks->seed == REFUSED) setenv("PLSIM_NCCL_FAIL", "register", 1);
     if (ranks->seed == SKIPPED) setenv("PLSIM_NCCL_FAIL", "skip", 1);
+    if (ranks->seed == GIVES_NONE) setenv("PLSIM_NCCL_FAIL", "memory", 1);
+    if (ranks->seed == BEFORE_2_26) set_before_2_26();
     if (ranks->seed == OLD_LIBRARY && old) setenv("PLIMSOLL_NCCL", old, 1);
 }
 
@@ -134,9 +161,10 @@ static int traffic_body(const struct pl_world *w) {
     uint64_t sent = 0;
     set_registration();
     pl_err err = open_comm(&c, w, &d);
-    if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    if (err == PL_ERR_OK) err = make_rows(c, &r, &stream);
     if (err == PL_ERR_OK && ranks->seed != UNREGISTERED) registered = register_rows(c, &r);
-    if (err == PL_ERR_OK && (registered != NULL) != (ranks->seed == REGISTERED))
+    const bool registers = ranks->seed == REGISTERED || ranks->seed == BEFORE_2_26;
+    if (err == PL_ERR_OK && (registered != NULL) != registers)
         err = pl_diag_set(&d, PL_ERR_PLAN_BROKEN, "the memory is%s registered",
                           registered ? "" : " not");
     for (uint64_t k = 0; k < 12 && err == PL_ERR_OK; k++) {
@@ -154,9 +182,9 @@ static int traffic_body(const struct pl_world *w) {
     /* What is queued is awaited before the memory is registered no more. */
     if (err == PL_ERR_OK) (void)c->ops->exchange(c, r.moves, r.n, stream);
     unregister_rows(c, registered);
-    (void)cudaStreamSynchronize(stream);
+    if (err == PL_ERR_OK) (void)cudaMemsetAsync(r.device, 0, 1, stream);
+    free_rows(c, &r, stream);
     pl_comm_close(&c);
-    free_rows(&r, stream);
     return status;
 }
 
@@ -187,7 +215,7 @@ static int fall_body(const struct pl_world *w) {
     struct pl_diag d = {0};
     cudaStream_t stream = NULL;
     pl_err err = open_comm(&c, w, &d);
-    if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    if (err == PL_ERR_OK) err = make_rows(c, &r, &stream);
     setenv("PLSIM_NCCL_FAIL", "abort", 1);
     void *registered = register_rows(c, &r);
     if (err == PL_ERR_OK) ranks_fall_soon(w, 300);
@@ -196,7 +224,7 @@ static int fall_body(const struct pl_world *w) {
     if (c) (void)pl_comm_check(c, &d);
     /* In this order, as a session ends, and while the other thread may still abort. */
     unregister_rows(c, registered);
-    free_rows(&r, stream);
+    free_rows(c, &r, stream);
     int status = ranks_note(w, err, &d);
     pl_comm_close(&c);
     return status;
@@ -302,14 +330,34 @@ static void watch_last_words(const struct pl_world *w) {
     (void)signal(SIGABRT, keep_last_words);
 }
 
-enum { SIZES, ORDER, HOST, OVERLAP, MIXED, TWICE, UNKNOWN, OF_HOST, FREED, KEPT, RULES }; /* seed */
+/* seed */
+enum {
+    SIZES,
+    ORDER,
+    HOST,
+    OVERLAP,
+    MIXED,
+    KINDS,
+    TWICE,
+    UNKNOWN,
+    OF_HOST,
+    FREED,
+    BY_CUDA,
+    TO_NCCL,
+    KEPT,
+    RULES
+};
 
 static void break_registration(struct pl_comm *c, const struct rows *r) {
+    const struct pl_nccl *nccl;
     void *const first = ranks->seed == UNKNOWN ? c : register_rows(c, r);
     if (ranks->seed == TWICE) (void)c->ops->register_memory(c, r->device + BYTES, 1);
     if (ranks->seed == UNKNOWN) c->ops->unregister_memory(c, first);
     if (ranks->seed == OF_HOST) (void)c->ops->register_memory(c, r->host, BYTES);
-    if (ranks->seed == FREED) (void)cudaFree(r->device);
+    if (ranks->seed == FREED) (void)c->ops->give_memory(c, r->device);
+    if (ranks->seed == BY_CUDA) (void)cudaFree(r->device);
+    if (ranks->seed == TO_NCCL && pl_nccl_load(&nccl, NULL) == PL_ERR_OK)
+        (void)nccl->mem_free(r->host);
 }
 
 /* Uses of the library itself that the real one would not survive. */
@@ -319,15 +367,18 @@ static int break_body(const struct pl_world *w) {
     struct pl_diag d = {0};
     cudaStream_t stream = NULL;
     watch_last_words(w);
+    const bool one_differs = ranks->seed == KINDS && w->rank == 1;
+    if (one_differs || ranks->seed == TWICE || ranks->seed == OF_HOST) set_before_2_26();
     pl_err err = open_comm(&c, w, &d);
-    if (err == PL_ERR_OK) err = make_rows(&r, w->size, &stream);
+    if (err == PL_ERR_OK) err = make_rows(c, &r, &stream);
     if (err != PL_ERR_OK) return 1;
-    if (ranks->seed > MIXED) {
+    if (ranks->seed > KINDS) {
         break_registration(c, &r);
         pl_comm_close(&c);
         return 1;
     }
-    if (ranks->seed == MIXED && w->rank == 1) (void)register_rows(c, &r);
+    const bool registers = ranks->seed == KINDS || (ranks->seed == MIXED && w->rank == 1);
+    void *registered = registers ? register_rows(c, &r) : NULL;
     uint32_t peer = 1 - w->rank, rule = ranks->seed;
     bool receives = w->rank == 1;
     struct pl_move m = {peer, receives, r.device, rule == SIZES && receives ? 99 : 100};
@@ -341,8 +392,9 @@ static int break_body(const struct pl_world *w) {
     else
         (void)c->ops->exchange(c, rule == OVERLAP ? over : &m, rule == OVERLAP ? 2 : 1, stream);
     (void)cudaStreamSynchronize(stream);
+    unregister_rows(c, registered);
+    free_rows(c, &r, stream);
     pl_comm_close(&c);
-    free_rows(&r, stream);
     return 1; /* as one that only lost the other */
 }
 
@@ -352,11 +404,14 @@ START_TEST(a_broken_rule_ends_the_process) {
         [ORDER] = "meets group",
         [HOST] = "is not device memory",
         [OVERLAP] = "overlaps another of its group",
-        [MIXED] = "receives in memory that is registered, from rank 0's that is not",
+        [MIXED] = "receives in memory that is registered, of NCCL, from rank 0's that is not",
+        [KINDS] = "receives in memory that is registered, from rank 0's that is registered, of",
         [TWICE] = "is registered already",
         [UNKNOWN] = "ncclCommDeregister: ",
         [OF_HOST] = "ncclCommRegister: ",
         [FREED] = "device memory is freed that is registered with NCCL",
+        [BY_CUDA] = "is of ncclMemAlloc",
+        [TO_NCCL] = "is not of ncclMemAlloc",
         [KEPT] = "ncclCommFinalize: memory is still registered"};
     struct ranks_run r = {.body = "break", .n = 2, .limit = 10, .seed = (uint32_t)_i};
     ck_assert_int_eq(ranks_run(&r), ABORTED_STATUS);

@@ -125,6 +125,38 @@ START_TEST(the_arenas_are_registered) {
 }
 END_TEST
 
+/* Memory that another GPU can map is asked for first. Where there is none the device's own serves,
+ * with the same bits, and one rank of two decides for both. */
+START_TEST(without_memory_of_nccl_nothing_is_registered) {
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=whole"));
+    setenv("PLSIM_NCCL_FAIL", "memory", 1);
+    if (_i == 1) setenv("PLSIM_NCCL_FAIL_RANK", "1", 1);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=own"));
+    expect_registered("own", false);
+    joblog_assert_same_steps(in_dir(dir, "whole"), in_dir(dir, "own"));
+}
+END_TEST
+
+/* The device's own allocation says what is missing, so that recovery is as it was: of one rank,
+ * cudaMalloc is called for the communicator, its first exchange, and the two arenas. */
+START_TEST(out_of_memory_after_nccl_is_recovered) {
+    setenv("PLSIM_NCCL_FAIL", "memory", 1);
+    setenv("PLSIM_FAIL", "malloc@4:2", 1);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=halved"));
+    ck_assert(joblog_summary(in_dir(dir, "halved"), "oom_recoveries") == 1);
+    expect_registered("halved", false);
+}
+END_TEST
+
+/* What it rounds to would not fit the plan, so it is not asked. */
+START_TEST(before_2_26_the_own_memory_is_registered) {
+    setenv("PLSIM_NCCL_VERSION", "22505", 1);
+    setenv("PLSIM_NCCL_FAIL", "memory", 1);
+    plimsoll_train_expect(0, dir, WORDS("devices=2", "output_dir=own"));
+    expect_registered("own", true);
+}
+END_TEST
+
 /* As the real one with NCCL_LOCAL_REGISTER=0; all ranks; one of them. */
 START_TEST(what_is_not_registered_is_no_error) {
     static const char *const how[] = {"skip", "register", "register"};
@@ -159,6 +191,9 @@ int main(void) {
     tcase_add_test(tc, the_prediction_counts_before_a_device_opens);
     tcase_add_test(tc, the_arenas_are_registered);
     tcase_add_loop_test(tc, what_is_not_registered_is_no_error, 0, 3);
+    tcase_add_loop_test(tc, without_memory_of_nccl_nothing_is_registered, 0, 2);
+    tcase_add_test(tc, out_of_memory_after_nccl_is_recovered);
+    tcase_add_test(tc, before_2_26_the_own_memory_is_registered);
     tcase_add_test(tc, an_old_library_registers_nothing);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);

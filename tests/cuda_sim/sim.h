@@ -19,7 +19,7 @@ struct plsim_counters {
     uint64_t mallocs, failed_mallocs, frees, host_mallocs, failed_host_mallocs;
     uint64_t launches, blocks, switches, copies, memsets, syncs;
     uint64_t captures, graphs, graph_launches; /* graphs: instantiated */
-    uint64_t idle_syncs; /* waits behind which a GPU would have had no kernel to run */
+    uint64_t idle_syncs;             /* waits behind which a GPU would have had no kernel to run */
     uint64_t used_bytes, peak_bytes; /* of the device */
 };
 extern struct plsim_counters plsim_counters;
@@ -91,14 +91,20 @@ void plsim_memory_restart(void);
 struct plsim_allocation {
     char *p;
     size_t bytes;
-    bool device;   /* else pinned */
-    void *watched; /* cells of sim_watch.c */
+    bool device;                 /* else pinned */
+    bool shared;                 /* of ncclMemAlloc */
+    size_t taken;                /* of the device */
+    void *watched;               /* cells of sim_watch.c */
     _Atomic uint32_t registered; /* times, with communicators that are there */
     struct plsim_allocation *next;
 };
 /* The allocation that p lies in; NULL = none. Only what counts `registered` may be changed by
  * another thread than the host's one: until it is 0 the allocation stays. */
 struct plsim_allocation *plsim_holder(const void *p);
+/* As ncclMemAlloc and ncclMemFree, of whole units of 2 MiB; NULL: too little is free. Memory of the
+ * one goes back by the other alone, and while no stream has work: the real one does not wait. */
+void *plsim_shared_take(size_t bytes);
+void plsim_shared_give(void *p);
 /* sim_watch.c: the allocation goes away. */
 void plsim_watch_forget(struct plsim_allocation *a);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_BYTES = 256, POISON_BYTE = 0xFF };
+enum { ALIGN_BYTES = 256, POISON_BYTE = 0xFF, UNIT_BYTES = 2 << 20 };
 
 static struct plsim_allocation *allocations;
 static uint64_t neighbour_bytes, calls;
@@ -72,6 +72,43 @@ static struct plsim_allocation *take(const void *p, bool device) {
     return NULL;
 }
 
+/* Takes `taken` bytes of the device, of which the caller may use the first. */
+static struct plsim_allocation *add_device(size_t bytes, size_t taken) {
+    struct plsim_allocation *a = taken <= plsim_free_bytes() ? add(bytes, true) : NULL;
+    if (!a) return NULL;
+    a->taken = taken;
+    plsim_counters.used_bytes += taken;
+    if (plsim_counters.peak_bytes < plsim_counters.used_bytes)
+        plsim_counters.peak_bytes = plsim_counters.used_bytes;
+    return a;
+}
+
+static void give_device(struct plsim_allocation *a) {
+    if (a->registered) plsim_die("device memory is freed that is registered with NCCL");
+    plsim_counters.frees++;
+    plsim_counters.used_bytes -= a->taken;
+    plsim_watch_forget(a);
+    free(a->p);
+    free(a);
+}
+
+void *plsim_shared_take(size_t bytes) {
+    plsim_need_context();
+    let_neighbour_in();
+    struct plsim_allocation *a =
+        add_device(bytes, (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES);
+    if (!a) return NULL;
+    a->shared = true;
+    return a->p;
+}
+
+void plsim_shared_give(void *p) {
+    struct plsim_allocation *a = take(p, true);
+    if (!a || !a->shared) plsim_die("ncclMemFree: %p is not of ncclMemAlloc", p);
+    if (plsim_has_work()) plsim_die("ncclMemFree: a stream may still use the memory");
+    give_device(a);
+}
+
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     int injected = plsim_injected(PLSIM_MALLOC);
     cudaError_t e = plsim_sticky();
@@ -83,14 +120,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     plsim_need_context();
     let_neighbour_in();
     if (bytes == 0) return cudaSuccess;
-    struct plsim_allocation *a = !injected && bytes <= plsim_free_bytes() ? add(bytes, true) : NULL;
+    struct plsim_allocation *a = injected ? NULL : add_device(bytes, bytes);
     if (!a) {
         plsim_counters.failed_mallocs++;
         return plsim_fail(injected ? (cudaError_t)injected : cudaErrorMemoryAllocation);
     }
-    plsim_counters.used_bytes += bytes;
-    if (plsim_counters.peak_bytes < plsim_counters.used_bytes)
-        plsim_counters.peak_bytes = plsim_counters.used_bytes;
     *out = a->p;
     return cudaSuccess;
 }
@@ -102,12 +136,8 @@ cudaError_t cudaFree(void *p) {
     plsim_drain_all(); /* cudaFree waits for the device */
     struct plsim_allocation *a = take(p, true);
     if (!a) return plsim_fail(cudaErrorInvalidValue);
-    if (a->registered) plsim_die("device memory is freed that is registered with NCCL");
-    plsim_counters.frees++;
-    plsim_counters.used_bytes -= a->bytes;
-    plsim_watch_forget(a);
-    free(a->p);
-    free(a);
+    if (a->shared) plsim_die("cudaFree: %p is of ncclMemAlloc", p);
+    give_device(a);
     return e;
 }
 

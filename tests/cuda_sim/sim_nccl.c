@@ -5,18 +5,19 @@
  * device memory when the stream reaches them, ranges that overlap in a group, a call while another
  * is in progress, and groups that are not the same on both sides. Two ranks number the groups
  * that they have with each other, and compare the numbers and the bytes of every message, and
- * whether the memory of both ends is registered. So do registrations: memory that is not the
- * device's or is registered already, a handle that is none, one that is given back while a group is
- * queued, and memory that is still registered when the communicator is finalised or when it is
- * freed (sim_memory.c). An abort gives all of them back.
+ * whether the memory of both ends is registered, and of one kind. Registrations end it as well:
+ * memory that is not the device's or is registered already, a handle that is none, one that is
+ * given back while a group is queued, and memory that is still registered when the communicator is
+ * finalised or when it is freed. So does memory of ncclMemAlloc that another function frees, and
+ * other memory that ncclMemFree frees (sim_memory.c). An abort gives all registrations back.
  * Nothing moves before ncclGroupEnd. Then it moves when the stream reaches it
  * (PLSIM_STREAMS=late), or while the caller asks for the state of the communicator, which is how
  * a call that does not block goes on in the real one. Whoever waits ends when the communicator is
  * aborted, or after PLSIM_NCCL_SECONDS. Two ranks on one GPU are refused.
  * Environment: PLSIM_NCCL_VERSION (22809), PLSIM_NCCL_BYTES of the device for a communicator (4
- * MiB), PLSIM_NCCL_SECONDS (120). PLSIM_NCCL_FAIL=init: no communicator is made; register: memory
- * is refused; skip: it is left alone, as with NCCL_LOCAL_REGISTER=0; abort: that takes a while;
- * fall: the process is killed in its first group.
+ * MiB), PLSIM_NCCL_SECONDS (120). PLSIM_NCCL_FAIL=init: no communicator is made; memory:
+ * ncclMemAlloc gives none; register: memory is refused; skip: it is left alone, as with
+ * NCCL_LOCAL_REGISTER=0; abort: that takes a while; fall: the process is killed in its first group.
  * PLSIM_NCCL_FAIL_RANK: on this rank alone. Compiled with PLSIM_NCCL_OLD it has only what 2.18 has.
  * Symbols of the emulation come from the executable that loads this. */
 #include "tests/cuda_sim/sim.h"
@@ -47,12 +48,12 @@ struct ring {
 struct shared {
     atomic_uint joined, left;
     atomic_int devices[RANKS]; /* of the ranks */
-    struct ring rings[]; /* [from * ranks + to] */
+    struct ring rings[];       /* [from * ranks + to] */
 };
 
 struct message {
     uint64_t group, bytes;
-    uint32_t is_registered, unused;
+    uint32_t registered, unused;
 };
 
 struct op {
@@ -61,7 +62,7 @@ struct op {
     char *p;
     size_t bytes, done;
     uint64_t number; /* of its group among those with this peer */
-    bool is_registered;
+    enum registered { STAGED, LEGACY, DIRECT } registered; /* DIRECT: of ncclMemAlloc */
     struct message head;
     size_t head_done;
 };
@@ -98,6 +99,7 @@ struct ncclComm {
     struct ncclComm *next; /* of those that were aborted */
 };
 static _Atomic(struct ncclComm *) aborted;
+static int own_rank; /* for calls that have no communicator */
 
 static _Thread_local struct group *open_group;
 static _Thread_local int depth;
@@ -151,10 +153,10 @@ static void check_head(const struct group *g, const struct op *op) {
     if (op->head.bytes != op->bytes)
         plsim_die("rank %d: receives %zu bytes of the %llu that rank %d sends", g->comm->rank,
                   op->bytes, (unsigned long long)op->head.bytes, op->peer);
-    if (op->head.is_registered != op->is_registered)
-        plsim_die("rank %d: receives in memory that is%s registered, from rank %d's that is%s",
-                  g->comm->rank, op->is_registered ? "" : " not", op->peer,
-                  op->head.is_registered ? "" : " not");
+    static const char *const kinds[] = {"not registered", "registered", "registered, of NCCL"};
+    if (op->head.registered != op->registered)
+        plsim_die("rank %d: receives in memory that is %s, from rank %d's that is %s",
+                  g->comm->rank, kinds[op->registered], op->peer, kinds[op->head.registered]);
 }
 
 static bool move_op(const struct group *g, struct op *op) {
@@ -252,10 +254,11 @@ static void number_ops(struct group *g) {
         if (!counted[op->peer]) g->comm->groups[op->peer]++;
         counted[op->peer] = true;
         op->number = g->comm->groups[op->peer];
-        op->is_registered = holder_of(g->comm, op->p, op->bytes) != NULL;
+        const struct buffer *b = holder_of(g->comm, op->p, op->bytes);
+        op->registered = !b ? STAGED : b->of->shared ? DIRECT : LEGACY;
         if (!op->receive)
             op->head = (struct message){
-                .group = op->number, .bytes = op->bytes, .is_registered = op->is_registered};
+                .group = op->number, .bytes = op->bytes, .registered = op->registered};
     }
 }
 
@@ -367,6 +370,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     *comm = NULL;
     check_config(config);
     if (rank < 0 || rank >= ranks || ranks > RANKS) return ncclInvalidArgument;
+    own_rank = rank;
     if (fails("init", rank)) return ncclSystemError;
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c) return ncclSystemError;
@@ -503,6 +507,21 @@ ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t bytes, void **
     *b = (struct buffer){.p = p, .bytes = bytes, .of = plsim_holder(p)};
     b->of->registered++;
     *handle = b;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void **p, size_t bytes);
+ncclResult_t ncclMemAlloc(void **p, size_t bytes) {
+    *p = fails("memory", own_rank) ? NULL : plsim_shared_take(bytes);
+    if (*p) return ncclSuccess;
+    *p = &depth; /* the real one leaves there what it had got so far */
+    (void)plsim_fail(cudaErrorMemoryAllocation);
+    return ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *p);
+ncclResult_t ncclMemFree(void *p) {
+    plsim_shared_give(p);
     return ncclSuccess;
 }
 

@@ -1,4 +1,4 @@
-/* device_cuda.c - an NVIDIA GPU as a device: its primary context, its streams, one cudaMalloc per
+/* device_cuda.c - an NVIDIA GPU as a device: its primary context, its streams, one allocation per
  * arena.
  *
  * Host memory that copies pass through is pinned and cut in three: dev->staging, which the
@@ -13,6 +13,7 @@
 #include "runtime/device/cuda/lt.h"
 
 #include "estimator/base/checked.h"
+#include "estimator/base/nccl_bytes.h"
 #include "estimator/card/cards.h"
 
 #include <errno.h>
@@ -158,25 +159,39 @@ out:
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
+static uint64_t rounding_of(uint64_t bytes) {
+    return pl_u64_div_up(bytes, PL_NCCL_UNIT_BYTES) * PL_NCCL_UNIT_BYTES - bytes;
+}
+
+/* Memory that the GPUs of other ranks can map, where there are such and NCCL gives it. */
+static void *take_shared(struct pl_device *dev, uint64_t bytes) {
+    struct pl_comm *c = dev->comm;
+    void *p = c && c->ops->take_memory ? c->ops->take_memory(c, bytes) : NULL;
+    if (p) dev->rounding_bytes += rounding_of(bytes);
+    return p;
+}
+
+/* Either call waits for the device, so nothing in the stream can still use the memory. */
+static void cuda_release(struct pl_device *dev, void *p, uint64_t bytes) {
+    struct pl_comm *c = dev->comm;
+    if (c && c->ops->give_memory && c->ops->give_memory(c, p))
+        dev->rounding_bytes -= rounding_of(bytes);
+    else
+        (void)pl_cuda_error(cudaFree(p));
+}
+
 /* Zeroed in stream order, like everything that will use it. */
 static pl_err cuda_alloc(struct pl_device *dev, uint64_t bytes, void **out, struct pl_diag *d) {
     struct pl_cuda *cuda = pl_cuda_of(dev);
-    void *p = NULL;
+    void *p = take_shared(dev, bytes);
     *out = NULL;
-    PL_TRY(check(cudaMalloc(&p, bytes), "cudaMalloc", d));
+    if (!p) PL_TRY(check(cudaMalloc(&p, bytes), "cudaMalloc", d));
     pl_err err = check(cudaMemsetAsync(p, 0, bytes, cuda->stream), "zeroing an arena", d);
     if (err == PL_ERR_OK)
         *out = p;
     else
-        (void)cudaFree(p);
+        cuda_release(dev, p, bytes);
     return err;
-}
-
-/* cudaFree waits for the device, so nothing in the stream can still use the arena. */
-static void cuda_release(struct pl_device *dev, void *p, uint64_t bytes) {
-    (void)dev;
-    (void)bytes;
-    (void)pl_cuda_error(cudaFree(p));
 }
 
 static pl_err cuda_free_bytes(struct pl_device *dev, uint64_t *out, struct pl_diag *d) {
