@@ -1,11 +1,14 @@
 /* check_same_bits.c - any number of ranks, any sharding: the losses, norms and weights of one rank.
  *
- * GOLDEN_CASES names the directory of the golden cases, which stand for what there is to train. */
+ * GOLDEN_CASES names the directory of the golden cases, which stand for what there is to train.
+ * PLIMSOLL_ALL_CUTS, when set, adds every case of it, as it is and packed, on 2 and 4 ranks with
+ * every sharding. */
 #include "tests/ranks/crew.h"
 #include "tests/support/joblog.h"
 #include "tests/support/tensorset.h"
 
 #include <check.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,8 +38,8 @@ static const struct kind {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, CUTS = 5 };
 
-/* Each sharding, and each number of ranks; all pairs in turn. */
 static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
+enum { SHARDINGS = sizeof shardings / sizeof *shardings };
 
 static void train(const struct kind *k, const char *ranks, const char *sharding, const char *out) {
     const char *words[24] = {"train",
@@ -91,22 +94,62 @@ static void expect_tally(const char *dir, size_t ranks) {
     json_decref(log);
 }
 
-START_TEST(ranks_end_where_one_rank_ends) {
-    const struct kind *k = &kinds[_i];
-    char dir[SCRATCH_PATH], one[SCRATCH_PATH + 16], several[SCRATCH_PATH + 16];
-    scratch_make(dir);
+/* dir/one has what one rank makes of it. */
+static void expect_cut(const struct kind *k, const char *dir, int ranks, const char *sharding) {
+    char one[SCRATCH_PATH + 16], several[SCRATCH_PATH + 16];
     snprintf(one, sizeof one, "%s/one", dir);
-    train(k, "1", "none", one);
-    for (int cut = 0; cut < CUTS; cut++) {
-        const int ranks = 2 + (_i + cut) % 3;
-        snprintf(several, sizeof several, "%s/%d", dir, cut);
-        train(k, textf("%d", ranks), shardings[(cut + 3) % 4], several);
-        expect_same(k, one, several);
-        expect_tally(several, (size_t)ranks);
-    }
+    snprintf(several, sizeof several, "%s/several", dir);
+    train(k, textf("%d", ranks), sharding, several);
+    expect_same(k, one, several);
+    expect_tally(several, (size_t)ranks);
+    scratch_remove(several);
+}
+
+/* Each sharding, and each number of ranks; all pairs in turn. */
+START_TEST(ranks_end_where_one_rank_ends) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    train(&kinds[_i], "1", "none", textf("%s/one", dir));
+    for (int cut = 0; cut < CUTS; cut++)
+        expect_cut(&kinds[_i], dir, 2 + (_i + cut) % 3, shardings[(cut + 3) % SHARDINGS]);
     scratch_remove(dir);
 }
 END_TEST
+
+/* ---- all cuts of all cases ---- */
+
+static glob_t cases;
+
+/* Steps of more micro-batches than there are ranks. */
+START_TEST(so_does_every_case_in_every_cut) {
+    const char *const path = cases.gl_pathv[_i / 2];
+    const bool packed = _i % 2;
+    const struct kind k = {.name = strrchr(path, '/') + 1,
+                           .samples = "16",
+                           .more = {packed ? "packing=true" : NULL},
+                           .lora = path_exists(textf("%s/adapter", path))};
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    train(&k, "1", "none", textf("%s/one", dir));
+    for (int ranks = 2; ranks <= 4; ranks += 2)
+        for (int i = 0; i < SHARDINGS; i++) {
+            fprintf(stderr, "%s%s: %d ranks, %s\n", k.name, packed ? ", packed" : "", ranks,
+                    shardings[i]);
+            expect_cut(&k, dir, ranks, shardings[i]);
+        }
+    scratch_remove(dir);
+}
+END_TEST
+
+static void add_all_cuts(Suite *s) {
+    TCase *tc = tcase_create("all cuts");
+    char pattern[SCRATCH_PATH];
+    snprintf(pattern, sizeof pattern, "%s/*", getenv("GOLDEN_CASES"));
+    if (glob(pattern, 0, NULL, &cases) != 0) return;
+    tcase_set_timeout(tc, 600);
+    tcase_add_loop_test(tc, so_does_every_case_in_every_cut, 0, 2 * (int)cases.gl_pathc);
+    suite_add_tcase(s, tc);
+}
 
 int main(void) {
     if (!crew_has_ranks()) return 77;
@@ -115,9 +158,11 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, ranks_end_where_one_rank_ends, 0, KINDS);
     suite_add_tcase(s, tc);
+    if (getenv("PLIMSOLL_ALL_CUTS")) add_all_cuts(s);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);
     int failed = srunner_ntests_failed(sr);
     srunner_free(sr);
+    globfree(&cases);
     return failed != 0;
 }
