@@ -17,7 +17,8 @@ struct pl_diag_list;
 
 struct pl_diag {
     pl_err err;
-    pl_err cause; /* of COMM_PEER_LOST: what the other rank ended by; OK = not known */
+    pl_err cause; /* what another rank ended by: of COMM_PEER_LOST, OK = not known; else `err`, and
+                   * that rank says why */
     char message[1024];
     char hint[512]; /* "" = the error's default hint */
     char file[512]; /* "" = no file is concerned */

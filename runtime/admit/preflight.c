@@ -98,7 +98,7 @@ pl_err pl_preflight_init(struct pl_preflight *pf, struct pl_job *job,
     if (how->world) pf->world = *how->world;
     arm_host_fault(pf);
     pl_err err = admit(pf, how, d);
-    if (err != PL_ERR_OK && pf->comm) pl_comm_fail(pf->comm, err, d ? d->message : "");
+    if (err != PL_ERR_OK && pf->comm) pl_comm_refuse(pf->comm, err, d);
     return err;
 }
 

@@ -86,3 +86,14 @@ pl_err pl_comm_check(struct pl_comm *c, struct pl_diag *d) {
 void pl_comm_fail(struct pl_comm *c, pl_err cause, const char *why) {
     pl_control_fail(c->control, cause, why);
 }
+
+/* A rank waits longer than those before it, so that the first of them is heard in time. */
+void pl_comm_refuse(struct pl_comm *c, pl_err cause, struct pl_diag *d) {
+    enum { FIRST_MS = 500, NEXT_MS = 100, MOST_MS = 1500 };
+    const uint32_t ms = c->world.rank ? FIRST_MS + NEXT_MS * c->world.rank : 0;
+    if (pl_control_hears(c->control, cause, ms < MOST_MS ? ms : MOST_MS)) {
+        if (d) d->cause = cause;
+        return;
+    }
+    pl_comm_fail(c, cause, d ? d->message : "");
+}

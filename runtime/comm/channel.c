@@ -142,16 +142,35 @@ void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg
     pl_control_wake(c); /* the loss may be older */
 }
 
+/* On the clock of `moved`. */
+static struct timespec after_ms(uint32_t limit_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += limit_ms / 1000;
+    until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    return until;
+}
+
+bool pl_control_hears(struct pl_control *c, pl_err cause, uint32_t limit_ms) {
+    const struct timespec until = after_ms(limit_ms);
+    if (c->wake < 0) return false;
+    pthread_mutex_lock(&c->lock);
+    while (!atomic_load(&c->lost) && pthread_cond_timedwait(&c->moved, &c->lock, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&c->lock);
+    return atomic_load(&c->lost) && c->loss.rank != c->world.rank &&
+           c->loss.cause == (uint32_t)cause;
+}
+
 void pl_control_fail(struct pl_control *c, pl_err cause, const char *why) {
     struct pl_loss loss = {
         .rank = c->world.rank, .err = PL_ERR_COMM_PEER_LOST, .cause = (uint32_t)cause};
-    struct timespec until;
     snprintf(loss.why, sizeof loss.why, "ended: %s%s%s", cause ? pl_err_code(cause) : "",
              cause ? ": " : "", why);
     tell_loss(c, &loss);
     if (c->wake < 0) return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 1;
+    const struct timespec until = after_ms(1000);
     pthread_mutex_lock(&c->lock);
     while (!c->told && pthread_cond_timedwait(&c->moved, &c->lock, &until) == 0)
         continue;
@@ -167,12 +186,8 @@ static pl_err round_alone(const struct pl_round *r) {
 
 /* False: the limit passed. With `lock` held. */
 static bool wait_for_round(struct pl_control *c, uint32_t limit_ms) {
-    struct timespec until;
+    const struct timespec until = after_ms(limit_ms);
     int e = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += limit_ms / 1000;
-    until.tv_nsec += (long)(limit_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
     while (!c->done && !atomic_load(&c->lost) && e == 0)
         e = limit_ms ? pthread_cond_timedwait(&c->moved, &c->lock, &until)
                      : pthread_cond_wait(&c->moved, &c->lock);

@@ -128,5 +128,9 @@ pl_err pl_comm_check(struct pl_comm *c, struct pl_diag *d);
 /* Tells the others why this rank ends, so that they do not take it for lost: their error names the
  * rank and `why`, and has the cause. The last call but close. */
 void pl_comm_fail(struct pl_comm *c, pl_err cause, const char *why);
+/* The same for a refusal that other ranks may come to as well, of which a reader needs one: it
+ * waits a moment for the ranks before this one. If another rank ended by `cause`, which then says
+ * why, d->cause is `cause`. d: what it was refused for; nullable. */
+void pl_comm_refuse(struct pl_comm *c, pl_err cause, struct pl_diag *d);
 
 #endif

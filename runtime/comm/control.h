@@ -78,6 +78,8 @@ void pl_control_lose(struct pl_control *c, uint32_t rank, const char *why);
  * NULL: nothing. */
 void pl_control_on_loss(struct pl_control *c, void (*call)(void *arg), void *arg);
 void pl_control_fail(struct pl_control *c, pl_err cause, const char *why); /* as pl_comm_fail */
+/* Whether another rank has ended by `cause`; waits limit_ms for the end of one. */
+bool pl_control_hears(struct pl_control *c, pl_err cause, uint32_t limit_ms);
 const char *pl_control_host(const struct pl_control *c, uint32_t rank);
 
 #endif

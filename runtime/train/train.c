@@ -203,11 +203,10 @@ static pl_err tell_profile(struct pl_run *r, struct pl_diag *d) {
     if (whole) fputs(pl_text_str(&text), r->opt->messages);
     pl_text_finish(&text);
     if (!whole) return pl_host_oom(d, "the table of operations");
-    return pl_log_event(
-        r->log, "profile",
-        json_pack("{s:I, s:o}", "steps", (json_int_t)r->profile.timed, "ops",
-                  pl_profile_json(&r->profile)),
-        d);
+    return pl_log_event(r->log, "profile",
+                        json_pack("{s:I, s:o}", "steps", (json_int_t)r->profile.timed, "ops",
+                                  pl_profile_json(&r->profile)),
+                        d);
 }
 
 static json_t *rank_json(uint32_t rank, const struct pl_rank_tally *t) {
@@ -297,6 +296,11 @@ static void name_lost_rank(struct pl_comm *comm, struct pl_diag *d) {
     d->cause = loss.cause;
 }
 
+/* What every rank finds once they are connected, before the first step. */
+static bool is_refusal(pl_err err) {
+    return err == PL_ERR_COMM_MISMATCH || err == PL_ERR_DOES_NOT_FIT;
+}
+
 /* Ranks that agreed to stop end as those that are done; the others are told why this one ends. */
 static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err err,
                        struct pl_diag *d) {
@@ -304,7 +308,10 @@ static void tell_ranks(struct pl_run *r, const struct pl_preflight *pf, pl_err e
     struct pl_comm *comm = r->s.comm ? r->s.comm : pf->comm; /* the session did not open */
     if (!comm || err == PL_ERR_OK || agreed) return;
     if (err == PL_ERR_COMM_PEER_LOST) name_lost_rank(comm, d);
-    pl_comm_fail(comm, err, d ? d->message : "");
+    if (is_refusal(err))
+        pl_comm_refuse(comm, err, d);
+    else
+        pl_comm_fail(comm, err, d ? d->message : "");
 }
 
 pl_err pl_train(struct pl_preflight *pf, const struct pl_train_options *opt,

@@ -41,6 +41,19 @@ static void expect_all(const struct crew_outcome *o, unsigned ranks, int status,
     }
 }
 
+/* One of them, rank 0 unless it came late, shows the refusal with its hint, the others its code. */
+static void expect_one_refusal(const struct crew_outcome *o, unsigned ranks, const char *code) {
+    unsigned shown = 0;
+    expect_all(o, ranks, o->status, code);
+    for (unsigned r = 0; r < ranks; r++) {
+        const bool in_full = strstr(o->ranks[r].err, "error[") != NULL;
+        shown += in_full;
+        ck_assert_msg(in_full || strstr(o->ranks[r].err, textf("plimsoll: rank %u: %s", r, code)),
+                      "rank %u: %s", r, o->ranks[r].err);
+    }
+    ck_assert_msg(shown == 1, "%u of them: %s%s", shown, o->ranks[0].err, o->ranks[1].err);
+}
+
 /* --- out of memory ---------------------------------------------------------------------------- */
 
 static const struct {
@@ -314,8 +327,8 @@ START_TEST(all_refuse_what_does_not_fit_one) {
     make("full", "batch_size: auto\n");
     struct crew_outcome o = crew_run(dir, &(struct crew){3, 1, "vram_budget=20000B"},
                                      WORDS("max_steps=2", "devices=3", "preflight=enforce"));
-    expect_all(&o, 3, 3, "error[RUNTIME_DOES_NOT_FIT]");
     ck_assert_int_eq(o.status, 3);
+    expect_one_refusal(&o, 3, "RUNTIME_DOES_NOT_FIT");
     ck_assert_msg(strstr(o.ranks[0].err, "budget: that of rank 1"), "%s", o.ranks[0].err);
     crew_finish(&o);
 }
@@ -333,8 +346,23 @@ START_TEST(a_job_that_is_refused_has_one_answer_with_the_cause) {
     ck_assert_str_eq(json_string_value(json_object_get(error, "code")), "RUNTIME_DOES_NOT_FIT");
     ck_assert_msg(!strstr(o.err, "COMM_PEER_LOST") && !strstr(o.err, "the same command resumes"),
                   "%s", o.err);
+    const char *first = strstr(o.err, "error[");
+    ck_assert_msg(first && !strstr(first + 1, "error["), "%s", o.err);
     json_decref(root);
     outcome_finish(&o);
+}
+END_TEST
+
+/* Each of them reads the job before they meet. */
+START_TEST(an_error_of_the_job_is_shown_once) {
+    make("full", "");
+    struct crew_outcome o =
+        crew_run(dir, &(struct crew){3, 0, NULL}, WORDS("devices=3", "max_steps=none"));
+    ck_assert_int_eq(o.status, 2);
+    expect_one_refusal(&o, 3, "CONFIG_");
+    ck_assert_msg(strstr(o.ranks[0].err, "error["), "%s", o.ranks[0].err);
+    ck_assert_msg(strstr(o.ranks[2].err, "max_steps"), "%s", o.ranks[2].err);
+    crew_finish(&o);
 }
 END_TEST
 
@@ -391,7 +419,7 @@ START_TEST(ranks_that_were_started_differently_are_refused) {
         crew_run(dir, &(struct crew){3, 1, differences[_i].word},
                  WORDS("max_steps=2", "batch_size=2", "devices=3", "gradient_checkpointing=none"));
     ck_assert_int_ne(o.status, 0);
-    expect_all(&o, 3, o.ranks[0].status, "error[COMM_MISMATCH]");
+    expect_one_refusal(&o, 3, "COMM_MISMATCH");
     ck_assert_msg(strstr(o.ranks[0].err, differences[_i].what), "%s", o.ranks[0].err);
     ck_assert_msg(strstr(o.ranks[0].err, "of rank 1 "), "%s", o.ranks[0].err);
     ck_assert(!path_exists(in_dir(dir, "out/checkpoint-2")));
@@ -468,6 +496,7 @@ int main(int argc, char **argv) {
     tcase_add_loop_test(tc, all_commands_answer_alike, 0, 3);
     tcase_add_test(tc, all_refuse_what_does_not_fit_one);
     tcase_add_test(tc, a_job_that_is_refused_has_one_answer_with_the_cause);
+    tcase_add_test(tc, an_error_of_the_job_is_shown_once);
     tcase_add_test(tc, a_rank_that_is_refused_ends_all_at_once);
     tc = add_case(s, "starts");
     tcase_add_loop_test(tc, ranks_that_were_started_differently_are_refused, 0,

@@ -154,7 +154,7 @@ struct pl_cli {
     uint32_t n_args;
     const char **overrides; /* "key=value" for pl_job_read, in the order typed */
     uint32_t n_overrides;
-    char **owned; /* the memory behind overrides */
+    char **owned;      /* the memory behind overrides */
     char *const *argv; /* borrowed; as it was parsed, NULL at its end */
 };
 
@@ -191,6 +191,8 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d);
 /* COMM_PEER_LOST of a rank: JSON has what the other rank ended by. Where no step was trained there
  * is nothing to resume, and what that rank says itself is one plain line here. */
 int pl_cli_fail_for_peer(const struct pl_cli *cli, const struct pl_diag *d, bool trained);
+/* A failure that another rank shows, in one line. */
+int pl_cli_fail_in_short(const struct pl_cli *cli, const struct pl_diag *d, uint32_t rank);
 /* {"error": {...}} of a failure; NULL when out of memory. */
 json_t *pl_cli_failure_json(const struct pl_diag *d);
 /* The same with `fields` next to "error" in the object; steals them. */

@@ -212,12 +212,22 @@ int pl_cli_fail(const struct pl_cli *cli, const struct pl_diag *d) {
 
 /* At once: other ranks write to the same stderr. */
 static void print_plain(const char *message) {
-    char room[SAFE_BYTES(sizeof((struct pl_diag){0}).message) + 32];
+    char room[SAFE_BYTES(sizeof((struct pl_diag){0}).message + 64) + 32];
     struct pl_text t = PL_TEXT_FIXED(room);
     pl_text_add(&t, "plimsoll: ");
     pl_cli_add_safe(&t, message, strlen(message));
     pl_text_add(&t, "\n");
     fputs(pl_text_str(&t), stderr);
+}
+
+int pl_cli_fail_in_short(const struct pl_cli *cli, const struct pl_diag *d, uint32_t rank) {
+    char line[sizeof d->message + 64];
+    const bool is_said = d->cause == d->err;
+    snprintf(line, sizeof line, "rank %u: %s%s%s", rank, pl_err_code(d->err),
+             is_said ? " as well" : ": ", is_said ? "" : d->message);
+    print_plain(line);
+    if (pl_cli_has(cli, PL_FLAG_JSON)) print_json(d, NULL);
+    return pl_err_exit_status(d->err);
 }
 
 int pl_cli_fail_for_peer(const struct pl_cli *cli, const struct pl_diag *d, bool trained) {

@@ -130,8 +130,9 @@ static int print_dry_run(const struct pl_cli *cli, const struct pl_preflight *pf
 static int fail(const struct pl_cli *cli, const struct pl_preflight *pf, uint64_t steps_run,
                 const struct pl_diag *d) {
     const bool trained = pf->resume_state.step + steps_run > 0;
-    return d->err == PL_ERR_COMM_PEER_LOST ? pl_cli_fail_for_peer(cli, d, trained)
-                                           : pl_cli_fail(cli, d);
+    if (d->err == PL_ERR_COMM_PEER_LOST) return pl_cli_fail_for_peer(cli, d, trained);
+    if (d->cause == d->err) return pl_cli_fail_in_short(cli, d, pf->world.rank);
+    return pl_cli_fail(cli, d);
 }
 
 static int run_job(const struct pl_cli *cli, struct pl_preflight *pf) {
@@ -253,7 +254,9 @@ int pl_cmd_train(const struct pl_cli *cli) {
         err =
             pl_job_read_to_train(&job, cli->args[0], cli->overrides, cli->n_overrides, &notes, &d);
     if (err == PL_ERR_OK) err = count_ranks(&own, &world, &job, &d);
-    if (err != PL_ERR_OK)
+    if (err != PL_ERR_OK && world.rank > 0) /* rank 0 reads the same */
+        status = pl_cli_fail_in_short(&own, &d, world.rank);
+    else if (err != PL_ERR_OK)
         status = pl_cli_fail(&own, &d);
     else if (wants_launcher(&own, &job, &world))
         status = launch(&own, &job);
