@@ -99,6 +99,7 @@ static pl_err try_batch(struct pl_advice *a, const struct pl_link *link, uint32_
     r->job.batch_size = batch;
     r->job.given[PL_KEY_batch_size] = true;
     r->steps = pl_job_accumulation(&r->job, batch);
+    r->flops_per_token = pl_price_of_program(a->trials.held.program, &judged).flops_per_token;
     pl_program_step_time(a->trials.held.program, &speed, link, r->steps, &r->time);
     return PL_ERR_OK;
 }

@@ -33,10 +33,11 @@ struct pl_fleet_row {
     uint32_t batch_size, steps; /* a micro-batch of one device; micro-batches of a step of it */
     uint64_t needed_bytes;      /* F1 */
     enum pl_verdict_kind verdict;
-    struct pl_job job;        /* as it is planned; shallow, never finished */
-    struct pl_step_time time; /* 0 where it does not fit, as all below */
-    double one_seconds;       /* of the same micro-batches on one device with room for them */
-    double relative;          /* to the recommended row, in order */
+    struct pl_job job;      /* as it is planned; shallow, never finished */
+    double flops_per_token; /* 0 where it does not fit, as all below */
+    struct pl_step_time time;
+    double one_seconds; /* of the same micro-batches on one device with room for them */
+    double relative;    /* to the recommended row, in order */
 };
 
 struct pl_fleet { /* not to be copied: two members point at rows */
@@ -55,7 +56,8 @@ pl_err pl_advice_fleet(struct pl_advice *a, const struct pl_fleet_request *reque
 /* Seconds of one device over those of all devices together. */
 double pl_fleet_efficiency(const struct pl_fleet_row *row);
 
-/* The recommendation in a line, and the table below it; with fewest_alone a comment of YAML. */
+/* The recommendation in a line, the table below it, and the job of several devices; with
+ * fewest_alone a comment of YAML. */
 void pl_fleet_text(const struct pl_advice *a, const struct pl_fleet *f, bool colour,
                    struct pl_text *out);
 /* NULL when out of memory. */

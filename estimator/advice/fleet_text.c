@@ -36,8 +36,11 @@ static const char *fits_word(const struct pl_fleet_row *r) {
     return r->verdict == PL_VERDICT_FITS ? "fits" : pl_verdict_name(r->verdict);
 }
 
-static uint64_t usable_of(const struct pl_advice *a) {
-    return pl_budget_usable(&a->q.budget) + a->q.budget.context_bytes;
+/* NCCL takes more of more devices, and may be off by more. */
+static uint64_t usable_of(const struct pl_advice *a, const struct pl_fleet_row *r) {
+    struct pl_budget b = a->q.budget;
+    pl_budget_predict_comm(&b, r->devices);
+    return pl_budget_usable(&b) + b.context_bytes;
 }
 
 /* --- text ------------------------------------------------------------------------------------ */
@@ -50,7 +53,7 @@ static void add_best(const struct pl_advice *a, const struct pl_fleet *f, struct
     if (r->devices > 1) pl_text_addf(out, " with sharding: %s", sharding.text);
     pl_text_addf(out, ": the %s %s of %s, and %u samples a step take %.3g s over %s\n",
                  r->devices > 1 ? "largest rank takes" : "job takes",
-                 pl_bytes_text(r->needed_bytes, needed), pl_bytes_text(usable_of(a), usable),
+                 pl_bytes_text(r->needed_bytes, needed), pl_bytes_text(usable_of(a, r), usable),
                  f->samples, pl_step_in_order(&r->time), f->request.link->name);
 }
 
@@ -71,7 +74,7 @@ static void add_none(const struct pl_advice *a, const struct pl_fleet *f, struct
         ": with %u devices and sharding: %s the largest rank takes %s for one sample of %u "
         "tokens, and %s can be had\n",
         r->devices, sharding.text, pl_bytes_text(r->needed_bytes, needed), a->length,
-        pl_bytes_text(usable_of(a), usable));
+        pl_bytes_text(usable_of(a, r), usable));
 }
 
 static void add_row(const struct pl_fleet *f, const struct pl_fleet_row *r, struct pl_text *out) {
@@ -118,10 +121,7 @@ void pl_fleet_text(const struct pl_advice *a, const struct pl_fleet *f, bool col
     for (uint32_t i = 0; i < f->n_rows; i++)
         add_row(f, &f->rows[i], out);
     add_assumptions(f, out);
-    if (!f->best) return;
-    pl_text_add(out, "  ");
-    pl_advice_job_command(pl_advice_verb(&f->best->job), &f->best->job, a->q.job, a->q.card, out);
-    pl_text_add(out, "\n");
+    if (f->best && f->best->devices > 1) pl_advice_job_text(a, &f->best->job, out);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

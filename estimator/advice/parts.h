@@ -21,6 +21,8 @@ uint32_t pl_advice_step_samples(const struct pl_advice *a);
 void pl_advice_set_step(uint32_t samples, struct pl_job *job);
 /* The keys of a job that are given, one a line. */
 void pl_advice_job_yaml(const struct pl_job *job, struct pl_text *out);
+/* A job that is recommended: its command, and its keys to be written to a file. */
+void pl_advice_job_text(const struct pl_advice *a, const struct pl_job *job, struct pl_text *out);
 /* {"needed_bytes", "flops_per_token", "verdict"}. */
 json_t *pl_price_json(const struct pl_price *p);
 /* The sub-command that a job is for: `train` where it has data. */

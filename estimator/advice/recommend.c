@@ -345,16 +345,21 @@ static double worth_it(const struct pl_advice *a, const struct pl_way *best, uin
     return (best->seconds * (1 - PL_WAY_GAIN) - update_share(a, &at)) * (1 + 1e-9);
 }
 
+/* W4: a rank computes its share of a step. */
+static uint32_t most_samples(const struct pl_advice *a, uint32_t samples) {
+    const uint64_t share = samples / pl_job_ranks(a->q.job),
+                   limit = pl_question_most_samples(&a->q);
+    return (uint32_t)pl_u64_min(samples ? pl_u64_max(share, 1) : PL_BATCH_LIMIT, limit);
+}
+
 /* Of the first micro-batch up to the largest there may be. */
 struct batches {
     uint32_t first, most, slots; /* slots of a step; 0: any */
 };
 
 static struct batches batches_of(const struct pl_advice *a, const struct pl_way *w) {
-    const uint32_t slots = step_slots(a, w), limit = pl_question_most_samples(&a->q);
-    return (struct batches){.first = first_batch(a, w->changes),
-                            .most = (uint32_t)pl_u64_min(slots ? slots : PL_BATCH_LIMIT, limit),
-                            .slots = slots};
+    const uint32_t slots = step_slots(a, w);
+    return (struct batches){first_batch(a, w->changes), most_samples(a, slots), slots};
 }
 
 /* From the fewest samples on, as long as it fits and more samples are worth it. batch_size of *w
@@ -605,6 +610,20 @@ pl_err pl_recommend(struct pl_advice *a, uint64_t host_limit, struct pl_recommen
 out:
     if (err != PL_ERR_OK) pl_recommendation_finish(out);
     return err;
+}
+
+pl_err pl_recommend_row(const struct pl_fleet_row *row, uint32_t length,
+                        struct pl_recommendation *out, struct pl_diag *d) {
+    *out = (struct pl_recommendation){.length = length};
+    out->ways = pl_calloc(1, sizeof *out->ways);
+    if (!out->ways) return pl_host_oom(d, "the ways to run a job");
+    out->ways[out->n_ways++] = (struct pl_way){.job = row->job,
+                                               .price = {.needed_bytes = row->needed_bytes,
+                                                         .flops_per_token = row->flops_per_token,
+                                                         .verdict = row->verdict},
+                                               .steps = row->steps,
+                                               .relative_time = 1};
+    return PL_ERR_OK;
 }
 
 void pl_recommendation_finish(struct pl_recommendation *r) {

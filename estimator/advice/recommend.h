@@ -18,6 +18,7 @@
 #define PL_ESTIMATOR_ADVICE_RECOMMEND_H
 
 #include "estimator/advice/figures.h"
+#include "estimator/advice/fleet.h"
 
 #define PL_WAY_GAIN 0.02 /* of the time of a token */
 
@@ -26,10 +27,10 @@ struct pl_way {
     uint32_t stage;    /* earlier ones are preferred whatever their time */
     struct pl_job job; /* as it is planned; shallow, never finished */
     struct pl_price price;
-    uint64_t host_bytes;  /* of host memory that its tensors take */
-    uint32_t steps;       /* micro-batches of a step */
+    uint64_t host_bytes;      /* of host memory that its tensors take */
+    uint32_t steps;           /* micro-batches of a step */
     struct pl_slot_load slot; /* {0}: nothing is known of the data */
-    bool saturated;       /* a larger micro-batch fits and is not worth it */
+    bool saturated;           /* a larger micro-batch fits and is not worth it */
     double seconds;       /* of a token of a step, its share of the update included; nominal. Of the
                            * data's tokens where their lengths are known, else at capacity */
     double relative_time; /* the recommended way is 1 */
@@ -52,6 +53,9 @@ struct pl_recommendation {
 /* host_limit: bytes of host memory that a way may take; 0: as many as it needs. */
 pl_err pl_recommend(struct pl_advice *a, uint64_t host_limit, struct pl_recommendation *out,
                     struct pl_diag *d);
+/* The row of several devices that holds the job, as the only way, so that all answers agree. */
+pl_err pl_recommend_row(const struct pl_fleet_row *row, uint32_t length,
+                        struct pl_recommendation *out, struct pl_diag *d);
 void pl_recommendation_finish(struct pl_recommendation *r); /* leaves {0} */
 
 /* Ten lines at most, and the job below them as YAML. */

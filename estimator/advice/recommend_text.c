@@ -6,6 +6,7 @@
 #include "estimator/base/units.h"
 #include "estimator/card/cards.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/config/key_table.h"
 
 #include <string.h>
@@ -47,16 +48,20 @@ static void add_changes(const struct pl_job *from, const struct pl_job *to, stru
 
 /* On average, where slots are packed. */
 static double samples_of_step(const struct pl_way *w) {
-    const double slots = (double)w->steps * w->job.batch_size;
+    const uint32_t asked = w->job.global_batch_size;
+    double slots = (double)w->steps * w->job.batch_size * pl_job_ranks(&w->job);
+    if (asked != PL_UNSET_U32 && slots > asked) slots = asked; /* which ranks may not divide */
     return w->slot.samples > 1 ? slots * w->slot.samples : slots;
 }
 
 static void add_size(const struct page *p, const struct pl_way *w) {
     pl_text_addf(p->out, "batch %u x %u tokens", w->job.batch_size, p->r->length);
+    const uint32_t ranks = pl_job_ranks(&w->job);
     if (w->steps > 1) pl_text_addf(p->out, ", %u micro-batches", w->steps);
+    if (ranks > 1) pl_text_addf(p->out, " on each of %u devices", ranks);
     if (w->slot.samples > 1)
         pl_text_addf(p->out, ", about %.0f samples a step", samples_of_step(w));
-    else if (w->steps > 1)
+    else if (w->steps > 1 || ranks > 1)
         pl_text_addf(p->out, " = %.0f samples a step", samples_of_step(w));
 }
 
@@ -109,16 +114,19 @@ static void add_alternatives(const struct page *p) {
     }
 }
 
+void pl_advice_job_text(const struct pl_advice *a, const struct pl_job *job, struct pl_text *out) {
+    pl_text_add(out, "  ");
+    pl_advice_job_command(pl_advice_verb(job), job, a->q.job, a->q.card, out);
+    pl_text_add(out, "\ntables: --all, or --tables NAME,... (plimsoll help plan)\n\n");
+    if (strcmp(pl_advice_verb(job), "train") != 0)
+        pl_text_add(out, "# to train, add `dataset: FILE`\n");
+    pl_advice_job_yaml(job, out);
+}
+
 static void add_fitting(const struct page *p) {
-    const struct pl_job *job = &p->r->ways[0].job;
     add_best(p);
     add_alternatives(p);
-    pl_text_add(p->out, "  ");
-    pl_advice_job_command(pl_advice_verb(job), job, p->a->q.job, p->a->q.card, p->out);
-    pl_text_addf(p->out, "\ntables: --all, or --tables NAME,... (plimsoll help plan)\n\n");
-    if (strcmp(pl_advice_verb(job), "train") != 0)
-        pl_text_add(p->out, "# to train, add `dataset: FILE`\n");
-    pl_advice_job_yaml(job, p->out);
+    pl_advice_job_text(p->a, &p->r->ways[0].job, p->out);
 }
 
 /* A question that has an answer, in place of the one that has none. */
@@ -174,12 +182,17 @@ static void add_needed(const struct page *p) {
         pl_gate_add_no_kernels(&p->a->q, p->out);
         pl_text_addf(p->out, "%s: no setting helps\n", p->off);
     } else {
-        pl_text_addf(p->out,
-                     "%snothing fits %s%s: one sample of %u tokens needs %s, and %s can be "
-                     "had\n",
-                     p->bold, b->source, p->off, r->length,
-                     pl_bytes_text(r->least.price.needed_bytes, least),
-                     pl_bytes_text(there, usable));
+        const uint32_t ranks = pl_job_ranks(p->a->q.job);
+        pl_text_addf(p->out, "%snothing fits %s%s", p->bold, b->source, p->off);
+        if (ranks > 1)
+            pl_text_addf(p->out,
+                         ": with the settings that take the least a rank of %u needs %s for "
+                         "one sample of %u tokens",
+                         ranks, pl_bytes_text(r->least.price.needed_bytes, least), r->length);
+        else
+            pl_text_addf(p->out, ": one sample of %u tokens needs %s", r->length,
+                         pl_bytes_text(r->least.price.needed_bytes, least));
+        pl_text_addf(p->out, ", and %s can be had\n", pl_bytes_text(there, usable));
     }
     struct needed list[MAX_NEEDED];
     const uint32_t n = list_needed(p->a, r, list);

@@ -157,7 +157,8 @@ struct found {
     struct pl_plan_fleet several;
 };
 
-/* What was asked for comes first; else how many GPUs would do is a last line. */
+/* What was asked for comes first, alone where it holds the job; else how many GPUs would do is a
+ * last line. */
 static void add_found(const struct pl_advice *a, const struct found *f, bool colour,
                       struct pl_text *out) {
     const struct pl_plan_fleet *several = &f->several;
@@ -194,12 +195,27 @@ static pl_err print_json(const struct pl_inquiry *i, const struct pl_advice *a,
     return pl_cli_print_json(pl_answer_complete(o, &a->estimate), d);
 }
 
+/* What several GPUs do not hold is advised on as they hold the most of it: `sharding: auto` is
+ * decided by what a job needs, and so the same where the command is typed. */
+static void settle_sharding(const struct pl_fleet *f, struct pl_job *job) {
+    if (pl_job_ranks(job) > 1 && job->sharding == PL_SHARDING_AUTO && f->least)
+        job->sharding = f->least->sharding;
+}
+
+static pl_err find(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
+                   struct pl_advice *a, struct found *f, struct pl_diag *d) {
+    PL_TRY(pl_plan_fleet_asked(cli, a, &f->several, d));
+    if (f->several.is_answer) return pl_recommend_row(f->several.fleet.best, a->length, &f->one, d);
+    if (f->several.made) settle_sharding(&f->several.fleet, &i->job);
+    PL_TRY(pl_recommend(a, asked->host_limit, &f->one, d));
+    return pl_plan_fleet_fewest(cli, a, &f->one, &f->several, d);
+}
+
 /* *holds: several GPUs hold what was asked about several of them. */
-static pl_err print(const struct pl_cli *cli, const struct asked *asked, const struct pl_inquiry *i,
+static pl_err print(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
                     struct pl_advice *a, bool *holds, struct pl_diag *d) {
     struct found f = {0};
-    pl_err err = pl_recommend(a, asked->host_limit, &f.one, d);
-    if (err == PL_ERR_OK) err = pl_plan_fleet_make(cli, a, &f.one, &f.several, d);
+    pl_err err = find(cli, asked, i, a, &f, d);
     if (err == PL_ERR_OK && pl_cli_has(cli, PL_FLAG_JSON)) {
         err = print_json(i, a, &f, d);
     } else if (err == PL_ERR_OK) {
@@ -211,9 +227,8 @@ static pl_err print(const struct pl_cli *cli, const struct asked *asked, const s
     return err;
 }
 
-static pl_err answer(const struct pl_cli *cli, const struct asked *asked,
-                     const struct pl_inquiry *i, struct pl_advice *a, bool *holds,
-                     struct pl_diag *d) {
+static pl_err answer(const struct pl_cli *cli, const struct asked *asked, struct pl_inquiry *i,
+                     struct pl_advice *a, bool *holds, struct pl_diag *d) {
     if (wants_tables(cli)) PL_TRY(pl_advice_tables(a, d));
     if (pl_cli_has(cli, PL_FLAG_SVG)) PL_TRY(write_pictures(cli->flag[PL_FLAG_SVG], a, d));
     if (pl_cli_has(cli, PL_FLAG_SNAPSHOT))

@@ -13,7 +13,7 @@ static bool fits_one(const struct pl_recommendation *r) {
 }
 
 static bool has_answer(const struct pl_question *q) {
-    return q->budget.known && q->traits.backend == PL_BACKEND_CUDA;
+    return q->budget.known && q->traits.backend == PL_BACKEND_CUDA && pl_traits_run(&q->traits);
 }
 
 static pl_err find_link(const struct pl_cli *cli, const struct pl_question *q,
@@ -34,19 +34,30 @@ pl_err pl_plan_fleet_check(const struct pl_cli *cli, const struct pl_question *q
     return PL_ERR_USAGE;
 }
 
-pl_err pl_plan_fleet_make(const struct pl_cli *cli, struct pl_advice *a,
-                          const struct pl_recommendation *r, struct pl_plan_fleet *out,
-                          struct pl_diag *d) {
+static pl_err make(const struct pl_cli *cli, struct pl_advice *a, struct pl_fleet_request *request,
+                   struct pl_plan_fleet *out, struct pl_diag *d) {
+    PL_TRY(find_link(cli, &a->q, &request->link, d));
+    PL_TRY(pl_advice_fleet(a, request, &out->fleet, d));
+    out->made = true;
+    return PL_ERR_OK;
+}
+
+pl_err pl_plan_fleet_asked(const struct pl_cli *cli, struct pl_advice *a, struct pl_plan_fleet *out,
+                           struct pl_diag *d) {
     const struct pl_job *job = a->q.job;
     struct pl_fleet_request request = {.devices = pl_job_ranks(job)};
     *out = (struct pl_plan_fleet){0};
-    if (!has_answer(&a->q) || r->no_kernels) return PL_ERR_OK;
-    request.fewest_alone = !is_asked(cli, job);
-    if (request.fewest_alone && fits_one(r)) return PL_ERR_OK;
+    if (!has_answer(&a->q) || !is_asked(cli, job)) return PL_ERR_OK;
     if (request.devices == 1) request.devices = 0;
-    PL_TRY(find_link(cli, &a->q, &request.link, d));
-    PL_TRY(pl_advice_fleet(a, &request, &out->fleet, d));
-    out->made = true;
-    out->is_answer = job->devices == PL_AUTO && out->fleet.best && out->fleet.best->devices > 1;
+    PL_TRY(make(cli, a, &request, out, d));
+    out->is_answer = out->fleet.best && out->fleet.best->devices > 1;
     return PL_ERR_OK;
+}
+
+pl_err pl_plan_fleet_fewest(const struct pl_cli *cli, struct pl_advice *a,
+                            const struct pl_recommendation *r, struct pl_plan_fleet *out,
+                            struct pl_diag *d) {
+    struct pl_fleet_request request = {.fewest_alone = true};
+    if (!has_answer(&a->q) || is_asked(cli, a->q.job) || fits_one(r)) return PL_ERR_OK;
+    return make(cli, a, &request, out, d);
 }

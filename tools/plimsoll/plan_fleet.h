@@ -8,7 +8,7 @@
 
 struct pl_plan_fleet { /* not to be copied */
     bool made;         /* else there is nothing to tell */
-    bool is_answer;    /* `devices: auto`: it is more than one, and the recommendation is of one */
+    bool is_answer;    /* several GPUs were asked about and hold the job as it is given */
     struct pl_fleet fleet;
 };
 
@@ -16,9 +16,12 @@ struct pl_plan_fleet { /* not to be copied */
  * the job is not one for GPUs of a known size. */
 pl_err pl_plan_fleet_check(const struct pl_cli *cli, const struct pl_question *q,
                            struct pl_diag *d);
-/* Where it is asked, or nothing fits on one GPU without host memory. */
-pl_err pl_plan_fleet_make(const struct pl_cli *cli, struct pl_advice *a,
-                          const struct pl_recommendation *r, struct pl_plan_fleet *out,
-                          struct pl_diag *d);
+/* Where it is asked. */
+pl_err pl_plan_fleet_asked(const struct pl_cli *cli, struct pl_advice *a, struct pl_plan_fleet *out,
+                           struct pl_diag *d);
+/* Where it is not, and nothing fits on one GPU without host memory: the fewest that hold it. */
+pl_err pl_plan_fleet_fewest(const struct pl_cli *cli, struct pl_advice *a,
+                            const struct pl_recommendation *r, struct pl_plan_fleet *out,
+                            struct pl_diag *d);
 
 #endif
