@@ -90,9 +90,21 @@ static void add_comm(const struct pl_run *r, json_t **o) {
                 json_integer((json_int_t)pl_nccl_bytes(r->s.pf->world.size)));
 }
 
+static json_t *ranks_json(const uint64_t planned[], uint32_t ranks) {
+    json_t *list = json_array();
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        pl_json_append(&list, json_pack("{s:I, s:I}", "rank", (json_int_t)rank, "planned_bytes",
+                                        (json_int_t)planned[rank]));
+    return list;
+}
+
 /* The files are those of a run that trains: a probe leaves them alone. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
     const struct pl_plan *plan = r->s.pf->estimate.planned.plan;
+    uint64_t planned[PL_RANKS_MAX];
+    if (r->s.comm)
+        PL_TRY(pl_comm_agree(r->s.comm, &plan->arena_bytes, sizeof plan->arena_bytes, planned, d));
+    if (!pl_session_leads(&r->s)) return PL_ERR_OK;
     if (!r->opt->probe_only) {
         PL_TRY(write_resolved(r, d));
         PL_TRY(write_estimate(r, d));
@@ -113,6 +125,7 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
                   "earlier_predictions_off", pl_log_real(r->s.pf->forecast.off), "run_id",
                   r->state.run_id, "data", pl_data_files_json(r->s.pf->data));
     add_comm(r, &o);
+    if (r->s.comm) pl_json_set(&o, "ranks", ranks_json(planned, r->s.comm->world.size));
     return pl_log_event(r->log, "preflight", o, d);
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/train/result.h"
 #include "runtime/train/training_run.h"
 
+/* By every rank, of which the first writes. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
 /* receipt.json; t: what the run measured, NULL: nothing yet. */
 pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d);

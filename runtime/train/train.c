@@ -236,7 +236,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     PL_TRY(pl_run_reserve(r, d));
     PL_TRY(pl_run_load(r, d));
     const bool leads = pl_session_leads(&r->s);
-    if (leads) PL_TRY(pl_run_write_preflight(r, d));
+    PL_TRY(pl_run_write_preflight(r, d));
     if (r->s.job->probe_steps || r->opt->probe_only) {
         PL_TRY(pl_run_probe(r, out, d));
         if (r->opt->probe_only) return PL_ERR_OK;

@@ -86,10 +86,14 @@ END_TEST
 static void expect_bill(const json_t *ranks, const char *out) {
     json_t *log = joblog_read(out);
     const json_t *took = json_object_get(joblog_event(log, "ranks", 0), "ranks");
+    const json_t *before = json_object_get(joblog_event(log, "preflight", 0), "ranks");
     ck_assert_uint_eq(json_array_size(ranks), 3);
     ck_assert_uint_eq(json_array_size(took), 3);
+    ck_assert_uint_eq(json_array_size(before), 3);
     for (size_t r = 0; r < 3; r++) {
         const double told = joblog_number(json_array_get(ranks, r), "arena_bytes");
+        ck_assert(joblog_number(json_array_get(before, r), "rank") == (double)r);
+        ck_assert(told == joblog_number(json_array_get(before, r), "planned_bytes"));
         ck_assert(told == joblog_number(json_array_get(took, r), "planned_bytes"));
         ck_assert(told == joblog_number(json_array_get(took, r), "allocated_bytes"));
     }
