@@ -43,8 +43,8 @@ static void open_job(const struct pl_advice *a, const struct pl_fleet *f, struct
 /* The ceiling keeps a full fine-tune from being started by accident; here it is asked for. */
 static void lift_ceiling(const struct pl_program *p, struct pl_job *job) {
     if (job->given[PL_KEY_full_ft_ceiling_billions] || !pl_gate_over_ceiling(p, job)) return;
-    const double devices = job->sharding >= PL_SHARDING_OPTIMIZER ? pl_job_ranks(job) : 1;
-    job->full_ft_ceiling_billions = ceil((double)pl_gate_trained(p) / 1e9 / devices);
+    job->full_ft_ceiling_billions =
+        ceil((double)pl_gate_trained(p) / 1e9 / pl_gate_ceiling_devices(p));
     job->given[PL_KEY_full_ft_ceiling_billions] = true;
 }
 

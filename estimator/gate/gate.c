@@ -34,15 +34,17 @@ static double trained_billions(const struct pl_program *p) {
     return (double)pl_gate_trained(p) / 1e9;
 }
 
-/* Devices that share gradients and states, which the ceiling is for. */
-static double devices_of(const struct pl_program *p) {
-    return p->shape.sharding >= PL_SHARDING_OPTIMIZER ? pl_shape_ranks(&p->shape) : 1;
+/* Gradients that wait for the update are whole. */
+uint32_t pl_gate_ceiling_devices(const struct pl_program *p) {
+    const bool parts =
+        p->shape.sharding >= PL_SHARDING_OPTIMIZER && !pl_shape_exchanges_once(&p->shape);
+    return parts ? pl_shape_ranks(&p->shape) : 1;
 }
 
 bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job) {
     return job->mode == PL_MODE_FULL && !job->inference &&
            pl_job_offload(job) < PL_OFFLOAD_WEIGHTS &&
-           trained_billions(p) > job->full_ft_ceiling_billions * devices_of(p);
+           trained_billions(p) > job->full_ft_ceiling_billions * pl_gate_ceiling_devices(p);
 }
 
 static pl_err check_kernels(const struct pl_question *q, struct pl_diag *d) {

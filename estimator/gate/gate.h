@@ -32,6 +32,8 @@ struct pl_verdict {
 /* Parameters that the optimizer of a program updates. */
 uint64_t pl_gate_trained(const struct pl_program *p);
 bool pl_gate_over_ceiling(const struct pl_program *p, const struct pl_job *job); /* G2 */
+/* Devices that share gradients and states, each of which the ceiling is for. */
+uint32_t pl_gate_ceiling_devices(const struct pl_program *p);
 struct pl_verdict pl_gate_judge(const struct pl_plan *plan, const struct pl_question *q);
 /* Why nothing runs on the device of the question (G5). */
 void pl_gate_add_no_kernels(const struct pl_question *q, struct pl_text *out);

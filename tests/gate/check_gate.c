@@ -195,6 +195,34 @@ START_TEST(the_size_gate_counts_exactly_and_only_for_full) {
 }
 END_TEST
 
+/* Two devices train twice as much where each holds parts of gradients and states, and no more than
+ * one where gradients are whole until the update. */
+START_TEST(the_size_gate_is_for_each_device_that_shares_gradients) {
+    static const struct {
+        uint32_t sharding, rank_order;
+        bool over;
+    } rows[] = {{PL_SHARDING_NONE, PL_TRI_TRUE, true},
+                {PL_SHARDING_OPTIMIZER, PL_TRI_TRUE, false},
+                {PL_SHARDING_WEIGHTS, PL_TRI_TRUE, false},
+                {PL_SHARDING_NONE, PL_TRI_FALSE, true},
+                {PL_SHARDING_OPTIMIZER, PL_TRI_FALSE, true}};
+    struct fixture f;
+    struct pl_budget roomy = card(UINT64_C(1) << 50, 0, 0);
+    start(&f, "Qwen2.5-7B", "full", 1);
+    f.job.devices = 2;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct pl_planned planned;
+        f.job.sharding = rows[i].sharding;
+        f.job.rank_order = rows[i].rank_order;
+        struct pl_question *q = PL_ASK(&f.job, &f.m, &f.traits, &roomy, 0);
+        ck_assert_int_eq(pl_question_plan(q, NULL, &planned, NULL), PL_ERR_OK);
+        ck_assert_msg(pl_gate_judge(planned.plan, q).over_ceiling == rows[i].over, "row %zu", i);
+        pl_planned_finish(&planned);
+    }
+    finish(&f);
+}
+END_TEST
+
 /* Of 28 layers and a head: what is frozen costs no gradient and no state. */
 START_TEST(frozen_layers_do_not_count_for_the_size_gate) {
     struct fixture f;
@@ -615,6 +643,7 @@ int main(void) {
     tcase_add_test(tc, a_tight_verdict_says_what_it_is_inside_of);
     tcase_add_test(tc, without_a_budget_the_verdict_is_unknown);
     tcase_add_test(tc, the_size_gate_counts_exactly_and_only_for_full);
+    tcase_add_test(tc, the_size_gate_is_for_each_device_that_shares_gradients);
     tcase_add_test(tc, frozen_layers_do_not_count_for_the_size_gate);
     tcase_add_loop_test(tc, every_remedy_typed_gives_the_bytes_it_was_printed_with, 0,
                         (int)(sizeof refused / sizeof *refused));
