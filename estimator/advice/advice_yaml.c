@@ -2,6 +2,7 @@
 #include "estimator/advice/advice.h"
 
 #include "estimator/advice/parts.h"
+#include "estimator/advice/price.h"
 #include "estimator/config/job_text.h"
 #include "estimator/config/key_table.h"
 
@@ -29,6 +30,7 @@ static struct pl_job advised_job(const struct pl_advice *a) {
     job.given[PL_KEY_mode] = job.given[PL_KEY_batch_size] = true;
     job.given[PL_KEY_max_seq_length] = true;
     if (a->effective_batch) pl_advice_set_step(a->effective_batch, &job);
+    if (!a->q.budget.known) pl_price_raise_ceiling(a->estimate.planned.program, &job);
     return job;
 }
 

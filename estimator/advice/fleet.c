@@ -6,8 +6,6 @@
 #include "estimator/config/job_values.h"
 #include "estimator/config/validate.h"
 
-#include <math.h>
-
 static const uint32_t shardings[] = {PL_SHARDING_NONE, PL_SHARDING_OPTIMIZER, PL_SHARDING_GRADIENTS,
                                      PL_SHARDING_WEIGHTS};
 #define N_SHARDINGS (sizeof shardings / sizeof *shardings)
@@ -40,14 +38,6 @@ static void open_job(const struct pl_advice *a, const struct pl_fleet *f, struct
         job->gradient_checkpointing = PL_RECOMPUTE_AUTO;
 }
 
-/* The ceiling keeps a full fine-tune from being started by accident; here it is asked for. */
-static void lift_ceiling(const struct pl_program *p, struct pl_job *job) {
-    if (job->given[PL_KEY_full_ft_ceiling_billions] || !pl_gate_over_ceiling(p, job)) return;
-    job->full_ft_ceiling_billions =
-        ceil((double)pl_gate_trained(p) / 1e9 / pl_gate_ceiling_devices(p));
-    job->given[PL_KEY_full_ft_ceiling_billions] = true;
-}
-
 static void question_of(const struct pl_advice *a, const struct pl_job *job, uint32_t batch,
                         struct pl_variant *v) {
     struct pl_question q = a->q;
@@ -64,7 +54,7 @@ static pl_err judge_smallest(struct pl_advice *a, struct pl_fleet_row *r, struct
     question_of(a, &r->job, 1, &v);
     PL_TRY(pl_autolevel_smallest(&v.q, &a->trials, d));
     PL_TRY(pl_question_measure(&v.q, &a->trials.held, d));
-    lift_ceiling(a->trials.held.program, &r->job);
+    pl_price_raise_ceiling(a->trials.held.program, &r->job);
     v.job = r->job;
     const struct pl_verdict judged = pl_gate_judge(a->trials.held.plan, &v.q);
     r->verdict = judged.kind;

@@ -6,6 +6,7 @@
 #include "estimator/config/key_table.h"
 #include "estimator/program/cost.h"
 
+#include <math.h>
 #include <stdio.h>
 
 void pl_price_variant(struct pl_variant *v, const struct pl_question *q, uint32_t batch_size) {
@@ -166,4 +167,11 @@ pl_err pl_price_largest_batch(const struct pl_question *q, struct pl_trials *t, 
     if (!open || *out) return PL_ERR_OK;
     v.job.optimizer_in_backward = PL_TRI_TRUE;
     return find_largest(&v.q, t, out, d);
+}
+
+void pl_price_raise_ceiling(const struct pl_program *p, struct pl_job *job) {
+    if (job->given[PL_KEY_full_ft_ceiling_billions] || !pl_gate_over_ceiling(p, job)) return;
+    job->full_ft_ceiling_billions =
+        ceil((double)pl_gate_trained(p) / 1e9 / pl_gate_ceiling_devices(p));
+    job->given[PL_KEY_full_ft_ceiling_billions] = true;
 }

@@ -27,6 +27,9 @@ pl_err pl_price_of(const struct pl_question *q, struct pl_trials *t, struct pl_p
                    struct pl_diag *d);
 /* Writes what was decided of a question into its job, as keys that a command writes down. */
 void pl_price_settle(const struct pl_question *q, struct pl_job *job);
+/* The ceiling keeps a full fine-tune from being started by accident; where one is asked about, the
+ * job says how many parameters it trains, unless it names a ceiling itself. */
+void pl_price_raise_ceiling(const struct pl_program *p, struct pl_job *job);
 /* Bytes and verdict alone. */
 pl_err pl_price_bytes(const struct pl_question *q, struct pl_trials *t, struct pl_price *out,
                       struct pl_diag *d);

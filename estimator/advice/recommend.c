@@ -13,7 +13,6 @@
 #include "estimator/gate/gate.h"
 #include "estimator/program/cost.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,13 +205,6 @@ static bool fits(const struct pl_recommendation *r, const struct pl_way *w) {
            (!r->host_limit || w->host_bytes <= r->host_limit);
 }
 
-/* The ceiling keeps a full fine-tune from being started by accident; here it is asked for. */
-static void raise_ceiling(const struct pl_program *p, struct pl_job *job) {
-    if (job->given[PL_KEY_full_ft_ceiling_billions] || !pl_gate_over_ceiling(p, job)) return;
-    job->full_ft_ceiling_billions = ceil((double)pl_gate_trained(p) / 1e9);
-    job->given[PL_KEY_full_ft_ceiling_billions] = true;
-}
-
 /* Decides *q as the smallest of what is open. limit: PL_BOUND_ALONE, whether it may fit; else what
  * is usable, whether it does. */
 static pl_err fits_smallest(struct pl_question *q, uint64_t limit, struct pl_trials *t, bool *out,
@@ -309,7 +301,7 @@ static pl_err price_way(struct pl_advice *a, uint32_t batch, uint64_t limit, str
     PL_TRY(decide_way(&v, limit, &a->trials, &any, d));
     w->price.verdict = PL_VERDICT_NO;
     if (limit && !any) return PL_ERR_OK;
-    raise_ceiling(a->trials.held.program, &w->job);
+    pl_price_raise_ceiling(a->trials.held.program, &w->job);
     v.job = w->job;
     keep_gradients(&v.job);
     PL_TRY(pl_question_measure_within(&v.q, limit, &a->trials.held, d));

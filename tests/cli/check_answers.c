@@ -8,6 +8,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -212,6 +213,21 @@ END_TEST
 
 /* A question whether an architecture fits that cannot be computed here has an answer, `unknown`;
  * what would use such a model has a bad file. Not even the word that names the model matters. */
+/* Of more parameters than the size gate lets through unasked. */
+START_TEST(a_plan_without_a_budget_prints_a_command_that_answers) {
+    struct outcome p = plimsoll_expect(
+        0, NULL, (const char *[]){"plan", "Qwen2.5-7B", "--mode", "full", "--json", NULL});
+    json_t *root = json_loads(p.out, 0, NULL);
+    const char *command =
+        json_string_value(json_object_get(json_object_get(root, "advice"), "command"));
+    ck_assert_msg(command && strncmp(command, "plimsoll ", 9) == 0, "%s", p.out);
+    const int status = system(textf("'%s' %s >/dev/null", getenv("PLIMSOLL"), command + 9));
+    ck_assert_msg(status == 0, "%s: status %d", command, status);
+    json_decref(root);
+    outcome_finish(&p);
+}
+END_TEST
+
 static unsigned count_of(const char *text, const char *what) {
     unsigned n = 0;
     for (; (text = strstr(text, what)); text += strlen(what))
@@ -402,6 +418,7 @@ int main(void) {
     tcase_add_test(tc, gb_is_ten_to_the_ninth_on_the_command_line);
     tcase_add_loop_test(tc, a_budget_beside_the_job_asks_about_a_gpu, 0,
                         (int)(sizeof targets / sizeof *targets));
+    tcase_add_test(tc, a_plan_without_a_budget_prints_a_command_that_answers);
     tcase_add_test(tc, the_summary_is_the_first_line_for_people);
     tcase_add_loop_test(tc, a_configuration_error_points_at_its_place_on_both_streams, 0,
                         (int)(sizeof broken / sizeof *broken));
