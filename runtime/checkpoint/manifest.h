@@ -1,12 +1,16 @@
 /* manifest.h - which bytes the files of a directory hold, as trainer_state.json says it.
  *
  * In:    files as they are written, or as they lie there.
- * Out:   {"NAME": {"bytes": N, "xxh64": "..."}}.
+ * Out:   {"NAME": {"bytes": N, "xxh64": "..."}}; of a file that several ranks wrote (share.h)
+ *        {"NAME": {"bytes": N, "pieces": [[END, "..."], ...]}}.
  * Needs: base (digest.h: XXH64 of the xxHash specification), read_file.h, jansson.
  *   M1  the digest is of the bytes that were handed to write(2), not of what a later read gives
  *   M2  it detects damage, and not collisions made on purpose: 64 bits miss one change in 2^64,
  *       and run at the speed of memory, where CRC-32 misses one in 2^32 and SHA-256 takes longer
  *       than the disk
+ *   M3  XXH64 of a file cannot be made of those of its parts. So each stretch that one rank wrote
+ *       has a digest of its own; pieces are in the order of the file, without a gap, and the last
+ *       one ends where the file ends
  * Use: outbox.manifest = json_object(); ...; pl_manifest_check(files, dir, &d); */
 #ifndef PL_RUNTIME_CHECKPOINT_MANIFEST_H
 #define PL_RUNTIME_CHECKPOINT_MANIFEST_H
@@ -21,6 +25,10 @@ struct pl_file_digest { /* of a whole file: its size, and XXH64 of seed 0 */
     uint64_t bytes, xxh64;
 };
 
+struct pl_file_piece { /* bytes [begin, end) of a file */
+    uint64_t begin, end, xxh64;
+};
+
 #define PL_DIGEST_TEXT 17 /* sixteen digits of hex and a NUL */
 
 char *pl_digest_text(uint64_t xxh64, char buf[PL_DIGEST_TEXT]);
@@ -28,6 +36,11 @@ char *pl_digest_text(uint64_t xxh64, char buf[PL_DIGEST_TEXT]);
 pl_err pl_file_digest_read(const char *path, struct pl_file_digest *out, struct pl_diag *d);
 pl_err pl_manifest_add(json_t *files, const char *name, const struct pl_file_digest *digest,
                        struct pl_diag *d);
+/* M3: of pieces [n], n >= 1; one alone is listed as the file that it is. */
+pl_err pl_manifest_add_pieces(json_t *files, const char *name, const struct pl_file_piece *pieces,
+                              uint32_t n, struct pl_diag *d);
+/* Whether a file of it has pieces: versions before them cannot check it. */
+bool pl_manifest_has_pieces(json_t *files);
 /* One entry of a manifest against the file of that name in `dir`. PL_ERR_CHECKPOINT_FILE: it is
  * missing or cannot be read; PL_ERR_CHECKPOINT_FORMAT: its bytes are others. */
 pl_err pl_manifest_check_file(const char *dir, const char *name, const json_t *entry,

@@ -84,9 +84,10 @@ static char *digest_text(char *text, uint64_t bytes, char *digits, char out[PL_D
 static json_t *make_record(const struct pl_run_state *s, json_t *job, json_t *files) {
     json_t *root = pl_json_load(fixed_state, sizeof fixed_state - 1, 0, NULL),
            *ours = make_counters(s);
+    const int format = pl_manifest_has_pieces(files) ? PL_STATE_PIECES : PL_STATE_FORMAT;
     /* set_new takes its value on failure too, and a NULL value or object is a failure. */
     bool whole =
-        json_object_set_new(ours, "format", json_integer(PL_STATE_FORMAT)) == 0 &&
+        json_object_set_new(ours, "format", json_integer(format)) == 0 &&
         json_object_set_new(ours, "run_id", json_string(s->run_id)) == 0 &&
         json_object_set_new(ours, DIGEST_KEY, json_string(no_digest)) == 0 &&
         json_object_set_new(ours, "job", job ? json_incref(job) : json_object()) == 0 &&
@@ -160,7 +161,7 @@ static pl_err damaged(const char *path, struct pl_diag *d, const char *what) {
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s is damaged: %s", path, what);
 }
 
-/* What format 2 has beside the counters. */
+/* What formats 2 and 3 have beside the counters. */
 static const char *const new_keys[] = {"format", "run_id", "job", "files", DIGEST_KEY};
 
 /* R3. One key of the new ones that is missing is damage, all of them are an earlier version. */
@@ -171,14 +172,14 @@ static pl_err find_format(const json_t *ours, const char *path, json_int_t *out,
     for (size_t i = 0; i < n; i++)
         found += json_object_get(ours, new_keys[i]) != NULL;
     *out = found ? json_integer_value(json_object_get(ours, "format")) : 1;
-    if (*out > PL_STATE_FORMAT) {
+    if (*out > PL_STATE_PIECES) {
         pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0,
                    "%s is of format %lld; this version reads up to %d", path, (long long)*out,
-                   PL_STATE_FORMAT);
+                   PL_STATE_PIECES);
         pl_diag_hint(d, "resume with the version of Plimsoll that wrote it, or a later one");
         return PL_ERR_CHECKPOINT_FORMAT;
     }
-    if (!found || (found == n && *out == PL_STATE_FORMAT)) return PL_ERR_OK;
+    if (!found || (found == n && *out >= PL_STATE_FORMAT)) return PL_ERR_OK;
     return damaged(path, d, "some of what belongs to format 2 is missing");
 }
 

@@ -3,8 +3,9 @@
  * In/out: a directory, of a checkpoint or of a finished run.  Needs: base, jansson.
  *   R1  the file is written last, and holds the size and digest of every other file
  *   R2  it holds a digest of its own text, so that no bit of it can change unseen
- *   R3  format 2 has all of this; a file without `format` is of a version that wrote counters alone
- *       and is read as such; a larger one is refused
+ *   R3  format 2 has all of this; format 3 is the same with files that have pieces (manifest.h), so
+ *       that versions before them refuse it by its number. A file without `format` is of a version
+ *       that wrote counters alone and is read as such; a larger format is refused
  * Use: pl_run_record_read(&r, dir, &d); ... pl_run_record_finish(&r); */
 #ifndef PL_RUNTIME_CHECKPOINT_RUN_STATE_H
 #define PL_RUNTIME_CHECKPOINT_RUN_STATE_H
@@ -15,6 +16,7 @@
 
 #define PL_STATE_FILE   "trainer_state.json"
 #define PL_STATE_FORMAT 2
+#define PL_STATE_PIECES 3 /* the format, where a file has pieces */
 
 #define PL_RUN_ID_TEXT 33 /* 128 bits in hex and a NUL */
 

@@ -103,6 +103,91 @@ START_TEST(an_entry_that_says_nothing_vouches_for_nothing) {
 }
 END_TEST
 
+/* Pieces of `bytes` that end there. */
+static json_t *pieces_of(const char *bytes, const uint64_t *ends, uint32_t n) {
+    struct pl_file_piece pieces[4];
+    json_t *files = json_object();
+    for (uint32_t i = 0; i < n; i++) {
+        struct pl_digest h;
+        pieces[i] = (struct pl_file_piece){i ? ends[i - 1] : 0, ends[i], 0};
+        pl_digest_init(&h, 0);
+        pl_digest_add(&h, bytes + pieces[i].begin, (size_t)(ends[i] - pieces[i].begin));
+        pieces[i].xxh64 = pl_digest_value(&h);
+    }
+    OK(pl_manifest_add_pieces(files, "f", pieces, n, &diag));
+    return files;
+}
+
+START_TEST(a_file_of_pieces_is_told_by_the_piece_that_is_damaged) {
+    const uint64_t ends[] = {3, 8, 9};
+    json_t *files = pieces_of("123456789", ends, 3);
+    ck_assert(pl_manifest_has_pieces(files));
+    spill(in(dir, "f"), "123456789", 9);
+    OK(pl_manifest_check(files, dir, &diag));
+    spill(in(dir, "f"), "023456789", 9);
+    FAILS(pl_manifest_check(files, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "bytes 0 to 3 were");
+    spill(in(dir, "f"), "123456709", 9);
+    FAILS(pl_manifest_check(files, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "bytes 3 to 8 were");
+    spill(in(dir, "f"), "123456780", 9);
+    FAILS(pl_manifest_check(files, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "bytes 8 to 9 were");
+    spill(in(dir, "f"), "1234567890", 10);
+    FAILS(pl_manifest_check(files, dir, &diag), PL_ERR_CHECKPOINT_FORMAT,
+          "saved with 9 bytes and has 10");
+    for (uint64_t n = 0; n < 9; n++) {
+        spill(in(dir, "f"), "123456789", n);
+        FAILS(pl_manifest_check(files, dir, &diag), PL_ERR_CHECKPOINT_FORMAT,
+              "saved with 9 bytes and has");
+    }
+    json_decref(files);
+}
+END_TEST
+
+START_TEST(one_piece_is_listed_as_the_file) {
+    const uint64_t end = 4;
+    json_t *files = pieces_of("1234", &end, 1);
+    ck_assert(!pl_manifest_has_pieces(files) && !pl_manifest_has_pieces(NULL));
+    json_t *entry = json_object_get(files, "f");
+    ck_assert(json_object_size(entry) == 2 && json_object_get(entry, "xxh64"));
+    spill(in(dir, "f"), "1234", 4);
+    OK(pl_manifest_check(files, dir, &diag));
+    json_decref(files);
+}
+END_TEST
+
+/* The digest of "1234". */
+#define WHOLE "\"d8316e61d84f6ba4\""
+static const struct {
+    const char *pieces, *says;
+} lists[] = {
+    {"[]", "the list of its pieces is none"},
+    {"[[4]]", "the list of its pieces is none"},
+    {"[[4, 7]]", "the list of its pieces is none"},
+    {"[4]", "the list of its pieces is none"},
+    {"[[0, " WHOLE "]]", "the list of its pieces is none"},
+    {"[[-1, " WHOLE "]]", "the list of its pieces is none"},
+    {"[[4, " WHOLE "], [4, " WHOLE "]]", "the list of its pieces is none"},
+    {"[[4, " WHOLE "], [3, " WHOLE "]]", "the list of its pieces is none"},
+    {"[[3, " WHOLE "]]", "bytes 0 to 3 were"},
+    {"{}", "the list of its pieces is none"},
+    {"7", "the list of its pieces is none"},
+    {"[[2, \"\"]]", "bytes 0 to 2 were"},
+    {"[[5, " WHOLE "]]", "the list of its pieces is none"},
+};
+
+START_TEST(a_list_of_pieces_that_says_nothing_vouches_for_nothing) {
+    char text[160];
+    spill(in(dir, "f"), "1234", 4);
+    snprintf(text, sizeof text, "{\"bytes\": 4, \"pieces\": [[4, %s]]}", WHOLE);
+    json_t *entry = json_loads(text, 0, NULL);
+    OK(pl_manifest_check_file(dir, "f", entry, &diag));
+    json_decref(entry);
+    snprintf(text, sizeof text, "{\"bytes\": 4, \"pieces\": %s}", lists[_i].pieces);
+    entry = json_loads(text, 0, NULL);
+    FAILS(pl_manifest_check_file(dir, "f", entry, &diag), PL_ERR_CHECKPOINT_FORMAT, lists[_i].says);
+    json_decref(entry);
+}
+END_TEST
+
 START_TEST(a_list_reaches_no_other_directory) {
     static const char *const names[] = {"", "/etc/hostname", "../f", "sub/f"};
     json_t *entry = json_pack("{s:i}", "bytes", 4);
@@ -265,6 +350,9 @@ int main(void) {
     tcase_add_test(t, a_digest_is_that_of_the_bytes_whatever_their_number);
     tcase_add_test(t, every_damage_is_told_by_the_name_of_its_file);
     tcase_add_loop_test(t, an_entry_that_says_nothing_vouches_for_nothing, 0, COUNT(entries));
+    tcase_add_test(t, a_file_of_pieces_is_told_by_the_piece_that_is_damaged);
+    tcase_add_test(t, one_piece_is_listed_as_the_file);
+    tcase_add_loop_test(t, a_list_of_pieces_that_says_nothing_vouches_for_nothing, 0, COUNT(lists));
     tcase_add_test(t, a_list_reaches_no_other_directory);
     tcase_add_loop_test(t, what_is_no_object_is_refused_at_its_place, 0, COUNT(texts));
     tcase_add_test(t, a_file_that_would_take_gigabytes_as_a_tree_is_not_parsed);

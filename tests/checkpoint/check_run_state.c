@@ -151,7 +151,8 @@ END_TEST
 static const struct {
     const char *fields, *says;
 } strange[] = {
-    {"\"format\":3", "is of format 3; this version reads up to 2"},
+    {"\"format\":4", "is of format 4; this version reads up to 3"},
+    {"\"format\":3", "some of what belongs to format 2 is missing"},
     {"\"format\":2", "some of what belongs to format 2 is missing"},
     {"\"run_id\":\"\"", "some of what belongs to format 2 is missing"},
     {"\"format\":2,\"run_id\":\"\",\"job\":{},\"files\":{},\"state_xxh64\":\"\"",
