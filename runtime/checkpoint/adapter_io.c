@@ -137,14 +137,19 @@ static pl_err put_config(struct pl_outbox *o, const struct pl_program *p, const 
     return err;
 }
 
-pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
-                      struct pl_diag *d) {
+pl_err pl_adapter_join(const struct pl_tensor_io *io, struct pl_outbox *o, struct pl_diag *d) {
     struct pl_windows w = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_adapter(&w, io->program, d);
     if (err == PL_ERR_OK) err = pl_windows_save(&w, 0, w.n, &source, o, ADAPTER_FILE, d);
     pl_windows_finish(&w);
-    return err == PL_ERR_OK ? put_config(o, io->program, job, d) : err;
+    return err;
+}
+
+pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
+                      struct pl_diag *d) {
+    PL_TRY(pl_adapter_join(io, o, d));
+    return put_config(o, io->program, job, d);
 }
 
 static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {

@@ -17,5 +17,8 @@ pl_err pl_adapter_check_files(const struct pl_program *p, const char *dir, struc
 /* The files of an adapter into an outbox, whose manifest counts, for the caller to commit. */
 pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
                       struct pl_diag *d);
+/* The tensors alone. It is also what the other ranks do meanwhile, where they share the file
+ * (share.h). */
+pl_err pl_adapter_join(const struct pl_tensor_io *io, struct pl_outbox *o, struct pl_diag *d);
 
 #endif

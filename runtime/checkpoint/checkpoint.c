@@ -6,9 +6,11 @@
  *     +------------------+  abort, or any failure of these
  */
 #include "estimator/base/alloc.h"
+#include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/tensor_io.h"
@@ -39,15 +41,21 @@ char *pl_checkpoint_path(const char *output_dir, uint64_t step) {
     return n < 0 ? NULL : path;
 }
 
+/* Its name until it is complete. */
+static char *temporary_path(const char *output_dir, uint64_t step) {
+    char *path = NULL;
+    int n = pl_asprintf(&path, "%s/" PREFIX "%llu.tmp", output_dir, (unsigned long long)step);
+    return n < 0 ? NULL : path;
+}
+
 pl_err pl_checkpoint_begin(struct pl_checkpoint *c, const char *output_dir, uint64_t step,
                            struct pl_diag *d) {
     *c = (struct pl_checkpoint){0};
     pl_err err = PL_ERR_OK;
     c->final_path = pl_checkpoint_path(output_dir, step);
-    if (!c->final_path || pl_asprintf(&c->tmp_path, "%s.tmp", c->final_path) < 0)
-        c->tmp_path = NULL;
+    c->tmp_path = temporary_path(output_dir, step);
     c->files = json_object();
-    if (!c->tmp_path || !c->files) err = pl_host_oom(d, "a path");
+    if (!c->final_path || !c->tmp_path || !c->files) err = pl_host_oom(d, "a path");
     if (err == PL_ERR_OK) err = pl_tree_remove(c->tmp_path, d);
     if (err == PL_ERR_OK) err = pl_dir_create(c->tmp_path, d);
     if (err == PL_ERR_OK) err = pl_outbox_init(&c->outbox, c->tmp_path, d);
@@ -86,19 +94,39 @@ pl_err pl_checkpoint_bytes(const struct pl_program *p, struct pl_save_bytes *out
     return err;
 }
 
-pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
-                                 const struct pl_run_state *s, struct json_t *job,
-                                 struct pl_diag *d) {
+static pl_err put_states(const struct pl_tensor_io *io, struct pl_outbox *o, struct pl_diag *d) {
     struct pl_windows trained = {0}, states = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = add_all(&trained, &states, io->program, d);
-    if (err != PL_ERR_OK) goto out;
-    PL_TRY_GOTO(pl_windows_save(&states, 0, states.n, &source, &c->outbox, STATES_FILE, d), out);
-    PL_TRY_GOTO(pl_run_record_put(&c->outbox, s, job, d), out);
-    err = pl_outbox_commit(&c->outbox, d);
-out:
+    if (err == PL_ERR_OK) err = pl_windows_save(&states, 0, states.n, &source, o, STATES_FILE, d);
     pl_windows_finish(&states);
     pl_windows_finish(&trained);
+    return err;
+}
+
+pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
+                                 const struct pl_run_state *s, struct json_t *job,
+                                 struct pl_diag *d) {
+    PL_TRY(put_states(io, &c->outbox, d));
+    PL_TRY(pl_run_record_put(&c->outbox, s, job, d));
+    return pl_outbox_commit(&c->outbox, d);
+}
+
+static pl_err put_trained(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
+                          struct pl_diag *d) {
+    return pl_mode_adapts(io->program->shape.mode) ? pl_adapter_join(io, o, d)
+                                                   : pl_model_join(io, o, shard_bytes, d);
+}
+
+pl_err pl_checkpoint_join(const struct pl_tensor_io *io, const char *output_dir, uint64_t step,
+                          uint64_t shard_bytes, struct pl_diag *d) {
+    struct pl_outbox o = {0};
+    char *path = temporary_path(output_dir, step);
+    pl_err err = path ? pl_outbox_init(&o, path, d) : pl_host_oom(d, "a path");
+    if (err == PL_ERR_OK) err = put_trained(io, &o, shard_bytes, d);
+    if (err == PL_ERR_OK) err = put_states(io, &o, d);
+    pl_outbox_finish(&o);
+    free(path);
     return err;
 }
 

@@ -47,8 +47,12 @@ pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag
 pl_err pl_checkpoint_write_state(struct pl_checkpoint *c, const struct pl_tensor_io *io,
                                  const struct pl_run_state *s, struct json_t *job,
                                  struct pl_diag *d);
-/* What the other ranks do while rank 0 puts the weights, and writes the states of a checkpoint, of
- * which each holds a part. */
+/* What the other ranks do while rank 0 fills a checkpoint of which all ranks write a part
+ * (share.h); the io of every rank says so. shard_bytes: as rank 0 gives it to pl_model_put. */
+pl_err pl_checkpoint_join(const struct pl_tensor_io *io, const char *output_dir, uint64_t step,
+                          uint64_t shard_bytes, struct pl_diag *d);
+/* What they do while rank 0 writes all bytes alone: it puts the weights, and writes the states of a
+ * checkpoint, of which each holds a part. */
 pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, bool with_states, struct pl_diag *d);
 /* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
  * steps: later ones belong to what this run has started over; and what saves that were killed have

@@ -4,8 +4,9 @@
  * holds of a tensor of that program are ranges of its elements, at other places of a tensor of its
  * own program, or nothing.
  * Needs: program, comm.
- *   K1  every rank makes the same calls of pl_cut_download in the same order, with the same ranges:
- *       while rank 0 saves, the others feed it (pl_windows_feed)
+ *   K1  ranks of one machine each write what they hold into the files of a checkpoint (share.h).
+ *       Elsewhere, and of what a run ends with, rank 0 writes all bytes: the others send it theirs
+ *       in the same order of windows and ranges (pl_windows_feed)
  *   K2  loading reads the files on every rank, and keeps what is the rank's */
 #ifndef PL_RUNTIME_CHECKPOINT_CUT_H
 #define PL_RUNTIME_CHECKPOINT_CUT_H

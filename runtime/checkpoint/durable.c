@@ -92,13 +92,20 @@ static bool remember_name(struct pl_outbox *o, const char *name) {
     return o->names[o->n] && ++o->n;
 }
 
-pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d) {
+static pl_err open_temporary(struct pl_outbox *o, const char *name, int flags, struct pl_diag *d) {
     o->open_path = temporary_path(o, name);
-    if (!o->open_path || !remember_name(o, name)) return pl_host_oom(d, "a file name");
+    if (!o->open_path) return pl_host_oom(d, "a file name");
     pl_digest_init(&o->digest, 0);
+    o->n_pieces = 0;
     if (!fault_strikes())
-        o->fd = open(o->open_path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    return o->fd < 0 ? write_error(d, "create", o->open_path) : PL_ERR_OK;
+        o->fd = open(o->open_path, flags | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const char *verb = flags & O_CREAT ? "create" : "open";
+    return o->fd < 0 ? write_error(d, verb, o->open_path) : PL_ERR_OK;
+}
+
+pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d) {
+    if (!remember_name(o, name)) return pl_host_oom(d, "a file name");
+    return open_temporary(o, name, O_CREAT | O_TRUNC, d);
 }
 
 pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, struct pl_diag *d) {
@@ -122,15 +129,19 @@ static pl_err list_file(const struct pl_outbox *o, struct pl_diag *d) {
     return pl_manifest_add(o->manifest, o->names[last], &o->marks[last], d);
 }
 
-pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
+static pl_err sync_and_close(struct pl_outbox *o, struct pl_diag *d) {
     pl_err err = fd_sync(o->fd, o->open_path, d);
     pl_err closed = fd_close(o->fd, o->open_path, d);
-    o->marks[o->n - 1] = (struct pl_file_digest){o->digest.bytes, pl_digest_value(&o->digest)};
     o->fd = -1;
     free(o->open_path);
     o->open_path = NULL;
-    if (err == PL_ERR_OK) err = closed;
-    return err == PL_ERR_OK ? list_file(o, d) : err;
+    return err == PL_ERR_OK ? closed : err;
+}
+
+pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d) {
+    o->marks[o->n - 1] = (struct pl_file_digest){o->digest.bytes, pl_digest_value(&o->digest)};
+    PL_TRY(sync_and_close(o, d));
+    return list_file(o, d);
 }
 
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
@@ -139,6 +150,74 @@ pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, ui
     PL_TRY(pl_outbox_write(o, data, bytes, d));
     return pl_outbox_close(o, d);
 }
+
+/* --- files of several processes (U4) ---------------------------------------------------------- */
+
+static pl_err identify(const struct pl_outbox *o, struct pl_file_id *id, struct pl_diag *d) {
+    struct stat st;
+    if (fstat(o->fd, &st) != 0) return write_error(d, "look at", o->open_path);
+    *id = (struct pl_file_id){st.st_dev, st.st_ino};
+    return PL_ERR_OK;
+}
+
+pl_err pl_outbox_open_shared(struct pl_outbox *o, const char *name, uint64_t bytes,
+                             struct pl_file_id *id, struct pl_diag *d) {
+    PL_TRY(pl_outbox_open(o, name, d));
+    if (fault_strikes() || ftruncate(o->fd, (off_t)bytes) != 0)
+        return write_error(d, "set the length of", o->open_path);
+    return identify(o, id, d);
+}
+
+pl_err pl_outbox_join(struct pl_outbox *o, const char *name, const struct pl_file_id *id,
+                      struct pl_diag *d) {
+    struct pl_file_id found;
+    PL_TRY(open_temporary(o, name, 0, d));
+    PL_TRY(identify(o, &found, d));
+    if (found.device == id->device && found.inode == id->inode) return PL_ERR_OK;
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, o->open_path, 0, 0,
+                      "%s is not the file that rank 0 writes", o->open_path);
+}
+
+/* The piece that ends at `at`, or a new one. NULL: no memory. */
+static struct pl_file_piece *piece_at(struct pl_outbox *o, uint64_t at) {
+    if (o->n_pieces && o->pieces[o->n_pieces - 1].end == at) return &o->pieces[o->n_pieces - 1];
+    if (o->n_pieces == o->cap_pieces) {
+        const uint32_t cap = o->cap_pieces ? 2 * o->cap_pieces : 16;
+        struct pl_file_piece *pieces = pl_realloc(o->pieces, cap * sizeof *pieces);
+        if (!pieces) return NULL;
+        o->pieces = pieces;
+        o->cap_pieces = cap;
+    }
+    pl_digest_init(&o->digest, 0);
+    o->pieces[o->n_pieces] = (struct pl_file_piece){.begin = at, .end = at};
+    return &o->pieces[o->n_pieces++];
+}
+
+pl_err pl_outbox_write_at(struct pl_outbox *o, uint64_t at, const void *data, uint64_t bytes,
+                          struct pl_diag *d) {
+    const char *p = data;
+    struct pl_file_piece *piece = piece_at(o, at);
+    if (!piece) return pl_host_oom(d, o->open_path);
+    while (bytes > 0) {
+        ssize_t n = -1;
+        if (!fault_strikes())
+            n = pwrite(o->fd, p, (size_t)pl_u64_min(bytes, WRITE_CHUNK), (off_t)piece->end);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return write_error(d, "write", o->open_path);
+        pl_digest_add(&o->digest, p, (size_t)n);
+        p += n;
+        bytes -= (uint64_t)n;
+        piece->end += (uint64_t)n;
+    }
+    piece->xxh64 = pl_digest_value(&o->digest);
+    return PL_ERR_OK;
+}
+
+pl_err pl_outbox_close_shared(struct pl_outbox *o, struct pl_diag *d) {
+    return sync_and_close(o, d);
+}
+
+/* --- names and the end ------------------------------------------------------------------------ */
 
 static pl_err give_name(const struct pl_outbox *o, const char *name, struct pl_diag *d) {
     char *from = temporary_path(o, name), *to = pl_path_join(o->dir, name);
@@ -157,6 +236,7 @@ pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d) {
 void pl_outbox_finish(struct pl_outbox *o) {
     if (!o->dir) return;
     if (o->fd >= 0) close(o->fd);
+    free(o->pieces);
     for (uint32_t i = 0; i < o->n; i++) {
         char *path = i < o->n_named ? NULL : temporary_path(o, o->names[i]);
         if (path) unlink(path);

@@ -5,8 +5,10 @@
  *   U1  a name is taken only by rename, after the content was written, fsynced and closed
  *   U2  a failed fsync is the loss of the file: it is removed and never synced again, because the
  *       kernel may have dropped the dirty pages and would answer OK the second time
- *   U3  every open-for-writing, write, fsync, close, rename, mkdir and unlink of one file passes
- *       the fault counter
+ *   U3  every open-for-writing, write, truncation, fsync, close, rename, mkdir and unlink of one
+ *       file passes the fault counter
+ *   U4  a file that several processes write (share.h) is made, named and removed by one of them.
+ *       The others write and sync what is theirs of the temporary
  * Use: struct pl_outbox o = {0};
  *      pl_outbox_init(&o, dir, &d); pl_outbox_open(&o, "config.json", &d);
  *      pl_outbox_write(&o, text, n, &d); pl_outbox_close(&o, &d);
@@ -21,6 +23,7 @@
 #include <stdint.h>
 
 struct pl_file_digest;
+struct pl_file_piece;
 
 /* Files of one directory. Each is written as NAME.tmp; commit gives them their names once every one
  * is on disk, in the order they were opened. Where they must change together, the directory is one
@@ -36,6 +39,14 @@ struct pl_outbox {
     int fd;                  /* of open_path */
     struct pl_digest digest; /* of what was written to it */
     struct json_t *manifest; /* borrowed; files are listed there as they are closed; NULL = not */
+    /* Of the file that was opened last: the stretches that pl_outbox_write_at wrote. */
+    struct pl_file_piece *pieces; /* owned */
+    uint32_t n_pieces, cap_pieces;
+};
+
+/* Which file it is, whatever its name. */
+struct pl_file_id {
+    uint64_t device, inode;
 };
 
 pl_err pl_outbox_init(struct pl_outbox *o, const char *dir, struct pl_diag *d);
@@ -45,6 +56,17 @@ pl_err pl_outbox_init_file(struct pl_outbox *o, const char *path, const char **n
 pl_err pl_outbox_open(struct pl_outbox *o, const char *name, struct pl_diag *d);
 pl_err pl_outbox_write(struct pl_outbox *o, const void *data, uint64_t bytes, struct pl_diag *d);
 pl_err pl_outbox_close(struct pl_outbox *o, struct pl_diag *d); /* fsync, close */
+/* U4, in the process that makes the file: its length is set at once. */
+pl_err pl_outbox_open_shared(struct pl_outbox *o, const char *name, uint64_t bytes,
+                             struct pl_file_id *id, struct pl_diag *d);
+/* U4, in the others. PL_ERR_CHECKPOINT_WRITE: there is none of that name, or it is another. */
+pl_err pl_outbox_join(struct pl_outbox *o, const char *name, const struct pl_file_id *id,
+                      struct pl_diag *d);
+/* A stretch of an open file that is shared. Those that follow each other are one piece. */
+pl_err pl_outbox_write_at(struct pl_outbox *o, uint64_t at, const void *data, uint64_t bytes,
+                          struct pl_diag *d);
+/* fsync, close. Nothing is listed: one process knows no more than its own pieces. */
+pl_err pl_outbox_close_shared(struct pl_outbox *o, struct pl_diag *d);
 /* Opens, writes and closes one file. */
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
                      struct pl_diag *d);
@@ -74,9 +96,9 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
 /* Whole small text file, crash-safe (temp, fsync, rename, fsync directory). */
 pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d);
 
-/* Fault injection: the at-th call of open-for-writing, write, fsync, close, rename, mkdir and
- * unlink of a file together (1-based; 0 = none) fails with ENOSPC, count times, or the process is
- * killed before it. Process-wide counter owned by the caller. NULL = off. */
+/* Fault injection: the at-th call of open-for-writing, write, truncation, fsync, close, rename,
+ * mkdir and unlink of a file together (1-based; 0 = none) fails with ENOSPC, count times, or the
+ * process is killed before it. Process-wide counter owned by the caller. NULL = off. */
 struct pl_io_fault {
     uint64_t at, count, calls;
     bool kills;

@@ -149,14 +149,14 @@ static pl_err put_index(struct pl_outbox *o, const struct pl_windows *w, const s
     return err;
 }
 
-static pl_err put_weights(struct pl_outbox *o, const struct pl_windows *w, const struct shards *s,
-                          const struct pl_window_source *source, struct pl_diag *d) {
+static pl_err put_shards(struct pl_outbox *o, const struct pl_windows *w, const struct shards *s,
+                         const struct pl_window_source *source, struct pl_diag *d) {
     for (uint32_t k = 0; k < s->n; k++) {
         char name[SHARD_NAME];
         shard_name(s, k, name);
         PL_TRY(pl_windows_save(w, s->first[k], s->first[k + 1], source, o, name, d));
     }
-    return s->n > 1 ? put_index(o, w, s, d) : PL_ERR_OK;
+    return PL_ERR_OK;
 }
 
 /* Belongs to a model directory, and training does not change it. */
@@ -266,7 +266,8 @@ static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
                         const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
     struct shards s = {0};
     pl_err err = cut_shards(w, shard_bytes, &s, d);
-    if (err == PL_ERR_OK) err = put_weights(o, w, &s, source, d);
+    if (err == PL_ERR_OK) err = put_shards(o, w, &s, source, d);
+    if (err == PL_ERR_OK && s.n > 1) err = put_index(o, w, &s, d);
     free(s.first);
     return err == PL_ERR_OK ? put_texts(o, config_json, source_dir, source, d) : err;
 }
@@ -291,6 +292,19 @@ pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const ch
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_model(&w, io->program, d);
     if (err == PL_ERR_OK) err = put_model(o, &w, &source, config_json, source_dir, shard_bytes, d);
+    pl_windows_finish(&w);
+    return err;
+}
+
+pl_err pl_model_join(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
+                     struct pl_diag *d) {
+    struct pl_windows w = {0};
+    struct shards s = {0};
+    const struct pl_window_source source = pl_window_source_device(io);
+    pl_err err = pl_windows_add_model(&w, io->program, d);
+    if (err == PL_ERR_OK) err = cut_shards(&w, shard_bytes, &s, d);
+    if (err == PL_ERR_OK) err = put_shards(o, &w, &s, &source, d);
+    free(s.first);
     pl_windows_finish(&w);
     return err;
 }

@@ -30,6 +30,9 @@ pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_d
  * written in their storage dtype, in shards of at most shard_bytes of tensor data. */
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
                     const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
+/* What the other ranks do meanwhile, where they share the files of weights (share.h). */
+pl_err pl_model_join(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
+                     struct pl_diag *d);
 /* For pl_save_set_commit: weights of an earlier save under other names than those of the outbox.
  * Readers prefer model.safetensors to an index, so a leftover would be loaded in place of what was
  * just written. A save that was killed may have left temporaries as large as the model. */

@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/share.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
 #include "runtime/comm/comm.h"
@@ -137,7 +138,8 @@ static pl_err send(const struct pl_tensor_io *io, uint32_t tensor, const struct 
     return PL_ERR_OK;
 }
 
-/* The elements that `rank` holds of [element, element+n): rank 0 gets them. */
+/* The elements that `rank` holds of [element, element+n): rank 0 gets them. Of files that are
+ * shared every rank gets its own. */
 static pl_err download_of(const struct pl_tensor_io *io, uint32_t rank, uint32_t tensor,
                           uint64_t element, char *dst, uint64_t n, struct pl_diag *d) {
     struct pl_cut_range ranges[PL_MAX_PARTS], r;
@@ -147,9 +149,12 @@ static pl_err download_of(const struct pl_tensor_io *io, uint32_t rank, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         if (!pl_cut_meet(ranges[i], element, n, &r)) continue;
         char *to = dst + (r.from - element) * size;
-        if (rank == me && me == 0) PL_TRY(download_own(io, tensor, r.at, to, r.count, d));
-        if (rank != me && me == 0) PL_TRY(receive(io, rank, to, r.count * size, d));
-        if (rank == me && me != 0) PL_TRY(send(io, tensor, &r, d));
+        if (rank == me && (me == 0 || io->shares))
+            PL_TRY(download_own(io, tensor, r.at, to, r.count, d));
+        else if (me == 0)
+            PL_TRY(receive(io, rank, to, r.count * size, d));
+        else if (rank == me)
+            PL_TRY(send(io, tensor, &r, d));
     }
     return PL_ERR_OK;
 }
@@ -158,6 +163,7 @@ static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t 
                        uint64_t n, struct pl_diag *d) {
     if (!io->cut || !pl_cut_is_cut(io->cut, tensor))
         return download_own(io, tensor, element, dst, n, d);
+    if (io->shares) return download_of(io, io->comm->world.rank, tensor, element, dst, n, d);
     for (uint32_t rank = 0; rank < io->comm->world.size; rank++)
         PL_TRY(download_of(io, rank, tensor, element, dst, n, d));
     return PL_ERR_OK;
@@ -343,40 +349,79 @@ static pl_err turn_block(const struct pl_window *w, const struct pl_tensor_io *i
     return PL_ERR_OK;
 }
 
-/* The file wants row after row: as many at a time as half of staging holds, or part of one. */
+/* Where the elements of a window go: to the end of a file, to their places in one that is shared,
+ * or nowhere. */
+struct sink {
+    struct pl_outbox *outbox; /* NULL: the rank feeds the one that writes */
+    bool shared;
+    uint64_t at; /* of the window in a shared file */
+};
+
+static pl_err put(const struct sink *s, uint64_t offset, const void *data, uint64_t bytes,
+                  struct pl_diag *d) {
+    if (!s->outbox) return PL_ERR_OK;
+    return s->shared ? pl_outbox_write_at(s->outbox, s->at + offset, data, bytes, d)
+                     : pl_outbox_write(s->outbox, data, bytes, d);
+}
+
+/* Rows [row, row+rows) of columns [col, col+n) of the file. */
+static pl_err put_block(const struct pl_window *w, const struct sink *s, const char *data,
+                        uint64_t row, uint64_t rows, uint64_t col, uint64_t n, struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->dtype);
+    if (!s->shared) return put(s, 0, data, rows * n * size, d);
+    for (uint64_t r = 0; r < rows; r++)
+        PL_TRY(put(s, ((row + r) * w->dims[1] + col) * size, data + r * n * size, n * size, d));
+    return PL_ERR_OK;
+}
+
+/* Columns [begin, end) of a window, which the file wants row after row: as many at a time as half
+ * of staging holds, or part of one. */
 static pl_err save_turned(const struct pl_window *w, const struct pl_tensor_io *io,
-                          struct pl_outbox *o, struct pl_diag *d) {
-    const uint64_t size = pl_dtype_bytes(w->dtype), cols = w->dims[1];
+                          const struct sink *s, uint64_t begin, uint64_t end, struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->dtype);
     struct piece piece = {0};
     PL_TRY(cut_staging(io, size, 0, size, &piece, d));
     if (!columns_of(w, piece.elements)) return too_many_rows(w, d);
-    const uint64_t span = pl_u64_min(cols, piece.elements);
-    const uint64_t together = span == cols ? piece.elements / cols : 1;
+    const uint64_t span = pl_u64_min(end - begin, piece.elements);
+    const uint64_t together = span == end - begin ? piece.elements / span : 1;
     for (uint64_t row = 0, rows; row < w->dims[0]; row += rows) {
         rows = pl_u64_min(together, w->dims[0] - row);
-        for (uint64_t col = 0, n; col < cols; col += n) {
-            n = pl_u64_min(span, cols - col);
+        for (uint64_t col = begin, n; col < end; col += n) {
+            n = pl_u64_min(span, end - col);
             PL_TRY(turn_block(w, io, &piece, row, rows, col, n, d));
-            if (o) PL_TRY(pl_outbox_write(o, piece.out, rows * n * size, d));
+            PL_TRY(put_block(w, s, piece.out, row, rows, col, n, d));
         }
     }
     return PL_ERR_OK;
 }
 
-/* o NULL: the rank feeds the one that writes. */
-static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
-                          struct pl_diag *d) {
-    const struct pl_tensor_io *io = ctx;
+/* Elements [begin, end) of a window. */
+static pl_err save_straight(const struct pl_window *w, const struct pl_tensor_io *io,
+                            const struct sink *s, uint64_t begin, uint64_t end, struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->dtype);
     struct piece piece = {0};
-    uint64_t type_bytes = pl_dtype_bytes(w->dtype);
-    if (w->turned) return save_turned(w, io, o, d);
-    PL_TRY(cut_staging(io, type_bytes, 0, 0, &piece, d));
-    for (uint64_t at = 0; at < w->count; at += piece.elements) {
-        uint64_t n = pl_u64_min(piece.elements, w->count - at);
+    PL_TRY(cut_staging(io, size, 0, 0, &piece, d));
+    for (uint64_t at = begin; at < end; at += piece.elements) {
+        const uint64_t n = pl_u64_min(piece.elements, end - at);
         PL_TRY(download(io, w->tensor, w->first + at, piece.raw, n, d));
-        if (o) PL_TRY(pl_outbox_write(o, piece.raw, n * type_bytes, d));
+        PL_TRY(put(s, at * size, piece.raw, n * size, d));
     }
     return PL_ERR_OK;
+}
+
+/* outbox NULL: the rank feeds the one that writes. */
+static pl_err save_window(void *ctx, const struct pl_window *w, struct pl_outbox *o,
+                          struct pl_diag *d) {
+    const struct sink s = {.outbox = o};
+    return w->turned ? save_turned(w, ctx, &s, 0, w->dims[1], d)
+                     : save_straight(w, ctx, &s, 0, w->count, d);
+}
+
+pl_err pl_window_save_part(const struct pl_window *w, const struct pl_tensor_io *io, uint64_t from,
+                           uint64_t n, struct pl_outbox *o, uint64_t at, struct pl_diag *d) {
+    const struct sink s = {.outbox = o, .shared = true, .at = at};
+    if (!w->turned || w->dims[1] == 1) return save_straight(w, io, &s, from, from + n, d);
+    return save_turned(w, io, &s, from / w->dims[0], (from + n) / w->dims[0], d);
 }
 
 pl_err pl_windows_feed(const struct pl_windows *w, const struct pl_tensor_io *io,
@@ -389,12 +434,15 @@ pl_err pl_windows_feed(const struct pl_windows *w, const struct pl_tensor_io *io
 
 struct pl_window_source pl_window_source_device(const struct pl_tensor_io *io) {
     /* save_window takes it back as const */
-    return (struct pl_window_source){save_window, (void *)(uintptr_t)io, io->staging,
-                                     io->staging_bytes};
+    return (struct pl_window_source){.write = save_window,
+                                     .ctx = (void *)(uintptr_t)io,
+                                     .shares = io->shares ? io : NULL,
+                                     .buffer = io->staging,
+                                     .buffer_bytes = io->staging_bytes};
 }
 
-static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                          struct pl_text *out, struct pl_diag *d) {
+pl_err pl_windows_header(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                         struct pl_text *out, struct pl_diag *d) {
     struct pl_st_item *items = pl_calloc((size_t)(end - begin) + 1, sizeof *items);
     if (!items) return pl_host_oom(d, "the header of a safetensors file");
     for (uint32_t i = begin; i < end; i++)
@@ -407,11 +455,11 @@ static pl_err make_header(const struct pl_windows *w, uint32_t begin, uint32_t e
     return err;
 }
 
-pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
-                       const struct pl_window_source *source, struct pl_outbox *o, const char *name,
-                       struct pl_diag *d) {
+static pl_err save_alone(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                         const struct pl_window_source *source, struct pl_outbox *o,
+                         const char *name, struct pl_diag *d) {
     struct pl_text header = {0};
-    pl_err err = make_header(w, begin, end, &header, d);
+    pl_err err = pl_windows_header(w, begin, end, &header, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
     PL_TRY_GOTO(pl_outbox_write(o, header.data, header.len, d), out);
@@ -421,4 +469,14 @@ pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
 out:
     pl_text_finish(&header);
     return err;
+}
+
+pl_err pl_windows_save(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                       const struct pl_window_source *source, struct pl_outbox *o, const char *name,
+                       struct pl_diag *d) {
+    const struct pl_tensor_io *io = source->shares;
+    if (io && pl_windows_are_shared(w, begin, end, io))
+        return pl_windows_share(w, begin, end, io, o, name, d);
+    if (io && io->comm->world.rank != 0) return PL_ERR_OK;
+    return save_alone(w, begin, end, source, o, name, d);
 }

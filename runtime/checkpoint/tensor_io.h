@@ -15,7 +15,8 @@ struct pl_tensor_io {
     void *ctx;
     const struct pl_cut *cut; /* of tensors that ranks hold parts of; `program` is its `whole` then,
                                * and `address` takes a tensor of it; NULL: all is whole */
-    struct pl_comm *comm;     /* with `cut` */
+    struct pl_comm *comm;     /* with `cut` or `shares` */
+    bool shares;              /* files are saved by all ranks, each what it has (share.h) */
     void
         *scratch; /* with `cut`: memory of the device that nothing else uses; NULL: the host reaches
                     * all of it */

@@ -1,5 +1,6 @@
 /* check_durable.c - a file is there in full or as it was, whichever call fails. */
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/read_file.h"
 #include "tests/checkpoint/rig.h"
@@ -123,6 +124,55 @@ START_TEST(an_abandoned_outbox_leaves_nothing) {
 }
 END_TEST
 
+/* Rank 0's outbox, and that of another process. */
+START_TEST(a_shared_file_is_made_and_removed_by_one) {
+    struct pl_outbox o = {0}, other = {0};
+    struct pl_file_id id, none = {0};
+    OK(pl_outbox_init(&o, dir, &diag));
+    OK(pl_outbox_init(&other, dir, &diag));
+    FAILS(pl_outbox_join(&other, "a", &none, &diag), PL_ERR_CHECKPOINT_WRITE, "cannot open");
+    pl_outbox_finish(&other);
+    OK(pl_outbox_init(&other, dir, &diag));
+    OK(pl_outbox_open_shared(&o, "a", 10, &id, &diag));
+    OK(pl_outbox_join(&other, "a", &id, &diag));
+    OK(pl_outbox_write_at(&other, 6, "gh", 2, &diag));
+    OK(pl_outbox_write_at(&other, 8, "ij", 2, &diag)); /* one piece with the one before */
+    OK(pl_outbox_write_at(&other, 2, "c", 1, &diag));
+    OK(pl_outbox_write_at(&o, 0, "ab", 2, &diag));
+    OK(pl_outbox_write_at(&o, 3, "def", 3, &diag));
+    ck_assert_uint_eq(other.n_pieces, 2);
+    ck_assert(other.pieces[0].begin == 6 && other.pieces[0].end == 10);
+    ck_assert(other.pieces[1].begin == 2 && other.pieces[1].end == 3);
+    OK(pl_outbox_close_shared(&other, &diag));
+    OK(pl_outbox_close_shared(&o, &diag));
+    pl_outbox_finish(&other);
+    ck_assert(exists(in(dir, "a.tmp")));
+    OK(pl_outbox_commit(&o, &diag));
+    char *text = slurp(in(dir, "a"));
+    ck_assert_str_eq(text, "abcdefghij");
+    free(text);
+    pl_outbox_finish(&o);
+}
+END_TEST
+
+START_TEST(another_file_of_that_name_is_not_written) {
+    struct pl_outbox o = {0}, other = {0};
+    struct pl_file_id id;
+    OK(pl_outbox_init(&o, dir, &diag));
+    OK(pl_outbox_open_shared(&o, "a", 4, &id, &diag));
+    ck_assert_int_eq(rename(in(dir, "a.tmp"), in(dir, "kept")), 0);
+    spill(in(dir, "a.tmp"), "1234", 4);
+    OK(pl_outbox_init(&other, dir, &diag));
+    FAILS(pl_outbox_join(&other, "a", &id, &diag), PL_ERR_CHECKPOINT_WRITE,
+          "is not the file that rank 0 writes");
+    pl_outbox_finish(&other);
+    char *text = slurp(in(dir, "a.tmp"));
+    ck_assert_str_eq(text, "1234");
+    free(text);
+    pl_outbox_finish(&o);
+}
+END_TEST
+
 START_TEST(removing_a_tree_does_not_follow_links) {
     const char *tree = in(dir, "tree"), *kept = in(dir, "kept");
     ck_assert_int_eq(mkdir(tree, 0777), 0);
@@ -174,6 +224,8 @@ int main(void) {
     tcase_add_test(t, a_real_failure_names_path_and_reason);
     tcase_add_test(t, files_of_one_outbox_change_together);
     tcase_add_test(t, an_abandoned_outbox_leaves_nothing);
+    tcase_add_test(t, a_shared_file_is_made_and_removed_by_one);
+    tcase_add_test(t, another_file_of_that_name_is_not_written);
     tcase_add_test(t, removing_a_tree_does_not_follow_links);
     tcase_add_test(t, a_file_over_the_limit_is_not_read);
     tcase_add_test(t, a_place_that_nobody_knows_is_not_shown);

@@ -68,6 +68,10 @@ void rig_open(struct rig *r, const struct rig_options *o) {
                                  .lora_scale = 2,
                                  .freeze_layers = o->freeze_layers,
                                  .max_grad_norm = 1,
+                                 .ranks = o->ranks,
+                                 .rank = o->rank,
+                                 .rank_order = o->ranks > 0,
+                                 .sharding = o->sharding,
                                  .load = true,
                                  .save = true};
     if (pl_mode_adapts(o->mode))

@@ -17,6 +17,7 @@ struct rig_options {
     const char *whole[2];           /* modules trained whole; up to a NULL */
     uint64_t staging_bytes;         /* 0 = 1 MiB */
     bool kernels;                   /* a CPU device with two threads; else one without kernels */
+    uint32_t ranks, rank, sharding; /* the program of one of several ranks */
 };
 
 struct rig {

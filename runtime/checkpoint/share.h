@@ -1,0 +1,34 @@
+/* share.h - files of tensors that all ranks of a machine write, each rank its own bytes of them.
+ *
+ * In: windows, and what each rank holds of their tensors.  Out: the bytes that one rank writes.
+ * Needs: durable, cut, manifest, comm; one directory that all ranks see.
+ *   H1  each byte has one writer. Of a tensor that is cut, a rank writes what it holds. What every
+ *       rank holds is divided by place: of N ranks each writes an Nth of the file. The header, and
+ *       a whole tensor that files have turned, are rank 0's
+ *   H2  no byte of a tensor goes to another rank; outcomes and digests do, on the host
+ *   H3  rank 0 makes the file, and nobody writes before all ranks have opened that very file. So a
+ *       rank that was lost, and comes back, writes to a file without a name
+ *   H4  every rank has written and synced before one may name the file; what one rank cannot do is
+ *       the same error on all of them, which says the rank
+ *   H5  the pieces of all ranks follow each other without a gap, and end where the file ends
+ *   H6  a file of no more than PL_SHARE_LEAST bytes, of tensors that all ranks hold, is written by
+ *       rank 0 alone, as if there were no other
+ * Use: io.shares = true; and on every rank pl_windows_save(&w, begin, end, &source, &o, ...) */
+#ifndef PL_RUNTIME_CHECKPOINT_SHARE_H
+#define PL_RUNTIME_CHECKPOINT_SHARE_H
+
+#include "runtime/checkpoint/windows.h"
+
+/* An fsync and three agreements take longer than to write so many bytes. What all ranks hold is
+ * divided at multiples of it. */
+#define PL_SHARE_LEAST (UINT64_C(64) << 10)
+
+/* Whether windows [begin, end) are a file that all ranks write. The same on every rank. */
+bool pl_windows_are_shared(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                           const struct pl_tensor_io *io);
+/* This rank's part of that file, into the outbox of rank 0 or into one of the same directory. */
+pl_err pl_windows_share(const struct pl_windows *w, uint32_t begin, uint32_t end,
+                        const struct pl_tensor_io *io, struct pl_outbox *o, const char *name,
+                        struct pl_diag *d);
+
+#endif
