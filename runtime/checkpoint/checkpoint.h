@@ -3,8 +3,9 @@
  * Models are read and written by model_io.h, adapters by adapter_io.h. The invariants are those of
  * all three.
  * Needs: estimator, device. All traffic goes through one staging buffer that the plan placed.
- *   C1  a directory appears under its final name only when every file in it is complete and synced:
- *       written as NAME.tmp, files fsynced, directory fsynced, renamed, parent fsynced
+ *   C1  a directory appears under its final name only when every file in it is complete and synced
+ *       by all who wrote a part of it (share.h): written as NAME.tmp, files fsynced, directory
+ *       fsynced, renamed, parent fsynced
  *   C2  a failed write, fsync or rename leaves what was there before and no temporary; only a save
  *       into a directory that keeps its name may leave the rest of its work to who comes next
  *       (save_set.h)

@@ -1,7 +1,6 @@
 /* mpi_near.c - process_vm_readv between ranks. */
 #include "runtime/comm/mpi_near.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/uio.h>
@@ -12,17 +11,10 @@ enum {
     PIECE = 16 << 20, /* bytes between two looks at *stop */
 };
 
-static void read_machine(char *out, size_t length) {
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    if (read(fd, out, length) != (ssize_t)length) out[0] = 0;
-    (void)close(fd);
-}
-
 void pl_near_card_init(struct pl_near_card *mine) {
     *mine = (struct pl_near_card){.address = (uintptr_t)mine->cookie, .pid = getpid()};
     if (getrandom(mine->cookie, sizeof mine->cookie, 0) == (ssize_t)sizeof mine->cookie)
-        read_machine(mine->machine, sizeof mine->machine - 1);
+        pl_machine_read(mine->machine);
 }
 
 static bool read_memory(int64_t pid, void *to, uint64_t from, uint64_t bytes) {

@@ -13,6 +13,7 @@
 #define PL_RUNTIME_COMM_MPI_NEAR_H
 
 #include "runtime/comm/comm.h"
+#include "runtime/comm/boot_id.h"
 
 #include <stdatomic.h>
 
@@ -20,7 +21,7 @@ struct pl_near_card {
     uint64_t address; /* of the cookie in its process */
     int64_t pid;
     unsigned char cookie[16];
-    char machine[37]; /* its boot_id; "" = unknown */
+    char machine[PL_MACHINE_TEXT]; /* boot_id.h */
 };
 
 struct pl_near {

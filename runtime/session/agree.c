@@ -3,9 +3,11 @@
 
 #include "estimator/base/digest.h"
 #include "estimator/program/cost.h"
+#include "runtime/comm/boot_id.h"
 
 #include <jansson.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Settings that may differ between ranks: what their machines are. */
 static bool may_differ(const char *row) {
@@ -123,10 +125,38 @@ static uint64_t staging_of(const struct pl_session *s) {
     return least;
 }
 
+/* The directory that files are saved in, as a rank sees it; all 0: it does not. */
+struct place {
+    uint64_t machine, device, inode;
+};
+
+static struct place place_of(const char *dir) {
+    char machine[PL_MACHINE_TEXT];
+    struct pl_digest h;
+    struct stat st;
+    pl_machine_read(machine);
+    if (!machine[0] || stat(dir, &st) != 0) return (struct place){0};
+    pl_digest_init(&h, 0);
+    pl_digest_add(&h, machine, strlen(machine));
+    return (struct place){pl_digest_value(&h), st.st_dev, st.st_ino};
+}
+
+/* Rank 0 has made it before the ranks met. */
+static pl_err compare_places(struct pl_session *s, struct pl_diag *d) {
+    const struct place mine = place_of(s->job->output_dir);
+    struct place all[PL_RANKS_MAX];
+    PL_TRY(pl_comm_agree(s->comm, &mine, sizeof mine, all, d));
+    s->shares_files = all[0].machine != 0;
+    for (uint32_t r = 1; r < s->comm->world.size; r++)
+        s->shares_files = s->shares_files && memcmp(&all[r], &all[0], sizeof all[0]) == 0;
+    return PL_ERR_OK;
+}
+
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d) {
     uint64_t all[PL_RANKS_MAX];
     if (!s->comm) return PL_ERR_OK;
     PL_TRY(compare_plans(s, d));
+    PL_TRY(compare_places(s, d));
     if (s->rungs[0].planned.program->shape.sharding < PL_SHARDING_OPTIMIZER) return PL_ERR_OK;
     const uint64_t mine = staging_of(s);
     PL_TRY(pl_comm_agree(s->comm, &mine, sizeof mine, all, d));

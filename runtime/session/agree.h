@@ -13,8 +13,9 @@
  * them. COMM_INIT, COMM_MISMATCH, COMM_PEER_LOST. */
 pl_err pl_session_join(struct pl_session *s, struct pl_diag *d);
 
-/* Once the plans are made: compares what they send each other. Where ranks hold parts of tensors,
- * what files hold of them, and the staging that all have. */
+/* Once the plans are made: compares what they send each other, and finds out whether all ranks see
+ * one output_dir. Where ranks hold parts of tensors, what files hold of them, and the staging that
+ * all have. */
 pl_err pl_session_cut(struct pl_session *s, struct pl_diag *d);
 
 /* What a rank took and waited for, of a whole run. */

@@ -21,7 +21,6 @@ static void add_cut(struct pl_session *s, struct pl_tensor_io *io) {
     if (!s->cut.whole) return;
     io->cut = &s->cut;
     io->program = s->cut.whole;
-    io->comm = s->comm;
     io->staging_bytes = pl_u64_min(io->staging_bytes, s->staging_bytes);
     io->scratch = pl_device_is_cuda(s->job->device) ? s->batch_arena.base : NULL;
     io->scratch_bytes = io->staging_bytes;
@@ -35,6 +34,7 @@ struct pl_tensor_io pl_session_io(struct pl_session *s, enum pl_phase phase) {
                               .host = reaches_host ? s->device : s->host_device,
                               .address = address,
                               .ctx = s,
+                              .comm = s->comm,
                               .staging = s->device->staging,
                               .staging_bytes = s->device->staging_bytes};
     for (uint32_t i = 0; i < p->n_tensors; i++) {

@@ -44,6 +44,7 @@ struct pl_session {
     struct pl_comm *comm;          /* NULL: this rank is alone */
     struct pl_cut cut;             /* where ranks hold parts of tensors; else {0} */
     uint64_t staging_bytes;        /* with `cut`: what every rank has at least */
+    bool shares_files;             /* all ranks, on one machine, have the same output_dir */
     struct pl_device *host_device; /* runs the host's ops of a GPU's plan; NULL = none, or device */
     struct pl_arena job_arena, batch_arena;
     void *job_registered, *batch_registered; /* the same, with the engine of comm; NULL = not */
@@ -66,7 +67,7 @@ static inline struct pl_rung *pl_session_rung(struct pl_session *s) {
 static inline bool pl_session_has_memory(const struct pl_session *s) {
     return s->device->ops != &pl_device_null;
 }
-/* Of several ranks the first writes all files and tells what happens. */
+/* Of several ranks the first makes and names all files, and tells what happens. */
 static inline bool pl_session_leads(const struct pl_session *s) {
     return s->pf->world.rank == 0;
 }

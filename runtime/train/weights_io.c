@@ -112,11 +112,21 @@ static pl_err feed(struct pl_run *r, bool with_states, struct pl_diag *d) {
     return pl_checkpoint_feed(&io, with_states, d);
 }
 
-static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, struct pl_diag *d) {
-    if (!writes_files(r)) return feed(r, true, d);
+/* Of the ranks that rank 0 saves a checkpoint with. */
+static pl_err help_save(struct pl_run *r, struct pl_diag *d) {
+    if (!r->s.shares_files) return feed(r, true, d);
+    if (!pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
+    io.shares = true;
+    return pl_checkpoint_join(&io, r->s.job->output_dir, r->state.step, PL_SHARD_BYTES, d);
+}
+
+/* shares: the other ranks help. */
+static pl_err save_checkpoint(struct pl_run *r, uint32_t keep, bool shares, struct pl_diag *d) {
     struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_SAVE);
     struct pl_checkpoint c = {0};
     pl_err err;
+    io.shares = shares;
     PL_TRY_GOTO(pl_checkpoint_begin(&c, r->s.job->output_dir, r->state.step, d), out);
     PL_TRY_GOTO(put_weights(r, &io, &c.outbox, d), out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &io, &r->state, r->s.pf->record, d), out);
@@ -133,11 +143,13 @@ out:
 }
 
 pl_err pl_run_checkpoint(struct pl_run *r, struct pl_diag *d) {
-    return save_checkpoint(r, r->s.job->save_total_limit, d);
+    if (!writes_files(r)) return help_save(r, d);
+    return save_checkpoint(r, r->s.job->save_total_limit, r->s.shares_files, d);
 }
 
 /* Where a save has just failed, or the device answers no more, another try is in vain. Older
- * checkpoints stay, whatever save_total_limit says: what went wrong may have begun behind them. */
+ * checkpoints stay, whatever save_total_limit says: what went wrong may have begun behind them. The
+ * other ranks may be gone, so that rank 0 saves alone what it has all of. */
 void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     char hint[sizeof d->hint];
     bool staged = r->s.device->staging || r->s.batch_arena.base;
@@ -145,7 +157,7 @@ void pl_run_rescue(struct pl_run *r, pl_err cause, struct pl_diag *d) {
     if (r->committing || r->half_updated || !staged || !writes_files(r) || r->s.cut.whole) return;
     pl_run_undo_pending(r);
     if (r->state.step <= r->saved.step) return;
-    (void)save_checkpoint(r, UINT32_MAX, NULL);
+    (void)save_checkpoint(r, UINT32_MAX, false, NULL);
     if (r->saved.step != r->state.step || !d) return;
     snprintf(hint, sizeof hint, "%s", pl_diag_hint_text(d));
     pl_diag_hint(d, "%s; step %llu is saved: the same command resumes after it", hint,

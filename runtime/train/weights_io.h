@@ -1,4 +1,8 @@
-/* weights_io.h - weights loaded, resumed and saved; private to the room. */
+/* weights_io.h - weights loaded, resumed and saved; private to the room.
+ *
+ * Checkpoints are written by all ranks that see output_dir (share.h). What a run ends with is
+ * written by rank 0 alone, once: the journal of that save (save_set.h) knows each file by the
+ * digest of all of it. */
 #ifndef PL_RUNTIME_TRAIN_WEIGHTS_IO_H
 #define PL_RUNTIME_TRAIN_WEIGHTS_IO_H
 

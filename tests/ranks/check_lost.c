@@ -1,4 +1,5 @@
 /* check_lost.c - signals, ranks that are killed, and what is resumed on another number of ranks. */
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/save_set.h"
 #include "tests/ranks/crew.h"
 #include "tests/support/joblog.h"
@@ -78,6 +79,34 @@ START_TEST(a_checkpoint_does_not_know_who_saved_it) {
     train(0, WORDS("max_steps=4", "save_steps=2", "output_dir=one", "devices=4",
                    "sharding=gradients"));
     checkpoint_assert_same(in_dir(dir, "ref/checkpoint-4"), in_dir(dir, "one/checkpoint-4"));
+}
+END_TEST
+
+static bool has_pieces(const char *checkpoint) {
+    json_t *ours, *root = saved_state(in_dir(dir, checkpoint), &ours);
+    const bool pieces = pl_manifest_has_pieces(json_object_get(ours, "files"));
+    json_decref(root);
+    return pieces;
+}
+
+/* Each rank writes its own bytes, unless one of them does not see the directory: then rank 0 writes
+ * all. Either way it is the checkpoint of one rank, which writes what it always has. */
+START_TEST(rank_0_writes_for_ranks_that_do_not_see_its_directory) {
+    static const char *const shardings[] = {"sharding=none", "sharding=optimizer",
+                                            "sharding=gradients", "sharding=weights"};
+    const char *sharding = shardings[_i];
+    make("full", "");
+    scratch_copy(dir, textf("%s.other", dir));
+    ck_assert_int_eq(rename(textf("%s.other", dir), in_dir(dir, "other")), 0);
+    train(0, WORDS("max_steps=2", "save_steps=2", "output_dir=ref"));
+    crew_expect(0, dir, &(struct crew){3, 0, NULL},
+                WORDS("max_steps=2", "save_steps=2", "output_dir=near", "devices=3", sharding));
+    crew_expect(0, dir, &(struct crew){3, 2, "other/"},
+                WORDS("max_steps=2", "save_steps=2", "output_dir=far", "devices=3", sharding));
+    checkpoint_assert_same(in_dir(dir, "ref/checkpoint-2"), in_dir(dir, "near/checkpoint-2"));
+    checkpoint_assert_same(in_dir(dir, "ref/checkpoint-2"), in_dir(dir, "far/checkpoint-2"));
+    ck_assert(!has_pieces("ref/checkpoint-2") && !has_pieces("far/checkpoint-2"));
+    ck_assert(has_pieces("near/checkpoint-2"));
 }
 END_TEST
 
@@ -206,6 +235,37 @@ START_TEST(a_lost_rank_ends_the_others_in_time) {
 }
 END_TEST
 
+/* While it writes its part of the third checkpoint, whose temporary nobody reads. With `none` rank
+ * 0 has all of the state, and saves it alone. */
+START_TEST(a_rank_that_is_killed_in_a_save_ends_the_others) {
+    const bool whole = _i % 2;
+    char shim[SCRATCH_PATH + 128];
+    snprintf(shim, sizeof shim, "LD_PRELOAD=%s", getenv("FAULT_SHIM"));
+    make("full", "");
+    setenv("FAULT_CALLS", _i < 2 ? "write" : "sync", 1);
+    setenv("FAULT_PATH", "/checkpoint-3.tmp/", 1);
+    setenv("FAULT_AT", "1", 1);
+    setenv("FAULT_DO", "kill", 1);
+    struct crew_outcome o =
+        crew_run(dir, &(struct crew){3, 1, shim},
+                 WORDS("devices=3", "max_steps=9", "save_steps=1", "comm_timeout_seconds=3",
+                       whole ? "sharding=none" : "sharding=weights"));
+    unsetenv("FAULT_AT");
+    ck_assert_msg(o.seconds < LIMIT + SLACK, "it took %.1f s", o.seconds);
+    ck_assert_int_eq(o.ranks[1].status, 128 + SIGKILL);
+    for (unsigned r = 0; r < 3; r += 2)
+        ck_assert_msg(strstr(o.ranks[r].err, "error[COMM_PEER_LOST]") &&
+                          strstr(o.ranks[r].err, "rank 1 on "),
+                      "rank %u: %s", r, o.ranks[r].err);
+    ck_assert(!path_exists(in_dir(dir, "out/checkpoint-3.tmp")));
+    ck_assert(path_exists(in_dir(dir, "out/checkpoint-3")) == whole);
+    ck_assert(!whole || !has_pieces("out/checkpoint-3"));
+    ck_assert(has_pieces("out/checkpoint-2"));
+    crew_finish(&o);
+    expect_resumable();
+}
+END_TEST
+
 int main(int argc, char **argv) {
     if (crew_is_rank(argc, argv)) return crew_rank(argc, argv);
     if (!crew_has_ranks()) return 77;
@@ -215,11 +275,13 @@ int main(int argc, char **argv) {
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, a_checkpoint_does_not_know_who_saved_it, 0,
                         (int)(sizeof kinds / sizeof *kinds));
+    tcase_add_loop_test(tc, rank_0_writes_for_ranks_that_do_not_see_its_directory, 0, 4);
     tcase_add_test(tc, the_bill_is_what_is_allocated);
     tcase_add_loop_test(tc, a_signal_to_one_stops_all_after_the_same_step, 0,
                         (int)(sizeof signals / sizeof *signals));
     tcase_add_loop_test(tc, a_lost_rank_ends_the_others_in_time, 0,
                         (int)(sizeof losses / sizeof *losses));
+    tcase_add_loop_test(tc, a_rank_that_is_killed_in_a_save_ends_the_others, 0, 4);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -1,10 +1,12 @@
-/* check_same_bits.c - any number of ranks, any sharding: the losses, norms and weights of one rank.
+/* check_same_bits.c - any number of ranks, any sharding: the losses, norms, weights and checkpoints
+ * of one rank.
  *
  * GOLDEN_CASES names the directory of the golden cases, which stand for what there is to train.
  * PLIMSOLL_ALL_CUTS, when set, adds every case of it, as it is and packed, on 2 and 4 ranks with
  * every sharding. */
 #include "tests/ranks/crew.h"
 #include "tests/support/joblog.h"
+#include "tests/support/saved.h"
 #include "tests/support/tensorset.h"
 
 #include <check.h>
@@ -50,11 +52,12 @@ static void train(const struct kind *k, const char *ranks, const char *sharding,
                              "rank_order=true",
                              "gradient_accumulation_steps=null",
                              "logging_steps=1",
+                             "save_steps=1000",
                              textf("global_batch_size=%s", k->samples),
                              textf("devices=%s", ranks),
                              textf("sharding=%s", sharding),
                              textf("output_dir=%s", out)};
-    int n = 12;
+    int n = 13;
     for (int i = 0; i < 4 && k->more[i]; i++)
         words[n++] = k->more[i];
     struct outcome o = plimsoll_expect(0, textf("%s/%s", getenv("GOLDEN_CASES"), k->name), words);
@@ -72,7 +75,22 @@ static void expect_same_evaluations(const char *a, const char *b) {
     json_decref(y);
 }
 
+struct runs {
+    const char *a, *b;
+    unsigned found;
+};
+
+static void expect_same_checkpoint(const char *name, void *ctx) {
+    struct runs *r = ctx;
+    if (strncmp(name, "checkpoint-", 11) != 0) return;
+    checkpoint_assert_same(textf("%s/%s", r->a, name), textf("%s/%s", r->b, name));
+    r->found++;
+}
+
 static void expect_same(const struct kind *k, const char *a, const char *b) {
+    struct runs runs = {a, b, 0};
+    dir_each(a, expect_same_checkpoint, &runs); /* of the last step */
+    ck_assert_uint_eq(runs.found, 1);
     joblog_assert_same_steps(a, b);
     expect_same_evaluations(a, b);
     weights_assert_same(a, b, k->lora ? "adapter_model" : "model");

@@ -90,6 +90,34 @@ START_TEST(one_exchange_does_not_grow_with_the_micro_batches) {
 }
 END_TEST
 
+/* What is saved of a rank never leaves it: runs with and without checkpoints send as much. */
+START_TEST(checkpoints_send_nothing) {
+    static const char *const shardings[] = {"none", "optimizer", "gradients", "weights"};
+    char dir[SCRATCH_PATH], sharding[24];
+    snprintf(sharding, sizeof sharding, "sharding=%s", shardings[_i]);
+    scratch_make(dir);
+    tiny_make(dir, &(struct tiny){.mode = "full"}, "threads: 1\npreflight: off\nmax_steps: 3\n");
+    for (int every = 0; every < 2; every++) {
+        const char *words[] = {"train",
+                               "run.yaml",
+                               "devices=3",
+                               "batch_size=1",
+                               sharding,
+                               textf("save_steps=%d", every),
+                               textf("output_dir=steps%d", every),
+                               NULL};
+        struct outcome o = plimsoll_expect(0, dir, words);
+        outcome_finish(&o);
+    }
+    ck_assert(path_exists(in_dir(dir, "steps1/checkpoint-3/optimizer.safetensors")));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        ck_assert_msg(counted(dir, 0, rank) == counted(dir, 1, rank),
+                      "rank %u: %.0f bytes, with checkpoints %.0f", rank, counted(dir, 0, rank),
+                      counted(dir, 1, rank));
+    scratch_remove(dir);
+}
+END_TEST
+
 int main(void) {
     if (!crew_has_ranks()) return 77;
     Suite *s = suite_create("ranks.sent");
@@ -97,6 +125,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, a_step_sends_what_is_foretold, 0, sizeof runs / sizeof *runs);
     tcase_add_loop_test(tc, one_exchange_does_not_grow_with_the_micro_batches, 0, 2);
+    tcase_add_loop_test(tc, checkpoints_send_nothing, 0, 4);
     suite_add_tcase(s, tc);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MARK "--rank"
+#define MARK    "--rank"
+#define PRELOAD "LD_PRELOAD="
 enum { LIMIT_SECONDS = 10 }; /* of the launcher, for ranks that outlive the first */
 
 const char *crew_device(void) {
@@ -46,12 +47,14 @@ bool crew_is_rank(int argc, char *const *argv) {
 static void become_plimsoll(unsigned rank, int argc, char *const *argv) {
     const bool odd = argv[3][0] && rank == (unsigned)strtoul(argv[2], NULL, 10);
     const bool elsewhere = odd && argv[3][strlen(argv[3]) - 1] == '/';
+    const bool preloaded = odd && strncmp(argv[3], PRELOAD, strlen(PRELOAD)) == 0;
     char *words[CREW_WORDS + 6] = {getenv("PLIMSOLL"), (char[]){"train"}, (char[]){"run.yaml"}};
     char name[32];
     int at = 3;
     for (int i = 4; i < argc && at < CREW_WORDS + 4; i++)
         words[at++] = argv[i];
-    if (odd && !elsewhere) words[at++] = argv[3];
+    if (odd && !elsewhere && !preloaded) words[at++] = argv[3];
+    if (preloaded && setenv("LD_PRELOAD", argv[3] + strlen(PRELOAD), 1) != 0) _exit(126);
     snprintf(name, sizeof name, "rank.%u.err", rank);
     int err = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (err < 0 || dup2(err, 2) < 0) _exit(126);

@@ -28,7 +28,7 @@ int crew_rank(int argc, char *const *argv);
 struct crew {
     unsigned ranks;
     unsigned odd;         /* the rank that is given one word more; */
-    const char *odd_word; /* NULL = none; NAME/: it runs in that directory */
+    const char *odd_word; /* NULL = none; NAME/: it runs in that directory; LD_PRELOAD=PATH: so */
 };
 struct crew_end {
     int status; /* as of struct outcome */

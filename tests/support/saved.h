@@ -9,7 +9,8 @@
 /* dir/trainer_state.json, and the object "plimsoll" of it, borrowed. */
 json_t *saved_state(const char *dir, json_t **plimsoll);
 /* Weights, states and whatever else lies in `a`, byte for byte, and every counter. Which run it
- * was, and the settings that it was started with, may differ. */
+ * was, the settings that it was started with, and whether the digests of a file are those of its
+ * pieces, may differ. Each file has its digests. */
 void checkpoint_assert_same(const char *a, const char *b);
 
 #endif
