@@ -62,7 +62,10 @@ static pl_err write_share(const struct shared_file *f, const struct pl_window *w
         pl_u64_div_up(pl_u64_div_up(f->bytes, ranks), PL_SHARE_LEAST) * PL_SHARE_LEAST;
     uint64_t from = elements_before(w, at, rank * share);
     uint64_t to = elements_before(w, at, (rank + 1) * share);
-    if (w->turned) from = 0, to = rank == 0 ? w->count : 0;
+    if (w->turned) {
+        from = 0;
+        to = rank == 0 ? w->count : 0;
+    }
     if (from == to) return PL_ERR_OK;
     return pl_window_save_part(w, f->io, from, to - from, f->outbox, at, d);
 }
