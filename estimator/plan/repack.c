@@ -19,6 +19,7 @@
  * bounded, to some 10 ms in all. Nothing here counts ops or intervals of the whole phase: equal
  * pieces of work that a brief program leaves out must not change the outcome. */
 #define MOST_EFFORT 800
+#define MOST_FOLDED 500 /* the same of folded units, of which swaps gain more than further rounds */
 #define MOST_ALIVE  900
 #define PATIENCE    4 /* rounds without any gain over the walks, after which none is expected */
 
@@ -327,7 +328,7 @@ pl_err pl_repack(const struct pl_units *units, uint64_t goal, uint64_t enough,
     if (units->n == 0 || units->n_ops == 0) return PL_ERR_OK;
     PL_TRY(count_alive(units, &alive, d));
     if (alive > MOST_ALIVE) return PL_ERR_OK;
-    r.rounds = 1 + MOST_EFFORT / (1 + alive);
+    r.rounds = 1 + (units->folded ? MOST_FOLDED : MOST_EFFORT) / (1 + alive);
     pl_err err = repacker_init(&r, d);
     if (err == PL_ERR_OK) err = repack(&r, packing, d);
     free(r.wishes);

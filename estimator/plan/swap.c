@@ -19,14 +19,10 @@ struct swapper {
     uint32_t *begin, *meets; /* [n + 1], of each unit: those that are alive at a common op, by
                               * their offsets as they were when it was placed last */
     uint32_t *order, *was_order, *position;
-    uint64_t *at, *was_at; /* [n] offsets */
-    uint32_t tries;        /* that are left */
+    uint64_t *bytes, *at, *was_at; /* [n]; the latter are offsets */
+    uint32_t tries;                /* that are left */
     uint64_t random;
 };
-
-static uint64_t bytes_of(const struct swapper *s, uint32_t unit) {
-    return s->units->rows[pl_unit_begin(s->units, unit)].bytes;
-}
 
 /* --- who meets whom --------------------------------------------------------------------------- */
 
@@ -87,7 +83,7 @@ static uint64_t lowest_free(struct swapper *s, uint32_t unit, uint64_t bytes) {
         const uint32_t other = s->meets[i];
         if (s->position[other] > s->position[unit]) continue;
         if (s->at[other] >= at + bytes) break;
-        at = pl_u64_max(at, s->at[other] + bytes_of(s, other));
+        at = pl_u64_max(at, s->at[other] + s->bytes[other]);
     }
     return at;
 }
@@ -98,7 +94,7 @@ static bool place_from(struct swapper *s, uint32_t first, uint64_t height) {
         s->position[s->order[i]] = i;
     for (uint32_t i = first; i < s->units->n; i++) {
         const uint32_t unit = s->order[i];
-        const uint64_t bytes = bytes_of(s, unit);
+        const uint64_t bytes = s->bytes[unit];
         s->at[unit] = lowest_free(s, unit, bytes);
         if (s->at[unit] + bytes > height) return false;
     }
@@ -108,7 +104,7 @@ static bool place_from(struct swapper *s, uint32_t first, uint64_t height) {
 static uint64_t height_of(const struct swapper *s) {
     uint64_t height = 0;
     for (uint32_t u = 0; u < s->units->n; u++)
-        height = pl_u64_max(height, s->at[u] + bytes_of(s, u));
+        height = pl_u64_max(height, s->at[u] + s->bytes[u]);
     return height;
 }
 
@@ -132,7 +128,7 @@ static uint32_t draw(struct swapper *s, uint32_t below) { /* splitmix64 */
 static bool draw_pair(struct swapper *s, uint32_t *earlier, uint32_t *later) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->units->n; i++)
-        if (s->at[s->order[i]] + bytes_of(s, s->order[i]) > s->goals.goal && draw(s, ++n) == 0)
+        if (s->at[s->order[i]] + s->bytes[s->order[i]] > s->goals.goal && draw(s, ++n) == 0)
             *later = i;
     if (!n) return false;
     const uint32_t unit = s->order[*later];
@@ -187,12 +183,15 @@ static void search(struct swapper *s, const uint32_t *order, uint64_t goal,
 static pl_err swapper_init(struct swapper *s, struct pl_diag *d) {
     const size_t n = s->units->n;
     s->begin = pl_malloc((4 * n + 1) * sizeof *s->begin);
-    s->at = pl_calloc(2 * n, sizeof *s->at);
+    s->at = pl_calloc(3 * n, sizeof *s->at);
     if (!s->begin || !s->at) return pl_host_oom(d, "the plan");
     s->order = s->begin + n + 1;
     s->was_order = s->order + n;
     s->position = s->was_order + n;
     s->was_at = s->at + n;
+    s->bytes = s->was_at + n;
+    for (uint32_t u = 0; u < n; u++)
+        s->bytes[u] = s->units->rows[pl_unit_begin(s->units, u)].bytes;
     return find_meetings(s, d);
 }
 
