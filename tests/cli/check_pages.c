@@ -32,7 +32,7 @@ static const struct {
     const char *root;  /* its part that is no directory of the source tree; NULL: of the system */
 } elsewhere[] = {{"tools/", ""},
                  {"tests/", ""},
-                 {"build/tests/bench/", "build/"},
+                 {"build/tests/", "build/"},
                  {"meson", NULL},
                  {"ninja", NULL}};
 
