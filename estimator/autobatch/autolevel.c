@@ -110,11 +110,7 @@ static bool fails_next(const struct pl_secant *range, uint32_t batch_size) {
 /* Bytes of a plan with a limit, for a guess: its height where that is above the limit; else what is
  * alive at most, since the height is where packing stopped for being low enough. */
 static uint64_t bytes_of(const struct pl_plan *plan, bool fits) {
-    uint64_t most = 0;
-    if (!fits) return plan->arena_bytes;
-    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
-        most = pl_u64_max(most, plan->phases[phase].live_bytes);
-    return plan->job_bytes + most;
+    return fits ? plan->job_bytes + pl_plan_most_alive(plan->phases) : plan->arena_bytes;
 }
 
 /* Plans it. The seconds are those of what was tried last, as far as it fits. */

@@ -238,13 +238,6 @@ static enum pl_phase highest_of(const struct pl_phase_plan phases[PL_PHASE_COUNT
     return (enum pl_phase)highest;
 }
 
-static uint64_t most_alive(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
-    uint64_t most = 0;
-    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
-        most = pl_u64_max(most, phases[phase].live_bytes);
-    return most;
-}
-
 /* Bytes that a packing is to get down to. */
 struct goals {
     uint64_t goal, enough; /* as for pl_repack() */
@@ -321,7 +314,7 @@ static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_te
 static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const struct buckets *b,
                       uint64_t enough, struct pl_phase_plan phases[PL_PHASE_COUNT],
                       struct pl_diag *d) {
-    const uint64_t alive = most_alive(phases);
+    const uint64_t alive = pl_plan_most_alive(phases);
     const struct goals goals = {alive + alive / LOOSE_FROM, enough};
     bool tried[PL_PHASE_COUNT] = {false};
     for (;;) {

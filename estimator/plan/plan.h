@@ -46,6 +46,13 @@ struct pl_plan {
     bool over; /* it is not enough: phases have the bytes that are alive, and no offsets */
 };
 
+/* Bytes of the tensors that are alive at one op, of all phases: no batch arena can be smaller. */
+static inline uint64_t pl_plan_most_alive(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
+    uint64_t most = 0;
+    for (int phase = 0; phase < PL_PHASE_COUNT; phase++)
+        if (phases[phase].live_bytes > most) most = phases[phase].live_bytes;
+    return most;
+}
 /* Both arenas of a host memory. */
 static inline uint64_t pl_plan_host_bytes(const struct pl_plan *plan, enum pl_tensor_place place) {
     return plan->host[place].job_bytes + plan->host[place].batch_bytes;
