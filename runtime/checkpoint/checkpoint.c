@@ -222,12 +222,6 @@ pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag
     return err;
 }
 
-static char *step_path(const char *output_dir, uint64_t step) {
-    char *path = NULL;
-    int n = pl_asprintf(&path, "%s/" PREFIX "%llu", output_dir, (unsigned long long)step);
-    return n < 0 ? NULL : path;
-}
-
 /* trainer_state.json goes first: a removal that is cut short leaves a directory that find skips. */
 static pl_err remove_checkpoint(const char *path, struct pl_diag *d) {
     char *state = pl_path_join(path, PL_STATE_FILE);
@@ -253,7 +247,7 @@ static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
     uint32_t kept = 0;
     pl_err err = list_steps(output_dir, &list, d);
     for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
-        char *path = step_path(output_dir, list.steps[i]);
+        char *path = pl_checkpoint_path(output_dir, list.steps[i]);
         if (!path) {
             err = pl_host_oom(d, "a path");
             break;
@@ -382,7 +376,7 @@ pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *no
     *out = NULL;
     pl_err err = list_steps(output_dir, &list, d);
     for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
-        char *path = step_path(output_dir, list.steps[i]);
+        char *path = pl_checkpoint_path(output_dir, list.steps[i]);
         err = path ? look_at(&n, path, notes, d) : pl_host_oom(d, "a path");
     }
     if (err == PL_ERR_OK && n.rival) {
