@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +30,9 @@ static bool fault_strikes(void) {
     if (!fault) return false;
     uint64_t call = ++fault->calls;
     if (!fault->at || call < fault->at || call - fault->at >= fault->count) return false;
-    if (fault->kills) (void)raise(SIGKILL);
+    if (fault->before) fault->before();
     errno = ENOSPC;
-    return true;
+    return !fault->before;
 }
 
 static pl_err write_error(struct pl_diag *d, const char *verb, const char *path) {

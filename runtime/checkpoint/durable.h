@@ -97,11 +97,12 @@ pl_err pl_dir_clear(const char *path, bool (*unwanted)(const char *name, const v
 pl_err pl_file_write(const char *path, const char *text, uint64_t bytes, struct pl_diag *d);
 
 /* Fault injection: the at-th call of open-for-writing, write, truncation, fsync, close, rename,
- * mkdir and unlink of a file together (1-based; 0 = none) fails with ENOSPC, count times, or the
- * process is killed before it. Process-wide counter owned by the caller. NULL = off. */
+ * mkdir and unlink of a file together (1-based; 0 = none) fails with ENOSPC, count times, or, where
+ * there is `before`, does what it should after that. Process-wide counter owned by the caller.
+ * NULL = off. */
 struct pl_io_fault {
     uint64_t at, count, calls;
-    bool kills;
+    void (*before)(void); /* nullable */
 };
 void pl_checkpoint_set_fault(struct pl_io_fault *f);
 

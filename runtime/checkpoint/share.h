@@ -9,7 +9,7 @@
  *   H3  rank 0 makes the file, and nobody writes before all ranks have opened that very file. So a
  *       rank that was lost, and comes back, writes to a file without a name
  *   H4  every rank has written and synced before one may name the file; what one rank cannot do is
- *       the same error on all of them, which says the rank
+ *       the same error on all of them, which says the rank. A rank that is lost is the error of all
  *   H5  the pieces of all ranks follow each other without a gap, and end where the file ends
  *   H6  a file of no more than PL_SHARE_LEAST bytes, of tensors that all ranks hold, is written by
  *       rank 0 alone, as if there were no other

@@ -158,7 +158,7 @@ enum deed { SAVE, SETTLE };
 
 /* In a process of its own, killed before its at-th call; false: it came to its end. */
 static bool killed_at(const struct kind *k, enum deed deed, uint64_t at) {
-    struct pl_io_fault fault = {.at = at, .count = 1, .kills = true};
+    struct pl_io_fault fault = {.at = at, .count = 1, .before = rig_die};
     int status;
     pid_t child = fork();
     ck_assert_int_ge(child, 0);

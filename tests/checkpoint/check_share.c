@@ -95,8 +95,9 @@ struct crew {
     uint32_t n, kind, cut;
     uint64_t shard; /* 0 = as a run */
     uint32_t fault_rank, fault_at;
-    bool kills;
-    bool odd; /* rank 1 believes in more ranks, and writes less */
+    void (*before)(void); /* nullable: what the fault does */
+    bool late;            /* rank 1 opens its file when the directory has ended */
+    bool odd;             /* rank 1 believes in more ranks, and writes less */
 };
 static struct crew crew; /* of the ranks that are started */
 static char where[80];   /* they save */
@@ -167,18 +168,44 @@ static void part_close(struct part *p) {
     pl_cut_finish(&p->cut);
 }
 
+static bool is_temporary(const char *name, const void *found) {
+    if (strstr(name, ".tmp")) *(bool *)(uintptr_t)found = true;
+    return false;
+}
+
+static bool has_temporary(void) {
+    bool found = false;
+    OK(pl_dir_clear(where, is_temporary, &found, &diag));
+    return found;
+}
+
+static void wait_for_the_end(void) {
+    const uint64_t until = ranks_now_ns() + UINT64_C(8000000000);
+    while (has_temporary() && ranks_now_ns() < until)
+        usleep(1000);
+}
+
+static void set_fault(struct pl_io_fault *f, uint32_t rank) {
+    *f = (struct pl_io_fault){.at = crew.fault_at, .count = 1, .before = crew.before};
+    if (crew.late && rank == 1)
+        *f = (struct pl_io_fault){1, 1, 0, wait_for_the_end};
+    else if (rank != crew.fault_rank)
+        f->at = 0;
+    pl_checkpoint_set_fault(f);
+}
+
 static int save_as_rank(void *unused) {
     struct pl_diag d = {0};
     struct pl_world w;
     struct pl_comm comm;
     struct part p = {0};
-    struct pl_io_fault fault = {.at = crew.fault_at, .count = 1, .kills = crew.kills};
+    struct pl_io_fault fault;
     (void)unused;
     pl_err err = pl_world_init(&w, &d);
     if (err == PL_ERR_OK) err = ranks_open_control(&comm, &w, &d);
     if (err == PL_ERR_OK) err = part_open(&p, &w, &comm, &d);
     ck_assert_msg(err == PL_ERR_OK, "%s", d.message);
-    if (w.rank == crew.fault_rank) pl_checkpoint_set_fault(&fault);
+    set_fault(&fault, w.rank);
     err = w.rank == 0 ? save(&p.held.io, where, crew.shard, &d)
                       : pl_checkpoint_join(&p.held.io, where, STEP, crew.shard, &d);
     ranks->of[w.rank].rounds = fault.calls;
@@ -340,17 +367,6 @@ END_TEST
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-static bool is_temporary(const char *name, const void *found) {
-    if (strstr(name, ".tmp")) *(bool *)(uintptr_t)found = true;
-    return false;
-}
-
-static bool has_temporary(void) {
-    bool found = false;
-    OK(pl_dir_clear(where, is_temporary, &found, &diag));
-    return found;
-}
-
 /* Rank 0 fails all with its own error where the others wait for it. */
 static void expect_failure(const struct crew *c) {
     const struct rank_outcome *failed = &ranks->of[c->fault_rank];
@@ -399,23 +415,42 @@ START_TEST(what_rank_0_cannot_do_no_rank_does) {
 }
 END_TEST
 
+/* Of rank 2. */
+static void expect_loss(uint32_t at) {
+    ck_assert_int_eq(ranks->of[2].err, -1);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(ranks->of[r].err == PL_ERR_COMM_PEER_LOST &&
+                          strstr(ranks->of[r].message, "rank 2 on"),
+                      "call %u: rank %d: %s", at, r, ranks->of[r].message);
+}
+
 /* Its temporaries have no name that is read, and rank 0 removes them. */
 START_TEST(a_rank_that_is_killed_while_it_writes_ends_the_others) {
-    struct crew c = {.n = 3, .kind = FEW, .cut = (uint32_t)_i, .fault_rank = 2, .kills = true};
+    struct crew c = {.n = 3, .kind = FEW, .cut = (uint32_t)_i, .fault_rank = 2, .before = rig_die};
     OK(pl_dir_create(where, &diag));
     for (c.fault_at = 1;; c.fault_at += 3) {
         const uint64_t before = ranks_now_ns();
         run(&c);
         if (ranks->of[2].err == 0) break;
-        ck_assert_int_eq(ranks->of[2].err, -1);
-        for (int r = 0; r < 2; r++)
-            ck_assert_msg(ranks->of[r].err == PL_ERR_COMM_PEER_LOST &&
-                              strstr(ranks->of[r].message, "rank 2 on"),
-                          "call %u: rank %d: %s", c.fault_at, r, ranks->of[r].message);
+        expect_loss(c.fault_at);
         ck_assert_uint_lt(ranks_now_ns() - before, UINT64_C(8000000000));
         ck_assert(!exists(saved("many", "")) && !has_temporary());
     }
     ck_assert_uint_gt(c.fault_at, 7);
+}
+END_TEST
+
+/* Rank 0 removes the file before rank 1 opens it. */
+START_TEST(a_late_rank_tells_the_loss_and_not_what_followed_from_it) {
+    OK(pl_dir_create(where, &diag));
+    run(&(struct crew){.n = 3,
+                       .kind = FEW,
+                       .cut = 1,
+                       .fault_rank = 2,
+                       .fault_at = 1,
+                       .before = rig_die,
+                       .late = true});
+    expect_loss(1);
 }
 END_TEST
 
@@ -445,6 +480,7 @@ int main(void) {
     tcase_add_loop_test(t, whichever_call_fails_all_fail_and_nothing_is_left, 0, 4);
     tcase_add_test(t, what_rank_0_cannot_do_no_rank_does);
     tcase_add_loop_test(t, a_rank_that_is_killed_while_it_writes_ends_the_others, 0, 2);
+    tcase_add_test(t, a_late_rank_tells_the_loss_and_not_what_followed_from_it);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

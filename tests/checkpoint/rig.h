@@ -52,6 +52,7 @@ void dir_make(char dir[64]);
 void dir_remove(const char *dir);
 const char *in(const char *dir, const char *name);
 bool exists(const char *path);
+void rig_die(void);            /* as a process that is killed: `before` of a pl_io_fault */
 char *slurp(const char *path); /* malloc'd */
 void spill(const char *path, const void *data, size_t bytes);
 /* A safetensors file from its parts. */
