@@ -282,11 +282,10 @@ void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t blo
     PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
-/* Whether a tensor is updated. An update belongs to no layer, but where it stands for those of
- * layers that are left out. */
+/* Whether a tensor is updated. Its update is of its layer. */
 static bool stand_at(struct pl_builder *b, uint32_t id) {
     const struct pl_tensor *t = &b->p->tensors[id];
-    b->layer = b->p->layers_left_out ? t->layer : PL_NONE;
+    b->layer = t->layer;
     return t->trainable;
 }
 
