@@ -69,7 +69,7 @@ static uint32_t ops_of_copies(const struct pl_layer_run *r, enum pl_pass pass, e
 static uint32_t brief_op(const struct folder *f, uint32_t layer, uint32_t op) {
     const enum pl_pass at = pl_program_pass(f->p, op);
     uint32_t brief = op;
-    if (f->p->layers_left_out) return op;
+    if (f->p->layers_left_out || f->phase == PL_PHASE_OPTIMIZER) return op;
     for (uint32_t i = 0; i < f->runs.n; i++)
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
             brief -= ops_of_copies(&f->runs.list[i], (enum pl_pass)pass, at, layer, op);
@@ -78,7 +78,8 @@ static uint32_t brief_op(const struct folder *f, uint32_t layer, uint32_t op) {
 
 static uint32_t count_ops(const struct folder *f) {
     uint32_t n = f->p->phases[f->phase].n_ops;
-    for (uint32_t i = 0; i < f->runs.n && !f->p->layers_left_out; i++)
+    if (f->p->layers_left_out || f->phase == PL_PHASE_OPTIMIZER) return n;
+    for (uint32_t i = 0; i < f->runs.n; i++)
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
             n -= f->runs.list[i].pass[pass].n * f->runs.list[i].copies;
     return n;
@@ -94,8 +95,12 @@ static enum pl_pass pass_of(const struct folder *f, uint32_t op) {
     return f->phase == PL_PHASE_OPTIMIZER ? PL_PASS_UP : pl_program_pass(f->p, op);
 }
 
+/* Scratch of updates that run as one is there for all of them. */
 static bool keeps(const struct folder *f, uint32_t id) {
-    return pass_of(f, f->places[id].first_op) != pass_of(f, f->places[id].last_op);
+    const struct pl_place_row *at = &f->places[id];
+    if (f->phase == PL_PHASE_OPTIMIZER)
+        return f->p->tensors[id].category == PL_CATEGORY_WORKSPACE && at->last_op > at->first_op;
+    return pass_of(f, at->first_op) != pass_of(f, at->last_op);
 }
 
 static bool is_copy(const struct folder *f, uint32_t layer) {
@@ -205,11 +210,16 @@ static uint64_t aligned(const struct folder *f, uint32_t id) {
 static void add_kept(struct folder *f, const struct pl_layer_run *r, struct slot *slot, uint32_t id,
                      uint32_t layer) {
     const struct pl_place_row *row = &f->places[id];
+    slot->kept = new_unit(f);
+    slot->bytes = aligned(f, id);
+    if (f->phase == PL_PHASE_OPTIMIZER) {
+        add_row(f, slot->kept, slot->bytes * (1 + (uint64_t)r->copies), row->first_op,
+                row->last_op);
+        return;
+    }
     const struct pl_stretch *from = &r->pass[pl_program_pass(f->p, row->first_op)];
     const struct pl_stretch *to = &r->pass[pl_program_pass(f->p, row->last_op)];
     f->unlike |= !from->n || !to->n;
-    slot->kept = new_unit(f);
-    slot->bytes = aligned(f, id);
     add_row(f, slot->kept, slot->bytes * (1 + (uint64_t)r->copies), brief_op(f, layer, from->first),
             brief_op(f, layer, to->first + to->n - 1));
 }
@@ -220,7 +230,7 @@ static void add_tensor(struct folder *f, uint32_t i) {
     const struct pl_place_row *row = &f->places[id];
     struct kind *kind = &f->kinds[f->kind_of[i]];
     struct slot *slot = r ? slot_of(f, r, layer, kind->ordinal) : NULL;
-    const bool kept = slot && keeps(f, id), stands = r && layer >= r->first && layer < r->end;
+    const bool kept = keeps(f, id), stands = r && layer >= r->first && layer < r->end;
     uint32_t *unit = !slot || (kept && !stands) ? &kind->unit
                      : kept                     ? &slot->kept
                                                 : &slot->shared[parity_of(f, r, layer)];
@@ -243,6 +253,8 @@ static void find_copy(struct folder *f, uint32_t i) {
     f->out->unit[i] = kept ? slot->kept : slot->shared[parity_of(f, r, layer)];
     if (kept) f->out->above[i] = (layer - r->first) / (r->end - r->first) * slot->bytes;
     f->unlike |= f->out->unit[i] == PL_NONE;
+    if (f->phase == PL_PHASE_OPTIMIZER && !kept && !f->unlike)
+        add_row(f, f->out->unit[i], aligned(f, id), f->places[id].first_op, f->places[id].last_op);
 }
 
 static int by_first(const void *a, const void *b) {
@@ -326,19 +338,13 @@ static void fold_all(struct folder *f) {
     if (f->unlike || !take_turns(f->out)) f->out->units.n = 0;
 }
 
-/* Updates have no passes over the layers. */
-static pl_err find_runs(struct folder *f, struct pl_diag *d) {
-    if (f->phase == PL_PHASE_OPTIMIZER) return PL_ERR_OK;
-    return pl_layer_runs_find(f->p, f->phase, &f->runs, d);
-}
-
 pl_err pl_fold_init(struct pl_fold *f, const struct pl_program *p,
                     const struct pl_place_row *places, enum pl_phase phase, const uint32_t *ids,
                     uint32_t n, struct pl_diag *d) {
     struct folder w = {.p = p, .places = places, .phase = phase, .ids = ids, .n = n, .out = f};
     *f = (struct pl_fold){0};
     pl_err err = allocate(&w, d);
-    if (err == PL_ERR_OK) err = find_runs(&w, d);
+    if (err == PL_ERR_OK) err = pl_layer_runs_find(p, phase, &w.runs, d);
     if (err == PL_ERR_OK) err = find_kinds(&w, d);
     if (err == PL_ERR_OK) err = init_slots(&w, d);
     if (err == PL_ERR_OK) fold_all(&w);

@@ -5,7 +5,8 @@
  * Layers that are alike take turns with the same bytes, so one of them, or of two that alternate,
  * tells where all have what they need for themselves. What they keep for a later pass over the
  * layers adds up: the copies of it lie side by side. Time is that of a brief program, in which the
- * copies of a run take none.
+ * copies of a run take none. Updates go over the layers once, in the time of the program itself;
+ * their scratch adds up where they run as one.
  *   F1  what is placed so that no two units share a byte at a common op is so in the whole program
  *   F2  a whole program and a brief one of the same shape give the same units
  * Needs: program, plan, pack. No I/O.

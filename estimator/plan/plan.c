@@ -228,8 +228,9 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
 
 /* --- arenas ---------------------------------------------------------------------------------- */
 
-/* An arena that is higher than what is alive by more than this share is packed again. */
-#define LOOSE_FROM 100
+/* A packing that is higher than what is alive by more than this share is tried again, with each
+ * interval on its own. */
+#define STILL_LOOSE 50
 
 static enum pl_phase highest_of(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
     int highest = 0;
@@ -298,10 +299,9 @@ static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_te
                            struct pl_diag *d) {
     const uint32_t *start = &b->start[bucket_of(phase, place)], *ids = b->ids + start[0];
     const uint32_t n = start[1] - start[0];
-    const uint64_t loose = ph->live_bytes + ph->live_bytes / PL_STILL_LOOSE;
+    const uint64_t loose = ph->live_bytes + ph->live_bytes / STILL_LOOSE;
     struct pl_packing packing = {.bytes = ph->bytes, .live_bytes = ph->live_bytes};
-    pl_err err = PL_ERR_OK;
-    if (phase != PL_PHASE_OPTIMIZER) err = repack_folded(plan, phase, ids, n, g, &packing, d);
+    pl_err err = repack_folded(plan, phase, ids, n, g, &packing, d);
     const bool done = packing.bytes <= pl_u64_max(loose, pl_u64_max(g->goal, g->enough));
     if (err == PL_ERR_OK && !done) err = repack_rows(plan, phase, ids, n, g, &packing, d);
     ph->bytes = packing.bytes;
@@ -315,13 +315,12 @@ static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const st
                       uint64_t enough, struct pl_phase_plan phases[PL_PHASE_COUNT],
                       struct pl_diag *d) {
     const uint64_t alive = pl_plan_most_alive(phases);
-    const struct goals goals = {alive + alive / LOOSE_FROM, enough};
+    const struct goals goals = {alive, enough};
     bool tried[PL_PHASE_COUNT] = {false};
     for (;;) {
         const enum pl_phase highest = highest_of(phases);
         struct pl_phase_plan *ph = &phases[highest];
-        if (tried[highest] || ph->bytes <= enough || ph->bytes - alive <= alive / LOOSE_FROM)
-            return PL_ERR_OK;
+        if (tried[highest] || ph->bytes <= pl_u64_max(alive, enough)) return PL_ERR_OK;
         tried[highest] = true;
         PL_TRY(repack_phase(plan, highest, place, b, &goals, ph, d));
     }

@@ -1,339 +1,403 @@
 /* repack.c - see repack.h.
  *
- * What lives at the same time is found through blocks of ops: a block lists the intervals that
- * begin in it and those that were alive before it, both in the order of their offsets. Most
- * intervals of a step live within a block or two. */
+ * An attempt places unit after unit, never lower than the one before: next comes a unit whose
+ * lowest free offset is the lowest, of several the hardest. Whatever is not placed yet has to fit
+ * between that offset and the capacity, so an attempt that cannot succeed is mostly found to be so
+ * soon, and takes back as many units as it must. */
 #include "estimator/plan/repack.h"
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
-#include "estimator/plan/swap.h"
+#include "estimator/plan/conflicts.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BLOCKS 128
-#define ROUNDS      12 /* of each manner */
-/* The more live at the same time the longer a round takes, so their number times the rounds is
- * bounded, to some 10 ms in all. Nothing here counts ops or intervals of the whole phase: equal
- * pieces of work that a brief program leaves out must not change the outcome. */
-#define MOST_EFFORT 800
-#define MOST_FOLDED 500 /* the same of folded units, of which swaps gain more than further rounds */
-#define MOST_ALIVE  900
-#define PATIENCE    4 /* rounds without any gain over the walks, after which none is expected */
+#define PLACED UINT64_MAX /* as the lowest offset of a unit */
+#define NONE   UINT32_MAX /* as a moment */
 
-/* How much harder an interval above the goal is in the next round. Where one manner goes round in
- * circles another seldom does. */
-static const double manners[] = {4, 1.3, 2, 16, 1.1, 1.6};
-enum { MANNERS = sizeof manners / sizeof *manners };
+/* Heights that are tried, as shares of what is alive above it, and how often each. */
+static const struct height {
+    uint32_t one_in; /* 0: none */
+    uint32_t attempts;
+} heights[] = {{0, 4}, {500, 8}, {100, 64}, {50, 200}, {25, 4}, {12, 4}, {6, 4}, {3, 4}, {1, 4}};
+enum { HEIGHTS = sizeof heights / sizeof *heights };
 
-struct wish { /* a unit that is to be placed */
+#define MOST_UNITS  14000     /* more have no place in the table of who meets whom */
+#define MOST_EFFORT 250000000 /* placed units times units, in all attempts: some 0.2 s */
+
+struct raised { /* a unit that another one has pushed upwards */
+    uint32_t unit;
+    uint64_t was;
+};
+
+struct step {
+    uint32_t unit;
+    uint32_t n_raised; /* by the steps before */
+    uint64_t at;
+};
+
+struct wish { /* a unit that is to be ranked */
     double hardness;
-    uint32_t first, last; /* of its first interval */
-    uint64_t bytes;
+    const struct pl_interval *first; /* of its intervals */
     uint32_t unit;
 };
 
-struct placed {
-    uint64_t from, to; /* bytes */
-    uint64_t reach;    /* in a list: the highest `to` up to here */
-    uint32_t first, last;
+/* What is known of several neighbours, most of which a step leaves as they are. */
+enum { BLOCK = 32 };
+struct block {      /* of units */
+    uint64_t top;   /* the lowest at which one that is not placed may end */
+    uint32_t first; /* to be placed; NONE: all are */
+    bool stale;
+};
+struct moments {
+    uint64_t latest; /* the least of all */
+    bool stale;
 };
 
-struct list {             /* of intervals that are placed, ascending offsets */
-    struct placed *items; /* room for all that may come */
-    uint32_t n;
-};
-
-struct block {
-    struct list begun, alive; /* those that begin here; those that began before */
-};
-
-struct repacker {
+struct search {
     const struct pl_units *units;
-    uint32_t ops_of_block, n_blocks;
-    struct wish *wishes;   /* [units->n] in order */
-    struct wish *largest;  /* the same as they are first */
-    struct wish *room;     /* for a new order */
-    uint64_t *at;          /* [units->n] offsets of this round */
-    struct placed *placed; /* what the lists of the blocks share */
-    struct block blocks[MOST_BLOCKS];
-    uint32_t *best;        /* [units->n] the order that led to the lowest height */
-    uint64_t lowest;       /* of all rounds */
-    uint64_t goal, enough; /* bytes */
-    uint32_t rounds;       /* that are left */
-    uint32_t vain;         /* rounds so far, until one is lower than the walks */
-    bool gained;
+    struct pl_conflicts meet;
+    uint64_t capacity;
+    uint64_t effort;         /* that is left */
+    uint64_t *bytes, *low;   /* [n] low: the lowest offset that is free, PLACED */
+    uint32_t *rank;          /* [n] 0 = the hardest */
+    struct block *blocks;    /* of n units */
+    struct moments *moments; /* blocks of them */
+    uint64_t *waiting;       /* [moments] bytes of the units that are not placed */
+    uint64_t *all;           /* [moments] bytes of all units that are alive */
+    uint64_t most;           /* of these */
+    uint32_t *watched;       /* [moments] a unit that was low enough when it was looked at last */
+    uint32_t *watchers;      /* [n] moments that watch it */
+    struct step *steps;      /* [n] */
+    struct raised *raised;
+    uint32_t n_raised;
+    double *weight; /* [n] how often a unit was among those that did not fit */
+    struct wish *wishes;
 };
 
-/* --- blocks ---------------------------------------------------------------------------------- */
-
-static uint32_t block_of(const struct repacker *r, uint32_t op) {
-    return op / r->ops_of_block;
+static uint32_t list_length(const struct pl_lists *l, uint32_t i) {
+    return l->begin[i + 1] - l->begin[i];
 }
 
-/* How many intervals each list may get, by their n; their sum. */
-static uint64_t count_places(struct repacker *r) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < pl_units_rows(r->units); i++) {
-        const struct pl_interval *row = &r->units->rows[i];
-        const uint32_t first = block_of(r, row->first), last = block_of(r, row->last);
-        r->blocks[first].begun.n++;
-        for (uint32_t b = first + 1; b <= last; b++)
-            r->blocks[b].alive.n++;
-        sum += 1 + last - first;
-    }
-    return sum;
-}
+/* --- who comes first -------------------------------------------------------------------------- */
 
-static void share_places(struct repacker *r) {
-    struct placed *next = r->placed;
-    for (uint32_t b = 0; b < r->n_blocks; b++) {
-        struct list *lists[] = {&r->blocks[b].begun, &r->blocks[b].alive};
-        for (int i = 0; i < 2; i++) {
-            lists[i]->items = next;
-            next += lists[i]->n;
-        }
-    }
-}
-
-static void empty_blocks(struct repacker *r) {
-    for (uint32_t b = 0; b < r->n_blocks; b++)
-        r->blocks[b].begun.n = r->blocks[b].alive.n = 0;
-}
-
-static void list_add(struct list *l, const struct placed *p) {
-    uint32_t lo = 0, hi = l->n;
-    while (lo < hi) {
-        const uint32_t mid = (lo + hi) / 2;
-        if (l->items[mid].from < p->from)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    memmove(&l->items[lo + 1], &l->items[lo], (l->n - lo) * sizeof *l->items);
-    l->items[lo] = *p;
-    l->items[lo].reach = lo ? pl_u64_max(l->items[lo - 1].reach, p->to) : p->to;
-    l->n++;
-    for (uint32_t i = lo + 1; i < l->n && l->items[i].reach < p->to; i++)
-        l->items[i].reach = p->to;
-}
-
-/* The first item from `lo` on that may end above `from`. */
-static uint32_t list_find(const struct list *l, uint32_t lo, uint64_t from) {
-    uint32_t hi = l->n;
-    if (lo < hi && l->items[lo].reach > from) return lo;
-    while (lo < hi) {
-        const uint32_t mid = (lo + hi) / 2;
-        if (l->items[mid].reach <= from)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-/* Moves *p upwards past what is in its way; whether anything was. *next: the first item that it has
- * not passed yet; those before it cannot be in its way any more. */
-static bool list_pass(const struct list *l, uint32_t *next, struct placed *p) {
-    const uint64_t bytes = p->to - p->from;
-    bool moved = false;
-    uint32_t i = list_find(l, *next, p->from);
-    for (; i < l->n && l->items[i].from < p->to; i++) {
-        const struct placed *q = &l->items[i];
-        if (q->to <= p->from || q->first > p->last || q->last < p->first) continue;
-        p->from = q->to;
-        p->to = p->from + bytes;
-        moved = true;
-    }
-    *next = i;
-    return moved;
-}
-
-/* --- one round ------------------------------------------------------------------------------- */
-
-/* Moves *p upwards to where nothing is that lives at the same time; whether it had to. Each move
- * passes something that is in the way of every offset in between. It is found once every list was
- * passed without a move since the last one. */
-static bool fit(const struct repacker *r, struct placed *p) {
-    const uint32_t first = block_of(r, p->first), last = block_of(r, p->last);
-    const uint32_t lists = last - first + 2; /* the block's alive, and each block's begun */
-    const uint64_t from = p->from;
-    uint32_t next[MOST_BLOCKS + 1];
-    memset(next, 0, lists * sizeof *next);
-    for (uint32_t at = 0, still = 0; still < lists; at = at + 1 < lists ? at + 1 : 0) {
-        const struct list *l = at ? &r->blocks[first + at - 1].begun : &r->blocks[first].alive;
-        still = list_pass(l, &next[at], p) ? 1 : still + 1;
-    }
-    return p->from != from;
-}
-
-static void put(struct repacker *r, const struct placed *p) {
-    const uint32_t first = block_of(r, p->first), last = block_of(r, p->last);
-    list_add(&r->blocks[first].begun, p);
-    for (uint32_t b = first + 1; b <= last; b++)
-        list_add(&r->blocks[b].alive, p);
-}
-
-/* The lowest offset that suits all intervals of a unit. */
-static void place(struct repacker *r, const struct wish *w) {
-    const struct pl_interval *rows = r->units->rows;
-    const uint32_t begin = pl_unit_begin(r->units, w->unit), end = r->units->ends[w->unit];
-    struct placed p = {.to = w->bytes};
-    for (uint32_t i = begin, still = 0; still < end - begin; i = i + 1 < end ? i + 1 : begin) {
-        p.first = rows[i].first;
-        p.last = rows[i].last;
-        still = fit(r, &p) ? 1 : still + 1;
-    }
-    for (uint32_t i = begin; i < end; i++) {
-        p.first = rows[i].first;
-        p.last = rows[i].last;
-        put(r, &p);
-    }
-    r->at[w->unit] = p.from;
-}
-
-/* The height. */
-static uint64_t place_all(struct repacker *r) {
-    uint64_t height = 0;
-    empty_blocks(r);
-    for (uint32_t i = 0; i < r->units->n; i++) {
-        place(r, &r->wishes[i]);
-        height = pl_u64_max(height, r->at[r->wishes[i].unit] + r->wishes[i].bytes);
-    }
-    return height;
-}
-
-/* The hardest first; then by what a unit is, never by its number (R3). */
+/* The hardest first; then by what a unit is (R3). */
 static int compare_wishes(const void *a, const void *b) {
     const struct wish *x = a, *y = b;
     if (x->hardness != y->hardness) return x->hardness > y->hardness ? -1 : 1;
-    if (x->first != y->first) return x->first < y->first ? -1 : 1;
-    if (x->last != y->last) return x->last < y->last ? -1 : 1;
-    return x->bytes == y->bytes ? 0 : x->bytes > y->bytes ? -1 : 1;
+    if (x->first->first != y->first->first) return x->first->first < y->first->first ? -1 : 1;
+    if (x->first->last != y->first->last) return x->first->last < y->first->last ? -1 : 1;
+    if (x->first->bytes != y->first->bytes) return x->first->bytes > y->first->bytes ? -1 : 1;
+    return (x->unit > y->unit) - (x->unit < y->unit);
 }
 
-/* --- all rounds ------------------------------------------------------------------------------ */
-
-static void wish_all(struct repacker *r) {
-    for (uint32_t i = 0; i < r->units->n; i++) {
-        const struct pl_interval *v = &r->units->rows[pl_unit_begin(r->units, i)];
-        r->largest[i] = (struct wish){(double)v->bytes, v->first, v->last, v->bytes, i};
+/* Hard is what meets many others, up to three times as hard what was often in the way. What was so
+ * long ago counts less. */
+static void rank_units(struct search *s) {
+    double heaviest = 1;
+    for (uint32_t u = 0; u < s->units->n; u++)
+        if (s->weight[u] > heaviest) heaviest = s->weight[u];
+    for (uint32_t u = 0; u < s->units->n; u++) {
+        const double meets = list_length(&s->meet.meets, u);
+        s->wishes[u] = (struct wish){meets * (1 + 2 * s->weight[u] / heaviest),
+                                     &s->units->rows[pl_unit_begin(s->units, u)], u};
+        s->weight[u] /= 2;
     }
-    qsort(r->largest, r->units->n, sizeof *r->largest, compare_wishes);
+    qsort(s->wishes, s->units->n, sizeof *s->wishes, compare_wishes);
+    for (uint32_t i = 0; i < s->units->n; i++)
+        s->rank[s->wishes[i].unit] = i;
 }
 
-/* Those that end above the goal become harder by one factor, so they stay in order among themselves
- * as the others do: the two are merged. */
-static void raise_those_above(struct repacker *r, uint64_t goal, double by) {
-    uint32_t raised = 0, kept = 0, out = 0;
-    for (uint32_t i = 0; i < r->units->n; i++) {
-        struct wish w = r->wishes[i];
-        const bool above = r->at[w.unit] + w.bytes > goal;
-        if (above) w.hardness *= by;
-        if (above)
-            r->room[raised++] = w;
-        else
-            r->wishes[kept++] = w;
+/* --- a step ----------------------------------------------------------------------------------- */
+
+static bool is_before(const struct search *s, uint64_t low, uint32_t rank, uint32_t unit) {
+    return low < s->low[unit] || (low == s->low[unit] && rank < s->rank[unit]);
+}
+
+/* The first unit of a block from (at, rank) on; NONE. */
+static uint32_t first_of(const struct search *s, uint32_t block, uint64_t at, uint32_t rank) {
+    const uint32_t end = (uint32_t)pl_u64_min((block + 1) * BLOCK, s->units->n);
+    uint32_t first = NONE;
+    for (uint32_t u = block * BLOCK; u < end; u++) {
+        if (s->low[u] == PLACED || (s->low[u] == at ? s->rank[u] < rank : s->low[u] < at)) continue;
+        if (first == NONE || is_before(s, s->low[u], s->rank[u], first)) first = u;
     }
-    /* from the end, since the front of `wishes` holds those that were kept */
-    for (out = r->units->n; raised > 0;) {
-        const bool later =
-            kept > 0 && compare_wishes(&r->wishes[kept - 1], &r->room[raised - 1]) > 0;
-        r->wishes[--out] = later ? r->wishes[--kept] : r->room[--raised];
+    return first;
+}
+
+static void look_at(struct search *s, uint32_t block) {
+    struct block *b = &s->blocks[block];
+    const uint32_t end = (uint32_t)pl_u64_min((block + 1) * BLOCK, s->units->n);
+    *b = (struct block){.top = PLACED, .first = first_of(s, block, 0, 0)};
+    for (uint32_t u = block * BLOCK; u < end; u++)
+        if (s->low[u] != PLACED) b->top = pl_u64_min(b->top, s->low[u] + s->bytes[u]);
+}
+
+static void set_low(struct search *s, uint32_t unit, uint64_t low) {
+    s->low[unit] = low;
+    s->blocks[unit / BLOCK].stale = true;
+}
+
+/* The first choice from (at, rank) on. None is worth it that leaves room for another unit below. */
+static bool choose(struct search *s, uint64_t at, uint32_t rank, struct step *out) {
+    uint64_t top = PLACED;
+    uint32_t found = NONE;
+    for (uint32_t i = 0; i * BLOCK < s->units->n; i++) {
+        struct block *b = &s->blocks[i];
+        if (b->stale) look_at(s, i);
+        if (b->first == NONE) continue;
+        top = pl_u64_min(top, b->top);
+        const bool late = s->low[b->first] == at ? s->rank[b->first] < rank : s->low[b->first] < at;
+        const uint32_t u = late ? first_of(s, i, at, rank) : b->first;
+        if (u != NONE && (found == NONE || is_before(s, s->low[u], s->rank[u], found))) found = u;
+    }
+    if (found == NONE || s->low[found] >= top) return false;
+    *out = (struct step){.unit = found, .at = s->low[found]};
+    return true;
+}
+
+/* The highest offset that the next unit of a moment may have, so that all fit; UINT64_MAX: none
+ * waits. */
+static uint64_t latest_of(const struct search *s, uint32_t moment) {
+    return s->waiting[moment] ? s->capacity - s->waiting[moment] : UINT64_MAX;
+}
+
+static void set_waiting(struct search *s, uint32_t moment, uint64_t bytes) {
+    s->waiting[moment] = bytes;
+    s->moments[moment / BLOCK].stale = true;
+}
+
+static void watch(struct search *s, uint32_t moment, uint32_t unit) {
+    s->watchers[s->watched[moment]]--;
+    s->watchers[unit]++;
+    s->watched[moment] = unit;
+}
+
+static void place(struct search *s, struct step *step) {
+    const struct pl_lists *meets = &s->meet.meets, *moments = &s->meet.moments;
+    const uint64_t bytes = s->bytes[step->unit], top = step->at + bytes;
+    step->n_raised = s->n_raised;
+    for (uint32_t i = meets->begin[step->unit]; i < meets->begin[step->unit + 1]; i++) {
+        const uint32_t other = meets->items[i];
+        if (s->low[other] >= top) continue;
+        s->raised[s->n_raised++] = (struct raised){other, s->low[other]};
+        set_low(s, other, top);
+    }
+    set_low(s, step->unit, PLACED);
+    for (uint32_t i = moments->begin[step->unit]; i < moments->begin[step->unit + 1]; i++)
+        set_waiting(s, moments->items[i], s->waiting[moments->items[i]] - bytes);
+}
+
+/* Where the unit that waits again is low enough it is watched, since the one that was found later
+ * need not have been so before. */
+static void take_back(struct search *s, const struct step *step) {
+    const struct pl_lists *moments = &s->meet.moments;
+    for (; s->n_raised > step->n_raised; s->n_raised--)
+        set_low(s, s->raised[s->n_raised - 1].unit, s->raised[s->n_raised - 1].was);
+    set_low(s, step->unit, step->at);
+    for (uint32_t i = moments->begin[step->unit]; i < moments->begin[step->unit + 1]; i++) {
+        const uint32_t m = moments->items[i];
+        set_waiting(s, m, s->waiting[m] + s->bytes[step->unit]);
+        if (step->at <= latest_of(s, m)) watch(s, m, step->unit);
     }
 }
 
-static void take(struct repacker *r, uint64_t height, struct pl_packing *out) {
-    r->gained = true;
+/* Whether a unit that waits at a moment may lie as low as one of them has to. */
+static bool one_is_low(struct search *s, uint32_t moment) {
+    const struct pl_lists *alive = &s->meet.alive;
+    const uint64_t most = latest_of(s, moment);
+    if (most == UINT64_MAX) return true;
+    if (s->low[s->watched[moment]] <= most) return true;
+    for (uint32_t i = alive->begin[moment + 1]; i-- > alive->begin[moment];)
+        if (s->low[alive->items[i]] <= most) {
+            watch(s, moment, alive->items[i]);
+            return true;
+        }
+    return false;
+}
+
+/* The first moment of which a unit has to lie below `at`; NONE. */
+static uint32_t first_late(struct search *s, uint64_t at) {
+    for (uint32_t i = 0; i * BLOCK < s->meet.n_moments; i++) {
+        const uint32_t end = (uint32_t)pl_u64_min((i + 1) * BLOCK, s->meet.n_moments);
+        struct moments *b = &s->moments[i];
+        if (b->stale) {
+            *b = (struct moments){.latest = UINT64_MAX};
+            for (uint32_t m = i * BLOCK; m < end; m++)
+                b->latest = pl_u64_min(b->latest, latest_of(s, m));
+        }
+        for (uint32_t m = i * BLOCK; m < end && b->latest < at; m++)
+            if (latest_of(s, m) < at) return m;
+    }
+    return NONE;
+}
+
+/* The first moment before `end` at which no unit that waits is low enough any more, of those that
+ * watched one which was placed or pushed upwards; else `end`. */
+static uint32_t first_stuck_of(struct search *s, uint32_t unit, uint32_t end) {
+    const struct pl_lists *moments = &s->meet.moments;
+    if (!s->watchers[unit]) return end;
+    for (uint32_t i = moments->begin[unit]; i < moments->begin[unit + 1]; i++) {
+        const uint32_t m = moments->items[i];
+        if (m >= end) return end;
+        if (s->watched[m] == unit && !one_is_low(s, m)) return m;
+    }
+    return end;
+}
+
+static uint32_t first_stuck(struct search *s, const struct step *last) {
+    uint32_t found = first_stuck_of(s, last->unit, NONE);
+    for (uint32_t i = last->n_raised; i < s->n_raised; i++)
+        found = first_stuck_of(s, s->raised[i].unit, found);
+    return found;
+}
+
+/* A moment at which what waits cannot lie between the last step and the capacity; NONE. */
+static uint32_t find_full(struct search *s, const struct step *last) {
+    const struct pl_lists *moments = &s->meet.moments;
+    const uint64_t top = last->at + s->bytes[last->unit];
+    for (uint32_t i = moments->begin[last->unit]; i < moments->begin[last->unit + 1]; i++)
+        if (top + s->waiting[moments->items[i]] > s->capacity) return moments->items[i];
+    const uint32_t late = first_late(s, last->at), stuck = first_stuck(s, last);
+    return late < stuck ? late : stuck;
+}
+
+/* --- an attempt ------------------------------------------------------------------------------- */
+
+static void begin(struct search *s) {
+    rank_units(s);
+    for (uint32_t u = 0; u < s->units->n; u++)
+        set_low(s, u, 0);
+    for (uint32_t m = 0; m < s->meet.n_moments; m++) {
+        set_waiting(s, m, s->all[m]);
+        watch(s, m, s->meet.alive.items[s->meet.alive.begin[m + 1] - 1]);
+    }
+    s->n_raised = 0;
+}
+
+/* Those that wait at a moment that is full, and the one that filled it. */
+static void add_weight(struct search *s, uint32_t moment, uint32_t last) {
+    const struct pl_lists *alive = &s->meet.alive;
+    for (uint32_t i = alive->begin[moment]; i < alive->begin[moment + 1]; i++)
+        if (s->low[alive->items[i]] != PLACED || alive->items[i] == last)
+            s->weight[alive->items[i]]++;
+}
+
+/* Whether all units are within the capacity, after some `nodes` steps at most. */
+static bool attempt(struct search *s, uint64_t nodes) {
+    uint64_t at = 0;
+    uint32_t depth = 0, rank = 0;
+    begin(s);
+    for (; depth < s->units->n && nodes > 0; nodes--) {
+        struct step *step = &s->steps[depth];
+        if (choose(s, at, rank, step)) {
+            place(s, step);
+            const uint32_t full = find_full(s, step);
+            if (full == NONE) {
+                depth++;
+            } else {
+                add_weight(s, full, step->unit);
+                take_back(s, step);
+            }
+        } else {
+            if (depth == 0) break;
+            step = &s->steps[--depth];
+            take_back(s, step);
+        }
+        at = step->at;
+        rank = s->rank[step->unit] + 1;
+    }
+    return depth == s->units->n;
+}
+
+static void take(const struct search *s, struct pl_packing *out) {
+    uint64_t height = 0;
+    for (uint32_t i = 0; i < s->units->n; i++) {
+        const struct step *step = &s->steps[i];
+        pl_unit_put(s->units, step->unit, step->at);
+        height = pl_u64_max(height, step->at + s->bytes[step->unit]);
+    }
     out->bytes = height;
-    for (uint32_t unit = 0; unit < r->units->n; unit++)
-        pl_unit_put(r->units, unit, r->at[unit]);
 }
 
-static uint64_t run_round(struct repacker *r, struct pl_packing *out) {
-    const uint64_t height = place_all(r);
-    if (height < r->lowest) {
-        r->lowest = height;
-        for (uint32_t i = 0; i < r->units->n; i++)
-            r->best[i] = r->wishes[i].unit;
-    }
-    if (height < out->bytes) take(r, height, out);
-    return height;
-}
+/* --- all attempts ----------------------------------------------------------------------------- */
 
-static bool is_done(const struct repacker *r, const struct pl_packing *out) {
-    return out->bytes <= r->goal || out->bytes <= r->enough;
-}
-
-static void run_rounds(struct repacker *r, double raised, struct pl_packing *out) {
-    memcpy(r->wishes, r->largest, r->units->n * sizeof *r->wishes);
-    for (int i = 0; i < ROUNDS && !is_done(r, out) && r->rounds > 0; i++, r->rounds--) {
-        run_round(r, out);
-        if (!r->gained && ++r->vain == PATIENCE) return;
-        raise_those_above(r, r->goal, raised);
+static pl_err search_init(struct search *s, struct pl_diag *d) {
+    PL_TRY(pl_conflicts_find(&s->meet, s->units, d));
+    const size_t n = s->units->n, moments = s->meet.n_moments;
+    s->bytes = pl_malloc(2 * n * sizeof *s->bytes);
+    s->waiting = pl_calloc(2 * moments, sizeof *s->waiting);
+    s->watched = pl_calloc(moments, sizeof *s->watched);
+    s->watchers = pl_calloc(n, sizeof *s->watchers);
+    s->rank = pl_malloc(n * sizeof *s->rank);
+    s->blocks = pl_malloc((n / BLOCK + 1) * sizeof *s->blocks);
+    s->moments = pl_malloc((moments / BLOCK + 1) * sizeof *s->moments);
+    s->steps = pl_malloc(n * sizeof *s->steps);
+    s->weight = pl_calloc(n, sizeof *s->weight);
+    s->wishes = pl_malloc(n * sizeof *s->wishes);
+    /* of two that meet, one is placed before the other and raises it once */
+    s->raised = pl_malloc((s->meet.meets.begin[n] / 2 + 1) * sizeof *s->raised);
+    if (!s->bytes || !s->waiting || !s->watched || !s->watchers || !s->rank || !s->blocks ||
+        !s->moments || !s->steps || !s->weight || !s->wishes || !s->raised)
+        return pl_host_oom(d, "the plan");
+    s->low = s->bytes + n;
+    s->watchers[0] = (uint32_t)moments;
+    s->all = s->waiting + moments;
+    for (uint32_t u = 0; u < n; u++) {
+        s->bytes[u] = s->units->rows[pl_unit_begin(s->units, u)].bytes;
+        for (uint32_t i = s->meet.moments.begin[u]; i < s->meet.moments.begin[u + 1]; i++)
+            s->all[s->meet.moments.items[i]] += s->bytes[u];
     }
-}
-
-/* Intervals that are alive at one op, at most. */
-static pl_err count_alive(const struct pl_units *u, uint32_t *out, struct pl_diag *d) {
-    uint32_t alive = 0;
-    uint32_t *change = pl_calloc((size_t)u->n_ops + 1, sizeof *change);
-    if (!change) return pl_host_oom(d, "the plan");
-    for (uint32_t i = 0; i < pl_units_rows(u); i++) {
-        change[u->rows[i].first]++;
-        change[u->rows[i].last + 1]--; /* modulo 2^32, as the sums are */
-    }
-    for (uint32_t op = 0; op < u->n_ops; op++) {
-        alive += change[op];
-        if (alive > *out) *out = alive;
-    }
-    free(change);
+    for (uint32_t m = 0; m < moments; m++)
+        s->most = pl_u64_max(s->most, s->all[m]);
     return PL_ERR_OK;
 }
 
-static pl_err repacker_init(struct repacker *r, struct pl_diag *d) {
-    r->ops_of_block = r->units->n_ops / MOST_BLOCKS + 1;
-    r->n_blocks = (r->units->n_ops - 1) / r->ops_of_block + 1;
-    const uint64_t places = count_places(r);
-    r->wishes = pl_malloc(3 * (size_t)r->units->n * sizeof *r->wishes);
-    r->at = pl_malloc(r->units->n * sizeof *r->at);
-    r->best = pl_malloc(r->units->n * sizeof *r->best);
-    r->placed = pl_malloc((size_t)places * sizeof *r->placed);
-    if (!r->wishes || !r->at || !r->best || !r->placed) return pl_host_oom(d, "the plan");
-    r->largest = r->wishes + r->units->n;
-    r->room = r->largest + r->units->n;
-    share_places(r);
-    return PL_ERR_OK;
+static void search_finish(struct search *s) {
+    pl_conflicts_finish(&s->meet);
+    free(s->bytes);
+    free(s->waiting);
+    free(s->watched);
+    free(s->watchers);
+    free(s->rank);
+    free(s->blocks);
+    free(s->moments);
+    free(s->steps);
+    free(s->weight);
+    free(s->wishes);
+    free(s->raised);
 }
 
-static pl_err repack(struct repacker *r, struct pl_packing *out, struct pl_diag *d) {
-    const struct pl_swap_goals goals = {r->goal, out->live_bytes + out->live_bytes / PL_STILL_LOOSE,
-                                        r->enough};
-    wish_all(r);
-    for (int i = 0; i < MANNERS && (r->gained || r->vain < PATIENCE); i++)
-        run_rounds(r, manners[i], out);
-    if (!r->units->folded || out->bytes <= goals.loose || is_done(r, out)) return PL_ERR_OK;
-    return pl_swap_units(r->units, r->best, &goals, out, d);
+/* Whether a packing within the capacity was found. */
+static bool try_height(struct search *s, uint32_t attempts) {
+    const uint64_t n = s->units->n;
+    for (uint32_t i = 0; i < attempts; i++) {
+        const uint64_t nodes = n + n / 4;
+        if (nodes * n > s->effort) return false;
+        s->effort -= nodes * n;
+        if (attempt(s, nodes)) return true;
+    }
+    return false;
+}
+
+static void try_heights(struct search *s, uint64_t least, struct pl_packing *out) {
+    for (int i = 0; i < HEIGHTS; i++) {
+        s->capacity = least + (heights[i].one_in ? least / heights[i].one_in : 0);
+        if (s->capacity >= out->bytes) return;
+        if (!try_height(s, heights[i].attempts)) continue;
+        take(s, out);
+        return;
+    }
 }
 
 pl_err pl_repack(const struct pl_units *units, uint64_t goal, uint64_t enough,
                  struct pl_packing *packing, struct pl_diag *d) {
-    struct repacker r = {.units = units,
-                         .goal = pl_u64_max(goal, packing->live_bytes),
-                         .enough = enough,
-                         .lowest = UINT64_MAX};
-    uint32_t alive = 0;
-    if (units->n == 0 || units->n_ops == 0) return PL_ERR_OK;
-    PL_TRY(count_alive(units, &alive, d));
-    if (alive > MOST_ALIVE) return PL_ERR_OK;
-    r.rounds = 1 + (units->folded ? MOST_FOLDED : MOST_EFFORT) / (1 + alive);
-    pl_err err = repacker_init(&r, d);
-    if (err == PL_ERR_OK) err = repack(&r, packing, d);
-    free(r.wishes);
-    free(r.at);
-    free(r.best);
-    free(r.placed);
+    struct search s = {.units = units, .effort = MOST_EFFORT};
+    if (packing->bytes <= pl_u64_max(goal, enough)) return PL_ERR_OK;
+    if (units->n == 0 || units->n > MOST_UNITS) return PL_ERR_OK;
+    pl_err err = search_init(&s, d);
+    if (err == PL_ERR_OK) try_heights(&s, pl_u64_max(goal, s.most), packing);
+    search_finish(&s);
     return err;
 }
