@@ -224,6 +224,21 @@ static void add_kept(struct folder *f, const struct pl_layer_run *r, struct slot
             brief_op(f, layer, to->first + to->n - 1));
 }
 
+/* The last op of a tensor that is kept from below a run, which layers of the run use on the way
+ * down: it is there for the copies of all of their ops, so it is for all ops of those that stand
+ * for them. */
+static uint32_t last_of_kept(const struct folder *f, uint32_t layer, uint32_t op) {
+    const uint32_t last = brief_op(f, layer, op);
+    for (uint32_t i = 0; f->phase != PL_PHASE_OPTIMIZER && i < f->runs.n; i++) {
+        const struct pl_layer_run *r = &f->runs.list[i];
+        const struct pl_stretch *s = &r->pass[pl_program_pass(f->p, op)];
+        if (!s->n || (layer != PL_NONE && layer >= r->first)) continue;
+        const uint32_t first = brief_op(f, r->first, s->first);
+        if (last >= first && last < first + s->n) return first + s->n - 1;
+    }
+    return last;
+}
+
 static void add_tensor(struct folder *f, uint32_t i) {
     const uint32_t id = f->ids[i], layer = layer_of(&f->p->tensors[id]);
     const struct pl_layer_run *r = run_of(f, layer);
@@ -239,7 +254,7 @@ static void add_tensor(struct folder *f, uint32_t i) {
     } else {
         if (*unit == PL_NONE) *unit = new_unit(f);
         add_row(f, *unit, aligned(f, id), brief_op(f, layer, row->first_op),
-                brief_op(f, layer, row->last_op));
+                kept ? last_of_kept(f, layer, row->last_op) : brief_op(f, layer, row->last_op));
     }
     f->out->unit[i] = *unit;
 }
