@@ -258,26 +258,13 @@ static pl_err repack_folded(struct pl_plan *plan, enum pl_phase phase, const uin
     return err;
 }
 
-/* Intervals of the whole program. Updates of all layers that one stands for are one interval. */
-static pl_err list_rows(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                        uint32_t n, struct pl_expansion *out, struct pl_diag *d) {
-    const struct pl_phase_range *range = &plan->program->phases[phase];
-    if (phase != PL_PHASE_OPTIMIZER)
-        return pl_expand(plan->program, plan->places, phase, ids, n, out, d);
-    *out = (struct pl_expansion){pl_malloc((n + 1) * sizeof *out->rows), n, range->n_ops};
-    if (!out->rows) return pl_host_oom(d, "the plan");
-    pl_err err = collect(plan, range->first_op, ids, n, out->rows, d);
-    if (err != PL_ERR_OK) free(out->rows);
-    return err;
-}
-
 /* Each interval on its own. */
 static pl_err repack_rows(struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
                           uint32_t n, const struct goals *g, struct pl_packing *packing,
                           struct pl_diag *d) {
     const uint64_t height = packing->bytes;
     struct pl_expansion all;
-    PL_TRY(list_rows(plan, phase, ids, n, &all, d));
+    PL_TRY(pl_expand(plan->program, plan->places, phase, ids, n, &all, d));
     uint32_t *ends = pl_malloc((all.n + 1) * sizeof *ends);
     pl_err err = ends ? PL_ERR_OK : pl_host_oom(d, "the plan");
     for (uint32_t i = 0; ends && i < all.n; i++)
@@ -292,8 +279,17 @@ static pl_err repack_rows(struct pl_plan *plan, enum pl_phase phase, const uint3
     return err;
 }
 
+/* Whether a brief program lacks intervals that cannot be told from the others: those of updates and
+ * of equal pieces of work. */
+static bool lacks_intervals(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
+                            uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (plan->program->tensors[ids[i]].of_piece) return true;
+    return phase == PL_PHASE_OPTIMIZER;
+}
+
 /* Packs a phase again. What layers share they share at both ends of a run as well, which now and
- * then leaves gaps that single intervals fill. */
+ * then leaves gaps that single intervals fill, where a brief program has them all. */
 static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
                            const struct buckets *b, const struct goals *g, struct pl_phase_plan *ph,
                            struct pl_diag *d) {
@@ -303,7 +299,8 @@ static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_te
     struct pl_packing packing = {.bytes = ph->bytes, .live_bytes = ph->live_bytes};
     pl_err err = repack_folded(plan, phase, ids, n, g, &packing, d);
     const bool done = packing.bytes <= pl_u64_max(loose, pl_u64_max(g->goal, g->enough));
-    if (err == PL_ERR_OK && !done) err = repack_rows(plan, phase, ids, n, g, &packing, d);
+    if (err == PL_ERR_OK && !done && !lacks_intervals(plan, phase, ids, n))
+        err = repack_rows(plan, phase, ids, n, g, &packing, d);
     ph->bytes = packing.bytes;
     return err;
 }
