@@ -307,7 +307,7 @@ static const char *const asked_of_ranks[][6] = {
 START_TEST(all_commands_answer_alike) {
     const char *const *more = asked_of_ranks[_i];
     int fits = 0, refused = 0;
-    for (double budget = 620e3; budget < 1600e3; budget += 69e3) {
+    for (double budget = 551e3; budget < 1600e3; budget += 69e3) {
         char out[SCRATCH_PATH + 32];
         snprintf(out, sizeof out, "output_dir=%s/%.0f", dir, budget);
         const int status = answer(WORDS("estimate-vram", "run.yaml", "device=cpu"), more, budget);
