@@ -100,7 +100,7 @@ def state_of(path):
     return state
 
 
-def result(out):
+def result(out, log=True):
     """What a finished run is compared by: weights and optimizers to the bit, counters, steps. Of its
     checkpoints the last one alone: a signal leaves one where no undisturbed run has one."""
     last = "checkpoint-%d" % newest(out)
@@ -110,7 +110,7 @@ def result(out):
              if path.suffix == ".safetensors" or path.name.endswith("config.json")}
     states = {str(path.relative_to(out)): state_of(path) for path in compared
               if path.name == "trainer_state.json"}
-    return {"files": files, "states": states, "steps": logged_steps(out)}
+    return {"files": files, "states": states, "steps": logged_steps(out) if log else []}
 
 
 def compare(got, wanted, parts=("files", "states", "steps")):
@@ -267,7 +267,7 @@ class Bench:
         require(begun == saved, "resumed after step %d, not %d: %s", begun, saved,
                 ended.said[-600:])
         parts = ("files", "states", "steps") if log else ("files", "states")
-        compare(result(folder / "out"), self.reference(job, *words), parts)
+        compare(result(folder / "out", log), self.reference(job, *words), parts)
         checked = self.run(folder, "verify", "out")
         require(checked.status == 0, "verify finds damage: %s", checked.said[-600:])
         left = [path.name for path in (folder / "out").rglob("*")
