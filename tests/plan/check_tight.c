@@ -5,7 +5,8 @@
  * the packing is compared with the largest sum of the tensors alive at one op, each rounded up to
  * the alignment: what alignment costs is therefore in neither.
  * PLIMSOLL_TIGHT_RUNS and PLIMSOLL_TIGHT_SEED change number and choice of the jobs;
- * PLIMSOLL_TIGHT_LIST=20 prints the 20 loosest. */
+ * PLIMSOLL_TIGHT_LIST=20 prints the 20 loosest. With PLIMSOLL_TIGHT_CHUNKS=1 a third of the jobs
+ * have an MLP in chunks; some of these are looser than is allowed. */
 #include "estimator/base/checked.h"
 #include "estimator/plan/pack.h"
 #include "tests/plan/planning.h"
@@ -83,7 +84,9 @@ static struct pl_job_shape draw_shape(const struct pl_model *m) {
     s.max_grad_norm = one_in(4) ? 0 : 1;
     draw_offload(&s, m);
     draw_types(&s, m);
+    if (getenv("PLIMSOLL_TIGHT_CHUNKS") && one_in(3)) s.mlp_chunk_tokens = UINT64_C(64) << below(5);
     s.inference = s.mode != PL_MODE_FULL && one_in(16);
+    if (s.inference) s.mlp_chunk_tokens = 0;
     if (s.inference) s.eval = s.save = s.master_weights = s.update_on_host = false;
     return s;
 }
