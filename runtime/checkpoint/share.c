@@ -107,15 +107,16 @@ static void tell_why(struct vote *v, const char *message) {
     snprintf(v->why, sizeof v->why, "%s", message + (n > most ? n - most : 0));
 }
 
-/* H4. own: why this rank has failed. all: of every rank, where none has. The loss of a rank is told
- * before a failure: rank 0 may have heard of it first, and removed what could not be opened. */
-static pl_err agree(const struct shared_file *f, const struct pl_diag *own,
+/* H4. mine, own: how this rank did, and why it has failed. all: of every rank, where none has. The
+ * loss of a rank is told before a failure: rank 0 may have heard of it first, and removed what
+ * could not be opened. */
+static pl_err agree(const struct shared_file *f, pl_err mine, const struct pl_diag *own,
                     struct vote all[PL_RANKS_MAX], struct pl_diag *d) {
-    struct vote vote = {.err = own->err, .n_pieces = f->outbox->n_pieces, .id = f->id};
-    if (own->err != PL_ERR_OK) tell_why(&vote, own->message);
+    struct vote vote = {.err = mine, .n_pieces = f->outbox->n_pieces, .id = f->id};
+    if (mine != PL_ERR_OK) tell_why(&vote, own->message);
     PL_TRY(pl_comm_agree(f->io->comm, &vote, sizeof vote, all, d));
-    if (own->err != PL_ERR_OK)
-        return pl_diag_at(d, own->err, own->file, own->line, own->column, "%s", own->message);
+    if (mine != PL_ERR_OK)
+        return pl_diag_at(d, mine, own->file, own->line, own->column, "%s", own->message);
     for (uint32_t r = 0; r < f->io->comm->world.size; r++)
         if (all[r].err) return pl_diag_set(d, (pl_err)all[r].err, "rank %u: %s", r, all[r].why);
     return PL_ERR_OK;
@@ -186,12 +187,12 @@ static pl_err make(struct shared_file *f, struct pl_diag *d) {
 static pl_err share(struct shared_file *f, struct pl_diag *d) {
     struct vote all[PL_RANKS_MAX];
     struct pl_diag own = {0};
-    (void)make(f, &own);
-    PL_TRY(agree(f, &own, all, d));
-    if (f->io->comm->world.rank != 0) (void)pl_outbox_join(f->outbox, f->name, &all[0].id, &own);
-    PL_TRY(agree(f, &own, all, d)); /* H3 */
-    (void)write_own(f, &own);
-    PL_TRY(agree(f, &own, all, d));
+    PL_TRY(agree(f, make(f, &own), &own, all, d));
+    pl_err err = f->io->comm->world.rank == 0
+                     ? PL_ERR_OK
+                     : pl_outbox_join(f->outbox, f->name, &all[0].id, &own);
+    PL_TRY(agree(f, err, &own, all, d)); /* H3 */
+    PL_TRY(agree(f, write_own(f, &own), &own, all, d));
     return gather_and_list(f, all, d);
 }
 
