@@ -65,11 +65,16 @@ static uint32_t ops_of_copies(const struct pl_layer_run *r, enum pl_pass pass, e
     return up ? 0 : all;
 }
 
+/* Whether the time of the units is that of the program: of a brief one, and of updates. */
+static bool keeps_time(const struct folder *f) {
+    return f->p->layers_left_out || f->phase == PL_PHASE_OPTIMIZER;
+}
+
 /* In the time of a brief program. */
 static uint32_t brief_op(const struct folder *f, uint32_t layer, uint32_t op) {
     const enum pl_pass at = pl_program_pass(f->p, op);
     uint32_t brief = op;
-    if (f->p->layers_left_out || f->phase == PL_PHASE_OPTIMIZER) return op;
+    if (keeps_time(f)) return op;
     for (uint32_t i = 0; i < f->runs.n; i++)
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
             brief -= ops_of_copies(&f->runs.list[i], (enum pl_pass)pass, at, layer, op);
@@ -78,7 +83,7 @@ static uint32_t brief_op(const struct folder *f, uint32_t layer, uint32_t op) {
 
 static uint32_t count_ops(const struct folder *f) {
     uint32_t n = f->p->phases[f->phase].n_ops;
-    if (f->p->layers_left_out || f->phase == PL_PHASE_OPTIMIZER) return n;
+    if (keeps_time(f)) return n;
     for (uint32_t i = 0; i < f->runs.n; i++)
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
             n -= f->runs.list[i].pass[pass].n * f->runs.list[i].copies;

@@ -283,9 +283,10 @@ static pl_err repack_rows(struct pl_plan *plan, enum pl_phase phase, const uint3
  * of equal pieces of work. */
 static bool lacks_intervals(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
                             uint32_t n) {
+    if (phase == PL_PHASE_OPTIMIZER) return true;
     for (uint32_t i = 0; i < n; i++)
         if (plan->program->tensors[ids[i]].of_piece) return true;
-    return phase == PL_PHASE_OPTIMIZER;
+    return false;
 }
 
 /* Packs a phase again. What layers share they share at both ends of a run as well, which now and
