@@ -72,12 +72,49 @@ struct search {
     struct step *steps;      /* [n] */
     struct raised *raised;
     uint32_t n_raised;
-    double *weight; /* [n] how often a unit was among those that did not fit */
+    uint32_t *like; /* [n] the first unit that is like it */
+    double *weight; /* [n] of that: how often one like it was among those that did not fit */
     struct wish *wishes;
 };
 
 static uint32_t list_length(const struct pl_lists *l, uint32_t i) {
     return l->begin[i + 1] - l->begin[i];
+}
+
+/* --- units that are alike ------------------------------------------------------------------------ */
+
+struct life { /* of a unit */
+    uint64_t bytes;
+    uint32_t moments, meets, unit;
+};
+
+static int compare_lives(const struct life *x, const struct life *y) {
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    if (x->moments != y->moments) return x->moments < y->moments ? -1 : 1;
+    return (x->meets > y->meets) - (x->meets < y->meets);
+}
+
+static int by_life(const void *a, const void *b) {
+    const struct life *x = a, *y = b;
+    const int order = compare_lives(x, y);
+    return order ? order : (x->unit > y->unit) - (x->unit < y->unit);
+}
+
+/* Those of equal layers are, so what is learnt of one layer need not be learnt again of each. */
+static pl_err find_alike(struct search *s, struct pl_diag *d) {
+    const uint32_t n = s->units->n;
+    struct life *lives = pl_malloc(n * sizeof *lives);
+    if (!lives) return pl_host_oom(d, "the plan");
+    for (uint32_t u = 0; u < n; u++)
+        lives[u] = (struct life){s->bytes[u], list_length(&s->meet.moments, u),
+                                 list_length(&s->meet.meets, u), u};
+    qsort(lives, n, sizeof *lives, by_life);
+    for (uint32_t i = 0, first = 0; i < n; i++) {
+        if (compare_lives(&lives[i], &lives[first])) first = i;
+        s->like[lives[i].unit] = lives[first].unit;
+    }
+    free(lives);
+    return PL_ERR_OK;
 }
 
 /* --- who comes first -------------------------------------------------------------------------- */
@@ -100,10 +137,11 @@ static void rank_units(struct search *s) {
         if (s->weight[u] > heaviest) heaviest = s->weight[u];
     for (uint32_t u = 0; u < s->units->n; u++) {
         const double meets = list_length(&s->meet.meets, u);
-        s->wishes[u] = (struct wish){meets * (1 + 2 * s->weight[u] / heaviest),
+        s->wishes[u] = (struct wish){meets * (1 + 2 * s->weight[s->like[u]] / heaviest),
                                      &s->units->rows[pl_unit_begin(s->units, u)], u};
-        s->weight[u] /= 2;
     }
+    for (uint32_t u = 0; u < s->units->n; u++)
+        s->weight[u] /= 2;
     qsort(s->wishes, s->units->n, sizeof *s->wishes, compare_wishes);
     for (uint32_t i = 0; i < s->units->n; i++)
         s->rank[s->wishes[i].unit] = i;
@@ -281,7 +319,7 @@ static void add_weight(struct search *s, uint32_t moment, uint32_t last) {
     const struct pl_lists *alive = &s->meet.alive;
     for (uint32_t i = alive->begin[moment]; i < alive->begin[moment + 1]; i++)
         if (s->low[alive->items[i]] != PLACED || alive->items[i] == last)
-            s->weight[alive->items[i]]++;
+            s->weight[s->like[alive->items[i]]]++;
 }
 
 /* Whether all units are within the capacity, after some `nodes` steps at most. */
@@ -334,12 +372,13 @@ static pl_err search_init(struct search *s, struct pl_diag *d) {
     s->blocks = pl_malloc((n / BLOCK + 1) * sizeof *s->blocks);
     s->moments = pl_malloc((moments / BLOCK + 1) * sizeof *s->moments);
     s->steps = pl_malloc(n * sizeof *s->steps);
+    s->like = pl_malloc(n * sizeof *s->like);
     s->weight = pl_calloc(n, sizeof *s->weight);
     s->wishes = pl_malloc(n * sizeof *s->wishes);
     /* of two that meet, one is placed before the other and raises it once */
     s->raised = pl_malloc((s->meet.meets.begin[n] / 2 + 1) * sizeof *s->raised);
     if (!s->bytes || !s->waiting || !s->watched || !s->watchers || !s->rank || !s->blocks ||
-        !s->moments || !s->steps || !s->weight || !s->wishes || !s->raised)
+        !s->moments || !s->steps || !s->like || !s->weight || !s->wishes || !s->raised)
         return pl_host_oom(d, "the plan");
     s->low = s->bytes + n;
     s->watchers[0] = (uint32_t)moments;
@@ -351,7 +390,7 @@ static pl_err search_init(struct search *s, struct pl_diag *d) {
     }
     for (uint32_t m = 0; m < moments; m++)
         s->most = pl_u64_max(s->most, s->all[m]);
-    return PL_ERR_OK;
+    return find_alike(s, d);
 }
 
 static void search_finish(struct search *s) {
@@ -364,6 +403,7 @@ static void search_finish(struct search *s) {
     free(s->blocks);
     free(s->moments);
     free(s->steps);
+    free(s->like);
     free(s->weight);
     free(s->wishes);
     free(s->raised);
