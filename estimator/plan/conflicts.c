@@ -60,13 +60,6 @@ static uint64_t mix(uint64_t z) { /* splitmix64 */
     return z ^ (z >> 31);
 }
 
-/* N2. Two intervals on their own with the same key are alive at the same moments. */
-static uint64_t key_of_unit(const struct pl_units *u, uint32_t unit) {
-    const struct pl_interval *v = &u->rows[pl_unit_begin(u, unit)];
-    if (u->folded) return mix(unit);
-    return mix(mix(v->bytes) + ((uint64_t)v->first << 32 | v->last));
-}
-
 static int by_key(const void *a, const void *b) {
     const struct moment *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
@@ -78,11 +71,11 @@ static int by_place(const void *a, const void *b) {
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Moments of one key are the same: the first of them stays. */
+/* N2. Moments of one key are the same: the first of them stays. */
 static void number_moments(struct finder *f) {
     const struct pl_units *u = f->units;
     for (uint32_t unit = 0; unit < u->n; unit++) {
-        const uint64_t key = key_of_unit(u, unit);
+        const uint64_t key = mix(unit);
         for (uint32_t i = pl_unit_begin(u, unit); i < u->ends[unit]; i++) {
             f->moments[f->before[u->rows[i].first]].key += key;
             f->moments[f->before[u->rows[i].last + 1]].key -= key; /* modulo 2^64 */

@@ -6,8 +6,8 @@
  * alive at any other op is alive at a moment as well. Moments at which the same units are alive are
  * one, so that equal layers add none.
  *   N1  two units meet where they are alive at a common op
- *   N2  moments are numbered by what is alive at them: of folded units by their numbers, of others
- *       by their bytes and ops. So neither the number of rows nor the order of intervals matters
+ *   N2  moments are numbered by the numbers of the units that are alive at them, so the number of
+ *       rows of a unit does not matter
  * Needs: base, pack_units. No I/O. */
 #ifndef PL_ESTIMATOR_PLAN_CONFLICTS_H
 #define PL_ESTIMATOR_PLAN_CONFLICTS_H

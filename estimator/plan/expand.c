@@ -9,7 +9,6 @@
 
 struct layers {
     const struct pl_program *p;
-    const struct pl_place_row *places;
     struct pl_layer_runs runs;
 };
 
@@ -41,11 +40,10 @@ static uint32_t whole_op(const struct layers *l, uint32_t layer, uint32_t copy, 
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static pl_err count(const struct pl_program *p, const uint32_t *ids, uint32_t n, uint32_t *rows,
-                    struct pl_diag *d) {
-    uint64_t sum = n;
-    for (uint32_t i = 0; i < n; i++)
-        sum += pl_tensor_left_out(p, &p->tensors[ids[i]]);
+static pl_err count(const struct pl_phase_tensors *t, uint32_t *rows, struct pl_diag *d) {
+    uint64_t sum = t->n;
+    for (uint32_t i = 0; i < t->n; i++)
+        sum += pl_tensor_left_out(t->p, &t->p->tensors[t->ids[i]]);
     *rows = (uint32_t)sum;
     return sum < UINT32_MAX ? PL_ERR_OK
                             : pl_diag_set(d, PL_ERR_OVERFLOW, "a step has too many tensors");
@@ -68,12 +66,13 @@ static void fill_copies(const struct layers *l, const struct pl_tensor *t,
     }
 }
 
-static void fill(const struct layers *l, uint32_t first_op, const uint32_t *ids, uint32_t n,
+static void fill(const struct layers *l, const struct pl_phase_tensors *tensors,
                  struct pl_interval *out) {
     const struct pl_program *p = l->p;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct pl_tensor *t = &p->tensors[ids[i]];
-        const struct pl_place_row *row = &l->places[ids[i]];
+    const uint32_t first_op = p->phases[tensors->phase].first_op;
+    for (uint32_t i = 0; i < tensors->n; i++) {
+        const struct pl_tensor *t = &p->tensors[tensors->ids[i]];
+        const struct pl_place_row *row = &tensors->places[tensors->ids[i]];
         *out = (struct pl_interval){.bytes = pl_u64_round_up(t->bytes, p->traits.align_bytes),
                                     .first = whole_op(l, t->layer, 0, row->first_op) - first_op,
                                     .last = whole_op(l, t->layer, 0, row->last_op) - first_op};
@@ -82,18 +81,16 @@ static void fill(const struct layers *l, uint32_t first_op, const uint32_t *ids,
     }
 }
 
-pl_err pl_expand(const struct pl_program *p, const struct pl_place_row *places, enum pl_phase phase,
-                 const uint32_t *ids, uint32_t n, struct pl_expansion *out, struct pl_diag *d) {
-    const struct pl_phase_range *range = &p->phases[phase];
-    struct layers l = {.p = p, .places = places};
-    *out = (struct pl_expansion){.n_ops = range->n_ops};
-    PL_TRY(count(p, ids, n, &out->n, d));
-    if (p->layers_left_out) PL_TRY(pl_layer_runs_find(p, phase, &l.runs, d));
+pl_err pl_expand(const struct pl_phase_tensors *t, struct pl_expansion *out, struct pl_diag *d) {
+    struct layers l = {.p = t->p};
+    *out = (struct pl_expansion){.n_ops = t->p->phases[t->phase].n_ops};
+    PL_TRY(count(t, &out->n, d));
+    if (t->p->layers_left_out) PL_TRY(pl_layer_runs_find(t->p, t->phase, &l.runs, d));
     for (uint32_t i = 0; i < l.runs.n; i++)
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
             out->n_ops += l.runs.list[i].copies * l.runs.list[i].pass[pass].n;
     out->rows = pl_malloc(((size_t)out->n + 1) * sizeof *out->rows);
-    if (out->rows) fill(&l, range->first_op, ids, n, out->rows);
+    if (out->rows) fill(&l, t, out->rows);
     pl_layer_runs_finish(&l.runs);
     return out->rows ? PL_ERR_OK : pl_host_oom(d, "the plan");
 }

@@ -9,13 +9,10 @@
 
 #include "estimator/plan/pack.h"
 
-#include <stdbool.h>
-
 struct pl_units {
     struct pl_interval *rows; /* borrowed; their offsets are written */
     const uint32_t *ends;     /* borrowed, [n]: after the last row of each */
     uint32_t n, n_ops;
-    bool folded; /* a brief program has the same units, in the same order (fold.h) */
 };
 
 static inline uint32_t pl_unit_begin(const struct pl_units *u, uint32_t unit) {

@@ -145,17 +145,18 @@ static void fill_buckets(const struct pl_plan *plan, struct buckets *b) {
         if ((bucket = bucket_of_tensor(plan, i)) != PL_NONE) b->ids[next[bucket]++] = i;
 }
 
-/* Interval rows of the tensors of a bucket. */
-static pl_err collect(const struct pl_plan *plan, uint32_t first_op, const uint32_t *ids,
-                      uint32_t n, struct pl_interval *rows, struct pl_diag *d) {
+/* Their interval rows. */
+static pl_err collect(const struct pl_plan *plan, const struct pl_phase_tensors *t,
+                      struct pl_interval *rows, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
+    const uint32_t first_op = p->phases[t->phase].first_op;
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct pl_tensor *t = &p->tensors[ids[i]];
-        const struct pl_place_row *row = &plan->places[ids[i]];
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint32_t id = t->ids[i];
+        const struct pl_place_row *row = &plan->places[id];
         uint64_t bytes;
-        if (!pl_u64_align(t->bytes, p->traits.align_bytes, &bytes) ||
-            !pl_u64_mul(bytes, copies_of(plan, ids[i]), &bytes) || !pl_u64_add(sum, bytes, &sum))
+        if (!pl_u64_align(p->tensors[id].bytes, p->traits.align_bytes, &bytes) ||
+            !pl_u64_mul(bytes, copies_of(plan, id), &bytes) || !pl_u64_add(sum, bytes, &sum))
             return pl_diag_set(d, PL_ERR_OVERFLOW, "the tensors of a step exceed 64 bits");
         rows[i] = (struct pl_interval){
             .bytes = bytes, .first = row->first_op - first_op, .last = row->last_op - first_op};
@@ -163,13 +164,13 @@ static pl_err collect(const struct pl_plan *plan, uint32_t first_op, const uint3
     return PL_ERR_OK;
 }
 
-static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op, const uint32_t *ids,
-                         uint32_t n, uint64_t live[PL_CATEGORY_COUNT]) {
-    for (uint32_t i = 0; i < n; i++) {
-        const struct pl_place_row *row = &plan->places[ids[i]];
-        const struct pl_tensor *t = &plan->program->tensors[ids[i]];
+static void live_at_peak(const struct pl_plan *plan, uint32_t peak_op,
+                         const struct pl_phase_tensors *tensors, uint64_t live[PL_CATEGORY_COUNT]) {
+    for (uint32_t i = 0; i < tensors->n; i++) {
+        const struct pl_place_row *row = &plan->places[tensors->ids[i]];
+        const struct pl_tensor *t = &plan->program->tensors[tensors->ids[i]];
         if (row->first_op <= peak_op && peak_op <= row->last_op)
-            live[t->category] += t->bytes * copies_of(plan, ids[i]);
+            live[t->category] += t->bytes * copies_of(plan, tensors->ids[i]);
     }
 }
 
@@ -186,13 +187,20 @@ static bool is_over(struct pl_plan *plan, const struct pl_packing *bound) {
     return over;
 }
 
+static struct pl_phase_tensors tensors_of(const struct pl_plan *plan, enum pl_phase phase,
+                                          enum pl_tensor_place place, const struct buckets *b) {
+    const uint32_t *start = &b->start[bucket_of(phase, place)];
+    return (struct pl_phase_tensors){plan->program, plan->places, phase, b->ids + start[0],
+                                     start[1] - start[0]};
+}
+
 /* Layers that are left out are placed one by one, since gaps are between them. What is alive at
  * most is known already, of rows where one stands for all of them. */
-static pl_err pack_layers(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                          uint32_t n, uint64_t enough, struct pl_packing *out, struct pl_diag *d) {
+static pl_err pack_layers(const struct pl_phase_tensors *t, uint64_t enough, struct pl_packing *out,
+                          struct pl_diag *d) {
     struct pl_expansion whole;
     struct pl_packing packing;
-    PL_TRY(pl_expand(plan->program, plan->places, phase, ids, n, &whole, d));
+    PL_TRY(pl_expand(t, &whole, d));
     pl_err err = pl_pack_within(whole.rows, whole.n, whole.n_ops, enough, &packing, d);
     out->bytes = packing.bytes;
     free(whole.rows);
@@ -204,33 +212,28 @@ static pl_err pack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tens
                          const struct buckets *b, struct pl_interval *rows,
                          struct pl_phase_plan *out, struct pl_diag *d) {
     const struct pl_phase_range *range = &plan->program->phases[phase];
-    const uint32_t *start = &b->start[bucket_of(phase, place)], *ids = b->ids + start[0];
-    const uint32_t n = start[1] - start[0];
+    const struct pl_phase_tensors t = tensors_of(plan, phase, place, b);
     struct pl_packing packing;
-    PL_TRY(collect(plan, range->first_op, ids, n, rows, d));
+    PL_TRY(collect(plan, &t, rows, d));
     const uint64_t enough = place == PL_PLACE_DEVICE ? room_of(plan) : 0;
     const bool layers = plan->program->layers_left_out && phase != PL_PHASE_OPTIMIZER;
-    if (layers || plan->limit) PL_TRY(pl_pack_bound(rows, n, range->n_ops, &packing, d));
+    if (layers || plan->limit) PL_TRY(pl_pack_bound(rows, t.n, range->n_ops, &packing, d));
     if (place == PL_PLACE_DEVICE && is_over(plan, &packing))
         packing.bytes = packing.live_bytes;
     else if (layers)
-        PL_TRY(pack_layers(plan, phase, ids, n, enough, &packing, d));
+        PL_TRY(pack_layers(&t, enough, &packing, d));
     else
-        PL_TRY(pl_pack_within(rows, n, range->n_ops, enough, &packing, d));
-    for (uint32_t i = 0; i < n; i++)
-        plan->places[ids[i]].offset = rows[i].offset;
+        PL_TRY(pl_pack_within(rows, t.n, range->n_ops, enough, &packing, d));
+    for (uint32_t i = 0; i < t.n; i++)
+        plan->places[t.ids[i]].offset = rows[i].offset;
     *out = (struct pl_phase_plan){.bytes = packing.bytes,
                                   .live_bytes = packing.live_bytes,
                                   .peak_op = range->first_op + packing.peak_op};
-    live_at_peak(plan, out->peak_op, ids, n, out->live);
+    live_at_peak(plan, out->peak_op, &t, out->live);
     return PL_ERR_OK;
 }
 
 /* --- arenas ---------------------------------------------------------------------------------- */
-
-/* A packing that is higher than what is alive by more than this share is tried again, with each
- * interval on its own. */
-#define STILL_LOOSE 50
 
 static enum pl_phase highest_of(const struct pl_phase_plan phases[PL_PHASE_COUNT]) {
     int highest = 0;
@@ -244,64 +247,16 @@ struct goals {
     uint64_t goal, enough; /* as for pl_repack() */
 };
 
-/* With tensors of equal layers, and of equal pieces of work, put together. */
-static pl_err repack_folded(struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                            uint32_t n, const struct goals *g, struct pl_packing *packing,
-                            struct pl_diag *d) {
-    const uint64_t height = packing->bytes;
-    struct pl_fold f;
-    pl_err err = pl_fold_init(&f, plan->program, plan->places, phase, ids, n, d);
-    if (err == PL_ERR_OK) err = pl_repack(&f.units, g->goal, g->enough, packing, d);
-    for (uint32_t i = 0; i < n && err == PL_ERR_OK && packing->bytes < height; i++)
-        plan->places[ids[i]].offset = pl_fold_offset(&f, i);
-    pl_fold_finish(&f);
-    return err;
-}
-
-/* Each interval on its own. */
-static pl_err repack_rows(struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                          uint32_t n, const struct goals *g, struct pl_packing *packing,
-                          struct pl_diag *d) {
-    const uint64_t height = packing->bytes;
-    struct pl_expansion all;
-    PL_TRY(pl_expand(plan->program, plan->places, phase, ids, n, &all, d));
-    uint32_t *ends = pl_malloc((all.n + 1) * sizeof *ends);
-    pl_err err = ends ? PL_ERR_OK : pl_host_oom(d, "the plan");
-    for (uint32_t i = 0; ends && i < all.n; i++)
-        ends[i] = i + 1;
-    const struct pl_units units = {.rows = all.rows, .ends = ends, .n = all.n, .n_ops = all.n_ops};
-    if (err == PL_ERR_OK) err = pl_repack(&units, g->goal, g->enough, packing, d);
-    const bool lower = err == PL_ERR_OK && packing->bytes < height;
-    for (uint32_t i = 0; i < n && lower && all.n == n; i++) /* a brief plan has no offsets */
-        plan->places[ids[i]].offset = all.rows[i].offset;
-    free(ends);
-    free(all.rows);
-    return err;
-}
-
-/* Whether a brief program lacks intervals that cannot be told from the others: those of updates and
- * of equal pieces of work. */
-static bool lacks_intervals(const struct pl_plan *plan, enum pl_phase phase, const uint32_t *ids,
-                            uint32_t n) {
-    if (phase == PL_PHASE_OPTIMIZER) return true;
-    for (uint32_t i = 0; i < n; i++)
-        if (plan->program->tensors[ids[i]].of_piece) return true;
-    return false;
-}
-
-/* Packs a phase again. What layers share they share at both ends of a run as well, which now and
- * then leaves gaps that single intervals fill, where a brief program has them all. */
-static pl_err repack_phase(struct pl_plan *plan, enum pl_phase phase, enum pl_tensor_place place,
-                           const struct buckets *b, const struct goals *g, struct pl_phase_plan *ph,
-                           struct pl_diag *d) {
-    const uint32_t *start = &b->start[bucket_of(phase, place)], *ids = b->ids + start[0];
-    const uint32_t n = start[1] - start[0];
-    const uint64_t loose = ph->live_bytes + ph->live_bytes / STILL_LOOSE;
+/* Packs a phase again, with tensors of equal layers, and of equal pieces of work, put together. */
+static pl_err repack_phase(struct pl_plan *plan, const struct pl_phase_tensors *t,
+                           const struct goals *g, struct pl_phase_plan *ph, struct pl_diag *d) {
     struct pl_packing packing = {.bytes = ph->bytes, .live_bytes = ph->live_bytes};
-    pl_err err = repack_folded(plan, phase, ids, n, g, &packing, d);
-    const bool done = packing.bytes <= pl_u64_max(loose, pl_u64_max(g->goal, g->enough));
-    if (err == PL_ERR_OK && !done && !lacks_intervals(plan, phase, ids, n))
-        err = repack_rows(plan, phase, ids, n, g, &packing, d);
+    struct pl_fold f;
+    pl_err err = pl_fold_init(&f, t, d);
+    if (err == PL_ERR_OK) err = pl_repack(&f.units, g->goal, g->enough, &packing, d);
+    for (uint32_t i = 0; i < t->n && err == PL_ERR_OK && packing.bytes < ph->bytes; i++)
+        plan->places[t->ids[i]].offset = pl_fold_offset(&f, i);
+    pl_fold_finish(&f);
     ph->bytes = packing.bytes;
     return err;
 }
@@ -319,8 +274,9 @@ static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const st
         const enum pl_phase highest = highest_of(phases);
         struct pl_phase_plan *ph = &phases[highest];
         if (tried[highest] || ph->bytes <= pl_u64_max(alive, enough)) return PL_ERR_OK;
+        const struct pl_phase_tensors t = tensors_of(plan, highest, place, b);
         tried[highest] = true;
-        PL_TRY(repack_phase(plan, highest, place, b, &goals, ph, d));
+        PL_TRY(repack_phase(plan, &t, &goals, ph, d));
     }
 }
 

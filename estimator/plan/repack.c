@@ -81,7 +81,7 @@ static uint32_t list_length(const struct pl_lists *l, uint32_t i) {
     return l->begin[i + 1] - l->begin[i];
 }
 
-/* --- units that are alike ------------------------------------------------------------------------ */
+/* --- units that are alike --------------------------------------------------------------------- */
 
 struct life { /* of a unit */
     uint64_t bytes;

@@ -10,8 +10,7 @@
  * Boussemart et al., ECAI 2004). After some attempts a higher capacity is tried.
  *   R1  K1 and K2 of pack.h hold of what it returns
  *   R2  the height never grows; where it stays, so do the offsets
- *   R3  the order of intervals on their own, and the number of intervals in a unit, change nothing
- *       but which of several equal ones is where
+ *   R3  the number of intervals in a unit changes nothing
  * More than 14,000 units stay where they are, since the table of who meets whom would be too large.
  * Needs: base, conflicts. No I/O. */
 #ifndef PL_ESTIMATOR_PLAN_REPACK_H

@@ -124,6 +124,8 @@ struct pl_tensor {
     uint64_t bytes;
     uint32_t layer;            /* PL_NONE = not of a layer */
     uint32_t row;              /* LORA_B, CODES, MERGE_*; STATE* in blocks */
+    uint32_t loop;             /* over pieces of work that are alike (brief.h); 0: none */
+    uint32_t piece;            /* of the loop, each has a number of its own */
     uint32_t of;               /* ABSMAX*, GRAD, STATE*, MASTER, COPY; PL_NONE otherwise */
     enum pl_rows rows : 8;     /* packed: programs of large models have 10^4 of these */
     enum pl_dtype dtype : 8;
@@ -135,7 +137,6 @@ struct pl_tensor {
     enum pl_tensor_place place : 8;
     bool trainable : 1;        /* WEIGHT, LORA_*: an optimizer op updates it */
     bool decay : 1;            /* weight decay applies: two dimensions */
-    bool of_piece : 1;         /* of one of several pieces of work that are alike (brief.h) */
     uint8_t state;             /* STATE*: which of the optimizer's */
 };
 

@@ -56,7 +56,6 @@ static void make(struct instance *t, uint64_t seed) {
     t->units.rows = t->rows;
     t->units.ends = t->ends;
     t->units.n_ops = OPS;
-    t->units.folded = true;
 }
 
 static void assert_valid(const struct instance *t) {
@@ -154,23 +153,6 @@ START_TEST(more_rows_of_equal_layers_change_no_offset) {
 }
 END_TEST
 
-/* The order of intervals on their own is that of the program, of which a brief one is another. */
-START_TEST(the_order_of_intervals_changes_no_height) {
-    struct instance one, other;
-    make(&one, (uint64_t)_i + 400);
-    other = one;
-    other.units.rows = other.rows;
-    other.units.ends = other.ends;
-    one.units.folded = other.units.folded = false;
-    for (uint32_t i = 0; i < one.units.n; i++)
-        other.rows[i] = one.rows[one.units.n - 1 - i];
-    ck_assert_int_eq(pl_repack(&one.units, HEIGHT, 0, &one.packing, NULL), PL_ERR_OK);
-    ck_assert_int_eq(pl_repack(&other.units, HEIGHT, 0, &other.packing, NULL), PL_ERR_OK);
-    assert_valid(&other);
-    ck_assert_uint_eq(one.packing.bytes, other.packing.bytes);
-}
-END_TEST
-
 START_TEST(a_packing_that_cannot_be_lowered_stays_as_it_is) {
     struct instance t;
     make(&t, (uint64_t)_i + 500);
@@ -242,7 +224,7 @@ START_TEST(units_that_begin_alike_are_told_apart) {
     struct pl_interval rows[] = {
         {GRAIN, 0, 1, 0}, {GRAIN, 4, 5, 0}, {GRAIN, 0, 1, 0}, {GRAIN, 8, 9, 0}};
     const uint32_t ends[] = {2, 4};
-    const struct pl_units units = {.rows = rows, .ends = ends, .n = 2, .n_ops = 10, .folded = true};
+    const struct pl_units units = {.rows = rows, .ends = ends, .n = 2, .n_ops = 10};
     struct pl_conflicts c;
     ck_assert_int_eq(pl_conflicts_find(&c, &units, NULL), PL_ERR_OK);
     ck_assert_uint_eq(c.n_moments, 3);
@@ -258,7 +240,6 @@ int main(void) {
     tcase_add_loop_test(tc, an_early_end_changes_no_answer, 0, 12);
     tcase_add_loop_test(tc, rows_of_a_unit_share_an_offset, 0, 12);
     tcase_add_loop_test(tc, more_rows_of_equal_layers_change_no_offset, 0, 12);
-    tcase_add_loop_test(tc, the_order_of_intervals_changes_no_height, 0, 12);
     tcase_add_loop_test(tc, a_packing_that_cannot_be_lowered_stays_as_it_is, 0, 12);
     tcase_add_test(tc, units_that_begin_alike_are_told_apart);
     tcase_add_loop_test(tc, conflicts_are_those_of_the_intervals, 0, 12);

@@ -5,8 +5,7 @@
  * the packing is compared with the largest sum of the tensors alive at one op, each rounded up to
  * the alignment: what alignment costs is therefore in neither.
  * PLIMSOLL_TIGHT_RUNS and PLIMSOLL_TIGHT_SEED change number and choice of the jobs;
- * PLIMSOLL_TIGHT_LIST=20 prints the 20 loosest. With PLIMSOLL_TIGHT_CHUNKS=1 a third of the jobs
- * have an MLP in chunks; some of these are looser than is allowed. */
+ * PLIMSOLL_TIGHT_LIST=20 prints the 20 loosest. */
 #include "estimator/base/checked.h"
 #include "estimator/plan/pack.h"
 #include "tests/plan/planning.h"
@@ -84,7 +83,7 @@ static struct pl_job_shape draw_shape(const struct pl_model *m) {
     s.max_grad_norm = one_in(4) ? 0 : 1;
     draw_offload(&s, m);
     draw_types(&s, m);
-    if (getenv("PLIMSOLL_TIGHT_CHUNKS") && one_in(3)) s.mlp_chunk_tokens = UINT64_C(64) << below(5);
+    if (one_in(3)) s.mlp_chunk_tokens = UINT64_C(64) << below(5);
     s.inference = s.mode != PL_MODE_FULL && one_in(16);
     if (s.inference) s.mlp_chunk_tokens = 0;
     if (s.inference) s.eval = s.save = s.master_weights = s.update_on_host = false;
@@ -140,14 +139,15 @@ static void describe(const struct pl_plan *plan, const char *model, const char *
     struct pl_text level = {0};
     pl_recompute_print(s->recompute, &level);
     snprintf(out, 256,
-             "%s %s %s memory %d: %s batch %llu x %llu chunk %lld r %llu offload "
+             "%s %s %s memory %d: %s batch %llu x %llu chunk %lld mlp %lld r %llu offload "
              "%u%s%s opt %u gradients %d type %d/%d freeze %llu%s",
              model, s->inference ? "inference" : modes[s->mode], backend, place,
              pl_text_str(&level), (unsigned long long)s->batch_size,
              (unsigned long long)s->max_seq_length, (long long)s->loss_chunk_tokens,
-             (unsigned long long)s->lora_r, s->offload, s->update_on_host ? " host-update" : "",
-             s->embedding_on_host ? " host-embedding" : "", s->optimizer, s->gradients, s->dtype,
-             s->gradient_dtype, (unsigned long long)s->freeze_layers, s->packing ? " packs" : "");
+             (long long)s->mlp_chunk_tokens, (unsigned long long)s->lora_r, s->offload,
+             s->update_on_host ? " host-update" : "", s->embedding_on_host ? " host-embedding" : "",
+             s->optimizer, s->gradients, s->dtype, s->gradient_dtype,
+             (unsigned long long)s->freeze_layers, s->packing ? " packs" : "");
     pl_text_finish(&level);
 }
 
@@ -247,10 +247,58 @@ START_TEST(what_a_short_run_is_given_is_there_for_all_of_it) {
 }
 END_TEST
 
+/* Drawn once, these were 3 to 8 % looser than what is alive: what an attempt had learnt of a layer
+ * it did not know of the others, and scratch of all operations of a chunk was one unit. */
+static const struct {
+    const char *model;
+    uint64_t batch, length, rank, loss_chunk, mlp_chunk;
+    uint32_t mode, level;
+    uint32_t offload;
+    bool inference, packs;
+} once_loose[] = {
+    {"Mistral-7B-v0.3", 4, 4707, 79, PL_AUTO, 0, PL_MODE_QLORA, PL_RECOMPUTE_FULL,
+     PL_OFFLOAD_WEIGHTS, true, false},
+    {"Gemma-3-4B", 2, 1729, 2, PL_AUTO, 256, PL_MODE_LORA, PL_RECOMPUTE_OFFLOAD, PL_OFFLOAD_NONE,
+     false, true},
+    {"Gemma-3-12B", 10, 1294, 72, 1000, 256, PL_MODE_LORA, PL_RECOMPUTE_OFFLOAD,
+     PL_OFFLOAD_GRADIENTS, false, false},
+};
+
+static struct pl_job_shape shape_once_loose(const struct pl_model *m, int i) {
+    struct pl_job_shape s = pl_test_shape(m, once_loose[i].mode, once_loose[i].level,
+                                          once_loose[i].batch, once_loose[i].length);
+    s.lora_r = once_loose[i].rank;
+    s.loss_chunk_tokens = once_loose[i].loss_chunk;
+    s.mlp_chunk_tokens = once_loose[i].mlp_chunk;
+    s.offload = once_loose[i].offload;
+    s.packing = once_loose[i].packs;
+    s.master_weights = false;
+    s.update_on_host = s.offload == PL_OFFLOAD_GRADIENTS;
+    s.inference = s.embedding_on_host = s.quantize_head = once_loose[i].inference;
+    if (s.inference) s.eval = s.save = false;
+    return s;
+}
+
+START_TEST(what_was_loose_once_is_within_a_hundredth) {
+    const struct pl_traits traits = pl_traits_cuda(80);
+    struct pl_planned p;
+    struct pl_model m;
+    pl_test_model(once_loose[_i].model, &m);
+    const struct pl_job_shape s = shape_once_loose(&m, _i);
+    ck_assert_int_eq(pl_planned_init_shape(&p, &s, &m, &traits, NULL), PL_ERR_OK);
+    check_plan(p.plan, &s, &m, &traits, once_loose[_i].model);
+    const struct pl_phase_plan *peak = &p.plan->phases[p.plan->peak_phase];
+    ck_assert_uint_le(100 * p.plan->fragmentation_bytes, peak->live_bytes);
+    pl_planned_finish(&p);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("plan.tight");
     TCase *tc = tcase_create("drawn");
     tcase_add_test(tc, what_a_short_run_is_given_is_there_for_all_of_it);
+    tcase_add_loop_test(tc, what_was_loose_once_is_within_a_hundredth, 0,
+                        (int)(sizeof once_loose / sizeof *once_loose));
     tcase_add_test(tc, drawn_plans_are_within_a_fiftieth_of_what_is_alive);
     tcase_set_timeout(tc, 3600);
     suite_add_tcase(s, tc);

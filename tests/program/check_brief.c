@@ -149,8 +149,8 @@ static struct pl_expansion intervals_of(const struct pl_plan *plan, enum pl_tens
     uint32_t *ids = malloc((plan->program->n_tensors + 1) * sizeof *ids);
     ck_assert_ptr_nonnull(ids);
     const uint32_t n = micro_tensors(plan, place, ids);
-    ck_assert_int_eq(pl_expand(plan->program, plan->places, PL_PHASE_MICRO, ids, n, &e, NULL),
-                     PL_ERR_OK);
+    const struct pl_phase_tensors t = {plan->program, plan->places, PL_PHASE_MICRO, ids, n};
+    ck_assert_int_eq(pl_expand(&t, &e, NULL), PL_ERR_OK);
     free(ids);
     qsort(e.rows, e.n, sizeof *e.rows, by_life);
     return e;

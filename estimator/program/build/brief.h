@@ -28,6 +28,11 @@ static inline uint64_t pl_brief_left_out(const struct pl_program *p, uint64_t i,
 /* Decides p->layers_equal, and of a brief program what it leaves out, before the first tensor. */
 void pl_brief_choose_layers(struct pl_builder *b);
 
+/* The number of a loop, or of a piece, that begins. */
+static inline uint32_t pl_brief_number(struct pl_builder *b) {
+    return ++b->n_loops;
+}
+
 /* The piece after i. */
 static inline uint64_t pl_brief_next(struct pl_program *p, uint64_t i, uint64_t n, uint64_t set) {
     const uint64_t left_out = pl_brief_left_out(p, i, n, set);

@@ -49,7 +49,8 @@ uint32_t pl_build_tensor(struct pl_builder *b, struct pl_tensor t) {
         fail(b, PL_ERR_OVERFLOW, "found a tensor larger than 64 bits can count");
     uint32_t id = p->n_tensors++;
     p->tensors[id] = t;
-    p->tensors[id].of_piece = b->in_chunk || b->in_panel;
+    p->tensors[id].loop = b->loop || !b->panel ? b->loop : b->panels;
+    p->tensors[id].piece = b->panel ? b->panel : b->piece;
     b->version[id] = 0;
     b->grad[id] = PL_NONE;
     if (b->micro_grad) b->micro_grad[id] = PL_NONE;

@@ -86,7 +86,9 @@ struct pl_builder {
     uint32_t loss_again; /* where that pass adds up the loss, which nobody reads; PL_NONE */
     uint32_t left_out;   /* stamped on ops as well */
     uint16_t panels_left_out;
-    bool in_chunk, in_panel; /* tensors are of a piece */
+    uint32_t loop, piece;    /* that tensors are of; 0: none */
+    uint32_t panels, panel;  /* loop and piece of a matrix that is unpacked, also in another loop */
+    uint32_t n_loops;        /* with their pieces, each of which has a number */
     bool host;               /* ops run on the host */
     struct pl_inputs in;
     uint32_t *weight;                /* [layers * PL_SLOT_COUNT], global slots in layer 0 */

@@ -43,6 +43,7 @@ struct mover {
     struct pl_op *ops; /* of the phase, as they were; owned, with their operands */
     struct pl_operand *operands;
     uint32_t n_ops, n_tensors, unit;
+    uint32_t loop;      /* over windows of updates */
     struct twin *twins; /* [n_tensors] */
 };
 
@@ -174,7 +175,7 @@ static void stand_at(struct mover *m, const struct pl_op *op) {
     m->b->host = op->host;
     m->b->left_out = op->left_out;
     m->b->panels_left_out = op->panels_left_out;
-    m->b->in_chunk = false;
+    m->b->loop = m->b->piece = 0;
 }
 
 static void emit(struct mover *m, const struct pl_op *op, struct pl_attr attr,
@@ -297,6 +298,7 @@ static void move_op(struct mover *m, uint32_t i) {
 struct update { /* an op on one window of its tensors */
     const struct pl_op *op;
     struct window w;
+    uint32_t piece;
     uint32_t copy[PL_OP_MAX_IN];
 };
 
@@ -391,7 +393,7 @@ static void run_update(struct mover *m, const struct update *u) {
 }
 
 static struct update window_at(const struct mover *m, const struct pl_op *op, uint64_t row0) {
-    struct update u = {.op = op};
+    struct update u = {.op = op, .piece = pl_brief_number(m->b)};
     uint64_t n = window_rows(m, op), rows = rows_of(m, &op->in[0]);
     if (n) u.w = (struct window){row0, pl_u64_min(n, rows - row0)};
     for (int k = 0; k < PL_OP_MAX_IN; k++)
@@ -430,12 +432,14 @@ static void stand_at_window(struct mover *m, const struct update *u) {
     const uint64_t n = window_rows(m, u->op);
     stand_at(m, u->op);
     if (!n) return;
-    m->b->in_chunk = true;
+    m->b->loop = m->loop;
+    m->b->piece = u->piece;
     m->b->left_out = (uint32_t)pl_brief_left_out(m->b->p, u->w.row0 / n,
                                                  pl_u64_div_up(rows_of(m, &u->op->in[0]), n), 2);
 }
 
 static void move_updates(struct mover *m, uint32_t first, uint32_t end) {
+    m->loop = pl_brief_number(m->b);
     struct update u = window_at(m, &m->ops[first], 0), next;
     for (bool more = true; more && m->b->err == PL_ERR_OK; u = next) {
         more = next_update(m, &u, end, &next);
@@ -560,7 +564,7 @@ void pl_build_offload(struct pl_builder *b) {
     b->host = false;
     b->left_out = 0;
     b->panels_left_out = 0;
-    b->in_chunk = false;
+    b->loop = b->piece = 0;
     free(m.ops);
     free(m.operands);
     free(m.twins);

@@ -211,7 +211,7 @@ static struct pl_val unpack(struct pl_builder *b, enum pl_slot slot, const struc
 }
 
 /* The rows that come next are cut into panels; false where there are no more. */
-static bool next_rows(const struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
+static bool next_rows(struct pl_builder *b, enum pl_slot slot, enum pl_cut cut,
                       const struct pl_slot_shape *shape, struct pl_piece *p) {
     const bool codes = pl_build_is_quantised(b, slot);
     const uint64_t row = p->first + p->together;
@@ -226,6 +226,7 @@ static bool next_rows(const struct pl_builder *b, enum pl_slot slot, enum pl_cut
         .together = rows,
         .size = size,
         .panels = n > 1 ? pl_u64_div_up(length / unit_of(cut) * unit_of(cut), size) : 1};
+    b->panels = pl_brief_number(b);
     return true;
 }
 
@@ -237,11 +238,11 @@ bool pl_build_next_piece(struct pl_builder *b, enum pl_slot slot, enum pl_cut cu
     const bool codes = pl_build_is_quantised(b, slot);
     p->panel += 1 + b->panels_left_out;
     b->panels_left_out = 0;
-    b->in_panel = false;
+    b->panel = 0;
     if (p->panel >= p->panels && !next_rows(b, slot, cut, &shape, p)) return false;
     cut_panel(p, cut, &shape);
-    b->in_panel = p->panels > 1;
-    if (b->in_panel) {
+    if (p->panels > 1) {
+        b->panel = pl_brief_number(b);
         const struct pl_quant_slot *q = codes_of_slot(b, holder_of(b, slot));
         b->panels_left_out = (uint16_t)panels_left_out(b, q, cut, p);
         b->p->shortened |= b->panels_left_out > 0;
