@@ -58,6 +58,18 @@ void pl_test_adapt_head(struct pl_job_shape *s, const struct pl_model *m) {
                      PL_ERR_OK);
 }
 
+struct pl_phase_tensors pl_test_tensors(const struct pl_plan *plan, enum pl_phase phase,
+                                        enum pl_tensor_place place, uint32_t *ids) {
+    struct pl_phase_tensors out = {plan->program, plan->places, phase, ids, 0};
+    for (uint32_t i = 0; i < plan->program->n_tensors; i++) {
+        const struct pl_tensor *t = &plan->program->tensors[i];
+        if (t->scope == PL_SCOPE_STEP && t->phase == phase && t->place == place &&
+            plan->places[i].first_op != UINT32_MAX)
+            ids[out.n++] = i;
+    }
+    return out;
+}
+
 void pl_test_plan(struct pl_planned *out, const struct pl_job_shape *s, const struct pl_model *m) {
     const struct pl_traits traits = pl_traits_cpu(2);
     struct pl_diag d = {0};

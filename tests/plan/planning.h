@@ -14,6 +14,9 @@ struct pl_job_shape pl_test_shape(const struct pl_model *m, uint32_t mode, uint3
                                   uint64_t batch, uint64_t length);
 /* An adapter on the head too. */
 void pl_test_adapt_head(struct pl_job_shape *s, const struct pl_model *m);
+/* Tensors of a phase in one memory; `ids`, of as many as the program has, is filled. */
+struct pl_phase_tensors pl_test_tensors(const struct pl_plan *plan, enum pl_phase phase,
+                                        enum pl_tensor_place place, uint32_t *ids);
 void pl_test_plan(struct pl_planned *out, const struct pl_job_shape *s, const struct pl_model *m);
 
 #endif

@@ -132,24 +132,11 @@ static int by_life(const void *a, const void *b) {
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static uint32_t micro_tensors(const struct pl_plan *plan, enum pl_tensor_place place,
-                              uint32_t *ids) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->program->n_tensors; i++) {
-        const struct pl_tensor *t = &plan->program->tensors[i];
-        if (t->scope == PL_SCOPE_STEP && t->phase == PL_PHASE_MICRO && t->place == place &&
-            plan->places[i].first_op != UINT32_MAX)
-            ids[n++] = i;
-    }
-    return n;
-}
-
 static struct pl_expansion intervals_of(const struct pl_plan *plan, enum pl_tensor_place place) {
     struct pl_expansion e;
     uint32_t *ids = malloc((plan->program->n_tensors + 1) * sizeof *ids);
     ck_assert_ptr_nonnull(ids);
-    const uint32_t n = micro_tensors(plan, place, ids);
-    const struct pl_phase_tensors t = {plan->program, plan->places, PL_PHASE_MICRO, ids, n};
+    const struct pl_phase_tensors t = pl_test_tensors(plan, PL_PHASE_MICRO, place, ids);
     ck_assert_int_eq(pl_expand(&t, &e, NULL), PL_ERR_OK);
     free(ids);
     qsort(e.rows, e.n, sizeof *e.rows, by_life);
