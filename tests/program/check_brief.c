@@ -4,6 +4,7 @@
 #include "estimator/gate/gate.h"
 #include "estimator/plan/expand.h"
 #include "estimator/plan/planned.h"
+#include "estimator/plan/step_time.h"
 #include "estimator/program/cost.h"
 #include "tests/plan/planning.h"
 #include "tests/program/listed.h"
@@ -123,6 +124,61 @@ START_TEST(a_program_without_equal_layers_has_the_figures_of_the_whole) {
 }
 END_TEST
 
+/* --- ranks ----------------------------------------------------------------------------------- */
+
+enum { N_OF_RANKS = 4 * 2 * 4 * PL_RECOMPUTE_OFFLOAD * 3, RANKS_STRIDE = 17 };
+
+static struct pl_job_shape shape_of_ranks(int i) {
+    static const uint32_t ranks[] = {1, 2, 3, 8}; /* one alone adds as several do */
+    struct pl_job_shape s = pl_test_listed_shape(&model, i % 3);
+    s.recompute = (uint32_t)i / 3 % PL_RECOMPUTE_OFFLOAD;
+    s.sharding = (uint32_t)i / (3 * PL_RECOMPUTE_OFFLOAD) % 4;
+    s.ranks = ranks[i / (3 * 4 * PL_RECOMPUTE_OFFLOAD) % 4];
+    s.rank_order = s.ranks == 1 || i / (3 * 4 * 4 * PL_RECOMPUTE_OFFLOAD);
+    s.rank = (uint32_t)i % s.ranks;
+    if (s.ranks == 1) s.sharding = PL_SHARDING_NONE;
+    s.gradient_dtype = i % 2 ? PL_DTYPE_F32 : PL_DTYPE_BF16;
+    s.batch_size = 1 + (uint32_t)i % 5;
+    s.loss_chunk_tokens = 512;
+    if (i % 4 == 0) s.mlp_chunk_tokens = 256;
+    return s;
+}
+
+static void compare_links(const struct pl_program *a, const struct pl_program *b) {
+    const struct pl_speed speed = pl_speed_nominal(&a->traits);
+    const struct pl_link link = {.start_seconds = 1e-5, .bytes_per_second = 5e10};
+    struct pl_step_time x, y;
+    pl_program_step_time(a, &speed, &link, 4, &x);
+    pl_program_step_time(b, &speed, &link, 4, &y);
+    check_close(x.sent_bytes, y.sent_bytes, b->n_ops);
+    check_close(x.link_seconds, y.link_seconds, b->n_ops);
+    check_close(x.compute_seconds, y.compute_seconds, b->n_ops);
+}
+
+/* A sample of each model's programs; all of them with PLIMSOLL_EVERY=1. */
+START_TEST(a_brief_program_of_ranks_has_the_figures_of_the_whole) {
+    const char *every = getenv("PLIMSOLL_EVERY");
+    const int stride = every ? atoi(every) : RANKS_STRIDE;
+    uint32_t layers_left_out = 0;
+    pl_test_model(pl_test_models[_i], &model);
+    for (int i = _i % stride; i < N_OF_RANKS; i += stride) {
+        const struct pl_traits t = i % 3 ? pl_traits_cuda(80) : pl_traits_cpu(2);
+        const struct pl_job_shape s = shape_of_ranks(i);
+        struct pl_planned brief, whole;
+        struct pl_diag d = {0};
+        plan_both(&s, &t, &brief, &whole);
+        ck_assert_msg(pl_plan_check(whole.plan, &d) == PL_ERR_OK, "%s", d.message);
+        layers_left_out += brief.program->layers_left_out != NULL;
+        compare_bytes(brief.plan, whole.plan);
+        compare_links(brief.program, whole.program);
+        ck_assert_uint_eq(pl_gate_trained(brief.program), pl_gate_trained(whole.program));
+        pl_planned_finish(&brief);
+        pl_planned_finish(&whole);
+    }
+    if (!model.layer[0].window) ck_assert_uint_gt(layers_left_out, 0);
+}
+END_TEST
+
 /* --- intervals ------------------------------------------------------------------------------- */
 
 static int by_life(const void *a, const void *b) {
@@ -196,6 +252,8 @@ int main(void) {
     TCase *tc = tcase_create("layers");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, a_program_without_equal_layers_has_the_figures_of_the_whole, 0,
+                        pl_test_n_models);
+    tcase_add_loop_test(tc, a_brief_program_of_ranks_has_the_figures_of_the_whole, 0,
                         pl_test_n_models);
     tcase_add_loop_test(tc, expanded_intervals_are_those_of_the_whole, 0,
                         (int)(sizeof expanded / sizeof *expanded));

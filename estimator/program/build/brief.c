@@ -8,12 +8,12 @@
 /* Runs of layers are looked for that repeat after at most this many. */
 #define MOST_PERIOD 8
 
-/* Periods at either end of a run that are kept; one more where copies of what a layer needs are
- * made while its neighbour runs. */
+/* Periods at either end of a run that are kept; one more where a layer leaves something for its
+ * neighbour: copies of what that needs, or gradients that ranks exchange meanwhile. */
 static uint32_t ends_of(const struct pl_job_shape *s) {
-    const bool moves = s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
-                       pl_recompute_offloads(s->recompute);
-    return moves ? 2 : 1;
+    const bool shares = s->offload != PL_OFFLOAD_NONE || s->embedding_on_host ||
+                        pl_recompute_offloads(s->recompute) || pl_shape_is_of_ranks(s);
+    return shares ? 2 : 1;
 }
 
 static bool are_alike(const struct pl_builder *b, uint64_t lowest, uint64_t i, uint64_t j) {
@@ -61,17 +61,12 @@ static void leave_out(uint32_t *list, uint64_t period, uint64_t spare) {
         list[i] = PL_LAYER_LEFT_OUT;
 }
 
-/* Gradients that ranks exchange, or that wait for the step's last micro-batch in the batch arena,
- * come and go in an order of their own. */
-static bool orders_gradients(const struct pl_job_shape *s) {
-    return pl_shape_is_of_ranks(s) || s->gradients == PL_GRADIENTS_OF_STEP;
-}
-
 void pl_brief_choose_layers(struct pl_builder *b) {
     struct pl_program *p = b->p;
     uint64_t period, spare, run;
     bool any = false;
-    if (orders_gradients(b->s)) return;
+    /* these come and go in an order of their own: with the step's last micro-batch */
+    if (b->s->gradients == PL_GRADIENTS_OF_STEP) return;
     p->layers_equal = pl_calloc(b->m->layers, sizeof *p->layers_equal);
     if (!p->layers_equal) {
         b->err = pl_host_oom(b->d, "the plan");

@@ -340,7 +340,8 @@ static void exchange_loss(struct pl_builder *b) {
 void pl_build_exchange_step(struct pl_builder *b) {
     exchange_loss(b);
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) exchange(b, i, b->grad[i]);
+        if (pl_build_stand_at(b, i)) exchange(b, i, b->grad[i]);
+    b->layer = PL_NONE;
 }
 
 /* The squares of the blocks of a tensor that are this rank's, from row `at` of `sums` on. */
@@ -370,7 +371,8 @@ void pl_build_norm_of_ranks(struct pl_builder *b) {
         zero(b, rows(b, sums, at, blocks));
     }
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable) at = square_sums(b, i, sums, at);
+        if (pl_build_stand_at(b, i)) at = square_sums(b, i, sums, at);
+    b->layer = PL_NONE;
     if (pl_shape_ranks(b->s) == 1 || b->err != PL_ERR_OK) return;
     pl_build_share(b, now(b, sums), blocks);
     fold(b, now(b, sums), now(b, b->partials), pl_arg_none,
@@ -386,8 +388,9 @@ static void share_parts(struct pl_builder *b, uint32_t of, uint32_t id) {
 
 void pl_build_share_all(struct pl_builder *b, bool gradients) {
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (b->p->tensors[i].trainable && !pl_tensor_is_cut(b->s, &b->p->tensors[i]))
+        if (pl_build_stand_at(b, i) && !pl_tensor_is_cut(b->s, &b->p->tensors[i]))
             share_parts(b, i, gradients ? b->grad[i] : i);
+    b->layer = PL_NONE;
 }
 
 /* --- weights in parts ------------------------------------------------------------------------ */

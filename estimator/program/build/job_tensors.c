@@ -203,8 +203,8 @@ static uint64_t count_partials(const struct pl_builder *b) {
     uint64_t n = 0;
     for (uint32_t i = 0; i < b->p->n_tensors && b->err == PL_ERR_OK; i++)
         if (b->p->tensors[i].trainable)
-            n += pl_shape_is_of_ranks(b->s) ? pl_build_blocks(b, i)
-                                            : 1 + pl_tensor_left_out(b->p, &b->p->tensors[i]);
+            n += (pl_shape_is_of_ranks(b->s) ? pl_build_blocks(b, i) : 1) *
+                 (1 + pl_tensor_left_out(b->p, &b->p->tensors[i]));
     return n;
 }
 

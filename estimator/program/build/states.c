@@ -282,8 +282,7 @@ void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t blo
     PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
-/* Whether a tensor is updated. Its update is of its layer. */
-static bool stand_at(struct pl_builder *b, uint32_t id) {
+bool pl_build_stand_at(struct pl_builder *b, uint32_t id) {
     const struct pl_tensor *t = &b->p->tensors[id];
     b->layer = t->layer;
     return t->trainable;
@@ -298,7 +297,7 @@ void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
 
 static void norm_of_all(struct pl_builder *b) {
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (stand_at(b, i)) pl_build_norm_of(b, i);
+        if (pl_build_stand_at(b, i)) pl_build_norm_of(b, i);
     b->layer = PL_NONE;
 }
 
@@ -321,7 +320,7 @@ void pl_build_updates(struct pl_builder *b) {
     pl_build_clip(b);
     if (of_ranks && !is_cut(b)) pl_build_share_all(b, true);
     for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (stand_at(b, i)) pl_build_update(b, i);
+        if (pl_build_stand_at(b, i)) pl_build_update(b, i);
     b->layer = PL_NONE;
     if (is_cut(b)) pl_build_share_all(b, false);
     pl_build_end_updates(b);
