@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct layers {
-    const struct pl_program *p;
+    const struct pl_phase_tensors *t;
     struct pl_layer_runs runs;
 };
 
@@ -29,7 +29,7 @@ static uint32_t copies_before(const struct pl_layer_run *r, enum pl_pass pass, e
 }
 
 static uint32_t whole_op(const struct layers *l, uint32_t layer, uint32_t copy, uint32_t op) {
-    const enum pl_pass at = pl_program_pass(l->p, op);
+    const enum pl_pass at = pl_program_pass(l->t->p, op);
     uint32_t whole = op;
     for (uint32_t i = 0; i < l->runs.n; i++)
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
@@ -53,7 +53,7 @@ static pl_err count(const struct pl_phase_tensors *t, uint32_t *rows, struct pl_
  * linear in the copy), in a pass from the top downwards as many less. */
 static void fill_copies(const struct layers *l, const struct pl_tensor *t,
                         const struct pl_place_row *row, struct pl_interval *out) {
-    const uint32_t copies = pl_tensor_left_out(l->p, t);
+    const uint32_t copies = pl_tensor_left_out(l->t->p, t);
     if (!copies) return;
     const uint32_t first_step =
         whole_op(l, t->layer, 1, row->first_op) - whole_op(l, t->layer, 0, row->first_op);
@@ -66,9 +66,9 @@ static void fill_copies(const struct layers *l, const struct pl_tensor *t,
     }
 }
 
-static void fill(const struct layers *l, const struct pl_phase_tensors *tensors,
-                 struct pl_interval *out) {
-    const struct pl_program *p = l->p;
+static void fill(const struct layers *l, struct pl_interval *out) {
+    const struct pl_phase_tensors *tensors = l->t;
+    const struct pl_program *p = tensors->p;
     const uint32_t first_op = p->phases[tensors->phase].first_op;
     for (uint32_t i = 0; i < tensors->n; i++) {
         const struct pl_tensor *t = &p->tensors[tensors->ids[i]];
@@ -82,7 +82,7 @@ static void fill(const struct layers *l, const struct pl_phase_tensors *tensors,
 }
 
 pl_err pl_expand(const struct pl_phase_tensors *t, struct pl_expansion *out, struct pl_diag *d) {
-    struct layers l = {.p = t->p};
+    struct layers l = {.t = t};
     *out = (struct pl_expansion){.n_ops = t->p->phases[t->phase].n_ops};
     PL_TRY(count(t, &out->n, d));
     if (t->p->layers_left_out) PL_TRY(pl_layer_runs_find(t->p, t->phase, &l.runs, d));
@@ -90,7 +90,7 @@ pl_err pl_expand(const struct pl_phase_tensors *t, struct pl_expansion *out, str
         for (int pass = 0; pass < PL_PASS_COUNT; pass++)
             out->n_ops += l.runs.list[i].copies * l.runs.list[i].pass[pass].n;
     out->rows = pl_malloc(((size_t)out->n + 1) * sizeof *out->rows);
-    if (out->rows) fill(&l, t, out->rows);
+    if (out->rows) fill(&l, out->rows);
     pl_layer_runs_finish(&l.runs);
     return out->rows ? PL_ERR_OK : pl_host_oom(d, "the plan");
 }

@@ -1,14 +1,13 @@
 /* expand.h - the intervals of a whole phase, from a brief program that leaves layers out.
  *
- * In: tensors of a phase of a brief program.  Out: one interval for each tensor of the
- * whole program's phase.
+ * In: tensors of a phase of a brief program.  Out: one interval for each tensor of the whole
+ * program's phase.
  * Needs: program, plan, pack. No I/O.
  * Equal layers run equal ops, so the life of a tensor of a layer that was left out is that of the
  * layer which stands for it, moved by as many ops as lie between the two: upwards in the forward
  * pass, downwards in the backward pass.
  *   E1  first, last and bytes are those of the whole program's plan
- * Use: pl_expand(&t, &whole, &d); pl_pack(whole.rows, ...);
- *      free(whole.rows); */
+ * Use: pl_expand(&t, &whole, &d); pl_pack(whole.rows, ...); free(whole.rows); */
 #ifndef PL_ESTIMATOR_PLAN_EXPAND_H
 #define PL_ESTIMATOR_PLAN_EXPAND_H
 

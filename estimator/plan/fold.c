@@ -84,8 +84,7 @@ static uint32_t count_ops(const struct folder *f) {
 /* --- layers that are alike -------------------------------------------------------------------- */
 
 static uint32_t layer_of(const struct folder *f, uint32_t id) {
-    const uint32_t layer = pl_kinds_layer(f->t->p, &f->t->p->tensors[id]);
-    return layer < f->t->p->model->layers ? layer : PL_NONE;
+    return pl_kinds_layer(&f->t->p->tensors[id]);
 }
 
 static bool is_copy(const struct folder *f, uint32_t layer) {

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum pl_pass pl_kinds_pass(const struct pl_phase_tensors *t, uint32_t op) {
+/* The pass over the layers that an op is of; updates have one. */
+static enum pl_pass pass_of(const struct pl_phase_tensors *t, uint32_t op) {
     return t->phase == PL_PHASE_OPTIMIZER ? PL_PASS_UP : pl_program_pass(t->p, op);
 }
 
@@ -14,7 +15,7 @@ bool pl_kinds_keeps(const struct pl_phase_tensors *t, uint32_t id) {
     const struct pl_place_row *at = &t->places[id];
     if (t->phase == PL_PHASE_OPTIMIZER)
         return t->p->tensors[id].category == PL_CATEGORY_WORKSPACE && at->last_op > at->first_op;
-    return pl_kinds_pass(t, at->first_op) != pl_kinds_pass(t, at->last_op);
+    return pass_of(t, at->first_op) != pass_of(t, at->last_op);
 }
 
 /* Of one layer, in one loop and one pass. */
@@ -23,7 +24,7 @@ static bool are_alike(const struct pl_phase_tensors *t, uint32_t a, uint32_t b) 
     return x->loop == y->loop && x->bytes == y->bytes && x->role == y->role && x->slot == y->slot &&
            x->row == y->row && x->of == y->of && x->category == y->category &&
            strcmp(x->name, y->name) == 0 &&
-           pl_kinds_pass(t, t->places[a].first_op) == pl_kinds_pass(t, t->places[b].first_op);
+           pass_of(t, t->places[a].first_op) == pass_of(t, t->places[b].first_op);
 }
 
 /* The kind that a tensor joins, among those of its layer from `first` on; PL_NONE: none. */
@@ -55,21 +56,22 @@ static uint32_t add_kind(struct pl_kinds *k, struct ends *ends, uint32_t layer, 
 }
 
 pl_err pl_kinds_find(const struct pl_phase_tensors *t, struct pl_kinds *out, struct pl_diag *d) {
-    const size_t layers = t->p->model->layers + 1;
-    struct ends *ends = pl_malloc(layers * sizeof *ends);
+    const uint32_t layers = (uint32_t)t->p->model->layers;
+    struct ends *ends = pl_malloc((layers + 1) * sizeof *ends);
     *out = (struct pl_kinds){.list = pl_malloc(((size_t)t->n + 1) * sizeof *out->list),
                              .of = pl_malloc(((size_t)t->n + 1) * sizeof *out->of),
-                             .in_layer = pl_calloc(layers, sizeof *out->in_layer)};
+                             .in_layer = pl_calloc(layers + 1, sizeof *out->in_layer)};
     if (!ends || !out->list || !out->of || !out->in_layer) {
         free(ends);
         return pl_host_oom(d, "the plan");
     }
-    for (size_t l = 0; l < layers; l++)
+    for (uint32_t l = 0; l <= layers; l++)
         ends[l] = (struct ends){PL_NONE, PL_NONE};
     for (uint32_t i = 0; i < t->n; i++) {
-        const uint32_t id = t->ids[i], layer = pl_kinds_layer(t->p, &t->p->tensors[id]);
-        uint32_t k = find_kind(t, out, ends[layer].first, id);
-        if (k == PL_NONE) k = add_kind(out, &ends[layer], layer, id);
+        const uint32_t id = t->ids[i], layer = pl_kinds_layer(&t->p->tensors[id]);
+        const uint32_t at = layer == PL_NONE ? layers : layer;
+        uint32_t k = find_kind(t, out, ends[at].first, id);
+        if (k == PL_NONE) k = add_kind(out, &ends[at], at, id);
         out->list[k].last_op = t->places[id].last_op;
         out->list[k].piece = t->p->tensors[id].piece;
         out->of[i] = k;

@@ -34,12 +34,10 @@ struct pl_kinds {
 pl_err pl_kinds_find(const struct pl_phase_tensors *t, struct pl_kinds *out, struct pl_diag *d);
 void pl_kinds_finish(struct pl_kinds *k); /* leaves {0} */
 
-/* The layer that a tensor is counted in, at the place of in_layer that it has. */
-static inline uint32_t pl_kinds_layer(const struct pl_program *p, const struct pl_tensor *t) {
-    return t->layer == PL_NONE || t->role == PL_ROLE_ROPE ? (uint32_t)p->model->layers : t->layer;
+/* The layer that a tensor is of; PL_NONE: of none. */
+static inline uint32_t pl_kinds_layer(const struct pl_tensor *t) {
+    return t->role == PL_ROLE_ROPE ? PL_NONE : t->layer;
 }
-/* The pass over the layers that an op is of; updates have one. */
-enum pl_pass pl_kinds_pass(const struct pl_phase_tensors *t, uint32_t op);
 /* Whether equal layers have it at the same time: what a pass over the layers keeps for a later one,
  * and scratch of updates that run as one. */
 bool pl_kinds_keeps(const struct pl_phase_tensors *t, uint32_t id);

@@ -145,7 +145,7 @@ static void fill_buckets(const struct pl_plan *plan, struct buckets *b) {
         if ((bucket = bucket_of_tensor(plan, i)) != PL_NONE) b->ids[next[bucket]++] = i;
 }
 
-/* Their interval rows. */
+/* Interval rows of the tensors of a phase. */
 static pl_err collect(const struct pl_plan *plan, const struct pl_phase_tensors *t,
                       struct pl_interval *rows, struct pl_diag *d) {
     const struct pl_program *p = plan->program;
@@ -242,18 +242,14 @@ static enum pl_phase highest_of(const struct pl_phase_plan phases[PL_PHASE_COUNT
     return (enum pl_phase)highest;
 }
 
-/* Bytes that a packing is to get down to. */
-struct goals {
-    uint64_t goal, enough; /* as for pl_repack() */
-};
-
-/* Packs a phase again, with tensors of equal layers, and of equal pieces of work, put together. */
-static pl_err repack_phase(struct pl_plan *plan, const struct pl_phase_tensors *t,
-                           const struct goals *g, struct pl_phase_plan *ph, struct pl_diag *d) {
+/* Packs a phase again, with tensors of equal layers, and of equal pieces of work, put together.
+ * goal, enough: as for pl_repack(). */
+static pl_err repack_phase(struct pl_plan *plan, const struct pl_phase_tensors *t, uint64_t goal,
+                           uint64_t enough, struct pl_phase_plan *ph, struct pl_diag *d) {
     struct pl_packing packing = {.bytes = ph->bytes, .live_bytes = ph->live_bytes};
     struct pl_fold f;
     pl_err err = pl_fold_init(&f, t, d);
-    if (err == PL_ERR_OK) err = pl_repack(&f.units, g->goal, g->enough, &packing, d);
+    if (err == PL_ERR_OK) err = pl_repack(&f.units, goal, enough, &packing, d);
     for (uint32_t i = 0; i < t->n && err == PL_ERR_OK && packing.bytes < ph->bytes; i++)
         plan->places[t->ids[i]].offset = pl_fold_offset(&f, i);
     pl_fold_finish(&f);
@@ -268,7 +264,6 @@ static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const st
                       uint64_t enough, struct pl_phase_plan phases[PL_PHASE_COUNT],
                       struct pl_diag *d) {
     const uint64_t alive = pl_plan_most_alive(phases);
-    const struct goals goals = {alive, enough};
     bool tried[PL_PHASE_COUNT] = {false};
     for (;;) {
         const enum pl_phase highest = highest_of(phases);
@@ -276,7 +271,7 @@ static pl_err tighten(struct pl_plan *plan, enum pl_tensor_place place, const st
         if (tried[highest] || ph->bytes <= pl_u64_max(alive, enough)) return PL_ERR_OK;
         const struct pl_phase_tensors t = tensors_of(plan, highest, place, b);
         tried[highest] = true;
-        PL_TRY(repack_phase(plan, &t, &goals, ph, d));
+        PL_TRY(repack_phase(plan, &t, alive, enough, ph, d));
     }
 }
 
