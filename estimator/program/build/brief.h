@@ -33,6 +33,18 @@ static inline uint32_t pl_brief_number(struct pl_builder *b) {
     return ++b->n_loops;
 }
 
+/* Around a loop over n pieces, and before piece i of it: what follows is of that. */
+static inline void pl_brief_begin_loop(struct pl_builder *b) {
+    b->loop = pl_brief_number(b);
+}
+static inline void pl_brief_begin_piece(struct pl_builder *b, uint64_t i, uint64_t n) {
+    b->piece = pl_brief_number(b);
+    b->left_out = (uint32_t)pl_brief_left_out(b->p, i, n, 1);
+}
+static inline void pl_brief_end_loop(struct pl_builder *b) {
+    b->loop = b->piece = b->left_out = 0;
+}
+
 /* The piece after i. */
 static inline uint64_t pl_brief_next(struct pl_program *p, uint64_t i, uint64_t n, uint64_t set) {
     const uint64_t left_out = pl_brief_left_out(p, i, n, set);

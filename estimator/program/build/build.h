@@ -199,8 +199,10 @@ enum pl_dtype pl_build_gradient_dtype(const struct pl_builder *b, uint32_t tenso
 /* partial: a row for each block of so many rows; block 0: one for all of g. */
 void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t block,
                          struct pl_operand partial);
-/* Whether a tensor is updated. What is done for it then is of its layer. */
-bool pl_build_stand_at(struct pl_builder *b, uint32_t tensor);
+/* From *i on, the next tensor that is trained, whose layer is that of the ops that follow; false,
+ * and of no layer, where there is none:
+ * for (uint32_t i = 0; pl_build_trained(b, &i); i++) ... */
+bool pl_build_trained(struct pl_builder *b, uint32_t *i);
 /* Norm, clip and update of everything that is trained. */
 void pl_build_updates(struct pl_builder *b);
 /* The ops of it one by one, between the first two; the norm and the update of each tensor. */

@@ -339,9 +339,8 @@ static void exchange_loss(struct pl_builder *b) {
 
 void pl_build_exchange_step(struct pl_builder *b) {
     exchange_loss(b);
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (pl_build_stand_at(b, i)) exchange(b, i, b->grad[i]);
-    b->layer = PL_NONE;
+    for (uint32_t i = 0; pl_build_trained(b, &i); i++)
+        exchange(b, i, b->grad[i]);
 }
 
 /* The squares of the blocks of a tensor that are this rank's, from row `at` of `sums` on. */
@@ -370,9 +369,8 @@ void pl_build_norm_of_ranks(struct pl_builder *b) {
         at = blocks * b->s->rank;
         zero(b, rows(b, sums, at, blocks));
     }
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (pl_build_stand_at(b, i)) at = square_sums(b, i, sums, at);
-    b->layer = PL_NONE;
+    for (uint32_t i = 0; pl_build_trained(b, &i); i++)
+        at = square_sums(b, i, sums, at);
     if (pl_shape_ranks(b->s) == 1 || b->err != PL_ERR_OK) return;
     pl_build_share(b, now(b, sums), blocks);
     fold(b, now(b, sums), now(b, b->partials), pl_arg_none,
@@ -387,10 +385,9 @@ static void share_parts(struct pl_builder *b, uint32_t of, uint32_t id) {
 }
 
 void pl_build_share_all(struct pl_builder *b, bool gradients) {
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (pl_build_stand_at(b, i) && !pl_tensor_is_cut(b->s, &b->p->tensors[i]))
+    for (uint32_t i = 0; pl_build_trained(b, &i); i++)
+        if (!pl_tensor_is_cut(b->s, &b->p->tensors[i]))
             share_parts(b, i, gradients ? b->grad[i] : i);
-    b->layer = PL_NONE;
 }
 
 /* --- weights in parts ------------------------------------------------------------------------ */

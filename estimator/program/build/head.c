@@ -211,18 +211,16 @@ void pl_step_loss(struct pl_tape *t, const struct pl_step *s, uint32_t missing) 
     const uint32_t logits =
         add_chunk(b, "logits", chunk, b->m->vocab, b->s->dtype, PL_CATEGORY_LOGITS);
     (void)missing;
-    b->loop = pl_brief_number(b);
+    pl_brief_begin_loop(b);
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row = i * chunk, nrows = pl_u64_min(chunk, b->n - row);
-        b->piece = pl_brief_number(b);
-        b->left_out = (uint32_t)pl_brief_left_out(b->p, i, chunks, 1);
+        pl_brief_begin_piece(b, i, chunks);
         struct pl_operand hc = pl_arg_rows(pl_build_now(b, h->val.id), row, nrows);
         struct pl_operand a = pl_build_logits(b, hc, chunk_window(b, logits, row, nrows));
         chunk_loss(b, logits, row, nrows);
         if (b->training) chunk_bwd(b, hc, logits, a, h->wants);
     }
-    b->left_out = 0;
-    b->loop = b->piece = 0;
+    pl_brief_end_loop(b);
 }
 
 void pl_step_loss_gradient(struct pl_tape *t, const struct pl_step *s) {

@@ -67,16 +67,14 @@ typedef void (*chunk_fn)(struct pl_tape *t, const struct pl_step *s);
 static void each_chunk(struct pl_tape *t, const struct pl_step *s, chunk_fn run) {
     struct pl_builder *b = t->b;
     const uint64_t chunk = b->p->mlp_chunk_tokens, chunks = pl_u64_div_up(b->n, chunk);
-    b->loop = pl_brief_number(b);
+    pl_brief_begin_loop(b);
     for (uint64_t i = 0; i < chunks && b->err == PL_ERR_OK; i = pl_brief_next(b->p, i, chunks, 1)) {
         const uint64_t row0 = i * chunk;
-        b->piece = pl_brief_number(b);
-        b->left_out = (uint32_t)pl_brief_left_out(b->p, i, chunks, 1);
+        pl_brief_begin_piece(b, i, chunks);
         b->chunk = (struct pl_token_window){row0, pl_u64_min(chunk, b->n - row0)};
         run(t, s);
     }
-    b->left_out = 0;
-    b->loop = b->piece = 0;
+    pl_brief_end_loop(b);
     b->chunk = (struct pl_token_window){0};
 }
 

@@ -562,9 +562,8 @@ void pl_build_offload(struct pl_builder *b) {
             move_units(&m);
     }
     b->host = false;
-    b->left_out = 0;
     b->panels_left_out = 0;
-    b->loop = b->piece = 0;
+    pl_brief_end_loop(b);
     free(m.ops);
     free(m.operands);
     free(m.twins);

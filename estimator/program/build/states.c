@@ -282,10 +282,12 @@ void pl_build_square_sum(struct pl_builder *b, struct pl_operand g, uint64_t blo
     PL_EMIT(b, SQUARE_SUM, attr, in, out);
 }
 
-bool pl_build_stand_at(struct pl_builder *b, uint32_t id) {
-    const struct pl_tensor *t = &b->p->tensors[id];
-    b->layer = t->layer;
-    return t->trainable;
+bool pl_build_trained(struct pl_builder *b, uint32_t *i) {
+    while (*i < b->n_job_tensors && !b->p->tensors[*i].trainable)
+        ++*i;
+    const bool more = *i < b->n_job_tensors && b->err == PL_ERR_OK;
+    b->layer = more ? b->p->tensors[*i].layer : PL_NONE;
+    return more;
 }
 
 void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
@@ -296,9 +298,8 @@ void pl_build_norm_of(struct pl_builder *b, uint32_t id) {
 }
 
 static void norm_of_all(struct pl_builder *b) {
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (pl_build_stand_at(b, i)) pl_build_norm_of(b, i);
-    b->layer = PL_NONE;
+    for (uint32_t i = 0; pl_build_trained(b, &i); i++)
+        pl_build_norm_of(b, i);
 }
 
 void pl_build_clip(struct pl_builder *b) {
@@ -319,9 +320,8 @@ void pl_build_updates(struct pl_builder *b) {
         norm_of_all(b);
     pl_build_clip(b);
     if (of_ranks && !is_cut(b)) pl_build_share_all(b, true);
-    for (uint32_t i = 0; i < b->n_job_tensors && b->err == PL_ERR_OK; i++)
-        if (pl_build_stand_at(b, i)) pl_build_update(b, i);
-    b->layer = PL_NONE;
+    for (uint32_t i = 0; pl_build_trained(b, &i); i++)
+        pl_build_update(b, i);
     if (is_cut(b)) pl_build_share_all(b, false);
     pl_build_end_updates(b);
 }
