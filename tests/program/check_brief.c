@@ -102,6 +102,22 @@ static void compare_times(const struct pl_program *a, const struct pl_program *b
     check_close(pl_program_update_seconds(a, &speed), pl_program_update_seconds(b, &speed), n);
 }
 
+/* Whether the brief program lacks layers. */
+static bool compare_both(const struct pl_job_shape *s, const struct pl_traits *t,
+                         void (*times)(const struct pl_program *a, const struct pl_program *b)) {
+    struct pl_planned brief, whole;
+    struct pl_diag d = {0};
+    plan_both(s, t, &brief, &whole);
+    const bool lacks = brief.program->layers_left_out != NULL;
+    ck_assert_msg(pl_plan_check(whole.plan, &d) == PL_ERR_OK, "%s", d.message);
+    compare_bytes(brief.plan, whole.plan);
+    times(brief.program, whole.program);
+    ck_assert_uint_eq(pl_gate_trained(brief.program), pl_gate_trained(whole.program));
+    pl_planned_finish(&brief);
+    pl_planned_finish(&whole);
+    return lacks;
+}
+
 /* A sample of each model's programs; all of them with PLIMSOLL_EVERY=1. */
 START_TEST(a_program_without_equal_layers_has_the_figures_of_the_whole) {
     const char *every = getenv("PLIMSOLL_EVERY");
@@ -111,14 +127,7 @@ START_TEST(a_program_without_equal_layers_has_the_figures_of_the_whole) {
     for (int i = _i % stride; i < N_PROGRAMS; i += stride) {
         const struct pl_traits t = i % 3 ? pl_traits_cuda(i % 2 ? 80 : 89) : pl_traits_cpu(2);
         const struct pl_job_shape s = shape_of(i);
-        struct pl_planned brief, whole;
-        plan_both(&s, &t, &brief, &whole);
-        layers_left_out += brief.program->layers_left_out != NULL;
-        compare_bytes(brief.plan, whole.plan);
-        compare_times(brief.program, whole.program);
-        ck_assert_uint_eq(pl_gate_trained(brief.program), pl_gate_trained(whole.program));
-        pl_planned_finish(&brief);
-        pl_planned_finish(&whole);
+        layers_left_out += compare_both(&s, &t, compare_times);
     }
     if (!model.layer[0].window) ck_assert_uint_gt(layers_left_out, 0); /* else in long periods */
 }
@@ -164,16 +173,7 @@ START_TEST(a_brief_program_of_ranks_has_the_figures_of_the_whole) {
     for (int i = _i % stride; i < N_OF_RANKS; i += stride) {
         const struct pl_traits t = i % 3 ? pl_traits_cuda(80) : pl_traits_cpu(2);
         const struct pl_job_shape s = shape_of_ranks(i);
-        struct pl_planned brief, whole;
-        struct pl_diag d = {0};
-        plan_both(&s, &t, &brief, &whole);
-        ck_assert_msg(pl_plan_check(whole.plan, &d) == PL_ERR_OK, "%s", d.message);
-        layers_left_out += brief.program->layers_left_out != NULL;
-        compare_bytes(brief.plan, whole.plan);
-        compare_links(brief.program, whole.program);
-        ck_assert_uint_eq(pl_gate_trained(brief.program), pl_gate_trained(whole.program));
-        pl_planned_finish(&brief);
-        pl_planned_finish(&whole);
+        layers_left_out += compare_both(&s, &t, compare_links);
     }
     if (!model.layer[0].window) ck_assert_uint_gt(layers_left_out, 0);
 }
