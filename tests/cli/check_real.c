@@ -9,7 +9,8 @@
  *   path     the file or directory in the trait's directory; `.`: the directory
  *   command  a command of that kind, or `*`: every one
  *   exit     the exit status
- *   says     a part of what stdout and stderr say; `-`: nothing is asked; `!` in front: it is not said
+ *   says     a part of what stdout and stderr say; `-`: nothing is asked; after `!`: a part that
+ *            neither says
  *   why      where the trait comes from, and why this is right
  *
  * A command that ends by a signal, of want of memory or as a failure at run time fails every row.
