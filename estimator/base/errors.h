@@ -19,14 +19,14 @@
     X(CONFIG_CONFLICT, 2, "CONFIG_CONFLICT", "change one of the two settings")                     \
     X(CONFIG_MISSING, 2, "CONFIG_MISSING", "add the key to the configuration")                     \
     X(MODEL_FILE, 5, "MODEL_FILE", "a model is a directory with config.json and safetensors")      \
-    X(MODEL_SYNTAX, 5, "MODEL_SYNTAX", "the file is not valid JSON; download it again")            \
+    X(MODEL_SYNTAX, 5, "MODEL_SYNTAX", "the file is not valid JSON: correct it there")             \
     X(MODEL_FIELD, 5, "MODEL_FIELD", "compare config.json with the published one")                 \
     X(MODEL_UNSUPPORTED, 5, "MODEL_UNSUPPORTED",                                                   \
       "families: llama, qwen2, qwen3, mistral, phi3, "                                             \
       "smollm3, ministral3, gemma3_text")                                                          \
     X(MODEL_WEIGHTS, 5, "MODEL_WEIGHTS", "the weights must belong to this config.json")            \
     X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "set `tokenizer: byte` or give a tokenizer")            \
-    X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON; download it again")    \
+    X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON: correct it there")     \
     X(TOKENIZER_FIELD, 5, "TOKENIZER_FIELD", "compare tokenizer.json with the published one")      \
     X(TOKENIZER_UNSUPPORTED, 5, "TOKENIZER_UNSUPPORTED",                                           \
       "BPE with ByteLevel or Metaspace is read; tokenise elsewhere and use `format: tokens`")      \

@@ -8,6 +8,7 @@
 
 static const char hint_lines[] = "JSONL wants one complete JSON object per line";
 static const char hint_truncated[] = "the file looks truncated: write or download it again";
+static const char hint_utf16[] = "convert it: `iconv -f utf-16 -t utf-8`";
 static const char hint_python[] = "this looks like a Python value: write rows with json.dumps";
 static const char hint_latin1[] = "the file is not UTF-8; `iconv -f latin1 -t utf-8` may fix it";
 
@@ -59,13 +60,11 @@ static const struct {
     {"False", "`False` is not JSON", hint_python},
     {"None", "`None` is not JSON", hint_python},
     {"'", "single quotes are not JSON", hint_python},
-    {"NaN", "NaN is not JSON", "write null, or leave the key out"},
     {"nan", "nan is not JSON", "write null, or leave the key out"},
-    {"Infinity", "Infinity is not JSON", "write null, or leave the key out"},
-    {"-Infinity", "-Infinity is not JSON", "write null, or leave the key out"},
-    {"//", "comments are not JSON", NULL},
-    {"/*", "comments are not JSON", NULL},
-    {"#", "comments are not JSON", NULL},
+    {"inf", "inf is not JSON", "write null, or leave the key out"},
+    {"//", "comments are not JSON", "remove the comment"},
+    {"/*", "comments are not JSON", "remove the comment"},
+    {"#", "comments are not JSON", "remove the comment"},
     {"\xEF\xBB\xBF", "a byte order mark inside the file", "files were joined: remove the mark"},
 };
 
@@ -91,10 +90,18 @@ static bool fail_here(struct pl_scan *s, const char *wanted) {
     return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, NULL, "`%c` where %s is expected", c, wanted);
 }
 
+/* The length of Python's word for a number that is not finite, 0 where none is at the cursor. */
+static size_t not_finite(const struct pl_scan *s) {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (word_at(s, words[i])) return strlen(words[i]);
+    return 0;
+}
+
 enum pl_scan_kind pl_scan_peek(struct pl_scan *s) {
     if (s->err != PL_ERR_OK) return PL_SCAN_NONE;
     int c = next_byte(s);
-    if ((c >= '0' && c <= '9') || (c == '-' && !word_at(s, "-Infinity"))) return PL_SCAN_NUMBER;
+    if ((c >= '0' && c <= '9') || c == '-' || not_finite(s)) return PL_SCAN_NUMBER;
     if (c == '{') return PL_SCAN_OBJECT;
     if (c == '[') return PL_SCAN_ARRAY;
     if (c == '"') return PL_SCAN_STRING;
@@ -157,7 +164,19 @@ static void add_code_point(struct pl_text *out, uint32_t c) {
     pl_text_addn(out, u, n);
 }
 
-/* The cursor stands behind `\u`. */
+/* A surrogate without its other half, which Python writes and reads. A string that is passed over
+ * may hold it. */
+static bool lone_surrogate(struct pl_scan *s, size_t start, uint32_t c, struct pl_text *out) {
+    if (out && !s->replaces)
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, start, NULL,
+                            c >= 0xDC00 ? "low surrogate \\u%04X alone"
+                                        : "high surrogate \\u%04X without a low one",
+                            (unsigned)c);
+    if (out) pl_text_add(out, "\xEF\xBF\xBD");
+    return true;
+}
+
+/* The cursor stands after `\u`. */
 static bool unicode_escape(struct pl_scan *s, struct pl_text *out) {
     size_t start = s->at - 2;
     int high = hex4(s, s->at);
@@ -165,13 +184,10 @@ static bool unicode_escape(struct pl_scan *s, struct pl_text *out) {
         return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, start, NULL, "\\u needs four hex digits");
     s->at += 4;
     uint32_t c = (uint32_t)high;
-    if (c >= 0xDC00 && c < 0xE000)
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, start, NULL, "low surrogate \\u%04X alone", c);
+    if (c >= 0xDC00 && c < 0xE000) return lone_surrogate(s, start, c, out);
     if (c >= 0xD800 && c < 0xDC00) {
         int low = word_at(s, "\\u") ? hex4(s, s->at + 2) : -1;
-        if (low < 0xDC00 || low > 0xDFFF)
-            return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, start, NULL,
-                                "high surrogate \\u%04X without a low one", c);
+        if (low < 0xDC00 || low > 0xDFFF) return lone_surrogate(s, start, c, out);
         s->at += 6;
         c = 0x10000 + ((c - 0xD800) << 10) + ((uint32_t)low - 0xDC00);
     }
@@ -180,12 +196,15 @@ static bool unicode_escape(struct pl_scan *s, struct pl_text *out) {
 }
 
 static bool unterminated(struct pl_scan *s) {
+    if (s->whole && s->at < s->n)
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, "write it as \\n, or close the string",
+                            "a line ends inside a string");
     return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, s->ends_file ? hint_truncated : hint_lines,
                         s->ends_file ? "unterminated string at the end of the file"
                                      : "unterminated string (a raw newline ends the line)");
 }
 
-/* The cursor stands behind the backslash. */
+/* The cursor stands after the backslash. */
 static bool escape(struct pl_scan *s, struct pl_text *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     int c = byte_at(s, s->at);
@@ -240,6 +259,10 @@ static size_t digits(struct pl_scan *s) {
 bool pl_scan_number(struct pl_scan *s, const char **begin, size_t *n) {
     if (pl_scan_peek(s) != PL_SCAN_NUMBER) return s->err == PL_ERR_OK && fail_here(s, "a number");
     size_t start = s->at;
+    *begin = s->text + start;
+    *n = not_finite(s);
+    s->at += *n;
+    if (*n) return true;
     if (s->text[s->at] == '-') s->at++;
     size_t first = s->at;
     if (!digits(s)) return fail_here(s, "a digit");
@@ -254,16 +277,20 @@ bool pl_scan_number(struct pl_scan *s, const char **begin, size_t *n) {
         if (byte_at(s, s->at) == '+' || byte_at(s, s->at) == '-') s->at++;
         if (!digits(s)) return fail_here(s, "a digit");
     }
-    *begin = s->text + start;
     *n = s->at - start;
     return true;
+}
+
+bool pl_scan_is_finite(const char *digits, size_t n) {
+    return digits[n - 1] >= '0' && digits[n - 1] <= '9';
 }
 
 /* The key and colon of a member; the cursor stands before it. */
 static bool member_key(struct pl_scan *s, struct pl_text *key) {
     int c = next_byte(s);
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_')
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, "write {\"text\": ...}",
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at,
+                            s->whole ? "write the key in quotes" : "write {\"text\": ...}",
                             "key without quotes");
     if (c != '"') return fail_here(s, "a key in quotes");
     if (!pl_scan_string(s, key)) return false;
@@ -279,8 +306,8 @@ static bool separator(struct pl_scan *s, char closer, bool *done) {
     if (c != closer && c != ',') return fail_here(s, closer == '}' ? "`,` or `}`" : "`,` or `]`");
     s->at++;
     if (c == ',' && next_byte(s) == closer)
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, NULL, "trailing comma before `%c`",
-                            closer);
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, "remove the comma",
+                            "trailing comma before `%c`", closer);
     return true;
 }
 
@@ -404,15 +431,49 @@ int pl_scan_flag(struct pl_scan *s) {
     return v == 0 ? 0 : v == 1 ? 1 : -1;
 }
 
+/* What people's files hold instead of JSON, by how it begins. */
+static const struct {
+    const char *begin;
+    size_t n;
+    const char *what, *hint;
+} others[] = {
+#define BEGINS(s) s, sizeof(s) - 1
+    {BEGINS("version https://git-lfs"), "a Git LFS pointer, not the file itself",
+     "fetch the content with `git lfs pull`"},
+    {BEGINS("\xFF\xFE"), "UTF-16 text, not UTF-8", hint_utf16},
+    {BEGINS("\xFE\xFF"), "UTF-16 text, not UTF-8", hint_utf16},
+    {BEGINS("{\0"), "UTF-16 text, not UTF-8", hint_utf16},
+    {BEGINS("\0{"), "UTF-16 text, not UTF-8", hint_utf16},
+    {BEGINS("<"), "HTML or XML, not JSON", "a failed download: download the file again"},
+    {BEGINS("\x1F\x8B"), "compressed by gzip, not JSON", "unpack it with `gzip -d`"},
+    {BEGINS("PK\x03\x04"), "a zip archive, not JSON", "unpack it with `unzip`"},
+#undef BEGINS
+};
+
+struct pl_scan pl_scan_file(const char *text, size_t n) {
+    struct pl_scan s = {.text = text, .n = n, .ends_file = true, .whole = "the file"};
+    if (word_at(&s, "\xEF\xBB\xBF")) s.at = 3;
+    const size_t begin = s.at;
+    if (next_byte(&s) < 0)
+        pl_scan_fail(&s, PL_ERR_DATA_SYNTAX, begin, "write or download the file again",
+                     "the file is empty");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (n - s.at >= others[i].n && memcmp(text + s.at, others[i].begin, others[i].n) == 0)
+            pl_scan_fail(&s, PL_ERR_DATA_SYNTAX, s.at, others[i].hint, "%s", others[i].what);
+    return s;
+}
+
 bool pl_scan_end(struct pl_scan *s) {
     if (s->err != PL_ERR_OK) return false;
     int c = next_byte(s);
     if (c < 0) return true;
     if (c == '{' || c == '[')
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, hint_lines,
-                            "a second value on the line; one object per line");
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, s->whole ? NULL : hint_lines,
+                            s->whole ? "a second value after the JSON value"
+                                     : "a second value on the line; one object per line");
     if (c == 0) return fail_here(s, "the end of the row");
     char shown[PL_SHOWN];
-    return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, hint_lines, "text after the JSON value: %s",
+    return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, s->at, s->whole ? NULL : hint_lines,
+                        "text after the JSON value: %s",
                         pl_scan_show(s->text + s->at, s->n - s->at, shown));
 }

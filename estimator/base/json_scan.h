@@ -1,11 +1,14 @@
-/* json_scan.h - a strict JSON scanner (RFC 8259) over bytes in memory, without a tree.
+/* json_scan.h - a JSON scanner over bytes in memory, without a tree: RFC 8259, and what Python's
+ * json module writes beyond it.
  *
  * In: the bytes of one row.  Out: its keys and values one after the other, or the first problem
  * with its byte and a sentence.  Needs: base.
  *   N1  no recursion and no allocation but the caller's text: nesting beyond PL_SCAN_DEPTH is a
  *       problem, not a stack overflow; a 5 MB string costs its bytes once
- *   N2  everything is checked, values that are not read included: escapes, UTF-8, surrogates, NUL
- *   N3  numbers are spans, so those of ignored keys may be of any size
+ *   N2  everything is checked, values that are not read included: escapes, UTF-8, NUL. A surrogate
+ *       without its other half is a problem of the string that is read
+ *   N3  numbers are spans, so those of ignored keys may be of any size, and NaN, Infinity and
+ *       -Infinity are numbers; pl_scan_is_finite() tells them apart
  *   N4  after a problem every call returns false and the first problem stays
  * A tree parser would refuse 1e999 in an ignored key, stop at its own limits, and hold a copy of
  * every row; what a person needs to hear about a broken row is also more than "syntax error".
@@ -40,11 +43,16 @@ struct pl_scan {
     bool ends_file;    /* the text runs to the end of its file: an early end means truncation */
     const char *whole; /* what the text is; NULL = "the row" */
     bool inside;       /* a member was read: the next one needs a comma */
+    bool replaces;     /* a lone surrogate of a string becomes U+FFFD instead of a problem */
     pl_err err;        /* PL_ERR_OK, or what is wrong at byte `where` */
     size_t where;
     char what[160];
     const char *hint; /* NULL = the default of the code */
 };
+
+/* A scan of a whole document. A mark of byte order is passed over; a text that is empty or
+ * something else than JSON has a problem from the start. */
+struct pl_scan pl_scan_file(const char *text, size_t n);
 
 /* Records a problem at byte `where`; returns false. */
 bool pl_scan_fail(struct pl_scan *s, pl_err err, size_t where, const char *hint, const char *fmt,
@@ -67,6 +75,8 @@ bool pl_scan_next_element(struct pl_scan *s);
 bool pl_scan_string(struct pl_scan *s, struct pl_text *out);
 /* The span of a number. */
 bool pl_scan_number(struct pl_scan *s, const char **begin, size_t *n);
+/* False for the span of NaN, Infinity and -Infinity. */
+bool pl_scan_is_finite(const char *digits, size_t n);
 /* Passes over a value: 0 or 1 where it is that number or boolean, -1 for any other. */
 int pl_scan_flag(struct pl_scan *s);
 /* Passes over one value of any kind. */

@@ -1,8 +1,6 @@
 /* json_tree.c - JSON text into jansson's values by the scanner. */
 #include "estimator/base/json_tree.h"
 
-#include "estimator/base/json_scan.h"
-
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +36,7 @@ static json_t *read_string(struct reader *r) {
     if (!pl_scan_string(&r->scan, &r->text)) return NULL;
     if (r->text.failed) return made(r, NULL);
     const char *s = pl_text_str(&r->text);
-    if (!(r->flags & PL_JSON_NUL) && memchr(s, 0, r->text.len)) {
+    if (!(r->flags & PL_JSON_TEXT) && memchr(s, 0, r->text.len)) {
         refuse(r, begin, "\\u0000 in a string");
         return NULL;
     }
@@ -70,21 +68,34 @@ static bool real_of(struct reader *r, const char *digits, size_t n, double *out)
     return !r->text.failed;
 }
 
+/* jansson has no reals that are not finite. */
+static json_t *not_finite(struct reader *r, const char *word) {
+    return made(r, json_pack("{s:s}", PL_JSON_FLOAT, word));
+}
+
 static json_t *read_number(struct reader *r) {
     const char *digits;
     size_t n;
     json_int_t integer;
     double real;
     if (!pl_scan_number(&r->scan, &digits, &n)) return NULL;
-    size_t begin = (size_t)(digits - r->scan.text);
-    if (!memchr(digits, '.', n) && !memchr(digits, 'e', n) && !memchr(digits, 'E', n)) {
-        if (integer_of(digits, n, &integer)) return made(r, json_integer(integer));
-        refuse(r, begin, digits[0] == '-' ? "too big negative integer" : "too big integer");
-        return NULL;
-    }
+    if (!pl_scan_is_finite(digits, n))
+        return not_finite(r, digits[0] == '-'   ? "-Infinity"
+                             : digits[0] == 'I' ? "Infinity"
+                                                : "NaN");
+    if (!memchr(digits, '.', n) && !memchr(digits, 'e', n) && !memchr(digits, 'E', n) &&
+        integer_of(digits, n, &integer))
+        return made(r, json_integer(integer));
     if (!real_of(r, digits, n, &real)) return made(r, NULL);
-    if (isfinite(real)) return made(r, json_real(real));
-    refuse(r, begin, "real number overflow");
+    return isfinite(real) ? made(r, json_real(real))
+                          : not_finite(r, real < 0 ? "-Infinity" : "Infinity");
+}
+
+const char *pl_json_not_finite(const json_t *v) {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    const char *word = json_string_value(json_object_get(v, PL_JSON_FLOAT));
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0) return words[i];
     return NULL;
 }
 
@@ -93,10 +104,14 @@ static bool read_member(struct reader *r, json_t *object, const struct pl_text *
     const char *name = pl_text_str(key);
     if (key->failed) return made(r, NULL);
     if (memchr(name, 0, key->len)) return refuse(r, begin, "\\u0000 in a key");
-    if (r->flags & PL_JSON_ONCE && json_object_get(object, name))
-        return pl_scan_fail(&r->scan, PL_ERR_DATA_SYNTAX, begin, NULL, "duplicate key `%s`",
-                            pl_scan_show(name, key->len, shown));
-    json_t *v = read_value(r);
+    const json_t *first = json_object_get(object, name);
+    json_t *v = first && r->flags & PL_JSON_ONCE ? NULL : read_value(r);
+    const bool other = first && (!v || (r->flags & PL_JSON_ONE_VALUE && !json_equal(first, v)));
+    if (other) {
+        json_decref(v);
+        return pl_scan_fail(&r->scan, PL_ERR_DATA_SYNTAX, begin, "keep one of the two",
+                            "duplicate key `%s`", pl_scan_show(name, key->len, shown));
+    }
     /* takes the value on failure too */
     return v && (json_object_set_new_nocheck(object, name, v) == 0 || made(r, NULL));
 }
@@ -168,23 +183,29 @@ static json_t *read_document(struct reader *r) {
     return NULL;
 }
 
-static void explain(const struct pl_scan *s, struct pl_json_error *e) {
-    *e = (struct pl_json_error){.no_memory = s->err == PL_ERR_HOST_OOM, .at = s->where, .line = 1};
-    size_t begin = 0;
-    for (size_t i = 0; i < s->where && i < s->n; i++) {
-        if (s->text[i] != '\n') continue;
+void pl_json_place(const char *text, size_t n, struct pl_json_error *e) {
+    size_t begin = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    e->line = 1;
+    for (size_t i = begin; i < e->at && i < n; i++) {
+        if (text[i] != '\n') continue;
         e->line++;
         begin = i + 1;
     }
-    e->column = s->where - begin + 1;
+    e->column = e->at > begin ? e->at - begin + 1 : 1;
+}
+
+void pl_json_explain(const struct pl_scan *s, struct pl_json_error *e) {
+    *e = (struct pl_json_error){
+        .no_memory = s->err == PL_ERR_HOST_OOM, .at = s->where, .hint = s->hint};
     memcpy(e->what, s->what, sizeof e->what);
+    pl_json_place(s->text, s->n, e);
 }
 
 json_t *pl_json_load(const char *text, size_t n, unsigned flags, struct pl_json_error *e) {
-    struct reader r = {.scan = {.text = text, .n = n, .ends_file = true, .whole = "the file"},
-                       .flags = flags};
+    struct reader r = {.scan = pl_scan_file(text, n), .flags = flags};
+    r.scan.replaces = !(flags & PL_JSON_TEXT);
     json_t *root = read_document(&r);
-    if (!root && e) explain(&r.scan, e);
+    if (!root && e) pl_json_explain(&r.scan, e);
     pl_text_finish(&r.text);
     return root;
 }
@@ -192,7 +213,18 @@ json_t *pl_json_load(const char *text, size_t n, unsigned flags, struct pl_json_
 pl_err pl_json_refuse(const struct pl_json_error *e, pl_err syntax, const char *file,
                       struct pl_diag *d) {
     if (e->no_memory) return pl_host_oom(d, file);
-    return pl_diag_at(d, syntax, file, e->line, e->column, "%s", e->what);
+    pl_diag_at(d, syntax, file, e->line, e->column, "%s", e->what);
+    pl_diag_hint(d, "%s", e->hint ? e->hint : "the file is not valid JSON: correct it there");
+    return syntax;
+}
+
+uint64_t pl_json_weight(const char *text, uint64_t n) {
+    uint64_t weight = 0;
+    for (uint64_t i = 0; i < n; i++)
+        weight += text[i] == ','                     ? 1u
+                  : text[i] == '[' || text[i] == '{' ? PL_JSON_BRACKET_WEIGHT
+                                                     : 0u;
+    return weight;
 }
 
 static int add_piece(const char *piece, size_t n, void *text) {

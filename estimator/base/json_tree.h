@@ -8,9 +8,12 @@
  *        the text. jansson's own parser (2.14) continues after its buffer could not grow: it loses
  *        letters of a string and then copies past its end. Its printer leaves out keys. Its
  *        values check their requests
- *   JN2  what is refused: all that json_scan refuses, NUL in a key, integers beyond 63 bits, reals
- *        beyond a double, nesting beyond PL_SCAN_DEPTH, and what the flags forbid
+ *   JN2  what is refused: all that json_scan refuses, NUL in a key, nesting beyond PL_SCAN_DEPTH,
+ *        and what the flags forbid
  *   JN3  no state of jansson is touched: a host that embeds libplimsoll keeps its allocator
+ *   JN4  a number is never taken for another one: an integer beyond 63 bits is a real, and NaN,
+ *        Infinity and what no double holds is the object that transformers writes for it,
+ *        {"__float__": "NaN"}. Where an integer or a number is expected, neither is one
  *
  * Use: struct pl_json_error e;
  *      json_t *root = pl_json_load(text, n, 0, &e);
@@ -18,7 +21,7 @@
 #ifndef PL_ESTIMATOR_BASE_JSON_TREE_H
 #define PL_ESTIMATOR_BASE_JSON_TREE_H
 
-#include "estimator/base/diag.h"
+#include "estimator/base/json_scan.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,21 +29,40 @@
 #include <stdint.h>
 
 enum {
-    PL_JSON_NUL = 1,  /* strings, but not keys, may hold NUL */
+    /* Strings are texts that matter: they, but not keys, may hold NUL, and a surrogate without its
+     * other half is a mistake, which is U+FFFD otherwise. */
+    PL_JSON_TEXT = 1,
     PL_JSON_ONCE = 2, /* a key twice in an object is a mistake; without it the last one counts */
+    PL_JSON_ONE_VALUE = 4, /* a key twice in an object with different values is a mistake */
 };
+#define PL_JSON_FLOAT "__float__"
 
 struct pl_json_error {
     bool no_memory;
     uint64_t at, line, column; /* bytes from 0; lines and their bytes from 1 */
     char what[160];
+    const char *hint; /* nullable */
 };
 
 /* NULL: *e (nullable) says why. */
 json_t *pl_json_load(const char *text, size_t n, unsigned flags, struct pl_json_error *e);
-/* Records PL_ERR_HOST_OOM, or `syntax` with the place in `file`; returns it. */
+/* Line and column of e->at in the text. */
+void pl_json_place(const char *text, size_t n, struct pl_json_error *e);
+/* What a scan of a whole document ended by. */
+void pl_json_explain(const struct pl_scan *s, struct pl_json_error *e);
+/* "NaN", "Infinity" or "-Infinity" where the value is such a number, else NULL. */
+const char *pl_json_not_finite(const json_t *v);
+/* Records PL_ERR_HOST_OOM, or `syntax` with the place in `file` and what to do; returns it. */
 pl_err pl_json_refuse(const struct pl_json_error *e, pl_err syntax, const char *file,
                       struct pl_diag *d);
+
+/* How much a tree of a text can take, before one is made: one for every comma and
+ * PL_JSON_BRACKET_WEIGHT for every bracket that opens, those of strings included. A node weighs at
+ * most 100 bytes for each. A value of two bytes becomes a node of up to 100, an empty object one of
+ * 230, so that a text of some megabytes can ask for hundreds. Real files spend bytes on names and
+ * words. */
+uint64_t pl_json_weight(const char *text, uint64_t n);
+#define PL_JSON_BRACKET_WEIGHT 4
 
 /* json_dumps, which leaves out a key when its buffer cannot grow; this one is whole or NULL. The
  * caller frees it with free(). */

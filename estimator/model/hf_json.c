@@ -26,8 +26,10 @@ bool pl_hf_given(const struct pl_hf *h, const char *key) {
 
 /* The value as JSON text, cut at a character boundary. */
 static void value_text(const json_t *v, char out[VALUE_SHOWN + 4]) {
-    char *text = pl_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-    const char *s = text ? text : "?";
+    const char *word = pl_json_not_finite(v);
+    char *text =
+        word ? NULL : pl_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    const char *s = word ? word : text ? text : "?";
     size_t n = strlen(s);
     if (n <= VALUE_SHOWN) {
         memcpy(out, s, n + 1);
@@ -39,67 +41,6 @@ static void value_text(const json_t *v, char out[VALUE_SHOWN + 4]) {
         memcpy(out + n, "...", 4);
     }
     free(text);
-}
-
-struct span {
-    const char *s;
-    size_t n;
-};
-
-static bool is_one_of(char c, const char *set) {
-    return c && strchr(set, c);
-}
-
-/* The value that ends, or goes on, at byte `at`. */
-static struct span value_at(const char *json, uint64_t bytes, uint64_t at) {
-    static const char letters[] =
-        "+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    uint64_t begin = at < bytes ? at : bytes, end = begin;
-    while (begin && is_one_of(json[begin - 1], letters))
-        begin--;
-    while (end < bytes && is_one_of(json[end], letters))
-        end++;
-    return (struct span){json + begin, (size_t)(end - begin)};
-}
-
-/* The key that a value follows; n 0: none does. */
-static struct span key_before(const char *json, const char *value) {
-    static const char space[] = " \t\r\n";
-    const char *end = value, *begin;
-    while (end > json && is_one_of(end[-1], space))
-        end--;
-    if (end == json || *--end != ':') return (struct span){0};
-    while (end > json && is_one_of(end[-1], space))
-        end--;
-    if (end == json || *--end != '"') return (struct span){0};
-    for (begin = end; begin > json && begin[-1] != '"';)
-        begin--;
-    return (struct span){begin, (size_t)(end - begin)};
-}
-
-/* NaN, Infinity, -Infinity and 1e999, but no broken word. */
-static bool is_no_double(const struct span *v) {
-    char text[VALUE_SHOWN + 1], *end;
-    if (!v->n || v->n > VALUE_SHOWN) return false;
-    memcpy(text, v->s, v->n);
-    text[v->n] = 0;
-    return !isfinite(strtod(text, &end)) && !*end;
-}
-
-static int shown(const struct span *s) {
-    return s->n < VALUE_SHOWN ? (int)s->n : VALUE_SHOWN;
-}
-
-pl_err pl_hf_syntax(const char *file, const char *json, uint64_t bytes,
-                    const struct pl_json_error *e, struct pl_diag *d) {
-    if (e->no_memory) return pl_host_oom(d, file);
-    const struct span value = value_at(json, bytes, e->at);
-    const struct span key = key_before(json, value.s);
-    if (!key.n || !is_no_double(&value))
-        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, file, e->line, e->column, "%s", e->what);
-    return pl_diag_at(d, PL_ERR_MODEL_FIELD, file, e->line, e->column,
-                      "`%.*s` is %.*s: expected a finite number", shown(&key), key.s, shown(&value),
-                      value.s);
 }
 
 pl_err pl_hf_refuse(const struct pl_hf *h, const char *key, pl_err err, const char *fmt, ...) {

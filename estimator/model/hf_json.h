@@ -21,11 +21,6 @@ struct pl_hf {
     struct pl_diag *d;
 };
 
-/* Why a text is no JSON; a number that no double holds, and what Python writes for one, by the name
- * of its field. Returns MODEL_SYNTAX, MODEL_FIELD, or HOST_OOM. */
-pl_err pl_hf_syntax(const char *file, const char *json, uint64_t bytes,
-                    const struct pl_json_error *e, struct pl_diag *d);
-
 /* There is a value, and it is not null. */
 bool pl_hf_given(const struct pl_hf *h, const char *key);
 bool pl_hf_absent(const struct pl_hf *h, const char *key);

@@ -3,7 +3,6 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
-#include "estimator/base/json_weight.h"
 #include "estimator/base/open_file.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/families.h"
@@ -218,42 +217,15 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     return pl_model_read_rope(h, f, m);
 }
 
-static bool blank(const char *s, uint64_t n) {
-    for (uint64_t i = 0; i < n; i++)
-        if (!strchr(" \t\r\n", s[i]) || !s[i]) return false;
-    return true;
-}
-
-/* What a failed download leaves instead of JSON. */
-static pl_err check_not_json(const char *name, const char *json, uint64_t bytes,
-                             struct pl_diag *d) {
-    static const char lfs[] = "version https://git-lfs";
-    if (blank(json, bytes))
-        return pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, 0, 0, "the file is empty");
-    if (bytes >= sizeof lfs - 1 && memcmp(json, lfs, sizeof lfs - 1) == 0) {
-        pl_err err = pl_diag_at(d, PL_ERR_MODEL_SYNTAX, name, 1, 1,
-                                "a Git LFS pointer, not the file itself");
-        pl_diag_hint(d, "fetch the content with `git lfs pull`");
-        return err;
-    }
-    return PL_ERR_OK;
-}
-
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d) {
-    static const char bom[] = "\xEF\xBB\xBF";
     struct pl_json_error e;
     *out = (struct pl_model){.bos = -1, .pad = -1};
-    if (bytes >= 3 && memcmp(json, bom, 3) == 0) {
-        json += 3;
-        bytes -= 3;
-    }
-    PL_TRY(check_not_json(name, json, bytes, d));
     if (pl_json_weight(json, bytes) > CONFIG_WEIGHT(bytes))
         return pl_diag_at(d, PL_ERR_MODEL_FILE, name, 0, 0,
                           "more values than a config.json of its size has");
-    json_t *root = pl_json_load(json, (size_t)bytes, PL_JSON_ONCE, &e);
-    if (!root) return pl_hf_syntax(name, json, bytes, &e, d);
+    json_t *root = pl_json_load(json, (size_t)bytes, PL_JSON_ONE_VALUE, &e);
+    if (!root) return pl_json_refuse(&e, PL_ERR_MODEL_SYNTAX, name, d);
     struct pl_hf h = {root, name, "", d};
     pl_err err = json_is_object(root)
                      ? read_object(&h, out)

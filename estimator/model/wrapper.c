@@ -3,7 +3,6 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/json_tree.h"
-#include "estimator/base/json_weight.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -64,7 +63,7 @@ pl_err pl_model_unwrap(char **text, uint64_t *bytes, uint64_t most_weight, struc
     struct pl_json_error e;
     if (!strstr(*text, "\"" INNER "\"")) return PL_ERR_OK; /* most files: they are parsed once */
     if (pl_json_weight(*text, *bytes) > most_weight) return PL_ERR_OK;
-    json_t *root = pl_json_load(*text, (size_t)*bytes, PL_JSON_ONCE, &e);
+    json_t *root = pl_json_load(*text, (size_t)*bytes, PL_JSON_ONE_VALUE, &e);
     if (!root) return PL_ERR_OK; /* pl_model_parse() says what is wrong */
     pl_err err = replace(root, text, bytes, d);
     json_decref(root);

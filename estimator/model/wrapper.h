@@ -11,7 +11,7 @@
 
 /* Replaces *text, malloc'd and with a NUL after its *bytes bytes, by the config.json of the
  * language model where it is that of a known wrapper. Leaves any other text as it is, and one of
- * more values than most_weight (json_weight.h), which pl_model_parse() refuses. HOST_OOM. */
+ * more values than most_weight (json_tree.h), which pl_model_parse() refuses. HOST_OOM. */
 pl_err pl_model_unwrap(char **text, uint64_t *bytes, uint64_t most_weight, struct pl_diag *d);
 
 #endif

@@ -25,11 +25,8 @@ pl_err pl_json_parse(const char *path, const char *text, uint64_t bytes, json_t 
     if (!pl_json_is_small(text, bytes))
         return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, 0, 0, "%s: more than %u values", path,
                           PL_JSON_MOST_VALUES);
-    *out = pl_json_load(text, (size_t)bytes, PL_JSON_ONCE, &e);
-    if (!*out && e.no_memory) return pl_host_oom(d, path);
-    if (!*out)
-        return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, path, e.line, e.column,
-                          "%s: not valid JSON: %s", path, e.what);
+    *out = pl_json_load(text, (size_t)bytes, 0, &e);
+    if (!*out) return pl_json_refuse(&e, PL_ERR_CHECKPOINT_FORMAT, path, d);
     if (json_is_object(*out)) return PL_ERR_OK;
     json_decref(*out);
     *out = NULL;

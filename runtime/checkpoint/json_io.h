@@ -16,7 +16,7 @@ bool pl_json_is_small(const char *text, uint64_t n);
 pl_err pl_json_parse(const char *path, const char *text, uint64_t bytes, json_t **out,
                      struct pl_diag *d);
 /* An object; the caller owns *out. PL_ERR_CHECKPOINT_FILE, or PL_ERR_CHECKPOINT_FORMAT with line
- * and column. No key may stand twice. */
+ * and column. Of a key that stands twice the last counts, as in Python. */
 pl_err pl_json_read(const char *path, json_t **out, struct pl_diag *d);
 /* Sorted keys, indent 2, one newline at the end, as Hugging Face writes them; malloc'd, NULL when
  * out of memory. */

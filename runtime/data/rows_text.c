@@ -78,6 +78,11 @@ static bool add_column(struct pl_row_parser *p, struct pl_span name) {
     pl_row_go_to(p, PL_PROMPTED_KEY(j));
     if (pl_scan_peek(&p->scan) != PL_SCAN_NUMBER) return pl_row_add_string(p, PL_PROMPTED_KEY(j));
     if (!pl_scan_number(&p->scan, &digits, &n)) return false;
+    if (!pl_scan_is_finite(digits, n))
+        return pl_scan_fail(&p->scan, PL_ERR_DATA_FIELD, (size_t)(digits - p->scan.text),
+                            "a column without a value is null, or not there",
+                            "`%.*s` is %.*s, expected a text or a number", (int)name.n, name.at,
+                            (int)n, digits);
     pl_text_addn(&p->text, digits, n);
     return true;
 }

@@ -309,7 +309,7 @@ START_TEST(a_missing_shard_and_a_tensor_outside_its_shard_are_named) {
     spill(in(dir, INDEX_NAME), "{\"weight_map\": 1}", 17);
     FAILS(pl_model_check_files(r.program, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "no weight_map");
     spill(in(dir, INDEX_NAME), "{\n{", 3);
-    FAILS(pl_model_check_files(r.program, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "not valid JSON");
+    FAILS(pl_model_check_files(r.program, dir, &diag), PL_ERR_CHECKPOINT_FORMAT, "a key in quotes");
     json_decref(index);
     rig_close(&r);
 }

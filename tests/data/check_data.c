@@ -89,7 +89,6 @@ static const struct {
      "one complete JSON object per line"},
     {"single_quotes.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 2, "single quotes", "Python"},
     {"python_literals.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 18, "`True`", "Python"},
-    {"nan_infinity.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 21, "NaN", ""},
     {"unquoted_key.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 2, "key without quotes", ""},
     {"comment_line.jsonl", PL_FORMAT_TEXT, PL_ERR_DATA_SYNTAX, 1, "comments", ""},
     {"leading_zero.jsonl", PL_FORMAT_TOKENS, PL_ERR_DATA_SYNTAX, 15, "leading zero", ""},

@@ -84,7 +84,7 @@ static pl_err answer_line(void *session, const char *line, size_t n, struct pl_d
     struct session *s = session;
     struct pl_json_error e;
     if (!s->json) return answer_text(s, line, n, d);
-    json_t *row = pl_json_load(line, n, PL_JSON_NUL, &e);
+    json_t *row = pl_json_load(line, n, PL_JSON_TEXT, &e);
     if (!row && e.no_memory) return pl_host_oom(d, "stdin");
     if (!row) return pl_diag_set(d, PL_ERR_DATA_SYNTAX, "%s", e.what);
     const json_t *text = json_object_get(row, "text");

@@ -35,7 +35,8 @@ static bool read_number(struct pl_scan *s, struct pl_jinja_value *out) {
     const char *digits;
     size_t n, at = s->at;
     if (!pl_scan_number(s, &digits, &n)) return false;
-    bool whole = !memchr(digits, '.', n) && !memchr(digits, 'e', n) && !memchr(digits, 'E', n);
+    bool whole = pl_scan_is_finite(digits, n) && !memchr(digits, '.', n) &&
+                 !memchr(digits, 'e', n) && !memchr(digits, 'E', n);
     if (n >= sizeof text)
         return pl_scan_fail(s, PL_ERR_DATA_FIELD, at, NULL, "a number of %zu digits", n);
     memcpy(text, digits, n);

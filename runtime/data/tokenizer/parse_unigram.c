@@ -65,6 +65,7 @@ static struct decimal read_decimal(const char *s, size_t n) {
  * One of eight scores of 17 digits is not the nearest double; which of two equally good cuts is
  * taken hangs on the last bit. Infinite: too large. */
 static double read_score(const struct list_reader *r, const char *s, size_t n) {
+    if (!pl_scan_is_finite(s, n)) return INFINITY;
     struct decimal v = read_decimal(s, n);
     double score = (double)v.digits;
     for (; score != 0 && v.power < -MOST_POWER; v.power += MOST_POWER)

@@ -2,12 +2,11 @@
 #include "runtime/data/tokenizer/tokenizer_document.h"
 
 #include "estimator/base/json_tree.h"
-#include "estimator/base/json_weight.h"
 
 #include <string.h>
 
 /* The largest known rest, of 6,400 added tokens, has 1.3 MB. A tree takes up to 100 bytes for one
- * of weight (json_weight.h). */
+ * of weight (json_tree.h). */
 #define TREE_MOST_BYTES ((size_t)8 << 20)
 #define TREE_WEIGHT(n)  (65536 + (n) / 4)
 
@@ -22,20 +21,6 @@ struct reader {
     struct cut cuts[2];
     size_t n_cuts;
 };
-
-/* --- places ----------------------------------------------------------------------------------- */
-
-static pl_err fail_at(const char *path, const struct pl_text *text, size_t where, const char *what,
-                      struct pl_diag *d) {
-    uint64_t line = 1;
-    size_t begin = 0;
-    for (size_t i = 0; i < where && i < text->len; i++) {
-        if (text->data[i] != '\n') continue;
-        line++;
-        begin = i + 1;
-    }
-    return pl_diag_at(d, PL_ERR_TOKENIZER_SYNTAX, path, line, where - begin + 1, "%s", what);
-}
 
 static size_t place_in_document(const struct reader *r, size_t at) {
     for (size_t i = 0; i < r->n_cuts; i++)
@@ -60,7 +45,7 @@ static pl_err check_weight(const char *path, const struct pl_text *text, struct 
 }
 
 static json_t *parse(const struct pl_text *text, struct pl_json_error *e) {
-    return pl_json_load(pl_text_str(text), text->len, PL_JSON_NUL, e);
+    return pl_json_load(pl_text_str(text), text->len, PL_JSON_TEXT, e);
 }
 
 pl_err pl_tokenizer_tree_read(const char *path, const struct pl_text *text, json_t **out,
@@ -93,10 +78,11 @@ static pl_err read_rest(const struct reader *r, const char *path, struct pl_diag
     PL_TRY(check_bytes(path, bytes, d));
     add_rest(r, &rest);
     pl_err err = check_weight(path, &rest, d);
-    if (err == PL_ERR_OK && !(doc->root = parse(&rest, &e)))
-        err = e.no_memory
-                  ? pl_host_oom(d, path)
-                  : fail_at(path, &doc->text, place_in_document(r, (size_t)e.at), e.what, d);
+    if (err == PL_ERR_OK && !(doc->root = parse(&rest, &e))) {
+        e.at = place_in_document(r, (size_t)e.at);
+        pl_json_place(doc->text.data, doc->text.len, &e);
+        err = pl_json_refuse(&e, PL_ERR_TOKENIZER_SYNTAX, path, d);
+    }
     pl_text_finish(&rest);
     return err;
 }
@@ -153,14 +139,14 @@ static bool split(struct reader *r) {
 
 pl_err pl_tokenizer_document_read(struct pl_tokenizer_document *doc, const char *path,
                                   struct pl_diag *d) {
-    struct reader r = {
-        .doc = doc,
-        .scan = {.text = pl_text_str(&doc->text), .n = doc->text.len, .whole = "the file"}};
-    pl_err err;
-    if (!split(&r))
-        err = fail_at(path, &doc->text, r.scan.where, r.scan.what, d);
-    else
-        err = read_rest(&r, path, d);
+    struct reader r = {.doc = doc, .scan = pl_scan_file(pl_text_str(&doc->text), doc->text.len)};
+    struct pl_json_error e;
+    pl_err err = PL_ERR_OK;
+    if (!split(&r)) {
+        pl_json_explain(&r.scan, &e);
+        err = pl_json_refuse(&e, PL_ERR_TOKENIZER_SYNTAX, path, d);
+    }
+    if (err == PL_ERR_OK) err = read_rest(&r, path, d);
     if (r.key.failed) err = pl_host_oom(d, path);
     pl_text_finish(&r.key);
     return err;

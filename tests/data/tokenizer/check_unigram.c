@@ -133,7 +133,7 @@ static const struct {
     {"\"unk_id\": 1, \"vocab\": [[\"a\", 0]]", FIELD, "model.unk_id"},
     {"\"unk_id\": -1, \"vocab\": [[\"a\", 0]]", FIELD, "model.unk_id"},
     {"\"unk_id\": 0.0, \"vocab\": [[\"a\", 0]]", FIELD, "model.unk_id"},
-    {"\"vocab\": [[\"a\", NaN]]", PL_ERR_TOKENIZER_SYNTAX, ""},
+    {"\"vocab\": [[\"a\", NaN]]", FIELD, "number 0 has a score"},
     {"\"vocab\": [[\"a\", null]]", FIELD, "number 0 is no piece with a score"},
     {"\"vocab\": [[\"a\", \"1\"]]", FIELD, "number 0 is no piece with a score"},
     {"\"vocab\": [[\"a\", 0], [\"b\"]]", FIELD, "number 1 is no piece with a score"},
