@@ -89,7 +89,7 @@ static pl_err parse_weight(const struct pl_key_input *in, const struct pl_node *
 static pl_err parse_path(const struct pl_key_input *in, const struct pl_node *node,
                          struct pl_dataset *out) {
     if (is_null(node)) return pl_key_wrong_type(in, node, "a list with a path each");
-    PL_TRY(pl_key_copy_text(in, node, "a list with a path each", &out->path));
+    PL_TRY(pl_key_copy_path(in, node, "a list with a path each", &out->path));
     out->line = node->line;
     out->column = node->column;
     return PL_ERR_OK;

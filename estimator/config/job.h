@@ -135,6 +135,7 @@ struct pl_dataset_list {
 };
 
 typedef char *pl_type_STR;
+typedef char *pl_type_PATH;
 typedef bool pl_type_BOOL;
 typedef uint32_t pl_type_U32, pl_type_ENUM, pl_type_AUTO, pl_type_RECOMPUTE, pl_type_DEVICE;
 typedef uint64_t pl_type_U64, pl_type_BYTES;

@@ -7,6 +7,7 @@
 #include "estimator/config/key_table.h"
 #include "estimator/config/key_types.h"
 #include "estimator/config/scalar.h"
+#include "estimator/config/trainer_words.h"
 #include "estimator/config/validate.h"
 
 #include <errno.h>
@@ -90,15 +91,32 @@ static pl_err unknown_key(const struct pl_origin *origin, const struct pl_node *
     const char *near = pl_key_nearest(name);
     pl_err err = pl_origin_fail(origin, at, PL_ERR_CONFIG_UNKNOWN_KEY, d, "`%s` is not a key",
                                 pl_scalar_excerpt(name, buf));
-    if (near) pl_diag_hint(d, "did you mean `%s`?", near);
+    const char *known = pl_trainer_key_hint(name);
+    if (known)
+        pl_diag_hint(d, "%s", known);
+    else if (near)
+        pl_diag_hint(d, "did you mean `%s`?", near);
     return err;
+}
+
+static void add_place(const struct pl_key_input *in, uint64_t line, struct pl_text *notes) {
+    if (in->origin->file && line)
+        pl_text_addf(notes, "%s:%llu: ", in->origin->file, (unsigned long long)line);
 }
 
 static void note_synonym(const struct pl_key_input *in, uint64_t line, struct pl_text *notes) {
     if (!notes || strcmp(in->written, in->info->key) == 0) return;
-    if (in->origin->file && line)
-        pl_text_addf(notes, "%s:%llu: ", in->origin->file, (unsigned long long)line);
+    add_place(in, line, notes);
     pl_text_addf(notes, "`%s` is read as `%s`\n", in->written, in->info->key);
+}
+
+/* An empty value is common in recipes and means the default; a null that is written out may mean
+ * something else elsewhere. */
+static void note_null(const struct pl_key_input *in, uint64_t line, struct pl_text *notes) {
+    const char *note = pl_trainer_null_note(in->id);
+    if (!notes || !note || !pl_key_is_null(in->info, in->node) || !*in->node->text) return;
+    add_place(in, line, notes);
+    pl_text_addf(notes, "%s\n", note);
 }
 
 /* ---- the file ---- */
@@ -139,6 +157,7 @@ static pl_err apply_key(struct file_pass *p, const struct pl_node *key,
                                     .d = p->d};
     PL_TRY(assign(p->job, &in));
     note_synonym(&in, key->line, p->notes);
+    note_null(&in, key->line, p->notes);
     return PL_ERR_OK;
 }
 

@@ -2,7 +2,10 @@
 #include "estimator/config/key_input.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/home_path.h"
 #include "estimator/config/scalar.h"
+
+#include <stdlib.h>
 
 pl_err pl_key_fail_hint(const struct pl_key_input *in, pl_err err, const char *hint) {
     pl_diag_hint(in->d, "%s", hint);
@@ -45,6 +48,19 @@ pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *nod
     }
     *out = pl_strdup(node->text);
     return *out ? PL_ERR_OK : pl_key_out_of_memory(in);
+}
+
+pl_err pl_key_copy_path(const struct pl_key_input *in, const struct pl_node *node,
+                        const char *wanted, char **out) {
+    struct pl_home_problem problem;
+    char *text = NULL;
+    PL_TRY(pl_key_copy_text(in, node, wanted, &text));
+    pl_err err = pl_home_path(text, out, &problem);
+    free(text);
+    if (err == PL_ERR_OK) return err;
+    if (err == PL_ERR_HOST_OOM) return pl_key_out_of_memory(in);
+    pl_origin_fail(in->origin, node, err, in->d, "`%s`: %s", in->written, problem.what);
+    return pl_key_fail_hint(in, err, problem.hint);
 }
 
 /* First node of a sequence, or the one node itself where a scalar stands for a list of one. */

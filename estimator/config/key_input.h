@@ -28,6 +28,9 @@ pl_err pl_key_out_of_memory(const struct pl_key_input *in);
 /* A non-empty text into *out, owned. */
 pl_err pl_key_copy_text(const struct pl_key_input *in, const struct pl_node *node,
                         const char *wanted, char **out);
+/* The same for a path, with `~/` expanded. */
+pl_err pl_key_copy_path(const struct pl_key_input *in, const struct pl_node *node,
+                        const char *wanted, char **out);
 const struct pl_node *pl_key_first_item(const struct pl_key_input *in);
 const struct pl_node *pl_key_next_item(const struct pl_key_input *in, const struct pl_node *item);
 

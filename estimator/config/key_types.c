@@ -6,6 +6,7 @@
 #include "estimator/config/datasets.h"
 #include "estimator/config/key_table.h"
 #include "estimator/config/scalar.h"
+#include "estimator/config/trainer_words.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +67,10 @@ static pl_err out_of_range(const struct pl_key_input *in) {
         pl_origin_fail(in->origin, in->node, PL_ERR_CONFIG_RANGE, in->d, "`%s` is %s, outside %s",
                        in->written, pl_scalar_excerpt(in->node->text, buf), pl_text_str(&limits));
     pl_text_finish(&limits);
-    return err;
+    double v;
+    const char *hint =
+        pl_scalar_float(in->node->text, &v) ? pl_trainer_number_hint(in->id, v) : NULL;
+    return hint ? pl_key_fail_hint(in, err, hint) : err;
 }
 
 static pl_err parse_whole(const struct pl_key_input *in, const char *wanted, uint64_t *out) {
@@ -76,9 +80,14 @@ static pl_err parse_whole(const struct pl_key_input *in, const char *wanted, uin
     enum pl_int r = plain ? pl_scalar_int(in->node->text, &v) : PL_INT_NONE;
     if (r == PL_INT_NONE) {
         pl_err err = wrong_number(in, wanted);
-        if (plain && pl_scalar_float(in->node->text, &as_float))
-            return pl_key_fail_hint(in, err, "write it with digits only: no point, no exponent");
-        return err;
+        const char *hint = "write it with digits only: no point, no exponent";
+        if (!plain || !pl_scalar_float(in->node->text, &as_float)) return err;
+        const char *known = pl_trainer_number_hint(in->id, as_float);
+        return pl_key_fail_hint(in, err, known ? known : hint);
+    }
+    if (pl_scalar_float(in->node->text, &as_float) && pl_trainer_means_unset(in->id, as_float)) {
+        *out = 0;
+        return PL_ERR_OK;
     }
     if (r != PL_INT_OK || (double)v < in->info->lo || (double)v > in->info->hi)
         return out_of_range(in);
@@ -220,8 +229,7 @@ static pl_err parse_TEMPLATE(const struct pl_key_input *in, void *field) {
     struct pl_template_choice *out = field;
     if (in->node->kind != PL_NODE_SCALAR || !is_template_file(in->node->text))
         return parse_ENUM(in, &out->choice);
-    out->path = pl_strdup(in->node->text);
-    if (!out->path) return pl_key_out_of_memory(in);
+    PL_TRY(pl_key_copy_path(in, in->node, "a template, or a path", &out->path));
     out->choice = PL_CHAT_TEMPLATE_FILE;
     return PL_ERR_OK;
 }
@@ -268,6 +276,10 @@ static pl_err parse_DEVICE(const struct pl_key_input *in, void *field) {
 
 static pl_err parse_STR(const struct pl_key_input *in, void *field) {
     return pl_key_copy_text(in, in->node, "text", field);
+}
+
+static pl_err parse_PATH(const struct pl_key_input *in, void *field) {
+    return pl_key_copy_path(in, in->node, "text", field);
 }
 
 /* An empty list is the same as no value where that is the default, and a mistake elsewhere. */
@@ -339,6 +351,7 @@ out:
 
 /* ---- print, is_set, clear ---- */
 
+#define print_PATH print_STR
 static void print_STR(const struct pl_key_info *info, const void *field, struct pl_text *out) {
     (void)info;
     pl_scalar_write(out, *(char *const *)field);
@@ -420,6 +433,7 @@ static void print_LIST(const struct pl_key_info *info, const void *field, struct
     pl_text_add(out, "]");
 }
 
+#define is_set_PATH is_set_STR
 static bool is_set_STR(const void *field) {
     return *(char *const *)field != NULL;
 }
@@ -447,6 +461,7 @@ static bool is_set_TEMPLATE(const void *field) {
     return is_set_U32(&((const struct pl_template_choice *)field)->choice);
 }
 
+#define clear_PATH clear_STR
 static void clear_STR(void *field) {
     free(*(char **)field);
     *(char **)field = NULL;

@@ -16,6 +16,7 @@
 
 #define PL_KEY_TYPES(X)                                                                            \
     X(STR, "text")                                                                                 \
+    X(PATH, "path")                                                                                \
     X(BOOL, "true or false")                                                                       \
     X(U32, "whole number")                                                                         \
     X(U64, "whole number")                                                                         \

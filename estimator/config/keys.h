@@ -5,7 +5,8 @@
  *   default  the text a user would write, parsed by the same parser; "" = unset
  *   low/high inclusive limits of numbers (ignored by other types)
  *   choices  of ENUM, in the order of the enum that names them in job.h; "" otherwise
- * Types: STR char *, BOOL bool, U32 uint32_t, U64 uint64_t, F64 double, ENUM uint32_t,
+ * Types: STR char *, PATH char * (`~/` is expanded), BOOL bool, U32 uint32_t, U64 uint64_t,
+ *   F64 double, ENUM uint32_t,
  *   AUTO uint32_t or the word `auto` (PL_AUTO), BYTES uint64_t or `auto` (PL_AUTO_BYTES),
  *   TEMPLATE struct pl_template_choice (a choice, or the path of a .jinja file),
  *   RECOMPUTE uint32_t (PL_RECOMPUTE_*), DEVICE uint32_t (PL_DEVICE_*),
@@ -17,9 +18,9 @@
 #include "estimator/config/optimizers.h"
 
 #define PL_CONFIG_KEYS(X)                                                                          \
-    X(model, STR, "", 0, 0, "",                                                                    \
+    X(model, PATH, "", 0, 0, "",                                                                   \
       "directory with config.json and safetensors, or a Hugging Face id in the hub cache")         \
-    X(model_config, STR, "", 0, 0, "",                                                             \
+    X(model_config, PATH, "", 0, 0, "",                                                            \
       "for `init: random`: config.json, its directory, or a name that `plimsoll models` lists")    \
     X(init, ENUM, "pretrained", 0, 0, "pretrained|random", "where the weights come from")          \
     X(mode, ENUM, "", 0, 0, "full|lora|qlora",                                                     \
@@ -63,7 +64,7 @@
     X(lora_modules_to_save, LIST, "", 0, 0, "",                                                    \
       "embed_tokens, lm_head or both: trained whole together with the adapter and saved with it")  \
     X(use_rslora, BOOL, "false", 0, 0, "", "scale by alpha/sqrt(r) instead of alpha/r")            \
-    X(adapter_path, STR, "", 0, 0, "", "PEFT directory to continue from")                          \
+    X(adapter_path, PATH, "", 0, 0, "", "PEFT directory to continue from")                         \
     X(freeze_layers, U32, "0", 0, 100000, "", "freeze the embedding and the first N layers")       \
     X(datasets, DATASETS, "", 0, 0, "",                                                            \
       "list of {path, format, weight, split}; formats: auto, text, alpaca, messages, sharegpt, "   \
@@ -72,11 +73,11 @@
       "field_output, field_system, field_prompt, field_completion, field_messages, "               \
       "message_field_role, message_field_content, role_user, role_assistant, role_system; "        \
       "prompt_format: text with {columns} in braces")                                              \
-    X(dataset, STR, "", 0, 0, "", "short for `datasets` with one path")                            \
-    X(dataset_cache, STR, "auto", 0, 0, "",                                                        \
+    X(dataset, PATH, "", 0, 0, "", "short for `datasets` with one path")                           \
+    X(dataset_cache, PATH, "auto", 0, 0, "",                                                       \
       "where the tokens of data files are kept: auto (in the user's cache, of files that a "       \
       "tokenizer reads), off, or a directory")                                                     \
-    X(tokenizer, STR, "", 0, 0, "",                                                                \
+    X(tokenizer, PATH, "", 0, 0, "",                                                               \
       "tokenizer.json, its directory, or `byte`; unset: the model's; `format: tokens` needs none") \
     X(chat_template, TEMPLATE, "auto", 0, 0,                                                       \
       "auto|chatml|llama2|llama3|llama31|llama32|mistral|mistral_sysfirst|mistral_small3|qwen25|"  \
@@ -184,9 +185,9 @@
     X(save_total_limit, U32, "3", 1, 1000000, "", "checkpoints kept")                              \
     X(save_merged, BOOL, "false", 0, 0, "",                                                        \
       "at the end also write the adapter merged into its base, to output_dir/merged")              \
-    X(resume, STR, "auto", 0, 0, "",                                                               \
+    X(resume, PATH, "auto", 0, 0, "",                                                              \
       "auto, never, a checkpoint directory, or force: as auto, even where settings differ")        \
-    X(output_dir, STR, "output", 0, 0, "", "where everything is written")                          \
+    X(output_dir, PATH, "output", 0, 0, "", "where everything is written")                         \
     X(overwrite_output_dir, BOOL, "false", 0, 0, "",                                               \
       "replace the files of another job, or of the base model, in output_dir")                     \
     X(run_name, STR, "", 0, 0, "", "a name for the logs")                                          \

@@ -17,7 +17,11 @@
 #define PL_OPTIMIZERS(ROW, STATE, WORD)                                                            \
     ROW(ADAMW, "adamw", ADAMW, ADAMW_8BIT,                                                         \
         STATE("exp_avg", F32) STATE("exp_avg_sq", F32),                                            \
-        WORD("adamw_torch", "write `adamw`"),                                                      \
+        WORD("adamw_torch", "write `adamw`")                                                       \
+        WORD("adamw_torch_fused", "write `adamw`")                                                 \
+        WORD("adamw_hf", "write `adamw`")                                                          \
+        WORD("paged_adamw", "write `adamw`: states are planned, not paged")                        \
+        WORD("paged_adamw_32bit", "write `adamw`: states are planned, not paged"),                 \
         "")                                                                                        \
     ROW(ADAMW_8BIT, "adamw_8bit", ADAMW_8BIT, ADAMW_8BIT,                                          \
         STATE("exp_avg", CODES8) STATE("exp_avg_sq", CODES8),                                      \

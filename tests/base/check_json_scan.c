@@ -41,8 +41,8 @@ static size_t damage(char *text, size_t n) {
     return n;
 }
 
-/* What jansson cannot hold is still JSON: numbers beyond a double, NUL in a key. A surrogate without
- * its other half is what Python writes. */
+/* What jansson cannot hold is still JSON: numbers beyond a double, NUL in a key. A surrogate alone
+ * is what Python writes. */
 static bool jansson_accepts(const char *text, size_t n) {
     json_error_t e;
     json_t *v = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e);

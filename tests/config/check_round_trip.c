@@ -61,6 +61,17 @@ static uint64_t random_whole(double lo, double hi) {
     return low + (random_below(4) ? random_below(span + 1) : span);
 }
 
+/* A name of any kind, in a directory, so that nothing of it is expanded. */
+static char *random_path(void) {
+    char *name = random_text(), *path = malloc(strlen(name) + 3);
+    ck_assert_ptr_nonnull(path);
+    sprintf(path, "./%s", name);
+    for (char *c = path; *c; c++)
+        if (*c == '$') *c = '-';
+    free(name);
+    return path;
+}
+
 #define FILL(type)                                                                                 \
     static void fill_##type(pl_type_##type *v, double lo, double hi, const char *choices)
 #define UNUSED (void)lo, (void)hi, (void)choices
@@ -69,6 +80,11 @@ FILL(STR) {
     UNUSED;
     free(*v);
     *v = random_text();
+}
+FILL(PATH) {
+    UNUSED;
+    free(*v);
+    *v = random_path();
 }
 FILL(BOOL) {
     UNUSED;
@@ -98,7 +114,7 @@ FILL(TEMPLATE) {
     free(v->path);
     v->path = NULL;
     if (random_below(2)) return;
-    char *name = random_text();
+    char *name = random_path();
     size_t room = strlen(name) + sizeof ".jinja";
     v->path = malloc(room);
     ck_assert_ptr_nonnull(v->path);
@@ -148,7 +164,7 @@ FILL(DATASETS) {
     v->items = realloc(v->items, v->n * sizeof *v->items);
     ck_assert_ptr_nonnull(v->items);
     for (uint32_t i = 0; i < v->n; i++) {
-        v->items[i] = (struct pl_dataset){.path = random_text(),
+        v->items[i] = (struct pl_dataset){.path = random_path(),
                                           .format = (uint32_t)random_below(3),
                                           .split = (uint32_t)random_below(2),
                                           .weight = 0.001 * (double)(1 + random_below(999999))};
@@ -161,6 +177,9 @@ FILL(DATASETS) {
 
 SAME(STR) {
     return *a && *b ? strcmp(*a, *b) == 0 : *a == *b;
+}
+SAME(PATH) {
+    return same_STR(a, b);
 }
 SAME(BOOL) {
     return *a == *b;

@@ -2,6 +2,7 @@
 #include "tools/plimsoll/cli.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/home_path.h"
 #include "estimator/base/units.h"
 #include "estimator/config/key_table.h"
 #include "estimator/config/scalar.h"
@@ -126,8 +127,29 @@ static pl_err add_override(struct pl_cli *cli, const char *key, const char *valu
     char *s = pl_malloc(size);
     if (!s) return pl_host_oom(d, "the command line");
     snprintf(s, size, "%s=%s%s", key, value, unit);
-    cli->owned[cli->n_overrides] = s;
+    cli->owned[cli->n_owned++] = s;
     cli->overrides[cli->n_overrides++] = s;
+    return PL_ERR_OK;
+}
+
+/* A value that is a path, which the shell leaves as it is after `--output=`. */
+static pl_err take_path(struct pl_cli *cli, const struct pl_flag_info *f, const char **value,
+                        struct pl_diag *d) {
+    static const char *const paths[] = {"DIR", "FILE", "PATH", "OLD.json"};
+    struct pl_home_problem problem;
+    char text[PL_FLAG_TEXT], *path = NULL;
+    bool is_path = false;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        is_path |= strcmp(f->value, paths[i]) == 0;
+    if (!is_path || (**value != '~' && !strchr(*value, '$'))) return PL_ERR_OK;
+    pl_err err = pl_home_path(*value, &path, &problem);
+    if (err == PL_ERR_HOST_OOM) return pl_host_oom(d, "the command line");
+    if (err != PL_ERR_OK) {
+        pl_diag_set(d, PL_ERR_USAGE, "%s: %s", pl_cli_flag_text(f->name, text), problem.what);
+        pl_diag_hint(d, "%s", problem.hint);
+        return PL_ERR_USAGE;
+    }
+    *value = cli->owned[cli->n_owned++] = path;
     return PL_ERR_OK;
 }
 
@@ -184,6 +206,7 @@ static pl_err take_flag(struct pl_cli *cli, int id, const char *value, struct cu
                            f->value);
     PL_TRY(check_flag_value(f, value, d));
     PL_TRY(check_size(f, value, d));
+    PL_TRY(take_path(cli, f, &value, d));
     cli->flag[id] = value;
     return f->key[0] ? add_override(cli, f->key, value, f->unit, d) : PL_ERR_OK;
 }
@@ -299,7 +322,7 @@ pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_
     size_t most = (size_t)(argc > 0 ? argc : 1);
     cli->args = pl_calloc(most, sizeof *cli->args);
     cli->overrides = pl_calloc(most, sizeof *cli->overrides);
-    cli->owned = pl_calloc(most, sizeof *cli->owned);
+    cli->owned = pl_calloc(2 * most, sizeof *cli->owned); /* a flag may be a path and a key */
     if (!cli->args || !cli->overrides || !cli->owned) return pl_host_oom(d, "the command line");
     struct cursor c = {argc, 1, argv};
     PL_TRY(take_all(cli, &c, d));
@@ -308,7 +331,7 @@ pl_err pl_cli_parse(struct pl_cli *cli, int argc, char *const argv[], struct pl_
 
 void pl_cli_finish(struct pl_cli *cli) {
     if (cli->owned)
-        for (uint32_t i = 0; i < cli->n_overrides; i++)
+        for (uint32_t i = 0; i < cli->n_owned; i++)
             free(cli->owned[i]);
     free(cli->owned);
     free(cli->overrides);

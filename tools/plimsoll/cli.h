@@ -154,7 +154,8 @@ struct pl_cli {
     uint32_t n_args;
     const char **overrides; /* "key=value" for pl_job_read, in the order typed */
     uint32_t n_overrides;
-    char **owned;      /* the memory behind overrides */
+    char **owned;      /* the memory behind overrides, and of paths */
+    uint32_t n_owned;
     char *const *argv; /* borrowed; as it was parsed, NULL at its end */
 };
 
