@@ -233,6 +233,8 @@ static pl_err ask(const struct request *r, struct pl_inquiry *i, struct pl_diag 
         return pl_diag_set(d, PL_ERR_USAGE, "no model: a directory, or a name of the catalogue");
     PL_TRY(pl_job_set(&i->job, "model", r->model, d));
     bool inference = r->mode && strcmp(r->mode, "inference") == 0;
+    if (r->mode && !r->mode[0])
+        return pl_diag_set(d, PL_ERR_USAGE, "no mode: full, lora, qlora or inference");
     if (!inference) {
         PL_TRY(pl_job_set(&i->job, "mode", r->mode ? r->mode : "lora", d));
         PL_TRY(set_count_key(&i->job, "lora_r", r->lora_r, d));
@@ -241,6 +243,7 @@ static pl_err ask(const struct request *r, struct pl_inquiry *i, struct pl_diag 
     PL_TRY(set_count_key(&i->job, "max_seq_length", r->max_seq_length, d));
     for (size_t k = 0; r->settings && r->settings[k]; k++)
         PL_TRY(apply_setting(&i->job, r->settings[k], &gpu, d));
+    PL_TRY(pl_job_require_keys(&i->job, !inference, d)); /* a setting may have taken one away */
     PL_TRY(pl_job_drop_useless(&i->job, &i->notes, d));
     PL_TRY(pl_job_validate(&i->job, d));
     if (inference) pl_job_set_inference(&i->job);
@@ -343,13 +346,13 @@ void pl_receipt_free(char *receipt) {
 
 bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb) {
     const struct answer *a = (const struct answer *)(const void *)e;
-    return vram_gb * 1e9 >= (double)a->card_bytes; /* false for NaN */
+    return a && vram_gb * 1e9 >= (double)a->card_bytes; /* false for NaN */
 }
 
 size_t pl_estimate_summary(const struct pl_vram_estimate *e, char *buf, size_t size) {
     const struct answer *a = (const struct answer *)(const void *)e;
-    const char *text = pl_text_str(&a->summary);
-    if (size) snprintf(buf, size, "%s", text);
+    const char *text = a ? pl_text_str(&a->summary) : "";
+    if (buf && size) snprintf(buf, size, "%s", text);
     return strlen(text);
 }
 
