@@ -28,6 +28,18 @@
     "<|im_start|>{{ m.role }}\n{{ m.content or '' }}{% for c in m.tool_calls or [] %}"             \
     "{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}<|im_end|>\n" END       \
         PROMPT
+/* an answer that is the last one begins with a place for reasoning, and so differs from its start */
+#define CALLS                                                                                      \
+    EACH "<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<think>\n"         \
+         "</think>{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}<tool_call>"    \
+         "{{ c.function.name }}</tool_call>{% endfor %}<|im_end|>\n" END PROMPT
+/* reasoning that stands in the content is left out */
+#define BRIEF                                                                                      \
+    EACH "<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}<|im_end|>\n" END PROMPT
+/* the same, except for the last answer */
+#define BRIEFER                                                                                    \
+    EACH "<|im_start|>{{ m.role }}\n{% if loop.last %}{{ m.content }}{% else %}"                   \
+         "{{ m.content.split('</think>')[-1] }}{% endif %}<|im_end|>\n" END PROMPT
 
 #define U(text)  "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define A(text)  "{\"role\":\"assistant\",\"content\":\"" text "\"}"
@@ -60,6 +72,12 @@ static const struct {
      "{\"messages\":[" U("q") "," CALL ",{\"role\":\"tool\",\"content\":\"2\"}],\"tools\":[" TOOL
                               "]}",
      PL_TRAIN_ON_RESPONSES, "add({\"x\": 1})<|im_end|>#", NULL},
+    {CALLS, ROW(U("q") "," CALL ",{\"role\":\"tool\",\"content\":\"2\"}," A("two")),
+     PL_TRAIN_ON_RESPONSES, "<tool_call>add</tool_call><|im_end|>#<think>\n</think>two<|im_end|>#",
+     NULL},
+    {BRIEFER, ROW(U("q") "," A("<think>hm</think>a") "," U("r") "," A("<think>so</think>b")),
+     PL_TRAIN_ON_RESPONSES, "a<|im_end|>#<think>so</think>b<|im_end|>#", NULL},
+    {BRIEF, ROW(U("q") "," A("<think>\\n</think>a")), PL_TRAIN_ON_RESPONSES, "a<|im_end|>#", NULL},
     {TOOLS,
      "{\"messages\":[" U("q") "," A("b") "],\"tools\":\"["
                                          "{\\\"name\\\":\\\"f\\\"}"
@@ -88,6 +106,10 @@ static const struct {
     {EACH "{% if m.role != 'system' %}" TURN "{% endif %}" END PROMPT,
      ROW("{\"role\":\"system\",\"content\":\"kind\"}," TALK), PL_TRAIN_ON_RESPONSES, NULL,
      "leaves out message 0"},
+    {BRIEF, ROW(U("q") "," A("<think>hm</think>a")), PL_TRAIN_ON_RESPONSES, NULL,
+     "leaves out a part of message 1 (assistant)"},
+    {BRIEF, ROW(U("x</think>y") "," A("a")), PL_TRAIN_ON_RESPONSES, NULL,
+     "leaves out a part of message 0 (user)"},
     {EACH "{{ loop.length }}" TURN END PROMPT, ROW(TALK), PL_TRAIN_ON_RESPONSES, NULL,
      "message 1 (assistant) cannot be found"},
     {EACH "{% if m.role == 'assistant' %}{% generation %}a{% endgeneration %}"
@@ -161,6 +183,65 @@ START_TEST(a_template_that_is_no_program_is_refused_by_line_and_column) {
 }
 END_TEST
 
+/* The work of a row with so many questions and answers by a program; 0 = it is refused. */
+static uint64_t work_of(const char *template, const char *answer, int n) {
+    struct pl_conversation c = {.whole = true};
+    struct pl_chat_own o = {.budget = 0};
+    struct pl_chat_text out = {0};
+    struct pl_text row = {0};
+    struct pl_diag d = {0};
+    bool *wanted = calloc(2 * (size_t)n, sizeof *wanted), loose;
+    ck_assert_ptr_nonnull(wanted);
+    pl_text_add(&row, "[");
+    for (int i = 0; i < n; i++) {
+        pl_text_addf(&row, "%s" U("q%d") ",", i ? "," : "", i);
+        pl_text_add(&row, answer);
+        wanted[2 * i + 1] = true;
+    }
+    pl_text_add(&row, "]");
+    struct pl_scan s = {.text = pl_text_str(&row), .n = row.len};
+    ck_assert_int_eq(pl_chat_program_add(&o.program, NULL, template, strlen(template), "t", &d), 0);
+    pl_conversation_start(&c);
+    ck_assert_msg(pl_conversation_read(&c, &s, PL_SPELLING_OPENAI), "%s", s.what);
+    ck_assert_msg(pl_chat_own_take(&o, &c, &d) == PL_ERR_OK, "%s", d.message);
+    const pl_err err = pl_chat_own_render(&o, &c, wanted, &out, &loose, &d);
+    if (err != PL_ERR_OK) ck_assert_msg(strstr(d.message, "too many messages"), "%s", d.message);
+    const uint64_t work = err == PL_ERR_OK ? o.spent : 0;
+    ck_assert_uint_le(o.spent, 2 * o.budget);
+    free(wanted);
+    pl_text_finish(&row);
+    pl_chat_text_finish(&out);
+    pl_chat_own_finish(&o);
+    pl_conversation_finish(&c);
+    return work;
+}
+
+/* A row of many answers costs as much as several of fewer. */
+START_TEST(work_grows_with_the_answers_of_a_row) {
+    static const char *const templates[] = {PLAIN, CLOSED, BRIEFER, CALLS, TOOLS};
+    static const char *const answers[] = {A("two"), A("<think>hm</think>a"), A("a\\n\\n\\\"b"),
+                                          CALL};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        if (strcmp(answers[i], CALL) == 0 && _i < 3) continue; /* these do not write calls */
+        const uint64_t few = work_of(templates[_i], answers[i], 512);
+        const uint64_t many = work_of(templates[_i], answers[i], 2048);
+        ck_assert_uint_gt(few, 0);
+        ck_assert_msg(many && many <= 5 * few, "%zu: %llu and %llu", i, (unsigned long long)few,
+                      (unsigned long long)many);
+    }
+}
+END_TEST
+
+/* One that does not loop over messages shows no turns: each is found alone, or the row refused. */
+START_TEST(a_program_without_turns_has_a_limit) {
+    static const char odd[] =
+        "{% for i in range(messages | length) %}<|im_start|>"
+        "{{ messages[i].role }}\n{{ messages[i].content }}<|im_end|>\n" END PROMPT;
+    ck_assert_uint_gt(work_of(odd, A("two"), 64), 0);
+    ck_assert_uint_eq(work_of(odd, A("two"), 8000), 0);
+}
+END_TEST
+
 /* chat_template.jinja and chat_templates/ win over tokenizer_config.json; rows with tools are
  * rendered by `tool_use`. */
 START_TEST(named_templates_are_chosen_as_transformers_chooses) {
@@ -229,6 +310,8 @@ int main(void) {
                         (int)(sizeof rows / sizeof *rows));
     tcase_add_test(t, a_template_that_is_no_program_is_refused_by_line_and_column);
     tcase_add_test(t, named_templates_are_chosen_as_transformers_chooses);
+    tcase_add_loop_test(t, work_grows_with_the_answers_of_a_row, 0, 5);
+    tcase_add_test(t, a_program_without_turns_has_a_limit);
     tcase_add_loop_test(t, a_template_with_a_zero_byte_is_refused, 0, 3);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);

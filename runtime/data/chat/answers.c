@@ -1,88 +1,62 @@
-/* answers.c - rows rendered by a program: their values, where answers stand, what was left out. */
+/* answers.c - rows rendered by a program: where answers stand in its text. */
+#include "estimator/base/alloc.h"
 #include "runtime/data/chat/own.h"
+#include "runtime/data/chat/own_row.h"
 #include "runtime/data/jinja/chars.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Bytes that rendering a message is worth, and the work that any row may have: so much, and so many
+ * renders of the whole row. */
+#define MESSAGE_COST 128
+#define LEAST_BUDGET (UINT64_C(1) << 26)
+#define BUDGET_RATIO 32
+
+/* So many answers of a row are found by rendering what is before each, and of the others those
+ * whose number is a power of two; the rest by the rule that was found. */
+#define FOUND_ALONE 16
 
 void pl_chat_own_finish(struct pl_chat_own *o) {
     pl_chat_program_finish(&o->program);
     pl_jinja_memory_finish(&o->memory);
     pl_text_finish(&o->part);
     pl_jinja_spans_finish(&o->marked);
+    free(o->turns);
     *o = (struct pl_chat_own){0};
 }
 
-/* --- values of a row -------------------------------------------------------------------------- */
-static pl_err no_room(struct pl_diag *d) {
-    return pl_host_oom(d, "the messages of a row");
-}
-
-static pl_err read_text(struct pl_jinja_memory *m, const char *text, size_t n,
-                        struct pl_jinja_value *out, struct pl_diag *d) {
-    struct pl_scan s = {.text = text, .n = n};
-    if (pl_jinja_read_json(m, &s, out)) return PL_ERR_OK;
-    pl_diag_set(d, s.err, "%s", s.what);
-    if (s.hint) pl_diag_hint(d, "%s", s.hint);
-    return s.err;
-}
-
-static pl_err read_span(struct pl_jinja_memory *m, const char *row, const struct pl_json_span *at,
-                        struct pl_jinja_value *out, struct pl_diag *d) {
-    *out = (struct pl_jinja_value){0};
-    if (!at->end) return PL_ERR_OK;
-    PL_TRY(read_text(m, row + at->begin, at->end - at->begin, out, d));
-    if (out->kind == PL_JINJA_NONE) *out = (struct pl_jinja_value){0};
-    return PL_ERR_OK;
-}
-
-static pl_err take_tools(struct pl_chat_own *o, const struct pl_conversation *c,
-                         struct pl_diag *d) {
-    struct pl_jinja_value *tools = &o->request.tools;
-    PL_TRY(read_span(&o->memory, c->row, &c->tools, tools, d));
-    if (tools->kind == PL_JINJA_STRING && !tools->n) *tools = (struct pl_jinja_value){0};
-    if (tools->kind == PL_JINJA_STRING) {
-        const struct pl_jinja_value text = *tools;
-        PL_TRY(read_text(&o->memory, text.s, text.n, tools, d));
-    }
-    if (tools->kind == PL_JINJA_ABSENT || tools->kind == PL_JINJA_NONE) return PL_ERR_OK;
-    if (tools->kind != PL_JINJA_LIST)
-        return pl_diag_set(d, PL_ERR_DATA_FIELD, "`tools` is not a list of tools");
-    if (!tools->list->n) *tools = (struct pl_jinja_value){0};
-    return PL_ERR_OK;
-}
-
-pl_err pl_chat_own_take(struct pl_chat_own *o, struct pl_conversation *c, struct pl_diag *d) {
-    const struct pl_chat_message *m = pl_conversation_messages(c);
-    struct pl_chat_request *r = &o->request;
-    pl_jinja_begin(&o->memory);
-    struct pl_jinja_list *list = pl_jinja_list_new(&o->memory.arena, c->n);
-    struct pl_jinja_value v;
-    if (!list) return no_room(d);
-    for (size_t i = 0; i < c->n; i++) {
-        const struct pl_jinja_value said = pl_jinja_string(m[i].content, m[i].n);
-        const char *role = pl_chat_role_name(m[i].role);
-        PL_TRY(c->json[i].end ? read_span(&o->memory, c->row, &c->json[i], &v, d)
-                              : pl_chat_make_message(&o->memory, role, &said, &v, d));
-        if (!pl_jinja_list_add(&o->memory.arena, list, &v)) return no_room(d);
-    }
-    r->messages = pl_jinja_list(list, PL_JINJA_PLAIN);
-    PL_TRY(take_tools(o, c, d));
-    PL_TRY(read_span(&o->memory, c->row, &c->documents, &r->documents, d));
-    PL_TRY(read_span(&o->memory, c->row, &c->more, &r->more, d));
-    if (r->more.kind != PL_JINJA_ABSENT && r->more.kind != PL_JINJA_MAP)
-        return pl_diag_set(d, PL_ERR_DATA_FIELD, "`chat_template_kwargs` is not an object");
-    return pl_chat_alias_reasoning(&o->memory, &r->messages, d);
-}
-
 /* --- renders of parts ------------------------------------------------------------------------- */
-/* The first n messages into o->part. */
-static pl_err render_first(struct pl_chat_own *o, size_t n, bool generate, struct pl_diag *d) {
+pl_err pl_chat_own_render_part(struct pl_chat_own *o, const struct pl_chat_part *part,
+                               struct pl_diag *refused, struct pl_diag *d) {
     struct pl_chat_request r = o->request;
-    struct pl_jinja_list part = *r.messages.list;
-    part.n = n;
-    r.messages = pl_jinja_list(&part, PL_JINJA_PLAIN);
-    r.generate = generate;
-    return pl_chat_program_render(&o->program, &o->memory, &r, &o->part, NULL, d);
+    struct pl_jinja_list first = *r.messages.list;
+    first.n = part->n;
+    r.messages = pl_jinja_list(&first, PL_JINJA_PLAIN);
+    r.generate = part->generate;
+    r.turns = part->turns;
+    *refused = (struct pl_diag){0};
+    pl_err err = pl_chat_program_render(&o->program, &o->memory, &r, &o->part, NULL, refused);
+    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused->message);
+    o->spent += o->part.len + MESSAGE_COST * (uint64_t)part->n;
+    if (o->spent <= o->budget) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
+                "the row has too many messages to find each of them in what the template renders");
+    pl_diag_hint(d, "use a template that marks answers by {%% generation %%}, or split the row");
+    return PL_ERR_DATA_TEMPLATE;
+}
+
+/* The first n messages into o->part. */
+static pl_err render_first(struct pl_chat_own *o, size_t n, bool generate, struct pl_diag *refused,
+                           struct pl_diag *d) {
+    const struct pl_chat_part part = {.n = n, .generate = generate};
+    return pl_chat_own_render_part(o, &part, refused, d);
+}
+
+const struct pl_jinja_span *pl_chat_own_turn(const struct pl_chat_own *o, size_t i,
+                                             const struct pl_text *whole) {
+    const struct pl_jinja_span *turn = &o->turns[i];
+    return turn->begin < turn->end && turn->end <= whole->len ? turn : NULL;
 }
 
 static bool begins_with(const struct pl_text *whole, const struct pl_text *part) {
@@ -104,16 +78,16 @@ static pl_err not_found(const struct pl_conversation *c, size_t i, const char *w
  * nothing before it to render; its own words are looked for then. */
 static pl_err find_begin(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                          const struct pl_text *whole, size_t *begin, struct pl_diag *d) {
-    struct pl_diag refused = {0};
-    pl_err err = render_first(o, i, c->messages[i].role == PL_CHAT_ASSISTANT, &refused);
+    struct pl_diag refused;
+    PL_TRY(render_first(o, i, c->messages[i].role == PL_CHAT_ASSISTANT, &refused, d));
     *begin = o->part.len;
-    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused.message);
-    if (err == PL_ERR_OK && begins_with(whole, &o->part)) return PL_ERR_OK;
+    if (refused.err == PL_ERR_OK && begins_with(whole, &o->part)) return PL_ERR_OK;
     *begin = 0;
     if (i == 0) return PL_ERR_OK;
     return not_found(c, i,
-                     err == PL_ERR_OK ? "the messages before it are rendered differently with it"
-                                      : refused.message,
+                     refused.err == PL_ERR_OK
+                         ? "the messages before it are rendered differently with it"
+                         : refused.message,
                      d);
 }
 
@@ -155,43 +129,56 @@ static pl_err find_last_end(struct pl_chat_own *o, const struct pl_conversation 
     const struct pl_jinja_value word = pl_jinja_literal("x");
     struct pl_jinja_list *list = o->request.messages.list;
     struct pl_jinja_value question;
-    struct pl_diag refused = {0};
+    struct pl_diag refused;
     *end = whole->len;
     PL_TRY(pl_chat_make_message(&o->memory, "user", &word, &question, d));
-    if (!pl_jinja_list_add(&o->memory.arena, list, &question)) return no_room(d);
-    pl_err err = render_first(o, list->n, false, &refused);
+    if (!pl_jinja_list_add(&o->memory.arena, list, &question)) return pl_chat_own_no_room(d);
+    pl_err err = render_first(o, list->n, false, &refused, d);
     list->n--;
-    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused.message);
-    if (err == PL_ERR_OK) find_shared_end(o, c, c->n - 1, whole, begin, end);
-    return PL_ERR_OK;
+    if (err == PL_ERR_OK && refused.err == PL_ERR_OK)
+        find_shared_end(o, c, c->n - 1, whole, begin, end);
+    return err;
 }
 
-/* Where a message ends. Rendered last it may carry more than in the middle, such as the reasoning
- * that later turns leave out; what both have in common must reach into its own words. */
-static pl_err find_end(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
-                       const struct pl_text *whole, size_t begin, size_t *end, struct pl_diag *d) {
-    struct pl_diag refused = {0};
+/* Rendered last a message may carry more than in the middle, such as the reasoning that later turns
+ * leave out; what both have in common must reach into its own words. */
+static pl_err find_common_end(const struct pl_chat_own *o, const struct pl_conversation *c,
+                              size_t i, const struct pl_text *whole, size_t begin, size_t *end,
+                              struct pl_diag *d) {
     struct pl_jinja_value said = pl_jinja_string(c->messages[i].content, c->messages[i].n);
-    if (i + 1 == c->n) return find_last_end(o, c, whole, begin, end, d);
-    if (render_first(o, i + 1, false, &refused) != PL_ERR_OK)
-        return not_found(c, i, refused.message, d);
-    *end = o->part.len;
-    if (begins_with(whole, &o->part)) return PL_ERR_OK;
-    if (find_shared_end(o, c, i, whole, begin, end)) return PL_ERR_OK;
     if (o->part.len < begin) return not_found(c, i, "it is rendered differently alone", d);
     const char *last = o->part.data + begin;
-    size_t n = o->part.len - begin;
-    size_t common = overlap(last, n, whole->data + begin, whole->len - begin);
+    const size_t n = o->part.len - begin;
+    const size_t common = overlap(last, n, whole->data + begin, whole->len - begin);
     pl_jinja_strip(&said, NULL, true, true);
-    ptrdiff_t at = said.n ? pl_jinja_rfind(last, n, said.s, said.n) : (ptrdiff_t)n;
-    size_t after = at < 0 ? n : n - (size_t)at - said.n;
+    const ptrdiff_t at = said.n ? pl_jinja_rfind(last, n, said.s, said.n) : (ptrdiff_t)n;
+    const size_t after = at < 0 ? n : n - (size_t)at - said.n;
     if (at < 0 || !common || common < after + (said.n > 0))
         return not_found(c, i, "it is rendered differently before other messages", d);
     *end = begin + common;
     return PL_ERR_OK;
 }
 
-/* Of others than answers, and where nothing stands before one, the words without the header. */
+static pl_err find_end(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
+                       const struct pl_text *whole, size_t begin, size_t *end, struct pl_diag *d) {
+    const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
+    struct pl_diag refused;
+    if (i + 1 == c->n) return find_last_end(o, c, whole, begin, end, d);
+    if (turn && turn->begin <= begin && begin <= turn->end) {
+        *end = turn->end;
+        return PL_ERR_OK;
+    }
+    PL_TRY(render_first(o, i + 1, false, &refused, d));
+    if (refused.err != PL_ERR_OK) return not_found(c, i, refused.message, d);
+    *end = o->part.len;
+    if (begins_with(whole, &o->part)) return PL_ERR_OK;
+    return find_shared_end(o, c, i, whole, begin, end)
+               ? PL_ERR_OK
+               : find_common_end(o, c, i, whole, begin, end, d);
+}
+
+/* The span of others than answers, and of an answer with nothing before it, is the words without
+ * the header. */
 static pl_err find_words(const struct pl_conversation *c, size_t i, const struct pl_text *whole,
                          struct pl_chat_span *span, struct pl_diag *d) {
     struct pl_jinja_value said = pl_jinja_string(c->messages[i].content, c->messages[i].n);
@@ -204,126 +191,55 @@ static pl_err find_words(const struct pl_conversation *c, size_t i, const struct
     return PL_ERR_OK;
 }
 
+/* --- the rule of many turns ------------------------------------------------------------------- */
+/* What the messages found so far have in common: the program writes each at one place, the header
+ * first, and then what belongs to the span. */
+struct turn_rule {
+    size_t found;
+    const char *header; /* [n], in the whole; NULL: no message was found yet */
+    size_t n;
+    bool broken; /* a message was found elsewhere */
+};
+
+static bool apply_rule(const struct pl_chat_own *o, const struct turn_rule *rule, size_t i,
+                       const struct pl_text *whole, struct pl_chat_span *span) {
+    const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
+    if (rule->broken || !rule->header || !turn || turn->end - turn->begin < rule->n) return false;
+    if (memcmp(whole->data + turn->begin, rule->header, rule->n) != 0) return false;
+    *span = (struct pl_chat_span){.begin = turn->begin + rule->n, .end = turn->end};
+    return true;
+}
+
+static bool is_found_alone(const struct turn_rule *rule, const struct pl_conversation *c,
+                           size_t i) {
+    const size_t k = rule->found;
+    return k < FOUND_ALONE || (k & (k - 1)) == 0 || i + 1 == c->n;
+}
+
+/* Message i was found at the span: that is the rule, or breaks it. */
+static void learn(const struct pl_chat_own *o, struct turn_rule *rule, size_t i,
+                  const struct pl_text *whole, const struct pl_chat_span *span) {
+    const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
+    struct pl_chat_span same;
+    if (apply_rule(o, rule, i, whole, &same)) {
+        rule->broken = same.begin != span->begin || same.end != span->end;
+    } else if (!rule->header && turn && turn->begin <= span->begin && turn->end == span->end) {
+        rule->header = whole->data + turn->begin;
+        rule->n = span->begin - turn->begin;
+    }
+}
+
 static pl_err find_span(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
-                        const struct pl_text *whole, struct pl_chat_span *span, struct pl_diag *d) {
-    PL_TRY(find_begin(o, c, i, whole, &span->begin, d));
-    PL_TRY(find_end(o, c, i, whole, span->begin, &span->end, d));
-    if (span->end < span->begin) return not_found(c, i, "it ends before it begins", d);
+                        const struct pl_text *whole, struct turn_rule *rule,
+                        struct pl_chat_span *span, struct pl_diag *d) {
+    if (is_found_alone(rule, c, i) || !apply_rule(o, rule, i, whole, span)) {
+        PL_TRY(find_begin(o, c, i, whole, &span->begin, d));
+        PL_TRY(find_end(o, c, i, whole, span->begin, &span->end, d));
+        if (span->end < span->begin) return not_found(c, i, "it ends before it begins", d);
+        if (i + 1 < c->n) learn(o, rule, i, whole, span);
+    }
+    rule->found++;
     return find_words(c, i, whole, span, d);
-}
-
-/* --- what was left out ------------------------------------------------------------------------ */
-/* Whether the render changes when `with` stands for `one` of the request's values. */
-static pl_err is_read(struct pl_chat_own *o, struct pl_jinja_value *one, struct pl_jinja_value with,
-                      const struct pl_text *whole, bool *out, struct pl_diag *d) {
-    const struct pl_jinja_value kept = *one;
-    struct pl_diag refused = {0};
-    *one = with;
-    pl_err err =
-        pl_chat_program_render(&o->program, &o->memory, &o->request, &o->part, NULL, &refused);
-    *one = kept;
-    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused.message);
-    *out = err != PL_ERR_OK || whole->len != o->part.len || !begins_with(whole, &o->part);
-    return PL_ERR_OK;
-}
-
-/* The map without some of its keys. */
-static pl_err without(struct pl_jinja_memory *m, const struct pl_jinja_value *map,
-                      const char *const *keys, struct pl_jinja_value *out, struct pl_diag *d) {
-    struct pl_jinja_map *less = pl_jinja_map_new(&m->arena, 0);
-    if (!less) return no_room(d);
-    for (size_t i = 0; i < map->map->n; i++) {
-        const struct pl_jinja_entry *e = &map->map->entries[i];
-        bool drop = false;
-        for (const char *const *k = keys; *k; k++)
-            drop |= pl_jinja_is(&e->key, *k);
-        if (!drop && !pl_jinja_map_set(&m->arena, less, &e->key, &e->value)) return no_room(d);
-    }
-    *out = pl_jinja_map(less);
-    return PL_ERR_OK;
-}
-
-static const char *const words_keys[] = {"content", NULL};
-static const char *const call_keys[] = {"tool_calls", NULL};
-static const char *const thought_keys[] = {"reasoning_content", "thinking", "reasoning", NULL};
-
-/* A message that says something by these keys must not render as one without them. */
-static pl_err check_part(struct pl_chat_own *o, size_t i, const char *const *keys,
-                         const struct pl_text *whole, struct pl_diag *d) {
-    struct pl_jinja_value *message = &o->request.messages.list->items[i], less;
-    bool read;
-    PL_TRY(without(&o->memory, message, keys, &less, d));
-    PL_TRY(is_read(o, message, less, whole, &read, d));
-    if (read) return PL_ERR_OK;
-    return keys == words_keys
-               ? pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out message %zu", i)
-               : pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out `%s` of message %zu",
-                             keys[0], i);
-}
-
-static const struct pl_jinja_value *member(const struct pl_jinja_value *message, const char *key) {
-    return message->kind == PL_JINJA_MAP ? pl_jinja_map_find(message->map, key, strlen(key)) : NULL;
-}
-
-/* Most texts are found as they are; only those that are not cost another render. */
-static bool is_written(const struct pl_text *whole, const char *s, size_t n) {
-    struct pl_jinja_value said = pl_jinja_string(s, n);
-    pl_jinja_strip(&said, NULL, true, true);
-    return !said.n || pl_jinja_find(whole->data, whole->len, said.s, said.n) >= 0;
-}
-
-/* Reasoning of earlier turns is left out by design: some of it must be read. */
-static pl_err check_thoughts(struct pl_chat_own *o, const struct pl_text *whole,
-                             struct pl_diag *d) {
-    const struct pl_jinja_value kept = o->request.messages;
-    struct pl_jinja_list *less = pl_jinja_list_new(&o->memory.arena, kept.list->n);
-    bool any = false, read;
-    if (!less) return no_room(d);
-    for (size_t i = 0; i < kept.list->n; i++) {
-        struct pl_jinja_value v = kept.list->items[i];
-        const struct pl_jinja_value *thought = member(&v, "reasoning_content");
-        any |= thought && pl_jinja_truth(thought);
-        if (thought) PL_TRY(without(&o->memory, &v, thought_keys, &v, d));
-        if (!pl_jinja_list_add(&o->memory.arena, less, &v)) return no_room(d);
-    }
-    if (!any) return PL_ERR_OK;
-    PL_TRY(is_read(o, &o->request.messages, pl_jinja_list(less, PL_JINJA_PLAIN), whole, &read, d));
-    return read ? PL_ERR_OK
-                : pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out reasoning_content");
-}
-
-static pl_err check_row(struct pl_chat_own *o, const struct pl_text *whole, struct pl_diag *d) {
-    const struct pl_chat_request *r = &o->request;
-    bool read = true;
-    if (r->tools.kind == PL_JINJA_LIST)
-        PL_TRY(is_read(o, &o->request.tools, pl_jinja_none(), whole, &read, d));
-    if (!read) return pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out the tools");
-    if (r->documents.kind != PL_JINJA_ABSENT)
-        PL_TRY(is_read(o, &o->request.documents, pl_jinja_none(), whole, &read, d));
-    if (!read) return pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "the template leaves out documents");
-    const struct pl_jinja *program =
-        pl_chat_program_for(&o->program, r->tools.kind == PL_JINJA_LIST);
-    for (size_t i = 0; r->more.kind == PL_JINJA_MAP && i < r->more.map->n; i++) {
-        const struct pl_jinja_value *key = &r->more.map->entries[i].key;
-        if (!pl_jinja_mentions(program, key->s, key->n))
-            return pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
-                               "the template does not know `%.*s` of chat_template_kwargs",
-                               key->n < 64 ? (int)key->n : 64, key->s);
-    }
-    return PL_ERR_OK;
-}
-
-static pl_err check_complete(struct pl_chat_own *o, const struct pl_conversation *c,
-                             const struct pl_text *whole, struct pl_diag *d) {
-    for (size_t i = 0; i < c->n; i++) {
-        const struct pl_jinja_value *calls =
-            member(&o->request.messages.list->items[i], "tool_calls");
-        if (!is_written(whole, c->messages[i].content, c->messages[i].n))
-            PL_TRY(check_part(o, i, words_keys, whole, d));
-        if (calls && pl_jinja_truth(calls)) PL_TRY(check_part(o, i, call_keys, whole, d));
-    }
-    PL_TRY(check_thoughts(o, whole, d));
-    return check_row(o, whole, d);
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -345,20 +261,43 @@ static pl_err take_marked(const struct pl_chat_own *o, const struct pl_conversat
     return PL_ERR_OK;
 }
 
+/* Room for the turns of the row, and those of one that it is compared with. */
+static bool reserve_turns(struct pl_chat_own *o, size_t n) {
+    if (n <= o->cap_turns) return true;
+    struct pl_jinja_span *turns = pl_realloc(o->turns, 2 * n * sizeof *turns);
+    if (!turns) return false;
+    o->turns = turns;
+    o->cap_turns = n;
+    return true;
+}
+
+static pl_err render_whole(struct pl_chat_own *o, struct pl_text *out,
+                           struct pl_jinja_spans *marked, struct pl_diag *d) {
+    struct pl_chat_request r = o->request;
+    r.turns = o->turns;
+    PL_TRY(pl_chat_program_render(&o->program, &o->memory, &r, out, marked, d));
+    const uint64_t cost = out->len + MESSAGE_COST * (uint64_t)r.messages.list->n;
+    o->spent = 0;
+    o->budget = LEAST_BUDGET + BUDGET_RATIO * cost;
+    return PL_ERR_OK;
+}
+
 pl_err pl_chat_own_render(struct pl_chat_own *o, struct pl_conversation *c, const bool *wanted,
                           struct pl_chat_text *out, bool *ends_loose, struct pl_diag *d) {
     bool tools = o->request.tools.kind == PL_JINJA_LIST;
     const struct pl_jinja *program = pl_chat_program_for(&o->program, tools);
     bool marks = program && pl_jinja_marks_answers(program);
-    if (!pl_chat_reserve_spans(out, c->n)) return no_room(d);
+    struct turn_rule rules[2] = {{0}, {0}}; /* of answers, and of others */
+    if (!pl_chat_reserve_spans(out, c->n) || !reserve_turns(o, c->n)) return pl_chat_own_no_room(d);
     (void)pl_conversation_messages(c);
-    PL_TRY(pl_chat_program_render(&o->program, &o->memory, &o->request, &out->text,
-                                  marks ? &o->marked : NULL, d));
-    PL_TRY(check_complete(o, c, &out->text, d));
+    PL_TRY(render_whole(o, &out->text, marks ? &o->marked : NULL, d));
+    PL_TRY(pl_chat_own_check(o, c, &out->text, d));
     *ends_loose = !marks;
     if (marks) PL_TRY(take_marked(o, c, out, d));
-    for (size_t i = 0; i < c->n; i++)
-        if (wanted[i] && !(marks && c->messages[i].role == PL_CHAT_ASSISTANT))
-            PL_TRY(find_span(o, c, i, &out->text, &out->spans[i], d));
+    for (size_t i = 0; i < c->n; i++) {
+        const bool answer = c->messages[i].role == PL_CHAT_ASSISTANT;
+        if (wanted[i] && !(marks && answer))
+            PL_TRY(find_span(o, c, i, &out->text, &rules[!answer], &out->spans[i], d));
+    }
     return PL_ERR_OK;
 }

@@ -37,6 +37,7 @@ struct pl_chat_request {
     const char *bos, *eos;                  /* NULL = the tokenizer has none */
     struct pl_chat_date date;               /* none: pl_chat_today() */
     bool generate;                          /* end with the header of an answer */
+    struct pl_jinja_span *turns; /* [messages], nullable: gets what is written for each of them */
 };
 
 /* {"role": role, "content": content} */
@@ -61,6 +62,10 @@ struct pl_chat_own {
     struct pl_chat_request request; /* bos, eos and date are set by the caller */
     struct pl_text part;            /* renders of parts of a conversation */
     struct pl_jinja_spans marked;
+    struct pl_jinja_span *turns; /* [2 * cap_turns], owned: of the row, and of one that says less */
+    size_t cap_turns;
+    uint64_t spent, budget; /* work of rendering parts of the row */
+    uint64_t cut_texts;     /* messages of the row that the template writes in part, by design */
 };
 void pl_chat_own_finish(struct pl_chat_own *o); /* leaves {0} */
 

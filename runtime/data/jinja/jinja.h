@@ -43,14 +43,19 @@ void pl_jinja_memory_finish(struct pl_jinja_memory *m);
 /* The value at the cursor. False: s says why; integers beyond 64 bits are not supported. */
 bool pl_jinja_read_json(struct pl_jinja_memory *m, struct pl_scan *s, struct pl_jinja_value *out);
 
-struct pl_jinja_inputs {
-    const struct pl_jinja_map *variables; /* messages, tools, bos_token, ... */
-    int year, month, day;                 /* of strftime_now; month 1 to 12 */
-};
-
 struct pl_jinja_span {
     size_t begin, end; /* bytes of the text */
 };
+
+struct pl_jinja_inputs {
+    const struct pl_jinja_map *variables; /* messages, tools, bos_token, ... */
+    int year, month, day;                 /* of strftime_now; month 1 to 12 */
+    /* [n_parts], borrowed, nullable: gets what is written while a loop is at the map of this part;
+     * empty where that is nothing, or not in one place. */
+    struct pl_jinja_span *parts;
+    size_t n_parts;
+};
+
 struct pl_jinja_spans {
     struct pl_jinja_span *items; /* [n], owned */
     size_t n, cap;

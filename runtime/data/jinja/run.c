@@ -141,6 +141,7 @@ pl_err pl_jinja_render(const struct pl_jinja *program, struct pl_jinja_memory *m
     out->failed = false;
     pl_text_addn(out, "", 0); /* a text without bytes has an address too */
     if (spans) spans->n = 0;
+    if (in->parts) memset(in->parts, 0, in->n_parts * sizeof *in->parts);
     if (!set_globals(&r) || !pl_jinja_run_program(&r)) return r.d->err;
     return out->failed ? pl_host_oom(d, "a rendered conversation") : PL_ERR_OK;
 }

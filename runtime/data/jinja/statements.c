@@ -369,6 +369,21 @@ static bool advance(struct pl_jinja_run *r, struct pl_jinja_loop *l, bool *done)
     return true;
 }
 
+/* What was written since `begin` belongs to the element, if that is a part. */
+static void add_part(const struct pl_jinja_run *r, const struct pl_jinja_value *element,
+                     size_t begin) {
+    const size_t end = r->out->len;
+    if (!r->inputs->parts || r->captures || element->kind != PL_JINJA_MAP || begin >= end) return;
+    if (!element->map->part || element->map->part > r->inputs->n_parts) return;
+    struct pl_jinja_span *part = &r->inputs->parts[element->map->part - 1];
+    if (!part->end)
+        *part = (struct pl_jinja_span){begin, end};
+    else if (part->end == begin)
+        part->end = end;
+    else
+        *part = (struct pl_jinja_span){SIZE_MAX, SIZE_MAX};
+}
+
 static enum flow run_iterations(struct pl_jinja_run *r, const struct pl_jinja_node *n,
                                 struct pl_jinja_loop *l, struct pl_jinja_scope *outer) {
     const struct pl_jinja_value loop = {.kind = PL_JINJA_LOOP, .loop = l};
@@ -386,7 +401,9 @@ static enum flow run_iterations(struct pl_jinja_run *r, const struct pl_jinja_no
         if (!pl_jinja_set_variable(r, PL_JINJA_SYMBOL_loop, &loop) ||
             !pl_jinja_assign(r, n->a, &l->current))
             return FAILED;
+        const size_t begin = r->out->len;
         flow = run_all(r, n->body);
+        add_part(r, &l->current, begin);
         if (flow == BREAK || flow == FAILED) return flow;
         l->completed |= flow == NEXT; /* Jinja's own: one left by `continue` does not count */
     }

@@ -121,6 +121,7 @@ struct pl_jinja_map {
     struct pl_jinja_entry *entries; /* [n], in the order they were first set */
     size_t n, cap;
     uint32_t depth;
+    uint32_t part; /* 1 + its place in the parts of a rendering; 0 = it is none of them */
 };
 
 static inline struct pl_jinja_value pl_jinja_none(void) {
