@@ -25,6 +25,7 @@
 #include "estimator/base/text.h"
 #include "runtime/data/row_keys.h"
 #include "runtime/data/sample.h"
+#include "runtime/data/row_traits.h"
 
 #include <stdbool.h>
 
@@ -40,6 +41,7 @@ struct pl_remarks {
     struct pl_remark unsupervised, truncated, dropped;
     struct pl_remark cut_off; /* before all that would have been trained on */
     uint64_t whole;           /* tokens of the longest of those */
+    struct pl_file_traits traits;
     struct pl_told_keys told;
 };
 

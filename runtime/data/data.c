@@ -31,7 +31,7 @@ struct data_file {
     char *path; /* owned; info.path is the same */
     int fd;
     uint64_t content_bytes; /* unpacked; 0: not known */
-    struct pl_cache cache; /* path NULL: rows are parsed from the file itself */
+    struct pl_cache cache;  /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
     struct pl_row_shape shape;
     bool csv;
@@ -52,6 +52,7 @@ struct pl_data {
     struct pl_dataset_list entries; /* items owned, their paths borrowed */
     const struct pl_data_watch *watch;
     uint64_t max_tokens;
+    uint64_t positions; /* that the model was made for; 0 = it scales them */
     uint32_t overlength;
     pthread_mutex_t lock; /* of what follows, and of the parser */
     struct pl_text json;  /* a CSV record as a row */
@@ -193,6 +194,9 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
     s->n = pl_u64_min(s->n, data->max_tokens);
     uint64_t targets = supervised(s);
     if (!targets) remember(&r->unsupervised, row->line);
+    if (data->positions && s->n > data->positions)
+        pl_row_traits_add(&data->parser.encoder.traits, PL_TRAIT_BEYOND_POSITIONS, 1);
+    pl_file_traits_count(&r->traits, &data->parser.encoder.traits, row->line);
     if (!targets && of_whole) {
         remember(&r->cut_off, row->line);
         r->whole = pl_u64_max(r->whole, whole);
@@ -226,22 +230,48 @@ static void note(struct pl_text *notes, const struct data_file *f, const struct 
                  (unsigned long long)r->line, (unsigned long long)r->n, r->n == 1 ? "" : "s", what);
 }
 
-/* What a file would waste a run on, and the number to raise. */
-static void warn(const struct data_file *f, const struct pl_remarks *r, struct pl_text *notes) {
+/* Why the share that is trained on can only be a mistake, NULL = it need not be one. The first
+ * token of a row is never a target. */
+static const char *strange_share(const struct data_file *f, const struct pl_remarks *r,
+                                 uint32_t train_on) {
     const struct pl_data_stats *s = &f->info.stats;
+    if (!s->supervised_tokens) return r->cut_off.n ? NULL : "none at all";
+    if (s->supervised_tokens < s->tokens / 100) return "below 1 %";
+    const bool all = s->supervised_tokens + s->rows >= s->tokens;
+    return all && train_on != PL_TRAIN_ON_ALL && pl_format_needs_chat(f->format)
+               ? "the questions as well"
+               : NULL;
+}
+
+/* What a file would waste a run on, and the number to change. */
+static void warn(const struct pl_data *data, const struct data_file *f, const struct pl_remarks *r,
+                 struct pl_text *notes) {
+    const struct pl_data_stats *s = &f->info.stats;
+    const uint64_t positions = data->positions;
+    const uint32_t train_on = data->job->train_on;
     if (r->cut_off.n)
         pl_text_addf(notes,
                      "warning: %s:%llu: %llu row%s cut by max_seq_length before the first token to "
                      "train on; this is the first; `max_seq_length: %llu` cuts none of them\n",
-                     f->path, (unsigned long long)r->cut_off.line,
-                     (unsigned long long)r->cut_off.n, r->cut_off.n == 1 ? "" : "s",
-                     (unsigned long long)r->whole);
-    if (s->supervised_tokens < s->tokens / 100)
+                     f->path, (unsigned long long)r->cut_off.line, (unsigned long long)r->cut_off.n,
+                     r->cut_off.n == 1 ? "" : "s", (unsigned long long)r->whole);
+    if (s->traits[PL_TRAIT_BEYOND_POSITIONS])
         pl_text_addf(notes,
-                     "warning: %s: %llu of %llu tokens are trained on, below 1 %%; `plimsoll "
-                     "tokenize CONFIG --show` shows which\n",
+                     "%s:%llu: %llu row%s longer than the %llu positions that the model was made "
+                     "for, the longest %llu tokens; `max_seq_length: %llu` cuts them, and "
+                     "`rope_scaling` in config.json makes room\n",
+                     f->path, (unsigned long long)r->traits.of[PL_TRAIT_BEYOND_POSITIONS].line,
+                     (unsigned long long)s->traits[PL_TRAIT_BEYOND_POSITIONS],
+                     s->traits[PL_TRAIT_BEYOND_POSITIONS] == 1 ? "" : "s",
+                     (unsigned long long)positions, (unsigned long long)s->longest,
+                     (unsigned long long)positions);
+    const char *strange = strange_share(f, r, train_on);
+    if (strange)
+        pl_text_addf(notes,
+                     "warning: %s: %llu of %llu tokens are trained on, %s; `plimsoll tokenize "
+                     "CONFIG --show` shows which\n",
                      f->path, (unsigned long long)s->supervised_tokens,
-                     (unsigned long long)s->tokens);
+                     (unsigned long long)s->tokens, strange);
 }
 
 static void end_remarks(struct pl_data *data, struct data_file *f, const struct pl_remarks *r,
@@ -253,11 +283,16 @@ static void end_remarks(struct pl_data *data, struct data_file *f, const struct 
     f->info.stats.unsupervised_rows = r->unsupervised.n;
     f->info.stats.truncated_rows = r->truncated.n;
     f->info.stats.dropped_rows = r->dropped.n;
+    for (int i = 0; i < PL_TRAITS; i++) {
+        f->info.stats.traits[i] = r->traits.of[i].rows;
+        data->stats.traits[i] += r->traits.of[i].rows;
+    }
     note(notes, f, &r->unsupervised, "without a token to train on");
     note(notes, f, &r->truncated, "longer than max_seq_length, cut to it");
     note(notes, f, &r->dropped, "longer than max_seq_length, dropped");
     snprintf(reader, sizeof reader, "format %s", pl_format_name(f->format));
-    if (notes) warn(f, r, notes);
+    if (notes) warn(data, f, r, notes);
+    if (notes) pl_file_traits_note(&r->traits, f->path, notes);
     if (notes) pl_told_keys_note(&r->told, f->path, reader, notes);
 }
 
@@ -284,8 +319,9 @@ static pl_err take_rows(struct pl_data *data, struct data_file *f, struct index 
 
 /* Everything but the file's content that its tokens depend on. */
 static void add_facts(const struct pl_data *data, const struct data_file *f, struct pl_text *out) {
-    pl_text_addf(out, "at most %llu tokens, overlength %u\n", (unsigned long long)data->max_tokens,
-                 data->overlength);
+    pl_text_addf(out, "at most %llu tokens, overlength %u, positions %llu\n",
+                 (unsigned long long)data->max_tokens, data->overlength,
+                 (unsigned long long)data->positions);
     pl_row_parser_add_facts(&data->parser, f->format, out);
 }
 
@@ -499,6 +535,7 @@ static pl_err begin(const struct pl_job *job, const struct pl_model *m,
     data->entries = *entries;
     data->max_tokens = job->max_seq_length;
     data->overlength = job->overlength;
+    data->positions = m->n_ropes && m->rope[0].type == PL_ROPE_DEFAULT ? m->max_positions : 0;
     pl_err err = open_tokenizer(data, d);
     if (err == PL_ERR_OK)
         *out = data;

@@ -1,11 +1,10 @@
-/* encode.c - text and conversations as tokens and labels. */
+/* encode.c - the tokenizer and the template of a data set, and text as tokens and labels. */
 #include "estimator/base/alloc.h"
 #include "estimator/base/digest.h"
 #include "estimator/base/open_file.h"
 #include "estimator/config/job_values.h"
 #include "estimator/find/find.h"
 #include "runtime/data/encode.h"
-#include "runtime/data/jinja/chars.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,6 +64,21 @@ out:
     return err;
 }
 
+/* What ends a sequence for the tokenizer or the model, and what ends a turn in a template that is
+ * known by name, where it is a token here. */
+static void find_stops(struct pl_encoder *e, const struct pl_model *m) {
+    const struct pl_chat_template *t;
+    if (e->eos >= 0) e->stops[e->n_stops++] = e->eos;
+    for (uint32_t i = 0; i < m->n_eos && e->n_stops < PL_ENCODER_STOPS; i++)
+        e->stops[e->n_stops++] = m->eos[i];
+    e->n_ends = e->n_stops;
+    for (size_t i = 0; (t = pl_chat_nth(i)) != NULL && e->n_stops < PL_ENCODER_STOPS; i++) {
+        const int64_t id = pl_tokenizer_id(e->tokenizer, pl_chat_turn_end(t));
+        if (id >= 0 && pl_tokenizer_is_special(e->tokenizer, (int32_t)id))
+            e->stops[e->n_stops++] = id;
+    }
+}
+
 pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const struct pl_model *m,
                        struct pl_diag *d) {
     char *path = NULL;
@@ -80,6 +94,7 @@ pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const str
     PL_TRY_GOTO(pl_tokenizer_scratch_create(e->tokenizer, &e->scratch, d), out);
     e->eos = pl_tokenizer_eos(e->tokenizer);
     if (e->eos < 0 && m->n_eos) e->eos = m->eos[0];
+    find_stops(e, m);
 out:
     free(path);
     if (err != PL_ERR_OK) pl_tokenizer_close(&e->tokenizer);
@@ -219,44 +234,12 @@ void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out) {
     pl_text_add(out, "\n");
 }
 
-/* --- samples ---------------------------------------------------------------------------------- */
-/* The tokens of e->tokens, with room for one more; labels are as `trained` says. */
-static pl_err take_tokens(const struct pl_encoder *e, bool trained, struct pl_sample *out,
-                          struct pl_diag *d) {
-    uint64_t n = e->tokens.n;
-    if (n == UINT64_MAX || !pl_sample_reserve(out, n + 1))
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %llu tokens",
-                           (unsigned long long)n);
-    for (uint64_t i = 0; i < n; i++) {
-        int32_t id = e->tokens.ids[i];
-        if (id < 0 || (uint64_t)id >= e->vocab)
-            return pl_diag_set(d, PL_ERR_DATA_FIELD,
-                               "token %d is outside the vocabulary of %llu tokens", id,
-                               (unsigned long long)e->vocab);
-        out->ids[i] = id;
-        out->labels[i] = trained ? id : PL_LABEL_MASKED;
-    }
-    out->n = n;
-    return PL_ERR_OK;
-}
-
-/* The first token that begins at byte `at` or later. */
-static uint64_t token_at(const struct pl_encoder *e, size_t at) {
-    uint64_t low = 0, high = e->tokens.n;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (e->tokens.starts[mid] < at)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-static void label(const struct pl_encoder *e, struct pl_sample *out, size_t begin, size_t end,
-                  bool trained) {
-    for (uint64_t i = token_at(e, begin); i < e->tokens.n && e->tokens.starts[i] < end; i++)
-        out->labels[i] = trained ? out->ids[i] : PL_LABEL_MASKED;
+/* --- text ------------------------------------------------------------------------------------- */
+/* The text begins with what was put before it. */
+static void note_two_bos(struct pl_encoder *e, const struct pl_sample *s) {
+    const int64_t bos = pl_tokenizer_bos(e->tokenizer);
+    if (bos >= 0 && s->n > 1 && s->ids[0] == bos && s->ids[1] == bos)
+        pl_row_traits_add(&e->traits, PL_TRAIT_TWO_BOS, 1);
 }
 
 pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t prompt_bytes,
@@ -264,105 +247,15 @@ pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t p
     out->n = 0;
     if (!n) return PL_ERR_OK;
     PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, text, n, true, &e->tokens, d));
-    PL_TRY(take_tokens(e, true, out, d));
+    PL_TRY(pl_encode_take_tokens(e, true, out, d));
     if (e->eos >= 0 && (!out->n || out->ids[out->n - 1] != e->eos)) {
         out->ids[out->n] = out->labels[out->n] = (int32_t)e->eos;
         out->n++;
     }
-    if (e->train_on != PL_TRAIN_ON_ALL && prompt_bytes) label(e, out, 0, prompt_bytes, false);
-    return PL_ERR_OK;
-}
-
-/* A message whose words the template leaves out is not trained on as if it had not been there. */
-static pl_err check_lost(const struct pl_encoder *e, const struct pl_chat_message *m, size_t n,
-                         struct pl_diag *d) {
-    for (size_t i = 0; i < n; i++) {
-        if (!e->rendered.spans[i].lost || !m[i].n) continue;
-        pl_diag_set(d, PL_ERR_DATA_TEMPLATE, "template %s leaves out message %zu (%s)",
-                    pl_chat_name(e->chat), i, pl_chat_role_name(m[i].role));
-        if (e->chat == pl_chat_find("mistral"))
-            pl_diag_hint(d, "`chat_template: mistral_sysfirst` writes the system text before the "
-                            "first question, where answers can be trained on");
-        return PL_ERR_DATA_TEMPLATE;
-    }
-    return PL_ERR_OK;
-}
-
-/* What `train_on` says of message i, when the message says nothing itself. */
-static bool trained_by_role(const struct pl_encoder *e, const struct pl_chat_message *m, size_t i,
-                            size_t n_prompt, size_t last_answer) {
-    if (e->train_on == PL_TRAIN_ON_ALL) return true;
-    if (m[i].role != PL_CHAT_ASSISTANT || i < n_prompt) return false;
-    return e->train_on == PL_TRAIN_ON_RESPONSES || i == last_answer;
-}
-
-/* What `train_on` or the message itself says of message i. */
-static bool is_trained(const struct pl_encoder *e, const struct pl_conversation *c, size_t i,
-                       size_t n_prompt, size_t last_answer) {
-    return c->train[i] == PL_MESSAGE_BY_ROLE
-               ? trained_by_role(e, c->messages, i, n_prompt, last_answer)
-               : c->train[i] == PL_MESSAGE_TRAINED;
-}
-
-static size_t last_answer_of(const struct pl_conversation *c) {
-    size_t last = c->n;
-    for (size_t i = 0; i < c->n; i++)
-        if (c->messages[i].role == PL_CHAT_ASSISTANT) last = i;
-    return last;
-}
-
-/* By the program: only what differs from the rest of the row has to be found in its text. */
-static pl_err render_own(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
-                         struct pl_diag *d) {
-    bool all = e->train_on == PL_TRAIN_ON_ALL;
-    size_t last = last_answer_of(c);
-    bool *wanted = pl_realloc(e->wanted, (c->n ? c->n : 1) * sizeof *wanted);
-    if (!wanted)
-        return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a row of %zu messages", c->n);
-    e->wanted = wanted;
-    for (size_t i = 0; i < c->n; i++)
-        wanted[i] = is_trained(e, c, i, n_prompt, last) != all;
-    PL_TRY(pl_chat_own_take(&e->own, c, d));
-    return pl_chat_own_render(&e->own, c, wanted, &e->rendered, &e->ends_loose, d);
-}
-
-/* The end of a span without the white space after the token that ends the turn, which belongs to
- * the form of the conversation and is never generated. A mark that is in it by half is not. */
-static size_t tight_end(const struct pl_encoder *e, const struct pl_chat_span *span) {
-    const char *text = pl_text_str(&e->rendered.text);
-    for (uint64_t i = token_at(e, span->end); i && e->tokens.starts[i - 1] >= span->begin; i--) {
-        size_t begin = e->tokens.starts[i - 1];
-        size_t end = i < e->tokens.n ? e->tokens.starts[i] : e->rendered.text.len;
-        bool special = pl_tokenizer_is_special(e->tokenizer, e->tokens.ids[i - 1]);
-        if (special && end > span->end) continue;
-        if (special) return end;
-        const struct pl_jinja_value token = pl_jinja_string(text + begin, end - begin);
-        if (end < begin || !pl_jinja_is_blank(&token)) break;
-    }
-    return span->end;
-}
-
-pl_err pl_encode_conversation(struct pl_encoder *e, struct pl_conversation *c, size_t n_prompt,
-                              struct pl_sample *out, struct pl_diag *d) {
-    const struct pl_chat_message *m = pl_conversation_messages(c);
-    bool all = e->train_on == PL_TRAIN_ON_ALL;
-    size_t last = last_answer_of(c);
-    out->n = 0;
-    if (e->by_program) {
-        PL_TRY(render_own(e, c, n_prompt, d));
-    } else {
-        e->ends_loose = false;
-        PL_TRY(pl_chat_render(e->chat, &e->options, m, c->n, &e->rendered, d));
-        PL_TRY(check_lost(e, m, c->n, d));
-    }
-    PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, pl_text_str(&e->rendered.text),
-                               e->rendered.text.len, false, &e->tokens, d));
-    PL_TRY(take_tokens(e, all, out, d));
-    for (size_t i = 0; i < c->n; i++) {
-        const struct pl_chat_span *s = &e->rendered.spans[i];
-        bool trained = is_trained(e, c, i, n_prompt, last);
-        if (e->by_program && trained == all) continue;
-        label(e, out, s->begin, e->ends_loose ? tight_end(e, s) : s->end, trained);
-    }
+    note_two_bos(e, out);
+    if (e->train_on == PL_TRAIN_ON_ALL || !prompt_bytes) return PL_ERR_OK;
+    pl_encode_label(e, out, 0, prompt_bytes, false);
+    if (prompt_bytes < n && pl_encode_is_inside(e, prompt_bytes))
+        pl_row_traits_add(&e->traits, PL_TRAIT_INSIDE_TOKEN, 1);
     return PL_ERR_OK;
 }

@@ -2,10 +2,12 @@
  *
  * In: text, or a conversation.  Out: struct pl_sample.  Needs: tokenizer, chat.
  *   E1  a text is encoded once and as a whole; labels follow from where its tokens begin: a token
- *       is trained if it begins in a trained span
+ *       is trained if it begins in a trained span; where a program marks answers, also if it holds
+ *       the first character of one
  *   E2  a rendered conversation is encoded without what the post-processor adds, since templates
  *       write it; plain text gets it, and ends with the model's end of sequence
- *   E3  nothing a row says is lost in silence: a template that drops a message refuses the row
+ *   E3  nothing a row says is lost in silence: a template that drops a message or a part of the
+ *       last answer refuses the row, and what it drops of earlier answers is counted
  * Use: struct pl_encoder e = {0};
  *      pl_encoder_open(&e, job, model, &d); pl_encoder_choose_chat(&e, job, notes, &d);
  *      pl_encode_text(&e, text, n, 0, &sample, &d); ... pl_encoder_finish(&e); */
@@ -14,27 +16,7 @@
 
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
-#include "runtime/data/chat/own.h"
-#include "runtime/data/sample.h"
-#include "runtime/data/tokenizer/tokenizer.h"
-
-struct pl_encoder {
-    struct pl_tokenizer *tokenizer; /* NULL until opened */
-    struct pl_tokenizer_scratch *scratch;
-    const struct pl_chat_template *chat; /* a row of the table; NULL: none is chosen */
-    bool by_program;                     /* `own` renders */
-    struct pl_chat_own own;
-    bool *wanted;    /* messages of a row that are looked for, owned */
-    bool ends_loose; /* of the last row: spans may end in white space after the turn's end */
-    struct pl_chat_options options;
-    struct pl_chat_text rendered;
-    struct pl_token_list tokens;
-    uint64_t vocab;
-    int64_t eos;       /* ends plain text; -1 = nothing does */
-    uint32_t train_on; /* PL_TRAIN_ON_* */
-    bool bytes;        /* `tokenizer: byte` */
-    uint64_t identity; /* digest of the tokenizer's files */
-};
+#include "runtime/data/encode_row.h"
 
 /* The tokenizer of `tokenizer:`, else the model's own. Again: nothing. PL_ERR_TOKENIZER_FILE: none
  * is named or found, or it has more tokens than the model. */

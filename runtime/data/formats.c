@@ -147,6 +147,10 @@ bool pl_format_needs_tokenizer(const struct pl_format *f) {
     return f->needs_tokenizer;
 }
 
+bool pl_format_needs_chat(const struct pl_format *f) {
+    return f->needs_chat;
+}
+
 const struct pl_format *pl_format_prompted(void) {
     return &prompted;
 }
@@ -394,6 +398,7 @@ static void start(struct pl_row_parser *p, const char *text, size_t n, bool ends
     p->text.len = 0;
     p->text.failed = false;
     p->problem = (struct pl_diag){0};
+    p->encoder.traits = (struct pl_row_traits){.n = {0}};
     pl_conversation_start(&p->conversation);
     p->conversation.told = p->told;
     p->conversation.line = p->line;

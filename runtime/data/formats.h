@@ -19,6 +19,8 @@ const struct pl_format *pl_format_find(uint32_t id);
 const char *pl_format_name(const struct pl_format *f);
 /* Whether its rows cannot be read without a tokenizer. */
 bool pl_format_needs_tokenizer(const struct pl_format *f);
+/* Whether its rows are conversations. */
+bool pl_format_needs_chat(const struct pl_format *f);
 /* The format whose required keys the row has; NULL after recording a problem in p->scan. */
 const struct pl_format *pl_format_detect(struct pl_row_parser *p, const char *text, size_t n,
                                          bool ends_file);

@@ -27,6 +27,9 @@ static const char hint_arguments[] = "write it into `chat_template_kwargs` of th
 static const char hint_history[] = "write the row as `messages`, the earlier turns first";
 static const char hint_context[] = "`field_input: context` reads it as the input; `prompt_format` "
                                    "puts columns where you want them";
+static const char hint_detail[] =
+    "a message is trained on or masked as a whole; write what is not to be "
+    "learned as a message of its own";
 static const char hint_tree[] = "the row is one message of a tree: write each conversation as "
                                 "`messages`";
 
@@ -63,6 +66,8 @@ static const char hint_tree[] = "the row is one message of a tree: write each co
     X("chat_template_kwargs", CHATS, REFUSED, hint_tools)                                          \
     X("enable_thinking", CHATS, REFUSED, hint_arguments)                                           \
     X("documents", RENDERED, REFUSED, hint_tools)                                                  \
+    X("train_detail", PL_KEYS_OF_MESSAGE, REFUSED, hint_detail)                                    \
+    X("training_detail", PL_KEYS_OF_MESSAGE, REFUSED, hint_detail)                                 \
     X("history", RENDERED, REFUSED, hint_history)                                                  \
     X("context", PROMPTS, REFUSED, hint_context)                                                   \
     X("role", OF(TEXT), REFUSED, hint_tree)                                                        \
@@ -140,7 +145,8 @@ void pl_told_keys_add(struct pl_told_keys *t, const char *where, const char *nam
         memcpy(key->name, shown, strlen(shown));
         t->n++;
     }
-    key->n++;
+    if (!key->n || key->last != line) key->n++;
+    key->last = line;
 }
 
 void pl_told_keys_note(const struct pl_told_keys *t, const char *path, const char *reader,

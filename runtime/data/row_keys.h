@@ -46,7 +46,7 @@ bool pl_row_key_check(const struct pl_row_key *key, struct pl_scan *s);
 #define PL_TOLD_NAME (PL_SHOWN + 16)
 struct pl_told_key {
     char name[PL_TOLD_NAME];
-    uint64_t line, n; /* of the first; how often */
+    uint64_t line, last, n; /* of the first row and of the last; how many */
 };
 struct pl_told_keys {
     struct pl_told_key keys[PL_TOLD_KEYS];

@@ -10,10 +10,10 @@
 #include <jansson.h>
 
 /* "  data: one.jsonl: 2 rows, 12 tokens, 50.0 % trained on, longest 6\n" for each; what was cut,
- * dropped or trains nothing where there is some. */
+ * dropped or trains nothing, and which traits its rows have, where there is some. */
 void pl_data_write_files(const struct pl_data *data, struct pl_text *out);
 /* [{"file", "rows", "tokens", "supervised_tokens", "longest", "truncated_rows", "dropped_rows",
- * "unsupervised_rows"}, ...]; NULL: no memory. */
+ * "unsupervised_rows", and a key for each trait of row_traits.h}, ...]; NULL: no memory. */
 json_t *pl_data_files_json(const struct pl_data *data);
 
 #endif

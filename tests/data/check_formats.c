@@ -194,6 +194,10 @@ END_TEST
     "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"q\"}" \
     ",{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"r\"},{\"role\":" \
     "\"assistant\",\"content\":\"b\"" more "}]}"
+/* an answer with such keys, and one more */
+#define MASKED(keys)                                                                               \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"    \
+    "\"b\"," keys "},{\"role\":\"assistant\",\"content\":\"c\"}]}"
 #define PAIR(more, less)                                                                           \
     "{\"prompt\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":"      \
     "\"a\"" more                                                                                   \
@@ -227,6 +231,17 @@ static const struct {
     {PAIR("", ""), ANSWERS, ".b<|im_end|>."},
     {PAIR(",\"train\":true", ""), ANSWERS, ".a<|im_end|>.b<|im_end|>."},
     {PAIR("", "},{\"role\":\"assistant\",\"content\":\"c\""), LAST, ".c<|im_end|>."},
+    {MASKED("\"training\":false"), ANSWERS, ".c<|im_end|>."},
+    {MASKED("\"loss\":false"), ANSWERS, ".c<|im_end|>."},
+    {MASKED("\"loss_scale\":0"), ANSWERS, ".c<|im_end|>."},
+    {MASKED("\"trainable\":0"), ANSWERS, ".c<|im_end|>."},
+    {MASKED("\"masked\":true"), ANSWERS, ".c<|im_end|>."},
+    {MASKED("\"train\":0,\"weight\":0,\"masked\":true"), ANSWERS, ".c<|im_end|>."},
+    {MASKED("\"training\":null"), ANSWERS, ".b<|im_end|>.c<|im_end|>."},
+    {MASKED("\"masked\":false"), ANSWERS, ".b<|im_end|>.c<|im_end|>."},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":[\"a\",{\"text\":\"b\"}]},{\"role\":"
+     "\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"c\"},\"d\"]}]}",
+     ANSWERS, ".cd<|im_end|>."},
     {"{\"prompt\":\"a\",\"completion\":\"b\"}", ANSWERS, ".b$"},
     {"{\"prompt\":\"a\",\"completion\":\"b\"}", LAST, ".b$"},
     {"{\"prompt\":\"a\",\"completion\":\"b\"}", ALL, "ab$"},
@@ -262,8 +277,17 @@ static const struct {
      PL_ERR_DATA_FIELD, "message 0: `weight` is 0.5; only 0 and 1", "masks"},
     {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"train\":\"yes\"}]}", NULL,
      PL_ERR_DATA_FIELD, "`train` is \"yes\"; only 0 and 1", ""},
-    {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":1,\"train\":true}]}",
-     NULL, PL_ERR_DATA_FIELD, "key `train` comes after another of its meaning", ""},
+    {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":1,\"train\":false}]}",
+     NULL, PL_ERR_DATA_FIELD, "message 0: `train` says the opposite of a key before it", ""},
+    {"{\"messages\":[" ANSWER ",{\"role\":\"assistant\",\"content\":\"a\",\"loss\":true,"
+     "\"masked\":1}]}",
+     NULL, PL_ERR_DATA_FIELD, "message 1: `masked` says the opposite of a key before it", ""},
+    {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"masked\":0.5}]}", NULL,
+     PL_ERR_DATA_FIELD, "message 0: `masked` is 0.5; only 0 and 1", "masks the message"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"train_detail\":[{}]}]}", NULL,
+     PL_ERR_DATA_FIELD, "`train_detail` is not supported", "as a whole"},
+    {"{\"messages\":[{\"role\":\"Assistant\",\"content\":\"a\"}]}", NULL, PL_ERR_DATA_FIELD,
+     "message 0: unknown role `Assistant`", "assistant"},
     {"{\"messages\":[{\"role\":\"assistant\",\"role\":\"user\",\"content\":\"a\"}]}", NULL,
      PL_ERR_DATA_FIELD, "key `role` comes after another", ""},
     {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", NULL, PL_ERR_DATA_FIELD,
@@ -277,8 +301,12 @@ static const struct {
      "`role` is a number", ""},
     {"{\"messages\":[{\"role\":\"user\",\"content\":{}}]}", NULL, PL_ERR_DATA_FIELD,
      "`content` is an object, expected a string or a list of text parts", ""},
-    {"{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}", NULL, PL_ERR_DATA_FIELD,
-     "`content` is a string, expected text parts", ""},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":[1]}]}", NULL, PL_ERR_DATA_FIELD,
+     "`content` is a number, expected text parts", ""},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":\"x\"}]}"
+     "]"
+     "}",
+     NULL, PL_ERR_DATA_FIELD, "a content part of type `image_url` is not text", ""},
     {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", NULL,
      PL_ERR_DATA_FIELD, "part without `text`", ""},
     {"{\"instruction\":\"I\",\"output\":\"O\",\"history\":[[\"a\",\"b\"]]}", NULL,

@@ -28,7 +28,7 @@
     "<|im_start|>{{ m.role }}\n{{ m.content or '' }}{% for c in m.tool_calls or [] %}"             \
     "{{ c.function.name }}({{ c.function.arguments | tojson }}){% endfor %}<|im_end|>\n" END       \
         PROMPT
-/* an answer that is the last one begins with a place for reasoning, and so differs from its start */
+/* the last answer begins with a place for reasoning, and so differs from its start */
 #define CALLS                                                                                      \
     EACH "<|im_start|>{{ m.role }}\n{% if loop.last and m.role == 'assistant' %}<think>\n"         \
          "</think>{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}<tool_call>"    \
@@ -40,6 +40,30 @@
 #define BRIEFER                                                                                    \
     EACH "<|im_start|>{{ m.role }}\n{% if loop.last %}{{ m.content }}{% else %}"                   \
          "{{ m.content.split('</think>')[-1] }}{% endif %}<|im_end|>\n" END PROMPT
+/* a turn is ended only where another one follows, as in Qwen1.5 */
+#define OPEN                                                                                       \
+    EACH                                                                                           \
+        "<|im_start|>{{ m.role }}\n{{ m.content }}{% if not loop.last or add_generation_prompt %}" \
+        "<|im_end|>\n{% endif %}" END PROMPT
+/* by what follows */
+#define ENDED_LATER                                                                                \
+    EACH "{% if not loop.first %}<|im_end|>\n{% endif %}<|im_start|>{{ m.role }}\n{{ m.content "   \
+         "}}" END "<|im_end|>\n" PROMPT
+/* each turn but the last writes the header of the next */
+#define HEADS_NEXT                                                                                 \
+    "<|im_start|>one\n" EACH "{{ m.content }}{{ eos_token }}\n"                                    \
+    "{% if not loop.last or add_generation_prompt %}<|im_start|>next\n{% endif %}" END
+#define MARKED_AFTER_BLANK                                                                         \
+    EACH "{% if m.role == 'assistant' %}A: {% generation %}{{ m.content }}<|im_end|>"              \
+         "{% endgeneration %}{% else %}Q: {{ m.content }} {% endif %}" END
+/* takes texts only, and prints whatever it is given */
+#define ADDS EACH "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}" END PROMPT
+#define ONE_PART                                                                                   \
+    EACH "<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"         \
+         "{{ m.content[0].text }}{% endif %}<|im_end|>\n" END PROMPT
+#define ALL_PARTS                                                                                  \
+    EACH "<|im_start|>{{ m.role }}\n{% for p in m.content %}{% if p.type == 'text' %}"             \
+         "{{ p.text }}|{% endif %}{% endfor %}<|im_end|>\n" END PROMPT
 
 #define U(text)  "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define A(text)  "{\"role\":\"assistant\",\"content\":\"" text "\"}"
@@ -48,6 +72,9 @@
 #define CALL                                                                                       \
     "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"type\":\"function\","             \
     "\"function\":{\"name\":\"add\",\"arguments\":{\"x\":1}}}]}"
+#define PARTS                                                                                      \
+    "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"one\"},\" two\","          \
+    "{\"type\":\"output_text\",\"text\":\" three\"}]}"
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"add\"}}"
 
 /* `trained`: the runs of trained text, each ended by `#`; or what is said of a refused row. */
@@ -78,6 +105,28 @@ static const struct {
     {BRIEFER, ROW(U("q") "," A("<think>hm</think>a") "," U("r") "," A("<think>so</think>b")),
      PL_TRAIN_ON_RESPONSES, "a<|im_end|>#<think>so</think>b<|im_end|>#", NULL},
     {BRIEF, ROW(U("q") "," A("<think>\\n</think>a")), PL_TRAIN_ON_RESPONSES, "a<|im_end|>#", NULL},
+    {OPEN, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four#", NULL},
+    {ENDED_LATER, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four<|im_end|>#", NULL},
+    {HEADS_NEXT, ROW(TALK), PL_TRAIN_ON_RESPONSES, "two<|im_end|>#four<|im_end|>#", NULL},
+    {MARKED_AFTER_BLANK, ROW(U("q") "," A("be") "," U("q") "," A("to be")), PL_TRAIN_ON_RESPONSES,
+     " be<|im_end|># to be<|im_end|>#", NULL},
+    {PLAIN,
+     ROW("{\"role\":\"user\",\"content\":\"q\",\"tool_calls\":null},{\"role\":\"system\","
+         "\"content\":null},"
+         "{\"role\":\"assistant\",\"content\":\"a\",\"name\":null}"),
+     PL_TRAIN_ON_RESPONSES, "a<|im_end|>#", NULL},
+    {EACH "<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
+          "{{ c.function.name }}{% endfor %}<|im_end|>\n" END PROMPT,
+     ROW(U("q") "," CALL), PL_TRAIN_ON_RESPONSES, "add<|im_end|>#", NULL},
+    {PLAIN, ROW("{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\",\"value\":\"b\"}"),
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    {EACH "{% if m.role in ['user', 'assistant'] %}" TURN "{% endif %}" END PROMPT,
+     ROW("{\"role\":\"human\",\"content\":\"q\"},{\"role\":\"gpt\",\"content\":\"b\"}"),
+     PL_TRAIN_ON_RESPONSES, "b<|im_end|>#", NULL},
+    {PLAIN, ROW(U("q") "," PARTS), PL_TRAIN_ON_RESPONSES, "one two three<|im_end|>#", NULL},
+    {ADDS, ROW(U("q") "," PARTS), PL_TRAIN_ON_RESPONSES, "one two three<|im_end|>#", NULL},
+    {ALL_PARTS, ROW("{\"role\":\"user\",\"content\":[\"q\"]}," PARTS), PL_TRAIN_ON_RESPONSES,
+     "one| two| three|<|im_end|>#", NULL},
     {TOOLS,
      "{\"messages\":[" U("q") "," A("b") "],\"tools\":\"["
                                          "{\\\"name\\\":\\\"f\\\"}"
@@ -110,6 +159,16 @@ static const struct {
      "leaves out a part of message 1 (assistant)"},
     {BRIEF, ROW(U("x</think>y") "," A("a")), PL_TRAIN_ON_RESPONSES, NULL,
      "leaves out a part of message 0 (user)"},
+    {ONE_PART, ROW(U("q") "," PARTS), PL_TRAIN_ON_RESPONSES, NULL,
+     "leaves out a part of message 1 (assistant)"},
+    {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"content\":null}"), PL_TRAIN_ON_RESPONSES, NULL,
+     "message 1: `content` is null"},
+    {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"tool_calls\":null}"), PL_TRAIN_ON_RESPONSES,
+     NULL, "message 1 has no `content`"},
+    {TOOLS, ROW(U("q") ",{\"from\":\"gpt\",\"value\":\"b\",\"tool_calls\":[" TOOL "]}"),
+     PL_TRAIN_ON_RESPONSES, NULL, "message 1: `from` and `value` with keys"},
+    {PLAIN, ROW("{\"from\":\"Human\",\"value\":\"q\"}," A("b")), PL_TRAIN_ON_RESPONSES, NULL,
+     "message 0: unknown role `Human`"},
     {EACH "{{ loop.length }}" TURN END PROMPT, ROW(TALK), PL_TRAIN_ON_RESPONSES, NULL,
      "message 1 (assistant) cannot be found"},
     {EACH "{% if m.role == 'assistant' %}{% generation %}a{% endgeneration %}"

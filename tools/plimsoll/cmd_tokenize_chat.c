@@ -151,7 +151,7 @@ static pl_err read_values(struct chat_session *s, const char *line, size_t n,
     for (size_t i = 0; all.kind == PL_JINJA_MAP && i < all.map->n; i++)
         PL_TRY(take_member(&s->memory, r, &all.map->entries[i], d));
     return r->messages.kind == PL_JINJA_LIST
-               ? pl_chat_alias_reasoning(&s->memory, &r->messages, d)
+               ? pl_chat_prepare_messages(&s->memory, &r->messages, d)
                : pl_diag_set(d, PL_ERR_DATA_FIELD, "key `messages` is missing");
 }
 

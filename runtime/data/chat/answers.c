@@ -1,6 +1,6 @@
 /* answers.c - rows rendered by a program: where answers stand in its text. */
-#include "estimator/base/alloc.h"
 #include "runtime/data/chat/own.h"
+#include "estimator/base/alloc.h"
 #include "runtime/data/chat/own_row.h"
 #include "runtime/data/jinja/chars.h"
 
@@ -271,11 +271,26 @@ static bool reserve_turns(struct pl_chat_own *o, size_t n) {
     return true;
 }
 
-static pl_err render_whole(struct pl_chat_own *o, struct pl_text *out,
-                           struct pl_jinja_spans *marked, struct pl_diag *d) {
+/* Content that is a list is joined for a program that fails at one, or writes it as it is. */
+static pl_err render_with_parts(struct pl_chat_own *o, const struct pl_conversation *c,
+                                struct pl_text *out, struct pl_jinja_spans *marked,
+                                struct pl_diag *d) {
     struct pl_chat_request r = o->request;
+    struct pl_diag refused = {0};
+    const bool parts = pl_chat_own_has_parts(o);
     r.turns = o->turns;
-    PL_TRY(pl_chat_program_render(&o->program, &o->memory, &r, out, marked, d));
+    const pl_err err =
+        pl_chat_program_render(&o->program, &o->memory, &r, out, marked, parts ? &refused : d);
+    if (!parts || (err == PL_ERR_OK && !pl_chat_own_shows_parts(out))) return err;
+    if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused.message);
+    PL_TRY(pl_chat_own_join_parts(o, c, d));
+    return pl_chat_program_render(&o->program, &o->memory, &r, out, marked, d);
+}
+
+static pl_err render_whole(struct pl_chat_own *o, const struct pl_conversation *c,
+                           struct pl_text *out, struct pl_jinja_spans *marked, struct pl_diag *d) {
+    const struct pl_chat_request r = o->request;
+    PL_TRY(render_with_parts(o, c, out, marked, d));
     const uint64_t cost = out->len + MESSAGE_COST * (uint64_t)r.messages.list->n;
     o->spent = 0;
     o->budget = LEAST_BUDGET + BUDGET_RATIO * cost;
@@ -290,7 +305,7 @@ pl_err pl_chat_own_render(struct pl_chat_own *o, struct pl_conversation *c, cons
     struct turn_rule rules[2] = {{0}, {0}}; /* of answers, and of others */
     if (!pl_chat_reserve_spans(out, c->n) || !reserve_turns(o, c->n)) return pl_chat_own_no_room(d);
     (void)pl_conversation_messages(c);
-    PL_TRY(render_whole(o, &out->text, marks ? &o->marked : NULL, d));
+    PL_TRY(render_whole(o, c, &out->text, marks ? &o->marked : NULL, d));
     PL_TRY(pl_chat_own_check(o, c, &out->text, d));
     *ends_loose = !marks;
     if (marks) PL_TRY(take_marked(o, c, out, d));

@@ -173,6 +173,24 @@ static pl_err check_parts(struct pl_chat_own *o, const struct pl_conversation *c
     return PL_ERR_OK;
 }
 
+/* Arguments of a call that are JSON in a string: templates that write objects put it in quotes. */
+static bool has_quoted_arguments(const struct pl_chat_own *o, size_t i,
+                                 const struct pl_text *whole) {
+    const struct pl_jinja_value *calls = member(&o->request.messages.list->items[i], "tool_calls");
+    const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
+    const struct pl_jinja_span in = turn ? *turn : (struct pl_jinja_span){0, whole->len};
+    for (size_t k = 0; calls && calls->kind == PL_JINJA_LIST && k < calls->list->n; k++) {
+        const struct pl_jinja_value *f = member(&calls->list->items[k], "function");
+        const struct pl_jinja_value *said = member(f ? f : &calls->list->items[k], "arguments");
+        size_t length;
+        if (said && said->kind == PL_JINJA_STRING &&
+            pl_chat_find_said(whole->data + in.begin, in.end - in.begin, said->s, said->n,
+                              &length) == SIZE_MAX)
+            return true;
+    }
+    return false;
+}
+
 /* --- the row ---------------------------------------------------------------------------------- */
 /* Reasoning of earlier turns is left out by design: some of it must be read. */
 static pl_err check_thoughts(struct pl_chat_own *o, const struct pl_text *whole,
@@ -217,7 +235,9 @@ static pl_err check_row(struct pl_chat_own *o, const struct pl_text *whole, stru
 
 pl_err pl_chat_own_check(struct pl_chat_own *o, const struct pl_conversation *c,
                          const struct pl_text *whole, struct pl_diag *d) {
-    o->cut_texts = 0;
+    o->cut_texts = o->quoted_arguments = 0;
+    for (size_t i = 0; i < c->n; i++)
+        o->quoted_arguments += has_quoted_arguments(o, i, whole);
     PL_TRY(check_parts(o, c, lacks_words, words_keys, whole, d));
     PL_TRY(check_parts(o, c, has_calls, call_keys, whole, d));
     PL_TRY(check_thoughts(o, whole, d));

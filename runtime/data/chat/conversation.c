@@ -33,35 +33,42 @@ static const char hint_tools[] =
 static const char hint_thoughts[] = "write the reasoning into the content, as the template "
                                     "expects it: <think>...</think>";
 
-enum field { ROLE, CONTENT, TRAIN, QUESTION, ANSWER, TOOLS, THOUGHTS };
+enum field { ROLE, CONTENT, QUESTION, ANSWER, TRAIN, MASK, TOOLS, THOUGHTS, N_FIELDS };
 static const struct {
     const char *key;
     enum field field;
 } fields[] = {
-    {"role", ROLE},
-    {"from", ROLE},
-    {"content", CONTENT},
-    {"value", CONTENT},
-    {"weight", TRAIN},
-    {"loss_weight", TRAIN},
-    {"train", TRAIN},
-    {"input", QUESTION},
-    {"output", ANSWER},
-    {"tool_calls", TOOLS},
-    {"function_call", TOOLS},
-    {"tools", TOOLS},
-    {"reasoning_content", THOUGHTS},
-    {"reasoning", THOUGHTS},
-    {"thinking", THOUGHTS},
+    {"role", ROLE},           {"from", ROLE},         {"content", CONTENT},
+    {"value", CONTENT},       {"weight", TRAIN},      {"loss_weight", TRAIN},
+    {"loss_scale", TRAIN},    {"train", TRAIN},       {"training", TRAIN},
+    {"trainable", TRAIN},     {"loss", TRAIN},        {"masked", MASK},
+    {"input", QUESTION},      {"output", ANSWER},     {"tool_calls", TOOLS},
+    {"function_call", TOOLS}, {"tools", TOOLS},       {"reasoning_content", THOUGHTS},
+    {"reasoning", THOUGHTS},  {"thinking", THOUGHTS},
 };
-#define N_FIELDS 7
+
+/* Roles that only some programs know; they are rendered as they stand, and never trained on. */
+static const char *const other_roles[] = {"developer", "environment",   "documents",
+                                          "context",   "tool_response", "tool_result"};
+
+/* Types of content parts that are text. */
+static const char *const text_types[] = {"text", "input_text", "output_text"};
 
 static bool is_word(const struct pl_text *t, const char *word) {
     return t->len == strlen(word) && memcmp(t->data, word, t->len) == 0;
 }
 
+static bool is_one_of(const struct pl_text *t, const char *const *words, size_t n) {
+    size_t i = 0;
+    while (i < n && !is_word(t, words[i]))
+        i++;
+    return i < n;
+}
+#define IS_ONE_OF(t, words) is_one_of(t, words, sizeof(words) / sizeof *(words))
+
 void pl_conversation_start(struct pl_conversation *c) {
     c->n = 0;
+    c->strange = 0;
     c->tools = c->documents = c->more = (struct pl_json_span){0, 0};
     c->text.len = 0;
     c->text.failed = c->key.failed = false;
@@ -153,21 +160,24 @@ struct reading {
     size_t index, begins_at, null_at;
     size_t at[N_FIELDS]; /* of the values */
     bool seen[N_FIELDS], null_content;
+    bool foreign;   /* its role or content has a name that programs do not read */
+    bool says_more; /* by keys besides role and content */
+    bool strange;   /* its role is none that is known */
 };
 
 static const char *own_name(const struct pl_conversation *c, enum pl_column column) {
     return c->columns ? c->columns->name[column] : NULL;
 }
 
-/* Whether the word is one of `words`, which commas separate. */
-static bool is_among(const struct pl_text *word, const char *words) {
+/* The word is one of `words`, which commas separate. */
+static bool is_among(const char *word, size_t n, const char *words) {
     for (const char *w = words; w; w = strchr(w, ',') ? strchr(w, ',') + 1 : NULL)
-        if (strcspn(w, ",") == word->len && memcmp(w, word->data, word->len) == 0) return true;
+        if (strcspn(w, ",") == n && memcmp(w, word, n) == 0) return true;
     return false;
 }
 
-/* A role by the words that the configuration gives it; those of the table stay. */
-static bool find_own_role(struct pl_conversation *c) {
+bool pl_conversation_role(const struct pl_conversation *c, const char *word, size_t n,
+                          enum pl_chat_role *out) {
     static const struct {
         enum pl_column column;
         enum pl_chat_role role;
@@ -175,8 +185,13 @@ static bool find_own_role(struct pl_conversation *c) {
                {PL_COLUMN_ASSISTANT_WORDS, PL_CHAT_ASSISTANT},
                {PL_COLUMN_SYSTEM_WORDS, PL_CHAT_SYSTEM}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        if (!is_among(&c->key, own_name(c, own[i].column))) continue;
-        c->messages[c->n - 1].role = own[i].role;
+        if (!is_among(word, n, own_name(c, own[i].column))) continue;
+        *out = own[i].role;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (strlen(roles[i].name) != n || memcmp(roles[i].name, word, n) != 0) continue;
+        *out = roles[i].role;
         return true;
     }
     return false;
@@ -186,6 +201,20 @@ static bool find_own_role(struct pl_conversation *c) {
 static bool passes_on(const struct reading *r) {
     return r->c->whole && r->spelling == PL_SPELLING_OPENAI && !own_name(r->c, PL_COLUMN_ROLE) &&
            !own_name(r->c, PL_COLUMN_CONTENT);
+}
+
+static bool unknown_role(struct reading *r, const char *shown) {
+    return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->at[ROLE], spellings[r->spelling].known,
+                        "%s %zu: unknown %s `%s`", spellings[r->spelling].message, r->index,
+                        spellings[r->spelling].speaker, shown);
+}
+
+/* A role that is none that is known is the program's business; the first one is told. */
+static bool note_strange(struct reading *r) {
+    struct pl_conversation *c = r->c;
+    if (r->strange && !c->strange++)
+        pl_scan_show(pl_text_str(&c->key), c->key.len, c->strange_role);
+    return true;
 }
 
 static bool read_role(struct reading *r) {
@@ -201,22 +230,16 @@ static bool read_role(struct reading *r) {
     word->len = 0;
     if (!pl_scan_string(r->s, word)) return false;
     if (word->failed) return no_memory(r->s);
-    if (find_own_role(r->c)) return true;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        if (!is_word(word, roles[i].name)) continue;
-        r->c->messages[r->c->n - 1].role = roles[i].role;
+    r->at[ROLE] = at;
+    if (pl_conversation_role(r->c, pl_text_str(word), word->len, &r->c->messages[r->c->n - 1].role))
         return true;
-    }
-    if (passes_on(r)) return true; /* the program's business */
-    for (size_t i = 0; i < sizeof tool_roles / sizeof *tool_roles; i++)
-        if (is_word(word, tool_roles[i]))
-            return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, hint_tools,
-                                "%s %zu: tool messages are not supported (`%s`)", message, r->index,
-                                tool_roles[i]);
-    return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, spellings[r->spelling].known,
-                        "%s %zu: unknown %s `%s`", message, r->index,
-                        spellings[r->spelling].speaker,
-                        pl_scan_show(pl_text_str(word), word->len, shown));
+    r->strange = !IS_ONE_OF(word, tool_roles) && !IS_ONE_OF(word, other_roles);
+    if (passes_on(r)) return note_strange(r);
+    if (IS_ONE_OF(word, tool_roles))
+        return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, hint_tools,
+                            "%s %zu: tool messages are not supported (`%s`)", message, r->index,
+                            pl_scan_show(pl_text_str(word), word->len, shown));
+    return unknown_role(r, pl_scan_show(pl_text_str(word), word->len, shown));
 }
 
 static bool wrong_content(struct reading *r, enum pl_scan_kind kind, const char *expected) {
@@ -235,7 +258,7 @@ static bool pass_over(struct pl_conversation *c, struct pl_scan *s, unsigned of,
     return pl_scan_skip(s);
 }
 
-/* {"type": "text", "text": "..."}, appended to the contents. */
+/* {"type": "text", "text": "..."} or the string alone, appended to the contents. */
 static bool read_part(struct reading *r) {
     struct pl_scan *s = r->s;
     struct pl_text *word = &r->c->key;
@@ -243,6 +266,7 @@ static bool read_part(struct reading *r) {
     bool found = false;
     enum pl_scan_kind kind = pl_scan_peek(s);
     size_t start = s->at;
+    if (kind == PL_SCAN_STRING) return pl_scan_string(s, &r->c->text);
     if (kind != PL_SCAN_OBJECT) return wrong_content(r, kind, "text parts in the list");
     if (!pl_scan_enter(s)) return false;
     while (pl_scan_next_key(s, word)) {
@@ -255,7 +279,7 @@ static bool read_part(struct reading *r) {
         word->len = 0;
         found |= text;
         if (!pl_scan_string(s, text ? &r->c->text : word)) return false;
-        if (type && !is_word(word, "text"))
+        if (type && !IS_ONE_OF(word, text_types))
             return pl_scan_fail(s, PL_ERR_DATA_FIELD, at, NULL,
                                 "%s %zu: a content part of type `%s` is not text",
                                 spellings[r->spelling].message, r->index,
@@ -282,8 +306,11 @@ static bool read_content(struct reading *r) {
     return r->s->err == PL_ERR_OK;
 }
 
-static bool read_train(struct reading *r, const char *key) {
-    enum pl_message_train *train = &r->c->train[r->c->n - 1];
+/* A key that says whether the message is trained on; `mask` says the opposite. All that say
+ * something say the same. */
+static bool read_train(struct reading *r, const char *key, bool mask) {
+    enum pl_message_train *train = &r->c->train[r->c->n - 1], says;
+    const char *message = spellings[r->spelling].message;
     enum pl_scan_kind kind = pl_scan_peek(r->s);
     char shown[PL_SHOWN];
     size_t at = r->s->at;
@@ -292,16 +319,29 @@ static bool read_train(struct reading *r, const char *key) {
     size_t n = r->s->at - at;
     if (r->s->err != PL_ERR_OK) return false;
     if (kind == PL_SCAN_NULL) return true;
-    *train = flag == 1 ? PL_MESSAGE_TRAINED : PL_MESSAGE_MASKED;
-    if (flag >= 0) return true;
-    return pl_scan_fail(
-        r->s, PL_ERR_DATA_FIELD, at, "1 or true trains the message, 0 or false masks it",
-        "%s %zu: `%s` is %s; only 0 and 1 are known", spellings[r->spelling].message, r->index, key,
-        pl_scan_show(value, n, shown));
+    if (flag < 0)
+        return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at,
+                            mask ? "1 or true masks the message, 0 or false trains it"
+                                 : "1 or true trains the message, 0 or false masks it",
+                            "%s %zu: `%s` is %s; only 0 and 1 are known", message, r->index, key,
+                            pl_scan_show(value, n, shown));
+    says = (flag == 1) != mask ? PL_MESSAGE_TRAINED : PL_MESSAGE_MASKED;
+    if (*train != PL_MESSAGE_BY_ROLE && *train != says)
+        return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, at, "keep one of them",
+                            "%s %zu: `%s` says the opposite of a key before it", message, r->index,
+                            key);
+    *train = says;
+    return true;
+}
+
+/* A key that reaches the program as it is, with a value that says something. */
+static bool pass_on(struct reading *r) {
+    r->says_more |= pl_scan_peek(r->s) != PL_SCAN_NULL;
+    return pl_scan_skip(r->s);
 }
 
 static bool read_field(struct reading *r, enum field field, const char *key, size_t key_at) {
-    if (field >= TOOLS && passes_on(r)) return pl_scan_skip(r->s);
+    if (field >= TOOLS && passes_on(r)) return pass_on(r);
     if (r->seen[field] && field <= ANSWER)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, key_at, "keep one of them",
                             "%s %zu: key `%s` comes after another of its meaning",
@@ -315,13 +355,15 @@ static bool read_field(struct reading *r, enum field field, const char *key, siz
     case CONTENT:
         return read_content(r);
     case TRAIN:
-        return read_train(r, key);
+    case MASK:
+        return read_train(r, key, field == MASK);
     case QUESTION:
     case ANSWER:
         return pl_scan_skip(r->s); /* read in their order, once both are known */
     case TOOLS:
         return pl_row_key_refuse(r->s, key, hint_tools);
     case THOUGHTS:
+    case N_FIELDS:
         break;
     }
     return pl_row_key_refuse(r->s, key, hint_thoughts);
@@ -337,8 +379,12 @@ static bool read_member(struct reading *r, size_t key_at) {
         enum field f = fields[i].field;
         if (!is_word(&r->c->key, fields[i].key) || (f <= CONTENT && own_name(r->c, own[f])))
             continue;
+        r->foreign |= f <= CONTENT && strcmp(fields[i].key, spellings[r->spelling].role) != 0 &&
+                      strcmp(fields[i].key, spellings[r->spelling].content) != 0;
         return read_field(r, f, fields[i].key, key_at);
     }
+    r->says_more |= pl_scan_peek(r->s) != PL_SCAN_NULL &&
+                    !pl_row_key_find(r->c->key.data, r->c->key.len, PL_KEYS_OF_MESSAGE);
     return pass_over(r->c, r->s, PL_KEYS_OF_MESSAGE, "messages[].");
 }
 
@@ -358,6 +404,16 @@ static bool complete_pair(struct reading *r) {
     return !r->c->text.failed || no_memory(r->s);
 }
 
+/* A message whose keys programs do not read is handed to them as role and content. */
+static bool complete_foreign(struct reading *r) {
+    if (r->strange) return unknown_role(r, r->c->strange_role);
+    if (!r->says_more) return true;
+    return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at,
+                        "name them `role` and `content`, as chat templates do",
+                        "%s %zu: `from` and `value` with keys that a chat template reads",
+                        spellings[r->spelling].message, r->index);
+}
+
 static bool complete_message(struct reading *r) {
     const char *message = spellings[r->spelling].message;
     const char *own_role = own_name(r->c, PL_COLUMN_ROLE);
@@ -367,16 +423,17 @@ static bool complete_message(struct reading *r) {
     if (r->s->err != PL_ERR_OK) return false;
     if (r->c->text.failed) return no_memory(r->s);
     if (is_pair(r)) return complete_pair(r);
-    bool any = passes_on(r); /* tool calls have no content */
+    /* a program is given what has no content, unless it is an answer of nothing */
+    const bool any = passes_on(r) && !r->foreign &&
+                     (r->says_more || r->c->messages[r->c->n - 1].role != PL_CHAT_ASSISTANT);
     for (enum field f = ROLE; f <= CONTENT; f++)
         if (!r->seen[f] && !(any && f == CONTENT))
             return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at, NULL, "%s %zu has no `%s`",
-                                message, r->index,
-                                f == ROLE ? role : content);
+                                message, r->index, f == ROLE ? role : content);
     if (r->null_content && !any)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->null_at, NULL, "%s %zu: `%s` is null",
                             message, r->index, content);
-    return true;
+    return !passes_on(r) || !r->foreign || complete_foreign(r);
 }
 
 static bool read_message(struct pl_conversation *c, struct pl_scan *s, enum pl_spelling spelling,
@@ -393,7 +450,7 @@ static bool read_message(struct pl_conversation *c, struct pl_scan *s, enum pl_s
         if (c->key.failed) return no_memory(s);
         if (!read_member(&r, key_at)) return false;
     }
-    if (passes_on(&r) && !is_pair(&r)) {
+    if (passes_on(&r) && !is_pair(&r) && !r.foreign) {
         c->json[c->n - 1] = (struct pl_json_span){r.begins_at, s->at};
         c->row = s->text;
     }

@@ -26,7 +26,7 @@ struct pl_told_keys; /* row_keys.h */
 /* How the keys are called in what is said about them; both are read. */
 enum pl_spelling { PL_SPELLING_OPENAI, PL_SPELLING_SHAREGPT };
 
-/* `weight`, `train` or `loss_weight` of a message. */
+/* `weight`, `train` or any other key of its meaning of a message. */
 enum pl_message_train { PL_MESSAGE_BY_ROLE, PL_MESSAGE_MASKED, PL_MESSAGE_TRAINED };
 
 /* Where a value stands in the row; end 0: it is not there. */
@@ -46,6 +46,8 @@ struct pl_conversation {
     struct pl_text text, key;         /* contents one after the other; scratch */
     struct pl_told_keys *told;        /* borrowed, nullable: gets the keys that are not read */
     uint64_t line;                    /* of the row, for `told` */
+    uint64_t strange;                 /* messages whose role is none that is known; V3 */
+    char strange_role[PL_SHOWN];      /* that of the first */
     const struct pl_columns *columns; /* borrowed, nullable: other names of keys and roles */
 };
 
@@ -62,6 +64,10 @@ const struct pl_chat_message *pl_conversation_messages(struct pl_conversation *c
 /* Of a system message that was put before a list: false when the list begins with another one, true
  * after dropping it when the list says the same. */
 bool pl_conversation_join_system(struct pl_conversation *c);
+
+/* The role that a word stands for: by the configuration, or by the words that are known. */
+bool pl_conversation_role(const struct pl_conversation *c, const char *word, size_t n,
+                          enum pl_chat_role *out);
 
 /* Whether a key of the row is one of these, which a program is handed. */
 bool pl_conversation_takes(const struct pl_text *key);

@@ -100,6 +100,22 @@ static const struct pl_jinja_value *reasoning_of(const struct pl_jinja_map *mess
     return NULL;
 }
 
+/* {k: v for k, v in message.items() if v is not None} */
+static bool without_nulls(struct pl_jinja_memory *m, struct pl_jinja_value *message) {
+    const struct pl_jinja_map *old = message->kind == PL_JINJA_MAP ? message->map : NULL;
+    size_t nulls = 0;
+    for (size_t i = 0; old && i < old->n; i++)
+        nulls += old->entries[i].value.kind == PL_JINJA_NONE;
+    if (!nulls) return true;
+    struct pl_jinja_map *map = pl_jinja_map_new(&m->arena, old->n);
+    for (size_t i = 0; map && i < old->n; i++)
+        if (old->entries[i].value.kind != PL_JINJA_NONE &&
+            !pl_jinja_map_set(&m->arena, map, &old->entries[i].key, &old->entries[i].value))
+            return false;
+    *message = pl_jinja_map(map);
+    return map != NULL;
+}
+
 /* {"thinking": reasoning, **message, "reasoning_content": reasoning}, in this order. */
 static bool with_aliases(struct pl_jinja_memory *m, struct pl_jinja_value *message) {
     const struct pl_jinja_value *reasoning =
@@ -115,10 +131,12 @@ static bool with_aliases(struct pl_jinja_memory *m, struct pl_jinja_value *messa
     return true;
 }
 
-pl_err pl_chat_alias_reasoning(struct pl_jinja_memory *m, struct pl_jinja_value *messages,
-                               struct pl_diag *d) {
+pl_err pl_chat_prepare_messages(struct pl_jinja_memory *m, struct pl_jinja_value *messages,
+                                struct pl_diag *d) {
     for (size_t i = 0; messages->kind == PL_JINJA_LIST && i < messages->list->n; i++)
-        if (!with_aliases(m, &messages->list->items[i])) return pl_host_oom(d, "the messages");
+        if (!without_nulls(m, &messages->list->items[i]) ||
+            !with_aliases(m, &messages->list->items[i]))
+            return pl_host_oom(d, "the messages");
     return PL_ERR_OK;
 }
 

@@ -44,10 +44,10 @@ struct pl_chat_request {
 pl_err pl_chat_make_message(struct pl_jinja_memory *m, const char *role,
                             const struct pl_jinja_value *content, struct pl_jinja_value *out,
                             struct pl_diag *d);
-/* Reasoning under any of its names, under all that templates read, as transformers does it. In
- * place; a list of messages is given to it once. */
-pl_err pl_chat_alias_reasoning(struct pl_jinja_memory *m, struct pl_jinja_value *messages,
-                               struct pl_diag *d);
+/* As transformers does it: keys that are null are removed, and reasoning under any of its names is
+ * there under all that templates read. In place; a list of messages is given to it once. */
+pl_err pl_chat_prepare_messages(struct pl_jinja_memory *m, struct pl_jinja_value *messages,
+                                struct pl_diag *d);
 /* The program that renders rows with or without tools. */
 const struct pl_jinja *pl_chat_program_for(const struct pl_chat_program *p, bool tools);
 /* Replaces *out; spans as of pl_jinja_render. */
@@ -66,6 +66,8 @@ struct pl_chat_own {
     size_t cap_turns;
     uint64_t spent, budget; /* work of rendering parts of the row */
     uint64_t cut_texts;     /* messages of the row that the template writes in part, by design */
+    uint64_t
+        quoted_arguments; /* messages whose calls have JSON in a string that it writes quoted */
 };
 void pl_chat_own_finish(struct pl_chat_own *o); /* leaves {0} */
 

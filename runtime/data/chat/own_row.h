@@ -27,6 +27,16 @@ const struct pl_jinja_span *pl_chat_own_turn(const struct pl_chat_own *o, size_t
 pl_err pl_chat_own_check(struct pl_chat_own *o, const struct pl_conversation *c,
                          const struct pl_text *whole, struct pl_diag *d);
 
+/* Text parts of a message's content, in the one spelling that programs read. */
+pl_err pl_chat_own_spell_parts(struct pl_chat_own *o, struct pl_jinja_value *message,
+                               struct pl_diag *d);
+bool pl_chat_own_has_parts(const struct pl_chat_own *o); /* some content is a list */
+/* The text has a list of parts as Python or JSON writes it: the program takes texts only. */
+bool pl_chat_own_shows_parts(const struct pl_text *whole);
+/* Every list becomes the text that its parts make together. */
+pl_err pl_chat_own_join_parts(struct pl_chat_own *o, const struct pl_conversation *c,
+                              struct pl_diag *d);
+
 static inline pl_err pl_chat_own_no_room(struct pl_diag *d) {
     return pl_host_oom(d, "the messages of a row");
 }

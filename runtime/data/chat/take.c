@@ -38,6 +38,22 @@ static pl_err take_tools(struct pl_chat_own *o, const struct pl_conversation *c,
     return PL_ERR_OK;
 }
 
+/* A role in another word that is known reaches the program under its name. */
+static pl_err spell_role(struct pl_chat_own *o, const struct pl_conversation *c,
+                         struct pl_jinja_value *message, struct pl_diag *d) {
+    const struct pl_jinja_value key = pl_jinja_literal("role");
+    struct pl_jinja_value *word =
+        message->kind == PL_JINJA_MAP ? pl_jinja_map_get(message->map, &key) : NULL;
+    enum pl_chat_role role;
+    if (!word || word->kind != PL_JINJA_STRING ||
+        !pl_conversation_role(c, word->s, word->n, &role) ||
+        pl_jinja_is(word, pl_chat_role_name(role)))
+        return PL_ERR_OK;
+    const struct pl_jinja_value name = pl_jinja_literal(pl_chat_role_name(role));
+    return pl_jinja_map_set(&o->memory.arena, message->map, &key, &name) ? PL_ERR_OK
+                                                                         : pl_chat_own_no_room(d);
+}
+
 pl_err pl_chat_own_take(struct pl_chat_own *o, struct pl_conversation *c, struct pl_diag *d) {
     const struct pl_chat_message *m = pl_conversation_messages(c);
     struct pl_chat_request *r = &o->request;
@@ -50,6 +66,8 @@ pl_err pl_chat_own_take(struct pl_chat_own *o, struct pl_conversation *c, struct
         const char *role = pl_chat_role_name(m[i].role);
         PL_TRY(c->json[i].end ? read_span(&o->memory, c->row, &c->json[i], &v, d)
                               : pl_chat_make_message(&o->memory, role, &said, &v, d));
+        PL_TRY(spell_role(o, c, &v, d));
+        PL_TRY(pl_chat_own_spell_parts(o, &v, d));
         if (!pl_jinja_list_add(&o->memory.arena, list, &v)) return pl_chat_own_no_room(d);
     }
     r->messages = pl_jinja_list(list, PL_JINJA_PLAIN);
@@ -58,5 +76,5 @@ pl_err pl_chat_own_take(struct pl_chat_own *o, struct pl_conversation *c, struct
     PL_TRY(read_span(&o->memory, c->row, &c->more, &r->more, d));
     if (r->more.kind != PL_JINJA_ABSENT && r->more.kind != PL_JINJA_MAP)
         return pl_diag_set(d, PL_ERR_DATA_FIELD, "`chat_template_kwargs` is not an object");
-    return pl_chat_alias_reasoning(&o->memory, &r->messages, d);
+    return pl_chat_prepare_messages(&o->memory, &r->messages, d);
 }
