@@ -4,6 +4,7 @@
 #include "runtime/data/chat/chat.h"
 #include "runtime/data/chat/own.h"
 #include "runtime/data/chat/render.h"
+#include "runtime/data/chat/row_program.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -77,6 +78,57 @@ static void check_row(const char *name, const json_t *row, struct pl_chat_text *
     check_spans(out, where);
 }
 
+static pl_err render_by_program(const char *program, const json_t *row, struct pl_text *out,
+                                struct pl_diag *d) {
+    struct pl_chat_program p = {0};
+    struct pl_jinja_memory memory = {0};
+    struct pl_chat_message m[MESSAGES_MAX];
+    const size_t n = messages_of(row, m);
+    pl_err err;
+    PL_TRY_GOTO(pl_chat_program_add(&p, NULL, program, strlen(program), "program", d), out);
+    pl_jinja_begin(&memory);
+    struct pl_jinja_list *list = pl_jinja_list_new(&memory.arena, n);
+    ck_assert_ptr_nonnull(list);
+    for (size_t i = 0; i < n; i++) {
+        struct pl_jinja_value message, content = pl_jinja_literal(m[i].content);
+        ck_assert_int_eq(
+            pl_chat_make_message(&memory, pl_chat_role_name(m[i].role), &content, &message, d),
+            PL_ERR_OK);
+        ck_assert(pl_jinja_list_add(&memory.arena, list, &message));
+    }
+    const struct pl_chat_request request = {
+        .messages = pl_jinja_list(list, PL_JINJA_PLAIN),
+        .bos = json_string_value(json_object_get(row, "bos_token")),
+        .eos = json_string_value(json_object_get(row, "eos_token")),
+        .date = fixed_day.date,
+        .generate = json_is_true(json_object_get(row, "add_generation_prompt"))};
+    err = pl_chat_program_render(&p, &memory, &request, out, NULL, d);
+out:
+    pl_chat_program_finish(&p);
+    pl_jinja_memory_finish(&memory);
+    return err;
+}
+
+/* The program that goes with a saved model: its text for the row of a recorded conversation. */
+static void check_program(const char *name, const json_t *row, struct pl_chat_text *out) {
+    struct pl_text program = {0};
+    struct pl_diag d = {0};
+    const json_t *want = json_object_get(row, "rendered");
+    pl_chat_write_program(pl_chat_find(name), &program);
+    ck_assert(!program.failed);
+    pl_err err = render_by_program(pl_text_str(&program), row, &out->text, &d);
+    ck_assert_msg(err == (json_is_null(want) ? PL_ERR_DATA_TEMPLATE : PL_ERR_OK),
+                  "%s, conversation %d: %s\n%s", name,
+                  (int)json_integer_value(json_object_get(row, "conversation")), d.message,
+                  pl_text_str(&program));
+    if (err == PL_ERR_OK)
+        ck_assert_msg(out->text.len == json_string_length(want) &&
+                          memcmp(out->text.data, json_string_value(want), out->text.len) == 0,
+                      "%s\n  want %s\n  got  %s\n%s", name, json_string_value(want),
+                      pl_text_str(&out->text), pl_text_str(&program));
+    pl_text_finish(&program);
+}
+
 START_TEST(a_conversation_is_rendered_as_its_model_renders_it) {
     const char *name = pl_chat_name(&pl_chat_table[_i]);
     struct pl_chat_text out = {0};
@@ -89,6 +141,7 @@ START_TEST(a_conversation_is_rendered_as_its_model_renders_it) {
         json_t *row = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL);
         ck_assert_ptr_nonnull(row);
         check_row(name, row, &out);
+        check_program(name, row, &out);
         refused += json_is_null(json_object_get(row, "rendered"));
         json_decref(row);
     }

@@ -57,6 +57,7 @@ struct pl_chat_template {
     const char *generate_plain; /* the same where the answer is to come without reasoning */
     enum pl_chat_date_style date;
     bool reasons; /* answers begin with reasoning unless the conversation says otherwise */
+    const char *program; /* in Jinja, of a row with code; NULL: row_program.c writes it */
     pl_err (*check)(struct pl_chat_render *r);           /* NULL: every order is fine */
     void (*begin)(struct pl_chat_render *r);             /* after `open`; NULL = nothing */
     bool (*special)(struct pl_chat_render *r, size_t i); /* false: message i is an ordinary turn */

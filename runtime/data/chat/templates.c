@@ -73,6 +73,37 @@ static bool qwen3_answer(struct pl_chat_render *r, size_t i) {
     return true;
 }
 
+/* `thinks`: whether an answer that is asked for begins with its thoughts. */
+#define QWEN3_PROGRAM(thinks)                                                                      \
+    "{%- set ns = namespace(question=messages | length - 1, found=false) %}\n"                     \
+    "{%- for message in messages[::-1] %}\n"                                                       \
+    "{%- if not ns.found and message['role'] == 'user' and not ("                                  \
+    "message['content'].startswith('<tool_response>') and "                                        \
+    "message['content'].endswith('</tool_response>')) %}\n"                                        \
+    "{%- set ns.question = messages | length - 1 - loop.index0 %}{%- set ns.found = true %}\n"     \
+    "{%- endif %}\n{%- endfor %}\n"                                                                \
+    "{%- for message in messages %}\n"                                                             \
+    "{%- if message['role'] == 'assistant' %}\n"                                                   \
+    "{%- set content = message['content'] %}{%- set thoughts = '' %}\n"                            \
+    "{%- if '</think>' in content %}\n"                                                            \
+    "{%- set thoughts = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1] %}\n"      \
+    "{%- set thoughts = thoughts.strip('\\n') %}\n"                                                \
+    "{%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n"                           \
+    "{%- endif %}\n"                                                                               \
+    "{{- '<|im_start|>assistant\\n' }}\n"                                                          \
+    "{%- if loop.index0 > ns.question and (loop.last or thoughts) %}\n"                            \
+    "{{- '<think>\\n' ~ thoughts ~ '\\n</think>\\n\\n' ~ content.lstrip('\\n') }}\n"               \
+    "{%- else %}{{- content }}{%- endif %}\n"                                                      \
+    "{{- '<|im_end|>\\n' }}\n"                                                                     \
+    "{%- elif message['role'] in ['system', 'user'] %}\n"                                          \
+    "{{- '<|im_start|>' ~ message['role'] ~ '\\n' ~ message['content'] ~ '<|im_end|>\\n' }}\n"     \
+    "{%- else %}{{- raise_exception('unknown role: ' ~ message['role']) }}\n"                      \
+    "{%- endif %}\n{%- endfor %}\n"                                                                \
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}\n"                           \
+    "{%- if not " thinks " %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}\n"                   \
+    "{%- endif %}"
+#define MAY_THINK "(enable_thinking is not defined or enable_thinking)"
+
 #define QWEN3_ROW                                                                                  \
     CHATML_TURNS, .bos = "", .eos = "<|im_end|>", .open = "",                                      \
                   .generate_plain = IM_ANSWER "<think>\n\n</think>\n\n", .begin = qwen3_begin,     \
@@ -86,21 +117,23 @@ static bool qwen3_answer(struct pl_chat_render *r, size_t i) {
 /* --- SmolLM3: a system block in any case, with date and mode ---------------------------------- */
 #define SMOLLM3_NO_THOUGHTS "<think>\n\n</think>\n"
 
-static const char smollm3_reasoner[] = SMOLLM
-    ". Your role as an assistant involves thoroughly exploring questions through a systematic "
-    "thinking process before providing the final precise and accurate solutions. This requires "
-    "engaging in a "
-    "comprehensive cycle of analysis, summarizing, exploration, reassessment, reflection, "
-    "backtracking, and iteration to develop well-considered thinking process. Please structure "
-    "your response into two main sections: Thought and Solution using the specified format: "
-    "<think> Thought section </think> Solution section. In the Thought section, detail your "
-    "reasoning process in steps. Each step should include detailed considerations such as "
-    "analysing questions, summarizing relevant findings, brainstorming new ideas, verifying the "
-    "accuracy of the current steps, refining any errors, and revisiting previous steps. In the "
-    "Solution section, based on various attempts, explorations, and reflections from the Thought "
-    "section, systematically present the final solution that you deem correct. The Solution "
-    "section should be logical, accurate, and concise and detail necessary steps needed to reach "
-    "the conclusion.";
+#define SMOLLM3_REASONER                                                                           \
+    SMOLLM                                                                                         \
+    ". Your role as an assistant involves thoroughly exploring questions through a "               \
+    "systematic thinking process before providing the final precise and accurate "                 \
+    "solutions. This requires engaging in a comprehensive cycle of analysis, "                     \
+    "summarizing, exploration, reassessment, reflection, backtracking, and iteration "             \
+    "to develop well-considered thinking process. Please structure your response into"             \
+    " two main sections: Thought and Solution using the specified format: <think> "                \
+    "Thought section </think> Solution section. In the Thought section, detail your "              \
+    "reasoning process in steps. Each step should include detailed considerations "                \
+    "such as analysing questions, summarizing relevant findings, brainstorming new "               \
+    "ideas, verifying the accuracy of the current steps, refining any errors, and "                \
+    "revisiting previous steps. In the Solution section, based on various attempts, "              \
+    "explorations, and reflections from the Thought section, systematically present "              \
+    "the final solution that you deem correct. The Solution section should be "                    \
+    "logical, accurate, and concise and detail necessary steps needed to reach the "               \
+    "conclusion."
 
 /* The system message without its switches for the mode. */
 static struct pl_chat_piece smollm3_instructions(struct pl_chat_piece system,
@@ -119,7 +152,7 @@ static void smollm3_block(struct pl_chat_render *r, struct pl_chat_piece instruc
     if (instructions.n)
         pl_chat_put_piece(r, instructions);
     else
-        pl_chat_put(r, r->reasons ? smollm3_reasoner : SMOLLM ".");
+        pl_chat_put(r, r->reasons ? SMOLLM3_REASONER : SMOLLM ".");
     pl_chat_put(r, "\n\n"); /* the block is closed by <|im_end|> only when it lists tools */
 }
 
@@ -163,6 +196,33 @@ static bool smollm3_message(struct pl_chat_render *r, size_t i) {
     return true;
 }
 
+#define SMOLLM3_PROGRAM(thinks)                                                                    \
+    "{%- set ns = namespace(thinks=" thinks ") %}\n"                                               \
+    "{%- set system = messages[0]['content'] if messages[0]['role'] == 'system' else '' %}\n"      \
+    "{%- if '/no_think' in system %}{%- set ns.thinks = false %}\n"                                \
+    "{%- elif '/think' in system %}{%- set ns.thinks = true %}{%- endif %}\n"                      \
+    "{%- set own = system.replace('/no_think', '').replace('/think', '').rstrip() %}\n"            \
+    "{{- '<|im_start|>system\\n' }}\n"                                                             \
+    "{%- if '/system_override' in system %}\n"                                                     \
+    "{{- own.replace('/system_override', '').rstrip() ~ '<|im_end|>\\n' }}\n"                      \
+    "{%- else %}\n"                                                                                \
+    "{{- '## Metadata\\n\\nKnowledge Cutoff Date: June 2025\\nToday Date: ' }}\n"                  \
+    "{{- strftime_now('%d %B %Y') ~ '\\nReasoning Mode: ' }}\n"                                    \
+    "{{- ('/think' if ns.thinks else '/no_think') ~ '\\n\\n## Custom Instructions\\n\\n' }}\n"     \
+    "{%- if own %}{{- own }}{%- elif ns.thinks %}{{- '" SMOLLM3_REASONER "' }}\n"                  \
+    "{%- else %}{{- '" SMOLLM ".' }}{%- endif %}\n"                                                \
+    "{{- '\\n\\n' }}\n{%- endif %}\n"                                                              \
+    "{%- for message in messages %}\n"                                                             \
+    "{%- if message['role'] == 'user' %}\n"                                                        \
+    "{{- '<|im_start|>user\\n' ~ message['content'] ~ '<|im_end|>\\n' }}\n"                        \
+    "{%- elif message['role'] == 'assistant' %}\n"                                                 \
+    "{{- '<|im_start|>assistant\\n' ~ ('' if ns.thinks else '<think>\\n\\n</think>\\n') }}\n"      \
+    "{{- message['content'].lstrip('\\n') ~ '<|im_end|>\\n' }}\n"                                  \
+    "{%- endif %}\n{%- endfor %}\n"                                                                \
+    "{%- if add_generation_prompt %}\n"                                                            \
+    "{{- '<|im_start|>assistant\\n' ~ ('' if ns.thinks else '<think>\\n\\n</think>\\n') }}\n"      \
+    "{%- endif %}"
+
 #define SMOLLM3_ROW                                                                                \
     .bos = "<|begin_of_text|>", .eos = "<|im_end|>", .open = "<|im_start|>system\n",               \
     .turn = {{0}, IM("user"), IM("assistant")}, .generate = IM_ANSWER,                             \
@@ -189,6 +249,24 @@ static pl_err check_mistral(struct pl_chat_render *r) {
             return pl_chat_refuse(r, i, "only the first message may be a system message");
     return PL_ERR_OK;
 }
+
+/* Begins a program: `system` is set where there is such a message, `rest` are the others, which
+ * alternate. */
+#define ALTERNATING                                                                                \
+    "{%- set rest = messages %}\n"                                                                 \
+    "{%- if messages[0]['role'] == 'system' %}\n"                                                  \
+    "{%- set system = messages[0]['content'] %}{%- set rest = messages[1:] %}{%- endif %}\n"       \
+    "{%- for message in rest %}\n"                                                                 \
+    "{%- if message['role'] != ('user' if loop.index0 % 2 == 0 else 'assistant') %}\n"             \
+    "{{- raise_exception('roles must alternate user, assistant, user, ...') }}{%- endif %}\n"
+/* The system text stands in the question that `into` picks; without one it is left out. */
+#define MISTRAL_PROGRAM(into)                                                                      \
+    "{{- bos_token }}\n" ALTERNATING "{%- if message['role'] == 'assistant' %}\n"                  \
+    "{{- ' ' ~ message['content'] | trim ~ eos_token }}\n"                                         \
+    "{%- elif system is defined and " into " %}\n"                                                 \
+    "{{- '[INST] ' ~ system ~ '\\n\\n' ~ message['content'] ~ '[/INST]' }}\n"                      \
+    "{%- else %}{{- '[INST] ' ~ message['content'] ~ '[/INST]' }}\n"                               \
+    "{%- endif %}\n{%- endfor %}"
 
 /* The system text goes into message `into`; spans[0] is where it stands there. */
 static bool mistral_message(struct pl_chat_render *r, size_t i, size_t into) {
@@ -246,6 +324,16 @@ static bool llama2_message(struct pl_chat_render *r, size_t i) {
     return true;
 }
 
+static const char llama2_program[] =
+    ALTERNATING "{%- if message['role'] == 'user' %}\n"
+                "{%- set content = message['content'] %}\n"
+                "{%- if loop.first and system is defined %}\n"
+                "{%- set content = '<<SYS>>\\n' ~ system ~ '\\n<</SYS>>\\n\\n' ~ content %}\n"
+                "{%- endif %}\n"
+                "{{- bos_token ~ '[INST] ' ~ content | trim ~ ' [/INST]' }}\n"
+                "{%- else %}{{- ' ' ~ message['content'] | trim ~ ' ' ~ eos_token }}\n"
+                "{%- endif %}\n{%- endfor %}";
+
 /* --- Llama 3 ---------------------------------------------------------------------------------- */
 #define L3(role, more)                                                                             \
     {                                                                                              \
@@ -276,13 +364,20 @@ const struct pl_chat_template pl_chat_table[] = {
               {.before = BOS "[INST] ", .strip = true, .end = " [/INST]", .after = ""},
               {.before = "", .lead = " ", .strip = true, .end = " " EOS, .after = ""}},
      .check = check_alternation,
-     .special = llama2_message},
+     .special = llama2_message,
+     .program = llama2_program},
     {.name = "llama3", LLAMA3_ROW},
     /* the template's date comes from its caller, who in practice gives none */
     {.name = "llama31", LLAMA3_ROW, LLAMA31_SYSTEM("26 Jul 2024")},
     {.name = "llama32", LLAMA3_ROW, LLAMA31_SYSTEM(DATE), .date = PL_CHAT_DATE_ABBREVIATED},
-    {.name = "mistral", MISTRAL_ROW, .special = mistral_last},
-    {.name = "mistral_sysfirst", MISTRAL_ROW, .special = mistral_first},
+    {.name = "mistral",
+     MISTRAL_ROW,
+     .special = mistral_last,
+     .program = MISTRAL_PROGRAM("loop.last")},
+    {.name = "mistral_sysfirst",
+     MISTRAL_ROW,
+     .special = mistral_first,
+     .program = MISTRAL_PROGRAM("loop.first")},
     {.name = "mistral_small3",
      .bos = "<s>",
      .eos = "</s>",
@@ -312,8 +407,8 @@ const struct pl_chat_template pl_chat_table[] = {
      .eos = "<|endoftext|>",
      .open = "",
      .default_system = "You are a helpful assistant."},
-    {.name = "qwen3", QWEN3_ROW, .reasons = true},
-    {.name = "qwen3_nothink", QWEN3_ROW},
+    {.name = "qwen3", QWEN3_ROW, .reasons = true, .program = QWEN3_PROGRAM(MAY_THINK)},
+    {.name = "qwen3_nothink", QWEN3_ROW, .program = QWEN3_PROGRAM("false")},
     {.name = "phi4_mini",
      .bos = "<|endoftext|>",
      .eos = "<|endoftext|>",
@@ -327,8 +422,8 @@ const struct pl_chat_template pl_chat_table[] = {
      .eos = "<|im_end|>",
      .open = "",
      .default_system = SMOLLM},
-    {.name = "smollm3", SMOLLM3_ROW, .reasons = true},
-    {.name = "smollm3_nothink", SMOLLM3_ROW},
+    {.name = "smollm3", SMOLLM3_ROW, .reasons = true, .program = SMOLLM3_PROGRAM(MAY_THINK)},
+    {.name = "smollm3_nothink", SMOLLM3_ROW, .program = SMOLLM3_PROGRAM("false")},
     {.name = "zephyr",
      .bos = "<s>",
      .eos = "</s>",
