@@ -147,9 +147,11 @@ pl_err pl_adapter_join(const struct pl_tensor_io *io, struct pl_outbox *o, struc
 }
 
 pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
-                      struct pl_diag *d) {
+                      const struct pl_companions *companions, struct pl_diag *d) {
+    const struct pl_window_source source = pl_window_source_device(io);
     PL_TRY(pl_adapter_join(io, o, d));
-    return put_config(o, io->program, job, d);
+    PL_TRY(put_config(o, io->program, job, d));
+    return pl_companions_put(o, companions, source.buffer, source.buffer_bytes, d);
 }
 
 static void join_rows(const struct pl_program *p, uint32_t mask, char out[NAMES_TEXT]) {

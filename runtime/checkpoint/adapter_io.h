@@ -5,6 +5,7 @@
 #define PL_RUNTIME_CHECKPOINT_ADAPTER_IO_H
 
 #include "estimator/config/job.h"
+#include "runtime/checkpoint/companions.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/tensor_io.h"
 
@@ -14,9 +15,10 @@ pl_err pl_adapter_load(const struct pl_tensor_io *io, const char *dir, struct pl
 /* The same without reading a tensor. */
 pl_err pl_adapter_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d);
 
-/* The files of an adapter into an outbox, whose manifest counts, for the caller to commit. */
+/* The files of an adapter into an outbox, whose manifest counts, for the caller to commit; the
+ * companions go with them. */
 pl_err pl_adapter_put(const struct pl_tensor_io *io, struct pl_outbox *o, const struct pl_job *job,
-                      struct pl_diag *d);
+                      const struct pl_companions *companions, struct pl_diag *d);
 /* The tensors alone. It is also what the other ranks do meanwhile, where they share the file
  * (share.h). */
 pl_err pl_adapter_join(const struct pl_tensor_io *io, struct pl_outbox *o, struct pl_diag *d);

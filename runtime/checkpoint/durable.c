@@ -226,6 +226,12 @@ static pl_err give_name(const struct pl_outbox *o, const char *name, struct pl_d
     return err;
 }
 
+bool pl_outbox_has(const struct pl_outbox *o, const char *name) {
+    for (uint32_t i = 0; i < o->n; i++)
+        if (strcmp(o->names[i], name) == 0) return true;
+    return false;
+}
+
 pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d) {
     for (; o->n_named < o->n; o->n_named++)
         PL_TRY(give_name(o, o->names[o->n_named], d));

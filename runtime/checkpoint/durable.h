@@ -70,6 +70,8 @@ pl_err pl_outbox_close_shared(struct pl_outbox *o, struct pl_diag *d);
 /* Opens, writes and closes one file. */
 pl_err pl_outbox_put(struct pl_outbox *o, const char *name, const void *data, uint64_t bytes,
                      struct pl_diag *d);
+/* True if the outbox writes a file of this name. */
+bool pl_outbox_has(const struct pl_outbox *o, const char *name);
 /* Renames all, then syncs the directory. When a rename fails the files before it have their new
  * content, the others their old one; when the sync fails all have the new one, not yet durable. */
 pl_err pl_outbox_commit(struct pl_outbox *o, struct pl_diag *d);

@@ -272,5 +272,5 @@ pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work
                                       .buffer = buffers.raw,
                                       .buffer_bytes = buffers.elements * sizeof(float)};
     return pl_model_write(&f->weights, &source, target->dir, target->config_json,
-                          target->source_dir, target->shard_bytes, d);
+                          target->companions, target->shard_bytes, d);
 }

@@ -14,6 +14,7 @@
 #define PL_RUNTIME_CHECKPOINT_MERGE_FILES_H
 
 #include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/companions.h"
 #include "runtime/checkpoint/windows.h"
 
 struct pl_merge_files {
@@ -58,7 +59,7 @@ struct pl_merge_work {
 struct pl_merge_target {
     const char *dir;         /* exists */
     const char *config_json; /* to be written as config.json */
-    const char *source_dir;  /* tokenizer and the like are copied from here */
+    const struct pl_companions *companions;
     uint64_t shard_bytes;
 };
 /* The weights in the types that pl_windows_set_dtype() decided. */

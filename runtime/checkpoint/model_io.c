@@ -159,72 +159,12 @@ static pl_err put_shards(struct pl_outbox *o, const struct pl_windows *w, const 
     return PL_ERR_OK;
 }
 
-/* Belongs to a model directory, and training does not change it. */
-static const char *const companions[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "generation_config.json",
-    "chat_template.jinja",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-    "LICENSE",
-    "LICENSE.txt",
-    "LICENSE.md",
-    "NOTICE",
-    "USE_POLICY.md",
-};
-
-static pl_err copy_bytes(struct pl_outbox *o, int fd, const char *path,
-                         const struct pl_window_source *source, struct pl_diag *d) {
-    for (;;) {
-        ssize_t n = read(fd, source->buffer, (size_t)source->buffer_bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0)
-            return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
-                              "cannot read %s: %s", path, strerror(errno));
-        if (n == 0) return PL_ERR_OK;
-        PL_TRY(pl_outbox_write(o, source->buffer, (uint64_t)n, d));
-    }
-}
-
-/* A file that is not there is not copied; any other trouble is an error. */
-static pl_err copy_companion(struct pl_outbox *o, const char *source_dir, const char *name,
-                             const struct pl_window_source *source, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
-    char *path = pl_path_join(source_dir, name);
-    if (!path) return pl_host_oom(d, "a path");
-    const char *why;
-    int fd = pl_open_file(path, NULL, &why);
-    if (fd < 0 && errno == ENOENT) goto out;
-    if (fd < 0) {
-        err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), path, 0, 0,
-                         "cannot open %s: %s", path, why);
-        goto out;
-    }
-    PL_TRY_GOTO(pl_outbox_open(o, name, d), out);
-    PL_TRY_GOTO(copy_bytes(o, fd, path, source, d), out);
-    err = pl_outbox_close(o, d);
-out:
-    if (fd >= 0) close(fd);
-    free(path);
-    return err;
-}
-
 static bool is_weight_file(const char *name) {
     unsigned k, n;
     int end = 0;
     if (strcmp(name, SINGLE_FILE) == 0 || strcmp(name, INDEX_FILE) == 0) return true;
     return sscanf(name, "model-%5u-of-%5u.safetensors%n", &k, &n, &end) == 2 && end > 0 &&
            name[end] == 0;
-}
-
-static bool in_outbox(const struct pl_outbox *o, const char *name) {
-    for (uint32_t i = 0; i < o->n; i++)
-        if (strcmp(o->names[i], name) == 0) return true;
-    return false;
 }
 
 /* The NAME of NAME.tmp; false: it is none, or none of ours. */
@@ -241,45 +181,43 @@ static bool stem_of(const char *name, char out[SHARD_NAME]) {
 bool pl_model_is_temporary(const char *name) {
     char stem[SHARD_NAME];
     if (!stem_of(name, stem)) return false;
-    for (size_t i = 0; i < sizeof companions / sizeof *companions; i++)
-        if (strcmp(stem, companions[i]) == 0) return true;
-    return is_weight_file(stem) || strcmp(stem, CONFIG_FILE) == 0 ||
+    return pl_companions_has(stem) || is_weight_file(stem) || strcmp(stem, CONFIG_FILE) == 0 ||
            strcmp(stem, PL_SAVE_JOURNAL) == 0;
 }
 
 bool pl_model_is_leftover(const char *name, const void *outbox) {
     char stem[SHARD_NAME];
     const char *file = stem_of(name, stem) ? stem : name;
-    return is_weight_file(file) && !in_outbox(outbox, file);
+    return (is_weight_file(file) && !pl_outbox_has(outbox, file)) ||
+           pl_companions_is_leftover(file, outbox);
 }
 
-static pl_err put_texts(struct pl_outbox *o, const char *config_json, const char *source_dir,
+static pl_err put_texts(struct pl_outbox *o, const char *config_json,
+                        const struct pl_companions *companions,
                         const struct pl_window_source *source, struct pl_diag *d) {
     PL_TRY(pl_outbox_put(o, CONFIG_FILE, config_json, strlen(config_json), d));
-    for (size_t i = 0; source_dir && i < sizeof companions / sizeof *companions; i++)
-        PL_TRY(copy_companion(o, source_dir, companions[i], source, d));
-    return PL_ERR_OK;
+    return pl_companions_put(o, companions, source->buffer, source->buffer_bytes, d);
 }
 
 static pl_err put_model(struct pl_outbox *o, const struct pl_windows *w,
                         const struct pl_window_source *source, const char *config_json,
-                        const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+                        const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d) {
     struct shards s = {0};
     pl_err err = cut_shards(w, shard_bytes, &s, d);
     if (err == PL_ERR_OK) err = put_shards(o, w, &s, source, d);
     if (err == PL_ERR_OK && s.n > 1) err = put_index(o, w, &s, d);
     free(s.first);
-    return err == PL_ERR_OK ? put_texts(o, config_json, source_dir, source, d) : err;
+    return err == PL_ERR_OK ? put_texts(o, config_json, companions, source, d) : err;
 }
 
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
-                      const char *dir, const char *config_json, const char *source_dir,
+                      const char *dir, const char *config_json, const struct pl_companions *companions,
                       uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_outbox o = {0};
     pl_err err;
     PL_TRY_GOTO(pl_save_set_begin(dir, d), out);
     PL_TRY_GOTO(pl_outbox_init(&o, dir, d), out);
-    PL_TRY_GOTO(put_model(&o, w, source, config_json, source_dir, shard_bytes, d), out);
+    PL_TRY_GOTO(put_model(&o, w, source, config_json, companions, shard_bytes, d), out);
     err = pl_save_set_commit(&o, pl_model_is_leftover, &o, d);
 out:
     pl_outbox_finish(&o);
@@ -287,11 +225,11 @@ out:
 }
 
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
-                    const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+                    const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_windows w = {0};
     const struct pl_window_source source = pl_window_source_device(io);
     pl_err err = pl_windows_add_model(&w, io->program, d);
-    if (err == PL_ERR_OK) err = put_model(o, &w, &source, config_json, source_dir, shard_bytes, d);
+    if (err == PL_ERR_OK) err = put_model(o, &w, &source, config_json, companions, shard_bytes, d);
     pl_windows_finish(&w);
     return err;
 }

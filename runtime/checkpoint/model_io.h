@@ -5,6 +5,7 @@
 #define PL_RUNTIME_CHECKPOINT_MODEL_IO_H
 
 #include "estimator/base/text.h"
+#include "runtime/checkpoint/companions.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
@@ -25,11 +26,11 @@ pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_d
 #define PL_SHARD_BYTES UINT64_C(5000000000)
 
 /* The files of a model into an outbox, whose manifest counts, for the caller to commit.
- * config_json: text to write as config.json. Files of `source_dir` (nullable) that belong to a
- * model directory - tokenizer, generation config, chat template - are copied unchanged. Weights are
+ * config_json: text to write as config.json. The companions go with
+ * them. Weights are
  * written in their storage dtype, in shards of at most shard_bytes of tensor data. */
 pl_err pl_model_put(const struct pl_tensor_io *io, struct pl_outbox *o, const char *config_json,
-                    const char *source_dir, uint64_t shard_bytes, struct pl_diag *d);
+                    const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d);
 /* What the other ranks do meanwhile, where they share the files of weights (share.h). */
 pl_err pl_model_join(const struct pl_tensor_io *io, struct pl_outbox *o, uint64_t shard_bytes,
                      struct pl_diag *d);
@@ -46,7 +47,7 @@ bool pl_model_is_temporary(const char *name);
 /* pl_model_put of any windows, whose tensors come from `source`, into an existing directory: all
  * files or none (save_set.h). */
 pl_err pl_model_write(const struct pl_windows *w, const struct pl_window_source *source,
-                      const char *dir, const char *config_json, const char *source_dir,
+                      const char *dir, const char *config_json, const struct pl_companions *companions,
                       uint64_t shard_bytes, struct pl_diag *d);
 
 #endif

@@ -682,6 +682,10 @@ const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data) {
     return data->parser.encoder.tokenizer;
 }
 
+void pl_data_write_program(const struct pl_data *data, struct pl_text *out) {
+    pl_encoder_write_program(&data->parser.encoder, out);
+}
+
 bool pl_data_tokenizer_identity(const struct pl_data *data, uint64_t *out) {
     *out = data->parser.encoder.identity;
     return data->parser.encoder.tokenizer != NULL;

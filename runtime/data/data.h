@@ -83,6 +83,9 @@ const struct pl_data_stats *pl_data_stats(const struct pl_data *data);
 const struct pl_longest *pl_data_longest(const struct pl_data *data);
 /* The tokenizer that the rows went through; NULL: they brought their tokens. */
 const struct pl_tokenizer *pl_data_tokenizer(const struct pl_data *data);
+/* Appends the Jinja program by which conversations were rendered; nothing where there were none, or
+ * where it is the tokenizer's own. */
+void pl_data_write_program(const struct pl_data *data, struct pl_text *out);
 /* A digest of the tokenizer's files; false: there is none, or it has none. */
 bool pl_data_tokenizer_identity(const struct pl_data *data, uint64_t *out);
 /* Tokens that training computes for a row; 0 when nothing in it is supervised. */

@@ -4,6 +4,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/config/job_values.h"
 #include "estimator/find/find.h"
+#include "runtime/data/chat/row_program.h"
 #include "runtime/data/encode.h"
 
 #include <errno.h>
@@ -106,6 +107,7 @@ void pl_encoder_finish(struct pl_encoder *e) {
     pl_tokenizer_close(&e->tokenizer);
     pl_chat_text_finish(&e->rendered);
     pl_chat_own_finish(&e->own);
+    pl_text_finish(&e->file);
     free(e->wanted);
     pl_token_list_finish(&e->tokens);
     *e = (struct pl_encoder){0};
@@ -132,7 +134,7 @@ static pl_err take_own(struct pl_encoder *e, const struct pl_job *job, struct pl
 static pl_err read_own(struct pl_encoder *e, const struct pl_job *job, struct pl_diag *d) {
     char *path = pl_job_input_path(job, job->chat_template.path);
     if (!path) return pl_host_oom(d, "the path of the template");
-    pl_err err = pl_chat_program_read(&e->own.program, path, d);
+    pl_err err = pl_chat_program_read(&e->own.program, path, &e->file, d);
     free(path);
     return err;
 }
@@ -144,6 +146,14 @@ static pl_err find_template(struct pl_encoder *e, const struct pl_job *job, stru
     if (choice == PL_CHAT_TEMPLATE_AUTO) return take_own(e, job, d);
     e->chat = pl_chat_nth(choice - 1);
     return PL_ERR_OK;
+}
+
+void pl_encoder_write_program(const struct pl_encoder *e, struct pl_text *out) {
+    if (e->bytes) return; /* has no marks that a program could write */
+    if (e->by_program)
+        pl_text_addn(out, pl_text_str(&e->file), e->file.len);
+    else if (e->chat)
+        pl_chat_write_program(e->chat, out);
 }
 
 /* Programs count by their text, which is a fact of its own. */

@@ -27,6 +27,9 @@ pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const str
  * is odd about the choice. */
 pl_err pl_encoder_choose_chat(struct pl_encoder *e, const struct pl_job *job, struct pl_text *notes,
                               struct pl_diag *d);
+/* Appends the Jinja program of the template that was chosen; nothing where none was, or where it is
+ * the tokenizer's own. */
+void pl_encoder_write_program(const struct pl_encoder *e, struct pl_text *out);
 /* There is a template, and its text depends on the day it is rendered. */
 bool pl_encoder_shows_date(const struct pl_encoder *e);
 /* Appends all that samples depend on besides the text: two encoders with equal facts make the same

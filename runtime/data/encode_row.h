@@ -18,6 +18,7 @@ struct pl_encoder {
     const struct pl_chat_template *chat; /* a row of the table; NULL: none is chosen */
     bool by_program;                     /* `own` renders */
     struct pl_chat_own own;
+    struct pl_text file; /* the text of the program of a file */
     bool *wanted;    /* messages of a row that are looked for, owned */
     bool ends_loose; /* of the last row: spans may end in white space after the turn's end */
     struct pl_chat_options options;

@@ -215,7 +215,9 @@ static pl_err write_model(struct pl_merge *m, const struct pl_merge_work *work, 
     config = pl_model_config_text(read, m->dtype, m->files.unties);
     free(read);
     if (!config) return pl_host_oom(d, "config.json");
-    const struct pl_merge_target target = {m->request.output, config, m->ref.weights_dir,
+    /* What the adapter was trained with comes before what the base has. */
+    const struct pl_companions companions = {.dirs = {m->request.adapter, m->ref.weights_dir}};
+    const struct pl_merge_target target = {m->request.output, config, &companions,
                                            m->request.shard_bytes ? m->request.shard_bytes
                                                                   : PL_SHARD_BYTES};
     pl_err err = pl_merge_files_write(&m->files, work, &target, d);

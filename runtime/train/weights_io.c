@@ -2,20 +2,25 @@
 #include "runtime/train/weights_io.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/json_tree.h"
 #include "estimator/find/find.h"
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/run_state.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/tensor_io.h"
+#include "runtime/data/data.h"
+#include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/session/load.h"
 #include "runtime/train/step.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static pl_err resume(struct pl_run *r, const struct pl_tensor_io *io, struct pl_diag *d) {
     const struct pl_run_state *then = &r->s.pf->resume_state;
@@ -64,13 +69,23 @@ pl_err pl_run_load_saved(struct pl_run *r, struct pl_diag *d) {
     return PL_ERR_OK;
 }
 
-/* The directory whose tokenizer goes with the weights: that of `tokenizer:`, else the model's.
- * *out is malloc'd; NULL: there is none. */
-static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag *d) {
-    const char *given = r->s.job->tokenizer;
-    bool named = given && given[0] && strcmp(given, "byte") != 0;
+/* --- what goes with the weights ---------------------------------------------------------------- */
+struct run_companions {
+    struct pl_companions list;
+    char *dir;              /* owned; NULL: there is none */
+    struct pl_text program; /* of the run's own template */
+    char *config;           /* owned: tokenizer_config.json with several templates; NULL */
+};
+
+static void finish_companions(struct run_companions *c) {
+    free(c->dir);
+    free(c->config);
+    pl_text_finish(&c->program);
+}
+
+/* The directory whose tokenizer goes with the weights: that of `tokenizer:`, else the model's. */
+static pl_err find_companions(const struct pl_run *r, bool named, char **out, struct pl_diag *d) {
     struct stat st;
-    *out = NULL;
     if (!named && !r->s.pf->model_dir) return PL_ERR_OK;
     if (named)
         PL_TRY(pl_find_tokenizer(r->s.job, out, d));
@@ -85,18 +100,79 @@ static pl_err companions_dir(const struct pl_run *r, char **out, struct pl_diag 
     return PL_ERR_OK;
 }
 
+static json_t *list_templates(const struct pl_tokenizer *t) {
+    json_t *list = json_array();
+    const struct pl_tokenizer_template *one;
+    for (size_t i = 0; (one = pl_tokenizer_template(t, i)) != NULL; i++)
+        pl_json_append(&list, json_pack("{s:s, s:s}", "name", one->name, "template", one->text));
+    return list;
+}
+
+/* Templates of a folder chat_templates/ stand in tokenizer_config.json of the model that is saved,
+ * since a save changes files of one directory. transformers reads both forms. */
+static pl_err join_templates(struct run_companions *c, const struct pl_tokenizer *t,
+                             struct pl_diag *d) {
+    const struct pl_tokenizer_template *second = t ? pl_tokenizer_template(t, 1) : NULL;
+    struct pl_json_error e;
+    pl_err err = PL_ERR_OK;
+    uint64_t bytes;
+    char *text = NULL;
+    if (!c->dir || !second || !strstr(second->where, "/chat_templates/")) return PL_ERR_OK;
+    char *path = pl_path_join(c->dir, "tokenizer_config.json");
+    if (!path) return pl_host_oom(d, "a path");
+    json_t *root = NULL;
+    if (access(path, F_OK) == 0) {
+        PL_TRY_GOTO(pl_model_read_text(path, &text, &bytes, d), out);
+        root = pl_json_load(text, (size_t)bytes, PL_JSON_NUL, &e);
+    } else {
+        root = json_object();
+    }
+    pl_json_set(&root, "chat_template", list_templates(t));
+    c->config = root ? pl_json_dump(root, JSON_INDENT(2)) : NULL;
+    if (!c->config) err = pl_host_oom(d, "tokenizer_config.json");
+out:
+    json_decref(root);
+    free(text);
+    free(path);
+    return err;
+}
+
+/* A run by LoRA leaves the tokenizer with the base unless the job names another one. */
+static pl_err gather_companions(const struct pl_run *r, struct run_companions *c,
+                                struct pl_diag *d) {
+    const char *given = r->s.job->tokenizer;
+    const struct pl_data *data = r->s.pf->data;
+    const bool adapts = pl_mode_adapts(r->s.job->mode);
+    const bool named = given && given[0] && strcmp(given, "byte") != 0;
+    if (named || !adapts) PL_TRY(find_companions(r, named, &c->dir, d));
+    if (data) pl_data_write_program(data, &c->program);
+    if (c->program.failed) return pl_host_oom(d, "the chat template");
+    if (!c->program.len && data) PL_TRY(join_templates(c, pl_data_tokenizer(data), d));
+    c->list = (struct pl_companions){
+        .dirs = {c->dir},
+        .chat_template = c->program.len ? pl_text_str(&c->program) : NULL,
+        .tokenizer_config = c->config,
+        .tokenizer_only = adapts,
+    };
+    return PL_ERR_OK;
+}
+
 static pl_err put_weights(struct pl_run *r, const struct pl_tensor_io *io, struct pl_outbox *o,
                           struct pl_diag *d) {
-    if (pl_mode_adapts(r->s.job->mode)) return pl_adapter_put(io, o, r->s.job, d);
     enum pl_dtype dtype = r->s.job->dtype == PL_JOB_DTYPE_BF16 ? PL_DTYPE_BF16 : PL_DTYPE_F32;
-    char *config = NULL, *companions = NULL;
+    struct run_companions c = {.dir = NULL};
+    char *config = NULL;
     pl_err err;
-    PL_TRY_GOTO(companions_dir(r, &companions, d), out);
+    PL_TRY_GOTO(gather_companions(r, &c, d), out);
+    if (pl_mode_adapts(r->s.job->mode)) {
+        err = pl_adapter_put(io, o, r->s.job, &c.list, d);
+        goto out;
+    }
     config = pl_model_config_text(r->config_json, dtype, false);
-    err = config ? pl_model_put(io, o, config, companions, PL_SHARD_BYTES, d)
+    err = config ? pl_model_put(io, o, config, &c.list, PL_SHARD_BYTES, d)
                  : pl_host_oom(d, "config.json");
 out:
-    free(companions);
+    finish_companions(&c);
     free(config);
     return err;
 }
@@ -183,7 +259,9 @@ pl_err pl_run_save_final(struct pl_run *r, struct pl_diag *d) {
     if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
     o.manifest = files;
     if (err == PL_ERR_OK) err = put_final(r, &o, d);
-    if (err == PL_ERR_OK) err = pl_save_set_commit(&o, adapts ? NULL : pl_model_is_leftover, &o, d);
+    if (err == PL_ERR_OK)
+        err = pl_save_set_commit(&o, adapts ? pl_companions_is_leftover : pl_model_is_leftover, &o,
+                                 d);
     pl_outbox_finish(&o);
     json_decref(files);
     return err;

@@ -86,7 +86,7 @@ static pl_err save(struct rig *r, uint64_t step, uint32_t keep, struct pl_diag *
     pl_err err = pl_checkpoint_begin(&c, dir, step, d);
     if (err != PL_ERR_OK) goto out;
     PL_TRY_GOTO(pl_mode_adapts(r->program->shape.mode)
-                    ? pl_adapter_put(&r->io, &c.outbox, &job, d)
+                    ? pl_adapter_put(&r->io, &c.outbox, &job, NULL, d)
                     : pl_model_put(&r->io, &c.outbox, "{}", NULL, PL_SHARD_BYTES, d),
                 out);
     PL_TRY_GOTO(pl_checkpoint_write_state(&c, &r->io, &s, NULL, d), out);

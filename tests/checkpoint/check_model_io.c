@@ -431,7 +431,8 @@ START_TEST(companions_are_copied_and_leftovers_removed) {
     spill(in(source, "LICENSE"), "terms", 5);
     spill(in(source, "README.md"), "no", 2);
     OK(rig_save_model(&r.io, dir, "{\"a\": 1}", NULL, 4000, &diag));
-    OK(rig_save_model(&r.io, dir, "{\"a\": 2}", source, PL_SHARD_BYTES, &diag));
+    OK(rig_save_model(&r.io, dir, "{\"a\": 2}", &(struct pl_companions){.dirs = {source}},
+                      PL_SHARD_BYTES, &diag));
     char *config = slurp(in(dir, "config.json")), *copy = slurp(in(dir, "tokenizer.json"));
     ck_assert_str_eq(config, "{\"a\": 2}");
     ck_assert_uint_eq(strlen(copy), 20000);

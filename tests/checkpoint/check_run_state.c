@@ -46,7 +46,7 @@ static void save(uint64_t step, uint64_t run_number, const char *run_id, uint32_
     struct pl_checkpoint c;
     const struct pl_run_state s = state_of(step, run_number, run_id);
     OK(pl_checkpoint_begin(&c, dir, step, &diag));
-    OK(pl_adapter_put(&rig.io, &c.outbox, &job, &diag));
+    OK(pl_adapter_put(&rig.io, &c.outbox, &job, NULL, &diag));
     OK(pl_checkpoint_write_state(&c, &rig.io, &s, NULL, &diag));
     OK(pl_checkpoint_commit(&c, dir, keep, &diag));
     pl_checkpoint_abort(&c);

@@ -70,7 +70,7 @@ static pl_err put(struct pl_checkpoint *c, const struct pl_tensor_io *io, uint64
     if (!pl_mode_adapts(io->program->shape.mode))
         return pl_model_put(io, &c->outbox, "{}", NULL, shard_bytes, d);
     PL_TRY(pl_job_defaults(&job, d));
-    pl_err err = pl_adapter_put(io, &c->outbox, &job, d);
+    pl_err err = pl_adapter_put(io, &c->outbox, &job, NULL, d);
     pl_job_finish(&job);
     return err;
 }

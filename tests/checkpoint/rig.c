@@ -160,11 +160,11 @@ uint32_t rig_find(const struct rig *r, enum pl_role role, enum pl_slot slot, uin
 }
 
 pl_err rig_save_model(const struct pl_tensor_io *io, const char *dir, const char *config_json,
-                      const char *source_dir, uint64_t shard_bytes, struct pl_diag *d) {
+                      const struct pl_companions *companions, uint64_t shard_bytes, struct pl_diag *d) {
     struct pl_outbox o = {0};
     pl_err err = pl_save_set_begin(dir, d);
     if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
-    if (err == PL_ERR_OK) err = pl_model_put(io, &o, config_json, source_dir, shard_bytes, d);
+    if (err == PL_ERR_OK) err = pl_model_put(io, &o, config_json, companions, shard_bytes, d);
     if (err == PL_ERR_OK) err = pl_save_set_commit(&o, pl_model_is_leftover, &o, d);
     pl_outbox_finish(&o);
     return err;
@@ -175,7 +175,7 @@ pl_err rig_save_adapter(const struct pl_tensor_io *io, const char *dir, const st
     struct pl_outbox o = {0};
     pl_err err = pl_save_set_begin(dir, d);
     if (err == PL_ERR_OK) err = pl_outbox_init(&o, dir, d);
-    if (err == PL_ERR_OK) err = pl_adapter_put(io, &o, job, d);
+    if (err == PL_ERR_OK) err = pl_adapter_put(io, &o, job, NULL, d);
     if (err == PL_ERR_OK) err = pl_save_set_commit(&o, NULL, NULL, d);
     pl_outbox_finish(&o);
     return err;

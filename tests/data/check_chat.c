@@ -353,7 +353,7 @@ START_TEST(a_row_of_the_table_and_its_program_render_the_same) {
         struct pl_diag d = {0};
         snprintf(path, sizeof path, "%s/%s%s.jinja", dir, external ? "templates/" : "", t->name);
         if (access(path, R_OK) != 0) continue;
-        ck_assert_msg(pl_chat_program_read(&p, path, &d) == PL_ERR_OK, "%s", d.message);
+        ck_assert_msg(pl_chat_program_read(&p, path, NULL, &d) == PL_ERR_OK, "%s", d.message);
         programs++;
         snprintf(path, sizeof path, "%s/%s.jsonl", dir, t->name);
         FILE *f = fopen(path, "r");

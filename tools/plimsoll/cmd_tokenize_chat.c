@@ -203,7 +203,7 @@ static pl_err choose_template(const struct pl_cli *cli, struct chat_session *s, 
     struct pl_text names = {0};
     size_t length = strlen(name);
     if (length > 6 && strcmp(name + length - 6, ".jinja") == 0)
-        return pl_chat_program_read(&s->program, name, d);
+        return pl_chat_program_read(&s->program, name, NULL, d);
     if (strcmp(name, "auto") == 0)
         return s->tokenizer ? pl_chat_program_take(&s->program, s->tokenizer, d)
                             : pl_diag_set(d, PL_ERR_DATA_TEMPLATE,

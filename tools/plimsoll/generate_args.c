@@ -7,11 +7,13 @@
 #include "estimator/config/key_table.h"
 #include "estimator/config/validate.h"
 #include "estimator/find/find.h"
+#include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NEW_TOKENS 128
 
@@ -103,6 +105,30 @@ static pl_err open_tokenizer(struct pl_generate_question *q, struct pl_diag *d) 
     return err;
 }
 
+/* Sets `key` to a file of the directory of the adapter that is there, as the run that trained it
+ * left it. */
+static pl_err take_file(struct pl_job *job, const char *dir, const char *name, const char *key,
+                        struct pl_diag *d) {
+    char *path = pl_path_join(dir, name);
+    if (!path) return pl_host_oom(d, "a path");
+    pl_err err = access(path, F_OK) == 0 ? pl_job_set(job, key, path, d) : PL_ERR_OK;
+    free(path);
+    return err;
+}
+
+/* The tokenizer and the template that are not named on the command line. */
+static pl_err take_from_adapter(struct pl_job *job, bool chats, struct pl_diag *d) {
+    char *dir;
+    pl_err err = PL_ERR_OK;
+    PL_TRY(pl_find_adapter(job, &dir, d));
+    if (!dir) return PL_ERR_OK;
+    if (!job->tokenizer) err = take_file(job, dir, "tokenizer.json", "tokenizer", d);
+    if (err == PL_ERR_OK && chats && job->chat_template.choice == PL_CHAT_TEMPLATE_AUTO)
+        err = take_file(job, dir, "chat_template.jinja", "chat_template", d);
+    free(dir);
+    return err;
+}
+
 static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli,
                         struct pl_diag *d) {
     if (!q->job.tokenizer && !q->job.model) {
@@ -110,6 +136,7 @@ static pl_err read_text(struct pl_generate_question *q, const struct pl_cli *cli
         pl_diag_hint(d, "--tokenizer PATH, or --prompt-ids 1,2,3");
         return PL_ERR_USAGE;
     }
+    PL_TRY(take_from_adapter(&q->job, pl_cli_has(cli, PL_FLAG_CHAT), d));
     PL_TRY(open_tokenizer(q, d));
     const char *prompt = cli->flag[PL_FLAG_PROMPT];
     PL_TRY(pl_cli_has(cli, PL_FLAG_CHAT)

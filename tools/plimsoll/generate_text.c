@@ -96,7 +96,7 @@ pl_err pl_generate_text_encode_chat(struct pl_generate_text *t, const char *prom
     struct pl_chat_text text = {0};
     pl_err err;
     if (choice->choice == PL_CHAT_TEMPLATE_FILE)
-        PL_TRY_GOTO(pl_chat_program_read(&own.program, choice->path, d), out);
+        PL_TRY_GOTO(pl_chat_program_read(&own.program, choice->path, NULL, d), out);
     else if (choice->choice == PL_CHAT_TEMPLATE_AUTO)
         PL_TRY_GOTO(pl_chat_program_take(&own.program, t->tokenizer, d), out);
     if (own.program.plain || own.program.with_tools)

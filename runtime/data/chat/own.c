@@ -40,11 +40,15 @@ static pl_err read_file(const char *path, struct pl_text *out, struct pl_diag *d
     return out->failed ? pl_host_oom(d, path) : PL_ERR_OK;
 }
 
-pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct pl_diag *d) {
-    struct pl_text text = {0};
-    pl_err err = read_file(path, &text, d);
-    if (err == PL_ERR_OK) err = pl_chat_program_add(p, NULL, pl_text_str(&text), text.len, path, d);
-    pl_text_finish(&text);
+pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct pl_text *text,
+                            struct pl_diag *d) {
+    struct pl_text own = {0};
+    if (!text) text = &own;
+    text->len = 0;
+    pl_err err = read_file(path, text, d);
+    if (err == PL_ERR_OK)
+        err = pl_chat_program_add(p, NULL, pl_text_str(text), text->len, path, d);
+    pl_text_finish(&own);
     return err;
 }
 

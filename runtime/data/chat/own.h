@@ -22,8 +22,9 @@ struct pl_chat_program {
 /* kind: NULL or "default", "tool_use"; others are passed over. `where` is named in messages. */
 pl_err pl_chat_program_add(struct pl_chat_program *p, const char *kind, const char *text, size_t n,
                            const char *where, struct pl_diag *d);
-/* The program of a file. */
-pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct pl_diag *d);
+/* The program of a file, whose text replaces *text (nullable). */
+pl_err pl_chat_program_read(struct pl_chat_program *p, const char *path, struct pl_text *text,
+                            struct pl_diag *d);
 /* Those that came with a tokenizer. PL_ERR_DATA_TEMPLATE: there are none. */
 pl_err pl_chat_program_take(struct pl_chat_program *p, const struct pl_tokenizer *t,
                             struct pl_diag *d);

@@ -3,27 +3,44 @@
 
 #include "runtime/data/chat/render.h"
 
+#include <string.h>
+
 static const char *const date_formats[] = {[PL_CHAT_DATE_NONE] = "",
                                            [PL_CHAT_DATE_ABBREVIATED] = "%d %b %Y",
                                            [PL_CHAT_DATE_LONG] = "%d %B %Y",
                                            [PL_CHAT_DATE_ISO] = "%Y-%m-%d"};
 
-/* A literal of a row as an expression: a quoted string, in which marks become variables. */
-static void write_literal(const struct pl_chat_template *t, const char *s, struct pl_text *out) {
+/* The variable that a mark becomes. */
+static void write_mark(const struct pl_chat_template *t, char c, struct pl_text *out) {
+    if (c == *PL_CHAT_BOS || c == *PL_CHAT_EOS)
+        pl_text_add(out, c == *PL_CHAT_BOS ? "bos_token" : "eos_token");
+    else
+        pl_text_addf(out, "strftime_now('%s')", date_formats[t->date]);
+}
+
+static void write_quoted(const char *s, size_t n, struct pl_text *out) {
     pl_text_add(out, "'");
-    for (; *s; s++) {
-        if (*s == *PL_CHAT_BOS)
-            pl_text_add(out, "' ~ bos_token ~ '");
-        else if (*s == *PL_CHAT_EOS)
-            pl_text_add(out, "' ~ eos_token ~ '");
-        else if (*s == *PL_CHAT_DATE)
-            pl_text_addf(out, "' ~ strftime_now('%s') ~ '", date_formats[t->date]);
-        else if (*s == '\n')
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '\n')
             pl_text_add(out, "\\n");
         else
-            pl_text_addf(out, *s == '\'' || *s == '\\' ? "\\%c" : "%c", *s);
+            pl_text_addf(out, s[i] == '\'' || s[i] == '\\' ? "\\%c" : "%c", s[i]);
     }
     pl_text_add(out, "'");
+}
+
+/* A literal of a row, which is not empty, as an expression: quoted strings and variables. */
+static void write_literal(const struct pl_chat_template *t, const char *s, struct pl_text *out) {
+    static const char marks[] = PL_CHAT_BOS PL_CHAT_EOS PL_CHAT_DATE;
+    for (const char *join = ""; *s; join = " ~ ") {
+        const size_t n = strcspn(s, marks);
+        pl_text_add(out, join);
+        if (n)
+            write_quoted(s, n, out);
+        else
+            write_mark(t, *s, out);
+        s += n ? n : 1;
+    }
 }
 
 /* {{ 'text' }}; nothing for an empty one. */
