@@ -97,6 +97,8 @@ struct pl_model {
     char torch_dtype[16];       /* as the file says; "" = silent */
     enum pl_weight_codes codes; /* of the decoder's matrices in the files */
     bool nested_codes;          /* their absmax are codes too: double quantisation */
+    const char *dropout_key; /* of config.json, which acts in training alone; NULL: there is none */
+    double dropout;          /* its share */
 };
 
 #endif

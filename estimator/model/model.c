@@ -42,35 +42,48 @@ static pl_err read_required(const struct pl_hf *h, const struct pl_family_row *f
 
 /* Settings of some class or fork that would change the arithmetic: only the neutral value runs. */
 static const struct {
-    const char *key;
-    bool number;
-    const char *why;
+    const char *key, *why;
 } must_be_off[] = {
-    {"attention_dropout", true, "dropout inside attention is not computed here"},
-    {"embd_pdrop", true, "dropout on embeddings is not computed here"},
-    {"resid_pdrop", true, "dropout on the residual stream is not computed here"},
-    {"hidden_dropout", true, "dropout on the residual stream is not computed here"},
-    {"lm_head_bias", false, "a bias on the head is not computed here"},
-    {"rope_interleaved", false, "interleaved rotary pairs are not computed here"},
-    {"use_mrope", false, "multimodal positions are not computed here"},
-    {"is_encoder_decoder", false, "only decoders are trained here"},
-    {"add_cross_attention", false, "only decoders are trained here"},
+    {"lm_head_bias", "a bias on the head is not computed here"},
+    {"rope_interleaved", "interleaved rotary pairs are not computed here"},
+    {"use_mrope", "multimodal positions are not computed here"},
+    {"is_encoder_decoder", "only decoders are trained here"},
+    {"add_cross_attention", "only decoders are trained here"},
 };
 
 static pl_err check_off(const struct pl_hf *h) {
     for (size_t i = 0; i < sizeof must_be_off / sizeof *must_be_off; i++) {
         const char *key = must_be_off[i].key;
-        double x = 0;
         bool on = false;
-        if (!pl_hf_given(h, key)) continue;
-        if (must_be_off[i].number)
-            PL_TRY(pl_hf_real(h, key, 0, 1, &x));
-        else
-            PL_TRY(pl_hf_bool_or(h, key, &on));
-        if (on || x > 0)
-            return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "%s", must_be_off[i].why);
+        if (pl_hf_given(h, key)) PL_TRY(pl_hf_bool_or(h, key, &on));
+        if (on) return pl_hf_refuse(h, key, PL_ERR_MODEL_UNSUPPORTED, "%s", must_be_off[i].why);
     }
     return PL_ERR_OK;
+}
+
+/* Dropout acts in training alone, so that only training is refused (pl_model_check_trains). */
+static pl_err read_dropout(const struct pl_hf *h, struct pl_model *m) {
+    static const char *const keys[] = {"attention_dropout", "embd_pdrop", "resid_pdrop",
+                                       "hidden_dropout", "attn_pdrop"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double share = 0;
+        if (pl_hf_given(h, keys[i])) PL_TRY(pl_hf_real(h, keys[i], 0, 1, &share));
+        if (share <= 0 || m->dropout_key) continue;
+        m->dropout_key = keys[i];
+        m->dropout = share;
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_model_check_trains(const struct pl_model *m, const char *path, struct pl_diag *d) {
+    if (!m->dropout_key) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_MODEL_UNSUPPORTED, path, 0, 0,
+               "`%s` is %g: this dropout is not computed in training", m->dropout_key, m->dropout);
+    pl_diag_hint(d,
+                 "to train without it write `\"%s\": 0.0` in that file; commands that do not train "
+                 "need no change",
+                 m->dropout_key);
+    return PL_ERR_MODEL_UNSUPPORTED;
 }
 
 static const char *const activation_names[] = {
@@ -210,6 +223,7 @@ static pl_err read_object(const struct pl_hf *h, struct pl_model *m) {
     m->score_scale = 1 / sqrt((double)m->head_dim);
     m->embed_scale = 1;
     PL_TRY(check_off(h));
+    PL_TRY(read_dropout(h, m));
     PL_TRY(read_tokens(h, f, m));
     PL_TRY(read_dtype(h, m));
     PL_TRY(pl_model_read_codes(h, m));

@@ -18,6 +18,9 @@
 /* Reads a config.json file (PL_ERR_MODEL_*), or, when path is "catalogue:NAME", the built-in text
  * of that name. */
 pl_err pl_model_read(const char *path, struct pl_model *out, struct pl_diag *d);
+/* PL_ERR_MODEL_UNSUPPORTED where the file asks for dropout, which acts in training alone and is not
+ * computed; `path` is the file. Everything but training is as without it. */
+pl_err pl_model_check_trains(const struct pl_model *m, const char *path, struct pl_diag *d);
 /* The same from memory; `name` appears in messages. */
 pl_err pl_model_parse(const char *name, const char *json, uint64_t bytes, struct pl_model *out,
                       struct pl_diag *d);
@@ -50,8 +53,8 @@ enum pl_slot {
 };
 
 struct pl_slot_shape {
-    const char *name;    /* "qkv", as in tensor names */
-    bool present;        /* this model has it */
+    const char *name; /* "qkv", as in tensor names */
+    bool present;     /* this model has it */
     bool per_layer;
     uint64_t rows, cols; /* vectors: rows = length, cols = 1 */
     bool vector;         /* one dimension in files: norm weights and biases */

@@ -47,6 +47,8 @@ pl_err pl_preflight_find_model(struct pl_preflight *pf, struct pl_diag *d) {
         from->weights_dir = NULL;
     }
     err = pl_model_read(pf->config_path, &pf->model, d);
+    if (err == PL_ERR_OK && !job->inference)
+        err = pl_model_check_trains(&pf->model, pf->config_path, d);
 out:
     pl_model_ref_finish(&config);
     pl_model_ref_finish(&weights);

@@ -230,8 +230,7 @@ static const struct {
     const char *says;
 } changed_refusals[] = {
     {"{\"vocab_size\":16777217}", PL_ERR_MODEL_FIELD, "from 1 to 16777216"},
-    {"{\"attention_dropout\":0.1}", PL_ERR_MODEL_UNSUPPORTED, "`attention_dropout` is 0.1"},
-    {"{\"model_type\":\"phi3\",\"resid_pdrop\":0.1}", PL_ERR_MODEL_UNSUPPORTED, "`resid_pdrop`"},
+    {"{\"attention_dropout\":1.5}", PL_ERR_MODEL_FIELD, "`attention_dropout` is 1.5"},
     {"{\"lm_head_bias\":true}", PL_ERR_MODEL_UNSUPPORTED, "`lm_head_bias`"},
     {"{\"model_type\":\"mistral\",\"attention_bias\":true}", PL_ERR_MODEL_UNSUPPORTED,
      "`attention_bias`"},
@@ -364,6 +363,57 @@ START_TEST(absent_keys_take_the_defaults_of_the_family) {
                      m.family == PL_FAMILY_MINISTRAL3 ? PL_ROPE_YARN : PL_ROPE_DEFAULT);
     ck_assert_double_eq(m.initializer_range, 0.02);
     ck_assert_str_eq(m.torch_dtype, "");
+}
+END_TEST
+
+/* Dropout acts in training alone: every other command answers as without it. */
+START_TEST(dropout_is_read_and_refused_in_training_alone) {
+    static const char *const keys[] = {"attention_dropout", "embd_pdrop", "resid_pdrop",
+                                       "hidden_dropout", "attn_pdrop"};
+    char json[64];
+    struct pl_diag d = {0};
+    snprintf(json, sizeof json, "{\"%s\":0.1}", keys[_i]);
+    struct pl_model m = changed(json);
+    ck_assert_int_eq(pl_model_check_trains(&m, "config.json", &d), PL_ERR_MODEL_UNSUPPORTED);
+    ck_assert_msg(strstr(d.message, keys[_i]) && strstr(d.message, "0.1"), "%s", d.message);
+    ck_assert_msg(strstr(d.hint, "0.0") && strstr(d.hint, keys[_i]), "%s", d.hint);
+    snprintf(json, sizeof json, "{\"%s\":0.0}", keys[_i]);
+    m = changed(json);
+    ck_assert_int_eq(pl_model_check_trains(&m, "config.json", &d), PL_ERR_OK);
+}
+END_TEST
+
+static const struct {
+    const char *type, *why;
+} architectures[] = {
+    {"gemma2", "capped"},         {"gemma3n_text", "shared keys"},
+    {"qwen2_moe", "experts"},     {"qwen3_moe", "experts"},
+    {"deepseek_v3", "latent"},    {"mixtral", "experts"},
+    {"gpt2", "LayerNorm"},        {"gpt_neox", "parallel"},
+    {"falcon", "parallel"},       {"bloom", "ALiBi"},
+    {"opt", "learned positions"}, {"mpt", "ALiBi"},
+    {"phi", "parallel"},          {"cohere2", "parallel"},
+    {"olmo2", "norms"},           {"granite", "multipliers"},
+    {"stablelm", "partial"},      {"internlm2", "names of its own"},
+    {"baichuan", "names"},        {"chatglm", "rotation"},
+    {"jamba", "state-space"},     {"mamba2", "state-space"},
+    {"rwkv5", "recurrent"},       {"t5", "only decoders"},
+    {"bert", "only decoders"},    {"llama4", "chunked"},
+    {"qwen2_vl", "images"},       {"qwen3_5", "linear"},
+    {"gpt_oss", "sinks"},         {"qwen3_next", "linear"},
+    {"lfm2", "convolutions"},     {"starcoder2", "LayerNorm"},
+};
+
+START_TEST(an_architecture_that_is_not_computed_has_its_reason) {
+    static struct pl_model m;
+    char json[128];
+    struct pl_diag d = {0};
+    snprintf(json, sizeof json, "{\"model_type\":\"%s\",\"hidden_size\":64}",
+             architectures[_i].type);
+    ck_assert_int_eq(pl_model_parse("x", json, strlen(json), &m, &d), PL_ERR_MODEL_UNSUPPORTED);
+    ck_assert_msg(strstr(d.message, architectures[_i].type) &&
+                      strstr(d.message, architectures[_i].why),
+                  "%s", d.message);
 }
 END_TEST
 
@@ -642,6 +692,9 @@ int main(void) {
     tcase_add_loop_test(t, what_would_change_the_arithmetic_is_refused, 0, N(changed_refusals));
     tcase_add_loop_test(t, absent_keys_take_the_defaults_of_the_family, 0, PL_FAMILY_COUNT);
     tcase_add_test(t, a_default_token_beyond_the_vocabulary_is_none);
+    tcase_add_loop_test(t, dropout_is_read_and_refused_in_training_alone, 0, 5);
+    tcase_add_loop_test(t, an_architecture_that_is_not_computed_has_its_reason, 0,
+                        sizeof architectures / sizeof *architectures);
     tcase_add_test(t, tokens_may_be_numbers_lists_or_null);
     tcase_add_test(t, a_window_is_kept_however_wide);
     tcase_add_loop_test(t, a_window_is_of_the_layers_that_have_it, 0,
