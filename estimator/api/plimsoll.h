@@ -132,10 +132,11 @@ PL_PUBLIC struct pl_vram_estimate *
 pl_estimate_vram(const char *model, const char *mode, uint32_t lora_r, uint32_t batch_size,
                  uint32_t max_seq_length, const char *const *settings, struct pl_vram_error *error);
 
-/* False for NULL. What the job needs <= vram_gb, on exact bytes: the answer for `vram_gb` x 10^9 bytes that can be
- * had. A card is a GPU: where the settings named no device, no "gpu=NAME" and no budget, the needs
- * are those of the GPU's program and context at e->batch_size, not total_gb, which is the CPU's. A
- * card offers less than its nameplate; "gpu=NAME" makes a verdict that knows by how much. */
+/* What the job needs <= vram_gb, on exact bytes: the answer for `vram_gb` x 10^9 bytes that can be
+ * had; false for NULL. A card is a GPU: where the settings named no device, no "gpu=NAME" and no
+ * budget, the needs are those of the GPU's program and context at e->batch_size, not total_gb,
+ * which is the CPU's. A card offers less than its nameplate; "gpu=NAME" makes a verdict that knows
+ * by how much. */
 PL_PUBLIC bool pl_estimate_fits_on_card(const struct pl_vram_estimate *e, double vram_gb);
 
 /* "VRAM estimate (lora, 7.6B params, batch=2, seq=2048): total=17.4GB" into buf, cut to `size` with

@@ -123,7 +123,7 @@ static pl_err join_templates(struct run_companions *c, const struct pl_tokenizer
     json_t *root = NULL;
     if (access(path, F_OK) == 0) {
         PL_TRY_GOTO(pl_model_read_text(path, &text, &bytes, d), out);
-        root = pl_json_load(text, (size_t)bytes, PL_JSON_NUL, &e);
+        root = pl_json_load(text, (size_t)bytes, PL_JSON_TEXT, &e);
     } else {
         root = json_object();
     }
