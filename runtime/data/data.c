@@ -180,17 +180,18 @@ static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_pl
 static pl_err take_row(struct pl_data *data, struct data_file *f, const struct pl_raw_row *row,
                        struct pl_sample *s, struct index *ix, struct pl_diag *d) {
     struct pl_remarks *r = &ix->remarks;
-    bool cut = s->n > data->max_tokens;
+    const uint64_t whole = s->n + s->beyond;
+    bool cut = whole > data->max_tokens;
     if (cut) {
         if (data->overlength == PL_OVERLENGTH_ERROR)
             return pl_diag_at(d, PL_ERR_DATA_FIELD, f->path, row->line, 0,
                               "the row has %llu tokens, max_seq_length is %llu",
-                              (unsigned long long)s->n, (unsigned long long)data->max_tokens);
+                              (unsigned long long)whole, (unsigned long long)data->max_tokens);
         bool drop = data->overlength == PL_OVERLENGTH_DROP;
         remember(drop ? &r->dropped : &r->truncated, row->line);
         if (drop) return PL_ERR_OK;
     }
-    const uint64_t whole = s->n, of_whole = cut ? supervised(s) : 0;
+    const bool of_whole = cut && (s->trained_beyond || supervised(s));
     s->n = pl_u64_min(s->n, data->max_tokens);
     uint64_t targets = supervised(s);
     if (!targets) remember(&r->unsupervised, row->line);
@@ -768,7 +769,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
             return pl_diag_set(d, PL_ERR_HOST_OOM, "%s", data->parser.scan.what);
         return changed(f, r, d);
     }
-    if (out->n > data->max_tokens && data->overlength != PL_OVERLENGTH_TRUNCATE) {
+    if (out->n + out->beyond > data->max_tokens && data->overlength != PL_OVERLENGTH_TRUNCATE) {
         out->n = 0;
         return changed(f, r, d);
     }

@@ -87,6 +87,7 @@ pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const str
     if (e->tokenizer) return PL_ERR_OK;
     e->vocab = m->vocab;
     e->train_on = job->train_on;
+    e->tokens.most = job->max_seq_length;
     PL_TRY_GOTO(pl_find_tokenizer(job, &path, d), out);
     e->bytes = strcmp(path, "byte") == 0;
     PL_TRY_GOTO(pl_tokenizer_open(path, &e->tokenizer, d), out);
@@ -245,6 +246,16 @@ void pl_encoder_add_facts(const struct pl_encoder *e, struct pl_text *out) {
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
+/* Puts the end of sequence after the tokens; there is room for it. */
+static void add_end(const struct pl_encoder *e, struct pl_sample *out) {
+    if (out->beyond) {
+        out->beyond++;
+        return;
+    }
+    out->ids[out->n] = out->labels[out->n] = (int32_t)e->eos;
+    out->n++;
+}
+
 /* The text begins with what was put before it. */
 static void note_two_bos(struct pl_encoder *e, const struct pl_sample *s) {
     const int64_t bos = pl_tokenizer_bos(e->tokenizer);
@@ -258,10 +269,7 @@ pl_err pl_encode_text(struct pl_encoder *e, const char *text, size_t n, size_t p
     if (!n) return PL_ERR_OK;
     PL_TRY(pl_tokenizer_encode(e->tokenizer, e->scratch, text, n, true, &e->tokens, d));
     PL_TRY(pl_encode_take_tokens(e, true, out, d));
-    if (e->eos >= 0 && (!out->n || out->ids[out->n - 1] != e->eos)) {
-        out->ids[out->n] = out->labels[out->n] = (int32_t)e->eos;
-        out->n++;
-    }
+    if (e->eos >= 0 && (!out->n || e->tokens.last != e->eos)) add_end(e, out);
     note_two_bos(e, out);
     if (e->train_on == PL_TRAIN_ON_ALL || !prompt_bytes) return PL_ERR_OK;
     pl_encode_label(e, out, 0, prompt_bytes, false);

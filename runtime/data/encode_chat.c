@@ -194,7 +194,7 @@ static struct pl_chat_span fit_span(struct pl_encoder *e, const struct pl_chat_m
 
 /* What is odd about an answer that is trained on. */
 static void note_answer(struct pl_encoder *e, const struct pl_chat_span *span) {
-    if (span->begin >= span->end) return;
+    if (span->begin >= span->end || pl_encode_is_beyond(e, span->end)) return;
     if (pl_encode_is_inside(e, span->begin))
         pl_row_traits_add(&e->traits, PL_TRAIT_INSIDE_TOKEN, 1);
     if (!e->bytes && !is_closed(e, span->begin, span->end))

@@ -17,6 +17,8 @@ pl_err pl_encode_take_tokens(const struct pl_encoder *e, bool trained, struct pl
         out->labels[i] = trained ? id : PL_LABEL_MASKED;
     }
     out->n = n;
+    out->beyond = e->tokens.all - n;
+    out->trained_beyond = trained && out->beyond;
     return PL_ERR_OK;
 }
 
@@ -41,5 +43,11 @@ void pl_encode_label(const struct pl_encoder *e, struct pl_sample *out, size_t b
 
 bool pl_encode_is_inside(const struct pl_encoder *e, size_t at) {
     const uint64_t i = pl_encode_token_at(e, at);
-    return i && (i == e->tokens.n || e->tokens.starts[i] > at);
+    if (i == e->tokens.n) return i && !pl_encode_is_beyond(e, at);
+    return i && e->tokens.starts[i] > at;
+}
+
+bool pl_encode_is_beyond(const struct pl_encoder *e, size_t at) {
+    const uint64_t n = e->tokens.n;
+    return e->tokens.all > n && (!n || at > e->tokens.starts[n - 1]);
 }

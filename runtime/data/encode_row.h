@@ -42,6 +42,8 @@ pl_err pl_encode_take_tokens(const struct pl_encoder *e, bool trained, struct pl
 uint64_t pl_encode_token_at(const struct pl_encoder *e, size_t at);
 /* The byte is within a token that begins before it. */
 bool pl_encode_is_inside(const struct pl_encoder *e, size_t at);
+/* The text up to this byte has tokens that the limit for rows left out. */
+bool pl_encode_is_beyond(const struct pl_encoder *e, size_t at);
 /* The labels of the tokens that begin in [begin, end). */
 void pl_encode_label(const struct pl_encoder *e, struct pl_sample *out, size_t begin, size_t end,
                      bool trained);

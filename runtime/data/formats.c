@@ -409,7 +409,8 @@ bool pl_row_parse(struct pl_row_parser *p, const struct pl_format *f, const char
                   bool ends_file, struct pl_sample *out) {
     start(p, text, n, ends_file);
     p->out = out;
-    out->n = 0;
+    out->n = out->beyond = 0;
+    out->trained_beyond = false;
     if (!expect_object(p)) return false;
     for (size_t key_at = 0; pl_scan_next_key(&p->scan, &p->key); key_at = p->scan.at) {
         if (p->key.failed) return pl_row_no_memory(p);

@@ -12,6 +12,8 @@
 struct pl_sample {
     int32_t *ids, *labels; /* [n], owned, grown by pl_data_sample; labels are not shifted */
     uint64_t n, cap;
+    uint64_t beyond;     /* tokens of the row after these n, which a limit left out */
+    bool trained_beyond; /* some of them would be trained on */
 };
 /* Makes room for n ids and labels. False: no memory; what *s holds stays. */
 bool pl_sample_reserve(struct pl_sample *s, uint64_t n);

@@ -144,14 +144,38 @@ START_TEST(a_tokenizer_as_large_as_real_ones_is_read) {
     fprintf(f, "\"none\": %u}, \"merges\": [\n", id);
     EACH(a) EACH(b) fprintf(f, "[\"%s%c\", \"%s%c\"],\n", CHAR(a), CHAR(b));
     EACH(a)
-    EACH(b) EACH(c) fprintf(f, "[\"%s%c%s%c\", \"%s%c\"],\n[\"%s%c\", \"%s%c%s%c\"],\n", CHAR(a),
-                            CHAR(b), CHAR(c), CHAR(a), CHAR(b), CHAR(c));
+    EACH(b)
+    EACH(c)
+    fprintf(f, "[\"%s%c%s%c\", \"%s%c\"],\n[\"%s%c\", \"%s%c%s%c\"],\n", CHAR(a), CHAR(b), CHAR(c),
+            CHAR(a), CHAR(b), CHAR(c));
     fprintf(f, "\"0 0\"]}}\n");
     ck_assert_int_eq(fclose(f), 0);
     const uint64_t bytes = bytes_of(in_dir(dir, "tokenizer.json"));
     ck_assert_uint_gt(bytes, 10 * MIB);
     /* the text, pieces and merges, and hash tables whose slots are rounded up to powers of two */
     expect(TOKENIZE, 0, "", OWN + 5 * bytes);
+}
+END_TEST
+
+/* A row far beyond max_seq_length, as one message and as many. */
+START_TEST(a_long_row_of_messages) {
+    static const char begin[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
+                                "{\"role\":\"assistant\",\"content\":\"";
+    static const char *const parts[] = {
+        "to be or not to be, ",
+        "a\"},{\"role\":\"user\",\"content\":\"and so on, for long enough to be of use, or not, "
+        "as it was said before\"},{\"role\":\"assistant\",\"content\":\"b"};
+    static const char job[] = "model_config: config.json\ninit: random\nmode: full\ntokenizer: "
+                              "byte\nchat_template: chatml\n"
+                              "datasets: [rows.jsonl]\nmax_seq_length: 512\ndataset_cache: off\n";
+    file_write(in_dir(dir, "config.json"),
+               "{\"model_type\": \"llama\", \"vocab_size\": 300, \"hidden_size\": 64, "
+               "\"intermediate_size\": 64, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, "
+               "\"max_position_embeddings\": 512}");
+    file_write(in_dir(dir, "job.yaml"), job);
+    const uint64_t bytes =
+        write_long("rows.jsonl", begin, parts[_i], 20 * MIB / strlen(parts[_i]), "\"}]}\n");
+    expect("exec \"$0\" tokenize job.yaml", 0, "cut to it", OWN + 8 * bytes);
 }
 END_TEST
 
@@ -167,6 +191,7 @@ int main(void) {
     tcase_add_test(c, an_id_far_from_all_others);
     tcase_add_loop_test(c, values_of_a_config, 0, 4);
     tcase_add_test(c, a_tokenizer_as_large_as_real_ones_is_read);
+    tcase_add_loop_test(c, a_long_row_of_messages, 0, 2);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -266,7 +266,7 @@ START_TEST(rows_that_make_no_sense_are_not_taken) {
     static const struct pl_cache_row edits[] = {
         {4, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 9}, {0, UINT32_MAX - 1, 0}, {UINT64_MAX, 0, 0}};
     int32_t ids[] = {3, 4};
-    const struct pl_sample s = {ids, ids, 2, 2};
+    const struct pl_sample s = {.ids = ids, .labels = ids, .n = 2, .cap = 2};
     const struct pl_cache_key key = {{1, 2}};
     for (size_t i = 0; i <= sizeof edits / sizeof *edits; i++) {
         struct pl_cache_writer w;
@@ -293,7 +293,7 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error_of_the_read) {
     struct pl_cache c;
     struct pl_diag d = {0};
     int32_t ids[] = {3, 1000}, labels[] = {3, 1000}, odd[] = {3, -7};
-    struct pl_sample s = {ids, labels, 2, 2}, out = {0};
+    struct pl_sample s = {.ids = ids, .labels = labels, .n = 2, .cap = 2}, out = {0};
     const struct pl_cache_key key = {{1, 2}};
     ck_assert(pl_cache_create(&w, dir, &key, NULL));
     pl_cache_add(&w, &s, 1, false);
@@ -341,7 +341,7 @@ static void forge(uint64_t tokens, uint64_t denying) {
     struct pl_cache_header was;
     struct pl_cache_writer w;
     int32_t ids[256];
-    const struct pl_sample s = {ids, ids, tokens, tokens};
+    const struct pl_sample s = {.ids = ids, .labels = ids, .n = tokens, .cap = tokens};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         ids[i] = (int32_t)i;
     ck_assert_int_eq(files_kept(), 1);

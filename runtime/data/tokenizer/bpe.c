@@ -11,7 +11,8 @@
 #define NONE            PL_BPE_NO_RANK
 #define FREE_PAIR       UINT64_MAX
 #define CACHE_ENTRIES   16384u
-#define SCANNED_SYMBOLS 48 /* up to here looking at all pairs beats the heap */
+#define SCANNED_SYMBOLS 48    /* up to here looking at all pairs beats the heap */
+#define STRETCH_BYTES   65536 /* a longer piece is cut where no merge can reach */
 
 static uint64_t pair_of(int32_t left, int32_t right) {
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -42,6 +43,27 @@ void pl_bpe_add_merge(struct pl_bpe *b, int32_t left, int32_t right, int32_t res
     uint64_t pair = pair_of(left, right);
     *slot_of(b, pair) = (struct pl_bpe_merge){pair, b->n_merges};
     b->result[b->n_merges++] = result;
+}
+
+/* A piece that stands for a byte by its number, and so for another text than its own. */
+static bool is_fallback(const char *s, size_t n) {
+    return n == 6 && memcmp(s, "<0x", 3) == 0;
+}
+
+void pl_bpe_find_joins(struct pl_bpe *b) {
+    b->cuts = !b->ignore_merges; /* else a piece that is a token as a whole is not made of parts */
+    for (uint64_t k = 0; k < b->n_slots; k++) {
+        const uint64_t pair = b->merges[k].pair;
+        const int32_t left = (int32_t)(pair >> 32), right = (int32_t)(uint32_t)pair;
+        size_t n = 0, m = 0;
+        if (pair == FREE_PAIR) continue;
+        const char *s = pl_vocab_piece(b->vocab, left, &n),
+                   *t = pl_vocab_piece(b->vocab, right, &m);
+        if (!s || !t || !n || !m) continue; /* no text is made of these */
+        const uint32_t bit = 256u * (unsigned char)s[n - 1] + (unsigned char)t[0];
+        b->joins[bit / 64] |= UINT64_C(1) << bit % 64;
+        if (is_fallback(s, n) || is_fallback(t, m)) b->cuts = false;
+    }
 }
 
 void pl_bpe_finish(struct pl_bpe *b) {
@@ -320,8 +342,41 @@ static bool add_found(const struct pl_bpe_scratch *s, const struct pl_span *piec
     return true;
 }
 
-pl_err pl_bpe_encode(const struct pl_bpe *b, struct pl_bpe_scratch *s, const struct pl_span *piece,
-                     struct pl_token_list *out, struct pl_diag *d) {
+/* The character at text[0, n), or the byte, has a piece of its own. */
+static bool is_known(const struct pl_bpe *b, const char *text, size_t n) {
+    uint32_t c;
+    if (b->byte_level || (unsigned char)text[0] < 0x80)
+        return b->single[(unsigned char)text[0]] >= 0;
+    const size_t length = pl_utf8_next(text, &c);
+    return length <= n && pl_vocab_find(b->vocab, text, length) >= 0;
+}
+
+/* Symbols before byte `at` and from it on are never part of one token: the first merge across a
+ * place joins the bytes on both sides of it. What has no piece may vanish or fuse, and is not where
+ * to cut. */
+static bool may_cut(const struct pl_bpe *b, const char *text, size_t at, size_t n) {
+    const unsigned char left = (unsigned char)text[at - 1], right = (unsigned char)text[at];
+    const uint32_t bit = 256u * left + right;
+    size_t before = at - 1;
+    if (b->joins[bit / 64] >> bit % 64 & 1) return false;
+    if (!b->byte_level && (right & 0xC0) == 0x80) return false;
+    while (!b->byte_level && before && ((unsigned char)text[before] & 0xC0) == 0x80)
+        before--;
+    return is_known(b, text + before, n - before) && is_known(b, text + at, n - at);
+}
+
+/* Where the stretch that begins at byte `from` ends. */
+static size_t end_of_stretch(const struct pl_bpe *b, const struct pl_span *piece, size_t from) {
+    if (!b->cuts || piece->n - from <= STRETCH_BYTES) return piece->n;
+    size_t at = from + STRETCH_BYTES;
+    while (at < piece->n && !may_cut(b, piece->s, at, piece->n))
+        at++;
+    return at;
+}
+
+static pl_err encode_stretch(const struct pl_bpe *b, struct pl_bpe_scratch *s,
+                             const struct pl_span *piece, struct pl_token_list *out,
+                             struct pl_diag *d) {
     bool ok, small = piece->n <= PL_BPE_CACHED_BYTES;
     struct pl_bpe_cached *c = NULL;
     if (small) {
@@ -336,4 +391,17 @@ pl_err pl_bpe_encode(const struct pl_bpe *b, struct pl_bpe_scratch *s, const str
     if (ok && small) remember(c, s, piece->s, piece->n);
     if (ok && add_found(s, piece, out)) return PL_ERR_OK;
     return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for a word of %zu bytes", piece->n);
+}
+
+pl_err pl_bpe_encode(const struct pl_bpe *b, struct pl_bpe_scratch *s, const struct pl_span *piece,
+                     struct pl_token_list *out, struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    size_t from = 0;
+    do {
+        const size_t to = end_of_stretch(b, piece, from);
+        const struct pl_span part = pl_span_slice(piece, from, to);
+        err = encode_stretch(b, s, &part, out, d);
+        from = to;
+    } while (err == PL_ERR_OK && from < piece->n);
+    return err;
 }

@@ -33,6 +33,9 @@ struct pl_bpe {
     int32_t *result;             /* [n_merges], by rank */
     uint64_t n_slots;
     uint32_t n_merges;
+    bool cuts; /* joins was made: long pieces are encoded a stretch at a time */
+    uint64_t
+        joins[1024]; /* bit 256 * a + b: a merge joins what ends with a to what begins with b */
 };
 
 /* Room for n merges. False: out of memory. */
@@ -40,6 +43,8 @@ bool pl_bpe_reserve(struct pl_bpe *b, uint32_t n);
 /* left + right -> result, ranked after those added before. A pair that was there takes the new
  * rank. */
 void pl_bpe_add_merge(struct pl_bpe *b, int32_t left, int32_t right, int32_t result);
+/* To be called after the last merge, with the vocabulary that pieces are made of. */
+void pl_bpe_find_joins(struct pl_bpe *b);
 void pl_bpe_finish(struct pl_bpe *b); /* the vocabulary is not its own */
 
 #define PL_BPE_CACHED_BYTES 22

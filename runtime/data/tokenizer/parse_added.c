@@ -257,6 +257,7 @@ pl_err pl_tokenizer_make_byte(struct pl_tokenizer *t, struct pl_diag *d) {
         t->bpe.single[b] = (int32_t)b;
         t->bpe.fallback[b] = -1;
     }
+    pl_bpe_find_joins(&t->bpe);
     t->decoder = (struct pl_piece_decoder){.steps = {{.kind = PL_DECODER_BYTE_LEVEL}}, .n = 1};
     return PL_ERR_OK;
 }

@@ -282,6 +282,7 @@ static pl_err parse_bpe(struct pl_tokenizer *t, const struct pl_fields *f,
     fill_singles(&t->bpe, fallback);
     PL_TRY(read_unknown(t, f));
     add_boundary(t);
+    pl_bpe_find_joins(&t->bpe);
     return PL_ERR_OK;
 }
 

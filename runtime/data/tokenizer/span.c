@@ -15,7 +15,7 @@ static bool reserve(struct pl_span_buf *b, size_t extra) {
     }
     char *s = pl_realloc(b->s, cap);
     if (s) b->s = s;
-    uint64_t *origin = s ? pl_realloc(b->origin, cap * sizeof *origin) : NULL;
+    uint32_t *origin = s ? pl_realloc(b->origin, cap * sizeof *origin) : NULL;
     if (!origin) return !(b->failed = true);
     b->origin = origin;
     b->cap = cap;
@@ -26,7 +26,7 @@ void pl_span_buf_add(struct pl_span_buf *b, const char *s, size_t n, uint64_t or
     if (!n || !reserve(b, n)) return;
     memcpy(b->s + b->n, s, n);
     for (size_t i = 0; i < n; i++)
-        b->origin[b->n + i] = origin;
+        b->origin[b->n + i] = (uint32_t)origin;
     b->n += n;
 }
 
@@ -34,7 +34,7 @@ void pl_span_buf_copy(struct pl_span_buf *b, const struct pl_span *t) {
     if (!t->n || !reserve(b, t->n)) return;
     memcpy(b->s + b->n, t->s, t->n);
     for (size_t i = 0; i < t->n; i++)
-        b->origin[b->n + i] = pl_span_origin(t, i);
+        b->origin[b->n + i] = (uint32_t)pl_span_origin(t, i);
     b->n += t->n;
 }
 

@@ -15,13 +15,13 @@
 struct pl_span {
     const char *s;
     size_t n;
-    const uint64_t *origin; /* [n], or NULL */
+    const uint32_t *origin; /* [n], or NULL; texts have at most 1 GiB */
     uint64_t base;
 };
 
 struct pl_span_buf {
     char *s;
-    uint64_t *origin;
+    uint32_t *origin;
     size_t n, cap;
     bool failed;
 };

@@ -7,8 +7,9 @@
 
 bool pl_token_list_reserve(struct pl_token_list *list, uint64_t extra) {
     uint64_t n, bytes, cap = list->cap ? list->cap : 256;
-    if (extra <= list->cap - list->n) return true;
     if (!pl_u64_add(list->n, extra, &n)) return false;
+    if (list->most) n = pl_u64_min(n, list->most);
+    if (n <= list->cap) return true;
     while (cap < n)
         if (!pl_u64_mul(cap, 2, &cap)) return false;
     if (!pl_u64_mul(cap, sizeof *list->starts, &bytes) || bytes > SIZE_MAX) return false;

@@ -127,7 +127,7 @@ pl_err pl_tokenizer_encode(const struct pl_tokenizer *t, struct pl_tokenizer_scr
                            struct pl_diag *d) {
     struct encoder e = {t, s, out, d};
     struct pl_span all = {.s = text, .n = n};
-    out->n = 0;
+    out->n = out->all = 0;
     if (n > TEXT_MOST_BYTES)
         return pl_diag_set(d, PL_ERR_TOKENIZER_INPUT, "a text of %zu bytes; at most 1 GiB", n);
     size_t valid = pl_utf8_valid_bytes(text, n);

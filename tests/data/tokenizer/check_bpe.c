@@ -89,7 +89,7 @@ static size_t reference(const struct model *m, const char *text, size_t n, int32
 
 static void encode(struct model *m, const char *text, size_t n, struct pl_token_list *out) {
     struct pl_span piece = {.s = text, .n = n, .base = 1000};
-    out->n = 0;
+    out->n = out->all = 0;
     ck_assert_int_eq(pl_bpe_encode(&m->bpe, &m->scratch, &piece, out, NULL), PL_ERR_OK);
 }
 
@@ -146,6 +146,37 @@ START_TEST(four_million_letters_in_one_piece_are_merged) {
 }
 END_TEST
 
+/* A long piece is cut where no merge reaches: its tokens are those of the whole. */
+START_TEST(a_long_piece_has_the_tokens_of_the_whole) {
+    struct model m;
+    struct pl_token_list whole = {0}, cut = {0}, few = {.most = 7};
+    const size_t n = 300000;
+    char *text = malloc(n);
+    ck_assert_ptr_nonnull(text);
+    model_make(&m, (uint64_t)_i + 1);
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)('a' + draw(LETTERS + _i % 2)); /* the last one has no piece */
+    encode(&m, text, n, &whole);
+    pl_bpe_find_joins(&m.bpe);
+    ck_assert(m.bpe.cuts);
+    encode(&m, text, n, &cut);
+    encode(&m, text, n, &few);
+    ck_assert_uint_eq(cut.n, whole.n);
+    ck_assert_int_eq(memcmp(cut.ids, whole.ids, whole.n * sizeof *whole.ids), 0);
+    for (uint64_t i = 0; i < whole.n && _i % 2 == 0; i++)
+        if (cut.starts[i] != whole.starts[i]) ck_abort_msg("token %llu", (unsigned long long)i);
+    ck_assert_uint_eq(few.n, 7);
+    ck_assert_uint_eq(few.all, whole.n);
+    ck_assert_int_eq(few.last, whole.ids[whole.n - 1]);
+    ck_assert_int_eq(memcmp(few.ids, whole.ids, 7 * sizeof *whole.ids), 0);
+    pl_token_list_finish(&whole);
+    pl_token_list_finish(&cut);
+    pl_token_list_finish(&few);
+    model_free(&m);
+    free(text);
+}
+END_TEST
+
 START_TEST(unknown_characters_fuse_fall_back_or_leave_nothing) {
     static const struct {
         bool fuse;
@@ -183,6 +214,7 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, the_lowest_rank_goes_first_and_of_equal_ones_the_leftmost, 0, 8);
     tcase_add_test(t, four_million_letters_in_one_piece_are_merged);
+    tcase_add_loop_test(t, a_long_piece_has_the_tokens_of_the_whole, 0, 8);
     tcase_add_loop_test(t, unknown_characters_fuse_fall_back_or_leave_nothing, 0, 3);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
