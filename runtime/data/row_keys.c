@@ -108,13 +108,21 @@ static bool is_blank(const char *text, size_t n) {
     return n == 0;
 }
 
-bool pl_row_key_refuse(struct pl_scan *s, const char *key, const char *hint) {
+bool pl_row_value_skip(struct pl_scan *s, bool *empty) {
     enum pl_scan_kind kind = pl_scan_peek(s);
     size_t start = s->at;
     bool pair = kind == PL_SCAN_OBJECT || kind == PL_SCAN_ARRAY || kind == PL_SCAN_STRING;
     if (!pl_scan_skip(s)) return false;
-    if (kind == PL_SCAN_NULL || (pair && is_blank(s->text + start + 1, s->at - start - 2)))
-        return true;
+    *empty = kind == PL_SCAN_NULL || (pair && is_blank(s->text + start + 1, s->at - start - 2));
+    return true;
+}
+
+bool pl_row_key_refuse(struct pl_scan *s, const char *key, const char *hint) {
+    (void)pl_scan_peek(s);
+    size_t start = s->at;
+    bool empty;
+    if (!pl_row_value_skip(s, &empty)) return false;
+    if (empty) return true;
     return pl_scan_fail(s, PL_ERR_DATA_FIELD, start, hint, "`%s` is not supported", key);
 }
 

@@ -36,8 +36,10 @@ struct pl_row_key {
 
 /* NULL: a key that is told. */
 const struct pl_row_key *pl_row_key_find(const char *name, size_t n, unsigned of);
-/* Passes over a value that must be absent in meaning: null, "", [] or {}. Else fails with "`key` is
- * not supported" and the hint. */
+/* Passes over a value; *empty: it is absent in meaning: null, "", [] or {}. */
+bool pl_row_value_skip(struct pl_scan *s, bool *empty);
+/* Passes over a value that must be absent in meaning. Else fails with "`key` is not supported" and
+ * the hint. */
 bool pl_row_key_refuse(struct pl_scan *s, const char *key, const char *hint);
 /* Passes over the value at the cursor if the key may have it. False: s says why not. */
 bool pl_row_key_check(const struct pl_row_key *key, struct pl_scan *s);

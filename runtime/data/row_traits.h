@@ -1,4 +1,4 @@
-/* row_traits.h - what is odd about rows that are trained on all the same: counted for each file, and
+/* row_traits.h - what is odd about rows that are trained on all the same: counted by file, and
  * said before the first step.
  *
  * In: how often a row has each trait.  Out: counts, notes.  Needs: text.
@@ -35,8 +35,8 @@
       "with `arguments` of a tool call as JSON in a string, which the template writes in quotes",  \
       "write them as an object")                                                                   \
     X(UNKNOWN_ROLE, "unknown_role_rows", "", "", "with an unknown role",                           \
-      "it is written as it stands and not trained on; `roles: {assistant: WORD}` of the file's "   \
-      "entry says what a word stands for")                                                         \
+      "it is written as it stands and not trained on; `role_assistant: WORD` in the file's "       \
+      "entry adds a word")                                                                         \
     X(BEYOND_POSITIONS, "beyond_positions_rows", "", "", "", "")
 
 enum pl_trait {

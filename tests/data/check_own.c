@@ -163,6 +163,8 @@ static const struct {
      "leaves out a part of message 1 (assistant)"},
     {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"content\":null}"), PL_TRAIN_ON_RESPONSES, NULL,
      "message 1: `content` is null"},
+    {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[ ]}"),
+     PL_TRAIN_ON_RESPONSES, NULL, "message 1: `content` is null"},
     {PLAIN, ROW(U("q") ",{\"role\":\"assistant\",\"tool_calls\":null}"), PL_TRAIN_ON_RESPONSES,
      NULL, "message 1 has no `content`"},
     {TOOLS, ROW(U("q") ",{\"from\":\"gpt\",\"value\":\"b\",\"tool_calls\":[" TOOL "]}"),

@@ -11,9 +11,11 @@ static const struct {
     const char *list, *message, *role, *content, *speaker, *known;
 } spellings[] = {
     [PL_SPELLING_OPENAI] = {"messages", "message", "role", "content", "role",
-                            "known roles: system, user, assistant"},
+                            "known roles: system, user, assistant; `role_assistant: WORD` in the "
+                            "file's entry adds a word"},
     [PL_SPELLING_SHAREGPT] = {"conversations", "turn", "from", "value", "speaker",
-                              "known speakers: system, human, gpt"},
+                              "known speakers: system, human, gpt; `role_assistant: WORD` in the "
+                              "file's entry adds a word"},
 };
 
 static const struct {
@@ -30,6 +32,8 @@ static const char *const tool_roles[] = {"tool",        "function",      "ipytho
 static const char hint_tools[] =
     "named templates do not render tools: `chat_template: auto` is the "
     "model's own, FILE.jinja that of a file";
+static const char hint_names[] = "where they have other names: `message_field_role: KEY` and "
+                                 "`message_field_content: KEY` in the file's entry";
 static const char hint_thoughts[] = "write the reasoning into the content, as the template "
                                     "expects it: <think>...</think>";
 
@@ -336,8 +340,10 @@ static bool read_train(struct reading *r, const char *key, bool mask) {
 
 /* A key that reaches the program as it is, with a value that says something. */
 static bool pass_on(struct reading *r) {
-    r->says_more |= pl_scan_peek(r->s) != PL_SCAN_NULL;
-    return pl_scan_skip(r->s);
+    bool empty;
+    if (!pl_row_value_skip(r->s, &empty)) return false;
+    r->says_more |= !empty;
+    return true;
 }
 
 static bool read_field(struct reading *r, enum field field, const char *key, size_t key_at) {
@@ -428,8 +434,9 @@ static bool complete_message(struct reading *r) {
                      (r->says_more || r->c->messages[r->c->n - 1].role != PL_CHAT_ASSISTANT);
     for (enum field f = ROLE; f <= CONTENT; f++)
         if (!r->seen[f] && !(any && f == CONTENT))
-            return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at, NULL, "%s %zu has no `%s`",
-                                message, r->index, f == ROLE ? role : content);
+            return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->begins_at, hint_names,
+                                "%s %zu has no `%s`", message, r->index,
+                                f == ROLE ? role : content);
     if (r->null_content && !any)
         return pl_scan_fail(r->s, PL_ERR_DATA_FIELD, r->null_at, NULL, "%s %zu: `%s` is null",
                             message, r->index, content);
