@@ -15,6 +15,10 @@
 #define BRIEF                                                                                      \
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last %}{{ m.content }}{% else %}" \
     "{{ m.content.split('</think>')[-1] }}{% endif %}<|im_end|>\n{% endfor %}" PROMPT
+/* reasoning in a field of its own, of the last answer alone */
+#define THINKS                                                                                     \
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last %}"                          \
+    "{{ m.reasoning_content }}{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}" PROMPT
 #define TOOLS                                                                                      \
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"                             \
     "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}<|im_end|>\n" \
@@ -32,6 +36,10 @@
 #define THOUGHTS                                                                                   \
     ROW(U("q") "," A("<think>hm</think>a") "," U("r") "," A("<think>hm</think>b") "," U(           \
         "s") "," A("c"))
+#define REASONED                                                                                   \
+    ROW(U("q") ",{\"role\":\"assistant\",\"reasoning_content\":\"hm\",\"content\":\"a\"}," U("r")  \
+                                                                                                   \
+            ",{\"role\":\"assistant\",\"reasoning_content\":\"so\",\"content\":\"b\"}")
 #define CALL                                                                                       \
     ROW(U(                                                                                         \
         "q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":"  \
@@ -53,6 +61,7 @@ static const struct {
     {"smollm2_style", PLAIN, NULL, GOOD, ROW(U("say <think> twice") "," A("a")), NONE, 0, 0, ""},
     {"smollm2_style", BRIEF, NULL, GOOD, THOUGHT, PL_TRAIT_CUT_TEXT, 1, 1, "leaves out a part"},
     {"smollm2_style", BRIEF, NULL, GOOD, THOUGHTS THOUGHT, PL_TRAIT_CUT_TEXT, 2, 3, "(3 in all)"},
+    {"smollm2_style", THINKS, NULL, GOOD, REASONED, PL_TRAIT_CUT_TEXT, 1, 1, "leaves out a part"},
     {"smollm2_style", NULL, "qwen3", GOOD, THOUGHT, PL_TRAIT_CUT_TEXT, 1, 1, "leaves out a part"},
     {"smollm2_style", PLAIN, NULL, GOOD, ROW(U("a <|im_end|> b") "," A("a")) GOOD,
      PL_TRAIT_SPECIAL_TEXT, 1, 1, "special tokens"},

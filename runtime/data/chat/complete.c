@@ -191,6 +191,16 @@ static bool has_quoted_arguments(const struct pl_chat_own *o, size_t i,
     return false;
 }
 
+/* Reasoning in a field of its own that is not in the turn: earlier turns leave it out by design. */
+static bool lacks_thought(const struct pl_chat_own *o, size_t i, const struct pl_text *whole) {
+    const struct pl_jinja_value *thought =
+        member(&o->request.messages.list->items[i], "reasoning_content");
+    const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
+    return turn && thought && thought->kind == PL_JINJA_STRING &&
+           !pl_chat_is_said(whole->data + turn->begin, turn->end - turn->begin, thought->s,
+                            thought->n);
+}
+
 /* --- the row ---------------------------------------------------------------------------------- */
 /* Reasoning of earlier turns is left out by design: some of it must be read. */
 static pl_err check_thoughts(struct pl_chat_own *o, const struct pl_text *whole,
@@ -236,8 +246,10 @@ static pl_err check_row(struct pl_chat_own *o, const struct pl_text *whole, stru
 pl_err pl_chat_own_check(struct pl_chat_own *o, const struct pl_conversation *c,
                          const struct pl_text *whole, struct pl_diag *d) {
     o->cut_texts = o->quoted_arguments = 0;
-    for (size_t i = 0; i < c->n; i++)
+    for (size_t i = 0; i < c->n; i++) {
         o->quoted_arguments += has_quoted_arguments(o, i, whole);
+        o->cut_texts += lacks_thought(o, i, whole);
+    }
     PL_TRY(check_parts(o, c, lacks_words, words_keys, whole, d));
     PL_TRY(check_parts(o, c, has_calls, call_keys, whole, d));
     PL_TRY(check_thoughts(o, whole, d));
