@@ -27,6 +27,14 @@ void pl_chat_own_finish(struct pl_chat_own *o) {
 }
 
 /* --- renders of parts ------------------------------------------------------------------------- */
+pl_err pl_chat_own_afford(const struct pl_chat_own *o, struct pl_diag *d) {
+    if (o->spent <= o->budget) return PL_ERR_OK;
+    pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
+                "the row has too many messages to find each of them in what the template renders");
+    pl_diag_hint(d, "use a template that marks answers by {%% generation %%}, or split the row");
+    return PL_ERR_DATA_TEMPLATE;
+}
+
 pl_err pl_chat_own_render_part(struct pl_chat_own *o, const struct pl_chat_part *part,
                                struct pl_diag *refused, struct pl_diag *d) {
     struct pl_chat_request r = o->request;
@@ -39,11 +47,7 @@ pl_err pl_chat_own_render_part(struct pl_chat_own *o, const struct pl_chat_part 
     pl_err err = pl_chat_program_render(&o->program, &o->memory, &r, &o->part, NULL, refused);
     if (err == PL_ERR_HOST_OOM) return pl_diag_set(d, err, "%s", refused->message);
     o->spent += o->part.len + MESSAGE_COST * (uint64_t)part->n;
-    if (o->spent <= o->budget) return PL_ERR_OK;
-    pl_diag_set(d, PL_ERR_DATA_TEMPLATE,
-                "the row has too many messages to find each of them in what the template renders");
-    pl_diag_hint(d, "use a template that marks answers by {%% generation %%}, or split the row");
-    return PL_ERR_DATA_TEMPLATE;
+    return pl_chat_own_afford(o, d);
 }
 
 /* The first n messages into o->part. */

@@ -47,7 +47,7 @@ static const struct pl_jinja_value *member(const struct pl_jinja_value *message,
 
 /* --- messages --------------------------------------------------------------------------------- */
 /* Says whether message i needs a second look: true if what its keys say may be left out. */
-typedef bool suspect(const struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
+typedef bool suspect(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                      const struct pl_text *whole);
 
 /* The text of the content stands in text[0, n): as a whole, or part by part. */
@@ -61,22 +61,31 @@ static bool has_content(const struct pl_jinja_value *content, const char *text, 
     return true;
 }
 
-/* Most texts are found where their message is written; what is elsewhere, such as a system text
- * that goes into the first question, is found as it is. */
-static bool lacks_words(const struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
+/* Most texts are found where their message is written. What is elsewhere, such as a system text that
+ * goes into the first question, is mostly found after the one before it. */
+static bool lacks_words(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                         const struct pl_text *whole) {
+    const struct pl_chat_message *m = &c->messages[i];
     const struct pl_jinja_value *content = member(&o->request.messages.list->items[i], "content");
     const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
-    size_t length;
-    if (!content || !c->messages[i].n) return false;
+    size_t length, from = i ? o->said_to : 0;
+    o->said_to = from;
+    if (!content || !m->n) return false;
     if (turn && has_content(content, whole->data + turn->begin, turn->end - turn->begin))
         return false;
-    if (!turn && has_content(content, whole->data, whole->len)) return false;
-    return pl_chat_find_said(whole->data, whole->len, c->messages[i].content, c->messages[i].n,
-                             &length) == SIZE_MAX;
+    if (turn && m->role == PL_CHAT_ASSISTANT) return true;
+    const size_t at =
+        pl_chat_find_said(whole->data + from, whole->len - from, m->content, m->n, &length);
+    if (at != SIZE_MAX) {
+        o->said_to = from + at + length;
+        return false;
+    }
+    o->spent += whole->len;
+    return turn ? pl_chat_find_said(whole->data, whole->len, m->content, m->n, &length) == SIZE_MAX
+                : !has_content(content, whole->data, whole->len);
 }
 
-static bool has_calls(const struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
+static bool has_calls(struct pl_chat_own *o, const struct pl_conversation *c, size_t i,
                       const struct pl_text *whole) {
     (void)c, (void)whole;
     const struct pl_jinja_value *calls = member(&o->request.messages.list->items[i], "tool_calls");
@@ -99,6 +108,7 @@ static pl_err render_less(struct pl_chat_own *o, const struct pl_conversation *c
             ++*suspects;
         }
         if (!pl_jinja_list_add(&o->memory.arena, less, &v)) return pl_chat_own_no_room(d);
+        PL_TRY(pl_chat_own_afford(o, d));
     }
     if (!*suspects) return PL_ERR_OK;
     const struct pl_chat_part all = {.n = less->n, .turns = o->turns + o->cap_turns};
@@ -174,8 +184,7 @@ static pl_err check_parts(struct pl_chat_own *o, const struct pl_conversation *c
 }
 
 /* Arguments of a call that are JSON in a string: templates that write objects put it in quotes. */
-static bool has_quoted_arguments(const struct pl_chat_own *o, size_t i,
-                                 const struct pl_text *whole) {
+static bool has_quoted_arguments(struct pl_chat_own *o, size_t i, const struct pl_text *whole) {
     const struct pl_jinja_value *calls = member(&o->request.messages.list->items[i], "tool_calls");
     const struct pl_jinja_span *turn = pl_chat_own_turn(o, i, whole);
     const struct pl_jinja_span in = turn ? *turn : (struct pl_jinja_span){0, whole->len};
@@ -183,6 +192,7 @@ static bool has_quoted_arguments(const struct pl_chat_own *o, size_t i,
         const struct pl_jinja_value *f = member(&calls->list->items[k], "function");
         const struct pl_jinja_value *said = member(f ? f : &calls->list->items[k], "arguments");
         size_t length;
+        o->spent += turn ? 0 : whole->len;
         if (said && said->kind == PL_JINJA_STRING &&
             pl_chat_find_said(whole->data + in.begin, in.end - in.begin, said->s, said->n,
                               &length) == SIZE_MAX)
@@ -249,6 +259,7 @@ pl_err pl_chat_own_check(struct pl_chat_own *o, const struct pl_conversation *c,
     for (size_t i = 0; i < c->n; i++) {
         o->quoted_arguments += has_quoted_arguments(o, i, whole);
         o->cut_texts += lacks_thought(o, i, whole);
+        PL_TRY(pl_chat_own_afford(o, d));
     }
     PL_TRY(check_parts(o, c, lacks_words, words_keys, whole, d));
     PL_TRY(check_parts(o, c, has_calls, call_keys, whole, d));

@@ -65,7 +65,8 @@ struct pl_chat_own {
     struct pl_jinja_spans marked;
     struct pl_jinja_span *turns; /* [2 * cap_turns], owned: of the row, and of one that says less */
     size_t cap_turns;
-    uint64_t spent, budget; /* work of rendering parts of the row */
+    uint64_t spent, budget; /* work of rendering parts of the row, and of searching all of it */
+    size_t said_to;         /* in the text: what was found last outside of its turn ends there */
     uint64_t cut_texts;     /* messages of the row that the template writes in part, by design */
     uint64_t
         quoted_arguments; /* messages whose calls have JSON in a string that it writes quoted */
