@@ -25,7 +25,7 @@
       "families: llama, qwen2, qwen3, mistral, phi3, "                                             \
       "smollm3, ministral3, gemma3_text")                                                          \
     X(MODEL_WEIGHTS, 5, "MODEL_WEIGHTS", "the weights must belong to this config.json")            \
-    X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "set `tokenizer: byte` or give a tokenizer")            \
+    X(TOKENIZER_FILE, 5, "TOKENIZER_FILE", "give the tokenizer that the model was trained with")   \
     X(TOKENIZER_SYNTAX, 5, "TOKENIZER_SYNTAX", "the file is not valid JSON: correct it there")     \
     X(TOKENIZER_FIELD, 5, "TOKENIZER_FIELD", "compare tokenizer.json with the published one")      \
     X(TOKENIZER_UNSUPPORTED, 5, "TOKENIZER_UNSUPPORTED",                                           \

@@ -13,15 +13,31 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define BYTES_LEAST 256u
+#define BYTES_MOST  259u /* with ids for padding, begin and end */
+
 /* --- tokenizer -------------------------------------------------------------------------------- */
+/* Tokens that only tokenizer_config.json names may lie beyond the model: a row that holds one is
+ * refused when it is read. */
 static pl_err check_size(const struct pl_encoder *e, const char *path, struct pl_diag *d) {
-    uint64_t size = pl_tokenizer_size(e->tokenizer);
+    uint64_t size = pl_tokenizer_file_size(e->tokenizer);
     if (e->bytes || size <= e->vocab) return PL_ERR_OK;
     pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0,
                "the tokenizer has ids up to %llu, the model a vocabulary of %llu",
                (unsigned long long)size - 1, (unsigned long long)e->vocab);
-    pl_diag_hint(d, "tokens cannot be added to a model here: use the model's own tokenizer");
+    pl_diag_hint(d, "use the model's own tokenizer, or let transformers resize the model: " PL_ENCODE_RESIZE);
     return PL_ERR_TOKENIZER_FILE;
+}
+
+/* It is appended to texts without being looked for in them. */
+static pl_err check_end(const struct pl_encoder *e, const char *path, struct pl_diag *d) {
+    if (e->eos < 0 || (uint64_t)e->eos < e->vocab) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_TOKENIZER_FIELD, path, 0, 0,
+               "the end of sequence `%.60s` has id %lld, the model a vocabulary of %llu",
+               pl_tokenizer_piece(e->tokenizer, (int32_t)e->eos), (long long)e->eos,
+               (unsigned long long)e->vocab);
+    pl_diag_hint(d, "let transformers resize the model: " PL_ENCODE_RESIZE);
+    return PL_ERR_TOKENIZER_FIELD;
 }
 
 static pl_err add_file(struct pl_digest *h, const char *path, struct pl_diag *d) {
@@ -42,7 +58,8 @@ static pl_err add_file(struct pl_digest *h, const char *path, struct pl_diag *d)
  * (pl_encoder_add_facts). */
 static pl_err identify(struct pl_encoder *e, const char *path, struct pl_diag *d) {
     static const char *const names[] = {"tokenizer.json", "tokenizer.json.gz",
-                                        "tokenizer_config.json"};
+                                        "tokenizer_config.json", "special_tokens_map.json",
+                                        "added_tokens.json"};
     struct pl_digest h;
     struct stat st;
     struct pl_text file = {0};
@@ -92,15 +109,29 @@ pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const str
     e->bytes = strcmp(path, "byte") == 0;
     PL_TRY_GOTO(pl_tokenizer_open(path, &e->tokenizer, d), out);
     PL_TRY_GOTO(check_size(e, path, d), out);
-    if (!e->bytes) PL_TRY_GOTO(identify(e, path, d), out);
-    PL_TRY_GOTO(pl_tokenizer_scratch_create(e->tokenizer, &e->scratch, d), out);
     e->eos = pl_tokenizer_eos(e->tokenizer);
     if (e->eos < 0 && m->n_eos) e->eos = m->eos[0];
+    PL_TRY_GOTO(check_end(e, path, d), out);
+    if (!e->bytes) PL_TRY_GOTO(identify(e, path, d), out);
+    PL_TRY_GOTO(pl_tokenizer_scratch_create(e->tokenizer, &e->scratch, d), out);
     find_stops(e, m);
 out:
     free(path);
     if (err != PL_ERR_OK) pl_tokenizer_close(&e->tokenizer);
     return err;
+}
+
+void pl_encoder_note_tokenizer(const struct pl_encoder *e, const struct pl_job *job,
+                               struct pl_text *notes) {
+    if (!notes) return;
+    pl_text_add(notes, pl_tokenizer_notes(e->tokenizer));
+    bool fits = e->vocab >= BYTES_LEAST && e->vocab <= BYTES_MOST;
+    if (e->bytes && job->init == PL_INIT_PRETRAINED && !fits)
+        pl_text_addf(notes,
+                     "warning: `tokenizer: byte` gives the ids 0 to 255 another meaning than the "
+                     "model's vocabulary of %llu tokens was trained with; use the model's own "
+                     "tokenizer\n",
+                     (unsigned long long)e->vocab);
 }
 
 void pl_encoder_finish(struct pl_encoder *e) {

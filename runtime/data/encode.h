@@ -22,6 +22,9 @@
  * is named or found, or it has more tokens than the model. */
 pl_err pl_encoder_open(struct pl_encoder *e, const struct pl_job *job, const struct pl_model *m,
                        struct pl_diag *d);
+/* What the files of the tokenizer should be told of, once. */
+void pl_encoder_note_tokenizer(const struct pl_encoder *e, const struct pl_job *job,
+                               struct pl_text *notes);
 /* The template of `chat_template:`; auto: the tokenizer's own. Needs an open encoder.
  * PL_ERR_DATA_TEMPLATE: there is none to use; the hint lists the names. notes (nullable) gets what
  * is odd about the choice. */

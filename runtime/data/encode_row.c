@@ -1,6 +1,14 @@
 /* encode_row.c - see encode_row.h. */
 #include "runtime/data/encode_row.h"
 
+static pl_err outside(const struct pl_encoder *e, int32_t id, struct pl_diag *d) {
+    const char *piece = pl_tokenizer_piece(e->tokenizer, id);
+    pl_diag_set(d, PL_ERR_DATA_FIELD, "token %d is outside the vocabulary of %llu tokens: `%.60s`",
+                id, (unsigned long long)e->vocab, piece ? piece : "");
+    pl_diag_hint(d, "let transformers resize the model: " PL_ENCODE_RESIZE);
+    return PL_ERR_DATA_FIELD;
+}
+
 pl_err pl_encode_take_tokens(const struct pl_encoder *e, bool trained, struct pl_sample *out,
                              struct pl_diag *d) {
     uint64_t n = e->tokens.n;
@@ -9,10 +17,7 @@ pl_err pl_encode_take_tokens(const struct pl_encoder *e, bool trained, struct pl
                            (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         int32_t id = e->tokens.ids[i];
-        if (id < 0 || (uint64_t)id >= e->vocab)
-            return pl_diag_set(d, PL_ERR_DATA_FIELD,
-                               "token %d is outside the vocabulary of %llu tokens", id,
-                               (unsigned long long)e->vocab);
+        if (id < 0 || (uint64_t)id >= e->vocab) return outside(e, id, d);
         out->ids[i] = id;
         out->labels[i] = trained ? id : PL_LABEL_MASKED;
     }

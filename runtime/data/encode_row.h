@@ -10,6 +10,9 @@
 #include "runtime/data/sample.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
+/* What makes room for tokens beyond a model, for hints. */
+#define PL_ENCODE_RESIZE "model.resize_token_embeddings(len(tokenizer)), save both"
+
 #define PL_ENCODER_STOPS 48
 
 struct pl_encoder {

@@ -457,7 +457,9 @@ pl_err pl_row_parser_prepare(struct pl_row_parser *p, const struct pl_format *f,
                              struct pl_text *notes, struct pl_diag *d) {
     p->vocab = m->vocab;
     if (!f->needs_tokenizer) return PL_ERR_OK;
+    const bool is_new = !p->encoder.tokenizer;
     PL_TRY(pl_encoder_open(&p->encoder, job, m, d));
+    if (is_new) pl_encoder_note_tokenizer(&p->encoder, job, notes);
     p->conversation.whole = false;
     if (!f->needs_chat && !f->may_need_chat) return PL_ERR_OK;
     p->no_chat = (struct pl_diag){0};

@@ -26,6 +26,7 @@ struct fixture {
 static inline void fixture_start(struct fixture *f, uint32_t format) {
     memset(f, 0, sizeof *f);
     f->job.max_seq_length = 8192;
+    f->job.init = PL_INIT_RANDOM;
     f->job.tokenizer = (char *)(uintptr_t) "byte";
     f->job.train_on = PL_TRAIN_ON_RESPONSES;
     f->job.chat_template.choice = PL_CHAT_TEMPLATE_AUTO + 1; /* the first: chatml */

@@ -18,10 +18,18 @@ struct session {
     bool special, json;
 };
 
+static void print_notes(const struct pl_cli *cli, const struct pl_tokenizer *t) {
+    struct pl_text notes = {0};
+    pl_text_add(&notes, pl_tokenizer_notes(t));
+    pl_cli_print_notes(cli, &notes);
+    pl_text_finish(&notes);
+}
+
 static pl_err open_session(const struct pl_cli *cli, struct session *s, struct pl_diag *d) {
     s->special = !pl_cli_has(cli, PL_FLAG_NO_SPECIAL_TOKENS);
     s->json = pl_cli_has(cli, PL_FLAG_JSON);
     PL_TRY(pl_tokenizer_open(cli->flag[PL_FLAG_TOKENIZER], &s->t, d));
+    print_notes(cli, s->t);
     return pl_tokenizer_scratch_create(s->t, &s->scratch, d);
 }
 

@@ -17,33 +17,89 @@ static pl_err no_memory(struct pl_diag *d) {
 
 /* --- added tokens ----------------------------------------------------------------------------- */
 
+struct noted {
+    uint32_t n, id; /* how many; of the first */
+    const char *first;
+};
+
 struct adder {
     struct pl_tokenizer *t;
     struct pl_normalizer_scratch normalizer;
     struct pl_pattern_scratch *patterns;
+    struct pl_added_list list; /* one entry an id */
+    uint32_t *place;           /* [n_place], by id: 1 + its entry of the list; 0: none */
+    uint32_t n_place;
     uint32_t next; /* id of the next token that is not in the vocabulary */
+    struct noted lacking, renumbered; /* tokens of the configuration */
 };
 
-struct added {
-    const char *s;
-    size_t n;
-    bool single_word, lstrip, rstrip, normalized, special;
-};
+static void note_one(struct noted *noted, const struct pl_added_said *token, uint32_t id) {
+    if (noted->n++) return;
+    noted->first = token->s;
+    noted->id = id;
+}
 
-static pl_err read_added(const struct pl_fields *f, struct added *a, uint64_t *id) {
-    *a = (struct added){.normalized = true};
-    PL_TRY(pl_fields_known(f, "id", "content", "single_word", "lstrip", "rstrip", "normalized",
-                           "special", NULL));
-    if (!pl_fields_get(f, "id")) return pl_fields_wrong(f, "id", "is missing");
-    PL_TRY(pl_fields_uint(f, "id", PL_VOCAB_MOST_IDS - 1, id));
+bool pl_added_list_put(struct pl_added_list *list, const struct pl_added_said *token) {
+    if (list->n == list->cap) {
+        uint32_t cap = list->cap ? 2 * list->cap : 64;
+        struct pl_added_said *all = pl_realloc(list->all, cap * sizeof *all);
+        if (!all) return false;
+        list->all = all;
+        list->cap = cap;
+    }
+    list->all[list->n++] = *token;
+    return true;
+}
+
+pl_err pl_added_read(const struct pl_fields *f, struct pl_added_said *a) {
     PL_TRY(pl_fields_string(f, "content", &a->s, &a->n));
     PL_TRY(pl_fields_bool(f, "single_word", &a->single_word));
     PL_TRY(pl_fields_bool(f, "lstrip", &a->lstrip));
     PL_TRY(pl_fields_bool(f, "rstrip", &a->rstrip));
-    PL_TRY(pl_fields_bool(f, "normalized", &a->normalized));
     PL_TRY(pl_fields_bool(f, "special", &a->special));
+    a->normalized = !a->special;
+    PL_TRY(pl_fields_bool(f, "normalized", &a->normalized));
     if (a->n && a->n <= PL_ADDED_MOST_BYTES) return PL_ERR_OK;
     return pl_fields_wrong(f, "content", a->n ? "is too long" : "is empty");
+}
+
+static bool reach(struct adder *a, uint32_t id) {
+    if (id < a->n_place) return true;
+    uint32_t n = id + 1 > 2 * a->n_place ? id + 1 : 2 * a->n_place;
+    uint32_t *place = pl_realloc(a->place, n * sizeof *place);
+    if (!place) return false;
+    memset(place + a->n_place, 0, (n - a->n_place) * sizeof *place);
+    a->place = place;
+    a->n_place = n;
+    return true;
+}
+
+static uint32_t id_of(const struct adder *a, const struct pl_added_said *token) {
+    int32_t id = pl_vocab_find(&a->t->added, token->s, token->n);
+    if (id < 0) id = pl_vocab_find(&a->t->model, token->s, token->n);
+    return id >= 0 ? (uint32_t)id : a->next;
+}
+
+/* As add_tokens of the library: a token that is there takes the new flags, and what was special
+ * once stays so. */
+static pl_err place_token(struct adder *a, const struct pl_added_said *token, struct pl_diag *d) {
+    struct pl_added_said said = *token;
+    said.id = id_of(a, token);
+    if (said.id >= PL_VOCAB_MOST_IDS)
+        return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`added_tokens` has too many tokens");
+    if (!reach(a, said.id)) return no_memory(d);
+    if (a->place[said.id]) {
+        struct pl_added_said *old = &a->list.all[a->place[said.id] - 1];
+        said.special |= old->special;
+        *old = said;
+        return PL_ERR_OK;
+    }
+    if (!pl_added_list_put(&a->list, &said) ||
+        !pl_vocab_put(&a->t->added, said.id, said.s, said.n))
+        return no_memory(d);
+    a->place[said.id] = a->list.n;
+    a->next += said.id == a->next;
+    return PL_ERR_OK;
 }
 
 static bool flag(struct pl_tokenizer *t, uint32_t id, uint8_t bits) {
@@ -59,8 +115,7 @@ static bool flag(struct pl_tokenizer *t, uint32_t id, uint8_t bits) {
 }
 
 /* What is looked for: the content, or its normalized form, which decoding then sees too. */
-static pl_err add_to_set(struct adder *a, const struct added *token, uint32_t id,
-                         struct pl_diag *d) {
+static pl_err add_to_set(struct adder *a, const struct pl_added_said *token, struct pl_diag *d) {
     struct pl_tokenizer *t = a->t;
     struct pl_span s = {.s = token->s, .n = token->n};
     if (token->normalized) {
@@ -69,11 +124,11 @@ static pl_err add_to_set(struct adder *a, const struct added *token, uint32_t id
             return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
                                "`added_tokens`: `%.60s` normalized has %zu bytes", token->s, s.n);
         bool same = s.n == token->n && memcmp(s.s, token->s, s.n) == 0;
-        if (!same && !pl_vocab_put(&t->shown, id, s.s, s.n)) return no_memory(d);
+        if (!same && !pl_vocab_put(&t->shown, token->id, s.s, s.n)) return no_memory(d);
     }
     struct pl_added_token found = {.s = (char *)(uintptr_t)s.s,
                                    .n = (uint32_t)s.n,
-                                   .id = (int32_t)id,
+                                   .id = (int32_t)token->id,
                                    .single_word = token->single_word,
                                    .lstrip = token->lstrip,
                                    .rstrip = token->rstrip};
@@ -81,25 +136,70 @@ static pl_err add_to_set(struct adder *a, const struct added *token, uint32_t id
                                                                                   : no_memory(d);
 }
 
-static pl_err add_token(struct adder *a, const json_t *v, struct pl_diag *d) {
+/* A token of tokenizer.json has the id that it is given there, and stands there once. */
+static pl_err add_of_file(struct adder *a, const json_t *v, struct pl_diag *d) {
     struct pl_fields f;
-    struct added token;
+    struct pl_added_said token = {.normalized = true};
     const char *type;
     uint64_t said = 0;
     PL_TRY(pl_fields_open(&f, v, "added_tokens", &type, d));
-    PL_TRY(read_added(&f, &token, &said));
+    PL_TRY(pl_fields_known(&f, "id", "content", "single_word", "lstrip", "rstrip", "normalized",
+                           "special", NULL));
+    if (!pl_fields_get(&f, "id")) return pl_fields_wrong(&f, "id", "is missing");
+    PL_TRY(pl_fields_uint(&f, "id", PL_VOCAB_MOST_IDS - 1, &said));
+    PL_TRY(pl_added_read(&f, &token));
+    if (!pl_fields_get(&f, "normalized")) token.normalized = true;
     if (pl_vocab_find(&a->t->added, token.s, token.n) >= 0)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`added_tokens` has `%.60s` twice", token.s);
-    int32_t piece = pl_vocab_find(&a->t->model, token.s, token.n);
-    uint32_t id = piece >= 0 ? (uint32_t)piece : a->next++;
-    if (id != said)
+    if (id_of(a, &token) != said)
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD,
                            "`added_tokens` gives `%.60s` the id %llu; by the vocabulary it is %u",
-                           token.s, (unsigned long long)said, id);
-    if (!pl_vocab_put(&a->t->added, id, token.s, token.n) ||
-        !flag(a->t, id, (uint8_t)(PL_TOKEN_ADDED | (token.special ? PL_TOKEN_SPECIAL : 0))))
-        return no_memory(d);
-    return add_to_set(a, &token, id, d);
+                           token.s, (unsigned long long)said, id_of(a, &token));
+    return place_token(a, &token, d);
+}
+
+/* A token of tokenizer_config.json, and of the files that older versions wrote with it. */
+static pl_err add_of_config(struct adder *a, const struct pl_added_said *token, struct pl_diag *d) {
+    if (token->unless_known && pl_vocab_find(&a->t->added, token->s, token->n) >= 0) return PL_ERR_OK;
+    const uint32_t id = id_of(a, token);
+    if (id == a->next) note_one(&a->lacking, token, id);
+    if (token->has_id && token->id != id) note_one(&a->renumbered, token, id);
+    return place_token(a, token, d);
+}
+
+static pl_err add_notes(const struct adder *a, struct pl_diag *d) {
+    const struct noted *lacking = &a->lacking, *other = &a->renumbered;
+    struct pl_text *notes = &a->t->notes;
+    if (lacking->n)
+        pl_text_addf(notes,
+                     "tokenizer_config.json adds %u token%s that tokenizer.json lacks: `%.60s`, id "
+                     "%u%s\n",
+                     lacking->n, lacking->n == 1 ? "" : "s", lacking->first, lacking->id,
+                     lacking->n == 1 ? "" : ", is the first");
+    if (other->n)
+        pl_text_addf(notes,
+                     "tokenizer_config.json gives %u token%s another id than transformers does, "
+                     "which is used: `%.60s` has id %u\n",
+                     other->n, other->n == 1 ? "" : "s", other->first, other->id);
+    return notes->failed ? no_memory(d) : PL_ERR_OK;
+}
+
+static pl_err add_whole_list(struct adder *a, const json_t *list,
+                             const struct pl_added_list *config, struct pl_diag *d) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        PL_TRY(add_of_file(a, json_array_get(list, i), d));
+    a->t->n_of_file = (uint32_t)pl_tokenizer_size(a->t);
+    for (uint32_t i = 0; i < config->n; i++)
+        PL_TRY(add_of_config(a, &config->all[i], d));
+    PL_TRY(add_notes(a, d));
+    for (uint32_t i = 0; i < a->list.n; i++) {
+        const struct pl_added_said *token = &a->list.all[i];
+        if (!flag(a->t, token->id,
+                  (uint8_t)(PL_TOKEN_ADDED | (token->special ? PL_TOKEN_SPECIAL : 0))))
+            return no_memory(d);
+        PL_TRY(add_to_set(a, token, d));
+    }
+    return PL_ERR_OK;
 }
 
 /* Decoding leaves a token out when what it sees of it is the content of a special token. */
@@ -122,20 +222,22 @@ static pl_err sort_sets(struct pl_tokenizer *t, struct pl_diag *d) {
                        twin->n < 60 ? (int)twin->n : 60, twin->s);
 }
 
-pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d) {
+pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root,
+                                const struct pl_added_list *config, struct pl_diag *d) {
     struct adder a = {.t = t, .next = t->model.n_pieces};
     const json_t *list = json_object_get(root, "added_tokens");
     pl_err err;
     if (list && !json_is_null(list) && !json_is_array(list))
         return pl_diag_set(d, PL_ERR_TOKENIZER_FIELD, "`added_tokens` is no list");
     PL_TRY_GOTO(pl_pattern_scratch_create(&a.patterns, d), out);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        PL_TRY_GOTO(add_token(&a, json_array_get(list, i), d), out);
+    PL_TRY_GOTO(add_whole_list(&a, list, config, d), out);
     PL_TRY_GOTO(sort_sets(t, d), out);
     mark_skipped(t);
 out:
     pl_pattern_scratch_destroy(&a.patterns);
     pl_normalizer_scratch_finish(&a.normalizer);
+    free(a.list.all);
+    free(a.place);
     return err;
 }
 
@@ -227,7 +329,7 @@ pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, s
 /* --- whole ------------------------------------------------------------------------------------ */
 
 pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
-                          struct pl_diag *d) {
+                          const struct pl_added_list *config, struct pl_diag *d) {
     const json_t *root = doc->root;
     struct pl_fields f;
     const char *type;
@@ -241,7 +343,7 @@ pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_docu
     /* truncation and padding say nothing about a text: transformers turns both off */
     PL_TRY(pl_tokenizer_parse_steps(t, root, d));
     PL_TRY(pl_tokenizer_parse_model(t, doc, d));
-    PL_TRY(pl_tokenizer_parse_added(t, root, d));
+    PL_TRY(pl_tokenizer_parse_added(t, root, config, d));
     return pl_tokenizer_parse_template(t, root, d);
 }
 

@@ -33,6 +33,7 @@ void pl_tokenizer_close(struct pl_tokenizer **t) {
     pl_pretokenizer_finish(&k->pretokenizer);
     pl_piece_decoder_finish(&k->decoder);
     free(k->flags);
+    pl_text_finish(&k->notes);
     pl_tokenizer_free_templates(k);
     free(k);
 }
@@ -174,6 +175,14 @@ out:
 
 uint64_t pl_tokenizer_size(const struct pl_tokenizer *t) {
     return t->model.size > t->added.size ? t->model.size : t->added.size;
+}
+
+uint64_t pl_tokenizer_file_size(const struct pl_tokenizer *t) {
+    return t->n_of_file ? t->n_of_file : pl_tokenizer_size(t);
+}
+
+const char *pl_tokenizer_notes(const struct pl_tokenizer *t) {
+    return pl_text_str(&t->notes);
 }
 
 int64_t pl_tokenizer_id(const struct pl_tokenizer *t, const char *content) {

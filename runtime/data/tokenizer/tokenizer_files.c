@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "runtime/data/tokenizer/tokenizer.h"
+#include "runtime/data/tokenizer/tokenizer_config.h"
 #include "runtime/data/tokenizer/tokenizer_parts.h"
 
 #include <errno.h>
@@ -73,35 +74,6 @@ pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there
     return err;
 }
 
-/* *out stays NULL when there is no such file. */
-static pl_err read_json(const char *path, json_t **out, struct pl_diag *d) {
-    struct pl_text text = {0};
-    bool there;
-    pl_err err = pl_tokenizer_read_file(path, &text, &there, d);
-    if (err == PL_ERR_OK && there) err = pl_tokenizer_tree_read(path, &text, out, d);
-    pl_text_finish(&text);
-    return err;
-}
-
-/* --- tokenizer_config.json -------------------------------------------------------------------- */
-
-/* bos_token and its like: a string, or an object with `content`. */
-static int64_t named_token(const struct pl_tokenizer *t, const json_t *config, const char *key) {
-    const json_t *v = json_object_get(config, key);
-    if (json_is_object(v)) v = json_object_get(v, "content");
-    return json_is_string(v) ? pl_tokenizer_id(t, json_string_value(v)) : -1;
-}
-
-static pl_err read_config(struct pl_tokenizer *t, const char *path, struct pl_diag *d) {
-    json_t *config = NULL;
-    PL_TRY(read_json(path, &config, d));
-    t->bos = named_token(t, config, "bos_token");
-    t->eos = named_token(t, config, "eos_token");
-    pl_err err = t->n_templates ? PL_ERR_OK : pl_tokenizer_take_templates(t, config, path, d);
-    json_decref(config);
-    return err;
-}
-
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static pl_err join_path(char out[PATH_BYTES], const char *directory, const char *name,
@@ -131,27 +103,51 @@ static pl_err find_files(const char *path, char file[PATH_BYTES], char directory
         PL_TRY(join_path(file, directory, names[i], d));
         if (pl_look_for(file) != PL_NOT_THERE) return PL_ERR_OK; /* opening it says what is wrong */
     }
-    return pl_diag_at(d, PL_ERR_TOKENIZER_FILE, path, 0, 0, "the directory has no tokenizer.json");
+    return pl_tokenizer_refuse_directory(path, d);
+}
+
+/* The newer form of templates wins. */
+static pl_err take_config(struct pl_tokenizer *t, const struct pl_tokenizer_config *c,
+                          const char *directory, struct pl_diag *d) {
+    t->bos = pl_tokenizer_config_token(c, t, "bos_token");
+    t->eos = pl_tokenizer_config_token(c, t, "eos_token");
+    PL_TRY(pl_tokenizer_config_note_class(c, t, d));
+    PL_TRY(pl_tokenizer_read_templates(t, directory, d));
+    return t->n_templates ? PL_ERR_OK : pl_tokenizer_take_templates(t, c->merged, c->path, d);
+}
+
+static pl_err parse_files(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
+                          const struct pl_tokenizer_config *c, const char *file,
+                          struct pl_diag *d) {
+    struct pl_added_list tokens = {0};
+    pl_err err = pl_tokenizer_config_tokens(c, doc->root, &tokens, d);
+    if (err != PL_ERR_OK) {
+        if (d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", c->path);
+    } else {
+        err = pl_tokenizer_parse(t, doc, &tokens, d);
+        if (err != PL_ERR_OK && d && !d->file[0])
+            snprintf(d->file, sizeof d->file, "%.511s", file);
+    }
+    free(tokens.all);
+    return err;
 }
 
 static pl_err open_files(struct pl_tokenizer *t, const char *file, const char *directory,
                          struct pl_diag *d) {
-    char beside[PATH_BYTES];
     struct pl_tokenizer_document doc = {0};
+    struct pl_tokenizer_config config = {0};
     bool there;
     pl_err err = pl_tokenizer_read_file(file, &doc.text, &there, d);
     if (err == PL_ERR_OK && !there)
         err = pl_diag_at(d, PL_ERR_TOKENIZER_FILE, file, 0, 0, "the file is gone");
     if (err == PL_ERR_OK) err = pl_tokenizer_document_read(&doc, file, d);
-    if (err == PL_ERR_OK) err = pl_tokenizer_parse(t, &doc, d);
+    if (err != PL_ERR_OK && d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", file);
+    if (err == PL_ERR_OK) err = pl_tokenizer_config_read(&config, directory, d);
+    if (err == PL_ERR_OK) err = parse_files(t, &doc, &config, file, d);
     pl_tokenizer_document_finish(&doc);
-    if (err != PL_ERR_OK) {
-        if (d && !d->file[0]) snprintf(d->file, sizeof d->file, "%.511s", file);
-        return err;
-    }
-    PL_TRY(pl_tokenizer_read_templates(t, directory, d)); /* the newer form, and wins */
-    PL_TRY(join_path(beside, directory, "tokenizer_config.json", d));
-    return read_config(t, beside, d);
+    if (err == PL_ERR_OK) err = take_config(t, &config, directory, d);
+    pl_tokenizer_config_finish(&config);
+    return err;
 }
 
 pl_err pl_tokenizer_open(const char *path, struct pl_tokenizer **out, struct pl_diag *d) {

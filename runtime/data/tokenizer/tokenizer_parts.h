@@ -4,7 +4,9 @@
  *   O1  `model` has the pieces as the file spells them, `bytes` those of a byte-level model as the
  *       bytes they stand for; both by the same ids
  *   O2  an added token's id is the one the library gives it: that of the piece with its content,
- *       else the next free one; a file that says another is refused
+ *       else the next free one; a tokenizer.json that says another is refused
+ *   O3  tokens that only tokenizer_config.json names are added after those of tokenizer.json, in the
+ *       order of transformers
  * Use: pl_tokenizer_parse(t, &doc, &d), then encode. */
 #ifndef PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
 #define PL_RUNTIME_DATA_TOKENIZER_TOKENIZER_PARTS_H
@@ -30,6 +32,26 @@ struct pl_token_template {
 
 enum { PL_TOKEN_ADDED = 1, PL_TOKEN_SPECIAL = 2, PL_TOKEN_SKIPPED = 4 };
 
+/* An added token as a file spells it. */
+struct pl_added_said {
+    const char *s; /* [n], of a JSON tree that outlives it */
+    size_t n;
+    uint32_t id;
+    bool has_id; /* the configuration gives it one; the vocabulary decides */
+    bool single_word, lstrip, rstrip, normalized, special;
+    bool unless_known; /* it counts only where no other has its content */
+};
+
+struct pl_added_list {
+    struct pl_added_said *all; /* [n], owned */
+    uint32_t n, cap;
+};
+/* False: out of memory. */
+bool pl_added_list_put(struct pl_added_list *list, const struct pl_added_said *token);
+/* Content and flags; a flag that is not there keeps what *a holds, and `normalized` is the opposite
+ * of `special`. */
+pl_err pl_added_read(const struct pl_fields *f, struct pl_added_said *a);
+
 struct pl_tokenizer {
     struct pl_vocab model, bytes;
     struct pl_vocab added; /* contents of added tokens */
@@ -44,6 +66,8 @@ struct pl_tokenizer {
     struct pl_piece_decoder decoder;
     struct pl_token_template around;
     int64_t bos, eos;
+    uint32_t n_of_file;   /* one more than the largest id of tokenizer.json */
+    struct pl_text notes; /* lines about what the files say */
     struct pl_tokenizer_template *templates; /* [n_templates], owned */
     size_t n_templates;
 };
@@ -51,6 +75,8 @@ struct pl_tokenizer {
 /* Appends the file, unpacked; *there = false, and no error, when there is none. */
 pl_err pl_tokenizer_read_file(const char *path, struct pl_text *out, bool *there,
                               struct pl_diag *d);
+/* The error of a directory without tokenizer.json: what else is there, and what converts it. */
+pl_err pl_tokenizer_refuse_directory(const char *directory, struct pl_diag *d);
 /* chat_template.jinja and chat_templates/ of a directory. */
 pl_err pl_tokenizer_read_templates(struct pl_tokenizer *t, const char *directory,
                                    struct pl_diag *d);
@@ -59,15 +85,16 @@ pl_err pl_tokenizer_take_templates(struct pl_tokenizer *t, const json_t *config,
                                    struct pl_diag *d);
 void pl_tokenizer_free_templates(struct pl_tokenizer *t);
 
-/* Fills *t, zeroed before, from a tokenizer.json. What was made is freed by
+/* Fills *t, zeroed before, from a tokenizer.json and the tokens of its configuration. What was made is freed by
  * pl_tokenizer_close in any case. */
 pl_err pl_tokenizer_parse(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
-                          struct pl_diag *d);
+                          const struct pl_added_list *config, struct pl_diag *d);
 /* The parts, in the order in which they need each other. */
 pl_err pl_tokenizer_parse_steps(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
 pl_err pl_tokenizer_parse_model(struct pl_tokenizer *t, const struct pl_tokenizer_document *doc,
                                 struct pl_diag *d);
-pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
+pl_err pl_tokenizer_parse_added(struct pl_tokenizer *t, const json_t *root,
+                                const struct pl_added_list *config, struct pl_diag *d);
 pl_err pl_tokenizer_parse_template(struct pl_tokenizer *t, const json_t *root, struct pl_diag *d);
 /* The model of `f`, after the steps. */
 pl_err pl_tokenizer_parse_unigram(struct pl_tokenizer *t, const struct pl_fields *f,
