@@ -41,7 +41,7 @@ enum pl_rope_type {
 enum pl_weight_codes { PL_CODES_NONE, PL_CODES_NF4, PL_CODES_FP4 };
 
 #define PL_MODEL_MAX_LAYERS 4096
-#define PL_MODEL_MAX_EOS    8
+#define PL_MODEL_MAX_EOS    32
 #define PL_ROPE_MAX_PAIRS   256
 #define PL_MODEL_MAX_ROPES  2
 

@@ -10,6 +10,7 @@
 #include "runtime/admit/agreed.h"
 #include "runtime/admit/device_choice.h"
 #include "runtime/admit/disk.h"
+#include "runtime/admit/generation_config.h"
 #include "runtime/admit/join.h"
 #include "runtime/admit/output_dir.h"
 #include "runtime/admit/preflight_data.h"
@@ -123,6 +124,7 @@ pl_err pl_preflight_init_generate(struct pl_preflight *pf, struct pl_job *job, s
     job->oom_recovery = false; /* there is no smaller batch of the same prompts */
     pf->global_batch = job->batch_size;
     PL_TRY(pl_preflight_find_model(pf, d));
+    PL_TRY(pl_generation_config_take(pf->config_path, &pf->model, &pf->notes, d));
     take_stored_dtype(pf);
     PL_TRY(take_adapter(pf, d));
     PL_TRY(pl_device_decide(job, NULL, &pf->gpu, d));

@@ -95,6 +95,79 @@ START_TEST(the_help_lists_the_keys_that_have_a_meaning) {
 }
 END_TEST
 
+/* A directory with the config.json of the quickstart and this generation_config.json; its first
+ * greedy ids go to *ids. */
+static struct outcome with_generation_config(char dir[SCRATCH_PATH], const char *text) {
+    char *config = file_read(CONFIG "/config.json", NULL);
+    file_write(in_dir(dir, "config.json"), config);
+    file_write(in_dir(dir, "generation_config.json"), text);
+    free(config);
+    const char *const words[] = {"generate",   "--init", "random", "--model-config",
+                                 dir,          "--json", "--threads", "2",
+                                 "--prompt-ids", "1,5", "--max-new-tokens", "3",
+                                 NULL};
+    return plimsoll_expect(0, NULL, words);
+}
+
+static json_t *take_answer(struct outcome *o) {
+    json_t *root = json_loads(o->out, 0, NULL);
+    ck_assert_msg(root != NULL, "%s%s", o->out, o->err);
+    return root;
+}
+
+START_TEST(the_ends_of_generation_config_count) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    struct outcome o = with_generation_config(dir, "{}");
+    json_t *root = take_answer(&o);
+    const json_t *ids = json_object_get(root, "ids");
+    ck_assert_uint_eq(json_array_size(ids), 3);
+    const long second = (long)json_integer_value(json_array_get(ids, 1));
+    const bool repeats = second == json_integer_value(json_array_get(ids, 0));
+    json_decref(root);
+    outcome_finish(&o);
+    const char *const forms[] = {textf("{\"eos_token_id\": %ld}", second),
+                                 textf("{\"eos_token_id\": [0, %ld]}", second),
+                                 textf("{\"eos_token_id\": [\"a\", null, %ld, 1.5]}", second)};
+    for (size_t i = 0; i < 3; i++) {
+        o = with_generation_config(dir, forms[i]);
+        root = take_answer(&o);
+        ck_assert_str_eq(json_string_value(json_object_get(root, "end")), "eos");
+        ck_assert_uint_eq(json_array_size(json_object_get(root, "ids")), repeats ? 1 : 2);
+        ck_assert_int_eq(strstr(o.err, "no id below") != NULL, i == 2);
+        json_decref(root);
+        outcome_finish(&o);
+    }
+    scratch_remove(dir);
+}
+END_TEST
+
+static const struct {
+    const char *text, *says;
+} sampling_told[] = {
+    {"{\"do_sample\": true}", "recommends --temperature 1 --top-k 50;"},
+    {"{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 0}",
+     "recommends --temperature 0.6 --top-p 0.9;"},
+    {"{\"temperature\": 0.6, \"repetition_penalty\": 1.1}", "recommends --repetition-penalty 1.1;"},
+    {"{\"do_sample\": true, \"temperature\": null, \"top_p\": \"x\"}", "recommends --temperature 1"},
+    {"{\"do_sample\": null, \"eos_token_id\": null, \"temperature\": 2}", NULL},
+    {"{\"eos_token_id\": -1}", "1 of `eos_token_id` is no id"},
+    {"{\"eos_token_id\":", "is not used"},
+    {"[]", "is not used"},
+};
+
+START_TEST(the_sampling_of_generation_config_is_told) {
+    char dir[SCRATCH_PATH];
+    scratch_make(dir);
+    struct outcome o = with_generation_config(dir, sampling_told[_i].text);
+    const char *says = sampling_told[_i].says;
+    ck_assert_msg(says ? strstr(o.err, says) != NULL : !strstr(o.err, "generation_config"), "%s",
+                  o.err);
+    outcome_finish(&o);
+    scratch_remove(dir);
+}
+END_TEST
+
 /* The bytes of a random model make broken and whole characters alike. */
 START_TEST(the_text_that_streams_is_the_text_of_the_answer) {
     const char *seed = textf("%d", _i);
@@ -163,6 +236,9 @@ int main(void) {
     Suite *s = suite_create("cli.generate_command");
     TCase *tc = tcase_create("binary");
     tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, the_ends_of_generation_config_count);
+    tcase_add_loop_test(tc, the_sampling_of_generation_config_is_told, 0,
+                        (int)(sizeof sampling_told / sizeof *sampling_told));
     tcase_add_loop_test(tc, what_cannot_be_generated_is_refused_with_a_sentence, 0, N_REFUSED);
     tcase_add_loop_test(tc, the_text_that_streams_is_the_text_of_the_answer, 0, 4);
     tcase_add_test(tc, the_help_lists_the_keys_that_have_a_meaning);
