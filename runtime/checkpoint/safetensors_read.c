@@ -3,6 +3,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
+#include "estimator/base/stand_in.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/safetensors.h"
 
@@ -83,6 +84,20 @@ static pl_err read_at(const struct pl_st_file *f, uint64_t offset, void *dst, ui
     return PL_ERR_OK;
 }
 
+#define CUT_SHORT "a download or a copy was cut short: get the file again"
+
+/* What the file is instead where its first bytes tell; else that there is no such header. */
+static pl_err not_a_header(const struct pl_st_file *f, uint64_t file_bytes, const char *why,
+                           struct pl_diag *d) {
+    char bytes[PL_STAND_IN_BYTES];
+    const uint64_t n = pl_u64_min(file_bytes, sizeof bytes);
+    PL_TRY(read_at(f, 0, bytes, n, d));
+    const struct pl_stand_in *is = pl_stand_in_find(bytes, (size_t)n);
+    pl_err err = format_error(f, d, "%s", is ? is->what : n ? why : "the file is empty");
+    if (is || !n) pl_diag_hint(d, "%s", is ? is->hint : CUT_SHORT);
+    return err;
+}
+
 pl_err pl_st_read(const struct pl_st_file *f, const struct pl_st_entry *e, uint64_t offset,
                   void *dst, uint64_t bytes, struct pl_diag *d) {
     return read_at(f, f->data_offset + e->begin + offset, dst, bytes, d);
@@ -131,10 +146,9 @@ static pl_err parse_offsets(const struct pl_st_file *f, const json_t *offsets,
     if (json_array_size(offsets) != 2 || !json_size(json_array_get(offsets, 0), &e->begin) ||
         !json_size(json_array_get(offsets, 1), &e->end))
         return format_error(f, d, "tensor `%s`: data_offsets is not two sizes", e->name);
-    if (e->begin > e->end || e->end > f->data_bytes)
-        return format_error(f, d, "tensor `%s` lies at bytes %llu to %llu of %llu", e->name,
-                            (unsigned long long)e->begin, (unsigned long long)e->end,
-                            (unsigned long long)f->data_bytes);
+    if (e->begin > e->end || e->end > INT64_MAX - f->data_offset)
+        return format_error(f, d, "tensor `%s` lies at bytes %llu to %llu", e->name,
+                            (unsigned long long)e->begin, (unsigned long long)e->end);
     return PL_ERR_OK;
 }
 
@@ -200,6 +214,19 @@ static int by_place(const void *a, const void *b) {
     return (x->end > y->end) - (x->end < y->end);
 }
 
+/* The end of the last tensor is how long the file was to be. */
+static pl_err check_length(const struct pl_st_file *f, struct pl_diag *d) {
+    uint64_t end = 0;
+    for (uint64_t i = 0; i < f->n; i++)
+        if (f->entries[i].end > end) end = f->entries[i].end;
+    if (end <= f->data_bytes) return PL_ERR_OK;
+    pl_err err = format_error(f, d, "the file is truncated: it has %llu bytes of %llu",
+                              (unsigned long long)(f->data_offset + f->data_bytes),
+                              (unsigned long long)(f->data_offset + end));
+    pl_diag_hint(d, CUT_SHORT);
+    return err;
+}
+
 static int by_name(const void *a, const void *b) {
     const struct pl_st_entry *x = a, *y = b;
     return strcmp(x->name, y->name);
@@ -231,7 +258,6 @@ static pl_err check_places(struct pl_st_file *f, struct pl_diag *d) {
 static pl_err parse_header(struct pl_st_file *f, const char *text, uint64_t bytes,
                            struct pl_diag *d) {
     struct pl_json_error e;
-    if (text[0] != '{') return format_error(f, d, "the header does not start with {");
     if (!pl_json_is_small(text, bytes))
         return format_error(f, d, "the header has more than %u values", PL_JSON_MOST_VALUES);
     json_t *root = pl_json_load(text, (size_t)bytes, PL_JSON_ONCE, &e);
@@ -241,6 +267,7 @@ static pl_err parse_header(struct pl_st_file *f, const char *text, uint64_t byte
                             (unsigned long long)e.at);
     pl_err err = parse_entries(f, root, d);
     json_decref(root);
+    if (err == PL_ERR_OK) err = check_length(f, d);
     return err != PL_ERR_OK ? err : check_places(f, d);
 }
 
@@ -253,23 +280,30 @@ static uint64_t load_le64(const unsigned char b[8]) {
 
 static pl_err read_header(struct pl_st_file *f, uint64_t file_bytes, struct pl_diag *d) {
     unsigned char word[8];
-    if (file_bytes < sizeof word)
-        return format_error(f, d, "%llu bytes are too short for a safetensors file",
-                            (unsigned long long)file_bytes);
+    char why[128];
+    if (file_bytes < sizeof word) {
+        snprintf(why, sizeof why, "%llu bytes are too short for a safetensors file",
+                 (unsigned long long)file_bytes);
+        return not_a_header(f, file_bytes, why, d);
+    }
     PL_TRY(read_at(f, 0, word, sizeof word, d));
     uint64_t bytes = load_le64(word);
-    if (bytes > PL_ST_MAX_HEADER)
-        return format_error(f, d, "a header of %llu bytes is over the limit of %u",
-                            (unsigned long long)bytes, PL_ST_MAX_HEADER);
-    if (bytes > file_bytes - sizeof word || bytes == 0)
-        return format_error(f, d, "a header of %llu bytes does not fit a file of %llu",
-                            (unsigned long long)bytes, (unsigned long long)file_bytes);
+    if (bytes > PL_ST_MAX_HEADER || bytes > file_bytes - sizeof word || bytes == 0) {
+        snprintf(why, sizeof why, "a header of %llu bytes %s %llu", (unsigned long long)bytes,
+                 bytes > PL_ST_MAX_HEADER ? "is over the limit of" : "does not fit a file of",
+                 bytes > PL_ST_MAX_HEADER ? (unsigned long long)PL_ST_MAX_HEADER
+                                          : (unsigned long long)file_bytes);
+        return not_a_header(f, file_bytes, why, d);
+    }
     f->data_offset = sizeof word + bytes;
     f->data_bytes = file_bytes - f->data_offset;
     char *text = pl_malloc((size_t)bytes);
     if (!text) return pl_host_oom(d, "the header of a safetensors file");
     pl_err err = read_at(f, sizeof word, text, bytes, d);
-    if (err == PL_ERR_OK) err = parse_header(f, text, bytes, d);
+    if (err == PL_ERR_OK && text[0] != '{')
+        err = not_a_header(f, file_bytes, "the header does not start with {", d);
+    else if (err == PL_ERR_OK)
+        err = parse_header(f, text, bytes, d);
     free(text);
     return err;
 }

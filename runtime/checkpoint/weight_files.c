@@ -25,27 +25,16 @@ static pl_err index_error(const struct pl_weight_files *f, struct pl_diag *d, co
     return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0, "%s: %s", f->path, text);
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static const struct pl_st_file *find_shard(const struct pl_weight_files *f, const char *name) {
-    for (uint32_t i = 0; name && i < f->n; i++)
-        if (strcmp(base_name(f->files[i].path), name) == 0) return &f->files[i];
-    return NULL;
+    const json_t *at = name ? json_object_get(f->shards, name) : NULL;
+    return at ? &f->files[json_integer_value(at)] : NULL;
 }
 
 static pl_err open_shard(struct pl_weight_files *f, const char *dir, const char *name,
-                         pl_err absent, struct pl_diag *d) {
+                         struct pl_diag *d) {
     char *path = pl_path_join(dir, name);
     if (!path) return pl_host_oom(d, "a path");
-    pl_err err = PL_ERR_OK;
-    if (f->weight_map && pl_look_for(path) == PL_NOT_THERE)
-        err = pl_diag_at(d, absent, path, 0, 0, "shard %s, named by %s, is missing: %s", path,
-                         base_name(f->path), strerror(errno));
-    else
-        err = pl_st_open(&f->files[f->n], path, d);
+    pl_err err = pl_st_open(&f->files[f->n], path, d);
     if (err == PL_ERR_OK) f->n++;
     free(path);
     return err;
@@ -59,18 +48,50 @@ static pl_err check_shard_name(const struct pl_weight_files *f, const char *tens
     return PL_ERR_OK;
 }
 
-static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err absent,
-                          struct pl_diag *d) {
+static pl_err list_shards(struct pl_weight_files *f, struct pl_diag *d) {
     const char *tensor;
     json_t *value;
-    f->files = pl_calloc(json_object_size(f->weight_map) + 1, sizeof *f->files);
-    if (!f->files) return pl_host_oom(d, "the list of shards");
+    f->shards = json_object();
+    if (!f->shards) return pl_host_oom(d, "the list of shards");
     json_object_foreach(f->weight_map, tensor, value) {
         const char *shard = json_string_value(value);
         PL_TRY(check_shard_name(f, tensor, shard, d));
-        if (!find_shard(f, shard)) PL_TRY(open_shard(f, dir, shard, absent, d));
-        if (!pl_st_find(find_shard(f, shard), tensor))
-            return index_error(f, d, "tensor `%s` is not in its shard %s", tensor, shard);
+        if (json_object_get(f->shards, shard)) continue;
+        const json_int_t at = (json_int_t)json_object_size(f->shards);
+        if (json_object_set_new(f->shards, shard, json_integer(at)) != 0)
+            return pl_host_oom(d, "the list of shards");
+    }
+    return PL_ERR_OK;
+}
+
+/* All that are not there are counted before the first one is opened. */
+static pl_err check_shards(const struct pl_weight_files *f, const char *dir, pl_err absent,
+                           struct pl_diag *d) {
+    const char *shard, *first = NULL;
+    uint64_t missing = 0;
+    json_t *at;
+    json_object_foreach(f->shards, shard, at) {
+        char *path = pl_path_join(dir, shard);
+        if (!path) return pl_host_oom(d, "a path");
+        if (pl_look_for(path) == PL_NOT_THERE && !missing++) first = shard;
+        free(path);
+    }
+    return missing ? pl_weight_files_missing(f, dir, first, missing, absent, d) : PL_ERR_OK;
+}
+
+static pl_err open_shards(struct pl_weight_files *f, const char *dir, pl_err absent,
+                          struct pl_diag *d) {
+    const char *name;
+    json_t *value;
+    PL_TRY(list_shards(f, d));
+    PL_TRY(check_shards(f, dir, absent, d));
+    f->files = pl_calloc(json_object_size(f->shards) + 1, sizeof *f->files);
+    if (!f->files) return pl_host_oom(d, "the list of shards");
+    json_object_foreach(f->shards, name, value) PL_TRY(open_shard(f, dir, name, d));
+    json_object_foreach(f->weight_map, name, value) {
+        const char *shard = json_string_value(value);
+        if (!pl_st_find(find_shard(f, shard), name))
+            return index_error(f, d, "tensor `%s` is not in its shard %s", name, shard);
     }
     return PL_ERR_OK;
 }
@@ -104,14 +125,13 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
     PL_TRY(look_for(f->path, &there, d));
     if (there) {
         f->files = pl_calloc(1, sizeof *f->files);
-        return f->files ? open_shard(f, dir, single, absent, d) : pl_host_oom(d, "a file");
+        return f->files ? open_shard(f, dir, single, d) : pl_host_oom(d, "a file");
     }
     free(f->path);
     f->path = pl_path_join(dir, index);
     if (!f->path) return pl_host_oom(d, "a path");
     PL_TRY(look_for(f->path, &there, d));
-    if (!there)
-        return pl_diag_at(d, absent, dir, 0, 0, "%s has neither %s nor %s", dir, single, index);
+    if (!there) return pl_weight_files_absent(dir, stem, absent, d);
     PL_TRY(read_index(f, d));
     return open_shards(f, dir, absent, d);
 }
@@ -129,6 +149,7 @@ void pl_weight_files_close(struct pl_weight_files *f) {
     for (uint32_t i = 0; i < f->n; i++)
         pl_st_close(&f->files[i]);
     json_decref(f->weight_map);
+    json_decref(f->shards);
     free(f->files);
     free(f->path);
     *f = (struct pl_weight_files){0};

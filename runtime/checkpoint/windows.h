@@ -91,12 +91,19 @@ struct pl_weight_files {
     struct pl_st_file *files; /* owned */
     uint32_t n;
     json_t *weight_map; /* owned; NULL = one file */
+    json_t *shards;     /* owned; with weight_map: where in `files` each of its shards is */
 };
 /* dir/STEM.safetensors if there is one, else the shards of dir/STEM.safetensors.index.json. A file
  * that is not there is reported as `absent`. */
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d);
 void pl_weight_files_close(struct pl_weight_files *f);
+/* absent_weights.c: `absent` with what the directory has instead of the files that are looked for,
+ * and what to do. */
+pl_err pl_weight_files_absent(const char *dir, const char *stem, pl_err absent, struct pl_diag *d);
+/* `missing` of the shards that the index names, `first` among them, are not there. */
+pl_err pl_weight_files_missing(const struct pl_weight_files *f, const char *dir, const char *first,
+                               uint64_t missing, pl_err absent, struct pl_diag *d);
 /* Fills file and entry; false when no file has it. An adapter's name may hold `.default`. */
 bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w);
 

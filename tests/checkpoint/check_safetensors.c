@@ -26,7 +26,7 @@ static const struct {
     size_t data_bytes;
     const char *says;
 } malformed[] = {
-    {"", 0, "does not fit"},
+    {"", 0, "zeros"},
     {"[]", 0, "start with {"},
     {" {}", 0, "start with {"},
     {"{", 0, "not valid JSON"},
@@ -43,7 +43,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[\"0\",\"4\"]}}", 4,
      "`a`: data_offsets"},
     {"{" T("a", "F32", "[1]", 4, 0) "}", 4, "`a` lies at"},
-    {"{" T("a", "F32", "[2]", 0, 8) "}", 4, "`a` lies at"},
+    {"{" T("a", "F32", "[2]", 0, 8) "}", 4, "the file is truncated: it has"},
     {"{" T("a", "F32", "[1]", 0, 9223372036854775807) "}", 4, "`a` lies at"},
     {"{" T("a", "F32", "[1]", 0, 18446744073709551620) "}", 4, "`a`: data_offsets"},
     {"{" T("a", "F32", "[-1]", 0, 4) "}", 4, "`a`: dimension 0"},
@@ -141,7 +141,8 @@ START_TEST(a_file_cut_at_any_byte_is_refused) {
         spill(path, whole, n);
         diag = (struct pl_diag){0};
         ck_assert_msg(pl_st_open(&f, path, &diag) == PL_ERR_CHECKPOINT_FORMAT, "cut at %zu", n);
-        ck_assert_msg(n >= 8 || strstr(diag.message, "too short"), "%s", diag.message);
+        ck_assert_msg(n >= 8 || strstr(diag.message, n ? "too short" : "is empty"), "%s",
+                      diag.message);
     }
 }
 END_TEST
@@ -164,6 +165,37 @@ START_TEST(a_huge_length_word_allocates_nothing) {
     memcpy(bytes + 8, "{}", 2);
     spill(path, bytes, sizeof bytes);
     FAILS(pl_st_open(&f, path, &diag), PL_ERR_CHECKPOINT_FORMAT, rows[_i].says);
+}
+END_TEST
+
+static const struct {
+    const char *bytes;
+    size_t n;
+    const char *says, *hint;
+} stand_ins[] = {
+#define S(text) text, sizeof(text) - 1
+    {S("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"), "Git LFS pointer",
+     "git lfs pull"},
+    {S("versi"), "too short", "damaged"},
+    {S("<!DOCTYPE html>\n<html>"), "HTML", "hf download"},
+    {S("Entry not found"), "message of the hub", "hf download"},
+    {S("PK\3\4archive/data.pkl"), "torch.save", "save_pretrained"},
+    {S("\x80\2\x8a\nl\xfc\x9c\x46"), "torch.save", "save_pretrained"},
+    {S("GGUF\3\0\0\0\0\0\0\0"), "GGUF", "safetensors"},
+    {S("\0\0\0\0\0\0\0\0\0\0"), "zeros", "hf download"},
+    {S(""), "the file is empty", "again"},
+    {S("\x20\0\0\0\0\0\0\0{\"a\":"), "does not fit a file", "damaged"},
+#undef S
+};
+
+START_TEST(what_lies_in_place_of_a_file_is_named) {
+    const char *path = in(dir, "model.safetensors");
+    struct pl_st_file f;
+    spill(path, stand_ins[_i].bytes, stand_ins[_i].n);
+    ck_assert_int_eq(pl_st_open(&f, path, &diag), PL_ERR_CHECKPOINT_FORMAT);
+    ck_assert_msg(strstr(diag.message, stand_ins[_i].says) != NULL, "%s", diag.message);
+    ck_assert_msg(strstr(pl_diag_hint_text(&diag), stand_ins[_i].hint) != NULL, "%s",
+                  pl_diag_hint_text(&diag));
 }
 END_TEST
 
@@ -238,6 +270,8 @@ int main(void) {
     tcase_add_test(t, an_empty_file_without_tensors_is_legal);
     tcase_add_test(t, a_file_cut_at_any_byte_is_refused);
     tcase_add_loop_test(t, a_huge_length_word_allocates_nothing, 0, 5);
+    tcase_add_loop_test(t, what_lies_in_place_of_a_file_is_named, 0,
+                        sizeof stand_ins / sizeof *stand_ins);
     tcase_add_test(t, deep_json_is_refused_without_a_crash);
     tcase_add_test(t, a_header_of_too_many_values_is_not_parsed);
     tcase_add_test(t, a_missing_file_and_a_directory_are_file_errors);

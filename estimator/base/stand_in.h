@@ -1,0 +1,23 @@
+/* stand_in.h - what lies under the name of a file without being it.
+ *
+ * In:  the first bytes of a file that could not be read.
+ * Out: what they are, and how to get the file.
+ * Use: const struct pl_stand_in *s = pl_stand_in_find(bytes, n);
+ *      if (s) { pl_diag_at(d, err, path, 0, 0, "%s: %s", path, s->what);
+ *               pl_diag_hint(d, "%s", s->hint); } */
+#ifndef PL_ESTIMATOR_BASE_STAND_IN_H
+#define PL_ESTIMATOR_BASE_STAND_IN_H
+
+#include <stddef.h>
+
+#define PL_STAND_IN_BYTES 64 /* as many first bytes decide */
+
+struct pl_stand_in {
+    const char *what, *hint;
+};
+
+/* NULL: none that is known. Two bytes of a format may begin a sound file of another, so a reader
+ * asks only after it has found that it cannot read the file. */
+const struct pl_stand_in *pl_stand_in_find(const void *bytes, size_t n);
+
+#endif
