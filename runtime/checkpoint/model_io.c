@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/tensor_io.h"
@@ -78,6 +79,9 @@ pl_err pl_model_note_surplus(const struct pl_program *p, const char *dir, struct
     struct pl_weight_files f = {0};
     pl_err err = pl_windows_add_model(&w, p, d);
     if (err == PL_ERR_OK) err = pl_weight_files_open(&f, dir, MODEL_STEM, PL_ERR_MODEL_FILE, d);
+    for (uint32_t i = 0; err == PL_ERR_OK && i < w.n; i++)
+        (void)pl_window_find(&f, &w.items[i]);
+    if (err == PL_ERR_OK) pl_plain_names_note(&w, &f, notes);
     if (err == PL_ERR_OK) err = pl_windows_note_surplus(&w, &f, notes, d);
     pl_weight_files_close(&f);
     pl_windows_finish(&w);

@@ -16,7 +16,8 @@ pl_err pl_model_check_files(const struct pl_program *p, const char *dir,
                             struct pl_diag *d); /* C3 */
 /* The same, and that no weight would be rounded on its way into the tensors. */
 pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct pl_diag *d);
-/* Adds a note when the files hold tensors that the model has no place for. */
+/* Adds notes when tensors are found under other names, and when the files hold tensors that the
+ * model has no place for. */
 pl_err pl_model_note_surplus(const struct pl_program *p, const char *dir, struct pl_text *notes,
                              struct pl_diag *d);
 /* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */

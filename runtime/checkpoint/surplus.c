@@ -1,6 +1,7 @@
 /* surplus.c - tensors of a model's files that its program has no row for. */
 #include "estimator/base/alloc.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/windows.h"
 
 #include <stdio.h>
@@ -142,7 +143,9 @@ static void add_note(struct pl_text *notes, const char *const *surplus, uint64_t
 pl_err pl_windows_note_surplus(const struct pl_windows *w, const struct pl_weight_files *f,
                                struct pl_text *notes, struct pl_diag *d) {
     const char *named[NAMED], **names = pl_malloc(((size_t)w->n + 1) * sizeof *names);
+    struct pl_window head = {.name = HEAD};
     uint64_t n = 0;
+    (void)pl_window_find(f, &head);
     if (!names) return pl_host_oom(d, "the names of tensors");
     for (uint32_t i = 0; i < w->n; i++)
         names[i] = w->items[i].entry ? w->items[i].entry->name : w->items[i].name;
@@ -150,7 +153,7 @@ pl_err pl_windows_note_surplus(const struct pl_windows *w, const struct pl_weigh
     for (uint32_t i = 0; i < f->n; i++)
         for (uint64_t k = 0; k < f->files[i].n; k++) {
             const char *name = f->files[i].entries[k].name;
-            if (strcmp(name, HEAD) == 0 || is_used(names, w->n, name)) continue;
+            if (&f->files[i].entries[k] == head.entry || is_used(names, w->n, name)) continue;
             if (n < NAMED) named[n] = name;
             n++;
         }

@@ -2,7 +2,9 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/convert.h"
+#include "runtime/checkpoint/adapter_config.h"
 #include "runtime/checkpoint/json_io.h"
+#include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 #include "runtime/checkpoint/windows.h"
@@ -138,14 +140,16 @@ static pl_err open_files(struct pl_weight_files *f, const char *dir, const char 
 
 pl_err pl_weight_files_open(struct pl_weight_files *f, const char *dir, const char *stem,
                             pl_err absent, struct pl_diag *d) {
-    *f = (struct pl_weight_files){0};
+    *f = (struct pl_weight_files){.of_adapter = strcmp(stem, PL_ADAPTER_STEM) == 0};
     pl_err err = pl_save_set_check(dir, d);
     if (err == PL_ERR_OK) err = open_files(f, dir, stem, absent, d);
+    if (err == PL_ERR_OK) err = pl_plain_names_make(f, d);
     if (err != PL_ERR_OK) pl_weight_files_close(f);
     return err;
 }
 
 void pl_weight_files_close(struct pl_weight_files *f) {
+    pl_plain_names_finish(f);
     for (uint32_t i = 0; i < f->n; i++)
         pl_st_close(&f->files[i]);
     json_decref(f->weight_map);
@@ -162,30 +166,8 @@ static bool find_named(const struct pl_weight_files *f, struct pl_window *w, con
     return w->entry != NULL;
 }
 
-/* Adapters saved straight from a PeftModel's state dict carry the adapter's name, `.default`. */
-static bool find_of_adapter(const struct pl_weight_files *f, struct pl_window *w) {
-    static const char suffix[] = ".weight";
-    char *tail = strstr(w->name, ".lora_");
-    if (!tail || !(tail = strstr(tail, suffix))) return false;
-    char name[PL_WINDOW_NAME + 32];
-    snprintf(name, sizeof name, "%.*s.default%s", (int)(tail - w->name), w->name, tail);
-    return find_named(f, w, name);
-}
-
-/* Files of a multimodal model: `language_model.` first as they were published, after `model.` as
- * transformers 5 saves them. */
-static bool find_wrapped(const struct pl_weight_files *f, struct pl_window *w) {
-    static const char part[] = "language_model.", model[] = "model.";
-    char name[PL_WINDOW_NAME + 32];
-    snprintf(name, sizeof name, "%s%s", part, w->name);
-    if (find_named(f, w, name)) return true;
-    if (strncmp(w->name, model, strlen(model)) != 0) return false;
-    snprintf(name, sizeof name, "%s%s%s", model, part, w->name + strlen(model));
-    return find_named(f, w, name);
-}
-
 bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w) {
-    return find_named(f, w, w->name) || find_of_adapter(f, w) || find_wrapped(f, w);
+    return find_named(f, w, w->name) || pl_plain_names_find(f, w);
 }
 
 static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag *d) {
@@ -222,10 +204,15 @@ static pl_err report_missing(const struct pl_windows *w, const struct pl_weight_
         else
             first = &w->items[i];
     }
-    char others[48] = "";
-    if (more) snprintf(others, sizeof others, " (and %u more)", more);
-    return pl_diag_at(d, err, f->path, 0, 0, "%s: tensor `%s` is missing%s", f->path, first->name,
-                      others);
+    struct pl_text text = {0}, hint = {0};
+    pl_text_addf(&text, "%s: tensor `%s` is missing", f->path, first->name);
+    if (more) pl_text_addf(&text, " (and %u more)", more);
+    pl_plain_names_suggest(f, first->name, &text, &hint);
+    pl_diag_at(d, err, f->path, 0, 0, "%s", pl_text_str(&text));
+    if (hint.len) pl_diag_hint(d, "%s", pl_text_str(&hint));
+    pl_text_finish(&text);
+    pl_text_finish(&hint);
+    return err;
 }
 
 /* Names something of the files that no window asked for. Windows are distinct, so with all of them

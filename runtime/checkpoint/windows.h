@@ -92,6 +92,9 @@ struct pl_weight_files {
     uint32_t n;
     json_t *weight_map; /* owned; NULL = one file */
     json_t *shards;     /* owned; with weight_map: where in `files` each of its shards is */
+    bool of_adapter;    /* names are those of PEFT */
+    struct pl_plain_name *plain; /* owned; [n_plain], by plain names (plain_names.h) */
+    uint64_t n_plain;
 };
 /* dir/STEM.safetensors if there is one, else the shards of dir/STEM.safetensors.index.json. A file
  * that is not there is reported as `absent`. */
@@ -104,7 +107,8 @@ pl_err pl_weight_files_absent(const char *dir, const char *stem, pl_err absent, 
 /* `missing` of the shards that the index names, `first` among them, are not there. */
 pl_err pl_weight_files_missing(const struct pl_weight_files *f, const char *dir, const char *first,
                                uint64_t missing, pl_err absent, struct pl_diag *d);
-/* Fills file and entry; false when no file has it. An adapter's name may hold `.default`. */
+/* Fills file and entry, by the name of the window or else by its plain name; false when no file has
+ * it. */
 bool pl_window_find(const struct pl_weight_files *f, struct pl_window *w);
 
 enum pl_window_match {
@@ -121,8 +125,8 @@ pl_err pl_windows_resolve(struct pl_windows *w, const struct pl_weight_files *f,
  * else PL_ERR_MODEL_WEIGHTS. transformers trains such a head, whatever the configuration says. */
 pl_err pl_windows_check_tied_head(const struct pl_windows *w, const struct pl_weight_files *f,
                                   struct pl_diag *d);
-/* A line with the number and the first names of the others; a tied head is none of them. Terminal
- * controls in names are the printer's business, as in all notes. */
+/* Of windows that were looked for: a line with the number and the first names of the others; a tied
+ * head is none of them. Terminal controls in names are the printer's business, as in all notes. */
 pl_err pl_windows_note_surplus(const struct pl_windows *w, const struct pl_weight_files *f,
                                struct pl_text *notes, struct pl_diag *d);
 

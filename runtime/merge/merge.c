@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 #include "runtime/checkpoint/model_io.h"
+#include "runtime/checkpoint/plain_names.h"
 #include "runtime/checkpoint/read_file.h"
 #include "runtime/checkpoint/save_set.h"
 
@@ -86,6 +87,8 @@ pl_err pl_merge_init(struct pl_merge *m, const struct pl_merge_request *request,
     PL_TRY(find_model(m, d));
     PL_TRY(pl_merge_files_open(&m->files, &m->model, request->gguf ? NULL : m->ref.weights_dir,
                                request->adapter, d));
+    pl_plain_names_note(&m->files.weights, &m->files.base, &m->notes);
+    pl_plain_names_note(&m->files.matrices, &m->files.adapter, &m->notes);
     decide_output(m);
     return plan_within_budget(m, d);
 }
