@@ -185,7 +185,12 @@ static pl_err read_numbers(struct pl_adapter_config *c, struct pl_diag *d) {
     if (alpha) c->alpha = json_number_value(alpha);
     c->use_rslora = json_is_true(json_object_get(c->root, "use_rslora"));
     c->scale = c->alpha / (c->use_rslora ? sqrt((double)c->r) : (double)c->r);
-    return PL_ERR_OK;
+    if (isfinite((float)c->scale) && isfinite((float)(c->scale * (double)c->r))) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, c->path, 0, 0,
+               "%s: lora_alpha %g makes a scale of %g, which fp32 does not hold", c->path, c->alpha,
+               c->scale);
+    pl_diag_hint(d, "write the lora_alpha that the adapter was trained with");
+    return PL_ERR_CHECKPOINT_MISMATCH;
 }
 
 /* ---- which modules ---- */

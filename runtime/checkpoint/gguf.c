@@ -2,7 +2,6 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/model/families.h"
-#include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
 #include "runtime/checkpoint/gguf.h"
 
@@ -172,8 +171,8 @@ static pl_err put_matrix(const struct export *x, uint32_t i, struct pl_outbox *o
     PL_TRY(pl_window_values(w, 0, w->count, &buffers, buffers.values, d));
     for (uint64_t row = 0; row < rows; row++) {
         uint64_t from = heads ? source_row(row, rows / heads) : row;
-        pl_convert_from_f32((char *)buffers.raw + row * cols * size, buffers.values + from * cols,
-                            x->dtype, cols);
+        PL_TRY(pl_window_round(w, x->dtype, buffers.values + from * cols, from * cols, cols,
+                               (char *)buffers.raw + row * cols * size, d));
     }
     uint64_t bytes = w->count * size;
     PL_TRY(pl_outbox_write(o, buffers.raw, bytes, d));

@@ -3,9 +3,11 @@
 #include "estimator/base/checked.h"
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/merge_files.h"
 #include "runtime/checkpoint/model_io.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -176,9 +178,25 @@ pl_err pl_window_values(const struct pl_window *w, uint64_t first, uint64_t n,
     for (uint64_t at = 0; at < n; at += buffers->elements) {
         uint64_t some = pl_u64_min(buffers->elements, n - at);
         PL_TRY(pl_st_read(w->file, w->entry, (first + at) * size, buffers->raw, some * size, d));
+        PL_TRY(pl_finite_check(w->file, w->entry, buffers->raw, first + at, some, d));
         pl_convert_to_f32(out + at, buffers->raw, from, some);
     }
     return PL_ERR_OK;
+}
+
+pl_err pl_window_round(const struct pl_window *w, enum pl_dtype to, const float *values,
+                       uint64_t first, uint64_t n, void *out, struct pl_diag *d) {
+    const char *type = pl_dtype_file_name(to);
+    pl_convert_from_f32(out, values, to, n);
+    const uint64_t at = pl_finite_scan(type, out, n);
+    if (at == n) return PL_ERR_OK;
+    const bool fits = isfinite(values[at]);
+    pl_err err = pl_diag_set(d, PL_ERR_CHECKPOINT_FORMAT,
+                             "tensor `%s`: element %llu would be %g, which %s does not hold",
+                             w->name, (unsigned long long)(first + at), (double)values[at], type);
+    pl_diag_hint(d, fits ? "give --dtype bf16 or --dtype fp32"
+                         : "the adapter does not belong to this base, or its training diverged");
+    return err;
 }
 
 struct writer {
@@ -186,12 +204,12 @@ struct writer {
     const struct pl_merge_work *work;
 };
 
-/* fp32 values in the output's type, into the file. */
-static pl_err put_values(const struct writer *x, enum pl_dtype to,
+/* fp32 values, of a window from `first` on, in its type into the file. */
+static pl_err put_values(const struct writer *x, const struct pl_window *w, uint64_t first,
                          const struct pl_merge_buffers *buffers, uint64_t n, struct pl_outbox *o,
                          struct pl_diag *d) {
-    uint64_t bytes = n * pl_dtype_bytes(to);
-    pl_convert_from_f32(buffers->raw, buffers->values, to, n);
+    uint64_t bytes = n * pl_dtype_bytes(w->dtype);
+    PL_TRY(pl_window_round(w, w->dtype, buffers->values, first, n, buffers->raw, d));
     PL_TRY(pl_outbox_write(o, buffers->raw, bytes, d));
     return x->work->advance(x->work->ctx, bytes, d);
 }
@@ -205,12 +223,13 @@ static pl_err pass(const struct writer *x, const struct pl_window *w, const stru
         uint64_t n = pl_u64_min(buffers.elements, w->count - at);
         if (from->entry->dtype == w->dtype) { /* F2 */
             PL_TRY(pl_st_read(from->file, from->entry, at * size, buffers.raw, n * size, d));
+            PL_TRY(pl_finite_check(from->file, from->entry, buffers.raw, at, n, d));
             PL_TRY(pl_outbox_write(o, buffers.raw, n * size, d));
             PL_TRY(x->work->advance(x->work->ctx, n * size, d));
             continue;
         }
         PL_TRY(pl_window_values(from, at, n, &buffers, buffers.values, d));
-        PL_TRY(put_values(x, w->dtype, &buffers, n, o, d));
+        PL_TRY(put_values(x, w, at, &buffers, n, o, d));
     }
     return PL_ERR_OK;
 }
@@ -248,7 +267,7 @@ static pl_err merge(const struct writer *x, const struct pl_window *w, const str
         else
             PL_TRY(pl_window_values(b, row * r, n * r, &buffers, buffers.b, d));
         PL_TRY(x->work->multiply(x->work->ctx, w->row, n, d));
-        PL_TRY(put_values(x, w->dtype, &buffers, n * cols, o, d));
+        PL_TRY(put_values(x, w, row * cols, &buffers, n * cols, o, d));
     }
     return PL_ERR_OK;
 }

@@ -8,6 +8,8 @@
  *       trained whole is that of the adapter's files, in the type of the base's unless asked
  *   F3  sums are fp32; each element is rounded once, to the type of the output
  *   F4  files appear under their names together, or none does (save_set.h)
+ *   F5  no number is written that is not finite: one that is read, or that the output's type does
+ *       not hold, is PL_ERR_CHECKPOINT_FORMAT with its tensor
  * Use: pl_merge_files_open(&f, &model, "base", "adapter", &d);
  *      pl_merge_files_write(&f, &work, &target, &d); pl_merge_files_close(&f); */
 #ifndef PL_RUNTIME_CHECKPOINT_MERGE_FILES_H
@@ -26,8 +28,8 @@ struct pl_merge_files {
     uint32_t *whole_of;         /* owned, [weights.n]: what replaces it among them, or PL_NONE */
     uint32_t pairs;             /* matrices that are A or B */
     struct pl_targets targets;
-    bool unties;   /* a tied model comes out with a head of its own */
-    uint32_t head; /* among the weights; of a tied model only where it is untied */
+    bool unties;      /* a tied model comes out with a head of its own */
+    uint32_t head;    /* among the weights; of a tied model only where it is untied */
     uint32_t modules; /* matrices with an adapter */
 };
 
@@ -66,8 +68,11 @@ struct pl_merge_target {
 pl_err pl_merge_files_write(struct pl_merge_files *f, const struct pl_merge_work *work,
                             const struct pl_merge_target *target, struct pl_diag *d);
 
-/* n elements of a resolved window from `first` on, as fp32, through raw; any n. */
+/* n elements of a resolved window from `first` on, as fp32, through raw; any n. F5 */
 pl_err pl_window_values(const struct pl_window *w, uint64_t first, uint64_t n,
                         const struct pl_merge_buffers *buffers, float *out, struct pl_diag *d);
+/* n fp32 values, those of a window from `first` on, in another type. F5 */
+pl_err pl_window_round(const struct pl_window *w, enum pl_dtype to, const float *values,
+                       uint64_t first, uint64_t n, void *out, struct pl_diag *d);
 
 #endif

@@ -4,6 +4,7 @@
 #include "estimator/base/json_tree.h"
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/plain_names.h"
@@ -18,12 +19,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODEL_STEM  "model"
-#define CONFIG_FILE "config.json"
-#define SINGLE_FILE "model.safetensors"
-#define INDEX_FILE  "model.safetensors.index.json"
-#define SHARD_NAME  64
-#define MAX_SHARDS  99999 /* five digits in the name */
+#define MODEL_STEM     "model"
+#define CONFIG_FILE    "config.json"
+#define SINGLE_FILE    "model.safetensors"
+#define INDEX_FILE     "model.safetensors.index.json"
+#define SHARD_NAME     64
+#define NUMBERS_BUFFER (1u << 20)
+#define MAX_SHARDS     99999 /* five digits in the name */
 
 /* Opens the files and finds every weight in them; of tensor bytes at most those of a head beside a
  * tied embedding are read, and none before all were found (C3). */
@@ -85,6 +87,19 @@ pl_err pl_model_note_surplus(const struct pl_program *p, const char *dir, struct
     if (err == PL_ERR_OK) err = pl_windows_note_surplus(&w, &f, notes, d);
     pl_weight_files_close(&f);
     pl_windows_finish(&w);
+    return err;
+}
+
+pl_err pl_model_check_numbers(const char *dir, struct pl_diag *d) {
+    struct pl_weight_files f = {0};
+    void *buf = pl_malloc(NUMBERS_BUFFER);
+    pl_err err = buf ? pl_weight_files_open(&f, dir, MODEL_STEM, PL_ERR_MODEL_FILE, d)
+                     : pl_host_oom(d, "a buffer");
+    for (uint32_t i = 0; i < f.n && err == PL_ERR_OK; i++)
+        for (uint64_t k = 0; k < f.files[i].n && err == PL_ERR_OK; k++)
+            err = pl_finite_read(&f.files[i], &f.files[i].entries[k], buf, NUMBERS_BUFFER, d);
+    pl_weight_files_close(&f);
+    free(buf);
     return err;
 }
 

@@ -20,6 +20,8 @@ pl_err pl_model_check_exact(const struct pl_program *p, const char *dir, struct 
  * model has no place for. */
 pl_err pl_model_note_surplus(const struct pl_program *p, const char *dir, struct pl_text *notes,
                              struct pl_diag *d);
+/* Reads all of the weights: PL_ERR_CHECKPOINT_FORMAT names the first number that is not finite. */
+pl_err pl_model_check_numbers(const char *dir, struct pl_diag *d);
 /* Base weights of `dir` (model.safetensors or shards with index) into the WEIGHT tensors. */
 pl_err pl_model_load(const struct pl_tensor_io *io, const char *dir, struct pl_diag *d);
 

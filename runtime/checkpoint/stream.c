@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/convert.h"
 #include "runtime/checkpoint/cut.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/share.h"
 #include "runtime/checkpoint/tensor_io.h"
 #include "runtime/checkpoint/windows.h"
@@ -169,6 +170,14 @@ static pl_err download(const struct pl_tensor_io *io, uint32_t tensor, uint64_t 
     return PL_ERR_OK;
 }
 
+/* n elements of the file of a window, from `at` on. */
+static pl_err read_raw(const struct pl_window *w, uint64_t at, uint64_t n, void *dst,
+                       struct pl_diag *d) {
+    const uint64_t size = pl_dtype_bytes(w->entry->dtype);
+    PL_TRY(pl_st_read(w->file, w->entry, at * size, dst, n * size, d));
+    return w->finite ? pl_finite_check(w->file, w->entry, dst, at, n, d) : PL_ERR_OK;
+}
+
 /* fp32 values to the tensor, rounded to its type, and unrounded to the master. */
 static pl_err store_values(const struct pl_window *w, const struct pl_tensor_io *io,
                            uint32_t master, const struct piece *piece, uint64_t first, uint64_t n,
@@ -227,8 +236,7 @@ static pl_err load_turned(const struct pl_window *w, const struct pl_tensor_io *
     for (uint64_t col = 0; col < cols; col += most) {
         const uint64_t n = pl_u64_min(most, cols - col);
         for (uint64_t r = 0; r < rows; r++)
-            PL_TRY(pl_st_read(w->file, w->entry, (r * cols + col) * size,
-                              (char *)piece.raw + r * n * size, n * size, d));
+            PL_TRY(read_raw(w, r * cols + col, n, (char *)piece.raw + r * n * size, d));
         pl_convert_to_f32(as_read, piece.raw, from, n * rows);
         for (uint64_t r = 0; r < rows; r++)
             for (uint64_t i = 0; i < n; i++)
@@ -252,7 +260,7 @@ static pl_err load_window(const struct pl_window *w, const struct pl_tensor_io *
                        &piece, d));
     for (uint64_t at = 0; at < w->count; at += piece.elements) {
         uint64_t n = pl_u64_min(piece.elements, w->count - at);
-        PL_TRY(pl_st_read(w->file, w->entry, at * from_bytes, piece.raw, n * from_bytes, d));
+        PL_TRY(read_raw(w, at, n, piece.raw, d));
         if (as_is) {
             PL_TRY(pl_io_upload(io, w->tensor, w->first + at, piece.raw, n, d));
             continue;

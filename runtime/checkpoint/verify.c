@@ -3,6 +3,7 @@
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 #include "runtime/checkpoint/adapter_config.h"
+#include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/read_file.h"
@@ -77,44 +78,18 @@ static pl_err take(struct pl_verify *v, const char *path, pl_err err, const stru
 /* --- numbers -----------------------------------------------------------------------------------
  */
 
-/* The types whose numbers can be other than finite: those bits are all set in them then. */
-static const struct {
-    enum pl_dtype dtype;
-    uint32_t bytes;
-    uint64_t exponent;
-} floats[] = {
-    {PL_DTYPE_F32, 4, UINT64_C(0x7f800000)},
-    {PL_DTYPE_BF16, 2, UINT64_C(0x7f80)},
-    {PL_DTYPE_F16, 2, UINT64_C(0x7c00)},
-    {PL_DTYPE_F64, 8, UINT64_C(0x7ff0000000000000)},
-};
-
-/* Files are little-endian. */
-static uint64_t load(const unsigned char *p, uint32_t bytes) {
-    uint64_t v = 0;
-    for (uint32_t i = bytes; i-- > 0;)
-        v = v << 8 | p[i];
-    return v;
-}
-
-static pl_err check_finite(const struct pl_st_file *f, const struct pl_st_entry *e,
-                           unsigned char *buf, struct pl_diag *d) {
-    size_t k = 0;
-    const size_t n_kinds = sizeof floats / sizeof *floats;
-    while (k < n_kinds && floats[k].dtype != e->dtype)
-        k++;
-    if (k == n_kinds) return PL_ERR_OK;
-    const uint64_t bytes = e->end - e->begin, mask = floats[k].exponent;
-    for (uint64_t at = 0; at < bytes; at += CHUNK) {
-        const uint64_t n = pl_u64_min(CHUNK, bytes - at);
-        PL_TRY(pl_st_read(f, e, at, buf, n, d));
-        for (uint64_t i = 0; i < n; i += floats[k].bytes)
-            if ((load(buf + i, floats[k].bytes) & mask) == mask)
-                return pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, f->path, 0, 0,
-                                  "%s: tensor `%s`: element %llu is not a finite number", f->path,
-                                  e->name, (unsigned long long)((at + i) / floats[k].bytes));
+static pl_err check_tensor(const struct pl_st_file *f, const struct pl_st_entry *e,
+                           unsigned char *buf, struct pl_verify_file *row, struct pl_diag *d) {
+    const enum pl_number_class class = pl_number_class(e->dtype_name, NULL);
+    row->not_floating += class == PL_NUMBERS_NOT_FLOATING;
+    if (class == PL_NUMBERS_UNKNOWN && !row->unchecked++) {
+        if (pl_asprintf(&row->unknown, "dtype `%s` of `%s` is not known", e->dtype_name, e->name) <
+            0) {
+            row->unknown = NULL;
+            return pl_host_oom(d, f->path);
+        }
     }
-    return PL_ERR_OK;
+    return pl_finite_read(f, e, buf, CHUNK, d);
 }
 
 static pl_err check_numbers(struct pl_verify *v, const struct pl_st_file *f, struct pl_diag *d) {
@@ -125,7 +100,7 @@ static pl_err check_numbers(struct pl_verify *v, const struct pl_st_file *f, str
     if (!buf || !row) err = PL_ERR_HOST_OOM;
     if (row) row->tensors = f->n;
     for (uint64_t i = 0; i < f->n && err == PL_ERR_OK; i++)
-        err = check_finite(f, &f->entries[i], buf, &said);
+        err = check_tensor(f, &f->entries[i], buf, row, &said);
     free(buf);
     return take(v, f->path, err, &said, d);
 }
@@ -411,6 +386,7 @@ void pl_verify_finish(struct pl_verify *v) {
     for (uint32_t i = 0; i < v->n; i++) {
         free(v->files[i].path);
         free(v->files[i].problem);
+        free(v->files[i].unknown);
     }
     free(v->files);
     *v = (struct pl_verify){0};

@@ -139,6 +139,7 @@ static pl_err add_adapter_part(struct pl_windows *w, const struct pl_program *p,
                              .row = r,
                              .master = find_of(p, PL_ROLE_MASTER, id),
                              .rank = 2,
+                             .finite = true,
                              .turned = a && t->slot == PL_SLOT_EMBED};
     pl_window_adapter_dims(&rows[r], p->shape.lora_r, a ? 'A' : 'B', item.dims);
     pl_window_adapter_name(&rows[r], t->layer, a ? 'A' : 'B', item.name);
@@ -160,6 +161,7 @@ static pl_err add_whole(struct pl_windows *w, const struct pl_program *p, uint32
     pl_tensor_parts(p, id, part);
     struct pl_window item = weight_window(p, id, part->row, rows);
     pl_window_whole_name(&rows[part->row], item.name);
+    item.finite = true;
     return add_window(w, p, item, 0, d);
 }
 

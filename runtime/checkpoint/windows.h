@@ -36,6 +36,7 @@ struct pl_window {
     uint32_t master;           /* id of the fp32 master of `tensor`, or PL_NONE */
     bool turned;               /* files have it turned round, all of it: [r,V] for [V,r] */
     bool is_copy;              /* of what `tensor` holds already: loading compares */
+    bool finite;               /* loading refuses a number that is not */
     bool quantised;            /* `tensor` holds 4-bit codes; values are quantised on the way */
     uint32_t absmax, absmax8;  /* ids of its scales; absmax8 may be PL_NONE */
     uint32_t rank;

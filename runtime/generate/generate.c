@@ -16,6 +16,7 @@
 #include "runtime/session/rope_table.h"
 #include "runtime/session/session_open.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,25 @@ static bool ends_answer(const struct generator *g, int32_t id) {
     return g->opt->turn_end && *g->opt->turn_end == id;
 }
 
+/* A choice among such logits would look like an answer. One that is -Infinity is a token that the
+ * model excludes. */
+static pl_err check_logits(const struct generator *g, const float *row, struct pl_diag *d) {
+    const struct pl_preflight *pf = g->session.pf;
+    bool wrong = false, any = false;
+    for (uint64_t i = 0; i < pf->model.vocab; i++) {
+        wrong |= !(row[i] < INFINITY);
+        any |= isfinite(row[i]);
+    }
+    if (!wrong && any) return PL_ERR_OK;
+    PL_TRY(pl_session_check_base(&g->session, d));
+    pl_diag_set(d, PL_ERR_NOT_FINITE, "the logits of the model are not finite");
+    pl_diag_hint(d,
+                 "`plimsoll verify %s` names what is damaged; where it is whole, the arithmetic "
+                 "overflows: give --dtype fp32",
+                 pf->model_dir ? pf->model_dir : "MODEL");
+    return PL_ERR_NOT_FINITE;
+}
+
 static void add_token(struct generator *g, uint32_t index, float *row) {
     struct sequence *s = &g->sequences[index];
     struct pl_generated_sequence *out = s->out;
@@ -179,9 +199,13 @@ static void add_token(struct generator *g, uint32_t index, float *row) {
     if (g->opt->token) g->opt->token(g->opt->ctx, index, id);
 }
 
-static void add_tokens(struct generator *g) {
-    for (uint64_t t = 0; t < g->session.micro.n_targets; t++)
-        add_token(g, g->wanted[t], g->logits + t * g->session.pf->model.vocab);
+static pl_err add_tokens(struct generator *g, struct pl_diag *d) {
+    for (uint64_t t = 0; t < g->session.micro.n_targets; t++) {
+        float *row = g->logits + t * g->session.pf->model.vocab;
+        PL_TRY(check_logits(g, row, d));
+        add_token(g, g->wanted[t], row);
+    }
+    return PL_ERR_OK;
 }
 
 static bool is_stopped(struct generator *g) {
@@ -203,7 +227,7 @@ static pl_err run_to_the_end(struct generator *g, struct pl_diag *d) {
     while (fill_run(g)) {
         if (is_stopped(g)) return pl_diag_set(d, PL_ERR_INTERRUPTED, "stopped by a signal");
         PL_TRY(compute(g, d));
-        add_tokens(g);
+        PL_TRY(add_tokens(g, d));
         double now = pl_session_clock();
         count(g, now - before);
         before = now;

@@ -112,3 +112,7 @@ pl_err pl_session_load(struct pl_session *s, struct pl_diag *d) {
     PL_TRY(load_base(s, &io, d));
     return pl_mode_adapts(s->job->mode) ? load_adapter(s, &io, d) : PL_ERR_OK;
 }
+
+pl_err pl_session_check_base(const struct pl_session *s, struct pl_diag *d) {
+    return s->pf->model_dir ? pl_model_check_numbers(s->pf->model_dir, d) : PL_ERR_OK;
+}

@@ -10,6 +10,9 @@
 /* The tensors of the session for the readers and writers of files, with the staging of a phase. */
 struct pl_tensor_io pl_session_io(struct pl_session *s, enum pl_phase phase);
 pl_err pl_session_load(struct pl_session *s, struct pl_diag *d);
+/* Reads the files of the base once more, after it computed what is not finite:
+ * PL_ERR_CHECKPOINT_FORMAT names the first number of theirs that is not. */
+pl_err pl_session_check_base(const struct pl_session *s, struct pl_diag *d);
 /* The table of long sequences to the frequencies of the micro-batch's longest (dynamic). */
 pl_err pl_session_follow_length(struct pl_session *s, struct pl_diag *d);
 

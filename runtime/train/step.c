@@ -313,6 +313,40 @@ static bool updates_one_by_one(struct pl_run *r) {
     return s->gradients == PL_GRADIENTS_OF_UPDATE && !pl_shape_sweeps_twice(s);
 }
 
+/* No update has changed what was loaded, so that neither the rate nor the clipping can be why. What
+ * the files hold is read again: it is worth the time. */
+static pl_err refuse_untouched(struct pl_run *r, const struct pl_step_result *s,
+                               struct pl_diag *d) {
+    const struct pl_preflight *pf = r->s.pf;
+    const char *dir = pf->resume_path ? pf->resume_path : pf->model_dir;
+    struct pl_diag why = {0};
+    if (pl_session_leads(&r->s)) (void)pl_session_check_base(&r->s, &why);
+    pl_err err = pl_diag_set(d, PL_ERR_NOT_FINITE,
+                             "step %llu: loss %g, gradient norm %g: the loss of the untouched "
+                             "weights is not finite%s%s",
+                             (unsigned long long)s->step, s->loss, s->grad_norm,
+                             why.err != PL_ERR_OK ? "; " : "", why.message);
+    if (dir)
+        pl_diag_hint(d,
+                     "`plimsoll verify %s` names what is damaged; where it is whole, the "
+                     "arithmetic overflows: set `dtype: fp32`",
+                     dir);
+    else
+        pl_diag_hint(d, "the arithmetic overflows: set `dtype: fp32`");
+    return err;
+}
+
+static pl_err refuse_not_finite(struct pl_run *r, const struct pl_step_result *s,
+                                struct pl_diag *d) {
+    const uint64_t loaded = r->s.pf->resume_path ? r->s.pf->resume_state.step : 0;
+    r->half_updated = isfinite(s->loss) && updates_one_by_one(r);
+    if (s->step == loaded + 1 && !r->half_updated) return refuse_untouched(r, s, d);
+    return pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
+                       (unsigned long long)s->step, s->loss, s->grad_norm,
+                       r->half_updated ? "some weights were updated before it was known"
+                                       : "the weights were not touched");
+}
+
 pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_diag *d) {
     struct pl_pending *p = &r->pending[r->oldest_pending];
     pl_err err = take_values(r, r->oldest_pending);
@@ -329,13 +363,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
                                    .samples = p->samples,
                                    .batch_size = p->batch_size,
                                    .cost = p->cost};
-    if (!is_finite(p)) {
-        r->half_updated = isfinite(loss) && updates_one_by_one(r);
-        return pl_diag_set(d, PL_ERR_NOT_FINITE, "step %llu: loss %g, gradient norm %g; %s",
-                           (unsigned long long)p->step, out->loss, out->grad_norm,
-                           r->half_updated ? "some weights were updated before it was known"
-                                           : "the weights were not touched");
-    }
+    if (!is_finite(p)) return refuse_not_finite(r, out, d);
     r->oldest_pending = (r->oldest_pending + 1) % PL_MAX_PENDING;
     r->n_pending--;
     return PL_ERR_OK;

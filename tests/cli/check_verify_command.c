@@ -179,6 +179,57 @@ START_TEST(the_answer_in_json_names_files_and_problems) {
 }
 END_TEST
 
+/* A tensor of each kind behind those of a file, and what is said of its numbers. */
+static const struct {
+    const char *entry; /* of 8 bytes, all ones */
+    const char *says;
+} types[] = {
+    {"\"dtype\":\"%n\",\"shape\":[4]", "finite, 1 not checked: dtype `%n` of `extra` is not known"},
+    {"\"dtype\":\"F5\",\"shape\":[4]", "1 not checked: dtype `F5` of `extra` is not known"},
+    {"\"dtype\":\"I64\",\"shape\":[1]", "finite, 1 not floating\n"},
+    {"\"dtype\":\"BOOL\",\"shape\":[8]", "finite, 1 not floating\n"},
+    {"\"dtype\":\"F4\",\"shape\":[16]", "all finite\n"},
+    {"\"dtype\":\"F8_E4M3\",\"shape\":[8]", "tensor `extra`: element 0 is not a finite number"},
+    {"\"dtype\":\"F8_E5M2\",\"shape\":[8]", "tensor `extra`: element 0 is not a finite number"},
+    {"\"dtype\":\"C64\",\"shape\":[1]", "tensor `extra`: element 0 is not a finite number"},
+};
+
+static void add_extra(const char *path, const char *entry) {
+    size_t n;
+    char *old = file_read(path, &n);
+    uint64_t length;
+    memcpy(&length, old, sizeof length);
+    const uint64_t data = n - 8 - length;
+    int at = (int)length; /* of the last bracket of the header */
+    while (old[8 + --at] != '}')
+        continue;
+    char *header = malloc(length + 200);
+    ck_assert_ptr_nonnull(header);
+    snprintf(header, length + 200, "%.*s,\"extra\":{%s,\"data_offsets\":[%llu,%llu]}}", at, old + 8,
+             entry, (unsigned long long)data, (unsigned long long)data + 8);
+    const uint64_t longer = strlen(header);
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(&longer, 8, 1, f), 1);
+    ck_assert_uint_eq(fwrite(header, longer, 1, f), 1);
+    ck_assert_uint_eq(fwrite(old + 8 + length, data, 1, f), 1);
+    ck_assert_uint_eq(fwrite("\xff\xff\xff\xff\xff\xff\xff\xff", 8, 1, f), 1);
+    ck_assert_int_eq(fclose(f), 0);
+    free(header);
+    free(old);
+}
+
+START_TEST(nothing_is_said_of_numbers_that_were_not_read) {
+    train("full", NULL);
+    forget_digests("out");
+    add_extra(in_dir(dir, "out/model.safetensors"), types[_i].entry);
+    const bool damaged = strstr(types[_i].says, "is not a finite") != NULL;
+    struct outcome o = verify(damaged ? 5 : 0, "out");
+    ck_assert_msg(strstr(o.out, types[_i].says), "no `%s` in %s", types[_i].says, o.out);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_directory_without_any_of_these_is_an_error) {
     struct outcome o = verify(5, ".");
     ck_assert_ptr_nonnull(strstr(o.err, "holds no checkpoint, adapter or model"));
@@ -221,6 +272,8 @@ int main(void) {
     tcase_add_loop_test(t, what_a_run_leaves_is_whole, 0, (int)(sizeof kinds / sizeof *kinds));
     tcase_add_loop_test(t, every_damage_is_named, 0, (int)(sizeof damages / sizeof *damages));
     tcase_add_test(t, the_answer_in_json_names_files_and_problems);
+    tcase_add_loop_test(t, nothing_is_said_of_numbers_that_were_not_read, 0,
+                        (int)(sizeof types / sizeof *types));
     tcase_add_test(t, a_directory_without_any_of_these_is_an_error);
     tcase_add_test(t, what_a_removal_left_is_no_damage);
     tcase_add_test(t, a_state_of_another_trainer_is_passed_over);

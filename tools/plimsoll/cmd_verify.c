@@ -7,9 +7,10 @@
 #include <string.h>
 
 static json_t *file_json(const struct pl_verify_file *f) {
-    return json_pack("{s:o, s:I, s:I, s:b, s:o}", "path", pl_cli_json_string(f->path), "bytes",
-                     (json_int_t)f->bytes, "tensors", (json_int_t)f->tensors, "digest",
-                     f->digested ? 1 : 0, "problem",
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:b, s:o}", "path", pl_cli_json_string(f->path),
+                     "bytes", (json_int_t)f->bytes, "tensors", (json_int_t)f->tensors,
+                     "not_floating", (json_int_t)f->not_floating, "unchecked",
+                     (json_int_t)f->unchecked, "digest", f->digested ? 1 : 0, "problem",
                      f->problem ? pl_cli_json_string(f->problem) : json_null());
 }
 
@@ -23,6 +24,21 @@ static json_t *answer(const struct pl_verify *v) {
     return NULL;
 }
 
+/* What was found of the numbers of a file, and of no others. */
+static void add_numbers(struct pl_text *out, const struct pl_verify_file *f) {
+    const uint64_t finite = f->tensors - f->not_floating - f->unchecked;
+    pl_text_addf(out, ", %llu tensors", (unsigned long long)f->tensors);
+    if (finite == f->tensors)
+        pl_text_add(out, ", all finite");
+    else
+        pl_text_addf(out, ": %llu finite", (unsigned long long)finite);
+    if (f->not_floating)
+        pl_text_addf(out, ", %llu not floating", (unsigned long long)f->not_floating);
+    if (!f->unchecked) return;
+    pl_text_addf(out, ", %llu not checked: ", (unsigned long long)f->unchecked);
+    pl_cli_add_safe(out, f->unknown, strlen(f->unknown));
+}
+
 static void add_file(struct pl_text *out, const struct pl_verify_file *f) {
     char bytes[PL_BYTES_TEXT];
     const char *told = f->problem ? f->problem : f->path;
@@ -30,8 +46,7 @@ static void add_file(struct pl_text *out, const struct pl_verify_file *f) {
     pl_cli_add_safe(out, told, strlen(told));
     if (!f->problem) {
         pl_text_addf(out, "  %s", pl_bytes_text(f->bytes, bytes));
-        if (f->tensors)
-            pl_text_addf(out, ", %llu tensors, all finite", (unsigned long long)f->tensors);
+        if (f->tensors) add_numbers(out, f);
         pl_text_add(out, f->digested ? ", as it was saved" : "");
     }
     pl_text_add(out, "\n");
