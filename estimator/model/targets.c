@@ -16,12 +16,15 @@ static const char *const keys[][2] = {
     [PL_TARGET_WHOLE] = {"lora_modules_to_save", "modules_to_save"},
 };
 
+#define PATH_TEXT 160 /* with `language_model.` in it */
+
 struct finder {
     const struct pl_model *m;
     const struct pl_target_choice *c;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     uint32_t n_rows;
     enum pl_target_field wrong;
+    enum { SPELLED_PLAIN, SPELLED_IN_MODEL, SPELLED_BEFORE_MODEL } spelling; /* V4 */
     struct pl_diag *d;
 };
 
@@ -127,16 +130,37 @@ static bool is_pattern(const struct pl_target_names *names) {
     return names->n == 1 && pl_target_is_pattern(names->items[0]);
 }
 
+/* The path of a row as the adapter's own model has it. */
+static void spell_path(const struct finder *f, uint32_t row, uint64_t layer, char path[PATH_TEXT]) {
+    static const char model[] = "model.", part[] = "language_model.";
+    char plain[128];
+    pl_target_path(&f->rows[row], layer, plain);
+    const bool inside =
+        f->spelling == SPELLED_IN_MODEL && strncmp(plain, model, strlen(model)) == 0;
+    snprintf(path, PATH_TEXT, "%s%s%s", inside ? model : "",
+             inside || f->spelling == SPELLED_BEFORE_MODEL ? part : "",
+             plain + (inside ? strlen(model) : 0));
+}
+
 /* Most names are of a module whatever its layer, which needs no path. */
 static bool needs_path(const struct pl_target_names *names, uint32_t item) {
     return is_pattern(names) || strchr(names->items[item], '.');
+}
+
+/* The name without `language_model.`; false: it has none, or is too long for a path. */
+static bool plain_name(const char *name, char out[PATH_TEXT]) {
+    static const char part[] = "language_model.";
+    const char *at = strstr(name, part);
+    if (!at || strlen(name) >= PATH_TEXT) return false;
+    snprintf(out, PATH_TEXT, "%.*s%s", (int)(at - name), name, at + strlen(part));
+    return true;
 }
 
 static pl_err name_matches(struct finder *f, enum pl_target_field field,
                            const struct pl_target_names *names, uint32_t item, uint32_t row,
                            uint64_t layer, enum fit *out) {
     const char *name = names->items[item], *module = f->rows[row].module;
-    char path[128];
+    char path[PATH_TEXT], plain[PATH_TEXT];
     bool yes = false;
     if (!needs_path(names, item)) {
         bool all = f->rows[row].per_layer && strcmp(name, "all-linear") == 0;
@@ -144,13 +168,15 @@ static pl_err name_matches(struct finder *f, enum pl_target_field field,
         *out = !yes ? FIT_NONE : is_whole_path(&f->rows[row], name) ? FIT_WHOLE : FIT_END;
         return PL_ERR_OK;
     }
-    pl_target_path(&f->rows[row], layer, path);
+    spell_path(f, row, layer, path);
     if (is_pattern(names)) {
         PL_TRY(expression_matches(f, field, name, path, &yes));
         *out = yes ? FIT_WHOLE : FIT_NONE;
         return PL_ERR_OK;
     }
     *out = module ? fit_path(name, path) : FIT_NONE;
+    if (*out == FIT_NONE && module && f->c->of_file && plain_name(name, plain))
+        *out = fit_path(plain, path);
     return PL_ERR_OK;
 }
 
@@ -316,12 +342,28 @@ static pl_err find(struct finder *f, struct pl_targets *out) {
     return PL_ERR_OK;
 }
 
+/* V4. The plain paths come first: an expression may match others as well. */
+static pl_err find_spelled(struct finder *f, struct pl_targets *out) {
+    const pl_err first = find(f, out);
+    pl_err err = first;
+    for (f->d = NULL; err != PL_ERR_OK && f->spelling < SPELLED_BEFORE_MODEL;) {
+        memset(out, 0, sizeof *out);
+        f->spelling++;
+        err = find(f, out);
+    }
+    return err == PL_ERR_OK ? err : first;
+}
+
 pl_err pl_targets_find(const struct pl_model *m, const struct pl_target_choice *c,
                        struct pl_targets *out, enum pl_target_field *wrong, struct pl_diag *d) {
-    struct finder f = {.m = m, .c = c, .d = d};
+    struct pl_diag first = {0}; /* of the plain spelling, which another one may make up for */
+    struct finder f = {.m = m, .c = c, .d = c->of_file ? &first : d};
     memset(out, 0, sizeof *out); /* padding too: shapes are compared byte by byte */
     f.n_rows = pl_model_modules(m, f.rows);
-    pl_err err = find(&f, out);
+    pl_err err = c->of_file ? find_spelled(&f, out) : find(&f, out);
     if (wrong) *wrong = f.wrong;
+    if (!c->of_file || err == PL_ERR_OK) return err;
+    pl_diag_set(d, err, "%s", first.message);
+    pl_diag_hint(d, "%s", first.hint);
     return err;
 }

@@ -7,6 +7,8 @@
  *   V2  an entry that names no module of this model is an error, but for one of an adapter on disk,
  *       where PEFT wrote down what it was given; that nothing is named always is
  *   V3  the embedding and the head alone are trained whole; what is has no adapter
+ *   V4  an adapter on disk may have been trained on a multimodal model, whose paths hold
+ *       `language_model`: names and expressions that fit no plain path are tried on those
  * Use: pl_targets_find(&model, &choice, &targets, &d). */
 #ifndef PL_ESTIMATOR_MODEL_TARGETS_H
 #define PL_ESTIMATOR_MODEL_TARGETS_H

@@ -34,6 +34,18 @@ pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_dia
     return err;
 }
 
+void pl_adapter_config_hint(const struct pl_adapter_config *c, struct pl_diag *d) {
+    const char *base = json_string_value(json_object_get(c->root, "base_model_name_or_path"));
+    if (!c->root || !d || d->hint[0]) return;
+    if (base && *base)
+        pl_diag_hint(d,
+                     "an adapter fits the model it was trained on, and no other: this one says "
+                     "`%s`",
+                     base);
+    else
+        pl_diag_hint(d, "an adapter fits the model it was trained on, and no other");
+}
+
 PL_PRINTF(3, 4)
 static pl_err unsupported(const struct pl_adapter_config *c, struct pl_diag *d, const char *fmt,
                           ...) {
@@ -186,11 +198,11 @@ static pl_err read_numbers(struct pl_adapter_config *c, struct pl_diag *d) {
     c->use_rslora = json_is_true(json_object_get(c->root, "use_rslora"));
     c->scale = c->alpha / (c->use_rslora ? sqrt((double)c->r) : (double)c->r);
     if (isfinite((float)c->scale) && isfinite((float)(c->scale * (double)c->r))) return PL_ERR_OK;
-    pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, c->path, 0, 0,
+    pl_diag_at(d, PL_ERR_CHECKPOINT_FORMAT, c->path, 0, 0,
                "%s: lora_alpha %g makes a scale of %g, which fp32 does not hold", c->path, c->alpha,
                c->scale);
     pl_diag_hint(d, "write the lora_alpha that the adapter was trained with");
-    return PL_ERR_CHECKPOINT_MISMATCH;
+    return PL_ERR_CHECKPOINT_FORMAT;
 }
 
 /* ---- which modules ---- */

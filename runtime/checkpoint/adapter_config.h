@@ -35,6 +35,8 @@ void pl_adapter_config_finish(struct pl_adapter_config *c); /* safe on {0} */
 /* The modules of a model that such an adapter sits on; PL_ERR_CHECKPOINT_MISMATCH. */
 pl_err pl_adapter_config_targets(const struct pl_adapter_config *c, const struct pl_model *m,
                                  struct pl_targets *out, struct pl_diag *d);
+/* Where a diagnosis has no hint of its own: which model the adapter was trained on. */
+void pl_adapter_config_hint(const struct pl_adapter_config *c, struct pl_diag *d);
 /* PL_ERR_CHECKPOINT_MISMATCH with the path in front and the hint of a run that is to be resumed. */
 pl_err pl_adapter_config_refuse(const struct pl_adapter_config *c, struct pl_diag *d,
                                 const char *fmt, ...) PL_PRINTF(3, 4);

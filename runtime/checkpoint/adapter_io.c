@@ -205,14 +205,6 @@ static pl_err check_config(const struct pl_adapter_config *c, const struct pl_pr
     return check_scale(c, p, d);
 }
 
-static pl_err read_config(const char *dir, const struct pl_program *p, struct pl_diag *d) {
-    struct pl_adapter_config c;
-    PL_TRY(pl_adapter_config_read(&c, dir, d));
-    pl_err err = check_config(&c, p, d);
-    pl_adapter_config_finish(&c);
-    return err;
-}
-
 static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
                             const struct pl_program *p, struct pl_diag *d) {
     const bool shared = p->model->tied && !pl_shape_unties(&p->shape, p->model);
@@ -220,19 +212,29 @@ static pl_err add_base_copy(struct pl_windows *w, const struct pl_weight_files *
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         const enum pl_slot holder = shared ? PL_SLOT_EMBED : slots[i];
         const uint32_t base = pl_program_find(p, PL_ROLE_WEIGHT, holder, PL_NONE);
-        if (!pl_shape_adapts(&p->shape, p->model, slots[i]) || base == PL_NONE) continue;
+        if (pl_shape_is_whole(&p->shape, p->model, slots[i]) || base == PL_NONE) continue;
         PL_TRY(pl_windows_add_base_copy(w, f, p->model, slots[i], base, d));
     }
     return PL_ERR_OK;
 }
 
-static pl_err find_adapter(struct pl_windows *w, struct pl_weight_files *f,
+static pl_err find_tensors(struct pl_windows *w, struct pl_weight_files *f,
                            const struct pl_program *p, const char *dir, struct pl_diag *d) {
-    PL_TRY(read_config(dir, p, d));
     PL_TRY(pl_windows_add_adapter(w, p, d));
     PL_TRY(pl_weight_files_open(f, dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
     PL_TRY(add_base_copy(w, f, p, d));
     return pl_windows_resolve(w, f, PL_MATCH_COMPLETE, PL_ERR_CHECKPOINT_MISMATCH, d);
+}
+
+static pl_err find_adapter(struct pl_windows *w, struct pl_weight_files *f,
+                           const struct pl_program *p, const char *dir, struct pl_diag *d) {
+    struct pl_adapter_config c;
+    PL_TRY(pl_adapter_config_read(&c, dir, d));
+    pl_err err = check_config(&c, p, d);
+    if (err == PL_ERR_OK) err = find_tensors(w, f, p, dir, d);
+    if (err == PL_ERR_CHECKPOINT_MISMATCH) pl_adapter_config_hint(&c, d);
+    pl_adapter_config_finish(&c);
+    return err;
 }
 
 pl_err pl_adapter_check_files(const struct pl_program *p, const char *dir, struct pl_diag *d) {

@@ -83,24 +83,37 @@ static pl_err list_tensors(struct pl_merge_files *f, const struct pl_model *m, s
     return add_wholes(f, rows, d);
 }
 
-/* What PEFT saved of the base: a copy for each weight that has an adapter outside the layers. */
+/* What PEFT saved of the base: copies of its embedding and its head. */
 struct copies {
     struct pl_window window[2];
     uint32_t weight[2]; /* that it should be equal to */
     uint32_t n;
 };
 
-/* The copies stand behind the matrices until they were found; they are no part of the merge. */
-static pl_err resolve_matrices(struct pl_merge_files *f, const struct pl_model *m,
+/* Of the weight that a slot of the model is in its files; PL_NONE: of none that is kept. */
+static uint32_t weight_of_slot(const struct pl_merge_files *f, const struct pl_param_row *rows,
+                               enum pl_slot slot, bool tied) {
+    const enum pl_slot holder = tied && !f->unties ? PL_SLOT_EMBED : slot;
+    for (uint32_t i = 0; i < f->weights.n; i++) {
+        const uint32_t r = f->weights.items[i].row;
+        if (rows[r].slot == holder) return f->targets.whole >> r & 1 ? PL_NONE : i;
+    }
+    return PL_NONE;
+}
+
+/* The copies stand after the matrices until they were found; they are no part of the merge. Without
+ * the base they cannot be compared: that of a module with an adapter is taken on trust. */
+static pl_err resolve_matrices(struct pl_merge_files *f, const struct pl_model *m, bool compared,
                                struct copies *copies, struct pl_diag *d) {
+    static const enum pl_slot slots[] = {PL_SLOT_EMBED, PL_SLOT_HEAD};
     const uint32_t n = f->matrices.n;
     struct pl_param_row rows[PL_MODEL_MAX_ROWS];
     pl_model_modules(m, rows);
-    for (uint32_t i = 0; i < f->weights.n && copies->n < 2; i++) {
-        const uint32_t r = f->weights.items[i].row, before = f->matrices.n;
-        if (!(f->targets.once >> r & 1)) continue;
-        PL_TRY(pl_windows_add_base_copy(&f->matrices, &f->adapter, m, rows[r].slot, PL_NONE, d));
-        if (f->matrices.n > before) copies->weight[copies->n++] = i;
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+        const uint32_t weight = weight_of_slot(f, rows, slots[i], m->tied), before = f->matrices.n;
+        if (weight == PL_NONE || (!compared && f->a_of[weight] == PL_NONE)) continue;
+        PL_TRY(pl_windows_add_base_copy(&f->matrices, &f->adapter, m, slots[i], PL_NONE, d));
+        if (f->matrices.n > before) copies->weight[copies->n++] = weight;
     }
     PL_TRY(pl_windows_resolve(&f->matrices, &f->adapter, PL_MATCH_COMPLETE,
                               PL_ERR_CHECKPOINT_MISMATCH, d));
@@ -130,7 +143,7 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
     f->unties = m->tied && (f->targets.once | f->targets.whole);
     PL_TRY(list_tensors(f, m, d));
     struct copies copies = {0};
-    PL_TRY(resolve_matrices(f, m, &copies, d));
+    PL_TRY(resolve_matrices(f, m, model_dir != NULL, &copies, d));
     if (!model_dir) return PL_ERR_OK;
     PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
     set_own_head(f, "model.embed_tokens.weight");
@@ -144,8 +157,7 @@ pl_err pl_merge_files_open(struct pl_merge_files *f, const struct pl_model *m,
                            const char *model_dir, const char *adapter_dir, struct pl_diag *d) {
     *f = (struct pl_merge_files){0};
     pl_err err = open_all(f, m, model_dir, adapter_dir, d);
-    if (err == PL_ERR_CHECKPOINT_MISMATCH && f->config.root)
-        pl_diag_hint(d, "an adapter fits the model it was trained on, and no other");
+    if (err == PL_ERR_CHECKPOINT_MISMATCH) pl_adapter_config_hint(&f->config, d);
     if (err != PL_ERR_OK) pl_merge_files_close(f);
     return err;
 }

@@ -223,10 +223,16 @@ static uint64_t count_prefixed(const struct pl_weight_files *f, const char *pref
     return n;
 }
 
-void pl_plain_names_suggest(const struct pl_weight_files *f, const char *missing,
-                            struct pl_text *message, struct pl_text *hint) {
+static bool is_wanted(const struct pl_windows *w, const struct pl_st_entry *e) {
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->items[i].entry == e) return true;
+    return false;
+}
+
+void pl_plain_names_suggest(const struct pl_weight_files *f, const struct pl_windows *w,
+                            const char *missing, struct pl_text *message, struct pl_text *hint) {
     static const char weight[] = ".weight"; /* alone it says nothing */
-    const char *near = NULL;
+    const struct pl_st_entry *at = NULL;
     size_t best = sizeof weight;
     uint64_t n = 0;
     for (uint32_t i = 0; i < f->n; i++)
@@ -234,13 +240,14 @@ void pl_plain_names_suggest(const struct pl_weight_files *f, const char *missing
             const size_t shared = shared_end(missing, f->files[i].entries[k].name);
             if (shared <= best) continue;
             best = shared;
-            near = f->files[i].entries[k].name;
+            at = &f->files[i].entries[k];
         }
-    if (!near && n)
+    if (!at && n)
         pl_text_addf(message, "; the file has %llu tensor%s, such as `%s`", (unsigned long long)n,
                      n == 1 ? "" : "s", f->files[0].n ? f->files[0].entries[0].name : "");
     if (!n) pl_text_add(message, "; the file has no tensor");
-    if (!near) return;
+    if (!at || is_wanted(w, at)) return;
+    const char *near = at->name;
     const size_t prefix = strlen(near) - best;
     pl_text_addf(message, "; the file has `%s` instead", near);
     if (best < strlen(missing) || !prefix) return;

@@ -18,9 +18,9 @@ bool pl_plain_names_find(const struct pl_weight_files *f, struct pl_window *w);
 /* A line where windows were found under other names than their own. */
 void pl_plain_names_note(const struct pl_windows *w, const struct pl_weight_files *f,
                          struct pl_text *notes);
-/* Adds to a message what the files have in place of a tensor that is missing, or how many tensors
- * there are; to the hint, what to do with a beginning that all names share. */
-void pl_plain_names_suggest(const struct pl_weight_files *f, const char *missing,
-                            struct pl_text *message, struct pl_text *hint);
+/* Adds to a message what the files have in place of a tensor that is missing, unless it is another
+ * of the windows; to the hint, what to do with a beginning that names share. */
+void pl_plain_names_suggest(const struct pl_weight_files *f, const struct pl_windows *w,
+                            const char *missing, struct pl_text *message, struct pl_text *hint);
 
 #endif

@@ -36,11 +36,17 @@ static pl_err compare(const struct pl_window *a, const struct pl_window *b, bool
 
 /* ---- the base's weight beside an adapter ---- */
 
-static const char *const base_copies[] = {"base_model.model.model.embed_tokens.base_layer.weight",
-                                          "base_model.model.lm_head.base_layer.weight"};
+/* With an adapter on the module; and without one, where the vocabulary was resized or embeddings
+ * were to be saved (save_embedding_layers). */
+static const char *const base_copies[][2] = {
+    {"base_model.model.model.embed_tokens.base_layer.weight",
+     "base_model.model.model.embed_tokens.weight"},
+    {"base_model.model.lm_head.base_layer.weight", "base_model.model.lm_head.weight"}};
 
 bool pl_window_names_base_copy(const char *name) {
-    return strcmp(name, base_copies[0]) == 0 || strcmp(name, base_copies[1]) == 0;
+    for (size_t i = 0; i < 4; i++)
+        if (strcmp(name, base_copies[i / 2][i % 2]) == 0) return true;
+    return false;
 }
 
 pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
@@ -53,14 +59,19 @@ pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_fil
                              .rank = 2,
                              .dims = {m->vocab, m->hidden},
                              .count = m->vocab * m->hidden};
-    snprintf(copy.name, sizeof copy.name, "%s", base_copies[slot != PL_SLOT_EMBED]);
-    return pl_window_find(f, &copy) ? pl_windows_append(w, &copy, d) : PL_ERR_OK;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(copy.name, sizeof copy.name, "%s", base_copies[slot != PL_SLOT_EMBED][i]);
+        if (pl_window_find(f, &copy)) return pl_windows_append(w, &copy, d);
+    }
+    return PL_ERR_OK;
 }
 
 pl_err pl_window_refuse_copy(const struct pl_window *copy, struct pl_diag *d) {
     pl_diag_at(d, PL_ERR_CHECKPOINT_MISMATCH, copy->file->path, 0, 0,
                "%s: `%s` is not the weight of this model", copy->file->path, copy->name);
-    pl_diag_hint(d, "an adapter fits the model it was trained on, and no other");
+    pl_diag_hint(d,
+                 "an adapter fits the model it was trained on, and no other: PEFT would load this "
+                 "weight in place of the base's; merge_and_unload() of PEFT makes a model of both");
     return PL_ERR_CHECKPOINT_MISMATCH;
 }
 

@@ -75,6 +75,18 @@ static pl_err take(struct pl_verify *v, const char *path, pl_err err, const stru
     return row->problem ? PL_ERR_OK : pl_host_oom(d, path);
 }
 
+/* A model or an adapter of a kind that is not supported is as whole as any other: what its shapes
+ * should be is not known, and its row says so. */
+static pl_err take_shapes(struct pl_verify *v, const char *path, pl_err err,
+                          const struct pl_diag *said, struct pl_diag *d) {
+    if (err != PL_ERR_MODEL_UNSUPPORTED && err != PL_ERR_CHECKPOINT_MISMATCH)
+        return take(v, path, err, said, d);
+    struct pl_verify_file *row = row_of(v, path, d);
+    if (!row) return PL_ERR_HOST_OOM;
+    if (!row->not_compared) row->not_compared = problem_of(said);
+    return row->not_compared ? PL_ERR_OK : pl_host_oom(d, path);
+}
+
 /* --- numbers -----------------------------------------------------------------------------------
  */
 
@@ -279,7 +291,7 @@ static pl_err verify_set(struct pl_verify *v, const struct set *set, const char 
     if (!holds_set(dir, set->stem)) return PL_ERR_OK;
     pl_err err = open_set(v, &f, dir, set->stem, d);
     if (err != PL_ERR_OK || !f.n) goto out;
-    PL_TRY_GOTO(take(v, f.path, set->check(&f, dir, &said), &said, d), out);
+    PL_TRY_GOTO(take_shapes(v, f.path, set->check(&f, dir, &said), &said, d), out);
     if (!holds_set(dir, "optimizer")) goto out;
     PL_TRY_GOTO(open_set(v, &states, dir, "optimizer", d), out);
     if (states.n) err = take(v, states.path, check_states(&states, &f, &of_states), &of_states, d);
@@ -371,13 +383,21 @@ static pl_err verify_inside(struct pl_verify *v, const char *dir, struct pl_diag
     return err;
 }
 
+/* A directory with a configuration and without the weights of it says what it has instead. */
+static pl_err refuse_none(const char *dir, struct pl_diag *d) {
+    if (holds(dir, PL_ADAPTER_CONFIG, ""))
+        return pl_weight_files_absent(dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d);
+    if (holds(dir, "config.json", ""))
+        return pl_weight_files_absent(dir, "model", PL_ERR_CHECKPOINT_FILE, d);
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, dir, 0, 0,
+                      "%s holds no checkpoint, adapter or model", dir);
+}
+
 pl_err pl_verify_dir(struct pl_verify *v, const char *dir, struct pl_diag *d) {
     *v = (struct pl_verify){0};
     pl_err err = verify_one(v, dir, d);
     if (err == PL_ERR_OK) err = verify_inside(v, dir, d);
-    if (err == PL_ERR_OK && !v->n)
-        err = pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, dir, 0, 0,
-                         "%s holds no checkpoint, adapter or model", dir);
+    if (err == PL_ERR_OK && !v->n) err = refuse_none(dir, d);
     if (err != PL_ERR_OK) pl_verify_finish(v);
     return err;
 }
@@ -387,6 +407,7 @@ void pl_verify_finish(struct pl_verify *v) {
         free(v->files[i].path);
         free(v->files[i].problem);
         free(v->files[i].unknown);
+        free(v->files[i].not_compared);
     }
     free(v->files);
     *v = (struct pl_verify){0};

@@ -24,8 +24,9 @@ struct pl_verify_file {
     uint64_t not_floating;   /* of the tensors: no number of theirs can be other than finite */
     uint64_t unchecked;      /* of the tensors: their type is not known, and nothing is said */
     char *unknown;           /* owned; of the first one that is unchecked */
-    bool digested;           /* it was compared with the digest that it was saved with */
-    char *problem;           /* owned; the first that was found; NULL: none */
+    char *not_compared; /* owned; why shapes were not compared with a configuration; NULL: were */
+    bool digested;      /* it was compared with the digest that it was saved with */
+    char *problem;      /* owned; the first that was found; NULL: none */
 };
 
 struct pl_verify {

@@ -177,6 +177,11 @@ static pl_err check_shape(const struct pl_window *w, pl_err err, struct pl_diag 
         same = e->dims[i] == w->dims[i];
     if (same) return PL_ERR_OK;
     char have[PL_ST_SHAPE_TEXT], want[PL_ST_SHAPE_TEXT];
+    if (w->is_copy && e->dims[0] != w->dims[0])
+        pl_diag_hint(d,
+                     "the vocabulary was resized to %llu for this adapter: save its base after "
+                     "resize_token_embeddings(%llu), and name that as the model",
+                     (unsigned long long)e->dims[0], (unsigned long long)e->dims[0]);
     return pl_diag_at(d, err, w->file->path, 0, 0,
                       "%s: tensor `%s` has shape %s, the model wants %s", w->file->path, e->name,
                       pl_st_shape_text(e->rank, e->dims, have),
@@ -207,11 +212,43 @@ static pl_err report_missing(const struct pl_windows *w, const struct pl_weight_
     struct pl_text text = {0}, hint = {0};
     pl_text_addf(&text, "%s: tensor `%s` is missing", f->path, first->name);
     if (more) pl_text_addf(&text, " (and %u more)", more);
-    pl_plain_names_suggest(f, first->name, &text, &hint);
+    pl_plain_names_suggest(f, w, first->name, &text, &hint);
     pl_diag_at(d, err, f->path, 0, 0, "%s", pl_text_str(&text));
     if (hint.len) pl_diag_hint(d, "%s", pl_text_str(&hint));
     pl_text_finish(&text);
     pl_text_finish(&hint);
+    return err;
+}
+
+/* What adapters of PEFT hold beside the matrices of a language model. */
+static const struct {
+    const char *part, *of;
+} others[] = {
+    {"vision", "it is of another part of a multimodal model"},
+    {"visual", "it is of another part of a multimodal model"},
+    {"audio", "it is of another part of a multimodal model"},
+    {"multi_modal", "it is of another part of a multimodal model"},
+    {"lora_magnitude_vector", "it is of DoRA"},
+    {"lora_B.bias", "it is of `lora_bias`"},
+    {"token_adapter", "it is of `trainable_token_indices`"},
+    {"trainable_tokens", "it is of `trainable_token_indices`"},
+    {"score.", "it is the head of a classifier"},
+    {"classifier.", "it is the head of a classifier"},
+    {"embed_tokens.",
+     "it is a saved embedding, and this command reads no weights to compare it with"},
+    {"lm_head.", "it is a saved head, and this command reads no weights to compare it with"},
+};
+
+static pl_err refuse_surplus(const char *path, const char *name, pl_err err, struct pl_diag *d) {
+    pl_diag_at(d, err, path, 0, 0, "%s: tensor `%s` has no place in this run", path, name);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strstr(name, others[i].part)) {
+            pl_diag_hint(d,
+                         "%s: plain LoRA of the language model is read; PEFT's merge_and_unload() "
+                         "can merge others",
+                         others[i].of);
+            break;
+        }
     return err;
 }
 
@@ -229,10 +266,7 @@ static pl_err check_surplus(const struct pl_windows *w, const struct pl_weight_f
             uint32_t j = 0;
             while (j < w->n && w->items[j].entry != e)
                 j++;
-            if (j == w->n)
-                return pl_diag_at(d, err, f->files[i].path, 0, 0,
-                                  "%s: tensor `%s` has no place in this run", f->files[i].path,
-                                  e->name);
+            if (j == w->n) return refuse_surplus(f->files[i].path, e->name, err, d);
         }
     }
     return PL_ERR_OK;

@@ -66,8 +66,8 @@ pl_err pl_windows_add_states(struct pl_windows *w, const struct pl_windows *base
 void pl_windows_finish(struct pl_windows *w); /* frees; leaves {0} */
 /* One window more, for lists without a program. */
 pl_err pl_windows_append(struct pl_windows *w, const struct pl_window *item, struct pl_diag *d);
-/* PEFT saves the weight itself beside an adapter on the embedding or the head (`slot`): a window of
- * that copy where the files have one. A base that differs from it is not the one that the adapter
+/* PEFT may save the weight of the embedding or the head (`slot`) with an adapter: a window of that
+ * copy where the files have one. A base that differs from it is not the one that the adapter
  * was trained on. */
 pl_err pl_windows_add_base_copy(struct pl_windows *w, const struct pl_weight_files *f,
                                 const struct pl_model *m, enum pl_slot slot, uint32_t tensor,

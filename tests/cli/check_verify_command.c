@@ -230,6 +230,36 @@ START_TEST(nothing_is_said_of_numbers_that_were_not_read) {
 }
 END_TEST
 
+/* It is whole, and nothing is known of what its shapes should be. */
+START_TEST(what_is_not_supported_is_no_damage) {
+    train("lora", "lora_r=4");
+    forget_digests("out");
+    replace(in_dir(dir, "out/adapter_config.json"), "\"use_dora\": false", "\"use_dora\": true ");
+    struct outcome o = verify(0, "out");
+    ck_assert_msg(
+        strstr(o.out, "all finite; shapes not checked: out/adapter_config.json: use_dora"), "%s",
+        o.out);
+    outcome_finish(&o);
+    scratch_remove(in_dir(dir, "out"));
+    train("full", NULL);
+    forget_digests("out");
+    replace(in_dir(dir, "out/config.json"), "\"model_type\": \"llama\"",
+            "\"model_type\": \"bloom\"");
+    o = verify(0, "out");
+    ck_assert_msg(strstr(o.out, "shapes not checked: ") && strstr(o.out, "bloom"), "%s", o.out);
+    outcome_finish(&o);
+}
+END_TEST
+
+START_TEST(a_model_without_safetensors_says_what_it_has) {
+    tiny_make(dir, &(struct tiny){0}, job);
+    file_write(in_dir(dir, "pytorch_model.bin"), "PK");
+    struct outcome o = verify(5, ".");
+    ck_assert_msg(strstr(o.err, "it has pytorch_model.bin") != NULL, "%s", o.err);
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(a_directory_without_any_of_these_is_an_error) {
     struct outcome o = verify(5, ".");
     ck_assert_ptr_nonnull(strstr(o.err, "holds no checkpoint, adapter or model"));
@@ -274,6 +304,8 @@ int main(void) {
     tcase_add_test(t, the_answer_in_json_names_files_and_problems);
     tcase_add_loop_test(t, nothing_is_said_of_numbers_that_were_not_read, 0,
                         (int)(sizeof types / sizeof *types));
+    tcase_add_test(t, what_is_not_supported_is_no_damage);
+    tcase_add_test(t, a_model_without_safetensors_says_what_it_has);
     tcase_add_test(t, a_directory_without_any_of_these_is_an_error);
     tcase_add_test(t, what_a_removal_left_is_no_damage);
     tcase_add_test(t, a_state_of_another_trainer_is_passed_over);

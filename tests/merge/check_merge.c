@@ -530,6 +530,141 @@ START_TEST(an_adapter_of_another_width_is_refused_with_both_shapes) {
 }
 END_TEST
 
+#define EMBED       "model.embed_tokens.weight"
+#define SAVED_EMBED "base_model.model." EMBED
+
+static void set_in_config(const char *key, json_t *value) {
+    json_t *config = json_load_file(in(dir, "adapter/adapter_config.json"), 0, NULL);
+    json_object_set_new(config, key, value);
+    json_dump_file(config, in(dir, "adapter/adapter_config.json"), 0);
+    json_decref(config);
+}
+
+/* The base's embedding in place of that of the adapter's file; both are fp32. */
+static void copy_embedding(void) {
+    struct pl_st_file from, to;
+    OK(pl_st_open(&from, in(dir, "base/model.safetensors"), &diag));
+    OK(pl_st_open(&to, in(dir, "adapter/adapter_model.safetensors"), &diag));
+    const struct pl_st_entry *x = pl_st_find(&from, EMBED), *y = pl_st_find(&to, SAVED_EMBED);
+    ck_assert(x && y && x->end - x->begin == y->end - y->begin);
+    const uint64_t bytes = x->end - x->begin;
+    char *values = malloc(bytes);
+    OK(pl_st_read(&from, x, 0, values, bytes, &diag));
+    FILE *f = fopen(in(dir, "adapter/adapter_model.safetensors"), "r+b");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fseek(f, (long)(to.data_offset + y->begin), SEEK_SET), 0);
+    ck_assert_uint_eq(fwrite(values, 1, bytes, f), bytes);
+    ck_assert_int_eq(fclose(f), 0);
+    free(values);
+    pl_st_close(&from);
+    pl_st_close(&to);
+}
+
+static bool reshape_embedding(struct st_edit *e, const void *arg) {
+    (void)arg;
+    if (strcmp(e->name, SAVED_EMBED) == 0) strcpy(e->shape, "[20, 32]");
+    return true;
+}
+
+/* PEFT saves it where the vocabulary was resized, or all embeddings were to be saved. */
+START_TEST(a_saved_embedding_is_that_of_the_base_or_refused) {
+    static const struct kind saved[] = {
+        {{.mode = PL_MODE_FULL, .untied = true},
+         {.mode = PL_MODE_LORA, .untied = true, .whole = {"embed_tokens"}}},
+        {{.mode = PL_MODE_FULL}, {.mode = PL_MODE_LORA, .whole = {"embed_tokens"}}},
+    };
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&saved[_i]);
+    set_in_config("modules_to_save", json_null());
+    FAILS(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH,
+          SAVED_EMBED "` is not the weight of this model");
+    copy_embedding();
+    r.gguf = in(dir, "a.gguf"); /* without the base nothing can be compared */
+    FAILS(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH, SAVED_EMBED "` has no place in this run");
+    r.gguf = NULL;
+    OK(merge_all(&r));
+    ck_assert(exists(in(dir, "merged/model.safetensors")));
+    st_rewrite(in(dir, "adapter/adapter_model.safetensors"), reshape_embedding, NULL);
+    r.output = in(dir, "another");
+    ck_assert_int_eq(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH);
+    ck_assert_msg(strstr(diag.hint, "resize_token_embeddings(20)") != NULL, "%s", diag.hint);
+}
+END_TEST
+
+static bool rename_path(struct st_edit *e, const void *arg) {
+    static const char plain[] = "base_model.model.model.";
+    char name[sizeof e->name];
+    snprintf(name, sizeof name, "base_model.model.%s%s", (const char *)arg,
+             e->name + strlen(plain));
+    memcpy(e->name, name, sizeof name);
+    return true;
+}
+
+static const struct {
+    const char *path, *targets; /* targets: JSON */
+} classes[] = {
+    {"model.language_model.", "[\"q_proj\"]"},
+    {"model.language_model.", "\"model\\\\.language_model\\\\.layers\\\\..*q_proj\""},
+    {"language_model.model.", "\".*language_model.*\\\\.q_proj\""},
+    {"model.language_model.", "[\"model.language_model.layers.0.self_attn.q_proj\", "
+                              "\"language_model.layers.1.self_attn.q_proj\","
+                              "\"layers.2.self_attn.q_proj\"]"},
+    {"model.",
+     "\"(?:.*?(?:language|text).*?(?:self_attn|mlp).*?(?:q_proj).*?)|"
+     "(?:\\\\bmodel\\\\.layers\\\\.[\\\\d]{1,}\\\\.(?:self_attn|mlp)\\\\.(?:(?:q_proj)))\""},
+};
+
+/* Its modules have other paths, in the names of tensors and in what names them. */
+START_TEST(an_adapter_of_a_multimodal_class_is_that_of_its_language_model) {
+    static const struct kind k = {{.mode = PL_MODE_FULL, .dtype = PL_DTYPE_F32},
+                                  {.mode = PL_MODE_LORA, .target = "q_proj"}};
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&k);
+    OK(merge_all(&r));
+    st_rewrite(in(dir, "adapter/adapter_model.safetensors"), rename_path, classes[_i].path);
+    set_in_config("target_modules", json_loads(classes[_i].targets, JSON_DECODE_ANY, NULL));
+    r.output = in(dir, "another");
+    OK(merge_all(&r));
+    char *a = slurp(in(dir, "merged/model.safetensors"));
+    char *b = slurp(in(dir, "another/model.safetensors"));
+    struct stat st;
+    ck_assert_int_eq(stat(in(dir, "merged/model.safetensors"), &st), 0);
+    ck_assert_mem_eq(a, b, (size_t)st.st_size);
+    free(a);
+    free(b);
+}
+END_TEST
+
+START_TEST(what_peft_adds_to_an_adapter_is_named) {
+    static const struct {
+        const char *name, *hint;
+    } rows[] = {{"base_model.model.model.vision_tower.layers.0.q_proj.lora_A.weight", "multimodal"},
+                {"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", "DoRA"},
+                {"base_model.model.score.weight", "a classifier"},
+                {"base_model.model.model.layers.0.self_attn.q_proj.lora_B.bias", "lora_bias"}};
+    static const struct kind k = {{.mode = PL_MODE_FULL, .untied = true},
+                                  {.mode = PL_MODE_LORA, .untied = true, .whole = {"lm_head"}}};
+    const char *const edit[] = {"base_model.model.lm_head.weight", rows[_i].name};
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&k);
+    set_in_config("modules_to_save", json_null());
+    st_rewrite(in(dir, "adapter/adapter_model.safetensors"), keep_tensor, edit);
+    ck_assert_int_eq(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH);
+    ck_assert_msg(strstr(diag.message, rows[_i].name) != NULL, "%s", diag.message);
+    ck_assert_msg(strstr(diag.hint, rows[_i].hint) != NULL, "%s", diag.hint);
+}
+END_TEST
+
+START_TEST(an_adapter_of_another_base_says_whose_it_is) {
+    struct pl_merge_request r = request(PL_DTYPE_COUNT);
+    make_sources(&kinds[0]);
+    set_in_config("base_model_name_or_path", json_string("owner/other"));
+    set_in_config("r", json_integer(5));
+    ck_assert_int_eq(merge_all(&r), PL_ERR_CHECKPOINT_MISMATCH);
+    ck_assert_msg(strstr(diag.hint, "this one says `owner/other`") != NULL, "%s", diag.hint);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("train.merge");
     TCase *t = tcase_create("merge");
@@ -552,6 +687,11 @@ int main(void) {
     tcase_add_loop_test(t, an_adapter_that_does_not_fit_is_refused_by_the_tensor, 0,
                         sizeof strangers / sizeof *strangers);
     tcase_add_test(t, an_adapter_of_another_width_is_refused_with_both_shapes);
+    tcase_add_loop_test(t, a_saved_embedding_is_that_of_the_base_or_refused, 0, 2);
+    tcase_add_loop_test(t, an_adapter_of_a_multimodal_class_is_that_of_its_language_model, 0,
+                        (int)(sizeof classes / sizeof *classes));
+    tcase_add_loop_test(t, what_peft_adds_to_an_adapter_is_named, 0, 4);
+    tcase_add_test(t, an_adapter_of_another_base_says_whose_it_is);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_ENV);

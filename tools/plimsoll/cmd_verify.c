@@ -6,12 +6,17 @@
 
 #include <string.h>
 
+static json_t *text_or_null(const char *text) {
+    return text ? pl_cli_json_string(text) : json_null();
+}
+
 static json_t *file_json(const struct pl_verify_file *f) {
-    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:b, s:o}", "path", pl_cli_json_string(f->path),
-                     "bytes", (json_int_t)f->bytes, "tensors", (json_int_t)f->tensors,
-                     "not_floating", (json_int_t)f->not_floating, "unchecked",
-                     (json_int_t)f->unchecked, "digest", f->digested ? 1 : 0, "problem",
-                     f->problem ? pl_cli_json_string(f->problem) : json_null());
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "path",
+                     pl_cli_json_string(f->path), "bytes", (json_int_t)f->bytes, "tensors",
+                     (json_int_t)f->tensors, "not_floating", (json_int_t)f->not_floating,
+                     "unchecked", (json_int_t)f->unchecked, "digest", f->digested ? 1 : 0,
+                     "not_compared", text_or_null(f->not_compared), "problem",
+                     text_or_null(f->problem));
 }
 
 static json_t *answer(const struct pl_verify *v) {
@@ -48,6 +53,10 @@ static void add_file(struct pl_text *out, const struct pl_verify_file *f) {
         pl_text_addf(out, "  %s", pl_bytes_text(f->bytes, bytes));
         if (f->tensors) add_numbers(out, f);
         pl_text_add(out, f->digested ? ", as it was saved" : "");
+        if (f->not_compared) {
+            pl_text_add(out, "; shapes not checked: ");
+            pl_cli_add_safe(out, f->not_compared, strlen(f->not_compared));
+        }
     }
     pl_text_add(out, "\n");
 }
