@@ -139,13 +139,14 @@ static pl_err open_all(struct pl_merge_files *f, const struct pl_model *m, const
     PL_TRY(pl_adapter_config_read(&f->config, adapter_dir, d));
     PL_TRY(
         pl_weight_files_open(&f->adapter, adapter_dir, PL_ADAPTER_STEM, PL_ERR_CHECKPOINT_FILE, d));
+    if (model_dir)
+        PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
     PL_TRY(pl_adapter_config_targets(&f->config, m, &f->targets, d));
     f->unties = m->tied && (f->targets.once | f->targets.whole);
     PL_TRY(list_tensors(f, m, d));
     struct copies copies = {0};
     PL_TRY(resolve_matrices(f, m, model_dir != NULL, &copies, d));
     if (!model_dir) return PL_ERR_OK;
-    PL_TRY(pl_weight_files_open(&f->base, model_dir, "model", PL_ERR_MODEL_FILE, d));
     set_own_head(f, "model.embed_tokens.weight");
     PL_TRY(pl_windows_resolve(&f->weights, &f->base, PL_MATCH_CONVERT, PL_ERR_MODEL_WEIGHTS, d));
     set_own_head(f, "lm_head.weight");
