@@ -8,6 +8,8 @@
 #ifndef PL_ESTIMATOR_BASE_STAND_IN_H
 #define PL_ESTIMATOR_BASE_STAND_IN_H
 
+#include "estimator/base/diag.h"
+
 #include <stddef.h>
 
 #define PL_STAND_IN_BYTES 64 /* as many first bytes decide */
@@ -19,5 +21,9 @@ struct pl_stand_in {
 /* NULL: none that is known. Two bytes of a format may begin a sound file of another, so a reader
  * asks only after it has found that it cannot read the file. */
 const struct pl_stand_in *pl_stand_in_find(const void *bytes, size_t n);
+/* What a directory holds in place of STEM.safetensors or its shards (`model` or `adapter_model`):
+ * *name is malloc'd and *is says what it is, or both are NULL. */
+pl_err pl_stand_in_list(const char *dir, const char *stem, char **name,
+                        const struct pl_stand_in **is, struct pl_diag *d);
 
 #endif

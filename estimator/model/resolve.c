@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/open_file.h"
+#include "estimator/base/stand_in.h"
 #include "estimator/model/catalogue.h"
 #include "estimator/model/model.h"
 
@@ -60,10 +61,51 @@ static pl_err set_ref(struct pl_model_ref *out, enum pl_model_origin origin, cha
     return out_of_memory(d);
 }
 
+static bool ends_with(const char *s, const char *end) {
+    const size_t n = strlen(s), m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
+/* A directory of weights without config.json. */
+static pl_err refuse_directory(const char *path, struct pl_diag *d) {
+    char *name, *weights = joined(path, "model.safetensors");
+    const struct pl_stand_in *is = NULL;
+    if (!weights) return out_of_memory(d);
+    pl_err err = exists(weights) ? PL_ERR_OK : pl_stand_in_list(path, "model", &name, &is, d);
+    free(weights);
+    if (!is) return err; /* reading config.json says that there is none */
+    pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "there is no config.json; there is %s: %s", name,
+               is->what);
+    pl_diag_hint(d, "%s", is->hint);
+    free(name);
+    return PL_ERR_MODEL_FILE;
+}
+
+/* A file of weights where a directory, or config.json, is expected. */
+static pl_err refuse_file(const char *path, struct pl_diag *d) {
+    char bytes[PL_STAND_IN_BYTES];
+    FILE *f = pl_fopen_file(path, NULL);
+    if (!f) return PL_ERR_OK; /* reading it says why */
+    const struct pl_stand_in *is = pl_stand_in_find(bytes, fread(bytes, 1, sizeof bytes, f));
+    fclose(f);
+    if (ends_with(path, ".safetensors"))
+        pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "a file of weights, not a model");
+    else if (is)
+        pl_diag_at(d, PL_ERR_MODEL_FILE, path, 0, 0, "%s", is->what);
+    else
+        return PL_ERR_OK;
+    pl_diag_hint(d, "%s", is ? is->hint : "give the directory that it lies in, with config.json");
+    return PL_ERR_MODEL_FILE;
+}
+
 static pl_err as_path(const char *path, bool directory, struct pl_model_ref *out,
                       struct pl_diag *d) {
+    if (!directory && !ends_with(path, ".json")) PL_TRY(refuse_file(path, d));
     char *config = directory ? joined(path, "config.json") : pl_strdup(path);
-    return set_ref(out, PL_ORIGIN_PATH, config, pl_strdup(path), d);
+    pl_err err = config && directory && !exists(config) ? refuse_directory(path, d) : PL_ERR_OK;
+    if (err == PL_ERR_OK) return set_ref(out, PL_ORIGIN_PATH, config, pl_strdup(path), d);
+    free(config);
+    return err;
 }
 
 static pl_err as_known(const struct pl_known_model *k, struct pl_model_ref *out,
