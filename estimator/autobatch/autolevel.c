@@ -509,11 +509,8 @@ static void tell_choices(const struct pl_question *open, const struct pl_questio
                                        : "the least time per token of what fits";
     if (level) tell(q, PL_KEY_gradient_checkpointing, why, notes);
     if (level && chunk && q->budget.known) tell(q, PL_KEY_loss_chunk_tokens, why, notes);
-    if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE)
-        tell(q, PL_KEY_optimizer_in_backward,
-             none ? "the job does not fit without it, and not with it either"
-                  : "the job does not fit without it",
-             notes);
+    if (q->job->optimizer_in_backward == PL_TRI_AUTO && q->in_backward == PL_TRI_TRUE && !none)
+        tell(q, PL_KEY_optimizer_in_backward, "the job does not fit without it", notes);
 }
 
 /* What no level and no chunk changes is too much already, of a program and a budget. */

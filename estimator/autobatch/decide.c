@@ -99,9 +99,15 @@ static bool is_hopeless(const struct pl_question *q, const struct pl_trials *t) 
     return t->held.plan->job_bytes > pl_budget_usable(&q->budget);
 }
 
+/* Updates in the backward pass, as the least of a question has them. */
+static void let_go(struct pl_question *q) {
+    if (q->job->optimizer_in_backward == PL_TRI_AUTO && pl_question_may_let_go(q))
+        q->in_backward = PL_TRI_TRUE;
+}
+
 /* notes: of a decision without chunks, which counts for nothing where there is one with them. */
-static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials *t,
-                         struct pl_text *notes, bool *cut, struct pl_diag *d) {
+static pl_err find_cut(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                       struct pl_text *notes, bool *cut, bool *none, struct pl_diag *d) {
     const struct pl_question open = *q;
     struct pl_question least = *q;
     const bool searched = pl_autolevel_is_open(q);
@@ -109,15 +115,26 @@ static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials
     bool enough;
     *cut = false;
     PL_TRY(pl_autolevel_decide(q, limit, t, notes, d));
+    *none = t->none;
     if (!pl_autolevel_may_cut(q)) return PL_ERR_OK;
     PL_TRY(is_enough(q, searched, t, &enough, d));
     if (enough || is_hopeless(q, t)) return PL_ERR_OK;
-    least.in_backward = q->in_backward; /* as it is where nothing fits without */
+    let_go(&least);
     PL_TRY(find_chunk(&least, t, &chunk, d));
     *cut = chunk != 0;
     if (!*cut) return PL_ERR_OK;
     *q = open;
     q->mlp_chunk_tokens = chunk;
+    return PL_ERR_OK;
+}
+
+/* What does not make the job fit is not taken: updates in the backward pass would only stand in the
+ * way of the micro-batches that a smaller step is made of. */
+static pl_err decide_cut(struct pl_question *q, uint32_t limit, struct pl_trials *t,
+                         struct pl_text *notes, bool *cut, struct pl_diag *d) {
+    bool none;
+    PL_TRY(find_cut(q, limit, t, notes, cut, &none, d));
+    if (!*cut && none) q->in_backward = PL_TRI_FALSE;
     return PL_ERR_OK;
 }
 

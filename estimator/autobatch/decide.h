@@ -6,6 +6,8 @@
  * stays open, and the MLP whole, wherever anything fits that way, updates in the backward pass
  * included, which change no bit; where nothing does, it becomes the largest power of two with
  * which something fits, if there is one.
+ * Updates in the backward pass with which nothing fits either are not taken: they decide nothing,
+ * and a smaller micro-batch could not have them.
  * Panels of a 4-bit base (unpack_buffer) take more and smaller products. So they come last:
  * matrices are unpacked whole wherever anything fits that way, in chunks or not; where nothing
  * does, panels are the largest power of two of bytes with which something fits, without chunks of

@@ -1,13 +1,45 @@
 /* sharding.c - see sharding.h. */
 #include "estimator/autobatch/sharding.h"
 
+#include "estimator/autobatch/decide.h"
 #include "estimator/config/job_values.h"
+
+/* Whether a variant fits as it would be planned with nothing decided. */
+static pl_err fits_as_it_is(const struct pl_question *q, struct pl_trials *t, bool *out,
+                            struct pl_diag *d) {
+    PL_TRY(pl_question_measure(q, &t->held, d));
+    *out = t->held.plan->arena_bytes <= pl_budget_usable(&q->budget);
+    return PL_ERR_OK;
+}
+
+/* The same with all that is open decided for it. */
+static pl_err fits_somehow(const struct pl_variant *v, struct pl_trials *t, bool *out,
+                           struct pl_diag *d) {
+    struct pl_question trial = v->q;
+    PL_TRY(pl_decide_levels(&trial, 1, t, NULL, d));
+    trial.batch_size = v->q.batch_size;
+    return fits_as_it_is(&trial, t, out, d);
+}
+
+static pl_err decide(const struct pl_question *q, struct pl_trials *t, uint32_t *sharding,
+                     struct pl_diag *d) {
+    struct pl_variant v;
+    bool fits;
+    pl_variant_of(&v, q);
+    *sharding = v.job.sharding = PL_SHARDING_GRADIENTS;
+    PL_TRY(fits_as_it_is(&v.q, t, &fits, d));
+    if (fits) return PL_ERR_OK;
+    v.job.sharding = PL_SHARDING_WEIGHTS;
+    PL_TRY(fits_as_it_is(&v.q, t, &fits, d));
+    if (!fits) PL_TRY(fits_somehow(&v, t, &fits, d));
+    if (fits) *sharding = PL_SHARDING_WEIGHTS;
+    return PL_ERR_OK;
+}
 
 pl_err pl_sharding_decide(const struct pl_question *q, uint32_t *sharding, struct pl_text *notes,
                           struct pl_diag *d) {
     const struct pl_job *job = q->job;
-    struct pl_planned held = {0};
-    struct pl_variant v;
+    struct pl_trials t = {0};
     *sharding = job->sharding;
     if (*sharding != PL_SHARDING_AUTO || pl_job_ranks(job) == 1 || job->inference ||
         !q->budget.known)
@@ -16,16 +48,10 @@ pl_err pl_sharding_decide(const struct pl_question *q, uint32_t *sharding, struc
         *sharding = PL_SHARDING_OPTIMIZER;
         return PL_ERR_OK;
     }
-    pl_variant_of(&v, q);
-    v.job.sharding = PL_SHARDING_GRADIENTS;
-    pl_err err = pl_question_measure(&v.q, &held, d);
-    if (err == PL_ERR_OK) {
-        const bool fits = held.plan->arena_bytes <= pl_budget_usable(&q->budget);
-        *sharding = fits ? PL_SHARDING_GRADIENTS : PL_SHARDING_WEIGHTS;
-        if (!fits && notes)
-            pl_text_add(notes, "sharding: auto is `weights`: parts of gradients and states alone "
-                               "do not fit\n");
-    }
-    pl_planned_finish(&held);
+    pl_err err = decide(q, &t, sharding, d);
+    if (err == PL_ERR_OK && *sharding == PL_SHARDING_WEIGHTS && notes)
+        pl_text_add(notes, "sharding: auto is `weights`: parts of gradients and states alone "
+                           "do not fit\n");
+    pl_trials_finish(&t);
     return err;
 }

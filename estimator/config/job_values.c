@@ -2,6 +2,7 @@
 #include "estimator/config/job_values.h"
 
 #include "estimator/base/alloc.h"
+#include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
 
 #include <math.h>
@@ -78,6 +79,15 @@ bool pl_job_orders_ranks(const struct pl_job *job) {
 bool pl_job_may_cut_step(const struct pl_job *job) {
     const uint32_t samples = job->global_batch_size;
     return job->batch_size == PL_AUTO && samples != PL_UNSET_U32 && samples > 1;
+}
+
+void pl_job_cut_step(struct pl_job *job, uint32_t batch_size, uint64_t samples) {
+    job->batch_size = batch_size;
+    job->global_batch_size = (uint32_t)pl_u64_min(samples, PL_UNSET_U32 - 1);
+    job->gradient_accumulation_steps = PL_UNSET_U32;
+    const bool together = job->optimizer_in_backward == PL_TRI_TRUE;
+    if (together && pl_job_accumulation(job, batch_size) > 1)
+        job->optimizer_in_backward = PL_TRI_FALSE;
 }
 
 bool pl_job_is_of_ranks(const struct pl_job *job) {

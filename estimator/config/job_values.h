@@ -32,6 +32,9 @@ uint32_t pl_job_ranks(const struct pl_job *job);
 bool pl_job_orders_ranks(const struct pl_job *job);
 /* Whether `batch_size: auto` may become less than the samples of a step. */
 bool pl_job_may_cut_step(const struct pl_job *job);
+/* The job whose steps hold so many samples in micro-batches of batch_size. Where they are several,
+ * updates in the backward pass, which they could not have, are off. */
+void pl_job_cut_step(struct pl_job *job, uint32_t batch_size, uint64_t samples);
 /* Whether a step is one of ranks: of several, or of one that adds as several do. */
 bool pl_job_is_of_ranks(const struct pl_job *job);
 /* Micro-batches of a step that each rank computes, at most. */

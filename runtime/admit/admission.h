@@ -26,8 +26,9 @@ struct pl_admission {
 };
 
 struct pl_preflight {
-    bool host_fault;    /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
-    struct pl_job *job; /* borrowed; autos are decided in place */
+    bool host_fault;       /* debug_inject: host_oom@alloc, armed until pl_preflight_finish */
+    struct pl_job *job;    /* borrowed; autos are decided in place */
+    struct pl_job asked;   /* shallow: as it was before any of them was decided, for anew.h */
     struct pl_world world; /* size 0 and 1: alone */
     struct pl_comm *comm;  /* to the other ranks, until the session has it; NULL: alone */
     struct pl_model model;

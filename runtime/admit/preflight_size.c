@@ -47,9 +47,7 @@ static void keep_step_size(struct pl_job *job, const struct pl_run_state *s) {
     if (job->gradient_dtype == PL_GRADIENT_AUTO && job->dtype == PL_JOB_DTYPE_BF16 &&
         job->mode == PL_MODE_FULL && !(open && together)) /* of a version that did not record it */
         job->gradient_dtype = accumulation > 1 ? PL_GRADIENT_FP32 : PL_GRADIENT_BF16;
-    if (together) return;
-    job->global_batch_size = (uint32_t)pl_u64_min(product, PL_UNSET_U32 - 1);
-    job->gradient_accumulation_steps = PL_UNSET_U32;
+    pl_job_cut_step(job, s->batch_size, together ? job->global_batch_size : product);
 }
 
 /* Of a version that had none, it stays open. */
@@ -69,7 +67,7 @@ static void keep_batch(struct pl_job *job, const struct pl_run_state *s, const j
     if (job->mlp_chunk_tokens == PL_AUTO) keep_open(job, PL_KEY_mlp_chunk_tokens, then);
     if (job->unpack_buffer == PL_AUTO_BYTES) keep_open(job, PL_KEY_unpack_buffer, then);
     if (s->oom_recoveries) keep_step_size(job, s);
-    if (job->batch_size == PL_AUTO || s->oom_recoveries) job->batch_size = s->batch_size;
+    if (job->batch_size == PL_AUTO) job->batch_size = s->batch_size;
     if (job->loss_chunk_tokens == PL_AUTO && s->loss_chunk_tokens)
         job->loss_chunk_tokens = s->loss_chunk_tokens;
 }
@@ -213,6 +211,7 @@ static pl_err plan_smallest(struct pl_preflight *pf, struct pl_diag *d) {
 pl_err pl_preflight_size(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_job *job = pf->job;
     if (pf->resume_path) keep_batch(job, &pf->resume_state, pf->resume_job);
+    pf->asked = *job;
     pf->batch_was_auto = job->batch_size == PL_AUTO;
     pl_question_open(&pf->q, job, &pf->model);
     stand_as_last(pf);

@@ -148,8 +148,8 @@ static pl_err add_row(json_t *record, const char *name, struct pl_text *value, s
     return whole ? PL_ERR_OK : no_memory(d);
 }
 
-static pl_err add_rows(const struct pl_preflight *pf, json_t *record, struct pl_text *value,
-                       struct pl_diag *d) {
+static pl_err add_settings(const struct pl_preflight *pf, json_t *record, struct pl_text *value,
+                           struct pl_diag *d) {
     uint32_t n;
     const struct pl_key_info *keys = pl_key_table(&n);
     for (uint32_t i = 0; i < n; i++) {
@@ -157,6 +157,12 @@ static pl_err add_rows(const struct pl_preflight *pf, json_t *record, struct pl_
         write_setting(pf, i, value);
         PL_TRY(add_row(record, keys[i].key, value, d));
     }
+    return PL_ERR_OK;
+}
+
+static pl_err add_rows(const struct pl_preflight *pf, json_t *record, struct pl_text *value,
+                       struct pl_diag *d) {
+    PL_TRY(add_settings(pf, record, value, d));
     for (size_t i = 0; i < N_CONTENTS; i++) {
         if (contents[i].is_known && !contents[i].is_known(pf)) continue;
         PL_TRY(contents[i].write(pf, value, d));
@@ -174,6 +180,13 @@ pl_err pl_record_make(const struct pl_preflight *pf, json_t **out, struct pl_dia
         *out = record;
     else
         json_decref(record);
+    return err;
+}
+
+pl_err pl_record_renew(const struct pl_preflight *pf, json_t *record, struct pl_diag *d) {
+    struct pl_text value = {0};
+    pl_err err = add_settings(pf, record, &value, d);
+    pl_text_finish(&value);
     return err;
 }
 

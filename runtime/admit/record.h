@@ -20,6 +20,8 @@
 /* An object that the caller owns. Until pf->settled the rows that the data decide are left out.
  * PL_ERR_DATA_FILE: a data file cannot be read any more. */
 pl_err pl_record_make(const struct pl_preflight *pf, json_t **out, struct pl_diag *d);
+/* The rows of keys, as they are decided now. */
+pl_err pl_record_renew(const struct pl_preflight *pf, json_t *record, struct pl_diag *d);
 /* Reads what identifies the base weights, for the records that follow; nothing where there are
  * none. */
 pl_err pl_record_identify_weights(struct pl_preflight *pf, struct pl_diag *d);

@@ -6,7 +6,8 @@
  *   S1  planned == bound == allocated, byte for byte (pl_session_check_books)
  *   S2  the ladder holds a plan and an executor for the starting micro-batch and for every halving
  *       that recovery may need, made before the first step, so that recovery allocates nothing on
- *       the host
+ *       the host. Before the first step it may: a job that begins again with a smaller micro-batch
+ *       has its open keys decided, and its ladder made, for that one (pl_session_begin_anew)
  *   S3  the first plan of the ladder is the one that admission judged
  *   S4  on a GPU the context, and what connects ranks, are measured before the arenas are taken; a
  *       verdict that they turn ends the session there, with the exit status that a refusal has.

@@ -2,6 +2,7 @@
 #include "runtime/session/session_open.h"
 
 #include "estimator/config/debug_fault.h"
+#include "runtime/admit/anew.h"
 #include "runtime/session/arenas.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
@@ -138,13 +139,82 @@ pl_err pl_session_open(struct pl_session *s, struct pl_preflight *pf, FILE *mess
     return init_micro_batch(s, d);
 }
 
-void pl_session_close(struct pl_session *s) {
+static void close_ladder(struct pl_session *s) {
     for (uint32_t i = 0; i < s->n_rungs; i++) {
         pl_exec_finish(&s->rungs[i].exec);
         if (i > 0) pl_planned_finish(&s->rungs[i].planned);
     }
-    if (s->device) pl_session_release_arenas(s);
+    memset(s->rungs, 0, sizeof s->rungs);
+    s->n_rungs = s->rung = 0;
     pl_cut_finish(&s->cut);
+}
+
+/* One rank that has no room is enough. */
+static pl_err has_room(struct pl_session *s, const struct pl_anew *a, uint64_t have_bytes,
+                       bool *out, struct pl_diag *d) {
+    bool all[PL_RANKS_MAX];
+    const bool mine = *out = a->planned.plan->arena_bytes <= have_bytes;
+    if (!s->comm) return PL_ERR_OK;
+    PL_TRY(pl_comm_agree(s->comm, &mine, sizeof mine, all, d));
+    for (uint32_t r = 0; r < s->comm->world.size; r++)
+        *out = *out && all[r];
+    return PL_ERR_OK;
+}
+
+/* *out: there is room for the micro-batch, or will be after more halvings. */
+static pl_err has_room_below(struct pl_session *s, const struct pl_beginning *b, bool *out,
+                             struct pl_diag *d) {
+    for (uint32_t batch = b->batch_size; !*out && batch > b->least;) {
+        struct pl_anew a;
+        batch = pl_oom_halve(batch);
+        pl_err err = pl_anew_decide(s->pf, batch, b->have_bytes, NULL, &a, d);
+        if (err == PL_ERR_OK) err = has_room(s, &a, b->have_bytes, out, d);
+        pl_anew_finish(&a);
+        PL_TRY(err);
+    }
+    return PL_ERR_OK;
+}
+
+/* Of the ladder; NULL: it has none. */
+static const struct pl_planned *plan_of(const struct pl_session *s, uint32_t batch_size) {
+    for (uint32_t i = 0; i < s->n_rungs; i++)
+        if (s->rungs[i].batch_size == batch_size) return &s->rungs[i].planned;
+    return NULL;
+}
+
+static pl_err take_anew(struct pl_session *s, struct pl_anew *a, bool is_fresh, struct pl_diag *d) {
+    if (is_fresh && same_job_arenas(s->rungs[0].planned.plan, a->planned.plan))
+        pl_session_release_batch(s);
+    else
+        pl_session_release_arenas(s);
+    close_ladder(s);
+    PL_TRY(pl_anew_take(s->pf, a, d));
+    s->device->graphs.limit_bytes = s->pf->graph_bytes;
+    return build_ladder(s, d);
+}
+
+pl_err pl_session_begin_anew(struct pl_session *s, const struct pl_beginning *b, bool *taken,
+                             struct pl_text *notes, struct pl_diag *d) {
+    struct pl_anew a;
+    *taken = false;
+    s->pf->comm = s->comm;
+    pl_err err =
+        pl_anew_decide(s->pf, b->batch_size, b->have_bytes, plan_of(s, b->batch_size), &a, d);
+    if (err == PL_ERR_OK && !a.same) {
+        err = has_room(s, &a, b->have_bytes, taken, d);
+        if (err == PL_ERR_OK) err = has_room_below(s, b, taken, d);
+    }
+    s->pf->comm = NULL;
+    if (err == PL_ERR_OK && *taken) err = take_anew(s, &a, b->is_fresh, d);
+    if (err == PL_ERR_OK && *taken) err = pl_session_cut(s, d);
+    if (*taken) pl_text_add(notes, pl_text_str(&a.notes));
+    pl_anew_finish(&a);
+    return err;
+}
+
+void pl_session_close(struct pl_session *s) {
+    if (s->device) pl_session_release_arenas(s);
+    close_ladder(s);
     pl_comm_close(&s->comm);
     pl_device_close(&s->host_device);
     pl_device_close(&s->device);

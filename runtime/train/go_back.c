@@ -53,6 +53,6 @@ pl_err pl_run_go_back(struct pl_run *r, struct pl_diag *d) {
         return err;
     }
     tell(r, lost);
-    r->committing = r->lost = false;
+    r->committing = r->lost = r->anew = false;
     return PL_ERR_OK;
 }

@@ -5,6 +5,7 @@
 #include "estimator/base/open_file.h"
 #include "estimator/base/units.h"
 #include "estimator/config/job_text.h"
+#include "estimator/config/job_values.h"
 #include "estimator/inquiry/answer.h"
 #include "estimator/inquiry/receipt.h"
 #include "runtime/checkpoint/durable.h"
@@ -46,9 +47,14 @@ static pl_err write_estimate(struct pl_run *r, struct pl_diag *d) {
     return err;
 }
 
+/* With the micro-batch in use. */
 static pl_err write_resolved(struct pl_run *r, struct pl_diag *d) {
     struct pl_text resolved = {0};
-    pl_job_write(r->s.job, &resolved);
+    struct pl_job job = *r->s.job; /* shallow */
+    if (r->oom.batch_size != job.batch_size)
+        pl_job_cut_step(&job, r->oom.batch_size, r->s.pf->global_batch);
+    pl_job_write(&job, &resolved);
+    r->resolved_is_stale = false;
     pl_err err = write_text(r, "config.resolved.yaml", &resolved, d);
     pl_text_finish(&resolved);
     return err;
@@ -127,6 +133,12 @@ pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d) {
     add_comm(r, &o);
     if (r->s.comm) pl_json_set(&o, "ranks", ranks_json(planned, r->s.comm->world.size));
     return pl_log_event(r->log, "preflight", o, d);
+}
+
+pl_err pl_run_renew_resolved(struct pl_run *r, struct pl_diag *d) {
+    if (!r->resolved_is_stale || !r->log || r->opt->probe_only) return PL_ERR_OK;
+    PL_TRY(write_resolved(r, d));
+    return write_estimate(r, d);
 }
 
 static pl_err write_loss(struct pl_run *r, struct pl_diag *d) {

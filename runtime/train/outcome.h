@@ -8,6 +8,8 @@
 
 /* By every rank, of which the first writes. */
 pl_err pl_run_write_preflight(struct pl_run *r, struct pl_diag *d);
+/* config.resolved.yaml and preflight.json after a halving, where they were of before it. */
+pl_err pl_run_renew_resolved(struct pl_run *r, struct pl_diag *d);
 /* receipt.json; t: what the run measured, NULL: nothing yet. */
 pl_err pl_run_write_receipt(struct pl_run *r, const struct pl_train_result *t, struct pl_diag *d);
 pl_err pl_run_write_pictures(struct pl_run *r, uint64_t measured_bytes, struct pl_diag *d);

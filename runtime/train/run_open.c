@@ -66,6 +66,10 @@ static uint32_t most_ops(const struct pl_run *r) {
     return most;
 }
 
+pl_err pl_run_init_profile(struct pl_run *r, struct pl_diag *d) {
+    return pl_profile_init(&r->profile, most_ops(r), r->opt->profile, d);
+}
+
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
                    struct pl_diag *d) {
     uint64_t config_bytes;
@@ -74,7 +78,7 @@ pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_tr
     PL_TRY(pl_model_read_text(pf->config_path, &r->config_json, &config_bytes, d));
     PL_TRY(pl_session_open(&r->s, pf, opt->messages, opt->colour, d));
     arm_faults(r);
-    PL_TRY(pl_profile_init(&r->profile, most_ops(r), opt->profile, d));
+    PL_TRY(pl_run_init_profile(r, d));
     return pl_session_reserve_job(&r->s, d);
 }
 

@@ -7,6 +7,8 @@
 /* Close *r in every case. */
 pl_err pl_run_open(struct pl_run *r, struct pl_preflight *pf, const struct pl_train_options *opt,
                    struct pl_diag *d);
+/* For the programs that the session has. */
+pl_err pl_run_init_profile(struct pl_run *r, struct pl_diag *d);
 void pl_run_close(struct pl_run *r); /* leaves {0} */
 
 #endif

@@ -7,6 +7,7 @@
 #include "runtime/session/load.h"
 #include "runtime/session/measure.h"
 #include "runtime/session/agree.h"
+#include "runtime/train/begin_anew.h"
 
 #include <math.h>
 
@@ -187,6 +188,7 @@ static pl_err agree(struct pl_run *r, pl_err err, struct pl_diag *d) {
 static pl_err attempt(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
     if (r->batch.n == 0) return PL_ERR_OK; /* only the reservation was asked for */
+    PL_TRY(pl_run_load_anew(r, d));
     pl_err err = agree(r, attempt_alone(r, d), d);
     r->clip_is_void = r->s.comm && err == PL_ERR_DEVICE_OOM;
     return err;
@@ -205,6 +207,9 @@ static void discard(void *ctx) {
 
 static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     struct pl_run *r = ctx;
+    bool anew = false;
+    if (pl_run_may_begin_anew(r)) PL_TRY(pl_run_begin_anew(r, batch_size, &anew, d));
+    if (anew) return PL_ERR_OK;
     for (uint32_t i = r->s.rung; i < r->s.n_rungs; i++) {
         if (r->s.rungs[i].batch_size != batch_size) continue;
         r->s.rung = i;
@@ -213,9 +218,14 @@ static pl_err replan(void *ctx, uint32_t batch_size, struct pl_diag *d) {
     return pl_diag_set(d, PL_ERR_PLAN_BROKEN, "no plan was made for micro-batch %u", batch_size);
 }
 
+static pl_err reserve_arenas(struct pl_run *r, struct pl_diag *d) {
+    if (!r->s.job_arena.base) PL_TRY(pl_session_reserve_job(&r->s, d));
+    return pl_session_reserve_batch(&r->s, d);
+}
+
 static pl_err reserve(void *ctx, struct pl_diag *d) {
     struct pl_run *r = ctx;
-    PL_TRY(agree(r, pl_session_reserve_batch(&r->s, d), d));
+    PL_TRY(agree(r, reserve_arenas(r, d), d));
     return pl_session_register_arenas(&r->s, d);
 }
 
@@ -228,6 +238,7 @@ static void event(void *ctx, const struct pl_oom_event *e) {
     struct pl_run *r = ctx;
     char line[200];
     r->state.batch_size = e->new_batch_size;
+    r->resolved_is_stale = true;
     r->state.oom_recoveries++;
     snprintf(line, sizeof line,
              "out of memory (%s) in step %llu: micro-batch %u -> %u, %llu micro-batches a step",
@@ -268,7 +279,9 @@ static pl_err recoverable(struct pl_run *r, bool reserve_first, struct pl_diag *
 
 pl_err pl_run_reserve(struct pl_run *r, struct pl_diag *d) {
     r->batch.n = 0;
-    return recoverable(r, true, d);
+    PL_TRY(recoverable(r, true, d));
+    r->anew = false; /* loading follows */
+    return PL_ERR_OK;
 }
 
 /* Where the norm is the host's, the host has waited for the step already. */

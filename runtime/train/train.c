@@ -154,6 +154,7 @@ static pl_err one_step(struct pl_run *r, double *since, struct pl_train_result *
                 out->stopped_by;
     PL_TRY(settle(r, eval || save ? 0 : pl_run_lag(r), since, out, d));
     if (eval) PL_TRY(evaluate(r, out, d));
+    if (save || last) PL_TRY(pl_run_renew_resolved(r, d));
     if (save) PL_TRY(pl_run_checkpoint(r, d));
     if (eval || save) *since = pl_session_clock();
     return PL_ERR_OK;

@@ -43,12 +43,14 @@ struct pl_run {
     struct pl_run_state saved; /* of the newest checkpoint that `state` came from, or the start */
     bool committing;           /* an update is being queued: the weights are those of no step */
     bool half_updated; /* an update that was queued is known to have stopped half way: the same */
-    bool lost;         /* the commit of a step ran out of memory: go_back.h */
+    bool anew;         /* it began again, and has no weights yet: begin_anew.h */
+    bool resolved_is_stale; /* config.resolved.yaml has the micro-batch of before a halving */
+    bool lost;              /* the commit of a step ran out of memory: go_back.h */
     struct pl_schedule schedule;
     struct pl_step_batch batch;
-    uint64_t round; /* first sample of the step that the ranks are at */
+    uint64_t round;    /* first sample of the step that the ranks are at */
     bool clip_is_void; /* an attempt of the ranks failed: what it made of the norm is of no step */
-    int stop;       /* signal that asks to end, of any rank; as agreed in the last step */
+    int stop;          /* signal that asks to end, of any rank; as agreed in the last step */
     struct pl_pending pending[PL_MAX_PENDING]; /* a ring */
     uint32_t oldest_pending, n_pending;
     struct pl_worker *worker; /* NULL = not started, or prefetch is off */
@@ -62,9 +64,9 @@ struct pl_run {
     uint64_t ops_run; /* of steps */
     struct pl_io_fault io_fault;
     uint64_t tokens_computed;
-    bool graphs_off_told;        /* why there are none */
-    char *config_json;           /* of the model, as read */
-    double started;              /* monotonic seconds */
+    bool graphs_off_told; /* why there are none */
+    char *config_json;    /* of the model, as read */
+    double started;       /* monotonic seconds */
 };
 
 static inline uint32_t pl_run_ranks(const struct pl_run *r) {

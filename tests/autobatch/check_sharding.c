@@ -59,6 +59,28 @@ START_TEST(weights_are_divided_only_where_less_does_not_fit) {
 }
 END_TEST
 
+/* Weights that do not fit in parts either are not divided for nothing; what is open besides may yet
+ * make them fit. */
+START_TEST(what_does_not_help_is_not_taken) {
+    struct pl_job job;
+    struct pl_model m;
+    bool told;
+    read_job(&job, "4");
+    pl_test_model("SmolLM2-135M", &m);
+    const uint64_t weights = arena_under(&job, &m, PL_SHARDING_WEIGHTS);
+    ck_assert_uint_eq(decided(&job, &m, weights, &told), PL_SHARDING_WEIGHTS);
+    ck_assert_uint_eq(decided(&job, &m, weights / 2, &told), PL_SHARDING_GRADIENTS);
+    ck_assert(!told);
+    job.gradient_checkpointing = PL_RECOMPUTE_FULL;
+    job.loss_chunk_tokens = 128;
+    const uint64_t least = arena_under(&job, &m, PL_SHARDING_WEIGHTS);
+    job.gradient_checkpointing = PL_RECOMPUTE_AUTO;
+    job.loss_chunk_tokens = PL_AUTO;
+    ck_assert_uint_eq(decided(&job, &m, least, &told), PL_SHARDING_WEIGHTS);
+    pl_job_finish(&job);
+}
+END_TEST
+
 /* Whether it fits or not: nothing more can be divided. */
 START_TEST(one_exchange_divides_states_alone) {
     struct pl_job job;
@@ -98,6 +120,7 @@ int main(void) {
     TCase *tc = tcase_create("decisions");
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, weights_are_divided_only_where_less_does_not_fit);
+    tcase_add_test(tc, what_does_not_help_is_not_taken);
     tcase_add_test(tc, one_exchange_divides_states_alone);
     tcase_add_test(tc, what_is_given_or_cannot_be_judged_stays);
     suite_add_tcase(s, tc);

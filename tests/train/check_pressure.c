@@ -176,6 +176,99 @@ START_TEST(a_card_too_small_halves_until_it_fits) {
 }
 END_TEST
 
+/* Jobs that leave everything open which a budget decides; what halving them ends at is what they
+ * are when they begin there. */
+static const struct {
+    const char *mode, *more;
+} open_jobs[] = {
+    {"full", ""},
+    {"full", "optimizer: sgd\n"},
+    {"full", "dtype: bf16\n"},
+    {"full", "dtype: bf16\nmaster_weights: false\n"},
+    {"full", "gradient_checkpointing: none\n"},
+    {"lora", "lora_r: 4\n"},
+    {"full", "optimizer_in_backward: true\n"},
+    {"full", "preflight: warn\n"},
+};
+enum { N_OPEN = sizeof open_jobs / sizeof *open_jobs };
+
+static void make_open(int i) {
+    tiny_make(dir,
+              &(struct tiny){.mode = open_jobs[i].mode, .longest = 64, .vocab = 997, .layers = 4},
+              textf("%ssave_steps: 2\nlearning_rate: 0.01\nmax_steps: 4\n%s", open_jobs[i].more,
+                    strstr(open_jobs[i].more, "preflight") ? "" : "preflight: off\n"));
+}
+
+/* What the run says it was, apart from where it is. */
+static void expect_same_settings(const char *a, const char *b) {
+    static const char *const keys[] = {
+        "batch_size",     "gradient_checkpointing", "loss_chunk_tokens", "optimizer_in_backward",
+        "gradient_dtype", "mlp_chunk_tokens",       "master_weights"};
+    char *x = file_read(textf("%s/config.resolved.yaml", path_of(a)), NULL);
+    char *y = file_read(textf("%s/config.resolved.yaml", path_of(b)), NULL);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *in_x = strstr(x, textf("\n%s: ", keys[i]));
+        const char *in_y = strstr(y, textf("\n%s: ", keys[i]));
+        ck_assert_msg(!in_x == !in_y, "%s", keys[i]);
+        if (in_x)
+            ck_assert_msg(strcspn(in_x + 1, "\n") == strcspn(in_y + 1, "\n") &&
+                              strncmp(in_x, in_y, 1 + strcspn(in_x + 1, "\n")) == 0,
+                          "%.60s but %.60s", in_x + 1, in_y + 1);
+    }
+    free(x);
+    free(y);
+}
+
+/* A card for two samples of the job in several micro-batches, by what estimate-vram says. */
+START_TEST(an_open_job_halves_to_what_fits) {
+    make_open(_i);
+    const char *level = strstr(open_jobs[_i].more, "gradient_checkpointing")
+                            ? "gradient_checkpointing=none"
+                            : "gradient_checkpointing=full";
+    struct outcome o =
+        plimsoll_expect(0, dir,
+                        (const char *[]){"estimate-vram", "run.yaml", "--json", "batch_size=2",
+                                         "global_batch_size=8", KEPT, level, NULL});
+    json_t *estimate = json_loads(o.out, 0, NULL);
+    char budget[64];
+    snprintf(budget, sizeof budget, "vram_budget=%.0fB",
+             joblog_number(json_object_get(estimate, "bytes"), "arena"));
+    json_decref(estimate);
+    outcome_finish(&o);
+    const char *kept = strstr(open_jobs[_i].more, "in_backward: true") ? KEPT : "seed=42";
+    TRAIN_WELL("batch_size=2", "global_batch_size=8", "output_dir=small", budget, "vram_margin=0",
+               kept);
+    TRAIN_WELL("batch_size=8", "output_dir=large", budget, "vram_margin=0");
+    TRAIN_WELL("batch_size=8", "output_dir=two", "max_steps=2", budget, "vram_margin=0");
+    TRAIN_WELL("batch_size=8", "output_dir=two", budget, "vram_margin=0");
+    const char *file = strcmp(open_jobs[_i].mode, "lora") == 0 ? "adapter_model" : "model";
+    weights_assert_same(path_of("small"), path_of("large"), file);
+    weights_assert_same(path_of("small"), path_of("two"), file);
+    joblog_assert_same_steps(path_of("small"), path_of("large"));
+    ck_assert(summary_number("large", "oom_recoveries") == 2);
+    ck_assert(summary_number("large", "planned_peak_bytes") ==
+              summary_number("small", "planned_peak_bytes"));
+    expect_same_settings("small", "large");
+    o = plimsoll_expect(0, dir, (const char *[]){"validate", "large/config.resolved.yaml", NULL});
+    outcome_finish(&o);
+}
+END_TEST
+
+/* Of a later step only the micro-batch becomes smaller; the file says so. */
+START_TEST(the_resolved_job_has_the_micro_batch_in_use) {
+    static const char *const more[] = {KEPT, "optimizer_in_backward=true"};
+    make_open(0);
+    TRAIN_WELL("batch_size=8", "debug_inject=device_oom@step=3", more[_i]);
+    char *text = file_read(in_dir(dir, "out/config.resolved.yaml"), NULL);
+    ck_assert_msg(strstr(text, "\nbatch_size: 4\n") && strstr(text, "\nglobal_batch_size: 8\n"),
+                  "%s", text);
+    free(text);
+    struct outcome o =
+        plimsoll_expect(0, dir, (const char *[]){"validate", "out/config.resolved.yaml", NULL});
+    outcome_finish(&o);
+}
+END_TEST
+
 START_TEST(weights_without_room_are_out_of_memory_of_the_device) {
     make_halving(0);
     struct outcome o = TRAIN("batch_size=8", "debug_inject=device_oom@alloc=1");
@@ -318,6 +411,8 @@ int main(void) {
     tcase_add_test(tc, recovery_in_the_middle_redoes_that_step_alone);
     tcase_add_test(tc, a_smaller_micro_batch_never_takes_more);
     tcase_add_test(tc, a_card_too_small_halves_until_it_fits);
+    tcase_add_loop_test(tc, an_open_job_halves_to_what_fits, 0, N_OPEN);
+    tcase_add_loop_test(tc, the_resolved_job_has_the_micro_batch_in_use, 0, 2);
     tcase_add_test(tc, weights_without_room_are_out_of_memory_of_the_device);
     tcase_add_test(tc, recovery_that_is_off_is_off);
     tcase_add_loop_test(tc, an_allocation_that_fails_ends_in_a_recovery_or_in_exit_4, 0, 2);

@@ -1,0 +1,68 @@
+/* begin_anew.c - see begin_anew.h. */
+#include "runtime/train/begin_anew.h"
+
+#include "estimator/base/checked.h"
+#include "runtime/session/arenas.h"
+#include "runtime/session/session_open.h"
+#include "runtime/train/run_open.h"
+#include "runtime/train/weights_io.h"
+
+#include <string.h>
+
+bool pl_run_may_begin_anew(const struct pl_run *r) {
+    const uint64_t start = r->s.pf->resume_state.step;
+    return r->lost ? r->saved.step == start : r->state.step == start;
+}
+
+/* What the device has for arenas, as it showed. A library that lacked memory while both were there
+ * needs them to be smaller: by what it asked for, or by as much as halving gives back at least. */
+static uint64_t room(const struct pl_session *s) {
+    const uint64_t job = s->job_arena.bytes, batch = s->batch_arena.bytes;
+    const uint64_t all = job + batch + pl_session_free_bytes(s);
+    if (!s->batch_arena.base) return all;
+    if (!s->facts.requested_bytes) return job + batch / 2;
+    return all - pl_u64_min(all, s->facts.requested_bytes);
+}
+
+/* As often as the run may still halve. */
+static uint32_t least_batch(const struct pl_oom *m) {
+    uint32_t batch = m->batch_size;
+    for (uint32_t i = m->retries; i < m->max_retries && batch > 1; i++)
+        batch = pl_oom_halve(batch);
+    return batch;
+}
+
+static void tell(struct pl_run *r, char *notes) {
+    char *rest = NULL;
+    for (char *line = strtok_r(notes, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        pl_progress_note(&r->progress, line);
+}
+
+/* What the run has of the job's decisions. */
+static pl_err follow(struct pl_run *r, struct pl_diag *d) {
+    r->anew = true;
+    r->state.loss_chunk_tokens = r->s.job->loss_chunk_tokens;
+    r->saved.loss_chunk_tokens = r->s.job->loss_chunk_tokens;
+    pl_profile_finish(&r->profile);
+    return pl_run_init_profile(r, d);
+}
+
+pl_err pl_run_begin_anew(struct pl_run *r, uint32_t batch_size, bool *taken, struct pl_diag *d) {
+    struct pl_text notes = {0};
+    const struct pl_beginning b = {.batch_size = batch_size,
+                                   .least = least_batch(&r->oom),
+                                   .have_bytes = room(&r->s),
+                                   .is_fresh = r->anew || r->batch.n == 0};
+    pl_err err = pl_session_begin_anew(&r->s, &b, taken, &notes, d);
+    if (err == PL_ERR_OK && *taken) err = follow(r, d);
+    if (err == PL_ERR_OK && notes.failed) err = pl_host_oom(d, "notes");
+    if (err == PL_ERR_OK && notes.len) tell(r, notes.data);
+    pl_text_finish(&notes);
+    return err;
+}
+
+pl_err pl_run_load_anew(struct pl_run *r, struct pl_diag *d) {
+    if (!r->anew) return PL_ERR_OK;
+    r->anew = false;
+    return pl_run_load(r, d);
+}

@@ -1,0 +1,22 @@
+/* begin_anew.h - a run that halves its micro-batch before its first update begins again.
+ *
+ * In: a run of which no step was committed since its weights were loaded.  Out: the run that was
+ * begun with the smaller micro-batch, resumed where this one was.  Needs: session.
+ *   W1  what the job leaves open is decided for the smaller micro-batch (anew.h): losses and
+ *       weights are those, bit for bit, of a job that says `batch_size: N` and the samples of a step
+ *   W2  after an update only the micro-batch changes: chunks, panels and the type of gradients
+ *       change bits, and the job arena holds the state */
+#ifndef PL_RUNTIME_TRAIN_BEGIN_ANEW_H
+#define PL_RUNTIME_TRAIN_BEGIN_ANEW_H
+
+#include "runtime/train/training_run.h"
+
+/* Whether no update was made yet, or none that counts. */
+bool pl_run_may_begin_anew(const struct pl_run *r);
+/* False in *taken: the device has no room for that, and nothing was changed. Else both arenas are
+ * to be reserved and the weights to be loaded: r->anew. */
+pl_err pl_run_begin_anew(struct pl_run *r, uint32_t batch_size, bool *taken, struct pl_diag *d);
+/* Where r->anew, before the next micro-batch. */
+pl_err pl_run_load_anew(struct pl_run *r, struct pl_diag *d);
+
+#endif
