@@ -188,15 +188,17 @@ static bool is_same_directory(const char *a, const char *b) {
 /* Weights under the names that this run will take, from somebody who left no record of a run. A run
  * of an earlier version has left its configuration alone. */
 static pl_err look_for_foreign_weights(const struct pl_job *job, bool *there, struct pl_diag *d) {
-    static const char *const full[] = {"model.safetensors", "model.safetensors.index.json"};
-    const char *dir = job->output_dir;
+    static const char *const names[2][5] = {
+        {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+         "pytorch_model.bin.index.json"},
+        {"adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"}};
+    const char *const *name = names[pl_mode_adapts(job->mode)];
     bool ours;
     *there = false;
-    PL_TRY(pl_dir_holds(dir, "config.resolved.yaml", &ours, d));
-    if (ours) return PL_ERR_OK;
-    if (pl_mode_adapts(job->mode)) return pl_dir_holds(dir, "adapter_model.safetensors", there, d);
-    PL_TRY(pl_dir_holds(dir, full[0], there, d));
-    return *there ? PL_ERR_OK : pl_dir_holds(dir, full[1], there, d);
+    PL_TRY(pl_dir_holds(job->output_dir, "config.resolved.yaml", &ours, d));
+    for (; !ours && !*there && *name; name++)
+        PL_TRY(pl_dir_holds(job->output_dir, *name, there, d));
+    return PL_ERR_OK;
 }
 
 /* The checkpoint that `auto` found is of a run before the finished one, or of the same one, which
@@ -244,14 +246,19 @@ pl_err pl_output_dir_judge(struct pl_preflight *pf, const json_t *record, struct
     if (foreign)
         return refuse(pf, d, "%s holds weights that no run here has recorded", job->output_dir);
     if (!there) return PL_ERR_OK;
-    pl_err err = pl_run_record_read(&r, job->output_dir, job->overwrite_output_dir ? NULL : d);
+    struct pl_diag why = {0};
+    pl_err err = pl_run_record_read(&r, job->output_dir, &why);
     if (err == PL_ERR_OK) pf->finished = r.state;
     if (job->overwrite_output_dir)
         err = PL_ERR_OK;
+    else if (err == PL_ERR_CHECKPOINT_MISMATCH)
+        err = refuse(pf, d, "%s holds what another trainer has written", job->output_dir);
     else if (err == PL_ERR_OK)
         err = check_finished(pf, record, &r, d);
-    else
+    else {
+        if (d && d->err == PL_ERR_OK) *d = why;
         pl_diag_hint(d, "move it away, set another `output_dir`, or `overwrite_output_dir: true`");
+    }
     pl_run_record_finish(&r);
     return err;
 }
@@ -275,7 +282,9 @@ static pl_err make_id(char id[PL_RUN_ID_TEXT], struct pl_diag *d) {
 pl_err pl_output_dir_identify(struct pl_preflight *pf, struct pl_diag *d) {
     struct pl_run_state newest = {0};
     char *path = NULL;
-    PL_TRY(pl_checkpoint_find(pf->job->output_dir, &path, NULL, d));
+    const bool told = strcmp(pf->job->resume, "auto") == 0 || strcmp(pf->job->resume, "force") == 0;
+    PL_TRY(pl_checkpoint_search(pf->job->output_dir, PL_CHECKPOINT_OWN, &path,
+                                told ? NULL : &pf->notes, d));
     pl_err err = path ? pl_checkpoint_read_state(path, &newest, d) : PL_ERR_OK;
     const bool same = path && pf->resume_path && is_same_directory(path, pf->resume_path);
     free(path);

@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/adapter_io.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/foreign.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/model_io.h"
 #include "runtime/checkpoint/read_file.h"
@@ -151,32 +152,56 @@ static bool parse_step(const char *name, uint64_t *out) {
     return *end == 0 && errno == 0;
 }
 
+enum entry {                 /* what has the name of a checkpoint */
+             ENTRY_NONE,     /* it has gone meanwhile */
+             ENTRY_DIR,      /* a directory of this name */
+             ENTRY_LINK,     /* a link to a directory somewhere else */
+             ENTRY_DANGLING, /* a link to what is not there */
+             ENTRY_OTHER     /* a file, or a link to one */
+};
+
+struct step {
+    uint64_t step;
+    enum entry entry;
+};
+
 struct step_list {
-    uint64_t *steps; /* owned, newest first */
+    struct step *steps; /* owned, newest first */
     size_t n, cap;
 };
 
 static int newest_first(const void *a, const void *b) {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    const uint64_t x = ((const struct step *)a)->step, y = ((const struct step *)b)->step;
     return (x < y) - (x > y);
 }
 
-/* What has gone meanwhile is none. */
-static pl_err is_directory(const char *output_dir, const char *name, bool *out, struct pl_diag *d) {
-    struct stat st = {0};
+/* Of ENTRY_NONE and no error errno tells nothing. */
+static pl_err look_at_path(const char *path, enum entry *out, struct pl_diag *d) {
+    struct stat st;
+    *out = ENTRY_NONE;
+    if (lstat(path, &st) != 0) return errno == ENOENT ? PL_ERR_OK : pl_file_read_error(d, path);
+    const bool link = S_ISLNK(st.st_mode);
+    *out = ENTRY_DANGLING;
+    if (link && stat(path, &st) != 0)
+        return errno == ENOENT || errno == ELOOP || errno == ENOTDIR ? PL_ERR_OK
+                                                                     : pl_file_read_error(d, path);
+    *out = !S_ISDIR(st.st_mode) ? ENTRY_OTHER : link ? ENTRY_LINK : ENTRY_DIR;
+    return PL_ERR_OK;
+}
+
+static pl_err look_at_entry(const char *output_dir, const char *name, enum entry *out,
+                            struct pl_diag *d) {
     char *path = pl_path_join(output_dir, name);
     if (!path) return pl_host_oom(d, "a path");
-    bool answers = lstat(path, &st) == 0 || errno == ENOENT;
-    *out = answers && S_ISDIR(st.st_mode);
-    pl_err err = answers ? PL_ERR_OK : pl_file_read_error(d, path);
+    pl_err err = look_at_path(path, out, d);
     free(path);
     return err;
 }
 
-static pl_err add_step(struct step_list *list, uint64_t step, struct pl_diag *d) {
+static pl_err add_step(struct step_list *list, struct step step, struct pl_diag *d) {
     if (list->n == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 16;
-        uint64_t *steps = pl_realloc(list->steps, cap * sizeof *steps);
+        struct step *steps = pl_realloc(list->steps, cap * sizeof *steps);
         if (!steps) return pl_host_oom(d, "the list of checkpoints");
         list->steps = steps;
         list->cap = cap;
@@ -190,78 +215,8 @@ static pl_err list_error(struct pl_diag *d, const char *output_dir) {
                       "cannot list %s: %s", output_dir, strerror(errno));
 }
 
-static pl_err take_entry(struct step_list *list, const char *output_dir, const char *name,
-                         struct pl_diag *d) {
-    uint64_t step;
-    bool directory = false;
-    if (!parse_step(name, &step)) return PL_ERR_OK;
-    PL_TRY(is_directory(output_dir, name, &directory, d));
-    return directory ? add_step(list, step, d) : PL_ERR_OK;
-}
-
-/* A directory that is not there holds no checkpoints; one that does not answer may hold some. */
-static pl_err list_steps(const char *output_dir, struct step_list *list, struct pl_diag *d) {
-    pl_err err = PL_ERR_OK;
-    const struct dirent *e;
-    DIR *dir = opendir(output_dir);
-    if (!dir && errno == ENOENT) return PL_ERR_OK;
-    if (!dir) return list_error(d, output_dir);
-    while (err == PL_ERR_OK && (errno = 0, e = readdir(dir)))
-        err = take_entry(list, output_dir, e->d_name, d);
-    if (err == PL_ERR_OK && errno) err = list_error(d, output_dir);
-    closedir(dir);
-    if (list->n) qsort(list->steps, list->n, sizeof *list->steps, newest_first);
-    return err;
-}
-
-pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d) {
-    struct step_list list = {0};
-    pl_err err = list_steps(output_dir, &list, d);
-    *out = list.n;
-    free(list.steps);
-    return err;
-}
-
-/* trainer_state.json goes first: a removal that is cut short leaves a directory that find skips. */
-static pl_err remove_checkpoint(const char *path, struct pl_diag *d) {
-    char *state = pl_path_join(path, PL_STATE_FILE);
-    pl_err err = state ? pl_tree_remove(state, d) : pl_host_oom(d, "a path");
-    if (err == PL_ERR_OK) err = pl_tree_remove(path, d);
-    free(state);
-    return err;
-}
-
-/* What cannot be read may be anybody's, and whole once its disk answers again: it stays. */
-static bool may_be_removed(const char *path) {
-    struct pl_run_state s;
-    bool there = false;
-    if (pl_run_record_exists(path, &there, NULL) != PL_ERR_OK) return false;
-    return !there || pl_checkpoint_read_state(path, &s, NULL) == PL_ERR_OK;
-}
-
-/* Keeps `written` and the keep - 1 newest before it. Later steps are those of a run that was
- * started over, or gone back behind. */
-static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
-                     struct pl_diag *d) {
-    struct step_list list = {0};
-    uint32_t kept = 0;
-    pl_err err = list_steps(output_dir, &list, d);
-    for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
-        char *path = pl_checkpoint_path(output_dir, list.steps[i]);
-        if (!path) {
-            err = pl_host_oom(d, "a path");
-            break;
-        }
-        kept += kept || strcmp(path, written) == 0;
-        if ((kept == 0 || kept > keep) && may_be_removed(path)) err = remove_checkpoint(path, d);
-        free(path);
-    }
-    free(list.steps);
-    return err;
-}
-
-/* NAME.tmp or NAME.old.tmp: a process that was killed while it saved leaves a directory as large as
- * a checkpoint, and nobody comes by the same step again. */
+/* NAME.tmp or NAME.old.tmp: a process that was killed while it saved or removed leaves a directory
+ * as large as a checkpoint, and nobody comes by the same step again. */
 static bool is_leftover(const char *name, const void *unused) {
     static const char *const suffixes[] = {".old.tmp", ".tmp"};
     char stem[64];
@@ -276,14 +231,126 @@ static bool is_leftover(const char *name, const void *unused) {
     return false;
 }
 
+/* What looks like a checkpoint and is not taken for one. */
+static void note_passed(const char *output_dir, const char *name, const char *why,
+                        struct pl_text *notes) {
+    if (notes && strncmp(name, PREFIX, strlen(PREFIX)) == 0 && !is_leftover(name, NULL))
+        pl_text_addf(notes, "%s/%s is not taken for a checkpoint: %s\n", output_dir, name, why);
+}
+
+static pl_err take_entry(struct step_list *list, const char *output_dir, const char *name,
+                         struct pl_text *notes, struct pl_diag *d) {
+    struct step s;
+    if (!parse_step(name, &s.step)) {
+        note_passed(output_dir, name, "its name is not `" PREFIX "` and a step", notes);
+        return PL_ERR_OK;
+    }
+    PL_TRY(look_at_entry(output_dir, name, &s.entry, d));
+    if (s.entry == ENTRY_OTHER) note_passed(output_dir, name, "it is not a directory", notes);
+    return s.entry == ENTRY_NONE || s.entry == ENTRY_OTHER ? PL_ERR_OK : add_step(list, s, d);
+}
+
+/* A directory that is not there holds no checkpoints; one that does not answer may hold some. */
+static pl_err list_steps(const char *output_dir, struct step_list *list, struct pl_text *notes,
+                         struct pl_diag *d) {
+    pl_err err = PL_ERR_OK;
+    const struct dirent *e;
+    DIR *dir = opendir(output_dir);
+    if (!dir && errno == ENOENT) return PL_ERR_OK;
+    if (!dir) return list_error(d, output_dir);
+    while (err == PL_ERR_OK && (errno = 0, e = readdir(dir)))
+        err = take_entry(list, output_dir, e->d_name, notes, d);
+    if (err == PL_ERR_OK && errno) err = list_error(d, output_dir);
+    closedir(dir);
+    if (list->n) qsort(list->steps, list->n, sizeof *list->steps, newest_first);
+    return err;
+}
+
+pl_err pl_checkpoint_count(const char *output_dir, uint64_t *out, struct pl_diag *d) {
+    struct step_list list = {0};
+    pl_err err = list_steps(output_dir, &list, NULL, d);
+    *out = list.n;
+    free(list.steps);
+    return err;
+}
+
+/* Its name until it is gone, or as one that a checkpoint of the same step has replaced. */
+static char *aside_path(const char *path) {
+    char *aside = NULL;
+    return pl_asprintf(&aside, "%s.old.tmp", path) < 0 ? NULL : aside;
+}
+
+/* The name goes first, for good: a removal that is cut short leaves nothing that looks like a
+ * checkpoint, and the next save clears it (is_leftover). */
+static pl_err remove_checkpoint(const char *output_dir, const char *path, struct pl_diag *d) {
+    char *aside = aside_path(path);
+    if (!aside) return pl_host_oom(d, "a path");
+    pl_err err = pl_tree_remove(aside, d);
+    if (err == PL_ERR_OK) err = pl_path_rename(path, aside, d);
+    if (err == PL_ERR_OK) err = pl_dir_sync(output_dir, d);
+    if (err == PL_ERR_OK) err = pl_tree_remove(aside, d);
+    free(aside);
+    return err;
+}
+
+/* Only a directory that a run here has written, and whose record says so. What cannot be read may
+ * be anybody's, and whole once its disk answers again; a link is somebody's. */
+static bool is_own(const char *path) {
+    struct pl_run_state s;
+    enum entry entry;
+    return look_at_path(path, &entry, NULL) == PL_ERR_OK && entry == ENTRY_DIR &&
+           pl_checkpoint_read_state(path, &s, NULL) == PL_ERR_OK;
+}
+
+/* Keeps `written` and the keep - 1 newest before it. Later steps are those of a run that was
+ * started over, or gone back behind. */
+static pl_err rotate(const char *output_dir, const char *written, uint32_t keep,
+                     struct pl_diag *d) {
+    struct step_list list = {0};
+    uint32_t kept = 0;
+    pl_err err = list_steps(output_dir, &list, NULL, d);
+    for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
+        char *path = pl_checkpoint_path(output_dir, list.steps[i].step);
+        if (!path) {
+            err = pl_host_oom(d, "a path");
+            break;
+        }
+        kept += kept || strcmp(path, written) == 0;
+        if ((kept == 0 || kept > keep) && is_own(path))
+            err = remove_checkpoint(output_dir, path, d);
+        free(path);
+    }
+    free(list.steps);
+    return err;
+}
+
+/* NAME.replaced, NAME.replaced-2, ...: the first that is free, for what nobody here may remove. */
+#define MOST_REPLACED 1000
+static pl_err free_name(const char *path, char **out, struct pl_diag *d) {
+    struct stat st;
+    *out = NULL;
+    for (int i = 1; i <= MOST_REPLACED; i++) {
+        char *name = NULL;
+        const int n = i == 1 ? pl_asprintf(&name, "%s.replaced", path)
+                             : pl_asprintf(&name, "%s.replaced-%d", path, i);
+        if (n < 0) return pl_host_oom(d, "a path");
+        if (lstat(name, &st) != 0 && errno == ENOENT) {
+            *out = name;
+            return PL_ERR_OK;
+        }
+        free(name);
+    }
+    return pl_diag_at(d, PL_ERR_CHECKPOINT_WRITE, path, 0, 0,
+                      "%s is in the way, and so are %d others that were moved aside", path,
+                      MOST_REPLACED);
+}
+
 /* rename cannot replace a directory that holds files, so a checkpoint of the same step left by an
  * earlier run steps aside first. Until the parent is synced the new name may not survive a power
  * cut; should that fail, everything goes back (C2). Should going back fail as well, both are still
  * whole, under names that nobody reads. */
-static pl_err take_name(const struct pl_checkpoint *c, const char *output_dir, const char *aside,
-                        struct pl_diag *d) {
-    struct stat st;
-    bool taken = lstat(c->final_path, &st) == 0;
+static pl_err take_name(const struct pl_checkpoint *c, const char *output_dir, bool taken,
+                        const char *aside, struct pl_diag *d) {
     if (taken) {
         PL_TRY(pl_tree_remove(aside, d));
         PL_TRY(pl_path_rename(c->final_path, aside, d));
@@ -300,15 +367,20 @@ static pl_err take_name(const struct pl_checkpoint *c, const char *output_dir, c
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d) {
     char *aside = NULL;
+    struct stat st;
+    const bool taken = lstat(c->final_path, &st) == 0, own = !taken || is_own(c->final_path);
     pl_err err = PL_ERR_OK;
-    if (pl_asprintf(&aside, "%s.old.tmp", c->final_path) < 0) {
-        aside = NULL;
+    if (own)
+        aside = aside_path(c->final_path);
+    else
+        PL_TRY_GOTO(free_name(c->final_path, &aside, d), out);
+    if (!aside) {
         err = pl_host_oom(d, "a path");
         goto out;
     }
     PL_TRY_GOTO(pl_dir_sync(c->tmp_path, d), out);
-    PL_TRY_GOTO(take_name(c, output_dir, aside, d), out);
-    PL_TRY_GOTO(pl_tree_remove(aside, d), out);
+    PL_TRY_GOTO(take_name(c, output_dir, taken, aside, d), out);
+    if (own) PL_TRY_GOTO(pl_tree_remove(aside, d), out);
     PL_TRY_GOTO(pl_dir_clear(output_dir, is_leftover, NULL, d), out);
     err = rotate(output_dir, c->final_path, keep, d);
 out:
@@ -348,20 +420,44 @@ static void consider(struct newest *n, char *path, const struct pl_run_state *s)
     }
 }
 
+/* A link whose disk is not there may lead to the newest checkpoint of all. */
+static pl_err refuse_dangling(const char *path, struct pl_diag *d) {
+    pl_diag_at(d, PL_ERR_CHECKPOINT_FILE, path, 0, 0,
+               "%s is a link to a directory that is not there", path);
+    pl_diag_hint(d, "mount the disk that it is on, or remove the link to do without it");
+    return PL_ERR_CHECKPOINT_FILE;
+}
+
+/* A directory without a record: whose it is, as far as its files tell. */
+static pl_err note_without_state(const char *path, struct pl_text *notes, struct pl_diag *d) {
+    const char *who;
+    if (!notes) return PL_ERR_OK;
+    PL_TRY(pl_foreign_find(path, &who, d));
+    if (who)
+        pl_text_addf(notes, "%s is a checkpoint of another trainer (%s): it is skipped\n", path,
+                     who);
+    else
+        pl_text_addf(notes,
+                     "%s has no " PL_STATE_FILE ": it is no whole checkpoint, so it is skipped\n",
+                     path);
+    return PL_ERR_OK;
+}
+
 /* C4. Takes `path`. */
-static pl_err look_at(struct newest *n, char *path, struct pl_text *notes, struct pl_diag *d) {
+static pl_err look_at(struct newest *n, char *path, enum entry entry, struct pl_text *notes,
+                      struct pl_diag *d) {
     struct pl_run_state s;
     bool there = false;
-    pl_err err = pl_run_record_exists(path, &there, d);
+    if (entry == ENTRY_LINK && notes)
+        pl_text_addf(notes, "%s is a link: it is a checkpoint, and is never removed\n", path);
+    pl_err err =
+        entry == ENTRY_DANGLING ? refuse_dangling(path, d) : pl_run_record_exists(path, &there, d);
     if (err == PL_ERR_OK && there) err = pl_checkpoint_read_state(path, &s, d);
     if (err == PL_ERR_OK && there) {
         consider(n, path, &s);
         return PL_ERR_OK;
     }
-    if (err == PL_ERR_OK && notes)
-        pl_text_addf(notes,
-                     "%s has no " PL_STATE_FILE ": its removal was interrupted, so it is skipped\n",
-                     path);
+    if (err == PL_ERR_OK) err = note_without_state(path, notes, d);
     if ((err == PL_ERR_CHECKPOINT_FILE || err == PL_ERR_CHECKPOINT_FORMAT) && d && !d->hint[0])
         pl_diag_hint(d, "make it readable, or move the checkpoint away to do without it; nothing "
                         "was removed");
@@ -371,13 +467,41 @@ static pl_err look_at(struct newest *n, char *path, struct pl_text *notes, struc
 
 pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *notes,
                           struct pl_diag *d) {
+    return pl_checkpoint_search(output_dir, PL_CHECKPOINT_ANY, out, notes, d);
+}
+
+/* Of the checkpoints of other trainers the latest, which is why there is nothing to resume where
+ * there is none of a run here. */
+static pl_err look_at_all(struct newest *n, const char *output_dir, const struct step_list *list,
+                          struct pl_diag *foreign, struct pl_text *notes, struct pl_diag *d) {
+    for (size_t i = 0; i < list->n; i++) {
+        struct pl_diag why = {0};
+        char *path = pl_checkpoint_path(output_dir, list->steps[i].step);
+        if (!path) return pl_host_oom(d, "a path");
+        pl_err err = look_at(n, path, list->steps[i].entry, notes, &why);
+        if (err == PL_ERR_CHECKPOINT_MISMATCH) {
+            if (notes) pl_text_addf(notes, "%s: it is skipped\n", why.message);
+            if (foreign->err == PL_ERR_OK) *foreign = why;
+        } else if (err != PL_ERR_OK) {
+            if (d && d->err == PL_ERR_OK) *d = why;
+            return err;
+        }
+    }
+    return PL_ERR_OK;
+}
+
+pl_err pl_checkpoint_search(const char *output_dir, enum pl_checkpoint_want want, char **out,
+                            struct pl_text *notes, struct pl_diag *d) {
     struct step_list list = {0};
     struct newest n = {0};
+    struct pl_diag foreign = {0};
     *out = NULL;
-    pl_err err = list_steps(output_dir, &list, d);
-    for (size_t i = 0; i < list.n && err == PL_ERR_OK; i++) {
-        char *path = pl_checkpoint_path(output_dir, list.steps[i]);
-        err = path ? look_at(&n, path, notes, d) : pl_host_oom(d, "a path");
+    pl_err err = list_steps(output_dir, &list, notes, d);
+    if (err == PL_ERR_OK && notes) err = pl_foreign_note(output_dir, notes, d);
+    if (err == PL_ERR_OK) err = look_at_all(&n, output_dir, &list, &foreign, notes, d);
+    if (err == PL_ERR_OK && !n.path && want == PL_CHECKPOINT_ANY && foreign.err != PL_ERR_OK) {
+        err = foreign.err;
+        if (d && d->err == PL_ERR_OK) *d = foreign;
     }
     if (err == PL_ERR_OK && n.rival) {
         err = pl_diag_at(

@@ -11,9 +11,13 @@
  *       (save_set.h)
  *   C3  files are read header first; no weight byte is read before every name, shape and dtype of
  *       the model was found right, nor one of a checkpoint before all of it had its digest
- *   C4  a checkpoint that cannot be read is an error and never "no checkpoint"; only a directory
- *       without trainer_state.json is passed over: removing begins with that file, and saving ends
- *       with it before the directory has its name */
+ *   C4  a checkpoint that cannot be read is an error and never "no checkpoint", and so is a link
+ *       to what is not there; only a directory without trainer_state.json is passed over, and a
+ *       note names it: saving ends with that file before the directory has its name
+ *   C5  what has the name of a checkpoint and was not written here as a directory (a link, a file,
+ *       a checkpoint of another trainer) is never removed: one that is in the way of a checkpoint
+ *       moves to NAME.replaced. A removal renames to NAME.old.tmp first, so that one which is cut
+ *       short leaves nothing that looks like a checkpoint */
 #ifndef PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
 #define PL_RUNTIME_CHECKPOINT_CHECKPOINT_H
 
@@ -56,9 +60,9 @@ pl_err pl_checkpoint_join(const struct pl_tensor_io *io, const char *output_dir,
  * checkpoint, of which each holds a part. */
 pl_err pl_checkpoint_feed(const struct pl_tensor_io *io, bool with_states, struct pl_diag *d);
 /* C1; then removes the checkpoints of output_dir but this one and the newest keep - 1 of earlier
- * steps: later ones belong to what this run has started over; and what saves that were killed have
- * left there, so no other process may be saving into output_dir. A checkpoint of the same step is
- * replaced. On success c->final_path stays valid until pl_checkpoint_abort, which is how *c is
+ * steps (C5): later ones belong to what this run has started over; and what saves that were killed
+ * have left there, so no other process may be saving into output_dir. A checkpoint of the same step
+ * is replaced. On success c->final_path stays valid until pl_checkpoint_abort, which is how *c is
  * always finished; on failure *c is already finished. */
 pl_err pl_checkpoint_commit(struct pl_checkpoint *c, const char *output_dir, uint32_t keep,
                             struct pl_diag *d);
@@ -70,6 +74,12 @@ void pl_checkpoint_abort(struct pl_checkpoint *c); /* removes the temporary; saf
  */
 pl_err pl_checkpoint_find(const char *output_dir, char **out, struct pl_text *notes,
                           struct pl_diag *d);
+/* The same. Checkpoints of other trainers are passed over with a note; where there are no others,
+ * PL_CHECKPOINT_ANY refuses them: CHECKPOINT_MISMATCH. PL_CHECKPOINT_OWN is for a run that resumes
+ * nothing. */
+enum pl_checkpoint_want { PL_CHECKPOINT_ANY, PL_CHECKPOINT_OWN };
+pl_err pl_checkpoint_search(const char *output_dir, enum pl_checkpoint_want want, char **out,
+                            struct pl_text *notes, struct pl_diag *d);
 /* Trainable weights (mode full: every weight) and optimizer states back into the job arena, bit for
  * bit. What the checkpoint holds must be exactly what the program trains:
  * PL_ERR_CHECKPOINT_MISMATCH names the first tensor that is missing, too much, or of another shape

@@ -3,6 +3,7 @@
 #include "estimator/base/digest.h"
 #include "estimator/base/json_tree.h"
 #include "runtime/checkpoint/durable.h"
+#include "runtime/checkpoint/foreign.h"
 #include "runtime/checkpoint/json_io.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/read_file.h"
@@ -230,7 +231,9 @@ pl_err pl_run_record_read(struct pl_run_record *out, const char *dir, struct pl_
     *out = (struct pl_run_record){0};
     pl_err err =
         path ? pl_file_read(path, PL_JSON_LIMIT, &text, &bytes, d) : pl_host_oom(d, "a path");
-    if (err == PL_ERR_OK) err = parse_record(out, text, bytes, path, d);
+    if (err == PL_ERR_OK)
+        err = pl_foreign_is_state(text, bytes) ? pl_foreign_refuse(dir, d)
+                                               : parse_record(out, text, bytes, path, d);
     if (err != PL_ERR_OK) pl_run_record_finish(out);
     free(text);
     free(path);

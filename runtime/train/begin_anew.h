@@ -3,7 +3,7 @@
  * In: a run of which no step was committed since its weights were loaded.  Out: the run that was
  * begun with the smaller micro-batch, resumed where this one was.  Needs: session.
  *   W1  what the job leaves open is decided for the smaller micro-batch (anew.h): losses and
- *       weights are those, bit for bit, of a job that says `batch_size: N` and the samples of a step
+ *       weights are those, bit for bit, of a job with that `batch_size` and these samples a step
  *   W2  after an update only the micro-batch changes: chunks, panels and the type of gradients
  *       change bits, and the job arena holds the state */
 #ifndef PL_RUNTIME_TRAIN_BEGIN_ANEW_H

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -214,6 +215,200 @@ START_TEST(find_returns_the_newest_complete_one) {
     path = find();
     ck_assert_str_eq(path, in(dir, "checkpoint-10"));
     free(path);
+    rig_close(&r);
+}
+END_TEST
+
+/* --- what has the name of a checkpoint and was not written here --------------------------------- */
+
+static const char *notes_of_find(struct pl_text *notes) {
+    char *path = NULL;
+    notes->len = 0;
+    OK(pl_checkpoint_search(dir, PL_CHECKPOINT_OWN, &path, notes, &diag));
+    free(path);
+    return pl_text_str(notes);
+}
+
+static void move_and_link(const char *name, const char *to, const char *link) {
+    ck_assert_int_eq(rename(in(dir, name), in(dir, to)), 0);
+    ck_assert_int_eq(symlink(link, in(dir, name)), 0);
+}
+
+static bool is_link(const char *name) {
+    struct stat st;
+    return lstat(in(dir, name), &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+/* Relative, absolute, and through another link. */
+START_TEST(a_link_to_a_directory_is_a_checkpoint_and_stays) {
+    struct rig r;
+    struct pl_text notes = {0};
+    char absolute[128];
+    snprintf(absolute, sizeof absolute, "%s/away", dir);
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 2, 9, &diag));
+    OK(save(&r, 4, 9, &diag));
+    move_and_link("checkpoint-4", "away", _i == 1 ? absolute : "away");
+    if (_i == 2) move_and_link("away", "far", "far");
+    char *path = find();
+    ck_assert_str_eq(path, in(dir, "checkpoint-4"));
+    free(path);
+    ck_assert_ptr_nonnull(strstr(notes_of_find(&notes), "checkpoint-4 is a link"));
+    for (uint64_t step = 5; step <= 7; step++)
+        OK(save(&r, step, 1, &diag));
+    ck_assert(is_link("checkpoint-4") && exists(in(dir, "checkpoint-4/trainer_state.json")));
+    ck_assert(!exists(in(dir, "checkpoint-2")) && !exists(in(dir, "checkpoint-6")));
+    /* one of the same step takes the name, and the link stays under another */
+    OK(save(&r, 4, 1, &diag));
+    ck_assert(!is_link("checkpoint-4") && is_link("checkpoint-4.replaced"));
+    ck_assert(exists(in(dir, _i == 2 ? "far/trainer_state.json" : "away/trainer_state.json")));
+    pl_text_finish(&notes);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_link_to_what_is_not_there_is_refused) {
+    struct rig r;
+    char *path = NULL;
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 2, 9, &diag));
+    ck_assert_int_eq(symlink(_i ? "checkpoint-4" : "nowhere", in(dir, "checkpoint-4")), 0);
+    ck_assert_int_eq(pl_checkpoint_find(dir, &path, NULL, &diag), PL_ERR_CHECKPOINT_FILE);
+    ck_assert_msg(strstr(diag.message, "checkpoint-4 is a link to a directory that is not there"),
+                  "%s", diag.message);
+    diag = (struct pl_diag){0};
+    OK(save(&r, 5, 1, &diag));
+    ck_assert(is_link("checkpoint-4"));
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(what_is_not_taken_is_named) {
+    static const char *const rows[] = {"checkpoint-98 is not taken", "checkpoint-0005 is not taken",
+                                       "checkpoint-best is not taken", "checkpoint-7 is not taken",
+                                       "checkpoint-3 has no"};
+    struct rig r;
+    struct pl_text notes = {0};
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 2, 9, &diag));
+    spill(in(dir, "checkpoint-98"), "", 0);
+    ck_assert_int_eq(symlink("checkpoint-98", in(dir, "checkpoint-7")), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-0005"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-best"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-3"), 0777), 0);
+    ck_assert_int_eq(mkdir(in(dir, "checkpoint-6.old.tmp"), 0777), 0);
+    notes_of_find(&notes);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ck_assert_msg(strstr(pl_text_str(&notes), rows[i]), "%s: %s", rows[i], pl_text_str(&notes));
+    ck_assert_ptr_null(strstr(pl_text_str(&notes), ".old.tmp"));
+    OK(save(&r, 4, 1, &diag));
+    ck_assert(exists(in(dir, "checkpoint-3")) && exists(in(dir, "checkpoint-98")));
+    ck_assert(!exists(in(dir, "checkpoint-6.old.tmp")));
+    pl_text_finish(&notes);
+    rig_close(&r);
+}
+END_TEST
+
+#define HF_STATE "{\"epoch\": 1.0, \"global_step\": 5, \"log_history\": [{\"loss\": NaN}]}"
+
+static const struct {
+    const char *file; /* NULL: none besides the state */
+    bool state;
+    const char *says;
+} foreign[] = {
+    {NULL, true, "transformers' Trainer"},
+    {"scheduler.pt", true, "transformers' Trainer"},
+    {"zero_to_fp32.py", true, "DeepSpeed"},
+    {"pytorch_model_fsdp.bin", true, "FSDP"},
+    {"optimizer.pt", false, "transformers' Trainer"},
+    {"__0_0.distcp", false, "FSDP"},
+    {"recipe_state.pt", false, "torchtune"},
+    {"random_states_0.pkl", false, "accelerate"},
+};
+enum { N_FOREIGN = sizeof foreign / sizeof *foreign };
+
+static void make_foreign(int i, const char *name) {
+    char where[160];
+    snprintf(where, sizeof where, "%s", in(dir, name));
+    ck_assert_int_eq(mkdir(where, 0777), 0);
+    if (foreign[i].file) spill(in(where, foreign[i].file), "x", 1);
+    if (foreign[i].state) spill(in(where, "trainer_state.json"), HF_STATE, strlen(HF_STATE));
+}
+
+START_TEST(a_checkpoint_of_another_trainer_is_said_and_stays) {
+    struct rig r;
+    struct pl_text notes = {0};
+    char *path = NULL;
+    make_foreign(_i, "checkpoint-5");
+    spill(in(dir, "checkpoint-5/adapter_config.json"), "{}", 2);
+    const pl_err err = pl_checkpoint_find(dir, &path, NULL, &diag);
+    ck_assert_int_eq(err, foreign[_i].state ? PL_ERR_CHECKPOINT_MISMATCH : PL_ERR_OK);
+    if (foreign[_i].state) {
+        ck_assert_msg(strstr(diag.message, "a checkpoint of another trainer") &&
+                          strstr(diag.message, foreign[_i].says),
+                      "%s", diag.message);
+        ck_assert_msg(strstr(diag.hint, "`adapter_path: ") && strstr(diag.hint, "checkpoint-5`"),
+                      "%s", diag.hint);
+    }
+    diag = (struct pl_diag){0};
+    ck_assert_msg(strstr(notes_of_find(&notes), foreign[_i].says), "%s", pl_text_str(&notes));
+    ck_assert(strstr(pl_text_str(&notes), "it is skipped"));
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 7, 1, &diag));
+    OK(save(&r, 8, 1, &diag));
+    ck_assert(exists(in(dir, "checkpoint-5/adapter_config.json")));
+    path = find(); /* with one of a run here it is in nobody's way */
+    ck_assert_str_eq(path, in(dir, "checkpoint-8"));
+    free(path);
+    OK(save(&r, 5, 1, &diag));
+    ck_assert(exists(in(dir, "checkpoint-5.replaced/adapter_config.json")));
+    ck_assert(exists(in(dir, "checkpoint-5/optimizer.safetensors")));
+    pl_text_finish(&notes);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(directories_of_other_trainers_are_named) {
+    static const char *const names[] = {"global_step100", "epoch_0", "last.ckpt"};
+    struct pl_text notes = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ck_assert_int_eq(mkdir(in(dir, names[i]), 0777), 0);
+    notes_of_find(&notes);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ck_assert_msg(strstr(pl_text_str(&notes), names[i]), "%s", pl_text_str(&notes));
+    pl_text_finish(&notes);
+}
+END_TEST
+
+/* Whether a save that is killed at its call `at` came to its end before that. */
+static bool survives(struct rig *r, uint64_t at) {
+    int status;
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct pl_io_fault fault = {.at = at, .count = 1, .before = rig_die};
+        pl_checkpoint_set_fault(&fault);
+        _exit(save(r, at + 1, 1, NULL) == PL_ERR_OK ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Wherever that may be: what is left is a whole checkpoint, or has no name of one. */
+START_TEST(a_removal_that_is_cut_short_leaves_no_checkpoint) {
+    struct rig r;
+    bool ended = false;
+    rig_open(&r, &kinds[3]);
+    OK(save(&r, 1, 9, &diag));
+    for (uint64_t at = 1; !ended; at++) {
+        struct pl_text notes = {0};
+        ended = survives(&r, at);
+        char *path = find();
+        ck_assert_ptr_nonnull(path);
+        free(path);
+        ck_assert_str_eq(notes_of_find(&notes), "");
+        pl_text_finish(&notes);
+    }
     rig_close(&r);
 }
 END_TEST
@@ -450,6 +645,12 @@ int main(void) {
     tcase_add_loop_test(t, a_checkpoint_of_another_configuration_is_refused, 0,
                         sizeof mismatches / sizeof *mismatches);
     tcase_add_test(t, find_returns_the_newest_complete_one);
+    tcase_add_loop_test(t, a_link_to_a_directory_is_a_checkpoint_and_stays, 0, 3);
+    tcase_add_loop_test(t, a_link_to_what_is_not_there_is_refused, 0, 2);
+    tcase_add_test(t, what_is_not_taken_is_named);
+    tcase_add_loop_test(t, a_checkpoint_of_another_trainer_is_said_and_stays, 0, N_FOREIGN);
+    tcase_add_test(t, directories_of_other_trainers_are_named);
+    tcase_add_test(t, a_removal_that_is_cut_short_leaves_no_checkpoint);
     tcase_add_test(t, a_directory_that_is_not_there_holds_no_checkpoint);
     tcase_add_loop_test(t, a_damaged_trainer_state_is_refused, 0,
                         sizeof bad_states / sizeof *bad_states);

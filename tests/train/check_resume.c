@@ -403,6 +403,68 @@ START_TEST(weights_of_which_nothing_is_known_are_not_replaced) {
 }
 END_TEST
 
+/* What transformers' Trainer leaves, as it lies in its output directory. */
+static void make_foreign(const char *more) {
+    tiny_make(dir, &(struct tiny){.mode = "lora"}, "batch_size: 2\nmax_steps: 2\nsave_steps: 1\n");
+    ck_assert_int_eq(mkdir(in_dir(dir, "out"), 0777), 0);
+    ck_assert_int_eq(mkdir(in_dir(dir, "out/checkpoint-2"), 0777), 0);
+    file_write(in_dir(dir, "out/checkpoint-2/trainer_state.json"),
+               "{\"global_step\": 2, \"epoch\": 1.0, \"log_history\": []}");
+    file_write(in_dir(dir, "out/checkpoint-2/adapter_config.json"), "{\"peft_type\": \"LORA\"}");
+    if (more) file_write(in_dir(dir, more), "somebody's");
+}
+
+START_TEST(a_checkpoint_of_another_trainer_is_said_to_be_one) {
+    make_foreign(NULL);
+    FAILS_WITH(5, "CHECKPOINT_MISMATCH", "out/checkpoint-2 is a checkpoint of another trainer",
+               "seed=1");
+    FAILS_WITH(5, "CHECKPOINT_MISMATCH", "`adapter_path: out/checkpoint-2` continues", "seed=1");
+    FAILS_WITH(5, "CHECKPOINT_MISMATCH", "another trainer", "resume=out/checkpoint-2");
+    SAYS("another trainer", "resume=never");
+    ck_assert(path_exists(in_dir(dir, "out/checkpoint-2.replaced/adapter_config.json")));
+    SAYS("after step 2", "max_steps=3");
+}
+END_TEST
+
+START_TEST(what_another_trainer_has_written_is_not_replaced) {
+    static const char *const files[] = {"out/adapter_config.json", "out/adapter_model.bin"};
+    make_foreign(files[_i]);
+    FAILS_WITH(2, "CONFIG_CONFLICT", "out holds weights that no run here has recorded",
+               "resume=never");
+    TRAIN_WELL("overwrite_output_dir=true", "resume=never");
+}
+END_TEST
+
+START_TEST(the_state_of_another_trainer_is_not_replaced) {
+    make_foreign(NULL);
+    file_write(in_dir(dir, "out/trainer_state.json"), "{\"global_step\": 2, \"epoch\": NaN}");
+    FAILS_WITH(2, "CONFIG_CONFLICT", "out holds what another trainer has written", "resume=never");
+    TRAIN_WELL("overwrite_output_dir=true", "resume=never");
+}
+END_TEST
+
+/* A checkpoint that was moved to another disk, output_dir as a link, and both. */
+START_TEST(a_checkpoint_that_was_moved_and_linked_is_resumed) {
+    tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nsave_steps: 2\nsave_total_limit: 1\n");
+    TRAIN_WELL("max_steps=8", "output_dir=straight");
+    TRAIN_WELL("max_steps=2");
+    if (_i != 1) {
+        ck_assert_int_eq(rename(in_dir(dir, "out/checkpoint-2"), in_dir(dir, "away")), 0);
+        ck_assert_int_eq(symlink("../away", in_dir(dir, "out/checkpoint-2")), 0);
+    }
+    if (_i != 0) {
+        ck_assert_int_eq(rename(in_dir(dir, "out"), in_dir(dir, "far")), 0);
+        if (_i == 2) ck_assert_int_eq(unlink(in_dir(dir, "far/checkpoint-2")), 0);
+        if (_i == 2)
+            ck_assert_int_eq(symlink(in_dir(dir, "away"), in_dir(dir, "far/checkpoint-2")), 0);
+        ck_assert_int_eq(symlink("far", in_dir(dir, "out")), 0);
+    }
+    SAYS("out/checkpoint-2 after step 2", "max_steps=8");
+    ck_assert_int_eq(path_exists(in_dir(dir, "out/checkpoint-2")), _i != 1);
+    weights_assert_same(in_dir(dir, "straight"), in_dir(dir, "out"), "model");
+}
+END_TEST
+
 START_TEST(a_checkpoint_from_before_the_finished_run_is_not_gone_on_from) {
     tiny_make(dir, &(struct tiny){0}, "batch_size: 2\nlr_scheduler: constant\n");
     TRAIN_WELL("max_steps=2", "save_steps=2");
@@ -486,6 +548,10 @@ int main(void) {
     tcase_add_test(tc, the_finished_run_of_another_job_is_not_replaced);
     tcase_add_test(tc, the_model_that_is_trained_is_not_replaced);
     tcase_add_test(tc, weights_of_which_nothing_is_known_are_not_replaced);
+    tcase_add_test(tc, a_checkpoint_of_another_trainer_is_said_to_be_one);
+    tcase_add_loop_test(tc, what_another_trainer_has_written_is_not_replaced, 0, 2);
+    tcase_add_test(tc, the_state_of_another_trainer_is_not_replaced);
+    tcase_add_loop_test(tc, a_checkpoint_that_was_moved_and_linked_is_resumed, 0, 3);
     tcase_add_test(tc, a_checkpoint_from_before_the_finished_run_is_not_gone_on_from);
     tcase_add_test(tc, the_log_is_on_disk_before_the_checkpoint_that_follows_it);
     tcase_add_test(tc, a_run_keeps_the_gradients_that_it_began_with);
