@@ -21,8 +21,9 @@ struct pl_admission {
                           * looked at */
     bool judges_output; /* what is in output_dir may refuse the job */
     bool needs_weights; /* false: that they are not on this machine is a warning */
-    struct pl_progress *progress; /* nullable: shows how far the data are read */
-    const struct pl_world *world; /* nullable: this process is alone */
+    struct pl_progress *progress;   /* nullable: shows how far the data are read */
+    const struct pl_teller *teller; /* nullable: hears which ranks are late */
+    const struct pl_world *world;   /* nullable: this process is alone */
 };
 
 struct pl_preflight {

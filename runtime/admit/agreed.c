@@ -7,12 +7,12 @@ _Static_assert(PL_JOB_COMM_AUTO == (int)PL_COMM_AUTO && PL_JOB_COMM_NCCL == (int
                    PL_JOB_COMM_MPI == (int)PL_COMM_MPI,
                "the choices of `comm` are the kinds of engines");
 
-pl_err pl_agreed_meet(struct pl_preflight *pf, struct pl_diag *d) {
+pl_err pl_agreed_meet(struct pl_preflight *pf, const struct pl_teller *teller, struct pl_diag *d) {
     /* One rank has nobody to send to; by name it opens NCCL all the same, which shows that it
      * works on a machine with one GPU. */
     const bool by_name = pl_device_is_cuda(pf->job->device) && pf->job->comm == PL_JOB_COMM_NCCL;
     if (pf->world.size == 0 || (pf->world.size == 1 && !by_name)) return PL_ERR_OK;
-    return pl_comm_meet(&pf->comm, &pf->world, pf->job->comm_timeout_seconds, d);
+    return pl_comm_meet(&pf->comm, &pf->world, pf->job->comm_timeout_seconds, teller, d);
 }
 
 pl_err pl_agreed_budget(struct pl_preflight *pf, struct pl_diag *d) {

@@ -76,7 +76,7 @@ static pl_err admit(struct pl_preflight *pf, const struct pl_admission *how, str
     struct pl_job *job = pf->job;
     PL_TRY(pl_job_require_training(job, d));
     if (how->world) PL_TRY(pl_ranks_join(job, how->world, d));
-    PL_TRY(pl_agreed_meet(pf, d));
+    PL_TRY(pl_agreed_meet(pf, how->teller, d));
     PL_TRY(pl_preflight_find_model(pf, d));
     PL_TRY(check_merging(pf, d));
     PL_TRY(pl_device_decide(job, how->world, &pf->gpu, d));

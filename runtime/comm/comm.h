@@ -102,10 +102,16 @@ struct pl_comm {
     void *state;         /* of the engine */
 };
 
+/* Hears what a person who waits should know, a line without its end. */
+struct pl_teller {
+    void (*tell)(void *ctx, const char *line);
+    void *ctx;
+};
 /* Connects to the other ranks, which can agree from then on. COMM_INIT: no address, or not all
- * ranks came within the limit (it names those that are missing). */
+ * ranks came within two and a half times timeout_seconds (it names those that are missing).
+ * teller (nullable) hears of them after timeout_seconds. */
 pl_err pl_comm_meet(struct pl_comm **out, const struct pl_world *world, uint32_t timeout_seconds,
-                    struct pl_diag *d);
+                    const struct pl_teller *teller, struct pl_diag *d);
 /* Starts the engine of ranks that met, once all of them are here. COMM_INIT: no engine; the others
  * are told. */
 pl_err pl_comm_start(struct pl_comm *c, const struct pl_comm_request *request, struct pl_diag *d);

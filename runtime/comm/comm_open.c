@@ -65,7 +65,7 @@ static pl_err say_what_is_missing(const struct pl_world *w, const char *token, s
 
 /* rank 0 listens and tells the others over MPI where, and which token it made. */
 static pl_err meet_by_mpi(struct pl_comm *c, struct pl_meeting *m, struct pl_diag *d) {
-    uint32_t limit_ms = c->request.timeout_seconds * PL_START_LIMITS * 1000;
+    uint32_t limit_ms = pl_meeting_ms(c->request.timeout_seconds * 1000);
     struct pl_meeting told = {.listener = -1};
     pl_err err = PL_ERR_OK;
     PL_TRY(pl_mpi_start(&c->mpi, &c->world, NULL, limit_ms, d));
@@ -78,8 +78,10 @@ static pl_err meet_by_mpi(struct pl_comm *c, struct pl_meeting *m, struct pl_dia
     PL_TRY(err);
     if (told.port == 0) return pl_diag_set(d, PL_ERR_COMM_INIT, "rank 0 does not listen");
     int listener = m->listener;
+    const struct pl_teller *teller = m->teller;
     *m = told;
     m->listener = listener;
+    m->teller = teller;
     return PL_ERR_OK;
 }
 
@@ -107,15 +109,14 @@ static pl_err choose_engine(const struct pl_comm *c, const struct pl_comm_ops **
         return pl_diag_set(d, PL_ERR_COMM_INIT, "`comm: nccl` moves memory of GPUs alone");
     if (!nccl && r->gpu)
         return pl_diag_set(d, PL_ERR_COMM_INIT, "`comm: mpi` moves memory of the host alone");
-    if (nccl && !r->nccl)
-        return pl_diag_set(d, PL_ERR_COMM_INIT, "this build has no NCCL");
+    if (nccl && !r->nccl) return pl_diag_set(d, PL_ERR_COMM_INIT, "this build has no NCCL");
     *out = nccl ? r->nccl : &pl_comm_mpi;
     if (c->world.size == 1 && r->kind != PL_COMM_NCCL) *out = &alone;
     return PL_ERR_OK;
 }
 
-static pl_err open_control(struct pl_comm *c, struct pl_diag *d) {
-    struct pl_meeting m = {.listener = -1};
+static pl_err open_control(struct pl_comm *c, const struct pl_teller *teller, struct pl_diag *d) {
+    struct pl_meeting m = {.listener = -1, .teller = teller};
     pl_err err = PL_ERR_OK;
     if (c->world.size > 1) err = find_meeting(c, &m, d);
     if (err == PL_ERR_OK)
@@ -131,7 +132,7 @@ static void abort_engine(void *comm) {
 }
 
 pl_err pl_comm_meet(struct pl_comm **out, const struct pl_world *world, uint32_t timeout_seconds,
-                    struct pl_diag *d) {
+                    const struct pl_teller *teller, struct pl_diag *d) {
     struct pl_comm *c = pl_calloc(1, sizeof *c);
     *out = NULL;
     /* N1 where mpiexec stands between this process and the launcher. */
@@ -140,7 +141,7 @@ pl_err pl_comm_meet(struct pl_comm **out, const struct pl_world *world, uint32_t
     c->world = *world;
     c->request.timeout_seconds = timeout_seconds;
     c->ops = &alone; /* until the other is open: what pl_comm_close closes */
-    pl_err err = open_control(c, d);
+    pl_err err = open_control(c, teller, d);
     if (err != PL_ERR_OK) pl_comm_close(&c);
     *out = c;
     return err;
@@ -165,7 +166,7 @@ pl_err pl_comm_start(struct pl_comm *c, const struct pl_comm_request *request, s
 
 pl_err pl_comm_open(struct pl_comm **out, const struct pl_world *world,
                     const struct pl_comm_request *request, struct pl_diag *d) {
-    PL_TRY(pl_comm_meet(out, world, request->timeout_seconds, d));
+    PL_TRY(pl_comm_meet(out, world, request->timeout_seconds, NULL, d));
     pl_err err = pl_comm_start(*out, request, d);
     if (err != PL_ERR_OK) pl_comm_close(out);
     return err;

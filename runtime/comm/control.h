@@ -24,7 +24,8 @@ struct pl_meeting {
     char address[PL_HOST_NAME];
     uint16_t port;
     char token[PL_TOKEN_MOST + 1];
-    int listener; /* of rank 0, which listens already; -1 = none */
+    int listener;                   /* of rank 0, which listens already; -1 = none */
+    const struct pl_teller *teller; /* nullable: hears once who is missing */
 };
 
 /* rank 0: begins to listen. address "": this machine alone, by its loopback, if all ranks are on
@@ -38,9 +39,15 @@ bool pl_meeting_tell_end(const struct pl_meeting *m, uint32_t rank, uint32_t siz
 pl_err pl_token_make(char out[PL_TOKEN_MOST + 1], struct pl_diag *d);
 
 struct pl_control;
-/* Waits for all ranks, PL_START_LIMITS times as long as a silent one is waited for later. COMM_INIT
- * names the ranks that did not come. A world of one has no connections and no thread. */
+/* For the others to come, of a limit for silence: two and a half of it, so that all have ended
+ * within three. */
+static inline uint32_t pl_meeting_ms(uint32_t timeout_ms) {
+    return timeout_ms / 2 * 5;
+}
+/* For the start of an engine. */
 #define PL_START_LIMITS 6
+/* Waits for all ranks; after the limit for silence the teller hears which are missing. COMM_INIT
+ * names the ranks that did not come. A world of one has no connections and no thread. */
 pl_err pl_control_open(struct pl_control **out, const struct pl_world *world, struct pl_meeting *m,
                        uint32_t timeout_seconds, struct pl_diag *d);
 /* NULL-safe; sets it to NULL. orderly: all ranks are known to be here too; else the others take

@@ -27,7 +27,7 @@ enum {
 
 struct rank {
     pid_t pid;
-    int status; /* RUNS, or what it ended with */
+    int status;           /* RUNS, or what it ended with */
     bool stopped, killed; /* killed: by the launcher */
     bool untold;          /* it failed, and rank 0 was not told */
 };
@@ -43,6 +43,7 @@ struct crew {
     int reserved;                 /* a socket that keeps the port from others */
     int first;                    /* the first status that was no success; 0 = none */
     int first_of_own;             /* the first besides that of COMM_PEER_LOST */
+    bool erred;                   /* a rank ended by itself with such a status */
     uint64_t failed_ms, ended_ms; /* the first failure; the end of rank 0 by one; 0 = none */
     uint64_t last_ms;             /* the last end of any rank */
     struct pl_fallen fallen;
@@ -205,8 +206,11 @@ static void note_end(struct crew *w, uint32_t rank, int status) {
 }
 
 static void note_signal(struct crew *w, uint32_t rank, int status) {
+    const int lost = pl_err_exit_status(PL_ERR_COMM_PEER_LOST);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != lost)
+        w->erred = true;
     if (!WIFSIGNALED(status) || w->ranks[rank].killed || w->fallen.signal) return;
-    w->fallen = (struct pl_fallen){rank, WTERMSIG(status)};
+    w->fallen = (struct pl_fallen){.rank = rank, .signal = WTERMSIG(status)};
 }
 
 static void reap(struct crew *w) {
@@ -238,12 +242,15 @@ static void kill_remains(struct crew *w) {
     uint64_t limit_ms = (uint64_t)w->l->timeout_seconds * 1000;
     bool all = is_over(w->ended_ms, limit_ms + SLACK_MS) ||
                is_over(w->failed_ms, limit_ms * PL_START_LIMITS + LONG_MS);
-    bool stopped = is_over(w->failed_ms, limit_ms + SLACK_MS) ||
+    /* Rank 0 is told no more, and has nothing more to say. */
+    bool stopped = is_over(w->failed_ms, limit_ms + SLACK_MS) || is_over(w->ended_ms, SLACK_MS) ||
                    (only_stopped_remain(w) && is_over(w->last_ms, limit_ms + SLACK_MS));
     for (uint32_t r = 0; r < w->started; r++)
         if (w->ranks[r].status == RUNS &&
             (all || (stopped && w->ranks[r].stopped) || (w->pmi && w->pmi->aborted[r]))) {
             w->ranks[r].killed = true;
+            if (w->ranks[r].stopped && !w->fallen.signal)
+                w->fallen = (struct pl_fallen){.rank = r, .signal = SIGKILL, .was_stopped = true};
             (void)kill(w->ranks[r].pid, SIGKILL);
         }
 }
@@ -313,7 +320,10 @@ pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d) {
         err = start_rank(w, r, d);
     if (err != PL_ERR_OK) kill_all(w, SIGKILL);
     watch(w);
-    if (err == PL_ERR_OK) *status = w->first_of_own ? w->first_of_own : w->first;
+    /* Who lost the one that fell ends with the status of COMM_PEER_LOST. */
+    w->fallen.is_whole = w->fallen.signal && w->started && w->ranks[0].status == 0 && !w->erred;
+    if (err == PL_ERR_OK)
+        *status = w->fallen.is_whole ? 0 : w->first_of_own ? w->first_of_own : w->first;
     if (l->fallen) *l->fallen = w->fallen;
     if (w->reserved >= 0) close(w->reserved);
     if (w->pmi) pl_pmi_finish(w->pmi);

@@ -22,6 +22,8 @@
 struct pl_fallen {
     uint32_t rank;
     int signal;
+    bool was_stopped; /* and so the launcher's own signal ended it */
+    bool is_whole;    /* rank 0 ended with status 0: it had saved everything */
 };
 
 struct pl_launch {
@@ -31,12 +33,15 @@ struct pl_launch {
     char *const *argv;        /* of this program, as each of them is started */
     int (*run)(void *arg);    /* instead, without another program; the exit status */
     void *arg;
-    struct pl_fallen *fallen; /* nullable: gets the first that was not ended by the launcher */
+    struct pl_fallen *fallen; /* nullable: gets the first that did not end by itself, unless the
+                               * launcher ended it after another failure */
     volatile sig_atomic_t *signalled; /* nullable: a signal that the launcher caught, or 0 */
 };
-/* Returns when all have ended. *status: that of the first rank that ended with another status than
- * that of COMM_PEER_LOST, or 128 + its signal; where there is none, that of rank 0, or of the first
- * that failed. COMM_INIT: nothing was started, or not all. */
+/* Returns when all have ended. *status: 0 where rank 0 ended with 0, a signal ended another rank,
+ * and none ended by an error of its own: what fell then had nothing left to give. Else that of the
+ * first rank that ended with another status than that of COMM_PEER_LOST, or 128 + its signal; where
+ * there is none, that of rank 0, or of the first that failed. COMM_INIT: nothing was started, or
+ * not all. */
 pl_err pl_launch(const struct pl_launch *l, int *status, struct pl_diag *d);
 
 #endif

@@ -255,28 +255,55 @@ static void wait_for_any(const struct hall *h, int listener, uint64_t until_ms) 
     (void)poll(fds, n, (int)pl_u64_min(until_ms > now ? until_ms - now : 0, HELLO_MS));
 }
 
+/* The numbers of those that did not come, and how many they are. */
+static uint32_t list_missing(const struct hall *h, struct pl_text *names) {
+    uint32_t missing = 0;
+    for (uint32_t r = 1; r < h->c->world.size; r++)
+        if (h->c->links[r].fd < 0) pl_text_addf(names, "%s%u", missing++ ? ", " : "", r);
+    return missing;
+}
+
 static pl_err say_missing(const struct hall *h, struct pl_diag *d) {
     char room[PL_WHY];
     struct pl_text names = PL_TEXT_FIXED(room);
-    uint32_t missing = 0;
-    for (uint32_t r = 1; r < h->c->world.size; r++)
-        if (h->c->links[r].fd < 0) pl_text_addf(&names, "%s%u", missing++ ? ", " : "", r);
-    return pl_diag_set(d, PL_ERR_COMM_INIT, "%u of %u ranks did not come within %u s: %s", missing,
-                       h->c->world.size, h->c->timeout_ms * PL_START_LIMITS / 1000,
-                       pl_text_str(&names));
+    const uint32_t missing = list_missing(h, &names);
+    pl_err err =
+        pl_diag_set(d, PL_ERR_COMM_INIT, "%u of %u ranks did not come within %u s: %s", missing,
+                    h->c->world.size, pl_meeting_ms(h->c->timeout_ms) / 1000, pl_text_str(&names));
+    pl_diag_hint(d, "see what those ranks say; ranks that start later than that need a larger "
+                    "`comm_timeout_seconds`");
+    return err;
+}
+
+static void tell(const struct pl_meeting *m, const char *line) {
+    if (m->teller) m->teller->tell(m->teller->ctx, line);
+}
+
+static void tell_missing(const struct hall *h, const struct pl_meeting *m) {
+    char room[PL_WHY], line[PL_WHY + 64];
+    struct pl_text names = PL_TEXT_FIXED(room);
+    const uint32_t missing = list_missing(h, &names);
+    snprintf(line, sizeof line, "%u of %u ranks are missing after %u s: %s", missing,
+             h->c->world.size, h->c->timeout_ms / 1000, pl_text_str(&names));
+    tell(m, line);
 }
 
 static pl_err receive_all(struct pl_control *c, const struct pl_meeting *m, struct pl_diag *d) {
     struct hall h = {.c = c, .token = m->token, .here = 1};
     struct pl_diag own = {0}; /* also where the caller wants none: the others are told */
-    uint64_t until_ms = pl_now_ms() + (uint64_t)c->timeout_ms * PL_START_LIMITS;
+    uint64_t until_ms = pl_now_ms() + pl_meeting_ms(c->timeout_ms);
+    uint64_t tell_ms = pl_now_ms() + c->timeout_ms; /* UINT64_MAX: it was told */
     pl_err err = PL_ERR_OK;
     for (int i = 0; i < STRANGERS; i++)
         h.strangers[i].link.fd = -1;
     /* Who comes soon after a failure is told of it as well. */
     while (h.here < c->world.size && pl_now_ms() < until_ms) {
-        wait_for_any(&h, m->listener, until_ms);
+        wait_for_any(&h, m->listener, pl_u64_min(until_ms, tell_ms));
         pl_err now = hear_all(&h, m->listener, err == PL_ERR_OK ? &own : NULL);
+        if (pl_now_ms() >= tell_ms && err == PL_ERR_OK && h.here < c->world.size) {
+            tell_missing(&h, m);
+            tell_ms = UINT64_MAX;
+        }
         if (now == PL_ERR_OK || err != PL_ERR_OK) continue;
         err = now;
         until_ms = pl_u64_min(until_ms, pl_now_ms() + HELLO_MS);
@@ -289,7 +316,10 @@ static pl_err receive_all(struct pl_control *c, const struct pl_meeting *m, stru
             refuse(&c->links[r], own.message);
         else
             put(&c->links[r], PL_MESSAGE_WELCOME, c->hosts, c->world.size * PL_HOST_NAME);
-    return err == PL_ERR_OK ? err : pl_diag_set(d, err, "%s", own.message);
+    if (err == PL_ERR_OK) return err;
+    pl_diag_set(d, err, "%s", own.message);
+    if (own.hint[0]) pl_diag_hint(d, "%s", own.hint);
+    return err;
 }
 
 /* ---- the others ---- */
@@ -377,15 +407,23 @@ static bool try_once(struct pl_control *c, const struct pl_meeting *m, uint64_t 
     say_hello(&c->links[0], PL_MESSAGE_HELLO, c->world.rank, c->world.size, m->token,
               c->hosts[c->world.rank]);
     /* Rank 0 began later, and says who is missing when its own time is over. */
-    if (be_welcomed(c, until_ms + c->timeout_ms, why, refused)) return true;
+    if (be_welcomed(c, until_ms + c->timeout_ms / 2, why, refused)) return true;
     pl_link_finish(&c->links[0]);
     return false;
+}
+
+static void tell_of_rank_0(const struct pl_control *c, const struct pl_meeting *m) {
+    char line[PL_WHY];
+    snprintf(line, sizeof line, "rank %u waits for rank 0 at %.200s:%u since %u s", c->world.rank,
+             m->address, m->port, c->timeout_ms / 1000);
+    tell(m, line);
 }
 
 static pl_err go_to_rank_0(struct pl_control *c, const struct pl_meeting *m, struct pl_diag *d) {
     char why[PL_WHY] = "", now[PL_WHY] = "";
     bool refused, ever_met = false;
-    uint64_t until_ms = pl_now_ms() + (uint64_t)c->timeout_ms * PL_START_LIMITS;
+    uint64_t until_ms = pl_now_ms() + pl_meeting_ms(c->timeout_ms);
+    uint64_t tell_ms = pl_now_ms() + c->timeout_ms;
     do {
         bool met = false;
         if (try_once(c, m, until_ms, now, &met, &refused)) return PL_ERR_OK;
@@ -393,10 +431,14 @@ static pl_err go_to_rank_0(struct pl_control *c, const struct pl_meeting *m, str
         /* What a connection came to says more than that there is none any more. */
         if (met || !ever_met) memcpy(why, now, sizeof why);
         ever_met |= met;
+        if (pl_now_ms() >= tell_ms) {
+            tell_of_rank_0(c, m);
+            tell_ms = UINT64_MAX;
+        }
         (void)poll(NULL, 0, AGAIN_MS);
     } while (left_ms(until_ms));
     return pl_diag_set(d, PL_ERR_COMM_INIT, "rank %u did not reach rank 0 at %s:%u within %u s: %s",
-                       c->world.rank, m->address, m->port, c->timeout_ms * PL_START_LIMITS / 1000,
+                       c->world.rank, m->address, m->port, pl_meeting_ms(c->timeout_ms) / 1000,
                        why);
 }
 

@@ -2,10 +2,11 @@
 #include "runtime/train/begin_anew.h"
 
 #include "estimator/base/checked.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/session/arenas.h"
+#include "runtime/session/load.h"
 #include "runtime/session/session_open.h"
 #include "runtime/train/run_open.h"
-#include "runtime/train/weights_io.h"
 
 #include <string.h>
 
@@ -64,5 +65,8 @@ pl_err pl_run_begin_anew(struct pl_run *r, uint32_t batch_size, bool *taken, str
 pl_err pl_run_load_anew(struct pl_run *r, struct pl_diag *d) {
     if (!r->anew) return PL_ERR_OK;
     r->anew = false;
-    return pl_run_load(r, d);
+    PL_TRY(pl_session_load(&r->s, d));
+    if (!r->s.pf->resume_path || !pl_session_has_memory(&r->s)) return PL_ERR_OK;
+    const struct pl_tensor_io io = pl_session_io(&r->s, PL_PHASE_LOAD);
+    return pl_checkpoint_load(&io, r->s.pf->resume_path, d);
 }

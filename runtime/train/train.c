@@ -230,6 +230,22 @@ static pl_err log_ranks(struct pl_run *r, const struct pl_train_result *t, struc
     return pl_log_event(r->log, "ranks", json_pack("{s:o}", "ranks", list), d);
 }
 
+/* Rank 0 has saved everything where the run is whole: a rank that is lost then costs only what it
+ * would have told of itself. */
+static pl_err log_all_ranks(struct pl_run *r, const struct pl_train_result *t, bool is_whole,
+                            struct pl_diag *d) {
+    struct pl_diag loss = {0};
+    char line[sizeof loss.message + 64];
+    pl_err err = log_ranks(r, t, &loss);
+    if (err == PL_ERR_COMM_PEER_LOST && is_whole && pl_session_leads(&r->s)) {
+        snprintf(line, sizeof line, "warning: %s; everything was saved before", loss.message);
+        pl_progress_note(&r->progress, line);
+        return PL_ERR_OK;
+    }
+    if (err != PL_ERR_OK && d && d->err == PL_ERR_OK) *d = loss;
+    return err;
+}
+
 static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_diag *d) {
     pl_progress_init(&r->progress, r->opt->messages, r->opt->quiet, r->s.pf->resume_state.step);
     r->progress.notes_alone = r->opt->no_progress;
@@ -252,7 +268,7 @@ static pl_err run_all(struct pl_run *r, struct pl_train_result *out, struct pl_d
     /* First of all: nothing that follows is worth the weights. */
     if (err == PL_ERR_OK) PL_TRY(pl_run_save_final(r, d));
     PL_TRY(pl_run_check_books(r, out, d));
-    PL_TRY(log_ranks(r, out, d));
+    PL_TRY(log_all_ranks(r, out, err == PL_ERR_OK, d));
     if (!leads) return err;
     if (pl_pace_median(&r->pace, &out->pace)) pl_speed_remember(r->s.pf, &out->pace);
     PL_TRY(tell_profile(r, d));

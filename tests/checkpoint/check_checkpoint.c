@@ -219,7 +219,7 @@ START_TEST(find_returns_the_newest_complete_one) {
 }
 END_TEST
 
-/* --- what has the name of a checkpoint and was not written here --------------------------------- */
+/* --- what has the name of a checkpoint and was not written here ------------------------------- */
 
 static const char *notes_of_find(struct pl_text *notes) {
     char *path = NULL;

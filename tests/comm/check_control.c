@@ -365,9 +365,39 @@ START_TEST(a_missing_rank_is_named) {
     for (int r = 0; r < 4; r++) {
         if (r == 2) continue;
         ck_assert_int_eq(ranks->of[r].err, PL_ERR_COMM_INIT);
-        ck_assert_str_eq(ranks->of[r].message, "1 of 4 ranks did not come within 6 s: 2");
+        ck_assert_str_eq(ranks->of[r].message, "1 of 4 ranks did not come within 2 s: 2");
+        ck_assert_str_eq(ranks->of[r].told, r ? "" : "1 of 4 ranks are missing after 1 s: 2");
     }
     ck_assert_uint_lt(ranks_now_ns() - before, UINT64_C(12000000000));
+}
+END_TEST
+
+/* Nobody can tell the others who is missing where that is rank 0. */
+static int headless_body(const struct pl_world *w) {
+    struct pl_comm c;
+    struct pl_diag d = {0};
+    if (w->rank == 0) {
+        while (atomic_load(&ranks->gate) < 2)
+            usleep(1000);
+        return 0;
+    }
+    pl_err err = ranks_open_control(&c, w, &d);
+    int status = ranks_note(w, err, &d);
+    pl_control_close(&c.control, false);
+    atomic_fetch_add(&ranks->gate, 1);
+    return status;
+}
+
+START_TEST(a_missing_rank_0_is_named_by_all) {
+    ck_assert_int_ne(ranks_run(&(struct ranks_run){.body = "headless", .n = 3, .limit = 1}), 0);
+    for (int r = 1; r < 3; r++) {
+        char waits[64];
+        snprintf(waits, sizeof waits, "rank %d waits for rank 0 at 127.0.0.1:", r);
+        ck_assert_int_eq(ranks->of[r].err, PL_ERR_COMM_INIT);
+        ck_assert_msg(strstr(ranks->of[r].message, "did not reach rank 0 at "), "%s",
+                      ranks->of[r].message);
+        ck_assert_msg(strstr(ranks->of[r].told, waits), "%s", ranks->of[r].told);
+    }
 }
 END_TEST
 
@@ -421,7 +451,7 @@ START_TEST(a_wrong_rank_is_not_let_in) {
     ck_assert_int_eq(ranks->of[0].err, PL_ERR_COMM_INIT);
     /* who is not answered gives up when rank 0 does; the launcher tells of one that was refused */
     const char *said = ranks->of[0].message, *ended = "ended before all ranks were there";
-    const bool waited = strcmp(said, "1 of 3 ranks did not come within 6 s: 2") == 0;
+    const bool waited = strcmp(said, "1 of 3 ranks did not come within 2 s: 2") == 0;
     ck_assert_msg(strstr(said, ended) || (_i == 0 && waited), "%s", said);
     const struct rank_outcome *second = &ranks->of[strstr(ranks->of[1].message, "two") ? 1 : 2];
     ck_assert_int_eq(second->err, PL_ERR_COMM_INIT);
@@ -432,8 +462,8 @@ END_TEST
 static const struct ranks_body bodies[] = {
     {"agree", agree_body}, {"compare", compare_body}, {"stray", stray_body},
     {"fall", fall_body},   {"part", part_body},       {"patient", patient_body},
-    {"late", late_body},   {"absent", absent_body},   {"wrong", wrong_body},
-    {"early", early_body},
+    {"late", late_body},   {"absent", absent_body},   {"headless", headless_body},
+    {"wrong", wrong_body}, {"early", early_body},
 };
 
 int main(int argc, char *argv[]) {
@@ -454,6 +484,7 @@ int main(int argc, char *argv[]) {
     tcase_add_test(fall, a_suspended_job_resumes);
     tcase_add_test(start, strangers_are_turned_away);
     tcase_add_test(start, a_missing_rank_is_named);
+    tcase_add_test(start, a_missing_rank_0_is_named_by_all);
     tcase_add_loop_test(start, a_rank_that_ended_is_not_waited_for, 0, 2);
     tcase_add_loop_test(start, a_wrong_rank_is_not_let_in, 0, 3);
     suite_add_tcase(s, agree);

@@ -114,9 +114,43 @@ static int stop_second(void *arg) {
 /* The others have done all of their work, and wait for none. */
 START_TEST(a_stopped_rank_does_not_outlive_the_others) {
     const time_t before = time(NULL);
-    ck_assert_int_eq(launch(stop_second, NULL, 3, 1), 128 + SIGKILL);
+    ck_assert_int_eq(launch(stop_second, NULL, 3, 1), 0);
     ck_assert(time(NULL) - before < 10);
-    ck_assert_int_eq(fallen.signal, 0); /* the launcher's own */
+    ck_assert_int_eq(fallen.signal, SIGKILL);
+    ck_assert_uint_eq(fallen.rank, 1);
+    ck_assert(fallen.was_stopped && fallen.is_whole);
+}
+END_TEST
+
+/* Rank 1 waits until rank 0 has ended, and falls. */
+static int fall_late(void *arg) {
+    (void)arg;
+    if (own_rank() != 1) return 0;
+    usleep(300000);
+    return raise(SIGKILL);
+}
+
+START_TEST(a_rank_that_falls_after_rank_0_has_ended_costs_nothing) {
+    ck_assert_int_eq(launch(fall_late, NULL, 3, 1), 0);
+    ck_assert_int_eq(fallen.signal, SIGKILL);
+    ck_assert_uint_eq(fallen.rank, 1);
+    ck_assert(!fallen.was_stopped && fallen.is_whole);
+}
+END_TEST
+
+static int stop_and_fail(void *arg) {
+    (void)arg;
+    if (own_rank() == 1) raise(SIGSTOP);
+    usleep(100000);
+    return 6;
+}
+
+/* Where rank 0 failed, nobody waits for it. */
+START_TEST(a_stopped_rank_is_not_waited_for_after_a_failure) {
+    const time_t before = time(NULL);
+    ck_assert_int_eq(launch(stop_and_fail, NULL, 3, 60), 6);
+    ck_assert_int_lt(time(NULL) - before, 30);
+    ck_assert(fallen.was_stopped && !fallen.is_whole);
 }
 END_TEST
 
@@ -215,6 +249,8 @@ int main(void) {
     tcase_add_test(tc, ranks_know_who_they_are);
     tcase_add_loop_test(tc, signals_reach_every_rank, 0, 2);
     tcase_add_test(tc, a_stopped_rank_does_not_outlive_the_others);
+    tcase_add_test(tc, a_rank_that_falls_after_rank_0_has_ended_costs_nothing);
+    tcase_add_test(tc, a_stopped_rank_is_not_waited_for_after_a_failure);
     tcase_add_test(tc, a_killed_launcher_takes_its_ranks_along);
     tcase_add_loop_test(tc, who_cannot_end_is_ended, 0, 2);
     suite_add_tcase(s, tc);

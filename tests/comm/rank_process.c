@@ -109,8 +109,14 @@ int ranks_note(const struct pl_world *w, pl_err err, const struct pl_diag *d) {
     return err != PL_ERR_OK;
 }
 
+static void keep_told(void *rank, const char *line) {
+    struct rank_outcome *o = rank;
+    snprintf(o->told, sizeof o->told, "%s", line);
+}
+
 pl_err ranks_open_control(struct pl_comm *c, const struct pl_world *w, struct pl_diag *d) {
-    struct pl_meeting m = {.listener = -1, .port = w->port};
+    const struct pl_teller teller = {keep_told, &ranks->of[w->rank]};
+    struct pl_meeting m = {.listener = -1, .port = w->port, .teller = &teller};
     *c = (struct pl_comm){.world = *w, .request.timeout_seconds = ranks->limit};
     strcpy(m.address, w->address);
     strcpy(m.token, getenv(PL_JOB_TOKEN));

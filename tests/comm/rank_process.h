@@ -17,6 +17,7 @@
 struct rank_outcome {
     int err;
     char message[1024];
+    char told[256]; /* while the ranks met; "": nothing */
     double seconds; /* since the victim fell, where there is one */
     int pid;
     uint64_t rounds;

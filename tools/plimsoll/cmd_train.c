@@ -164,17 +164,27 @@ static struct pl_progress reading_progress(const struct pl_cli *cli) {
     return progress;
 }
 
+static void tell_note(void *cli, const char *line) {
+    struct pl_text notes = {0};
+    pl_text_addf(&notes, "%s\n", line);
+    pl_cli_print_notes(cli, &notes);
+    pl_text_finish(&notes);
+}
+
 static int preflight_and_run(const struct pl_cli *cli, const struct pl_world *world,
                              struct pl_job *job, struct pl_text *notes) {
     struct pl_diag d = {0};
     struct pl_preflight pf;
     struct pl_progress progress = reading_progress(cli);
+    struct pl_cli own = *cli;
+    const struct pl_teller teller = {tell_note, &own};
     const bool leads = world->rank == 0, quiet = pl_cli_has(cli, PL_FLAG_QUIET) || !leads;
     bool dry = pl_cli_has(cli, PL_FLAG_DRY_RUN);
     const struct pl_admission how = {.makes_output = !dry && leads,
                                      .judges_output = !pl_cli_has(cli, PL_FLAG_PROBE) && leads,
                                      .needs_weights = !dry,
                                      .progress = leads ? &progress : NULL,
+                                     .teller = &teller,
                                      .world = world};
     int status = 0;
     pl_err err = pl_preflight_init(&pf, job, &how, &d);
@@ -201,6 +211,17 @@ static bool wants_launcher(const struct pl_cli *cli, const struct pl_job *job,
     return pl_job_ranks(job) > 1 && !world->launcher && !pl_cli_has(cli, PL_FLAG_DRY_RUN);
 }
 
+/* What it could not say itself. */
+static void tell_fallen(const struct pl_fallen *f) {
+    if (!f->signal) return;
+    fprintf(stderr, "plimsoll: %srank %u was ", f->is_whole ? "warning: " : "", f->rank);
+    if (f->was_stopped)
+        fputs("stopped, and did not end with the others: it was killed", stderr);
+    else
+        fprintf(stderr, "ended by signal %d", f->signal);
+    fputs(f->is_whole ? "; rank 0 had saved everything, and the run is complete\n" : "\n", stderr);
+}
+
 /* The same command, once a rank. Each decides `device: auto` for itself; here it says how they
  * reach each other, and whether there are enough devices. */
 static int launch(const struct pl_cli *cli, struct pl_job *job) {
@@ -219,8 +240,7 @@ static int launch(const struct pl_cli *cli, struct pl_job *job) {
                                 .fallen = &fallen,
                                 .signalled = pl_cli_catch_signals()};
     if (err == PL_ERR_OK) err = pl_launch(&l, &status, &d);
-    if (fallen.signal) /* which ended it before it could say so */
-        fprintf(stderr, "plimsoll: rank %u was ended by signal %d\n", fallen.rank, fallen.signal);
+    tell_fallen(&fallen);
     return err == PL_ERR_OK ? status : pl_cli_fail(cli, &d);
 }
 
