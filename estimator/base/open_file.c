@@ -34,6 +34,14 @@ int pl_open_file(const char *path, struct stat *st, const char **why) {
     return refuse(fd, S_ISDIR(st->st_mode) ? EISDIR : EINVAL, kind_of(st->st_mode), why);
 }
 
+pl_err pl_open_hint(struct pl_diag *d, pl_err err, int error) {
+    if (error == EMFILE)
+        pl_diag_hint(d, "`ulimit -n` is the number of files that may be open at a time, and "
+                        "`ulimit -n 4096` raises it");
+    if (error == ENFILE) pl_diag_hint(d, "the machine's limit of open files is reached");
+    return err;
+}
+
 enum pl_there pl_look_for(const char *path) {
     struct stat st;
     if (stat(path, &st) == 0) return PL_THERE;

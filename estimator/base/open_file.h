@@ -8,6 +8,8 @@
 #ifndef PL_ESTIMATOR_BASE_OPEN_FILE_H
 #define PL_ESTIMATOR_BASE_OPEN_FILE_H
 
+#include "estimator/base/diag.h"
+
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -17,6 +19,9 @@
 int pl_open_file(const char *path, struct stat *st, const char **why);
 /* The same as a stream; NULL with errno and *why. */
 FILE *pl_fopen_file(const char *path, const char **why);
+/* Of an open that failed with `error`, once it is recorded: where the process may not open more
+ * files, the hint says how it may. Returns `err`. */
+pl_err pl_open_hint(struct pl_diag *d, pl_err err, int error);
 /* Whether there is anything of this name. What cannot be looked at is not absent; errno is why. */
 enum pl_there { PL_NOT_THERE, PL_THERE, PL_THERE_UNKNOWN };
 enum pl_there pl_look_for(const char *path);

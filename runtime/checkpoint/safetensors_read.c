@@ -312,9 +312,12 @@ static pl_err open_file(struct pl_st_file *f, uint64_t *file_bytes, struct pl_di
     struct stat st;
     const char *why;
     f->fd = pl_open_file(f->path, &st, &why);
-    if (f->fd < 0)
-        return pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), f->path, 0, 0,
-                          "cannot open %s: %s", f->path, why);
+    if (f->fd < 0) {
+        const int error = errno;
+        pl_err err = pl_diag_at(d, pl_err_of_errno(PL_ERR_CHECKPOINT_FILE), f->path, 0, 0,
+                                "cannot open %s: %s", f->path, why);
+        return pl_open_hint(d, err, error);
+    }
     *file_bytes = (uint64_t)st.st_size;
     return PL_ERR_OK;
 }

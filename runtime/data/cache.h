@@ -48,6 +48,7 @@ struct pl_remarks {
 struct pl_cache_row {
     uint64_t place; /* of the first word, times 4; + 1: ids, then labels; + 2: it was cut */
     uint32_t tokens, targets; /* targets: after the shift by one */
+    uint64_t digest;          /* of the sample */
 };
 static inline bool pl_cache_is_cut(const struct pl_cache_row *row) {
     return row->place & 2;
@@ -97,7 +98,8 @@ struct pl_cache {
  * it, and nothing when it is merely absent. */
 bool pl_cache_open(struct pl_cache *c, const char *dir, const struct pl_cache_key *key,
                    uint64_t vocab, uint64_t max_tokens, struct pl_text *why);
-/* One row of the file into *out, grown as needed, at most max_tokens. Several threads may read. */
+/* One row of the file into *out, grown as needed, at most max_tokens. Several threads may read. The
+ * caller compares its digest. */
 pl_err pl_cache_read(const struct pl_cache *c, uint64_t place, uint32_t tokens,
                      struct pl_sample *out, struct pl_diag *d);
 /* PL_ERR_DATA_FILE: a row is not what the file said on opening. */

@@ -48,13 +48,11 @@ static void add(struct pl_digest h[2], const void *data, size_t n) {
     pl_digest_add(&h[1], data, n);
 }
 
-static bool add_file(struct pl_digest h[2], int fd) {
+static bool add_file(struct pl_digest h[2], const struct pl_content *content) {
     char *buf = pl_malloc(CHUNK);
     ssize_t got = -1;
-    for (off_t at = 0; buf; at += got) {
-        do
-            got = pread(fd, buf, CHUNK, at);
-        while (got < 0 && errno == EINTR);
+    for (uint64_t at = 0; buf; at += (uint64_t)got) {
+        got = pl_content_read(content, buf, CHUNK, at);
         if (got <= 0) break;
         add(h, buf, (size_t)got);
     }
@@ -62,7 +60,8 @@ static bool add_file(struct pl_digest h[2], int fd) {
     return got == 0;
 }
 
-bool pl_cache_make_key(struct pl_cache_key *key, int fd, const struct pl_text *facts) {
+bool pl_cache_make_key(struct pl_cache_key *key, const struct pl_content *content,
+                       const struct pl_text *facts) {
     const struct pl_build_id build = pl_build_id();
     struct pl_digest h[2];
     if (!build.hex[0] || facts->failed) return false;
@@ -71,7 +70,7 @@ bool pl_cache_make_key(struct pl_cache_key *key, int fd, const struct pl_text *f
     add(h, build.hex, sizeof build.hex); /* of one length, so that nothing runs into the facts */
     add(h, &facts->len, sizeof facts->len);
     add(h, pl_text_str(facts), facts->len);
-    if (!add_file(h, fd)) return false;
+    if (!add_file(h, content)) return false;
     for (int i = 0; i < 2; i++)
         key->half[i] = pl_digest_value(&h[i]);
     return true;

@@ -137,7 +137,7 @@ void pl_cache_add(struct pl_cache_writer *w, const struct pl_sample *s, uint64_t
     if (!w->part || w->error) return;
     bool narrow = is_narrow(s);
     const struct pl_cache_row row = {4 * w->header.words + 2 * (uint64_t)cut + !narrow,
-                                     (uint32_t)s->n, (uint32_t)targets};
+                                     (uint32_t)s->n, (uint32_t)targets, pl_sample_digest(s)};
     if (!add_row(w, row)) {
         fail(w, ENOMEM);
         return;

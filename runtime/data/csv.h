@@ -1,11 +1,13 @@
-/* csv.h - records of comma-separated values (RFC 4180) as JSON objects, so that one parser reads
- * the rows of every file.
+/* csv.h - records of comma-separated values (RFC 4180), or of the same with tabs, as JSON objects,
+ * so that one parser reads the rows of every file.
  *
  * In: the bytes of a record.  Out: {"column": "field", ...}, every value a string.  Needs: text.
  *   V1  the first record names the columns; every other has as many fields
  *   V2  a field in quotes holds commas, line feeds and doubled quotes; blanks belong to a field
  *   V3  bytes are passed on as they are: the JSON scanner says what is wrong with them
- * Use: pl_csv_header(&csv, text, n); pl_csv_record(&csv, text, n, &json); pl_csv_finish(&csv); */
+ *   V4  the work is in proportion to the bytes, however many columns there are
+ * Use: csv.separator = pl_csv_separator(path, n); pl_csv_header(&csv, text, n);
+ *      pl_csv_record(&csv, text, n, &json); ... pl_csv_finish(&csv); */
 #ifndef PL_RUNTIME_DATA_CSV_H
 #define PL_RUNTIME_DATA_CSV_H
 
@@ -16,12 +18,15 @@
 #include <stdint.h>
 
 struct pl_csv {
+    char separator;      /* of fields */
     struct pl_text keys; /* `"name":` of each column, a NUL after each */
     uint64_t columns;    /* 0: the header was not read */
     char problem[160];   /* of the last call that failed */
+    const char *hint;    /* on the problem; FILE in it stands for the path */
 };
 
-bool pl_csv_is_named(const char *path, size_t n); /* by its ending */
+/* The separator of a file by the ending of its name; 0: it is no such file. */
+char pl_csv_separator(const char *path, size_t n);
 /* Where the record that begins at text[0] ends, its line feed included; `seen` bytes were looked at
  * before, with *quoted as it was left. 0: not within these n. */
 size_t pl_csv_cut(const char *text, size_t n, size_t seen, bool *quoted);

@@ -5,6 +5,7 @@
 #include "estimator/base/open_file.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/csv.h"
+#include "runtime/data/file_kind.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/paths.h"
 #include "runtime/data/split.h"
@@ -22,6 +23,7 @@ struct row_place {   /* all that stays in memory of a row */
     uint64_t offset; /* of the row in its file; place in the cache */
     uint32_t bytes;  /* of the row; its tokens in the cache */
     uint32_t tokens; /* that are computed; CUT: the row had more */
+    uint64_t digest; /* of the sample, when the row was read first */
 };
 
 #define CUT UINT32_C(0x80000000)
@@ -29,9 +31,11 @@ struct row_place {   /* all that stays in memory of a row */
 struct data_file {
     struct pl_data_file info;
     char *path; /* owned; info.path is the same */
-    int fd;
-    uint64_t content_bytes; /* unpacked; 0: not known */
-    struct pl_cache cache;  /* path NULL: rows are parsed from the file itself */
+    int fd;     /* -1: closed for the time being, or not needed any more */
+    bool packed;
+    struct pl_content content; /* while the file is indexed, and when it is packed */
+    uint64_t content_bytes;    /* unpacked; 0: not known */
+    struct pl_cache cache;     /* path NULL: rows are parsed from the file itself */
     const struct pl_format *format;
     struct pl_row_shape shape;
     bool csv;
@@ -42,6 +46,8 @@ struct data_file {
 struct pl_data {
     struct data_file *files;
     uint32_t n_files;
+    struct pl_pool pool; /* of descriptors: those of the files, and of their caches */
+    struct pl_unpacked unpacked;
     struct row_place *rows;
     uint64_t n_rows, cap_rows;
     struct pl_data_stats stats;
@@ -73,10 +79,7 @@ static bool as_json(struct pl_data *data, struct data_file *f, const char **text
     if (!f->csv) return true;
     *s = (struct pl_scan){.err = PL_ERR_OK};
     if (!pl_csv_record(&f->header, *text, *n, &data->json))
-        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, 0,
-                            "a field with a comma, a quote or a line feed stands in quotes, and a "
-                            "quote in it is written \"\"",
-                            "%s", f->header.problem);
+        return pl_scan_fail(s, PL_ERR_DATA_SYNTAX, 0, f->header.hint, "%s", f->header.problem);
     if (data->json.failed)
         return pl_scan_fail(s, PL_ERR_HOST_OOM, 0, NULL, "no memory for the row");
     *text = pl_text_str(&data->json);
@@ -98,7 +101,7 @@ static pl_err report(const struct pl_scan *s, const struct data_file *f,
     const char *path = f->path;
     if (f->csv) {
         pl_err code = pl_diag_at(d, s->err, path, row->line, 0, "%s", s->what);
-        if (s->hint) pl_diag_hint(d, "%s", s->hint);
+        if (s->hint) pl_file_hint(d, s->hint, path);
         return code;
     }
     uint64_t line = row->line, start = row->line_start, at = row->offset + s->where;
@@ -108,7 +111,7 @@ static pl_err report(const struct pl_scan *s, const struct data_file *f,
         start = row->offset + i + 1;
     }
     pl_err err = pl_diag_at(d, s->err, path, line, at - start + 1, "%s", s->what);
-    if (s->hint) pl_diag_hint(d, "%s", s->hint);
+    if (s->hint) pl_file_hint(d, s->hint, path);
     return err;
 }
 
@@ -144,21 +147,6 @@ struct index {
     struct pl_sample *sample; /* scratch */
 };
 
-/* Sorted, longest first; the shortest falls off the end. */
-static void remember_longest(struct pl_longest *l, uint64_t row, uint64_t tokens) {
-    uint32_t at = l->n;
-    while (at > 0 && l->tokens[at - 1] < tokens)
-        at--;
-    if (at == PL_LONGEST_ROWS) return;
-    if (l->n < PL_LONGEST_ROWS) l->n++;
-    for (uint32_t i = l->n - 1; i > at; i--) {
-        l->row[i] = l->row[i - 1];
-        l->tokens[i] = l->tokens[i - 1];
-    }
-    l->row[at] = row;
-    l->tokens[at] = tokens;
-}
-
 /* Counts a row of n tokens and keeps its place; place.tokens, CUT or 0, is filled in. */
 static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_place place,
                         uint64_t n, uint64_t targets, struct pl_diag *d) {
@@ -167,7 +155,7 @@ static pl_err count_row(struct pl_data *data, struct data_file *f, struct row_pl
     own->tokens += n;
     own->supervised_tokens += targets;
     own->longest = pl_u64_max(own->longest, n);
-    if (targets) remember_longest(&data->longest, st->rows, n);
+    if (targets) pl_longest_add(&data->longest, st->rows, n);
     st->rows++;
     st->tokens += n;
     st->supervised_tokens += targets;
@@ -203,7 +191,8 @@ static pl_err take_row(struct pl_data *data, struct data_file *f, const struct p
         r->whole = pl_u64_max(r->whole, whole);
     }
     pl_cache_add(&ix->writer, s, targets, cut);
-    const struct row_place place = {row->offset, (uint32_t)row->n, cut ? CUT : 0};
+    const struct row_place place = {row->offset, (uint32_t)row->n, cut ? CUT : 0,
+                                    pl_sample_digest(s)};
     return count_row(data, f, place, s->n, targets, d);
 }
 
@@ -344,7 +333,8 @@ static void choose_cache(const struct pl_data *data, const struct pl_job *job,
     pl_cache_choose_dir(job, pl_row_parser_is_costly(&data->parser, f->format), &k->dir, &why);
     add_note(notes, &why);
     add_facts(data, f, &facts);
-    if (!k->dir.len || fstat(f->fd, &k->before) != 0 || !pl_cache_make_key(&k->key, f->fd, &facts))
+    if (!k->dir.len || fstat(f->content.fd, &k->before) != 0 ||
+        !pl_cache_make_key(&k->key, &f->content, &facts))
         k->dir.len = 0;
     pl_text_finish(&facts);
     pl_text_finish(&why);
@@ -353,16 +343,17 @@ static void choose_cache(const struct pl_data *data, const struct pl_job *job,
 /* A cache of a file that somebody wrote to meanwhile would be one of neither content. */
 static bool unchanged(const struct data_file *f, const struct stat *before) {
     struct stat now;
-    return fstat(f->fd, &now) == 0 && now.st_size == before->st_size &&
+    return fstat(f->content.fd, &now) == 0 && now.st_size == before->st_size &&
            now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
 }
 
-static bool open_cache(const struct pl_data *data, struct data_file *f, const struct kept *k,
+static bool open_cache(struct pl_data *data, struct data_file *f, const struct kept *k,
                        struct pl_text *notes) {
     struct pl_text why = {0};
     bool opened = k->dir.len && pl_cache_open(&f->cache, pl_text_str(&k->dir), &k->key,
                                               data->parser.vocab, data->max_tokens, &why);
+    if (opened) pl_pool_adopt(&data->pool, &f->cache.fd);
     add_note(notes, &why);
     pl_text_finish(&why);
     return opened;
@@ -373,7 +364,8 @@ static pl_err take_cache(struct pl_data *data, struct data_file *f, struct pl_di
     pl_err err = PL_ERR_OK;
     for (uint64_t i = 0; i < f->cache.header.rows && err == PL_ERR_OK; i++) {
         const struct pl_cache_row *r = &f->cache.rows[i];
-        const struct row_place place = {r->place, r->tokens, pl_cache_is_cut(r) ? CUT : 0};
+        const struct row_place place = {r->place, r->tokens, pl_cache_is_cut(r) ? CUT : 0,
+                                        r->digest};
         err = count_row(data, f, place, r->tokens, r->targets, d);
     }
     free(f->cache.rows);
@@ -411,16 +403,17 @@ static pl_err read_header(struct data_file *f, struct index *ix, struct pl_diag 
     bool ok = pl_csv_header(&f->header, ix->row.text, ix->row.n);
     if (f->header.keys.failed)
         return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the header of %s", f->path);
-    return ok ? PL_ERR_OK
-              : pl_diag_at(d, PL_ERR_DATA_SYNTAX, f->path, ix->row.line, 0, "%s",
-                           f->header.problem);
+    if (ok) return PL_ERR_OK;
+    pl_diag_at(d, PL_ERR_DATA_SYNTAX, f->path, ix->row.line, 0, "%s", f->header.problem);
+    pl_file_hint(d, f->header.hint, f->path);
+    return PL_ERR_DATA_SYNTAX;
 }
 
 static pl_err index_file(struct pl_data *data, const struct pl_job *job, struct data_file *f,
                          struct pl_sample *s, struct pl_text *notes, struct pl_diag *d) {
     struct index ix = {.sample = s, .writer = {.fd = -1}};
     struct kept kept = {0};
-    PL_TRY(pl_split_open(&ix.split, f->fd, f->path, f->csv, d));
+    PL_TRY(pl_split_open(&ix.split, &f->content, f->path, f->csv, d));
     pl_err err;
     if (f->csv) PL_TRY_GOTO(read_header(f, &ix, d), out);
     PL_TRY_GOTO(pl_split_next(&ix.split, &ix.row, &ix.more, d), out);
@@ -463,28 +456,45 @@ static pl_err take_shape(const struct pl_job *job, const struct pl_dataset *ds, 
 }
 
 /* A failure to open is the configuration's: it points at the line that names the file. */
-static pl_err open_file(const struct pl_job *job, const struct pl_dataset *ds, struct data_file *f,
+static pl_err open_file(struct pl_data *data, const struct pl_dataset *ds, struct data_file *f,
                         struct pl_diag *d) {
+    const struct pl_job *job = data->job;
     const char *why;
     f->path = pl_strdup(ds->path);
     if (!f->path) return pl_diag_set(d, PL_ERR_HOST_OOM, "no memory for the path %s", ds->path);
-    f->fd = pl_open_file(f->path, NULL, &why);
-    if (f->fd < 0)
-        return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), job->path, ds->line, ds->column,
-                          "cannot open %s: %s", f->path, why);
-    f->csv = pl_csv_is_named(f->path, pl_unpacked_length(f->path));
+    if (pl_pool_open(&data->pool, f->path, &f->fd, &why) < 0) {
+        const int error = errno;
+        pl_err err = pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), job->path, ds->line,
+                                ds->column, "cannot open %s: %s", f->path, why);
+        return pl_open_hint(d, err, error);
+    }
+    f->header.separator = pl_csv_separator(f->path, pl_unpacked_length(f->path));
+    f->csv = f->header.separator != 0;
     PL_TRY(take_shape(job, ds, f, d));
     f->info = (struct pl_data_file){.path = f->path, .weight = ds->weight};
     return PL_ERR_OK;
 }
 
-static pl_err unpack(struct data_file *f, struct pl_diag *d) {
+/* Makes sure that a file is open which the pool may have closed. */
+static pl_err reopen(struct pl_data *data, const char *path, int *fd, struct pl_diag *d) {
+    const char *why;
+    if (pl_pool_open(&data->pool, path, fd, &why) >= 0) return PL_ERR_OK;
+    const int error = errno;
+    pl_err err = pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), path, 0, 0,
+                            "cannot open the file again: %s", why);
+    return pl_open_hint(d, err, error);
+}
+
+/* Makes the content of the file readable: f->content. */
+static pl_err unpack(struct pl_data *data, struct data_file *f, struct pl_diag *d) {
     struct stat st;
-    int content = -1;
-    PL_TRY(pl_unpack(f->fd, f->path, &content, d));
-    if (content != f->fd) close(f->fd);
-    f->fd = content;
-    f->content_bytes = fstat(content, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+    PL_TRY(reopen(data, f->path, &f->fd, d));
+    f->packed = pl_is_packed(f->fd);
+    PL_TRY(pl_unpack(f->fd, f->path, &data->unpacked, &f->content, d));
+    f->content_bytes = f->packed                                  ? f->content.bytes
+                       : fstat(f->fd, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size
+                                                                  : 0;
+    if (f->packed) pl_pool_close(&data->pool, &f->fd);
     return PL_ERR_OK;
 }
 
@@ -492,7 +502,7 @@ static pl_err read_all(struct pl_data *data, struct pl_text *notes, struct pl_di
     struct pl_sample s = {0};
     pl_err err = PL_ERR_OK;
     for (uint32_t i = 0; i < data->n_files; i++) {
-        PL_TRY_GOTO(unpack(&data->files[i], d), out);
+        PL_TRY_GOTO(unpack(data, &data->files[i], d), out);
         data->files[i].info.first = data->n_rows;
         PL_TRY_GOTO(index_file(data, data->job, &data->files[i], &s, notes, d), out);
     }
@@ -533,6 +543,7 @@ static pl_err begin(const struct pl_job *job, const struct pl_model *m,
     }
     data->job = job;
     data->model = m;
+    data->unpacked = PL_UNPACKED_NONE;
     data->entries = *entries;
     data->max_tokens = job->max_seq_length;
     data->overlength = job->overlength;
@@ -553,7 +564,7 @@ static pl_err open_all(struct pl_data *data, const struct pl_dataset_list *list,
     for (uint32_t i = 0; i < list->n; i++) {
         data->files[i].fd = data->files[i].cache.fd = -1;
         data->n_files = i + 1;
-        PL_TRY(open_file(data->job, &list->items[i], &data->files[i], d));
+        PL_TRY(open_file(data, &list->items[i], &data->files[i], d));
     }
     return PL_ERR_OK;
 }
@@ -640,6 +651,7 @@ void pl_data_close(struct pl_data **data) {
         pl_csv_finish(&x->files[i].header);
         free(x->files[i].path);
     }
+    pl_unpacked_finish(&x->unpacked);
     pthread_mutex_destroy(&x->lock);
     pl_row_parser_finish(&x->parser);
     free(x->entries.items); /* what they name is the job's */
@@ -718,12 +730,15 @@ const struct pl_data_file *pl_data_file_of(const struct pl_data *data, uint64_t 
 }
 
 static pl_err changed(const struct data_file *f, const struct row_place *r, struct pl_diag *d) {
-    return pl_diag_at(d, PL_ERR_DATA_FILE, f->path, 0, 0,
-                      "the file changed after it was opened (row at byte %llu)",
-                      (unsigned long long)r->offset);
+    pl_diag_at(d, PL_ERR_DATA_FILE, f->path, pl_content_line(&f->content, r->offset), 0,
+               "the file changed after it was opened (row at byte %llu)",
+               (unsigned long long)r->offset);
+    pl_diag_hint(d,
+                 "start again with the file as it is to be, and leave it alone until the run ends");
+    return PL_ERR_DATA_FILE;
 }
 
-static pl_err read_row(struct pl_data *data, const struct data_file *f, const struct row_place *r,
+static pl_err read_row(struct pl_data *data, struct data_file *f, const struct row_place *r,
                        struct pl_diag *d) {
     if (r->bytes > data->buf_cap) {
         char *buf = pl_realloc(data->buf, r->bytes);
@@ -732,9 +747,13 @@ static pl_err read_row(struct pl_data *data, const struct data_file *f, const st
         data->buf = buf;
         data->buf_cap = r->bytes;
     }
+    if (!f->packed) {
+        PL_TRY(reopen(data, f->path, &f->fd, d));
+        f->content = PL_CONTENT_OF(f->fd);
+    }
     for (size_t have = 0; have < r->bytes;) {
-        ssize_t got = pread(f->fd, data->buf + have, r->bytes - have, (off_t)(r->offset + have));
-        if (got < 0 && errno == EINTR) continue;
+        ssize_t got =
+            pl_content_read(&f->content, data->buf + have, r->bytes - have, r->offset + have);
         if (got < 0)
             return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), f->path, 0, 0,
                               "cannot read: %s", strerror(errno));
@@ -744,15 +763,16 @@ static pl_err read_row(struct pl_data *data, const struct data_file *f, const st
     return PL_ERR_OK;
 }
 
-/* Packing has counted on the tokens that a row had. */
+/* Packing has counted on the tokens that a row of a cache says it has. */
 static bool is_as_counted(const struct row_place *r, const struct pl_sample *s) {
     return (supervised(s) ? s->n : 0) == (r->tokens & ~CUT);
 }
 
-static pl_err take_cached_row(const struct data_file *f, const struct row_place *r,
+static pl_err take_cached_row(struct pl_data *data, struct data_file *f, const struct row_place *r,
                               struct pl_sample *out, struct pl_diag *d) {
+    PL_TRY(reopen(data, f->cache.path, &f->cache.fd, d));
     PL_TRY(pl_cache_read(&f->cache, r->offset, r->bytes, out, d));
-    if (is_as_counted(r, out)) return PL_ERR_OK;
+    if (pl_sample_digest(out) == r->digest && is_as_counted(r, out)) return PL_ERR_OK;
     out->n = 0;
     return pl_cache_changed(&f->cache, d);
 }
@@ -761,7 +781,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
                         struct pl_diag *d) {
     const struct row_place *r = &data->rows[row];
     struct data_file *f = file_of(data, row);
-    if (f->cache.path) return take_cached_row(f, r, out, d);
+    if (f->cache.path) return take_cached_row(data, f, r, out, d);
     PL_TRY(read_row(data, f, r, d));
     if (!parse_text(data, f, data->buf, r->bytes, false, out)) {
         out->n = 0;
@@ -774,7 +794,7 @@ static pl_err parse_row(struct pl_data *data, uint64_t row, struct pl_sample *ou
         return changed(f, r, d);
     }
     out->n = pl_u64_min(out->n, data->max_tokens);
-    if (is_as_counted(r, out)) return PL_ERR_OK;
+    if (pl_sample_digest(out) == r->digest) return PL_ERR_OK;
     out->n = 0;
     return changed(f, r, d);
 }

@@ -6,7 +6,10 @@
  *   S2  the order is a function of (seed, epoch, position) alone: any position can be asked for
  *       without having seen the ones before it
  *   S3  a row without a supervised token keeps its place in the order and trains nothing; such
- *       rows are counted in the statistics */
+ *       rows are counted in the statistics
+ *   S4  a row is handed out with the tokens and labels that it had when it was counted, or not at
+ *       all: each read compares a digest
+ *   S5  the number of files is bounded by memory, not by descriptors (content.h) */
 #ifndef PL_RUNTIME_DATA_DATA_H
 #define PL_RUNTIME_DATA_DATA_H
 
@@ -14,6 +17,7 @@
 #include "estimator/base/text.h"
 #include "estimator/config/job.h"
 #include "estimator/model/model.h"
+#include "runtime/data/longest_rows.h"
 #include "runtime/data/sample.h"
 #include "runtime/data/row_traits.h"
 
@@ -22,13 +26,6 @@ struct pl_data_stats {
     /* after truncation, targets after the shift by one */
     uint64_t tokens, supervised_tokens, longest;
     uint64_t traits[PL_TRAITS]; /* rows that have each */
-};
-
-/* The longest rows, any of them when several are of one length; kept for the probe. */
-#define PL_LONGEST_ROWS 64
-struct pl_longest {
-    uint64_t row[PL_LONGEST_ROWS], tokens[PL_LONGEST_ROWS];
-    uint32_t n;
 };
 
 struct pl_data;

@@ -33,7 +33,7 @@ static pl_err add(struct pl_dataset_list *out, const struct pl_dataset *entry, c
 }
 
 static bool is_data_file(const char *path) {
-    static const char *const endings[] = {".jsonl", ".json", ".csv", ".ndjson"};
+    static const char *const endings[] = {".jsonl", ".json", ".csv", ".tsv", ".ndjson"};
     size_t n = pl_unpacked_length(path);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t end = strlen(endings[i]);

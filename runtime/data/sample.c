@@ -3,6 +3,7 @@
 
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
+#include "estimator/base/digest.h"
 
 #include <stdlib.h>
 
@@ -25,4 +26,12 @@ bool pl_sample_reserve(struct pl_sample *s, uint64_t n) {
     s->labels = labels;
     s->cap = cap;
     return true;
+}
+
+uint64_t pl_sample_digest(const struct pl_sample *s) {
+    struct pl_digest h;
+    pl_digest_init(&h, s->n);
+    pl_digest_add(&h, s->ids, s->n * sizeof *s->ids);
+    pl_digest_add(&h, s->labels, s->n * sizeof *s->labels);
+    return pl_digest_value(&h);
 }

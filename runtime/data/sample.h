@@ -17,6 +17,8 @@ struct pl_sample {
 };
 /* Makes room for n ids and labels. False: no memory; what *s holds stays. */
 bool pl_sample_reserve(struct pl_sample *s, uint64_t n);
+/* A digest of its ids and labels: samples that differ have different ones. */
+uint64_t pl_sample_digest(const struct pl_sample *s);
 void pl_sample_finish(struct pl_sample *s); /* leaves {0} */
 
 #endif

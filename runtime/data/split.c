@@ -2,55 +2,14 @@
 #include "runtime/data/split.h"
 
 #include "runtime/data/csv.h"
+#include "runtime/data/file_kind.h"
 #include "estimator/base/alloc.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHUNK (1u << 18)
-
-#define PYTHON(imports, call) "python3 -c \"" imports "; " call "\""
-#define TO_JSONL              ".to_json('FILE.jsonl', orient='records', lines=True)"
-
-/* First bytes of files that people pass by mistake. */
-static const struct {
-    const char *bytes;
-    size_t n;
-    const char *what, *hint;
-} magics[] = {
-    {"PK\x03\x04", 4, "the file is a zip archive", "unpack it first: unzip FILE"},
-    {"BZh", 3, "the file is compressed (bzip2)", "unpack it first: bunzip2 FILE"},
-    {"\xFD"
-     "7zXZ",
-     5, "the file is compressed (xz)", "unpack it first: unxz FILE"},
-    {"PAR1", 4, "a parquet file, not JSON",
-     "convert it: " PYTHON("import pandas", "pandas.read_parquet('FILE')" TO_JSONL)},
-    {"ARROW1", 6, "an Arrow file, not JSON",
-     "convert it: " PYTHON("import pandas", "pandas.read_feather('FILE')" TO_JSONL)},
-    {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream, not JSON",
-     "convert it: " PYTHON("import datasets",
-                           "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')")},
-    {"\xFF\xFE", 2, "UTF-16 byte order mark: the file is not UTF-8",
-     "convert it: iconv -f utf-16 -t utf-8"},
-    {"\xFE\xFF", 2, "UTF-16 byte order mark: the file is not UTF-8",
-     "convert it: iconv -f utf-16 -t utf-8"},
-    {"<", 1, "looks like HTML or XML, not JSON: a failed download?", "download the file again"},
-    {"version https://git-lfs", 23, "a Git LFS pointer, not the data",
-     "fetch the content with `git lfs pull`"},
-};
-
-static pl_err check_magic(const struct pl_split *s, struct pl_diag *d) {
-    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
-        if (s->end < magics[i].n || memcmp(s->buf, magics[i].bytes, magics[i].n) != 0) continue;
-        pl_err err = pl_diag_at(d, PL_ERR_DATA_SYNTAX, s->path, 1, 1, "%s", magics[i].what);
-        pl_diag_hint(d, "%s", magics[i].hint);
-        return err;
-    }
-    return PL_ERR_OK;
-}
 
 /* Room for a chunk behind the bytes held: moves them to the front, or doubles the buffer. */
 static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
@@ -78,10 +37,7 @@ static pl_err make_room(struct pl_split *s, struct pl_diag *d) {
 /* Reads more behind buf[end]; at the end of the file sets eof. Offsets relative to begin stay. */
 static pl_err fill(struct pl_split *s, struct pl_diag *d) {
     PL_TRY(make_room(s, d));
-    ssize_t got;
-    do
-        got = pread(s->fd, s->buf + s->end, CHUNK, (off_t)(s->offset + s->end));
-    while (got < 0 && errno == EINTR);
+    const ssize_t got = pl_content_read(&s->content, s->buf + s->end, CHUNK, s->offset + s->end);
     if (got < 0)
         return pl_diag_at(d, pl_err_of_errno(PL_ERR_DATA_FILE), s->path, 0, 0, "cannot read: %s",
                           strerror(errno));
@@ -122,11 +78,12 @@ static pl_err skip_space(struct pl_split *s, int *c, struct pl_diag *d) {
     }
 }
 
-pl_err pl_split_open(struct pl_split *s, int fd, const char *path, bool csv, struct pl_diag *d) {
+pl_err pl_split_open(struct pl_split *s, const struct pl_content *content, const char *path,
+                     bool csv, struct pl_diag *d) {
     int c = -1;
-    *s = (struct pl_split){.fd = fd, .path = path, .line = 1, .csv = csv};
+    *s = (struct pl_split){.content = *content, .path = path, .line = 1, .csv = csv};
     pl_err err = fill(s, d);
-    if (err == PL_ERR_OK) err = check_magic(s, d);
+    if (err == PL_ERR_OK) err = pl_file_kind_check(path, s->buf, s->end, d);
     if (err == PL_ERR_OK && s->end >= 3 && memcmp(s->buf, "\xEF\xBB\xBF", 3) == 0) s->begin = 3;
     if (err == PL_ERR_OK && s->end == 0)
         err = pl_diag_at(d, PL_ERR_DATA_EMPTY, path, 0, 0, "the file is empty");
@@ -142,7 +99,7 @@ pl_err pl_split_open(struct pl_split *s, int fd, const char *path, bool csv, str
 
 void pl_split_finish(struct pl_split *s) {
     free(s->buf);
-    *s = (struct pl_split){.fd = -1};
+    *s = (struct pl_split){.path = NULL};
 }
 
 /* Hands out the n bytes at begin, and `skip` bytes behind them unseen. */

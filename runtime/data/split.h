@@ -1,17 +1,18 @@
 /* split.h - cuts a data file into rows: lines of a JSONL file, elements of a JSON array, records of
  * CSV.
  *
- * In: a path.  Out: the bytes of one row after the other with offset, line and column.  Needs:
- * base.
+ * In: the content of a file.  Out: the bytes of one row after the other with offset, line and
+ * column.  Needs: base.
  *   L1  the file is read once, front to back; the buffer holds one row, whatever the file's size
  *   L2  a row is cut at its boundary, not checked: the scanner says what is wrong inside it
  *   L3  only LF ends a line; blank lines and one byte order mark at the start are passed over
- * Use: pl_split_open(&s, fd, path, &d);
+ * Use: pl_split_open(&s, &content, path, csv, &d);
  *      while (pl_split_next(&s, &row, &more, &d) == 0 && more) ... */
 #ifndef PL_RUNTIME_DATA_SPLIT_H
 #define PL_RUNTIME_DATA_SPLIT_H
 
 #include "estimator/base/diag.h"
+#include "runtime/data/content.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@
 #define PL_ROW_MOST_BYTES ((size_t)256 << 20)
 
 struct pl_split {
-    int fd;           /* borrowed */
+    struct pl_content content;
     const char *path; /* borrowed */
     char *buf;        /* [begin, end) is read and not yet handed out */
     size_t cap, begin, end;
@@ -39,9 +40,10 @@ struct pl_raw_row {
     bool ends_file; /* nothing follows, not even a newline */
 };
 
-/* Starts reading `fd` (at its beginning, regular file). Refuses what is no text by its first
- * bytes: archives, parquet, UTF-16, HTML, Git LFS pointers. On failure nothing is held. */
-pl_err pl_split_open(struct pl_split *s, int fd, const char *path, bool csv, struct pl_diag *d);
+/* Starts reading the content at its beginning. Refuses what is no text by its first bytes
+ * (file_kind.h). On failure nothing is held. */
+pl_err pl_split_open(struct pl_split *s, const struct pl_content *content, const char *path,
+                     bool csv, struct pl_diag *d);
 /* *more = false at the end. PL_ERR_DATA_SYNTAX: a row above PL_ROW_MOST_BYTES. */
 pl_err pl_split_next(struct pl_split *s, struct pl_raw_row *row, bool *more, struct pl_diag *d);
 void pl_split_finish(struct pl_split *s);

@@ -3,21 +3,37 @@
  * In: an open file.  Out: a descriptor of its content.  Needs: base, zlib, and libzstd where the
  * build found it.
  *   U1  what a file is follows from its first bytes, not from its name; members that follow each
- *       other are read as one file
- *   U2  the content goes to a file without a name in TMPDIR, else /tmp, whose end is that of its
- *       descriptor: rows are read from any place of it, and memory holds a block
- * Use: int fd; pl_unpack(packed, path, &fd, &d); if (fd != packed) close(fd); */
+ *       other are read as one file, and zeros between and after them are passed over
+ *   U2  the content goes to one file without a name in TMPDIR, else /tmp, for all packed files:
+ *       rows are read from any place of it, and memory holds a block
+ *   U3  a frame of zstd may look back PL_UNPACK_WINDOW_LOG bits; memory holds as much of that as
+ *       the frame has content
+ * Use: struct pl_unpacked all = PL_UNPACKED_NONE; struct pl_content c;
+ *      pl_unpack(fd, path, &all, &c, &d); ... pl_unpacked_finish(&all); */
 #ifndef PL_RUNTIME_DATA_UNPACK_H
 #define PL_RUNTIME_DATA_UNPACK_H
 
 #include "estimator/base/diag.h"
+#include "runtime/data/content.h"
 
-#include <stddef.h>
+#include <stdbool.h>
 
-/* *out: `fd` itself when the file is not compressed, else a new one. PL_ERR_DATA_SYNTAX: the file
- * is damaged, or this build cannot unpack it; PL_ERR_DATA_FILE: there is no room for its content.
- */
-pl_err pl_unpack(int fd, const char *path, int *out, struct pl_diag *d);
+#define PL_UNPACK_WINDOW_LOG 31
+
+struct pl_unpacked {
+    int fd; /* of the file without a name, -1 = there is none */
+    uint64_t bytes;
+};
+#define PL_UNPACKED_NONE ((struct pl_unpacked){.fd = -1})
+
+/* Whether the file is compressed, by its first bytes. */
+bool pl_is_packed(int fd);
+/* *out: the content of the file: the file itself when it is not compressed. PL_ERR_DATA_SYNTAX: the
+ * file is damaged, or this build cannot unpack it; PL_ERR_DATA_FILE: there is no room for its
+ * content. */
+pl_err pl_unpack(int fd, const char *path, struct pl_unpacked *all, struct pl_content *out,
+                 struct pl_diag *d);
+void pl_unpacked_finish(struct pl_unpacked *all); /* leaves PL_UNPACKED_NONE */
 /* Bytes of the path without the ending of a compressed file. */
 size_t pl_unpacked_length(const char *path);
 

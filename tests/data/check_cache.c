@@ -264,7 +264,8 @@ END_TEST
 /* Digests are right: somebody has written the file by other rules. */
 START_TEST(rows_that_make_no_sense_are_not_taken) {
     static const struct pl_cache_row edits[] = {
-        {4, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 9}, {0, UINT32_MAX - 1, 0}, {UINT64_MAX, 0, 0}};
+        {4, 0, 0, 0},         {1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 9, 0}, {0, UINT32_MAX - 1, 0, 0},
+        {UINT64_MAX, 0, 0, 0}};
     int32_t ids[] = {3, 4};
     const struct pl_sample s = {.ids = ids, .labels = ids, .n = 2, .cap = 2};
     const struct pl_cache_key key = {{1, 2}};

@@ -7,10 +7,12 @@
 #include "tests/support/scratch.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
@@ -51,7 +53,7 @@ START_TEST(a_written_record_reads_back_field_by_field) {
         const size_t columns = 1 + draw(MOST_COLUMNS);
         char fields[MOST_COLUMNS][MOST_FIELD + 1];
         const char *end = draw(3) ? "\n" : draw(2) ? "\r\n" : "";
-        struct pl_csv csv = {.columns = 0};
+        struct pl_csv csv = {.separator = ','};
         struct pl_text head = {0}, record = {0}, json = {0};
         for (size_t k = 0; k < columns; k++) {
             random_field(fields[k]);
@@ -106,10 +108,15 @@ static const struct {
     {"a,b,a\n", NULL, "the header has two columns `a`"},
     {"a,\"b\n", NULL, "a field begins with a quote that is not closed"},
     {"a b\"\n", NULL, "a quote inside a field without quotes"},
+    {"a;b\n", NULL, "the columns are separated by `;`, not by a comma"},
+    {"a|b|c\n", NULL, "the columns are separated by `|`, not by a comma"},
+    {"a\tb\n", NULL, "the columns are separated by tabs, not by a comma"},
+    {"a,b\r1,2\r", NULL, "a carriage return inside a field without quotes"},
+    {"a,b\n", "1,2\r3\n", "a carriage return inside a field without quotes"},
 };
 
 START_TEST(a_broken_record_says_what_is_wrong) {
-    struct pl_csv csv = {.columns = 0};
+    struct pl_csv csv = {.separator = ','};
     struct pl_text json = {0};
     const bool head = pl_csv_header(&csv, wrong[_i].header, strlen(wrong[_i].header));
     ck_assert_int_eq(head, wrong[_i].record != NULL);
@@ -121,10 +128,53 @@ START_TEST(a_broken_record_says_what_is_wrong) {
 END_TEST
 
 START_TEST(a_file_is_csv_by_its_ending) {
-    ck_assert(pl_csv_is_named("a.csv", 5) && pl_csv_is_named("A.CSV", 5));
-    ck_assert(!pl_csv_is_named(".csv", 4) && !pl_csv_is_named("a.csv", 4));
-    ck_assert(!pl_csv_is_named("acsv", 4) && !pl_csv_is_named("a.csv.gz", 8));
-    ck_assert(pl_csv_is_named("a.csv.gz", 5)); /* less what it is packed with */
+    ck_assert(pl_csv_separator("a.csv", 5) == ',' && pl_csv_separator("A.CSV", 5) == ',');
+    ck_assert(pl_csv_separator("a.tsv", 5) == '\t' && !pl_csv_separator("a.ssv", 5));
+    ck_assert(!pl_csv_separator(".csv", 4) && !pl_csv_separator("a.csv", 4));
+    ck_assert(!pl_csv_separator("acsv", 4) && !pl_csv_separator("a.csv.gz", 8));
+    ck_assert(pl_csv_separator("a.csv.gz", 5)); /* less what it is packed with */
+}
+END_TEST
+
+/* Seconds of the processor for a header of n columns whose names begin alike. */
+static double header_seconds(size_t n) {
+    struct pl_csv csv = {.separator = ','};
+    struct pl_text head = {0};
+    for (size_t i = 0; i < n; i++)
+        pl_text_addf(&head, "%sa_column_%zu", i ? "," : "", i);
+    const clock_t begin = clock();
+    ck_assert_msg(pl_csv_header(&csv, head.data, head.len), "%s", csv.problem);
+    const clock_t end = clock();
+    ck_assert_uint_eq(csv.columns, n);
+    pl_csv_finish(&csv);
+    pl_text_finish(&head);
+    return (double)(end - begin) / CLOCKS_PER_SEC;
+}
+
+/* Each name compared with each other makes 256 times the work of 16 times the columns. */
+START_TEST(the_work_for_a_header_is_in_proportion_to_its_columns) {
+    double few = header_seconds(4000);
+    for (int i = 0; i < 4; i++)
+        few = fmin(few, header_seconds(4000));
+    const double many = header_seconds(64000);
+    ck_assert_msg(many < 64 * fmax(few, 1e-3), "%g s for 4000 columns, %g s for 64000", few, many);
+}
+END_TEST
+
+/* The name that stands twice is found wherever the two are. */
+START_TEST(a_repeated_name_is_found_among_many) {
+    static const size_t at[][2] = {{0, 999}, {0, 1}, {998, 999}, {17, 500}};
+    struct pl_csv csv = {.separator = ','};
+    struct pl_text head = {0};
+    for (size_t i = 0; i < 1000; i++)
+        pl_text_addf(&head, "%sc%zu", i ? "," : "", i == at[_i][1] ? at[_i][0] : i);
+    pl_text_add(&head, ",c3");
+    char says[64];
+    snprintf(says, sizeof says, "the header has two columns `c%zu`", at[_i][0]);
+    ck_assert(!pl_csv_header(&csv, head.data, head.len));
+    ck_assert_str_eq(csv.problem, says);
+    pl_csv_finish(&csv);
+    pl_text_finish(&head);
 }
 END_TEST
 
@@ -230,6 +280,8 @@ int main(void) {
     tcase_add_test(t, a_record_ends_at_the_same_byte_in_any_pieces);
     tcase_add_loop_test(t, a_broken_record_says_what_is_wrong, 0, COUNT(wrong));
     tcase_add_test(t, a_file_is_csv_by_its_ending);
+    tcase_add_test(t, the_work_for_a_header_is_in_proportion_to_its_columns);
+    tcase_add_loop_test(t, a_repeated_name_is_found_among_many, 0, 4);
     tcase_add_checked_fixture(p, make, unmake);
     tcase_add_loop_test(p, a_path_stands_for_its_files, 0, COUNT(expanded));
     tcase_add_test(p, entries_follow_each_other_and_one_that_fails_ends_it);

@@ -84,7 +84,7 @@ START_TEST(a_text_is_cut_into_its_rows) {
     struct pl_raw_row row;
     struct pl_diag d = {0};
     bool more = true;
-    ck_assert_int_eq(pl_split_open(&s, fd, "rows", c->csv, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_split_open(&s, &PL_CONTENT_OF(fd), "rows", c->csv, &d), PL_ERR_OK);
     for (int i = 0; c->rows[i].row; i++) {
         ck_assert_int_eq(pl_split_next(&s, &row, &more, &d), PL_ERR_OK);
         ck_assert_msg(more, "%s: row %d is missing", c->text, i);
@@ -128,7 +128,7 @@ START_TEST(a_broken_array_is_refused_at_its_place) {
     struct pl_diag d = {0};
     bool more = true;
     pl_err err = PL_ERR_OK;
-    ck_assert_int_eq(pl_split_open(&s, fd, "rows", false, &d), PL_ERR_OK);
+    ck_assert_int_eq(pl_split_open(&s, &PL_CONTENT_OF(fd), "rows", false, &d), PL_ERR_OK);
     for (int i = 0; i < 9 && more && err == PL_ERR_OK; i++)
         err = pl_split_next(&s, &row, &more, &d);
     ck_assert_int_eq(err, wrong[_i].why ? PL_ERR_DATA_SYNTAX : PL_ERR_OK);
@@ -163,7 +163,7 @@ START_TEST(what_is_no_text_is_named) {
     const int fd = file_of(others[_i].begin, n);
     struct pl_split s;
     struct pl_diag d = {0};
-    const pl_err err = pl_split_open(&s, fd, "rows", _i % 2 == 1, &d);
+    const pl_err err = pl_split_open(&s, &PL_CONTENT_OF(fd), "rows", _i % 2 == 1, &d);
     ck_assert_int_eq(err, n ? PL_ERR_DATA_SYNTAX : PL_ERR_DATA_EMPTY);
     ck_assert_msg(strstr(d.message, others[_i].why) != NULL, "%s", d.message);
     ck_assert_ptr_null(s.buf);
@@ -206,7 +206,7 @@ START_TEST(rows_are_the_same_wherever_a_read_ends) {
     struct pl_raw_row row;
     bool more;
     ck_assert_uint_gt(n, 4 * CHUNK);
-    ck_assert_int_eq(pl_split_open(&s, fd, "rows", _i == 2, NULL), PL_ERR_OK);
+    ck_assert_int_eq(pl_split_open(&s, &PL_CONTENT_OF(fd), "rows", _i == 2, NULL), PL_ERR_OK);
     for (int i = 0; i < ROWS; i++) {
         ck_assert_int_eq(pl_split_next(&s, &row, &more, NULL), PL_ERR_OK);
         ck_assert(more);

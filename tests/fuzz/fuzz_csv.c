@@ -28,7 +28,7 @@ static void check_object(const struct pl_csv *csv, const struct pl_text *json) {
 }
 
 static void read_records(const char *text, size_t n) {
-    struct pl_csv csv = {.columns = 0};
+    struct pl_csv csv = {.separator = n % 2 ? ',' : '\t'};
     struct pl_text json = {0};
     for (size_t at = 0, record = 0; at < n; record++) {
         bool quoted = false;
@@ -36,7 +36,8 @@ static void read_records(const char *text, size_t n) {
         if (!end) end = n - at;
         bool ok = record ? pl_csv_record(&csv, text + at, end, &json)
                          : pl_csv_header(&csv, text + at, end);
-        if (!ok) FUZZ_CHECK(csv.problem[0] && memchr(csv.problem, 0, sizeof csv.problem));
+        if (!ok)
+            FUZZ_CHECK(csv.problem[0] && csv.hint && memchr(csv.problem, 0, sizeof csv.problem));
         if (!ok && !record) break;
         if (ok && record) check_object(&csv, &json);
         at += end;

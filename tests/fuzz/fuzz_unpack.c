@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -29,17 +28,19 @@ static void set_up(void) {
 /* *n: bytes of the content; NULL: it was refused. What is not compressed comes as it is. */
 static uint8_t *unpack(const uint8_t *data, size_t size, size_t *n) {
     struct pl_diag d = {0};
-    struct stat st;
-    int to = -1, from = open(fuzz_file("rows", data, size), O_RDONLY | O_CLOEXEC);
+    struct pl_unpacked all = PL_UNPACKED_NONE;
+    struct pl_content c;
+    int from = open(fuzz_file("rows", data, size), O_RDONLY | O_CLOEXEC);
     FUZZ_CHECK(from >= 0);
     uint8_t *content = NULL;
-    if (fuzz_outcome(pl_unpack(from, "rows", &to, &d), &d)) {
-        FUZZ_CHECK(fstat(to, &st) == 0 && st.st_size <= UNPACKED_MOST);
-        *n = (size_t)st.st_size;
+    if (fuzz_outcome(pl_unpack(from, "rows", &all, &c, &d), &d)) {
+        const uint64_t bytes = c.fd == from ? size : c.bytes;
+        FUZZ_CHECK(bytes <= UNPACKED_MOST && c.begin == 0);
+        *n = (size_t)bytes;
         content = malloc(*n + 1);
-        FUZZ_CHECK(content && pread(to, content, *n, 0) == st.st_size);
-        if (to != from) close(to);
+        FUZZ_CHECK(content && pl_content_read(&c, content, *n, 0) == (ssize_t)*n);
     }
+    pl_unpacked_finish(&all);
     close(from);
     return content;
 }
