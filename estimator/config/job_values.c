@@ -101,6 +101,10 @@ uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size) {
     return (uint32_t)(job->global_batch_size / round + (job->global_batch_size % round != 0));
 }
 
+bool pl_job_reads_in_circle(const struct pl_job *job) {
+    return job->max_steps && !job->shuffle;
+}
+
 const struct pl_dataset *pl_job_find_split(const struct pl_dataset_list *list, uint32_t split) {
     for (uint32_t i = 0; i < list->n; i++)
         if (list->items[i].split == split) return &list->items[i];

@@ -39,6 +39,9 @@ void pl_job_cut_step(struct pl_job *job, uint32_t batch_size, uint64_t samples);
 bool pl_job_is_of_ranks(const struct pl_job *job);
 /* Micro-batches of a step that each rank computes, at most. */
 uint32_t pl_job_accumulation(const struct pl_job *job, uint32_t batch_size);
+/* Whether the rows are read in a circle, as they stand in the files: under `max_steps` and `shuffle:
+ * false`, where no epoch is asked for and nothing is drawn. */
+bool pl_job_reads_in_circle(const struct pl_job *job);
 /* Whether there is something to evaluate on: held-out rows, or files of their own. */
 bool pl_job_evaluates(const struct pl_job *job);
 /* The first entry of this split, NULL when there is none. */

@@ -38,6 +38,7 @@ struct pl_preflight {
     char *config_path; /* the config.json that was read, for pl_model_read_text */
     struct pl_data *data, *eval_data; /* eval_data may equal data (held-out rows) */
     struct pl_holdout held;           /* rows of data that are evaluated */
+    struct pl_holdout left_out; /* rows that training leaves out: those, and what trains nothing */
     uint64_t eval_rows;
     struct pl_walk walk, eval_walk; /* over the rows of each */
     struct pl_batch_source source, eval_source;

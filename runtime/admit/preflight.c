@@ -143,6 +143,7 @@ void pl_preflight_finish(struct pl_preflight *pf) {
     pl_data_close(&pf->data);
     pl_walk_finish(&pf->walk);
     pl_holdout_finish(&pf->held);
+    pl_holdout_finish(&pf->left_out);
     pl_cut_finish(&pf->cut);
     pl_text_finish(&pf->notes);
     free(pf->model_dir);

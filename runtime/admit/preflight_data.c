@@ -8,23 +8,27 @@
 #include <math.h>
 #include <string.h>
 
+static uint64_t rows_in(const struct pl_holdout *h, const struct pl_data_file *f) {
+    return pl_holdout_below(h, f->first + f->rows) - pl_holdout_below(h, f->first);
+}
+
 /* A file that is named to be trained on, and whose rows are all held out. */
 static void note_untrained_files(struct pl_preflight *pf) {
     for (uint32_t i = 0; i < pl_data_files(pf->data); i++) {
         const struct pl_data_file *f = pl_data_file(pf->data, i);
-        uint64_t held =
-            pl_holdout_below(&pf->held, f->first + f->rows) - pl_holdout_below(&pf->held, f->first);
-        if (!f->rows || held < f->rows) continue;
+        const uint64_t held = rows_in(&pf->held, f);
+        if (!held || rows_in(&pf->left_out, f) < f->rows) continue;
         pl_text_addf(&pf->notes,
                      "%s: no row of it is trained on: `val_set_size` holds out all of its %llu "
                      "rows; `split: eval` names rows for evaluation\n",
-                     f->path, (unsigned long long)f->rows);
+                     f->path, (unsigned long long)held);
     }
 }
 
-static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
+static pl_err hold_out(struct pl_preflight *pf, const struct pl_holdout *untrained,
+                       struct pl_diag *d) {
     const struct pl_job *job = pf->job;
-    uint64_t rows = pl_data_rows(pf->data);
+    const uint64_t rows = pl_data_rows(pf->data) - untrained->n;
     if (pf->eval_data) pf->eval_rows = pl_data_rows(pf->eval_data);
     if (pf->eval_data || job->val_set_size <= 0) return PL_ERR_OK;
     uint64_t held = job->val_set_size < 1 ? (uint64_t)ceil((double)rows * job->val_set_size)
@@ -33,11 +37,24 @@ static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
         return pl_job_error(job, PL_KEY_val_set_size, PL_ERR_CONFIG_RANGE, d,
                             "val_set_size holds out %llu of %llu rows, none is left to train on",
                             (unsigned long long)held, (unsigned long long)rows);
-    PL_TRY(pl_holdout_draw(&pf->held, pf->data, held, job->seed, d));
+    PL_TRY(pl_holdout_draw(&pf->held, pf->data, untrained, held, job->seed, d));
     pf->eval_rows = held;
     pf->eval_data = pf->data;
-    note_untrained_files(pf);
     return PL_ERR_OK;
+}
+
+/* In a circle every row keeps its place. */
+static pl_err split_rows(struct pl_preflight *pf, struct pl_diag *d) {
+    struct pl_holdout untrained = {0};
+    pl_err err;
+    if (!pl_job_reads_in_circle(pf->job))
+        PL_TRY_GOTO(pl_holdout_untrained(&untrained, pf->data, d), out);
+    PL_TRY_GOTO(hold_out(pf, &untrained, d), out);
+    PL_TRY_GOTO(pl_holdout_join(&pf->left_out, &untrained, &pf->held, d), out);
+    note_untrained_files(pf);
+out:
+    pl_holdout_finish(&untrained);
+    return err;
 }
 
 /* The day that chats were rendered on: written back before other data is opened, so that it shows
@@ -82,5 +99,7 @@ pl_err pl_preflight_data(struct pl_preflight *pf, struct pl_progress *progress, 
         pl_walk_init(&pf->eval_walk, 0, pf->eval_rows, false, 0);
     pf->source = (struct pl_batch_source){pf->data, &pf->walk, pack_tokens};
     pf->eval_source = (struct pl_batch_source){pf->eval_data, &pf->eval_walk, pack_tokens};
-    return pl_walk_mix(&pf->walk, pf->data, &pf->held, job->shuffle, job->seed, d);
+    PL_TRY(pl_walk_mix(&pf->walk, pf->data, &pf->left_out, job->shuffle, job->seed, d));
+    pf->walk.circle = pl_job_reads_in_circle(job);
+    return PL_ERR_OK;
 }

@@ -14,6 +14,7 @@
 #include "runtime/admit/graphs.h"
 #include "runtime/admit/record.h"
 #include "runtime/admit/speed.h"
+#include "runtime/data/steps.h"
 #include "runtime/device/available.h"
 
 #include <jansson.h>
@@ -241,18 +242,13 @@ static pl_err decide_batch(struct pl_preflight *pf, struct pl_diag *d) {
     return pl_preflight_plan(pf, d);
 }
 
-/* Steps of num_epochs: packed ones are counted by packing them. */
 static pl_err steps_of_epochs(struct pl_preflight *pf, struct pl_diag *d) {
-    double rows = ceil(pf->job->num_epochs * (double)pf->walk.epoch_rows);
+    const double rows = pf->job->num_epochs * (double)pf->walk.epoch_rows;
     if (!(rows < ROWS_MAX))
         return pl_job_error(pf->job, PL_KEY_num_epochs, PL_ERR_OVERFLOW, d,
                             "num_epochs asks for %g rows, more than can be counted", rows);
-    pf->total_steps = pl_u64_div_up((uint64_t)rows, pf->global_batch);
-    if (pf->source.pack_tokens)
-        PL_TRY(pl_packing_steps(pf->data, &pf->walk, (uint64_t)rows, pf->global_batch,
-                                pf->source.pack_tokens, &pf->total_steps, d));
-    pf->total_steps = pl_u64_max(pf->total_steps, 1);
-    return PL_ERR_OK;
+    return pl_steps_of_epochs(&pf->source, pf->global_batch, pf->job->num_epochs, &pf->total_steps,
+                              d);
 }
 
 static pl_err decide_steps(struct pl_preflight *pf, struct pl_diag *d) {

@@ -6,6 +6,7 @@
 #include "estimator/config/key_table.h"
 #include "runtime/checkpoint/identity.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/data/steps.h"
 #include "runtime/device/cpu/cpu.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static pl_err write_samples(const struct pl_preflight *pf, struct pl_text *out, 
     return PL_ERR_OK;
 }
 
-/* Rows held out for evaluation are none of the data that is trained on. */
+/* Rows that are left out are none of the data that is trained on. */
 static pl_err write_data(const struct pl_preflight *pf, struct pl_text *out, struct pl_diag *d) {
     struct pl_digest h;
     const struct pl_data_stats *s = pl_data_stats(pf->data);
@@ -43,7 +44,7 @@ static pl_err write_data(const struct pl_preflight *pf, struct pl_text *out, str
         pl_digest_add(&h, &f->weight, sizeof f->weight);
     }
     pl_text_addf(out, "%llu rows, %llu tokens (%llu supervised), xxh64 %016llx",
-                 (unsigned long long)(s->rows - pf->held.n), (unsigned long long)s->tokens,
+                 (unsigned long long)(s->rows - pf->left_out.n), (unsigned long long)s->tokens,
                  (unsigned long long)s->supervised_tokens, (unsigned long long)pl_digest_value(&h));
     return PL_ERR_OK;
 }
@@ -278,6 +279,36 @@ static pl_err refuse(const struct pl_preflight *pf, const struct pl_record_diffe
     return PL_ERR_CHECKPOINT_MISMATCH;
 }
 
+/* Versions before this one let a step take rows of two epochs, as a run of `max_steps` in file order
+ * still does: after the same steps such a run stands elsewhere, and its next step would take rows
+ * again, or pass over some. */
+static pl_err check_place(const struct pl_preflight *pf, bool force, struct pl_text *notes,
+                          struct pl_diag *d) {
+    const struct pl_run_state *then = &pf->resume_state;
+    uint64_t place;
+    if (!pf->settled || pf->walk.circle) return PL_ERR_OK;
+    PL_TRY(pl_steps_position(&pf->source, pf->global_batch, then->step, &place, d));
+    if (place == then->position) return PL_ERR_OK;
+    if (force) {
+        pl_text_addf(notes,
+                     "resume: force - %s stands at sample %llu, where epochs that end with a "
+                     "step stand at %llu\n",
+                     pf->resume_path, (unsigned long long)then->position,
+                     (unsigned long long)place);
+        return PL_ERR_OK;
+    }
+    pl_diag_at(
+        d, PL_ERR_CHECKPOINT_MISMATCH, pf->resume_path, 0, 0,
+        "%s stands at sample %llu after step %llu, where epochs that end with a step stand at "
+        "%llu: an earlier version saved it, or a run with `max_steps` and `shuffle: false`",
+        pf->resume_path, (unsigned long long)then->position, (unsigned long long)then->step,
+        (unsigned long long)place);
+    pl_diag_hint(d,
+                 "use `resume: force` to resume from that sample, `resume: never` to start over, "
+                 "or another `output_dir`");
+    return PL_ERR_CHECKPOINT_MISMATCH;
+}
+
 pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *record,
                                struct pl_text *notes, struct pl_diag *d) {
     struct pl_record_differences x;
@@ -300,5 +331,5 @@ pl_err pl_record_check_resumed(const struct pl_preflight *pf, const json_t *reco
                      pl_text_str(&x.others));
     pl_record_differences_finish(&x);
     json_decref(then);
-    return err;
+    return err == PL_ERR_OK ? check_place(pf, force, notes, d) : err;
 }

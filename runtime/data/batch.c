@@ -96,13 +96,23 @@ static void sort_by_slot(struct pl_step_batch *b) {
     b->slot_start[0] = 0;
 }
 
+/* Slots are taken from the first on; those after the last that holds a row are no part of a step. */
+static void end(struct pl_step_batch *b) {
+    uint64_t used = 0;
+    for (uint64_t i = 0; i < b->n; i++)
+        used = pl_u64_max(used, b->slot[i] + 1);
+    b->slots = used;
+    sort_by_slot(b);
+}
+
 pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
-                          uint64_t position, uint64_t slots, uint64_t limit, struct pl_diag *d) {
+                          uint64_t position, uint64_t slots, struct pl_diag *d) {
+    const uint64_t left = pl_walk_left(from->walk, position);
     bool full = false;
     PL_TRY(begin(b, from, slots, d));
-    while (!full && b->n < limit)
+    while (!full && b->n < left)
         PL_TRY(append(b, from->data, pl_walk_row(from->walk, position + b->n), &full, d));
-    sort_by_slot(b);
+    end(b);
     return PL_ERR_OK;
 }
 
@@ -113,7 +123,7 @@ pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_so
     PL_TRY(begin(b, from, slots, d));
     while (!full)
         PL_TRY(append(b, from->data, rows[b->n % n_rows], &full, d));
-    sort_by_slot(b);
+    end(b);
     return PL_ERR_OK;
 }
 

@@ -7,7 +7,7 @@
  *   B2  a sample has the number it was drawn by, whatever slot or micro-batch it lands in: dropout
  *       is keyed by it
  *   B3  a micro-batch never takes more tokens or samples than it was made for, whatever the data
- * Use: pl_step_batch_load(&b, &source, position, slots, UINT64_MAX, &d);
+ * Use: pl_step_batch_load(&b, &source, position, slots, &d);
  *      pl_micro_batch_fill(&mb, &b, first, n); ... position += b.n; */
 #ifndef PL_RUNTIME_DATA_BATCH_H
 #define PL_RUNTIME_DATA_BATCH_H
@@ -25,7 +25,7 @@ struct pl_batch_source {
 struct pl_step_batch {
     struct pl_sample *samples; /* [n], in the order of the walk; one without targets has n = 0 */
     uint64_t n, cap;           /* rows: the step passes over so many positions */
-    uint64_t slots;            /* asked for */
+    uint64_t slots;            /* that hold a row: the first of those asked for */
     uint64_t targets;          /* supervised tokens of the whole step */
     uint64_t tokens;           /* tokens of samples that are computed */
     uint64_t *slot;            /* [n] that holds the sample */
@@ -35,9 +35,10 @@ struct pl_step_batch {
     struct pl_packer packer;
 };
 void pl_step_batch_finish(struct pl_step_batch *b);
-/* Loads the rows at `position` and after it into `slots` slots, at most `limit` rows. */
+/* Loads the rows at `position` and after it into at most `slots` slots, up to the end of the epoch
+ * (W4 of walk.h). */
 pl_err pl_step_batch_load(struct pl_step_batch *b, const struct pl_batch_source *from,
-                          uint64_t position, uint64_t slots, uint64_t limit, struct pl_diag *d);
+                          uint64_t position, uint64_t slots, struct pl_diag *d);
 /* The same with rows from `rows`, which is read in a circle. */
 pl_err pl_step_batch_load_rows(struct pl_step_batch *b, const struct pl_batch_source *from,
                                uint64_t slots, const uint64_t *rows, uint64_t n_rows,

@@ -3,6 +3,7 @@
 #include "estimator/base/alloc.h"
 #include "estimator/base/checked.h"
 #include "estimator/base/open_file.h"
+#include "estimator/config/job_values.h"
 #include "runtime/data/cache_key.h"
 #include "runtime/data/csv.h"
 #include "runtime/data/file_kind.h"
@@ -226,7 +227,7 @@ static const char *strange_share(const struct data_file *f, const struct pl_rema
                                  uint32_t train_on) {
     const struct pl_data_stats *s = &f->info.stats;
     if (!s->supervised_tokens) return r->cut_off.n ? NULL : "none at all";
-    if (s->supervised_tokens < s->tokens / 100) return "below 1 %";
+    if (s->supervised_tokens * 100 < s->tokens) return "below 1 %";
     const bool all = s->supervised_tokens + s->rows >= s->tokens;
     return all && train_on != PL_TRAIN_ON_ALL && pl_format_needs_chat(f->format)
                ? "the questions as well"
@@ -277,7 +278,9 @@ static void end_remarks(struct pl_data *data, struct data_file *f, const struct 
         f->info.stats.traits[i] = r->traits.of[i].rows;
         data->stats.traits[i] += r->traits.of[i].rows;
     }
-    note(notes, f, &r->unsupervised, "without a token to train on");
+    note(notes, f, &r->unsupervised,
+         pl_job_reads_in_circle(data->job) ? "without a token to train on"
+                                           : "without a token to train on, left out");
     note(notes, f, &r->truncated, "longer than max_seq_length, cut to it");
     note(notes, f, &r->dropped, "longer than max_seq_length, dropped");
     snprintf(reader, sizeof reader, "format %s", pl_format_name(f->format));

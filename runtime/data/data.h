@@ -5,8 +5,8 @@
  *       only offsets stay in memory
  *   S2  the order is a function of (seed, epoch, position) alone: any position can be asked for
  *       without having seen the ones before it
- *   S3  a row without a supervised token keeps its place in the order and trains nothing; such
- *       rows are counted in the statistics
+ *   S3  a row without a supervised token can be read as any other, and is counted in the
+ *       statistics; whether it has a place in the order is the walk's to say (holdout.h)
  *   S4  a row is handed out with the tokens and labels that it had when it was counted, or not at
  *       all: each read compares a digest
  *   S5  the number of files is bounded by memory, not by descriptors (content.h) */

@@ -18,22 +18,52 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data, uint64_t n, uint64_t seed,
-                       struct pl_diag *d) {
-    const uint64_t all = pl_data_rows(data);
+static pl_err reserve(struct pl_holdout *h, uint64_t n, struct pl_diag *d) {
     uint64_t bytes;
     *h = (struct pl_holdout){0};
     if (!n) return PL_ERR_OK;
     if (pl_u64_mul(n, sizeof *h->rows, &bytes) && bytes <= SIZE_MAX)
         h->rows = pl_malloc((size_t)bytes);
-    if (!h->rows) return pl_host_oom(d, "rows that are held out");
-    for (uint32_t i = 0; i < pl_data_files(data); i++) {
+    return h->rows ? PL_ERR_OK : pl_host_oom(d, "rows that are left out");
+}
+
+pl_err pl_holdout_untrained(struct pl_holdout *h, const struct pl_data *data, struct pl_diag *d) {
+    uint64_t n = 0;
+    for (uint64_t row = 0; row < pl_data_rows(data); row++)
+        n += pl_data_tokens(data, row) == 0;
+    PL_TRY(reserve(h, n, d));
+    for (uint64_t row = 0; h->n < n; row++)
+        if (pl_data_tokens(data, row) == 0) h->rows[h->n++] = row;
+    return PL_ERR_OK;
+}
+
+pl_err pl_holdout_draw(struct pl_holdout *h, const struct pl_data *data,
+                       const struct pl_holdout *out, uint64_t n, uint64_t seed, struct pl_diag *d) {
+    static const struct pl_holdout none;
+    const struct pl_holdout *o = out ? out : &none;
+    const uint64_t all = pl_data_rows(data) - o->n;
+    PL_TRY(reserve(h, n, d));
+    for (uint32_t i = 0; n && i < pl_data_files(data); i++) {
         const struct pl_data_file *f = pl_data_file(data, i);
-        const uint64_t until = share_up_to(f->first + f->rows, n, all);
-        for (uint64_t at = 0; h->n < until; at++)
-            h->rows[h->n++] = pl_data_order(at, f->first, f->rows, true, ~seed - i);
+        const uint64_t first = f->first - pl_holdout_below(o, f->first);
+        const uint64_t end = f->first + f->rows - pl_holdout_below(o, f->first + f->rows);
+        const uint64_t until = share_up_to(end, n, all);
+        for (uint64_t at = 0; h->n < until; at++) {
+            const uint64_t kept = pl_data_order(at, first, end - first, true, ~seed - i);
+            h->rows[h->n++] = pl_holdout_kept(o, kept);
+        }
     }
-    qsort(h->rows, (size_t)h->n, sizeof *h->rows, by_number);
+    if (h->n) qsort(h->rows, (size_t)h->n, sizeof *h->rows, by_number);
+    return PL_ERR_OK;
+}
+
+pl_err pl_holdout_join(struct pl_holdout *h, const struct pl_holdout *a, const struct pl_holdout *b,
+                       struct pl_diag *d) {
+    PL_TRY(reserve(h, a->n + b->n, d));
+    for (uint64_t i = 0, j = 0; h->n < a->n + b->n;) {
+        const bool first = j == b->n || (i < a->n && a->rows[i] < b->rows[j]);
+        h->rows[h->n++] = first ? a->rows[i++] : b->rows[j++];
+    }
     return PL_ERR_OK;
 }
 

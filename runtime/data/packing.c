@@ -67,19 +67,3 @@ void pl_packer_finish(struct pl_packer *p) {
     free(p->room);
     *p = (struct pl_packer){0};
 }
-
-pl_err pl_packing_steps(const struct pl_data *data, const struct pl_walk *w, uint64_t rows,
-                        uint64_t slots, uint64_t slot_tokens, uint64_t *steps, struct pl_diag *d) {
-    struct pl_packer p = {0};
-    pl_err err = PL_ERR_OK;
-    uint64_t slot;
-    *steps = 0;
-    for (uint64_t position = 0; position < rows; position += p.rows, ++*steps) {
-        PL_TRY_GOTO(pl_packer_begin(&p, slots, slot_tokens, d), out);
-        while (pl_packer_put(&p, pl_data_tokens(data, pl_walk_row(w, position + p.rows)), &slot))
-            continue;
-    }
-out:
-    pl_packer_finish(&p);
-    return err;
-}

@@ -1,8 +1,9 @@
 /* packing.h - which slot of a step takes a sample: first fit, in the order of the walk.
  *
  * A slot is the room of one sample of max_seq_length tokens. Without packing it takes one row; with
- * packing as many whole rows as fit. The step ends before the first row that fits into no slot, so
- * that its rows are a stretch of the walk and its end follows from its beginning alone.
+ * packing as many whole rows as fit. The step ends before the first row that fits into no slot, and
+ * with its epoch, so that its rows are a stretch of the walk and its end follows from its beginning
+ * alone.
  *   G1  a slot never holds more tokens than max_seq_length, nor more than max_seq_length / 2 rows
  *       that train: each of those has two tokens at least (one to read, one to predict)
  *   G2  rows that train nothing take no room
@@ -26,9 +27,5 @@ pl_err pl_packer_begin(struct pl_packer *p, uint64_t slots, uint64_t slot_tokens
 /* Takes the next row of `tokens` computed tokens; false when the step is full. */
 bool pl_packer_put(struct pl_packer *p, uint64_t tokens, uint64_t *slot);
 void pl_packer_finish(struct pl_packer *p);
-
-/* Steps of `slots` slots that it takes from position 0 to pass over `rows` rows of the walk. */
-pl_err pl_packing_steps(const struct pl_data *data, const struct pl_walk *w, uint64_t rows,
-                        uint64_t slots, uint64_t slot_tokens, uint64_t *steps, struct pl_diag *d);
 
 #endif

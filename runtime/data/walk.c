@@ -94,3 +94,8 @@ uint64_t pl_walk_row(const struct pl_walk *w, uint64_t position) {
     if (!w->held) return i;
     return w->of_held ? w->held->rows[i] : pl_holdout_kept(w->held, i);
 }
+
+uint64_t pl_walk_left(const struct pl_walk *w, uint64_t position) {
+    if (w->circle || !w->epoch_rows) return UINT64_MAX;
+    return w->epoch_rows - position % w->epoch_rows;
+}

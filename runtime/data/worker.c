@@ -35,8 +35,7 @@ static void *work(void *arg) {
         }
         pthread_mutex_unlock(&w->lock);
         w->failure = (struct pl_diag){0};
-        w->err =
-            pl_step_batch_load(&w->batch, w->from, w->position, w->slots, UINT64_MAX, &w->failure);
+        w->err = pl_step_batch_load(&w->batch, w->from, w->position, w->slots, &w->failure);
         pthread_mutex_lock(&w->lock);
         if (w->state == WANTED) w->state = DONE;
         pthread_cond_broadcast(&w->changed);

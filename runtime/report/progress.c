@@ -106,7 +106,10 @@ static void fill_pieces(const struct pl_progress *p, const struct pl_step_report
     memset(l, 0, sizeof *l);
     snprintf(l->text[STEP], PIECE_TEXT, "step %llu/%llu", (unsigned long long)r->step,
              (unsigned long long)r->total_steps);
-    snprintf(l->text[LOSS], PIECE_TEXT, "loss %.4f", r->loss);
+    if (isnan(r->loss)) /* a step without a target */
+        snprintf(l->text[LOSS], PIECE_TEXT, "loss none");
+    else
+        snprintf(l->text[LOSS], PIECE_TEXT, "loss %.4f", r->loss);
     snprintf(l->text[RATE], PIECE_TEXT, "lr %.2e", r->learning_rate);
     double speed = r->tokens_per_second;
     pl_count_text(speed >= 0 && speed < 1e18 ? (uint64_t)(speed + 0.5) : 0, n);

@@ -170,6 +170,7 @@ static pl_err micro_batch(struct pl_run *r, pl_err before, struct pl_diag *d) {
 static pl_err attempt_alone(struct pl_run *r, struct pl_diag *d) {
     pl_err err = PL_ERR_OK;
     pl_run_rung(r)->exec.muted = false;
+    if (!r->batch.targets) return PL_ERR_OK;
     for (r->round = 0; r->round < r->batch.slots; r->round += r->oom.batch_size * pl_run_ranks(r)) {
         err = micro_batch(r, err, d);
         if (err != PL_ERR_OK && !r->s.comm) return err;
@@ -299,23 +300,28 @@ static pl_err post_pair(struct pl_run *r, uint32_t pending, uint32_t i, uint32_t
                      pl_exec_address(&pl_run_rung(r)->exec, tensor), sizeof *values);
 }
 
-/* The update: the device itself leaves the weights alone when loss or norm is not finite, from then
- * on and for good (CLIP_SCALE), so the host need not look before it, nor before the next step. */
-static pl_err commit(struct pl_run *r, struct pl_diag *d) {
-    struct pl_rung *rung = pl_run_rung(r);
-    const struct pl_program *p = rung->planned.program;
-    uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
-    PL_TRY(run_ops(r, rung->ops.commit, d));
-    r->pending[at] = (struct pl_pending){.step = r->state.step + 1,
-                                         .position = r->state.position + r->batch.n,
-                                         .targets = r->batch.targets,
-                                         .tokens = r->batch.tokens,
-                                         .samples = r->batch.n,
-                                         .batch_size = r->oom.batch_size,
-                                         .learning_rate = rung->exec.batch.learning_rate,
-                                         .posted = posts(r)};
+static pl_err post_values(struct pl_run *r, uint32_t at) {
+    const struct pl_program *p = pl_run_rung(r)->planned.program;
+    r->pending[at].posted = posts(r);
     PL_TRY(post_pair(r, at, 0, p->loss));
-    PL_TRY(post_pair(r, at, 1, p->clip));
+    return post_pair(r, at, 1, p->clip);
+}
+
+/* The update: the device itself leaves the weights alone when loss or norm is not finite, from then
+ * on and for good (CLIP_SCALE), so the host need not look before it, nor before the next step. A
+ * step without a target has no gradient, and updates nothing: no weight decays by it. */
+static pl_err commit(struct pl_run *r, struct pl_diag *d) {
+    uint32_t at = (r->oldest_pending + r->n_pending) % PL_MAX_PENDING;
+    if (r->batch.targets) PL_TRY(run_ops(r, pl_run_rung(r)->ops.commit, d));
+    r->pending[at] =
+        (struct pl_pending){.step = r->state.step + 1,
+                            .position = r->state.position + r->batch.n,
+                            .targets = r->batch.targets,
+                            .tokens = r->batch.tokens,
+                            .samples = r->batch.n,
+                            .batch_size = r->oom.batch_size,
+                            .learning_rate = pl_schedule_rate(&r->schedule, r->state.step + 1)};
+    if (r->batch.targets) PL_TRY(post_values(r, at));
     r->n_pending++;
     return PL_ERR_OK;
 }
@@ -368,7 +374,7 @@ pl_err pl_run_collect(struct pl_run *r, struct pl_step_result *out, struct pl_di
     const double loss = p->values[0][0], norm = p->values[1][0];
     *out = (struct pl_step_result){.step = p->step,
                                    .position = p->position,
-                                   .loss = p->targets ? loss / (double)p->targets : 0,
+                                   .loss = p->targets ? loss / (double)p->targets : NAN,
                                    .grad_norm = norm,
                                    .learning_rate = p->learning_rate,
                                    .targets = p->targets,
@@ -420,8 +426,7 @@ static pl_err next_samples(struct pl_run *r, struct pl_diag *d) {
     const struct pl_preflight *pf = r->s.pf;
     uint64_t position = r->state.position;
     if (!r->s.job->prefetch)
-        return pl_step_batch_load(&r->batch, &pf->source, position, pf->global_batch, UINT64_MAX,
-                                  d);
+        return pl_step_batch_load(&r->batch, &pf->source, position, pf->global_batch, d);
     if (!r->worker) PL_TRY(pl_worker_start(&pf->source, pf->global_batch, &r->worker, d));
     return pl_worker_take(r->worker, position, &r->batch, d);
 }
@@ -480,8 +485,7 @@ static pl_err load_round(struct pl_run *r, struct evaluated *at, uint32_t *n, st
     const struct pl_preflight *pf = r->s.pf;
     const uint64_t size = r->oom.batch_size;
     for (*n = 0; *n < pl_run_ranks(r) && at->row < pf->eval_rows; ++*n) {
-        PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, at->row, size,
-                                  pf->eval_rows - at->row, d));
+        PL_TRY(pl_step_batch_load(&r->batch, &pf->eval_source, at->row, size, d));
         if (*n == pf->world.rank) PL_TRY(pl_micro_batch_fill(&r->s.micro, &r->batch, 0, size, d));
         at->row += r->batch.n;
         at->targets += r->batch.targets;
@@ -503,6 +507,6 @@ pl_err pl_run_eval(struct pl_run *r, double *loss, struct pl_diag *d) {
         PL_TRY(pl_exec_run_phase(&pl_run_rung(r)->exec, PL_PHASE_EVAL, d));
     }
     PL_TRY(read_pair(r, pl_run_rung(r)->planned.program->loss, sum));
-    *loss = at.targets ? sum[0] / (double)at.targets : 0;
+    *loss = at.targets ? sum[0] / (double)at.targets : NAN;
     return PL_ERR_OK;
 }

@@ -78,8 +78,9 @@ static pl_err load(struct pl_step_batch *b, struct fixture *f, uint64_t position
                    uint64_t first, uint64_t rows, bool shuffle, uint64_t seed) {
     struct pl_walk w;
     pl_walk_init(&w, first, rows, shuffle, seed);
+    w.circle = true;
     const struct pl_batch_source from = {f->data, &w, 0};
-    return pl_step_batch_load(b, &from, position, n, UINT64_MAX, &f->d);
+    return pl_step_batch_load(b, &from, position, n, &f->d);
 }
 
 /* Row 1 has no target; row 3 masks the first of its two. */

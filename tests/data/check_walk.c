@@ -1,6 +1,6 @@
 /* check_walk.c - the mix of files by weight, and the slots that samples are packed into. */
 #include "estimator/base/checked.h"
-#include "runtime/data/batch.h"
+#include "runtime/data/steps.h"
 #include "tests/data/fixture.h"
 
 #include <check.h>
@@ -152,7 +152,7 @@ START_TEST(held_out_rows_are_in_no_epoch) {
     bool held[64];
     uint64_t seen = 0;
     mix_open(&m, sizes, weights[1], true, 5);
-    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, 9, 5, &m.f[0].d), PL_ERR_OK);
+    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, NULL, 9, 5, &m.f[0].d), PL_ERR_OK);
     ck_assert_uint_eq(h.n, 9);
     mark_held(&m, &h, held);
     ck_assert_int_eq(pl_walk_mix(&w, m.f[0].data, &h, true, 5, &m.f[0].d), PL_ERR_OK);
@@ -174,7 +174,7 @@ START_TEST(every_file_gives_its_share_of_what_is_held_out) {
     bool held[64];
     uint64_t of[FILES] = {0};
     mix_open(&m, sizes, ones, true, 5);
-    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, (uint64_t)_i, 5, &m.f[0].d), PL_ERR_OK);
+    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, NULL, (uint64_t)_i, 5, &m.f[0].d), PL_ERR_OK);
     ck_assert_uint_eq(h.n, _i);
     mark_held(&m, &h, held);
     for (uint64_t row = 0; row < m.n; row++)
@@ -195,7 +195,7 @@ START_TEST(what_is_kept_stays_in_its_order) {
     bool held[64];
     uint64_t i = 0;
     mix_open(&m, sizes, ones, false, 5);
-    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, 20, 5, &m.f[0].d), PL_ERR_OK);
+    ck_assert_int_eq(pl_holdout_draw(&h, m.f[0].data, NULL, 20, 5, &m.f[0].d), PL_ERR_OK);
     mark_held(&m, &h, held);
     for (uint64_t row = 0, below = 0; row < m.n; below += held[row++]) {
         ck_assert_uint_eq(pl_holdout_below(&h, row), below);
@@ -214,7 +214,8 @@ START_TEST(the_seed_decides_what_is_held_out) {
     bool held[3][64];
     mix_open(&m, sizes, ones, true, 5);
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(pl_holdout_draw(&h[i], m.f[0].data, 12, seeds[i], &m.f[0].d), PL_ERR_OK);
+        ck_assert_int_eq(pl_holdout_draw(&h[i], m.f[0].data, NULL, 12, seeds[i], &m.f[0].d),
+                         PL_ERR_OK);
         mark_held(&m, &h[i], held[i]);
     }
     ck_assert_mem_eq(held[0], held[1], sizeof held[0]);
@@ -285,7 +286,7 @@ static void packed_rows(struct fixture *f) {
 static uint64_t plain_first_fit(const struct fixture *f, const struct pl_walk *w, uint64_t position,
                                 uint64_t slots, uint64_t *slot) {
     uint64_t used[64] = {0}, n = 0;
-    for (;; n++) {
+    for (; n < w->epoch_rows - position % w->epoch_rows; n++) {
         uint64_t tokens = pl_data_tokens(f->data, pl_walk_row(w, position + n)), s = 0;
         while (s < slots && used[s] + tokens > SLOT)
             s++;
@@ -293,19 +294,21 @@ static uint64_t plain_first_fit(const struct fixture *f, const struct pl_walk *w
         used[s] += tokens;
         slot[n] = s;
     }
+    return n;
 }
 
 START_TEST(packed_steps_follow_each_other_without_a_gap) {
     struct fixture f;
     struct pl_walk w;
     struct pl_step_batch b = {0};
-    uint64_t slots = (uint64_t)_i, slot[1024], steps = 0, counted;
+    uint64_t slots = (uint64_t)_i, slot[1024], steps = 0, counted, place;
     packed_rows(&f);
     pl_walk_init(&w, 0, 60, true, 11);
     const struct pl_batch_source from = {f.data, &w, SLOT};
     for (uint64_t position = 0; position < 180; steps++) {
-        ck_assert_int_eq(pl_step_batch_load(&b, &from, position, slots, UINT64_MAX, &f.d),
-                         PL_ERR_OK);
+        ck_assert_int_eq(pl_steps_position(&from, slots, steps, &place, &f.d), PL_ERR_OK);
+        ck_assert_uint_eq(place, position);
+        ck_assert_int_eq(pl_step_batch_load(&b, &from, position, slots, &f.d), PL_ERR_OK);
         ck_assert_uint_eq(b.n, plain_first_fit(&f, &w, position, slots, slot));
         ck_assert_mem_eq(b.slot, slot, (size_t)b.n * sizeof *slot);
         for (uint64_t i = 0; i < b.n; i++)
@@ -313,7 +316,7 @@ START_TEST(packed_steps_follow_each_other_without_a_gap) {
                 ck_assert_int_eq(b.samples[i].ids[0], (int32_t)pl_walk_row(&w, position + i));
         position += b.n;
     }
-    ck_assert_int_eq(pl_packing_steps(f.data, &w, 180, slots, SLOT, &counted, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_steps_of_epochs(&from, slots, 3, &counted, &f.d), PL_ERR_OK);
     ck_assert_uint_eq(counted, steps);
     pl_step_batch_finish(&b);
     fixture_finish(&f);
@@ -328,7 +331,7 @@ START_TEST(a_packed_micro_batch_fits_its_plan_and_loses_nothing) {
     packed_rows(&f);
     pl_walk_init(&w, 0, 60, true, 11);
     const struct pl_batch_source from = {f.data, &w, SLOT};
-    ck_assert_int_eq(pl_step_batch_load(&b, &from, 0, 7, UINT64_MAX, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_step_batch_load(&b, &from, 0, 7, &f.d), PL_ERR_OK);
     ck_assert_uint_gt(b.n, 7);
     for (uint64_t size = 1; size <= 8; size++) {
         bool seen[64] = {false};
@@ -361,7 +364,7 @@ START_TEST(a_packed_micro_batch_fits_its_plan_and_loses_nothing) {
 }
 END_TEST
 
-START_TEST(a_limit_ends_a_step_early) {
+START_TEST(a_step_ends_with_its_epoch) {
     struct fixture f;
     struct pl_walk w;
     struct pl_step_batch b = {0};
@@ -369,8 +372,9 @@ START_TEST(a_limit_ends_a_step_early) {
     pl_walk_init(&w, 0, 60, false, 0);
     for (uint64_t pack = 0; pack <= SLOT; pack += SLOT) {
         const struct pl_batch_source from = {f.data, &w, pack};
-        ck_assert_int_eq(pl_step_batch_load(&b, &from, 57, 8, 3, &f.d), PL_ERR_OK);
+        ck_assert_int_eq(pl_step_batch_load(&b, &from, 57, 8, &f.d), PL_ERR_OK);
         ck_assert_uint_eq(b.n, 3);
+        ck_assert_uint_eq(b.slots, pack ? 1 + b.slot[2] : 3);
         ck_assert_int_eq(b.samples[0].ids[0], 57);
     }
     pl_step_batch_finish(&b);
@@ -384,8 +388,9 @@ START_TEST(rows_that_train_nothing_do_not_hold_a_step_for_ever) {
     struct pl_step_batch b = {0};
     packed_rows(&f);
     pl_walk_init(&w, 6, 1, true, 1);
+    w.circle = true;
     const struct pl_batch_source from = {f.data, &w, SLOT};
-    ck_assert_int_eq(pl_step_batch_load(&b, &from, 0, 3, UINT64_MAX, &f.d), PL_ERR_OK);
+    ck_assert_int_eq(pl_step_batch_load(&b, &from, 0, 3, &f.d), PL_ERR_OK);
     ck_assert_uint_eq(b.n, 3 * SLOT / 2);
     ck_assert_uint_eq(b.tokens, 0);
     pl_step_batch_finish(&b);
@@ -410,7 +415,7 @@ int main(void) {
     t = tcase_create("packing");
     tcase_add_loop_test(t, packed_steps_follow_each_other_without_a_gap, 1, 9);
     tcase_add_test(t, a_packed_micro_batch_fits_its_plan_and_loses_nothing);
-    tcase_add_test(t, a_limit_ends_a_step_early);
+    tcase_add_test(t, a_step_ends_with_its_epoch);
     tcase_add_test(t, rows_that_train_nothing_do_not_hold_a_step_for_ever);
     suite_add_tcase(suite, t);
     SRunner *sr = srunner_create(suite);
